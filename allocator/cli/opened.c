@@ -191,12 +191,12 @@ void opened_close(struct opened *opened)
     bundle_free(opened->bundle);
 }
 
-/* Returns a descriptor of the bytes that replace the buffer's, -1 if there are none. */
+/* Returns the descriptor of the bytes that replace the buffer's, -1 if there are none. */
 static int find_replaced(const struct opened *opened, const struct bundle_buffer *buffer)
 {
     for (size_t i = opened->replaced_count; i-- > 0;)
         if (opened->replaced[i].buffer == buffer)
-            return fcntl(opened->replaced[i].fd, F_DUPFD_CLOEXEC, 0);
+            return opened->replaced[i].fd;
     return -1;
 }
 
@@ -207,10 +207,13 @@ int opened_answer(const struct opened *opened, const struct stage_message *quest
         return -1;
     struct problem ignored;
     uint64_t offset = 0;
-    int fd = find_replaced(opened, buffer);
-    if (fd < 0 && buffer->file[0])
+    int fd = -1, replaced = find_replaced(opened, buffer);
+    errno = EIO; /* of a file that has been damaged since it was looked at */
+    if (replaced >= 0)
+        fd = fcntl(replaced, F_DUPFD_CLOEXEC, 0);
+    else if (buffer->file[0])
         fd = open_buffer(opened, buffer, &offset, &ignored);
-    *answer = (struct stage_message){.type = STAGE_FILE,
+    *answer = (struct stage_message){.type = replaced >= 0 || buffer->file[0] ? STAGE_FILE : STAGE_ZEROS,
                                      .number = (uint32_t)offset,
                                      .address = buffer->mapping_start,
                                      .bytes = buffer->mapping_end - buffer->mapping_start,
@@ -225,7 +228,7 @@ int opened_expected(const struct opened *opened, const struct bundle_buffer *buf
     struct problem ignored;
     int replaced = buffer->after[0] ? -1 : find_replaced(opened, buffer);
     *offset = 0;
-    return replaced >= 0 ? replaced
+    return replaced >= 0 ? fcntl(replaced, F_DUPFD_CLOEXEC, 0)
                          : open_array(opened, buffer, buffer->after[0] ? buffer->after : buffer->file, offset, &ignored);
 }
 

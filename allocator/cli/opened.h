@@ -31,8 +31,8 @@ struct opened {
 cufence_status opened_open(const char *path, struct opened *opened, struct problem *problem);
 void opened_close(struct opened *opened);
 
-/* Answers a STAGE_NEED with the buffer or pinned memory there. Returns a descriptor that the caller closes, or -1: it has none,
- * or *answer is unchanged. */
+/* Answers a STAGE_NEED with the buffer or pinned memory there; one that was left out holds zeros. If there is none, *answer is
+ * unchanged. Returns the descriptor that belongs to the answer, or -1, and sets errno if it cannot be had. */
 int opened_answer(const struct opened *opened, const struct stage_message *question, struct stage_message *answer);
 
 /* Opens what the buffer, whose bytes are in the bundle, held after the launch: its own file, or its bytes before it if it had

@@ -92,9 +92,7 @@ static enum course converse(struct replay *replay, int socket)
             continue;
         struct stage_message to = {.type = STAGE_NONE};
         fd = replay_answer(replay, &message, &to);
-        stage_send(socket, &to, fd);
-        if (fd >= 0)
-            close(fd);
+        stage_answer(socket, &to, fd);
     }
     return course;
 }

@@ -54,14 +54,15 @@ static cufence_status ask(int socket, struct piece *piece)
 {
     struct kept kept;
     struct stage_message message = {.type = STAGE_NEED, .address = (uint64_t)(uintptr_t)piece->at};
-    int fd = -1;
-    if (stage_send(socket, &message, -1) != 0 || !stage_receive(socket, &message, &fd))
-        return error_set(CUFENCE_ERROR_SYSTEM, "the process that faulted is gone");
+    int fd;
+    cufence_status status = stage_ask(socket, &message, &fd);
+    if (status != CUFENCE_OK)
+        return status;
     int is_whole =
-        message.type == STAGE_FILE &&
-        (!message.data_bytes || (message.data == (uint64_t)(uintptr_t)piece->at && message.data_bytes == piece->bytes));
-    cufence_status status = is_whole ? keep_open(fd, &message, &kept)
-                                     : error_set(CUFENCE_ERROR_CORRUPT, "the bytes of pinned host memory were not handed over");
+        message.type == STAGE_ZEROS ||
+        (message.type == STAGE_FILE && message.data == (uint64_t)(uintptr_t)piece->at && message.data_bytes == piece->bytes);
+    status = is_whole ? keep_open(fd, &message, &kept)
+                      : error_set(CUFENCE_ERROR_CORRUPT, "the bytes of pinned host memory were not handed over");
     if (status == CUFENCE_OK)
         piece->content = kept.content;
     if (fd >= 0)
@@ -111,10 +112,11 @@ cufence_status host_tell_results(int socket)
     for (size_t i = 0; i < host.count; i++) {
         const struct piece *piece = &host.pieces[i];
         struct stage_message message = {.type = STAGE_RESULT, .address = (uint64_t)(uintptr_t)piece->at, .bytes = piece->bytes};
-        int fd = -1;
-        if (stage_send(socket, &message, -1) != 0 || !stage_receive(socket, &message, &fd))
-            return error_set(CUFENCE_ERROR_SYSTEM, "the process that faulted is gone");
-        if (message.type == STAGE_FILE && fd >= 0 && message.data_bytes == piece->bytes)
+        int fd;
+        cufence_status status = stage_ask(socket, &message, &fd);
+        if (status != CUFENCE_OK)
+            return status;
+        if (message.type == STAGE_FILE && message.data_bytes == piece->bytes)
             keep_put(fd, message.number, piece->at, piece->bytes); /* one that is too short is found there */
         if (fd >= 0)
             close(fd);

@@ -30,7 +30,7 @@ void keep_write(int fd, uint64_t offset, uint64_t address, uint64_t bytes)
 cufence_status keep_open(int fd, const struct stage_message *message, struct kept *kept)
 {
     struct stat file;
-    *kept = (struct kept){1, message->data, fd >= 0 ? message->data_bytes : 0, NULL};
+    *kept = (struct kept){1, message->data, message->type == STAGE_FILE ? message->data_bytes : 0, NULL};
     if (!kept->bytes)
         return CUFENCE_OK;
     if (message->data < message->address || kept->bytes > message->bytes ||

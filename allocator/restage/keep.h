@@ -21,7 +21,7 @@ int keep_put(int fd, uint64_t offset, const uint8_t *bytes, size_t size);
  * in the file, which tells the other side. */
 void keep_write(int fd, uint64_t offset, uint64_t address, uint64_t bytes);
 
-/* Takes the content from a STAGE_FILE and its descriptor, which is -1 if all is zeros. Errors: CORRUPT (the file is too short,
+/* Takes the content from a STAGE_FILE and its descriptor, or from a STAGE_ZEROS. Errors: CORRUPT (the file is too short,
  * or the content is not part of the mapping), SYSTEM. */
 cufence_status keep_open(int fd, const struct stage_message *message, struct kept *kept);
 

@@ -200,20 +200,19 @@ static cufence_status map_piece(struct piece *piece)
 static cufence_status hand_over(enum stage_message_type type, uint64_t base, uint64_t bytes)
 {
     struct stage_message message = {.type = type, .address = base, .bytes = bytes};
-    int fd = -1;
-    if (stage_send(memory.socket, &message, -1) != 0 || !stage_receive(memory.socket, &message, &fd))
-        return error_set(CUFENCE_ERROR_SYSTEM, "the process that faulted is gone");
-    if (message.type == STAGE_FILE && fd >= 0 && message.data >= base && message.data_bytes <= bytes &&
+    int fd;
+    cufence_status status = stage_ask(memory.socket, &message, &fd);
+    if (status == CUFENCE_OK && message.type == STAGE_FILE && message.data >= base && message.data_bytes <= bytes &&
         message.data - base <= bytes - message.data_bytes)
         keep_write(fd, message.number, message.data, message.data_bytes);
     if (fd >= 0)
         close(fd);
-    return CUFENCE_OK;
+    return status;
 }
 
 static cufence_status take_original(struct piece *piece, const struct stage_message *message, int fd)
 {
-    if (message->type == STAGE_FILE)
+    if (message->type != STAGE_GIVE)
         return keep_open(fd, message, &piece->kept);
     CUresult result = driver->cuMemImportFromShareableHandle(&piece->original, (void *)(intptr_t)fd,
                                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
@@ -256,15 +255,14 @@ static cufence_status import(const struct stage_message *message, int fd)
 static cufence_status need(uint64_t address)
 {
     struct stage_message message = {.type = STAGE_NEED, .address = address};
-    int fd = -1;
+    int fd;
     if (has(address, 1) || is_refused(address))
         return CUFENCE_OK;
-    if (stage_send(memory.socket, &message, -1) != 0 || !stage_receive(memory.socket, &message, &fd))
-        return error_set(CUFENCE_ERROR_SYSTEM, "the process that faulted is gone");
-    int is_given = message.type == STAGE_FILE || (message.type == STAGE_GIVE && fd >= 0);
-    if (!is_given && memory.refused_count < MOST_REFUSED)
+    cufence_status status = stage_ask(memory.socket, &message, &fd);
+    if (status == CUFENCE_OK && message.type != STAGE_NONE)
+        status = import(&message, fd);
+    else if (status == CUFENCE_OK && memory.refused_count < MOST_REFUSED)
         memory.refused[memory.refused_count++] = address / PAGE;
-    cufence_status status = is_given ? import(&message, fd) : CUFENCE_OK;
     if (fd >= 0)
         close(fd);
     return status;

@@ -1,5 +1,6 @@
 #include "scene.h"
 
+#include "base/error.h"
 #include "base/files.h"
 #include "base/reader.h"
 
@@ -216,4 +217,36 @@ int stage_receive(int socket, struct stage_message *message, int *fd)
         close(*fd);
     *fd = -1;
     return 0;
+}
+
+static int has_descriptor(const struct stage_message *answer)
+{
+    return answer->type == STAGE_GIVE || answer->type == STAGE_FILE;
+}
+
+void stage_answer(int socket, const struct stage_message *answer, int fd)
+{
+    struct stage_message cannot = {.type = STAGE_CANNOT, .number = (uint32_t)errno};
+    stage_send(socket, has_descriptor(answer) && fd < 0 ? &cannot : answer, fd);
+    if (fd >= 0)
+        close(fd);
+}
+
+cufence_status stage_ask(int socket, struct stage_message *message, int *fd)
+{
+    const struct stage_message question = *message;
+    *fd = -1;
+    if (stage_send(socket, message, -1) != 0 || !stage_receive(socket, message, fd))
+        return error_set(CUFENCE_ERROR_SYSTEM, "the process that faulted is gone");
+    if (has_descriptor(message) ? *fd >= 0 : message->type == STAGE_ZEROS || message->type == STAGE_NONE)
+        return CUFENCE_OK;
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+    const char *why = has_descriptor(message)         ? "its descriptor has not arrived"
+                      : message->type == STAGE_CANNOT ? strerror((int)message->number)
+                                                      : NULL;
+    return why ? error_set(CUFENCE_ERROR_SYSTEM, "the memory at 0x%llx could not be handed over: %s",
+                           (unsigned long long)question.address, why)
+               : error_set(CUFENCE_ERROR_CORRUPT, "the other process does not answer the question");
 }

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SCENE_VERSION 6
+#define SCENE_VERSION 7
 #define SCENE_RANGES 16 /* of memory that is described */
 #define SCENE_RESERVED 256
 #define SCENE_IMAGE ((size_t)1 << 30) /* most bytes of an image */
@@ -65,9 +65,11 @@ enum stage_message_type {
     STAGE_NEED,   /* from the stage: the memory at `address`, cufence's or pinned */
     STAGE_GIVE,   /* the answer: `bytes` mapped at `address`; comes with the descriptor of a handle */
     STAGE_FILE,   /* or: `bytes` at `address` are zeros, but for `data_bytes` at `data`, which lie at `number` in the file
-                     whose descriptor comes with it; without one, they are zeros, too. The answer to STAGE_SAVE and
-                     STAGE_RESULT: that part is to be written there */
-    STAGE_NONE,   /* the answer: nothing is mapped there, or it cannot be given away, or is not to be kept */
+                     whose descriptor comes with it. The answer to STAGE_SAVE and STAGE_RESULT: that part is to be written
+                     there */
+    STAGE_ZEROS,  /* or: all `bytes` at `address` are zeros */
+    STAGE_NONE,   /* or: nothing is mapped there, or it is not to be kept */
+    STAGE_CANNOT, /* or: it is there, but could not be handed over; `number` is the errno value. Ends the second launch */
     STAGE_RESULT, /* from the stage: the last launch ended well; which of the `bytes` at `address` are wanted? Answered like: */
     STAGE_SAVE,   /* from the stage: it has mapped `bytes` at `address`; which of them are to be kept? */
     STAGE_LAUNCHES, /* from the stage: launches number `number` of the scene; `address` is 1 with patterns in the guards */
@@ -100,5 +102,13 @@ int stage_send(int socket, const struct stage_message *message, int fd);
 /* Receives a message; *fd gets the descriptor that came with it, or -1. Waits for it. Returns 1, or 0 if the other side is gone
  * or sent something that is no message. */
 int stage_receive(int socket, struct stage_message *message, int *fd);
+
+/* Sends the answer to a question, and closes fd unless it is -1. If a descriptor belongs to the answer and there is none, errno
+ * says why, and the answer is STAGE_CANNOT. */
+void stage_answer(int socket, const struct stage_message *answer, int fd);
+
+/* Sends a question, and replaces it with its answer: GIVE or FILE with its descriptor in *fd, which the caller closes; ZEROS or
+ * NONE with -1. Errors: SYSTEM (the other side is gone, or cannot answer; the text says what), CORRUPT (this is no answer). */
+cufence_status stage_ask(int socket, struct stage_message *message, int *fd);
 
 #endif

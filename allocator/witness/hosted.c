@@ -2,6 +2,7 @@
 
 #include "files.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,10 +31,15 @@ static int is_taken(const struct hosted *hosted, uint64_t address)
 static void copy(struct hosted *hosted, const struct pinned *memory)
 {
     int file = memfd_create("cufence-pinned", MFD_CLOEXEC);
-    if (file < 0 || !files_write(file, (const void *)(uintptr_t)memory->address, memory->bytes)) {
+    if (file < 0) {
+        char why[100];
+        snprintf(why, sizeof why, "pinned host memory, which cannot be copied: %s", strerror(errno));
+        leave_out(hosted, why, memory->address);
+        return;
+    }
+    if (!files_write(file, (const void *)(uintptr_t)memory->address, memory->bytes)) {
         leave_out(hosted, "pinned host memory that cannot be read", memory->address);
-        if (file >= 0)
-            close(file);
+        close(file);
         return;
     }
     size_t at = hosted->count++;

@@ -21,8 +21,8 @@ struct hosted {
 /* Copies what the launch's arguments name and is not there yet: at most SCENE_PINNED_BYTES in all. */
 void hosted_take(struct hosted *hosted, const struct fault_sources *sources, const struct scene_launch *launch);
 
-/* Answers a STAGE_NEED with the piece that begins at the address. Returns a descriptor that the caller closes, or -1 if there
- * is none. */
+/* Answers a STAGE_NEED with the piece that begins at the address, if there is one; else *answer is unchanged. Returns the
+ * descriptor for it, or -1, and sets errno if it cannot be had. */
 int hosted_answer(const struct hosted *hosted, uint64_t address, struct stage_message *answer);
 
 void hosted_free(struct hosted *hosted);

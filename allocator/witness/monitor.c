@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "intake.h"
 #include "kernels/kernels.h"
+#include "spares.h"
 #include "tell.h"
 
 #include <errno.h>
@@ -268,8 +269,11 @@ static void *run(void *unused)
         } while (state == DUMP_TAKEN);
         if (state == DUMP_AWAITED)
             continue;
-        if (dump.received)
+        if (dump.received) {
+            spares_lend();
             explain(&dump);
+            spares_take();
+        }
         dump_forget(&dump);
         /* After its last writer closed, a FIFO reports a hang-up until it is reopened. Open before closing, so that no byte
          * of a writer in between is lost. */
@@ -327,6 +331,7 @@ cufence_status monitor_start(const struct options *options, const struct fault_s
         close_files();
         return error_set(CUFENCE_ERROR_SYSTEM, "cannot start the thread that reads core dumps: %s", strerror(failed));
     }
+    spares_take();
     monitor.is_armed = 1;
     monitor.is_running = 1;
     return CUFENCE_OK;
@@ -373,6 +378,7 @@ void monitor_stop(unsigned timeout_ms)
     if (!pthread_equal(pthread_self(), monitor.thread)) /* a handler may exit the process */
         pthread_join(monitor.thread, NULL);
     monitor.is_running = 0;
+    spares_end();
     dumps_remove_fifo(&monitor.fifo);
 }
 

@@ -204,7 +204,7 @@ static int give_memory(struct restaging *restaging, uint64_t address, struct sta
 {
     struct slot_export fresh = {.fd = -1};
     int file = hosted_answer(&restaging->hosted, address, answer);
-    if (file >= 0)
+    if (answer->type != STAGE_NONE)
         return file;
     const struct slot_export *found = find_held(restaging, address);
     if (!found && export(restaging, address, &fresh) == CUFENCE_OK)

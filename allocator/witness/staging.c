@@ -138,9 +138,7 @@ static void give(struct staging *staging, const struct stage_message *question)
 {
     struct stage_message answer = {.type = STAGE_NONE};
     int fd = staging->answer(staging->user, question, &answer);
-    stage_send(staging->process.socket, &answer, fd);
-    if (fd >= 0)
-        close(fd);
+    stage_answer(staging->process.socket, &answer, fd);
     if (question->type == STAGE_SAVE)
         staging->saving_since_ns = monotonic_ns();
 }

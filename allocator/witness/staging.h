@@ -26,8 +26,8 @@ struct staging {
     uint64_t saving_ms;  /* that it may take besides to save memory */
     const char *limit;   /* the limit's name, for messages */
     uint64_t begin_ns;   /* by monotonic_ns() */
-    /* Answers a STAGE_NEED, STAGE_SAVE or STAGE_RESULT. *answer is a STAGE_NONE before. Returns a descriptor to send, which is
-     * then closed, or -1. */
+    /* Answers a STAGE_NEED, STAGE_SAVE or STAGE_RESULT. *answer is a STAGE_NONE before. Returns the descriptor that belongs to
+     * the answer, which is then closed, or -1; sets errno if that cannot be had. */
     int (*answer)(void *user, const struct stage_message *question, struct stage_message *answer);
     void *user;
 

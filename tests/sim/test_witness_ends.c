@@ -6,8 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #define GONE_MS 200  /* how long the second process may outlive the program */
@@ -159,11 +162,97 @@ static void test_ignored(void **state)
     expect_said(tell_ignored, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
 }
 
+/* ---- the program has no descriptors left ---- */
+
+/* Uses up all but so many. */
+static void use_up(int left)
+{
+    struct rlimit limit;
+    int last = -1;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = 300;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    for (int made; (made = dup(STDERR_FILENO)) >= 0;)
+        last = made;
+    for (; left; last--)
+        left -= close(last) == 0;
+}
+
+static void launch_hosted(void)
+{
+    struct hosted *pinned = pin(sizeof *pinned);
+    pinned->out = allocate(COUNT * 4);
+    launch_all("write_by_hosted", (void *[]){&pinned->out, &pinned});
+}
+
+static void tell_limited(void)
+{
+    start("witness=on");
+    use_up(2); /* the driver needs one for its dump */
+    launch_hosted();
+    cuCtxSynchronize();
+}
+
+static void test_limited(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* the other process has its own memory where the host memory was */
+#endif
+    expect_said(tell_limited, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, NULL});
+}
+
+static int count_sockets(void)
+{
+    char path[64];
+    struct stat file;
+    int count = 0;
+    for (int i = 0; i < 300; i++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", i);
+        count += stat(path, &file) == 0 && S_ISSOCK(file.st_mode);
+    }
+    return count;
+}
+
+static int socket_count;
+
+/* Once the second process is under way, nothing can be opened. */
+static void *grab(void *unused)
+{
+    struct rlimit limit;
+    (void)unused;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    AWAIT(count_sockets() > socket_count);
+    limit.rlim_cur = 3;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    AWAIT(cufence_fault_count() > 0);
+    return NULL;
+}
+
+static void tell_grabbed(void)
+{
+    pthread_t thread;
+    start("witness=on");
+    socket_count = count_sockets();
+    CHECK(pthread_create(&thread, NULL, grab, NULL) == 0);
+    launch_hosted();
+    cuCtxSynchronize();
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+/* Memory that could not be handed over is no memory of zeros, where the pointer would be a null pointer. */
+static void test_grabbed(void **state)
+{
+    (void)state;
+    expect_said(tell_grabbed, (const char *[]){"could not be (launched again|handed over)", "!null-pointer", NULL});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed),  cmocka_unit_test(test_forked),  cmocka_unit_test(test_replaced),
-        cmocka_unit_test(test_reaping), cmocka_unit_test(test_ignored),
+        cmocka_unit_test(test_reaping), cmocka_unit_test(test_ignored), cmocka_unit_test(test_limited),
+        cmocka_unit_test(test_grabbed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

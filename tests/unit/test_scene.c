@@ -1,12 +1,16 @@
 /* The scene of a second launch, as bytes, and the messages about it. */
+#include "base/error.h"
 #include "restage/scene.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -99,7 +103,7 @@ static void a_damaged_one_is_refused(void **state)
         assert_int_equal(scene_read(bytes, cut, &read, launches, &problem), CUFENCE_ERROR_CORRUPT);
     bytes[8]++;
     assert_int_equal(scene_read(bytes, size, &read, launches, &problem), CUFENCE_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(problem.text, "of version 7"));
+    assert_non_null(strstr(problem.text, "of version 8"));
     free(bytes);
 }
 
@@ -190,9 +194,77 @@ static void a_message_arrives_with_its_descriptor(void **state)
     close(pipes[1]);
 }
 
+/* Asks, and has it answered with that. */
+static cufence_status ask(const struct stage_message *answer, int passed, struct stage_message *message, int *fd)
+{
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    errno = EMFILE;
+    if (answer)
+        stage_answer(ends[0], answer, passed);
+    else
+        shutdown(ends[0], SHUT_WR);
+    *message = (struct stage_message){.type = STAGE_NEED, .address = 0x5000};
+    cufence_status status = stage_ask(ends[1], message, fd);
+    close(ends[0]);
+    close(ends[1]);
+    return status;
+}
+
+static void an_answer_says_what_it_is(void **state)
+{
+    (void)state;
+    struct stage_message got;
+    int fd;
+    const struct stage_message give = {.type = STAGE_GIVE, .address = 0x4000}, file = {.type = STAGE_FILE},
+                               zeros = {.type = STAGE_ZEROS, .bytes = 7}, none = {.type = STAGE_NONE},
+                               other = {.type = STAGE_NOTE};
+    assert_int_equal(ask(&give, open("/dev/null", O_RDONLY), &got, &fd), CUFENCE_OK);
+    assert_int_equal(got.type, STAGE_GIVE);
+    assert_int_equal(got.address, 0x4000);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(ask(&zeros, -1, &got, &fd), CUFENCE_OK);
+    assert_int_equal(got.type, STAGE_ZEROS);
+    assert_int_equal(ask(&none, -1, &got, &fd), CUFENCE_OK);
+    assert_int_equal(got.type, STAGE_NONE);
+    assert_int_equal(fd, -1);
+    assert_int_equal(ask(&other, -1, &got, &fd), CUFENCE_ERROR_CORRUPT);
+    assert_int_equal(ask(NULL, -1, &got, &fd), CUFENCE_ERROR_SYSTEM);
+    /* No descriptor was to be had: that is neither zeros nor memory that is not there. */
+    assert_int_equal(ask(&give, -1, &got, &fd), CUFENCE_ERROR_SYSTEM);
+    assert_int_equal(ask(&file, -1, &got, &fd), CUFENCE_ERROR_SYSTEM);
+    assert_non_null(strstr(error_detail(), "0x5000 could not be handed over: Too many open files"));
+}
+
+/* The one who asks has no descriptor left. */
+static void a_descriptor_that_does_not_arrive_is_missed(void **state)
+{
+    (void)state;
+    struct stage_message got;
+    struct rlimit before, none;
+    int fd, ends[2];
+    const struct stage_message file = {.type = STAGE_FILE};
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    stage_answer(ends[0], &file, open("/dev/null", O_RDONLY));
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    got = (struct stage_message){.type = STAGE_NEED};
+    cufence_status status = stage_ask(ends[1], &got, &fd);
+    setrlimit(RLIMIT_NOFILE, &before);
+    assert_int_equal(status, CUFENCE_ERROR_SYSTEM);
+    assert_non_null(strstr(error_detail(), "its descriptor has not arrived"));
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_answer_says_what_it_is),
+        cmocka_unit_test(a_descriptor_that_does_not_arrive_is_missed),
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(a_damaged_one_is_refused),
         cmocka_unit_test(unsound_pinned_memory_is_refused),
