@@ -1,6 +1,7 @@
 #include "closing.h"
 
 #include "base/output.h"
+#include "base/tally.h"
 #include "finding/writer.h"
 #include "heap/heap.h"
 #include "heap/passed.h"
@@ -96,12 +97,21 @@ void closing_say_unguarded(void)
     }
 }
 
+/* Whether the driver has allocated device memory. */
+static int is_any_left(void)
+{
+    int is_left = 0;
+    for (int kind = 0; kind < UNGUARDED_KINDS; kind++)
+        is_left |= __atomic_load_n(&unguarded[kind].count, __ATOMIC_RELAXED) != 0;
+    for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++)
+        is_left |= passed_figures((enum passed_reason)why).count != 0;
+    return is_left;
+}
+
 static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, const struct ending *ending)
 {
     uint64_t found = delivery_findings();
-    int is_passed = 0;
-    for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++)
-        is_passed |= passed_figures((enum passed_reason)why).count != 0;
+    int is_left = is_any_left();
     char findings[96] = "", seen[96] = "", most[96] = "";
     if (found)
         snprintf(findings, sizeof findings, "%s finding%s", grouped(found).text, s(found));
@@ -119,9 +129,9 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
                    grouped(stats->allocations).text, s(stats->allocations), most, seen);
     else
         output_say("==%d== cufence: NOTHING WAS GUARDED: %s%s%s\n", (int)getpid(),
-                   is_passed ? "every allocation was left to the driver"
-                             : "cufence has not seen any allocation of device memory",
-                   seen, is_passed ? "" : "; `cufence doctor` helps to find out why");
+                   is_left ? "every allocation was left to the driver, for the reasons below"
+                           : "cufence has not seen any allocation of device memory",
+                   seen, is_left ? "" : "; `cufence doctor` helps to find out why");
 }
 
 /* The last report's summary once more. */
@@ -139,11 +149,18 @@ static void say_summary(void)
     free(text);
 }
 
+void closing_say_unused(void)
+{
+    if (!tally_is_kept())
+        output_say("==%d== cufence: NOTHING WAS GUARDED: this process created no CUDA context\n", (int)getpid());
+}
+
 void closing_say(const struct ending *ending)
 {
     cufence_stats stats;
     uint64_t launches = launch_total();
-    if (heap_stats(-1, &stats) != CUFENCE_OK)
+    tally_note(TALLY_SAID);
+    if (heap_stats(-1, &stats) != CUFENCE_OK || (ending->is_quiet && stats.allocations))
         return;
     say_what_was_guarded(&stats, launches, ending);
     say_what_was_tested(&stats, ending->is_verbose);

@@ -19,11 +19,15 @@ struct ending {
     int exitcode;    /* the one that replaces it, or 0 */
     int has_faulted; /* a kernel has, reported or not */
     int is_awaited;  /* all work of the devices is done, so no fault can come any more */
+    int is_quiet;    /* say nothing if anything was guarded */
     int is_verbose;  /* also how often each place of allocation was tested */
 };
 
 /* Prints what was left to the driver, if anything was. */
 void closing_say_unguarded(void);
+
+/* Prints that no context was ever created, unless whoever keeps the tally (base/tally.h) says it for all processes. */
+void closing_say_unused(void);
 
 /* Prints the last lines. */
 void closing_say(const struct ending *ending);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/output.h"
+#include "base/tally.h"
 #include "base/thread.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
@@ -141,6 +142,8 @@ static void remove_traces(int status, void *unused)
     (void)unused;
     if (getpid() != process.pid)
         return;
+    if (!__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
+        closing_say_unused();
     monitor_stop(0);
     output_flush();
 }
@@ -225,8 +228,9 @@ static void at_exit(int status, void *unused)
         output_say(
             "cufence: streams=on has seen no stream: start the program with `cufence run`, which shows it the launches\n");
     int exitcode = status == 0 && (delivery_count() || has_failed) ? (int)process.options.exitcode : 0;
-    if (!process.options.quiet && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
-        closing_say(&(struct ending){status, exitcode, has_failed, is_synchronised, process.options.verbose});
+    if (__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
+        closing_say(
+            &(struct ending){status, exitcode, has_failed, is_synchronised, process.options.quiet, process.options.verbose});
     if (process.options.verbose)
         print_stats();
     output_flush();
@@ -239,6 +243,7 @@ static void at_exit(int status, void *unused)
 static void context_begun(struct context *context)
 {
     __atomic_store_n(&process.has_worked, 1, __ATOMIC_RELAXED);
+    tally_note(TALLY_CONTEXT);
     on_exit(at_exit, NULL);
     wait_before_exit();
     monitor_add_context(context);

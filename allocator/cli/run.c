@@ -6,12 +6,14 @@
 #include "cli/run_page.h"
 #include "cli/program.h"
 #include "cli/settings.h"
+#include "cli/statuses.h"
 #include "cli/supervise.h"
 #include "cli/variables.h"
 #include "cli/words.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/tally.h"
 #include "values/values.h"
 
 #include <errno.h>
@@ -21,9 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-enum { CANNOT_RUN = PROGRAM_UNFIT };
+enum { CANNOT_RUN = STATUS_UNFIT };
 
 /* The settings' first places belong to the environment; those of the command line follow, and so win. */
 enum inherited { FROM_OPTIONS, FROM_ALLOC_CONF, FROM_CUDA_ALLOC_CONF, INHERITED };
@@ -32,10 +35,13 @@ struct request {
     struct settings settings;
     size_t presets; /* number of settings from --preset; they follow the inherited ones */
     int is_verbose;
-    int is_if_asked;     /* leave the program alone unless PyTorch's variables ask for cufence */
-    char **command;      /* ends with NULL; NULL after --help */
-    const char *html;    /* file of --html, NULL without */
-    const char *reports; /* then the option json= */
+    int is_estimate;
+    int is_guarded_required; /* --require-guarded */
+    int is_if_asked;         /* leave the program alone unless PyTorch's variables ask for cufence */
+    int is_left;             /* they do not */
+    char **command;          /* ends with NULL; NULL after --help */
+    const char *html;        /* file of --html, NULL without */
+    const char *reports;     /* then the option json= */
 };
 
 #define complain(status, ...) arguments_complain("run", status, __VA_ARGS__)
@@ -49,11 +55,12 @@ static void usage(void)
 {
     printf("usage: cufence run [--KEY VALUE]... [--set key=value[,key=value]]...\n"
            "                   [--preset NAME] [--json FILE] [--html FILE]\n"
-           "                   [--error-exitcode N] [--estimate] [--if-asked] [--verbose]\n"
-           "                   [--] PROGRAM [ARGUMENT]...\n\n"
+           "                   [--error-exitcode N] [--require-guarded] [--estimate]\n"
+           "                   [--if-asked] [--verbose] [--] PROGRAM [ARGUMENT]...\n\n"
            "Runs any program that uses CUDA, unmodified, with its GPU buffers under\n"
            "cufence. It sets up the environment and becomes the program: input, output,\n"
-           "signals and exit status are the program's.\n\n"
+           "signals and exit status are the program's. At the end stderr says what was\n"
+           "guarded, or that nothing was, and why.\n\n"
            "  --KEY VALUE          an option that `cufence options` lists: --uaf strict\n"
            "  --set key=value      the same for several; both win over CUFENCE_OPTIONS\n"
            "  --preset NAME        options for a purpose; --KEY and --set win over them:\n");
@@ -68,12 +75,16 @@ static void usage(void)
            "                       program is then a process of its own, whose exit status\n"
            "                       is passed on\n"
            "  --error-exitcode N   the same as --exitcode N\n"
+           "  --require-guarded    exit with 87 if nothing was guarded and the program would\n"
+           "                       have exited with 0. The program is then a process of its\n"
+           "                       own, as with --html\n"
            "  --estimate           guard nothing: run the program as it is, and say at its\n"
            "                       end how much memory it would take guarded, whether that\n"
            "                       fits, and which options make it fit\n"
            "  --if-asked           only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF\n"
            "                       says backend:cufence; otherwise run the program as it is\n"
-           "  --verbose            print what is set up to stderr\n"
+           "  --verbose            print what is set up to stderr; with the value on also what\n"
+           "                       the option verbose prints\n"
            "  --                   ends the options; needed if PROGRAM begins with a dash\n\n"
            "Example: cufence run --preset thorough --json found.%%p.json -- python train.py\n"
            "What goes into a kernel and comes out, and which launch makes the first NaN\n"
@@ -83,22 +94,20 @@ static void usage(void)
            "Where two runs part, launch by launch, and what some launches were given, as\n"
            ".npy files (docs/diff.md):\n"
            "  cufence run --trace a.jsonl -- python train.py; cufence diff a.jsonl b.jsonl\n"
-           "  cufence run --save_values '*softmax*=saved' -- python train.py\n\n"
-           "Exit status: the program's; 2 for a wrong command line or option, 126 if the\n"
-           "program cannot be run under cufence, 127 if there is no such program. If a\n"
-           "kernel faulted but the program would have exited with 0, it exits with 86\n"
-           "(the option exitcode).\n");
+           "  cufence run --save_values '*softmax*=saved' -- python train.py\n");
+    statuses_print("run");
 }
 
 /* ---- the command line ---- */
 
-enum { SET, PRESET, JSON, HTML, EXITCODE, ESTIMATE, IF_ASKED, VERBOSE, KNOWN };
+enum { SET, PRESET, JSON, HTML, EXITCODE, REQUIRE, ESTIMATE, IF_ASKED, VERBOSE, KNOWN };
 static const struct argument known[KNOWN] = {
     [SET] = {"set", "uaf=strict", "options of the library, key=value,key=value", NULL},
     [PRESET] = {"preset", "thorough", "options for a purpose", PRESET_NAMES},
     [JSON] = {"json", "report.json", "file that gets each report as a line of JSON", ARGUMENT_FILE},
     [HTML] = {"html", "found.html", "one page of all findings, at the end", ARGUMENT_FILE},
     [EXITCODE] = {"error-exitcode", "86", "exit status after a fault", NULL},
+    [REQUIRE] = {"require-guarded", NULL, "fail if nothing was guarded", NULL},
     [ESTIMATE] = {"estimate", NULL, "guard nothing, and say how much memory it would take", NULL},
     [IF_ASKED] = {"if-asked", NULL, "only if PyTorch's variables ask for cufence", NULL},
     [VERBOSE] = {"verbose", NULL, "say what is set up", NULL},
@@ -119,14 +128,17 @@ static int take(struct request *request, int option, const char *value)
         return *value ? 0 : complain(CLI_USAGE, "--html: the file name \"\" is empty");
     case EXITCODE:
         return settings_take(&request->settings, "--error-exitcode", "exitcode", value);
+    case REQUIRE:
+        request->is_guarded_required = 1;
+        return 0;
     case ESTIMATE:
-        return settings_add(&request->settings, "--estimate", "estimate=on");
+        return settings_take(&request->settings, "--estimate", "estimate", value ? value : "on");
     case IF_ASKED:
         request->is_if_asked = 1;
         return 0;
     case VERBOSE:
-        request->is_verbose = 1;
-        return 0;
+        request->is_verbose = !value || strcmp(value, "on") == 0;
+        return value ? settings_take(&request->settings, "--verbose", "verbose", value) : 0;
     default:
         return settings_take_row(&request->settings, (size_t)option - KNOWN, value);
     }
@@ -280,6 +292,7 @@ static int set_up(struct request *request, struct environment *environment, stru
     if (environment_preload(environment, preload) != CUFENCE_OK || environment_frameworks(environment) != CUFENCE_OK ||
         (installed_bootstrap(own, bootstrap) && environment_python(environment, bootstrap) != CUFENCE_OK))
         return complain(CANNOT_RUN, "%s", error_detail());
+    request->is_estimate = options.estimate;
     if (options.coredump && !options.estimate)
         environment_coredumps(environment);
     return 0;
@@ -305,8 +318,8 @@ static int prepare(struct request *request, struct environment *environment)
     cufence_status status = environment_read_pytorch(environment, confs);
     if (status != CUFENCE_OK)
         return complain(status == CUFENCE_ERROR_OPTION ? CLI_USAGE : CANNOT_RUN, "%s", error_detail());
-    int is_left = request->is_if_asked && !alloc_conf_asking(confs);
-    int outcome = is_left ? leave_it(environment, confs) : set_up(request, environment, confs);
+    request->is_left = request->is_if_asked && !alloc_conf_asking(confs);
+    int outcome = request->is_left ? leave_it(environment, confs) : set_up(request, environment, confs);
     for (int i = 0; i < ALLOC_CONFS; i++)
         alloc_conf_free(&confs[i]);
     return outcome;
@@ -322,11 +335,37 @@ static int choose(const char *command, char path[PATH_MAX])
     return status == PROGRAM_FITS ? 0 : complain(status, "%s", error_detail());
 }
 
-static int become(const char *path, char **command, const struct environment *environment)
+/* Whether an earlier `cufence run` has made this process the one that speaks. */
+static int has_tally(const char *list)
+{
+    int process;
+    return list && sscanf(list, "/proc/%d/", &process) == 1 && process == getpid() && tally_is_kept();
+}
+
+/* The program says at its end whether anything was guarded. Without a descriptor for that it runs all the same. */
+static void keep_tally(const struct request *request, struct environment *environment)
+{
+    static const char torch = TALLY_TORCH, estimate = TALLY_ESTIMATE;
+    const char *outer = environment_get(environment, TALLY_VARIABLE);
+    char name[TALLY_NAME], *list = NULL;
+    int fd = has_tally(outer) ? -1 : tally_make(name, 1);
+    if (fd < 0)
+        return;
+    int is_written =
+        (!request->is_if_asked || write(fd, &torch, 1) == 1) && (!request->is_estimate || write(fd, &estimate, 1) == 1);
+    if (!is_written || asprintf(&list, "%s%s%s", name, outer ? ":" : "", outer ? outer : "") < 0 ||
+        environment_set(environment, TALLY_VARIABLE, list) != CUFENCE_OK)
+        close(fd);
+    free(list);
+}
+
+static int become(const char *path, const struct request *request, struct environment *environment)
 {
     if (environment->words)
         complain(0, "starts %s", path);
-    execve(path, command, environment->entries);
+    if (!request->is_left)
+        keep_tally(request, environment);
+    execve(path, request->command, environment->entries);
     return complain(CANNOT_RUN, "%s cannot be run: %s", path, strerror(errno));
 }
 
@@ -340,22 +379,55 @@ static int run_it(void *argument)
     if (status == 0)
         status = prepare(request, &environment);
     if (status == 0)
-        status = become(path, request->command, &environment);
+        status = become(path, request, &environment);
     environment_free(&environment);
     return status;
+}
+
+/* The exit status after a program that ended with `status`, as of waitpid(). */
+static int judge(int fd, int status)
+{
+    struct tally tally;
+    int is_known = tally_read(fd, &tally);
+    if ((is_known && tally.counts[TALLY_GUARDED]) || WIFSIGNALED(status))
+        return supervise_end_as(status);
+    int changed = WEXITSTATUS(status) ? WEXITSTATUS(status) : STATUS_NO_VERDICT;
+    return complain(changed, "nothing was guarded%s; exit status %d",
+                    changed == STATUS_NO_VERDICT ? " (--require-guarded)" : "", changed);
+}
+
+/* A tally that this process reads, and the program adds to. Returns its descriptor, -1 after a message. */
+static int watch_tally(void)
+{
+    const char *outer = getenv(TALLY_VARIABLE);
+    char name[TALLY_NAME], *list = NULL;
+    int fd = tally_make(name, 0);
+    if (fd < 0 || asprintf(&list, "%s%s%s", name, outer ? ":" : "", outer ? outer : "") < 0 ||
+        setenv(TALLY_VARIABLE, list, 1) != 0)
+        fd = complain(-1, "--require-guarded: no memory to keep count in: %s", strerror(errno));
+    free(list);
+    return fd;
 }
 
 /* The program as a process of its own. */
 static int run_apart(struct request *request)
 {
     struct page page;
-    int refusal = page_open(&page, request->html);
+    int refusal = 0, fd = request->is_guarded_required ? watch_tally() : -1;
+    if (request->is_guarded_required && fd < 0)
+        return CANNOT_RUN;
+    if (request->html) {
+        refusal = page_open(&page, request->html);
+        if (refusal)
+            return refusal;
+        request->reports = page.option;
+    }
+    int status = supervise(run_it, request, &refusal);
+    if (request->html)
+        page_close(&page, !refusal);
     if (refusal)
         return refusal;
-    request->reports = page.option;
-    int status = supervise(run_it, request, &refusal);
-    page_close(&page, !refusal);
-    return refusal ? refusal : supervise_end_as(status);
+    return request->is_guarded_required ? judge(fd, status) : supervise_end_as(status);
 }
 
 int cli_run(int argc, char **argv)
@@ -363,7 +435,7 @@ int cli_run(int argc, char **argv)
     struct request request = {.settings = {.command = "run"}};
     int status = read_arguments(argc, argv, &request);
     if (request.command && status == 0)
-        status = request.html ? run_apart(&request) : run_it(&request);
+        status = request.html || request.is_guarded_required ? run_apart(&request) : run_it(&request);
     settings_free(&request.settings);
     return status;
 }

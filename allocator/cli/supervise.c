@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -56,6 +57,7 @@ static pid_t start(int (*become)(void *argument), void *argument, const sigset_t
     }
     if (pid == 0) {
         sigprocmask(SIG_SETMASK, before, NULL);
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* the one signal that cannot be passed on */
         int status = become(argument);
         _exit(write(ends[1], &status, sizeof status) < 0 ? PROGRAM_UNFIT : status);
     }

@@ -1,8 +1,8 @@
 #include "internal.h"
 
-#include "base/output.h"
-
 #include "base/error.h"
+#include "base/output.h"
+#include "base/tally.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +108,7 @@ struct block *block_map(struct books *books, int device, const struct layout *la
     __atomic_add_fetch(&books->fresh, 1, __ATOMIC_RELAXED);
     if (is_alone)
         __atomic_add_fetch(&books->alone_bytes, layout->mapped, __ATOMIC_RELAXED);
+    tally_note(TALLY_GUARDED);
     return block;
 }
 

@@ -7,7 +7,9 @@
  * jump, not a call: this file is compiled with sibling calls (see CMakeLists.txt).
  */
 #include "hooks.h"
+#include "interpose_end.h"
 
+#include "base/tally.h"
 #include "base/thread.h"
 
 #include <dlfcn.h>
@@ -82,8 +84,10 @@ static void *open_library(void)
     if (snprintf(path, sizeof path, "%.*s%s", folder, slash ? info.dli_fname : "", FILE_NAME) >= (int)sizeof path)
         return NULL;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
+    if (!library) {
+        tally_note(TALLY_UNGUARDED);
         fprintf(stderr, "cufence: this process runs unguarded: %s\n", dlerror());
+    }
     return library;
 }
 
@@ -226,10 +230,23 @@ static void await_report(void)
         await();
 }
 
+static void say_last_word(void)
+{
+    if (had_standard_error)
+        interpose_end(&standard_error);
+}
+
+/* Behind the exit handlers of libcufence.so, which say what was guarded. */
+__attribute__((destructor)) static void at_end(void)
+{
+    say_last_word();
+}
+
 EXPORT void interposed_exit(int status) __asm__("_exit");
 EXPORT void interposed_exit(int status)
 {
     await_report();
+    say_last_word();
     for (;;)
         syscall(SYS_exit_group, status);
 }

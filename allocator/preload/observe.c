@@ -2,6 +2,7 @@
 
 #include "api/closing.h"
 #include "base/output.h"
+#include "base/tally.h"
 #include "driver/driver.h"
 #include "finding/writer.h"
 #include "guard/estimate.h"
@@ -229,6 +230,7 @@ static void at_exit(int status, void *unused)
         SAY("estimate: %" PRIu64 " allocations are left out: the host had no memory to follow them\n", (int)process, lost);
     pthread_mutex_unlock(&lock);
     closing_say_unguarded();
+    tally_note(TALLY_SAID);
     output_flush();
 }
 
@@ -236,6 +238,7 @@ void observe_begin(const struct options *options)
 {
     wanted = options;
     process = getpid();
+    tally_note(TALLY_CONTEXT);
     on_exit(at_exit, NULL);
     __atomic_store_n(&observe_is_on, 1, __ATOMIC_RELEASE);
 }

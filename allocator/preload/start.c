@@ -5,6 +5,7 @@
 #include "api/lifecycle.h"
 #include "base/env.h"
 #include "base/output.h"
+#include "base/tally.h"
 #include "observe.h"
 #include "preload.h"
 #include "witness/monitor.h"
@@ -53,14 +54,17 @@ static void start(void)
             output_say("cufence: streams=on: the host has no memory for it; it is off\n");
         pthread_atfork(NULL, NULL, after_fork);
         __atomic_store_n(&preload_is_active, 1, __ATOMIC_RELEASE);
-    } else
+    } else {
+        tally_note(TALLY_UNGUARDED);
         output_say("cufence: this process runs unguarded: %s\n", cufence_error_detail());
+    }
 }
 
 CUresult hook_cuInit(unsigned flags)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     CUresult result = real.cuInit(flags);
+    tally_note(result == CUDA_SUCCESS ? TALLY_STARTED : TALLY_NO_DEVICE);
     if (result == CUDA_SUCCESS)
         pthread_once(&once, start);
     return result;

@@ -1,0 +1,163 @@
+#include "tally.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static unsigned char noted[128]; /* atomic */
+
+/* Takes the next name out of a list, and returns a descriptor that appends to that tally, -1 if it is none. */
+static int open_next(const char **list)
+{
+    char path[TALLY_NAME], head[sizeof TALLY_HEAD - 1];
+    size_t length = strcspn(*list, ":");
+    int is_whole = snprintf(path, sizeof path, "%.*s", (int)length, *list) < (int)sizeof path;
+    *list += length + ((*list)[length] == ':');
+    int fd = is_whole ? open(path, O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
+    if (fd < 0 || (pread(fd, head, sizeof head, 0) == (ssize_t)sizeof head && !memcmp(head, TALLY_HEAD, sizeof head)))
+        return fd;
+    close(fd); /* another process has the number by now */
+    return -1;
+}
+
+/* Appends the letter to all tallies, if there is one. Returns how many there are. */
+static int put(const char *letter, size_t size)
+{
+    const char *list = secure_getenv(TALLY_VARIABLE);
+    int count = 0;
+    while (list && *list) {
+        int fd = open_next(&list);
+        if (fd < 0)
+            continue;
+        count++;
+        while (write(fd, letter, size) < 0 && errno == EINTR)
+            ;
+        close(fd);
+    }
+    return count;
+}
+
+void tally_note(enum tally_letter letter)
+{
+    const char text = (char)letter;
+    int error = errno;
+    if (__atomic_load_n(&noted[letter], __ATOMIC_RELAXED) || __atomic_exchange_n(&noted[letter], 1, __ATOMIC_RELAXED))
+        return;
+    put(&text, 1);
+    errno = error;
+}
+
+int tally_is_kept(void)
+{
+    return put("", 0) != 0;
+}
+
+int tally_make(char name[TALLY_NAME], int is_inherited)
+{
+    enum { APART = 100 }; /* from the descriptors that scripts use */
+    int made = memfd_create("cufence-tally", MFD_CLOEXEC);
+    int fd = made >= 0 ? fcntl(made, is_inherited ? F_DUPFD : F_DUPFD_CLOEXEC, APART) : -1;
+    if (made >= 0 && fd < 0) /* the limit is lower */
+        fd = fcntl(made, is_inherited ? F_DUPFD : F_DUPFD_CLOEXEC, 3);
+    if (made >= 0)
+        close(made);
+    if (fd >= 0 && write(fd, TALLY_HEAD, sizeof TALLY_HEAD - 1) != (ssize_t)sizeof TALLY_HEAD - 1) {
+        close(fd);
+        fd = -1;
+    }
+    snprintf(name, TALLY_NAME, "/proc/%d/fd/%d", (int)getpid(), fd);
+    return fd;
+}
+
+int tally_read(int fd, struct tally *tally)
+{
+    const size_t head = sizeof TALLY_HEAD - 1;
+    unsigned char text[4096];
+    off_t at = (off_t)head;
+    ssize_t got = pread(fd, text, head, 0);
+    *tally = (struct tally){{0}};
+    if (got != (ssize_t)head || memcmp(text, TALLY_HEAD, head) != 0)
+        return 0;
+    while ((got = pread(fd, text, sizeof text, at)) > 0) {
+        for (ssize_t i = 0; i < got; i++)
+            tally->counts[text[i] & 127]++;
+        at += got;
+    }
+    return got == 0;
+}
+
+/* ---- words ---- */
+
+/* Whether the loader's cache names the driver's library. The cache holds paths that end with NUL. */
+static int is_in_cache(void)
+{
+    static const char name[] = "/libcuda.so.1";
+    struct stat found;
+    int file = open("/etc/ld.so.cache", O_RDONLY | O_CLOEXEC), is_in = 0;
+    if (file < 0)
+        return 0;
+    char *text = fstat(file, &found) == 0 ? mmap(NULL, (size_t)found.st_size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+    close(file);
+    if (text == MAP_FAILED)
+        return 0;
+    const char *end = text + found.st_size;
+    for (const char *at = text; !is_in && (at = memmem(at, (size_t)(end - at), name, sizeof name)); at++) {
+        const char *start = at;
+        while (start > text && start[-1])
+            start--;
+        is_in = access(start, F_OK) == 0;
+    }
+    munmap(text, (size_t)found.st_size);
+    return is_in;
+}
+
+static int is_in_folders(const char *folders)
+{
+    char path[4096];
+    for (const char *at = folders ? folders : ""; *at; at += strspn(at, ":;")) {
+        int length = (int)strcspn(at, ":;");
+        if (snprintf(path, sizeof path, "%.*s/libcuda.so.1", length, at) < (int)sizeof path && access(path, F_OK) == 0)
+            return 1;
+        at += length;
+    }
+    return 0;
+}
+
+static int has_driver(void)
+{
+    static const char usual[] = "/lib:/usr/lib:/lib64:/usr/lib64";
+    return is_in_folders(getenv("LD_LIBRARY_PATH")) || is_in_cache() || is_in_folders(usual);
+}
+
+static const char *reason(const struct tally *tally)
+{
+    if (tally->counts[TALLY_UNGUARDED])
+        return "cufence could not start, as said above";
+    if (tally->counts[TALLY_STARTED])
+        return "CUDA was initialised, but no process created a context";
+    if (tally->counts[TALLY_NO_DEVICE])
+        return "CUDA could not be initialised: cuInit failed; `cufence doctor` says more";
+    if (!has_driver())
+        return "no process used CUDA, and the loader finds no CUDA driver (libcuda.so.1); `cufence doctor` says more";
+    return "no process used CUDA; `cufence doctor` helps to find out why";
+}
+
+int tally_sentence(const struct tally *tally, char *text, size_t size)
+{
+    unsigned used = tally->counts[TALLY_CONTEXT], said = tally->counts[TALLY_SAID];
+    const char *nothing = tally->counts[TALLY_ESTIMATE] ? "nothing to estimate" : "NOTHING WAS GUARDED";
+    if (!used)
+        snprintf(text, size, "%s: %s", nothing, reason(tally));
+    else if (said < used)
+        snprintf(text, size,
+                 "%u process%s used CUDA without saying at the end what was guarded (still running, killed, or left by _exit); "
+                 "allocations were guarded in %u of %u",
+                 used - said, used - said == 1 ? "" : "es", tally->counts[TALLY_GUARDED], used);
+    return !used || said < used;
+}

@@ -1,0 +1,56 @@
+/*
+ * What the processes of a program tell of themselves, so that one of them, or the command that started them, can say at the end
+ * whether anything was guarded.
+ *
+ * CUFENCE_TALLY names files that begin with TALLY_HEAD, with colons between them; every process appends a letter to each for
+ * what happens to it. Those of commands lie in memory and are named /proc/PROCESS/fd/NUMBER. PROCESS reads its own at the end:
+ * a command that waits for the program, or the program's first process, which has inherited the descriptor.
+ *
+ * Thread safety: all functions, any thread.
+ */
+#ifndef CUFENCE_BASE_TALLY_H
+#define CUFENCE_BASE_TALLY_H
+
+#include <stddef.h>
+
+#define TALLY_VARIABLE "CUFENCE_TALLY"
+#define TALLY_HEAD "cufence tally\n"
+enum { TALLY_NAME = 256 }; /* bytes of a file's name, with the NUL */
+
+enum tally_letter {
+    TALLY_NO_DEVICE = 'n', /* cuInit has failed */
+    TALLY_STARTED = 'i',   /* cuInit has not */
+    TALLY_UNGUARDED = 'u', /* cufence could not start, and has said why */
+    TALLY_CONTEXT = 'c',   /* a context was created */
+    TALLY_GUARDED = 'g',   /* the first allocation was guarded */
+    TALLY_SAID = 's',      /* the process has said at its end what was guarded */
+    /* of the command */
+    TALLY_ESTIMATE = 'e', /* nothing is meant to be guarded */
+    TALLY_TORCH = 't',    /* a process that has not loaded PyTorch says nothing */
+};
+
+/* How many processes have written each letter. */
+struct tally {
+    unsigned counts[128];
+};
+
+/* Appends the letter, unless this process has done so before. Makes system calls the first time only. */
+void tally_note(enum tally_letter letter);
+
+/* Whether there is a tally. */
+int tally_is_kept(void);
+
+/* Makes a tally, which a program that is executed in this process inherits or not. Fills in its name, and returns its
+ * descriptor, or -1. */
+int tally_make(char name[TALLY_NAME], int is_inherited);
+
+/* Reads a tally. Returns 0 if the descriptor is not one. */
+int tally_read(int fd, struct tally *tally);
+
+/*
+ * Writes a sentence without a newline if nothing was guarded, or if processes that used CUDA have not said what was. Returns 0
+ * if there is no need for one.
+ */
+int tally_sentence(const struct tally *tally, char *text, size_t size);
+
+#endif

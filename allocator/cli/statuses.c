@@ -1,0 +1,64 @@
+#include "statuses.h"
+
+#include "words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { INDENT = 9 };
+
+struct row {
+    const char *commands; /* with a blank around each; NULL: what it means in general */
+    const char *number, *meaning;
+};
+
+static const struct row table[] = {
+    {NULL, "0", "done, and nothing was found"},
+    {NULL, "1", "it failed, or the answer is no"},
+    {NULL, "2", "a wrong command line or option, or a file named there that cannot be used"},
+    {NULL, "3", "replay: another result than before"},
+    {NULL, "86", "something was found; the option exitcode sets another number"},
+    {NULL, "87", "no verdict: nothing was guarded, or not every run could be made"},
+    {NULL, "126", "the program cannot be run under cufence"},
+    {NULL, "127", "there is no such program"},
+    {NULL, "128+N", "signal N ended it"},
+
+    {" completion explain options report ", "0", "done"},
+    {" demo ", "0", "the bug was reported as what it is"},
+    {" diff ", "0", "the runs are equal"},
+    {" doctor ", "0", "cufence can work here"},
+    {" hunt ", "0", "every run was made, and nothing was found"},
+    {" replay ", "0", "the launch neither faulted nor wrote anything else than before"},
+    {" run ", "0-255", "the program's own, unless one below applies"},
+    {" completion explain options report ", "1", "a file could not be read or written"},
+    {" demo ", "1", "it was not"},
+    {" diff ", "1", "they differ"},
+    {" doctor ", "1", "something is missing"},
+    {" replay ", "1", "the kernel could not be launched"},
+    {" completion demo doctor explain options replay report ", "2", "a wrong command line or option"},
+    {" hunt run ", "2", "a wrong command line or option, or a file named there that cannot be written"},
+    {" diff ", "2", "a wrong command line, or a trace that cannot be used"},
+    {" replay ", "3", "the launch did not fault, but wrote something else than before"},
+    {" hunt ", "86", "something was found (--error-exitcode)"},
+    {" replay ", "86", "the launch faulted or wrote out of bounds (the option exitcode)"},
+    {" run ", "86", "something was found, and the program would have exited with 0 (the option exitcode)"},
+    {" hunt ", "87", "nothing was found, but not every run could be made, or nothing was guarded"},
+    {" run ", "87", "nothing was guarded, and the program would have exited with 0 (--require-guarded)"},
+    {" hunt run ", "126", "the program cannot be run under cufence"},
+    {" hunt run ", "127", "there is no such program"},
+    {" hunt ", "128+N", "signal N ended the hunt before anything was found"},
+};
+
+void statuses_print(const char *command)
+{
+    char name[32];
+    snprintf(name, sizeof name, " %s ", command ? command : "");
+    printf("\nExit status:\n");
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const struct row *row = &table[i];
+        if (command ? !row->commands || !strstr(row->commands, name) : row->commands != NULL)
+            continue;
+        printf("  %-5s  ", row->number);
+        words_print_within(stdout, row->meaning, INDENT, WORDS_HELP);
+    }
+}

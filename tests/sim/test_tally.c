@@ -1,0 +1,148 @@
+/* What `cufence run` says at the end where nothing was guarded, with programs on the simulated device (run_story.c). */
+#include "child.h"
+
+static char folder[] = "/tmp/cufence-tally-XXXXXX";
+static char said[65536]; /* stderr of the last program */
+
+static int make_folder(void **state)
+{
+    (void)state;
+    setenv("CUFENCE", CUFENCE_CLI, 1);
+    setenv("STORY", CUFENCE_RUN_STORY, 1);
+    setenv("LD_LIBRARY_PATH", CUFENCE_RUN_DRIVER, 1); /* libcuda.so.1 is the simulated device there */
+    unsetenv("CUFENCE_OPTIONS");
+    unsetenv("CUFENCE_TALLY");
+    return mkdtemp(folder) && setenv("FOLDER", folder, 1) == 0 ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return system("rm -r \"$FOLDER\"");
+}
+
+static size_t count(const char *word)
+{
+    size_t found = 0;
+    for (const char *at = said; (at = strstr(at, word)); at += strlen(word))
+        found++;
+    return found;
+}
+
+/* Runs a command of the shell. Returns its exit status, and leaves in `said` what it printed on stderr. */
+static int shell(const char *command)
+{
+    char whole[2048], path[256];
+    snprintf(whole, sizeof whole, "{ %s\n} 2>\"$FOLDER/said\"", command);
+    int status = system(whole);
+    snprintf(path, sizeof path, "%s/said", folder);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    said[fread(said, 1, sizeof said - 1, file)] = '\0';
+    fclose(file);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+struct ending {
+    const char *command;  /* behind `cufence run` */
+    int status, required; /* exit status, and with --require-guarded */
+    const char *sentence; /* the only line that cufence prints; NULL: another line says it */
+};
+
+#define NO_CUDA "NOTHING WAS GUARDED: no process used CUDA; `cufence doctor`"
+static const struct ending endings[] = {
+    {"-- true", 0, 87, NO_CUDA},
+    {"-- sh -c 'true; sh -c true; (exit 3)'", 3, 3, NO_CUDA},
+    {"-- sh -c 'exec sh -c \"exit 0\"'", 0, 87, NO_CUDA},
+    {"--quiet on -- true", 0, 87, NO_CUDA},
+    {"--estimate on -- true", 0, 87, "nothing to estimate: no process used CUDA"},
+    {"-- env -u LD_LIBRARY_PATH true", 0, 87, NULL}, /* whether there is a driver is the machine's business */
+    {"-- \"$STORY\" init", 0, 87, "NOTHING WAS GUARDED: CUDA was initialised, but no process created a context"},
+    {"-- sh -c '\"$STORY\" init; true'", 0, 87, "NOTHING WAS GUARDED: CUDA was initialised, but no process created a context"},
+    {"-- \"$STORY\" managed", 0, 87, NULL},
+    {"--min_size 1M -- \"$STORY\" clean", 0, 87, NULL},
+    {"--min_size 1M --quiet on -- \"$STORY\" clean", 0, 87, NULL},
+    {"-- \"$STORY\" clean", 0, 0, "no faults; 1 allocation guarded"},
+    {"-- sh -c '\"$STORY\" clean; true'", 0, 0, "no faults; 1 allocation guarded"},
+    {"-- \"$STORY\"", 86, 86, NULL},
+    {"-- \"$STORY\" leave", 0, 0, "1 process used CUDA without saying at the end what was guarded"},
+    {"-- sh -c '\"$STORY\" leave; true'", 0, 0, "1 process used CUDA without saying at the end what was guarded"},
+};
+
+static void expect(const struct ending *ending, const char *option, int status)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "\"$CUFENCE\" run %s%s", option, ending->command);
+    int ended = shell(command);
+    int is_one = !ending->sentence || (count(" cufence: ") == 1 && strstr(said, ending->sentence));
+    if (ended != status || !is_one || !strstr(said, "cufence: "))
+        print_error("%s\nended with %d instead of %d, expected once: %s\n%s", command, ended, status,
+                    ending->sentence ? ending->sentence : "any", said);
+    assert_int_equal(ended, status);
+    assert_true(is_one);
+    assert_non_null(strstr(said, "cufence: "));
+}
+
+static void each_run_says_what_was_guarded(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        expect(&endings[i], "", endings[i].status);
+        if (!strstr(endings[i].command, "--estimate"))
+            expect(&endings[i], "--require-guarded ", endings[i].required);
+    }
+}
+
+static void the_reasons_are_named(void **state)
+{
+    (void)state;
+    shell("\"$CUFENCE\" run --min_size 1M --quiet on -- \"$STORY\" clean");
+    assert_int_equal(count("NOTHING WAS GUARDED: every allocation was left to the driver, for the reasons below"), 1);
+    assert_int_equal(count("not guarded: 1 buffer smaller than min_size"), 1);
+    shell("\"$CUFENCE\" run -- \"$STORY\" managed");
+    assert_int_equal(count("NOTHING WAS GUARDED: every allocation was left to the driver, for the reasons below"), 1);
+    assert_int_equal(count("not guarded: 1 allocation of managed memory"), 1);
+}
+
+static void quiet_omits_only_the_line_about_what_was_guarded(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("\"$CUFENCE\" run --quiet on -- \"$STORY\" clean"), 0);
+    assert_string_equal(said, "");
+}
+
+/* The tally is the program's: what a run inside another one guards counts for both. */
+static void a_run_inside_another_counts(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("\"$CUFENCE\" run --require-guarded -- sh -c '\"$CUFENCE\" run -- \"$STORY\" clean; true'"), 0);
+    assert_int_equal(count("NOTHING WAS GUARDED"), 0);
+    assert_int_equal(shell("\"$CUFENCE\" run --require-guarded -- sh -c '\"$CUFENCE\" run -- true; true'"), 87);
+}
+
+static void a_signal_stays_a_signal(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("sh -c '\"$CUFENCE\" run --require-guarded -- sh -c \"kill -9 \\$\\$\"; exit $?'"), 128 + 9);
+}
+
+/* What is said is for standard error, and not for a file that has its number by then. */
+static void another_file_gets_no_word(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("\"$CUFENCE\" run -- sh -c 'exec 2>\"$FOLDER/other\"'; cat \"$FOLDER/other\" >&2"), 0);
+    assert_string_equal(said, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_run_says_what_was_guarded),
+        cmocka_unit_test(the_reasons_are_named),
+        cmocka_unit_test(quiet_omits_only_the_line_about_what_was_guarded),
+        cmocka_unit_test(a_run_inside_another_counts),
+        cmocka_unit_test(a_signal_stays_a_signal),
+        cmocka_unit_test(another_file_gets_no_word),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
