@@ -1,9 +1,11 @@
 #include "arguments.h"
 #include "cli.h"
 #include "base/options.h"
+#include "base/text.h"
 
 #include <getopt.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +26,9 @@ int arguments_complain(const char *command, int status, const char *format, ...)
 
 int arguments_surplus(const char *command, const char *argument)
 {
-    return arguments_complain(command, CLI_USAGE, "surplus argument '%s'; `cufence help` lists what is allowed", argument);
+    int is_command = *command != '-' && strcmp(command, "help") != 0;
+    return arguments_complain(command, CLI_USAGE, "unexpected argument '%s'; see `cufence %s%s`", argument,
+                              is_command ? command : "help", is_command ? " --help" : "");
 }
 
 /* ---- the names ---- */
@@ -46,6 +50,19 @@ static int is_known(const struct arguments *arguments, const char *name)
     return 0;
 }
 
+/* Whether an option of the sub-command's own stands for a switch of the library too, and takes on or off as that does. */
+static int is_switch(const struct argument *argument)
+{
+    int is_exact;
+    const struct option_row *row = options_find(argument->name, strlen(argument->name), &is_exact);
+    return !argument->example && row && is_exact && row->type == OPTION_SWITCH;
+}
+
+static int takes_value(const struct argument *argument)
+{
+    return argument->example ? required_argument : is_switch(argument) ? optional_argument : no_argument;
+}
+
 /* Fills in the names for getopt_long(), which `dashed` has room for. A sub-command's own option hides the library's. */
 static void list_names(const struct arguments *arguments, struct option *names, char (*dashed)[LONGEST_NAME])
 {
@@ -54,8 +71,7 @@ static void list_names(const struct arguments *arguments, struct option *names, 
     names[used++] = (struct option){"help", no_argument, NULL, 'h'};
     for (size_t i = 0; i < arguments->count; i++) {
         const struct argument *argument = &arguments->known[i];
-        names[used++] =
-            (struct option){argument->name, argument->example ? required_argument : no_argument, NULL, FIRST + (int)i};
+        names[used++] = (struct option){argument->name, takes_value(argument), NULL, FIRST + (int)i};
     }
     for (size_t i = 0; arguments->has_library && i < rows && used + 2 < MOST; i++) {
         if (is_known(arguments, row[i].name))
@@ -82,19 +98,39 @@ static void name_in(const char *argument, char name[LONGEST_NAME])
             *at = '_';
 }
 
+/* The sub-command's own option that `argument` is probably a slip of, NULL if there is none. *edits: how far it is. */
+static const char *nearest_own(const struct arguments *arguments, const char *argument, size_t *edits)
+{
+    const char *found = NULL;
+    *edits = SIZE_MAX;
+    for (size_t i = 0; i < arguments->count && !strncmp(argument, "--", 2); i++) {
+        size_t far = text_slip(argument + 2, strcspn(argument + 2, "="), arguments->known[i].name);
+        if (far < *edits) {
+            *edits = far;
+            found = arguments->known[i].name;
+        }
+    }
+    return found;
+}
+
 static int wrong(const struct arguments *arguments, const char *argument)
 {
     char name[LONGEST_NAME] = "";
     int is_exact;
+    size_t edits;
     if (arguments->has_library)
         name_in(argument, name);
     const struct option_row *row = *name ? options_find(name, strlen(name), &is_exact) : NULL;
-    const char *instead = options_gone(name, strlen(name));
+    const char *instead = options_gone(name, strlen(name)), *near = nearest_own(arguments, argument, &edits);
     if (instead)
         return arguments_complain(arguments->command, ARGUMENTS_WRONG, "the option --%s is gone; %s", name, instead);
+    int is_own = !row || text_slip(name, strlen(name), row->name) >= edits;
+    if (!is_own)
+        near = row->name;
     fprintf(stderr, "cufence %s: unknown option \"%s\"", arguments->command, argument);
-    if (row) {
-        fprintf(stderr, ", did you mean --%s? `cufence options` lists all\n", row->name);
+    if (near) {
+        fprintf(stderr, ", did you mean --%s? `cufence %s%s` lists all\n", near, is_own ? arguments->command : "options",
+                is_own ? " --help" : "");
         return ARGUMENTS_WRONG;
     }
     fprintf(stderr, "; allowed are");
@@ -132,6 +168,17 @@ static int explain_missing(const struct arguments *arguments)
                               row->allowed);
 }
 
+/* The value of a switch may follow it as a word of its own. */
+static int take_switch(const struct arguments *arguments, const struct argument *argument, int argc, char **argv)
+{
+    if (!optarg && optind < argc && (!strcmp(argv[optind], "on") || !strcmp(argv[optind], "off")))
+        optarg = argv[optind++];
+    if (!optarg || !strcmp(optarg, "on") || !strcmp(optarg, "off"))
+        return 1;
+    arguments_complain(arguments->command, 0, "--%s=%s is not allowed; allowed is on | off", argument->name, optarg);
+    return 0;
+}
+
 int arguments_next(const struct arguments *arguments, int argc, char **argv)
 {
     struct option names[MOST];
@@ -149,6 +196,10 @@ int arguments_next(const struct arguments *arguments, int argc, char **argv)
     case ':':
         return explain_missing(arguments);
     default:
-        return found - FIRST;
+        found -= FIRST;
+        if (found < (int)arguments->count && is_switch(&arguments->known[found]) &&
+            !take_switch(arguments, &arguments->known[found], argc, argv))
+            return ARGUMENTS_WRONG;
+        return found;
     }
 }

@@ -15,10 +15,11 @@
 #define ARGUMENT_COMMAND "COMMAND" /* operands only: a program and its own arguments */
 
 struct argument {
-    const char *name;    /* without its dashes */
-    const char *example; /* of its value, for messages; NULL: it takes none */
-    const char *help;    /* a few words, for completions */
-    const char *values;  /* words with blanks between them, or ARGUMENT_FILE, ARGUMENT_FOLDER; NULL: anything */
+    const char *name; /* without its dashes */
+    const char
+        *example; /* of its value, for messages; NULL: it takes none, or on and off if the library has a switch of that name */
+    const char *help;   /* a few words, for completions */
+    const char *values; /* words with blanks between them, or ARGUMENT_FILE, ARGUMENT_FOLDER; NULL: anything */
 };
 
 struct arguments {
@@ -32,7 +33,8 @@ struct arguments {
 
 enum { ARGUMENTS_END = -1, ARGUMENTS_HELP = -2, ARGUMENTS_WRONG = -3 };
 
-/* Returns the next option: its place in `known`, or `count` plus its place in options_table(), with its value in `optarg`.
+/* Returns the next option: its place in `known`, or `count` plus its place in options_table(), with its value in `optarg`
+ * (NULL without one).
  * ARGUMENTS_END: there is none, `optind` is the first operand's place. ARGUMENTS_HELP: the caller prints its usage.
  * ARGUMENTS_WRONG: after a message on stderr. */
 int arguments_next(const struct arguments *arguments, int argc, char **argv);

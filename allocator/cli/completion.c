@@ -1,6 +1,7 @@
 /* `cufence completion`: what a shell needs to complete a command line, made from the tables that read it. */
 #include "arguments.h"
 #include "cli.h"
+#include "statuses.h"
 #include "base/options.h"
 
 #include <getopt.h>
@@ -18,6 +19,7 @@ static int usage(void)
            "        compinit\n"
            "  fish  cufence completion fish > ~/.config/fish/completions/cufence.fish\n\n"
            "Example: eval \"$(cufence completion bash)\"\n");
+    statuses_print("completion");
     return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "settings.h"
 #include "supervise.h"
 #include "words.h"
+#include "statuses.h"
 
 #include "base/beside.h"
 #include "base/env.h"
@@ -338,9 +339,8 @@ static int usage(void)
            "Example: cufence demo underrun\n"
            "The launch that faults, saved and launched again; what kernels read and write:\n"
            "  cufence demo --save faults; cufence replay faults\n"
-           "  cufence demo --values '*'\n\n"
-           "Exit status: 0 if the bug was reported as what it is, 1 if not, 2 for a wrong\n"
-           "command line or option.\n");
+           "  cufence demo --values '*'\n");
+    statuses_print("demo");
     return 0;
 }
 

@@ -3,6 +3,7 @@
 #include "arguments.h"
 #include "cli.h"
 #include "words.h"
+#include "statuses.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -24,9 +25,8 @@ static int usage(void)
            "  --json         one JSON document\n\n"
            "Example: cufence run --trace a.jsonl -- python train.py\n"
            "         cufence run --trace b.jsonl -- python train.py\n"
-           "         cufence diff a.jsonl b.jsonl\n\n"
-           "Exit status: 0 if the runs are equal, 1 if they differ, 2 if a trace cannot be\n"
-           "used.\n");
+           "         cufence diff a.jsonl b.jsonl\n");
+    statuses_print("diff");
     return 0;
 }
 

@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include "doctor.h"
+#include "statuses.h"
 
 #include "base/env.h"
 
@@ -24,8 +25,8 @@ static int usage(void)
            "each no. A NO in capitals is something that cufence needs. It asks the python3\n"
            "of the PATH for PyTorch, JAX, CuPy and TensorFlow without importing them.\n\n"
            "  --json  prints the same as one JSON document (docs/doctor.md)\n\n"
-           "Example: cufence doctor\n\n"
-           "Exit status: 0 if cufence can work here, 1 if not.\n");
+           "Example: cufence doctor\n");
+    statuses_print("doctor");
     return 0;
 }
 

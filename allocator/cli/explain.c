@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "words.h"
 #include "loaded.h"
+#include "statuses.h"
 
 #include "analysis/dump/standing.h"
 #include "analysis/snapshot/keep.h"
@@ -323,6 +324,7 @@ static int usage(void)
            "CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1, then write into the pipe that it names.\n\n"
            "Example: cufence explain --registers core_1700000000_host_4242.nvcudmp\n",
            PLACES, 128);
+    statuses_print("explain");
     return 0;
 }
 

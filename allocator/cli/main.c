@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "planted.h"
 #include "program.h"
+#include "statuses.h"
 #include "base/env.h"
 #include "base/text.h"
 #include "restage/stage.h"
@@ -37,6 +38,7 @@ static int print_usage(void)
     printf("\n`cufence COMMAND --help` says more about one, `cufence -V` prints the version.\n"
            "Options are also read from CUFENCE_OPTIONS=\"key=value,key=value\".\n\n"
            "Example: cufence run -- python train.py\n");
+    statuses_print(NULL);
     return 0;
 }
 

@@ -1,66 +1,151 @@
-/* `cufence options`: lists the options, or checks a text of them. */
+/* `cufence options`: lists the options, or some of them, or checks a text of them. */
 #include "arguments.h"
 #include "cli.h"
+#include "statuses.h"
 #include "words.h"
 #include "base/error.h"
 #include "base/fold.h"
 #include "base/options.h"
 
 #include <getopt.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#define complain(status, ...) arguments_complain("options", status, __VA_ARGS__)
+
 static int usage(void)
 {
-    printf("usage: cufence options [--check \"key=value,...\"]\n\n"
-           "Prints every option with its allowed values, its default and what it does.\n\n"
+    printf("usage: cufence options [--json] [KEY]...\n"
+           "       cufence options --check \"key=value,...\"\n\n"
+           "Prints every option, or those named, with its allowed values, its default and\n"
+           "what it does.\n\n"
+           "  --json   as JSON: a list of objects with key, type, allowed, default, help\n"
            "  --check  prints nothing, but exits with status %d and says why if the options\n"
            "           are not allowed\n\n"
-           "Example: cufence options --check uaf=strict,align=auto\n",
-           CLI_USAGE);
+           "Example: cufence options uaf align\n",
+           STATUS_USAGE);
+    statuses_print("options");
     return 0;
 }
 
 /* The table of options_print() is wider than any terminal. */
-static void print_on_terminal(void)
+static void print_row(const struct option_row *row)
 {
-    size_t rows;
     char text[512];
-    const struct option_row *row = options_table(&rows);
-    for (size_t i = 0; i < rows; i++) {
-        const char *value = row[i].default_value;
-        snprintf(text, sizeof text, "%s (default: %s)", row[i].allowed, *value ? value : "none");
-        printf("%s: ", row[i].name);
-        words_print(stdout, text, strlen(row[i].name) + 2);
-        printf("    ");
-        words_print(stdout, row[i].help, 4);
-    }
+    snprintf(text, sizeof text, "%s (default: %s)", row->allowed, *row->default_value ? row->default_value : "none");
+    printf("%s: ", row->name);
+    words_print(stdout, text, strlen(row->name) + 2);
+    printf("    ");
+    words_print(stdout, row->help, 4);
 }
 
-static const struct argument known[] = {{"check", "uaf=strict,align=auto", "say only whether these are allowed", NULL}};
-const struct arguments options_arguments = {"options", known, 1, NULL, 0, 0};
+static json_t *row_object(const struct option_row *row)
+{
+    static const char *const types[] = {
+        [OPTION_CHOICE] = "choice", [OPTION_ALIGN] = "alignment", [OPTION_BYTES] = "bytes",
+        [OPTION_NUMBER] = "number", [OPTION_FILL] = "byte",       [OPTION_SWITCH] = "switch",
+        [OPTION_RULES] = "rules",   [OPTION_SAMPLE] = "sample",   [OPTION_PATH] = "path",
+        [OPTION_FILTER] = "filter", [OPTION_TEXT] = "text",       [OPTION_FILTER_PATH] = "filter=path",
+    };
+    json_t *object = json_object();
+    json_object_set_new(object, "key", json_string(row->name));
+    json_object_set_new(object, "type", json_string(types[row->type]));
+    json_object_set_new(object, "allowed", json_string(row->allowed));
+    json_object_set_new(object, "default", json_string(row->default_value));
+    json_object_set_new(object, "help", json_string(row->help));
+    return object;
+}
+
+/* The row of a key, written as an option of `run` or not. NULL after a message. */
+static const struct option_row *row_of(const char *typed)
+{
+    char key[64];
+    int is_exact = 0;
+    const char *start = typed + strspn(typed, "-");
+    snprintf(key, sizeof key, "%s", start);
+    for (char *at = key; (at = strchr(at, '-'));)
+        *at = '_';
+    const struct option_row *row = options_find(key, strlen(key), &is_exact);
+    const char *instead = options_gone(key, strlen(key));
+    if (is_exact)
+        return row;
+    if (instead)
+        complain(0, "the option %s is gone; %s", key, instead);
+    else if (row)
+        complain(0, "unknown option '%s', did you mean '%s'? `cufence options` lists all", typed, row->name);
+    else
+        complain(0, "unknown option '%s'; `cufence options` lists all", typed);
+    return NULL;
+}
+
+static int print_all(int is_json)
+{
+    size_t rows;
+    const struct option_row *row = options_table(&rows);
+    if (!is_json && !fold_columns(STDOUT_FILENO)) {
+        options_print(stdout);
+        return 0;
+    }
+    json_t *list = json_array();
+    for (size_t i = 0; i < rows; i++) {
+        if (is_json)
+            json_array_append_new(list, row_object(&row[i]));
+        else
+            print_row(&row[i]);
+    }
+    int is_well = !is_json || (json_dumpf(list, stdout, JSON_INDENT(1)) == 0 && putchar('\n') != EOF);
+    json_decref(list);
+    return is_well ? 0 : STATUS_FAILED;
+}
+
+static int print_named(int is_json, char **keys)
+{
+    json_t *list = json_array();
+    int status = 0;
+    for (; *keys && status == 0; keys++) {
+        const struct option_row *row = row_of(*keys);
+        if (!row)
+            status = STATUS_USAGE;
+        else if (is_json)
+            json_array_append_new(list, row_object(row));
+        else
+            print_row(row);
+    }
+    if (is_json && status == 0 && (json_dumpf(list, stdout, JSON_INDENT(1)) != 0 || putchar('\n') == EOF))
+        status = STATUS_FAILED;
+    json_decref(list);
+    return status;
+}
+
+enum { CHECK, JSON, KNOWN };
+static const struct argument known[KNOWN] = {
+    [CHECK] = {"check", "uaf=strict,align=auto", "say only whether these are allowed", NULL},
+    [JSON] = {"json", NULL, "as JSON", NULL},
+};
+const struct arguments options_arguments = {"options", known, KNOWN, NULL, 0, 0};
 
 int cli_options(int argc, char **argv)
 {
     struct options options;
-    int option, is_check = 0;
+    int option, is_check = 0, is_json = 0;
 
     options_default(&options);
     while ((option = arguments_next(&options_arguments, argc, argv)) != ARGUMENTS_END) {
         if (option < 0)
-            return option == ARGUMENTS_HELP ? usage() : CLI_USAGE;
-        is_check = 1;
-        if (options_parse(&options, optarg, "--check")) {
-            fprintf(stderr, "cufence options: %s\n", error_detail());
-            return CLI_USAGE;
+            return option == ARGUMENTS_HELP ? usage() : STATUS_USAGE;
+        if (option == JSON) {
+            is_json = 1;
+            continue;
         }
+        is_check = 1;
+        if (options_parse(&options, optarg, "--check"))
+            return complain(STATUS_USAGE, "%s", error_detail());
     }
-    if (optind < argc)
-        return arguments_surplus("options", argv[optind]);
-    if (!is_check && fold_columns(STDOUT_FILENO))
-        print_on_terminal();
-    else if (!is_check)
-        options_print(stdout);
-    return 0;
+    if (is_check && is_json)
+        return complain(STATUS_USAGE, "--check prints nothing: leave --json out");
+    if (is_check)
+        return optind < argc ? arguments_surplus("options", argv[optind]) : 0;
+    return optind < argc ? print_named(is_json, argv + optind) : print_all(is_json);
 }

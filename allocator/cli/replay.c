@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "cli.h"
+#include "statuses.h"
 #include "driver/driver.h"
 #include "witness/ranges.h"
 
@@ -264,9 +265,8 @@ static int usage(void)
            "  --seconds N          the most that a launch may take, 60 by default\n"
            "  --json               the report as one line of JSON (docs/report.md)\n"
            "  --verbose            print also what the launching process says\n\n"
-           "Example: cufence replay --set-arg 1=999 faults/fault-4242-1\n\n"
-           "Exit status: 86 (the option exitcode) if it faulted or wrote out of bounds, 3\n"
-           "if it wrote something else, 1 if it could not be launched, else 0.\n");
+           "Example: cufence replay --set-arg 1=999 faults/fault-4242-1\n");
+    statuses_print("replay");
     return 0;
 }
 
@@ -319,7 +319,7 @@ static int take_option(int option, struct wishes *wishes, struct replay *replay)
         replay->is_json = 1;
         return 1;
     case VERBOSE:
-        replay->is_verbose = 1;
+        replay->is_verbose = !optarg || strcmp(optarg, "on") == 0;
         return 1;
     default: /* SET_ARG, BUFFER */
         if (wishes->changes.count == MOST_CHANGES)

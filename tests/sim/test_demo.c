@@ -214,8 +214,8 @@ static void test_wrong_command_lines(void **state)
         const char *text;
     } cases[] = {
         {ARGUMENTS("demo", "overflow"), "unknown bug 'overflow'; `cufence demo --list` lists them\n"},
-        {ARGUMENTS("demo", "overrun", "underrun"), "surplus argument 'underrun'"},
-        {ARGUMENTS("demo", "--list", "underrun"), "surplus argument 'underrun'"},
+        {ARGUMENTS("demo", "overrun", "underrun"), "unexpected argument 'underrun'"},
+        {ARGUMENTS("demo", "--list", "underrun"), "unexpected argument 'underrun'"},
         {ARGUMENTS("demo", "--json", "-"), "give a name"},
         {ARGUMENTS("demo", "--log", "/nowhere/log"), "/nowhere"},
         {ARGUMENTS("demo", "--sett", "a=b"), "\"--sett\""},
