@@ -1,5 +1,7 @@
 #include "tally.h"
 
+#include "env.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -29,7 +31,7 @@ static int open_next(const char **list)
 /* Appends the letter to all tallies, if there is one. Returns how many there are. */
 static int put(const char *letter, size_t size)
 {
-    const char *list = secure_getenv(TALLY_VARIABLE);
+    const char *list = env_get(TALLY_VARIABLE);
     int count = 0;
     while (list && *list) {
         int fd = open_next(&list);
@@ -132,7 +134,7 @@ static int is_in_folders(const char *folders)
 static int has_driver(void)
 {
     static const char usual[] = "/lib:/usr/lib:/lib64:/usr/lib64";
-    return is_in_folders(getenv("LD_LIBRARY_PATH")) || is_in_cache() || is_in_folders(usual);
+    return is_in_folders(env_get("LD_LIBRARY_PATH")) || is_in_cache() || is_in_folders(usual);
 }
 
 static const char *reason(const struct tally *tally)

@@ -399,7 +399,7 @@ static int judge(int fd, int status)
 /* A tally that this process reads, and the program adds to. Returns its descriptor, -1 after a message. */
 static int watch_tally(void)
 {
-    const char *outer = getenv(TALLY_VARIABLE);
+    const char *outer = env_get(TALLY_VARIABLE);
     char name[TALLY_NAME], *list = NULL;
     int fd = tally_make(name, 0);
     if (fd < 0 || asprintf(&list, "%s%s%s", name, outer ? ":" : "", outer ? outer : "") < 0 ||

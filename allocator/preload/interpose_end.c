@@ -1,5 +1,6 @@
 #include "interpose_end.h"
 
+#include "base/env.h"
 #include "base/tally.h"
 
 #include <link.h>
@@ -14,7 +15,7 @@ static pid_t speaker;
 
 __attribute__((constructor)) static void look_for_tally(void)
 {
-    const char *path = secure_getenv(TALLY_VARIABLE);
+    const char *path = env_get(TALLY_VARIABLE);
     int process, fd;
     if (path && sscanf(path, "/proc/%d/fd/%d", &process, &fd) == 2 && process == getpid()) {
         tally_fd = fd;
