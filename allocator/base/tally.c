@@ -77,6 +77,16 @@ int tally_make(char name[TALLY_NAME], int is_inherited)
     return fd;
 }
 
+int tally_set(const char *name)
+{
+    const char *outer = env_get(TALLY_VARIABLE);
+    char *list = NULL;
+    int is_set = asprintf(&list, "%s%s%s", name, outer ? ":" : "", outer ? outer : "") >= 0;
+    is_set = is_set && setenv(TALLY_VARIABLE, list, 1) == 0;
+    free(list);
+    return is_set;
+}
+
 int tally_read(int fd, struct tally *tally)
 {
     const size_t head = sizeof TALLY_HEAD - 1;

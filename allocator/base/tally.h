@@ -44,6 +44,9 @@ int tally_is_kept(void);
  * descriptor, or -1. */
 int tally_make(char name[TALLY_NAME], int is_inherited);
 
+/* Puts the name in front of those in the environment. Returns 0 without memory. */
+int tally_set(const char *name);
+
 /* Reads a tally. Returns 0 if the descriptor is not one. */
 int tally_read(int fd, struct tally *tally);
 

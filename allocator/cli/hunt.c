@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "hunt.h"
 #include "settings.h"
+#include "statuses.h"
 #include "variables.h"
 
 #include "base/env.h"
@@ -20,7 +21,7 @@ const struct mode modes[MODES] = {
     {"align", "side=end,align=auto", "accesses to the slack that align=16 leaves"},
     {"strict", "uaf=strict", "accesses to freed buffers"},
 };
-enum { ALL_MODES = (1u << MODES) - 1, FAILED = 1, CANNOT_RUN = 126 };
+enum { ALL_MODES = (1u << MODES) - 1, CANNOT_RUN = STATUS_UNFIT };
 
 struct hunt {
     struct plan plan;
@@ -41,7 +42,7 @@ static void usage(void)
     printf("usage: cufence hunt [--modes end,start,align,strict] [--first] [--json FILE]\n"
            "                    [--keep FOLDER] [--set key=value[,key=value]]...\n"
            "                    [--KEY VALUE]... [--preset NAME] [--error-exitcode N]\n"
-           "                    [--] PROGRAM [ARGUMENT]...\n\n"
+           "                    [--no-require-guarded] [--] PROGRAM [ARGUMENT]...\n\n"
            "Runs a program under `cufence run` once in each mode, and lists what was found,\n"
            "each finding once:\n\n");
     for (size_t i = 0; i < MODES; i++)
@@ -57,19 +58,19 @@ static void usage(void)
            "                       options for every run, as of `cufence run`; a mode's own\n"
            "                       win\n"
            "  --error-exitcode N   exit with N instead of 86 if something was found\n"
+           "  --no-require-guarded exit with 0 also if nothing was guarded in a run: by default\n"
+           "                       that is 87\n"
            "  --                   ends the options; needed if PROGRAM begins with a dash\n\n"
            "The program has the terminal, input and output to itself; all that hunt says\n"
            "goes to stderr. Ctrl-C ends the program and lists what was found so far; a\n"
            "second one kills the program.\n\n"
-           "Example: cufence hunt --modes end,start -- python train.py --steps 10\n\n"
-           "Exit status: 0 if nothing was found, 86 if something was, 128 and the signal's\n"
-           "number if a signal ended the hunt before anything was found; 2, 126 and 127 as\n"
-           "of `cufence run`.\n");
+           "Example: cufence hunt --modes end,start -- python train.py --steps 10\n");
+    statuses_print("hunt");
 }
 
 /* ---- the command line ---- */
 
-enum { MODE_LIST, FIRST, JSON, KEEP, SET, PRESET, EXITCODE, KNOWN };
+enum { MODE_LIST, FIRST, JSON, KEEP, SET, PRESET, EXITCODE, REQUIRE, NO_REQUIRE, KNOWN };
 static const struct argument known[KNOWN] = {
     [MODE_LIST] = {"modes", "end,start", "the modes to run in", MODE_NAMES},
     [FIRST] = {"first", NULL, "stop at the first finding", NULL},
@@ -78,6 +79,8 @@ static const struct argument known[KNOWN] = {
     [SET] = {"set", "guard=1G", "options of the library, key=value,key=value", NULL},
     [PRESET] = {"preset", "thorough", "options for a purpose", PRESET_NAMES},
     [EXITCODE] = {"error-exitcode", "86", "exit status if something was found", NULL},
+    [REQUIRE] = {"require-guarded", NULL, "fail if nothing was guarded in a run: the default", NULL},
+    [NO_REQUIRE] = {"no-require-guarded", NULL, "do not", NULL},
 };
 const struct arguments hunt_arguments = {"hunt", known, KNOWN, ARGUMENT_COMMAND, .has_library = 1, .is_operand_the_end = 1};
 
@@ -119,6 +122,10 @@ static int take(struct hunt *hunt, int option, const char *value)
         return 0;
     case EXITCODE:
         return settings_take(&hunt->settings, "--error-exitcode", "exitcode", value);
+    case REQUIRE:
+    case NO_REQUIRE:
+        hunt->plan.is_guarded_required = option == REQUIRE;
+        return 0;
     default:
         return settings_take_row(&hunt->settings, (size_t)option - KNOWN, value);
     }
@@ -147,6 +154,23 @@ static int read_arguments(int argc, char **argv, struct hunt *hunt)
 
 /* ---- before the first run ---- */
 
+/* Refuses an option of the command line that every mode sets otherwise. */
+static int check_effect(const struct plan *plan)
+{
+    char word[64];
+    for (const char *at = plan->options; *at; at += strcspn(at, ","), at += *at == ',') {
+        unsigned without = plan->modes;
+        snprintf(word, sizeof word, ",%.*s=", (int)strcspn(at, "=,"), at);
+        for (unsigned mode = 0; mode < MODES; mode++)
+            if (!strncmp(modes[mode].options, word + 1, strlen(word + 1)) || strstr(modes[mode].options, word))
+                without &= ~(1u << mode);
+        if (!without)
+            return complain(CLI_USAGE, "%.*s has no effect: each mode of --modes sets %.*s itself", (int)strcspn(at, ","), at,
+                            (int)strlen(word) - 2, word + 1);
+    }
+    return 0;
+}
+
 /* Checks the options, and leaves those of the command line in plan.options. */
 static int check_settings(struct hunt *hunt, char **own)
 {
@@ -174,8 +198,10 @@ static int check_settings(struct hunt *hunt, char **own)
                         "json=%s: hunt uses this option itself; --json FILE gets the merged list, --keep FOLDER "
                         "keeps the reports of each process",
                         options.json);
+    if (options.estimate)
+        return complain(CLI_USAGE, "estimate=on guards nothing, so that a hunt finds nothing; use cufence run --estimate");
     hunt->plan.options = *own;
-    return 0;
+    return check_effect(&hunt->plan);
 }
 
 /* The folder as the option json= takes it: a % is doubled, a comma is not possible. */
@@ -246,7 +272,8 @@ static void tell_end(const struct hunt *hunt, unsigned mode)
     if (found)
         fprintf(stderr, "%zu finding%s\n", found, found == 1 ? "" : "s");
     else
-        fprintf(stderr, "no finding%s\n", run_has_failed(run, &hunt->merged, mode) ? ": the program failed by itself" : "");
+        fprintf(stderr, "no finding%s%s\n", run_has_failed(run, &hunt->merged, mode) ? ": the program failed by itself" : "",
+                run->is_guarded ? "" : "; nothing was guarded");
 }
 
 /* Returns whether there is a reason for another run. */
@@ -295,8 +322,11 @@ static void remove_files(const struct plan *plan)
 
 static int conclude(struct hunt *hunt, int refusal)
 {
-    int status = hunt->merged.count ? hunt->exitcode : hunt->signals.first ? 128 + hunt->signals.first : 0;
-    int is_complete = 1;
+    int is_made = hunt_is_complete(&hunt->plan, hunt->runs, &hunt->merged), is_complete = 1;
+    int status = hunt->merged.count    ? hunt->exitcode
+                 : hunt->signals.first ? 128 + hunt->signals.first
+                 : is_made             ? 0
+                                       : STATUS_NO_VERDICT;
     for (unsigned mode = 0; mode < MODES; mode++)
         if (hunt->plan.modes & 1u << mode)
             is_complete &= hunt->runs[mode].is_started && !hunt->runs[mode].is_ended;
@@ -306,13 +336,13 @@ static int conclude(struct hunt *hunt, int refusal)
         complain(0, "the reports of each process are in %s", hunt->plan.folder);
     if (hunt->json_out &&
         !hunt_put_json(hunt->json_out, &hunt->plan, hunt->runs, &hunt->merged, is_complete && !hunt->signals.first))
-        status = complain(status ? status : FAILED, "--json %s: %s", hunt->json, strerror(errno));
+        status = complain(status ? status : STATUS_FAILED, "--json %s: %s", hunt->json, strerror(errno));
     return refusal ? refusal : status;
 }
 
 int cli_hunt(int argc, char **argv)
 {
-    struct hunt hunt = {.plan.modes = ALL_MODES, .settings.command = "hunt"};
+    struct hunt hunt = {.plan.modes = ALL_MODES, .plan.is_guarded_required = 1, .settings.command = "hunt"};
     char *own = NULL;
     int status = read_arguments(argc, argv, &hunt);
     int is_wanted = status == 0 && hunt.plan.command;

@@ -41,6 +41,7 @@ size_t merged_by(const struct collected *merged, unsigned mode);
 struct plan {
     unsigned modes; /* a bit for each place in modes[] */
     int is_first;   /* stop at the first finding */
+    int is_guarded_required;
     const char *preset;
     const char *options; /* "key=value,..." of the command line */
     char **command;      /* up to a NULL */
@@ -54,7 +55,8 @@ struct run {
     int refusal; /* of a program that could not be started: the exit status of `cufence run`, which has said why */
     int status;  /* of waitpid() */
     double seconds;
-    int is_ended; /* by us: after the first finding, or because a second signal asked for it */
+    int is_guarded; /* allocations of at least one process were */
+    int is_ended;   /* by us: after the first finding, or because a second signal asked for it */
 };
 
 /* The signals that end a hunt. */
@@ -77,6 +79,9 @@ void run_end_print(FILE *out, const struct run *run);
 
 /* Whether the program failed, and nothing was found that explains it. */
 int run_has_failed(const struct run *run, const struct collected *merged, unsigned mode);
+
+/* Whether every run was made: not ended early, no failure of the program's own, and something guarded, if that is required. */
+int hunt_is_complete(const struct plan *plan, const struct run runs[MODES], const struct collected *merged);
 
 /* Everything that was found, and by which mode; `runs` has a place for each mode. */
 void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES], const struct collected *merged);

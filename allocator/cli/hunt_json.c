@@ -27,6 +27,7 @@ static json_t *run_object(const struct run *run, const struct collected *merged,
         json_object_set_new(object, "signal", json_integer(WTERMSIG(run->status)));
     else
         json_object_set_new(object, "exit_status", json_integer(WEXITSTATUS(run->status)));
+    json_object_set_new(object, "guarded", json_boolean(run->is_guarded));
     json_object_set_new(object, "findings", json_integer((json_int_t)merged_by(merged, mode)));
     return object;
 }

@@ -3,6 +3,7 @@
 #include "hunt.h"
 
 #include "base/clock.h"
+#include "base/tally.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +61,7 @@ int signals_come(struct signals *signals)
 /* ---- the program ---- */
 
 /* In the new process: becomes the program, or writes the exit status of `cufence run` to `told`. */
-static void become(const struct plan *plan, unsigned mode, const struct signals *signals, int told)
+static void become(const struct plan *plan, unsigned mode, const struct signals *signals, int told, const char *tally)
 {
     char **argv = calloc(plan->words + 12, sizeof *argv), *last = NULL;
     size_t used = 0;
@@ -78,6 +79,7 @@ static void become(const struct plan *plan, unsigned mode, const struct signals 
         argv[used++] = (char *)"--";
         memcpy(argv + used, plan->command, plan->words * sizeof *argv);
         sigprocmask(SIG_SETMASK, &signals->before, NULL);
+        tally_set(tally);
         optind = 0; /* so that getopt_long() starts again */
         status = cli_run((int)(used + plan->words), argv);
     }
@@ -97,7 +99,8 @@ static int is_at_terminal(void)
     return is_ours;
 }
 
-static pid_t start(const struct plan *plan, unsigned mode, const struct signals *signals, int is_grouped, struct run *run)
+static pid_t start(const struct plan *plan, unsigned mode, const struct signals *signals, int is_grouped, const char *tally,
+                   struct run *run)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -109,7 +112,7 @@ static pid_t start(const struct plan *plan, unsigned mode, const struct signals 
     if (pid == 0) {
         if (is_grouped)
             setpgid(0, 0);
-        become(plan, mode, signals, ends[1]);
+        become(plan, mode, signals, ends[1], tally);
     }
     close(ends[1]);
     if (pid < 0)
@@ -168,9 +171,12 @@ void hunt_run(const struct plan *plan, unsigned mode, struct signals *signals, s
 {
     struct wait wait = {.is_grouped = !is_at_terminal()};
     siginfo_t got;
+    char name[TALLY_NAME];
+    struct tally tally;
     double began = now();
     *run = (struct run){0};
-    wait.pid = start(plan, mode, signals, wait.is_grouped, run);
+    int fd = tally_make(name, 0);
+    wait.pid = start(plan, mode, signals, wait.is_grouped, name, run);
     while (wait.pid > 0 && waitpid(wait.pid, &run->status, WNOHANG) == 0) {
         if (next_signal(signals, PAUSE_MS, &got))
             pass_on(&wait, signals, &got, run);
@@ -178,4 +184,7 @@ void hunt_run(const struct plan *plan, unsigned mode, struct signals *signals, s
             end_after_finding(&wait, plan, mode, run);
     }
     run->seconds = now() - began;
+    run->is_guarded = tally_read(fd, &tally) && tally.counts[TALLY_GUARDED];
+    if (fd >= 0)
+        close(fd);
 }

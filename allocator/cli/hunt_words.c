@@ -219,15 +219,50 @@ static void tell_runs(FILE *out, const struct plan *plan, const struct run runs[
         if (!(plan->modes & 1u << mode))
             continue;
         fprintf(out, "%-7s %-48s ", modes[mode].name, modes[mode].looks_for);
-        if (runs[mode].is_started)
-            put_numbers(out, merged, mode);
-        else
+        if (!runs[mode].is_started)
             fputs("not run", out);
+        else if (!runs[mode].is_guarded && !merged_by(merged, mode))
+            fputs("nothing was guarded", out);
+        else
+            put_numbers(out, merged, mode);
         fputc('\n', out);
     }
 }
 
+int hunt_is_complete(const struct plan *plan, const struct run runs[MODES], const struct collected *merged)
+{
+    for (unsigned mode = 0; mode < MODES; mode++) {
+        const struct run *run = &runs[mode];
+        if (plan->modes & 1u << mode && (!run->is_started || run->is_ended || run_has_failed(run, merged, mode) ||
+                                         (plan->is_guarded_required && !run->is_guarded)))
+            return 0;
+    }
+    return 1;
+}
+
 /* ---- all of it ---- */
+
+/* What is missing where nothing was found. */
+static void tell_verdict(FILE *out, const struct plan *plan, const struct run runs[MODES], const struct collected *merged)
+{
+    unsigned unguarded = 0, failed = 0;
+    for (unsigned mode = 0; mode < MODES; mode++) {
+        unguarded |= (unsigned)(runs[mode].is_started && !runs[mode].is_guarded) << mode;
+        failed |= (unsigned)run_has_failed(&runs[mode], merged, mode) << mode;
+    }
+    if (hunt_is_complete(plan, runs, merged)) {
+        fputs("Each process has said at its end how many of its allocations were guarded.\n", out);
+        return;
+    }
+    fputs("That is no verdict: ", out);
+    if (unguarded && plan->is_guarded_required) {
+        fputs("nothing was guarded in ", out);
+        put_modes(out, unguarded);
+        fputs(", and the program's processes have said why.\n", out);
+    } else {
+        fputs(failed ? "the program failed by itself.\n" : "not every run was made to its end.\n", out);
+    }
+}
 
 static void tell_failures(FILE *out, const struct run runs[MODES], const struct collected *merged)
 {
@@ -262,10 +297,9 @@ void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES],
         fprintf(out, "\ncufence hunt: %zu finding%s in %u run%s\n", merged->count, merged->count == 1 ? "" : "s", count,
                 count == 1 ? "" : "s");
     else
-        fprintf(out,
-                "\ncufence hunt: nothing found in %u run%s\n"
-                "Each process has said at its end how many of its allocations were guarded.\n",
-                count, count == 1 ? "" : "s");
+        fprintf(out, "\ncufence hunt: nothing found in %u run%s\n", count, count == 1 ? "" : "s");
+    if (!merged->count)
+        tell_verdict(out, plan, runs, merged);
     for (size_t i = 0; i < merged->count; i++)
         tell_finding(out, i + 1, &merged->findings[i]);
     tell_runs(out, plan, runs, merged);

@@ -399,13 +399,10 @@ static int judge(int fd, int status)
 /* A tally that this process reads, and the program adds to. Returns its descriptor, -1 after a message. */
 static int watch_tally(void)
 {
-    const char *outer = env_get(TALLY_VARIABLE);
-    char name[TALLY_NAME], *list = NULL;
+    char name[TALLY_NAME];
     int fd = tally_make(name, 0);
-    if (fd < 0 || asprintf(&list, "%s%s%s", name, outer ? ":" : "", outer ? outer : "") < 0 ||
-        setenv(TALLY_VARIABLE, list, 1) != 0)
-        fd = complain(-1, "--require-guarded: no memory to keep count in: %s", strerror(errno));
-    free(list);
+    if (fd < 0 || !tally_set(name))
+        return complain(-1, "--require-guarded: no memory to keep count in: %s", strerror(errno));
     return fd;
 }
 

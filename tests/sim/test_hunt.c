@@ -171,7 +171,7 @@ static void options_reach_every_run(void **state)
 {
     (void)state;
     hunt("--modes start,end --guard 1G --set stacks=off --preset production -- sh -c 'echo $CUFENCE_OPTIONS'");
-    expect(0, "cufence hunt: nothing found in 2 runs\n");
+    expect(87, "cufence hunt: nothing found in 2 runs\nThat is no verdict: nothing was guarded in end, start, ");
     assert_non_null(strstr(last.out, "quiet=on,guard=1G,stacks=off,side=end,exitcode=0,json=/"));
     assert_non_null(strstr(last.out, "quiet=on,guard=1G,stacks=off,side=start,exitcode=0,json=/"));
     assert_non_null(strstr(last.out, "/start.%p.json"));
@@ -194,7 +194,7 @@ static void the_list_goes_to_standard_output_too(void **state)
 {
     (void)state;
     hunt("--modes end --json - -- true");
-    expect(0, "nothing found in 1 run\n");
+    expect(87, "nothing found in 1 run\n");
     json_t *list = json_loads(last.out, 0, NULL);
     assert_int_equal(json_integer_value(json_object_get(list, "schema")), 1);
     assert_string_equal(json_string_value(json_array_get(json_object_get(list, "command"), 0)), "true");
@@ -207,15 +207,43 @@ static void a_program_that_fails_by_itself_is_told(void **state)
 {
     (void)state;
     hunt(HUNT "--modes end,start -- sh -c 'exit 3'");
-    expect(0, "cufence hunt: end: exit status 3 after ");
-    expect(0, "no finding: the program failed by itself\n");
-    expect(0, "The program failed without a finding in end, start: ");
+    expect(87, "cufence hunt: end: exit status 3 after ");
+    expect(87, "no finding: the program failed by itself; nothing was guarded\n");
+    expect(87, "The program failed without a finding in end, start: ");
     json_t *run = json_array_get(json_object_get(last.list, "runs"), 0);
     assert_int_equal(json_integer_value(json_object_get(run, "exit_status")), 3);
     hunt(HUNT "--modes end -- sh -c 'kill -KILL $$'");
-    expect(0, "cufence hunt: end: killed by signal 9 (Killed) after ");
+    expect(87, "cufence hunt: end: killed by signal 9 (Killed) after ");
     run = json_array_get(json_object_get(last.list, "runs"), 0);
     assert_int_equal(json_integer_value(json_object_get(run, "signal")), 9);
+}
+
+/* 0 means that every run was made, that its memory was guarded, and that nothing was found. */
+static void the_status_is_the_verdict(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *said;
+        int status, is_guarded;
+    } cases[] = {
+        {"-- \"$PROGRAM\" small_ones", "\nEach process has said at its end how many of its allocations were guarded.\n", 0, 1},
+        {"-- \"$PROGRAM\" overrun", "", 86, 1},
+        {"-- true", "That is no verdict: nothing was guarded in end, ", 87, 0},
+        {"--require-guarded -- true", "That is no verdict: nothing was guarded in end, ", 87, 0},
+        {"--no-require-guarded -- true", "end     accesses past the end of a buffer                nothing was guarded\n", 0,
+         0},
+        {"--no-require-guarded -- false", "That is no verdict: the program failed by itself.\n", 87, 0},
+        {"--min_size 1G -- \"$PROGRAM\" small_ones", "That is no verdict: nothing was guarded in end, ", 87, 0},
+        {"-- sh -c '\"$PROGRAM\" small_ones; exit 3'", "That is no verdict: the program failed by itself.\n", 87, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char arguments[512];
+        snprintf(arguments, sizeof arguments, HUNT "--modes end %s", cases[i].arguments);
+        hunt(arguments);
+        expect(cases[i].status, cases[i].said);
+        const json_t *run = json_array_get(json_object_get(last.list, "runs"), 0);
+        assert_int_equal(json_is_true(json_object_get(run, "guarded")), cases[i].is_guarded);
+    }
 }
 
 static void a_program_that_cannot_be_run_is_told_once(void **state)
@@ -228,7 +256,7 @@ static void a_program_that_cannot_be_run_is_told_once(void **state)
     hunt("-- /");
     expect(126, "cufence run: / is a directory");
     hunt("-- sh -c 'exit 127'"); /* its own status is no reason to stop */
-    expect(0, "run 4 of 4");
+    expect(87, "run 4 of 4");
     assert_false(is_left("cufence-hunt-*"));
 }
 
@@ -314,7 +342,11 @@ static void a_wrong_command_line_is_told(void **state)
         {"--json /nonexistent/x -- true", "--json /nonexistent/x: No such file or directory"},
         {"--keep /nonexistent/x -- true", "--keep /nonexistent/x: No such file or directory"},
         {"--keep \"$FOLDER/a,b\" -- true", "its name has a comma"},
-        {"--moodes end -- true", "cufence hunt: unknown option \"--moodes\"; allowed are --modes, --first,"},
+        {"--moodes end -- true", "cufence hunt: unknown option \"--moodes\", did you mean --modes?"},
+        {"--mooooodes end -- true", "cufence hunt: unknown option \"--mooooodes\"; allowed are --modes, --first,"},
+        {"--estimate on -- true", "cufence hunt: estimate=on guards nothing"},
+        {"--modes end,start --side start -- true", "cufence hunt: side=start has no effect: each mode of --modes sets side"},
+        {"--modes strict --set guard=1G,uaf=off -- true", "cufence hunt: uaf=off has no effect"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         hunt(cases[i].arguments);
@@ -336,6 +368,7 @@ int main(void)
         cmocka_unit_test(reports_are_kept_where_asked),
         cmocka_unit_test(the_list_goes_to_standard_output_too),
         cmocka_unit_test(a_program_that_fails_by_itself_is_told),
+        cmocka_unit_test(the_status_is_the_verdict),
         cmocka_unit_test(a_program_that_cannot_be_run_is_told_once),
         cmocka_unit_test(the_first_finding_ends_the_hunt),
         cmocka_unit_test(a_signal_ends_the_run_and_the_list_is_told),
