@@ -143,6 +143,34 @@ class Plugin(unittest.TestCase):
         self.assertEqual((done.returncode, self.outcomes(done)), (1, {"failed": 1, "passed": 1}), done.stdout)
         self.assertRegex(done.stdout, r"(?s)_ test_past_the_end _.*0 bytes past the end of buffer #.*model\.cu:17")
 
+    HARMLESS = "def test_it(): pass"
+
+    def test_nothing_guarded(self) -> None:
+        """Without a GPU in use the tests pass, and the session does not."""
+        for arguments in ([], ["-n", "2"]):
+            with self.subTest(arguments=arguments):
+                done = self.run_pytest(self.HARMLESS, *arguments)
+                self.assertEqual(done.returncode, 87, done.stdout + done.stderr)
+                self.assertNotIn("guarded, options", done.stdout)
+                self.assertRegex(done.stdout, r"\ncufence: NOTHING WAS GUARDED: no test used CUDA.* \(exit status 87; ")
+                done = self.run_pytest(self.HARMLESS, "--no-require-guarded", *arguments)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertRegex(done.stdout, r"\ncufence: NOTHING WAS GUARDED: no test used CUDA[^(]*(\(libcuda\.so\.1\).*)?\n")
+        done = self.run_pytest("def test_it(): assert 0")
+        self.assertEqual(done.returncode, 1, "a failure stays one")
+
+    def test_left_to_the_driver(self) -> None:
+        done = self.run_pytest("def test_it(device): device.allocate(100)", "--cufence-options", "min_size=1M")
+        self.assertEqual(done.returncode, 87, done.stdout + done.stderr)
+        self.assertIn("\ncufence: NOTHING WAS GUARDED: every allocation was left to the driver", done.stdout)
+        self.assertIn("not guarded: 1 buffer smaller than min_size", done.stderr)
+
+    def test_guarded(self) -> None:
+        for arguments in ([], ["-n", "2"]):
+            done = self.run_pytest("def test_it(device): device.allocate(100)", *arguments)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("\ncufence: GPU memory was guarded in 1 of 1 process that used CUDA\n", done.stdout)
+
     def test_without_the_flag(self) -> None:
         (self.tests / "test_it.py").write_text("import os\ndef test_it():\n    assert 'LD_PRELOAD' not in os.environ\n")
         command = [self.python, "-m", "pytest", "-p", "cufence.pytest_plugin"]
@@ -307,6 +335,7 @@ class Plugin(unittest.TestCase):
             def test_two(once): assert os.getpid() == once
             """,
             "-s",
+            "--no-require-guarded",
         )
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual((done.stdout.count("set up"), done.stdout.count("torn down")), (1, 1))
@@ -322,6 +351,7 @@ class Plugin(unittest.TestCase):
             """,
             "--cufence-options",
             "uaf=strict",
+            "--no-require-guarded",
             PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:64,backend:cufence,cufence_side:start",
             CUFENCE_OPTIONS="align=32",
             LD_PRELOAD="libc.so.6",

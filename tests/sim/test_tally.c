@@ -1,6 +1,8 @@
 /* What `cufence run` says at the end where nothing was guarded, with programs on the simulated device (run_story.c). */
 #include "child.h"
 
+#include "base/tally.h"
+
 static char folder[] = "/tmp/cufence-tally-XXXXXX";
 static char said[65536]; /* stderr of the last program */
 
@@ -134,6 +136,45 @@ static void another_file_gets_no_word(void **state)
     assert_string_equal(said, "");
 }
 
+/* With the variable exported, every Python runs under --if-asked: only those that have loaded PyTorch say that they used no
+ * CUDA. */
+static void asked_by_pytorchs_variable_only_pytorch_speaks(void **state)
+{
+    (void)state;
+    setenv("PYTORCH_CUDA_ALLOC_CONF", "backend:cufence", 1);
+    assert_int_equal(shell("\"$CUFENCE\" run --if-asked -- true"), 0);
+    assert_string_equal(said, "");
+    assert_int_equal(shell("cp \"$(ldd \"$CUFENCE\" | awk '/libz.so.1/ { print $3 }')\" \"$FOLDER/libtorch_fake.so\"\n"
+                           "LD_PRELOAD=\"$FOLDER/libtorch_fake.so\" \"$CUFENCE\" run --if-asked -- true"),
+                     0);
+    assert_int_equal(count(NO_CUDA), 1);
+    unsetenv("PYTORCH_CUDA_ALLOC_CONF");
+}
+
+static void starts_cufence(void)
+{
+    CHECK_OK(cufence_init(NULL));
+}
+
+/* Who starts cufence by a call of its own is told too, unless whoever keeps the tally does it. */
+static void a_process_without_a_context_is_told(void **state)
+{
+    (void)state;
+    setenv("CUFENCE_DRIVER", "sim", 1);
+    struct outcome outcome = run_child(starts_cufence);
+    assert_non_null(strstr(outcome.err, " cufence: NOTHING WAS GUARDED: this process created no CUDA context\n"));
+    free(outcome.err);
+    char name[TALLY_NAME];
+    int fd = tally_make(name, 0);
+    assert_true(fd >= 0 && tally_set(name));
+    outcome = run_child(starts_cufence);
+    assert_string_equal(outcome.err, "");
+    free(outcome.err);
+    close(fd);
+    unsetenv(TALLY_VARIABLE);
+    unsetenv("CUFENCE_DRIVER");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -143,6 +184,8 @@ int main(void)
         cmocka_unit_test(a_run_inside_another_counts),
         cmocka_unit_test(a_signal_stays_a_signal),
         cmocka_unit_test(another_file_gets_no_word),
+        cmocka_unit_test(asked_by_pytorchs_variable_only_pytorch_speaks),
+        cmocka_unit_test(a_process_without_a_context_is_told),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

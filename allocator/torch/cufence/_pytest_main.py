@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from . import _command
+from . import _command, _pytest_tally
 
 SECTION = "cufence"
 END_SECONDS = 60  # for the worker's last fixtures and CUDA's shutdown
@@ -89,6 +89,20 @@ def _guarded(environment: dict[str, str], options: str) -> dict[str, str]:
     return guarded
 
 
+def judge(session: pytest.Session, counts: dict[str, int]) -> None:
+    """Makes the session fail if nothing was guarded."""
+    if session.exitstatus == 0 and not counts.get(_pytest_tally.GUARDED) and session.config.getoption("--require-guarded"):
+        session.exitstatus = _pytest_tally.STATUS
+
+
+def say(terminal: Any, config: pytest.Config, counts: dict[str, int]) -> None:
+    """Prints what was guarded, in front of the last line."""
+    is_guarded = bool(counts.get(_pytest_tally.GUARDED))
+    is_failure = not is_guarded and config.getoption("--require-guarded")
+    way_out = f" (exit status {_pytest_tally.STATUS}; --no-require-guarded lets it pass)" if is_failure else ""
+    terminal.write_line(f"cufence: {_pytest_tally.sentence(counts)}{way_out}", red=is_failure, yellow=not is_guarded)
+
+
 class Main:
     def __init__(self, config: pytest.Config, mark: str) -> None:
         self.config = config
@@ -102,6 +116,9 @@ class Main:
         log = f"log={self.log}"
         before = ",".join(filter(None, [log, os.environ.get("CUFENCE_OPTIONS")]))
         self.environment = _guarded({**os.environ, "CUFENCE_OPTIONS": before}, config.getoption("--cufence-options"))
+        self.tally = self.folder / "tally"
+        _pytest_tally.begin(self.tally, self.environment)
+        self.counts: dict[str, int] = {}
         self.options = self.environment["CUFENCE_OPTIONS"].removeprefix(log).removeprefix(",")
 
     def _clean(self) -> None:
@@ -111,7 +128,7 @@ class Main:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def pytest_report_header(self) -> str:
-        return f"cufence: tests run guarded, options: {self.options or 'defaults'}"
+        return f"cufence: options: {self.options or 'defaults'}; the end says what was guarded"
 
     def _start(self) -> _Process:
         parameters = self.config.invocation_params
@@ -193,7 +210,15 @@ class Main:
         if self.worker is not None:
             self.worker.process.send_signal(signal.SIGINT)  # the signal may have gone to this process only
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self.worker is not None:
             self.worker.end()
             self.worker = None
+        self.counts = _pytest_tally.read(self.tally)
+        if hasattr(self.config, "workeroutput"):  # of pytest-xdist, whose main process says it for all
+            self.config.workeroutput["cufence"] = self.counts
+        else:
+            judge(session, self.counts)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        say(terminalreporter, self.config, self.counts)

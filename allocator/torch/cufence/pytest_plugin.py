@@ -8,6 +8,7 @@ Without --cufence this module does nothing and imports nothing else of cufence.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +32,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="",
         help="options of cufence, as `cufence options` prints them; they win over CUFENCE_OPTIONS",
     )
+    group.addoption(
+        "--require-guarded",
+        action="store_true",
+        default=True,
+        help="with --cufence: exit with 87 if no GPU memory was guarded and no test failed; the default",
+    )
+    group.addoption("--no-require-guarded", action="store_false", dest="require_guarded", help="do not")
 
 
 def _check_other_options(config: pytest.Config) -> None:
@@ -45,14 +53,30 @@ class _Distributed:
 
     def __init__(self, config: pytest.Config) -> None:
         parameters = config.invocation_params
+        self.counts: Counter[str] = Counter()
         self.start = {"arguments": [str(argument) for argument in parameters.args], "folder": str(parameters.dir)}
 
     def pytest_report_header(self) -> str:
-        return "cufence: tests run guarded, in a process of its own for each of pytest-xdist's workers"
+        return "cufence: a process of its own for each of pytest-xdist's workers; the end says what was guarded"
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["cufence"] = self.start
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self.counts.update(getattr(node, "workeroutput", {}).get("cufence", {}))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        from ._pytest_main import judge
+
+        judge(session, self.counts)
+
+    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+        from ._pytest_main import say
+
+        say(terminalreporter, config, self.counts)
 
 
 def _is_distributed(config: pytest.Config) -> bool:
