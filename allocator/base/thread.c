@@ -1,35 +1,164 @@
 #include "thread.h"
 
-#include <stdlib.h>
+#include "clock.h"
+
+#include <dirent.h>
+#include <errno.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int thread_start(pthread_t *thread, void *(*function)(void *), void *argument)
+/* ---- our own threads ---- */
+
+struct beginning {
+    void *(*function)(void *);
+    void *argument;
+};
+
+static void *begin(void *user)
 {
-    static const int own[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS};
+    const struct beginning beginning = *(struct beginning *)user;
+    free(user);
+    pthread_setname_np(pthread_self(), "cufence"); /* the function may choose a longer one */
+    return beginning.function(beginning.argument);
+}
+
+static int start_blocked(pthread_t *thread, void *(*function)(void *), void *argument)
+{
+    static const int unblocked[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS};
+    struct beginning *beginning = malloc(sizeof *beginning);
     sigset_t blocked, before;
+    if (!beginning)
+        return EAGAIN;
+    *beginning = (struct beginning){function, argument};
     sigfillset(&blocked);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        sigdelset(&blocked, own[i]);
+    for (size_t i = 0; i < sizeof unblocked / sizeof *unblocked; i++)
+        sigdelset(&blocked, unblocked[i]);
     /* A new thread inherits its creator's signal mask. */
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    int failed = pthread_create(thread, NULL, function, argument);
+    int failed = pthread_create(thread, NULL, begin, beginning);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        free(beginning);
     return failed;
 }
 
-HOT_TLS uint32_t thread_own_id;
+/* ---- the program's own threads have all ended ---- */
 
-/* The thread that forked goes on in the child with another number. */
-static void forget_id(void)
+#define LOOK_US 5000u
+#define LOOK_MOST_US 100000u
+
+static struct {
+    pthread_key_t key;
+    int is_watched;  /* the key has a value in the main thread; written by that thread */
+    int has_started; /* atomic: a thread of ours */
+    int has_left;    /* atomic: the main thread has called pthread_exit() */
+    int is_awaited;  /* atomic: a thread waits for the others' end */
+    sigset_t mask;   /* of the main thread when it left */
+} process;
+
+/* Whether a thread is the program's and goes on. The main thread stays as a zombie until the process ends; another one that has
+ * just ended may have started a thread that the caller's list lacks. The threads of the simulated device stand for hardware. */
+static int is_of_program(const char *number)
 {
-    thread_own_id = 0;
+    char name[64], text[512] = "";
+    snprintf(name, sizeof name, "/proc/self/task/%.20s/stat", number);
+    FILE *in = fopen(name, "re");
+    size_t got = in ? fread(text, 1, sizeof text - 1, in) : 0;
+    if (in)
+        fclose(in);
+    text[got] = '\0';
+    if (strstr(text, " (cufence") || strstr(text, " (cusim"))
+        return 0;
+    const char *behind_name = strrchr(text, ')');
+    return strtol(number, NULL, 10) != getpid() || !behind_name || strncmp(behind_name, ") Z", 3) != 0;
 }
 
-static void __attribute__((constructor)) watch_forks(void)
+static int are_only_ours_left(void)
 {
-    pthread_atfork(NULL, NULL, forget_id);
+    int count = 0, is_alone = 1;
+    DIR *folder = opendir("/proc/self/task");
+    for (struct dirent *entry; folder && is_alone && (entry = readdir(folder)) != NULL; count++)
+        is_alone = entry->d_name[0] == '.' || !is_of_program(entry->d_name);
+    if (folder)
+        closedir(folder);
+    return is_alone && count;
+}
+
+/* Does what the C library does when the last thread ends: to it, our threads are the program's. As they block the signals that
+ * the program might die of, this one stops doing so. */
+static void *end_with_the_program(void *unused)
+{
+    (void)unused;
+    pthread_setname_np(pthread_self(), "cufence-end");
+    for (useconds_t rest = LOOK_US; !are_only_ours_left(); rest = rest < LOOK_MOST_US ? 2 * rest : LOOK_MOST_US)
+        usleep(rest);
+    pthread_sigmask(SIG_SETMASK, &process.mask, NULL);
+    exit(0);
+}
+
+static void await_the_end(void)
+{
+    pthread_t thread;
+    if (!__atomic_exchange_n(&process.is_awaited, 1, __ATOMIC_SEQ_CST) &&
+        start_blocked(&thread, end_with_the_program, NULL) == 0)
+        pthread_detach(thread);
+}
+
+/* Runs when the main thread calls pthread_exit(), not when it ends the process. */
+static void main_leaves(void *unused)
+{
+    (void)unused;
+    pthread_sigmask(SIG_SETMASK, NULL, &process.mask);
+    __atomic_store_n(&process.has_left, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&process.has_started, __ATOMIC_SEQ_CST))
+        await_the_end();
+}
+
+static void watch_main(void)
+{
+    if (thread_id() == (uint32_t)getpid() && !process.is_watched)
+        process.is_watched =
+            pthread_key_create(&process.key, main_leaves) == 0 && pthread_setspecific(process.key, &process) == 0;
+}
+
+int thread_start(pthread_t *thread, void *(*function)(void *), void *argument)
+{
+    watch_main(); /* if another thread has loaded the library */
+    int failed = start_blocked(thread, function, argument);
+    __atomic_store_n(&process.has_started, 1, __ATOMIC_SEQ_CST);
+    if (!failed && __atomic_load_n(&process.has_left, __ATOMIC_SEQ_CST))
+        await_the_end();
+    return failed;
+}
+
+int thread_join_within(pthread_t thread, unsigned ms)
+{
+    const struct timespec until = clock_after(CLOCK_REALTIME, ms * NS_PER_MS);
+    if (pthread_timedjoin_np(thread, NULL, &until) == 0)
+        return 1;
+    pthread_detach(thread);
+    return 0;
+}
+
+/* ---- numbers and memory ---- */
+
+HOT_TLS uint32_t thread_own_id;
+
+/* The thread that forked goes on in the child, alone and with another number. */
+static void forget_threads(void)
+{
+    thread_own_id = 0;
+    process.has_started = process.has_left = process.is_awaited = 0;
+}
+
+static void __attribute__((constructor)) watch(void)
+{
+    pthread_atfork(NULL, NULL, forget_threads);
+    watch_main();
 }
 
 uint32_t thread_ask_id(void)

@@ -3,6 +3,10 @@
  * signals and reads them with sigwait() or signalfd() would lose them to one of our threads, and would be killed by them. So
  * our threads block all signals except those that their own instructions raise.
  *
+ * A process ends when its last thread does, and our threads must not keep it: once the main thread has left with
+ * pthread_exit(), a thread of ours looks up to ten times a second whether only ours are left, and then calls exit(0), as the C
+ * library would.
+ *
  * Thread safety: any thread.
  */
 #ifndef CUFENCE_BASE_THREAD_H
@@ -18,6 +22,9 @@
 
 /* Like pthread_create() with default attributes, and returns the same. The caller's signal mask is unchanged. */
 int thread_start(pthread_t *thread, void *(*function)(void *), void *argument);
+
+/* Waits for the thread's end. Returns 0 if it has not ended in time: it is detached then, and goes on. */
+int thread_join_within(pthread_t thread, unsigned ms);
 
 /*
  * Per-thread memory, allocated on first use and freed when the thread ends. Used instead of thread-local variables, which would

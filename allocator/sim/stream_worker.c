@@ -64,7 +64,9 @@ int stream_start_worker_locked(CUstream stream)
     int error = pthread_create(&thread, &attributes, worker, stream);
     pthread_sigmask(SIG_SETMASK, &previous, NULL);
     pthread_attr_destroy(&attributes);
-    if (error != 0)
+    if (error == 0)
+        pthread_setname_np(thread, "cusim-stream");
+    else
         stream_release_locked(stream);
     stream->has_worker = error == 0;
     return error;

@@ -93,6 +93,7 @@ void let_go(uint32_t *flag);
     X(little_memory)                                                                                                           \
     X(call_counts)                                                                                                             \
     X(traced)                                                                                                                  \
+    X(main_leaves)                                                                                                             \
     X(out_of_memory)
 
 #define DECLARE(name) int story_##name(int count, char **arguments);
