@@ -254,14 +254,15 @@ static struct block *steal(struct freelist *list, uint64_t pages, uint64_t waste
 #define RETIRED_SPINS 64
 #define RETIRED_MOST_NS 10000000ull /* 10 ms, in which some 150 blocks are retired */
 
-/* Whether blocks are being retired, and memory of that size will be idle then. */
-static int is_coming(const struct books *books, uint64_t pages)
+/* Whether memory of that size is being retired, or is about to be. */
+static int is_coming(struct books *books, uint64_t pages)
 {
-    unsigned bin = freelist_bin(pages), last = freelist_bin(pages + pages * heap_options->waste / 100);
-    int is = 0;
-    for (; !is && bin <= last; bin++)
-        is = __atomic_load_n(&books->coming[bin], __ATOMIC_RELAXED) != 0;
-    return is && __atomic_load_n(&books->is_retiring, __ATOMIC_RELAXED);
+    uint64_t most = pages + pages * heap_options->waste / 100;
+    for (unsigned bin = freelist_bin(pages); bin <= freelist_bin(most); bin++) {
+        if (__atomic_load_n(&books->coming[bin], __ATOMIC_RELAXED))
+            return 1;
+    }
+    return freelist_has_retired(&books->shared, pages, most);
 }
 
 /* With uaf=strict, for a program that allocates faster than the background thread retires: waits for memory that the thread is

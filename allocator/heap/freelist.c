@@ -9,6 +9,7 @@
 #define MARK_NS 5000000ull /* longest time between tries to record one while buffers are freed */
 #define SCAN 16            /* blocks to look at in a bin of mixed sizes */
 #define WAITING_SCAN 64    /* waiting blocks whose events are queried in one call */
+#define RETIRING_SCAN 512  /* retiring blocks to look at for one of a size */
 
 /* All of these require the list lock. */
 
@@ -124,7 +125,6 @@ static inline void put(struct freelist *list, struct block *block, enum block_st
         block_become(block, BLOCK_RETIRING);
         DL_APPEND(list->retiring, block);
         __atomic_add_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
-        __atomic_add_fetch(&list->books->coming[freelist_bin(block->pages)], 1, __ATOMIC_RELAXED);
     }
 }
 
@@ -231,25 +231,54 @@ struct block *freelist_steal(struct books *books, const struct freelist *thief, 
     return block;
 }
 
-struct block *freelist_take_retired(struct freelist *list)
+/* The first that waits for events only, if they are over: blocks of one stream pass in order. Caller holds the list lock. */
+static struct block *first_retired(struct freelist *list)
 {
-    struct block *block = NULL;
-    if (!__atomic_load_n(&list->retiring_count, __ATOMIC_RELAXED))
-        return NULL;
-    list_lock(list);
+    struct block *block;
     DL_FOREACH(list->retiring, block)
     {
         if (!block->awaits_context)
-            break; /* the first one that waits for events only: blocks of one stream pass in order */
+            return waits_are_over(block) ? block : NULL;
     }
-    if (block && waits_are_over(block)) {
+    return NULL;
+}
+
+struct block *freelist_take_retired(struct freelist *list)
+{
+    if (!__atomic_load_n(&list->retiring_count, __ATOMIC_RELAXED))
+        return NULL;
+    list_lock(list);
+    struct block *block = first_retired(list);
+    if (block) {
         take_retiring(list, block);
         __atomic_add_fetch(&list->retired, 1, __ATOMIC_RELAXED);
-    } else {
-        block = NULL;
+        __atomic_add_fetch(&list->books->coming[freelist_bin(block->pages)], 1, __ATOMIC_RELAXED);
     }
     list_unlock(list);
     return block;
+}
+
+void freelist_retired(struct books *books, uint64_t pages)
+{
+    __atomic_sub_fetch(&books->coming[freelist_bin(pages)], 1, __ATOMIC_RELAXED);
+}
+
+int freelist_has_retired(struct freelist *list, uint64_t pages, uint64_t most)
+{
+    struct block *block;
+    unsigned seen = 0;
+    int has = 0;
+    if (!__atomic_load_n(&list->retiring_count, __ATOMIC_RELAXED))
+        return 0;
+    list_lock(list);
+    for (block = first_retired(list); block && seen++ < RETIRING_SCAN; block = block->next) {
+        if (block->pages < pages || block->pages > most)
+            continue;
+        has = !block->awaits_context && waits_are_over(block);
+        break;
+    }
+    list_unlock(list);
+    return has;
 }
 
 uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t bytes, struct block **gone)
@@ -414,7 +443,6 @@ void freelist_take_all(struct freelist *list, struct block **gone)
     DL_FOREACH_SAFE(list->retiring, block, next)
     {
         take_retiring(list, block);
-        has_come(list->books, block->pages);
         DL_APPEND(*gone, block);
     }
     list_unlock(list);

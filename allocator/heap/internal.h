@@ -115,8 +115,7 @@ struct books {
     uint64_t peak_mapped_bytes;
     uint64_t fresh, retired;
     uint64_t replaced;                                  /* blocks in retiring lists whose memory a twin has taken over */
-    uint32_t coming[BINS];                              /* retiring blocks by size, until their memory is idle or given back */
-    int is_retiring;                                    /* some were found to have passed when a thread looked last */
+    uint32_t coming[BINS];                              /* blocks that a thread is retiring, by size */
     uint64_t allocations, frees;                        /* of lists that no longer exist */
     uint64_t alone_bytes;                               /* mapped for small buffers that share no page */
     uint64_t alone_most;                                /* max_overhead in bytes; 0: not known yet */
@@ -178,12 +177,6 @@ static inline uint64_t list_idle_bytes(const struct freelist *list)
 {
     return __atomic_load_n(&list->idle_pages, __ATOMIC_RELAXED) * heap_granularity +
            __atomic_load_n(&list->idle_cell_bytes, __ATOMIC_RELAXED);
-}
-
-/* The memory of a block that was retiring is idle or given back. */
-static inline void has_come(struct books *books, uint64_t pages)
-{
-    __atomic_sub_fetch(&books->coming[freelist_bin(pages)], 1, __ATOMIC_RELAXED);
 }
 
 static inline void list_lock(struct freelist *list)
@@ -278,7 +271,11 @@ struct block *freelist_steal(struct books *books, const struct freelist *thief, 
 /* Moves idle blocks that have passed and were freed before `before_ns` into *gone, oldest first, up to `bytes`. Returns the
  * number of bytes taken. */
 uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t bytes, struct block **gone);
-struct block *freelist_take_retired(struct freelist *list);          /* one that is no longer in use, or NULL */
+/* A retiring block that is no longer in use, or NULL. Counts as coming until freelist_retired(). */
+struct block *freelist_take_retired(struct freelist *list);
+void freelist_retired(struct books *books, uint64_t pages);
+/* Whether freelist_take_retired() is going to find one with at least `pages`, and at most `most`. */
+int freelist_has_retired(struct freelist *list, uint64_t pages, uint64_t most);
 void freelist_take_idle(struct freelist *list, struct block **gone); /* passed or not */
 void freelist_take_all(struct freelist *list, struct block **gone);  /* idle, waiting and retiring ones */
 /* Moves all blocks to the shared list. Blocks that have not passed, and those of pools, wait there for a synchronisation.

@@ -94,7 +94,7 @@ static void unmap_retired(struct books *books, struct block *block)
     slack_await(block);
     if (slack_wait_for(block, NULL)) {
         freelist_put(shared, block, BLOCK_RETIRING, now_ns());
-        has_come(books, pages);
+        freelist_retired(books, pages);
         return;
     }
     struct block *heir = block->heir;
@@ -106,7 +106,7 @@ static void unmap_retired(struct books *books, struct block *block)
         freelist_put(shared, heir, BLOCK_IDLE, now_ns());
     }
     block_unmap(block);
-    has_come(books, pages);
+    freelist_retired(books, pages);
 }
 
 int reclaim_retired(struct books *books)
@@ -114,7 +114,6 @@ int reclaim_retired(struct books *books)
     uint64_t left = __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED);
     struct retired now, next = next_retired(books, &left);
     int has_any = next.count != 0;
-    __atomic_store_n(&books->is_retiring, has_any, __ATOMIC_RELAXED);
     while (next.count) {
         now = next;
         next = next_retired(books, &left); /* checked while the driver unmaps the others */

@@ -202,6 +202,33 @@ static void strict_waits_a_while(void)
     CHECK(stats().fresh_mappings == fresh + 2);
 }
 
+/* Nor for memory that a stream still uses, whatever else is being retired. */
+static void strict_waits_for_no_stream(void)
+{
+    enum { SMALL = 20, LARGE = 100 };
+    static uint32_t flag;
+    void *small[SMALL], *large[LARGE];
+    start("uaf=strict");
+    CUstream a = new_stream(), b = new_stream();
+    for (int i = 0; i < SMALL; i++)
+        small[i] = allocate(4000, a);
+    for (int i = 0; i < LARGE; i++)
+        large[i] = allocate(3 * MIB, b);
+    spin(a, &flag);
+    cusim_set_latency("cuMemUnmap", 3000);
+    for (int i = 0; i < LARGE; i++)
+        CHECK_OK(cufence_free(large[i], b));
+    for (int i = 0; i < SMALL; i++)
+        CHECK_OK(cufence_free(small[i], a));
+    AWAIT(stats().retired_mappings > 0);
+    uint64_t retired = stats().retired_mappings;
+    for (int i = 0; i < SMALL; i++)
+        allocate(4000, b);
+    CHECK(stats().retired_mappings < retired + 30); /* in the time of 20 waits it would be 60 */
+    cusim_set_latency("cuMemUnmap", 0);
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+}
+
 static void memory_pressure(void)
 {
     setenv("CUFENCE_SIM", "memory=1G", 1);
@@ -515,6 +542,7 @@ static void init_rules(void)
     X(strict_retires)                                                                                                          \
     X(strict_waits_for_its_memory)                                                                                             \
     X(strict_waits_a_while)                                                                                                    \
+    X(strict_waits_for_no_stream)                                                                                              \
     X(memory_pressure)                                                                                                         \
     X(idle_mappings_age)                                                                                                       \
     X(arena_wraps)                                                                                                             \
