@@ -35,6 +35,7 @@ enum lock_rank {
     RANK_VALUES,      /* visits to launches; held while pinned memory is allocated and our kernels are loaded, once each */
     RANK_ARENA,       /* the address space */
     RANK_PHYSICAL,    /* the cache of physical handles */
+    RANK_PASSED,      /* buffers that are left to the driver */
     RANK_BELL         /* wakes the background thread */
 };
 

@@ -68,18 +68,10 @@ struct passed {
     size_t recorded_count;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the table; a leaf */
+/* Guards the table and what is in it: an entry belongs to the thread that has taken it out. */
+static struct lock lock = LOCK(RANK_PASSED);
 static struct passed *table;
 static uint64_t live; /* atomic: the table's size */
-
-static struct passed *find(uint64_t address)
-{
-    struct passed *found = NULL;
-    pthread_mutex_lock(&lock);
-    HASH_FIND(hh, table, &address, sizeof address, found);
-    pthread_mutex_unlock(&lock);
-    return found;
-}
 
 /* number: 0 for whatever is there. */
 static struct passed *take(uint64_t address, uint64_t number)
@@ -87,7 +79,7 @@ static struct passed *take(uint64_t address, uint64_t number)
     struct passed *found = NULL;
     if (!__atomic_load_n(&live, __ATOMIC_ACQUIRE))
         return NULL;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     HASH_FIND(hh, table, &address, sizeof address, found);
     if (found && number && found->number != number)
         found = NULL;
@@ -95,7 +87,7 @@ static struct passed *take(uint64_t address, uint64_t number)
         HASH_DEL(table, found);
         __atomic_fetch_sub(&live, 1, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     if (found)
         count(found->why, found->size, -1);
     return found;
@@ -126,7 +118,7 @@ static int put(struct passed *passed)
 {
     static uint64_t numbers;
     struct passed *stale = NULL;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     passed->number = ++numbers;
     HASH_FIND(hh, table, &passed->address, sizeof passed->address, stale);
     if (stale) { /* its free was not seen, its context was destroyed; or another thread is just about to say so */
@@ -137,7 +129,7 @@ static int put(struct passed *passed)
     int is_added = passed->hh.tbl != NULL;
     if (is_added)
         __atomic_fetch_add(&live, 1, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     if (stale) {
         count(stale->why, stale->size, -1);
         drop(stale);
@@ -180,10 +172,10 @@ uint64_t passed_number(uint64_t address)
     uint64_t number = 0;
     if (__atomic_load_n(&live, __ATOMIC_ACQUIRE)) {
         struct passed *found;
-        pthread_mutex_lock(&lock);
+        lock_take(&lock);
         HASH_FIND(hh, table, &address, sizeof address, found);
         number = found ? found->number : 0;
-        pthread_mutex_unlock(&lock);
+        lock_release(&lock);
     }
     return number;
 }
@@ -201,7 +193,7 @@ void passed_context_gone(const struct context *context)
     struct passed *passed, *next;
     if (!__atomic_load_n(&live, __ATOMIC_ACQUIRE))
         return;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     HASH_ITER(hh, table, passed, next)
     {
         if (passed->context != context)
@@ -211,13 +203,13 @@ void passed_context_gone(const struct context *context)
         count(passed->why, passed->size, -1);
         drop(passed);
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 struct unguarded_buffers passed_live(int device, uint64_t address)
 {
     struct unguarded_buffers sum = {0};
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     for (struct passed *passed = table; passed; passed = passed->hh.next) {
         if (device >= 0 && passed->device != device)
             continue;
@@ -228,7 +220,7 @@ struct unguarded_buffers passed_live(int device, uint64_t address)
             sum.size = passed->size;
         }
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return sum;
 }
 
@@ -468,20 +460,36 @@ int passed_free(void *pointer, struct context *context, CUstream handle)
     return 1;
 }
 
-int passed_record(void *pointer, CUstream handle)
+/* Caller holds the lock. stream: NULL if it is not known. */
+static void record(struct passed *passed, struct stream *stream)
 {
-    struct passed *passed = __atomic_load_n(&live, __ATOMIC_ACQUIRE) ? find((uint64_t)(uintptr_t)pointer) : NULL;
-    struct stream *stream = passed && passed->is_ours ? stream_resolve(handle) : NULL;
-    if (!stream)
-        return passed != NULL;
-    pthread_mutex_lock(&lock);
-    struct recorded *grown = realloc(passed->recorded, (passed->recorded_count + 1) * sizeof *grown);
+    struct recorded *grown = NULL;
+    const struct recorded use = {stream, stream ? __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE) : 0};
+    for (size_t i = 0; i < passed->recorded_count; i++) {
+        if (passed->recorded[i].stream == stream && passed->recorded[i].generation == use.generation)
+            return;
+    }
+    if (stream)
+        grown = realloc(passed->recorded, (passed->recorded_count + 1) * sizeof *grown);
     if (grown) {
-        grown[passed->recorded_count++] = (struct recorded){stream, __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE)};
+        grown[passed->recorded_count++] = use;
         passed->recorded = grown;
     } else {
         passed->is_async = 0; /* freed once the context is idle */
     }
-    pthread_mutex_unlock(&lock);
-    return 1;
+}
+
+int passed_record(void *pointer, CUstream handle)
+{
+    const uint64_t address = (uint64_t)(uintptr_t)pointer;
+    struct passed *found = NULL;
+    if (!__atomic_load_n(&live, __ATOMIC_ACQUIRE))
+        return 0;
+    struct stream *stream = stream_resolve(handle);
+    lock_take(&lock);
+    HASH_FIND(hh, table, &address, sizeof address, found);
+    if (found && found->is_ours)
+        record(found, stream);
+    lock_release(&lock);
+    return found != NULL;
 }

@@ -2,6 +2,9 @@
 #include "heap/passed.h"
 #include "heap_story.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 static void *allocate_used(size_t size, CUstream stream)
 {
     void *pointer = allocate(size, stream);
@@ -156,6 +159,40 @@ static void recorded_streams_are_waited_for(void)
     CHECK(cuStreamQuery(own) == CUDA_ERROR_NOT_READY);
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     CHECK_CU(cuStreamSynchronize(own));
+}
+
+enum { RECORDERS = 2, ROUNDS = 20000 };
+static void *_Atomic latest;
+static atomic_int has_ended;
+
+static void *record_latest(void *stream)
+{
+    CHECK_CU(cuCtxSetCurrent(context));
+    while (!atomic_load(&has_ended)) {
+        cufence_status status = cufence_record_stream(atomic_load(&latest), stream);
+        CHECK(status == CUFENCE_OK || status == CUFENCE_ERROR_NOT_FOUND);
+    }
+    return NULL;
+}
+
+/* The program is wrong; a stream is recorded for the buffer or for none. */
+static void one_is_freed_while_a_stream_is_recorded(void)
+{
+    pthread_t threads[RECORDERS];
+    start("min_size=1M");
+    CUstream own = new_stream(), other = new_stream();
+    for (int i = 0; i < RECORDERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, record_latest, other) == 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        void *pointer = allocate(1000, own);
+        atomic_store(&latest, pointer);
+        CHECK_OK(cufence_free(pointer, own));
+    }
+    atomic_store(&has_ended, 1);
+    for (int i = 0; i < RECORDERS; i++)
+        pthread_join(threads[i], NULL);
+    CHECK_CU(cuCtxSynchronize());
+    CHECK(unguarded("min_size").allocations == ROUNDS && unguarded("min_size").live_buffers == 0);
 }
 
 /* Memory of a graph is guarded whatever the options say: the driver would take it back with the graph. */
@@ -321,6 +358,7 @@ static void it_is_said(void **state)
     X(a_limit_holds)                                                                                                           \
     X(labels_choose)                                                                                                           \
     X(recorded_streams_are_waited_for)                                                                                         \
+    X(one_is_freed_while_a_stream_is_recorded)                                                                                 \
     X(graphs_are_always_guarded)                                                                                               \
     X(no_room_for_pages)                                                                                                       \
     X(no_room_and_no_fallback)                                                                                                 \
