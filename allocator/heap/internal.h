@@ -1,12 +1,11 @@
 /*
  * Shared by the files of heap/. Calls go from top to bottom only:
  *
- *   passed.c                                          leaves buffers to the driver, unguarded (allocate.c opens it, reclaim.c
- *                                                     lets it trim the driver's pool)
- *   allocate.c  free.c  gone.c  figures.c  worker.c   entry points for the other rooms, and the background thread
- *   packing.c                                         which small buffers share pages
- *   adaptive.c                                        retires blocks by place of allocation, at a measured pace
- *   reclaim.c                                         releases memory to the driver
+ *   passed.c                                          leaves buffers to the driver, unguarded (reclaim.c lets it free what had
+ * to wait, and trim the driver's pool) choice.c                                          which buffers the options leave to the
+ * driver (allocate.c opens it) allocate.c  free.c  gone.c  figures.c  worker.c   entry points for the other rooms, and the
+ * background thread packing.c                                         which small buffers share pages adaptive.c retires blocks
+ * by place of allocation, at a measured pace reclaim.c                                         releases memory to the driver
  *   captured.c                                        memory of captures: destroyed graphs, buffers freed outside their capture
  *   check.c  slack.c  batches.c  fill.c               slack watch (slack.h); fill and poison
  *   pools.c                                           finds the pool of an allocation or a free
@@ -398,7 +397,7 @@ void reclaim_old(struct books *books); /* unmaps blocks idle for too long, or be
 /* Lets the background thread do its share of work for uaf=adaptive in a context, reclaim_retired() included. In a scope.
  * Returns whether the program is freeing buffers. */
 int adaptive_work(struct books *books);
-/* passed.c: reads the options that choose what is guarded */
+/* choice.c: reads the options that choose what is guarded */
 void passed_open(void);
 
 /* worker.c */

@@ -63,9 +63,13 @@ int passed_may_fit(const struct heap_request *wanted);
  * API. frame: as in passed_why(). Errors: those of heap_allocate(). */
 cufence_status passed_or_guarded(void **pointer, const struct heap_request *wanted, const void *frame);
 
-/* Frees what passed_or_guarded() has left to the driver, in the order of the stream and of those recorded for it. context:
- * whose default streams are meant; NULL: the current one's. Returns 0, and does nothing, for any other pointer. */
+/* Frees what passed_or_guarded() has left to the driver, in the order of the stream and of those recorded for it; if one of
+ * them is capturing, later. context: whose default streams are meant; NULL: the current one's. Returns 0, and does nothing, for
+ * any other pointer. */
 int passed_free(void *pointer, struct context *context, CUstream handle);
+
+/* Frees those of which a capture is over, oldest first, up to one that cannot be freed yet. may_wait: also synchronises. */
+void passed_settle(int may_wait);
 
 /* As heap_record_stream(), for such a buffer. Returns 0 for any other pointer. */
 int passed_record(void *pointer, CUstream handle);

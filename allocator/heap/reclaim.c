@@ -292,6 +292,7 @@ cufence_status heap_trim(int device, int may_wait)
 {
     cufence_status status = heap_check_device(device);
     const struct context *own = context_known_current();
+    passed_settle(may_wait);
     for (struct context *context = context_next(NULL); status == CUFENCE_OK && context; context = context_next(context)) {
         struct books *books = device < 0 || context->device == device ? books_of(context) : NULL;
         if (books && may_wait && has_waiting_memory(books))

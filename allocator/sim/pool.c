@@ -218,7 +218,8 @@ static CUresult find_capture(CUcontext context, CUstream handle, int *is_capture
     return result;
 }
 
-/* A captured free is a node of the graph, and only allowed for memory of a graph. */
+/* A captured free is a node of the graph, and only allowed for memory of a graph: the capture goes on without it. Another free
+ * ends captures of other streams (both measured). */
 SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     CALL_ENTER("cuMemFreeAsync");
@@ -233,6 +234,8 @@ SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         return CUDA_ERROR_INVALID_VALUE;
     if (is_captured && !range.is_of_graph)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!is_captured)
+        CALL_TRY(capture_check_unsafe());
     struct operation *operation = operation_create(range.is_of_graph ? OPERATION_NOTHING : OPERATION_FREE);
     if (operation == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -161,6 +161,75 @@ static void recorded_streams_are_waited_for(void)
     CHECK_CU(cuStreamSynchronize(own));
 }
 
+static uint64_t used_of_the_pool(void)
+{
+    cuuint64_t used = 0;
+    CUmemoryPool pool;
+    CHECK_CU(cuDeviceGetMemPool(&pool, 0));
+    CHECK_CU(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    return used;
+}
+
+static void end_capture(CUstream stream)
+{
+    CUgraph graph;
+    size_t nodes = 1;
+    CHECK_CU(cuStreamEndCapture(stream, &graph));
+    CHECK_CU(cuGraphGetNodes(graph, NULL, &nodes));
+    CHECK(nodes == 0);
+    CHECK_CU(cuGraphDestroy(graph));
+}
+
+/* A capture takes no free of memory from outside, and what the stream did before it need not be over: the free waits for the
+ * end of the capture, and the program does not. */
+static void a_capture_delays_a_free(void)
+{
+    start("min_size=1M");
+    CUstream own = new_stream(), other = new_stream();
+    void *first = allocate_used(4000, own), *second = allocate_used(4000, own), *third = allocate_used(4000, own);
+    CHECK_OK(cufence_record_stream(second, other));
+    spin(own, &flag);
+    CHECK_CU(cuStreamBeginCapture(own, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK_OK(cufence_free(first, own));
+    CHECK_OK(cufence_free(second, own));
+    CHECK(used_of_the_pool() == 12000 && unguarded("min_size").live_buffers == 1);
+    end_capture(own);
+    CHECK_OK(cufence_free(third, own));
+    CHECK(cuStreamQuery(own) == CUDA_ERROR_NOT_READY);
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    CHECK_CU(cuStreamSynchronize(own));
+    CHECK(used_of_the_pool() == 0);
+}
+
+/* An event on a stream that captures would pull the stream of the free into the capture. */
+static void a_capture_of_a_recorded_stream_delays_a_free(void)
+{
+    start("min_size=1M");
+    CUstream own = new_stream(), other = new_stream();
+    void *small = allocate_used(4000, own);
+    CHECK_OK(cufence_record_stream(small, other));
+    CHECK_CU(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CHECK_OK(cufence_free(small, own));
+    end_capture(other);
+    CHECK(used_of_the_pool() == 4000);
+    CHECK_OK(cufence_trim(-1));
+    CHECK_CU(cuStreamSynchronize(own));
+    CHECK(used_of_the_pool() == 0);
+}
+
+/* Whatever other streams capture. */
+static void a_free_leaves_captures_alone(void)
+{
+    start("min_size=1M");
+    CUstream own = new_stream(), other = new_stream();
+    void *small = allocate_used(4000, own);
+    CHECK_CU(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK_OK(cufence_free(small, own));
+    end_capture(other);
+    CHECK_CU(cuStreamSynchronize(own));
+    CHECK(used_of_the_pool() == 0);
+}
+
 enum { RECORDERS = 2, ROUNDS = 20000 };
 static void *_Atomic latest;
 static atomic_int has_ended;
@@ -358,6 +427,9 @@ static void it_is_said(void **state)
     X(a_limit_holds)                                                                                                           \
     X(labels_choose)                                                                                                           \
     X(recorded_streams_are_waited_for)                                                                                         \
+    X(a_capture_delays_a_free)                                                                                                 \
+    X(a_capture_of_a_recorded_stream_delays_a_free)                                                                            \
+    X(a_free_leaves_captures_alone)                                                                                            \
     X(one_is_freed_while_a_stream_is_recorded)                                                                                 \
     X(graphs_are_always_guarded)                                                                                               \
     X(no_room_for_pages)                                                                                                       \

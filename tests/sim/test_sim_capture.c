@@ -225,6 +225,17 @@ static CUresult unsafe_copy(void)
     return cuMemcpyDtoH(&word, counter, sizeof word);
 }
 
+static CUresult unsafe_free(void)
+{
+    CUdeviceptr memory;
+    CUstream own;
+    OK(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAllocAsync(&memory, 16, own));
+    CUresult result = cuMemFreeAsync(memory, own);
+    OK(cuStreamDestroy(own));
+    return result;
+}
+
 static void *call_on_thread(void *argument)
 {
     CUresult (**call)(void) = argument;
@@ -249,7 +260,7 @@ static CUresult on_another_thread(CUresult (*call)(void))
 static void unsafe_calls_are_refused_by_mode(void **state)
 {
     (void)state;
-    CUresult (*const calls[])(void) = {unsafe_alloc, unsafe_query, unsafe_copy, cuCtxSynchronize};
+    CUresult (*const calls[])(void) = {unsafe_alloc, unsafe_query, unsafe_copy, unsafe_free, cuCtxSynchronize};
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         CUgraph graph;
         OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
