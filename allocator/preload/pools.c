@@ -3,7 +3,7 @@
  * their own either: buffers come from the heap, and a pool only counts what was allocated in its name.
  *
  * A pool's RESERVED memory is what its buffers map and, for the default pool of a device, what the heap keeps for reuse. That
- * matches the driver's pools, which keep freed memory until they are trimmed.
+ * matches the driver's pools, which keep freed memory until they are trimmed. It is told in the driver's steps.
  */
 #include "internal.h"
 
@@ -16,6 +16,10 @@
 
 #define POOLS 256
 #define FIRST_POOL 2u /* 0: not ours; 1: OWNER_NO_POOL */
+
+/* The driver's pools reserve memory in such steps (H100, driver 580.159), so a small allocation usually leaves the figure as it
+ * is, and programs count on that. */
+#define RESERVE_STEP ((uint64_t)32 << 20)
 
 struct pool_account {
     CUmemoryPool handle; /* NULL: unused entry */
@@ -226,6 +230,11 @@ static uint64_t reserved_high(struct pool_account *pool)
     return most > now ? most : now;
 }
 
+static uint64_t in_steps(uint64_t bytes)
+{
+    return (bytes + RESERVE_STEP - 1) / RESERVE_STEP * RESERVE_STEP;
+}
+
 CUresult hook_cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
 {
     CUresult result = real.cuMemPoolGetAttribute(handle, attribute, value);
@@ -235,10 +244,10 @@ CUresult hook_cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute att
     cuuint64_t *bytes = value;
     switch ((int)attribute) { /* added to the driver's own value: graphs may have memory in its pool */
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-        *bytes += reserved(&pools[owner]);
+        *bytes += in_steps(reserved(&pools[owner]));
         break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        *bytes += reserved_high(&pools[owner]);
+        *bytes += in_steps(reserved_high(&pools[owner]));
         break;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
         *bytes += __atomic_load_n(&pools[owner].used, __ATOMIC_RELAXED);

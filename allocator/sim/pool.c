@@ -290,6 +290,13 @@ SIM_API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     return result;
 }
 
+/* Measured: in steps of 32 MiB. */
+static cuuint64_t in_steps(uint64_t reserved)
+{
+    const uint64_t step = (uint64_t)32 << 20;
+    return (reserved + step - 1) / step * step;
+}
+
 static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
     struct space_pool figures;
@@ -304,10 +311,10 @@ static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
         *(cuuint64_t *)value = figures.threshold;
         return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-        *(cuuint64_t *)value = figures.reserved;
+        *(cuuint64_t *)value = in_steps(figures.reserved);
         return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        *(cuuint64_t *)value = figures.reserved_high;
+        *(cuuint64_t *)value = in_steps(figures.reserved_high);
         return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
         *(cuuint64_t *)value = figures.used;

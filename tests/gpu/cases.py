@@ -480,6 +480,7 @@ OTHERS = [
         ways=("run",),
     ),
     _clean("cupy_clean", ["30 products are right"], needs=("cupy",), ways=("run",)),
+    _clean("cupy_pool", ["used and reserved bytes are the driver's"], needs=("cupy",), ways=("run",)),
 ]
 
 def _nan(name: str, kernel: str, **other: object) -> Case:

@@ -256,6 +256,17 @@ static void a_capture_survives_a_host_without_memory(void **state)
     expect_out(&by_dlsym, story, "each has failed once\n");
 }
 
+static void a_pool_reserves_in_steps(void **state)
+{
+    (void)state;
+    expect_both("pool_steps", NULL,
+                "one: 1024 of 33554432\n"
+                "two: 3073 of 33554432\n"
+                "none: 0 of 33554432\n"
+                "trimmed: 0 of 0\n"
+                "one again: 512 of 33554432\n");
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, finish)
@@ -263,6 +274,7 @@ int main(int argc, char **argv)
         TEST(a_default_stream_is_the_current_devices),
         TEST(a_trim_leaves_what_another_device_uses),
         TEST(a_peers_kernel_behind_a_free_is_a_use_after_free),
+        TEST(a_pool_reserves_in_steps),
         TEST(a_pool_gives_memory_of_its_own_device),
         TEST(a_thread_does_not_inherit_by_its_number),
         TEST(what_has_gone_is_not_remembered),

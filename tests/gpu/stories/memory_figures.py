@@ -2,7 +2,8 @@
 
 Exact: memory_allocated(), max_memory_allocated(), memory_stats() and the limit of set_per_process_memory_fraction().
 The native allocator rounds each tensor up to 512 bytes; here a tensor counts with its requested bytes. Reserved memory is
-mapped memory, in whole pages of 2 MiB, plus memory kept for reuse, which empty_cache() releases.
+mapped memory, in whole pages of 2 MiB, plus memory kept for reuse, which empty_cache() releases; pools of the driver tell it in
+steps of 32 MiB.
 """
 
 import gc
@@ -34,20 +35,20 @@ reserved = torch.cuda.memory_reserved()
 assert expected <= reserved <= expected + 32 * MIB, (reserved, expected)
 print("allocated bytes are exact")
 
-temporary = torch.empty(50 * MIB, device="cuda", dtype=torch.uint8)
+temporary = torch.empty(64 * MIB, device="cuda", dtype=torch.uint8)
 del temporary
 assert settled() == expected
 peak = torch.cuda.max_memory_allocated()
-assert peak == expected + 50 * MIB, (peak, expected)
+assert peak == expected + 64 * MIB, (peak, expected)
 torch.cuda.reset_peak_memory_stats()
 peak = torch.cuda.max_memory_allocated()
 assert peak == expected, (peak, expected)
 print("the peak follows, and is reset")
 
 cached = torch.cuda.memory_reserved()
-assert cached >= expected + 50 * MIB, (cached, expected)  # the freed 50 MiB are kept for reuse
+assert cached >= expected + 64 * MIB, (cached, expected)  # the freed 64 MiB are kept for reuse
 torch.cuda.empty_cache()
-assert torch.cuda.memory_reserved() <= cached - 50 * MIB, (torch.cuda.memory_reserved(), cached)
+assert torch.cuda.memory_reserved() <= cached - 64 * MIB, (torch.cuda.memory_reserved(), cached)
 assert settled() == expected
 print("empty_cache gives back")
 

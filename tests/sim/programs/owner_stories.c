@@ -195,3 +195,42 @@ int story_high_mark(int count, char **arguments)
     printf("at most %llu were used\n", (unsigned long long)used);
     return 0;
 }
+
+static uint64_t figure(CUmemPool_attribute attribute)
+{
+    cuuint64_t value = 0;
+    MUST(cu.cuMemPoolGetAttribute(default_pool(0), attribute, &value));
+    return value;
+}
+
+static void say_pool(const char *when)
+{
+    printf("%s: %llu of %llu\n", when, (unsigned long long)figure(CU_MEMPOOL_ATTR_USED_MEM_CURRENT),
+           (unsigned long long)figure(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+}
+
+/* What a pool has reserved, less what is used, is taken for what more can be had without asking the device: small buffers leave
+ * the former as it is. */
+int story_pool_steps(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    CUdeviceptr first, second;
+    cuuint64_t all = UINT64_MAX;
+    start();
+    MUST(cu.cuMemPoolSetAttribute(default_pool(0), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    MUST(cu.cuMemAllocAsync(&first, 1024, NULL));
+    say_pool("one");
+    MUST(cu.cuMemAllocAsync(&second, 2049, NULL));
+    say_pool("two");
+    MUST(cu.cuMemFreeAsync(first, NULL));
+    MUST(cu.cuMemFreeAsync(second, NULL));
+    MUST(cu.cuStreamSynchronize(NULL));
+    say_pool("none");
+    MUST(cu.cuMemPoolTrimTo(default_pool(0), 0));
+    say_pool("trimmed");
+    MUST(cu.cuMemAllocAsync(&first, 512, NULL));
+    say_pool("one again");
+    MUST(cu.cuMemFreeAsync(first, NULL));
+    return 0;
+}
