@@ -1,6 +1,7 @@
 /* The public API. Contracts are in include/cufence.h. */
 #include "cufence.h"
 
+#include "base/aside.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/version.h"
@@ -23,16 +24,37 @@
 #define CHECK_MS 10000 /* the most that cufence_check() waits for its own kernels, after the synchronisation */
 #define PUBLIC __attribute__((visibility("default")))
 
+struct given {
+    const char *options;
+    cufence_status status;
+};
+
+static void start(void *argument)
+{
+    struct given *given = argument;
+    given->status = lifecycle_start(given->options);
+}
+
 PUBLIC cufence_status cufence_init(const char *options)
 {
-    return lifecycle_start(options);
+    struct given given = {.options = options};
+    aside_call(start, &given);
+    return given.status;
+}
+
+static void check_options(void *argument)
+{
+    struct given *given = argument;
+    struct options checked;
+    options_default(&checked);
+    given->status = options_parse(&checked, given->options, "the options");
 }
 
 PUBLIC cufence_status cufence_check_options(const char *options)
 {
-    struct options checked;
-    options_default(&checked);
-    return options_parse(&checked, options, "the options");
+    struct given given = {.options = options};
+    aside_call(check_options, &given);
+    return given.status;
 }
 
 static cufence_status check_started_with(const void *pointer, const char *name)
@@ -221,14 +243,26 @@ PUBLIC size_t cufence_get_streams(int device, cufence_stream_stats *out, size_t 
     return count;
 }
 
+struct on_device {
+    int device;
+    cufence_status status;
+    size_t found;
+};
+
+static void report(void *argument)
+{
+    struct on_device *on = argument;
+    on->status = heap_check_device(on->device);
+    if (on->status == CUFENCE_OK)
+        use_print(on->device, NULL);
+}
+
 PUBLIC cufence_status cufence_report(int device)
 {
-    cufence_status status = lifecycle_check();
-    if (status == CUFENCE_OK)
-        status = heap_check_device(device);
-    if (status == CUFENCE_OK)
-        use_print(device, NULL);
-    return status;
+    struct on_device on = {.device = device, .status = lifecycle_check()};
+    if (on.status == CUFENCE_OK)
+        aside_call(report, &on);
+    return on.status;
 }
 
 PUBLIC size_t cufence_get_unguarded(cufence_unguarded *out, size_t max)
@@ -246,21 +280,34 @@ PUBLIC size_t cufence_get_unguarded(cufence_unguarded *out, size_t max)
     return count;
 }
 
+static void trim(void *argument)
+{
+    struct on_device *on = argument;
+    on->status = heap_trim(on->device, 1);
+}
+
 PUBLIC cufence_status cufence_trim(int device)
 {
-    cufence_status status = lifecycle_check();
-    return status == CUFENCE_OK ? heap_trim(device, 1) : status;
+    struct on_device on = {.device = device, .status = lifecycle_check()};
+    if (on.status == CUFENCE_OK)
+        aside_call(trim, &on);
+    return on.status;
+}
+
+static void check_slack(void *argument)
+{
+    struct on_device *on = argument;
+    on->status = heap_check_slack(on->device, 1, CHECK_MS, &on->found);
 }
 
 PUBLIC int cufence_check(int device)
 {
-    size_t found = 0;
-    cufence_status status = lifecycle_check();
-    if (status == CUFENCE_OK && delivery_is_in_handler())
-        status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a fault handler cannot check buffers: the device may be stopped");
-    if (status == CUFENCE_OK)
-        status = heap_check_slack(device, 1, CHECK_MS, &found);
-    return status == CUFENCE_OK ? (int)(found < INT_MAX ? found : INT_MAX) : -(int)status;
+    struct on_device on = {.device = device, .status = lifecycle_check()};
+    if (on.status == CUFENCE_OK && delivery_is_in_handler())
+        on.status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a fault handler cannot check buffers: the device may be stopped");
+    if (on.status == CUFENCE_OK)
+        aside_call(check_slack, &on);
+    return on.status == CUFENCE_OK ? (int)(on.found < INT_MAX ? on.found : INT_MAX) : -(int)on.status;
 }
 
 PUBLIC cufence_status cufence_set_fault_handler(cufence_fault_handler handler, void *user)
@@ -283,16 +330,30 @@ static int put_frame(char *out, size_t size, const struct stack_frame *frame)
                     (unsigned long long)frame->offset);
 }
 
-PUBLIC size_t cufence_stack(uint32_t stack, char *buffer, size_t size)
+struct writing {
+    uint32_t stack;
+    char *buffer;
+    size_t size, length;
+};
+
+static void write_stack(void *argument)
 {
+    struct writing *writing = argument;
     struct stack_frame frames[STACK_READ];
-    size_t count = stack_interned_frames(stack, frames, STACK_READ), at = 0;
+    size_t count = stack_interned_frames(writing->stack, frames, STACK_READ), at = 0;
     for (size_t i = 0; i < count; i++) {
-        size_t room = at < size ? size - at : 0;
-        int length = put_frame(room ? buffer + at : NULL, room, &frames[i]);
+        size_t room = at < writing->size ? writing->size - at : 0;
+        int length = put_frame(room ? writing->buffer + at : NULL, room, &frames[i]);
         at += length > 0 ? (size_t)length : 0;
     }
-    return count ? at + 1 : 0;
+    writing->length = count ? at + 1 : 0;
+}
+
+PUBLIC size_t cufence_stack(uint32_t stack, char *buffer, size_t size)
+{
+    struct writing writing = {stack, buffer, size, 0};
+    aside_call(write_stack, &writing);
+    return writing.length;
 }
 
 PUBLIC size_t cufence_last_report(char *buffer, size_t size)

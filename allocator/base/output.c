@@ -1,4 +1,5 @@
 #include "output.h"
+#include "aside.h"
 #include "clock.h"
 #include "fold.h"
 
@@ -229,56 +230,95 @@ static int print_kept(int may_wait)
     return error;
 }
 
-int output_print(const char *text, int may_wait)
+struct message {
+    const char *text;
+    int may_wait, error;
+};
+
+static void print(void *argument)
 {
-    int saved = errno, error = 0, columns = fold_columns(STDERR_FILENO);
-    char *folded = columns ? fold_text(text, columns) : NULL;
-    if (folded)
-        text = folded;
+    struct message *message = argument;
+    int columns = fold_columns(STDERR_FILENO);
+    char *folded = columns ? fold_text(message->text, columns) : NULL;
+    const char *text = folded ? folded : message->text;
     size_t size = strlen(text);
     pthread_mutex_lock(&output.lock);
     if (!keep(&output.kept, text, size, 1)) {
-        error = ENOBUFS;
-        count_lost(1, error);
+        message->error = ENOBUFS;
+        count_lost(1, message->error);
     } else if (!output.is_printing) {
-        error = print_kept(may_wait);
+        message->error = print_kept(message->may_wait);
     }
     pthread_mutex_unlock(&output.lock);
     free(folded);
+}
+
+int output_print(const char *text, int may_wait)
+{
+    int saved = errno;
+    struct message message = {text, may_wait, 0};
+    aside_call(print, &message);
     errno = saved;
-    return error;
+    return message.error;
+}
+
+struct saying {
+    const char *format;
+    va_list arguments;
+};
+
+static void say(void *argument)
+{
+    struct saying *saying = argument;
+    char text[MESSAGE_BYTES];
+    if (vsnprintf(text, sizeof text, saying->format, saying->arguments) > 0)
+        output_print(text, 0);
 }
 
 void output_say(const char *format, ...)
 {
-    char text[MESSAGE_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    if (length > 0)
-        output_print(text, 0);
+    struct saying saying = {.format = format};
+    va_start(saying.arguments, format);
+    aside_call(say, &saying);
+    va_end(saying.arguments);
 }
 
-void output_flush(void)
+static void flush(void *unused)
 {
+    (void)unused;
     pthread_mutex_lock(&output.lock);
     if (output.kept.size && !output.is_printing)
         print_kept(1);
     pthread_mutex_unlock(&output.lock);
 }
 
+void output_flush(void)
+{
+    aside_call(flush, NULL);
+}
+
 /* ---- files ---- */
+
+struct addition {
+    const char *name, *text;
+    size_t size;
+    int error;
+};
+
+static void append(void *argument)
+{
+    struct addition *addition = argument;
+    size_t taken;
+    /* O_NONBLOCK: a FIFO may have no reader. */
+    int fd = open(addition->name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    addition->error = fd < 0 ? errno : write_within(fd, addition->text, addition->size, OUTPUT_WAIT_MS, &taken);
+    if (fd >= 0 && close(fd) != 0 && !addition->error)
+        addition->error = errno; /* network file systems report a full disk at close */
+}
 
 int output_append(const char *name, const char *text, size_t size)
 {
-    size_t taken;
-    /* O_NONBLOCK: a FIFO may have no reader. */
-    int fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
-    if (fd < 0)
-        return errno;
-    int error = write_within(fd, text, size, OUTPUT_WAIT_MS, &taken);
-    if (close(fd) != 0 && !error)
-        error = errno; /* network file systems report a full disk at close */
-    return error;
+    struct addition addition = {name, text, size, 0};
+    aside_call(append, &addition);
+    return addition.error;
 }

@@ -9,7 +9,8 @@
  * Text that a slow reader does not accept now is kept (up to 1 MiB) and retried with the next message and at exit. Messages
  * that can't be written at all are counted, and the count is printed if standard error works again.
  *
- * Thread safety: any thread. No lock is held while writing. A forked child starts with nothing kept.
+ * Thread safety: any thread, which is not cancelled while it prints (aside.h). No lock is held while writing. A forked child
+ * starts with nothing kept.
  */
 #ifndef CUFENCE_BASE_OUTPUT_H
 #define CUFENCE_BASE_OUTPUT_H

@@ -1,5 +1,6 @@
 #include "internal.h"
 
+#include "base/aside.h"
 #include "base/error.h"
 #include "base/lock.h"
 
@@ -218,17 +219,27 @@ static struct context *obtain(CUcontext handle)
     return device < 0 ? NULL : begin(handle, device, primary_handle(device) == handle);
 }
 
+struct obtained {
+    CUcontext handle;
+    struct context *entry;
+};
+
+static void obtain_aside(void *argument)
+{
+    struct obtained *obtained = argument;
+    lock_take(&lock);
+    obtained->entry = obtain(obtained->handle);
+    lock_release(&lock);
+}
+
 struct context *context_entry_of(CUcontext handle)
 {
     if (!handle)
         return NULL;
-    struct context *entry = entry_of(handle);
-    if (entry && is_same(entry))
-        return entry;
-    lock_take(&lock);
-    entry = obtain(handle);
-    lock_release(&lock);
-    return entry;
+    struct obtained obtained = {handle, entry_of(handle)};
+    if (!obtained.entry || !is_same(obtained.entry))
+        aside_call(obtain_aside, &obtained);
+    return obtained.entry;
 }
 
 struct context *context_of(CUcontext handle)
@@ -300,29 +311,44 @@ static struct context *held_primary(int device)
     return context;
 }
 
-struct context *context_of_device(int device, cufence_status *status)
+struct holding {
+    int device;
+    cufence_status status;
+    struct context *context;
+};
+
+static void hold_primary(void *argument)
 {
-    struct context *context = held_primary(device);
+    struct holding *holding = argument;
+    int device = holding->device;
     CUcontext handle;
-    if (context)
-        return context;
-    *status = check_device(device);
-    if (*status == CUFENCE_OK)
-        *status = driver_check(driver->cuDevicePrimaryCtxRetain(&handle, device), "cuDevicePrimaryCtxRetain");
-    if (*status != CUFENCE_OK)
-        return NULL;
+    holding->status = check_device(device);
+    if (holding->status == CUFENCE_OK)
+        holding->status = driver_check(driver->cuDevicePrimaryCtxRetain(&handle, device), "cuDevicePrimaryCtxRetain");
+    if (holding->status != CUFENCE_OK)
+        return;
     lock_take(&lock);
-    context = held_primary(device);
+    struct context *context = held_primary(device);
     if (context) {
         driver->cuDevicePrimaryCtxRelease(device); /* another thread was faster */
     } else if ((context = context_meant(obtain(handle))) != NULL) {
         __atomic_store_n(&context->is_held, 1, __ATOMIC_RELEASE);
     } else {
         driver->cuDevicePrimaryCtxRelease(device);
-        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a context");
+        holding->status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a context");
     }
     lock_release(&lock);
-    return context;
+    holding->context = context;
+}
+
+struct context *context_of_device(int device, cufence_status *status)
+{
+    struct holding holding = {.device = device, .context = held_primary(device)};
+    if (holding.context)
+        return holding.context;
+    aside_call(hold_primary, &holding);
+    *status = holding.status;
+    return holding.context;
 }
 
 struct context *context_for_pool(int device, struct context *near)
@@ -337,8 +363,16 @@ struct context *context_for_pool(int device, struct context *near)
     return found;
 }
 
-void context_is_green(CUcontext handle, int device)
+struct green {
+    CUcontext handle;
+    int device;
+};
+
+static void add_green(void *argument)
 {
+    const struct green *green = argument;
+    CUcontext handle = green->handle;
+    int device = green->device;
     CUcontext primary = primary_handle(device);
     struct context *stands_for = primary && primary != handle ? context_of(primary) : NULL;
     if (!stands_for)
@@ -372,6 +406,12 @@ void context_is_green(CUcontext handle, int device)
     lock_release(&lock);
 }
 
+void context_is_green(CUcontext handle, int device)
+{
+    struct green green = {handle, device};
+    aside_call(add_green, &green);
+}
+
 void context_green_ends(CUcontext handle)
 {
     struct context *entry = entry_of(handle);
@@ -379,7 +419,7 @@ void context_green_ends(CUcontext handle)
         streams_end_within(entry);
 }
 
-void context_ended(CUcontext handle)
+static void end_aside(void *handle)
 {
     lock_take(&lock);
     struct context *entry = entry_of(handle);
@@ -388,7 +428,12 @@ void context_ended(CUcontext handle)
     lock_release(&lock);
 }
 
-void context_given_up(CUcontext handle)
+void context_ended(CUcontext handle)
+{
+    aside_call(end_aside, handle);
+}
+
+static void give_up_aside(void *handle)
 {
     lock_take(&lock);
     struct context *entry = entry_of(handle);
@@ -398,6 +443,11 @@ void context_given_up(CUcontext handle)
     lock_release(&lock);
     if (device >= 0)
         driver->cuDevicePrimaryCtxRelease(device);
+}
+
+void context_given_up(CUcontext handle)
+{
+    aside_call(give_up_aside, handle);
 }
 
 enum context_hold context_hold(const struct context *context)
@@ -424,17 +474,28 @@ void context_let_go(const struct context *context, enum context_hold hold)
         driver->cuDevicePrimaryCtxRelease(context->device);
 }
 
+struct ending {
+    struct context *context;
+    uint64_t generation;
+};
+
+/* Another thread may have ended it meanwhile, and begun the next. */
+static void end_unseen(void *argument)
+{
+    const struct ending *ending = argument;
+    lock_take(&lock);
+    if (context_is_alive(ending->context) && ending->context->generation == ending->generation)
+        end(ending->context);
+    lock_release(&lock);
+}
+
 struct scope scope_visit(struct context *context)
 {
-    uint64_t generation = __atomic_load_n(&context->generation, __ATOMIC_RELAXED);
+    struct ending ending = {context, __atomic_load_n(&context->generation, __ATOMIC_RELAXED)};
     int is_alive = context_is_alive(context);
     enum context_hold hold = is_alive ? context_hold(context) : CONTEXT_HAS_ENDED;
-    if (is_alive && hold == CONTEXT_HAS_ENDED) {
-        lock_take(&lock);
-        if (context_is_alive(context) && context->generation == generation)
-            end(context);
-        lock_release(&lock);
-    }
+    if (is_alive && hold == CONTEXT_HAS_ENDED)
+        aside_call(end_unseen, &ending);
     struct scope scope = {.visited = context, .hold = hold, .mode = CU_STREAM_CAPTURE_MODE_RELAXED};
     if (hold != CONTEXT_HAS_ENDED)
         enter(&scope, context);

@@ -1,6 +1,7 @@
 /* Opens the heap, and allocates. */
 #include "internal.h"
 
+#include "base/aside.h"
 #include "base/error.h"
 #include "guard/layout.h"
 #include "base/options.h"
@@ -310,8 +311,8 @@ static int begins_packing(struct books *books, const struct heap_request *wanted
 
 /* The list itself has no idle block. Tries blocks that have passed meanwhile, then those of other streams, then a new
  * mapping. */
-static struct block *obtain(struct freelist *list, const struct heap_request *wanted, const struct layout *layout,
-                            cufence_status *status)
+static struct block *find_or_map(struct freelist *list, const struct heap_request *wanted, const struct layout *layout,
+                                 cufence_status *status)
 {
     struct books *books = list->books;
     struct block *block = NULL;
@@ -339,6 +340,37 @@ static struct block *obtain(struct freelist *list, const struct heap_request *wa
     return block;
 }
 
+struct obtaining {
+    struct freelist *list;
+    const struct heap_request *wanted;
+    const struct layout *layout;
+    const struct cells *cells; /* the buffer is to share a page; NULL: it need not */
+    cufence_status *status;
+    struct block *block;
+};
+
+static void obtain_aside(void *argument)
+{
+    struct obtaining *at = argument;
+    if (!at->cells) {
+        at->block = find_or_map(at->list, at->wanted, at->layout, at->status);
+        return;
+    }
+    struct scope scope = scope_enter(at->list->books->context);
+    at->block = obtain_cell(at->list, at->wanted, at->layout, at->cells, at->status);
+    scope_leave(scope);
+}
+
+/* Asks the driver, and may wait. */
+static __attribute__((noinline)) struct block *obtain(struct freelist *list, const struct heap_request *wanted,
+                                                      const struct layout *layout, const struct cells *cells,
+                                                      cufence_status *status)
+{
+    struct obtaining obtaining = {list, wanted, layout, cells, status, NULL};
+    aside_call(obtain_aside, &obtaining);
+    return obtaining.block;
+}
+
 /* The buffer is to share a page. NULL: as obtain_cell(). */
 static struct block *take_cell(struct freelist *list, const struct heap_request *wanted, const struct layout *layout,
                                const struct cells *cells, cufence_status *status)
@@ -346,9 +378,7 @@ static struct block *take_cell(struct freelist *list, const struct heap_request 
     struct block *cell = freelist_take(list, CELL_PAGES + cells->class, 0, wanted->size);
     if (cell)
         return cell;
-    struct scope scope = scope_enter(list->books->context);
-    cell = obtain_cell(list, wanted, layout, cells, status);
-    scope_leave(scope);
+    cell = obtain(list, wanted, layout, cells, status);
     if (cell)
         freelist_count(list, wanted->size);
     return cell;
@@ -429,7 +459,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     if (!block && wanted->device == context->device && !pool_is_spent(list->pool))
         block = freelist_take(list, layout.pages, heap_options->waste, size);
     if (!block)
-        block = obtain(list, wanted, &layout, &status);
+        block = obtain(list, wanted, &layout, NULL, &status);
     if (!block)
         return status;
     block_join(block, list->pool);

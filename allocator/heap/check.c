@@ -1,11 +1,11 @@
 /* Slack watch: checks all buffers at once, after a synchronisation. */
 #include "slack.h"
 
+#include "base/aside.h"
 #include "base/clock.h"
 #include "base/error.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #define PAUSE_US 20u
 
@@ -14,7 +14,7 @@ static int await(struct batch *batch, uint64_t until)
 {
     while (!batch_is_over(batch)) {
         if (monotonic_ms() < until) {
-            usleep(PAUSE_US);
+            aside_sleep(PAUSE_US);
             continue;
         }
         for (unsigned i = 0; i < batch->count; i++)
@@ -151,10 +151,10 @@ static size_t collect_rest(struct watch *watch, uint64_t until)
         turns[i] = watch->batches[i].turn;
     lock_release(&watch->lock);
     while (is_flying(watch, turns) && monotonic_ms() < until)
-        usleep(PAUSE_US);
+        aside_sleep(PAUSE_US);
     size_t found = slack_collect(watch->books);
     while (slack_is_told_elsewhere(watch) && monotonic_ms() < until)
-        usleep(PAUSE_US);
+        aside_sleep(PAUSE_US);
     return found;
 }
 

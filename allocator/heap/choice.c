@@ -2,6 +2,7 @@
 #include "passed.h"
 
 #include "internal.h"
+#include "base/aside.h"
 #include "base/rules.h"
 #include "stacks/labels.h"
 #include "stacks/stack.h"
@@ -46,24 +47,41 @@ static unsigned fit(enum rule_kind kind, const char *text)
 }
 
 /* Which rules the stack fits. Reading names takes milliseconds, so the answer is kept for each stack. */
-static unsigned fit_stack(const void *frame)
+static unsigned fit_frames(const struct stack *stack)
 {
     static uint64_t known[4096]; /* atomic: the hash of a stack with the answer in its lowest bits; 0: none */
-    struct stack stack;
-    stack_capture_native(&stack, frame);
-    stack.python = stack_capture_python();
-    uint64_t hash = (stack_native_hash(&stack) + stack.python) * UINT64_C(0x9e3779b97f4a7c15) | 4;
+    uint64_t hash = (stack_native_hash(stack) + stack->python) * UINT64_C(0x9e3779b97f4a7c15) | 4;
     uint64_t *entry = &known[hash >> 52], word = __atomic_load_n(entry, __ATOMIC_RELAXED);
     if ((word & ~(uint64_t)FITS) == (hash & ~(uint64_t)FITS))
         return word & FITS;
     struct stack_frame frames[2 * STACK_READ];
-    size_t native = stack_native_frames(&stack, frames, STACK_READ);
-    size_t all = native + stack_interned_frames(stack.python, frames + native, STACK_READ);
+    size_t native = stack_native_frames(stack, frames, STACK_READ);
+    size_t all = native + stack_interned_frames(stack->python, frames + native, STACK_READ);
     unsigned answer = native ? fit(RULE_LIB, frames[0].module) : 0;
     for (size_t i = 0; i < all; i++)
         answer |= fit(RULE_FUNC, frames[i].function) | fit(RULE_FILE, frames[i].file);
     __atomic_store_n(entry, (hash & ~(uint64_t)FITS) | answer, __ATOMIC_RELAXED);
     return answer;
+}
+
+struct fitting {
+    struct stack stack;
+    unsigned answer;
+};
+
+static void fit_aside(void *argument)
+{
+    struct fitting *fitting = argument;
+    fitting->answer = fit_frames(&fitting->stack);
+}
+
+static unsigned fit_stack(const void *frame)
+{
+    struct fitting fitting;
+    stack_capture_native(&fitting.stack, frame);
+    fitting.stack.python = stack_capture_python();
+    aside_call(fit_aside, &fitting);
+    return fitting.answer;
 }
 
 enum passed_reason passed_judge(const struct heap_request *wanted, const void *frame)

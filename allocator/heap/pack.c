@@ -1,9 +1,10 @@
 /* Pages that small buffers share: how they are cut into cells, and which cells are in them. */
 #include "slack.h"
 
+#include "base/aside.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define AWAIT_US 10u /* how often and how long an allocation that any stream may use waits for the pattern of a new page */
 #define AWAIT_TIMES 64u
@@ -229,7 +230,7 @@ struct block *pack_take(struct books *books, const struct cells *cells, int *is_
 {
     struct block *cell = NULL;
     for (unsigned i = 0; i < AWAIT_TIMES && !(cell = try_to_take(books, cells->class, is_pending)) && *is_pending; i++)
-        usleep(AWAIT_US);
+        aside_sleep(AWAIT_US);
     return cell;
 }
 

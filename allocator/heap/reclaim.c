@@ -13,26 +13,34 @@ static struct lock sync_lock = LOCK(RANK_SYNC);
 /* Held while a thread is in a context that may be destroyed meanwhile: any context other than its own. */
 static struct lock visiting = LOCK(RANK_VISIT);
 
+/* What the driver does meanwhile may be a cancellation point. */
+static int cancel_state; /* before; under the lock */
+
 void visit_begin(void)
 {
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     lock_take(&visiting);
+    cancel_state = state;
 }
 
 void visit_end(void)
 {
+    int state = cancel_state;
     lock_release(&visiting);
+    pthread_setcancelstate(state, NULL);
 }
 
 void heap_hold(struct context *ending)
 {
-    lock_take(&visiting);
+    visit_begin();
     waits_set_ending(ending ? books_of(ending) : NULL);
 }
 
 void heap_go_on(void)
 {
     waits_set_ending(NULL);
-    lock_release(&visiting);
+    visit_end();
 }
 
 static void unmap_all(struct block *gone)

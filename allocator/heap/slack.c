@@ -1,9 +1,10 @@
 /* Slack watch: when the pattern of a block is written and checked. */
 #include "slack.h"
 
+#include "base/aside.h"
+
 #include <sched.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define AWAIT_SPINS 32u   /* how often it is asked at once whether a launch is over: many take 10 to 20 us. Then */
 #define AWAIT_US 10u      /* after this time, with the timer's slack each 60 us, */
@@ -217,7 +218,7 @@ static void await_launch(struct watch *watch, const struct slack *slack, unsigne
         if (asked < AWAIT_SPINS)
             sched_yield();
         else
-            usleep(AWAIT_US);
+            aside_sleep(AWAIT_US);
     }
 }
 

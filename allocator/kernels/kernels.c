@@ -1,7 +1,8 @@
 #include "kernels.h"
 
+#include "base/aside.h"
+
 #include <stdlib.h>
-#include <unistd.h>
 
 /*
  * PTX for sm_50, which drivers still compile for every device. The poison kernel loads before it stores because a warp that
@@ -96,7 +97,7 @@ static int wait_for(CUstream stream, int (*give_up)(void *user), void *user)
             continue;
         if (give_up(user))
             return 0;
-        usleep(asked < 200 ? 20 : 1000);
+        aside_sleep(asked < 200 ? 20 : 1000);
     }
     return 1;
 }

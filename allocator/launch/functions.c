@@ -1,5 +1,6 @@
 #include "functions.h"
 
+#include "base/aside.h"
 #include "driver/driver.h"
 
 #include <pthread.h>
@@ -191,24 +192,35 @@ static void add_locked(CUfunction handle, const struct launch_function *function
     }
 }
 
+struct looked_up {
+    CUfunction handle;
+    const struct launch_function *function;
+};
+
+static void look_up(void *argument)
+{
+    struct looked_up *looked_up = argument;
+    struct launch_function *asked = ask_driver(looked_up->handle);
+    if (!asked)
+        return;
+    pthread_mutex_lock(&lock);
+    looked_up->function = intern_locked(asked);
+    if (looked_up->function)
+        add_locked(looked_up->handle, looked_up->function);
+    pthread_mutex_unlock(&lock);
+    free(asked);
+}
+
 const struct launch_function *functions_find(CUfunction handle)
 {
     CUfunction found;
     struct table *table = __atomic_load_n(&newest, __ATOMIC_ACQUIRE);
     struct slot *slot = table ? slot_of(table, handle, &found) : NULL;
     const struct launch_function *function = slot && found ? __atomic_load_n(&slot->function, __ATOMIC_ACQUIRE) : NULL;
-    if (function)
-        return function;
-    struct launch_function *asked = handle ? ask_driver(handle) : NULL;
-    if (!asked)
-        return NULL;
-    pthread_mutex_lock(&lock);
-    function = intern_locked(asked);
-    if (function)
-        add_locked(handle, function);
-    pthread_mutex_unlock(&lock);
-    free(asked);
-    return function;
+    struct looked_up looked_up = {handle, function};
+    if (__builtin_expect(!function && handle, 0))
+        aside_call(look_up, &looked_up);
+    return looked_up.function;
 }
 
 void functions_forget(void)

@@ -1,9 +1,8 @@
 /* Events, and waits on the host: also report faults of the work waited for. */
 #include "internal.h"
 
+#include "base/aside.h"
 #include "base/clock.h"
-
-#include <unistd.h>
 
 #define ASKED_US 10u
 #define SHORT_NS (2 * NS_PER_MS)  /* how long what our thread gave a stream takes as a rule; */
@@ -54,7 +53,7 @@ static CUresult asked(CUresult (*query)(CUstream stream), CUstream handle, CUstr
     while (used_ns && result == CUDA_ERROR_NOT_READY && (age = monotonic_ns() - used_ns) < LONG_NS) {
         if (age >= SHORT_NS && !heap_is_alone_on(stream))
             break;
-        usleep(ASKED_US);
+        aside_sleep(ASKED_US);
         result = query(handle);
     }
     return result;

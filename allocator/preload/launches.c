@@ -1,8 +1,21 @@
 /* Launches: refused after a fault, as CUDA does, and otherwise recorded and shown to the observers. */
 #include "internal.h"
 
+#include "base/aside.h"
 #include "launch/launch.h"
 #include "launch/observers.h"
+
+/* An observer may be deep. */
+static void show_begin(void *event)
+{
+    launch_begins(event);
+}
+
+static void observe(struct launch_event *event)
+{
+    if (__builtin_expect(launch_observer_count != 0, 0))
+        aside_call(show_begin, event);
+}
 
 static struct launch_event begun(const struct launch_call *call)
 {
@@ -10,15 +23,27 @@ static struct launch_event begun(const struct launch_call *call)
         .context = is_active() ? context_current() : NULL, .call = call, .stream = call->stream, .frame = call->frame};
     if (event.context) {
         launch_record(event.context, call);
-        launch_begins(&event);
+        observe(&event);
     }
     return event;
 }
 
+struct end {
+    const struct launch_event *event;
+    CUresult result;
+};
+
+static void show_end(void *argument)
+{
+    const struct end *end = argument;
+    launch_ended(end->event, end->result);
+}
+
 static CUresult done(const struct launch_event *event, CUresult result)
 {
-    if (event->context)
-        launch_ended(event, result);
+    struct end end = {event, result};
+    if (__builtin_expect(event->context && launch_observer_count, 0))
+        aside_call(show_end, &end);
     return result;
 }
 
@@ -106,7 +131,7 @@ static struct launch_event graph_begun(CUgraphExec graph, CUstream stream, const
         .context = is_active() ? context_current() : NULL, .graph = graph, .stream = stream, .frame = frame};
     if (event.context) {
         launch_record_graph(event.context, graph, stream, frame);
-        launch_begins(&event);
+        observe(&event);
     }
     return event;
 }

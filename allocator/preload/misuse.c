@@ -1,5 +1,6 @@
 #include "internal.h"
 
+#include "base/aside.h"
 #include "base/clock.h"
 #include "base/thread.h"
 #include "witness/monitor.h"
@@ -44,34 +45,45 @@ static const struct caller *keep(struct caller *fresh)
     return NULL;
 }
 
-static const struct caller *caller_of(const struct host_call *call)
+static const struct caller *caller_of(const struct stack *stack)
 {
-    struct stack stack;
     int has_room;
-    stack_capture_from(&stack, call->frame);
-    uint64_t hash = stack_native_hash(&stack) ^ (uint64_t)stack.python << 48;
+    uint64_t hash = stack_native_hash(stack) ^ (uint64_t)stack->python << 48;
     const struct caller *known = find(hash, &has_room);
     struct caller *fresh = !known && has_room ? malloc(sizeof *fresh) : NULL;
     if (!fresh)
         return known;
     fresh->hash = hash;
-    fresh->frame_count = stack_frames(&stack, fresh->frames, STACK_READ);
+    fresh->frame_count = stack_frames(stack, fresh->frames, STACK_READ);
     return keep(fresh);
+}
+
+struct told {
+    struct misuse *what;
+    struct stack stack;
+};
+
+static void tell(void *argument)
+{
+    const struct told *told = argument;
+    const struct caller *caller = caller_of(&told->stack);
+    told->what->frames = caller ? caller->frames : NULL;
+    told->what->frame_count = caller ? caller->frame_count : 0;
+    monitor_misuse(told->what);
 }
 
 CUresult misuse(const struct host_call *call, struct misuse what)
 {
+    struct told told = {.what = &what};
     if (!what.now_ns)
         what.now_ns = monotonic_ns(); /* taken first: resolving frames takes a while */
-    const struct caller *caller = caller_of(call);
-    what.frames = caller ? caller->frames : NULL;
-    what.frame_count = caller ? caller->frame_count : 0;
+    stack_capture_from(&told.stack, call->frame);
     /* The hook's own frame: its return address is the word above the saved frame pointer. */
-    what.caller = ((const uint64_t *)call->frame)[1] ^ (uint64_t)stack_capture_python() << 48;
+    what.caller = ((const uint64_t *)call->frame)[1] ^ (uint64_t)told.stack.python << 48;
     what.call = call->name;
     what.tid = thread_id();
     what.sentence = cufence_error_detail();
     what.buffer_frames.read = stack_buffer_frames;
-    monitor_misuse(&what);
+    aside_call(tell, &told);
     return CUDA_ERROR_INVALID_VALUE;
 }

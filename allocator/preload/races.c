@@ -1,6 +1,7 @@
 /* Reports buffers that are freed or overwritten while work on another stream may still use them (streams=on). */
 #include "internal.h"
 
+#include "base/aside.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "finding/finding.h"
@@ -19,6 +20,18 @@ static const char *name_of(const struct earlier_use *use, char *name, size_t siz
     return name[0] ? name : "a kernel";
 }
 
+struct telling {
+    const struct order_race *race;
+    int has_frames;
+    struct order_told *told;
+};
+
+static void tell(void *argument)
+{
+    const struct telling *telling = argument;
+    order_tell(telling->race, telling->has_frames, telling->told);
+}
+
 /* verb: what the call does to the buffer. */
 static void report(const struct host_call *call, const struct order_race *race, struct misuse what, const char *verb)
 {
@@ -29,7 +42,8 @@ static void report(const struct host_call *call, const struct order_race *race, 
     if (!told)
         return;
     what.now_ns = monotonic_ns(); /* naming the frames takes a while */
-    order_tell(race, __atomic_fetch_add(&named, 1, __ATOMIC_RELAXED) < RACES_NAMED, told);
+    struct telling telling = {race, __atomic_fetch_add(&named, 1, __ATOMIC_RELAXED) < RACES_NAMED, told};
+    aside_call(tell, &telling);
     heap_describe(race->address, &place);
     if (!race->by_host)
         snprintf(on, sizeof on, " on stream 0x%" PRIx64, told->use.by_stream);

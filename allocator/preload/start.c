@@ -3,6 +3,7 @@
 #include "internal.h"
 
 #include "api/lifecycle.h"
+#include "base/aside.h"
 #include "base/env.h"
 #include "base/output.h"
 #include "base/tally.h"
@@ -39,8 +40,9 @@ static int observes(void)
     return 1;
 }
 
-static void start(void)
+static void start_aside(void *unused)
 {
+    (void)unused;
     if (observes())
         return;
     if (cufence_init(NULL) == CUFENCE_OK && driver->cuDeviceGetCount(&preload_devices) == CUDA_SUCCESS &&
@@ -60,6 +62,11 @@ static void start(void)
     }
 }
 
+static void start(void)
+{
+    aside_call(start_aside, NULL);
+}
+
 CUresult hook_cuInit(unsigned flags)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -70,8 +77,14 @@ CUresult hook_cuInit(unsigned flags)
     return result;
 }
 
+static void await_report(void *unused)
+{
+    (void)unused;
+    monitor_await_report();
+}
+
 void cufence_preload_before_exit(void)
 {
     if (__atomic_load_n(&preload_is_active, __ATOMIC_ACQUIRE) && getpid() == preload_pid)
-        monitor_await_report();
+        aside_call(await_report, NULL);
 }

@@ -3,20 +3,26 @@
 #include "bounds.h"
 #include "internal.h"
 
+#include "base/aside.h"
 #include "values/visits.h"
+
+static void show_aside(void *copy)
+{
+    visits_copied(copy);
+}
 
 /* Shows a copy or set that has been submitted to those who want to see it. */
 static void show(const struct host_call *call, CUstream stream)
 {
     const struct host_access *access = call->access;
     if (access->written || access->read)
-        visits_copied(&(struct visit_copy){.name = call->name,
-                                           .stream = stream,
-                                           .to = access->to,
-                                           .written = access->written,
-                                           .from = access->from,
-                                           .read = access->read,
-                                           .frame = call->frame});
+        aside_call(show_aside, &(struct visit_copy){.name = call->name,
+                                                    .stream = stream,
+                                                    .to = access->to,
+                                                    .written = access->written,
+                                                    .from = access->from,
+                                                    .read = access->read,
+                                                    .frame = call->frame});
 }
 
 /* What a stream means in the legacy form, and in the one for per-thread default streams. */

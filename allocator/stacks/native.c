@@ -2,11 +2,10 @@
 
 #include "symbols.h"
 #include "unwind.h"
+#include "base/aside.h"
 #include "base/text.h"
-#include "base/thread.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,24 +15,6 @@
 #define NAME_BYTES 4096 /* for a mangled name: templates make them long, and a truncated one can't be demangled */
 
 /* ---- capture ---- */
-
-/* The calling thread's stack, [low, high). 0: not queried yet, 1: unknown to the thread library. */
-static HOT_TLS uint64_t stack_low, stack_high;
-
-static __attribute__((cold, noinline)) void ask_for_bounds(void)
-{
-    pthread_attr_t attributes;
-    void *low;
-    size_t size;
-    stack_low = stack_high = 1;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
-        return;
-    if (pthread_attr_getstack(&attributes, &low, &size) == 0) {
-        stack_low = (uint64_t)(uintptr_t)low;
-        stack_high = stack_low + size;
-    }
-    pthread_attr_destroy(&attributes);
-}
 
 /* Reads other functions' frames, with their red zones and variables that other threads may write: exempt from sanitizers. */
 #ifdef NATIVE_IS_SANITIZED
@@ -52,9 +33,9 @@ static inline void copy_words(uint64_t *to, const uint64_t *from, size_t count)
 
 static inline uint64_t stack_end(uint64_t sp)
 {
-    if (__builtin_expect(stack_high == 0, 0))
-        ask_for_bounds();
-    return sp >= stack_low && sp < stack_high ? stack_high : (sp | (PAGE_BYTES - 1)) + 1;
+    if (__builtin_expect(aside_own.high == 0, 0))
+        aside_ask_for_bounds();
+    return sp >= aside_own.low && sp < aside_own.high ? aside_own.high : (sp | (PAGE_BYTES - 1)) + 1;
 }
 
 uint64_t native_stack_end(uint64_t sp)

@@ -1,6 +1,7 @@
 #include "python.h"
 
 #include "python_proof.h"
+#include "base/aside.h"
 #include "base/thread.h"
 
 #include <dlfcn.h>
@@ -205,15 +206,21 @@ static int find_interpreter(struct interpreter *out)
     return 1;
 }
 
-static __attribute__((cold, noinline)) int look_again(void)
+static void look_for_interpreter(void *is_found)
 {
     pthread_mutex_lock(&lock);
     if (!is_known) {
         int found = find_interpreter(&interpreter);
         __atomic_store_n(&is_known, found, __ATOMIC_RELEASE);
     }
-    int is_found = is_known == 1;
+    *(int *)is_found = is_known == 1;
     pthread_mutex_unlock(&lock);
+}
+
+static __attribute__((cold, noinline)) int look_again(void)
+{
+    int is_found;
+    aside_call(look_for_interpreter, &is_found);
     return is_found;
 }
 

@@ -8,11 +8,18 @@
 #include "python_end.h"
 #include "unwind.h"
 #include "walk.h"
+#include "base/aside.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static void add_python(void *stack)
+{
+    struct interned_frame frames[INTERNED_DEPTH];
+    *(struct interned_stack *)stack = interned_add(frames, python_frames(frames), python_describe);
+}
 
 static struct interned_stack read_python(void)
 {
@@ -20,10 +27,8 @@ static struct interned_stack read_python(void)
     if (!hash)
         return (struct interned_stack){0};
     struct interned_stack stack = interned_find(hash);
-    if (__builtin_expect(!stack.number, 0)) {
-        struct interned_frame frames[INTERNED_DEPTH];
-        stack = interned_add(frames, python_frames(frames), python_describe);
-    }
+    if (__builtin_expect(!stack.number, 0))
+        aside_call(add_python, &stack);
     return stack;
 }
 
@@ -119,12 +124,26 @@ static void note_module(const struct interned_frame *frame, struct interned_text
     out->offset = module.offset ? module.offset : 1;
 }
 
+struct walked {
+    const uint64_t *pcs;
+    size_t count;
+    struct interned_stack stack;
+};
+
+static void add_walked(void *argument)
+{
+    struct walked *walked = argument;
+    struct interned_frame frames[INTERNED_DEPTH];
+    for (size_t i = 0; i < walked->count; i++)
+        frames[i] = walk_frame(walked->pcs[i]);
+    walked->stack = interned_add(frames, walked->count, note_module);
+}
+
 static __attribute__((cold, noinline)) struct interned_stack add_native(const uint64_t *pcs, size_t count)
 {
-    struct interned_frame frames[INTERNED_DEPTH];
-    for (size_t i = 0; i < count; i++)
-        frames[i] = walk_frame(pcs[i]);
-    return interned_add(frames, count, note_module);
+    struct walked walked = {.pcs = pcs, .count = count};
+    aside_call(add_walked, &walked);
+    return walked.stack;
 }
 
 /* Inlined for the same reason as capture(). */

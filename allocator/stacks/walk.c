@@ -2,6 +2,7 @@
 
 #include "module.h"
 #include "native.h"
+#include "base/aside.h"
 
 #include <string.h>
 
@@ -110,18 +111,24 @@ static int read_counts(struct dl_phdr_info *info, size_t size, void *argument)
     return 1;
 }
 
-static __attribute__((cold, noinline)) struct known ask(uint64_t pc)
+static void look_up(void *argument)
 {
+    struct question *question = argument;
     uint64_t counts[2] = {0};
-    struct question question = {.pc = pc, .known.rare = 1 + CFI_NOWHERE}; /* generated code */
     dl_iterate_phdr(read_counts, counts);
     if (counts[0] != __atomic_load_n(&loaded, __ATOMIC_RELAXED) || counts[1] != __atomic_load_n(&unloaded, __ATOMIC_RELAXED)) {
         forget_all();
         __atomic_store_n(&loaded, counts[0], __ATOMIC_RELAXED);
         __atomic_store_n(&unloaded, counts[1], __ATOMIC_RELAXED);
     }
-    module_visit(pc - 1, answer, &question);
-    keep(pc, &question.known);
+    module_visit(question->pc - 1, answer, question);
+    keep(question->pc, &question->known);
+}
+
+static __attribute__((cold, noinline)) struct known ask(uint64_t pc)
+{
+    struct question question = {.pc = pc, .known.rare = 1 + CFI_NOWHERE}; /* generated code */
+    aside_call(look_up, &question);
     return question.known;
 }
 

@@ -1,5 +1,6 @@
 #include "delivery.h"
 
+#include "base/aside.h"
 #include "base/env.h"
 #include "base/output.h"
 #include "finding/colour.h"
@@ -196,6 +197,18 @@ void delivery_set_handler(cufence_fault_handler handler, void *user)
     pthread_mutex_unlock(&delivery.lock);
 }
 
+struct handling {
+    cufence_fault_handler handler;
+    const cufence_fault *fault;
+    void *user;
+};
+
+static void call(void *argument)
+{
+    const struct handling *handling = argument;
+    handling->handler(handling->fault, handling->user);
+}
+
 void delivery_call_handler(const cufence_fault *fault)
 {
     pthread_mutex_lock(&delivery.lock);
@@ -204,8 +217,9 @@ void delivery_call_handler(const cufence_fault *fault)
     pthread_mutex_unlock(&delivery.lock);
     if (!handler)
         return;
+    struct handling handling = {handler, fault, user};
     is_in_handler++;
-    handler(fault, user);
+    aside_return_for(call, &handling);
     is_in_handler--;
 }
 

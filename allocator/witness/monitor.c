@@ -1,6 +1,7 @@
 #include "monitor.h"
 
 #include "arming.h"
+#include "base/aside.h"
 #include "base/clock.h"
 #include "base/output.h"
 #include "base/thread.h"
@@ -111,7 +112,7 @@ static int is_ours(const struct evidence *evidence)
 static int wait_for_error(int device, int ms)
 {
     for (int waited = 0; waited < ms && !kernels_have_failed(device); waited += 5)
-        usleep(5000);
+        aside_sleep(5000);
     return kernels_have_failed(device);
 }
 
@@ -129,7 +130,7 @@ static void act(int device, CUresult error)
             wait_for_error(device, POISON_MS);
         }
         if (!driver->is_sim)
-            usleep(SETTLING_MS * 1000);
+            aside_sleep(SETTLING_MS * 1000);
     }
 }
 
@@ -406,7 +407,8 @@ static cufence_status wait_while(int (*is_due)(void), unsigned timeout_ms)
                          "not over before it has returned");
     clock_gettime(CLOCK_MONOTONIC, &until);
     until = after(until, timeout_ms);
-    int is_late = 0;
+    int is_late = 0, cancel_state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     while (is_due() && !is_late) {
         clock_gettime(CLOCK_MONOTONIC, &now);
         is_late = now.tv_sec > until.tv_sec || (now.tv_sec == until.tv_sec && now.tv_nsec >= until.tv_nsec);
@@ -415,6 +417,7 @@ static cufence_status wait_while(int (*is_due)(void), unsigned timeout_ms)
         pthread_cond_timedwait(&monitor.change, &monitor.lock, monitor.work != WORK_NONE ? &until : &soon);
         pthread_mutex_unlock(&monitor.lock);
     }
+    pthread_setcancelstate(cancel_state, NULL);
     return is_late ? error_set(CUFENCE_ERROR_TIMEOUT, "a core dump was still being written after %u ms", timeout_ms)
                    : CUFENCE_OK;
 }
@@ -436,7 +439,7 @@ void monitor_await_report(void)
     for (uint64_t waited = 0; waited < monitor.options->witness_ms + SETTLE_MS; waited++) {
         if (__atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) != WORK_REPORT)
             return;
-        usleep(1000);
+        aside_sleep(1000);
     }
 }
 
@@ -448,7 +451,7 @@ void monitor_await_dump(void)
     for (int waited = 0; waited < LATE_DUMP_MS; waited++) {
         if (has_kernel_fault() || is_under_way())
             return;
-        usleep(1000);
+        aside_sleep(1000);
     }
     __atomic_store_n(&is_in_vain, 1, __ATOMIC_RELAXED);
 }
@@ -504,6 +507,6 @@ cufence_status fault_settle(int is_device_idle)
         return CUFENCE_OK;
     int device = kernels_current_device();
     for (int waited = 0; waited < SETTLE_MS && !kernels_have_failed(device); waited++)
-        usleep(1000);
+        aside_sleep(1000);
     return error_set(CUFENCE_ERROR_FAULTED, "a kernel has faulted; the report tells which");
 }
