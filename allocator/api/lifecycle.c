@@ -5,6 +5,7 @@
 #include "use.h"
 #include "usr1.h"
 
+#include "base/aside.h"
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
@@ -136,16 +137,20 @@ static void print_stats(void)
             (unsigned long long)slack.checked, (unsigned long long)slack.launches, (unsigned long long)slack.missed);
 }
 
-static void remove_traces(int status, void *unused)
+static void remove_traces_aside(void *unused)
 {
-    (void)status;
     (void)unused;
-    if (getpid() != process.pid)
-        return;
     if (!__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         closing_say_unused();
     monitor_stop(0);
     output_flush();
+}
+
+static void remove_traces(int status, void *unused)
+{
+    (void)status;
+    if (getpid() == process.pid)
+        aside_call(remove_traces_aside, unused);
 }
 
 static unsigned report_ms(void)
@@ -178,12 +183,17 @@ static int wait_for_faults(void)
  * handlers that the driver's debugger library has registered since the fault, which would crash a dump in progress. Without the
  * preload library those handlers do run, so the debugger gets some time to come to rest first; the simulated device has none.
  */
-static void before_exit(void *unused)
+static void await_faults(void *unused)
 {
     (void)unused;
-    if (getpid() == process.pid && wait_for_faults() && delivery_count() && !driver->is_sim &&
-        !__atomic_load_n(&process.is_rested, __ATOMIC_ACQUIRE))
+    if (wait_for_faults() && delivery_count() && !driver->is_sim && !__atomic_load_n(&process.is_rested, __ATOMIC_ACQUIRE))
         usleep(DEBUGGER_REST_MS * 1000);
+}
+
+static void before_exit(void *unused)
+{
+    if (getpid() == process.pid)
+        aside_call(await_faults, unused);
 }
 
 extern int __cxa_thread_atexit_impl(void (*function)(void *), void *argument, void *object); /* of the C library */
@@ -198,12 +208,14 @@ static void wait_before_exit(void)
     __cxa_thread_atexit_impl(before_exit, NULL, &__dso_handle);
 }
 
-static void at_exit(int status, void *unused)
+struct end {
+    int status, exitcode;
+};
+
+static void conclude(void *argument)
 {
-    static int is_done; /* exit handlers run one after the other */
-    (void)unused;
-    if (getpid() != process.pid || is_done++)
-        return;
+    struct end *end = argument;
+    int status = end->status;
     int is_synchronised = wait_for_faults();
     if (is_synchronised)
         check_slack();
@@ -234,8 +246,20 @@ static void at_exit(int status, void *unused)
     if (process.options.verbose)
         print_stats();
     output_flush();
-    if (exitcode) /* the remaining exit handlers run with the new status */
-        exit(exitcode);
+    end->exitcode = exitcode;
+}
+
+/* Any thread may call exit(), however small its stack. */
+static void at_exit(int status, void *unused)
+{
+    static int is_done; /* exit handlers run one after the other */
+    struct end end = {status, 0};
+    (void)unused;
+    if (getpid() != process.pid || is_done++)
+        return;
+    aside_call(conclude, &end);
+    if (end.exitcode) /* the remaining exit handlers run with the new status */
+        exit(end.exitcode);
 }
 
 /* Registers the exit handler again with each context, so that it runs before the driver's own: a driver that creates a context

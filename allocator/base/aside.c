@@ -131,7 +131,7 @@ static int has_room(void)
     uint64_t sp = (uint64_t)(uintptr_t)__builtin_frame_address(0);
     if (!aside_own.high)
         aside_ask_for_bounds();
-    return sp < aside_own.high && sp - aside_own.low >= ENOUGH;
+    return sp < aside_own.high && sp >= aside_own.low + ENOUGH;
 }
 
 void aside_call(void (*function)(void *), void *argument)

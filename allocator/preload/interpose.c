@@ -77,13 +77,15 @@ static void *next_of(const char *symbol)
 /* Opens libcufence.so beside this library. */
 static void *open_library(void)
 {
-    char path[4096];
+    char *path = NULL;
     Dl_info info;
     const char *slash = dladdr((void *)&open_library, &info) && info.dli_fname ? strrchr(info.dli_fname, '/') : NULL;
     int folder = slash ? (int)(slash - info.dli_fname) + 1 : 0;
-    if (snprintf(path, sizeof path, "%.*s%s", folder, slash ? info.dli_fname : "", FILE_NAME) >= (int)sizeof path)
-        return NULL;
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *library = NULL;
+    if (asprintf(&path, "%.*s%s", folder, slash ? info.dli_fname : "", FILE_NAME) >= 0) {
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        free(path);
+    }
     if (!library) {
         tally_note(TALLY_UNGUARDED);
         fprintf(stderr, "cufence: this process runs unguarded: %s\n", dlerror());
@@ -221,6 +223,14 @@ EXPORT int interposed_cxa_atexit(void (*function)(void *), void *argument, void 
 
 /* ---- ends without exit handlers ---- */
 
+static void (*real_abort)(void); /* atomic */
+
+/* A signal handler may call abort() while another thread holds the loader's lock. */
+__attribute__((constructor)) static void find_abort(void)
+{
+    __atomic_store_n(&real_abort, (void (*)(void))next_of("abort"), __ATOMIC_RELEASE);
+}
+
 /* A program may end at once when it gets the error of a fault, while the report is being made: os._exit() in a child of
  * Python's multiprocessing, abort() behind an exception that nobody catches. */
 static void await_report(void)
@@ -260,10 +270,10 @@ EXPORT void interposed_C_exit(int status)
 EXPORT void interposed_abort(void) __asm__("abort");
 EXPORT void interposed_abort(void)
 {
-    void (*next)(void);
     await_report();
-    *(void **)&next = next_of("abort");
-    next();
+    if (!__atomic_load_n(&real_abort, __ATOMIC_ACQUIRE)) /* the constructor of another library */
+        find_abort();
+    __atomic_load_n(&real_abort, __ATOMIC_ACQUIRE)();
 }
 
 /* ---- for programs linked with libcuda ---- */
