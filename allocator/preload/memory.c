@@ -7,6 +7,7 @@
 #include "base/output.h"
 #include "heap/passed.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -238,15 +239,19 @@ static void give_back(const struct heap_claim *claim, struct stream *stream, enu
     pool_freed(&freed);
 }
 
-/* Returns once no work of the buffer's context is left; an error of that wait is the result. */
+/* Returns once no work of the buffer's context is left; an error of that wait is the result. A thread that were cancelled
+ * meanwhile would leave the buffer neither live nor freed. */
 static CUresult wait_for_users(struct context *context)
 {
     CUcontext popped;
+    int cancel_state;
     if (failure() != CUDA_SUCCESS)
         return failure();
     if (driver->cuCtxPushCurrent(context->handle) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     CUresult result = synchronised(context, driver->cuCtxSynchronize);
+    pthread_setcancelstate(cancel_state, NULL);
     driver->cuCtxPopCurrent(&popped);
     return result;
 }

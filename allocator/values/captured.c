@@ -106,7 +106,9 @@ void captured_instantiated(CUgraphExec executable, CUgraph graph)
     const struct graph *noted = find_locked(graph);
     struct executable *made = noted ? malloc(sizeof *made) : NULL;
     if (made) {
-        *made = (struct executable){executables, executable, noted->known};
+        made->next = executables; /* one by one: it is too large for a copy on the stack */
+        made->handle = executable;
+        made->known = noted->known;
         executables = made;
         __atomic_add_fetch(&any, 1, __ATOMIC_RELEASE);
     }

@@ -95,6 +95,10 @@ void let_go(uint32_t *flag);
     X(call_counts)                                                                                                             \
     X(traced)                                                                                                                  \
     X(main_leaves)                                                                                                             \
+    X(fibres)                                                                                                                  \
+    X(abort_in_handler)                                                                                                        \
+    X(cancelled)                                                                                                               \
+    X(small_threads)                                                                                                           \
     X(out_of_memory)
 
 #define DECLARE(name) int story_##name(int count, char **arguments);

@@ -1,0 +1,90 @@
+/*
+ * What cufence takes of a caller's stack, and what a cancelled thread leaves behind: programs that know nothing of cufence, on
+ * fibres and on threads of the least size, under the preload library.
+ */
+#include "guarded.h"
+
+/* Options that make hooks do more. */
+static const char *const options[] = {
+    NULL,         "streams=on", "slack=on,fill=nan", "uaf=strict,small=pack", "only=func:*,skip=file:*none*",
+    "nan=report", "verbose=on",
+};
+#define OPTIONS (sizeof options / sizeof options[0])
+
+#define OWN_STEPS                                                                                                              \
+    "the first allocation: CUDA_SUCCESS\n"                                                                                     \
+    "a free: CUDA_SUCCESS\n"                                                                                                   \
+    "allocations and frees in order: CUDA_SUCCESS\n"                                                                           \
+    "a launch: CUDA_SUCCESS\n"                                                                                                 \
+    "copies: CUDA_SUCCESS\n"                                                                                                   \
+    "a capture: CUDA_SUCCESS\n"                                                                                                \
+    "another context: CUDA_SUCCESS\n"                                                                                          \
+    "too large an allocation: CUDA_ERROR_OUT_OF_MEMORY\n"
+#define MISUSES                                                                                                                \
+    "a double free: CUDA_ERROR_INVALID_VALUE\n"                                                                                \
+    "a copy out of bounds: CUDA_ERROR_INVALID_VALUE\n"
+
+/* Fibres have a guard page, and print how much they took where that is more than 8 KiB. */
+static void fibres_need_eight_kilobytes(void **state)
+{
+    (void)state;
+    run(&by_dlsym, "fibres", NO_PRELOAD, NULL, NULL);
+    expect_out(&by_dlsym, "fibres", "the start: CUDA_SUCCESS\n" OWN_STEPS);
+    for (size_t i = 0; i < OPTIONS; i++) {
+        run_guarded(&by_dlsym, "fibres", options[i], FAULTED, "the start: CUDA_SUCCESS\n" OWN_STEPS MISUSES);
+        expect_in(&by_dlsym, "fibres", last.err, "double free by cuMemFree");
+        expect_in(&by_dlsym, "fibres", last.err, "host read out of bounds by cuMemcpyDtoH");
+        expect_in(&by_dlsym, "fibres", last.err, "in copy_too_much"); /* the caller's stack is read, and not ours */
+    }
+}
+
+static void threads_of_the_least_size_are_enough(void **state)
+{
+    (void)state;
+    run(&by_dlsym, "small_threads", NO_PRELOAD, NULL, NULL);
+    expect_out(&by_dlsym, "small_threads", OWN_STEPS);
+    for (size_t k = 0; k < WAYS; k++)
+        run_guarded(&ways[k], "small_threads", NULL, FAULTED, OWN_STEPS MISUSES);
+    for (size_t i = 1; i < OPTIONS; i++)
+        run_guarded(&by_dlsym, "small_threads", options[i], FAULTED, OWN_STEPS MISUSES);
+}
+
+#define CANCELLED                                                                                                              \
+    "the first allocation: CUDA_SUCCESS\n"                                                                                     \
+    "a free: CUDA_SUCCESS\n"                                                                                                   \
+    "too large an allocation: CUDA_ERROR_OUT_OF_MEMORY\n"                                                                      \
+    "a double free: CUDA_ERROR_INVALID_VALUE\n"                                                                                \
+    "a copy out of bounds: CUDA_ERROR_INVALID_VALUE\n"                                                                         \
+    "0 of 200 were cancelled in the driver\n"
+
+/* The simulated device waits at cancellation points of its own, which end a thread where the program runs by itself. */
+static void a_thread_is_cancelled_behind_the_hook(void **state)
+{
+    (void)state;
+    static const char *const with[] = {NULL, "uaf=strict", "slack=on"};
+    for (size_t i = 0; i < sizeof with / sizeof with[0]; i++)
+        run_guarded(&by_dlsym, "cancelled", with[i], FAULTED, CANCELLED);
+    run_guarded(&by_dlsym, "cancelled full", NULL, FAULTED, CANCELLED);
+    expect_in(&by_dlsym, "cancelled", last.err, "double free by cuMemFreeAsync"); /* printing goes on afterwards */
+}
+
+static void abort_asks_the_loader_for_nothing(void **state)
+{
+    (void)state;
+    const char *const story = "abort_in_handler " PROGRAMS_FOLDER "/libblocking.so";
+    run(&by_dlsym, story, PRELOAD, NULL, NULL);
+    expect_status(&by_dlsym, story, 128 + SIGABRT);
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, finish)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(fibres_need_eight_kilobytes),
+        TEST(threads_of_the_least_size_are_enough),
+        TEST(a_thread_is_cancelled_behind_the_hook),
+        TEST(abort_asks_the_loader_for_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
