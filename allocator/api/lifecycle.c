@@ -13,6 +13,7 @@
 #include "base/output.h"
 #include "base/tally.h"
 #include "base/thread.h"
+#include "base/writable.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "heap/passed.h"
@@ -304,6 +305,13 @@ static void after_fork(void)
 
 /* ---- start ---- */
 
+/* Whoever opens the file of json= says so itself. */
+static void warn(const struct option_row *row, const char *sentence)
+{
+    if (strcmp(row->name, "json") != 0)
+        output_say("==%d== cufence: %s\n", (int)getpid(), sentence);
+}
+
 /* On failure, everything but the open driver library is undone, so that the start may be retried. */
 static cufence_status start(const char *options)
 {
@@ -315,6 +323,8 @@ static cufence_status start(const char *options)
         status = error_set(CUFENCE_ERROR_UNSUPPORTED, "estimate=on guards nothing: it is for `cufence run --estimate`");
     if (status == CUFENCE_OK)
         status = driver_load();
+    if (status == CUFENCE_OK)
+        writable_check(&process.options, 1, warn);
     if (status == CUFENCE_OK)
         status = values_open(&process.options);
     if (status == CUFENCE_OK)

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/tally.h"
+#include "base/writable.h"
 #include "values/values.h"
 
 #include <errno.h>
@@ -185,23 +186,10 @@ static int inherit_settings(struct request *request, const struct environment *e
     return status;
 }
 
-/* Checks that a report file can be written. With %p, %r or %h in its name, only the folder can be checked. */
-static int check_file(const char *key, const char *file)
+static void refuse(const struct option_row *row, const char *sentence)
 {
-    char folder[sizeof((struct options *)0)->log] = ".";
-    const char *slash = strrchr(file, '/');
-    struct stat found;
-    if (slash)
-        snprintf(folder, sizeof folder, "%.*s", slash == file ? 1 : (int)(slash - file), file);
-    if (!*file || strchr(folder, '%'))
-        return 0;
-    int is_there = !strchr(file, '%') && stat(file, &found) == 0;
-    if (is_there && S_ISDIR(found.st_mode))
-        return complain(CLI_USAGE, "%s=%s is a folder; name a file", key, file);
-    if (access(is_there ? file : folder, is_there ? W_OK : W_OK | X_OK) == 0)
-        return 0;
-    return complain(CLI_USAGE, "%s=%s: no report can be written there: %s: %s", key, file, is_there ? file : folder,
-                    strerror(errno));
+    (void)row;
+    complain(0, "%s", sentence);
 }
 
 /* An old trace is nothing to compare with: if the program launches nothing, there is none. */
@@ -238,16 +226,10 @@ static int set_options(const struct request *request, struct environment *enviro
     int status = settings_check(&request->settings, merged, options);
     if (status == 0)
         status = set_reports(request, options, &merged);
-    if (status == 0)
-        status = check_file("log", options->log);
-    if (status == 0)
-        status = check_file("json", options->json);
-    if (status == 0)
-        status = check_file("trace", options->trace);
+    if (status == 0 && writable_check(options, 0, refuse))
+        status = CLI_USAGE;
     if (status == 0)
         empty_trace(options->trace);
-    if (status == 0)
-        status = check_file("values_out", options->values_out);
     if (status == 0 && values_check(options) != CUFENCE_OK)
         status = complain(CLI_USAGE, "%s", error_detail());
     if (status == 0 && merged[0]) {

@@ -136,6 +136,27 @@ static void another_file_gets_no_word(void **state)
     assert_string_equal(said, "");
 }
 
+static void starts_with_a_folder_that_cannot_be(void)
+{
+    CHECK_OK(cufence_init("save=/dev/null/saves,log=/dev/null"));
+}
+
+/* Not at the fault, when it is too late. */
+static void an_output_that_cannot_be_written_is_told_at_the_start(void **state)
+{
+    (void)state;
+    setenv("CUFENCE_DRIVER", "sim", 1);
+    struct outcome outcome = run_child(starts_with_a_folder_that_cannot_be);
+    unsetenv("CUFENCE_DRIVER");
+    const char *start =
+        strstr(outcome.err, " cufence: save=/dev/null/saves: nothing can be written there: /dev/null/saves: Not a "
+                            "directory; name a folder that can be written\n");
+    assert_non_null(start);
+    assert_null(strstr(outcome.err, "log="));
+    assert_true(start < strstr(outcome.err, "NOTHING WAS GUARDED"));
+    free(outcome.err);
+}
+
 /* With the variable exported, every Python runs under --if-asked: only those that have loaded PyTorch say that they used no
  * CUDA. */
 static void asked_by_pytorchs_variable_only_pytorch_speaks(void **state)
@@ -184,6 +205,7 @@ int main(void)
         cmocka_unit_test(a_run_inside_another_counts),
         cmocka_unit_test(a_signal_stays_a_signal),
         cmocka_unit_test(another_file_gets_no_word),
+        cmocka_unit_test(an_output_that_cannot_be_written_is_told_at_the_start),
         cmocka_unit_test(asked_by_pytorchs_variable_only_pytorch_speaks),
         cmocka_unit_test(a_process_without_a_context_is_told),
     };

@@ -1,0 +1,121 @@
+/* Which names of files and folders could be written (base/writable.h). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/writable.h"
+
+static char folder[] = "/tmp/cufence-writable-XXXXXX";
+static char said[4096];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) && chdir(folder) == 0 && mkdir("there", 0700) == 0 && system(": > file") == 0 ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return system("cd / && rm -r \"$OLDPWD\"");
+}
+
+static void take(const struct option_row *row, const char *sentence)
+{
+    assert_int_equal(strncmp(sentence, row->name, strlen(row->name)), 0);
+    snprintf(said + strlen(said), sizeof said - strlen(said), "%s\n", sentence);
+}
+
+static int check(const char *text, int is_here)
+{
+    struct options options;
+    options_default(&options);
+    said[0] = '\0';
+    assert_int_equal(options_parse(&options, text, "test"), CUFENCE_OK);
+    return writable_check(&options, is_here, take);
+}
+
+static void what_can_be_written_is_accepted(void **state)
+{
+    (void)state;
+    static const char *const good[] = {
+        "",
+        "log=file",
+        "log=new",
+        "log=./new",
+        "log=there/new.%p.txt",
+        "log=/dev/null",
+        "record=there",
+        "record=new",
+        "record=new/within/another",
+        "save=there/%p/%r",
+        "save_values=*gemm*=new",
+        "save_values=*gemm*=there/a",
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        for (int is_here = 0; is_here < 2; is_here++) {
+            assert_int_equal(check(good[i], is_here), 0);
+            assert_string_equal(said, "");
+        }
+    assert_int_equal(check("json=later/%r/x.json", 0), 0); /* a launcher may make the folders of its ranks */
+    assert_int_equal(check("json=there/100%%.json", 1), 0);
+    assert_int_equal(access("new", F_OK), -1); /* nothing is made */
+}
+
+static void what_cannot_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *sentence;
+        int is_here;
+    } bad[] = {
+        {"log=there", "log=there: nothing can be written there: there: Is a directory; name a file that can be written\n", 0},
+        {"log=missing/x", "log=missing/x: nothing can be written there: missing: No such file or directory; name a file", 1},
+        {"log=missing/%p", "log=missing/%p: nothing can be written there: missing: No such file or directory; name a file", 0},
+        {"log=later/%r/x", "log=later/%r/x: nothing can be written there: later/0: No such file or directory; name a file", 1},
+        {"values_out=file/x", "values_out=file/x: nothing can be written there: file/x: Not a directory; name a file", 0},
+        {"record=file", "record=file: nothing can be written there: file: Not a directory; name a folder", 0},
+        {"save=file/%p/x", "save=file/%p/x: nothing can be written there: file: Not a directory; name a folder", 0},
+        {"save_values=*=file/a", "save_values=*=file/a: nothing can be written there: file/a: Not a directory; name a folder",
+         1},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(check(bad[i].text, bad[i].is_here), 1);
+        if (strncmp(said, bad[i].sentence, strlen(bad[i].sentence)) != 0)
+            print_error("%s", said);
+        assert_int_equal(strncmp(said, bad[i].sentence, strlen(bad[i].sentence)), 0);
+    }
+    assert_int_equal(check("log=missing/x,record=file,save=file", 0), 3);
+}
+
+/* Only where the user is another than root, whom no mode stops. */
+static void a_folder_without_the_right_is_named(void **state)
+{
+    (void)state;
+    if (getuid() == 0)
+        skip();
+    assert_int_equal(chmod("there", 0500), 0);
+    assert_int_equal(check("save=there/a/b", 1), 1);
+    assert_non_null(strstr(said, ": there: Permission denied; "));
+    assert_int_equal(chmod("there", 0700), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_can_be_written_is_accepted),
+        cmocka_unit_test(what_cannot_is_named),
+        cmocka_unit_test(a_folder_without_the_right_is_named),
+    };
+    unsetenv("RANK");
+    unsetenv("LOCAL_RANK");
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
