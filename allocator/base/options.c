@@ -135,7 +135,7 @@ static const struct option_row table[] = {
     {.name = "quiet", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(quiet),
      .help = "omit the line at exit that says what was guarded and found"},
     {.name = "verbose", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(verbose),
-     .help = "print the setup, and statistics at exit, to stderr"},
+     .help = "print the setup, and statistics at exit, to stderr; reports have C++ names in full"},
     {.name = "log", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(log), .maximum = sizeof(((struct options *)0)->log),
      .help = "file to append reports to, besides stderr; %p: process ID, %r: rank, %h: host name", NOT_STANDARD_OUTPUT},

@@ -1,11 +1,14 @@
 #include "collected.h"
 
 #include "finding/finding.h"
+#include "finding/short_name.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define LONGEST_ARGUMENTS 48 /* of a template */
 
 /* ---- facts ---- */
 
@@ -39,8 +42,11 @@ static void put_frame(FILE *out, json_t *frame)
         fprintf(out, "%s:%lld", file, line);
     else if (file)
         fputs(file, out);
+    char name[256];
+    if (function && strchr(function, '(')) /* of C++ */
+        short_name(function, LONGEST_ARGUMENTS, name, sizeof name);
     if (function)
-        fprintf(out, "%s%s", file ? " in " : "in ", function);
+        fprintf(out, "%s%s", file ? " in " : "in ", strchr(function, '(') ? name : function);
 }
 
 static void put_place(FILE *out, json_t *finding)

@@ -42,8 +42,10 @@ static void put_frame(FILE *out, const struct stack_frame *frame)
         fprintf(out, "%s:%d", frames_file(frame), frame->line);
     else
         fprintf(out, "%s+0x%llx", frame->module, (unsigned long long)frame->offset);
-    if (frame->function[0])
-        fprintf(out, " in %s", frame->function);
+    char function[sizeof frame->function];
+    frames_function(frame, function, sizeof function);
+    if (function[0])
+        fprintf(out, " in %s", function);
 }
 
 /* "model.py:12 in forward": the frame that the program's author knows best. In C and C++ the innermost one is often a wrapper,
@@ -59,6 +61,8 @@ static int put_place(FILE *out, const json_t *frames)
         return 0;
     const struct stack_frame *frame = frames_own(all, count), *caller = frame + 1;
     put_frame(out, frame);
+    while (caller < all + count && frames_is_plumbing(caller))
+        caller++;
     if (!frame->is_python && caller < all + count && caller->file[0]) {
         fputs(", called from ", out);
         put_frame(out, caller);

@@ -37,6 +37,7 @@ static struct finding_origin origin_of(const struct replay *replay)
 
 static void print_finding(const struct replay *replay, struct finding *finding)
 {
+    finding->is_verbose = replay->is_verbose;
     char *text = replay->is_json ? finding_json(finding) : finding_text(finding);
     if (text && replay->is_json)
         fputs(text, stdout);

@@ -175,6 +175,7 @@ struct finding {
     size_t meaning_count;
     struct note_fact notes[FINDING_NOTES]; /* why facts are missing, and where the candidates come from */
     size_t note_count;
+    int is_verbose; /* the text has names of C++ in full, with the types of parameters: the caller's to set, 0 at first */
     char hint[192]; /* what the reader may try first; "" if no rule knows */
     uint64_t now_ns;
 };

@@ -1,6 +1,11 @@
 #include "frames.h"
 
+#include "short_name.h"
+
+#include <stdio.h>
 #include <string.h>
+
+#define LONGEST_ARGUMENTS 48 /* of a template */
 
 static const char *const package_folders[] = {"/site-packages/", "/dist-packages/"};
 
@@ -39,10 +44,26 @@ size_t frames_without_runner(const struct stack_frame *frames, size_t count)
     return i;
 }
 
+int frames_is_plumbing(const struct stack_frame *frame)
+{
+    return !frame->is_python && short_name_is_plumbing(frame->function);
+}
+
+void frames_function(const struct stack_frame *frame, char *out, size_t size)
+{
+    if (frame->is_python)
+        snprintf(out, size, "%s", frame->function);
+    else
+        short_name(frame->function, LONGEST_ARGUMENTS, out, size);
+}
+
 const struct stack_frame *frames_own(const struct stack_frame *frames, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (!is_of_library(&frames[i]))
+            return &frames[i];
+    for (size_t i = 0; i < count; i++)
+        if (!frames_is_plumbing(&frames[i]))
             return &frames[i];
     return frames;
 }
@@ -50,12 +71,14 @@ const struct stack_frame *frames_own(const struct stack_frame *frames, size_t co
 size_t frames_choose(const struct stack_frame *frames, size_t count, size_t lines, unsigned char *shown)
 {
     enum { INNERMOST, THE_PROGRAMS, THE_REST, PASSES };
-    size_t taken = 0;
+    size_t taken = 0, plumbing = 0;
     memset(shown, 0, count);
+    for (size_t i = 0; i < count; i++)
+        plumbing += (size_t)frames_is_plumbing(&frames[i]);
     for (int pass = 0; pass < PASSES; pass++) {
         for (size_t i = 0; i < count && taken < lines; i++) {
-            int is_wanted = pass == INNERMOST ? i == 0 : pass == THE_REST || !is_of_library(&frames[i]);
-            if (!is_wanted || shown[i])
+            int is_wanted = pass == INNERMOST ? !taken : pass == THE_REST || !is_of_library(&frames[i]);
+            if (!is_wanted || shown[i] || (plumbing < count && frames_is_plumbing(&frames[i])))
                 continue;
             shown[i] = 1;
             taken++;

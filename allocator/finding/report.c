@@ -215,7 +215,7 @@ static void kernel_line(struct report *report, const struct finding *finding)
         return;
     report_begin(report, "kernel", NULL);
     if (name)
-        report_put_name(report, name);
+        report_put_kernel(report, name);
     else
         report_put(report, "unknown, at PC 0x%" PRIx64 " ", site->error_pc);
     int has_grid = site->has_grid && !finding->is_grid_restaged;
@@ -256,7 +256,7 @@ static void also_line(struct report *report, const struct evidence_site *site)
     report_begin(report, "", "also");
     report_put(report, "%s in ", site->exception.name);
     if (site->kernel || site->symbol)
-        report_put_name(report, site->kernel ? site->kernel : site->symbol);
+        report_put_kernel(report, site->kernel ? site->kernel : site->symbol);
     else
         report_put(report, "unknown code at PC 0x%" PRIx64, site->error_pc);
     report_put(report, " at once, ");
@@ -467,6 +467,7 @@ char *finding_text(const struct finding *finding)
     struct report report;
     if (!report_open(&report, finding->origin.pid))
         return NULL;
+    report.is_verbose = finding->is_verbose;
     headline(&report, finding);
     reason_line(&report, finding);
     caller_lines(&report, finding);

@@ -2,9 +2,12 @@
 
 #include "frames.h"
 #include "parts.h"
+#include "short_name.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+#define LONGEST_ARGUMENTS 72 /* of a template */
 
 void report_put_dim(struct report *report, const uint32_t dim[3])
 {
@@ -69,6 +72,13 @@ void report_put_code(struct report *report, const struct report_code *code)
     }
 }
 
+void report_put_kernel(struct report *report, const char *name)
+{
+    char text[512];
+    short_name(name, LONGEST_ARGUMENTS, text, sizeof text);
+    report_put_name(report, report->is_verbose ? name : text);
+}
+
 void report_put_frame(struct report *report, const struct stack_frame *frame)
 {
     const char *gap = "";
@@ -78,9 +88,11 @@ void report_put_frame(struct report *report, const struct stack_frame *frame)
             report_put(report, ":%d", frame->line);
         gap = " in ";
     }
-    if (frame->function[0]) {
+    char function[sizeof frame->function];
+    frames_function(frame, function, sizeof function);
+    if (function[0]) {
         report_put(report, "%s", gap);
-        report_put_name(report, frame->function);
+        report_put_name(report, report->is_verbose ? frame->function : function);
         gap = " ";
     }
     if (!frame->file[0] && frame->module[0]) {
@@ -93,18 +105,21 @@ void report_put_frame(struct report *report, const struct stack_frame *frame)
 void report_frame_lines(struct report *report, const struct report_stack *stack)
 {
     unsigned char shown[STACK_READ];
-    size_t count = frames_without_runner(stack->frames, stack->count);
-    frames_choose(stack->frames, count, STACK_SHOWN, shown);
-    for (size_t i = 0, next; i < count; i = next) {
-        for (next = i + 1; next < count && !shown[next]; next++)
-            ;
-        report_begin(report, i ? "" : stack->key, i && stack->subkey ? "" : stack->subkey);
-        report_put_frame(report, &stack->frames[i]);
-        if (next - i > 1)
-            report_put(report, ", called through %zu more", next - i - 1);
-        if (i == 0 && stack->remark)
+    const struct stack_frame *frames = stack->frames;
+    size_t count = frames_without_runner(frames, stack->count), first = 0;
+    frames_choose(frames, count, STACK_SHOWN, shown);
+    while (first < count && !shown[first])
+        first++;
+    for (size_t i = first, next, skipped; i < count; i = next) {
+        for (next = i + 1, skipped = 0; next < count && !shown[next]; next++)
+            skipped += !frames_is_plumbing(&frames[next]);
+        report_begin(report, i > first ? "" : stack->key, i > first && stack->subkey ? "" : stack->subkey);
+        report_put_frame(report, &frames[i]);
+        if (skipped)
+            report_put(report, ", called through %zu more", skipped);
+        if (i == first && stack->remark)
             report_put(report, "%s", stack->remark);
-        report_end(report, i ? CERTAIN_NOT : stack->certainty);
+        report_end(report, i > first ? CERTAIN_NOT : stack->certainty);
     }
 }
 

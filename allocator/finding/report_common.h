@@ -25,6 +25,9 @@ struct report_code {
 };
 void report_put_code(struct report *report, const struct report_code *code);
 
+/* Puts a demangled name of a kernel, without its parameters unless the report is verbose. */
+void report_put_kernel(struct report *report, const char *name);
+
 /* Puts "model.py:12 in forward". */
 void report_put_frame(struct report *report, const struct stack_frame *frame);
 

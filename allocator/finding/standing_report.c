@@ -55,7 +55,7 @@ static void exception_lines(struct report *report, const struct coredump *dump, 
         report_put(report, "%s", site->exception.name);
         if (site->kernel || site->symbol) {
             report_put(report, " in ");
-            report_put_name(report, site->kernel ? site->kernel : site->symbol);
+            report_put_kernel(report, site->kernel ? site->kernel : site->symbol);
         }
         report_put(report, ", SM %" PRIu32, site->sm);
         if (found.sms[i] > 1)
@@ -182,7 +182,7 @@ static void launch_lines(struct report *report, const struct standing_grid *grid
                          const char *key)
 {
     report_begin(report, key, NULL);
-    report_put_name(report, grid->kernel ? grid->kernel : grid->symbol ? grid->symbol : "unknown kernel");
+    report_put_kernel(report, grid->kernel ? grid->kernel : grid->symbol ? grid->symbol : "unknown kernel");
     report_put_grid(report, grid->grid, grid->block);
     if (grid->cluster[0] > 1 || grid->cluster[1] > 1 || grid->cluster[2] > 1) {
         report_put(report, " in clusters of ");

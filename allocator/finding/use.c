@@ -29,8 +29,11 @@ void use_place_name(const struct use_place *place, char *out, size_t size)
         part_append(out, size, "%s:%d in ", file, frame->line);
     else if (file[0])
         part_append(out, size, "%s in ", file);
+    char function[sizeof frame->function] = "";
     if (place->has_frame)
-        part_append(out, size, "%s", frame->function[0] ? frame->function : frame->module);
+        frames_function(frame, function, sizeof function);
+    if (place->has_frame)
+        part_append(out, size, "%s", function[0] ? function : frame->module);
     if (place->label[0])
         part_append(out, size, "%slabel \"%s\"", place->has_frame ? ", " : "", place->label);
     if (!out[0])

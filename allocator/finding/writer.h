@@ -18,7 +18,8 @@ struct report {
     size_t size;
     size_t line; /* offset of the current line in text */
     int pid;
-    int prefix; /* width of the "==pid== " prefix in columns */
+    int prefix;     /* width of the "==pid== " prefix in columns */
+    int is_verbose; /* names of C++ in full; set by the caller, 0 at first */
 };
 
 /* pid: of the program that the report is about, printed at the start of every line; 0: no prefix. Returns 0 if out of host

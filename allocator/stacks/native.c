@@ -4,6 +4,7 @@
 #include "unwind.h"
 #include "base/aside.h"
 #include "base/text.h"
+#include "finding/short_name.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -12,7 +13,8 @@
 
 #define PAGE_BYTES 4096u /* the smallest page size; up to the next multiple of it, memory is always mapped */
 #define FRAMES_MOST 64
-#define NAME_BYTES 4096 /* for a mangled name: templates make them long, and a truncated one can't be demangled */
+#define LONGEST_ARGUMENTS 72 /* of a template whose name has no room otherwise */
+#define NAME_BYTES 4096      /* for a mangled name: templates make them long, and a truncated one can't be demangled */
 
 /* ---- capture ---- */
 
@@ -84,7 +86,10 @@ static void cut_clone(char *name)
 static void put_demangled(const char *name, char *out, size_t size)
 {
     char *demangled = text_demangled(name);
-    snprintf(out, size, "%.*s", (int)size - 1, demangled ? demangled : name);
+    if (demangled && strlen(demangled) >= size)
+        short_name(demangled, LONGEST_ARGUMENTS, out, size);
+    else
+        snprintf(out, size, "%.*s", (int)size - 1, demangled ? demangled : name);
     free(demangled);
     cut_clone(out);
 }

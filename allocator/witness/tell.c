@@ -95,8 +95,10 @@ struct told {
 };
 
 /* Makes and delivers the report. finding: NULL if out of host memory. */
-static struct told publish(const struct finding *finding)
+static struct told publish(struct finding *finding)
 {
+    if (finding)
+        finding->is_verbose = wanted->verbose;
     struct told told = {.text = finding ? finding_text(finding) : NULL};
     char *json = finding ? finding_json(finding) : NULL;
     told.made_ns = monotonic_ns();

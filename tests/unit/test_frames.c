@@ -88,6 +88,31 @@ static void a_test_runner_is_left_out(void **state)
     }
 }
 
+/* What only passes a call on hides the line of the program: neither is it shown, nor is it the program's own frame. */
+static void plumbing_is_left_out(void **state)
+{
+    static const char invoke[] = "std::_Function_handler<void (int), main::{lambda(int)#1}>::_M_invoke(std::_Any_data const&, int&&)";
+    static const char lambda[] = "main::{lambda(int)#1}::operator()(int) const";
+    struct stack_frame frames[5] = {0};
+    unsigned char shown[5];
+    char name[160];
+    (void)state;
+    snprintf(frames[0].function, sizeof frames[0].function, "%s", invoke);
+    snprintf(frames[1].function, sizeof frames[1].function, "%s", lambda);
+    snprintf(frames[2].function, sizeof frames[2].function, "%s", invoke);
+    snprintf(frames[3].function, sizeof frames[3].function, "main");
+    assert_ptr_equal(frames_own(frames, 4), &frames[1]);
+    assert_int_equal(frames_choose(frames, 4, 8, shown), 2);
+    assert_memory_equal(shown, ((unsigned char[]){0, 1, 0, 1}), 4);
+    assert_int_equal(frames_choose(frames, 1, 8, shown), 1); /* nothing else is there */
+    assert_ptr_equal(frames_own(frames, 1), &frames[0]);
+    frames_function(&frames[1], name, sizeof name);
+    assert_string_equal(name, "main::{lambda}");
+    frames[1].is_python = 1;
+    frames_function(&frames[1], name, sizeof name);
+    assert_string_equal(name, lambda);
+}
+
 static void no_frames_need_no_lines(void **state)
 {
     (void)state;
@@ -122,6 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_programs_own_frames_come_first),
         cmocka_unit_test(a_test_runner_is_left_out),
+        cmocka_unit_test(plumbing_is_left_out),
         cmocka_unit_test(no_frames_need_no_lines),
         cmocka_unit_test(files_are_written_as_import_finds_them),
     };

@@ -1,0 +1,267 @@
+#include "short_name.h"
+
+#include <string.h>
+
+#define DEEPEST 64    /* levels of template arguments */
+#define LEAST_KEPT 24 /* bytes of the first ones, of more than fit */
+
+static const char anonymous[] = "(anonymous namespace)";
+
+static int starts_with(const char *text, const char *start)
+{
+    return !strncmp(text, start, strlen(start));
+}
+
+static int is_word(char letter)
+{
+    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
+           letter == '_';
+}
+
+/* ---- where the name itself is ---- */
+
+/* Returns the length up to the parameter list: up to the first '(' outside template arguments and lambdas. */
+static size_t name_length(const char *name)
+{
+    int depth = 0;
+    for (size_t i = 0; name[i]; i++) {
+        if (starts_with(name + i, anonymous))
+            i += sizeof anonymous - 2;
+        else if (starts_with(name + i, "operator()"))
+            i += strlen("operator()") - 1;
+        else if (name[i] == '(' && !depth && !strstr(name + i, ")::"))
+            return i;
+        else
+            depth += (strchr("<({", name[i]) != NULL) - (strchr(">)}", name[i]) && depth);
+    }
+    return strlen(name);
+}
+
+/* Whether the blank is that of "operator new" or "operator<< <int>". */
+static int is_after_operator(const char *name, size_t blank)
+{
+    static const char word[] = "operator";
+    while (blank && strchr("<>=-", name[blank - 1]))
+        blank--;
+    return blank >= sizeof word - 1 && starts_with(name + blank - (sizeof word - 1), word);
+}
+
+/* Returns the offset behind the return type, which demangled names of templates begin with. */
+static size_t name_start(const char *name, size_t length)
+{
+    size_t start = 0;
+    int depth = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (starts_with(name + i, anonymous))
+            i += sizeof anonymous - 2;
+        else if (name[i] == ' ' && !depth && !starts_with(name + i, " const") && !is_after_operator(name, i))
+            start = i + 1;
+        else
+            depth += (strchr("<({", name[i]) != NULL) - (strchr(">)}", name[i]) && depth);
+    }
+    return start;
+}
+
+/* Returns the bracket that closes the one at `from`, or `end`. */
+static const char *closing(const char *from, const char *end)
+{
+    int depth = 0;
+    for (const char *at = from; at < end; at++) {
+        depth += (strchr("<({", *at) != NULL) - (strchr(">)}", *at) != NULL);
+        if (!depth)
+            return at;
+    }
+    return end;
+}
+
+/* ---- what is left out of it ---- */
+
+/* Returns what follows an inline namespace of a library at `at`, or `at`. */
+static const char *skip_namespace(const char *at, const char *end)
+{
+    static const char *const names[] = {"__cxx11::", "__1::", "__4::", "__detail::", "(anonymous namespace)::"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (starts_with(at, names[i]))
+            return at + strlen(names[i]);
+    if (!starts_with(at, "THRUST_") && !starts_with(at, "CUB_"))
+        return at;
+    const char *word = at + strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+    return word < end && starts_with(word, "::") ? word + 2 : at;
+}
+
+/* Returns what follows the parameters that end at `close`, with their qualifiers. */
+static const char *skip_qualifiers(const char *close, const char *end)
+{
+    static const char *const words[] = {" const", " volatile", " &&", " &", " noexcept"};
+    const char *at = close < end ? close + 1 : end;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (starts_with(at, words[i]))
+            at += strlen(words[i]);
+    return at;
+}
+
+struct writer {
+    char *out;
+    size_t size, used;
+};
+
+static void put(struct writer *writer, const char *text, size_t length)
+{
+    for (size_t i = 0; i < length && writer->used + 1 < writer->size; i++)
+        writer->out[writer->used++] = text[i];
+}
+
+static int ends_with(const struct writer *writer, const char *text)
+{
+    size_t length = strlen(text);
+    return writer->used >= length && !memcmp(writer->out + writer->used - length, text, length);
+}
+
+static void write_part(struct writer *writer, const char *at, const char *end, int deepest);
+
+/* A '(': of parameters, which are left out, of a cast, likewise, or of a function's type. Returns where to go on. */
+static const char *take_parenthesis(struct writer *writer, const char *at, const char *end)
+{
+    const char *close = closing(at, end);
+    if (ends_with(writer, "&")) { /* of a function, &(f(int)) */
+        write_part(writer, at + 1, close, DEEPEST);
+        return close < end ? close + 1 : end;
+    }
+    int is_type = writer->used >= 2 && ends_with(writer, " ") && !ends_with(writer, ", ");
+    if (!is_type)
+        return skip_qualifiers(close, end);
+    put(writer, at, (size_t)(close - at) + (close < end));
+    return close < end ? close + 1 : end;
+}
+
+/* "{lambda(int)#1}::operator()(int) const::{lambda()#2}" is one lambda to a reader. */
+static const char *take_lambda(struct writer *writer, const char *at, const char *end)
+{
+    static const char call[] = "::operator()", word[] = "{lambda}";
+    const char *close = closing(at, end);
+    at = close < end ? close + 1 : end;
+    if (!ends_with(writer, "{lambda}::"))
+        put(writer, word, sizeof word - 1);
+    else
+        writer->used -= 2;
+    if (starts_with(at, call))
+        at += sizeof call - 1;
+    return at;
+}
+
+/* Writes the part of a name, with template arguments up to that depth. */
+static void write_part(struct writer *writer, const char *at, const char *end, int deepest)
+{
+    int depth = 0;
+    while (at < end) {
+        int begins = !writer->used || !is_word(writer->out[writer->used - 1]);
+        const char *after = begins ? skip_namespace(at, end) : at;
+        if (after != at)
+            at = after;
+        else if (begins && starts_with(at, "operator") && at + 8 < end && strchr("<>-(", at[8])) {
+            size_t length = at[8] == '(' ? strlen("operator()") : 8 + strspn(at + 8, "<>-=*");
+            put(writer, at, length);
+            at += length;
+        } else if (starts_with(at, "{lambda"))
+            at = take_lambda(writer, at, end);
+        else if (starts_with(at, "[abi:"))
+            at += strcspn(at, "]") + (at[strcspn(at, "]")] == ']');
+        else if (*at == '(')
+            at = take_parenthesis(writer, at, end);
+        else if (*at == '<' && depth == deepest) {
+            put(writer, "<...>", 5);
+            const char *close = closing(at, end);
+            at = close < end ? close + 1 : end;
+        } else if (*at == ' ' && at + 1 < end && at[1] == '>')
+            at++;
+        else {
+            depth += (*at == '<') - (*at == '>' && depth);
+            put(writer, at++, 1);
+        }
+    }
+}
+
+/* The template arguments: from the first '<' to the last '>'. */
+struct list {
+    size_t start, length;
+};
+
+static struct list arguments_of(const struct writer *writer)
+{
+    const char *first = memchr(writer->out, '<', writer->used), *last = memrchr(writer->out, '>', writer->used);
+    return first && last > first ? (struct list){(size_t)(first - writer->out), (size_t)(last - first) + 1}
+                                 : (struct list){0, 0};
+}
+
+/* Keeps the first arguments that fit, and puts "..." for the others. Returns 0 if those would say too little, and if more than
+ * one list follows. */
+static int keep_first(struct writer *writer, struct list list, size_t most)
+{
+    static const char rest[] = ", ...>";
+    const char *end = writer->out + writer->used;
+    size_t kept = 0;
+    int depth = 0;
+    if (closing(writer->out + list.start, end) + 1 != end)
+        return 0;
+    for (size_t i = 1; i + sizeof rest - 1 <= most && i < list.length; i++) {
+        char letter = writer->out[list.start + i];
+        depth += (letter == '<' || letter == '{' || letter == '(') - (letter == '>' || letter == '}' || letter == ')');
+        if (letter == ',' && !depth)
+            kept = i;
+    }
+    if (kept < LEAST_KEPT)
+        return 0;
+    writer->used = list.start + kept;
+    put(writer, rest, sizeof rest - 1);
+    return 1;
+}
+
+void short_name(const char *name, size_t most, char *out, size_t size)
+{
+    char whole[1024]; /* what does not fit is too long in any case */
+    size_t length = name_length(name), start = name_start(name, length);
+    struct writer writer, final = {out, size, 0};
+    for (int deepest = DEEPEST; deepest >= 0; deepest = deepest == DEEPEST ? 2 : deepest - 1) {
+        writer = (struct writer){whole, sizeof whole, 0};
+        write_part(&writer, name + start, name + length, deepest);
+        struct list list = arguments_of(&writer);
+        if (list.length <= most && writer.used + 1 < sizeof whole)
+            break;
+        if (deepest == 1 && keep_first(&writer, list, most))
+            break;
+    }
+    put(&final, whole, writer.used);
+    out[final.used] = '\0';
+}
+
+int short_name_is_plumbing(const char *function)
+{
+    static const char *const starts[] = {"std::_Function_handler<",
+                                         "std::_Function_base::",
+                                         "std::function<",
+                                         "std::__invoke",
+                                         "std::invoke",
+                                         "std::__apply_impl",
+                                         "std::apply",
+                                         "std::_Bind",
+                                         "std::_Mem_fn",
+                                         "std::reference_wrapper<",
+                                         "std::thread::_Invoker<",
+                                         "std::thread::_State",
+                                         "std::__function::",
+                                         "std::__1::__function::",
+                                         "std::__1::__invoke",
+                                         "std::__1::function<",
+                                         "std::__1::__thread",
+                                         "std::__1::__bind",
+                                         "std::__thread",
+                                         "std::call_once",
+                                         "std::__future_base::",
+                                         "std::packaged_task<",
+                                         "execute_native_thread_routine"};
+    const char *name = function + name_start(function, name_length(function));
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (starts_with(name, starts[i]))
+            return 1;
+    return 0;
+}
