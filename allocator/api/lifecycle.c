@@ -34,8 +34,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DUMP_MS 5000    /* how long process exit waits for a core dump to begin */
-#define REPORT_MS 10000 /* the same for a report under way, besides for a second launch */
+#define DUMP_MS 5000       /* how long process exit waits for a core dump to begin */
+#define REPORT_MS 10000    /* the same for a report under way, besides for a second launch */
+#define AFTER_DUMP_MS 1000 /* until the work that a fault has stopped counts as done */
 #define DEBUGGER_REST_MS 500
 #define SLACK_MS 2000   /* at most, for the last check of all buffers */
 #define VALUES_MS 10000 /* how long it waits until the values of launches are written */
@@ -102,17 +103,25 @@ static void *synchronise_all(void *unused)
     return NULL;
 }
 
-/* Waits until all work on the devices is done, because faults of work still running at exit must be reported too. Waits for at
- * most exit_wait, and only once, so that a kernel that never ends does not keep the process alive. Returns 1 if all work is
- * done. */
+static unsigned report_ms(void)
+{
+    uint64_t ms = REPORT_MS + process.options.witness_ms + saving_limit_ms(&process.options);
+    return ms < INT32_MAX ? (unsigned)ms : INT32_MAX;
+}
+
+/* Waits until all work on the devices is done, because faults of work still running at exit must be reported too. A kernel that
+ * waits for the host, or works on, must not keep the process alive: only a dump that has begun is waited for longer than
+ * exit_wait, and no more is waited for after a wait in vain. Returns 1 if all work is done. */
 static int wait_for_devices(void)
 {
     static int is_in_vain;
     pthread_t thread;
     if (is_in_vain || !process.options.exit_wait || thread_start(&thread, synchronise_all, NULL) != 0)
         return 0;
-    const struct timespec until = clock_after(CLOCK_REALTIME, process.options.exit_wait * NS_PER_MS);
-    if (pthread_timedjoin_np(thread, NULL, &until) == 0)
+    if (thread_join_within(thread, process.options.exit_wait))
+        return 1;
+    if (monitor_wait(0) == CUFENCE_ERROR_TIMEOUT && monitor_wait(report_ms()) == CUFENCE_OK &&
+        thread_join_within(thread, AFTER_DUMP_MS))
         return 1;
     output_say("cufence: the device was still working %llu ms after the program's end; a fault from now on is not reported\n",
                (unsigned long long)process.options.exit_wait);
@@ -152,12 +161,6 @@ static void remove_traces(int status, void *unused)
     (void)status;
     if (getpid() == process.pid)
         aside_call(remove_traces_aside, unused);
-}
-
-static unsigned report_ms(void)
-{
-    uint64_t ms = REPORT_MS + process.options.witness_ms + saving_limit_ms(&process.options);
-    return ms < INT32_MAX ? (unsigned)ms : INT32_MAX;
 }
 
 /* The last check of all buffers. The devices are idle. */

@@ -49,7 +49,7 @@ struct options {
     int streams;                 /* on | off (default): find buffers that are freed or written while other streams use them */
     uint64_t slack_reach;        /* bytes of slack on each side of a buffer that are watched, 16..2M, default 4K */
     uint64_t slack_every;        /* frees after which a stream's freed buffers are checked, 1..128, default 128 */
-    uint64_t exit_wait;          /* max wait at exit for pending GPU work, in ms, default 10000; 0: no wait */
+    uint64_t exit_wait;          /* max wait at exit for pending GPU work, in ms, default 1000; 0: no wait */
     int coredump;                /* on (default) | off: arm GPU core dumps */
     enum option_witness witness; /* auto (default): launch a faulted kernel again, but not on the simulated device | on | off */
     uint64_t witness_ms;         /* 100..600000, default 3000: the most that a report waits for that */

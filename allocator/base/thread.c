@@ -135,13 +135,10 @@ int thread_start(pthread_t *thread, void *(*function)(void *), void *argument)
     return failed;
 }
 
-int thread_join_within(pthread_t thread, unsigned ms)
+int thread_join_within(pthread_t thread, uint64_t ms)
 {
     const struct timespec until = clock_after(CLOCK_REALTIME, ms * NS_PER_MS);
-    if (pthread_timedjoin_np(thread, NULL, &until) == 0)
-        return 1;
-    pthread_detach(thread);
-    return 0;
+    return pthread_timedjoin_np(thread, NULL, &until) == 0;
 }
 
 /* ---- numbers and memory ---- */

@@ -23,8 +23,8 @@
 /* Like pthread_create() with default attributes, and returns the same. The caller's signal mask is unchanged. */
 int thread_start(pthread_t *thread, void *(*function)(void *), void *argument);
 
-/* Waits for the thread's end. Returns 0 if it has not ended in time: it is detached then, and goes on. */
-int thread_join_within(pthread_t thread, unsigned ms);
+/* Joins the thread unless that takes longer; returns whether it has. */
+int thread_join_within(pthread_t thread, uint64_t ms);
 
 /*
  * Per-thread memory, allocated on first use and freed when the thread ends. Used instead of thread-local variables, which would

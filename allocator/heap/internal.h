@@ -402,7 +402,7 @@ void passed_open(void);
 
 /* worker.c */
 cufence_status worker_start(void);
-void worker_stop(void); /* returns when the thread makes no more driver calls */
+void worker_stop(void); /* the thread makes no more driver calls, unless one hangs */
 
 uint64_t heap_ids(void); /* buffer ids given out so far; threads hold up to 15 unused ones each */
 

@@ -13,6 +13,7 @@
 #define REST_NS 100000000ul /* otherwise: how often to check idle mappings */
 #define PACE_NS 1000000ul   /* uaf=adaptive, while the program frees buffers: nothing waits for what is retired */
 #define WATCH_NS 20000000ul /* uaf=adaptive, otherwise: how soon to notice that it does */
+#define STOP_MS 2000        /* many times what a driver call takes */
 
 static pthread_t thread;
 static int is_running; /* used only by the thread that starts and stops it */
@@ -97,6 +98,7 @@ void worker_stop(void)
     if (!is_running)
         return;
     bell_stop();
-    pthread_join(thread, NULL);
+    if (!thread_join_within(thread, STOP_MS))
+        pthread_detach(thread); /* a driver call that does not return must not keep the process */
     is_running = 0;
 }

@@ -94,6 +94,7 @@ void let_go(uint32_t *flag);
     X(little_memory)                                                                                                           \
     X(call_counts)                                                                                                             \
     X(traced)                                                                                                                  \
+    X(busy_end)                                                                                                                \
     X(main_leaves)                                                                                                             \
     X(fibres)                                                                                                                  \
     X(abort_in_handler)                                                                                                        \

@@ -40,6 +40,19 @@ static void *outlive_main(void *what)
     return NULL;
 }
 
+/* busy_end: main() returns while a kernel waits for the host. */
+int story_busy_end(int count, char **arguments)
+{
+    static uint32_t flag;
+    CUstream stream;
+    (void)count;
+    (void)arguments;
+    start();
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    spin(&flag, stream);
+    return 0;
+}
+
 /* main_leaves alone|thread|exit|signal: by pthread_exit(); the process ends with its last thread, or as that one ends it. */
 int story_main_leaves(int count, char **arguments)
 {
