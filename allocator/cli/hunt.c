@@ -154,6 +154,11 @@ static int read_arguments(int argc, char **argv, struct hunt *hunt)
 
 /* ---- before the first run ---- */
 
+static unsigned count_bits(unsigned bits)
+{
+    return (unsigned)__builtin_popcount(bits);
+}
+
 /* Refuses an option of the command line that every mode sets otherwise. */
 static int check_effect(const struct plan *plan)
 {
@@ -186,6 +191,11 @@ static int check_settings(struct hunt *hunt, char **own)
     free(text);
     if (status != 0)
         return status;
+    if (options.estimate)
+        return complain(CLI_USAGE, "estimate=on guards nothing, so that a hunt finds nothing; use cufence run --estimate");
+    if (options.trace[0] && count_bits(hunt->plan.modes) > 1)
+        return complain(CLI_USAGE, "trace=%s: each run would overwrite it; use cufence run, or --modes with one mode",
+                        options.trace);
     hunt->exitcode = (int)options.exitcode;
     free(hunt->settings.all[0].text); /* the program gets it by itself */
     hunt->settings.all[0].text = NULL;
@@ -198,8 +208,6 @@ static int check_settings(struct hunt *hunt, char **own)
                         "json=%s: hunt uses this option itself; --json FILE gets the merged list, --keep FOLDER "
                         "keeps the reports of each process",
                         options.json);
-    if (options.estimate)
-        return complain(CLI_USAGE, "estimate=on guards nothing, so that a hunt finds nothing; use cufence run --estimate");
     hunt->plan.options = *own;
     return check_effect(&hunt->plan);
 }
@@ -256,11 +264,6 @@ static int open_json(struct hunt *hunt)
 }
 
 /* ---- the hunt ---- */
-
-static unsigned count_bits(unsigned bits)
-{
-    return (unsigned)__builtin_popcount(bits);
-}
 
 static void tell_end(const struct hunt *hunt, unsigned mode)
 {

@@ -218,12 +218,24 @@ static int set_reports(const struct request *request, const struct options *opti
     return 0;
 }
 
+/* What an estimate, which guards nothing and finds nothing, leaves without effect. */
+static int check_estimate(const struct request *request, const struct options *options)
+{
+    if (options->estimate && request->is_guarded_required)
+        return complain(CLI_USAGE, "--require-guarded: --estimate guards nothing; leave one of them out");
+    if (options->estimate && request->html)
+        return complain(CLI_USAGE, "--html: --estimate finds nothing; leave one of them out");
+    return 0;
+}
+
 static int set_options(const struct request *request, struct environment *environment, struct options *options)
 {
     char *merged = settings_text(&request->settings);
     if (!merged)
         return no_memory();
     int status = settings_check(&request->settings, merged, options);
+    if (status == 0)
+        status = check_estimate(request, options);
     if (status == 0)
         status = set_reports(request, options, &merged);
     if (status == 0 && writable_check(options, 0, refuse))

@@ -345,6 +345,7 @@ static void a_wrong_command_line_is_told(void **state)
         {"--moodes end -- true", "cufence hunt: unknown option \"--moodes\", did you mean --modes?"},
         {"--mooooodes end -- true", "cufence hunt: unknown option \"--mooooodes\"; allowed are --modes, --first,"},
         {"--estimate on -- true", "cufence hunt: estimate=on guards nothing"},
+        {"--trace t.jsonl -- true", "each run would overwrite it"},
         {"--modes end,start --side start -- true", "cufence hunt: side=start has no effect: each mode of --modes sets side"},
         {"--modes strict --set guard=1G,uaf=off -- true", "cufence hunt: uaf=off has no effect"},
     };
@@ -353,6 +354,9 @@ static void a_wrong_command_line_is_told(void **state)
         expect(2, cases[i].message);
         assert_null(strstr(last.err, "run 1 of"));
     }
+    setenv("CUFENCE_OPTIONS", "estimate=on", 1);
+    hunt("-- true");
+    expect(2, "cufence hunt: estimate=on guards nothing");
     setenv("CUFENCE_OPTIONS", "uav=strict", 1);
     hunt("-- true");
     unsetenv("CUFENCE_OPTIONS");

@@ -393,6 +393,9 @@ static void a_wrong_command_line_is_told(void **state)
         {{"run", "--save_values", "*=/dev/null", "true"},
          "save_values=*=/dev/null: nothing can be written there: /dev/null: Not"},
         {{"run", "--values-out", "/nonexistent/x", "true"}, "values_out=/nonexistent/x: nothing can be written there"},
+        {{"run", "--estimate", "--require-guarded", "true"},
+         "--require-guarded: --estimate guards nothing; leave one of them out"},
+        {{"run", "--estimate", "on", "--html", "x", "true"}, "--html: --estimate finds nothing; leave one of them out"},
         {{"run", "--set", "guard=8G", "true"}, "guard_max=4G is smaller than guard=8G"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
