@@ -133,7 +133,7 @@ static const struct option_row table[] = {
     {.name = "color", .type = OPTION_CHOICE, .allowed = "auto | on | off", .default_value = "auto", .offset = FIELD(color),
      .help = "color the reports on stderr; auto: on a terminal, unless NO_COLOR is set"},
     {.name = "quiet", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(quiet),
-     .help = "omit the line at exit that says what was guarded and found"},
+     .help = "omit the line at exit that says what was guarded and found; if nothing was guarded, it is printed all the same"},
     {.name = "verbose", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(verbose),
      .help = "print the setup, and statistics at exit, to stderr; reports have C++ names in full"},
     {.name = "log", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",

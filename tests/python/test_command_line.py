@@ -30,7 +30,7 @@ def cufence(*arguments: str) -> str:
 
 
 def sub_commands() -> list[str]:
-    return re.findall(r"^  (\w+)  ", cufence("--help"), re.M)
+    return re.findall(r"^  ([a-z]\w*)  ", cufence("--help"), re.M)
 
 
 def own_options(command: str) -> set[str]:
