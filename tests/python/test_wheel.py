@@ -112,6 +112,7 @@ class Wheel(unittest.TestCase):
             "include/cufence.h",
             "cmake/cufence-config.cmake",
             "shim.cpp",
+            "demo.cu",
             "_bootstrap/sitecustomize.py",
             *(path.name for path in (standin.PACKAGE / "cufence").glob("*.py")),
         ):
@@ -173,9 +174,14 @@ class Wheel(unittest.TestCase):
     def test_command(self) -> None:
         command = self.folder / "venv" / "bin" / "cufence"
         environment = standin.clean_environment(CUFENCE_DRIVER="sim")
-        done = run(command, "demo", env=environment)
+        done = run(command, "demo", "--save", self.folder / "faults", env=environment)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("bytes past the end of buffer #", done.stdout + done.stderr)
+        for fact in ("0 bytes past the end of buffer #", "4 bytes past the end: 3997", " offsets[row + 1] = end;", "plant_overrun"):
+            self.assertIn(fact, done.stderr)
+        self.assertNotIn(str(standin.ROOT), done.stderr, "the folder of the build")
+        self.assertNotRegex(done.stderr, r"  \((?!_Z)\S+\+0x", "a frame without a name")
+        done = run(command, "replay", self.folder / "faults", env=standin.clean_environment())
+        self.assertEqual(done.returncode, 86, done.stderr)
         done = run(self.python, "-m", "cufence", "no-such-command", env=environment)
         self.assertEqual(done.returncode, 2)
 
