@@ -71,6 +71,7 @@ case ${1:?"which round? See the top of this file"} in
         part c_tests 200 python3 tests/gpu/c_stories.py "$out/c.json"
         {
             part aoti 200 python3 tests/gpu/aoti.py --json "$out/aoti.json"
+            part demo 60 python3 tests/gpu/demo.py --json "$out/demo.json"
             part unfenced 120 python3 tests/gpu/unfenced.py
             part saved 90 python3 tests/gpu/saved.py
             part traces 90 python3 tests/gpu/traces.py
