@@ -49,7 +49,8 @@ static const struct bug bugs[] = {
     {"overrun", "overrun", "slack write", "demo_overrun", "witness=on", "a write past the end faults at the access itself",
      "A kernel fills the row offsets of a sparse matrix with 1000 rows: 1001 numbers, in a buffer for 1000.",
      "Found. In the report, see the address, 0 bytes past the end of \"row offsets\": the first byte after that buffer; the "
-     "source line in demo.cu, where `row + 1` reaches 1000; and the value that was written there.",
+     "source line in demo.cu, where `row + 1` reaches 1000; and, if the kernel could be launched again, the value that it "
+     "writes there.",
      "cufence run -- PROGRAM"},
     {"underrun", "underrun", NULL, "demo_underrun", "witness=on,side=start",
      "with side=start, a read in front of a buffer faults likewise",

@@ -87,8 +87,7 @@ static void await_unmapped(CUdeviceptr freed)
 
 /* ---- the program's own functions, which a report shows ---- */
 
-PLANTED CUdeviceptr plant_buffer(const char *label, size_t bytes);
-PLANTED CUdeviceptr plant_buffer(const char *label, size_t bytes)
+CUdeviceptr plant_buffer(const char *label, size_t bytes)
 {
     CUdeviceptr buffer;
     push_label(label);
@@ -99,8 +98,7 @@ PLANTED CUdeviceptr plant_buffer(const char *label, size_t bytes)
 }
 
 /* A buffer of COUNT words, of which element `i` is values[i]. */
-PLANTED CUdeviceptr plant_words(const char *label, const void *values);
-PLANTED CUdeviceptr plant_words(const char *label, const void *values)
+CUdeviceptr plant_words(const char *label, const void *values)
 {
     CUdeviceptr buffer = plant_buffer(label, COUNT * sizeof(float));
     CALL(cuMemcpyHtoD, buffer, values, COUNT * sizeof(float));
@@ -108,8 +106,7 @@ PLANTED CUdeviceptr plant_words(const char *label, const void *values)
 }
 
 /* Samples from -417 to 582, one of which is 0. */
-PLANTED CUdeviceptr plant_samples(void);
-PLANTED CUdeviceptr plant_samples(void)
+CUdeviceptr plant_samples(void)
 {
     static float samples[COUNT]; /* not on the stack, of which a report reads only the top */
     for (int i = 0; i < COUNT; i++)
@@ -118,8 +115,7 @@ PLANTED CUdeviceptr plant_samples(void)
     return buffer;
 }
 
-PLANTED CUfunction plant_kernel(const char *name);
-PLANTED CUfunction plant_kernel(const char *name)
+CUfunction plant_kernel(const char *name)
 {
     CUmodule module;
     CUfunction function;
@@ -132,8 +128,7 @@ PLANTED CUfunction plant_kernel(const char *name)
 #define LAUNCH(kernel, stream, ...)                                                                                            \
     CALL(cuLaunchKernel, kernel, (COUNT + BLOCK - 1) / BLOCK, 1, 1, BLOCK, 1, 1, 0, stream, ((void *[]){__VA_ARGS__}), NULL)
 
-PLANTED void plant_overrun(void);
-PLANTED void plant_overrun(void)
+void plant_overrun(void)
 {
     static int values[COUNT];
     int rows = COUNT, radius = BLUR_RADIUS;
@@ -145,8 +140,7 @@ PLANTED void plant_overrun(void)
     LAUNCH(plant_kernel("_Z12demo_overrunPKiPiPfii"), NULL, &lengths, &offsets, &blurred, &rows, &radius);
 }
 
-PLANTED void plant_underrun(void);
-PLANTED void plant_underrun(void)
+void plant_underrun(void)
 {
     int count = COUNT;
     CUdeviceptr samples = plant_samples();
@@ -162,8 +156,7 @@ struct look_up {
     int count;
 };
 
-PLANTED struct look_up plant_table(void);
-PLANTED struct look_up plant_table(void)
+struct look_up plant_table(void)
 {
     static int keys[COUNT];
     for (int i = 0; i < COUNT; i++)
@@ -175,8 +168,7 @@ PLANTED struct look_up plant_table(void)
     return made;
 }
 
-PLANTED void plant_use_after_free(void);
-PLANTED void plant_use_after_free(void)
+void plant_use_after_free(void)
 {
     struct look_up it = plant_table();
     CALL(cuMemFree, it.table);
@@ -184,8 +176,7 @@ PLANTED void plant_use_after_free(void)
     LAUNCH(plant_kernel(look_up), NULL, &it.table, &it.keys, &it.values, &it.count);
 }
 
-PLANTED void plant_graph(void);
-PLANTED void plant_graph(void)
+void plant_graph(void)
 {
     struct look_up it = plant_table();
     CUfunction kernel = plant_kernel(look_up);
@@ -204,8 +195,7 @@ PLANTED void plant_graph(void)
     CALL(cuGraphLaunch, executable, stream);
 }
 
-PLANTED void plant_slack_write(void);
-PLANTED void plant_slack_write(void)
+void plant_slack_write(void)
 {
     int length = TEXT_LENGTH;
     CUdeviceptr text = plant_buffer("text", TEXT_LENGTH);
@@ -214,8 +204,7 @@ PLANTED void plant_slack_write(void)
     LAUNCH(plant_kernel("_Z16demo_slack_writePKcPci"), NULL, &text, &copy, &length);
 }
 
-PLANTED void plant_stream_race(void);
-PLANTED void plant_stream_race(void)
+void plant_stream_race(void)
 {
     int count = COUNT;
     CUstream own, side;
@@ -232,8 +221,7 @@ PLANTED void plant_stream_race(void)
     CALL(cuMemFreeAsync, samples, own); /* without an event behind the launch on `side` */
 }
 
-PLANTED void plant_first_nan(void);
-PLANTED void plant_first_nan(void)
+void plant_first_nan(void)
 {
     int count = COUNT;
     CUdeviceptr samples = plant_samples();
