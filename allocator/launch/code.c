@@ -1,6 +1,7 @@
 #include "code.h"
 
 #include "analysis/lines/fatbin.h"
+#include "base/aside.h"
 #include "compiled.h"
 #include "driver/driver.h"
 #include "unpacked.h"
@@ -227,12 +228,26 @@ static char *read_file(const char *path)
     return content;
 }
 
+struct loading {
+    CUmodule module;
+    CUlibrary library;
+    const char *path;
+};
+
+static void load_file(void *argument)
+{
+    const struct loading *loading = argument;
+    char *content = read_file(loading->path);
+    if (content)
+        add(loading->module ? (const void *)loading->module : (const void *)loading->library, loading->library != NULL,
+            content);
+    free(content);
+}
+
 void code_loaded_file(CUmodule module, CUlibrary library, const char *path)
 {
-    char *content = read_file(path);
-    if (content)
-        add(module ? (const void *)module : (const void *)library, library != NULL, content);
-    free(content);
+    struct loading loading = {module, library, path};
+    aside_call(load_file, &loading);
 }
 
 void code_unloaded(const void *handle)

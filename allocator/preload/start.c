@@ -67,11 +67,16 @@ static void start(void)
     aside_call(start_aside, NULL);
 }
 
+static void note(void *result)
+{
+    tally_note(*(CUresult *)result == CUDA_SUCCESS ? TALLY_STARTED : TALLY_NO_DEVICE);
+}
+
 CUresult hook_cuInit(unsigned flags)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     CUresult result = real.cuInit(flags);
-    tally_note(result == CUDA_SUCCESS ? TALLY_STARTED : TALLY_NO_DEVICE);
+    aside_call(note, &result);
     if (result == CUDA_SUCCESS)
         pthread_once(&once, start);
     return result;

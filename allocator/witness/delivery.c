@@ -170,12 +170,23 @@ void delivery_print(const char *text, const char *json)
     complain(&delivery.json, written);
 }
 
-void delivery_add(const char *text, const char *json)
+struct addition {
+    const char *text, *json;
+};
+
+static void add(void *argument)
 {
-    delivery_print(text, json);
-    if (!json && delivery.json.name[0])
+    const struct addition *addition = argument;
+    delivery_print(addition->text, addition->json);
+    if (!addition->json && delivery.json.name[0])
         output_say("==%d== cufence: the host has no memory for the report that %s should get\n", (int)getpid(),
                    delivery.json.name);
+}
+
+void delivery_add(const char *text, const char *json)
+{
+    struct addition addition = {text, json};
+    aside_call(add, &addition);
 }
 
 int delivery_publish(const char *text, const char *json, uint64_t identity)

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -197,8 +198,7 @@ static void explain(const struct dump *dump)
 
 static int is_under_way(void)
 {
-    struct pollfd input = {.fd = monitor.peek, .events = POLLIN};
-    int has_input = poll(&input, 1, 0) > 0 && (input.revents & POLLIN);
+    int bytes = 0, has_input = ioctl(monitor.peek, FIONREAD, &bytes) == 0 && bytes > 0; /* poll() is a cancellation point */
     return has_input || __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) ==
                             WORK_DUMP; /* in this order: the thread sets it before it reads */
 }
