@@ -14,18 +14,31 @@
 
 static unsigned char noted[128]; /* atomic */
 
-/* Takes the next name out of a list, and returns a descriptor that appends to that tally, -1 if it is none. */
-static int open_next(const char **list)
+/* Returns a descriptor that appends to the tally of that name, -1 if it is none. */
+static int open_one(const char *path)
 {
-    char path[TALLY_NAME], head[sizeof TALLY_HEAD - 1];
-    size_t length = strcspn(*list, ":");
-    int is_whole = snprintf(path, sizeof path, "%.*s", (int)length, *list) < (int)sizeof path;
-    *list += length + ((*list)[length] == ':');
-    int fd = is_whole ? open(path, O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
+    char head[sizeof TALLY_HEAD - 1];
+    int fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 || (pread(fd, head, sizeof head, 0) == (ssize_t)sizeof head && !memcmp(head, TALLY_HEAD, sizeof head)))
         return fd;
     close(fd); /* another process has the number by now */
     return -1;
+}
+
+/* The same for the next name of a list, which it takes out. A process of another user, or of another name space, may have to
+ * take the descriptor that it has inherited. */
+static int open_next(const char **list)
+{
+    char path[TALLY_NAME];
+    int process, number;
+    size_t length = strcspn(*list, ":");
+    int is_whole = snprintf(path, sizeof path, "%.*s", (int)length, *list) < (int)sizeof path;
+    *list += length + ((*list)[length] == ':');
+    int fd = is_whole ? open_one(path) : -1;
+    if (fd >= 0 || sscanf(path, "/proc/%d/fd/%d", &process, &number) != 2)
+        return fd;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", number);
+    return open_one(path);
 }
 
 /* Appends the letter to all tallies, if there is one. Returns how many there are. */
@@ -60,13 +73,13 @@ int tally_is_kept(void)
     return put("", 0) != 0;
 }
 
-int tally_make(char name[TALLY_NAME], int is_inherited)
+int tally_make(char name[TALLY_NAME])
 {
     enum { APART = 100 }; /* from the descriptors that scripts use */
     int made = memfd_create("cufence-tally", MFD_CLOEXEC);
-    int fd = made >= 0 ? fcntl(made, is_inherited ? F_DUPFD : F_DUPFD_CLOEXEC, APART) : -1;
+    int fd = made >= 0 ? fcntl(made, F_DUPFD, APART) : -1;
     if (made >= 0 && fd < 0) /* the limit is lower */
-        fd = fcntl(made, is_inherited ? F_DUPFD : F_DUPFD_CLOEXEC, 3);
+        fd = fcntl(made, F_DUPFD, 3);
     if (made >= 0)
         close(made);
     if (fd >= 0 && write(fd, TALLY_HEAD, sizeof TALLY_HEAD - 1) != (ssize_t)sizeof TALLY_HEAD - 1) {

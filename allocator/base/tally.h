@@ -40,9 +40,8 @@ void tally_note(enum tally_letter letter);
 /* Whether there is a tally. */
 int tally_is_kept(void);
 
-/* Makes a tally, which a program that is executed in this process inherits or not. Fills in its name, and returns its
- * descriptor, or -1. */
-int tally_make(char name[TALLY_NAME], int is_inherited);
+/* Makes a tally. Fills in its name, and returns its descriptor, which children and executed programs inherit; or -1. */
+int tally_make(char name[TALLY_NAME]);
 
 /* Puts the name in front of those in the environment. Returns 0 without memory. */
 int tally_set(const char *name);

@@ -175,7 +175,7 @@ void hunt_run(const struct plan *plan, unsigned mode, struct signals *signals, s
     struct tally tally;
     double began = now();
     *run = (struct run){0};
-    int fd = tally_make(name, 0);
+    int fd = tally_make(name);
     wait.pid = start(plan, mode, signals, wait.is_grouped, name, run);
     while (wait.pid > 0 && waitpid(wait.pid, &run->status, WNOHANG) == 0) {
         if (next_signal(signals, PAUSE_MS, &got))

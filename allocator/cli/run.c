@@ -342,7 +342,7 @@ static void keep_tally(const struct request *request, struct environment *enviro
     static const char torch = TALLY_TORCH, estimate = TALLY_ESTIMATE;
     const char *outer = environment_get(environment, TALLY_VARIABLE);
     char name[TALLY_NAME], *list = NULL;
-    int fd = has_tally(outer) ? -1 : tally_make(name, 1);
+    int fd = has_tally(outer) ? -1 : tally_make(name);
     if (fd < 0)
         return;
     int is_written =
@@ -394,7 +394,7 @@ static int judge(int fd, int status)
 static int watch_tally(void)
 {
     char name[TALLY_NAME];
-    int fd = tally_make(name, 0);
+    int fd = tally_make(name);
     if (fd < 0 || !tally_set(name))
         return complain(-1, "--require-guarded: no memory to keep count in: %s", strerror(errno));
     return fd;

@@ -122,6 +122,20 @@ static void a_run_inside_another_counts(void **state)
     assert_int_equal(shell("\"$CUFENCE\" run --require-guarded -- sh -c '\"$CUFENCE\" run -- true; true'"), 87);
 }
 
+/* Who may not look into the first process's descriptors has inherited this one. */
+static void a_process_of_another_user_counts(void **state)
+{
+    (void)state;
+    const char *nobody = "setpriv --reuid 65534 --clear-groups";
+    char command[512];
+    snprintf(command, sizeof command, "%s test -x \"$STORY\" && %s ls /proc/1/fd 2>&1 | grep -q denied", nobody, nobody);
+    if (getuid() != 0 || system(command) != 0)
+        skip();
+    snprintf(command, sizeof command, "\"$CUFENCE\" run --require-guarded -- sh -c '%s \"$STORY\" clean; true'", nobody);
+    assert_int_equal(shell(command), 0);
+    assert_int_equal(count("NOTHING WAS GUARDED"), 0);
+}
+
 static void a_signal_stays_a_signal(void **state)
 {
     (void)state;
@@ -186,7 +200,7 @@ static void a_process_without_a_context_is_told(void **state)
     assert_non_null(strstr(outcome.err, " cufence: NOTHING WAS GUARDED: this process created no CUDA context\n"));
     free(outcome.err);
     char name[TALLY_NAME];
-    int fd = tally_make(name, 0);
+    int fd = tally_make(name);
     assert_true(fd >= 0 && tally_set(name));
     outcome = run_child(starts_cufence);
     assert_string_equal(outcome.err, "");
@@ -203,6 +217,7 @@ int main(void)
         cmocka_unit_test(the_reasons_are_named),
         cmocka_unit_test(quiet_omits_only_the_line_about_what_was_guarded),
         cmocka_unit_test(a_run_inside_another_counts),
+        cmocka_unit_test(a_process_of_another_user_counts),
         cmocka_unit_test(a_signal_stays_a_signal),
         cmocka_unit_test(another_file_gets_no_word),
         cmocka_unit_test(an_output_that_cannot_be_written_is_told_at_the_start),
