@@ -7,6 +7,7 @@
 #include "heap/passed.h"
 #include "launch/launch.h"
 #include "witness/delivery.h"
+#include "witness/tell.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -153,6 +154,28 @@ void closing_say_unused(void)
 {
     if (!tally_is_kept())
         output_say("==%d== cufence: NOTHING WAS GUARDED: this process created no CUDA context\n", (int)getpid());
+}
+
+void closing_record(void)
+{
+    cufence_stats stats;
+    if (heap_stats(-1, &stats) != CUFENCE_OK)
+        return;
+    struct guarded guarded = {.allocations = stats.allocations,
+                              .peak_bytes = stats.peak_live_bytes,
+                              .launches = launch_total(),
+                              .findings = delivery_findings(),
+                              .known = delivery_known()};
+    for (int kind = 0; kind < UNGUARDED_KINDS; kind++) {
+        guarded.left += __atomic_load_n(&unguarded[kind].count, __ATOMIC_RELAXED);
+        guarded.left_bytes += __atomic_load_n(&unguarded[kind].bytes, __ATOMIC_RELAXED);
+    }
+    for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++) {
+        struct passed_figures passed = passed_figures((enum passed_reason)why);
+        guarded.left += passed.count;
+        guarded.left_bytes += passed.bytes;
+    }
+    tell_guarded(&guarded);
 }
 
 void closing_say(const struct ending *ending)

@@ -29,6 +29,9 @@ void closing_say_unguarded(void);
 /* Prints that no context was ever created, unless whoever keeps the tally (base/tally.h) says it for all processes. */
 void closing_say_unused(void);
 
+/* Adds what was guarded to the file of json=. */
+void closing_record(void);
+
 /* Prints the last lines. */
 void closing_say(const struct ending *ending);
 

@@ -190,7 +190,8 @@ static int wait_for_faults(void)
 static void await_faults(void *unused)
 {
     (void)unused;
-    if (wait_for_faults() && delivery_count() && !driver->is_sim && !__atomic_load_n(&process.is_rested, __ATOMIC_ACQUIRE))
+    if (wait_for_faults() && (delivery_count() || delivery_known()) && !driver->is_sim &&
+        !__atomic_load_n(&process.is_rested, __ATOMIC_ACQUIRE))
         usleep(DEBUGGER_REST_MS * 1000);
 }
 
@@ -227,7 +228,7 @@ static void conclude(void *argument)
     monitor_stop(is_synchronised ? DUMP_MS : 0);
     heap_close();
     int has_failed = is_synchronised && driver_has_faulted(exit_result);
-    if (has_failed && !delivery_count()) {
+    if (has_failed && !delivery_count() && !delivery_known()) {
         const char *name = "a kernel's exception";
         driver->cuGetErrorName(exit_result, &name);
         output_say("==%d== cufence: a kernel has faulted: %s; without a core dump there is no more to tell\n", (int)process.pid,
@@ -243,10 +244,12 @@ static void conclude(void *argument)
     if (process.options.streams && !order_is_wanted() && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         output_say(
             "cufence: streams=on has seen no stream: start the program with `cufence run`, which shows it the launches\n");
-    int exitcode = status == 0 && (delivery_count() || has_failed) ? (int)process.options.exitcode : 0;
-    if (__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
+    int exitcode = status == 0 && (delivery_count() || (has_failed && !delivery_known())) ? (int)process.options.exitcode : 0;
+    if (__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED)) {
+        closing_record();
         closing_say(
             &(struct ending){status, exitcode, has_failed, is_synchronised, process.options.quiet, process.options.verbose});
+    }
     if (process.options.verbose)
         print_stats();
     output_flush();

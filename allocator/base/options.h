@@ -74,6 +74,8 @@ struct options {
     char record[256];            /* folder for the core dump and the snapshot of each fault, "" = none; %p, %r, %h */
     char save[256];              /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
     uint64_t save_max;           /* bytes of buffers in a bundle, default 4G */
+    char suppress[256];          /* file with names of findings that are not reported, "" = none */
+    char baseline[256];          /* file of json= of an earlier run, whose findings are not reported, "" = none */
     char json[256];              /* file for reports as lines of JSON, "" = none; %p, %r, %h */
     char save_values[256];  /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
     uint64_t save_replay;   /* launches of each kernel that are kept for `cufence replay`, too, default 4 */

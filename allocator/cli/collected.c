@@ -1,12 +1,16 @@
 #include "collected.h"
 
-#include "finding/finding.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "finding/json_run.h"
 #include "finding/short_name.h"
+#include "witness/process.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LONGEST_ARGUMENTS 48 /* of a template */
 
@@ -206,40 +210,107 @@ static int has_equal(json_t *array, json_t *value)
     return 0;
 }
 
-static struct collected_finding *find(struct collected *collected, const char *key)
+static struct collected_finding *find(struct collected_finding *list, size_t count, const char *key)
 {
-    for (size_t i = 0; i < collected->count; i++)
-        if (!strcmp(collected->findings[i].key, key))
-            return &collected->findings[i];
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(list[i].key, key))
+            return &list[i];
     return NULL;
 }
 
 /* Takes the key. Returns NULL when the host is out of memory. */
-static struct collected_finding *append(struct collected *collected, json_t *first, char *key)
+static struct collected_finding *append(struct collected_finding **list, size_t *count, json_t *first, char *key)
 {
-    struct collected_finding *grown = realloc(collected->findings, (collected->count + 1) * sizeof *grown);
+    struct collected_finding *grown = realloc(*list, (*count + 1) * sizeof *grown);
     if (!grown) {
         free(key);
         return NULL;
     }
-    collected->findings = grown;
-    grown[collected->count] = (struct collected_finding){json_incref(first), key, 0, 0, json_array()};
-    return &grown[collected->count++];
+    *list = grown;
+    grown[*count] = (struct collected_finding){json_incref(first), key, 0, 0, json_array(), KNOWN_NOT};
+    return &grown[(*count)++];
+}
+
+/* By the program's own options, or by the caller's lists. */
+static enum known how_known(const struct collected *collected, json_t *finding)
+{
+    const char *word = finding_text_of(finding, NULL, "known");
+    for (enum known as = KNOWN_SUPPRESSED; word && as <= KNOWN_BASELINE; as++)
+        if (!strcmp(word, known_words[as]))
+            return as;
+    return collected->names ? known_as(collected->names, finding_text_of(finding, NULL, "finding_name")) : KNOWN_NOT;
 }
 
 static int add(struct collected *collected, json_t *finding)
 {
     json_t *process = json_object_get(finding, "process");
     char *key = key_of(finding);
-    struct collected_finding *known = key ? find(collected, key) : NULL;
-    if (known)
+    enum known as = how_known(collected, finding);
+    struct collected_finding **list = as ? &collected->known : &collected->findings;
+    size_t *count = as ? &collected->known_count : &collected->count;
+    struct collected_finding *found = key ? find(*list, *count, key) : NULL;
+    if (found)
         free(key);
-    else if (!key || (known = append(collected, finding, key)) == NULL)
+    else if (!key || (found = append(list, count, finding, key)) == NULL)
         return 0;
-    known->count++;
-    known->tags |= 1u << collected->tag;
-    collected->reports++;
-    return !process || has_equal(known->processes, process) || json_array_append(known->processes, process) == 0;
+    found->count++;
+    found->tags |= 1u << collected->tag;
+    found->known = as;
+    collected->reports += !as;
+    return !process || has_equal(found->processes, process) || json_array_append(found->processes, process) == 0;
+}
+
+/* ---- what was run ---- */
+
+static int add_line(json_t **lines, json_t *line)
+{
+    if (!*lines)
+        *lines = json_array();
+    return json_array_append(*lines, line) == 0;
+}
+
+void collected_begin(struct collected *collected, char *const *command)
+{
+    char time_text[32];
+    process_open();
+    struct finding_process process = process_now(time_text);
+    const struct finding_origin origin = {.pid = (int)getpid(), .rank = options_rank(), .process = &process};
+    char *line = json_of_run(&origin);
+    json_t *run = line ? json_loads(line, 0, NULL) : NULL, *words = json_array();
+    for (; command && *command; command++)
+        json_array_append_new(words, text_to_json(*command));
+    json_object_set(json_object_get(run, "process"), "command", words);
+    add_line(&collected->runs, run);
+    json_decref(words);
+    json_decref(run);
+    free(line);
+}
+
+struct collected_guarded collected_guarded(const struct collected *collected)
+{
+    struct collected_guarded all = {.is_known = json_array_size(collected->runs) || json_array_size(collected->guarded)};
+    json_t *line;
+    size_t i;
+    json_array_foreach(collected->guarded, i, line)
+    {
+        long long allocations = finding_number_of(line, "guarded", "allocations");
+        all.allocations += allocations;
+        all.processes += allocations > 0;
+    }
+    return all;
+}
+
+void collected_say_guarded(const struct collected *collected, char *out, size_t size)
+{
+    const struct collected_guarded all = collected_guarded(collected);
+    out[0] = '\0';
+    if (all.allocations)
+        snprintf(out, size, "; %lld allocation%s guarded by %lld process%s", all.allocations, all.allocations == 1 ? "" : "s",
+                 all.processes, all.processes == 1 ? "" : "es");
+    else if (json_array_size(collected->guarded))
+        snprintf(out, size, "; NOTHING WAS GUARDED: every allocation was left to the driver, or there was none");
+    else if (all.is_known)
+        snprintf(out, size, "; NOTHING WAS GUARDED: no process that used CUDA has come to its end");
 }
 
 /* What Python knows of a finding's tensors follows in a line of its own. Another report of the same finding may have been the
@@ -276,6 +347,7 @@ static int read_line(struct collected *collected, const char *command, const cha
     int is_well = 1;
     if (!finding)
         return complain(command, path, number, error.text);
+    const char *kind = finding_text_of(finding, NULL, "kind");
     long long schema = finding_number_of(finding, NULL, "schema");
     if (!json_is_object(finding) || !schema)
         is_well = complain(command, path, number, "it is no finding of cufence's (it has no member \"schema\")");
@@ -284,7 +356,11 @@ static int read_line(struct collected *collected, const char *command, const cha
     else if (json_is_object(json_object_get(finding, "names_of")) && json_is_object(json_object_get(finding, "names")))
         is_well = add_names(collected, json_object_get(finding, "names_of"), json_object_get(finding, "names")) ||
                   complain(command, path, number, "the host is out of memory");
-    else if (finding_text_of(finding, NULL, "kind") && strcmp(finding_text_of(finding, NULL, "kind"), "use") != 0)
+    else if (kind && !strcmp(kind, KIND_RUN))
+        is_well = add_line(&collected->runs, finding) || complain(command, path, number, "the host is out of memory");
+    else if (kind && !strcmp(kind, KIND_GUARDED))
+        is_well = add_line(&collected->guarded, finding) || complain(command, path, number, "the host is out of memory");
+    else if (kind && strcmp(kind, "use") != 0)
         is_well = add(collected, finding) || complain(command, path, number, "the host is out of memory");
     json_decref(finding);
     return is_well;
@@ -294,22 +370,25 @@ int collected_read(struct collected *collected, const char *command, const char 
 {
     FILE *file = strcmp(path, "-") ? fopen(path, "re") : stdin;
     char *line = NULL;
-    size_t capacity = 0, number = 0;
+    size_t capacity = 0, number = 0, lines = 0;
     int is_well = 1;
     if (!file)
         return complain(command, path, 0, strerror(errno));
     errno = 0;
     while (getline(&line, &capacity, file) >= 0) {
         number++;
-        if (line[strspn(line, " \t\r\n")])
-            if (!read_line(collected, command, path, number, line)) {
-                collected->unreadable++;
-                is_well = 0;
-            }
+        int is_blank = !line[strspn(line, " \t\r\n")];
+        lines += !is_blank;
+        if (!is_blank && !read_line(collected, command, path, number, line)) {
+            collected->unreadable++;
+            is_well = 0;
+        }
         errno = 0;
     }
     if (ferror(file))
         is_well = complain(command, path, 0, strerror(errno ? errno : EIO));
+    else if (!lines && !json_array_size(collected->runs))
+        is_well = complain(command, path, 0, "it is empty; a run of cufence would have begun it with a line of its own");
     free(line);
     if (file != stdin)
         fclose(file);
@@ -321,16 +400,26 @@ json_t *collected_json(const struct collected_finding *finding)
     json_t *copy = json_copy(finding->first);
     json_object_set_new(copy, "count", json_integer((json_int_t)finding->count));
     json_object_set(copy, "processes", finding->processes);
+    if (finding->known)
+        json_object_set_new(copy, "known", json_string(known_words[finding->known]));
     return copy;
+}
+
+static void free_list(struct collected_finding *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        json_decref(list[i].first);
+        json_decref(list[i].processes);
+        free(list[i].key);
+    }
+    free(list);
 }
 
 void collected_free(struct collected *collected)
 {
-    for (size_t i = 0; i < collected->count; i++) {
-        json_decref(collected->findings[i].first);
-        json_decref(collected->findings[i].processes);
-        free(collected->findings[i].key);
-    }
-    free(collected->findings);
+    free_list(collected->findings, collected->count);
+    free_list(collected->known, collected->known_count);
+    json_decref(collected->runs);
+    json_decref(collected->guarded);
     *collected = (struct collected){0};
 }

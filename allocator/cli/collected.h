@@ -4,6 +4,8 @@
 #ifndef CUFENCE_CLI_COLLECTED_H
 #define CUFENCE_CLI_COLLECTED_H
 
+#include "base/known.h"
+
 #include <jansson.h>
 #include <stddef.h>
 
@@ -14,25 +16,45 @@ struct collected_finding {
     size_t count;      /* reports */
     unsigned tags;     /* a bit for each value that `tag` had when one was read */
     json_t *processes; /* an array of their "process" members, each once */
+    enum known known;  /* as what the user knows it already */
 };
 
 struct collected {
     struct collected_finding *findings; /* in the order in which they were met */
     size_t count;
-    size_t reports;
-    size_t unreadable; /* lines */
-    unsigned tag;      /* 0 to 31: the caller's, for what it reads next */
+    struct collected_finding *known; /* those that the user knows already, and that are not among the others */
+    size_t known_count;
+    size_t reports;                  /* of the findings, known ones left out */
+    size_t unreadable;               /* lines */
+    unsigned tag;                    /* 0 to 31: the caller's, for what it reads next */
+    const struct known_names *names; /* the caller's, for what it reads next; NULL: none */
+    int is_unfinished;               /* the caller's: what is run has not come to its end yet */
+    json_t *runs, *guarded;          /* arrays of the lines of kind "run" and "guarded"; NULL: none */
 };
+
+/* What the lines of kind "guarded" say together. */
+struct collected_guarded {
+    long long allocations, processes;
+    int is_known; /* a line says that a run has begun, so that those of its processes would be there, too */
+};
+struct collected_guarded collected_guarded(const struct collected *collected);
+
+/* ", 12 allocations guarded by 2 processes", ", NOTHING WAS GUARDED: ...", or "" if nothing is known of that. */
+void collected_say_guarded(const struct collected *collected, char *out, size_t size);
 
 /*
  * Adds the findings of a file of JSON Lines ("-": standard input), with the names of their tensors. Lines without a finding in
- * them are skipped. Returns 0 after a message on stderr that names the file, and the line where one cannot be read; what could
- * be read is added even then. `command` is the sub-command's name, for messages; NULL: there are none.
+ * them are skipped; a file without any line of cufence's is an error. Returns 0 after a message on stderr that names the file,
+ * and the line where one cannot be read; what could be read is added even then. `command` is the sub-command's name, for
+ * messages; NULL: there are none.
  */
 int collected_read(struct collected *collected, const char *command, const char *path);
 void collected_free(struct collected *collected);
 
-/* Returns the first report with `count` and `processes`; NULL if out of host memory. The caller drops it. */
+/* Adds the line that a run of the command has begun: pid, host, and what is run, up to a NULL (NULL: not known). */
+void collected_begin(struct collected *collected, char *const *command);
+
+/* Returns the first report with `count`, `processes` and `known`; NULL if out of host memory. The caller drops it. */
 json_t *collected_json(const struct collected_finding *finding);
 
 /* Facts of a finding, NULL or 0 where they are not known. Text is borrowed from it. */

@@ -3,6 +3,8 @@
 
 #include "page.h"
 
+#include "base/version.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +19,18 @@ static void put_json(json_t *object, FILE *out)
             fputc(*at, out);
     }
     free(text);
+}
+
+/* What was run and guarded. */
+static int put_run(const struct collected *collected, FILE *out)
+{
+    json_t *run = json_pack("{ss sb sI sO? sO?}", "cufence", VERSION_TEXT, "unfinished", collected->is_unfinished, "known",
+                            (json_int_t)collected->known_count, "runs", collected->runs, "guarded", collected->guarded);
+    if (!run)
+        return 0;
+    put_json(run, out);
+    json_decref(run);
+    return 1;
 }
 
 static int put_findings(const struct collected *collected, FILE *out)
@@ -45,7 +59,9 @@ static void put_escaped(const char *text, FILE *out)
 /* For a reader without scripts. */
 static int put_plain(const struct collected *collected, FILE *out)
 {
-    char place[512], tensor[256];
+    char place[512], tensor[256], guarded[160];
+    collected_say_guarded(collected, guarded, sizeof guarded);
+    fprintf(out, "<p>%zu finding%s%s</p>", collected->count, collected->count == 1 ? "" : "s", guarded);
     for (size_t i = 0; i < collected->count; i++) {
         finding_place(collected->findings[i].first, place, sizeof place);
         fputs("<article><h2>", out);
@@ -68,7 +84,7 @@ int face_html(const struct collected *collected, FILE *out)
     static const struct {
         const char *mark;
         int (*put)(const struct collected *collected, FILE *out);
-    } parts[] = {{"<!--PLAIN-->", put_plain}, {"<!--FINDINGS-->", put_findings}};
+    } parts[] = {{"<!--PLAIN-->", put_plain}, {"<!--RUN-->", put_run}, {"<!--FINDINGS-->", put_findings}};
     const char *at = (const char *)page_html, *end = at + sizeof page_html;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         const char *mark = memmem(at, (size_t)(end - at), parts[i].mark, strlen(parts[i].mark));

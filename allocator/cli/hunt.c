@@ -1,6 +1,7 @@
 /* `cufence hunt`: runs a program in each mode in turn, and merges what was found. */
 #include "cli.h"
 #include "hunt.h"
+#include "outputs.h"
 #include "settings.h"
 #include "statuses.h"
 #include "variables.h"
@@ -31,7 +32,8 @@ struct hunt {
     struct signals signals;
     const char *json; /* file for the merged list; "-": stdout */
     FILE *json_out;
-    const char *kept; /* the folder of --keep */
+    struct outputs outputs; /* --html and --sarif */
+    const char *kept;       /* the folder of --keep */
     int exitcode;
 };
 
@@ -40,7 +42,8 @@ struct hunt {
 static void usage(void)
 {
     printf("usage: cufence hunt [--modes end,start,align,strict] [--first] [--json FILE]\n"
-           "                    [--keep FOLDER] [--set key=value[,key=value]]...\n"
+           "                    [--html FILE] [--sarif FILE] [--keep FOLDER]\n"
+           "                    [--set key=value[,key=value]]...\n"
            "                    [--KEY VALUE]... [--preset NAME] [--error-exitcode N]\n"
            "                    [--no-require-guarded] [--] PROGRAM [ARGUMENT]...\n\n"
            "Runs a program under `cufence run` once in each mode, and lists what was found,\n"
@@ -52,6 +55,9 @@ static void usage(void)
            "                       it is ended\n"
            "  --json FILE          the merged list as JSON (docs/hunt.md); \"-\": on standard\n"
            "                       output, at the end\n"
+           "  --html FILE, --sarif FILE\n"
+           "                       the findings as one page, and as SARIF 2.1.0; \"-\" as\n"
+           "                       above\n"
            "  --keep FOLDER        keep the reports of each process in FOLDER, as\n"
            "                       MODE.PROCESS.json\n"
            "  --set key=value, --KEY VALUE, --preset NAME\n"
@@ -70,11 +76,13 @@ static void usage(void)
 
 /* ---- the command line ---- */
 
-enum { MODE_LIST, FIRST, JSON, KEEP, SET, PRESET, EXITCODE, REQUIRE, NO_REQUIRE, KNOWN };
+enum { MODE_LIST, FIRST, JSON, HTML, SARIF, KEEP, SET, PRESET, EXITCODE, REQUIRE, NO_REQUIRE, KNOWN };
 static const struct argument known[KNOWN] = {
     [MODE_LIST] = {"modes", "end,start", "the modes to run in", MODE_NAMES},
     [FIRST] = {"first", NULL, "stop at the first finding", NULL},
     [JSON] = {"json", "findings.json", "file for the merged list", ARGUMENT_FILE},
+    [HTML] = {"html", "found.html", "one page of all findings", ARGUMENT_FILE},
+    [SARIF] = {"sarif", "found.sarif", "SARIF 2.1.0 of all findings", ARGUMENT_FILE},
     [KEEP] = {"keep", "reports", "folder that keeps the reports", ARGUMENT_FOLDER},
     [SET] = {"set", "guard=1G", "options of the library, key=value,key=value", NULL},
     [PRESET] = {"preset", "thorough", "options for a purpose", PRESET_NAMES},
@@ -112,6 +120,10 @@ static int take(struct hunt *hunt, int option, const char *value)
     case JSON:
         hunt->json = value;
         return *value ? 0 : complain(CLI_USAGE, "--json: the file name \"\" is empty");
+    case HTML:
+        return outputs_take(&hunt->outputs, OUTPUT_HTML, value);
+    case SARIF:
+        return outputs_take(&hunt->outputs, OUTPUT_SARIF, value);
     case KEEP:
         hunt->kept = value;
         return *value ? 0 : complain(CLI_USAGE, "--keep: the folder's name is empty");
@@ -248,19 +260,35 @@ static int make_folder(struct hunt *hunt)
         return complain(CLI_USAGE, "--keep %s: %s", hunt->kept, strerror(errno));
     }
     for (unsigned mode = 0; mode < MODES; mode++)
-        if (merged_is_any(plan->folder, mode, 0))
+        if (merged_is_any(plan->folder, mode))
             return complain(CLI_USAGE, "--keep %s: reports of an earlier hunt are there (%s.*.json); name another folder",
                             hunt->kept, modes[mode].name);
     return name_files(plan);
 }
 
-/* Opened before the first run: the last one may end hours later. */
-static int open_json(struct hunt *hunt)
+static int put_json(struct hunt *hunt, int is_complete)
 {
-    if (!hunt->json)
-        return 0;
-    hunt->json_out = strcmp(hunt->json, "-") != 0 ? fopen(hunt->json, "we") : stdout;
-    return hunt->json_out ? 0 : complain(CLI_USAGE, "--json %s: %s", hunt->json, strerror(errno));
+    if (hunt->json_out != stdout && (fseek(hunt->json_out, 0, SEEK_SET) != 0 || ftruncate(fileno(hunt->json_out), 0) != 0))
+        errno = 0; /* a pipe */
+    return hunt_put_json(hunt->json_out, &hunt->plan, hunt->runs, &hunt->merged, is_complete);
+}
+
+/* Opened before the first run, with nothing found yet: the last one may end hours later, or never. */
+static int open_documents(struct hunt *hunt)
+{
+    hunt->merged.is_unfinished = 1;
+    collected_begin(&hunt->merged, hunt->plan.command);
+    if (hunt->json && strcmp(hunt->json, "-") == 0 && outputs_is_stdout(&hunt->outputs))
+        return complain(CLI_USAGE, "standard output (-) takes one document; give the others a file");
+    if (hunt->json)
+        hunt->json_out = strcmp(hunt->json, "-") != 0 ? fopen(hunt->json, "we") : stdout;
+    if (hunt->json && !hunt->json_out)
+        return complain(CLI_USAGE, "--json %s: %s", hunt->json, strerror(errno));
+    struct stat found;
+    if (hunt->json_out && fstat(fileno(hunt->json_out), &found) == 0 && S_ISREG(found.st_mode) && hunt->json_out != stdout)
+        put_json(hunt, 0);
+    int status = outputs_open(&hunt->outputs);
+    return status == 0 && !outputs_write(&hunt->outputs, &hunt->merged) ? CLI_USAGE : status;
 }
 
 /* ---- the hunt ---- */
@@ -335,24 +363,30 @@ static int conclude(struct hunt *hunt, int refusal)
             is_complete &= hunt->runs[mode].is_started && !hunt->runs[mode].is_ended;
     if (!refusal)
         hunt_tell(stderr, &hunt->plan, hunt->runs, &hunt->merged);
+    if (!refusal && hunt->merged.known_count)
+        complain(0, "%zu known finding%s (suppress=, baseline=) left out", hunt->merged.known_count,
+                 hunt->merged.known_count == 1 ? " is" : "s are");
     if (!refusal && hunt->kept)
         complain(0, "the reports of each process are in %s", hunt->plan.folder);
-    if (hunt->json_out &&
-        !hunt_put_json(hunt->json_out, &hunt->plan, hunt->runs, &hunt->merged, is_complete && !hunt->signals.first))
+    hunt->merged.is_unfinished = !is_complete || hunt->signals.first;
+    if (!outputs_write(&hunt->outputs, &hunt->merged))
+        status = status ? status : STATUS_FAILED;
+    if (hunt->json_out && !put_json(hunt, !hunt->merged.is_unfinished))
         status = complain(status ? status : STATUS_FAILED, "--json %s: %s", hunt->json, strerror(errno));
     return refusal ? refusal : status;
 }
 
 int cli_hunt(int argc, char **argv)
 {
-    struct hunt hunt = {.plan.modes = ALL_MODES, .plan.is_guarded_required = 1, .settings.command = "hunt"};
+    struct hunt hunt = {
+        .plan.modes = ALL_MODES, .plan.is_guarded_required = 1, .settings.command = "hunt", .outputs.command = "hunt"};
     char *own = NULL;
     int status = read_arguments(argc, argv, &hunt);
     int is_wanted = status == 0 && hunt.plan.command;
     if (is_wanted)
         status = check_settings(&hunt, &own);
     if (is_wanted && status == 0)
-        status = open_json(&hunt);
+        status = open_documents(&hunt);
     if (is_wanted && status == 0)
         status = make_folder(&hunt);
     if (is_wanted && status == 0)
@@ -361,6 +395,7 @@ int cli_hunt(int argc, char **argv)
         remove_files(&hunt.plan);
     if (hunt.json_out && hunt.json_out != stdout)
         fclose(hunt.json_out);
+    outputs_close(&hunt.outputs);
     collected_free(&hunt.merged);
     settings_free(&hunt.settings);
     free(own);

@@ -30,8 +30,8 @@ extern const struct mode modes[MODES];
  * found it: a bit for each place in modes[]. */
 void merged_read(struct collected *merged, const char *folder, unsigned mode);
 
-/* Whether a file of a run in `mode` is in `folder`; with is_filled, one that is not empty. */
-int merged_is_any(const char *folder, unsigned mode, int is_filled);
+/* Whether a file of a run in `mode` is in `folder`. */
+int merged_is_any(const char *folder, unsigned mode);
 
 /* How many findings the mode has seen. */
 size_t merged_by(const struct collected *merged, unsigned mode);

@@ -58,6 +58,7 @@ int hunt_put_json(FILE *out, const struct plan *plan, const struct run runs[MODE
     json_object_set_new(document, "complete", json_boolean(is_complete));
     json_object_set_new(document, "runs", ran);
     json_object_set_new(document, "findings", findings);
+    json_object_set_new(document, "known", json_integer((json_int_t)merged->known_count));
     int is_well = json_dumpf(document, out, JSON_INDENT(1) | JSON_REAL_PRECISION(4)) == 0;
     json_decref(document);
     return is_well && fputc('\n', out) != EOF && fflush(out) == 0;

@@ -155,8 +155,12 @@ static void pass_on(const struct wait *wait, const struct signals *signals, cons
 
 static void end_after_finding(struct wait *wait, const struct plan *plan, unsigned mode, struct run *run)
 {
-    if (wait->found == 0 && merged_is_any(plan->folder, mode, 1))
+    struct collected found = {0};
+    if (wait->found == 0)
+        merged_read(&found, plan->folder, mode);
+    if (found.count)
         wait->found = now();
+    collected_free(&found);
     double since = wait->found > 0 ? now() - wait->found : 0;
     if (since > END_SECONDS && !wait->is_told_to) {
         arguments_complain("hunt", 0, "ends the program, because of --first");

@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* "end.4242.json" */
 static int is_of_mode(const char *name, unsigned mode)
@@ -31,14 +30,12 @@ void merged_read(struct collected *merged, const char *folder, unsigned mode)
         free(entries);
 }
 
-int merged_is_any(const char *folder, unsigned mode, int is_filled)
+int merged_is_any(const char *folder, unsigned mode)
 {
-    struct stat found;
     int is_any = 0;
     DIR *entries = opendir(folder);
     for (struct dirent *entry; entries && !is_any && (entry = readdir(entries));)
-        is_any = is_of_mode(entry->d_name, mode) &&
-                 (!is_filled || (fstatat(dirfd(entries), entry->d_name, &found, 0) == 0 && found.st_size > 0));
+        is_any = is_of_mode(entry->d_name, mode);
     if (entries)
         closedir(entries);
     return is_any;

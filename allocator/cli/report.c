@@ -3,15 +3,22 @@
 #include "cli.h"
 #include "collected.h"
 #include "faces.h"
+#include "outputs.h"
+#include "statuses.h"
 #include "words.h"
 
+#include "base/error.h"
+
 #include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
-#include <string.h>
 
 #define PROCESSES_NAMED 4
+
+static const char *s(size_t count)
+{
+    return count == 1 ? "" : "s";
+}
 
 /* Control characters come from the program, and must not reach a terminal. */
 static void print_line(const char *indent, const char *text)
@@ -34,31 +41,69 @@ static void print_processes(json_t *processes)
         printf("     and %zu more\n", count - PROCESSES_NAMED);
 }
 
-static void print_text(const struct collected *collected)
+static void print_finding(const struct collected_finding *found, size_t number, int has_baseline)
 {
     char place[512], tensor[256];
-    for (size_t i = 0; i < collected->count; i++) {
-        const struct collected_finding *found = &collected->findings[i];
-        const char *headline = finding_text_of(found->first, NULL, "headline");
-        finding_place(found->first, place, sizeof place);
-        printf("%zu. ", i + 1);
-        print_line("", headline ? headline : finding_text_of(found->first, NULL, "kind"));
-        if (place[0])
-            print_line("   ", place);
-        finding_tensor(found->first, tensor, sizeof tensor);
-        if (tensor[0])
-            print_line("   its buffer is ", tensor);
-        printf("   %zu report%s%s\n", found->count, found->count == 1 ? "" : "s", json_array_size(found->processes) ? ":" : "");
-        print_processes(found->processes);
-    }
-    printf("SUMMARY: cufence: %zu finding%s in %zu report%s\n", collected->count, collected->count == 1 ? "" : "s",
-           collected->reports, collected->reports == 1 ? "" : "s");
+    const char *headline = finding_text_of(found->first, NULL, "headline"), *name;
+    finding_place(found->first, place, sizeof place);
+    printf("%zu. %s", number, has_baseline ? "new: " : "");
+    print_line("", headline ? headline : finding_text_of(found->first, NULL, "kind"));
+    if (place[0])
+        print_line("   ", place);
+    finding_tensor(found->first, tensor, sizeof tensor);
+    if (tensor[0])
+        print_line("   its buffer is ", tensor);
+    if ((name = finding_text_of(found->first, NULL, "finding_name")) != NULL)
+        print_line("   name: ", name);
+    printf("   %zu report%s%s\n", found->count, s(found->count), json_array_size(found->processes) ? ":" : "");
+    print_processes(found->processes);
 }
 
-int face_json(const struct collected *collected, FILE *out)
+static size_t count_known(const struct collected *collected, enum known as)
 {
-    for (size_t i = 0; i < collected->count; i++) {
-        json_t *copy = collected_json(&collected->findings[i]);
+    size_t count = 0;
+    for (size_t i = 0; i < collected->known_count; i++)
+        count += collected->known[i].known == as;
+    return count;
+}
+
+static void print_text(const struct collected *collected, int has_baseline, int is_whole)
+{
+    char guarded[160];
+    size_t suppressed = count_known(collected, KNOWN_SUPPRESSED), baseline = count_known(collected, KNOWN_BASELINE);
+    for (size_t i = 0; i < collected->count; i++)
+        print_finding(&collected->findings[i], i + 1, has_baseline);
+    if (!is_whole) {
+        printf("NO VERDICT: some of the input could not be read (see above)\n");
+        return;
+    }
+    collected_say_guarded(collected, guarded, sizeof guarded);
+    printf("SUMMARY: cufence: %zu %sfinding%s in %zu report%s", collected->count, has_baseline ? "new " : "",
+           s(collected->count), collected->reports, s(collected->reports));
+    if (baseline)
+        printf(", %zu in the baseline", baseline);
+    if (suppressed)
+        printf(", %zu suppressed", suppressed);
+    printf("%s\n", guarded);
+}
+
+static int put_lines(json_t *lines, FILE *out)
+{
+    json_t *line;
+    size_t i;
+    json_array_foreach(lines, i, line)
+    {
+        if (json_dumpf(line, out, JSON_COMPACT) != 0)
+            return 0;
+        fputc('\n', out);
+    }
+    return 1;
+}
+
+static int put_findings(const struct collected_finding *list, size_t count, FILE *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        json_t *copy = collected_json(&list[i]);
         if (!copy)
             return 0;
         json_dumpf(copy, out, JSON_COMPACT);
@@ -68,79 +113,118 @@ int face_json(const struct collected *collected, FILE *out)
     return 1;
 }
 
-typedef int face(const struct collected *collected, FILE *out);
-
-/* "-" is standard output. */
-static int write_face(face *write, const struct collected *collected, const char *path)
+int face_json(const struct collected *collected, FILE *out)
 {
-    FILE *out = strcmp(path, "-") ? fopen(path, "we") : stdout;
-    errno = out ? 0 : errno;
-    int is_well = out && write(collected, out) && !ferror(out);
-    if (out && out != stdout)
-        is_well &= fclose(out) == 0;
-    if (!is_well)
-        fprintf(stderr, "cufence report: %s: %s\n", path, errno ? strerror(errno) : "the host is out of memory");
-    return is_well;
+    return put_lines(collected->runs, out) && put_findings(collected->findings, collected->count, out) &&
+           put_findings(collected->known, collected->known_count, out) && put_lines(collected->guarded, out);
 }
 
 static int usage(void)
 {
-    printf("usage: cufence report [--html FILE] [--sarif FILE] [--json FILE] FILE...\n\n"
+    printf("usage: cufence report [--html FILE] [--sarif FILE] [--json FILE]\n"
+           "                      [--suppress FILE] [--baseline FILE] [--exit-code] FILE...\n\n"
            "Merges the findings of many processes into one list: each once, with how often\n"
            "and by whom it was reported. The files are those of json=FILE and of\n"
            "`cufence explain --json`; - is standard input.\n\n"
-           "  --html FILE   one page of HTML, with all that it needs in it\n"
-           "  --sarif FILE  SARIF 2.1.0, for code hosts and editors; paths below the\n"
-           "                current folder become relative to it\n"
-           "  --json FILE   JSON Lines: the first report of each finding, with `count` and\n"
-           "                `processes`\n\n"
-           "For each of these, - is standard output, which then has no list for people.\n\n"
+           "  --html FILE      one page of HTML, with all that it needs in it\n"
+           "  --sarif FILE     SARIF 2.1.0, for code hosts and editors; paths below the\n"
+           "                   current folder become relative to it\n"
+           "  --json FILE      JSON Lines: the first report of each finding, with `count`\n"
+           "                   and `processes`\n"
+           "  --suppress FILE  leave out the findings with these names, one a line; * ? and\n"
+           "                   [ ] as in file names; # begins a line of comment\n"
+           "  --baseline FILE  leave out the findings of an earlier run: of its json=FILE,\n"
+           "                   or of `cufence report --json` or `cufence hunt --json`\n"
+           "  --exit-code      exit with 86 if a finding is left, and with 87 if nothing\n"
+           "                   was guarded\n\n"
+           "For each document, - is standard output, which then has no list for people. If\n"
+           "a file cannot be read there is no verdict, and no document is written.\n\n"
            "Example: cufence run --json found.%%r.json -- torchrun train.py\n"
-           "         cufence report --html found.html found.*.json\n\n"
-           "Exit status: 0, 1 if a file could not be read or written, 2 for a wrong command\n"
-           "line.\n");
+           "         cufence report --html found.html found.*.json\n");
+    statuses_print("report");
     return 0;
 }
 
-enum { HTML, SARIF, JSON, FACES };
+enum { HTML = OUTPUT_HTML, SARIF = OUTPUT_SARIF, JSON = OUTPUT_JSON, SUPPRESS, BASELINE, EXIT_CODE, KNOWN };
 
-static const struct argument known[FACES] = {
+static const struct argument known[KNOWN] = {
     [HTML] = {"html", "found.html", "one page that needs nothing else", ARGUMENT_FILE},
     [SARIF] = {"sarif", "found.sarif", "SARIF 2.1.0", ARGUMENT_FILE},
     [JSON] = {"json", "found.json", "JSON Lines", ARGUMENT_FILE},
+    [SUPPRESS] = {"suppress", "known.txt", "names of findings to leave out", ARGUMENT_FILE},
+    [BASELINE] = {"baseline", "before.json", "findings of an earlier run to leave out", ARGUMENT_FILE},
+    [EXIT_CODE] = {"exit-code", NULL, "exit with 86 if something was found", NULL},
 };
 
-const struct arguments report_arguments = {"report", known, FACES, ARGUMENT_FILE, 0, 0};
+const struct arguments report_arguments = {"report", known, KNOWN, ARGUMENT_FILE, 0, 0};
+
+struct wanted {
+    struct outputs outputs;
+    struct known_names names;
+    int has_baseline, is_gate;
+};
+
+static int take(struct wanted *wanted, int option, const char *value)
+{
+    static const enum known as[] = {[SUPPRESS] = KNOWN_SUPPRESSED, [BASELINE] = KNOWN_BASELINE};
+    if (option < OUTPUTS)
+        return outputs_take(&wanted->outputs, (enum output)option, value);
+    wanted->has_baseline |= option == BASELINE;
+    wanted->is_gate |= option == EXIT_CODE;
+    if (option != EXIT_CODE && known_read(&wanted->names, value, as[option]) != CUFENCE_OK)
+        return arguments_complain("report", CLI_USAGE, "--%s: %s", known[option].name, error_detail());
+    return 0;
+}
+
+/* Returns 0 with *first the place of the first file (0 after --help), or the exit status after a message. */
+static int read_arguments(int argc, char **argv, struct wanted *wanted, int *first)
+{
+    int option, status = 0;
+    while (status == 0 && (option = arguments_next(&report_arguments, argc, argv)) != ARGUMENTS_END) {
+        if (option < 0)
+            return option == ARGUMENTS_HELP ? usage() : CLI_USAGE;
+        status = take(wanted, option, optarg);
+    }
+    *first = optind;
+    if (status == 0 && optind == argc)
+        status = arguments_complain("report", CLI_USAGE, "no file given; run the program with --set json=FILE to get one");
+    return status;
+}
+
+/* The documents, the list for people, and the exit status. */
+static int conclude(struct wanted *wanted, const struct collected *collected, int is_whole)
+{
+    const struct collected_guarded guarded = collected_guarded(collected);
+    int is_written = !is_whole || outputs_write(&wanted->outputs, collected);
+    if (!outputs_is_stdout(&wanted->outputs)) {
+        FILE *terminal = words_hold();
+        print_text(collected, wanted->has_baseline, is_whole);
+        words_release(terminal);
+    }
+    if (!is_whole)
+        return STATUS_NO_VERDICT;
+    if (!is_written)
+        return STATUS_FAILED;
+    if (!wanted->is_gate)
+        return 0;
+    return collected->count                                                      ? STATUS_FOUND
+           : guarded.is_known && !guarded.allocations && !collected->known_count ? STATUS_NO_VERDICT
+                                                                                 : 0;
+}
 
 int cli_report(int argc, char **argv)
 {
-    static face *const faces[FACES] = {[HTML] = face_html, [SARIF] = face_sarif, [JSON] = face_json};
-    const char *paths[FACES] = {NULL};
-    struct collected collected = {0};
-    int option, is_well = 1, is_stdout_taken = 0;
-    while ((option = arguments_next(&report_arguments, argc, argv)) != ARGUMENTS_END) {
-        if (option < 0)
-            return option == ARGUMENTS_HELP ? usage() : CLI_USAGE;
-        paths[option] = optarg;
-        is_stdout_taken += !strcmp(optarg, "-");
-    }
-    if (optind == argc) {
-        fprintf(stderr, "cufence report: no file given; run the program with --set json=FILE to get one\n");
-        return CLI_USAGE;
-    }
-    if (is_stdout_taken > 1) {
-        fprintf(stderr, "cufence report: standard output (-) takes one document; give the others a file\n");
-        return CLI_USAGE;
-    }
-    for (int i = optind; i < argc; i++)
-        is_well &= collected_read(&collected, "report", argv[i]);
-    for (int i = 0; i < FACES; i++)
-        is_well &= !paths[i] || write_face(faces[i], &collected, paths[i]);
-    if (!is_stdout_taken) {
-        FILE *terminal = words_hold();
-        print_text(&collected);
-        words_release(terminal);
-    }
+    struct wanted wanted = {.outputs.command = "report"};
+    struct collected collected = {.names = &wanted.names};
+    int first = 0, is_whole = 1, status = read_arguments(argc, argv, &wanted, &first);
+    if (status == 0 && first)
+        status = outputs_open(&wanted.outputs);
+    for (int i = first; status == 0 && first && i < argc; i++)
+        is_whole &= collected_read(&collected, "report", argv[i]);
+    if (status == 0 && first)
+        status = conclude(&wanted, &collected, is_whole);
+    outputs_close(&wanted.outputs);
     collected_free(&collected);
-    return is_well ? 0 : 1;
+    known_free(&wanted.names);
+    return status;
 }

@@ -12,8 +12,11 @@
 #include "cli/words.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/known.h"
 #include "base/options.h"
+#include "base/output.h"
 #include "base/tally.h"
+#include "base/text.h"
 #include "base/writable.h"
 #include "values/values.h"
 
@@ -41,8 +44,7 @@ struct request {
     int is_if_asked;         /* leave the program alone unless PyTorch's variables ask for cufence */
     int is_left;             /* they do not */
     char **command;          /* ends with NULL; NULL after --help */
-    const char *html;        /* file of --html, NULL without */
-    const char *reports;     /* then the option json= */
+    struct page page;        /* --html and --sarif */
 };
 
 #define complain(status, ...) arguments_complain("run", status, __VA_ARGS__)
@@ -55,7 +57,7 @@ static int no_memory(void)
 static void usage(void)
 {
     printf("usage: cufence run [--KEY VALUE]... [--set key=value[,key=value]]...\n"
-           "                   [--preset NAME] [--json FILE] [--html FILE]\n"
+           "                   [--preset NAME] [--json FILE] [--html FILE] [--sarif FILE]\n"
            "                   [--error-exitcode N] [--require-guarded] [--estimate]\n"
            "                   [--if-asked] [--verbose] [--] PROGRAM [ARGUMENT]...\n\n"
            "Runs any program that uses CUDA, unmodified, with its GPU buffers under\n"
@@ -72,9 +74,10 @@ static void usage(void)
     printf("  --json FILE          append each report as a line of JSON; in FILE, %%p is\n"
            "                       the process, %%r the rank, %%h the host. Not \"-\":\n"
            "                       standard output is the program's\n"
-           "  --html FILE          at the end, all that was found as one page of HTML. The\n"
-           "                       program is then a process of its own, whose exit status\n"
-           "                       is passed on\n"
+           "  --html FILE          all that was found as one page of HTML. The program is\n"
+           "                       then a process of its own, and its exit status is passed\n"
+           "                       on\n"
+           "  --sarif FILE         the same as SARIF 2.1.0, for code hosts and editors\n"
            "  --error-exitcode N   the same as --exitcode N\n"
            "  --require-guarded    exit with 87 if nothing was guarded, where the program\n"
            "                       would exit with 0. The program is then a process of its\n"
@@ -101,12 +104,13 @@ static void usage(void)
 
 /* ---- the command line ---- */
 
-enum { SET, PRESET, JSON, HTML, EXITCODE, REQUIRE, ESTIMATE, IF_ASKED, VERBOSE, KNOWN };
+enum { SET, PRESET, JSON, HTML, SARIF, EXITCODE, REQUIRE, ESTIMATE, IF_ASKED, VERBOSE, KNOWN };
 static const struct argument known[KNOWN] = {
     [SET] = {"set", "uaf=strict", "options of the library, key=value,key=value", NULL},
     [PRESET] = {"preset", "thorough", "options for a purpose", PRESET_NAMES},
     [JSON] = {"json", "report.json", "file that gets each report as a line of JSON", ARGUMENT_FILE},
     [HTML] = {"html", "found.html", "one page of all findings, at the end", ARGUMENT_FILE},
+    [SARIF] = {"sarif", "found.sarif", "SARIF 2.1.0 of all findings, at the end", ARGUMENT_FILE},
     [EXITCODE] = {"error-exitcode", "86", "exit status after a fault", NULL},
     [REQUIRE] = {"require-guarded", NULL, "fail if nothing was guarded", NULL},
     [ESTIMATE] = {"estimate", NULL, "guard nothing, and say how much memory it would take", NULL},
@@ -125,8 +129,9 @@ static int take(struct request *request, int option, const char *value)
     case JSON:
         return settings_take(&request->settings, "--json", "json", value);
     case HTML:
-        request->html = value;
-        return *value ? 0 : complain(CLI_USAGE, "--html: the file name \"\" is empty");
+        return outputs_take(&request->page.outputs, OUTPUT_HTML, value);
+    case SARIF:
+        return outputs_take(&request->page.outputs, OUTPUT_SARIF, value);
     case EXITCODE:
         return settings_take(&request->settings, "--error-exitcode", "exitcode", value);
     case REQUIRE:
@@ -200,22 +205,34 @@ static void empty_trace(const char *file)
         complain(0, "trace=%s: %s", file, strerror(errno));
 }
 
-/* The page is made of the reports of all processes, which the option json= collects. Replaces *merged. */
-static int set_reports(const struct request *request, const struct options *options, char **merged)
+/* Whether the file can be read that names findings (base/known.h). */
+static int check_known(const char *key, const char *file, enum known as)
 {
-    char *more = NULL;
-    if (!request->html)
+    char path[PATH_MAX];
+    struct known_names names = {0};
+    int is_well =
+        !*file || (options_expand_path(file, path, sizeof path) == CUFENCE_OK && known_read(&names, path, as) == CUFENCE_OK);
+    known_free(&names);
+    return is_well ? 0 : complain(CLI_USAGE, "%s=%s", key, error_detail());
+}
+
+/* So that the file says what was run although nothing may ever be found. */
+static int begin_json(const struct request *request, const struct options *options)
+{
+    char path[PATH_MAX];
+    struct collected begun = {0};
+    struct stat found;
+    if (!options->json[0] || options_expand_path(options->json, path, sizeof path) != CUFENCE_OK ||
+        (stat(path, &found) == 0 && !S_ISREG(found.st_mode)))
         return 0;
-    if (options->json[0])
-        return complain(CLI_USAGE,
-                        "json=%s and --html %s: --html uses this option itself; leave --html out, and make the page with "
-                        "`cufence report --html %s` of those files",
-                        options->json, request->html, request->html);
-    if (asprintf(&more, "%s%sjson=%s", *merged, **merged ? "," : "", request->reports) < 0)
-        return no_memory();
-    free(*merged);
-    *merged = more;
-    return 0;
+    collected_begin(&begun, request->command);
+    json_t *line = json_array_get(begun.runs, 0);
+    char *text = line ? text_of_json(json_incref(line), JSON_COMPACT) : NULL;
+    int error = text ? output_append(path, text, strlen(text)) : ENOMEM;
+    free(text);
+    collected_free(&begun);
+    int may_come = strchr(options->json, '%') != NULL; /* then the folder may be there when a process writes to it */
+    return error && !may_come ? complain(CLI_USAGE, "json=%s: %s", path, strerror(error)) : 0;
 }
 
 /* What an estimate, which guards nothing and finds nothing, leaves without effect. */
@@ -223,8 +240,8 @@ static int check_estimate(const struct request *request, const struct options *o
 {
     if (options->estimate && request->is_guarded_required)
         return complain(CLI_USAGE, "--require-guarded: --estimate guards nothing; leave one of them out");
-    if (options->estimate && request->html)
-        return complain(CLI_USAGE, "--html: --estimate finds nothing; leave one of them out");
+    if (options->estimate && outputs_is_any(&request->page.outputs))
+        return complain(CLI_USAGE, "--html, --sarif: --estimate finds nothing; leave one of them out");
     return 0;
 }
 
@@ -237,13 +254,17 @@ static int set_options(const struct request *request, struct environment *enviro
     if (status == 0)
         status = check_estimate(request, options);
     if (status == 0)
-        status = set_reports(request, options, &merged);
+        status = check_known("suppress", options->suppress, KNOWN_SUPPRESSED);
+    if (status == 0)
+        status = check_known("baseline", options->baseline, KNOWN_BASELINE);
     if (status == 0 && writable_check(options, 0, refuse))
         status = CLI_USAGE;
     if (status == 0)
         empty_trace(options->trace);
     if (status == 0 && values_check(options) != CUFENCE_OK)
         status = complain(CLI_USAGE, "%s", error_detail());
+    if (status == 0)
+        status = begin_json(request, options);
     if (status == 0 && merged[0]) {
         if (environment_set(environment, "CUFENCE_OPTIONS", merged) != CUFENCE_OK)
             status = complain(CANNOT_RUN, "%s", error_detail());
@@ -403,19 +424,18 @@ static int watch_tally(void)
 /* The program as a process of its own. */
 static int run_apart(struct request *request)
 {
-    struct page page;
-    int refusal = 0, fd = request->is_guarded_required ? watch_tally() : -1;
-    if (request->is_guarded_required && fd < 0)
-        return CANNOT_RUN;
-    if (request->html) {
-        refusal = page_open(&page, request->html);
-        if (refusal)
-            return refusal;
-        request->reports = page.option;
-    }
+    char path[PATH_MAX];
+    int refusal = choose(request->command[0], path); /* before a document of an earlier run is overwritten */
+    int is_paged = outputs_is_any(&request->page.outputs), fd = -1;
+    if (refusal == 0 && request->is_guarded_required && (fd = watch_tally()) < 0)
+        refusal = CANNOT_RUN;
+    if (refusal == 0 && is_paged)
+        refusal = page_open(&request->page, request->command);
+    if (refusal)
+        return refusal;
     int status = supervise(run_it, request, &refusal);
-    if (request->html)
-        page_close(&page, !refusal);
+    if (is_paged)
+        page_close(&request->page, !refusal);
     if (refusal)
         return refusal;
     return request->is_guarded_required ? judge(fd, status) : supervise_end_as(status);
@@ -423,10 +443,10 @@ static int run_apart(struct request *request)
 
 int cli_run(int argc, char **argv)
 {
-    struct request request = {.settings = {.command = "run"}};
+    struct request request = {.settings = {.command = "run"}, .page.outputs = {.command = "run", .is_stdout_taken = 1}};
     int status = read_arguments(argc, argv, &request);
     if (request.command && status == 0)
-        status = request.html || request.is_guarded_required ? run_apart(&request) : run_it(&request);
+        status = outputs_is_any(&request.page.outputs) || request.is_guarded_required ? run_apart(&request) : run_it(&request);
     settings_free(&request.settings);
     return status;
 }

@@ -124,7 +124,7 @@ static void fingerprint(const char *key, char out[17])
     snprintf(out, 17, "%016" PRIx64, hash);
 }
 
-static json_t *result_of(const struct collected_finding *found)
+static json_t *result_of(const struct collected_finding *found, int has_baseline)
 {
     json_t *finding = found->first;
     const char *kind = finding_text_of(finding, NULL, "kind"), *headline = finding_text_of(finding, NULL, "headline");
@@ -143,6 +143,10 @@ static json_t *result_of(const struct collected_finding *found)
     if (json_array_size(stacks))
         json_object_set(result, "stacks", stacks);
     json_decref(stacks);
+    if (found->known == KNOWN_SUPPRESSED)
+        json_object_set_new(result, "suppressions", json_pack("[{ss}]", "kind", "external"));
+    if (has_baseline)
+        json_object_set_new(result, "baselineState", json_string(found->known == KNOWN_BASELINE ? "unchanged" : "new"));
     json_object_set_new(result, "properties", json_pack("{sO sO}", "finding", finding, "processes", found->processes));
     return result;
 }
@@ -155,16 +159,48 @@ static json_t *rules_of(void)
     return array;
 }
 
-int face_sarif(const struct collected *collected, FILE *out)
+static json_t *results_of(const struct collected *collected)
 {
     json_t *results = json_array();
+    int has_baseline = 0;
+    for (size_t i = 0; i < collected->known_count; i++)
+        has_baseline |= collected->known[i].known == KNOWN_BASELINE;
     for (size_t i = 0; i < collected->count; i++)
-        json_array_append_new(results, result_of(&collected->findings[i]));
+        json_array_append_new(results, result_of(&collected->findings[i], has_baseline));
+    for (size_t i = 0; i < collected->known_count; i++)
+        json_array_append_new(results, result_of(&collected->known[i], has_baseline));
+    return results;
+}
+
+/* What was run, and what was guarded. */
+static json_t *invocations_of(const struct collected *collected)
+{
+    json_t *array = json_array(), *run;
+    char guarded[160];
+    size_t i;
+    collected_say_guarded(collected, guarded, sizeof guarded);
+    json_array_foreach(collected->runs, i, run)
+    {
+        json_t *command = json_object_get(json_object_get(run, "process"), "command");
+        json_t *made =
+            json_pack("{sb sO? sO? s[{ss s{ss}}]}", "executionSuccessful", !collected->is_unfinished, "arguments", command,
+                      "startTimeUtc", json_object_get(run, "time"), "toolExecutionNotifications", "level",
+                      collected_guarded(collected).allocations ? "note" : "warning", "message", "text",
+                      collected->is_unfinished ? "the run has not come to its end" : guarded + strspn(guarded, "; "));
+        json_array_append_new(array, made);
+    }
+    return array;
+}
+
+int face_sarif(const struct collected *collected, FILE *out)
+{
+    json_t *results = results_of(collected);
     json_t *log =
-        json_pack("{ss ss s[{s{s{ss ss ss ss so}} sO}]}", "$schema", "https://json.schemastore.org/sarif-2.1.0.json", "version",
-                  "2.1.0", "runs", "tool", "driver", "name", "cufence", "version", VERSION_TEXT, "semanticVersion",
-                  VERSION_TEXT, "fullName", "cufence, Electric Fence for CUDA", "rules", rules_of(), "results", results);
-    int is_well = log && json_array_size(results) == collected->count;
+        json_pack("{ss ss s[{s{s{ss ss ss ss so}} so sO}]}", "$schema", "https://json.schemastore.org/sarif-2.1.0.json",
+                  "version", "2.1.0", "runs", "tool", "driver", "name", "cufence", "version", VERSION_TEXT, "semanticVersion",
+                  VERSION_TEXT, "fullName", "cufence, Electric Fence for CUDA", "rules", rules_of(), "invocations",
+                  invocations_of(collected), "results", results);
+    int is_well = log && json_array_size(results) == collected->count + collected->known_count;
     if (is_well) {
         json_dumpf(log, out, JSON_INDENT(1));
         fputc('\n', out);

@@ -16,7 +16,7 @@
 enum { FOR_USERS = 5 };
 static const char *const known[] = {"OPTIONS", "DRIVER", "SIM", "LIBRARY", "SOURCES",
                                     /* set by cufence itself */
-                                    "RESTARTED", "PYTEST_WORKER", "TALLY",
+                                    "COLLECT", "RESTARTED", "PYTEST_WORKER", "TALLY",
                                     /* of ./dev, the build and the tests */
                                     "BUILD", "CUDA_INCLUDE", "PREBUILT", "PYTHONS", "RESULTS", "SANITIZER", "TORTURE_MINUTES",
                                     "YES"};

@@ -123,6 +123,7 @@ struct finding {
     char what[192];                      /* "out-of-bounds WRITE of 4 bytes", "double free by cuMemFree" */
     char headline[512];                  /* the answer in one line: what, and at which address or buffer */
     const char *reason;                  /* why a fault is unexplained, or what a call on the host did; else NULL */
+    const char *known;                   /* how it is known already (base/known.h), NULL: it is not */
     uint64_t identity;                   /* equal for repetitions of the same finding; 0: never compared */
 
     const char *call;                 /* the driver function that the host called, NULL for a fault */

@@ -1,5 +1,9 @@
 #include "identity.h"
 
+#include "frames.h"
+#include "parts.h"
+
+#include <ctype.h>
 #include <string.h>
 
 /* FNV-1a: http://www.isthe.com/chongo/tech/comp/fnv/ */
@@ -82,4 +86,49 @@ uint64_t identity_of_nan(const struct nan_fact *nan)
         hash = add_number(add_number(hash, (uint64_t)(uint32_t)nan->frames[i].line), nan->frames[i].offset);
     }
     return not_zero(add_number(hash, (uint64_t)(uint32_t)nan->argument));
+}
+
+/* ---- from one run to the next ---- */
+
+/* " at oob.py in k_oob" */
+static void add_place_name(char *out, size_t size, const char *word, const char *file, const char *function)
+{
+    const char *slash = file ? strrchr(file, '/') : NULL;
+    if (file && *file)
+        part_append(out, size, " %s %s", word, slash ? slash + 1 : file);
+    if (function && *function)
+        part_append(out, size, " in %s", function);
+}
+
+static void add_frame_name(char *out, size_t size, const char *word, const struct stack_frame *frames, size_t count)
+{
+    if (count) {
+        const struct stack_frame *own = frames_own(frames, count);
+        add_place_name(out, size, word, own->file[0] ? own->file : own->module, own->function);
+    }
+}
+
+void finding_name(const struct finding *finding, char *out, size_t size)
+{
+    const struct called_from *allocated = &finding->buffer.allocated;
+    char kernel[256] = "";
+    out[0] = '\0';
+    part_append(out, size, "%s%s%s", finding->kind, finding->call ? " by " : "", finding->call ? finding->call : "");
+    if (finding->has_site) {
+        finding_kernel(&finding->site, kernel, sizeof kernel);
+        add_place_name(out, size, "at", finding->site.is_in_driver ? NULL : finding->site.file, kernel);
+    } else if (finding->nan) {
+        part_append(out, size, " in %s", finding->nan->plain);
+        add_frame_name(out, size, "launched at", finding->nan->frames, finding->nan->frame_count);
+    } else if (finding->call) {
+        add_frame_name(out, size, "at", finding->caller, finding->caller_count);
+    } else if (allocated->count) {
+        add_frame_name(out, size, finding->slack ? "beside a buffer from" : "of a buffer from", allocated->frames,
+                       allocated->count);
+    } else if (finding->buffer.buffer && finding->buffer.buffer->label[0]) {
+        part_append(out, size, " %s \"%s\"", finding->slack ? "beside" : "of", finding->buffer.buffer->label);
+    }
+    for (char *letter = out; *letter; letter++)
+        if (iscntrl((unsigned char)*letter))
+            *letter = '?';
 }

@@ -1,10 +1,12 @@
 #include "json.h"
 
 #include "earlier.h"
+#include "identity.h"
 #include "json_figures.h"
 #include "json_members.h"
 #include "json_nan.h"
 #include "json_restaged.h"
+#include "json_run.h"
 #include "json_slack.h"
 #include "timeline.h"
 #include "base/version.h"
@@ -18,33 +20,10 @@
 
 /* ---- the sections ---- */
 
-static void put_process(struct members process, const struct finding_process *known)
-{
-    put_text(process, "host", known->host);
-    if (known->command_bytes) {
-        json_t *command = json_array();
-        for (size_t at = 0; at < known->command_bytes; at += strlen(known->command + at) + 1)
-            append(command, text_to_json(known->command + at), process.has_failed);
-        put(process, "command", command);
-    }
-    if (known->job_count) {
-        struct members job = put_object(process, "job");
-        for (size_t i = 0; i < known->job_count; i++)
-            put_text(job, known->job[i].name, known->job[i].value);
-    }
-}
-
 static void put_origin(struct members report, const struct finding *finding)
 {
     const struct finding_origin *origin = &finding->origin;
-    if (origin->process)
-        put_text(report, "time", origin->process->time);
-    struct members process = put_object(report, "process");
-    put(process, "pid", json_integer(origin->pid));
-    if (origin->rank >= 0)
-        put(process, "rank", json_integer(origin->rank));
-    if (origin->process)
-        put_process(process, origin->process);
+    json_put_process(report, origin);
     if (origin->device < 0 && !origin->device_name)
         return;
     struct members device = put_object(report, "device");
@@ -423,12 +402,16 @@ static void put_site(struct members report, const struct finding *finding)
 
 char *finding_json(const struct finding *finding)
 {
+    char name[512];
     int has_failed = 0;
     struct members report = {json_object(), &has_failed};
     put(report, "schema", json_integer(JSON_SCHEMA));
     put_text(report, "cufence", VERSION_TEXT);
     put_text(report, "kind", finding->kind);
     put_text(report, "headline", finding->headline);
+    finding_name(finding, name, sizeof name);
+    put_text(report, "finding_name", name);
+    put_text(report, "known", finding->known);
     put_origin(report, finding);
     put_call(report, finding);
     put_earlier(report, finding);

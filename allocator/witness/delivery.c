@@ -5,10 +5,12 @@
 #include "base/output.h"
 #include "finding/colour.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NO_MEMORY "cufence: a kernel has faulted, and the host has no memory for the report\n"
@@ -27,24 +29,27 @@ static struct {
     cufence_fault_handler handler;
     void *handler_user;
     struct report_file log, json; /* the names are constant after delivery_open() */
+    struct report_file collected; /* likewise: the same lines for `cufence run`, which makes documents of them at the end */
     enum option_color color;      /* constant likewise, as the next */
     int has_no_color;
     uint64_t most;     /* likewise constant: max_reports */
     uint64_t *printed; /* identities of the printed reports */
-    uint64_t printed_count, again, beyond;
+    uint64_t printed_count, reported, again, beyond;
+    uint64_t known, known_times; /* reports that the user knows already: without repetitions, with them */
 } delivery = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local int is_in_handler;
 
 cufence_status delivery_open(const struct options *options)
 {
-    const char *no_color = env_get("NO_COLOR"), *term = env_get("TERM");
+    const char *no_color = env_get("NO_COLOR"), *term = env_get("TERM"), *collected = env_get("CUFENCE_COLLECT");
     delivery.most = options->max_reports;
     delivery.color = options->color;
     delivery.has_no_color = (no_color && *no_color) || (term && !strcmp(term, "dumb"));
     cufence_status status = options_expand_path(options->log, delivery.log.name, sizeof delivery.log.name);
     if (status == CUFENCE_OK)
         status = options_expand_path(options->json, delivery.json.name, sizeof delivery.json.name);
+    snprintf(delivery.collected.name, sizeof delivery.collected.name, "%s", collected ? collected : "");
     return status;
 }
 
@@ -101,14 +106,14 @@ static void keep(const char *text, const char *json)
     pthread_mutex_unlock(&delivery.lock);
 }
 
-/* Returns 1 if the report is new and max_reports is not reached. */
-static int is_wanted(uint64_t identity)
+/* Returns 1 if the report is new and max_reports is not reached. The user knows it already, or not: each is counted apart. */
+static int is_wanted(uint64_t identity, int is_known)
 {
     int is_new = 1, is_room = 0;
     pthread_mutex_lock(&delivery.lock);
     for (uint64_t i = 0; identity && is_new && i < delivery.printed_count; i++)
         is_new = delivery.printed[i] != identity;
-    if (is_new && delivery.printed_count < delivery.most) {
+    if (is_new && (is_known || delivery.reported < delivery.most)) {
         uint64_t *grown = realloc(delivery.printed, (delivery.printed_count + 1) * sizeof *grown);
         if (grown) {
             grown[delivery.printed_count++] = identity;
@@ -116,8 +121,11 @@ static int is_wanted(uint64_t identity)
         }
         is_room = 1; /* out of host memory: print it anyway; a repetition may be printed too */
     }
-    delivery.again += (uint64_t)!is_new;
+    delivery.reported += (uint64_t)(is_room && !is_known);
+    delivery.again += (uint64_t)(!is_new && !is_known);
     delivery.beyond += (uint64_t)(is_new && !is_room);
+    delivery.known += (uint64_t)(is_new && is_known);
+    delivery.known_times += (uint64_t)is_known;
     pthread_mutex_unlock(&delivery.lock);
     return is_new && is_room;
 }
@@ -125,7 +133,7 @@ static int is_wanted(uint64_t identity)
 void delivery_conclude(void)
 {
     pthread_mutex_lock(&delivery.lock);
-    uint64_t again = delivery.again, beyond = delivery.beyond;
+    uint64_t again = delivery.again, beyond = delivery.beyond, known = delivery.known, times = delivery.known_times;
     pthread_mutex_unlock(&delivery.lock);
     if (again)
         output_say("==%d== cufence: %llu more time%s something was found that is reported above\n", (int)getpid(),
@@ -133,6 +141,24 @@ void delivery_conclude(void)
     if (beyond)
         output_say("==%d== cufence: %llu more finding%s, which max_reports=%llu has kept from being reported\n", (int)getpid(),
                    (unsigned long long)beyond, beyond == 1 ? "" : "s", (unsigned long long)delivery.most);
+    if (known)
+        output_say("==%d== cufence: %llu known finding%s (suppress=, baseline=), met %llu time%s, not reported\n",
+                   (int)getpid(), (unsigned long long)known, known == 1 ? "" : "s", (unsigned long long)times,
+                   times == 1 ? "" : "s");
+}
+
+void delivery_keep_known(const char *json, uint64_t identity)
+{
+    if (is_wanted(identity, 1) && json)
+        delivery_add_json(json);
+}
+
+uint64_t delivery_known(void)
+{
+    pthread_mutex_lock(&delivery.lock);
+    uint64_t known = delivery.known;
+    pthread_mutex_unlock(&delivery.lock);
+    return known;
 }
 
 uint64_t delivery_findings(void)
@@ -159,15 +185,33 @@ static int print_on_standard_error(const char *text)
     return error;
 }
 
+int delivery_needs_head(void)
+{
+    struct stat found;
+    if (!delivery.json.name[0])
+        return 0;
+    if (stat(delivery.json.name, &found) != 0)
+        return errno == ENOENT;
+    return S_ISREG(found.st_mode) && found.st_size == 0;
+}
+
+void delivery_add_json(const char *line)
+{
+    int written = append(&delivery.json, line), collected = append(&delivery.collected, line);
+    complain(&delivery.json, written);
+    complain(&delivery.collected, collected);
+}
+
 /* Files first: who sees the report may end the program at once. */
 void delivery_print(const char *text, const char *json)
 {
     int logged = append(&delivery.log, text);
-    int written = json ? append(&delivery.json, json) : 0;
+    int written = json ? append(&delivery.json, json) : 0, collected = json ? append(&delivery.collected, json) : 0;
     int printed = print_on_standard_error(text);
     complain(&delivery.log, logged);
     complain_of_standard_error(printed);
     complain(&delivery.json, written);
+    complain(&delivery.collected, collected);
 }
 
 struct addition {
@@ -191,7 +235,7 @@ void delivery_add(const char *text, const char *json)
 
 int delivery_publish(const char *text, const char *json, uint64_t identity)
 {
-    int is_printed = is_wanted(identity);
+    int is_printed = is_wanted(identity, 0);
     if (!text)
         text = NO_MEMORY;
     if (is_printed)

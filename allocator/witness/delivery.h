@@ -17,12 +17,22 @@ cufence_status delivery_open(const struct options *options);
  * matches), or a report beyond max_reports, is only kept and counted. Returns 1 if the report was printed. */
 int delivery_publish(const char *text, const char *json, uint64_t identity);
 
+/* Counts a report that the user knows already, and appends its first `json` (NULL: none) to the file of json=. */
+void delivery_keep_known(const char *json, uint64_t identity);
+uint64_t delivery_known(void); /* how many there were, without repetitions */
+
 /* Adds to a report that has been delivered: prints `text` (lines), and appends it to log= and `json` (a line) to json=. */
 void delivery_add(const char *text, const char *json);
 /* Prints a text that is no report, and appends `json` (NULL: none) to the file of json=. Counts and keeps nothing. */
 void delivery_print(const char *text, const char *json);
 
-/* Prints how many reports were counted but not printed, if any. Called at exit. */
+/* Whether the file of json= has nothing in it yet, so that it needs a first line. */
+int delivery_needs_head(void);
+
+/* Appends a line that is no report to the file of json=. */
+void delivery_add_json(const char *line);
+
+/* Prints how many reports were counted but not printed, if any, and how many are known. Called at exit. */
 void delivery_conclude(void);
 
 /* Returns the number of reports so far, without repetitions. */

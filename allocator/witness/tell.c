@@ -2,11 +2,13 @@
 
 #include "delivery.h"
 #include "base/clock.h"
+#include "base/known.h"
 #include "base/env.h"
 #include "base/output.h"
 #include "driver/driver.h"
 #include "finding/annotation.h"
 #include "finding/finding.h"
+#include "finding/identity.h"
 #include "finding/json.h"
 #include "finding/leak.h"
 #include "finding/report.h"
@@ -15,6 +17,7 @@
 #include "restaging.h"
 #include "saving.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,24 +27,10 @@
 
 static const struct fault_sources *sources; /* constant after tell_open(), like rank */
 static const struct options *wanted;        /* likewise */
+static struct known_names known;            /* likewise */
 static int rank;                            /* in a distributed job, or -1 */
 static int is_annotated;                    /* in a job of GitHub Actions */
 static char checkout[512];                  /* its folder, "" if unknown */
-
-cufence_status tell_open(const struct options *options, const struct fault_sources *from)
-{
-    sources = from;
-    wanted = options;
-    rank = options_rank();
-    process_open();
-    const char *actions = env_get("GITHUB_ACTIONS"), *workspace = env_get("GITHUB_WORKSPACE");
-    is_annotated = actions && !strcmp(actions, "true");
-    snprintf(checkout, sizeof checkout, "%s", workspace ? workspace : "");
-    cufence_status status = delivery_open(options);
-    if (status == CUFENCE_OK)
-        status = record_open(options);
-    return status == CUFENCE_OK ? saving_open(options) : status;
-}
 
 /* The origin of a finding, and the strings that it points to. */
 struct setting {
@@ -63,6 +52,60 @@ static const struct finding_origin *setting_of(struct setting *setting, int devi
                                               .device_name = setting->name[0] ? setting->name : NULL,
                                               .process = &setting->process};
     return &setting->origin;
+}
+
+static cufence_status read_known(const struct options *options)
+{
+    char path[PATH_MAX];
+    const char *const files[] = {[KNOWN_SUPPRESSED] = options->suppress, [KNOWN_BASELINE] = options->baseline};
+    cufence_status status = CUFENCE_OK;
+    known_free(&known);
+    for (enum known as = KNOWN_SUPPRESSED; as <= KNOWN_BASELINE && status == CUFENCE_OK; as++) {
+        if (!files[as][0])
+            continue;
+        status = options_expand_path(files[as], path, sizeof path);
+        if (status == CUFENCE_OK)
+            status = known_read(&known, path, as);
+    }
+    return status;
+}
+
+/* So that the file is there, and says that it is cufence's, although nothing may ever be found. */
+static void begin_json(void)
+{
+    struct setting setting;
+    char *line = json_of_run(setting_of(&setting, -1));
+    if (line)
+        delivery_add_json(line);
+    free(line);
+}
+
+cufence_status tell_open(const struct options *options, const struct fault_sources *from)
+{
+    sources = from;
+    wanted = options;
+    rank = options_rank();
+    process_open();
+    const char *actions = env_get("GITHUB_ACTIONS"), *workspace = env_get("GITHUB_WORKSPACE");
+    is_annotated = actions && !strcmp(actions, "true");
+    snprintf(checkout, sizeof checkout, "%s", workspace ? workspace : "");
+    cufence_status status = delivery_open(options);
+    if (status == CUFENCE_OK)
+        status = read_known(options);
+    if (status == CUFENCE_OK && delivery_needs_head())
+        begin_json();
+    if (status == CUFENCE_OK)
+        status = record_open(options);
+    return status == CUFENCE_OK ? saving_open(options) : status;
+}
+
+void tell_guarded(const struct guarded *guarded)
+{
+    struct setting setting;
+    char *line = json_of_guarded(setting_of(&setting, -1), guarded);
+    if (line)
+        delivery_add_json(line);
+    free(line);
 }
 
 static void call_handler(const struct finding *finding, const char *text)
@@ -94,13 +137,26 @@ struct told {
     uint64_t made_ns; /* when the report was made, by monotonic_ns() */
 };
 
-/* Makes and delivers the report. finding: NULL if out of host memory. */
+/* Makes and delivers the report. finding: NULL if out of host memory. One that the user knows is counted, and goes to the file
+ * of JSON only. */
 static struct told publish(struct finding *finding)
 {
+    char name[512] = "";
+    struct told told = {.made_ns = monotonic_ns()};
     if (finding)
+        finding_name(finding, name, sizeof name);
+    enum known as = known_as(&known, name);
+    if (finding) {
+        finding->known = known_words[as];
         finding->is_verbose = wanted->verbose;
-    struct told told = {.text = finding ? finding_text(finding) : NULL};
+    }
     char *json = finding ? finding_json(finding) : NULL;
+    if (as != KNOWN_NOT) {
+        delivery_keep_known(json, finding->identity);
+        free(json);
+        return told;
+    }
+    told.text = finding ? finding_text(finding) : NULL;
     told.made_ns = monotonic_ns();
     told.is_printed = delivery_publish(told.text, json, told.text ? finding->identity : 0);
     free(json);

@@ -6,6 +6,7 @@
 #ifndef CUFENCE_WITNESS_TELL_H
 #define CUFENCE_WITNESS_TELL_H
 
+#include "finding/json_run.h"
 #include "finding/misuse.h"
 #include "finding/slack.h"
 #include "finding/nan.h"
@@ -41,6 +42,10 @@ void tell_misuse(const struct misuse *misuse);
 /* Reports buffers that nobody has freed, and counts them as a fault. Call it once no fault can come any more. */
 struct leak;
 void tell_leak(struct leak *leak);
+
+/* Appends to json= what the process has guarded. Called at its end. */
+void tell_guarded(const struct guarded *guarded);
+
 /* Reports that a launch has made a NaN. device: of the launch. */
 void tell_nan(const struct nan_fact *nan, int device);
 

@@ -282,7 +282,8 @@ class OnTheDevice(unittest.TestCase):
         return subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False)
 
     def records(self) -> list[dict[str, object]]:
-        return [json.loads(line) for line in self.json.read_text().splitlines()]
+        lines = [json.loads(line) for line in self.json.read_text().splitlines()]
+        return [line for line in lines if line.get("kind") not in ("run", "guarded")]
 
     WANTED = r"cufence: buffer #1?\d is batch in step, train\.py:\d+, float32\[250, 4\];[^;]*element\s"
 

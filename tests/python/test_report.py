@@ -36,6 +36,12 @@ def finding(rank: int, **changes: Any) -> dict[str, Any]:
     return made
 
 
+# The lines of a process besides its findings.
+PROCESS = {"pid": 4242, "host": "node7", "command": ["python", "train.py"]}
+BEGUN = {"schema": 1, "cufence": "0.2.0", "kind": "run", "time": "2026-11-22T05:46:49Z", "process": PROCESS}
+GUARDED = {**BEGUN, "kind": "guarded", "guarded": {"allocations": 12, "findings": 0}}
+
+
 class Report(unittest.TestCase):
     def setUp(self) -> None:
         scratch = tempfile.TemporaryDirectory()
@@ -142,7 +148,11 @@ class Report(unittest.TestCase):
         self.assertEqual(place["artifactLocation"]["uri"], "src/oob.py")
 
     def test_sarif_of_nothing_is_a_run_without_results(self) -> None:
-        self.assertEqual(json.loads(self.report("--sarif", "-", self.write("none.json")).stdout)["runs"][0]["results"], [])
+        (run,) = json.loads(self.report("--sarif", "-", self.write("none.json", BEGUN, GUARDED)).stdout)["runs"]
+        self.assertEqual(run["results"], [])
+        (invocation,) = run["invocations"]
+        self.assertEqual((invocation["arguments"], invocation["executionSuccessful"]), (["python", "train.py"], True))
+        self.assertEqual(invocation["toolExecutionNotifications"][0]["message"]["text"], "12 allocations guarded by 1 process")
 
     def test_html_holds_all_and_lets_nothing_out(self) -> None:
         hostile = "</script><script>alert(1)</script><!--"
@@ -168,8 +178,8 @@ class Report(unittest.TestCase):
 
         scripts = Scripts()
         scripts.feed(page)
-        self.assertEqual(len(scripts.texts), 2)
-        data = json.loads(scripts.texts[0])
+        self.assertEqual(len(scripts.texts), 3)
+        data = json.loads(scripts.texts[1])
         self.assertEqual([each["headline"] for each in data], [finding(0)["headline"], hostile])
         self.assertEqual([each["count"] for each in data], [1, 1])
         self.assertNotIn("alert(1)</script>", page)
@@ -207,19 +217,19 @@ class Report(unittest.TestCase):
         """The texts of the page of a file."""
         self.report("--html", "page.html", file)
         page = (self.folder / "page.html").read_text()
-        data, script = (part.split("</script>")[0].split(">", 1)[1] for part in page.split("<script")[1:])
+        run, data, script = (part.split("</script>")[0].split(">", 1)[1] for part in page.split("<script")[1:])
         dom = """
             class Element {
-              constructor() { this.texts = []; this.firstChild = this; }
+              constructor(id) { this.texts = []; this.firstChild = this; this.id = id; }
               set textContent(text) { this.texts.push(text); }
-              get textContent() { return DATA; }
+              get textContent() { return TEXTS[this.id]; }
               setAttribute() {}
               append(...parts) { this.texts.push(...parts); }
             }
             const known = {}, document = {
-              createElement: () => new Element(), getElementById: (id) => (known[id] ??= new Element()) };
+              createElement: () => new Element(), getElementById: (id) => (known[id] ??= new Element(id)) };
             const show_all = (e) => e instanceof Element ? e.texts.flatMap(show_all) : [String(e)];
-        """.replace("DATA", json.dumps(data))
+        """.replace("TEXTS", json.dumps({"run": run, "data": data}))
         end = 'console.log(show_all(known["findings"]).join("\\n"));'
         (self.folder / "page.js").write_text(dom + script + end)
         done = subprocess.run(["node", "page.js"], cwd=self.folder, capture_output=True, text=True, check=True)
@@ -313,10 +323,84 @@ class Report(unittest.TestCase):
         self.run_program("--html", "other.html", "--", "no-such-program", status=127)
         self.assertEqual(os.listdir(self.folder), ["page.html"])
 
-    def test_run_takes_no_second_json(self) -> None:
-        said = self.run_program("--html", "page.html", "--json", "x.json", "--", "true", status=2)
-        self.assertRegex(said, r"json=\S*x.json and --html page.html: ")
-        self.assertIn("cufence report --html page.html", said)
+    def read_lines(self, name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / name).read_text().splitlines()]
+
+    def test_run_makes_all_documents_at_once(self) -> None:
+        for story, results in (("overrun", 1), ("allocations", 0)):
+            program = [str(BUILD / "tests/programs/program_linked"), story]
+            self.run_program("--html", "p.html", "--json", "p.json", "--sarif", "p.sarif", "--", *program, status=results)
+            run = json.loads((self.folder / "p.sarif").read_text())["runs"][0]
+            self.assertEqual(len(run["results"]), results)
+            self.assertEqual(run["invocations"][0]["arguments"], program)
+            self.assertRegex(run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"], "^[1-9].* guarded by 1 process$")
+            lines = self.read_lines("p.json")
+            self.assertEqual([line["kind"] for line in lines], ["run", *["overrun"] * results, "guarded"])
+            self.assertEqual(lines[0]["process"]["command"], program)
+            self.assertEqual(lines[-1]["guarded"]["findings"], results)
+            self.report("--exit-code", "p.json", status=86 if results else 0)
+            (self.folder / "p.json").unlink()
+
+    def test_files_are_there_from_the_start(self) -> None:
+        """Also when nothing used CUDA, and when the command is killed while the program runs."""
+        look = 'test -s p.html && grep -q \'"kind":"run"\' p.json && grep -q "not come to its end" p.sarif && kill -9 $PPID'
+        self.run_program("--html", "p.html", "--json", "p.json", "--sarif", "p.sarif", "--", "sh", "-c", look, status=-9)
+        run = json.loads((self.folder / "p.sarif").read_text())["runs"][0]
+        self.assertEqual((run["results"], run["invocations"][0]["executionSuccessful"]), ([], False))
+        done = self.report("--exit-code", "p.json", status=87)
+        self.assertEqual(
+            done.stdout, "SUMMARY: cufence: 0 findings in 0 reports; NOTHING WAS GUARDED: no process that used CUDA has come to its end\n"
+        )
+
+    def test_known_findings_are_counted_only(self) -> None:
+        program = [str(BUILD / "tests/programs/program_linked"), "beside", "async", "-4", "0"]
+        self.run_program("--json", "before.json", "--", *program, status=86)
+        name = self.read_lines("before.json")[1]["finding_name"]
+        self.assertEqual(name, "slack write beside a buffer from slack_stories.c in allocate")
+        (self.folder / "known.txt").write_text("# a comment\n\n  slack write * from slack_stories.c in *  \n")
+        for option, file, word in (("suppress", "known.txt", "suppressed"), ("baseline", "before.json", "baseline")):
+            said = self.run_program(f"--{option}", file, "--json", f"{option}.json", "--", *program, status=0)
+            self.assertIn("1 known finding (suppress=, baseline=), met 1 time, not reported\n", said)
+            self.assertNotIn("SUMMARY", said)
+            _, found, guarded = self.read_lines(f"{option}.json")
+            self.assertEqual((found["known"], found["finding_name"], guarded["guarded"]["known"]), (word, name, 1))
+            self.report("--exit-code", f"{option}.json")  # as the run has marked it
+            done = self.report("--exit-code", f"--{option}", file, "--sarif", "p.sarif", "--json", "p.json", "before.json")
+            self.assertIn(f"0 {'new ' if option == 'baseline' else ''}findings in 0 reports, 1 ", done.stdout)
+            (result,) = json.loads((self.folder / "p.sarif").read_text())["runs"][0]["results"]
+            self.assertEqual(result.get("baselineState"), "unchanged" if option == "baseline" else None)
+            self.assertEqual("suppressions" in result, option == "suppress")
+            self.assertEqual(self.read_lines("p.json")[1]["known"], word)
+        other = self.write("other.json", BEGUN, finding(0, finding_name="overrun at oob.py in k_oob"))
+        done = self.report("--exit-code", "--baseline", "before.json", other, status=86)
+        self.assertIn("1. new: out-of-bounds WRITE", done.stdout)
+        self.assertIn("   name: overrun at oob.py in k_oob\n", done.stdout)
+        self.assertIn("SUMMARY: cufence: 1 new finding in 1 report;", done.stdout)
+
+    def test_lists_of_known_findings_that_cannot_be_used(self) -> None:
+        self.write("old.json", finding(0))
+        (self.folder / "text").write_text("text\n")
+        self.write("json", finding(0, finding_name="x"))
+        for option, file, why in (
+            ("suppress", "nowhere", "nowhere: No such file or directory"),
+            ("suppress", "json", "json:1: it is JSON"),
+            ("baseline", "nowhere", "nowhere: No such file or directory"),
+            ("baseline", "text", "text: it has no line of cufence's JSON"),
+            ("baseline", "old.json", "old.json: its findings have no names"),
+        ):
+            self.assertIn(why, self.report(f"--{option}", file, "old.json", status=2).stderr)
+            self.assertIn(why, self.run_program(f"--{option}", file, "--", "true", status=2))
+
+    def test_standard_output_is_refused_where_it_is_the_programs(self) -> None:
+        for option in ("--html", "--sarif"):
+            said = self.run_program(option, "-", "--", "true", status=2)
+            self.assertIn(f"cufence run: {option} -: standard output is the program's; name a file\n", said)
+        self.assertIn('standard output', self.run_program("--json", "-", "--", "true", status=2))
+        self.assertIn('"schema":1', self.report("--json", "-", self.write("one.json", finding(0))).stdout)
+        self.assertIn("<!doctype html>", self.report("--html", "-", "one.json").stdout)
+        self.assertEqual(os.listdir(self.folder), ["one.json"])
+
+    def test_what_cannot_be_opened_is_named(self) -> None:
         self.assertIn("No such file", self.run_program("--html", "nowhere/page.html", "--", "true", status=2))
 
     def test_json_can_be_read_again(self) -> None:
@@ -331,21 +415,27 @@ class Report(unittest.TestCase):
 
     def test_what_cannot_be_read_is_named_and_the_rest_is_told(self) -> None:
         good = self.write("good.json", finding(0))
+        self.write("empty.json")
         (self.folder / "bad.json").write_text(json.dumps(finding(0)) + "\n{cut off\n[1]\n" + json.dumps({"schema": 2, "kind": "x"}) + "\n")
-        done = self.report(good, "bad.json", "missing.json", status=1)
-        self.assertIn("1 finding in 2 reports\n", done.stdout)
+        done = self.report("--exit-code", "--html", "page.html", "--sarif", "-", good, "bad.json", "missing.json", "empty.json", status=87)
+        self.assertEqual((done.stdout, (self.folder / "page.html").exists()), ("", False))
+        done = self.report(good, "bad.json", "missing.json", "empty.json", status=87)
+        self.assertIn("   2 reports:\n", done.stdout)
+        self.assertNotIn("SUMMARY", done.stdout)
+        self.assertTrue(done.stdout.endswith("\nNO VERDICT: some of the input could not be read (see above)\n"))
         lines = done.stderr.splitlines()
         self.assertTrue(lines[0].startswith("cufence report: bad.json:2: "), lines)
         self.assertEqual(lines[1], 'cufence report: bad.json:3: it is no finding of cufence\'s (it has no member "schema")')
         self.assertEqual(lines[2], "cufence report: bad.json:4: it is of a newer cufence: this one knows schema 1")
         self.assertEqual(lines[3], "cufence report: missing.json: No such file or directory")
+        self.assertTrue(lines[4].startswith("cufence report: empty.json: it is empty; "), lines)
 
     def test_wrong_arguments(self) -> None:
         self.assertIn("no file given", self.report(status=2).stderr)
         self.assertIn("takes one document", self.report("--sarif", "-", "--html", "-", "x.json", status=2).stderr)
         self.assertIn("--svg", self.report("--svg", "x", "y.json", status=2).stderr)
-        done = self.report("--html", "no/such/folder.html", self.write("good.json", finding(0)), status=1)
-        self.assertIn("cufence report: no/such/folder.html: No such file or directory", done.stderr)
+        done = self.report("--html", "no/such/folder.html", self.write("good.json", finding(0)), status=2)
+        self.assertIn("cufence report: --html no/such/folder.html: No such file or directory", done.stderr)
 
 
 if __name__ == "__main__":

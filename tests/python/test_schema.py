@@ -60,9 +60,10 @@ class Schema(unittest.TestCase):
                 for line in file.read_text().splitlines():
                     found = self.check(line)
                     kinds.add(found["kind"])
+                    self.assertEqual("finding_name" in found, found["kind"] not in ("run", "guarded"))
                     self.assertEqual(found["process"]["job"], {"RANK": "3"})
                     self.assertEqual(found["process"]["command"][1:], story.split())
-        self.assertEqual(kinds, {"overrun", "exception", "double free", "invalid free", "host write out of bounds", "slack write"})
+        self.assertEqual(kinds, {"overrun", "exception", "double free", "invalid free", "host write out of bounds", "slack write", "run", "guarded"})
 
     def test_leaks_fit(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -74,8 +75,8 @@ class Schema(unittest.TestCase):
                 check=False,
             )
             found = [self.check(line) for line in file.read_text().splitlines()]
-        self.assertEqual([each["kind"] for each in found], ["overrun", "leak"])
-        self.assertEqual(found[1]["headline"], "leak of 1 buffer, 4096 bytes in all")
+        self.assertEqual([each["kind"] for each in found], ["run", "overrun", "leak", "guarded"])
+        self.assertEqual(found[2]["headline"], "leak of 1 buffer, 4096 bytes in all")
 
     def run_values(self, folder: str, stories: str, **options: str) -> list[Any]:
         """Runs stories of tests/sim/values_story.c. Returns the lines of the file that the option `file` is for."""
@@ -95,7 +96,7 @@ class Schema(unittest.TestCase):
         for story in ("nan", "nan_graph", "mask"):
             with tempfile.TemporaryDirectory() as folder:
                 found += self.run_values(folder, story, nan="report", inf="on", json="found.json")
-        self.assertEqual({line["kind"] for line in found}, {"first NaN", "first Inf"})
+        self.assertEqual({line["kind"] for line in found}, {"run", "first NaN", "first Inf", "guarded"})
         self.assertTrue(any("graph_kernels" in line["nan"] for line in found))
         for line in found:
             jsonschema.validate(line, closed(SCHEMA))

@@ -73,15 +73,17 @@ static void the_exit_status_of_a_fault_is_set(void **state)
     assert_int_equal(shell("\"$CUFENCE\" run --error-exitcode 0 -- \"$STORY\" 2>/dev/null"), 0);
 }
 
-static void the_file_of_json_is_one_line_a_report(void **state)
+static void the_file_of_json_is_one_line_a_report_between_two(void **state)
 {
     (void)state;
     char text[16384];
     assert_int_equal(shell("cd \"$FOLDER\" && \"$CUFENCE\" run --json faults.json -- sh -c 'cd / && \"$STORY\"' 2>/dev/null"),
                      86);
     read_file("faults.json", text, sizeof text);
-    assert_int_equal(count_in(text, "\n"), 1);
+    assert_int_equal(count_in(text, "\n"), 3);
+    assert_int_equal(count_in(text, "\"kind\":\"run\""), 1);
     assert_int_equal(count_in(text, "\"kind\":\"overrun\""), 1);
+    assert_int_equal(count_in(text, "\"kind\":\"guarded\""), 1);
     assert_non_null(strstr(text, "\"fill\""));
 }
 
@@ -141,7 +143,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_rank_has_its_file),
         cmocka_unit_test(the_exit_status_of_a_fault_is_set),
-        cmocka_unit_test(the_file_of_json_is_one_line_a_report),
+        cmocka_unit_test(the_file_of_json_is_one_line_a_report_between_two),
         cmocka_unit_test(the_report_says_who_launched_and_who_allocated),
         cmocka_unit_test(without_stacks_nobody_knows_who_allocated),
         cmocka_unit_test(a_process_without_cuda_loads_the_small_library_only),

@@ -493,7 +493,7 @@ static void a_dump_that_cannot_be_read_is_told_too(void **state)
     const struct finding_origin nobody = {7, -1, -1, NULL, NULL};
     char *line = told_unexplained(finding_json, "cut off", &nobody);
     assert_string_equal(line, "{\"schema\":1,\"cufence\":\"0.1.0\",\"kind\":\"unexplained\",\"headline\":\"unexplained fault "
-                              "of a kernel\",\"process\":{\"pid\":7},"
+                              "of a kernel\",\"finding_name\":\"unexplained\",\"process\":{\"pid\":7},"
                               "\"reason\":\"cut off\"}\n");
     free(line);
 }
@@ -532,6 +532,8 @@ static void a_misuse_has_its_call_and_its_buffer(void **state)
         expect_member(json, "schema", "1");
         expect_member(json, "kind", "\"invalid free\"");
         expect_member(json, "process", "{\"pid\":4242,\"rank\":3}");
+        expect_member(json, "finding_name", "\"invalid free by cuMemFree at train.py in step\"");
+        expect_member(json, "known", NULL);
         expect_member(json, "call", "\"cuMemFree\"");
         expect_member(json, "reason", "\"what it did\"");
         expect_member(json, "called",

@@ -113,8 +113,8 @@ static void lines_that_are_no_report_are_counted(void **state)
     write_file("end.2.json", "");
     write_file("end.2.json.more", REPORT(SIZED));
     write_file("ending.2.json", REPORT(SIZED));
-    assert_true(merged_is_any(folder, mode_of("end"), 0));
-    assert_false(merged_is_any(folder, mode_of("start"), 0));
+    assert_true(merged_is_any(folder, mode_of("end")));
+    assert_false(merged_is_any(folder, mode_of("start")));
     merged_read(&merged, folder, mode_of("end"));
     assert_int_equal(merged.count, 1);
     assert_int_equal(merged.findings[0].count, 1);
@@ -125,8 +125,7 @@ static void a_file_may_be_empty(void **state)
 {
     (void)state;
     write_file("start.1.json", "");
-    assert_true(merged_is_any(folder, mode_of("start"), 0));
-    assert_false(merged_is_any(folder, mode_of("start"), 1));
+    assert_true(merged_is_any(folder, mode_of("start")));
     merged_read(&merged, folder, mode_of("start"));
     merged_read(&merged, "/nonexistent", mode_of("start"));
     assert_int_equal(merged.count, 0);

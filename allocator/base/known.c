@@ -1,0 +1,122 @@
+#include "known.h"
+
+#include "error.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY "\"finding_name\"" /* in docs/finding.schema.json */
+
+const char *const known_words[] = {NULL, "suppressed", "baseline"};
+
+/* Takes the text. */
+static int add(struct known_names *names, char *text, enum known as)
+{
+    struct known_name *grown = text ? realloc(names->all, (names->count + 1) * sizeof *grown) : NULL;
+    if (!grown) {
+        free(text);
+        return 0;
+    }
+    names->all = grown;
+    grown[names->count++] = (struct known_name){text, as};
+    return 1;
+}
+
+static cufence_status no_memory(void)
+{
+    return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
+}
+
+static cufence_status read_globs(struct known_names *names, FILE *file, const char *path)
+{
+    char *line = NULL;
+    size_t capacity = 0, number = 0;
+    cufence_status status = CUFENCE_OK;
+    while (status == CUFENCE_OK && getline(&line, &capacity, file) >= 0) {
+        char *text = line + strspn(line, " \t");
+        size_t length = strlen(text);
+        number++;
+        while (length && strchr(" \t\r\n", text[length - 1]))
+            text[--length] = '\0';
+        if (*text == '{')
+            status =
+                error_set(CUFENCE_ERROR_OPTION, "%s:%zu: it is JSON, not a list of names; baseline= reads JSON", path, number);
+        else if (*text && *text != '#' && !add(names, strdup(text), KNOWN_SUPPRESSED))
+            status = no_memory();
+    }
+    free(line);
+    return status;
+}
+
+/* Copies the text in quotes, as jansson writes it. A name has no control characters, so there are few escapes in it. */
+static char *unquoted(const char *at)
+{
+    char *copy = strdup(at), *to = copy;
+    for (; copy && *at && *at != '"'; at++)
+        *to++ = *at == '\\' && at[1] ? *++at : *at;
+    if (copy)
+        *to = '\0';
+    return copy;
+}
+
+/* The library is linked without a parser of JSON. A key in quotes can't be part of a text, where quotes are escaped. */
+static cufence_status take_names(struct known_names *names, const char *text, const char *path)
+{
+    size_t before = names->count;
+    for (const char *at = text; (at = strstr(at, KEY)) != NULL;) {
+        at += strlen(KEY);
+        at += strspn(at, ": \t\r\n");
+        if (*at == '"' && !add(names, unquoted(at + 1), KNOWN_BASELINE))
+            return no_memory();
+    }
+    if (!strstr(text, "\"cufence\""))
+        return error_set(CUFENCE_ERROR_OPTION, "%s: it has no line of cufence's JSON", path);
+    if (names->count == before && strstr(text, "\"headline\""))
+        return error_set(CUFENCE_ERROR_OPTION, "%s: its findings have no names: it is of an older cufence; make a new one",
+                         path);
+    return CUFENCE_OK;
+}
+
+static cufence_status read_findings(struct known_names *names, FILE *file, const char *path)
+{
+    char *text = NULL;
+    size_t capacity = 0;
+    ssize_t length = getdelim(&text, &capacity, '\0', file);
+    cufence_status status = take_names(names, length > 0 ? text : "", path);
+    free(text);
+    return status;
+}
+
+cufence_status known_read(struct known_names *names, const char *path, enum known as)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return error_set(CUFENCE_ERROR_OPTION, "%s: %s", path, strerror(errno));
+    errno = 0;
+    cufence_status status = as == KNOWN_BASELINE ? read_findings(names, file, path) : read_globs(names, file, path);
+    if (ferror(file))
+        status = error_set(CUFENCE_ERROR_OPTION, "%s: %s", path, strerror(errno ? errno : EIO));
+    fclose(file);
+    return status;
+}
+
+enum known known_as(const struct known_names *names, const char *name)
+{
+    for (size_t i = 0; name && *name && i < names->count; i++) {
+        const struct known_name *known = &names->all[i];
+        if (!strcmp(known->text, name) || (known->as == KNOWN_SUPPRESSED && fnmatch(known->text, name, 0) == 0))
+            return known->as;
+    }
+    return KNOWN_NOT;
+}
+
+void known_free(struct known_names *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        free(names->all[i].text);
+    free(names->all);
+    *names = (struct known_names){0};
+}

@@ -1,0 +1,107 @@
+#include "outputs.h"
+
+#include "arguments.h"
+#include "cli.h"
+#include "faces.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const struct {
+    const char *option;
+    int (*write)(const struct collected *collected, FILE *out);
+} faces[OUTPUTS] = {
+    [OUTPUT_HTML] = {"--html", face_html}, [OUTPUT_SARIF] = {"--sarif", face_sarif}, [OUTPUT_JSON] = {"--json", face_json}};
+
+#define complain(status, ...) arguments_complain(outputs->command, status, __VA_ARGS__)
+
+static int is_dash(const char *path)
+{
+    return path && !strcmp(path, "-");
+}
+
+int outputs_take(struct outputs *outputs, enum output which, const char *path)
+{
+    if (!*path)
+        return complain(CLI_USAGE, "%s: the file name \"\" is empty", faces[which].option);
+    if (is_dash(path) && outputs->is_stdout_taken)
+        return complain(CLI_USAGE, "%s -: standard output is the program's; name a file", faces[which].option);
+    outputs->paths[which] = path;
+    for (int i = 0; is_dash(path) && i < OUTPUTS; i++)
+        if (i != (int)which && is_dash(outputs->paths[i]))
+            return complain(CLI_USAGE, "standard output (-) takes one document; give the others a file");
+    return 0;
+}
+
+int outputs_is_any(const struct outputs *outputs)
+{
+    for (int i = 0; i < OUTPUTS; i++)
+        if (outputs->paths[i])
+            return 1;
+    return 0;
+}
+
+int outputs_is_stdout(const struct outputs *outputs)
+{
+    for (int i = 0; i < OUTPUTS; i++)
+        if (is_dash(outputs->paths[i]))
+            return 1;
+    return 0;
+}
+
+int outputs_open(struct outputs *outputs)
+{
+    for (int i = 0; i < OUTPUTS; i++) {
+        const char *path = outputs->paths[i];
+        if (!path)
+            continue;
+        int file = is_dash(path) ? dup(STDOUT_FILENO) : open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        outputs->files[i] = file >= 0 ? fdopen(file, "w") : NULL;
+        if (outputs->files[i])
+            continue;
+        if (file >= 0)
+            close(file);
+        return complain(CLI_USAGE, "%s %s: %s", faces[i].option, path, strerror(errno));
+    }
+    return 0;
+}
+
+static int is_regular(FILE *file)
+{
+    struct stat found;
+    return fstat(fileno(file), &found) == 0 && S_ISREG(found.st_mode);
+}
+
+int outputs_write(struct outputs *outputs, const struct collected *collected)
+{
+    int is_well = 1;
+    for (int i = 0; i < OUTPUTS; i++) {
+        FILE *out = outputs->files[i];
+        int is_file = out && !is_dash(outputs->paths[i]) && is_regular(out);
+        if (!out || (collected->is_unfinished && !is_file))
+            continue;
+        errno = 0;
+        int is_ready = !is_file || (fseek(out, 0, SEEK_SET) == 0 && ftruncate(fileno(out), 0) == 0);
+        if (is_ready && faces[i].write(collected, out) && !ferror(out) && fflush(out) == 0)
+            continue;
+        complain(0, "%s %s: %s", faces[i].option, outputs->paths[i], errno ? strerror(errno) : "the host is out of memory");
+        is_well = 0;
+    }
+    return is_well;
+}
+
+void outputs_close(struct outputs *outputs)
+{
+    struct stat found;
+    for (int i = 0; i < OUTPUTS; i++) {
+        FILE *out = outputs->files[i];
+        if (out && !is_dash(outputs->paths[i]) && is_regular(out) && fstat(fileno(out), &found) == 0 && found.st_size == 0)
+            unlink(outputs->paths[i]);
+        if (out)
+            fclose(out);
+        outputs->files[i] = NULL;
+    }
+}

@@ -1,0 +1,41 @@
+/*
+ * The documents that a command makes of findings: a page, SARIF, JSON Lines. They are opened, and hold what is known, from the
+ * start, so that they are there whatever happens to the program.
+ *
+ * Thread safety: none; one thread does all this.
+ */
+#ifndef CUFENCE_CLI_OUTPUTS_H
+#define CUFENCE_CLI_OUTPUTS_H
+
+#include "collected.h"
+
+#include <stdio.h>
+
+enum output { OUTPUT_HTML, OUTPUT_SARIF, OUTPUT_JSON, OUTPUTS };
+
+struct outputs {
+    const char *command; /* the sub-command, for messages */
+    int is_stdout_taken; /* by something else than its documents: "-" is refused */
+    const char *paths[OUTPUTS];
+    FILE *files[OUTPUTS];
+};
+
+/* Takes the file name of an option of the command line; "-" is standard output, for one document. Returns 0, or the exit status
+ * after a message. */
+int outputs_take(struct outputs *outputs, enum output which, const char *path);
+
+/* Whether any document is wanted, or one on standard output. */
+int outputs_is_any(const struct outputs *outputs);
+int outputs_is_stdout(const struct outputs *outputs);
+
+/* Opens the files, and leaves what is in them. Returns 0, or the exit status after a message. */
+int outputs_open(struct outputs *outputs);
+
+/* Writes each document in place of what its file has. What is no file, a pipe or standard output, gets nothing as long as
+ * collected->is_unfinished. Returns 0 after a message. */
+int outputs_write(struct outputs *outputs, const struct collected *collected);
+
+/* Closes the files, and removes those that are empty: nothing was ever written to them. */
+void outputs_close(struct outputs *outputs);
+
+#endif
