@@ -19,7 +19,7 @@ static enum kind kind_of(const struct option_row *row)
 {
     if (row->type == OPTION_FILTER_PATH)
         return KIND_FOLDER;
-    if (row->type != OPTION_PATH)
+    if (row->type != OPTION_PATH || strstr(row->allowed, "to read"))
         return KIND_NONE;
     return strstr(row->allowed, "folder") ? KIND_FOLDER : KIND_FILE;
 }

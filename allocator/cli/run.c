@@ -241,7 +241,8 @@ static int check_estimate(const struct request *request, const struct options *o
     if (options->estimate && request->is_guarded_required)
         return complain(CLI_USAGE, "--require-guarded: --estimate guards nothing; leave one of them out");
     if (options->estimate && outputs_is_any(&request->page.outputs))
-        return complain(CLI_USAGE, "--html, --sarif: --estimate finds nothing; leave one of them out");
+        return complain(CLI_USAGE, "%s: --estimate finds nothing; leave one of them out",
+                        request->page.outputs.paths[OUTPUT_HTML] ? "--html" : "--sarif");
     return 0;
 }
 
