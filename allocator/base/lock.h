@@ -14,6 +14,7 @@ enum lock_rank {
     RANK_PROCESS = 1, /* initialisation; held for all of it */
     RANK_VISIT,       /* the background thread works in a context, or a context is being destroyed; held across map and unmap */
     RANK_SYNC,        /* serialises cufence's own synchronisations; held across them */
+    RANK_SPACE,       /* address space is reserved, if not at the start; held across that */
     RANK_CONTEXTS,    /* creation and destruction of contexts; held while the other rooms load their parts into a new one */
     RANK_FILTER,      /* a pool's filter, a callback into the program, is running */
     RANK_TOUCH,       /* a stream ends, begins or joins a capture, or is used by a thread other than its own */

@@ -42,23 +42,14 @@ cufence_status heap_open(const struct options *options)
     heap_options = options;
     passed_open();
     physical_configure(options->cache_max);
-    cufence_status status = arena_open(options->arena, options->history, block_forget);
+    cufence_status status = space_open();
     if (status != CUFENCE_OK)
         return status;
-    status = index_open();
-    if (status != CUFENCE_OK)
-        goto no_index;
     status = worker_start();
     if (status != CUFENCE_OK)
-        goto no_worker;
-    if (options->peers == PEERS_ON)
+        space_close();
+    else if (options->peers == PEERS_ON)
         share_everything();
-    return CUFENCE_OK;
-
-no_worker:
-    index_close();
-no_index:
-    arena_close();
     return status;
 }
 
@@ -221,7 +212,7 @@ static struct block *map_anew(struct books *books, const struct heap_request *wa
     }
     struct block *block = block_map(books, device, layout, is_alone, status);
     for (int level = 0; !block && level <= hardest; level++) {
-        if (*status != CUFENCE_ERROR_OUT_OF_MEMORY && *status != CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE)
+        if (!heap_lacks_room(*status))
             return NULL;
         if (level >= 1)
             await_worker();
@@ -232,11 +223,10 @@ static struct block *map_anew(struct books *books, const struct heap_request *wa
         }
         block = block_map(books, device, layout, is_alone, status);
     }
-    if (!block && *status == CUFENCE_ERROR_OUT_OF_MEMORY) {
+    if (!block && *status == CUFENCE_ERROR_OUT_OF_MEMORY)
         *status = is_brief ? still_full(device, wanted->size) : out_of_memory(device, wanted->size, layout->mapped);
-        if (!is_brief && !is_captured)
-            note_full(device);
-    }
+    if (!block && heap_lacks_room(*status) && !is_brief && !is_captured)
+        note_full(device);
     return block;
 }
 
@@ -300,12 +290,12 @@ static struct block *obtain_cell(struct freelist *list, const struct heap_reques
 /* Small buffers have been mapped one by one until now. Returns whether they are to share pages from here on. */
 static int begins_packing(struct books *books, const struct heap_request *wanted)
 {
-    int is_share = packing_is_due(books);
-    if (!is_share && is_scarce(books, wanted, RESERVE))
+    enum packing_why why = packing_is_due(books) ? PACKING_SHARE : arena_is_scarce() ? PACKING_SPACE : PACKING_SCARCE;
+    if (why == PACKING_SCARCE && is_scarce(books, wanted, RESERVE))
         reclaim_device(books->context, wanted->device, 1);
-    if (!is_share && !is_scarce(books, wanted, RESERVE))
+    if (why == PACKING_SCARCE && !is_scarce(books, wanted, RESERVE))
         return 0;
-    packing_begin(books, is_share ? PACKING_SHARE : PACKING_SCARCE);
+    packing_begin(books, why);
     return 1;
 }
 
@@ -317,6 +307,9 @@ static struct block *find_or_map(struct freelist *list, const struct heap_reques
     struct books *books = list->books;
     struct block *block = NULL;
     struct cells cells;
+    *status = space_need();
+    if (*status != CUFENCE_OK)
+        return NULL;
     struct scope scope = scope_enter(books->context);
     if (!list->pool && wanted->device == books->context->device) {
         block = steal(list, layout->pages, heap_options->waste);
@@ -328,8 +321,8 @@ static struct block *find_or_map(struct freelist *list, const struct heap_reques
         block = obtain_cell(list, wanted, layout, &cells, status);
     if (!block)
         block = map_anew(books, wanted, layout, list->pool != NULL, RESERVE, status);
-    if (!block && may_pack && *status == CUFENCE_ERROR_OUT_OF_MEMORY) {
-        packing_begin(books, PACKING_SCARCE);
+    if (!block && may_pack && heap_lacks_room(*status)) {
+        packing_begin(books, *status == CUFENCE_ERROR_OUT_OF_MEMORY ? PACKING_SCARCE : PACKING_SPACE);
         block = obtain_cell(list, wanted, layout, &cells, status);
         if (!block && *status == CUFENCE_OK)
             *status = still_full(wanted->device, wanted->size);

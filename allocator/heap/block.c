@@ -73,6 +73,16 @@ static struct block *cut(struct books *books, int device, const struct layout *l
     return NULL;
 }
 
+static void say_smaller_guard(uint64_t guard)
+{
+    static int has_said; /* atomic */
+    if (!__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
+        output_say(
+            "cufence: address space is short (%llu MiB; arena=, `ulimit -v`): guards are smaller from now on than guard= "
+            "and guard_max= say, this one has %llu MiB\n",
+            (unsigned long long)((arena_end() - arena_start()) >> 20), (unsigned long long)(guard >> 20));
+}
+
 /* It could not be mapped; the arena owns it from now on. */
 static void abandon(struct block *block)
 {
@@ -104,6 +114,8 @@ struct block *block_map(struct books *books, int device, const struct layout *la
         abandon(block);
         return NULL;
     }
+    if (block->slot.span < layout->span)
+        say_smaller_guard(block->slot.span - block->slot.mapped);
     raise_to(&books->peak_mapped_bytes, __atomic_add_fetch(&books->mapped_bytes, layout->mapped, __ATOMIC_RELAXED));
     __atomic_add_fetch(&books->fresh, 1, __ATOMIC_RELAXED);
     if (is_alone)

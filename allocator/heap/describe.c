@@ -102,7 +102,7 @@ static void describe(uint64_t address, struct around *around, cufence_descriptio
 {
     *around = (struct around){.address = address};
     memset(description, 0, sizeof *description);
-    if (address < arena_start() || address >= arena_end())
+    if (!arena_contains(address))
         return;
     arena_visit(address, 2, look, around);
     description->place = CUFENCE_PLACE_NO_BUFFER;
@@ -222,7 +222,7 @@ size_t heap_live(int device, cufence_buffer *out, size_t max, uint64_t *total)
 
 int heap_owns(uint64_t address)
 {
-    return address >= arena_start() && address < arena_end();
+    return arena_contains(address);
 }
 
 int heap_range_of(uint64_t address, struct heap_range *out)

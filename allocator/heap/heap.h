@@ -34,6 +34,12 @@ struct heap_request {
 /* mapped   receives the number of bytes mapped for it, as in heap_freed.mapped; may be NULL */
 cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, uint64_t *mapped);
 
+/* Whether a buffer can't be guarded for want of memory or address space; the driver may have room for it without its page. */
+static inline int heap_lacks_room(cufence_status status)
+{
+    return status == CUFENCE_ERROR_OUT_OF_MEMORY || status == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE;
+}
+
 /* A live buffer that one thread has taken out of the index to free it. No other thread can find it any more. */
 struct heap_claim {
     struct block *block;

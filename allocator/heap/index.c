@@ -19,7 +19,7 @@
 #define PACKED 1u    /* no block begins at an odd address */
 #define NEAR 64      /* pages to search around an address before asking the arena */
 
-static uint64_t *pages; /* atomic; 0: none */
+static uint64_t *pages; /* atomic, as is what it holds; 0: none */
 static uint64_t reach;  /* atomic: the size of the largest buffer so far, in pages */
 
 static size_t table_bytes(void)
@@ -37,7 +37,7 @@ cufence_status index_open(void)
                          "takes less",
                          bytes);
     madvise(table, bytes, MADV_HUGEPAGE); /* entries of neighbouring mappings are 264 bytes apart: saves TLB misses */
-    pages = table;
+    __atomic_store_n(&pages, table, __ATOMIC_RELEASE);
     return CUFENCE_OK;
 }
 
@@ -55,7 +55,7 @@ static uint64_t *entry_inside(uint64_t address)
 
 static uint64_t *entry_of_page(uint64_t address)
 {
-    return address >= arena_start() && address < arena_end() ? entry_inside(address) : NULL;
+    return arena_contains(address) && __atomic_load_n(&pages, __ATOMIC_ACQUIRE) ? entry_inside(address) : NULL;
 }
 
 static uint64_t *entry_of_cell(uint64_t entry, uint64_t address)

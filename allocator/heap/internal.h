@@ -13,7 +13,7 @@
  *   markers.c  waits.c                                progress of streams; who still uses a freed block
  *   places.c  twins.c                                 places of allocation and their turns; second mappings of blocks
  *   pack.c                                            pages that small buffers share (pack.h)
- *   books.c  index.c                                  per-context state; live blocks by address
+ *   books.c  space.c  index.c                         per-context state; address space; live blocks by address
  *   block.c  facts.c  bell.c                          a block and its states; data of a buffer; wakes the background thread
  *
  * "Passed" means that the stream has executed everything submitted before the free. "In a scope" means that the caller has
@@ -37,6 +37,11 @@
 
 extern const struct options *heap_options;
 static const uint64_t heap_granularity = 2ull << 20; /* of mappings, in bytes */
+
+/* space.c: address space for blocks, and the index of its pages */
+cufence_status space_open(void); /* with a limit, space_need() does it */
+void space_close(void);          /* undoes it, only while empty */
+cufence_status space_need(void); /* call before the first block is mapped. Errors: OUT_OF_ADDRESS_SPACE, OUT_OF_MEMORY, DRIVER */
 
 /* index.c: finds live buffers by their first byte or by any address in them */
 cufence_status index_open(void);

@@ -104,9 +104,10 @@ cufence_status passed_or_guarded(void **pointer, const struct heap_request *want
     if (why != PASSED_NOT && wanted->size && !is_of_graph(wanted) && leave(pointer, wanted, why))
         return CUFENCE_OK;
     cufence_status status = heap_allocate(pointer, wanted, NULL);
-    if (__builtin_expect(status != CUFENCE_ERROR_OUT_OF_MEMORY, 1) || !heap_options->fallback)
+    why = __builtin_expect(status != CUFENCE_OK, 0) ? passed_after(status) : PASSED_NOT;
+    if (__builtin_expect(why == PASSED_NOT, 1))
         return status;
-    if (passed_may_fit(wanted) && !is_of_graph(wanted) && leave(pointer, wanted, PASSED_NO_MEMORY))
+    if (passed_may_fit(wanted) && !is_of_graph(wanted) && leave(pointer, wanted, why))
         return CUFENCE_OK;
     struct heap_request again = *wanted;
     again.is_last_try = 1;

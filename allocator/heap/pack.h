@@ -68,7 +68,7 @@ int packing_may(const struct freelist *list, const struct heap_request *wanted, 
  * label: of its facts. */
 int packing_wants(struct freelist *list, const struct heap_request *wanted, uint64_t align, uint64_t label, struct cells *out);
 int packing_is_due(struct books *books); /* small=auto: with one more, the pages for small buffers exceed max_overhead */
-enum packing_why { PACKING_SHARE, PACKING_SCARCE };
+enum packing_why { PACKING_SHARE, PACKING_SCARCE, PACKING_SPACE };
 void packing_begin(struct books *books, enum packing_why why); /* and says so */
 
 #endif

@@ -22,6 +22,7 @@ const char *passed_word(enum passed_reason why)
     static const char *const words[PASSED_REASONS] = {
         [PASSED_NOT] = "guarded",
         [PASSED_NO_MEMORY] = "for whose pages of 2 MiB there was no room (fallback=on)",
+        [PASSED_NO_SPACE] = "for whose pages there was no address space (fallback=on)",
         [PASSED_SMALL] = "smaller than min_size",
         [PASSED_SAMPLE] = "that sample left out",
         [PASSED_LIMIT] = "beyond max_guarded",
@@ -88,6 +89,17 @@ static void say_no_memory(const struct heap_request *wanted)
                (unsigned long long)stats.mapped_bytes, free_bytes, all_bytes, wanted->size);
 }
 
+static void say_no_space(const struct heap_request *wanted)
+{
+    cufence_stats stats = {0};
+    heap_stats(-1, &stats);
+    output_say(
+        "cufence: no address space is left for guarded buffers: %llu live ones have used up the %llu MiB that `ulimit -v` "
+        "and arena= allow. From now on buffers that do not fit are left to the driver, unguarded (this one: %zu bytes), "
+        "and counted at exit; fallback=off fails instead\n",
+        (unsigned long long)stats.live_buffers, (unsigned long long)(stats.reserved_address_bytes >> 20), wanted->size);
+}
+
 /* Takes `passed` over. Returns 0 if it could not be added. */
 static int put(struct passed *passed)
 {
@@ -116,9 +128,9 @@ static int put(struct passed *passed)
 
 int passed_remember(uint64_t address, const struct heap_request *wanted, enum passed_reason why, int is_ours, int is_async)
 {
-    static int has_said; /* atomic */
-    if (why == PASSED_NO_MEMORY && !__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
-        say_no_memory(wanted);
+    static int has_said[PASSED_REASONS]; /* atomic */
+    if ((why == PASSED_NO_MEMORY || why == PASSED_NO_SPACE) && !__atomic_exchange_n(&has_said[why], 1, __ATOMIC_RELAXED))
+        (why == PASSED_NO_MEMORY ? say_no_memory : say_no_space)(wanted);
     struct passed *passed = calloc(1, sizeof *passed);
     if (passed) {
         passed->address = address;

@@ -14,6 +14,7 @@
 enum passed_reason {
     PASSED_NOT,       /* it is guarded */
     PASSED_NO_MEMORY, /* fallback=on, and no room for its pages */
+    PASSED_NO_SPACE,  /* fallback=on, and no address space for them */
     PASSED_SMALL,     /* min_size */
     PASSED_SAMPLE,    /* sample */
     PASSED_LIMIT,     /* max_guarded */
@@ -44,7 +45,10 @@ static inline enum passed_reason passed_why(const struct heap_request *wanted, c
     return __builtin_expect(passed_is_wanted, 0) ? passed_judge(wanted, frame) : PASSED_NOT;
 }
 
-/* Counts a buffer that the driver has allocated, and says so on stderr the first time that memory is the reason. Returns 0 if
+/* The reason to leave to the driver what heap_allocate() has no room for. PASSED_NOT: it fails. */
+enum passed_reason passed_after(cufence_status status);
+
+/* Counts a buffer that the driver has allocated, and says so on stderr the first time that room is the reason. Returns 0 if
  * out of host memory: it is counted, but not remembered. */
 int passed_add(uint64_t address, const struct heap_request *wanted, enum passed_reason why);
 

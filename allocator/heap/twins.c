@@ -51,7 +51,7 @@ uint32_t twin_add(struct block *block)
 {
     enum block_state state = block_state_now(block);
     if (state == BLOCK_PAST || state == BLOCK_RETIRING || block->is_elsewhere || block_is_cell(block) ||
-        __atomic_load_n(&block->page, __ATOMIC_RELAXED))
+        __atomic_load_n(&block->page, __ATOMIC_RELAXED) || !arena_is_roomy(block->slot.span))
         return 0;
     struct block *twin = block_map_second(block);
     uint32_t count = twin ? attach(block, twin) : 0;

@@ -82,11 +82,13 @@ static int allocate(CUdeviceptr *out, size_t size, struct purpose *purpose, cons
     cufence_status status = heap_allocate(&pointer, &wanted, &mapped);
     if (status != CUFENCE_OK) {
         pool_cancel(purpose->owner, size);
-        *result = result_of(status);
-        if (status != CUFENCE_ERROR_OUT_OF_MEMORY || !preload_options->fallback || purpose->is_last_try)
+        enum passed_reason why = purpose->is_last_try ? PASSED_NOT : passed_after(status);
+        if (why == PASSED_NOT) {
+            *result = result_of(status);
             return 1;
+        }
         if (passed_may_fit(&wanted)) {
-            purpose->why = PASSED_NO_MEMORY;
+            purpose->why = why;
             return 0;
         }
         purpose->is_last_try = 1;
@@ -106,7 +108,7 @@ static CUresult passed(CUresult result, struct purpose *purpose, CUdeviceptr *ou
         observe_allocated(*out, size);
     if (purpose->why == PASSED_NOT)
         return result;
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && purpose->why == PASSED_NO_MEMORY) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && (purpose->why == PASSED_NO_MEMORY || purpose->why == PASSED_NO_SPACE)) {
         purpose->is_last_try = 1;
         allocate(out, size, purpose, NULL, &result);
         return result;

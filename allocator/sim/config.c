@@ -123,6 +123,8 @@ static int parse_setting(const char *key, char *value)
         config.memory = number;
     else if (strcmp(key, "reserve") == 0 && number >= SIM_GRANULARITY)
         config.reserve = number;
+    else if (strcmp(key, "space") == 0 && number >= SIM_GRANULARITY)
+        config.space = number;
     else if (strcmp(key, "latency") == 0 && number <= 10000000)
         cusim_set_latency(NULL, (unsigned)number);
     else if (strcmp(key, "reuse") == 0 && number <= 1)
@@ -156,12 +158,13 @@ CUresult config_load(void)
             *value++ = '\0';
         /* Parsing cuts the fields of `fail` apart, so the message prints the whole variable. */
         if (value == NULL || !parse_setting(item, value)) {
-            fprintf(stderr,
-                    "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
-                    "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, reuse=0|1, "
-                    "strict=0|1, shareable=0|1, padding=0|1, newer=VERSION, pci=DOMAIN:BUS:DEVICE, "
-                    "fail=CALL:NTH:CODE\n",
-                    text, item, SIM_MAX_DEVICES);
+            fprintf(
+                stderr,
+                "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
+                "memory=SIZE, reserve=SIZE, space=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, reuse=0|1, "
+                "strict=0|1, shareable=0|1, padding=0|1, newer=VERSION, pci=DOMAIN:BUS:DEVICE, "
+                "fail=CALL:NTH:CODE\n",
+                text, item, SIM_MAX_DEVICES);
             result = CUDA_ERROR_INVALID_VALUE;
             break;
         }

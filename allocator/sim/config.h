@@ -15,6 +15,7 @@ struct sim_config {
     unsigned devices;
     size_t memory;      /* bytes per device */
     size_t reserve;     /* bytes of address space per process */
+    size_t space;       /* bytes of address space that the first context of a device takes */
     int reuses_handles; /* of destroyed objects */
     int is_shareable;   /* memory can be exported as file descriptors */
     int has_padding;    /* kernels end with NOPs */

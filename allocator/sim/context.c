@@ -5,6 +5,7 @@
 #include "handle.h"
 #include "host.h"
 #include "kernel.h"
+#include "pages.h"
 #include "space.h"
 #include "stream.h"
 
@@ -127,10 +128,20 @@ static void give_back_locked(CUcontext context)
     spent = context;
 }
 
+/* Returns 0 if the host has not got the address space that the first context of a device takes. */
+static int take_space_locked(int device)
+{
+    static int has_taken[SIM_MAX_DEVICES];
+    size_t size = config_get()->space;
+    if (size != 0 && !has_taken[device])
+        has_taken[device] = pages_reserve(size, SIM_GRANULARITY, 0) != 0;
+    return size == 0 || has_taken[device];
+}
+
 /* `home` is NULL for a context that is its own home. */
 static CUresult create_locked(CUcontext *out, int device, unsigned flags, CUcontext home)
 {
-    struct CUctx_st *context = take_locked();
+    struct CUctx_st *context = take_space_locked(device) ? take_locked() : NULL;
     if (context == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     context->home = home == NULL ? context : home;

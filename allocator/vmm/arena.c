@@ -9,7 +9,10 @@
 
 #define LEAD (64ull << 20)    /* guard in front of the first slot */
 #define FAR_LEAD (1ull << 40) /* the same in an arena that is much larger */
-#define SMALLEST_ARENA (256ull << 20)
+#define SMALLEST_ARENA (64ull << 20)
+#define ARENA_UNIT (32ull << 20) /* drivers reserve in such units (H100, driver 580.159) */
+#define SMALLEST_GUARD (2ull << 20)
+#define GUARD_SHARE 128 /* a guard takes at most so much of the free address space */
 
 /*
  * The ring holds the slots in address order, starting at the cursor and going once around the arena. The tail is the slot cut
@@ -17,16 +20,17 @@
  * constant time, and a binary search finds the slot of an address.
  */
 static struct {
-    struct lock lock; /* guards all of this; never held across driver calls */
-    uint64_t start, end;
-    uint64_t first;  /* where the first slot may begin */
-    uint64_t cursor; /* next address to hand out */
+    struct lock lock;    /* guards all of this; never held across driver calls */
+    uint64_t start, end; /* atomic: the end is set last */
+    uint64_t first;      /* where the first slot may begin */
+    uint64_t cursor;     /* next address to hand out */
     uint64_t history;
     void (*forget)(struct slot *slot);
     struct slot **ring;
     size_t capacity; /* power of two */
     size_t head, count;
-    size_t past; /* slots in the ring that have no mapping any more */
+    size_t past;    /* slots in the ring that have no mapping any more */
+    uint64_t taken; /* by the others, with their guards */
     uint64_t used;
 } arena = {.lock = LOCK(RANK_ARENA)};
 
@@ -42,32 +46,34 @@ static struct slot *nth(size_t i)
  * processes, too, where a launch is staged again, beside a tool with memory of its own. */
 static uint64_t lead_of(uint64_t bytes)
 {
-    return bytes / FAR_LEAD >= 16 ? FAR_LEAD : LEAD;
+    if (bytes / FAR_LEAD >= 16)
+        return FAR_LEAD;
+    return bytes / GUARD_SHARE < LEAD ? SMALLEST_GUARD : LEAD;
 }
 
 cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struct slot *slot))
 {
     CUdeviceptr address = 0;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    while (bytes >= SMALLEST_ARENA) {
+    for (; bytes >= SMALLEST_ARENA; bytes /= 2) {
+        bytes = bytes / ARENA_UNIT * ARENA_UNIT;
         result = driver->cuMemAddressReserve(&address, bytes, 0, 0, 0);
         if (result == CUDA_SUCCESS)
             break;
-        bytes /= 2;
     }
     if (result != CUDA_SUCCESS) {
         driver_check(result, "cuMemAddressReserve");
         return error_set(
             CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
-            "the driver cannot reserve even 256 MiB of address space; check `ulimit -v`, and what else the process has "
+            "the driver cannot reserve even 64 MiB of address space; check `ulimit -v`, and what else the process has "
             "reserved");
     }
     lock_take(&arena.lock);
-    arena.start = address;
-    arena.end = address + bytes;
+    __atomic_store_n(&arena.start, address, __ATOMIC_RELAXED);
     arena.cursor = arena.first = address + lead_of(bytes);
     arena.history = history;
     arena.forget = forget;
+    __atomic_store_n(&arena.end, address + bytes, __ATOMIC_RELEASE);
     lock_release(&arena.lock);
     return CUFENCE_OK;
 }
@@ -83,12 +89,17 @@ void arena_close(void)
 
 uint64_t arena_start(void)
 {
-    return arena.start;
+    return __atomic_load_n(&arena.start, __ATOMIC_RELAXED);
 }
 
 uint64_t arena_end(void)
 {
-    return arena.end;
+    return __atomic_load_n(&arena.end, __ATOMIC_ACQUIRE);
+}
+
+int arena_contains(uint64_t address)
+{
+    return address < arena_end() && address >= arena_start();
 }
 
 uint64_t arena_used(void)
@@ -106,6 +117,20 @@ int arena_is_roomy(uint64_t span)
     uint64_t bytes = arena.end - arena.start;
     lock_release(&arena.lock);
     return mapped < bytes / 4 / span;
+}
+
+/* Caller holds the lock. */
+static uint64_t free_bytes(void)
+{
+    return arena.end - arena.first - arena.taken;
+}
+
+int arena_is_scarce(void)
+{
+    lock_take(&arena.lock);
+    int is = free_bytes() < (arena.end - arena.first) / 4;
+    lock_release(&arena.lock);
+    return is;
 }
 
 static int grow(void)
@@ -178,24 +203,44 @@ static int advance(uint64_t span)
     }
 }
 
+/* Small guards leave room for many slots before what is free is used up. Caller holds the lock. */
+static uint64_t affordable(uint64_t guard)
+{
+    uint64_t most = free_bytes() / GUARD_SHARE / SMALLEST_GUARD * SMALLEST_GUARD;
+    if (most < SMALLEST_GUARD)
+        most = SMALLEST_GUARD;
+    return guard < most ? guard : most;
+}
+
+/* Caller holds the lock. */
+static int place(struct slot *slot, uint64_t guard)
+{
+    slot->span = slot->mapped + affordable(guard);
+    if (advance(slot->span) == 0)
+        return 1;
+    slot->span = slot->mapped + SMALLEST_GUARD;
+    return guard > SMALLEST_GUARD && advance(slot->span) == 0;
+}
+
 cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t guard)
 {
     cufence_status status = CUFENCE_OK;
-    *slot = (struct slot){.mapped = mapped, .span = mapped + guard, .device = device};
+    *slot = (struct slot){.mapped = mapped, .device = device};
     lock_take(&arena.lock);
     if (arena.past > arena.history)
         forget_oldest();
     if (arena.count == arena.capacity && grow() != 0) {
         status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of %zu mappings", arena.count);
-    } else if (advance(slot->span) != 0) {
+    } else if (!place(slot, guard)) {
         status = error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
-                           "no %llu bytes of address space left between %zu mappings and their guards in an arena of %llu; "
-                           "smaller guards (guard=, guard_max=) or a larger arena= make room",
+                           "no %llu bytes of address space left between %zu mappings and their guards in an arena of %llu "
+                           "bytes; a larger arena= or `ulimit -v` makes room",
                            (unsigned long long)slot->span, arena.count, (unsigned long long)(arena.end - arena.start));
     } else {
         slot->base = arena.cursor;
         arena.cursor += slot->span;
         arena.used += slot->span;
+        arena.taken += slot->span;
         slot->handle = 0;
         slot->is_mapped = 1; /* marked as in use now, so that a wrap does not drop it before it is mapped */
         append(slot);
@@ -209,8 +254,10 @@ static void set_mapped(struct slot *slot, int is_mapped, CUmemGenericAllocationH
     lock_take(&arena.lock);
     slot->handle = handle;
     slot->is_mapped = is_mapped;
-    if (!is_mapped)
+    if (!is_mapped) {
         arena.past++;
+        arena.taken -= slot->span;
+    }
     lock_release(&arena.lock);
 }
 

@@ -30,8 +30,12 @@ static inline struct slot slot_described(const struct slot *slot)
         .base = slot->base, .mapped = slot->mapped, .span = slot->span, .device = slot->device, .is_mapped = slot->is_mapped};
 }
 
+/* How much more address space the process may take (`ulimit -v`); UINT64_MAX: as much as there is. Of a limit, the driver's
+ * contexts take most: 13 GB each (H100, driver 580.159). */
+uint64_t arena_limit(void);
+
 /*
- * Reserves `bytes` of address space, or half as much until the driver succeeds, down to 256 MiB.
+ * Reserves `bytes` of address space, or half as much until the driver succeeds, down to 64 MiB.
  *   history   how many slots without a mapping to remember; beyond that the oldest are dropped
  *   forget    called under the arena lock for each slot that the arena drops. The owner may free it. Must not call the arena
  * Errors: OUT_OF_ADDRESS_SPACE, DRIVER. Call once; may be retried after a failure.
@@ -46,11 +50,14 @@ int arena_is_shared(int device, int peer);
 
 uint64_t arena_start(void); /* 0 before arena_open(). The lead at its start is never mapped */
 uint64_t arena_end(void);
-uint64_t arena_used(void); /* address space taken since the last wrap */
+int arena_contains(uint64_t address); /* also while another thread opens it */
+uint64_t arena_used(void);            /* address space taken since the last wrap */
 /* Whether most of the address space would be free if each mapped slot took `span` bytes. With `ulimit -v` it often is not. */
 int arena_is_roomy(uint64_t span);
+int arena_is_scarce(void); /* less than a quarter of it is free */
 
-/* Assigns address space for `mapped` bytes and a guard to `slot`, and registers it in the arena.
+/* Assigns address space for `mapped` bytes and a guard to `slot`, and registers it in the arena. The guard is smaller where it
+ * would take too much of what is free, but at least 2 MiB: slot->span tells.
  * Errors: OUT_OF_ADDRESS_SPACE, OUT_OF_MEMORY (the host's). */
 cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t guard);
 

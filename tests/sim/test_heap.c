@@ -266,7 +266,7 @@ static void idle_mappings_age(void)
 
 static void arena_wraps(void)
 {
-    start("arena=1G,guard=64M,uaf=strict");
+    start("arena=1G,uaf=strict,small=map,fallback=off");
     void *kept = allocate(100, NULL);
     uint64_t lowest = UINT64_MAX, highest = 0;
     for (int i = 0; i < 100; i++) {
@@ -284,11 +284,13 @@ static void arena_wraps(void)
     cufence_description where;
     CHECK_OK(cufence_describe(kept, &where));
     CHECK(where.place == CUFENCE_PLACE_INSIDE && where.buffer.id == 1);
-    void *live[20], *none = NULL;
+    void *live[256], *none = NULL;
     int count = 0;
-    while (count < 20 && cufence_malloc(&live[count], 100, 0, NULL) == CUFENCE_OK)
+    while (count < 256 && cufence_malloc(&live[count], 100, 0, NULL) == CUFENCE_OK)
         count++;
-    CHECK(count >= 10 && count < 16); /* 1 GiB holds 15 mappings with guards of 64 MiB */
+    CHECK(count > 150 && count < 256); /* 1 GiB holds 256 mappings with the smallest guards */
+    CHECK_OK(cufence_describe(live[count - 1], &where));
+    CHECK(where.buffer.guard_end - where.buffer.mapping_end == 2 * MIB);
     CHECK(cufence_malloc(&none, 100, 0, NULL) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
     CHECK_OK(cufence_free(live[0], NULL));
 }
@@ -297,14 +299,35 @@ static void arena_wraps(void)
 static void address_pressure(void)
 {
     void *all[14];
-    start("arena=1G,guard=64M");
+    start("arena=1G");
     for (int i = 0; i < 14; i++)
         all[i] = allocate(100, NULL);
     for (int i = 0; i < 14; i++)
         CHECK_OK(cufence_free(all[i], NULL));
     CHECK(stats().idle_bytes == 14 * PAGE);
-    allocate(200 * MIB, NULL);
+    allocate(960 * MIB, NULL);
     CHECK(stats().idle_bytes < 14 * PAGE);
+}
+
+/* First guards get smaller, then small buffers share pages; what does not fit then is the driver's. */
+static void a_small_arena_serves_many(void)
+{
+    enum { LARGE = 100, SMALL = 3000, MORE = 300 };
+    cufence_description where;
+    cufence_unguarded left[8];
+    start("arena=1G");
+    for (int i = 0; i < LARGE; i++) {
+        CHECK_OK(cufence_describe(allocate(2 * MIB, NULL), &where));
+        CHECK(where.place == CUFENCE_PLACE_INSIDE && where.buffer.guard_end - where.buffer.mapping_end <= 8 * MIB);
+    }
+    for (int i = 0; i < SMALL; i++) {
+        CHECK_OK(cufence_describe(allocate(1000, NULL), &where));
+        CHECK(where.place == CUFENCE_PLACE_INSIDE);
+    }
+    CHECK(cufence_get_unguarded(left, 8) == 0);
+    for (int i = 0; i < MORE; i++)
+        CHECK_CU(cuMemsetD8((uintptr_t)allocate(2 * MIB, NULL), 1, 2 * MIB));
+    CHECK(cufence_get_unguarded(left, 8) == 1 && strstr(left[0].what, "no address space") && left[0].live_buffers < MORE);
 }
 
 static void history_is_bounded(void)
@@ -547,6 +570,7 @@ static void init_rules(void)
     X(idle_mappings_age)                                                                                                       \
     X(arena_wraps)                                                                                                             \
     X(address_pressure)                                                                                                        \
+    X(a_small_arena_serves_many)                                                                                               \
     X(history_is_bounded)                                                                                                      \
     X(labels)                                                                                                                  \
     X(capture_keeps_its_memory)                                                                                                \

@@ -267,6 +267,31 @@ static void a_pool_reserves_in_steps(void **state)
                 "one again: 512 of 33554432\n");
 }
 
+/* As without cufence, down to where nothing fits any more; each means is told once. */
+static void with_little_address_space_programs_run_as_ever(void **state)
+{
+    (void)state;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they take terabytes */
+    static const char *const stories[] = {"short_of_space 16384", "short_of_space 8192", "short_of_space 4096"};
+    static const char wanted[] = "of the host: yes\nof the host: yes\nof the host: yes\nwrong: 0\n";
+    for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
+        run(&by_dlsym, stories[i], NO_PRELOAD, NULL, NULL);
+        expect_status(&by_dlsym, stories[i], 0);
+        expect_out(&by_dlsym, stories[i], wanted);
+        expect_guarded(stories[i], NULL, NULL, 0, wanted);
+        if (count_in(last.err, "address space is short") != 1)
+            complain(&by_dlsym, stories[i], "smaller guards are not told once", "");
+    }
+    expect_guarded(stories[2], NULL, NULL, 0, wanted);
+    expect_in(&by_dlsym, stories[2], last.err, "because cufence's address space (arena=, `ulimit -v`) is nearly used up");
+    expect_in(&by_dlsym, stories[2], last.err, "buffers for whose pages there was no address space (fallback=on)");
+    if (count_in(last.err, "no address space is left for guarded buffers") != 1)
+        complain(&by_dlsym, stories[2], "unguarded buffers are not told once", "");
+    expect_guarded(stories[0], NULL, "space=12G", 0, wanted); /* for the driver's context; as an H100's */
+    expect_in(&by_dlsym, stories[0], last.err, " allocations guarded");
+#endif
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, finish)
@@ -292,6 +317,7 @@ int main(int argc, char **argv)
         TEST(the_tail_of_a_very_large_buffer_is_known),
         TEST(a_child_hears_the_driver_whatever_the_parents_threads_hold),
         TEST(a_capture_survives_a_host_without_memory),
+        TEST(with_little_address_space_programs_run_as_ever),
     };
     return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -1,9 +1,11 @@
-/* Stories about hardship: a fork while another thread is inside cufence, and a host that has no memory. */
+/* Stories about hardship: a fork while another thread is inside cufence, a host that has no memory, little address space. */
 #include "program.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -176,5 +178,38 @@ int story_little_memory(int count, char **arguments)
             answer = 1; /* the next one */
     }
     printf("%s\n", nth < 10 ? "hardly any was made to fail" : nth == 1000 ? "there is no end of them" : "each has failed once");
+    return 0;
+}
+
+/* Buffers of many sizes, beside memory of the host's, in an address space of so many MiB. */
+int story_short_of_space(int count, char **arguments)
+{
+    enum { SMALL = 600, LARGE = 100, ROUNDS = 3 };
+    static CUdeviceptr small[SMALL], large[LARGE];
+    size_t bytes = (size_t)(count > 2 ? atoi(arguments[2]) : 0) << 20;
+    const struct rlimit limit = {bytes, bytes};
+    unsigned wrong = 0;
+    setrlimit(RLIMIT_AS, &limit);
+    start();
+    for (int round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < SMALL; i++) {
+            MUST(i % 2 ? cu.cuMemAlloc(&small[i], 4 + i) : cu.cuMemAllocAsync(&small[i], 4 + i, NULL));
+            MUST(cu.cuMemsetD32(small[i], i, 1));
+        }
+        for (unsigned i = 0; i < LARGE; i++)
+            MUST(cu.cuMemAlloc(&large[i], ((i % 7) << 20) + 1));
+        void *host = malloc(bytes / 16);
+        printf("of the host: %s\n", host ? "yes" : "no");
+        free(host);
+        for (unsigned i = 0; i < SMALL; i++) {
+            unsigned value = 0;
+            MUST(cu.cuMemcpyDtoH(&value, small[i], sizeof value));
+            wrong += value != i;
+            MUST(i % 2 ? cu.cuMemFree(small[i]) : cu.cuMemFreeAsync(small[i], NULL));
+        }
+        for (unsigned i = 0; i < LARGE; i++)
+            MUST(cu.cuMemFree(large[i]));
+    }
+    printf("wrong: %u\n", wrong);
     return 0;
 }

@@ -72,6 +72,7 @@ void let_go(uint32_t *flag);
     X(foreign_explicit)                                                                                                        \
     X(foreign_kernel)                                                                                                          \
     X(thread_id)                                                                                                               \
+    X(short_of_space)                                                                                                          \
     X(pool_steps)                                                                                                              \
     X(pool_device)                                                                                                             \
     X(high_mark)                                                                                                               \
