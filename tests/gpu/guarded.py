@@ -1,0 +1,100 @@
+"""What each way in says at its end: what was guarded, or that nothing was, and why. And the exit statuses that follow.
+
+Usage: tests/gpu/guarded.py [CASE...]    the exit status is as in played.py; python3 has PyTorch, and pytest for one case
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from played import COMMAND, ROOT, play_all
+
+PACKAGE = ROOT / "allocator" / "torch"
+
+TENSOR = "import torch; torch.ones(1000, device='cuda').sum().item()"
+PROBE = "import torch; torch.cuda.is_available()"
+WORKERS = """
+import multiprocessing, torch
+
+def work(ready):
+    torch.ones(1000, device="cuda").sum().item()
+    ready.set()
+    multiprocessing.Event().wait()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    process = context.Process(target=work, args=(ready,))
+    process.start()
+    assert ready.wait(200)
+    process.terminate()
+    process.join()
+"""
+TESTS = """
+import torch
+
+def test_it():
+    assert torch.ones(1000, device="cuda").sum().item() == 1000
+"""
+
+GUARDED = r"cufence: no faults; \d+ allocations? guarded"
+NOTHING = "NOTHING WAS GUARDED: "
+
+
+def play(words: list[str], wanted: int, *facts: str, absent: str = "", **variables: str) -> str:
+    """Returns what is wrong with the exit status and with what is printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in (("workers.py", WORKERS), ("test_it.py", TESTS)):
+            (Path(folder) / name).write_text(text)
+        environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "CUFENCE_LIBRARY": str(COMMAND.parents[1] / "lib" / "libcufence.so"),
+                       **variables}
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    said = done.stderr + done.stdout
+    wrong = [f"missing: {fact}" for fact in facts if not re.search(fact, said)]
+    if done.returncode != wanted:
+        wrong.append(f"status {done.returncode}, not {wanted}")
+    if absent and absent in said:
+        wrong.append(f"said: {absent}")
+    return "\n".join([*wrong, said]) if wrong else ""
+
+
+def python(code: str, *options: str) -> list[str]:
+    return [str(COMMAND), "run", *options, "--", sys.executable, "-c", code]
+
+
+REQUIRED = "--require-guarded"
+PYTEST = [sys.executable, "-m", "pytest", "-p", "cufence.pytest_plugin", "--cufence", "test_it.py"]
+HUNT = [str(COMMAND), "hunt", "--modes", "end,start", "--", sys.executable, "-c"]
+
+CASES: list[tuple[str, Callable[[], str]]] = [
+    ("tensor", lambda: play(python(TENSOR, REQUIRED), 0, GUARDED, absent=NOTHING)),
+    ("child", lambda: play([*python(TENSOR)[:3], "sh", "-c", f'{sys.executable} -c "{TENSOR}"; true'], 0, GUARDED, absent=NOTHING)),
+    ("no_cuda", lambda: play(python("pass", REQUIRED), 87, NOTHING + "no process used CUDA;")),
+    ("only_asks", lambda: play(python(PROBE, REQUIRED), 87, NOTHING)),
+    ("no_device", lambda: play(python(PROBE, REQUIRED), 87, NOTHING, CUDA_VISIBLE_DEVICES="")),
+    ("small", lambda: play(python(TENSOR, REQUIRED, "--min_size", "1G"), 87, NOTHING + "every allocation was left",
+                           "smaller than min_size")),
+    ("quiet", lambda: play(python(TENSOR, REQUIRED, "--quiet", "on"), 0, absent="cufence: ")),
+    ("killed_worker", lambda: play([str(COMMAND), "run", REQUIRED, "--", sys.executable, "workers.py"], 0,
+                                   "1 process used CUDA without saying at the end what was guarded", absent=NOTHING)),
+    ("backend", lambda: play([sys.executable, "-c", "import torch"], 0, NOTHING + "no process used CUDA",
+                             PYTORCH_CUDA_ALLOC_CONF="backend:cufence")),
+    ("backend_without_torch", lambda: play([sys.executable, "-c", "pass"], 0, absent="cufence: ",
+                                           PYTORCH_CUDA_ALLOC_CONF="backend:cufence")),
+    ("enable", lambda: play([sys.executable, "-c", f"import cufence; cufence.enable(); {TENSOR}"], 0, GUARDED)),
+    ("enable_unused", lambda: play([sys.executable, "-c", "import cufence; cufence.enable()"], 0,
+                                   NOTHING + "this process created no CUDA context")),
+    ("pytest", lambda: play(PYTEST, 0, "cufence: GPU memory was guarded in 1 of 1 process that used CUDA")),
+    ("pytest_left", lambda: play([*PYTEST, "--cufence-options", "min_size=1G"], 87, NOTHING + "every allocation was left")),
+    ("hunt", lambda: play([*HUNT, TENSOR], 0, "nothing found in 2 runs\nEach process has said")),
+    ("hunt_no_cuda", lambda: play([*HUNT, "pass"], 87, "That is no verdict: nothing was guarded in end, start")),
+]
+
+if __name__ == "__main__":
+    sys.exit(play_all((name, [sys.executable], play) for name, play in CASES))
