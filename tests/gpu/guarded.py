@@ -52,8 +52,8 @@ def play(words: list[str], wanted: int, *facts: str, absent: str = "", **variabl
     with tempfile.TemporaryDirectory() as folder:
         for name, text in (("workers.py", WORKERS), ("test_it.py", TESTS)):
             (Path(folder) / name).write_text(text)
-        environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "CUFENCE_LIBRARY": str(COMMAND.parents[1] / "lib" / "libcufence.so"),
-                       **variables}
+        library = str(COMMAND.parents[1] / "lib" / "libcufence.so")
+        environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "CUFENCE_LIBRARY": library, **variables}
         done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
     said = done.stderr + done.stdout
     wrong = [f"missing: {fact}" for fact in facts if not re.search(fact, said)]
@@ -74,7 +74,8 @@ HUNT = [str(COMMAND), "hunt", "--modes", "end,start", "--", sys.executable, "-c"
 
 CASES: list[tuple[str, Callable[[], str]]] = [
     ("tensor", lambda: play(python(TENSOR, REQUIRED), 0, GUARDED, absent=NOTHING)),
-    ("child", lambda: play([*python(TENSOR)[:3], "sh", "-c", f'{sys.executable} -c "{TENSOR}"; true'], 0, GUARDED, absent=NOTHING)),
+    ("child", lambda: play([str(COMMAND), "run", "--", "sh", "-c", f'{sys.executable} -c "{TENSOR}"; true'], 0, GUARDED,
+                           absent=NOTHING)),
     ("no_cuda", lambda: play(python("pass", REQUIRED), 87, NOTHING + "no process used CUDA;")),
     ("only_asks", lambda: play(python(PROBE, REQUIRED), 87, NOTHING)),
     ("no_device", lambda: play(python(PROBE, REQUIRED), 87, NOTHING, CUDA_VISIBLE_DEVICES="")),

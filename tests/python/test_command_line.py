@@ -155,6 +155,17 @@ class Output(unittest.TestCase):
         for text in [cufence("--help"), *(cufence(command, "--help") for command in commands)]:
             self.assertEqual([line for line in text.splitlines() if len(line) > 79], [])
 
+    def test_statuses_mean_the_same_everywhere(self) -> None:
+        """Each --help has its exit statuses, and the page has each of them."""
+        page = (standin.ROOT / "docs" / "exit-status.md").read_text()
+        documented = {row.replace(" ", "") for row in re.findall(r"^\| (\d+(?: \+ n)?) \|", page, re.M)}
+        for command in sub_commands():
+            with self.subTest(command):
+                _, title, statuses = cufence(command, "--help").partition("\nExit status:\n")
+                self.assertTrue(title)
+                named = {status.lower() for status in re.findall(r"^  (\d+(?:\+N)?) ", statuses, re.M)}
+                self.assertTrue({"2"} <= named <= documented, named)
+
     def test_a_link_in_path_finds_the_installation(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "cufence").symlink_to(COMMAND)
