@@ -3,6 +3,7 @@
 #include <string.h>
 
 #define DEEPEST 64    /* levels of template arguments */
+#define LONGEST 4096  /* bytes of a name that are looked at: a damaged dump has any */
 #define LEAST_KEPT 24 /* bytes of the first ones, of more than fit */
 
 static const char anonymous[] = "(anonymous namespace)";
@@ -23,18 +24,19 @@ static int is_word(char letter)
 /* Returns the length up to the parameter list: up to the first '(' outside template arguments and lambdas. */
 static size_t name_length(const char *name)
 {
+    const size_t size = strnlen(name, LONGEST);
     int depth = 0;
-    for (size_t i = 0; name[i]; i++) {
+    for (size_t i = 0; i < size; i++) {
         if (starts_with(name + i, anonymous))
             i += sizeof anonymous - 2;
         else if (starts_with(name + i, "operator()"))
             i += strlen("operator()") - 1;
-        else if (name[i] == '(' && !depth && !strstr(name + i, ")::"))
+        else if (name[i] == '(' && !depth && !memmem(name + i, size - i, ")::", 3))
             return i;
         else
             depth += (strchr("<({", name[i]) != NULL) - (strchr(">)}", name[i]) && depth);
     }
-    return strlen(name);
+    return size;
 }
 
 /* Whether the blank is that of "operator new" or "operator<< <int>". */
@@ -117,16 +119,10 @@ static int ends_with(const struct writer *writer, const char *text)
     return writer->used >= length && !memcmp(writer->out + writer->used - length, text, length);
 }
 
-static void write_part(struct writer *writer, const char *at, const char *end, int deepest);
-
 /* A '(': of parameters, which are left out, of a cast, likewise, or of a function's type. Returns where to go on. */
 static const char *take_parenthesis(struct writer *writer, const char *at, const char *end)
 {
     const char *close = closing(at, end);
-    if (ends_with(writer, "&")) { /* of a function, &(f(int)) */
-        write_part(writer, at + 1, close, DEEPEST);
-        return close < end ? close + 1 : end;
-    }
     int is_type = writer->used >= 2 && ends_with(writer, " ") && !ends_with(writer, ", ");
     if (!is_type)
         return skip_qualifiers(close, end);
@@ -152,7 +148,7 @@ static const char *take_lambda(struct writer *writer, const char *at, const char
 /* Writes the part of a name, with template arguments up to that depth. */
 static void write_part(struct writer *writer, const char *at, const char *end, int deepest)
 {
-    int depth = 0;
+    int depth = 0, addresses = 0; /* "&(f(int))" is written as "&f" */
     while (at < end) {
         int begins = !writer->used || !is_word(writer->out[writer->used - 1]);
         const char *after = begins ? skip_namespace(at, end) : at;
@@ -166,7 +162,13 @@ static void write_part(struct writer *writer, const char *at, const char *end, i
             at = take_lambda(writer, at, end);
         else if (starts_with(at, "[abi:"))
             at += strcspn(at, "]") + (at[strcspn(at, "]")] == ']');
-        else if (*at == '(')
+        else if (*at == '(' && ends_with(writer, "&")) {
+            addresses++;
+            at++;
+        } else if (*at == ')' && addresses) {
+            addresses--;
+            at++;
+        } else if (*at == '(')
             at = take_parenthesis(writer, at, end);
         else if (*at == '<' && depth == deepest) {
             put(writer, "<...>", 5);

@@ -110,14 +110,19 @@ static void test_odd_names(void **state)
     expect(">>>}}))", MOST, ">>>}}))");
     short_name("much_longer_than_that", MOST, out, 8);
     assert_string_equal(out, "much_lo");
-    char *deep = calloc(1, 4001);
+    /* Deep and long ones take neither stack nor time. */
+    enum { LENGTH = 1000000 };
+    static const char *const patterns[] = {"<", "&(", "()", "(", "a<", "{lambda", " (", "operator", "a::"};
+    char *deep = calloc(1, LENGTH + 8);
     assert_non_null(deep);
-    memset(deep, '<', 4000);
-    short_name(deep, MOST, out, sizeof out);
-    memset(deep, '&', 4000);
-    for (size_t i = 1; i < 4000; i += 2)
-        deep[i] = '(';
-    short_name(deep, MOST, out, sizeof out);
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        for (size_t at = 0; at < LENGTH; at++)
+            deep[at] = patterns[i][at % strlen(patterns[i])];
+        memcpy(deep + LENGTH, ")::x", 5);
+        short_name(deep, MOST, out, sizeof out);
+        assert_true(strlen(out) < sizeof out);
+        short_name_is_plumbing(deep);
+    }
     free(deep);
 }
 
