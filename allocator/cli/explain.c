@@ -6,6 +6,7 @@
 #include "statuses.h"
 
 #include "analysis/dump/standing.h"
+#include "analysis/snapshot/bundle.h"
 #include "analysis/snapshot/keep.h"
 #include "analysis/verdict/diagnosis.h"
 #include "base/text.h"
@@ -20,6 +21,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,6 +244,9 @@ static cufence_status explain_bytes(const char *path, const struct loaded *bytes
     if (status == CUFENCE_OK)
         status = standing_read(&dump, &standing, problem);
     all.standing.remains = status == CUFENCE_OK && coredump_is_truncated(&dump) ? evidence : NULL;
+    static int has_said; /* the command has one thread */
+    if (status == CUFENCE_OK && !all.is_json && has_said++)
+        putchar('\n');
     if (status == CUFENCE_OK)
         (all.is_json ? say_json : say_text)(path, &dump, evidence, standing, &known, &all);
     snapshot_free(known.snapshot);
@@ -271,36 +276,48 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.' && !strstr(entry->d_name, AGAIN);
 }
 
-/* Explains every dump in a folder, ordered by name. Skips other files. */
-static int explain_folder(const char *path, const struct wishes *wishes)
+static int is_folder(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+static int is_bundle(const char *path)
+{
+    char scene[PATH_MAX];
+    return snprintf(scene, sizeof scene, "%s/" BUNDLE_SCENE, path) < (int)sizeof scene && access(scene, R_OK) == 0;
+}
+
+/* Explains every dump in a folder, ordered by name, and those of the saved launches in it. Skips other files. Returns how many
+ * there were; -1 after a message. */
+static int explain_folder(const char *path, const struct wishes *wishes, int is_top)
 {
     struct dirent **entries;
     int explained = 0, count = scandir(path, &entries, is_visible, alphasort);
     if (count < 0) {
         fprintf(stderr, "cufence explain: %s: %s\n", path, strerror(errno));
-        return 0;
+        return -1;
     }
     for (int i = 0; i < count; i++) {
         char *file = NULL;
         if (asprintf(&file, "%s/%s", path, entries[i]->d_name) >= 0) {
-            if (explained && !wishes->is_json)
-                putchar('\n');
-            explained += explain_file(file, wishes, 1);
+            if (is_top && is_bundle(file))
+                explained += explain_folder(file, wishes, 0) > 0;
+            else
+                explained += explain_file(file, wishes, 1);
             free(file);
         }
         free(entries[i]);
     }
     free(entries);
-    if (!explained)
+    if (!explained && is_top)
         fprintf(stderr, "cufence explain: %s: no file in it is a GPU core dump, packed by gzip or not\n", path);
-    return explained > 0;
+    return explained;
 }
 
 static int explain(const char *path, const struct wishes *wishes)
 {
-    struct stat status;
-    int is_folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-    return is_folder ? explain_folder(path, wishes) : explain_file(path, wishes, 0);
+    return is_folder(path) ? explain_folder(path, wishes, 1) > 0 : explain_file(path, wishes, 0);
 }
 
 /* ---- the command ---- */
@@ -313,7 +330,7 @@ static int usage(void)
            "the exception, its kernel, source line and instruction, the addresses of its\n"
            "lanes; then where all threads stood, grouped by place, and which launches ran,\n"
            "with their parameters. Needs neither a GPU nor CUDA. Of a folder it explains\n"
-           "every dump in it.\n\n"
+           "every dump in it, and those of the launches that save= has kept there.\n\n"
            "  --json            one line of JSON for each dump (docs/explain.md)\n"
            "  --all-threads     every place, not only the first %d\n"
            "  --registers       the registers of the first thread of each place\n"
@@ -374,10 +391,7 @@ int cli_explain(int argc, char **argv)
         fprintf(stderr, "cufence explain: no file given; `cufence explain --help` says how to get one\n");
         return CLI_USAGE;
     }
-    for (int i = optind; i < argc; i++) {
-        if (i > optind && !wishes.is_json)
-            putchar('\n');
+    for (int i = optind; i < argc; i++)
         is_well &= explain(argv[i], &wishes);
-    }
     return is_well ? 0 : 1;
 }

@@ -87,6 +87,7 @@ class Demo(unittest.TestCase):
                     self.assertIn("takes the one saved launch in faults\n", taken)
         listed = self.run_it(COMMAND, "replay", "faults/", status=2)
         self.assertIn("faults/ holds 4 saved launches; name one of them:\n", listed)
+        self.assertEqual(self.run_it(COMMAND, "explain", "faults").count(" SUMMARY: cufence: "), len(FAULTS))
         names = re.findall(r"^  (faults/fault-\d+-1)  (demo_\w+)$", listed, re.M)
         self.assertEqual(len(names), len(FAULTS), listed)
         self.run_it(COMMAND, "replay", names[0][0], status=86)
