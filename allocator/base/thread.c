@@ -26,11 +26,15 @@ static void *begin(void *user)
     return beginning.function(beginning.argument);
 }
 
+#define STACK_LEAST ((size_t)1 << 20) /* a low `ulimit -s` is meant for the program's threads: a report takes 190 KiB */
+
 static int start_blocked(pthread_t *thread, void *(*function)(void *), void *argument)
 {
     static const int unblocked[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS};
     struct beginning *beginning = malloc(sizeof *beginning);
     sigset_t blocked, before;
+    pthread_attr_t attributes;
+    size_t size;
     if (!beginning)
         return EAGAIN;
     *beginning = (struct beginning){function, argument};
@@ -39,7 +43,11 @@ static int start_blocked(pthread_t *thread, void *(*function)(void *), void *arg
         sigdelset(&blocked, unblocked[i]);
     /* A new thread inherits its creator's signal mask. */
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    int failed = pthread_create(thread, NULL, begin, beginning);
+    pthread_attr_init(&attributes);
+    if (pthread_attr_getstacksize(&attributes, &size) == 0 && size < STACK_LEAST)
+        pthread_attr_setstacksize(&attributes, STACK_LEAST);
+    int failed = pthread_create(thread, &attributes, begin, beginning);
+    pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed)
         free(beginning);

@@ -47,6 +47,8 @@ static void threads_of_the_least_size_are_enough(void **state)
         run_guarded(&ways[k], "small_threads", NULL, FAULTED, OWN_STEPS MISUSES);
     for (size_t i = 1; i < OPTIONS; i++)
         run_guarded(&by_dlsym, "small_threads", options[i], FAULTED, OWN_STEPS MISUSES);
+    run_guarded(&by_dlsym, "small_threads exit", "leaks=on,at_exit=live,verbose=on", FAULTED, OWN_STEPS MISUSES);
+    expect_in(&by_dlsym, "small_threads exit", last.err, "leak");
 }
 
 #define CANCELLED                                                                                                              \

@@ -98,6 +98,33 @@ static void each_thread_has_its_memory(void **state)
     assert_ptr_not_equal(other, mine);
 }
 
+static void *ask_for_size(void *size)
+{
+    pthread_attr_t attributes;
+    assert_int_equal(pthread_getattr_np(pthread_self(), &attributes), 0);
+    pthread_attr_getstacksize(&attributes, size);
+    pthread_attr_destroy(&attributes);
+    return NULL;
+}
+
+/* As `ulimit -s 64` sets it. */
+static void own_threads_have_room_whatever_the_default(void **state)
+{
+    (void)state;
+    const size_t little = 64 << 10;
+    size_t size = 0;
+    pthread_attr_t before, attributes;
+    pthread_t thread;
+    pthread_getattr_default_np(&before);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, little);
+    assert_int_equal(pthread_setattr_default_np(&attributes), 0);
+    assert_int_equal(thread_start(&thread, ask_for_size, &size), 0);
+    pthread_join(thread, NULL);
+    pthread_setattr_default_np(&before);
+    assert_true(size >= 1 << 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -105,6 +132,7 @@ int main(void)
         cmocka_unit_test(a_forked_child_has_another),
         cmocka_unit_test(own_threads_take_no_signals),
         cmocka_unit_test(each_thread_has_its_memory),
+        cmocka_unit_test(own_threads_have_room_whatever_the_default),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
