@@ -155,7 +155,7 @@ class Plugin(unittest.TestCase):
                 self.assertRegex(done.stdout, r"\ncufence: NOTHING WAS GUARDED: no test used CUDA.* \(exit status 87; ")
                 done = self.run_pytest(self.HARMLESS, "--no-require-guarded", *arguments)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-                self.assertRegex(done.stdout, r"\ncufence: NOTHING WAS GUARDED: no test used CUDA[^(]*(\(libcuda\.so\.1\).*)?\n")
+                self.assertRegex(done.stdout, r"\ncufence: NOTHING WAS GUARDED: no test used CUDA.*(?<!pass\))\n")
         done = self.run_pytest("def test_it(): assert 0")
         self.assertEqual(done.returncode, 1, "a failure stays one")
 
