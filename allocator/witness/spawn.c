@@ -147,8 +147,8 @@ static pid_t start_between(struct plan *plan, char *stack_end)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    /* Its exit signal is 0: no SIGCHLD, and only __WCLONE waits for it. */
-    pid_t between = __clone(hold_stage, stack_end, CLONE_VM, plan);
+    /* Its exit signal is 0: no SIGCHLD, and only __WCLONE waits for it. CLONE_FILES: what the program closes is closed. */
+    pid_t between = __clone(hold_stage, stack_end, CLONE_VM | CLONE_FILES, plan);
     plan->started = between < 0 ? -errno : plan->started;
     if (between > 0)
         plan->started = await(plan, between);

@@ -123,12 +123,16 @@ static void count_signal(int signal)
 
 static void tell_reaping(void)
 {
+    int ends[2];
+    CHECK(pipe(ends) == 0);
     signal(SIGCHLD, count_signal);
     CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0);
     start("witness=on,witness_ms=300");
     launch("hang_later", allocate(COUNT * 4), COUNT);
     await_stage();
     CHECK(waitpid(-1, NULL, WNOHANG) == -1);
+    close(ends[1]);
+    CHECK(poll(&(struct pollfd){.fd = ends[0]}, 1, 0) == 1); /* nobody else has what the program closes */
     cuCtxSynchronize();
     CHECK_OK(cufence_wait_reports(REPORT_MS));
     CHECK(waitpid(-1, NULL, WNOHANG) == -1);
