@@ -36,7 +36,7 @@ struct scene {
     uint32_t mode;                   /* enum scene_mode */
     uint32_t is_compared;            /* hand over with STAGE_RESULT what each mapping holds after a launch that ended well */
     uint32_t is_saved;               /* ask with STAGE_SAVE where the bytes of each mapping are to be kept */
-    const char *dump;                /* file or FIFO for the core dump of the second fault; "" if none is to be written */
+    const char *dump;                /* file or pipe for the core dump of the second fault; "" if none is to be written */
     const char *symbol;              /* the kernel's mangled name */
     uint64_t access_at;              /* for emulation: offset of the access that faulted in the kernel's code */
     const uint8_t *image;            /* its module: a cubin */

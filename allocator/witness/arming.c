@@ -3,27 +3,63 @@
 #include "driver/driver.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "hidden.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-cufence_status fifo_make(struct dump_fifo *fifo)
+#define FOLDER_PREFIX "cufence-"
+#define FIFO_NAME "core"
+#define OLD_SECONDS 60
+
+/* Removes the folder of a process that has ended, other than by exit(): its FIFO has no reader. A new one may have none yet. */
+static void sweep_folder(int parent, const char *name)
+{
+    struct stat found;
+    int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+        return;
+    if (fstat(folder, &found) == 0 && found.st_uid == geteuid() && found.st_mtime + OLD_SECONDS < time(NULL)) {
+        int fifo = openat(folder, FIFO_NAME, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+        if (fifo >= 0)
+            close(fifo);
+        else if (errno == ENXIO && unlinkat(folder, FIFO_NAME, 0) == 0)
+            unlinkat(parent, name, AT_REMOVEDIR);
+    }
+    close(folder);
+}
+
+static void sweep(const char *base)
+{
+    DIR *open = opendir(base);
+    for (const struct dirent *entry; open && (entry = readdir(open)) != NULL;)
+        if (!strncmp(entry->d_name, FOLDER_PREFIX, sizeof FOLDER_PREFIX - 1))
+            sweep_folder(dirfd(open), entry->d_name);
+    if (open)
+        closedir(open);
+}
+
+static cufence_status make_fifo(struct dump_pipe *fifo)
 {
     const char *base = env_get("TMPDIR");
     if (!base || !*base)
         base = "/tmp";
-    int length = snprintf(fifo->folder, sizeof fifo->folder, "%s/cufence-XXXXXX", base);
+    sweep(base);
+    int length = snprintf(fifo->folder, sizeof fifo->folder, "%s/" FOLDER_PREFIX "XXXXXX", base);
     if (length < 0 || (size_t)length >= sizeof fifo->folder || !mkdtemp(fifo->folder)) {
         fifo->folder[0] = '\0';
         return error_set(CUFENCE_ERROR_SYSTEM, "cannot make a folder in %s: %s; set TMPDIR to one that can be written", base,
                          strerror(errno));
     }
-    snprintf(fifo->path, sizeof fifo->path, "%s/core", fifo->folder);
+    snprintf(fifo->path, sizeof fifo->path, "%s/" FIFO_NAME, fifo->folder);
     if (mkfifo(fifo->path, 0600) != 0) {
         cufence_status status = error_set(CUFENCE_ERROR_SYSTEM, "cannot make the FIFO %s: %s", fifo->path, strerror(errno));
         rmdir(fifo->folder);
@@ -33,13 +69,34 @@ cufence_status fifo_make(struct dump_fifo *fifo)
     return CUFENCE_OK;
 }
 
-static cufence_status set_dumps(const struct dump_fifo *fifo)
+static cufence_status make_pipe(struct dump_pipe *pipe)
+{
+    pipe->folder[0] = '\0';
+    return hidden_open(pipe->path, sizeof pipe->path) ? CUFENCE_OK : make_fifo(pipe);
+}
+
+void dumps_remove_name(const struct dump_pipe *pipe)
+{
+    if (!pipe->folder[0])
+        return;
+    unlink(pipe->path);
+    rmdir(pipe->folder);
+}
+
+void dumps_forget_pipe(const struct dump_pipe *pipe)
+{
+    dumps_remove_name(pipe);
+    if (!pipe->folder[0])
+        hidden_close();
+}
+
+static cufence_status set_dumps(const struct dump_pipe *pipe)
 {
     bool on = true;
     int flags = CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT;
-    char file[sizeof fifo->path];
-    size_t size = strlen(fifo->path) + 1;
-    memcpy(file, fifo->path, size);
+    char file[sizeof pipe->path];
+    size_t size = strlen(pipe->path) + 1;
+    memcpy(file, pipe->path, size);
     cufence_status status =
         driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, file, &size), "cuCoredumpSetAttributeGlobal(FILE)");
     size = sizeof flags;
@@ -61,13 +118,7 @@ void dumps_disarm(void)
     driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &off, &size);
 }
 
-void dumps_remove_fifo(const struct dump_fifo *fifo)
-{
-    unlink(fifo->path);
-    rmdir(fifo->folder);
-}
-
-cufence_status dumps_arm(struct dump_fifo *fifo)
+cufence_status dumps_arm(struct dump_pipe *pipe)
 {
     static const char *const taken[] = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE",
                                         "CUDA_COREDUMP_GENERATION_FLAGS", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP"};
@@ -91,13 +142,13 @@ cufence_status dumps_arm(struct dump_fifo *fifo)
                              "armed before; start cufence first",
                              i);
     }
-    cufence_status status = fifo_make(fifo);
+    cufence_status status = make_pipe(pipe);
     if (status != CUFENCE_OK)
         return status;
-    status = set_dumps(fifo);
+    status = set_dumps(pipe);
     if (status != CUFENCE_OK) {
         dumps_disarm();
-        dumps_remove_fifo(fifo);
+        dumps_forget_pipe(pipe);
     }
     return status;
 }

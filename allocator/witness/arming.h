@@ -1,5 +1,5 @@
 /*
- * Arms GPU core dumps: makes the FIFO and tells the driver to write dumps to it, lightweight, on every exception, without
+ * Arms GPU core dumps: makes a pipe and tells the driver to write dumps to it, lightweight, on every exception, without
  * aborting the process. Thread safety: none; called at the start and the end of the process.
  */
 #ifndef CUFENCE_WITNESS_ARMING_H
@@ -7,22 +7,23 @@
 
 #include <cufence.h>
 
-struct dump_fifo {
-    char folder[256]; /* a new folder in TMPDIR or /tmp */
+/* A pipe without a name in the file system (hidden.h). Where there is none: a FIFO. */
+struct dump_pipe {
     char path[280];
+    char folder[256]; /* of the FIFO: a new one in TMPDIR or /tmp, open to this user alone; else "" */
 };
 
 /*
- * Makes the FIFO and arms dumps into it, for contexts created from now on. On error, nothing is left behind.
+ * Makes the pipe and arms dumps into it, for contexts created from now on. On error, nothing is left behind.
  * Errors: UNSUPPORTED (a driver older than CUDA 12.1; environment variables that override the API; an existing context), SYSTEM
- * (the FIFO cannot be made), DRIVER.
+ * (neither pipe nor FIFO can be made), DRIVER.
  */
-cufence_status dumps_arm(struct dump_fifo *fifo);
-
-/* Makes a new folder with a FIFO in it, open to this user alone. Errors: SYSTEM. */
-cufence_status fifo_make(struct dump_fifo *fifo);
-
+cufence_status dumps_arm(struct dump_pipe *pipe);
 void dumps_disarm(void);
-void dumps_remove_fifo(const struct dump_fifo *fifo);
+
+/* Removes what the file system has of the pipe. */
+void dumps_remove_name(const struct dump_pipe *pipe);
+/* And the pipe. */
+void dumps_forget_pipe(const struct dump_pipe *pipe);
 
 #endif

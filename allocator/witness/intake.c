@@ -5,19 +5,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DUMP_LIMIT ((size_t)2 << 30) /* larger dumps are not lightweight ones */
 #define FIRST_BYTES ((size_t)1 << 20)
 #define LEAST_BYTES ((size_t)1 << 16) /* minimum space for one read */
 #define REST_US 500
-#define REST_US_SMALL 50 /* for a FIFO that could not be widened: its 64 KiB fill quickly */
-
-int dump_open(const char *path)
-{
-    return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-}
+#define REST_US_SMALL 50 /* for a pipe that could not be widened: its 64 KiB fill quickly */
 
 void dump_widen(int fd)
 {
@@ -27,7 +25,7 @@ void dump_widen(int fd)
 }
 
 /* Makes room for one more read. Returns 0 if there is none; the caller then reads and drops the rest, because the driver
- * blocks until the FIFO is read. */
+ * blocks until the pipe is read. */
 static int make_room(struct dump *dump)
 {
     if (!dump_is_complete(dump))
@@ -82,4 +80,70 @@ void dump_forget(struct dump *dump)
 {
     free(dump->bytes);
     *dump = (struct dump){0};
+}
+
+/* A program that has closed its standard streams must find them closed. */
+static int above_standard(int fd)
+{
+    int low = fd;
+    if (low < 0 || low > STDERR_FILENO)
+        return low;
+    fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    close(low);
+    return fd;
+}
+
+int intake_open(struct intake *intake, const char *path)
+{
+    intake->pipe = above_standard(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    intake->stop = above_standard(eventfd(0, EFD_CLOEXEC));
+    intake->events = above_standard(epoll_create1(EPOLL_CLOEXEC));
+    struct stat file = {0};
+    if (fstat(intake->pipe, &file) != 0)
+        return 0;
+    intake->device = file.st_dev;
+    intake->inode = file.st_ino;
+    /* Edge-triggered: a pipe whose last writer has closed it reports a hang-up until the next one. */
+    struct epoll_event pipe = {.events = EPOLLIN | EPOLLET, .data.fd = intake->pipe},
+                       stop = {.events = EPOLLIN, .data.fd = intake->stop};
+    return epoll_ctl(intake->events, EPOLL_CTL_ADD, intake->pipe, &pipe) == 0 &&
+           epoll_ctl(intake->events, EPOLL_CTL_ADD, intake->stop, &stop) == 0;
+}
+
+void intake_close(struct intake *intake)
+{
+    const int files[] = {intake->pipe, intake->stop, intake->events};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (files[i] >= 0)
+            close(files[i]);
+    *intake = (struct intake){.pipe = -1, .stop = -1, .events = -1};
+}
+
+int intake_has_bytes(const struct intake *intake)
+{
+    int bytes = 0; /* poll() is a cancellation point */
+    struct stat file;
+    return ioctl(intake->pipe, FIONREAD, &bytes) == 0 && bytes > 0 && fstat(intake->pipe, &file) == 0 &&
+           file.st_dev == intake->device && file.st_ino == intake->inode;
+}
+
+int intake_wait(struct intake *intake, int ms)
+{
+    struct epoll_event event;
+    int ready;
+    while ((ready = epoll_wait(intake->events, &event, 1, ms)) < 0 && errno == EINTR)
+        ;
+    return ready > 0 && event.data.fd == intake->stop ? -1 : ready;
+}
+
+int intake_stop(struct intake *intake)
+{
+    const uint64_t one = 1;
+    struct epoll_event stop = {.events = EPOLLIN, .data.fd = intake->stop};
+    /* The set knows a file by its number and by itself, so that another one with this number is none of it. */
+    if (epoll_ctl(intake->events, EPOLL_CTL_MOD, intake->stop, &stop) != 0)
+        return 0;
+    while (write(intake->stop, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+    return 1;
 }

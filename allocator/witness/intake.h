@@ -1,7 +1,7 @@
 /*
- * Reads a core dump from the FIFO while the driver writes it.
+ * Reads a core dump from a pipe while the driver writes it.
  *
- * The driver blocks until the FIFO is read, and writes hundreds of thousands of small pieces if the device is full. So the FIFO
+ * The driver blocks until the pipe is read, and writes hundreds of thousands of small pieces if the device is full. So the pipe
  * is widened when a dump begins, and is drained in large reads: waking up for each piece would cost a context switch each.
  *
  * Ownership: struct dump owns its bytes; dump_forget() frees them. Thread safety: none, one thread reads.
@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct dump {
     char *bytes;
@@ -25,18 +26,15 @@ struct dump {
 enum dump_state {
     DUMP_TAKEN,   /* read some bytes; more may be available */
     DUMP_AWAITED, /* nothing available now, but the writer is still open */
-    DUMP_OVER     /* no writer has the FIFO open */
+    DUMP_OVER     /* no writer has the pipe open */
 };
 
-/* Opens the FIFO for reading without waiting for a writer. Returns the descriptor, or -1 and sets errno. */
-int dump_open(const char *path);
-
-/* Makes the FIFO as large as the system allows. Call it only once a dump has begun: the pipes of all of a user's processes
+/* Makes the pipe as large as the system allows. Call it only once a dump has begun: the pipes of all of a user's processes
  * share a limit (fs.pipe-user-pages-soft, 64 MiB by default), beyond which new pipes are tiny. */
 void dump_widen(int fd);
 
 /* Does one read; never blocks. Call it until nothing is left: poll() does not report the hang-up of a writer that closed
- * before the FIFO was opened. */
+ * before the pipe was opened. */
 enum dump_state dump_take(int fd, struct dump *dump);
 
 /* Sleeps for up to 0.5 ms, so that the driver can write more than one piece. Call it before polling. */
@@ -46,5 +44,28 @@ void dump_rest(int fd);
 int dump_is_complete(const struct dump *dump);
 
 void dump_forget(struct dump *dump);
+
+/* What the thread waits with that reads dumps: the pipe, an event that stops it, and an epoll set of both. The program may
+ * close the descriptors and use their numbers anew; then the thread ends, and nothing is written to them. */
+struct intake {
+    int pipe, stop, events;
+    dev_t device; /* of the pipe, as is the next */
+    ino_t inode;
+};
+
+/* Opens the pipe's path for reading, without waiting for a writer. Returns 0 on failure and sets errno; intake_close() is
+ * needed then too. */
+int intake_open(struct intake *intake, const char *path);
+void intake_close(struct intake *intake);
+
+/* Returns 1 if bytes are waiting: they are written but not yet read. Any thread. */
+int intake_has_bytes(const struct intake *intake);
+
+/* Waits until bytes have come, or the last writer has closed the pipe: 1. Returns 0 after that many milliseconds, -1 when the
+ * thread must end. */
+int intake_wait(struct intake *intake, int ms);
+
+/* Has the thread end. Returns 0 if it cannot be told. */
+int intake_stop(struct intake *intake);
 
 #endif

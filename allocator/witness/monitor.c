@@ -14,14 +14,11 @@
 #include "tell.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,10 +57,8 @@ static struct {
     const struct options *options;
     const struct fault_sources *sources;
     int is_armed;
-    struct dump_fifo fifo;
-    int stop; /* eventfd */
-    int peek; /* a second descriptor of the FIFO, only polled: bytes that are written but not yet read count as a dump under way
-               */
+    struct dump_pipe pipe;
+    struct intake intake;
 
     /* Used by the thread only. */
     unsigned poisons;     /* faults that cufence caused itself and whose dumps may still come */
@@ -71,7 +66,7 @@ static struct {
     unsigned progress_ms; /* when the next progress line is due, in ms from the dump's first byte */
     uint64_t evidence_ns; /* when the last dump was parsed ... */
     uint64_t made_ns;     /* ... and when its report was made */
-} monitor = {.lock = PTHREAD_MUTEX_INITIALIZER, .stop = -1, .peek = -1};
+} monitor = {.lock = PTHREAD_MUTEX_INITIALIZER, .intake = {.pipe = -1, .stop = -1, .events = -1}};
 
 /* ---- which devices have faulted ---- */
 
@@ -121,7 +116,7 @@ static int wait_for_error(int device, int ms)
 static void act(int device, CUresult error)
 {
     if (monitor.options->on_fault == ON_FAULT_ABORT) {
-        dumps_remove_fifo(&monitor.fifo);
+        dumps_remove_name(&monitor.pipe);
         abort();
     }
     if (monitor.options->on_fault == ON_FAULT_ERROR) {
@@ -198,9 +193,8 @@ static void explain(const struct dump *dump)
 
 static int is_under_way(void)
 {
-    int bytes = 0, has_input = ioctl(monitor.peek, FIONREAD, &bytes) == 0 && bytes > 0; /* poll() is a cancellation point */
-    return has_input || __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) ==
-                            WORK_DUMP; /* in this order: the thread sets it before it reads */
+    return intake_has_bytes(&monitor.intake) || __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) ==
+                                                    WORK_DUMP; /* in this order: the thread sets it before it reads */
 }
 
 static int is_report_due(void)
@@ -232,20 +226,19 @@ static void show_progress(const struct dump *dump)
                    (double)dump->received / MIB, (double)ms / 1000);
 }
 
-/* Waits for input. Returns 0 when the thread must stop. */
-static int wait_for_input(int fd, const struct dump *dump)
+/* Waits for input, or for the end of a dump. Returns 0 when the thread must stop. */
+static int wait_for_input(const struct dump *dump)
 {
-    struct pollfd wait[] = {{.fd = fd, .events = POLLIN}, {.fd = monitor.stop, .events = POLLIN}};
+    int ready;
     if (dump->received)
-        dump_rest(fd);
-    for (;;) {
-        int ready = poll(wait, 2, dump->received ? PROGRESS_MS / 4 : -1);
-        if ((ready < 0 && errno != EINTR) || (ready > 0 && wait[1].revents))
-            return 0;
-        if (ready > 0 && (wait[0].revents & (POLLIN | POLLHUP)))
+        dump_rest(monitor.intake.pipe);
+    while ((ready = intake_wait(&monitor.intake, dump->received ? PROGRESS_MS / 4 : -1)) >= 0) {
+        if (ready && (dump->received || intake_has_bytes(&monitor.intake)))
             return 1;
-        show_progress(dump);
+        if (!ready)
+            show_progress(dump);
     }
+    return 0;
 }
 
 static void *run(void *unused)
@@ -253,17 +246,16 @@ static void *run(void *unused)
     (void)unused;
     struct dump dump = {0};
     pthread_setname_np(pthread_self(), "cufence-monitor");
-    int fd = dump_open(monitor.fifo.path);
-    while (fd >= 0 && wait_for_input(fd, &dump)) {
+    while (wait_for_input(&dump)) {
         if (monitor.work != WORK_DUMP) {
             monitor.is_announced = 0;
             monitor.progress_ms = PROGRESS_MS;
             set_work(WORK_DUMP);
-            dump_widen(fd);
+            dump_widen(monitor.intake.pipe);
         }
         enum dump_state state;
         do {
-            state = dump_take(fd, &dump);
+            state = dump_take(monitor.intake.pipe, &dump);
             if (dump.received)
                 announce();
             show_progress(&dump);
@@ -276,27 +268,11 @@ static void *run(void *unused)
             spares_take();
         }
         dump_forget(&dump);
-        /* After its last writer closed, a FIFO reports a hang-up until it is reopened. Open before closing, so that no byte
-         * of a writer in between is lost. */
-        int again = dump_open(monitor.fifo.path);
-        close(fd);
-        fd = again;
         set_work(WORK_NONE);
     }
-    if (fd >= 0)
-        close(fd);
     dump_forget(&dump);
     set_work(WORK_NONE);
     return NULL;
-}
-
-static void close_files(void)
-{
-    if (monitor.stop >= 0)
-        close(monitor.stop);
-    if (monitor.peek >= 0)
-        close(monitor.peek);
-    monitor.stop = monitor.peek = -1;
 }
 
 static void init_change(void)
@@ -319,17 +295,15 @@ cufence_status monitor_start(const struct options *options, const struct fault_s
         return status;
     if (!options->coredump)
         return CUFENCE_OK;
-    if (dumps_arm(&monitor.fifo) != CUFENCE_OK) {
+    if (dumps_arm(&monitor.pipe) != CUFENCE_OK) {
         output_say("cufence: faults will be caught but not explained: %s\n", error_detail());
         return CUFENCE_OK;
     }
-    monitor.stop = eventfd(0, EFD_CLOEXEC);
-    monitor.peek = open(monitor.fifo.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    int failed = monitor.stop < 0 || monitor.peek < 0 ? errno : thread_start(&monitor.thread, run, NULL);
+    int failed = !intake_open(&monitor.intake, monitor.pipe.path) ? errno : thread_start(&monitor.thread, run, NULL);
     if (failed) {
         dumps_disarm();
-        dumps_remove_fifo(&monitor.fifo);
-        close_files();
+        dumps_forget_pipe(&monitor.pipe);
+        intake_close(&monitor.intake);
         return error_set(CUFENCE_ERROR_SYSTEM, "cannot start the thread that reads core dumps: %s", strerror(failed));
     }
     spares_take();
@@ -343,7 +317,7 @@ void monitor_cancel(void)
     if (monitor.is_armed)
         dumps_disarm();
     monitor_stop(0);
-    close_files();
+    intake_close(&monitor.intake);
     monitor.is_armed = 0;
 }
 
@@ -362,7 +336,7 @@ void monitor_misuse(const struct misuse *misuse)
 {
     tell_misuse(misuse);
     if (monitor.options->on_fault == ON_FAULT_ABORT) {
-        dumps_remove_fifo(&monitor.fifo);
+        dumps_remove_name(&monitor.pipe);
         abort();
     }
 }
@@ -373,14 +347,12 @@ void monitor_stop(unsigned timeout_ms)
         return;
     if (timeout_ms)
         monitor_flush(timeout_ms);
-    uint64_t one = 1;
-    while (write(monitor.stop, &one, sizeof one) < 0 && errno == EINTR)
-        ;
-    if (!pthread_equal(pthread_self(), monitor.thread)) /* a handler may exit the process */
+    int will_end = intake_stop(&monitor.intake);
+    if (will_end && !pthread_equal(pthread_self(), monitor.thread)) /* a handler may exit the process */
         pthread_join(monitor.thread, NULL);
     monitor.is_running = 0;
     spares_end();
-    dumps_remove_fifo(&monitor.fifo);
+    dumps_forget_pipe(&monitor.pipe);
 }
 
 int monitor_is_armed(void)

@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define PIPE 3 /* as STAGE_DUMP says */
 #define STACK_BYTES ((size_t)64 << 10)
 #define END_MS 1000 /* how long the end of a killed process may take */
 
@@ -75,7 +76,7 @@ struct plan {
     char *program;
     char **environment;
     char *stack; /* for the stage until it executes the program */
-    int socket, is_verbose;
+    int socket, pipe, is_verbose;
     pid_t caller, between;
     int started; /* a futex. 0: not yet; else the stage's number, or a negative errno value */
 };
@@ -92,14 +93,14 @@ static int become_stage(void *user)
     const struct plan *plan = user;
     char name[] = "stage";
     char *arguments[] = {plan->program, name, NULL};
-    if (!end_with(plan->between) || dup2(plan->socket, STDIN_FILENO) < 0)
+    /* dup2() leaves close-on-exec set if the numbers are the same. */
+    if (!end_with(plan->between) || dup2(plan->socket, STDIN_FILENO) < 0 || dup2(plan->pipe, PIPE) < 0 ||
+        fcntl(PIPE, F_SETFD, 0) != 0)
         _exit(127);
-    if (plan->socket > STDERR_FILENO)
-        close(plan->socket); /* its number is free then, if no other is */
-    int null = open("/dev/null", O_RDWR);
+    syscall(SYS_close_range, PIPE + 1, ~0u, 0); /* Linux 5.9; before it, the program's inheritable files stay open */
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (dup2(null, STDOUT_FILENO) < 0 || (!plan->is_verbose && dup2(null, STDERR_FILENO) < 0))
         _exit(127);
-    syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0); /* Linux 5.9; before it, the program's inheritable files stay open */
     execve(plan->program, arguments, plan->environment);
     _exit(127);
 }
@@ -168,7 +169,22 @@ static void forget_between(pid_t between, char *stack)
     free(stack);
 }
 
-cufence_status stage_start(const char *named, int is_verbose, struct stage_process *process)
+/* Makes two sockets with numbers behind the pipe's, which the stage overwrites. Returns 0 on failure and sets errno. */
+static int make_sockets(int sockets[2])
+{
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        int low = sockets[i];
+        if (low > PIPE)
+            continue;
+        sockets[i] = fcntl(low, F_DUPFD_CLOEXEC, PIPE + 1);
+        close(low);
+    }
+    return sockets[0] >= 0 && sockets[1] >= 0;
+}
+
+cufence_status stage_start(const char *named, int is_verbose, int pipe, struct stage_process *process)
 {
     char program[PATH_MAX];
     int sockets[2];
@@ -176,13 +192,14 @@ cufence_status stage_start(const char *named, int is_verbose, struct stage_proce
         snprintf(program, sizeof program, "%s", named);
     else if (!find_program(program))
         return error_set(CUFENCE_ERROR_NOT_FOUND, "there is no program `cufence` beside libcufence.so or in ../bin");
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
+    if (!make_sockets(sockets))
         return error_set(CUFENCE_ERROR_SYSTEM, "socketpair: %s", strerror(errno));
     char *stacks = malloc(2 * STACK_BYTES);
     struct plan plan = {.program = program,
                         .environment = make_environment(),
                         .stack = stacks + STACK_BYTES,
                         .socket = sockets[1],
+                        .pipe = pipe,
                         .is_verbose = is_verbose,
                         .caller = getpid(),
                         .started = -ENOMEM};

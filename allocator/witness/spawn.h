@@ -22,9 +22,11 @@ struct stage_process {
     char *stack;   /* of that one */
 };
 
-/* program: the file of `cufence`, NULL to find it. is_verbose: its standard error is the program's. Errors: NOT_FOUND (no
- * `cufence` program), SYSTEM. */
-cufence_status stage_start(const char *program, int is_verbose, struct stage_process *process);
+#define STAGE_DUMP "/proc/self/fd/3" /* in the stage: the pipe that it was given */
+
+/* program: the file of `cufence`, NULL to find it. is_verbose: its standard error is the program's. pipe: for its core dump.
+ * Errors: NOT_FOUND (no `cufence` program), SYSTEM. */
+cufence_status stage_start(const char *program, int is_verbose, int pipe, struct stage_process *process);
 
 /* Kills the process if it still runs, and frees what belongs to it. */
 void stage_end(struct stage_process *process);

@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "base/image.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,17 +81,24 @@ static cufence_status start(struct staging *staging)
 {
     uint64_t ms = (uint64_t)ms_left(staging) + (staging->scene.is_saved ? staging->saving_ms : 0);
     struct stage_message message = {.type = STAGE_SCENE, .number = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX};
-    if (fifo_make(&staging->fifo) != CUFENCE_OK)
-        return staging_fail(staging, error_detail());
-    staging->fifo_fd = dump_open(staging->fifo.path);
-    staging->scene.dump = staging->fifo.path;
-    int scene = scene_write(&staging->scene);
-    cufence_status status = scene < 0 ? error_set(CUFENCE_ERROR_SYSTEM, "the scene cannot be written")
-                                      : stage_start(staging->program, staging->is_verbose, &staging->process);
+    int ends[2] = {-1, -1}, scene = -1;
+    staging->scene.dump = STAGE_DUMP;
+    cufence_status status = CUFENCE_OK;
+    if (pipe2(ends, O_CLOEXEC) != 0 || fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0)
+        status = error_set(CUFENCE_ERROR_SYSTEM, "a pipe cannot be made: %s", strerror(errno));
+    else if ((scene = scene_write(&staging->scene)) < 0)
+        status = error_set(CUFENCE_ERROR_SYSTEM, "the scene cannot be written: %s", strerror(errno));
+    if (status == CUFENCE_OK)
+        status = stage_start(staging->program, staging->is_verbose, ends[1], &staging->process);
     if (status == CUFENCE_OK) {
         staging->is_running = 1;
+        staging->input = ends[0];
         stage_send(staging->process.socket, &message, scene);
+    } else if (ends[0] >= 0) {
+        close(ends[0]);
     }
+    if (ends[1] >= 0)
+        close(ends[1]);
     if (scene >= 0)
         close(scene);
     return status == CUFENCE_OK ? status : staging_fail(staging, error_detail());
@@ -103,15 +112,11 @@ cufence_status staging_begin(struct staging *staging)
 
 static void stop(struct staging *staging)
 {
-    if (staging->is_running)
-        stage_end(&staging->process);
-    staging->is_running = 0;
-    if (!staging->fifo.folder[0])
+    if (!staging->is_running)
         return;
-    if (staging->fifo_fd >= 0)
-        close(staging->fifo_fd);
-    dumps_remove_fifo(&staging->fifo);
-    staging->fifo.folder[0] = '\0';
+    stage_end(&staging->process);
+    close(staging->input);
+    staging->is_running = 0;
 }
 
 /* ---- what the stage says ---- */
@@ -238,7 +243,7 @@ static int take_dump(struct staging *staging)
 {
     enum dump_state state;
     do
-        state = dump_take(staging->fifo_fd, &staging->dump);
+        state = dump_take(staging->input, &staging->dump);
     while (state == DUMP_TAKEN);
     return state != DUMP_OVER || !staging->dump.received;
 }
@@ -248,7 +253,7 @@ static void serve(struct staging *staging)
 {
     int is_talking = 1, is_dumping = 1;
     while (is_talking) {
-        struct pollfd wait[] = {{.fd = staging->process.socket, .events = POLLIN}, {.fd = staging->fifo_fd, .events = POLLIN}};
+        struct pollfd wait[] = {{.fd = staging->process.socket, .events = POLLIN}, {.fd = staging->input, .events = POLLIN}};
         int left = ms_left(staging);
         if (!left) {
             char why[96];

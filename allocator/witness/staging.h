@@ -10,7 +10,6 @@
 #define CUFENCE_WITNESS_STAGING_H
 
 #include "analysis/verdict/restaged.h"
-#include "arming.h"
 #include "base/reader.h"
 #include "intake.h"
 #include "restage/scene.h"
@@ -38,9 +37,9 @@ struct staging {
     uint32_t number;    /* of the launch that ran last: the one that faulted, if one did */
 
     /* Private. */
-    struct dump_fifo fifo;
     struct stage_process process;
-    int is_running, fifo_fd;
+    int is_running;
+    int input; /* the pipe with the dump */
     struct dump dump;
     int has_patterns;  /* the launch runs with patterns in the guards */
     int is_done;       /* no launch has faulted */

@@ -1,8 +1,10 @@
 /* The second launch and the program's surroundings: how either ends, and what the program sees of the other process. */
+#include "refused.h"
 #include "second_launch.h"
 
 #include "base/clock.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -251,12 +253,179 @@ static void test_grabbed(void **state)
     expect_said(tell_grabbed, (const char *[]){"could not be (launched again|handed over)", "!null-pointer", NULL});
 }
 
+/* ---- what is left behind ---- */
+
+static char folder[] = "/tmp/cufence-test-XXXXXX";
+
+static int count_names(void)
+{
+    int count = 0;
+    DIR *open = opendir(folder);
+    CHECK(open);
+    for (const struct dirent *entry; (entry = readdir(open)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(open);
+    return count;
+}
+
+static void make_folder(void)
+{
+    CHECK(mkdtemp(strcpy(folder, "/tmp/cufence-test-XXXXXX")));
+    setenv("TMPDIR", folder, 1);
+}
+
+static void tell_nameless(void)
+{
+    make_folder();
+    start("witness=on,witness_ms=300");
+    CHECK(count_names() == 0);
+    launch("hang_later", allocate(COUNT * 4), COUNT);
+    await_stage();
+    CHECK(count_names() == 0); /* so whichever way it ends now, nothing is left */
+    CHECK(rmdir(folder) == 0);
+}
+
+static void test_nameless(void **state)
+{
+    (void)state;
+    int file = mkstemp(strcpy(told, "/tmp/cufence-test-XXXXXX"));
+    assert_true(file >= 0);
+    close(file);
+    setenv("CUFENCE_TEST_STAGE", told, 1);
+    expect_said(tell_nameless, (const char *[]){"illegal memory access", NULL});
+    unlink(told);
+}
+
+static void end_killed(void)
+{
+    start("witness=off");
+    CHECK(count_names() == 1);
+    kill(getpid(), SIGKILL);
+}
+
+static void live_on(void)
+{
+    start("witness=off");
+    pause();
+}
+
+static void end_well(void)
+{
+    start("witness=off");
+    CHECK(count_names() == 2); /* its own, and that of the living process */
+}
+
+static void age_names(void)
+{
+    char path[600];
+    const struct timespec old[] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    DIR *open = opendir(folder);
+    CHECK(open);
+    for (const struct dirent *entry; (entry = readdir(open)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        CHECK(entry->d_name[0] == '.' || utimensat(AT_FDCWD, path, old, 0) == 0);
+    }
+    closedir(open);
+}
+
+static int status_of(void (*story)(void))
+{
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        story();
+        exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid);
+    return status;
+}
+
+/* Where the pipe needs a name, the next process removes those of dead ones. */
+static void tell_swept(void)
+{
+    CHECK(refuse(SYS_close_range) && refuse(SYS_unshare));
+    make_folder();
+    int status = status_of(end_killed);
+    CHECK(WIFSIGNALED(status) && count_names() == 1);
+    pid_t living = fork();
+    if (living == 0)
+        live_on();
+    AWAIT(count_names() == 2); /* the first is too new to be swept: it might have no reader yet */
+    usleep(100000);
+    age_names();
+    CHECK(status_of(end_well) == 0 && count_names() == 1);
+    kill(living, SIGKILL);
+    waitpid(living, NULL, 0);
+    start("witness=on");
+    launch("write_last", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+static void test_swept(void **state)
+{
+    (void)state;
+    expect_said(tell_swept, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
+}
+
+/* A program that closes what it does not know, and uses the numbers anew. */
+static void tell_closed(void)
+{
+    char name[64], found[8] = "";
+    void *out;
+    start("witness=on,exitcode=0");
+    out = allocate(COUNT * 4);
+    make_folder();
+    snprintf(name, sizeof name, "%s/own", folder);
+    for (int i = 3; i < 300; i++)
+        close(i);
+    int own = open(name, O_RDWR | O_CREAT, 0600);
+    CHECK(own >= 0 && write(own, "mine", 4) == 4);
+    for (int i = 4; i < 300; i++)
+        CHECK(dup2(own, i) == i);
+    launch("write_last", out, COUNT);
+    cuCtxSynchronize();
+    cufence_wait_reports(100);
+    CHECK(pread(own, found, sizeof found, 0) == 4 && !strcmp(found, "mine"));
+    CHECK(unlink(name) == 0 && rmdir(folder) == 0);
+    lseek(own, 0, SEEK_SET);
+}
+
+static void test_closed(void **state)
+{
+    (void)state;
+    expect_well(tell_closed);
+}
+
+static void tell_standard(void)
+{
+    char path[64], target[256];
+    close(0);
+    close(1);
+    start("witness=on");
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", i);
+        ssize_t length = readlink(path, target, sizeof target - 1);
+        target[length > 0 ? length : 0] = '\0';
+        CHECK(length < 0 || !strncmp(target, "/memfd:cufence-sim", 18)); /* the driver's, as without us */
+    }
+    launch("write_last", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+/* Nothing of ours takes the place of standard streams that the program has closed. */
+static void test_standard(void **state)
+{
+    (void)state;
+    expect_said(tell_standard, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed),  cmocka_unit_test(test_forked),  cmocka_unit_test(test_replaced),
-        cmocka_unit_test(test_reaping), cmocka_unit_test(test_ignored), cmocka_unit_test(test_limited),
-        cmocka_unit_test(test_grabbed),
+        cmocka_unit_test(test_killed),  cmocka_unit_test(test_forked),   cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_reaping), cmocka_unit_test(test_ignored),  cmocka_unit_test(test_limited),
+        cmocka_unit_test(test_grabbed), cmocka_unit_test(test_nameless), cmocka_unit_test(test_swept),
+        cmocka_unit_test(test_closed),  cmocka_unit_test(test_standard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
