@@ -65,8 +65,9 @@ cufence.report()
             )
             self.assertRegex(said, r"(?m)  12 MiB +4 +3 MiB +\S.*  <string>:\d+ in layer$")
             self.assertRegex(said, r'(?m)  1000 +1 +1000 +\S.*  <string>:\d+ in <module>, label "loader"$')
-            use = json.loads(file.read_text())
-        self.assertEqual(use["kind"], "use")
+            lines = [json.loads(line) for line in file.read_text().splitlines()]
+        self.assertEqual([line["kind"] for line in lines], ["run", "use", "guarded"])
+        use = lines[1]
         self.assertEqual([place["function"] for place in use["places"]], ["layer", "<module>"])
         self.assertEqual(use["places"][0]["buffers"], 4)
 
