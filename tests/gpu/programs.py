@@ -236,6 +236,14 @@ CASES = [
         report=[r"cufence: double free by cuMemFree", r"buffer +#\d+, 4000 bytes\b", r"freed +\S.* ago by thread \d+"],
         output=["second free: cudaErrorInvalidValue"],
     ),
+    # The same natively, without its argument: how much the driver itself uses.
+    _program(
+        "stacks",
+        arguments=["guarded"],
+        status=86,
+        report=[r"cufence: double free by cuMemFree", r"stacks\.cu:{FAULT} in work\b"],
+        output=[r"(second free: cudaErrorInvalidValue\n(\w+ fibre: \d+ bytes of stack\n)?){3}"],
+    ),
     _program(
         "clean",
         status=0,
