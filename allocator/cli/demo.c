@@ -29,7 +29,12 @@
 
 enum { EXIT_FOUND = 0, EXIT_NOT_FOUND = 1 };
 
-#define SIM_OPTIONS "arena=4G," /* the simulated device has less address space than a GPU, and two processes share it */
+/* The simulated device has less address space than a GPU, and two processes share it. */
+#ifdef __SANITIZE_THREAD__
+#define SIM_OPTIONS "arena=4G,"
+#else
+#define SIM_OPTIONS "arena=64G,"
+#endif
 
 #define complain(...) arguments_complain("demo", EXIT_NOT_FOUND, __VA_ARGS__)
 
