@@ -43,6 +43,8 @@ void interpose_end(const struct stat *standard_error)
     char text[512], line[600];
     if (tally_fd < 0 || getpid() != speaker || __atomic_exchange_n(&is_done, 1, __ATOMIC_RELAXED))
         return;
+    if (!tally_is_kept()) /* no /proc, or a new environment: its children could not write */
+        return;
     if (!tally_read(tally_fd, &tally) || is_silent(&tally) || !tally_sentence(&tally, text, sizeof text))
         return;
     if (fstat(STDERR_FILENO, &now) != 0 || now.st_dev != standard_error->st_dev || now.st_ino != standard_error->st_ino)

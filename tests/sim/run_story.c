@@ -1,9 +1,10 @@
 /* A program that knows nothing of cufence: a kernel of 33 threads fills a buffer for 32 floats. It looks at no error. Or, with
  * an argument: "clean": a kernel of 32; "init": only cuInit; "leave": as clean, and ends by _exit; "managed": only memory that
- * cufence leaves to the driver. */
+ * cufence leaves to the driver; "forget": without CUFENCE_TALLY from here on, itself as clean in a child. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -67,6 +68,8 @@ int main(int argc, char **argv)
     FIND(cusim_register_kernel);
     p_cusim_register_kernel(&kernel);
     const char *story = argc > 1 ? argv[1] : "";
+    if (!strcmp(story, "forget"))
+        return unsetenv("CUFENCE_TALLY") || system("\"$STORY\" clean");
     overrun(library, story);
     if (!strcmp(story, "leave"))
         _exit(0);

@@ -122,6 +122,15 @@ static void a_run_inside_another_counts(void **state)
     assert_int_equal(shell("\"$CUFENCE\" run --require-guarded -- sh -c '\"$CUFENCE\" run -- true; true'"), 87);
 }
 
+/* A program that has thrown the variable away has kept it from its children, too: nobody knows what they did. */
+static void without_the_variable_nothing_is_claimed(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("\"$CUFENCE\" run -- \"$STORY\" forget"), 0);
+    assert_int_equal(count("NOTHING WAS GUARDED"), 0);
+    assert_int_equal(count("1 allocation guarded"), 1);
+}
+
 /* Who may not look into the first process's descriptors has inherited this one. */
 static void a_process_of_another_user_counts(void **state)
 {
@@ -217,6 +226,7 @@ int main(void)
         cmocka_unit_test(the_reasons_are_named),
         cmocka_unit_test(quiet_omits_only_the_line_about_what_was_guarded),
         cmocka_unit_test(a_run_inside_another_counts),
+        cmocka_unit_test(without_the_variable_nothing_is_claimed),
         cmocka_unit_test(a_process_of_another_user_counts),
         cmocka_unit_test(a_signal_stays_a_signal),
         cmocka_unit_test(another_file_gets_no_word),
