@@ -5,6 +5,8 @@
 
 #include <inttypes.h>
 
+#define TICK_NS 10000000 /* by which the time of a launch may be early */
+
 static uint64_t threads_of(const struct evidence_site *site)
 {
     uint64_t threads = 1;
@@ -54,12 +56,27 @@ static size_t launches_since(const struct diagnosis *diagnosis, const struct fau
     return count;
 }
 
+/* Whether the kernel was recorded before the free, and a graph launched after it. */
+static int is_replayed(const struct diagnosis *diagnosis, const struct fault_launch *faulted)
+{
+    const struct fault_memory *memory = diagnosis->memory;
+    const uint64_t freed = diagnosis->owner->freed_ns;
+    for (size_t i = 0; faulted->entry->time_ns < freed && i < memory->launch_count; i++)
+        if (memory->launches[i].entry->graph && memory->launches[i].entry->time_ns + TICK_NS > freed)
+            return 1;
+    return 0;
+}
+
 /* A buffer freed on one stream while another stream still uses it, or one of an earlier step. */
 static void take_use_after_free(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct fault_launch *launch = diagnosis->origin.launch;
     size_t since = launch ? launches_since(diagnosis, launch) : 0;
-    if (launch && diagnosis->origin.certainty >= CERTAIN_DERIVED && launch->entry->stream != diagnosis->owner->free_stream)
+    if (launch && is_replayed(diagnosis, launch))
+        part_add(finding->hint,
+                 "a graph was launched after the free: is the kernel in it, with the pointer of its capture? Capture "
+                 "it again, or keep the buffer");
+    else if (launch && diagnosis->origin.certainty >= CERTAIN_DERIVED && launch->entry->stream != diagnosis->owner->free_stream)
         part_add(finding->hint,
                  "the kernel ran on stream 0x%" PRIx64 ", and the buffer was freed on stream 0x%" PRIx64
                  ": does an event (or record_stream) have to order them?",

@@ -1164,6 +1164,15 @@ static void freed_before_one_from_elsewhere(struct story *story)
     story->launches[1].place++;
 }
 
+static void freed_before_a_graph(struct story *story)
+{
+    freed_before_the_last(story);
+    story->entries[0].time_ns = 50000000;
+    story->entries[0].stream = 0x77; /* of the capture */
+    story->entries[1] =
+        (struct launch_entry){.sequence = 9, .graph = 0x1000, .time_ns = 65000000, .tid = story->entries[0].tid};
+}
+
 static void hints_are_for_what_they_know(void **state)
 {
     (void)state;
@@ -1186,6 +1195,7 @@ static void hints_are_for_what_they_know(void **state)
     expect_hint(misaligned, NULL, "");
     expect_hint(launched, of_a_freed_buffer, "the buffer was freed on stream 0x1234: does an event (or record_stream)");
     expect_hint(use_after_free, on_its_own_stream, "");
+    expect_hint(launched_from_two_places, freed_before_a_graph, "a graph was launched after the free: is the kernel in it");
     expect_hint(
         launched, in_the_row_behind,
         "the access is to row 25, and the buffer has 25 rows of 40 elements (argument 2): do the rows count from 0 here?");
