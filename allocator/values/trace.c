@@ -92,7 +92,11 @@ static void put_header(int number)
 /* Makes the file. Another process that writes to the same one keeps it. */
 static void make_file(int device)
 {
-    int fd = open(trace.path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    int fd = open(trace.path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666); /* a FIFO may have no reader */
+    if (fd < 0 && errno == ENXIO) {
+        fail("a trace needs a regular file");
+        return;
+    }
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         close(fd);
         fail("another process writes its trace there; with %p in the name each has its own");

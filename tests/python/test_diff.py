@@ -59,6 +59,13 @@ class Runs(Folder):
     def differs(self, variant: str, *options: str) -> str:
         return self.diff(*options, self.trace("plain"), self.trace("other", variant), status=1)
 
+    def test_a_named_pipe_without_a_reader_does_not_stop_the_program(self) -> None:
+        path = self.folder / "pipe"
+        os.mkfifo(path)
+        done = cufence("run", "--trace", path, "--", PROGRAM, "traced", TRACED="")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"trace: cannot write {path}: a trace needs a regular file", done.stderr)
+
     def test_equal_runs_are_equal(self) -> None:
         out = self.diff(self.trace("plain"), self.trace("again"), status=0)
         self.assertIn("SUMMARY: cufence: the runs are equal: 9 events in 2 streams", out)
