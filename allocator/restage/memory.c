@@ -27,7 +27,7 @@ struct page {
 struct piece {
     uint64_t base, bytes;
     CUmemGenericAllocationHandle original, copy;
-    CUdeviceptr seen;            /* where the original is mapped, 0 if it is mapped at `base` itself */
+    CUdeviceptr seen;            /* where the original is mapped */
     struct kept kept;            /* instead of an original */
     uint64_t own_start, own_end; /* of its buffer, if the rest is known to be slack; else equal */
     int is_searched;
@@ -43,7 +43,7 @@ static struct {
     uint64_t refused[MOST_REFUSED]; /* addresses with nothing mapped, in pages */
     size_t refused_count;
     uint64_t searched; /* bytes */
-    int has_noted_host, has_noted_original, has_noted_pattern, has_noted_far;
+    int has_noted_host, has_noted_pattern, has_noted_far;
     int is_zero;    /* the pages in the guards */
     uint8_t *found; /* a page */
 } memory;
@@ -163,8 +163,7 @@ static cufence_status refresh(const struct piece *piece)
 {
     if (piece->kept.is_kept)
         return keep_read(&piece->kept, piece->base, piece->bytes);
-    return piece->seen ? driver_check(driver->cuMemcpyDtoD(piece->base, piece->seen, piece->bytes), "cuMemcpyDtoD")
-                       : CUFENCE_OK;
+    return driver_check(driver->cuMemcpyDtoD(piece->base, piece->seen, piece->bytes), "cuMemcpyDtoD");
 }
 
 /* Makes memory for a copy or a pattern: the device's, or else the host's. */
@@ -179,17 +178,13 @@ static CUresult make_memory(CUmemGenericAllocationHandle *handle, uint64_t bytes
     return result;
 }
 
-/* Maps a copy of the original, or the original where nothing has room for a copy. */
+/* Maps a copy. Never the original: the program may go on with it, in another context or on another device. */
 static cufence_status map_piece(struct piece *piece)
 {
     CUresult result = make_memory(&piece->copy, piece->bytes);
-    if (result != CUDA_SUCCESS && piece->kept.is_kept)
-        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the GPU has no room for %llu MiB of a buffer",
+    if (result != CUDA_SUCCESS)
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "neither the GPU nor the host has room for a copy of %llu MiB",
                          (unsigned long long)(piece->bytes >> 20));
-    if (result != CUDA_SUCCESS) {
-        note("there was no room for copies: the launch worked on the buffers themselves", &memory.has_noted_original);
-        return map(piece->base, piece->bytes, piece->original);
-    }
     cufence_status status = piece->kept.is_kept ? CUFENCE_OK : show_original(piece);
     if (status == CUFENCE_OK)
         status = map(piece->base, piece->bytes, piece->copy);
@@ -401,7 +396,7 @@ struct slack {
 static struct slack slack_of(const struct piece *piece)
 {
     uint64_t before = piece->own_start - piece->base, end = piece->base + piece->bytes, behind = end - piece->own_end;
-    if (piece->own_start == piece->own_end || (!piece->seen && !piece->kept.is_kept)) /* the original is not changed */
+    if (piece->own_start == piece->own_end)
         return (struct slack){0};
     before = before < PAGE ? before : PAGE;
     behind = behind < PAGE ? behind : PAGE;

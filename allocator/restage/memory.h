@@ -5,7 +5,8 @@
  * What a kernel reaches is found by looking for addresses: first in the arguments, then in the memory that they point to, and
  * so on. A mapping is asked for over the socket, imported at another address, and copied, so that each launch begins with the
  * memory as the fault left it. Instead of a mapping, a file may come with the bytes that are not zero. If the device has no
- * room for a copy, the host's memory stands in; if that is refused as well, the original itself is used, and a note says so.
+ * room for a copy, the host's memory stands in, and a note says so. The originals are never launched on: the program may go on
+ * with them.
  *
  * Thread safety: none; the stage has one thread.
  */

@@ -182,6 +182,17 @@ static void write_once(const cusim_thread *t, void *const *arguments)
         out[n] = 2.5f;
 }
 
+/* Its first element says which process it ran in. */
+static void mark_process(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    if (number(t) == 0)
+        out[0] = is_second() ? 2 : 1;
+    if (number(t) == n)
+        out[n] = 2.5f;
+}
+
 /* Tells a test the number of the second process. */
 static void tell_process(void)
 {
@@ -226,6 +237,7 @@ __attribute__((constructor)) static void register_kernels(void)
         {"write_once", write_once, pointer_and_count, 2, "model.cu", 53, 4, 0, 1},
         {"hang_later", hang_later, pointer_and_count, 2, "model.cu", 64, 4, 0, 1},
         {"end_later", end_later, pointer_and_count, 2, "model.cu", 75, 4, 0, 1},
+        {"mark_process", mark_process, pointer_and_count, 2, "model.cu", 80, 4, 0, 1},
         {"write_end", write_end, two_pointers, 3, "model.cu", 86, 4, 0, 1},
         {"store_first", store_first, two_pointers, 3, "model.cu", 90, 4, 0, 1},
         {"store_down", store_down, two_pointers, 3, "model.cu", 93, 4, 0, 1},

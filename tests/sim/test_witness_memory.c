@@ -137,6 +137,36 @@ static void test_taken(void **state)
     assert_string_equal(own, "mine");
 }
 
+/* ---- no room for copies ---- */
+
+static void tell_full(void)
+{
+    CUcontext first, other;
+    CUdevice device;
+    float mark = 0;
+    start("witness=on");
+    float *out = allocate(COUNT * 4);
+    CHECK_CU(cuCtxGetCurrent(&first));
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuCtxCreate(&other, NULL, 0, device));
+    CHECK_CU(cuCtxSetCurrent(first));
+    setenv("CUFENCE_SIM", "fail=cuMemCreate:0:2", 1); /* this process has read it */
+    launch("mark_process", out, COUNT);
+    cuCtxSynchronize();
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
+    CHECK_CU(cuCtxSetCurrent(other));
+    CHECK_CU(cuMemcpyDtoH(&mark, (CUdeviceptr)(uintptr_t)out, sizeof mark));
+    CHECK(mark == 1);
+}
+
+/* The second launch never works on the memory itself: another context of the program goes on with it. */
+static void test_full(void **state)
+{
+    (void)state;
+    expect_said(tell_full,
+                (const char *[]){"the warp had exited", "could not be launched again: neither the GPU nor the host has", NULL});
+}
+
 /* ---- addresses ---- */
 
 #define MIB ((uint64_t)1 << 20)
@@ -282,7 +312,7 @@ int main(void)
         cmocka_unit_test(test_much),       cmocka_unit_test(test_unmapped),   cmocka_unit_test(test_taken),
         cmocka_unit_test(test_parts),      cmocka_unit_test(test_saved),      cmocka_unit_test(test_farther),
         cmocka_unit_test(test_neighbours), cmocka_unit_test(test_slack),      cmocka_unit_test(test_reused),
-        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_bounds),     cmocka_unit_test(test_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
