@@ -169,7 +169,7 @@ struct told {
 struct play {
     const struct bug *bug;
     char *options;          /* the bug's and the user's */
-    struct options parsed;  /* the user's */
+    struct options parsed;  /* the user's, of the environment too */
     char reports[PATH_MAX]; /* a file for findings, if the user has named none */
     char program[PATH_MAX]; /* this program */
     struct told *told;      /* in memory that both processes share */
@@ -404,6 +404,8 @@ static int prepare(struct play *play, const struct settings *settings)
 {
     char *given = settings_text(settings);
     options_default(&play->parsed);
+    options_parse(&play->parsed, env_get("CUFENCE_OPTIONS"),
+                  "CUFENCE_OPTIONS"); /* `cufence run` says what is wrong with them */
     int status = given ? settings_check(settings, given, &play->parsed) : complain("no host memory");
     if (status == 0 && asprintf(&play->options, "%s%s%s", play->bug->options, *given ? "," : "", given) < 0) {
         play->options = NULL;

@@ -71,6 +71,9 @@ class Demo(unittest.TestCase):
         (name,) = [line["kernel"]["name"] for line in lines if line["kind"] == "overrun"]
         self.assertEqual(name, "demo_overrun(int const*, int*, float*, int, int)")
         self.assertTrue((self.folder / "trace.json").read_text())
+        self.run_it(COMMAND, "demo", CUFENCE_OPTIONS="json=of_environment.json")
+        self.assertIn('"overrun"', (self.folder / "of_environment.json").read_text())
+        self.assertIn("CUFENCE_OPTIONS", self.run_it(COMMAND, "demo", status=2, CUFENCE_OPTIONS="jsn=x"))
         said = self.run_it(COMMAND, "demo", "--json", "%p.json")
         pid = re.search(r"==(\d+)== SUMMARY", said)
         self.assertTrue((self.folder / f"{pid and pid[1]}.json").is_file())
