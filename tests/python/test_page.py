@@ -24,19 +24,18 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 WIDTHS = (400, 1400)
 PAGES = ("one", "many", "nothing", "unguarded", "unfinished")
 
-# Runs in each page, and tells the window around it. A text is cut off if it reaches out of what scrolls or hides it. Lines of code
-# may scroll, and what is folded has no size.
+# Runs in each page, and tells the window around it. A text is cut off if it reaches out of what scrolls or hides it.
 MEASURE = """<script>addEventListener("load", () => {
   const cut = [], texts = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
   for (let node = texts.nextNode(); node; node = texts.nextNode()) {
+    if (!node.parentElement.checkVisibility()) continue;
     const range = document.createRange();
     range.selectNodeContents(node);
     const box = range.getBoundingClientRect();
     for (let at = node.parentElement; at && box.width; at = at.parentElement) {
       const around = at.getBoundingClientRect(), is_clipping = getComputedStyle(at).overflowX !== "visible";
-      if (at === document.body ? box.right > innerWidth + 1 || box.left < -1 : is_clipping && at.tagName !== "PRE" && box.right > around.right + 1)
+      if (at === document.body ? box.right > innerWidth + 1 || box.left < -1 : is_clipping && box.right > around.right + 1)
         cut.push(node.textContent.slice(0, 60));
-      if (at.tagName === "PRE") break;
     }
   }
   const links = [...document.querySelectorAll("nav a")];

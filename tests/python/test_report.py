@@ -229,7 +229,7 @@ class Report(unittest.TestCase):
             const known = {}, document = {
               createElement: () => new Element(), getElementById: (id) => (known[id] ??= new Element(id)) };
             const show_all = (e) => e instanceof Element ? e.texts.flatMap(show_all) : [String(e)];
-        """.replace("TEXTS", json.dumps({"run": run, "data": data}))
+        """.replace("TEXTS", json.dumps({"about": run, "data": data}))
         end = 'console.log(show_all(known["findings"]).join("\\n"));'
         (self.folder / "page.js").write_text(dom + script + end)
         done = subprocess.run(["node", "page.js"], cwd=self.folder, capture_output=True, text=True, check=True)
