@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FUNCTIONS(X)                                                                                                           \
@@ -101,31 +102,47 @@ static struct libdw_session *open_session(const struct libdw *libdw)
     return session;
 }
 
-/* How often the loader has mapped and unmapped a module. */
-struct counts {
+/* How often the loader has mapped and unmapped a module, and a sum over the states of the modules' files. */
+struct loaded {
     unsigned long long mapped, unmapped;
+    uint64_t files;
 };
 
-static int read_counts(struct dl_phdr_info *info, size_t size, void *counts)
+static void add(uint64_t *sum, uint64_t value)
 {
-    (void)size;
-    *(struct counts *)counts = (struct counts){info->dlpi_adds, info->dlpi_subs};
-    return 1;
+    *sum = (*sum ^ value) * UINT64_C(0x100000001b3); /* FNV-1a's prime */
 }
 
-/* The last session, for as long as the same modules are loaded: a report names several stacks, and reading the line tables of
- * a program takes most of the time. Whoever finds it in use opens a session of his own. */
+static int read_loaded(struct dl_phdr_info *info, size_t size, void *user)
+{
+    struct loaded *loaded = user;
+    struct stat file;
+    (void)size;
+    loaded->mapped = info->dlpi_adds;
+    loaded->unmapped = info->dlpi_subs;
+    if (stat(info->dlpi_name[0] ? info->dlpi_name : "/proc/self/exe", &file) == 0) {
+        add(&loaded->files, file.st_ino);
+        add(&loaded->files, (uint64_t)file.st_size);
+        add(&loaded->files, (uint64_t)file.st_mtim.tv_sec);
+        add(&loaded->files, (uint64_t)file.st_mtim.tv_nsec);
+    }
+    return 0;
+}
+
+/* The last session, for as long as the same modules are loaded and their files are what they were: a report names several
+ * stacks, and reading the line tables of a program takes most of the time. libdw maps the files; if one is overwritten in
+ * place, by a build, reading on would end in a SIGBUS. Whoever finds the session in use opens one of their own. */
 static struct libdw_session *kept; /* under the lock, which its user holds */
-static struct counts kept_for;
+static struct loaded kept_for;
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct libdw_session *libdw_begin(const struct libdw *libdw)
 {
-    struct counts now = {0, 0};
+    struct loaded now = {0, 0, 0};
     if (pthread_mutex_trylock(&kept_lock) != 0)
         return open_session(libdw);
-    dl_iterate_phdr(read_counts, &now);
-    if (kept && (now.mapped != kept_for.mapped || now.unmapped != kept_for.unmapped || kept->libdw != libdw)) {
+    dl_iterate_phdr(read_loaded, &now);
+    if (kept && (memcmp(&now, &kept_for, sizeof now) != 0 || kept->libdw != libdw)) {
         close_session(kept);
         kept = NULL;
     }
