@@ -15,6 +15,7 @@
 #define LEARNED 48              /* buffers to learn from in one look at a free list */
 #define SLOTS 64                /* slots of the arena to look at in one call */
 #define LOOKS 256               /* places to look at in one call */
+#define WRAPS 2                 /* a look at all slots that began in their midst */
 #define TRIES 24                /* of those, places whose block is looked up */
 #define MOST_TWINS 1024         /* in all, with those whose blocks still wait to be unmapped */
 #define MOST_OF_BLOCK 16        /* of one block */
@@ -24,6 +25,8 @@
 #define GIVE_WAY 8              /* calls to let pass at most while the program itself maps memory */
 #define RETRY_NS 50000000ul
 #define NEW_PLACE_NS 500000l /* driver time that a new place brings, to have its first turn soon */
+#define RETRIES 12           /* each twice as late as the one before, up to */
+#define RETRY_LATEST 6       /* 64 times as late */
 #define LATER 20             /* the share is divided by this once that is used up */
 
 static struct {
@@ -33,11 +36,15 @@ static struct {
     uint64_t places;   /* places that have brought it */
     size_t slot;       /* of the arena, to go on with */
     struct place *place;
-    uint64_t settled; /* places looked at in a row that hold up no round */
-    int has_news;     /* buffers were freed since the round began */
-    uint64_t fresh;   /* new mappings when it was looked last */
+    uint64_t settled;  /* places looked at in a row that hold up no round */
+    uint64_t in_vain;  /* places looked at since there was something to do */
+    unsigned wraps;    /* how often all slots were looked at since then */
+    uint64_t done_ns;  /* when that was */
+    uint64_t retry_ns; /* when to look at the places again although the program does nothing */
+    int has_news;      /* buffers were freed since the round began */
+    uint64_t fresh;    /* new mappings when it was looked last */
     unsigned gave_way;
-} pace;
+} pace = {.retry_ns = UINT64_MAX};
 
 /* Where the thread lost its processor meanwhile, the clock says nothing about the driver: so there is a limit. */
 static void charge(uint64_t began)
@@ -65,10 +72,10 @@ static void count_credit(void)
 
 /* ---- what the program has freed ---- */
 
-static int learn_from_list(struct freelist *list, uint64_t now)
+static int learn_from_list(struct freelist *list, uint64_t now, uint64_t *freed)
 {
     struct facts learned[LEARNED];
-    size_t count = freelist_learn(list, learned, LEARNED);
+    size_t count = freelist_learn(list, learned, LEARNED, freed);
     for (size_t i = 0; i < count; i++) {
         if (!index_is_packed(learned[i].address))
             place_see(&learned[i], now);
@@ -108,19 +115,41 @@ static void give_up_twins(struct block *block)
     }
 }
 
+/* Everything is looked at once more before the thread sleeps. */
+static void begin_anew(uint64_t now)
+{
+    pace.in_vain = 0;
+    pace.wraps = 0;
+    pace.done_ns = now;
+    pace.retry_ns = UINT64_MAX;
+}
+
+static void look_at_slots(struct look *look)
+{
+    twins_hold();
+    pace.slot = arena_some(pace.slot, SLOTS, look_at_slot, look);
+    if (look->stale)
+        give_up_twins(look->stale);
+    twins_go_on();
+    if (look->stale)
+        begin_anew(look->now);
+    else if (pace.slot == 0 && pace.wraps < WRAPS)
+        pace.wraps++;
+}
+
 static int learn(struct books *books)
 {
     struct look look = {.now = now_ns()};
+    uint64_t freed = 0;
     lock_take(&books->lock);
-    int is_new = learn_from_list(&books->shared, look.now);
+    int is_new = learn_from_list(&books->shared, look.now, &freed);
     for (struct freelist *list = books->lists; list; list = list->next)
-        is_new |= learn_from_list(list, look.now);
+        is_new |= learn_from_list(list, look.now, &freed);
     lock_release(&books->lock);
-    twins_hold();
-    pace.slot = arena_some(pace.slot, SLOTS, look_at_slot, &look);
-    if (look.stale)
-        give_up_twins(look.stale);
-    twins_go_on();
+    if (is_new || freed != books->freed_seen || adaptive_due_ns() <= look.now)
+        begin_anew(look.now);
+    books->freed_seen = freed;
+    look_at_slots(&look);
     return is_new;
 }
 
@@ -145,7 +174,17 @@ static uint32_t provide(struct block *block, int is_needed)
     return count < wanted || (is_needed && !count) ? twin_add(block) : count;
 }
 
-/* Sees to it that the place has its turn soon. Returns 0 if there was nothing to do. */
+enum { NOT_HERE = -1 };
+
+/* What is idle but cannot be replaced yet may still be in use, or lie too deep. */
+static void set_retry(struct place *place, int is_idle, uint64_t now)
+{
+    unsigned later = place->retries < RETRY_LATEST ? place->retries : RETRY_LATEST;
+    place->retry_ns = is_idle && place->retries++ < RETRIES ? now + (RETRY_NS << later) : UINT64_MAX;
+}
+
+/* Sees to it that the place has its turn soon. Returns 0 if there was nothing to do, NOT_HERE if it is served with
+ * another context. */
 static int serve(struct books *books, struct place *place, uint64_t now)
 {
     int may_be_idle = place->retry_ns <= now;
@@ -153,9 +192,9 @@ static int serve(struct books *books, struct place *place, uint64_t now)
         return 0;
     twins_hold();
     struct block *block = block_for(place);
-    if (block && block->books != books) { /* served with its own context */
+    if (block && block->books != books) {
         twins_go_on();
-        return 1;
+        return NOT_HERE;
     }
     if (block && place->home != block->slot.base) {
         place->home = block->slot.base;
@@ -168,7 +207,7 @@ static int serve(struct books *books, struct place *place, uint64_t now)
     twins_go_on();
     place->claimed = id;
     if (may_be_idle)
-        place->retry_ns = is_idle ? now + RETRY_NS : UINT64_MAX;
+        set_retry(place, is_idle, now);
     if (is_idle && count && freelists_replace(books, block, pages, id)) {
         place_had_turn(place);
         block_unmap(block);
@@ -191,11 +230,11 @@ static int has_room(const struct books *books)
     return twins_mapped() + __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) < MOST_TWINS;
 }
 
+/* Returns whether there is more to do at once. */
 static int serve_places(struct books *books)
 {
     uint64_t now = now_ns();
     unsigned tries = 0;
-    int is_due = 0;
     pace.place = pace.place ? pace.place : places_first();
     for (unsigned looks = 0; pace.place && looks < LOOKS && tries < TRIES && pace.credit_ns > 0; looks++) {
         struct place *place = pace.place;
@@ -203,18 +242,22 @@ static int serve_places(struct books *books)
         place_requeue(place);
         int is_held_up = place_is_due(place) && place->seen_ns + ACTIVE_NS > now;
         pace.settled = is_held_up ? 0 : pace.settled + 1;
+        pace.in_vain++;
         if (place_is_due(place) && has_room(books)) {
             uint64_t began = monotonic_ns();
-            is_due = 1;
-            if (serve(books, place, now)) {
+            int has_served = serve(books, place, now);
+            if (has_served > 0) {
                 tries++;
                 charge(began);
+                pace.in_vain = 0;
             }
+            if (has_served != NOT_HERE)
+                pace.retry_ns = place->retry_ns < pace.retry_ns ? place->retry_ns : pace.retry_ns;
         }
         if (pace.settled > places_counts().places)
             settle();
     }
-    return is_due;
+    return pace.place && pace.in_vain <= places_counts().places;
 }
 
 /* Driver calls take turns, so a program that maps memory right now would wait for those of this thread. */
@@ -227,6 +270,12 @@ static int gives_way(struct books *books)
     return is_mapping;
 }
 
+uint64_t adaptive_due_ns(void)
+{
+    uint64_t stale_ns = twins_mapped() ? pace.done_ns + STALE_NS : UINT64_MAX;
+    return stale_ns < pace.retry_ns ? stale_ns : pace.retry_ns;
+}
+
 int adaptive_work(struct books *books)
 {
     int is_new = learn(books);
@@ -237,5 +286,5 @@ int adaptive_work(struct books *books)
     charge(began);
     if (gives_way(books))
         return 1;
-    return serve_places(books) | is_new;
+    return serve_places(books) | is_new | (pace.wraps < WRAPS);
 }

@@ -154,6 +154,7 @@ int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list
     batch->is_flying =
         pattern_launch(watch->kernel, stream->handle, batch->device_jobs, batch->device_states, batch->count) == CUDA_SUCCESS;
     watch->launches += (uint64_t)batch->is_flying;
+    bell_stir(); /* the background thread collects what it finds */
     return batch->is_flying;
 }
 
@@ -319,6 +320,21 @@ static size_t collect_one(struct watch *watch, struct heap_slack *found)
         __atomic_add_fetch(&watch->telling, 1, __ATOMIC_RELAXED);
     lock_release(&watch->lock);
     return count;
+}
+
+int slack_is_flying(struct books *books)
+{
+    struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
+    int is_flying = 0;
+    if (!watch)
+        return 0;
+    lock_take(&watch->lock);
+    for (unsigned i = 0; i < BATCHES && !is_flying; i++) {
+        struct batch *batch = &watch->batches[i];
+        is_flying = batch->is_flying && (!batch_is_over(batch) || has_found(batch));
+    }
+    lock_release(&watch->lock);
+    return is_flying;
 }
 
 size_t slack_collect(struct books *books)

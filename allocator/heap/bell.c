@@ -9,8 +9,9 @@ static struct {
     struct lock lock;
     pthread_cond_t wake;
     int is_open, is_stopping, has_work;
-    int is_resting; /* atomic */
 } bell = {.lock = LOCK(RANK_BELL)};
+
+int bell_depth; /* written under the lock */
 
 void bell_reset(void)
 {
@@ -29,11 +30,12 @@ void bell_reset(void)
 
 void bell_ring(void)
 {
-    /* A polling thread finds the work by itself. Read without the lock: a stale value costs at most one rest period. */
-    if (!__atomic_load_n(&bell.is_resting, __ATOMIC_RELAXED))
+    /* A polling thread finds the work by itself. */
+    if (__atomic_load_n(&bell_depth, __ATOMIC_RELAXED) == BELL_POLLING)
         return;
     lock_take(&bell.lock);
     bell.has_work = 1;
+    __atomic_store_n(&bell_depth, BELL_POLLING, __ATOMIC_RELAXED); /* one is enough */
     pthread_cond_signal(&bell.wake);
     lock_release(&bell.lock);
 }
@@ -46,17 +48,19 @@ void bell_stop(void)
     lock_release(&bell.lock);
 }
 
-int bell_wait(uint64_t nanoseconds, int is_polling)
+/* After a timeout the depth stays: what happens while the thread looks around wakes it at the next wait. */
+enum bell_end bell_wait(uint64_t until_ns, enum bell_depth depth)
 {
-    const struct timespec until = clock_after(CLOCK_MONOTONIC, nanoseconds);
+    const struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S), .tv_nsec = (long)(until_ns % NS_PER_S)};
+    int failed = 0;
     lock_take(&bell.lock);
-    __atomic_store_n(&bell.is_resting, !is_polling, __ATOMIC_RELAXED);
-    while (!bell.is_stopping && !(bell.is_resting && bell.has_work) &&
-           pthread_cond_timedwait(&bell.wake, &bell.lock.mutex, &until) != ETIMEDOUT)
-        ;
+    if (!bell.has_work)
+        __atomic_store_n(&bell_depth, depth, __ATOMIC_RELAXED);
+    while (!bell.is_stopping && !(depth != BELL_POLLING && bell.has_work) && failed != ETIMEDOUT)
+        failed = until_ns == UINT64_MAX ? pthread_cond_wait(&bell.wake, &bell.lock.mutex)
+                                        : pthread_cond_timedwait(&bell.wake, &bell.lock.mutex, &until);
+    enum bell_end end = bell.is_stopping ? BELL_STOPPED : bell.has_work ? BELL_RUNG : BELL_TIMED_OUT;
     bell.has_work = 0;
-    __atomic_store_n(&bell.is_resting, 0, __ATOMIC_RELAXED);
-    int goes_on = !bell.is_stopping;
     lock_release(&bell.lock);
-    return goes_on;
+    return end;
 }

@@ -172,6 +172,7 @@ int freelist_put(struct freelist *list, struct block *block, enum block_state st
         list->mark_at_ns = now + MARK_NS;
     }
     list_unlock(list);
+    bell_stir();
     return is_due;
 }
 

@@ -18,6 +18,7 @@ void heap_stream_ends(struct stream *stream)
         if (freelist_is_unmarked(list))
             freelist_mark_touched(list, stream);
         freelist_end(list);
+        bell_stir();
     }
     lock_take(&books->lock);
     LL_FOREACH(books->pools, pool)

@@ -40,10 +40,11 @@ void freelist_recall(struct freelist *list, uint64_t address, int exact, struct 
     list_unlock(list);
 }
 
-size_t freelist_learn(struct freelist *list, struct facts *out, size_t most)
+size_t freelist_learn(struct freelist *list, struct facts *out, size_t most, uint64_t *freed)
 {
     size_t count = 0;
     list_lock(list);
+    *freed += list->freed;
     if (list->learned != list->history_position) {
         size_t capacity = list->history_capacity;
         size_t since = (list->history_position + capacity - list->learned % capacity) % capacity;

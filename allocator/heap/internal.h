@@ -41,7 +41,8 @@ static const uint64_t heap_granularity = 2ull << 20; /* of mappings, in bytes */
 /* space.c: address space for blocks, and the index of its pages */
 cufence_status space_open(void); /* with a limit, space_need() does it */
 void space_close(void);          /* undoes it, only while empty */
-cufence_status space_need(void); /* call before the first block is mapped. Errors: OUT_OF_ADDRESS_SPACE, OUT_OF_MEMORY, DRIVER */
+cufence_status
+space_need(void); /* call before the first block is mapped. Errors: OUT_OF_ADDRESS_SPACE, OUT_OF_MEMORY, DRIVER */
 
 /* index.c: finds live buffers by their first byte or by any address in them */
 cufence_status index_open(void);
@@ -54,11 +55,23 @@ void index_unpack(struct page *page);          /* no cell of it is live */
 int index_is_packed(uint64_t address);         /* in a page with such cells */
 struct block *index_claim(uint64_t address);   /* NULL: no live buffer starts there; else the caller now holds the block */
 
-/* bell.c: puts the background thread to sleep and wakes it */
-void bell_ring(void);                                /* there is work to do; callable from any thread, CUDA's own included */
-int bell_wait(uint64_t nanoseconds, int is_polling); /* returns 0 after bell_stop(). While polling, the bell does not wake it */
+/* bell.c: puts the background thread to sleep and wakes it. While it polls, nothing wakes it; while it rests, what it has to do
+ * soon; while it sleeps, everything that may ever give it something to do. */
+enum bell_depth { BELL_POLLING, BELL_RESTING, BELL_SLEEPING };
+enum bell_end { BELL_STOPPED, BELL_RUNG, BELL_TIMED_OUT };
+extern int bell_depth; /* atomic */
+void bell_ring(void);  /* there is work to do; from any thread, CUDA's own included */
+enum bell_end bell_wait(uint64_t until_ns, enum bell_depth depth); /* CLOCK_MONOTONIC; UINT64_MAX: for ever */
 void bell_stop(void);
 void bell_reset(void);
+
+/* There may be something to do later, if only when time has passed. The caller's stores before this may become visible to the
+ * background thread after it has been seen sleeping: wait_for_work() allows for that. */
+static inline void bell_stir(void)
+{
+    if (__builtin_expect(__atomic_load_n(&bell_depth, __ATOMIC_RELAXED) == BELL_SLEEPING, 0))
+        bell_ring();
+}
 
 #include "turns.h"
 #include "pack.h"
@@ -128,6 +141,7 @@ struct books {
     struct watch *watch;                                /* slack.h; NULL: nothing was ever watched */
     struct stream own;                                  /* books_stream(); its handle is atomic, NULL: not created yet */
     struct lock pack_lock;
+    uint64_t freed_seen; /* frees that adaptive.c knows of; by the background thread */
     struct page *pages[CELLS_CLASSES],
         *spare_pages[CELLS_CLASSES]; /* those with cells in them; unmapped ones. Under pack_lock */
     /* On a cache line apart from fields that every allocation reads. */
@@ -266,7 +280,7 @@ int freelists_replace(struct books *books, struct block *block, uint64_t pages, 
 /* Saves the facts of a block's last buffer before the block is reused. Caller holds the list lock. */
 void freelist_remember(struct freelist *list, const struct facts *facts);
 /* Copies up to `most` of the buffers remembered since the last call; if there were more, the newest. */
-size_t freelist_learn(struct freelist *list, struct facts *out, size_t most);
+size_t freelist_learn(struct freelist *list, struct facts *out, size_t most, uint64_t *freed);
 /* Finds the newest buffer in the history that contains (exact: starts at) the address, if it is newer than *out. */
 void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
 void freelist_advance(struct freelist *list); /* checks markers and waiting blocks for completion */
@@ -377,6 +391,7 @@ void slack_flush_touched(struct freelist *list, struct stream *stream, int is_id
 int slack_waits(const struct freelist *list); /* something waits to be launched on its stream */
 void slack_list_gone(struct freelist *list);
 void slack_context_gone(struct books *books);
+int slack_is_flying(struct books *books);  /* a launch is under way, or has found something that is not collected */
 size_t slack_collect(struct books *books); /* reports what launches have found; returns the number. Not under a lock */
 
 /* ---- fill.c; only with the option ---- */
@@ -396,12 +411,16 @@ void visit_end(void);
  * there were any. */
 int reclaim_retired(struct books *books);
 void reclaim_old(struct books *books); /* unmaps blocks idle for too long, or beyond the limit */
+/* Whether there is more for the background thread to do once the device has gone on. Lowers *due_ns to when a block will have
+ * been idle for too long. */
+int reclaim_is_pending(struct books *books, uint64_t *due_ns);
 
 /* ---- adaptive.c ---- */
 
 /* Lets the background thread do its share of work for uaf=adaptive in a context, reclaim_retired() included. In a scope.
  * Returns whether the program is freeing buffers. */
 int adaptive_work(struct books *books);
+uint64_t adaptive_due_ns(void); /* when there will be more to do although the program does nothing; UINT64_MAX: never */
 /* choice.c: reads the options that choose what is guarded */
 void passed_open(void);
 

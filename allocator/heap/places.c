@@ -51,6 +51,7 @@ void place_see(const struct facts *freed, uint64_t now)
     place->address = freed->address;
     place->seen_ns = now;
     place->retry_ns = now + IDLE_NS;
+    place->retries = 0;
     if (!place->is_listed) {
         place->is_listed = 1;
         DL_PREPEND(first, place); /* it has waited longest */

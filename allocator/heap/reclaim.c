@@ -199,6 +199,65 @@ static void mark_rest(struct books *books, int checks)
     }
 }
 
+/* Whether the list has frees that mark_rest() can mark, or that markers will show to have passed. Caller holds the books' lock.
+ */
+static int is_list_pending(struct freelist *list)
+{
+    struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_ACQUIRE);
+    int can_mark =
+        stream && (contexts_are_watched() || stream == &list->books->context->legacy) && stream_is_named_here(stream);
+    list_lock(list);
+    int is_marked = list->marker_count != 0;
+    list_unlock(list);
+    return is_marked || (can_mark && (freelist_is_unmarked(list) || slack_waits(list)));
+}
+
+/* Of what waits, a part waits for a synchronisation, which rings. Caller holds the books' lock. */
+static int has_waits(struct freelist *shared)
+{
+    struct block *block;
+    list_lock(shared);
+    for (block = shared->waiting; block && block->awaits_context; block = block->next)
+        ;
+    list_unlock(shared);
+    return block != NULL;
+}
+
+/* When the oldest idle block of the list was freed, UINT64_MAX if none has passed. */
+static uint64_t oldest_idle_ns(struct freelist *list)
+{
+    uint64_t oldest = UINT64_MAX;
+    list_lock(list);
+    for (unsigned bin = 0; bin < BINS && list_has_idle(list); bin++) {
+        const struct block *block = list->bins[bin] ? list->bins[bin]->prev : NULL;
+        if (block && block->free_sequence <= list->passed && block->facts.freed_ns < oldest)
+            oldest = block->facts.freed_ns;
+    }
+    list_unlock(list);
+    return oldest;
+}
+
+int reclaim_is_pending(struct books *books, uint64_t *due_ns)
+{
+    const uint64_t age = heap_options->idle_age * 1000000ull;
+    uint64_t oldest;
+    lock_take(&books->lock);
+    int is_pending = has_waits(&books->shared);
+    oldest = oldest_idle_ns(&books->shared);
+    for (int is_draining = 0; is_draining < 2; is_draining++) {
+        struct freelist *list = is_draining ? books->draining : books->lists;
+        for (; list && !is_pending; list = list->next) {
+            uint64_t idle = oldest_idle_ns(list);
+            is_pending = is_list_pending(list);
+            oldest = idle < oldest ? idle : oldest;
+        }
+    }
+    lock_release(&books->lock);
+    if (age && oldest != UINT64_MAX && oldest + age < *due_ns)
+        *due_ns = oldest + age;
+    return is_pending;
+}
+
 static void advance(struct books *books)
 {
     freelist_advance(&books->shared);

@@ -32,6 +32,7 @@ struct place {
     uint64_t home;             /* the mapping that counts it among its claims */
     uint64_t claimed;          /* the buffer for which a twin was added, or no need of one was found */
     uint64_t retry_ns;         /* when to look again whether that buffer's block is idle; UINT64_MAX: never */
+    uint32_t retries;          /* how often that was done */
     uint32_t turns_seen;       /* its turns when it was queued */
     uint32_t turns;            /* atomic, like everything below */
     uint32_t packed;           /* its small allocations since packing began; see packing_wants() */

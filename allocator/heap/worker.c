@@ -2,6 +2,7 @@
  * has been idle too long. */
 #include "internal.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/thread.h"
@@ -10,9 +11,11 @@
 
 #define POLL_NS 200000ul    /* while freed buffers wait to be retired: two to three times the driver time of a mapping */
 #define YIELD_NS 20000ul    /* after some were: others are waiting meanwhile, for what it holds (visit_begin()) */
-#define REST_NS 100000000ul /* otherwise: how often to check idle mappings */
+#define REST_NS 100000000ul /* otherwise, while the device works on what there is to do: how often to look */
 #define PACE_NS 1000000ul   /* uaf=adaptive, while the program frees buffers: nothing waits for what is retired */
 #define WATCH_NS 20000000ul /* uaf=adaptive, otherwise: how soon to notice that it does */
+#define PATIENCE 64         /* looks in vain at what waits to be retired, before they become seldom */
+#define QUIET 8             /* looks in vain before the thread goes to sleep */
 #define STOP_MS 2000        /* many times what a driver call takes */
 
 static pthread_t thread;
@@ -28,57 +31,83 @@ static int has_retiring(void)
     return 0;
 }
 
-/* Returns whether the program is freeing buffers that may be retired, or with uaf=strict, whether some were. */
-static int visit(struct context *context, int is_time_to_trim, int has_gone)
+/* What a look around has shown. */
+struct agenda {
+    int is_active;   /* the program is freeing buffers that may be retired, or with uaf=strict, some were */
+    int is_pending;  /* there will be more to do when the device has gone on */
+    uint64_t due_ns; /* when there will be although neither device nor program do anything; UINT64_MAX: never */
+};
+
+static void visit(struct context *context, int is_time_to_trim, int has_gone, struct agenda *agenda)
 {
     struct books *books = books_of(context);
-    int is_active = 0;
     if (!books || __atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
-        return 0;
+        return;
     struct scope scope = scope_visit(context);
     if (scope.pushed) {
         if (has_gone || is_time_to_trim)
             captures_collect(books);
         if (heap_options->uaf == UAF_ADAPTIVE)
-            is_active = adaptive_work(books);
+            agenda->is_active |= adaptive_work(books);
         else
-            is_active = reclaim_retired(books);
+            agenda->is_active |= reclaim_retired(books);
         if (is_time_to_trim)
             reclaim_old(books);
     }
     scope_leave(scope);
-    return is_active;
 }
 
-/* Sleeps until there may be work. Returns 0 when the thread is to end. */
-static int wait_for_work(int is_active)
+/* One look at everything. */
+static struct agenda look_around(int is_time_to_trim)
 {
-    int is_busy = has_retiring();
-    if (heap_options->uaf != UAF_ADAPTIVE)
-        return bell_wait(!is_busy ? REST_NS : is_active ? YIELD_NS : POLL_NS, is_busy);
-    is_busy |= is_active;
-    return bell_wait(is_busy ? PACE_NS : WATCH_NS, is_busy);
+    struct agenda agenda = {.due_ns = UINT64_MAX};
+    int has_gone = captures_are_gone();
+    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
+        visit_begin();
+        visit(context, is_time_to_trim, has_gone, &agenda);
+        visit_end();
+        struct books *books = books_of(context);
+        if (!books)
+            continue;
+        slack_collect(books);
+        agenda.is_pending |= slack_is_flying(books) || reclaim_is_pending(books, &agenda.due_ns);
+    }
+    if (heap_options->uaf == UAF_ADAPTIVE && adaptive_due_ns() < agenda.due_ns)
+        agenda.due_ns = adaptive_due_ns();
+    return agenda;
+}
+
+/* Waits until there may be work. quiet: looks in vain so far. The thread sleeps only after a look in vain that came WATCH_NS
+ * after everybody could see it sleep: by then it has seen what was stored by those who could not. */
+static enum bell_end wait_for_work(const struct agenda *agenda, unsigned quiet)
+{
+    int is_adaptive = heap_options->uaf == UAF_ADAPTIVE;
+    uint64_t now = monotonic_ns(), rest = is_adaptive && quiet < QUIET ? WATCH_NS : REST_NS;
+    if (has_retiring() && quiet < PATIENCE)
+        return bell_wait(now + (is_adaptive ? PACE_NS : agenda->is_active ? YIELD_NS : POLL_NS), BELL_POLLING);
+    if (is_adaptive && agenda->is_active)
+        return bell_wait(now + PACE_NS, BELL_POLLING);
+    if (quiet < QUIET || agenda->is_pending || has_retiring())
+        return bell_wait(now + rest, BELL_RESTING);
+    if (quiet == QUIET)
+        return bell_wait(now + WATCH_NS, BELL_SLEEPING);
+    return bell_wait(agenda->due_ns == UINT64_MAX || agenda->due_ns > now ? agenda->due_ns : now + WATCH_NS, BELL_SLEEPING);
 }
 
 static void *run(void *unused)
 {
     (void)unused;
+    struct agenda agenda = {.due_ns = UINT64_MAX};
     uint64_t trimmed_ns = now_ns();
-    int is_active = 0;
+    unsigned quiet = 0;
+    enum bell_end end;
     pthread_setname_np(pthread_self(), "cufence-worker");
-    while (wait_for_work(is_active)) {
+    while ((end = wait_for_work(&agenda, quiet)) != BELL_STOPPED) {
         int is_time_to_trim = now_ns() - trimmed_ns > REST_NS;
         if (is_time_to_trim)
             trimmed_ns = now_ns();
-        int has_gone = captures_are_gone();
-        is_active = 0;
-        for (struct context *context = context_next(NULL); context; context = context_next(context)) {
-            visit_begin();
-            is_active |= visit(context, is_time_to_trim, has_gone);
-            visit_end();
-            if (books_of(context))
-                slack_collect(books_of(context));
-        }
+        agenda = look_around(is_time_to_trim);
+        quiet = agenda.is_active || end == BELL_RUNG ? 0 : quiet + (quiet < 2 * PATIENCE);
     }
     return NULL;
 }

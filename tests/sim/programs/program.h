@@ -96,6 +96,7 @@ void let_go(uint32_t *flag);
     X(call_counts)                                                                                                             \
     X(traced)                                                                                                                  \
     X(busy_end)                                                                                                                \
+    X(seen)                                                                                                                    \
     X(main_leaves)                                                                                                             \
     X(fibres)                                                                                                                  \
     X(abort_in_handler)                                                                                                        \

@@ -1,6 +1,7 @@
 /* Stories about what a correct program notices of cufence: how it ends, and what its process holds. */
 #include "program.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -67,4 +68,112 @@ int story_main_leaves(int count, char **arguments)
     if (strcmp(arguments[2], "alone") != 0)
         pthread_create(&thread, NULL, outlive_main, arguments[2]);
     pthread_exit(NULL);
+}
+
+/* ---- what the process holds ---- */
+
+static int count_entries(const char *name)
+{
+    DIR *folder = opendir(name);
+    int count = 0;
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
+        count += entry->d_name[0] != '.';
+    if (folder != NULL)
+        closedir(folder);
+    return count;
+}
+
+/* The number behind `key` in a file of /proc; -1 if there is none. */
+static long long proc_number(const char *name, const char *key, int base)
+{
+    char line[256];
+    long long number = -1;
+    FILE *in = fopen(name, "r");
+    while (in != NULL && number < 0 && fgets(line, sizeof line, in) != NULL) {
+        if (strncmp(line, key, strlen(key)) == 0)
+            number = strtoll(line + strlen(key), NULL, base);
+    }
+    if (in != NULL)
+        fclose(in);
+    return number;
+}
+
+/* How often cufence's threads have woken up so far. */
+static long long count_wakeups(int *threads)
+{
+    long long sum = 0;
+    DIR *folder = opendir("/proc/self/task");
+    *threads = 0;
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        char name[300], line[64] = "";
+        snprintf(name, sizeof name, "/proc/self/task/%s/comm", entry->d_name);
+        FILE *in = entry->d_name[0] != '.' ? fopen(name, "r") : NULL;
+        int is_ours = in != NULL && fgets(line, sizeof line, in) != NULL && strncmp(line, "cufence", 7) == 0;
+        if (in != NULL)
+            fclose(in);
+        if (!is_ours)
+            continue;
+        *threads += 1;
+        snprintf(name, sizeof name, "/proc/self/task/%s/status", entry->d_name);
+        sum += proc_number(name, "voluntary_ctxt_switches:", 10);
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return sum;
+}
+
+static CUdeviceptr __attribute__((noinline)) allocate_here(size_t size, CUstream stream)
+{
+    CUdeviceptr address;
+    MUST(cu.cuMemAllocAsync(&address, size, stream));
+    return address;
+}
+
+static CUdeviceptr __attribute__((noinline)) allocate_there(size_t size, CUstream stream)
+{
+    CUdeviceptr address;
+    (void)stream;
+    MUST(cu.cuMemAlloc(&address, size));
+    return address;
+}
+
+/* Steps of a loop: buffers of several places and sizes, and launches that use them. */
+static void work(CUstream stream, int steps)
+{
+    for (int i = 0; i < steps; i++) {
+        CUdeviceptr a = allocate_here(4000, stream), b = allocate_there((size_t)5 << 20, stream), c = allocate_here(100, NULL);
+        MUST(store(a, 1, stream));
+        MUST(store(b, 2, stream));
+        MUST(cu.cuMemFreeAsync(a, stream));
+        MUST(cu.cuMemFreeAsync(c, NULL));
+        MUST(cu.cuStreamSynchronize(stream));
+        MUST(cu.cuMemFree(b));
+    }
+}
+
+/* seen STEPS SECONDS: works, then does nothing until cufence's threads sleep too, SECONDS at most; then says what there is. */
+int story_seen(int count, char **arguments)
+{
+    enum { QUIET_MS = 1000 };
+    CUstream stream;
+    int threads = 0, waited = 0;
+    long long wakeups, before;
+    if (count < 4)
+        return 4;
+    start();
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    work(stream, atoi(arguments[2]));
+    do {
+        before = count_wakeups(&threads);
+        usleep(QUIET_MS * 1000);
+        wakeups = count_wakeups(&threads) - before;
+        waited += QUIET_MS;
+    } while (wakeups != 0 && waited < atoi(arguments[3]) * 1000);
+    printf("blocked %llx ignored %llx caught %llx\n", (unsigned long long)proc_number("/proc/self/status", "SigBlk:", 16),
+           (unsigned long long)proc_number("/proc/self/status", "SigIgn:", 16),
+           (unsigned long long)proc_number("/proc/self/status", "SigCgt:", 16));
+    fprintf(stderr, "threads of cufence %d, descriptors %d, wake-ups %lld after %d ms, resident KiB %lld, reserved KiB %lld\n",
+            threads, count_entries("/proc/self/fd"), wakeups, waited, proc_number("/proc/self/status", "VmRSS:", 10),
+            proc_number("/proc/self/status", "VmSize:", 10));
+    return 0;
 }

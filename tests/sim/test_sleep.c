@@ -1,0 +1,111 @@
+/* The background thread sleeps while there is nothing to do, and wakes up when there is. */
+#include "heap_story.h"
+
+#include "concurrently.h"
+
+#include <dirent.h>
+
+/* How often the background thread has gone to sleep so far. */
+static long sleeps(void)
+{
+    char name[300], line[128];
+    long count = -1;
+    DIR *folder = opendir("/proc/self/task");
+    for (struct dirent *entry; folder && count < 0 && (entry = readdir(folder)) != NULL;) {
+        snprintf(name, sizeof name, "/proc/self/task/%s/status", entry->d_name);
+        FILE *in = fopen(name, "r");
+        int is_worker = in && fgets(line, sizeof line, in) && strcmp(line, "Name:\tcufence-worker\n") == 0;
+        while (is_worker && count < 0 && fgets(line, sizeof line, in))
+            sscanf(line, "voluntary_ctxt_switches: %ld", &count);
+        if (in)
+            fclose(in);
+    }
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/* It rests for 0.1 s at most before it sleeps. */
+static int is_asleep(void)
+{
+    long before = sleeps();
+    usleep(300000);
+    CHECK(before > 0);
+    return sleeps() == before;
+}
+
+static void await_sleep(void)
+{
+    AWAIT(is_asleep());
+    CHECK(is_asleep());
+}
+
+static void strict(void)
+{
+    start("uaf=strict");
+    void *first = allocate(1000, NULL), *second = allocate(1000, NULL);
+    CHECK_OK(cufence_free(first, NULL));
+    AWAIT(is_retired(first));
+    await_sleep();
+    CHECK_OK(cufence_free(second, NULL));
+    AWAIT(is_retired(second));
+    CHECK(is_retired(second));
+}
+
+static void adaptive(void)
+{
+    start("uaf=adaptive");
+    void *first = allocate(1000, NULL), *second = allocate(1000, NULL);
+    CHECK_OK(cufence_free(first, NULL));
+    await_sleep();
+    CHECK_OK(cufence_free(second, NULL));
+    AWAIT(is_retired(second)); /* though the program does nothing more */
+    CHECK(is_retired(second));
+    await_sleep();
+}
+
+static void idle(void)
+{
+    start("uaf=off,idle_age=500");
+    void *first = allocate(1000, NULL);
+    await_sleep();
+    CHECK_OK(cufence_free(first, NULL));
+    CHECK(stats().idle_bytes == PAGE);
+    AWAIT(stats().mapped_bytes == 0);
+    CHECK(stats().mapped_bytes == 0);
+    await_sleep();
+}
+
+static void slack(void)
+{
+    start("uaf=off");
+    char *first = allocate(1000, NULL);
+    await_sleep();
+    CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)(first + 1004), 7, 1));
+    CHECK_OK(cufence_free(first, NULL));
+    AWAIT(cufence_fault_count() == 1);
+    CHECK(cufence_fault_count() == 1);
+    _exit(0); /* not 86 */
+}
+
+#define TEST(story)                                                                                                            \
+    static void test_##story(void **state)                                                                                     \
+    {                                                                                                                          \
+        (void)state;                                                                                                           \
+        expect_well(story);                                                                                                    \
+    }
+TEST(strict)
+TEST(adaptive)
+TEST(idle)
+TEST(slack)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_strict),
+        cmocka_unit_test(test_adaptive),
+        cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_slack),
+    };
+    return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
+}
