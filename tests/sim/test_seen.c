@@ -25,15 +25,48 @@ static void a_kernel_that_waits_for_the_host_is_not_waited_for(void **state)
         complain(&by_dlsym, "busy_end", "it takes too long", "about a second");
 }
 
-static void its_threads_sleep_while_the_program_does(void **state)
+/* What "seen" says on stderr. */
+struct seen {
+    int threads, descriptors;
+    long wakeups, resident, reserved; /* KiB */
+};
+
+static struct seen look(const char *preload, const char *settings)
+{
+    struct seen seen;
+    run(&by_dlsym, "seen 20 60", preload, settings, NULL);
+    const char *at = strstr(last.err, "threads of cufence ");
+    if (!at ||
+        sscanf(at, "threads of cufence %d, descriptors %d, wake-ups %ld after %*d ms, resident KiB %ld, reserved KiB %ld",
+               &seen.threads, &seen.descriptors, &seen.wakeups, &seen.resident, &seen.reserved) != 5)
+        complain(&by_dlsym, "seen", "it says", "what it has seen");
+    return seen;
+}
+
+static void expect_most(const char *what, long value, long most)
+{
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "%ld at most, but are %ld", most, value);
+    if (value > most)
+        complain(&by_dlsym, "seen", what, wanted);
+}
+
+/* docs/how-it-works.md has these limits. */
+static void it_takes_little_and_sleeps_while_the_program_does(void **state)
 {
     (void)state;
     static const char *const settings[] = {NULL, "uaf=strict", "uaf=off,slack=off"};
+    const struct seen without = look(NO_PRELOAD, NULL);
+    char signals[sizeof last.out];
+    strcpy(signals, last.out);
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
-        run(&by_dlsym, "seen 20 60", PRELOAD, settings[i], NULL);
+        const struct seen with = look(PRELOAD, settings[i]);
         expect_status(&by_dlsym, "seen", 0);
-        expect_in(&by_dlsym, "seen", last.err, "threads of cufence 2, ");
-        expect_in(&by_dlsym, "seen", last.err, "wake-ups 0 ");
+        expect_out(&by_dlsym, "seen", signals);
+        expect_most("threads", with.threads, 3);
+        expect_most("more descriptors", with.descriptors - without.descriptors, 32);
+        expect_most("KiB more memory", with.resident - without.resident, 16 << 10);
+        expect_most("wake-ups", with.wakeups, 0);
     }
 }
 
@@ -42,7 +75,7 @@ int main(int argc, char **argv)
 #define TEST(name) cmocka_unit_test_teardown(name, finish)
     const struct CMUnitTest tests[] = {
         TEST(the_process_ends_with_the_programs_last_thread),
-        TEST(its_threads_sleep_while_the_program_does),
+        TEST(it_takes_little_and_sleeps_while_the_program_does),
         TEST(a_kernel_that_waits_for_the_host_is_not_waited_for),
     };
     return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
