@@ -14,6 +14,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "driver/driver.h"
 
 #include <dirent.h>
@@ -21,6 +22,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,27 +53,28 @@ struct bug {
 };
 
 static const struct bug bugs[] = {
-    {"overrun", "overrun", "slack write", "demo_overrun", "witness=on", "a write past the end faults at the access itself",
+    {"overrun", "overrun", "slack write", "demo_overrun", "witness=on",
+     "A write past the end of a buffer faults at the access itself.",
      "A kernel fills the row offsets of a sparse matrix with 1000 rows: 1001 numbers, in a buffer for 1000.",
      "Found. In the report, see the address, 0 bytes past the end of \"row offsets\": the first byte after that buffer; the "
      "source line in demo.cu, where `row + 1` reaches 1000; and, if the kernel could be launched again, the value that it "
      "writes there.",
      "cufence run -- PROGRAM"},
     {"underrun", "underrun", NULL, "demo_underrun", "witness=on,side=start",
-     "with side=start, a read in front of a buffer faults likewise",
+     "With side=start, a read in front of a buffer faults likewise.",
      "A kernel averages each of 1000 samples with its neighbours and forgets that the first has none on its left. "
      "(side=start: the buffers begin flush with unmapped memory, instead of ending flush.)",
      "Found. In the report, see the address, 4 bytes before the start of \"samples\"; and the source line in demo.cu, "
      "where `i - 1` is -1.",
      "cufence run --side start -- PROGRAM"},
     {"use-after-free", "use-after-free", NULL, "demo_use_after_free", "witness=on,uaf=strict",
-     "with uaf=strict, freed memory faults, and the report says who freed it",
+     "With uaf=strict, freed memory faults, and the report says who freed it.",
      "A program frees a look-up table and launches a kernel that reads it. "
      "(uaf=strict: a freed buffer is unmapped and its address is not given out again.)",
      "Found. In the report, see the buffer: \"look-up table\" was freed before the kernel was launched, and where.",
      "cufence run --uaf strict -- PROGRAM"},
     {"slack-write", "slack write", "overrun", NULL, "slack=on",
-     "bytes after the end that cannot be unmapped are checked for writes",
+     "Bytes after the end that cannot be unmapped are checked for writes.",
      "A kernel copies a text of 1001 letters and ends it with a NUL: byte 1001 of a buffer of 1001 bytes. Buffers are aligned "
      "to 16 bytes, so 7 more bytes are mapped after its end, and the write does not fault. They hold a pattern, which a small "
      "kernel checks.",
@@ -79,20 +82,20 @@ static const struct bug bugs[] = {
      "With --align auto the buffer ends flush with unmapped memory, and the write faults.",
      "cufence run --align auto -- PROGRAM"},
     {"stream-race", "stream race", NULL, NULL, "streams=on",
-     "with streams=on, a buffer that is freed too early on another stream is found",
+     "With streams=on, a buffer that is freed too early on another stream is found.",
      "A program launches a kernel on one stream and frees the kernel's input on another, without an event between the two. The "
      "memory may be handed out again while the kernel still reads it. (streams=on: cufence follows what orders the streams.)",
      "Found. In the report, see who frees \"samples\", and the launch that may still use it. The order of the calls tells; "
      "whether the kernel was late in this run makes no difference.",
      "cufence run --streams on -- PROGRAM"},
     {"first-nan", "first NaN", NULL, "demo_first_nan", "nan=report",
-     "with nan=report, the launch that makes the first NaN is named",
+     "With nan=report, the launch that makes the first NaN is named.",
      "A kernel computes the sign of each sample as x / |x|. One sample is 0. "
      "(nan=report: what launches read and write is searched for NaN.)",
      "Found. In the report, see the kernel and the element: 417, whose sample is 0; and that the inputs had no NaN.",
      "cufence run --nan report -- PROGRAM"},
     {"graph", "use-after-free", NULL, "demo_use_after_free", "witness=on,uaf=strict",
-     "a CUDA graph that is replayed with a freed buffer faults, too",
+     "A CUDA graph that is replayed with a freed buffer faults, too.",
      "A program captures a kernel into a CUDA graph and replays it. Then it frees the look-up table that the kernel reads, and "
      "replays the graph again: the address of the table is still in the graph.",
      "Found. In the report, see the kernel in the graph, and \"look-up table\", which was freed after the capture.",
@@ -391,11 +394,26 @@ static int read_arguments(int argc, char **argv, struct settings *settings, int 
     return status;
 }
 
+static int unknown_bug(const char *name)
+{
+    const struct bug *nearest = NULL;
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < BUG_COUNT; i++) {
+        size_t edits = text_slip(name, strlen(name), bugs[i].name);
+        if (edits < best) {
+            best = edits;
+            nearest = &bugs[i];
+        }
+    }
+    return arguments_complain("demo", CLI_USAGE, "unknown bug '%s'%s%s%s `cufence demo --list` lists them", name,
+                              nearest ? ", did you mean '" : ";", nearest ? nearest->name : "", nearest ? "'?" : "");
+}
+
 static int find_bug(int argc, char **argv, const struct bug **bug)
 {
     *bug = optind < argc ? bug_find(argv[optind++]) : &bugs[0];
     if (!*bug)
-        return arguments_complain("demo", CLI_USAGE, "unknown bug '%s'; `cufence demo --list` lists them", argv[optind - 1]);
+        return unknown_bug(argv[optind - 1]);
     return optind < argc ? arguments_surplus("demo", argv[optind]) : 0;
 }
 

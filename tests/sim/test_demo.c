@@ -215,6 +215,7 @@ static void test_wrong_command_lines(void **state)
         const char *text;
     } cases[] = {
         {ARGUMENTS("demo", "overflow"), "unknown bug 'overflow'; `cufence demo --list` lists them\n"},
+        {ARGUMENTS("demo", "underun"), "unknown bug 'underun', did you mean 'underrun'? `cufence demo --list` lists them\n"},
         {ARGUMENTS("demo", "overrun", "underrun"), "unexpected argument 'underrun'"},
         {ARGUMENTS("demo", "--list", "underrun"), "unexpected argument 'underrun'"},
         {ARGUMENTS("demo", "--json", "-"), "give a name"},
