@@ -1,5 +1,6 @@
 #include "settle.h"
 
+#include "base/aside.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "launch/launch.h"
@@ -13,6 +14,11 @@ static int is_settled(const struct context *context, uint64_t launches)
     return contexts_are_watched() && launch_is_settled(context, launches);
 }
 
+static void learn(void *is_context_idle)
+{
+    fault_learn(*(int *)is_context_idle);
+}
+
 void settle_learn(CUresult result, int is_context_idle)
 {
     if (result != CUDA_SUCCESS && context_fault() == CUDA_SUCCESS)
@@ -21,15 +27,21 @@ void settle_learn(CUresult result, int is_context_idle)
     uint64_t launches = context ? launch_count(context) : 0;
     if (!context || is_settled(context, launches))
         return;
-    fault_learn(is_context_idle);
+    aside_call(learn, &is_context_idle);
     if (is_context_idle)
         launch_settle(context, launches);
 }
 
-CUresult settle_before_end(CUcontext context)
+struct end {
+    CUcontext context;
+    CUresult result;
+};
+
+static void await_end(void *argument)
 {
+    struct end *end = argument;
     CUcontext popped;
-    CUresult result = driver->cuCtxPushCurrent(context);
+    CUresult result = driver->cuCtxPushCurrent(end->context);
     if (result == CUDA_SUCCESS) {
         if (context_fault() == CUDA_SUCCESS) {
             result = driver->cuCtxSynchronize();
@@ -39,6 +51,13 @@ CUresult settle_before_end(CUcontext context)
         driver->cuCtxPopCurrent(&popped);
     }
     monitor_wait(REPORT_MS);
+    end->result = result;
+}
+
+CUresult settle_before_end(CUcontext context)
+{
+    struct end end = {.context = context};
+    aside_call(await_end, &end);
     heap_hold(context_known(context));
-    return result;
+    return end.result;
 }

@@ -15,16 +15,28 @@
 
 const struct options *heap_options;
 
-void heap_share(int device, int peer)
+struct sharing {
+    int device, peer;
+};
+
+static void share(void *argument)
 {
+    const struct sharing *sharing = argument;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     int can = 0;
-    if (!arena_is_shared(device, peer) && driver->cuDeviceCanAccessPeer &&
-        driver->cuDeviceCanAccessPeer(&can, peer, device) == CUDA_SUCCESS && can) {
+    if (driver->cuDeviceCanAccessPeer && driver->cuDeviceCanAccessPeer(&can, sharing->peer, sharing->device) == CUDA_SUCCESS &&
+        can) {
         driver->cuThreadExchangeStreamCaptureMode(&mode);
-        arena_share(device, peer);
+        arena_share(sharing->device, sharing->peer);
         driver->cuThreadExchangeStreamCaptureMode(&mode);
     }
+}
+
+void heap_share(int device, int peer)
+{
+    struct sharing sharing = {device, peer};
+    if (!arena_is_shared(device, peer))
+        aside_call(share, &sharing);
 }
 
 static void share_everything(void)

@@ -1,5 +1,6 @@
 #include "internal.h"
 
+#include "base/aside.h"
 #include "base/error.h"
 #include "base/output.h"
 #include "base/tally.h"
@@ -124,6 +125,11 @@ struct block *block_map(struct books *books, int device, const struct layout *la
     return block;
 }
 
+static void unmap_slot(void *slot)
+{
+    slot_unmap(slot);
+}
+
 static void unmap(struct block *block)
 {
     if (!block->slot.is_second) {
@@ -131,7 +137,7 @@ static void unmap(struct block *block)
         if (block->is_alone)
             __atomic_sub_fetch(&block->books->alone_bytes, block->slot.mapped, __ATOMIC_RELAXED);
     }
-    slot_unmap(&block->slot);
+    aside_call(unmap_slot, &block->slot);
 }
 
 void block_unmap(struct block *block)

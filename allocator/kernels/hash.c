@@ -1,6 +1,7 @@
 #include "hash.h"
 
 #include "hash.ptx.h"
+#include "kernels.h"
 
 #include <string.h>
 
@@ -33,7 +34,7 @@ CUresult hash_launch(CUfunction function, CUstream stream, const struct hash_ran
     void *arguments[] = {&given, &number, &sums};
     memset(&given, 0, sizeof given);
     memcpy(given.at, ranges, count * sizeof *ranges);
-    return driver->cuLaunchKernel(function, blocks, 1, 1, THREADS, 1, 1, 0, stream, arguments, NULL);
+    return kernels_launch(function, blocks, THREADS, stream, arguments);
 }
 
 static uint64_t mix(uint64_t x)

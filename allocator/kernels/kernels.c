@@ -38,16 +38,51 @@ static struct prepared *prepared_of(const struct context *context)
     return prepared && __atomic_load_n(&prepared->is_ready, __ATOMIC_ACQUIRE) ? prepared : NULL;
 }
 
+/* The program did not ask for these calls, so its stack need not have room for what they take. */
+
+struct load {
+    const char *ptx, *const *names;
+    CUfunction *functions;
+    size_t count;
+    int is_done;
+};
+
+static void load(void *argument)
+{
+    struct load *load = argument;
+    CUmodule module = NULL;
+    load->is_done = driver->cuModuleLoadData(&module, load->ptx) == CUDA_SUCCESS;
+    for (size_t i = 0; load->is_done && i < load->count; i++)
+        load->is_done = driver->cuModuleGetFunction(&load->functions[i], module, load->names[i]) == CUDA_SUCCESS;
+}
+
 int kernels_load(const char *ptx, const char *const *names, CUfunction *functions, size_t count)
 {
-    CUmodule module = NULL;
-    if (driver->cuModuleLoadData(&module, ptx) != CUDA_SUCCESS)
-        return 0;
-    for (size_t i = 0; i < count; i++) {
-        if (driver->cuModuleGetFunction(&functions[i], module, names[i]) != CUDA_SUCCESS)
-            return 0;
-    }
-    return 1;
+    struct load wanted = {ptx, names, functions, count, 0};
+    aside_call(load, &wanted);
+    return wanted.is_done;
+}
+
+struct launch {
+    CUfunction function;
+    unsigned blocks, threads;
+    CUstream stream;
+    void **arguments;
+    CUresult result;
+};
+
+static void launch(void *argument)
+{
+    struct launch *launch = argument;
+    launch->result = driver->cuLaunchKernel(launch->function, launch->blocks, 1, 1, launch->threads, 1, 1, 0, launch->stream,
+                                            launch->arguments, NULL);
+}
+
+CUresult kernels_launch(CUfunction function, unsigned blocks, unsigned threads, CUstream stream, void **arguments)
+{
+    struct launch wanted = {function, blocks, threads, stream, arguments, CUDA_SUCCESS};
+    aside_call(launch, &wanted);
+    return wanted.result;
 }
 
 void kernels_prepare(struct context *context)
@@ -64,7 +99,7 @@ void kernels_prepare(struct context *context)
     entry->fence = functions[0];
     entry->poison = functions[1];
     /* Modules load lazily. Launch the fence once now, so that no later fence needs to load code while the device is stopped. */
-    driver->cuLaunchKernel(entry->fence, 1, 1, 1, 1, 1, 1, 0, entry->stream, NULL, NULL);
+    kernels_launch(entry->fence, 1, 1, entry->stream, NULL);
     __atomic_store_n(&entry->is_ready, 1, __ATOMIC_RELEASE);
 }
 
@@ -112,7 +147,7 @@ int kernels_fence(const struct context *only, int (*is_left_out)(int device), in
             continue;
         enum context_hold hold = only ? CONTEXT_COUNTS_AS_THERE : context_hold(context);
         struct prepared *entry = hold == CONTEXT_HAS_ENDED ? NULL : enter(context);
-        if (entry && driver->cuLaunchKernel(entry->fence, 1, 1, 1, 1, 1, 1, 0, entry->stream, NULL, NULL) == CUDA_SUCCESS)
+        if (entry && kernels_launch(entry->fence, 1, 1, entry->stream, NULL) == CUDA_SUCCESS)
             is_passed = wait_for(entry->stream, give_up, user);
         if (entry)
             leave();
@@ -130,7 +165,7 @@ unsigned kernels_poison(int device, uint64_t unmapped_address)
         struct prepared *entry = enter(context);
         if (!entry)
             continue;
-        launched += driver->cuLaunchKernel(entry->poison, 1, 1, 1, 1, 1, 1, 0, entry->stream, arguments, NULL) == CUDA_SUCCESS;
+        launched += kernels_launch(entry->poison, 1, 1, entry->stream, arguments) == CUDA_SUCCESS;
         leave();
     }
     return launched;

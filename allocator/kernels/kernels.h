@@ -46,6 +46,9 @@ int kernels_only_device(void);
  */
 int kernels_load(const char *ptx, const char *const *names, CUfunction *functions, size_t count);
 
+/* cuLaunchKernel() in one dimension, without shared memory. The first one of a kernel makes the driver load its code. */
+CUresult kernels_launch(CUfunction function, unsigned blocks, unsigned threads, CUstream stream, void **arguments);
+
 /* Called when the context no longer exists. */
 void kernels_forget(const struct context *context);
 

@@ -20,11 +20,11 @@ int pattern_load(CUfunction *function, CUfunction *fill)
 CUresult pattern_launch(CUfunction function, CUstream stream, CUdeviceptr jobs, CUdeviceptr states, unsigned count)
 {
     void *arguments[] = {&jobs, &states};
-    return driver->cuLaunchKernel(function, count, 1, 1, THREADS, 1, 1, 0, stream, arguments, NULL);
+    return kernels_launch(function, count, THREADS, stream, arguments);
 }
 
 CUresult pattern_fill(CUfunction fill, CUstream stream, CUdeviceptr start, uint64_t bytes)
 {
     void *arguments[] = {&start, &bytes};
-    return driver->cuLaunchKernel(fill, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, arguments, NULL);
+    return kernels_launch(fill, BLOCKS, THREADS, stream, arguments);
 }

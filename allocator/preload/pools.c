@@ -7,6 +7,7 @@
  */
 #include "internal.h"
 
+#include "base/aside.h"
 #include "base/output.h"
 
 #include "base/lock.h"
@@ -278,11 +279,16 @@ CUresult hook_cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute att
     return result;
 }
 
+static void trim(void *device)
+{
+    heap_trim(*(int *)device, 0);
+}
+
 CUresult hook_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 {
     unsigned owner = is_active() ? pool_of_handle(handle) : 0;
     if (owner && reserved(&pools[owner]) > keep)
-        heap_trim(pools[owner].device, 0);
+        aside_call(trim, &pools[owner].device);
     return real.cuMemPoolTrimTo(handle, keep);
 }
 
