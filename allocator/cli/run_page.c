@@ -43,13 +43,15 @@ int page_open(struct page *page, char *const *command)
 static void write_documents(struct page *page)
 {
     struct collected *all = &page->begun;
+    char guarded[160];
     all->is_unfinished = 0;
     int is_whole = collected_read(all, "run", page->file);
     if (!outputs_write(&page->outputs, all) || !is_whole)
         complain(0, "some reports are missing from the documents");
+    collected_say_guarded(all, guarded, sizeof guarded);
     for (int i = 0; i < OUTPUTS; i++)
         if (page->outputs.paths[i])
-            complain(0, "%s: %zu finding%s", page->outputs.paths[i], all->count, all->count == 1 ? "" : "s");
+            complain(0, "%s: %zu finding%s%s", page->outputs.paths[i], all->count, all->count == 1 ? "" : "s", guarded);
 }
 
 void page_close(struct page *page, int has_run)

@@ -305,7 +305,7 @@ class Report(unittest.TestCase):
     def test_run_makes_a_page(self) -> None:
         program = str(BUILD / "tests/programs/program_linked")
         said = self.run_program("--html", "page.html", "--", program, "overrun", status=1)
-        self.assertIn("cufence run: page.html: 1 finding\n", said)
+        self.assertIn("cufence run: page.html: 1 finding; 1 allocation guarded by 1 process\n", said)
         page = (self.folder / "page.html").read_text()
         self.assertIn("past the end of buffer #1", page)
         (found,) = json.loads(page.split('id="data">')[1].split("</script>")[0])
@@ -356,7 +356,7 @@ class Report(unittest.TestCase):
         program = [str(BUILD / "tests/programs/program_linked"), "beside", "async", "-4", "0"]
         self.run_program("--json", "before.json", "--", *program, status=86)
         name = self.read_lines("before.json")[1]["finding_name"]
-        self.assertEqual(name, "slack write beside a buffer from slack_stories.c in allocate")
+        self.assertRegex(name, r"^slack write beside a buffer from slack_stories\.c in \w+$")
         (self.folder / "known.txt").write_text("# a comment\n\n  slack write * from slack_stories.c in *  \n")
         for option, file, word in (("suppress", "known.txt", "suppressed"), ("baseline", "before.json", "baseline")):
             said = self.run_program(f"--{option}", file, "--json", f"{option}.json", "--", *program, status=0)
