@@ -77,6 +77,7 @@ case ${1:?"which round? See the top of this file"} in
             part traces 90 python3 tests/gpu/traces.py
             part tools 120 python3 tests/gpu/replay_tools.py --show
             part space 90 python3 tests/gpu/little_space.py
+            part ends 120 python3 tests/gpu/ends.py
             part hints 60 python3 tests/gpu/address_hints.py
         } &
         part programs 300 python3 tests/gpu/programs.py --json "$out/programs.json"
