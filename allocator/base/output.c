@@ -1,6 +1,7 @@
 #include "output.h"
 #include "aside.h"
 #include "clock.h"
+#include "files.h"
 #include "fold.h"
 
 #include <errno.h>
@@ -309,8 +310,7 @@ static void append(void *argument)
 {
     struct addition *addition = argument;
     size_t taken;
-    /* O_NONBLOCK: a FIFO may have no reader. */
-    int fd = open(addition->name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    int fd = files_open_named(addition->name, O_APPEND);
     addition->error = fd < 0 ? errno : write_within(fd, addition->text, addition->size, OUTPUT_WAIT_MS, &taken);
     if (fd >= 0 && close(fd) != 0 && !addition->error)
         addition->error = errno; /* network file systems report a full disk at close */

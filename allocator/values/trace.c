@@ -2,6 +2,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/output.h"
 #include "base/version.h"
 #include "chosen.h"
@@ -9,7 +10,6 @@
 #include "names.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -92,7 +92,7 @@ static void put_header(int number)
 /* Makes the file. Another process that writes to the same one keeps it. */
 static void make_file(int device)
 {
-    int fd = open(trace.path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666); /* a FIFO may have no reader */
+    int fd = files_open_named(trace.path, 0);
     if (fd < 0 && errno == ENXIO) {
         fail("a trace needs a regular file");
         return;

@@ -1,0 +1,73 @@
+/* Which links the names of files may be. */
+#include "base/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define NOBODY 65534
+
+static char folder[] = "/tmp/cufence-files-XXXXXX";
+
+static const char *in_folder(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static int writes(const char *name, int flags)
+{
+    int fd = files_open_named(name, flags);
+    int is_well = fd >= 0 && files_write(fd, "a line\n", 7);
+    if (fd >= 0)
+        close(fd);
+    return is_well;
+}
+
+static long size_of(const char *name)
+{
+    struct stat status;
+    return stat(name, &status) == 0 ? (long)status.st_size : -1;
+}
+
+static void a_link_of_another_user_is_not_followed(void **state)
+{
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    assert_true(writes(in_folder("file"), O_APPEND) && writes(in_folder("file"), O_APPEND));
+    assert_int_equal(size_of(in_folder("file")), 14);
+    assert_int_equal(symlink("file", in_folder("own")), 0);
+    assert_true(writes(in_folder("own"), O_APPEND));
+    assert_int_equal(size_of(in_folder("file")), 21);
+    assert_true(writes("/dev/stderr", 0));
+    if (geteuid() == 0) { /* else nobody can make another user's link */
+        assert_int_equal(symlink("file", in_folder("others")), 0);
+        assert_int_equal(lchown(in_folder("others"), NOBODY, NOBODY), 0);
+        errno = 0;
+        assert_false(writes(in_folder("others"), O_APPEND));
+        assert_int_equal(errno, EACCES);
+        assert_int_equal(size_of(in_folder("file")), 21);
+        assert_int_equal(chown(folder, NOBODY, NOBODY), 0);
+        assert_true(writes(in_folder("others"), O_APPEND));
+        assert_int_equal(size_of(in_folder("file")), 28);
+        unlink(in_folder("others"));
+    }
+    unlink(in_folder("own"));
+    unlink(in_folder("file"));
+    rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_link_of_another_user_is_not_followed)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
