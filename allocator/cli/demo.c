@@ -422,9 +422,10 @@ static int prepare(struct play *play, const struct settings *settings)
 {
     char *given = settings_text(settings);
     options_default(&play->parsed);
-    options_parse(&play->parsed, env_get("CUFENCE_OPTIONS"),
-                  "CUFENCE_OPTIONS"); /* `cufence run` says what is wrong with them */
-    int status = given ? settings_check(settings, given, &play->parsed) : complain("no host memory");
+    options_parse(&play->parsed, env_get("CUFENCE_OPTIONS"), ""); /* `cufence run` says what is wrong with them */
+    if (!given)
+        return complain("no host memory");
+    int status = settings_check(settings, given, &play->parsed);
     if (status == 0 && asprintf(&play->options, "%s%s%s", play->bug->options, *given ? "," : "", given) < 0) {
         play->options = NULL;
         status = complain("no host memory");
@@ -457,8 +458,10 @@ int cli_demo(int argc, char **argv)
     int is_done, is_list = 0, status = read_arguments(argc, argv, &settings, &is_done, &is_list);
     if (!is_done)
         status = is_list && optind < argc ? arguments_surplus("demo", argv[optind]) : find_bug(argc, argv, &bug);
-    if (!is_done && status == 0)
-        status = is_list ? list() : demonstrate(bug, &settings);
+    if (!is_done && status == 0 && is_list)
+        status = list();
+    else if (!is_done && status == 0 && bug)
+        status = demonstrate(bug, &settings);
     settings_free(&settings);
     return status;
 }

@@ -108,7 +108,8 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     struct finding finding;
     const char *summary = "";
     char *report = NULL;
-    printf("%s\n", path);
+    static int has_said; /* the command has one thread */
+    printf("%s%s\n", has_said++ ? "\n" : "", path);
     if (whole.remains) {
         say_truncated(dump, evidence);
     } else if (evidence->site_count) {
@@ -244,9 +245,6 @@ static cufence_status explain_bytes(const char *path, const struct loaded *bytes
     if (status == CUFENCE_OK)
         status = standing_read(&dump, &standing, problem);
     all.standing.remains = status == CUFENCE_OK && coredump_is_truncated(&dump) ? evidence : NULL;
-    static int has_said; /* the command has one thread */
-    if (status == CUFENCE_OK && !all.is_json && has_said++)
-        putchar('\n');
     if (status == CUFENCE_OK)
         (all.is_json ? say_json : say_text)(path, &dump, evidence, standing, &known, &all);
     snapshot_free(known.snapshot);

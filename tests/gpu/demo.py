@@ -2,8 +2,8 @@
 
     python3 tests/gpu/demo.py [--json FILE] [--show] [--wheel FILE] [CASE...]
 
-With CUFENCE_DRIVER=sim it runs on the simulated device. The command of an unpacked wheel is tried too: that of --wheel, or one in
-build/wheel. Exit status: 1 if a case has failed, else 0.
+With CUFENCE_DRIVER=sim it runs on the simulated device. The command of an unpacked wheel is tried too: that of --wheel, or
+one in build/wheel. Exit status: 1 if a case has failed, else 0.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ def save_and_type_next(folder: str) -> tuple[str, str]:
 
 def options(folder: str) -> tuple[str, str]:
     """Options of `cufence run` that have something to say on each launch."""
-    status, said = run(folder, COMMAND, "demo", "--values", "*", "--trace", "trace.jsonl", "--json", "found.json", "--verbose", "on")
+    given = ["--values", "*", "--trace", "trace.jsonl", "--json", "found.json", "--verbose", "on"]
+    status, said = run(folder, COMMAND, "demo", *given)
     facts = [r"values of launch #1: demo_overrun<<<", r"kernel +demo_overrun\(int const\*, int\*, float\*, int, int\)<<<"]
     missing = [fact for fact in facts if not re.search(fact, said)]
     files = [name for name in ("trace.jsonl", "found.json") if not (Path(folder) / name).read_text()]

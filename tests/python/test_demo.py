@@ -29,8 +29,8 @@ class Demo(unittest.TestCase):
     def run_it(self, *words: str | Path, status: int = 0, **environment: str) -> str:
         """Returns all that it prints: the report goes to stderr."""
         done = subprocess.run(
-            [str(word) for word in words], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
-            env=standin.clean_environment(**({"CUFENCE_DRIVER": "sim"} | environment)),
+            [str(word) for word in words], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=standin.clean_environment(**({"CUFENCE_DRIVER": "sim"} | environment)), timeout=120,
         )
         self.assertEqual(done.returncode, status, done.stdout)
         return done.stdout
@@ -107,8 +107,8 @@ class Demo(unittest.TestCase):
                 said = self.run_it(COMMAND, "demo", bug)
                 (words,) = re.findall(r"^  cufence (run .*)PROGRAM$", said, re.M)
                 done = subprocess.run(
-                    [COMMAND, *words.split(), program, "overrun"], env=standin.clean_environment(CUFENCE_DRIVER="sim", **driver),
-                    capture_output=True, text=True, timeout=60)
+                    [COMMAND, *words.split(), program, "overrun"], capture_output=True, text=True, timeout=60,
+                    env=standin.clean_environment(CUFENCE_DRIVER="sim", **driver))
                 self.assertIn("1 finding;", done.stderr)
 
 
