@@ -135,6 +135,8 @@ static int parse_setting(const char *key, char *value)
         config.has_padding = (int)number;
     else if (strcmp(key, "strict") == 0 && number <= 1)
         config.is_strict = (int)number;
+    else if (strcmp(key, "slow") == 0 && number >= 1 && number <= 1000000)
+        config.slow = (unsigned)number;
     else if (strcmp(key, "late_dump") == 0 && number >= 1 && number <= 10000)
         config.late_dump = (unsigned)number;
     else
@@ -158,13 +160,13 @@ CUresult config_load(void)
             *value++ = '\0';
         /* Parsing cuts the fields of `fail` apart, so the message prints the whole variable. */
         if (value == NULL || !parse_setting(item, value)) {
-            fprintf(
-                stderr,
-                "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
-                "memory=SIZE, reserve=SIZE, space=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, reuse=0|1, "
-                "strict=0|1, shareable=0|1, padding=0|1, newer=VERSION, pci=DOMAIN:BUS:DEVICE, "
-                "fail=CALL:NTH:CODE\n",
-                text, item, SIM_MAX_DEVICES);
+            fprintf(stderr,
+                    "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
+                    "memory=SIZE, reserve=SIZE, space=SIZE (2M or more), latency=MICROSECONDS, slow=MICROSECONDS, "
+                    "late_dump=MILLISECONDS, reuse=0|1, "
+                    "strict=0|1, shareable=0|1, padding=0|1, newer=VERSION, pci=DOMAIN:BUS:DEVICE, "
+                    "fail=CALL:NTH:CODE\n",
+                    text, item, SIM_MAX_DEVICES);
             result = CUDA_ERROR_INVALID_VALUE;
             break;
         }

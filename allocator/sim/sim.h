@@ -27,6 +27,8 @@
  *                         cuStreamSynchronize(unsigned flags, CUstream stream), and for per-thread default streams
  *   pci=D:B:D           domain, bus and device of the next GPU, in hexadecimal; once per GPU. Default 0:10:0, 0:11:0, ...
  *                       Virtual machines have it like pci=1:0:0,pci=2:0:0. Core dumps only contain bus and device
+ *   slow=US             some of cufence's own kernels begin up to so many microseconds late, as on a GPU that the program
+ *                       keeps full
  *   late_dump=MS        a fault's error is set at once, and its dump begins this many milliseconds later
  *   fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; with NTH 0 every call does. May be
  *                       given several times
@@ -115,6 +117,10 @@ uint64_t cusim_stale_handles(void);
 
 /* Makes calls of a driver function take this much longer; NULL: every call of the virtual memory API. */
 void cusim_set_latency(const char *function, unsigned microseconds);
+
+/* Cufence's own kernels begin only once *room is nonzero, or after 10 s, as on a device whose every slot the program's kernels
+ * have taken. NULL: at once. */
+void cusim_hold_own(const uint32_t *room);
 
 /* Only before cuInit(), ignored later. 0 leaves a value unchanged. */
 void cusim_configure(unsigned devices, size_t device_memory_bytes, size_t reserve_bytes);

@@ -39,19 +39,19 @@ static CUfunction function(const char *name)
     return found;
 }
 
-static void release(char *pointer, CUstream stream)
+static inline void release(char *pointer, CUstream stream)
 {
     CHECK_OK(cufence_free(pointer, stream));
 }
 
-static void write_at(char *at, size_t bytes, int value, CUstream stream)
+static inline void write_at(char *at, size_t bytes, int value, CUstream stream)
 {
     int64_t count = (int64_t)bytes;
     void *arguments[] = {&at, &count, &value};
     CHECK_CU(cuLaunchKernel(function("poke"), 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
 }
 
-static uint64_t sum_at(char *at, size_t bytes, CUstream stream)
+static inline uint64_t sum_at(char *at, size_t bytes, CUstream stream)
 {
     uint64_t total = 0, *out = &total;
     int64_t count = (int64_t)bytes;
