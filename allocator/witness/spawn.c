@@ -93,9 +93,9 @@ static int become_stage(void *user)
     const struct plan *plan = user;
     char name[] = "stage";
     char *arguments[] = {plan->program, name, NULL};
-    /* dup2() leaves close-on-exec set if the numbers are the same. */
-    if (!end_with(plan->between) || dup2(plan->socket, STDIN_FILENO) < 0 || dup2(plan->pipe, PIPE) < 0 ||
-        fcntl(PIPE, F_SETFD, 0) != 0)
+    /* The pipe first: its number may be a standard stream's. dup2() leaves close-on-exec set if the numbers are the same. */
+    if (!end_with(plan->between) || dup2(plan->pipe, PIPE) < 0 || fcntl(PIPE, F_SETFD, 0) != 0 ||
+        dup2(plan->socket, STDIN_FILENO) < 0)
         _exit(127);
     syscall(SYS_close_range, PIPE + 1, ~0u, 0); /* Linux 5.9; before it, the program's inheritable files stay open */
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -200,7 +200,7 @@ cufence_status stage_start(const char *named, int is_verbose, int pipe, struct s
                         .stack = stacks + STACK_BYTES,
                         .socket = sockets[1],
                         .pipe = pipe,
-                        .is_verbose = is_verbose,
+                        .is_verbose = is_verbose && pipe != STDERR_FILENO, /* the program has closed its own */
                         .caller = getpid(),
                         .started = -ENOMEM};
     pid_t between = -1;
