@@ -35,6 +35,7 @@ int merged_is_any(const char *folder, unsigned mode);
 
 /* How many findings the mode has seen. */
 size_t merged_by(const struct collected *merged, unsigned mode);
+size_t merged_known_by(const struct collected *merged, unsigned mode); /* of those that the user knows already */
 
 /* ---- runs ---- */
 

@@ -199,7 +199,7 @@ void run_end_print(FILE *out, const struct run *run)
 
 int run_has_failed(const struct run *run, const struct collected *merged, unsigned mode)
 {
-    return run->is_started && !run->is_ended && run->status != 0 && merged_by(merged, mode) == 0;
+    return run->is_started && !run->is_ended && run->status != 0 && !merged_by(merged, mode) && !merged_known_by(merged, mode);
 }
 
 /* "1, 3": the numbers in the list of what a mode has found. */

@@ -41,10 +41,20 @@ int merged_is_any(const char *folder, unsigned mode)
     return is_any;
 }
 
-size_t merged_by(const struct collected *merged, unsigned mode)
+static size_t count_of(const struct collected_finding *list, size_t length, unsigned mode)
 {
     size_t count = 0;
-    for (size_t i = 0; i < merged->count; i++)
-        count += (merged->findings[i].tags >> mode) & 1;
+    for (size_t i = 0; i < length; i++)
+        count += (list[i].tags >> mode) & 1;
     return count;
+}
+
+size_t merged_by(const struct collected *merged, unsigned mode)
+{
+    return count_of(merged->findings, merged->count, mode);
+}
+
+size_t merged_known_by(const struct collected *merged, unsigned mode)
+{
+    return count_of(merged->known, merged->known_count, mode);
 }

@@ -201,6 +201,42 @@ static void the_list_goes_to_standard_output_too(void **state)
     json_decref(list);
 }
 
+static void the_documents_are_there_from_the_start(void **state)
+{
+    (void)state;
+    hunt(HUNT "--modes end --html \"$FOLDER/p.html\" --sarif \"$FOLDER/p.sarif\" -- "
+              "sh -c 'cd $FOLDER && grep -q \"not come to its end\" p.html p.sarif && grep -q \"complete.*false\" list.json && "
+              "exec $PROGRAM overrun'");
+    expect(86, "1 finding in 1 run\n");
+    assert_int_equal(found(), 1);
+    assert_true(is_left("p.html"));
+    char path[256];
+    snprintf(path, sizeof path, "%s/p.sarif", folder);
+    json_t *sarif = json_load_file(path, 0, NULL);
+    json_t *run = json_array_get(json_object_get(sarif, "runs"), 0);
+    assert_int_equal(json_array_size(json_object_get(run, "results")), 1);
+    assert_true(json_is_true(json_object_get(json_array_get(json_object_get(run, "invocations"), 0), "executionSuccessful")));
+    json_decref(sarif);
+    hunt("--modes end --sarif - -- true");
+    expect(87, "nothing found in 1 run\n");
+    assert_non_null(strstr(last.out, "\"results\": []"));
+    hunt("--json - --html - -- true");
+    expect(2, "standard output (-) takes one document");
+}
+
+static void findings_of_an_earlier_hunt_can_be_left_out(void **state)
+{
+    (void)state;
+    hunt(HUNT "--modes end -- \"$PROGRAM\" overrun");
+    expect(86, "1 finding in 1 run\n");
+    assert_int_equal(system("cp \"$FOLDER/list.json\" \"$FOLDER-before.json\""), 0);
+    hunt(HUNT "--modes end --baseline \"$FOLDER-before.json\" -- \"$PROGRAM\" overrun");
+    assert_int_equal(found(), 0);
+    assert_int_equal(json_integer_value(json_object_get(last.list, "known")), 1);
+    expect(0, "cufence hunt: 1 known finding is (suppress=, baseline=) left out\n");
+    assert_int_equal(system("rm \"$FOLDER-before.json\""), 0);
+}
+
 /* ---- how runs end ---- */
 
 static void a_program_that_fails_by_itself_is_told(void **state)
@@ -371,6 +407,8 @@ int main(void)
         cmocka_unit_test(options_reach_every_run),
         cmocka_unit_test(reports_are_kept_where_asked),
         cmocka_unit_test(the_list_goes_to_standard_output_too),
+        cmocka_unit_test(the_documents_are_there_from_the_start),
+        cmocka_unit_test(findings_of_an_earlier_hunt_can_be_left_out),
         cmocka_unit_test(a_program_that_fails_by_itself_is_told),
         cmocka_unit_test(the_status_is_the_verdict),
         cmocka_unit_test(a_program_that_cannot_be_run_is_told_once),
