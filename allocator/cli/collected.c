@@ -307,6 +307,8 @@ void collected_say_guarded(const struct collected *collected, char *out, size_t 
     if (all.allocations)
         snprintf(out, size, "; %lld allocation%s guarded by %lld process%s", all.allocations, all.allocations == 1 ? "" : "s",
                  all.processes, all.processes == 1 ? "" : "es");
+    else if (collected->count || collected->known_count) /* of a process that was killed before it could say what it guarded */
+        return;
     else if (json_array_size(collected->guarded))
         snprintf(out, size, "; NOTHING WAS GUARDED: every allocation was left to the driver, or there was none");
     else if (all.is_known)
