@@ -94,20 +94,22 @@ int output_is_terminal(void)
 
 /* ---- writing to a descriptor ---- */
 
-/* Like write(), but a pipe without readers raises no SIGPIPE. */
+/* Like write(), but raises no signal: SIGPIPE is that of a pipe without readers, SIGXFSZ that of a file at its limit. */
 static ssize_t write_quietly(int fd, const char *text, size_t size)
 {
-    sigset_t pipe_only, before, pending;
-    sigemptyset(&pipe_only);
-    sigaddset(&pipe_only, SIGPIPE);
+    sigset_t raised, before, pending;
+    sigemptyset(&raised);
     sigpending(&pending);
-    int was_pending = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
+    sigaddset(&raised, SIGPIPE);
+    sigaddset(&raised, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &raised, &before);
     ssize_t written = write(fd, text, size);
-    int error = errno;
-    if (written < 0 && error == EPIPE && !was_pending) {
+    int error = errno, number = error == EPIPE ? SIGPIPE : SIGXFSZ;
+    if (written < 0 && (error == EPIPE || error == EFBIG) && sigismember(&pending, number) != 1) {
         const struct timespec at_once = {0};
-        while (sigtimedwait(&pipe_only, NULL, &at_once) < 0 && errno == EINTR)
+        sigemptyset(&raised);
+        sigaddset(&raised, number);
+        while (sigtimedwait(&raised, NULL, &at_once) < 0 && errno == EINTR)
             ;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -1,6 +1,6 @@
 /*
- * All output of cufence, to standard error and to files, goes through here. It never harms the program: a write raises no
- * SIGPIPE, waits for a reader for a limited time only, and never ends up in one of the program's own files.
+ * All output of cufence, to standard error and to files, goes through here. It never harms the program: a write raises
+ * neither SIGPIPE nor SIGXFSZ, waits for a reader for a limited time only, and never ends up in one of the program's own files.
  *
  * Messages go to descriptor 2 as long as it is standard error. It isn't if it was closed at process start, or if the program
  * has since opened something else there (a socket, a data file, anything marked close-on-exec): the first file that a program

@@ -76,6 +76,15 @@ static void plain(void)
     faults("exitcode=7");
 }
 
+/* No file may grow, once the simulated device has its own. */
+static void limits_files(void)
+{
+    start("exitcode=7");
+    CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0}) == 0);
+    overrun();
+    CHECK_OK(cufence_wait_reports(20000));
+}
+
 static char scratch[] = "/tmp/cufence-delivery-XXXXXX"; /* the folder of a test, and of its stories by the environment */
 
 static const char *in_scratch(const char *name)
@@ -160,7 +169,6 @@ static void json_to_file_that_fills(void)
 {
     char options[400];
     struct rlimit limit;
-    signal(SIGXFSZ, SIG_IGN);
     snprintf(options, sizeof options, "exitcode=7,on_fault=continue,json=%s", in_scratch("json"));
     faults(options);
     struct stat file;
@@ -294,6 +302,7 @@ static const struct story {
     STORY(json_to_nowhere),
     STORY(json_to_silent_fifo),
     STORY(json_to_file_that_fills),
+    STORY(limits_files),
     STORY(reads_its_signals),
     STORY(slow_dump),
     STORY(handler_waits),
@@ -496,6 +505,16 @@ static void test_full_disk_under_standard_error(void **state)
     expect_text("standard error has not taken the report above: No space left on device\n");
 }
 
+static void test_limited_standard_error(void **state)
+{
+    (void)state;
+    char name[300];
+    snprintf(name, sizeof name, "%s/limited", scratch);
+    int file = open(name, O_WRONLY | O_CREAT, 0600);
+    assert_int_equal(status_of(launch("limits_files", file)), 7); /* and not by SIGXFSZ */
+    close(file);
+}
+
 static void test_closed(void **state)
 {
     (void)state;
@@ -575,12 +594,19 @@ static void test_healthy_device(void **state)
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_line),      cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_full_pipe),       cmocka_unit_test(test_stuck_reader),
-        cmocka_unit_test(test_reader_gone),     cmocka_unit_test(test_full_disk_under_standard_error),
-        cmocka_unit_test(test_closed),          cmocka_unit_test(test_redirected),
-        cmocka_unit_test(test_unwritable_json), cmocka_unit_test(test_torn_json),
-        cmocka_unit_test(test_signals),         cmocka_unit_test(test_handlers),
+        cmocka_unit_test(test_first_line),
+        cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_full_pipe),
+        cmocka_unit_test(test_stuck_reader),
+        cmocka_unit_test(test_reader_gone),
+        cmocka_unit_test(test_full_disk_under_standard_error),
+        cmocka_unit_test(test_limited_standard_error),
+        cmocka_unit_test(test_closed),
+        cmocka_unit_test(test_redirected),
+        cmocka_unit_test(test_unwritable_json),
+        cmocka_unit_test(test_torn_json),
+        cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_handlers),
         cmocka_unit_test(test_healthy_device),
     };
     for (size_t i = 0; count > 1 && i < sizeof stories / sizeof *stories; i++) {
