@@ -108,12 +108,16 @@ static void *end_with_the_program(void *unused)
     exit(0);
 }
 
+/* Where no thread can be started any more, the main thread stays for it. */
 static void await_the_end(void)
 {
     pthread_t thread;
-    if (!__atomic_exchange_n(&process.is_awaited, 1, __ATOMIC_SEQ_CST) &&
-        start_blocked(&thread, end_with_the_program, NULL) == 0)
+    if (__atomic_exchange_n(&process.is_awaited, 1, __ATOMIC_SEQ_CST))
+        return;
+    if (start_blocked(&thread, end_with_the_program, NULL) == 0)
         pthread_detach(thread);
+    else if (thread_id() == (uint32_t)getpid())
+        end_with_the_program(NULL);
 }
 
 /* Runs when the main thread calls pthread_exit(), not when it ends the process. */

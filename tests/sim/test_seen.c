@@ -12,6 +12,14 @@ static void the_process_ends_with_the_programs_last_thread(void **state)
     expect_the_same("main_leaves signal", NULL, 128 + SIGTERM, "the other thread goes on\n");
 }
 
+static void it_does_so_where_no_thread_can_be_started(void **state)
+{
+    (void)state;
+    run(&by_dlsym, "main_leaves forbidden", PRELOAD, NULL, NULL);
+    expect_status(&by_dlsym, "main_leaves forbidden", 0);
+    expect_in(&by_dlsym, "main_leaves forbidden", last.out, "goodbye\n");
+}
+
 static void a_kernel_that_waits_for_the_host_is_not_waited_for(void **state)
 {
     (void)state;
@@ -76,6 +84,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(the_process_ends_with_the_programs_last_thread),
         TEST(it_takes_little_and_sleeps_while_the_program_does),
+        TEST(it_does_so_where_no_thread_can_be_started),
         TEST(a_kernel_that_waits_for_the_host_is_not_waited_for),
     };
     return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);

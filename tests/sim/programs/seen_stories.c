@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static void say_goodbye(void)
@@ -54,7 +55,17 @@ int story_busy_end(int count, char **arguments)
     return 0;
 }
 
-/* main_leaves alone|thread|exit|signal: by pthread_exit(); the process ends with its last thread, or as that one ends it. */
+/* The super user is exempt from the limit. */
+static void forbid_threads(void)
+{
+    if (getuid() == 0 && (setgid(54321) != 0 || setuid(54321) != 0))
+        exit(4);
+    if (setrlimit(RLIMIT_NPROC, &(struct rlimit){0, 0}) != 0)
+        exit(4);
+}
+
+/* main_leaves alone|forbidden|thread|exit|signal: by pthread_exit(); the process ends with its last thread, or as that one ends
+ * it. */
 int story_main_leaves(int count, char **arguments)
 {
     CUdeviceptr address;
@@ -65,7 +76,9 @@ int story_main_leaves(int count, char **arguments)
     atexit(say_goodbye);
     start();
     MUST(cu.cuMemAlloc(&address, 1000));
-    if (strcmp(arguments[2], "alone") != 0)
+    if (strcmp(arguments[2], "forbidden") == 0)
+        forbid_threads();
+    else if (strcmp(arguments[2], "alone") != 0)
         pthread_create(&thread, NULL, outlive_main, arguments[2]);
     pthread_exit(NULL);
 }
