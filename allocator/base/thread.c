@@ -18,12 +18,37 @@ struct beginning {
     void *argument;
 };
 
+/* The numbers of our threads, as a name may be refused (seccomp); 0: free. Atomic. */
+static uint32_t ours[64];
+
+static uint32_t *enlist(void)
+{
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        uint32_t none = 0;
+        if (__atomic_compare_exchange_n(&ours[i], &none, thread_id(), 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+            return &ours[i];
+    }
+    return NULL;
+}
+
+static int is_ours(uint32_t id)
+{
+    size_t i = 0;
+    while (i < sizeof ours / sizeof *ours && __atomic_load_n(&ours[i], __ATOMIC_SEQ_CST) != id)
+        i++;
+    return i < sizeof ours / sizeof *ours;
+}
+
 static void *begin(void *user)
 {
     const struct beginning beginning = *(struct beginning *)user;
+    uint32_t *place = enlist();
     free(user);
     pthread_setname_np(pthread_self(), "cufence"); /* the function may choose a longer one */
-    return beginning.function(beginning.argument);
+    void *result = beginning.function(beginning.argument);
+    if (place)
+        __atomic_store_n(place, 0, __ATOMIC_SEQ_CST);
+    return result;
 }
 
 #define STACK_LEAST ((size_t)1 << 20) /* a low `ulimit -s` is meant for the program's threads: a report takes 190 KiB */
@@ -79,7 +104,7 @@ static int is_of_program(const char *number)
     if (in)
         fclose(in);
     text[got] = '\0';
-    if (strstr(text, " (cufence") || strstr(text, " (cusim"))
+    if (is_ours((uint32_t)strtoul(number, NULL, 10)) || strstr(text, " (cufence") || strstr(text, " (cusim"))
         return 0;
     const char *behind_name = strrchr(text, ')');
     return strtol(number, NULL, 10) != getpid() || !behind_name || strncmp(behind_name, ") Z", 3) != 0;
@@ -116,7 +141,7 @@ static void await_the_end(void)
         return;
     if (start_blocked(&thread, end_with_the_program, NULL) == 0)
         pthread_detach(thread);
-    else if (thread_id() == (uint32_t)getpid())
+    else if (thread_id() == (uint32_t)getpid() && enlist())
         end_with_the_program(NULL);
 }
 
@@ -161,6 +186,7 @@ HOT_TLS uint32_t thread_own_id;
 static void forget_threads(void)
 {
     thread_own_id = 0;
+    memset(ours, 0, sizeof ours);
     process.has_started = process.has_left = process.is_awaited = 0;
 }
 

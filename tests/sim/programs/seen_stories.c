@@ -2,9 +2,15 @@
 #include "program.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static void say_goodbye(void)
@@ -64,8 +70,20 @@ static void forbid_threads(void)
         exit(4);
 }
 
-/* main_leaves alone|forbidden|thread|exit|signal: by pthread_exit(); the process ends with its last thread, or as that one ends
- * it. */
+/* prctl(), which names threads, too. */
+static void refuse_names(void)
+{
+    struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 1),
+                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const struct sock_fprog program = {.len = sizeof code / sizeof *code, .filter = code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        exit(4);
+}
+
+/* main_leaves alone|nameless|forbidden|thread|exit|signal: by pthread_exit(); the process ends with its last thread, or as that
+ * one ends it. */
 int story_main_leaves(int count, char **arguments)
 {
     CUdeviceptr address;
@@ -74,11 +92,13 @@ int story_main_leaves(int count, char **arguments)
         return 4;
     alarm(60);
     atexit(say_goodbye);
+    if (strcmp(arguments[2], "nameless") == 0)
+        refuse_names();
     start();
     MUST(cu.cuMemAlloc(&address, 1000));
     if (strcmp(arguments[2], "forbidden") == 0)
         forbid_threads();
-    else if (strcmp(arguments[2], "alone") != 0)
+    else if (strcmp(arguments[2], "nameless") != 0 && strcmp(arguments[2], "alone") != 0)
         pthread_create(&thread, NULL, outlive_main, arguments[2]);
     pthread_exit(NULL);
 }
