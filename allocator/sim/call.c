@@ -76,8 +76,11 @@ static struct call *find(const char *name)
 static void sleep_microseconds(unsigned microseconds)
 {
     struct timespec time = {.tv_sec = microseconds / 1000000, .tv_nsec = (long)(microseconds % 1000000) * 1000};
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     while (nanosleep(&time, &time) != 0)
         continue;
+    pthread_setcancelstate(state, NULL);
 }
 
 CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init)

@@ -148,7 +148,6 @@ static CUresult create_locked(CUcontext *out, int device, unsigned flags, CUcont
     atomic_store(&context->id, next_id++);
     context->device = device;
     context->flags = flags;
-    limit_reset(context);
     coredump_snapshot(&context->dump);
     context->legacy = stream_create_legacy(context);
     if (context->legacy == NULL) {

@@ -37,9 +37,8 @@ struct CUctx_st {
     int is_primary;
     unsigned references; /* of a primary context, under contexts_lock */
     atomic_int is_alive;
-    atomic_int error;   /* the sticky CUresult, CUDA_SUCCESS if none */
-    atomic_uint faults; /* number of faults, survived ones included */
-    atomic_size_t limits[CU_LIMIT_MAX];
+    atomic_int error;            /* the sticky CUresult, CUDA_SUCCESS if none */
+    atomic_uint faults;          /* number of faults, survived ones included */
     struct dump_settings dump;   /* settings for faults; only `file` and `flags` change, under contexts_lock */
     struct CUstream_st *legacy;  /* its default stream */
     struct CUstream_st *marker;  /* for events of the whole context; created on demand, under the queue lock */
@@ -69,9 +68,6 @@ CUresult context_destroy_green(CUcontext context);
 /* Copies the dump settings that currently apply to a fault in the context. */
 void context_dump_settings(CUcontext context, struct dump_settings *settings);
 void context_set_dump_settings(CUcontext context, const struct dump_settings *settings);
-
-/* limit.c: gives the context the limits of a new one. */
-void limit_reset(CUcontext context);
 
 /* coredump.c: gets the present process-wide settings. */
 void coredump_snapshot(struct dump_settings *settings);

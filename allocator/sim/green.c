@@ -171,17 +171,3 @@ SIM_API CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
     CALL_TRY(check(hCtx));
     return event_hold_context(hEvent, hCtx->context);
 }
-
-SIM_API CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
-{
-    CALL_ENTER("cuCtxRecordEvent");
-    CALL_TRY(context_validate(hCtx));
-    return event_record_context(hEvent, hCtx);
-}
-
-SIM_API CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
-{
-    CALL_ENTER("cuCtxWaitEvent");
-    CALL_TRY(context_validate(hCtx));
-    return event_hold_context(hEvent, hCtx);
-}

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct operation *operation_create(enum operation_kind kind)
 {
@@ -72,6 +73,28 @@ static void set(void *argument)
         set_row(operation, destination + row * operation->set.pitch);
 }
 
+static int has_arrived(uint32_t found, uint32_t value, unsigned flags)
+{
+    switch (flags) {
+    case CU_STREAM_WAIT_VALUE_GEQ:
+        return (int32_t)(found - value) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ:
+        return found == value;
+    case CU_STREAM_WAIT_VALUE_AND:
+        return (found & value) != 0;
+    default:
+        return ~(found | value) != 0;
+    }
+}
+
+static void await_value(void *argument)
+{
+    const struct operation *operation = argument;
+    const uint32_t *word = (const uint32_t *)(uintptr_t)operation->wait.address;
+    while (!has_arrived(__atomic_load_n(word, __ATOMIC_ACQUIRE), operation->wait.value, operation->wait.flags))
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+}
+
 /* Memory that existed when a copy was submitted may be freed when it runs. Faults of the copy engine write no core dump. */
 static void run_transfer(void (*function)(void *), struct operation *operation, CUcontext context)
 {
@@ -91,6 +114,9 @@ static void run_good(struct operation *operation, CUcontext context)
         break;
     case OPERATION_SET:
         run_transfer(set, operation, context);
+        break;
+    case OPERATION_WAIT:
+        run_transfer(await_value, operation, context);
         break;
     case OPERATION_HOST:
         operation->host.function(operation->host.user);

@@ -20,6 +20,7 @@ enum operation_kind {
     OPERATION_CALLBACK,
     OPERATION_EVENT,
     OPERATION_GRAPH,
+    OPERATION_WAIT,
     OPERATION_FREE
 };
 
@@ -62,6 +63,11 @@ struct operation {
             struct CUevent_st *event;
             uint64_t generation;
         } event;
+        struct {
+            uint64_t address;
+            uint32_t value;
+            unsigned flags;
+        } wait;
         struct recording *recording; /* OPERATION_GRAPH */
         CUdeviceptr address;         /* OPERATION_FREE */
     };

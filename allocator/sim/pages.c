@@ -80,7 +80,8 @@ int pages_protect(uint64_t address, size_t size, enum pages_access access)
 
 void pages_discard(int file, uint64_t offset, size_t size)
 {
-    fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size);
+    /* The function of the C library is a cancellation point. */
+    syscall(SYS_fallocate, file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size);
 }
 
 static off_t note_at(uint64_t offset)

@@ -11,10 +11,11 @@
  *   memory=SIZE         physical memory of each device, default 8G; suffixes K, M, G, T
  *   reserve=SIZE        limit of the address space from cuMemAddressReserve, default 1T (256G under AddressSanitizer,
  *                       16G under ThreadSanitizer)
- *   space=SIZE          address space that the first context of each device takes for good; default none. 13G as measured
- * (H100, driver 580.159). It matters with `ulimit -v`, which what is reserved counts to latency=US          microseconds added
- * to every call of the virtual memory API reuse=0|1           1 (default): the handle of a destroyed stream or context is
- * reused by the next one at once, and that of an event or graph may be, as with the driver. 0: handles are never reused
+ *   space=SIZE          address space that the first context of each device takes for good, which counts against `ulimit -v`;
+ *                       default none. 13G is what an H100's takes (driver 580.159)
+ *   latency=US          microseconds added to every call of the virtual memory API
+ *   reuse=0|1           1 (default): the handle of a destroyed stream or context is reused by the next one at once, and
+ *                       that of an event or graph may be, as with the driver. 0: handles are never reused
  *   strict=0|1          1: a call with a handle that is not or no longer valid prints its name to stderr and aborts.
  *                       0 (default): it returns its error, and is counted in cusim_stale_handles()
  *   shareable=0|1       1 (default): memory can be exported as a file descriptor, if it was created for that. 0: not supported

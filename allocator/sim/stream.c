@@ -20,14 +20,18 @@ void queue_lock(void)
     pthread_mutex_lock(&lock);
 }
 
+/* A thread that is cancelled meanwhile goes on waiting: the lock must not stay with it. */
 void queue_sleep_locked(pthread_cond_t *until)
 {
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     pthread_cond_wait(until, &lock);
+    pthread_setcancelstate(state, NULL);
 }
 
 void queue_await_progress_locked(void)
 {
-    pthread_cond_wait(&progress, &lock);
+    queue_sleep_locked(&progress);
 }
 
 void queue_progressed_locked(void)

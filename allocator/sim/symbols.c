@@ -40,9 +40,6 @@ TWIN(cuMemcpy2DUnaligned, _v2_ptds, (const CUDA_MEMCPY2D *c), (c))
 TWIN(cuMemcpy2DAsync, _v2_ptsz, (const CUDA_MEMCPY2D *c, CUstream s), (c, s))
 TWIN(cuMemcpy3D, _v2_ptds, (const CUDA_MEMCPY3D *c), (c))
 TWIN(cuMemcpy3DAsync, _v2_ptsz, (const CUDA_MEMCPY3D *c, CUstream s), (c, s))
-TWIN(cuMemcpyBatchAsync, _v2_ptsz,
-     (CUdeviceptr * a, CUdeviceptr *b, size_t *n, size_t count, CUmemcpyAttributes *t, size_t *i, size_t m, CUstream s),
-     (a, b, n, count, t, i, m, s))
 TWIN(cuMemsetD2D8, _v2_ptds, (CUdeviceptr a, size_t p, unsigned char v, size_t w, size_t h), (a, p, v, w, h))
 TWIN(cuMemsetD2D16, _v2_ptds, (CUdeviceptr a, size_t p, unsigned short v, size_t w, size_t h), (a, p, v, w, h))
 TWIN(cuMemsetD2D32, _v2_ptds, (CUdeviceptr a, size_t p, unsigned v, size_t w, size_t h), (a, p, v, w, h))
@@ -68,6 +65,8 @@ TWIN(cuLaunchHostFunc, _ptsz, (CUstream s, CUhostFn f, void *u), (s, f, u))
 TWIN(cuStreamAddCallback, _ptsz, (CUstream s, CUstreamCallback f, void *u, unsigned flags), (s, f, u, flags))
 TWIN(cuStreamSynchronize, _ptsz, (CUstream s), (s))
 TWIN(cuStreamQuery, _ptsz, (CUstream s), (s))
+TWIN(cuStreamWaitValue32, _v2_ptsz, (CUstream s, CUdeviceptr a, cuuint32_t v, unsigned f), (s, a, v, f))
+TWIN(cuStreamWriteValue32, _v2_ptsz, (CUstream s, CUdeviceptr a, cuuint32_t v, unsigned f), (s, a, v, f))
 TWIN(cuStreamWaitEvent, _ptsz, (CUstream s, CUevent e, unsigned flags), (s, e, flags))
 TWIN(cuStreamBeginCapture, _v2_ptsz, (CUstream s, CUstreamCaptureMode m), (s, m))
 TWIN(cuStreamEndCapture, _ptsz, (CUstream s, CUgraph *g), (s, g))
@@ -176,8 +175,6 @@ static const struct symbol symbols[] = {
     PLAIN(cuCtxGetId, 12000),
     {"cuCtxSynchronize", "cuCtxSynchronize_v2", 13000, (symbol_function)cuCtxSynchronize_v2, NULL},
     PLAIN(cuCtxSynchronize, 2000),
-    PLAIN(cuCtxSetLimit, 3010),
-    PLAIN(cuCtxGetLimit, 3010),
     PLAIN(cuCtxEnablePeerAccess, 4000),
     PLAIN(cuStreamCreate, 2000),
     PLAIN(cuStreamCreateWithPriority, 5050),
@@ -185,6 +182,8 @@ static const struct symbol symbols[] = {
     WITH_TWIN(cuStreamSynchronize, _ptsz, 2000),
     WITH_TWIN(cuStreamQuery, _ptsz, 2000),
     WITH_TWIN(cuStreamWaitEvent, _ptsz, 3020),
+    WITH_TWIN(cuStreamWaitValue32, _v2_ptsz, 11070),
+    WITH_TWIN(cuStreamWriteValue32, _v2_ptsz, 11070),
     WITH_TWIN(cuStreamAddCallback, _ptsz, 5000),
     WITH_TWIN(cuStreamGetFlags, _ptsz, 5050),
     WITH_TWIN(cuStreamGetId, _ptsz, 12000),
@@ -200,8 +199,6 @@ static const struct symbol symbols[] = {
     PLAIN(cuGreenCtxStreamCreate, 12050),
     PLAIN(cuGreenCtxRecordEvent, 12040),
     PLAIN(cuGreenCtxWaitEvent, 12040),
-    PLAIN(cuCtxRecordEvent, 12050),
-    PLAIN(cuCtxWaitEvent, 12050),
     WITH_TWIN(cuStreamBeginCapture, _v2_ptsz, 10010),
     {"cuStreamBeginCapture", "cuStreamBeginCapture", 10000, (symbol_function)begin_capture_v1,
      (symbol_function)begin_capture_v1_ptsz},
@@ -293,7 +290,6 @@ static const struct symbol symbols[] = {
     WITH_TWIN(cuMemcpy2DAsync, _v2_ptsz, 3020),
     WITH_TWIN(cuMemcpy3D, _v2_ptds, 3020),
     WITH_TWIN(cuMemcpy3DAsync, _v2_ptsz, 3020),
-    WITH_TWIN(cuMemcpyBatchAsync, _v2_ptsz, 13000),
     WITH_TWIN(cuMemsetD2D8, _v2_ptds, 3020),
     WITH_TWIN(cuMemsetD2D16, _v2_ptds, 3020),
     WITH_TWIN(cuMemsetD2D32, _v2_ptds, 3020),
@@ -408,14 +404,7 @@ SIM_API CUresult begin_capture_v1(CUstream hStream)
     return cuStreamBeginCapture(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-SIM_API CUresult begin_capture_v1_ptsz(CUstream hStream)
-{
-    stream_use_own_default(1);
-    CUresult result = begin_capture_v1(hStream);
-    stream_use_own_default(0);
-    return result;
-}
-
+TWIN(begin_capture_v1, _ptsz, (CUstream s), (s))
 SIM_API CUresult get_uuid_v1(CUuuid *uuid, CUdevice device)
 {
     return cuDeviceGetUuid(uuid, device);
@@ -426,18 +415,5 @@ SIM_API CUresult elapsed_time_v1(float *pMilliseconds, CUevent hStart, CUevent h
     return cuEventElapsedTime(pMilliseconds, hStart, hEnd);
 }
 
-SIM_API CUresult get_capture_info_v1_ptsz(CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id)
-{
-    stream_use_own_default(1);
-    CUresult result = get_capture_info_v1(s, status, id);
-    stream_use_own_default(0);
-    return result;
-}
-
-SIM_API CUresult update_dependencies_v1_ptsz(CUstream s, CUgraphNode *nodes, size_t count, unsigned flags)
-{
-    stream_use_own_default(1);
-    CUresult result = update_dependencies_v1(s, nodes, count, flags);
-    stream_use_own_default(0);
-    return result;
-}
+TWIN(get_capture_info_v1, _ptsz, (CUstream s, CUstreamCaptureStatus *c, cuuint64_t *i), (s, c, i))
+TWIN(update_dependencies_v1, _ptsz, (CUstream s, CUgraphNode *d, size_t n, unsigned f), (s, d, n, f))

@@ -117,25 +117,6 @@ SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, 
     return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
 }
 
-/* Copies before the first failing one are made. The stream must not be the legacy one. */
-SIM_API CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-                                    CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
-{
-    CALL_ENTER("cuMemcpyBatchAsync");
-    if (dsts == NULL || srcs == NULL || sizes == NULL || attrs == NULL || attrsIdxs == NULL || count == 0 || numAttrs == 0 ||
-        numAttrs > count || attrsIdxs[0] != 0 || hStream == NULL || hStream == CU_STREAM_LEGACY)
-        return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < count; i++) {
-        const struct transfer transfer = {.to = {.side = SIDE_EITHER, .address = dsts[i]},
-                                          .from = {.side = SIDE_EITHER, .address = srcs[i]},
-                                          .bytes = sizes[i],
-                                          .rows = 1,
-                                          .slices = 1};
-        CALL_TRY(transfer_copy(&transfer, hStream, SUBMIT_ASYNC));
-    }
-    return CUDA_SUCCESS;
-}
-
 /* Both forms of a set: on the legacy default stream, and on a given stream. */
 #define SET_ROWS(name, element)                                                                                                \
     SIM_API CUresult name(CUdeviceptr dstDevice, size_t dstPitch, element value, size_t Width, size_t Height)                  \

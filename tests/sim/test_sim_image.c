@@ -1,6 +1,6 @@
 /*
  * The simulated device's modules: a cubin out of a core dump, changed or not, is loaded by a process that knows nothing of its
- * kernels, and faults there as its code says. Also the attributes of functions, and contexts' limits.
+ * kernels, and faults there as its code says. Also the attributes of functions.
  * Every launch is a process of its own: this program, started anew, armed by the environment.
  */
 #include <setjmp.h>
@@ -365,28 +365,6 @@ static void the_environment_makes_dumps_lightweight(void)
     CHECK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_LIGHTWEIGHT, &truth, &one) == CUDA_ERROR_NOT_PERMITTED);
 }
 
-static void limits_are_kept(void)
-{
-    CUcontext context;
-    size_t value = 0;
-    CHECK(cuInit(0) == CUDA_SUCCESS && cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1) == CUDA_ERROR_INVALID_CONTEXT);
-    start(&context);
-    OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
-    CHECK(value == 1024);
-    OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
-    OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
-    CHECK(value == 4096);
-    CHECK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, (size_t)1 << 30) == CUDA_ERROR_INVALID_VALUE);
-    CHECK(cuCtxSetLimit(CU_LIMIT_MAX, 1) == CUDA_ERROR_INVALID_VALUE);
-    CHECK(cuCtxSetLimit(CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, 1) == CUDA_ERROR_UNSUPPORTED_LIMIT);
-    CHECK(cuCtxGetLimit(NULL, CU_LIMIT_STACK_SIZE) == CUDA_ERROR_INVALID_VALUE);
-    /* A context that takes the place of another has its own. */
-    OK(cuDevicePrimaryCtxReset(0));
-    start(&context);
-    OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
-    CHECK(value == 1024);
-}
-
 /* ---- the parent ---- */
 
 struct story {
@@ -429,15 +407,10 @@ int main(int count, char **arguments)
         return 0;
     }
     const struct CMUnitTest tests[] = {
-        STORY(code_ends_as_compiled_code_does),
-        STORY(a_cubin_faults_where_it_did),
-        STORY(a_fence_keeps_the_warp),
-        STORY(a_way_past_the_fence_is_open),
-        STORY(bad_images_are_refused),
-        STORY(a_missing_library_of_kernels_is_an_error),
-        STORY(shared_memory_is_asked_for),
-        STORY(the_environment_makes_dumps_lightweight),
-        STORY(limits_are_kept),
+        STORY(code_ends_as_compiled_code_does), STORY(a_cubin_faults_where_it_did),
+        STORY(a_fence_keeps_the_warp),          STORY(a_way_past_the_fence_is_open),
+        STORY(bad_images_are_refused),          STORY(a_missing_library_of_kernels_is_an_error),
+        STORY(shared_memory_is_asked_for),      STORY(the_environment_makes_dumps_lightweight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -259,6 +259,36 @@ static void host_functions_and_copies_keep_the_order(void **state)
     OK(cuStreamDestroy(stream));
 }
 
+/* One stream waits until a word says that it may go on; another one, or the host, writes it. */
+static void a_stream_waits_for_a_word(void **state)
+{
+    (void)state;
+    CUstream waiting, writing;
+    CUdeviceptr word;
+    OK(cuStreamCreate(&waiting, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&writing, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&word, 4));
+    OK(cuMemsetD32(word, 0, 1));
+    OK(cuCtxSynchronize());
+    OK(cuStreamWaitValue32(waiting, word, 3, CU_STREAM_WAIT_VALUE_GEQ));
+    launch_append(7, waiting);
+    OK(cuStreamWriteValue32(writing, word, 2, 0));
+    OK(cuStreamSynchronize(writing));
+    assert_result(cuStreamQuery(waiting), CUDA_ERROR_NOT_READY);
+    OK(cuStreamWriteValue32(writing, word, 4, 0));
+    OK(cuStreamWaitValue32(waiting, word, 4, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuStreamWaitValue32(waiting, word, 6, CU_STREAM_WAIT_VALUE_AND));
+    OK(cuStreamWaitValue32(waiting, word, 0, CU_STREAM_WAIT_VALUE_NOR));
+    OK(cuStreamSynchronize(waiting));
+    assert_int_equal(log_values[0], 7);
+    assert_result(cuStreamWaitValue32(waiting, word + 2, 3, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuStreamWaitValue32(waiting, word, 3, 4), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuStreamWriteValue32(writing, word, 3, 2), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemFree(word));
+    OK(cuStreamDestroy(waiting));
+    OK(cuStreamDestroy(writing));
+}
+
 static void coordinates_kernel(const cusim_thread *thread, void *const *arguments)
 {
     uint32_t block =
@@ -442,6 +472,7 @@ int main(void)
         cmocka_unit_test_setup(events_mark_a_place_in_a_stream, clear_log),
         cmocka_unit_test_setup(a_destroyed_stream_finishes_its_work, clear_log),
         cmocka_unit_test_setup(host_functions_and_copies_keep_the_order, clear_log),
+        cmocka_unit_test_setup(a_stream_waits_for_a_word, clear_log),
         cmocka_unit_test_setup(kernels_see_every_thread_and_their_arguments, clear_log),
         cmocka_unit_test_setup(a_destroyed_context_says_so, clear_log),
         cmocka_unit_test_setup(a_destroyed_streams_handle_is_the_next_ones, clear_log),

@@ -75,7 +75,7 @@ void driver_find(void)
 #else
 #define FIND(name) *(void **)&cu.name = need(#name, TEXT(name));
 #endif
-    DRIVER_FUNCTIONS(FIND)
+    DRIVER_FUNCTIONS(FIND) MORE_DRIVER_FUNCTIONS(FIND)
 }
 
 void *driver_of_sim(const char *name)

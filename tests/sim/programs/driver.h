@@ -106,10 +106,17 @@
     X(cuLaunchKernelEx)                                                                                                        \
     X(cuLaunchCooperativeKernel)
 
+/* A program that needs more names a header with those. */
+#ifdef MORE_FUNCTIONS
+#include MORE_FUNCTIONS
+#else
+#define MORE_DRIVER_FUNCTIONS(X)
+#endif
+
 /* The members' names are cuda.h's macros, expanded here and where they are used alike. */
 struct driver {
 #define MEMBER(name) __typeof__(&name) name;
-    DRIVER_FUNCTIONS(MEMBER)
+    DRIVER_FUNCTIONS(MEMBER) MORE_DRIVER_FUNCTIONS(MEMBER)
 #undef MEMBER
 };
 

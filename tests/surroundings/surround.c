@@ -1,0 +1,236 @@
+/* What a process meets: each surrounding begins at one moment. */
+#include "play.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define OTHER_USER 54321
+
+int surround_has(enum surrounding which)
+{
+    return (player.plan->surroundings >> which & 1) != 0;
+}
+
+static void limit(int resource, rlim_t most)
+{
+    int is_set = setrlimit(resource, &(struct rlimit){most, most}) == 0;
+    need("setrlimit", is_set || surround_has(SURROUNDING_refused));
+}
+
+/* ---- descriptors ---- */
+
+static void begin_few_descriptors(void)
+{
+    limit(RLIMIT_NOFILE, 32 + pick(32));
+}
+
+static void begin_no_descriptors(void)
+{
+    limit(RLIMIT_NOFILE, 100);
+    while (open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0)
+        continue;
+}
+
+static int own_pipe[2], own_file;
+
+/* Without its own descriptors a driver does not work. */
+static int is_of_driver(int descriptor)
+{
+    char path[64], name[64] = "";
+    snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+    return readlink(path, name, sizeof name - 1) > 0 && strstr(name, "memfd:cufence-sim") != NULL;
+}
+
+/* As daemons do. What opens files from now on gets the numbers that others may believe to be theirs. */
+static void begin_closed(void)
+{
+    for (int i = 3; i < 256; i++) {
+        if (!is_of_driver(i))
+            close(i);
+    }
+    need("pipe", pipe2(own_pipe, O_CLOEXEC | O_NONBLOCK) == 0);
+    own_file = open("/dev/zero", O_RDWR | O_CLOEXEC);
+    need("own file", own_file >= 0 && write(own_pipe[1], "own", 3) == 3);
+    for (int i = 0; i < 24; i++) /* sockets and pipes that answer who reads or writes them */
+        need("own descriptor", fcntl(own_pipe[i % 2], F_DUPFD_CLOEXEC, 3) >= 0);
+}
+
+static void begin_closed_standard(void)
+{
+    int which = 1 + (int)pick(7);
+    for (int i = 0; i < 3; i++) {
+        if (which >> i & 1)
+            close(i);
+    }
+}
+
+void surround_check(void)
+{
+    char text[16] = "";
+    if (own_pipe[1] == 0)
+        return;
+    step_record("own pipe", read(own_pipe[0], text, sizeof text) == 3 && memcmp(text, "own", 3) == 0);
+    step_record("own file", fcntl(own_file, F_GETFD) == FD_CLOEXEC);
+}
+
+static void put_at_2(int file)
+{
+    need("dup2", file >= 0 && dup2(file, STDERR_FILENO) == STDERR_FILENO);
+    close(file);
+}
+
+static void begin_full(void)
+{
+    put_at_2(open("/dev/full", O_WRONLY));
+}
+
+static void begin_no_reader(void)
+{
+    int ends[2];
+    need("pipe", pipe(ends) == 0);
+    close(ends[0]);
+    put_at_2(ends[1]);
+}
+
+/* ---- limits ---- */
+
+static void begin_address_space(void)
+{
+    limit(RLIMIT_AS, (rlim_t)(4u << pick(3)) << 30);
+}
+
+static void begin_stack_limit(void)
+{
+    limit(RLIMIT_STACK, 256 << 10);
+}
+
+static void begin_file_size(void)
+{
+    limit(RLIMIT_FSIZE, pick(2) * 512);
+}
+
+/* The limit holds for a user; the super user is exempt. */
+static void begin_no_processes(void)
+{
+    if (geteuid() == 0) {
+        uid_t user = OTHER_USER + (uid_t)(player.plan->seed % 1000);
+        need("setuid", setgid(user) == 0 && setuid(user) == 0);
+    }
+    limit(RLIMIT_NPROC, 0);
+}
+
+static void begin_refused(void)
+{
+    static const unsigned calls[] = {SYS_process_vm_readv, SYS_socketpair,   SYS_prctl,      SYS_pipe2,   SYS_mknodat,
+                                     SYS_mkdirat,          SYS_eventfd2,     SYS_prlimit64,  SYS_kcmp,    SYS_getrandom,
+                                     SYS_readlinkat,       SYS_memfd_create, SYS_pidfd_open, SYS_sysinfo, SYS_sched_getaffinity,
+                                     SYS_timer_create,     SYS_statx};
+    struct sock_filter code[64] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+    unsigned short n = 1;
+    uint64_t bits = draw(&player.random);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        if (!(bits >> i & 1))
+            continue;
+        code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, calls[i], 0, 1);
+        code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (i % 2 ? EPERM : ENOSYS));
+    }
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_fprog program = {.len = n, .filter = code};
+    need("seccomp", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+/* ---- signals, folders, time ---- */
+
+static void nothing(int number)
+{
+    (void)number;
+}
+
+static void begin_alarms(void)
+{
+    const struct sigaction action = {.sa_handler = nothing};
+    const struct itimerval timer = {{0, 2000}, {0, 2000}};
+    need("alarms", sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &timer, NULL) == 0);
+}
+
+static void begin_blocked(void)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP}; /* also what the simulated device needs */
+    sigset_t most;
+    sigfillset(&most);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&most, faults[i]);
+    sigprocmask(SIG_BLOCK, &most, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static void begin_not_dumpable(void)
+{
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
+static void begin_no_environment(void)
+{
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s/gone", player.folder);
+    need("folder", mkdir(folder, 0700) == 0 && chdir(folder) == 0 && rmdir(folder) == 0);
+    clearenv();
+}
+
+static void begin_no_folder(void)
+{
+    setenv("TMPDIR", "/proc/no-such-folder", 1);
+}
+
+static void begin_slow(void)
+{
+    static const char *const calls[] = {"cuMemMap",       "cuMemUnmap",   "cuMemSetAccess",      "cuEventRecord",
+                                        "cuLaunchKernel", "cuEventQuery", "cuStreamSynchronize", "cuMemCreate"};
+    void (*set_latency)(const char *, unsigned);
+    *(void **)&set_latency = driver_of_sim("cusim_set_latency");
+    for (int i = 0; i < 2; i++)
+        set_latency(calls[pick(sizeof calls / sizeof *calls)], 100 + pick(1000));
+}
+
+static const struct {
+    enum moment moment;
+    void (*begin)(void);
+} surroundings[] = {
+    [SURROUNDING_no_descriptors] = {WHILE_RUNNING, begin_no_descriptors},
+    [SURROUNDING_few_descriptors] = {BEFORE_CUDA, begin_few_descriptors},
+    [SURROUNDING_address_space] = {BEFORE_CUDA, begin_address_space},
+    [SURROUNDING_stack_limit] = {BEFORE_CUDA, begin_stack_limit},
+    [SURROUNDING_no_processes] = {WHILE_RUNNING, begin_no_processes},
+    [SURROUNDING_file_size] = {AFTER_START, begin_file_size},
+    [SURROUNDING_refused] = {AFTER_START, begin_refused},
+    [SURROUNDING_closed] = {WHILE_RUNNING, begin_closed},
+    [SURROUNDING_closed_standard] = {BEFORE_CUDA, begin_closed_standard},
+    [SURROUNDING_full] = {BEFORE_CUDA, begin_full},
+    [SURROUNDING_no_reader] = {BEFORE_CUDA, begin_no_reader},
+    [SURROUNDING_no_folder] = {BEFORE_CUDA, begin_no_folder},
+    [SURROUNDING_alarms] = {BEFORE_CUDA, begin_alarms},
+    [SURROUNDING_blocked] = {BEFORE_CUDA, begin_blocked},
+    [SURROUNDING_not_dumpable] = {BEFORE_CUDA, begin_not_dumpable},
+    [SURROUNDING_no_environment] = {AFTER_START, begin_no_environment},
+    [SURROUNDING_slow] = {AFTER_START, begin_slow},
+};
+
+void surround(enum moment moment)
+{
+    for (int i = 0; i < SURROUNDING_COUNT; i++) {
+        if (surround_has((enum surrounding)i) && surroundings[i].moment == moment)
+            surroundings[i].begin();
+    }
+}

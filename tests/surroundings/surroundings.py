@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Plays seeds of the surroundings program (docs/testing.md), each with and without cufence, and compares.
+
+    surroundings.py [--seeds N] [--first N]
+    surroundings.py --seed N               one again, with all that both have said and done
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+CHUNK = 25
+SLOWER_MS = 4000  # that a seed may take longer than natively
+
+# Known defects that are still there: what shows them is left out, by the names of plan.c. Who mends one takes its name away.
+KNOWN = "unread dumps"
+
+# Lines that cufence may print outside of a report, each once.
+STATED = [re.compile(text) for text in (
+    r"cufence: (no faults|no faults seen, but the devices may still work|1 finding); [\d,]+ allocations? guarded",
+    r"cufence: NOTHING WAS GUARDED: (cufence has not seen any allocation|every allocation was left to the driver)",
+    r"cufence: use after free: tested for \d+ of \d+ allocation sites?$",
+    r"cufence: packed: \d+ allocations? shared pages",
+    r"cufence: not guarded: [\d,]+ (allocations?|buffers?) ",
+    r"cufence: not guarded: [\d,]+ (allocations?|buffers?) .*: the driver allocated them",
+    r"cufence: a kernel has faulted on GPU 0; reading the driver's core dump$",
+    r"cufence: faults will be caught but not explained: ",
+    r"cufence: the device was still working \d+ ms after the program's end; a fault from now on is not reported$",
+    r"cufence: cannot (write|append)",
+    r"cufence: (log|json): cannot",
+    r"cufence: cannot start a thread",
+    r"cufence: address space is short \(\d+ MiB; .*: guards are smaller from now on",
+    r"cufence: address space is short \(\d+ MiB; .*: (?!guards)",
+    r"cufence: the slack of buffers on GPU 0 is not watched: the driver returns CUDA_ERROR_OUT_OF_MEMORY$",  # no thread for a stream
+)]
+# What the first line of a report says of each planted defect.
+SAID = {
+    "free": r"invalid free by cuMemFree: .* 8 bytes inside buffer",
+    "copy": r"host read out of bounds by cuMemcpyDtoH: .* 1 byte past its end",
+    "overrun": r"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of",
+    "hosted": r"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of",
+    "hang": r"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of",
+    "null": r"null-pointer WRITE",
+}
+
+
+def plan_of(record):
+    parts = dict(re.findall(r"(place|end|planted): ([^,]*)", record["plan"]))
+    words = set(record["plan"].split(", "))
+    return parts, words
+
+
+def split_reports(text):
+    """Returns the first lines of reports, and the lines outside of them."""
+    reports, others, is_inside, last = [], [], False, None
+    for line in text.splitlines():
+        marked = re.match(r"==\d+== ?(.*)", line)
+        content = marked.group(1) if marked else line
+        if is_inside:
+            if content.startswith("SUMMARY: "):
+                is_inside, last = False, content
+        elif content == last:
+            pass  # once more, at the end
+        elif re.match(r"cufence: (out-of-bounds|invalid free|host |null-pointer|illegal|use after free by|double free|kernel|a kernel (?!has faulted on GPU))", content):
+            reports.append(content)
+            is_inside = True
+        else:
+            others.append(content)
+    return reports, others
+
+
+def judge_words(native, guarded, words, parts):
+    """What was said: at most the stated lines, and one report for what was planted."""
+    said, planted = native["err"].splitlines(), parts.get("planted")
+    reports, others = split_reports(guarded["err"])
+    for line in said:
+        if line in others:
+            others.remove(line)
+    stated = []
+    for line in others:
+        which = [text for text in STATED if text.match(line)]
+        if not which or which[0] in stated:
+            yield f"unstated line: {line[:150]}"
+        stated += which[:1]
+    is_planted = guarded["planted"] and planted
+    most = 1 if is_planted else 0
+    if len(reports) > most:
+        yield f"{len(reports)} reports instead of {most}: {reports[-1][:150]}"
+    is_unheard = words & {"full", "no_reader", "closed_standard", "file_size"}
+    is_killed = parts["end"] in ("SIGKILL", "SIGTERM", "exec")  # at once, maybe before the report
+    if most > len(reports) and not is_unheard and not is_killed:
+        yield "no report"
+    for report in reports[:most]:
+        if not re.search(SAID[planted], report):
+            yield f"another report: {report[:150]}"
+
+
+def judge(native, guarded, is_native):
+    """Yields what is wrong."""
+    parts, words = plan_of(guarded)
+    if native["status"] in (-1, -2, signal.SIGSEGV, signal.SIGBUS):
+        yield f"the generator is wrong: natively it ends with {native['status']}"
+        return
+    if guarded["status"] == -1:
+        yield f"it hangs after: {(guarded['steps'] or ['nothing'])[-1]}"
+    elif guarded["status"] != native["status"] and not (guarded["is_cut"] and guarded["status"] in (0, 6, 9, 15)):
+        yield f"status {guarded['status']} instead of {native['status']}, after: {(guarded['steps'] or ['nothing'])[-1]}"
+    for i, (ours, theirs) in enumerate(zip(guarded["steps"], native["steps"])):
+        if ours != theirs:
+            yield f"step {i}: {ours} instead of {theirs}"
+            break
+    if not guarded["is_cut"]:
+        if len(guarded["steps"]) < len(native["steps"]) and guarded["status"] == native["status"]:
+            yield f"only {len(guarded['steps'])} of {len(native['steps'])} steps"
+        if guarded["out"] != native["out"] and guarded["status"] == native["status"]:
+            yield f"output: {guarded['out'][:200]} instead of {native['out'][:200]}"
+    if guarded["left"]:
+        yield f"{guarded['left']} processes left behind"
+    files = [name for name in guarded["files"] if name != "log"]
+    if files:
+        yield f"files left behind: {' '.join(files)}"
+    if guarded["ms"] > native["ms"] + SLOWER_MS and guarded["status"] != -1:
+        yield f"it took {guarded['ms']} ms instead of {native['ms']}"
+    if not is_native:
+        yield from judge_words(native, guarded, words, parts)
+
+
+def run(options, first, count, is_guarded):
+    libraries = pathlib.Path(options.libraries or options.build / "lib").resolve()
+    environment = dict(os.environ, CUFENCE_SIM="devices=1", CUSIM_KERNELS=str((options.build / "lib/libsurroundings_kernels.so").resolve()))
+    environment["LD_LIBRARY_PATH"] = f"{(options.build / 'tests/libcuda').resolve()}:{libraries}"
+    environment["ASAN_OPTIONS"], environment["TSAN_OPTIONS"] = "verify_asan_link_order=0:detect_leaks=0", "atexit_sleep_ms=0"
+    if is_guarded:
+        environment["LD_PRELOAD"] = str(libraries / "libcufence_preload.so")
+    with tempfile.TemporaryDirectory(prefix="surroundings-") as folder:
+        os.chmod(folder, 0o777)
+        done = subprocess.run([str(options.build / "bin/surroundings"), str(first), str(count), folder, options.without], env=environment, stdout=subprocess.PIPE,
+                              stdin=subprocess.DEVNULL, check=False)
+    records = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    if len(records) != count:
+        raise SystemExit(f"surroundings.py: the program told of {len(records)} of {count} seeds from {first} on, and ended with {done.returncode}")
+    return records
+
+
+def play(options, first, count):
+    """Returns the failures as (seed, plan, texts), and the two lists of records."""
+    native, guarded = run(options, first, count, False), run(options, first, count, not options.native)
+    failures = []
+    for ours, theirs in zip(guarded, native):
+        wrong = list(judge(theirs, ours, options.native))
+        if wrong:
+            failures.append((ours["seed"], ours["plan"], wrong))
+    return failures, native, guarded
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=2000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="play this one alone, and show everything")
+    parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1), help="chunks at once; half of the time a seed waits")
+    parser.add_argument("--most", type=int, default=10, help="failures to go on after")
+    parser.add_argument("--without", default=KNOWN, help="names of what is left out (default: %(default)s); '' plays everything")
+    parser.add_argument("--native", action="store_true", help="never with cufence: the generator's own proof")
+    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
+    parser.add_argument("--libraries", type=pathlib.Path, help="a folder with other libcufence*.so than the build's")
+    return parser.parse_args(arguments)
+
+
+def show_one(options):
+    failures, native, guarded = play(options, options.seed, 1)
+    for name, record in (("natively", native[0]), ("guarded", guarded[0])):
+        print(f"--- {name}: {record['plan']}\n{json.dumps({key: value for key, value in record.items() if key not in ('err', 'out', 'plan')})}\n{record['out']}{record['err']}")
+    for _, _, wrong in failures:
+        print("\n".join("FAILED: " + text for text in wrong))
+    return bool(failures)
+
+
+def main():
+    options = parse()
+    if options.seed is not None:
+        return 1 if show_one(options) else 0
+    started, played, failed = time.monotonic(), 0, 0
+    firsts = range(options.first, options.first + options.seeds, CHUNK)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        waiting = {pool.submit(play, options, first, min(CHUNK, options.first + options.seeds - first)) for first in firsts}
+        for future in concurrent.futures.as_completed(waiting):
+            if future.cancelled():
+                continue
+            failures, native, _ = future.result()
+            played += len(native)
+            for seed, plan, wrong in failures[:options.most - failed]:
+                print(f"FAILED seed {seed} ({plan}): {'; '.join(wrong)}", flush=True)
+            failed += len(failures)
+            if failed >= options.most:
+                for other in waiting:
+                    other.cancel()
+    print(f"surroundings: {played} seeds in {time.monotonic() - started:.0f} s, {failed} failed", flush=True)
+    return 1 if failed or not played else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
