@@ -1,7 +1,7 @@
 /* fill and poison: sets the bytes of a fresh or a freed buffer, in the order of its stream. */
 #include "internal.h"
 
-#include "base/output.h"
+#include "base/aside.h"
 
 /* Sets the bytes on the stream. Returns 0 where that cannot be done: while the stream captures, or on another thread's own. */
 static int set_on(struct stream *stream, uint64_t address, uint64_t size, uint64_t value)
@@ -18,23 +18,33 @@ static int set_on(struct stream *stream, uint64_t address, uint64_t size, uint64
     return is_set;
 }
 
+struct fresh {
+    struct books *books;
+    uint64_t address, size;
+};
+
+static void fill_and_wait(void *argument)
+{
+    const struct fresh *fresh = argument;
+    struct scope scope = scope_enter(fresh->books->context);
+    struct stream *own = scope.pushed ? books_stream(fresh->books) : NULL;
+    if (own && set_on(own, fresh->address, fresh->size, heap_options->fill))
+        driver->cuStreamSynchronize(own->handle);
+    scope_leave(scope);
+}
+
 void fill_fresh(struct freelist *list, uint64_t address, uint64_t size)
 {
-    struct books *books = list->books;
+    struct fresh fresh = {list->books, address, size};
     if (list->pool)
         return;
-    if (list != &books->shared) {
+    if (list != &list->books->shared) {
         struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
         if (stream)
             set_on(stream, address, size, heap_options->fill);
         return;
     }
-    /* Any stream may use it at once, so it must be done by then. */
-    struct scope scope = scope_enter(books->context);
-    struct stream *own = scope.pushed ? books_stream(books) : NULL;
-    if (own && set_on(own, address, size, heap_options->fill))
-        driver->cuStreamSynchronize(own->handle);
-    scope_leave(scope);
+    aside_call(fill_and_wait, &fresh); /* any stream may use it at once, so it must be done by then */
 }
 
 void fill_freed(struct block *block, struct stream *stream)

@@ -1,6 +1,8 @@
 /* Buffers of the C API that are left to the driver: allocated there, and freed when neither streams nor captures forbid it. */
 #include "left.h"
 
+#include "base/aside.h"
+
 /* Memory of a graph stays with the graph, which the driver's own allocations do not do: it is always guarded. */
 static int is_of_graph(const struct heap_request *wanted)
 {
@@ -55,16 +57,28 @@ static int synchronise_all(void)
     return is_done;
 }
 
+struct freeing {
+    const struct passed *passed;
+    int is_done;
+};
+
+static void free_aside(void *argument)
+{
+    struct freeing *freeing = argument;
+    if (!synchronise_all())
+        return;
+    struct scope scope = scope_enter(freeing->passed->context);
+    freeing->is_done = scope.pushed && driver->cuMemFree((CUdeviceptr)freeing->passed->address) == CUDA_SUCCESS;
+    scope_leave(scope);
+}
+
 /* Frees what no stream's order is known for. The driver does not wait for the users of stream-ordered memory. Returns 0 if they
  * cannot be waited for now. */
 static int free_now(const struct passed *passed)
 {
-    if (!synchronise_all())
-        return 0;
-    struct scope scope = scope_enter(passed->context);
-    int is_done = scope.pushed && driver->cuMemFree((CUdeviceptr)passed->address) == CUDA_SUCCESS;
-    scope_leave(scope);
-    return is_done;
+    struct freeing freeing = {passed, 0};
+    aside_call(free_aside, &freeing);
+    return freeing.is_done;
 }
 
 /* Returns 0 if the driver has no memory either. Sets no error: the caller has a better one. */

@@ -249,8 +249,11 @@ static void *run_until_cancelled(void *unused)
         __atomic_store_n(&is_inside, 1, __ATOMIC_RELAXED);
         MUST(cu.cuMemAllocAsync(&address, 1000, stream));
         MUST(cu.cuMemFreeAsync(address, stream));
-        if (is_guarded())
+        if (is_guarded()) {
             cu.cuMemFreeAsync(address, stream);
+            MUST(cu.cuMemAlloc(&address, 3000000));
+            MUST(cu.cuMemFree(address));
+        }
         __atomic_store_n(&is_inside, 0, __ATOMIC_RELAXED);
         pthread_testcancel();
     }
