@@ -358,9 +358,10 @@ static cufence_status start(const char *options)
         process.removes_traces = on_exit(remove_traces, NULL) == 0 && /* also needed if no context is ever created */
                                  pthread_atfork(NULL, NULL, after_fork) == 0;
     if (process.options.verbose)
-        output_say("cufence %s: driver %s (CUDA %d.%d), %llu GiB of address space, core dumps %s\n", cufence_version_string(),
+        output_say("cufence %s: driver %s (CUDA %d.%d), %llu GiB of address space%s, core dumps %s\n", cufence_version_string(),
                    driver->path, driver->version / 1000, driver->version % 1000 / 10,
-                   (unsigned long long)((arena_end() - arena_start()) >> 30), monitor_is_armed() ? "armed" : "not armed");
+                   (unsigned long long)((arena_end() - arena_start()) >> 30), arena_end() ? "" : " so far (ulimit -v)",
+                   monitor_is_armed() ? "armed" : "not armed");
     return CUFENCE_OK;
 }
 
