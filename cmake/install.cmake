@@ -27,22 +27,38 @@ if(NOT SKBUILD)
   install(FILES ${PROJECT_BINARY_DIR}/cufence.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 
-# The manual page, and completions: the program itself prints them, so they know every option.
-if(NOT SKBUILD)
+# The manual page, and completions. A wheel's go into the environment that it is installed in.
+if(SKBUILD)
+  set(data ${SKBUILD_DATA_DIR}/share)
+  set(man ${data}/man)
+else()
+  set(data ${CMAKE_INSTALL_DATADIR})
+  set(man ${CMAKE_INSTALL_MANDIR})
+endif()
+install(FILES docs/cufence.1 DESTINATION ${man}/man1)
+# The program itself prints the completions, so they know every option; it does whenever it is linked, so that whoever builds it
+# can install it. A program for another processor needs an emulator for that; without one there are none.
+if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR OR CMAKE_SYSTEM_PROCESSOR STREQUAL CMAKE_HOST_SYSTEM_PROCESSOR)
   set(completions ${PROJECT_BINARY_DIR}/completions)
   file(MAKE_DIRECTORY ${completions})
-  foreach(pair bash:cufence zsh:_cufence fish:cufence.fish)
-    string(REGEX MATCH "^([a-z]+):(.+)$" matched ${pair})
-    add_custom_command(OUTPUT ${completions}/${CMAKE_MATCH_2} DEPENDS cufence_cli VERBATIM
-      COMMAND cufence_cli completion ${CMAKE_MATCH_1} > ${completions}/${CMAKE_MATCH_2})
-    list(APPEND completion_files ${completions}/${CMAKE_MATCH_2})
-  endforeach()
-  add_custom_target(cufence_completions ALL DEPENDS ${completion_files})
-  install(FILES ${completions}/cufence DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-  install(FILES ${completions}/_cufence DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-  install(FILES ${completions}/cufence.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
-  install(FILES docs/cufence.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  add_custom_command(TARGET cufence_cli POST_BUILD VERBATIM
+    BYPRODUCTS ${completions}/cufence ${completions}/_cufence ${completions}/cufence.fish
+    COMMAND cufence_cli completion bash > ${completions}/cufence
+    COMMAND cufence_cli completion zsh > ${completions}/_cufence
+    COMMAND cufence_cli completion fish > ${completions}/cufence.fish)
+  install(FILES ${completions}/cufence DESTINATION ${data}/bash-completion/completions)
+  install(FILES ${completions}/_cufence DESTINATION ${data}/zsh/site-functions)
+  install(FILES ${completions}/cufence.fish DESTINATION ${data}/fish/vendor_completions.d)
 endif()
+
+# The pages that `cufence docs` prints.
+if(SKBUILD)
+  set(pages docs)
+else()
+  set(pages ${CMAKE_INSTALL_DATADIR}/doc/cufence)
+endif()
+install(DIRECTORY docs/ DESTINATION ${pages} FILES_MATCHING PATTERN "*.md" PATTERN "*.schema.json"
+  PATTERN examples EXCLUDE PATTERN screens EXCLUDE)
 
 # The source of the demo's kernels, of which its reports show lines.
 if(NOT SKBUILD)

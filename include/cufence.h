@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 #define CUFENCE_VERSION_MAJOR 0
-#define CUFENCE_VERSION_MINOR 1
+#define CUFENCE_VERSION_MINOR 2
 #define CUFENCE_VERSION_PATCH 0
 
 typedef enum cufence_status {
@@ -323,7 +323,7 @@ uint64_t cufence_fault_count(void);
  * including the NUL, 0 if there was no fault yet. Call with size 0 to get the size needed. */
 size_t cufence_last_report(char *buffer, size_t size);
 
-/* The same as JSON: one object on one line, in the schema of docs/report.md. */
+/* The same as JSON: one object on one line, in the schema of docs/json.md. */
 size_t cufence_last_report_json(char *buffer, size_t size);
 
 /*

@@ -1,4 +1,4 @@
-/* The version as text, "0.1.0". */
+/* The version as text, "0.2.0". */
 #ifndef CUFENCE_BASE_VERSION_H
 #define CUFENCE_BASE_VERSION_H
 

@@ -24,6 +24,7 @@ extern const struct command commands[];
 int cli_completion(int argc, char **argv);
 int cli_demo(int argc, char **argv);
 int cli_diff(int argc, char **argv); /* 0: equal, 1: they differ, 2: a trace cannot be used */
+int cli_docs(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_hunt(int argc, char **argv);
@@ -32,7 +33,7 @@ int cli_replay(int argc, char **argv);
 int cli_report(int argc, char **argv);
 int cli_run(int argc, char **argv); /* returns only if the program could not be run: PROGRAM_UNFIT, PROGRAM_MISSING */
 
-extern const struct arguments completion_arguments, demo_arguments, diff_arguments, doctor_arguments, explain_arguments,
-    hunt_arguments, options_arguments, replay_arguments, report_arguments, run_arguments;
+extern const struct arguments completion_arguments, demo_arguments, diff_arguments, docs_arguments, doctor_arguments,
+    explain_arguments, hunt_arguments, options_arguments, replay_arguments, report_arguments, run_arguments;
 
 #endif

@@ -10,6 +10,7 @@ const struct command commands[] = {
     {"report", "merge findings of many processes: a list, HTML page or SARIF", cli_report, &report_arguments},
     {"options", "print every option with its allowed values and default", cli_options, &options_arguments},
     {"doctor", "check this machine's driver and permissions, and say what to fix", cli_doctor, &doctor_arguments},
+    {"docs", "print a page of the documentation, or list all pages", cli_docs, &docs_arguments},
     {"completion", "print completions for bash, zsh or fish", cli_completion, &completion_arguments},
     {0},
 };

@@ -18,7 +18,7 @@ static int usage(void)
            "Compares the traces of two runs and tells the first launch that differs, and\n"
            "what: another kernel, other arguments, other inputs and where they came from,\n"
            "or equal inputs and other outputs: a race, an order of atomics, or another\n"
-           "compiler or GPU. Streams are compared each by itself (docs/diff.md).\n\n"
+           "compiler or GPU. Streams are compared each by itself (`cufence docs diff`).\n\n"
            "  --all N        the first N differences; one by default\n"
            "  --ignore WHAT  scalars, place, grid, buffers (their names); several with\n"
            "                 commas\n"
@@ -108,7 +108,7 @@ int cli_diff(int argc, char **argv)
     }
     if (argc - optind < 2)
         return arguments_complain("diff", CLI_USAGE,
-                                  "two traces are needed; `cufence run --trace FILE -- PROGRAM` makes one (docs/diff.md)");
+                                  "two traces are needed; `cufence run --trace FILE -- PROGRAM` makes one (`cufence docs diff`)");
     if (argc - optind > 2)
         return arguments_surplus("diff", argv[optind + 2]);
     int status = compare(&diff, argv[optind], argv[optind + 1], is_json);

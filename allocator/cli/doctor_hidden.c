@@ -50,7 +50,7 @@ static void judge_pools(struct findings *findings, json_t *facts)
     if (rmm)
         found(findings, FOUND_NO, "RMM", "rmm.reinitialize(pool_allocator=False), and no pool in C++",
               "%s: a pool of RMM's is one buffer to cufence", rmm);
-    found(findings, FOUND_NEITHER, "AOTI constants", "load the weights with user_managed=true, one buffer each (docs/aoti.md)",
+    found(findings, FOUND_NEITHER, "AOTI constants", "load the weights with user_managed=true, one buffer each (`cufence docs aoti`)",
           "a model of AOTInductor has its constants in one allocation, at steps of 64 bytes");
     found(findings, FOUND_NEITHER, "caches and slabs", "while you look for the bug, give the suspect an allocation of its own",
           "a KV cache, a flat buffer of weights or gradients and a library's workspace are one buffer each");

@@ -329,7 +329,7 @@ static int usage(void)
            "lanes; then where all threads stood, grouped by place, and which launches ran,\n"
            "with their parameters. Needs neither a GPU nor CUDA. Of a folder it explains\n"
            "every dump in it, and those of the launches that save= has kept there.\n\n"
-           "  --json            one line of JSON for each dump (docs/explain.md)\n"
+           "  --json            one line of JSON for each dump (`cufence docs explain`)\n"
            "  --all-threads     every place, not only the first %d\n"
            "  --registers       the registers of the first thread of each place\n"
            "  --memory ADDRESS  %d bytes of device memory from there on, if the dump has\n"

@@ -253,8 +253,8 @@ static int usage(void)
            "Launches a kernel again, on any GPU of the same kind, with the same arguments\n"
            "and the same memory at the same addresses, and reports. save=FOLDER has kept\n"
            "the kernel when it faulted; save_values=KERNEL=FOLDER when it did not, and then\n"
-           "what it writes is compared to what it wrote (docs/replay.md). If FOLDER holds\n"
-           "one saved launch, that is taken; if several, they are listed.\n\n"
+           "what it writes is compared to what it wrote. If FOLDER holds one saved launch,\n"
+           "that is taken; if several, they are listed. `cufence docs replay` says more.\n\n"
            "  --times N            N launches, and how many of them faulted\n"
            "  --no-guards          with memory behind the buffers, as without cufence\n"
            "  --set-arg K=VALUE    another value of argument K, from 0: 999, -1, 0x3e7,\n"
@@ -263,7 +263,7 @@ static int usage(void)
            "  --under TOOL         one launch under a tool, such as compute-sanitizer or\n"
            "                       cuda-gdb\n"
            "  --seconds N          the most that a launch may take, 60 by default\n"
-           "  --json               the report as one line of JSON (docs/report.md)\n"
+           "  --json               the report as one line of JSON (`cufence docs json`)\n"
            "  --verbose            print also what the launching process says\n\n"
            "Example: cufence replay --set-arg 1=999 faults/fault-4242-1\n");
     statuses_print("replay");
@@ -360,7 +360,7 @@ int cli_replay(int argc, char **argv)
     }
     if (optind == argc)
         return arguments_complain("replay", CLI_USAGE,
-                                  "no folder given; save=FOLDER makes one, and save_values=KERNEL=FOLDER (docs/replay.md)");
+                                  "no folder given; save=FOLDER makes one, and save_values=KERNEL=FOLDER (`cufence docs replay`)");
     if (optind + 1 < argc)
         return arguments_surplus("replay", argv[optind + 1]);
     int status = replay_choose(argv[optind], folder);

@@ -92,11 +92,11 @@ static void usage(void)
            "  --                   ends the options; needed if PROGRAM begins with a dash\n\n"
            "Example: cufence run --preset thorough --json found.%%p.json -- python train.py\n"
            "What goes into a kernel and comes out, and which launch makes the first NaN\n"
-           "(docs/values.md):\n"
+           "(`cufence docs values`):\n"
            "  cufence run --values '*softmax*' -- python train.py\n"
            "  cufence run --nan report -- python train.py\n"
            "Where two runs part, launch by launch, and what some launches were given, as\n"
-           ".npy files (docs/diff.md):\n"
+           ".npy files (`cufence docs diff`):\n"
            "  cufence run --trace a.jsonl -- python train.py; cufence diff a.jsonl b.jsonl\n"
            "  cufence run --save_values '*softmax*=saved' -- python train.py\n");
     statuses_print("run");

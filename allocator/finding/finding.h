@@ -119,7 +119,7 @@ struct finding {
     struct finding_origin origin;
     const char *architecture;            /* "sm_90"; NULL if unknown */
     uint32_t driver_major, driver_minor; /* of the driver that wrote the core dump, 0 if unknown */
-    const char *kind;                    /* one of those in docs/report.md */
+    const char *kind;                    /* one of those in docs/json.md */
     char what[192];                      /* "out-of-bounds WRITE of 4 bytes", "double free by cuMemFree" */
     char headline[512];                  /* the answer in one line: what, and at which address or buffer */
     const char *reason;                  /* why a fault is unexplained, or what a call on the host did; else NULL */
@@ -158,7 +158,7 @@ struct finding {
 
     struct buffer_fact candidates[FINDING_CANDIDATES]; /* possible buffers, if none can be blamed */
     size_t candidate_count, candidate_total;
-    const char *candidates_from; /* one of the sources in docs/report.md */
+    const char *candidates_from; /* one of the sources in docs/json.md */
     int is_narrowed, is_const_excluded, is_traced;
 
     struct fault_origin launch;

@@ -1,5 +1,5 @@
 /*
- * Renders a finding as JSON. docs/report.md describes the schema. Unknown facts are absent. Addresses, streams and other 64-bit
+ * Renders a finding as JSON. docs/json.md describes the schema. Unknown facts are absent. Addresses, streams and other 64-bit
  * numbers that are not amounts are strings "0x...". Pure; any thread.
  */
 #ifndef CUFENCE_FINDING_JSON_H

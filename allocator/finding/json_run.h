@@ -1,5 +1,5 @@
 /*
- * Lines of JSON besides those of findings: that a run has begun, and what a process has guarded (docs/report.md). A file with
+ * Lines of JSON besides those of findings: that a run has begun, and what a process has guarded (docs/json.md). A file with
  * them says that nothing was found where there is no finding in it. Pure; any thread.
  */
 #ifndef CUFENCE_FINDING_JSON_RUN_H

@@ -13,7 +13,7 @@ __attribute__((noinline)) static void tell_of_graphs(void)
     if (!__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
         output_say(
             "==%d== cufence: graphs=off: what the program captures by itself stays a CUDA graph, whose launches are seen "
-            "as a whole; in PyTorch, leave out torch.cuda.graph (docs/values.md)\n",
+            "as a whole; in PyTorch, leave out torch.cuda.graph (`cufence docs values`)\n",
             (int)getpid());
 }
 

@@ -52,7 +52,7 @@ def has_lost_its_fault(case: Case, result: Result) -> bool:
     """Returns whether the run waited for a hung device: the driver never began the dump.
 
     Driver 580 does this occasionally if several processes fault on one device at once, without cufence too; see
-    docs/how-it-works.md.
+    docs/how-faults.md.
     """
     return bool(case.report and result.run and result.run.is_timed_out and not result.run.report)
 

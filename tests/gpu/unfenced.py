@@ -1,4 +1,4 @@
-"""A kernel into whose code no barriers fit: the report has block and thread by emulation (docs/how-it-works.md), and so has
+"""A kernel into whose code no barriers fit: the report has block and thread by emulation (docs/how-faults.md), and so has
 that of `cufence replay` of its bundle, with other arguments and memory too.
 
     python3 tests/gpu/unfenced.py [--arch sm_90] [KERNEL...]

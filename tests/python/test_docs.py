@@ -1,4 +1,5 @@
-"""Checks that the links in the project's pages lead somewhere: to a file, and to a heading in it."""
+"""Checks the project's pages: links lead to a file and to a heading in it, a page has one name everywhere, none is too long, and
+there are those that messages name."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").glob("*/README.md")])
+DOCS = sorted(page for page in (ROOT / "docs").rglob("*.md") if "examples" not in page.parts)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"")
 CODE = re.compile(r"^(```|~~~).*?^\1\s*$|`[^`\n]*`", re.M | re.S)
 
@@ -43,6 +45,35 @@ class Links(unittest.TestCase):
             name = page.relative_to(ROOT / "docs").as_posix()
             if not name.startswith("examples/"):
                 self.assertIn(f": {name}\n", site)
+
+    def test_each_has_one_name(self):
+        """The heading, the entry in the menu, and the link in the index."""
+        site, index = (ROOT / "mkdocs.yml").read_text(), (ROOT / "docs" / "index.md").read_text()
+        for page in DOCS:
+            with self.subTest(page.stem):
+                name = page.relative_to(ROOT / "docs").as_posix()
+                title = page.read_text().partition("\n")[0].removeprefix("# ")
+                self.assertIn(f"- {title}: {name}\n", site)
+                if name != "index.md":
+                    self.assertIn(f"[{title}]({name})", index)
+
+    def test_none_is_too_long(self):
+        for page in DOCS:
+            self.assertLess(page.read_text().count("\n"), 300, page.name)
+
+    def test_the_command_names_pages_by_their_files(self):
+        """`cufence docs NAME`, whatever the folder; and what the program's messages say to type."""
+        names = [page.stem for page in DOCS]
+        self.assertEqual(len(names), len(set(names)), "two pages have one name")
+        said = 0
+        for file in [*ROOT.glob("allocator/**/*.[ch]"), *ROOT.glob("allocator/**/*.py"), *DOCS, ROOT / "README.md"]:
+            text = file.read_text()
+            for name in re.findall(r"`cufence docs ([a-z-]+)", text):
+                said += 1
+                self.assertIn(name, names, file)
+            if file.suffix in (".c", ".py"):
+                self.assertNotRegex(text, r'"[^"\n]*docs/[\w/-]+\.md', f"{file}: whoever installed cufence has no such file")
+        self.assertGreater(said, 20)
 
 
 if __name__ == "__main__":

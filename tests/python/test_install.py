@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -68,7 +69,7 @@ class Install(unittest.TestCase):
         project = self.folder / "project"
         project.mkdir()
         (project / "CMakeLists.txt").write_text(
-            "cmake_minimum_required(VERSION 3.25)\nproject(user C)\nfind_package(cufence 0.1 REQUIRED)\n"
+            "cmake_minimum_required(VERSION 3.25)\nproject(user C)\nfind_package(cufence 0.2 REQUIRED)\n"
             "add_executable(user ../user.c)\ntarget_link_libraries(user PRIVATE cufence::cufence)\n"
         )
         configure: list[str | Path] = ["-G", "Ninja", "-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={self.folder}"]
@@ -96,8 +97,41 @@ class Install(unittest.TestCase):
         return "\n".join(line for line in text.splitlines() if f"({tag})" in line)
 
     def test_the_manual_and_completions_are_there(self) -> None:
-        for name in ("share/man/man1/cufence.1", "share/bash-completion/completions/cufence", "share/zsh/site-functions/_cufence"):
-            self.assertTrue((self.folder / name).is_file(), name)
+        for name in ("man/man1/cufence.1", "bash-completion/completions/cufence", "zsh/site-functions/_cufence",
+                     "fish/vendor_completions.d/cufence.fish"):  # fmt: skip
+            self.assertTrue((self.folder / "share" / name).is_file(), name)
+
+    def test_the_command_prints_the_pages(self) -> None:
+        for page in (self.folder / "share/doc/cufence/report.md", self.folder / "share/doc/cufence/guide/jobs.md"):
+            done = subprocess.run([self.folder / "bin/cufence", "docs", page.stem], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stdout), (0, page.read_text()), done.stderr)
+        done = subprocess.run([self.folder / "bin/cufence", "docs"], capture_output=True, text=True, check=True)
+        self.assertIn("\n  report                Reading a report\n", done.stdout)
+        self.assertIn(f"The files are in {self.folder.resolve()}/share/doc/cufence.\n", done.stdout)
+        done = subprocess.run([self.folder / "bin/cufence", "docs", "reprot"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("no page 'reprot', did you mean 'report'?", done.stderr)
+
+    @unittest.skipUnless(shutil.which("ninja"), "needs ninja")
+    def test_what_the_demo_builds_is_enough(self) -> None:
+        """`cmake --install` after `./dev demo`: each file that is built comes from the steps for the demo's targets."""
+        (targets,) = re.findall(r"^ +build gcc build --target (.*)$", (ROOT / "dev").read_text(), re.M)
+        steps = self.ninja("commands", *targets.split())
+        rules = (BUILD / "cmake_install.cmake").read_text()
+        built = [file for file in re.findall(rf'"{re.escape(str(BUILD.resolve()))}/([^"]+)"', rules) if self.is_made(file)]
+        self.assertGreaterEqual(len(built), 7, rules)
+        for file in built:
+            self.assertLessEqual(self.ninja("commands", "-s", file), steps, file)
+
+    @staticmethod
+    def ninja(tool: str, *arguments: str) -> set[str]:
+        done = subprocess.run(["ninja", "-C", BUILD, "-t", tool, *arguments], capture_output=True, text=True, check=True)
+        return set(done.stdout.splitlines())
+
+    @staticmethod
+    def is_made(file: str) -> bool:
+        done = subprocess.run(["ninja", "-C", BUILD, "-t", "query", file], capture_output=True, text=True, check=False)
+        return "input:" in done.stdout
 
 
 if __name__ == "__main__":

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
+import subprocess
+import typing
 import unittest
 
 import standin
 
 import cufence
-from cufence import _api, _library
+from cufence import _api, _library, _option_types
 
 HEADER = standin.HEADER.read_text()
+COMMAND = standin.LIBRARY.parents[1] / "bin" / "cufence"
 
 
 def struct_fields(name: str) -> list[str]:
@@ -40,6 +44,17 @@ class Import(unittest.TestCase):
             """
         )
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    @unittest.skipUnless(COMMAND.is_file(), "build first")
+    def test_enable_is_typed(self) -> None:
+        """Type checkers know each option, by a table that docs/options.py makes; editors show the same."""
+        table = json.loads(subprocess.run([COMMAND, "options", "--json"], capture_output=True, check=True).stdout)
+        self.assertEqual(set(_option_types.Options.__annotations__), {row["key"] for row in table})
+        self.assertEqual(cufence.enable.__annotations__, {"options": "Unpack[Options]", "return": "None"})
+        self.assertTrue((standin.PACKAGE / "cufence" / "py.typed").is_file())
+        wanted = typing.get_type_hints(_option_types.Options)
+        self.assertEqual(wanted["uaf"], typing.Literal["off", "adaptive", "strict"])
+        self.assertEqual(wanted["verbose"], bool | typing.Literal["on", "off"])
 
     def test_names(self) -> None:
         for name in cufence.__all__:

@@ -105,7 +105,7 @@ class Wheel(unittest.TestCase):
         names = set(zipfile.ZipFile(self.wheel).namelist())
         self.assertRegex(self.wheel.name, r"^cufence-[\d.]+-py3-none-linux_\w+\.whl$")
         tops = {name.split("/")[0] for name in names}
-        self.assertEqual({top for top in tops if not top.endswith(".dist-info")}, {"cufence", "cufence-startup.pth"})
+        self.assertEqual({top for top in tops if not top.endswith((".dist-info", ".data"))}, {"cufence", "cufence-startup.pth"})
         for name in (
             *(f"lib/{library}" for library in LIBRARIES),
             "bin/cufence",
@@ -114,9 +114,20 @@ class Wheel(unittest.TestCase):
             "shim.cpp",
             "demo.cu",
             "_bootstrap/sitecustomize.py",
+            "py.typed",
             *(path.name for path in (standin.PACKAGE / "cufence").glob("*.py")),
         ):
             self.assertIn(f"cufence/{name}", names)
+
+    def test_what_comes_with_it(self) -> None:
+        """The manual page and completions where man and shells look for them, and the pages that messages name."""
+        share = self.folder / "venv" / "share"
+        for name in ("man/man1/cufence.1", "bash-completion/completions/cufence", "zsh/site-functions/_cufence",
+                     "fish/vendor_completions.d/cufence.fish"):  # fmt: skip
+            self.assertTrue((share / name).is_file(), name)
+        for page in (standin.ROOT / "docs" / "report.md", standin.ROOT / "docs" / "guide" / "jobs.md"):
+            done = run(self.folder / "venv" / "bin" / "cufence", "docs", page.stem, env=standin.clean_environment())
+            self.assertEqual((done.returncode, done.stdout), (0, page.read_text()), done.stderr)
 
     def test_needs_nothing_else(self) -> None:
         package = self.packages() / "cufence"
@@ -189,7 +200,7 @@ class Wheel(unittest.TestCase):
         project = self.folder / "project"
         project.mkdir()
         (project / "CMakeLists.txt").write_text(
-            "cmake_minimum_required(VERSION 3.25)\nproject(user C)\nfind_package(cufence 0.1 REQUIRED)\n"
+            "cmake_minimum_required(VERSION 3.25)\nproject(user C)\nfind_package(cufence 0.2 REQUIRED)\n"
             "add_executable(user user.c)\ntarget_link_libraries(user PRIVATE cufence::cufence)\n"
         )
         (project / "user.c").write_text(

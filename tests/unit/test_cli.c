@@ -15,7 +15,7 @@
 
 #define USAGE 2
 #define COMMANDS                                                                                                               \
-    "allowed are run, hunt, demo, explain, replay, diff, report, options, doctor, completion, help, --help and --version\n"
+    "allowed are run, hunt, demo, explain, replay, diff, report, options, doctor, docs, completion, help, --help and --version\n"
 
 struct outcome {
     int status; /* exit status, -1 if it was killed */

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/version.h"
 #include "cli/doctor.h"
 
 /* "NAME=value" entries up to a NULL, read by the lookup below. */
@@ -277,16 +278,16 @@ static void what_a_program_under_the_preload_said_is_judged(void **state)
          "not tried: no GPU",
          NULL},
         {"/l/p.so",
-         {.is_started = 1, .out = "{\"preload\":\"p\",\"version\":\"0.1.0\",\"dlsym\":\"ours\"}"},
+         {.is_started = 1, .out = "{\"preload\":\"p\",\"version\":\"" VERSION_TEXT "\",\"dlsym\":\"ours\"}"},
          "library",
          FOUND_YES,
-         "0.1.0",
+         VERSION_TEXT,
          NULL},
         {"/l/p.so",
          {.is_started = 1, .out = "{\"preload\":\"p\",\"version\":\"0.0.9\",\"dlsym\":\"ours\"}"},
          "library",
          FOUND_NO,
-         "version 0.0.9, this program 0.1.0",
+         "version 0.0.9, this program " VERSION_TEXT,
          "anew"},
         {"/l/p.so",
          {.is_started = 1, .out = "{\"preload\":\"p\",\"dlsym\":\"the driver's\"}", .error = "cannot open it"},

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "base/version.h"
 #include "support/told.h"
 #include "restaged_stories.h"
 
@@ -228,7 +229,7 @@ static void every_story_has_its_facts(void **state)
     for (size_t i = 0; i < sizeof stories / sizeof stories[0]; i++) {
         struct told *told = tell(stories[i].make);
         expect_member(told->json, "schema", "1");
-        expect_member(told->json, "cufence", "\"0.1.0\"");
+        expect_member(told->json, "cufence", "\"" VERSION_TEXT "\"");
         expect_member(told->json, "process", "{\"pid\":4242,\"rank\":3}");
         expect_member(told->json, "device.ordinal", "0");
         for (size_t k = 0; k < 18 && stories[i].facts[k][0]; k++)
@@ -495,7 +496,7 @@ static void a_dump_that_cannot_be_read_is_told_too(void **state)
     (void)state;
     const struct finding_origin nobody = {7, -1, -1, NULL, NULL};
     char *line = told_unexplained(finding_json, "cut off", &nobody);
-    assert_string_equal(line, "{\"schema\":1,\"cufence\":\"0.1.0\",\"kind\":\"unexplained\",\"headline\":\"unexplained fault "
+    assert_string_equal(line, "{\"schema\":1,\"cufence\":\"" VERSION_TEXT "\",\"kind\":\"unexplained\",\"headline\":\"unexplained fault "
                               "of a kernel\",\"finding_name\":\"unexplained\",\"process\":{\"pid\":7},"
                               "\"reason\":\"cut off\"}\n");
     free(line);

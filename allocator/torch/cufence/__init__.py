@@ -12,7 +12,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # in place of typing's: importing typing takes 10 ms
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from ._api import (

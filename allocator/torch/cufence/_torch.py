@@ -11,10 +11,15 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _library, _patches, _preload, _shim, _tell
 from ._options import option_string, pairs
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._option_types import Options
 
 # Optional functions of a pluggable allocator: PyTorch's setter -> our function.
 _HOOKS = {
@@ -147,7 +152,7 @@ def _hand_to_preload(text: str) -> None:
     os.environ[_OPTIONS] = f"{before},{text}" if before else text  # the last value of a key wins
 
 
-def enable(**options: Any) -> None:
+def enable(**options: Unpack[Options]) -> None:
     """Starts cufence and makes it PyTorch's CUDA allocator.
 
     The keywords are cufence's options (`cufence options` lists them): enable(uaf="strict", align="auto", verbose=True).

@@ -1,0 +1,72 @@
+"""The keywords of enable(), for type checkers. Made by docs/options.py of the table of options."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Literal, TypedDict
+
+
+class Options(TypedDict, total=False):
+    uaf: Literal["off", "adaptive", "strict"]
+    uaf_share: int | str
+    align: int | str
+    side: Literal["end", "start", "alternate"]
+    on_fault: Literal["error", "abort", "continue"]
+    exitcode: int | str
+    max_reports: int | str
+    guard: int | str
+    guard_max: int | str
+    arena: int | str
+    waste: int | str
+    idle_age: int | str
+    idle_max: int | str
+    cache_max: int | str
+    history: int | str
+    launches: int | str
+    stacks: bool | Literal["on", "python", "off"]
+    streams: bool | Literal["on", "off"]
+    slack: bool | Literal["on", "off"]
+    slack_reach: int | str
+    slack_every: int | str
+    fill: str
+    poison: str
+    exit_wait: int | str
+    coredump: bool | Literal["on", "off"]
+    witness: bool | Literal["auto", "on", "off"]
+    witness_ms: int | str
+    peers: bool | Literal["auto", "on", "off"]
+    ipc: Literal["refuse", "driver"]
+    only: str
+    skip: str
+    sample: str
+    min_size: int | str
+    max_guarded: int | str
+    small: Literal["auto", "map", "pack"]
+    max_overhead: int | str
+    fallback: bool | Literal["on", "off"]
+    usr1: bool | Literal["on", "off"]
+    at_exit: Literal["nothing", "live"]
+    leaks: bool | Literal["on", "off"]
+    estimate: bool | Literal["on", "off"]
+    color: bool | Literal["auto", "on", "off"]
+    quiet: bool | Literal["on", "off"]
+    verbose: bool | Literal["on", "off"]
+    log: str | PathLike[str]
+    json: str | PathLike[str]
+    suppress: str | PathLike[str]
+    baseline: str | PathLike[str]
+    record: str | PathLike[str]
+    save: str | PathLike[str]
+    save_max: int | str
+    save_values: str
+    save_replay: int | str
+    trace: str | PathLike[str]
+    trace_filter: str
+    trace_every: int | str
+    values: str
+    values_out: str | PathLike[str]
+    values_type: str
+    nan: Literal["off", "report", "stop"]
+    nan_every: int | str
+    inf: bool | Literal["on", "off"]
+    graphs: bool | Literal["on", "off"]
