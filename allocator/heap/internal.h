@@ -66,7 +66,7 @@ void bell_stop(void);
 void bell_reset(void);
 
 /* There may be something to do later, if only when time has passed. The caller's stores before this may become visible to the
- * background thread after it has been seen sleeping: wait_for_work() allows for that. */
+ * background thread after it has been seen sleeping: worker.c allows for that. */
 static inline void bell_stir(void)
 {
     if (__builtin_expect(__atomic_load_n(&bell_depth, __ATOMIC_RELAXED) == BELL_SLEEPING, 0))

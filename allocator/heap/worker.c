@@ -14,7 +14,7 @@
 #define REST_NS 100000000ul /* otherwise, while the device works on what there is to do: how often to look */
 #define PACE_NS 1000000ul   /* uaf=adaptive, while the program frees buffers: nothing waits for what is retired */
 #define WATCH_NS 20000000ul /* uaf=adaptive, otherwise: how soon to notice that it does */
-#define PATIENCE 64         /* looks in vain at what waits to be retired, before they become seldom */
+#define PATIENCE 64         /* looks in vain at what waits to be retired, before they come half as often */
 #define QUIET 8             /* looks in vain before the thread goes to sleep */
 #define STOP_MS 2000        /* many times what a driver call takes */
 
@@ -77,37 +77,47 @@ static struct agenda look_around(int is_time_to_trim)
     return agenda;
 }
 
-/* Waits until there may be work. quiet: looks in vain so far. The thread sleeps only after a look in vain that came WATCH_NS
- * after everybody could see it sleep: by then it has seen what was stored by those who could not. */
-static enum bell_end wait_for_work(const struct agenda *agenda, unsigned quiet)
+struct rest {
+    uint64_t until_ns;
+    enum bell_depth depth;
+};
+
+/* Until when to wait. quiet: looks in vain so far. is_seen: everybody could see the thread sleep for WATCH_NS before the last
+ * look, which has thus seen whatever was stored by those who could not. Only then it sleeps for longer. */
+static struct rest choose_rest(const struct agenda *agenda, unsigned quiet, int is_seen)
 {
     int is_adaptive = heap_options->uaf == UAF_ADAPTIVE;
-    uint64_t now = monotonic_ns(), rest = is_adaptive && quiet < QUIET ? WATCH_NS : REST_NS;
-    if (has_retiring() && quiet < PATIENCE)
-        return bell_wait(now + (is_adaptive ? PACE_NS : agenda->is_active ? YIELD_NS : POLL_NS), BELL_POLLING);
+    uint64_t now = monotonic_ns();
+    if (has_retiring()) {
+        unsigned slower = quiet / PATIENCE;
+        uint64_t pause = (is_adaptive ? PACE_NS : agenda->is_active ? YIELD_NS : POLL_NS) << slower;
+        return (struct rest){now + (pause < WATCH_NS ? pause : WATCH_NS), slower < 3 ? BELL_POLLING : BELL_RESTING};
+    }
     if (is_adaptive && agenda->is_active)
-        return bell_wait(now + PACE_NS, BELL_POLLING);
-    if (quiet < QUIET || agenda->is_pending || has_retiring())
-        return bell_wait(now + rest, BELL_RESTING);
-    if (quiet == QUIET)
-        return bell_wait(now + WATCH_NS, BELL_SLEEPING);
-    return bell_wait(agenda->due_ns == UINT64_MAX || agenda->due_ns > now ? agenda->due_ns : now + WATCH_NS, BELL_SLEEPING);
+        return (struct rest){now + PACE_NS, BELL_POLLING};
+    if (quiet < QUIET || agenda->is_pending)
+        return (struct rest){now + (is_adaptive && quiet < QUIET ? WATCH_NS : REST_NS), BELL_RESTING};
+    if (!is_seen || agenda->due_ns <= now)
+        return (struct rest){now + WATCH_NS, BELL_SLEEPING};
+    return (struct rest){agenda->due_ns, BELL_SLEEPING};
 }
 
 static void *run(void *unused)
 {
     (void)unused;
     struct agenda agenda = {.due_ns = UINT64_MAX};
+    struct rest rest = choose_rest(&agenda, 0, 0);
     uint64_t trimmed_ns = now_ns();
     unsigned quiet = 0;
     enum bell_end end;
     pthread_setname_np(pthread_self(), "cufence-worker");
-    while ((end = wait_for_work(&agenda, quiet)) != BELL_STOPPED) {
+    while ((end = bell_wait(rest.until_ns, rest.depth)) != BELL_STOPPED) {
         int is_time_to_trim = now_ns() - trimmed_ns > REST_NS;
         if (is_time_to_trim)
             trimmed_ns = now_ns();
         agenda = look_around(is_time_to_trim);
-        quiet = agenda.is_active || end == BELL_RUNG ? 0 : quiet + (quiet < 2 * PATIENCE);
+        quiet = agenda.is_active || end == BELL_RUNG ? 0 : quiet + (quiet < 7 * PATIENCE);
+        rest = choose_rest(&agenda, quiet, end == BELL_TIMED_OUT && rest.depth == BELL_SLEEPING);
     }
     return NULL;
 }
