@@ -52,14 +52,14 @@ AROUND = """<!doctype html><pre id="told"></pre><script>
 
 def findings(count: int) -> list[dict[str, Any]]:
     """Findings with names as long as those of templates, made from the example of an H100."""
-    first, names = map(json.loads, (ROOT / "docs/report-example.jsonl").read_text().splitlines())
+    begun, first, names, guarded = map(json.loads, (ROOT / "docs/report-example.jsonl").read_text().splitlines())
     made = []
     for i in range(count):
         each = copy.deepcopy(first)
         each["kernel"].update(name=f"at_native_{'elementwise_' * i}kernel", symbol=f"k{i}", line=i + 1)
         each["timeline"][2]["kernel"] = "void_" + "vectorized_" * 12 + f"kernel_{i}"
         made.append(each)
-    return [*made, names]
+    return [begun, *made, names, guarded]
 
 
 def launch(*arguments: str) -> str:
@@ -132,7 +132,7 @@ class Page(unittest.TestCase):
         for name, parts in {
             "nothing": ["Nothing was found.", "program_linked allocations", "by 1 process"],
             "unguarded": ["Nothing was found.", "NOTHING WAS GUARDED: no process", "true a long argument"],
-            "unfinished": ["The run has not come to its end", "sh -c kill -9 $PPID"],
+            "unfinished": ["Nothing was found so far.", "The run has not come to its end", "sh -c kill -9 $PPID"],
         }.items():
             for part in parts:
                 self.assertIn(part, self.told[name, 400, False]["text"])

@@ -1,0 +1,108 @@
+/* Names of findings that a user knows: what files of them may hold, and what they name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/known.h"
+
+static struct known_names names;
+
+static cufence_status read_text(const char *text, enum known as)
+{
+    char path[] = "/tmp/cufence-known-XXXXXX";
+    int file = mkstemp(path);
+    assert_true(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text));
+    close(file);
+    cufence_status status = known_read(&names, path, as);
+    unlink(path);
+    return status;
+}
+
+static int forget(void **state)
+{
+    (void)state;
+    known_free(&names);
+    return 0;
+}
+
+static void a_line_is_a_name_or_a_glob(void **state)
+{
+    (void)state;
+    assert_int_equal(read_text("# overrun in commented\n\n  overrun at a.py in k \r\nslack write * in fill<[48]>\nin x[0]",
+                               KNOWN_SUPPRESSED),
+                     CUFENCE_OK);
+    assert_int_equal(names.count, 3);
+    static const struct {
+        const char *name;
+        enum known as;
+    } cases[] = {
+        {"overrun at a.py in k", KNOWN_SUPPRESSED},
+        {"overrun at a.py in k2", KNOWN_NOT},
+        {"underrun at a.py in k", KNOWN_NOT},
+        {"slack write beside a buffer from m.py in fill<4>", KNOWN_SUPPRESSED},
+        {"slack write beside a buffer from m.py in fill<2>", KNOWN_NOT},
+        {"in x[0]", KNOWN_SUPPRESSED}, /* as it stands, although it is a glob for another name */
+        {"in x0", KNOWN_SUPPRESSED},
+        {"", KNOWN_NOT},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (known_as(&names, cases[i].name) != cases[i].as)
+            fail_msg("%s", cases[i].name);
+    assert_int_equal(known_as(&names, NULL), KNOWN_NOT);
+}
+
+static void a_baseline_has_the_names_of_its_findings(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        read_text(
+            "{\"cufence\":\"1\",\"kind\":\"run\"}\n"
+            "{\"cufence\":\"1\",\"headline\":\"\\\"finding_name\\\":\\\"no\\\"\",\"finding_name\":\"leak of \\\"y\\\"\"}\n",
+            KNOWN_BASELINE),
+        CUFENCE_OK);
+    assert_int_equal(read_text("{\n \"cufence\": \"1\",\n \"findings\": [{\"report\": {\n\"finding_name\" : \"a\\\\b *\"}}]}",
+                               KNOWN_BASELINE),
+                     CUFENCE_OK);
+    assert_int_equal(names.count, 2);
+    assert_int_equal(known_as(&names, "leak of \"y\""), KNOWN_BASELINE);
+    assert_int_equal(known_as(&names, "a\\b *"), KNOWN_BASELINE);
+    assert_int_equal(known_as(&names, "a\\b more"), KNOWN_NOT); /* no glob */
+}
+
+static void what_is_no_such_file_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        enum known as;
+        const char *why;
+    } cases[] = {
+        {"{\"cufence\":\"1\"}\n", KNOWN_SUPPRESSED, ":1: it is JSON, not a list of names"},
+        {"", KNOWN_BASELINE, "it has no line of cufence's JSON"},
+        {"overrun at a.py in k\n", KNOWN_BASELINE, "it has no line of cufence's JSON"},
+        {"{\"cufence\":\"1\",\"headline\":\"x\"}", KNOWN_BASELINE, "its findings have no names"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(read_text(cases[i].text, cases[i].as), CUFENCE_ERROR_OPTION);
+        assert_non_null(strstr(error_detail(), cases[i].why));
+    }
+    assert_int_equal(known_read(&names, "/nowhere", KNOWN_BASELINE), CUFENCE_ERROR_OPTION);
+    assert_string_equal(error_detail(), "/nowhere: No such file or directory");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_line_is_a_name_or_a_glob, forget),
+        cmocka_unit_test_teardown(a_baseline_has_the_names_of_its_findings, forget),
+        cmocka_unit_test_teardown(what_is_no_such_file_is_told, forget),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
