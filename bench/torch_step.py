@@ -5,6 +5,7 @@ in alternating pairs.
     python3 bench/torch_step.py --backends cufence --pairs 41 --json step.json
     python3 bench/torch_step.py --backends run --baseline run_no_slack    what slack=on adds
     python3 bench/plot.py step.json step.png
+    python3 bench/torch_step.py --backends cufence run cufence_strict sanitizer --json tests/gpu/results/cost.json    the table in README
 
 With cufence.enable() and default options (back end `cufence`), it also says after how many steps of each workload a buffer of
 every place of allocation had been retired (uaf=adaptive), counted from the first step of a process that does nothing else.
@@ -73,6 +74,13 @@ BACKENDS = {
         {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "CUDA_LAUNCH_BLOCKING": "1"},
         None,
         True,
+    ),
+    "sanitizer": Backend(
+        "compute-sanitizer memcheck with PYTORCH_NO_CUDA_MEMORY_CACHING=1",
+        {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
+        None,
+        True,
+        launcher=("compute-sanitizer", "--tool", "memcheck", "--target-processes", "all"),
     ),
 }
 WORKLOADS = {"training": "training step", "inference": "inference step", "small": "100 small operations"}

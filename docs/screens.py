@@ -1,11 +1,12 @@
 """What cufence prints, as pictures of a terminal: each command runs in a pseudo terminal, on the simulated device.
 
-    ./dev build && python3 -m pip install pyte Pillow pytest
+    ./dev build && python3 -m pip install pyte pytest
     python3 docs/screens.py                          # every screen at 80 and 120 columns, into build/screens
     python3 docs/screens.py --columns 80 demo hunt   # these only
     python3 docs/screens.py --docs                   # those that pages of docs/ show, into docs/screens
+    python3 docs/screens.py --recorded FILE          # what a terminal got elsewhere (script -c COMMAND FILE), beside it as FILE.svg
 
-A picture is as tall as what was printed. Programs come from build/tests, so build everything first.
+A picture (SVG) is as tall as what was printed. Programs come from build/tests, so build everything first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import html
+import itertools
 import os
 import pty
 import re
@@ -25,15 +28,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyte
-from PIL import Image, ImageDraw, ImageFont
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "python"))
 import simulated  # noqa: E402
 
 TALLEST = 2000  # lines of the terminal, so that nothing scrolls away
-FONT_SIZE, MARGIN = 15, 12
-FONTS = ("DejaVuSansMono", "LiberationMono-Regular", "NotoSansMono-Regular")  # one of them, as fontconfig knows them
+FONT_SIZE, WIDTH, HEIGHT, MARGIN = 14, 8.4, 18, 12
 
 # Tango's colours, as most Linux terminals have them.
 BACKGROUND, FOREGROUND = "#1e1e1e", "#d3d7cf"
@@ -119,14 +120,6 @@ SCREENS = {
 DOCS = {"demo": 100, "pytest": 100, "values": 80}  # screens that pages show, with their columns
 
 
-def font_file() -> str:
-    for name in FONTS:
-        found = subprocess.run(["fc-match", "-f", "%{file}", name], capture_output=True, text=True, check=False).stdout
-        if found.endswith(f"{name}.ttf"):
-            return found
-    sys.exit(f"screens.py: none of these fonts is installed: {', '.join(FONTS)} (apt-get install fonts-dejavu-core)")
-
-
 # ---- the terminal ----
 
 
@@ -143,17 +136,28 @@ def run(command: str, columns: int, screen: pyte.Screen, folder: Path, environme
             text += chunk
     os.close(terminal)
     os.waitpid(pid, 0)
+    feed(screen, text, folder)
+
+
+def feed(screen: pyte.Screen, text: bytes, folder: Path) -> None:
+    stream = pyte.ByteStream(screen)
     for line in text.splitlines(keepends=True):
-        pyte.ByteStream(screen).feed(without_paths(line, folder).replace(b"\033[2m", b"\033[90m"))  # pyte knows no dim text
+        if not re.match(rb"Script (started|done) ", line):
+            stream.feed(without_paths(line, folder, screen.columns).replace(b"\033[2m", b"\033[90m"))  # pyte knows no dim text
 
 
-def without_paths(line: bytes, folder: Path) -> bytes:
+def visible(line: bytes) -> int:
+    """Columns that a line takes."""
+    return len(re.sub(r"\033\[[\d;]*m|[\r\n]", "", line.decode(errors="replace")))
+
+
+def without_paths(line: bytes, folder: Path, columns: int) -> bytes:
     """Without folders of this machine. A certainty at the right edge stays there."""
     shown = line
     for path in (folder, ROOT):
         shown = shown.replace(f"{path}/".encode(), b"")
-    gap = b" " * (len(line) - len(shown))
-    return re.sub(rb"  (?=(\033\[\d+m)?(exact|restaged|derived|candidate)(\033\[0m)?\r?\n)", b"  " + gap, shown)
+    gap = b" " * max(0, min(len(line) - len(shown), columns - visible(shown)))
+    return re.sub(rb"  (?=(\033\[\d+m)?(exact|restaged|re-run|derived|candidate)(\033\[0m)?\r?\n)", b"  " + gap, shown)
 
 
 def build_folder(folder: Path, build: Path) -> dict[str, str]:
@@ -180,18 +184,26 @@ def build_folder(folder: Path, build: Path) -> dict[str, str]:
 
 
 def draw(screen: pyte.Screen, file: Path) -> None:
-    font = ImageFont.truetype(font_file(), FONT_SIZE)
-    bold = ImageFont.truetype(font_file().replace("Mono.ttf", "Mono-Bold.ttf"), FONT_SIZE)
-    width, height = round(font.getlength("M")), FONT_SIZE + 4
+    """Writes the screen as SVG: a text element for each run of cells that look alike, stretched to its cells whatever the font."""
     lines = max((y for y, line in screen.buffer.items() if any(cell.data.strip() for cell in line.values())), default=0) + 1
-    picture = Image.new("RGB", (screen.columns * width + 2 * MARGIN, lines * height + 2 * MARGIN), BACKGROUND)
-    canvas = ImageDraw.Draw(picture)
+    size = round(screen.columns * WIDTH) + 2 * MARGIN, lines * HEIGHT + 2 * MARGIN
+    svg = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{size[0]}" height="{size[1]}" viewBox="0 0 {size[0]} {size[1]}" '
+        f'font-family="ui-monospace, DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="{FONT_SIZE}" xml:space="preserve">',
+        f'<rect width="100%" height="100%" rx="6" fill="{BACKGROUND}"/>',
+    ]
     for y in range(lines):
-        for x, cell in screen.buffer[y].items():
-            if cell.data.strip():
-                colour = COLOURS.get(cell.fg, f"#{cell.fg}")
-                canvas.text((MARGIN + x * width, MARGIN + y * height), cell.data, colour, bold if cell.bold else font)
-    picture.quantize(255, dither=Image.Dither.NONE).save(file, optimize=True)
+        cells = [screen.buffer[y][x] for x in range(screen.columns)]
+        for (colour, bold), run in itertools.groupby(enumerate(cells), lambda cell: (cell[1].fg, cell[1].bold)):
+            first, text = (found := list(run))[0][0], "".join(cell.data for _, cell in found)
+            if text.strip():
+                start, text = first + len(text) - len(text.lstrip()), text.strip()
+                style = f'fill="{COLOURS.get(colour, f"#{colour}")}"' + (' font-weight="bold"' if bold else "")
+                svg.append(
+                    f'<text x="{MARGIN + start * WIDTH:g}" y="{MARGIN + y * HEIGHT + FONT_SIZE}" textLength="{len(text) * WIDTH:g}" '
+                    f'lengthAdjust="spacingAndGlyphs" {style}>{html.escape(text)}</text>'
+                )
+    file.write_text("\n".join([*svg, "</svg>"]) + "\n")
 
 
 def take(name: str, columns: int, build: Path, file: Path) -> None:
@@ -220,18 +232,25 @@ def main() -> None:
     parser.add_argument("--columns", default="80,120")
     parser.add_argument("--build", type=Path, default=ROOT / "build")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "screens")
+    parser.add_argument("--recorded", type=Path, help="a file with what a terminal got")
     parser.add_argument("--docs", action="store_true", help="the screens of docs/, into docs/screens")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(SCREENS):
         parser.error(f"no screen {', '.join(sorted(unknown))}; there are {', '.join(SCREENS)}")
+    if arguments.recorded:
+        text = arguments.recorded.read_bytes()
+        screen = pyte.Screen(max(visible(line) for line in text.splitlines()), TALLEST)
+        feed(screen, text, ROOT)
+        draw(screen, arguments.recorded.with_suffix(".svg"))
+        return
     if arguments.docs:
         for name, columns in DOCS.items():
-            take(name, columns, arguments.build, ROOT / "docs" / "screens" / f"{name}.png")
+            take(name, columns, arguments.build, ROOT / "docs" / "screens" / f"{name}.svg")
         return
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name in arguments.names or SCREENS:
         for columns in map(int, arguments.columns.split(",")):
-            take(name, columns, arguments.build, arguments.out / f"{name}-{columns}.png")
+            take(name, columns, arguments.build, arguments.out / f"{name}-{columns}.svg")
 
 
 if __name__ == "__main__":
