@@ -31,11 +31,11 @@
 
 enum { EXIT_FOUND = 0, EXIT_NOT_FOUND = 1 };
 
-/* The simulated device has less address space than a GPU, and two processes share it. */
+/* The simulated device has less address space than a GPU, and two processes share it; a busy machine is slow to start them. */
 #ifdef __SANITIZE_THREAD__
-#define SIM_OPTIONS "arena=4G,"
+#define SIM_OPTIONS "arena=4G,witness_ms=60000,"
 #else
-#define SIM_OPTIONS "arena=64G,"
+#define SIM_OPTIONS "arena=64G,witness_ms=60000,"
 #endif
 
 #define complain(...) arguments_complain("demo", EXIT_NOT_FOUND, __VA_ARGS__)
