@@ -128,7 +128,7 @@ def options(folder: str) -> tuple[str, str]:
     status, said = run(folder, COMMAND, "demo", *given)
     facts = [r"values of launch #1: demo_overrun<<<", r"kernel +demo_overrun\(int const\*, int\*, float\*, int, int\)<<<"]
     missing = [fact for fact in facts if not re.search(fact, said)]
-    files = [name for name in ("trace.jsonl", "found.json") if not (Path(folder) / name).read_text()]
+    files = [name for name, has in (("trace.jsonl", "{"), ("found.json", '"headline"')) if has not in (Path(folder) / name).read_text()]
     return "; ".join([*missing, *files, *([f"status {status}"] if status else [])]), said
 
 

@@ -39,7 +39,7 @@ def sweep(options: argparse.Namespace) -> tuple[int, list[dict[str, Any]], list[
              sys.executable, STORIES / "sweep_operations.py", "--samples", str(options.samples), "--only", options.only],
             env=environment, capture_output=True, text=True, errors="replace", check=False,
         )  # fmt: skip
-        findings = lines_of(found.read_text()) if found.exists() else []
+        findings = [line for line in lines_of(found.read_text()) if line["kind"] not in ("run", "guarded")] if found.exists() else []
     return done.returncode, lines_of(done.stdout), findings, done.stderr
 
 

@@ -212,6 +212,17 @@ static inline void expect_alike(const char *story, const char *preload, const ch
     }
 }
 
+/* Copies the first finding in a file of json=, behind the line with which a run begins. */
+static inline void read_finding(const char *path, char *line, int size)
+{
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    line[0] = '\0';
+    while (!strstr(line, "\"headline\"") && fgets(line, size, file))
+        ;
+    fclose(file);
+}
+
 /* Expects the same results with and without the library. */
 static inline void expect_the_same(const char *story, const char *device, int status, const char *out)
 {
