@@ -133,7 +133,8 @@ static void check_pipe(struct findings *findings)
 {
     char path[64];
     int is_there = hidden_open(path, sizeof path);
-    hidden_close();
+    if (is_there)
+        hidden_close(path);
     if (is_there)
         found(findings, FOUND_YES, "dump pipe", NULL, "needs no name in the file system");
     else

@@ -47,6 +47,14 @@ static void sweep(const char *base)
         closedir(open);
 }
 
+void dumps_remove_name(const struct dump_pipe *pipe)
+{
+    if (!pipe->folder[0])
+        return;
+    unlink(pipe->path);
+    rmdir(pipe->folder);
+}
+
 static cufence_status make_fifo(struct dump_pipe *fifo)
 {
     const char *base = env_get("TMPDIR");
@@ -66,7 +74,11 @@ static cufence_status make_fifo(struct dump_pipe *fifo)
         fifo->folder[0] = '\0';
         return status;
     }
-    return CUFENCE_OK;
+    if (hidden_listen(fifo->path))
+        return CUFENCE_OK;
+    dumps_remove_name(fifo);
+    return error_set(CUFENCE_ERROR_OUT_OF_MEMORY,
+                     "there is no thread or no descriptor for the pipe with core dumps (ulimit -u, ulimit -n)");
 }
 
 static cufence_status make_pipe(struct dump_pipe *pipe)
@@ -75,19 +87,10 @@ static cufence_status make_pipe(struct dump_pipe *pipe)
     return hidden_open(pipe->path, sizeof pipe->path) ? CUFENCE_OK : make_fifo(pipe);
 }
 
-void dumps_remove_name(const struct dump_pipe *pipe)
-{
-    if (!pipe->folder[0])
-        return;
-    unlink(pipe->path);
-    rmdir(pipe->folder);
-}
-
 void dumps_forget_pipe(const struct dump_pipe *pipe)
 {
+    hidden_close(pipe->path);
     dumps_remove_name(pipe);
-    if (!pipe->folder[0])
-        hidden_close();
 }
 
 static cufence_status set_dumps(const struct dump_pipe *pipe)

@@ -1,13 +1,16 @@
 #include "hidden.h"
 
+#include "base/clock.h"
 #include "base/thread.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,9 +21,10 @@ static struct {
     pthread_cond_t change;
     pthread_t thread;
     int is_made, is_over; /* is_made: -1 if it cannot be had */
+    uint64_t came, seen;  /* how often something has come, and until when hidden_wait() knows of it */
     uint32_t id;          /* of the thread */
     int number;           /* of the pipe in its table */
-} hidden = {.lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
+} hidden = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Closes what the thread's new table has of the program's. Sanitizers need not know: it is no other thread's. */
 static int close_copies(void)
@@ -45,59 +49,153 @@ static int leave_table(void)
     return syscall(SYS_close_range, 0, ~0u, UNSHARE) == 0 || (unshare(CLONE_FILES) == 0 && close_copies());
 }
 
-static void *hold(void *unused)
+/* Returns the end of a new pipe that is read, -1 on failure. */
+static int make_pipe(void)
 {
-    (void)unused;
     int ends[2];
-    pthread_setname_np(pthread_self(), "cufence-pipe");
-    int is_made = leave_table() && syscall(SYS_pipe2, ends, O_CLOEXEC) == 0 ? 1 : -1;
-    if (is_made > 0)
-        syscall(SYS_close, ends[1]); /* the end of a dump is when nobody has this one */
+    if (!leave_table() || syscall(SYS_pipe2, ends, O_CLOEXEC) != 0)
+        return -1;
+    syscall(SYS_close, ends[1]);        /* the end of a dump is when nobody has this one */
+    syscall(SYS_fchmod, ends[0], 0666); /* the program may change its user; no other process gets this far */
+    return ends[0];
+}
+
+/* Returns an epoll set that tells of each change: a pipe whose last writer has closed it reports a hang-up until the next one.
+ */
+static int watch(int pipe)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    int events = pipe >= 0 ? (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC) : -1;
+    return events >= 0 && syscall(SYS_epoll_ctl, events, EPOLL_CTL_ADD, pipe, &event) == 0 ? events : -1;
+}
+
+static void note(void)
+{
     pthread_mutex_lock(&hidden.lock);
-    hidden.is_made = is_made;
-    hidden.id = thread_id();
-    hidden.number = ends[0];
-    pthread_cond_signal(&hidden.change);
-    while (is_made > 0 && !hidden.is_over)
-        pthread_cond_wait(&hidden.change, &hidden.lock);
+    hidden.came++;
+    pthread_cond_broadcast(&hidden.change);
     pthread_mutex_unlock(&hidden.lock);
+}
+
+static int is_stopped(void)
+{
+    pthread_mutex_lock(&hidden.lock);
+    int over = hidden.is_over;
+    pthread_mutex_unlock(&hidden.lock);
+    return over;
+}
+
+/* fifo: NULL for a pipe. System calls by number: sanitizers would take the descriptors for the program's. */
+static void *listen_to(void *fifo)
+{
+    pthread_setname_np(pthread_self(), "cufence-pipe");
+    int pipe = fifo ? open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : make_pipe(), events = watch(pipe);
+    pthread_mutex_lock(&hidden.lock);
+    hidden.is_made = events >= 0 ? 1 : -1;
+    hidden.id = thread_id();
+    hidden.number = pipe;
+    pthread_cond_broadcast(&hidden.change);
+    pthread_mutex_unlock(&hidden.lock);
+    while (events >= 0 && !is_stopped()) {
+        struct epoll_event event;
+        long ready = syscall(SYS_epoll_pwait, events, &event, 1, -1, NULL, 0);
+        if (ready < 0 && errno != EINTR)
+            break;
+        note();
+    }
+    if (events >= 0)
+        syscall(SYS_close, events);
+    if (pipe >= 0)
+        syscall(SYS_close, pipe);
     return NULL;
 }
 
-/* The driver will open it like this. */
-static int is_reachable(const char *path)
+/* Without waiting for a reader. */
+static int open_to_write(const char *path)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0600);
-    if (fd >= 0)
-        close(fd);
-    return fd >= 0;
+    return open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
-int hidden_open(char *path, size_t size)
+static void init_change(void)
 {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&hidden.change, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static int start(const char *fifo)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, init_change);
     hidden.is_made = hidden.is_over = 0;
-    if (thread_start(&hidden.thread, hold, NULL) != 0)
+    hidden.seen = hidden.came = 0;
+    if (thread_start(&hidden.thread, listen_to, (void *)(uintptr_t)fifo) != 0)
         return 0;
     pthread_mutex_lock(&hidden.lock);
     while (!hidden.is_made)
         pthread_cond_wait(&hidden.change, &hidden.lock);
     int is_made = hidden.is_made > 0;
-    snprintf(path, size, "/proc/self/task/%u/fd/%d", hidden.id, hidden.number);
     pthread_mutex_unlock(&hidden.lock);
-    if (is_made && is_reachable(path))
-        return 1;
-    hidden_close();
-    return 0;
+    if (!is_made) {
+        pthread_join(hidden.thread, NULL);
+        hidden.is_made = 0;
+    }
+    return is_made;
 }
 
-void hidden_close(void)
+int hidden_open(char *path, size_t size)
+{
+    if (!start(NULL))
+        return 0;
+    snprintf(path, size, "/proc/self/task/%u/fd/%d", hidden.id, hidden.number);
+    int fd = open_to_write(path); /* as the driver will */
+    if (fd >= 0)
+        close(fd);
+    else
+        hidden_close(path);
+    return fd >= 0;
+}
+
+int hidden_listen(const char *fifo)
+{
+    return start(fifo);
+}
+
+int hidden_wait(int ms)
+{
+    const struct timespec until = clock_after(CLOCK_MONOTONIC, ms < 0 ? 0 : (uint64_t)ms * NS_PER_MS);
+    int failed = 0;
+    pthread_mutex_lock(&hidden.lock);
+    while (hidden.came == hidden.seen && !hidden.is_over && !failed)
+        failed = ms < 0 ? pthread_cond_wait(&hidden.change, &hidden.lock)
+                        : pthread_cond_timedwait(&hidden.change, &hidden.lock, &until);
+    int result = hidden.is_over ? -1 : hidden.came != hidden.seen;
+    hidden.seen = hidden.came;
+    pthread_mutex_unlock(&hidden.lock);
+    return result;
+}
+
+void hidden_stop(void)
+{
+    pthread_mutex_lock(&hidden.lock);
+    hidden.is_over = 1;
+    pthread_cond_broadcast(&hidden.change);
+    pthread_mutex_unlock(&hidden.lock);
+}
+
+void hidden_close(const char *path)
 {
     if (!hidden.is_made)
         return;
-    pthread_mutex_lock(&hidden.lock);
-    hidden.is_over = 1;
-    pthread_cond_signal(&hidden.change);
-    pthread_mutex_unlock(&hidden.lock);
-    pthread_join(hidden.thread, NULL);
+    hidden_stop();
+    int fd = open_to_write(path); /* a writer that comes and goes wakes the thread */
+    if (fd >= 0) {
+        close(fd);
+        pthread_join(hidden.thread, NULL);
+    } else {
+        pthread_detach(hidden.thread);
+    }
     hidden.is_made = 0;
 }

@@ -1,12 +1,13 @@
 /*
  * A pipe that the program neither sees nor closes, and that leaves nothing behind: it has no name in a folder, and its number
  * is one in the table of descriptors that a thread of ours has for itself. In any thread of the process, the path below /proc
- * opens it, until that thread ends: with the process, whichever way, with exec, or with hidden_close().
+ * opens it, until that thread ends: with the process, whichever way, with exec, or with hidden_close(). The thread also sees
+ * when something comes; it does so for a FIFO, too, where the pipe cannot be had.
  *
  * A number in the program's own table would not do: the driver opens the path at the fault and truncates what it finds there,
  * which is the program's file if the program has closed the number and used it anew.
  *
- * Thread safety: none; one pipe for each process.
+ * Thread safety: open and close: one thread at a time; hidden_wait() and hidden_stop(): any thread. One pipe for each process.
  */
 #ifndef CUFENCE_WITNESS_HIDDEN_H
 #define CUFENCE_WITNESS_HIDDEN_H
@@ -17,7 +18,15 @@
  * (Linux 5.9, or unshare()), or /proc is not mounted. */
 int hidden_open(char *path, size_t size);
 
-/* Forgets it; whoever has opened it keeps it. */
-void hidden_close(void);
+/* Starts the thread for a FIFO, with descriptors in the program's table. Returns 0 on failure. */
+int hidden_listen(const char *fifo);
+
+/* Waits until bytes have come since the last call, or the last writer has closed the pipe: 1. Returns 0 after that many
+ * milliseconds (-1: never), -1 after hidden_stop(). */
+int hidden_wait(int ms);
+void hidden_stop(void);
+
+/* Ends the thread; whoever has opened the pipe keeps it. path: of the pipe or FIFO. */
+void hidden_close(const char *path);
 
 #endif

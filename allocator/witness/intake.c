@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -95,55 +93,41 @@ static int above_standard(int fd)
 
 int intake_open(struct intake *intake, const char *path)
 {
+    struct stat file;
+    intake->path = path;
     intake->pipe = above_standard(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    intake->stop = above_standard(eventfd(0, EFD_CLOEXEC));
-    intake->events = above_standard(epoll_create1(EPOLL_CLOEXEC));
-    struct stat file = {0};
-    if (fstat(intake->pipe, &file) != 0)
+    if (intake->pipe < 0 || fstat(intake->pipe, &file) != 0)
         return 0;
     intake->device = file.st_dev;
     intake->inode = file.st_ino;
-    /* Edge-triggered: a pipe whose last writer has closed it reports a hang-up until the next one. */
-    struct epoll_event pipe = {.events = EPOLLIN | EPOLLET, .data.fd = intake->pipe},
-                       stop = {.events = EPOLLIN, .data.fd = intake->stop};
-    return epoll_ctl(intake->events, EPOLL_CTL_ADD, intake->pipe, &pipe) == 0 &&
-           epoll_ctl(intake->events, EPOLL_CTL_ADD, intake->stop, &stop) == 0;
+    return 1;
+}
+
+static int is_ours(const struct intake *intake)
+{
+    struct stat file;
+    return fstat(intake->pipe, &file) == 0 && file.st_dev == intake->device && file.st_ino == intake->inode;
+}
+
+int intake_renew(struct intake *intake)
+{
+    if (is_ours(intake))
+        return 1;
+    int again = above_standard(open(intake->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    if (again >= 0)
+        __atomic_store_n(&intake->pipe, again, __ATOMIC_RELAXED);
+    return again >= 0;
 }
 
 void intake_close(struct intake *intake)
 {
-    const int files[] = {intake->pipe, intake->stop, intake->events};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        if (files[i] >= 0)
-            close(files[i]);
-    *intake = (struct intake){.pipe = -1, .stop = -1, .events = -1};
+    if (intake->pipe >= 0 && is_ours(intake))
+        close(intake->pipe);
+    intake->pipe = -1;
 }
 
 int intake_has_bytes(const struct intake *intake)
 {
     int bytes = 0; /* poll() is a cancellation point */
-    struct stat file;
-    return ioctl(intake->pipe, FIONREAD, &bytes) == 0 && bytes > 0 && fstat(intake->pipe, &file) == 0 &&
-           file.st_dev == intake->device && file.st_ino == intake->inode;
-}
-
-int intake_wait(struct intake *intake, int ms)
-{
-    struct epoll_event event;
-    int ready;
-    while ((ready = epoll_wait(intake->events, &event, 1, ms)) < 0 && errno == EINTR)
-        ;
-    return ready > 0 && event.data.fd == intake->stop ? -1 : ready;
-}
-
-int intake_stop(struct intake *intake)
-{
-    const uint64_t one = 1;
-    struct epoll_event stop = {.events = EPOLLIN, .data.fd = intake->stop};
-    /* The set knows a file by its number and by itself, so that another one with this number is none of it. */
-    if (epoll_ctl(intake->events, EPOLL_CTL_MOD, intake->stop, &stop) != 0)
-        return 0;
-    while (write(intake->stop, &one, sizeof one) < 0 && errno == EINTR)
-        ;
-    return 1;
+    return ioctl(__atomic_load_n(&intake->pipe, __ATOMIC_RELAXED), FIONREAD, &bytes) == 0 && bytes > 0 && is_ours(intake);
 }

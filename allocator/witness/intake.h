@@ -45,27 +45,22 @@ int dump_is_complete(const struct dump *dump);
 
 void dump_forget(struct dump *dump);
 
-/* What the thread waits with that reads dumps: the pipe, an event that stops it, and an epoll set of both. The program may
- * close the descriptors and use their numbers anew; then the thread ends, and nothing is written to them. */
+/* The end of the pipe that is read. The program may close it and use its number anew. */
 struct intake {
-    int pipe, stop, events;
+    int pipe; /* atomic */
+    const char *path;
     dev_t device; /* of the pipe, as is the next */
     ino_t inode;
 };
 
-/* Opens the pipe's path for reading, without waiting for a writer. Returns 0 on failure and sets errno; intake_close() is
- * needed then too. */
+/* Opens the pipe for reading, without waiting for a writer. path must stay valid. Returns 0 on failure and sets errno. */
 int intake_open(struct intake *intake, const char *path);
 void intake_close(struct intake *intake);
 
+/* Opens it again if the number is the pipe's no more. Returns 0 if that fails. By the thread that reads. */
+int intake_renew(struct intake *intake);
+
 /* Returns 1 if bytes are waiting: they are written but not yet read. Any thread. */
 int intake_has_bytes(const struct intake *intake);
-
-/* Waits until bytes have come, or the last writer has closed the pipe: 1. Returns 0 after that many milliseconds, -1 when the
- * thread must end. */
-int intake_wait(struct intake *intake, int ms);
-
-/* Has the thread end. Returns 0 if it cannot be told. */
-int intake_stop(struct intake *intake);
 
 #endif

@@ -8,6 +8,7 @@
 #include "delivery.h"
 #include "device.h"
 #include "base/error.h"
+#include "hidden.h"
 #include "intake.h"
 #include "kernels/kernels.h"
 #include "spares.h"
@@ -65,7 +66,7 @@ static struct {
     unsigned progress_ms; /* when the next progress line is due, in ms from the dump's first byte */
     uint64_t evidence_ns; /* when the last dump was parsed ... */
     uint64_t made_ns;     /* ... and when its report was made */
-} monitor = {.lock = PTHREAD_MUTEX_INITIALIZER, .intake = {.pipe = -1, .stop = -1, .events = -1}};
+} monitor = {.lock = PTHREAD_MUTEX_INITIALIZER, .intake = {.pipe = -1}};
 
 /* ---- which devices have faulted ---- */
 
@@ -231,8 +232,8 @@ static int wait_for_input(const struct dump *dump)
     int ready;
     if (dump->received)
         dump_rest(monitor.intake.pipe);
-    while ((ready = intake_wait(&monitor.intake, dump->received ? PROGRESS_MS / 4 : -1)) >= 0) {
-        if (ready && (dump->received || intake_has_bytes(&monitor.intake)))
+    while ((ready = hidden_wait(dump->received ? PROGRESS_MS / 4 : -1)) >= 0) {
+        if (ready && intake_renew(&monitor.intake) && (dump->received || intake_has_bytes(&monitor.intake)))
             return 1;
         if (!ready)
             show_progress(dump);
@@ -294,7 +295,10 @@ cufence_status monitor_start(const struct options *options, const struct fault_s
         return status;
     if (!options->coredump)
         return CUFENCE_OK;
-    if (dumps_arm(&monitor.pipe) != CUFENCE_OK) {
+    status = dumps_arm(&monitor.pipe);
+    if (status == CUFENCE_ERROR_OUT_OF_MEMORY)
+        return CUFENCE_ERROR_SYSTEM; /* the detail says why */
+    if (status != CUFENCE_OK) {
         output_say("cufence: faults will be caught but not explained: %s\n", error_detail());
         return CUFENCE_OK;
     }
@@ -346,8 +350,8 @@ void monitor_stop(unsigned timeout_ms)
         return;
     if (timeout_ms)
         monitor_flush(timeout_ms);
-    int will_end = intake_stop(&monitor.intake);
-    if (will_end && !pthread_equal(pthread_self(), monitor.thread)) /* a handler may exit the process */
+    hidden_stop();
+    if (!pthread_equal(pthread_self(), monitor.thread)) /* a handler may exit the process */
         pthread_join(monitor.thread, NULL);
     monitor.is_running = 0;
     spares_end();

@@ -386,7 +386,8 @@ static void tell_closed(void)
         CHECK(dup2(own, i) == i);
     launch("write_last", out, COUNT);
     cuCtxSynchronize();
-    cufence_wait_reports(100);
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
+    CHECK(cufence_fault_count() == 1);
     CHECK(pread(own, found, sizeof found, 0) == 4 && !strcmp(found, "mine"));
     CHECK(unlink(name) == 0 && rmdir(folder) == 0);
     lseek(own, 0, SEEK_SET);
@@ -433,13 +434,31 @@ static void test_standard(void **state)
     expect_said(tell_closed_later, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
 }
 
+static void tell_other_user(void)
+{
+    start("witness=off");
+    void *out = allocate(COUNT * 4);
+    CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+    launch("write_last", out, COUNT);
+    cuCtxSynchronize();
+}
+
+/* A program that gives up root when it has started: the driver opens the pipe as the new user. */
+static void test_other_user(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    expect_said(tell_other_user, (const char *[]){"illegal memory access by a WRITE", "write_last", NULL});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed),  cmocka_unit_test(test_forked),   cmocka_unit_test(test_replaced),
         cmocka_unit_test(test_reaping), cmocka_unit_test(test_ignored),  cmocka_unit_test(test_limited),
         cmocka_unit_test(test_grabbed), cmocka_unit_test(test_nameless), cmocka_unit_test(test_swept),
-        cmocka_unit_test(test_closed),  cmocka_unit_test(test_standard),
+        cmocka_unit_test(test_closed),  cmocka_unit_test(test_standard), cmocka_unit_test(test_other_user),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
