@@ -73,10 +73,10 @@ static void crowded(const char *options)
         CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)kept[i], 1, size_of(i), streams[2]));
     time_t began = time(NULL);
     allocate_and_free(streams);
-    CHECK(time(NULL) - began < 6); /* a wait for one of cufence's kernels takes 10 s */
+    CHECK(time(NULL) - began < 9); /* a wait for one of cufence's kernels takes 10 s */
     CHECK(cuStreamQuery(streams[0]) == CUDA_ERROR_NOT_READY && cuStreamQuery(streams[1]) == CUDA_ERROR_NOT_READY);
     __atomic_store_n(&go, 1, __ATOMIC_RELEASE);
-    AWAIT(met[0] && met[1]);
+    AWAIT(__atomic_load_n(&met[0], __ATOMIC_ACQUIRE) && __atomic_load_n(&met[1], __ATOMIC_ACQUIRE));
     __atomic_store_n(&room, 1, __ATOMIC_RELEASE);
     CHECK_CU(cuCtxSynchronize());
     for (int i = 0; i < KEPT; i++)

@@ -182,7 +182,7 @@ static void strict_waits_for_its_memory(void)
     while (stats().retired_mappings < 50)
         CHECK_OK(cufence_free(allocate(4000, a), a));
     cusim_set_latency("cuMemUnmap", 0);
-    CHECK(stats().fresh_mappings < 50); /* some 200 otherwise */
+    CHECK(stats().fresh_mappings < 100); /* some 200 otherwise; a few where the host is slow to see that a free has passed */
 }
 
 /* But not for ever, and not if none of that is of its size. */
