@@ -457,16 +457,16 @@ void act_spin(void)
 /* Each of these ends with a call that fails, without cufence as well. */
 void act_plant(void)
 {
-    static struct hosted hosted;
-    struct hosted *where = &hosted;
+    struct hosted *hosted;
     const size_t bytes = 2 << 20;
     CUdeviceptr address, null = 0;
     NEED(cu.cuCtxSetCurrent(context));
     NEED(cu.cuMemAlloc(&address, bytes));
+    NEED(cu.cuMemHostAlloc((void **)&hosted, sizeof *hosted, CU_MEMHOSTALLOC_DEVICEMAP));
     CUdeviceptr last = address + bytes - 4 * 63; /* 64 words from there are one too many */
     uint32_t words = 64;
     player.record->is_planted = 1;
-    hosted = (struct hosted){last, words};
+    *hosted = (struct hosted){last, words};
     switch (player.plan->planted) {
     case PLANTED_FREE:
         step_record("bad free", cu.cuMemFree(address + 8) != CUDA_SUCCESS);
@@ -478,7 +478,7 @@ void act_plant(void)
         NEED(launch(act_kernel("store"), act_streams[0], 1, (void *[]){&null, &words}));
         break;
     case PLANTED_HOSTED:
-        NEED(launch(act_kernel("store_hosted"), act_streams[0], words, (void *[]){&where}));
+        NEED(launch(act_kernel("store_hosted"), act_streams[0], words, (void *[]){&hosted}));
         break;
     case PLANTED_OVERRUN:
         NEED(launch(act_kernel("store"), act_streams[0], words, (void *[]){&last, &words}));

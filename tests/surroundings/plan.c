@@ -89,9 +89,13 @@ static void make_possible(struct plan *plan)
     /* The simulated device notes in its memory file what a second launch maps: RLIMIT_FSIZE would kill it for that. */
     if (has(plan, SURROUNDING_file_size) && plan->planted == PLANTED_HOSTED)
         plan->planted = PLANTED_OVERRUN;
+    /* What is handed to the second launch then takes more descriptors than there are. */
+    if (plan->planted == PLANTED_HOSTED && plan->seed % 2 && !is_left_out(names[SURROUNDING_no_descriptors]))
+        plan->surroundings |= 1u << SURROUNDING_no_descriptors;
     /* The driver opens a file for its dump of a fault. Where it cannot, or nobody reads it, the fault is lost. */
     if (plan->planted >= PLANTED_OVERRUN && is_left_out("unread dumps") &&
-        (has(plan, SURROUNDING_closed) || has(plan, SURROUNDING_no_descriptors) || has(plan, SURROUNDING_no_processes)))
+        (has(plan, SURROUNDING_closed) || (has(plan, SURROUNDING_no_descriptors) && plan->seed % 4 == 0) ||
+         has(plan, SURROUNDING_no_processes)))
         plan->planted = PLANTED_FREE;
     plan->has_witness = plan->planted == PLANTED_HANG || plan->planted == PLANTED_HOSTED;
     if (plan->planted == PLANTED_HANG) { /* killed while the second launch is on its way */

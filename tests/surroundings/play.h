@@ -14,7 +14,7 @@
 
 /* What a process meets. A seed has at most two of them. */
 #define SURROUNDINGS(X)                                                                                                        \
-    X(no_descriptors)  /* every one up to the limit is taken */                                                                \
+    X(no_descriptors)  /* those up to a limit are taken */                                                                     \
     X(few_descriptors) /* a low limit from the start */                                                                        \
     X(address_space)   /* RLIMIT_AS */                                                                                         \
     X(stack_limit)     /* RLIMIT_STACK */                                                                                      \

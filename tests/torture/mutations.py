@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Builds cufence with one planted defect at a time, and lets the torture program look for it: every one has to be found.
 
-    mutations.py [NAME...]       all of mutations/*.mutation, or those named
+    mutations.py [NAME...]       all of mutations/*.mutation, or those named; those in tests/surroundings/mutations are
+                                 looked for by surroundings.py
 
 A mutation is a file of the form
 
@@ -15,7 +16,7 @@ A mutation is a file of the form
     what takes its place
     >>>>
 
-with one or more such blocks. A text that is not there any more is an error: the mutation has to follow the code.
+with one or more such blocks; another `file:` between them is where the following ones are. A text that is not there any more is an error: the mutation has to follow the code.
 """
 
 import argparse
@@ -31,15 +32,20 @@ import torture
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+PLAYERS = {"torture": HERE / "torture.py", "surroundings": HERE.parent / "surroundings" / "surroundings.py"}
 SEEDS = 1200
 
 
 def read(path):
     head, *blocks = re.split(r"^<<<<\n", path.read_text(), flags=re.M)
     fields = dict(re.findall(r"^(\w+): *(.*)$", head, re.M))
-    pairs = [re.fullmatch(r"(.*)\n====\n(.*)>>>>\n", block, re.S).groups() for block in blocks]
-    return {"name": path.stem, "seeds": int(fields.get("seeds", SEEDS)), "first": int(fields.get("first", 0)), "file": fields["file"],
-            "what": fields["what"], "pairs": [(old, new.removesuffix("\n")) for old, new in pairs]}
+    file, pairs = fields["file"], []
+    for block in blocks:
+        old, new, rest = re.fullmatch(r"(.*)\n====\n(.*)>>>>\n(.*)", block, re.S).groups()
+        pairs.append((file, old, new.removesuffix("\n")))
+        file = dict(re.findall(r"^(\w+): *(.*)$", rest, re.M)).get("file", file)
+    return {"name": path.stem, "seeds": int(fields.get("seeds", SEEDS)), "first": int(fields.get("first", 0)), "what": fields["what"], "pairs": pairs,
+            "player": PLAYERS[path.parents[1].name]}
 
 
 def copy_file(source, target):
@@ -64,24 +70,30 @@ def configure(tree, build):
 
 
 def make(build):
-    done = subprocess.run(["cmake", "--build", str(build), "--target", "cufence", "cufence_preload"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    done = subprocess.run(["cmake", "--build", str(build), "--target", "cufence", "cufence_cli", "cufence_preload"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
         raise SystemExit(done.stdout.decode(errors="replace")[-3000:])
 
 
-def plant(text, mutation):
-    for old, new in mutation["pairs"]:
-        if text.count(old) != 1:
-            raise SystemExit(f"mutations.py: {mutation['name']}: its text occurs {text.count(old)} times in {mutation['file']}:\n{old}")
-        text = text.replace(old, new)
-    return text
+def plant(tree, mutation):
+    """Returns what the files were before."""
+    sound = {tree / file: (tree / file).read_text() for file, _, _ in mutation["pairs"]}
+    harmed = dict(sound)
+    for file, old, new in mutation["pairs"]:
+        if harmed[tree / file].count(old) != 1:
+            raise SystemExit(f"mutations.py: {mutation['name']}: its text occurs {harmed[tree / file].count(old)} times in {file}:\n{old}")
+        harmed[tree / file] = harmed[tree / file].replace(old, new)
+    for path, text in harmed.items():
+        path.write_text(text)
+    return sound
 
 
 def look_for(mutation, options, libraries):
     """Returns what the torture program said, or None where it found nothing."""
-    argv = [sys.executable, str(HERE / "torture.py"), "--build", str(options.build), "--libraries", str(libraries), "--most", "1", "--lines", "0",
+    argv = [sys.executable, str(mutation["player"]), "--build", str(options.build), "--libraries", str(libraries), "--most", "1",
             "--first", str(mutation["first"]), "--seeds", str(mutation["seeds"]), "--jobs", str(options.jobs)]
-    argv += ["--without", options.without]
+    if mutation["player"] == PLAYERS["torture"]:
+        argv += ["--lines", "0", "--without", options.without]
     done = subprocess.run(argv, stdout=subprocess.PIPE, check=False)
     return done.stdout.decode(errors="replace").splitlines()[0] if done.returncode else None
 
@@ -93,7 +105,7 @@ def main():
     parser.add_argument("--without", default=torture.KNOWN, help="known defects whose programs are left out")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    mutations = [read(path) for path in sorted(HERE.glob("mutations/*.mutation"))]
+    mutations = [read(path) for path in sorted(HERE.parent.glob("*/mutations/*.mutation"))]
     unknown = set(options.names) - {mutation["name"] for mutation in mutations}
     if unknown:
         raise SystemExit(f"mutations.py: no mutation {' '.join(sorted(unknown))}")
@@ -102,19 +114,19 @@ def main():
     copy_tree(tree)
     configure(tree, build)
     make(build)
-    unharmed = look_for({"first": 0, "seeds": 300}, options, build / "lib")
-    if unharmed:
-        raise SystemExit(f"mutations.py: without a planted defect the torture program says: {unharmed}")
+    for player in {mutation["player"] for mutation in mutations}:
+        unharmed = look_for({"first": 0, "seeds": 300, "player": player}, options, build / "lib")
+        if unharmed:
+            raise SystemExit(f"mutations.py: without a planted defect {player.name} says: {unharmed}")
     for mutation in mutations:
-        source = tree / mutation["file"]
-        sound = source.read_text()
         started = time.monotonic()
+        sound = plant(tree, mutation)
         try:
-            source.write_text(plant(sound, mutation))
             make(build)
             found = look_for(mutation, options, build / "lib")
         finally:
-            source.write_text(sound)
+            for path, text in sound.items():
+                path.write_text(text)
         if not found:
             missed.append(mutation["name"])
         print(f"{'found ' if found else 'MISSED'} {mutation['name']:28} {time.monotonic() - started:4.0f} s  {found or mutation['what']}", flush=True)
