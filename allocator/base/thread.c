@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -110,6 +111,16 @@ static int is_of_program(const char *number)
     return strtol(number, NULL, 10) != getpid() || !behind_name || strncmp(behind_name, ") Z", 3) != 0;
 }
 
+/* The same from what takes no descriptor, as there may be none left: the number of links is that of threads and two more. */
+static int are_as_many_left_as_are_ours(void)
+{
+    struct stat threads;
+    nlink_t count = 2 + !is_ours((uint32_t)getpid());
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        count += __atomic_load_n(&ours[i], __ATOMIC_SEQ_CST) != 0;
+    return stat("/proc/self/task", &threads) == 0 && threads.st_nlink <= count;
+}
+
 static int are_only_ours_left(void)
 {
     int count = 0, is_alone = 1;
@@ -118,7 +129,7 @@ static int are_only_ours_left(void)
         is_alone = entry->d_name[0] == '.' || !is_of_program(entry->d_name);
     if (folder)
         closedir(folder);
-    return is_alone && count;
+    return (is_alone && count) || are_as_many_left_as_are_ours();
 }
 
 /* Does what the C library does when the last thread ends: to it, our threads are the program's. As they block the signals that

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <elfutils/libdwfl.h>
+#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -76,6 +77,27 @@ struct libdw_session {
     int is_kept;
 };
 
+/* The library opens files without that, and a session keeps them open. */
+static int close_on_exec(int file)
+{
+    if (file >= 0)
+        fcntl(file, F_SETFD, FD_CLOEXEC);
+    return file;
+}
+
+static int find_elf(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, char **file, Elf **elf)
+{
+    return close_on_exec(table.dwfl_linux_proc_find_elf(module, data, name, base, file, elf));
+}
+
+/* The standard callback queries debuginfod if one is configured. A report must not wait for the network. */
+static int find_debuginfo(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, const char *file,
+                          const char *link, GElf_Word check, char **found)
+{
+    return close_on_exec((env_get("DEBUGINFOD_URLS") ? table.dwfl_build_id_find_debuginfo : table.dwfl_standard_find_debuginfo)(
+        module, data, name, base, file, link, check, found));
+}
+
 static void close_session(struct libdw_session *session)
 {
     if (session->dwfl)
@@ -89,10 +111,8 @@ static struct libdw_session *open_session(const struct libdw *libdw)
     if (!session)
         return NULL;
     session->libdw = libdw;
-    session->callbacks.find_elf = libdw->dwfl_linux_proc_find_elf;
-    /* The standard callback queries debuginfod if one is configured. A report must not wait for the network. */
-    session->callbacks.find_debuginfo =
-        env_get("DEBUGINFOD_URLS") ? libdw->dwfl_build_id_find_debuginfo : libdw->dwfl_standard_find_debuginfo;
+    session->callbacks.find_elf = find_elf;
+    session->callbacks.find_debuginfo = find_debuginfo;
     session->dwfl = libdw->dwfl_begin(&session->callbacks);
     if (!session->dwfl || libdw->dwfl_linux_proc_report(session->dwfl, getpid()) != 0 ||
         libdw->dwfl_report_end(session->dwfl, NULL, NULL) != 0) {

@@ -1,13 +1,16 @@
 /* The native half of captured stacks, resolved with libdw and without. Built with frame pointers. */
 #include "stacks/native.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -68,6 +71,29 @@ static void libdw_finds_functions_and_lines(void **state)
 }
 
 /* All but source lines. */
+/* libdw opens the files of libraries for as long as a session lasts. */
+static void a_started_process_inherits_no_file_of_libdw(void **state)
+{
+    (void)state;
+    const struct libdw *libdw = with_libdw();
+    struct libdw_session *session = libdw_begin(libdw);
+    char name[256] = "", file[256] = "";
+    int line = 0, opened = 0;
+    assert_non_null(session);
+    libdw_name(session, (uint64_t)(uintptr_t)&malloc, name, sizeof name);
+    libdw_line(session, (uint64_t)(uintptr_t)&with_libdw, file, sizeof file, &line);
+    for (int i = 3; i < 256; i++) {
+        char path[64], of[512] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%d", i);
+        if (readlink(path, of, sizeof of - 1) < 0 || strstr(of, "stack_native") == NULL)
+            continue;
+        opened++;
+        assert_int_equal(fcntl(i, F_GETFD), FD_CLOEXEC);
+    }
+    assert_int_not_equal(opened, 0);
+    libdw_end(session);
+}
+
 static void frames_are_the_same_without_libdw(void **state)
 {
     (void)state;
@@ -283,6 +309,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(libdw_finds_functions_and_lines),
+        cmocka_unit_test(a_started_process_inherits_no_file_of_libdw),
         cmocka_unit_test(frames_are_the_same_without_libdw),
 #if !defined(__aarch64__) /* there the stack pointer leads on */
         cmocka_unit_test(wild_frame_pointers_end_the_chain),

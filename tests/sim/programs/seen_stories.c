@@ -82,8 +82,18 @@ static void refuse_names(void)
         exit(4);
 }
 
-/* main_leaves alone|nameless|forbidden|thread|exit|signal: by pthread_exit(); the process ends with its last thread, or as that
- * one ends it. */
+/* All but one, which pthread_exit() itself needs. No thread of the simulated device is left, which is known by its name. */
+static void take_descriptors(void)
+{
+    MUST(cu.cuDevicePrimaryCtxReset(0));
+    usleep(10000);
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){64, 64});
+    for (int last = -1, next; (next = dup(STDOUT_FILENO)) >= 0 || close(last) != 0; last = next)
+        continue;
+}
+
+/* main_leaves alone|nameless|crowded|forbidden|thread|exit|signal: by pthread_exit(); the process ends with its last thread, or
+ * as that one ends it. */
 int story_main_leaves(int count, char **arguments)
 {
     CUdeviceptr address;
@@ -98,6 +108,8 @@ int story_main_leaves(int count, char **arguments)
     MUST(cu.cuMemAlloc(&address, 1000));
     if (strcmp(arguments[2], "forbidden") == 0)
         forbid_threads();
+    else if (strcmp(arguments[2], "crowded") == 0)
+        take_descriptors();
     else if (strcmp(arguments[2], "nameless") != 0 && strcmp(arguments[2], "alone") != 0)
         pthread_create(&thread, NULL, outlive_main, arguments[2]);
     pthread_exit(NULL);
