@@ -114,20 +114,25 @@ static void act_on_buffer(void)
     }
 }
 
+/* Many at once, or many one after the other. */
 static void act_churn(void)
 {
-    for (unsigned i = 4 + pick(40); i > 0; i--) {
-        CUdeviceptr address;
-        if (pick(2)) {
-            NEED(cu.cuMemAlloc(&address, draw_bytes()));
-            NEED(cu.cuMemFree(address));
+    CUdeviceptr held[48];
+    unsigned count = 4 + pick(44), at_once = pick(2);
+    for (unsigned i = 0; i < count; i++) {
+        CUstream stream = act_streams[pick(2)];
+        if (at_once || pick(2)) {
+            NEED(cu.cuMemAlloc(&held[i], draw_bytes()));
+            if (!at_once)
+                NEED(cu.cuMemFree(held[i]));
         } else {
-            CUstream stream = act_streams[pick(2)];
-            NEED(cu.cuMemAllocAsync(&address, draw_bytes(), stream));
-            NEED(act_fill(stream, address, 1, i));
-            NEED(cu.cuMemFreeAsync(address, stream));
+            NEED(cu.cuMemAllocAsync(&held[i], draw_bytes(), stream));
+            NEED(act_fill(stream, held[i], 1, i));
+            NEED(cu.cuMemFreeAsync(held[i], stream));
         }
     }
+    for (unsigned i = 0; at_once && i < count; i++)
+        NEED(cu.cuMemFree(held[i]));
 }
 
 /* ---- copies and sets ---- */

@@ -94,12 +94,12 @@ static void make_possible(struct plan *plan)
         plan->surroundings |= 1u << SURROUNDING_no_descriptors;
     /* The driver opens a file for its dump of a fault. Where it cannot, or nobody reads it, the fault is lost. */
     if (plan->planted >= PLANTED_OVERRUN && is_left_out("unread dumps") &&
-        (has(plan, SURROUNDING_closed) || (has(plan, SURROUNDING_no_descriptors) && plan->seed % 4 == 0) ||
+        (has(plan, SURROUNDING_closed) || (has(plan, SURROUNDING_no_descriptors) && DESCRIPTORS_LEFT(plan->seed) == 0) ||
          has(plan, SURROUNDING_no_processes)))
         plan->planted = PLANTED_FREE;
     plan->has_witness = plan->planted == PLANTED_HANG || plan->planted == PLANTED_HOSTED;
     if (plan->planted == PLANTED_HANG) { /* killed while the second launch is on its way */
-        plan->ending = END_KILL;
+        plan->kill_after_us = 300000;
         plan->surroundings = 0;
     }
 }
@@ -121,8 +121,8 @@ void plan_draw(struct plan *plan, uint64_t seed)
                     : planted < 10 ? PLANTED_COPY
                     : planted < 16 ? PLANTED_OVERRUN
                     : planted < 19 ? PLANTED_NULL
-                    : planted < 21 ? PLANTED_HOSTED
-                    : planted < 22 ? PLANTED_HANG
+                    : planted < 23 ? PLANTED_HOSTED
+                    : planted < 24 ? PLANTED_HANG
                                    : PLANTED_NOTHING;
     plan->options = options[draw(&random) % COUNT(options)];
     plan->steps = 3 + (unsigned)(draw(&random) % 10);

@@ -32,6 +32,10 @@
     X(no_environment)  /* clearenv() once CUDA has started; the current folder is gone */                                      \
     X(slow)            /* driver calls take long */
 
+/* With no_descriptors: how many are left all the same. */
+#define DESCRIPTORS_LEFT(seed) ((unsigned)((seed) / 2 % DESCRIPTORS_MOST))
+#define DESCRIPTORS_MOST 12
+
 #define NAME_OF(name) SURROUNDING_##name,
 enum surrounding { SURROUNDINGS(NAME_OF) SURROUNDING_COUNT };
 #undef NAME_OF

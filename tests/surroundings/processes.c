@@ -149,8 +149,6 @@ void end_as_planned(void)
         raise(SIGTERM);
         break;
     case END_KILL:
-        if (player.plan->planted == PLANTED_HANG)
-            usleep(100000); /* into the second launch */
         raise(SIGKILL);
         break;
     case END_THREAD:

@@ -36,14 +36,13 @@ static void begin_few_descriptors(void)
     limit(RLIMIT_NOFILE, 32 + pick(32));
 }
 
-/* Three seeds of four leave one to three. */
 static void begin_no_descriptors(void)
 {
-    int file, last[3] = {-1, -1, -1};
+    int file, last[DESCRIPTORS_MOST] = {0};
     limit(RLIMIT_NOFILE, 100);
     for (unsigned i = 0; (file = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0; i++)
-        last[i % 3] = file;
-    for (unsigned i = 0; i < player.plan->seed % 4; i++)
+        last[i % DESCRIPTORS_MOST] = file;
+    for (unsigned i = 0; i < DESCRIPTORS_LEFT(player.plan->seed); i++)
         close(last[i]);
 }
 

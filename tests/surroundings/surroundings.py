@@ -37,6 +37,8 @@ STATED = [re.compile(text) for text in (
     r"cufence: cannot (write|append)",
     r"cufence: (log|json): cannot",
     r"cufence: cannot start a thread",
+    r"cufence: from now on small buffers \(up to .*\) on GPU 0 share pages of 2 MiB, because cufence's address space",
+    r"cufence_sim: the core dump could not be written to '/proc/self/task/\d+/fd/\d+': Too many open files$",  # the second one
     r"cufence: address space is short \(\d+ MiB; .*: guards are smaller from now on",
     r"cufence: address space is short \(\d+ MiB; .*: (?!guards)",
     r"cufence: the slack of buffers on GPU 0 is not watched: the driver returns CUDA_ERROR_OUT_OF_MEMORY$",  # no thread for a stream
@@ -95,7 +97,7 @@ def judge_words(native, guarded, words, parts):
     if len(reports) > most:
         yield f"{len(reports)} reports instead of {most}: {reports[-1][:150]}"
     is_unheard = words & {"full", "no_reader", "closed_standard", "file_size"}
-    is_killed = parts["end"] in ("SIGKILL", "SIGTERM", "exec")  # at once, maybe before the report
+    is_killed = guarded["is_cut"] or parts["end"] in ("SIGKILL", "SIGTERM", "exec")  # at once, maybe before the report
     if most > len(reports) and not is_unheard and not is_killed:
         yield "no report"
     for report in reports[:most]:
@@ -124,7 +126,7 @@ def judge(native, guarded, is_native):
             yield f"output: {guarded['out'][:200]} instead of {native['out'][:200]}"
     if guarded["left"]:
         yield f"{guarded['left']} processes left behind"
-    files = [name for name in guarded["files"] if name != "log"]
+    files = [name for name in guarded["files"] if name not in ("log", "gone")]  # the program's own
     if files:
         yield f"files left behind: {' '.join(files)}"
     if guarded["ms"] > native["ms"] + SLOWER_MS and guarded["status"] != -1:
