@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,6 +38,14 @@ static int cut(char *path)
     return 1;
 }
 
+/* Returns 0, or why nothing can be made in a folder. Tries it, as access() lets root write anywhere. */
+static int try_in(const char *folder)
+{
+    char made[LONGEST + 32];
+    snprintf(made, sizeof made, "%s/.cufence-XXXXXX", folder);
+    return mkdtemp(made) ? rmdir(made) : errno;
+}
+
 /* Returns 0, or why `path` cannot be written. Leaves in `path` what is in the way. */
 static int judge(char *path, enum kind kind)
 {
@@ -51,9 +60,7 @@ static int judge(char *path, enum kind kind)
     }
     if (!is_there)
         return errno;
-    if (!S_ISDIR(found.st_mode))
-        return ENOTDIR;
-    return access(path, W_OK | X_OK) == 0 ? 0 : errno;
+    return S_ISDIR(found.st_mode) ? try_in(path) : ENOTDIR;
 }
 
 /* Leaves in `path` what can be checked of a name, and returns as what. */

@@ -84,6 +84,9 @@ static void what_cannot_is_named(void **state)
         {"values_out=file/x", "values_out=file/x: nothing can be written there: file/x: Not a directory; name a file", 0},
         {"record=file", "record=file: nothing can be written there: file: Not a directory; name a folder", 0},
         {"save=file/%p/x", "save=file/%p/x: nothing can be written there: file: Not a directory; name a folder", 0},
+        {"save=/proc/kept", "save=/proc/kept: nothing can be written there: /proc: No such file or directory; name a folder",
+         1},
+        {"log=/proc/kept", "log=/proc/kept: nothing can be written there: /proc: No such file or directory; name a file", 1},
         {"save_values=*=file/a", "save_values=*=file/a: nothing can be written there: file/a: Not a directory; name a folder",
          1},
     };
