@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@ static struct {
     pthread_cond_t change;
     pthread_t thread;
     int is_made, is_over; /* is_made: -1 if it cannot be had */
+    int is_begun;         /* bytes of a dump have come, so its end matters */
     uint64_t came, seen;  /* how often something has come, and until when hidden_wait() knows of it */
     uint32_t id;          /* of the thread */
     int number;           /* of the pipe in its table */
@@ -69,11 +71,15 @@ static int watch(int pipe)
     return events >= 0 && syscall(SYS_epoll_ctl, events, EPOLL_CTL_ADD, pipe, &event) == 0 ? events : -1;
 }
 
-static void note(void)
+/* Also a program that closes what it does not know changes the pipe: that is nothing to wake anyone for. */
+static void note(int pipe)
 {
+    int bytes = 0;
     pthread_mutex_lock(&hidden.lock);
-    hidden.came++;
-    pthread_cond_broadcast(&hidden.change);
+    if (hidden.is_begun || (syscall(SYS_ioctl, pipe, FIONREAD, &bytes) == 0 && bytes > 0)) {
+        hidden.came++;
+        pthread_cond_broadcast(&hidden.change);
+    }
     pthread_mutex_unlock(&hidden.lock);
 }
 
@@ -101,7 +107,7 @@ static void *listen_to(void *fifo)
         long ready = syscall(SYS_epoll_pwait, events, &event, 1, -1, NULL, 0);
         if (ready < 0 && errno != EINTR)
             break;
-        note();
+        note(pipe);
     }
     if (events >= 0)
         syscall(SYS_close, events);
@@ -129,7 +135,7 @@ static int start(const char *fifo)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, init_change);
-    hidden.is_made = hidden.is_over = 0;
+    hidden.is_made = hidden.is_over = hidden.is_begun = 0;
     hidden.seen = hidden.came = 0;
     if (thread_start(&hidden.thread, listen_to, (void *)(uintptr_t)fifo) != 0)
         return 0;
@@ -163,15 +169,17 @@ int hidden_listen(const char *fifo)
     return start(fifo);
 }
 
-int hidden_wait(int ms)
+int hidden_wait(int ms, int is_begun)
 {
     const struct timespec until = clock_after(CLOCK_MONOTONIC, ms < 0 ? 0 : (uint64_t)ms * NS_PER_MS);
     int failed = 0;
     pthread_mutex_lock(&hidden.lock);
+    hidden.is_begun &= is_begun;
     while (hidden.came == hidden.seen && !hidden.is_over && !failed)
         failed = ms < 0 ? pthread_cond_wait(&hidden.change, &hidden.lock)
                         : pthread_cond_timedwait(&hidden.change, &hidden.lock, &until);
     int result = hidden.is_over ? -1 : hidden.came != hidden.seen;
+    hidden.is_begun |= result > 0;
     hidden.seen = hidden.came;
     pthread_mutex_unlock(&hidden.lock);
     return result;

@@ -21,9 +21,9 @@ int hidden_open(char *path, size_t size);
 /* Starts the thread for a FIFO, with descriptors in the program's table. Returns 0 on failure. */
 int hidden_listen(const char *fifo);
 
-/* Waits until bytes have come since the last call, or the last writer has closed the pipe: 1. Returns 0 after that many
- * milliseconds (-1: never), -1 after hidden_stop(). */
-int hidden_wait(int ms);
+/* Waits until bytes have come since the last call or, if is_begun, the last writer has closed the pipe: 1. Returns 0 after that
+ * many milliseconds (-1: never), -1 after hidden_stop(). is_begun: some bytes of a dump have been read, and not its end. */
+int hidden_wait(int ms, int is_begun);
 void hidden_stop(void);
 
 /* Ends the thread; whoever has opened the pipe keeps it. path: of the pipe or FIFO. */

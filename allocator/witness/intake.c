@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define DUMP_LIMIT ((size_t)2 << 30) /* larger dumps are not lightweight ones */
@@ -126,8 +127,21 @@ void intake_close(struct intake *intake)
     intake->pipe = -1;
 }
 
+static int count_bytes(int pipe)
+{
+    int bytes = 0;
+    return ioctl(pipe, FIONREAD, &bytes) == 0 ? bytes : 0;
+}
+
+/* poll() and open() are cancellation points. */
 int intake_has_bytes(const struct intake *intake)
 {
-    int bytes = 0; /* poll() is a cancellation point */
-    return ioctl(__atomic_load_n(&intake->pipe, __ATOMIC_RELAXED), FIONREAD, &bytes) == 0 && bytes > 0 && is_ours(intake);
+    if (is_ours(intake))
+        return count_bytes(__atomic_load_n(&intake->pipe, __ATOMIC_RELAXED)) > 0;
+    if (intake->pipe < 0)
+        return 0;
+    int again = (int)syscall(SYS_openat, AT_FDCWD, intake->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), bytes = count_bytes(again);
+    if (again >= 0)
+        syscall(SYS_close, again);
+    return bytes > 0;
 }

@@ -232,7 +232,7 @@ static int wait_for_input(const struct dump *dump)
     int ready;
     if (dump->received)
         dump_rest(monitor.intake.pipe);
-    while ((ready = hidden_wait(dump->received ? PROGRESS_MS / 4 : -1)) >= 0) {
+    while ((ready = hidden_wait(dump->received ? PROGRESS_MS / 4 : -1, dump->received != 0)) >= 0) {
         if (ready && intake_renew(&monitor.intake) && (dump->received || intake_has_bytes(&monitor.intake)))
             return 1;
         if (!ready)

@@ -92,10 +92,9 @@ static void make_possible(struct plan *plan)
     /* What is handed to the second launch then takes more descriptors than there are. */
     if (plan->planted == PLANTED_HOSTED && plan->seed % 2 && !is_left_out(names[SURROUNDING_no_descriptors]))
         plan->surroundings |= 1u << SURROUNDING_no_descriptors;
-    /* The driver opens a file for its dump of a fault. Where it cannot, or nobody reads it, the fault is lost. */
-    if (plan->planted >= PLANTED_OVERRUN && is_left_out("unread dumps") &&
-        (has(plan, SURROUNDING_closed) || (has(plan, SURROUNDING_no_descriptors) && DESCRIPTORS_LEFT(plan->seed) == 0) ||
-         has(plan, SURROUNDING_no_processes)))
+    /* The driver opens a file for its dump of a fault. Where it cannot, the fault is lost. */
+    if (plan->planted >= PLANTED_OVERRUN && is_left_out("unwritten dumps") && has(plan, SURROUNDING_no_descriptors) &&
+        DESCRIPTORS_LEFT(plan->seed) == 0)
         plan->planted = PLANTED_FREE;
     plan->has_witness = plan->planted == PLANTED_HANG || plan->planted == PLANTED_HOSTED;
     if (plan->planted == PLANTED_HANG) { /* killed while the second launch is on its way */

@@ -21,7 +21,7 @@ CHUNK = 25
 SLOWER_MS = 4000  # that a seed may take longer than natively
 
 # Known defects that are still there: what shows them is left out, by the names of plan.c. Who mends one takes its name away.
-KNOWN = "unread dumps"
+KNOWN = "unwritten dumps"
 
 # Lines that cufence may print outside of a report, each once.
 STATED = [re.compile(text) for text in (
