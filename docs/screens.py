@@ -146,6 +146,24 @@ def feed(screen: pyte.Screen, text: bytes, folder: Path) -> None:
             stream.feed(without_paths(line, folder, screen.columns).replace(b"\033[2m", b"\033[90m"))  # pyte knows no dim text
 
 
+def report_in(lines: list[bytes]) -> list[bytes]:
+    """The first report among lines, without folders of the stories."""
+    last = next(number for number, line in enumerate(lines) if b"SUMMARY: cufence: " in line)
+    heads = [number for number, line in enumerate(lines[:last]) if re.search(rb"\033\[1;31m", line)]
+    shown = [line.replace(b"tests/gpu/stories/", b"") for line in lines[heads[0] : last + 1]]
+    return [line.rstrip(b"\r\n") + b"\r\n" for line in shown]
+
+
+def folded(line: bytes, columns: int) -> bytes:
+    """A long line, broken at a blank. What follows stands below its second word, as the program does on a terminal."""
+    if visible(line) <= columns:
+        return line
+    at = line.rfind(b" ", 0, columns + sum(map(len, re.findall(rb"\033\[[\d;]*m(?=.)", line.rstrip()))))
+    colour = re.search(rb"\033\[1;31m", line)
+    hang = b" " * (line.index(b"== ") + 12 - line.index(b"=="))
+    return line[:at] + b"\r\n" + hang + (colour[0] if colour else b"") + line[at + 1 :]
+
+
 def visible(line: bytes) -> int:
     """Columns that a line takes."""
     return len(re.sub(r"\033\[[\d;]*m|[\r\n]", "", line.decode(errors="replace")))
@@ -238,9 +256,9 @@ def main() -> None:
     if unknown := set(arguments.names) - set(SCREENS):
         parser.error(f"no screen {', '.join(sorted(unknown))}; there are {', '.join(SCREENS)}")
     if arguments.recorded:
-        text = arguments.recorded.read_bytes()
-        screen = pyte.Screen(max(visible(line) for line in text.splitlines()), TALLEST)
-        feed(screen, text, ROOT)
+        lines = report_in(arguments.recorded.read_bytes().splitlines(keepends=True))
+        screen = pyte.Screen(max(visible(line) for line in lines if b"SUMMARY" not in line), TALLEST)
+        feed(screen, b"".join(folded(line, screen.columns) for line in lines), ROOT / "tests" / "gpu" / "stories")
         draw(screen, arguments.recorded.with_suffix(".svg"))
         return
     if arguments.docs:

@@ -1,9 +1,13 @@
 """Checks the project's pages: links lead to a file and to a heading in it, a page has one name everywhere, none is too long, and
-there are those that messages name."""
+there are those that messages name. Figures of cost come from the results."""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -60,6 +64,7 @@ class Links(unittest.TestCase):
     def test_none_is_too_long(self):
         for page in DOCS:
             self.assertLess(page.read_text().count("\n"), 300, page.name)
+        self.assertLessEqual((ROOT / "README.md").read_text().count("\n"), 110)
 
     def test_the_command_names_pages_by_their_files(self):
         """`cufence docs NAME`, whatever the folder; and what the program's messages say to type."""
@@ -74,6 +79,44 @@ class Links(unittest.TestCase):
             if file.suffix in (".c", ".py"):
                 self.assertNotRegex(text, r'"[^"\n]*docs/[\w/-]+\.md', f"{file}: whoever installed cufence has no such file")
         self.assertGreater(said, 20)
+
+
+class Figures(unittest.TestCase):
+    """docs/figures.py, with results and a page of our own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        (self.folder / "docs").mkdir()
+        (self.folder / "tests/gpu/results").mkdir(parents=True)
+        self.write_results(1.25)
+        (self.folder / "README.md").write_text("Before\n<!-- cost: begin -->\n<!-- cost: end -->\nAfter\n")
+
+    def write_results(self, fastest):
+        rows = [{"backend": backend, "workload": workload, "fastest": fastest, "ratios": [1.0] * 9}
+                for backend in ("cufence", "run", "cufence_strict", "sanitizer") for workload in ("training", "inference", "small")]  # fmt: skip
+        facts = {"gpu": "a GPU", "driver": "1", "torch": "2", "date": "3"}
+        (self.folder / "tests/gpu/results/cost.json").write_text(json.dumps({"facts": facts, "rows": rows}))
+
+    def figures(self, what):
+        return subprocess.run([sys.executable, ROOT / "docs/figures.py", what], cwd=self.folder, capture_output=True, text=True, check=False)
+
+    def test_other_figures_than_the_results_fail(self):
+        self.assertIn("README.md has other figures than", self.figures("check").stderr)
+        self.assertEqual(self.figures("write").returncode, 0)
+        page = (self.folder / "README.md").read_text()
+        self.assertIn("| `cufence.enable()` | 1.25 | 1.25 | 1.25 |\n", page)
+        self.assertTrue(page.startswith("Before\n") and page.endswith("\nAfter\n"))
+        self.assertEqual(self.figures("check").returncode, 0)
+        self.write_results(1.26)
+        done = self.figures("check")
+        self.assertEqual((done.returncode, "README.md has other figures than" in done.stderr), (1, True))
+
+    def test_a_figure_elsewhere_fails(self):
+        self.assertEqual(self.figures("write").returncode, 0)
+        (self.folder / "docs/other.md").write_text("On an H100 a training\nstep takes 1.02 times as long.\n")
+        self.assertIn("docs/other.md: a figure of cost that is not from", self.figures("check").stderr)
 
 
 if __name__ == "__main__":
