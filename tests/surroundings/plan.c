@@ -89,12 +89,15 @@ static void make_possible(struct plan *plan)
     /* The simulated device notes in its memory file what a second launch maps: RLIMIT_FSIZE would kill it for that. */
     if (has(plan, SURROUNDING_file_size) && plan->planted == PLANTED_HOSTED)
         plan->planted = PLANTED_OVERRUN;
-    /* What is handed to the second launch then takes more descriptors than there are. */
-    if (plan->planted == PLANTED_HOSTED && plan->seed % 2 && !is_left_out(names[SURROUNDING_no_descriptors]))
-        plan->surroundings |= 1u << SURROUNDING_no_descriptors;
+    /* Enough descriptors for the second launch to begin, and hardly for what it is to be given. */
+    plan->descriptors_left = (unsigned)(plan->seed / 2 % DESCRIPTORS_MOST);
+    if (plan->planted == PLANTED_HOSTED && plan->seed % 2 && !is_left_out(names[SURROUNDING_no_descriptors])) {
+        plan->surroundings = 1u << SURROUNDING_no_descriptors;
+        plan->descriptors_left = 5 + (unsigned)(plan->seed / 2 % 3);
+    }
     /* The driver opens a file for its dump of a fault. Where it cannot, the fault is lost. */
     if (plan->planted >= PLANTED_OVERRUN && is_left_out("unwritten dumps") && has(plan, SURROUNDING_no_descriptors) &&
-        DESCRIPTORS_LEFT(plan->seed) == 0)
+        plan->descriptors_left == 0)
         plan->planted = PLANTED_FREE;
     plan->has_witness = plan->planted == PLANTED_HANG || plan->planted == PLANTED_HOSTED;
     if (plan->planted == PLANTED_HANG) { /* killed while the second launch is on its way */

@@ -32,8 +32,6 @@
     X(no_environment)  /* clearenv() once CUDA has started; the current folder is gone */                                      \
     X(slow)            /* driver calls take long */
 
-/* With no_descriptors: how many are left all the same. */
-#define DESCRIPTORS_LEFT(seed) ((unsigned)((seed) / 2 % DESCRIPTORS_MOST))
 #define DESCRIPTORS_MOST 12
 
 #define NAME_OF(name) SURROUNDING_##name,
@@ -77,6 +75,7 @@ struct plan {
     unsigned steps, moment; /* the surroundings that begin while it runs do so before this step */
     unsigned kill_after_us; /* 0: nobody kills it. Else what it has done by then is left to chance */
     int is_daemon;
+    unsigned descriptors_left; /* with no_descriptors: fewer than DESCRIPTORS_MOST */
 };
 
 #define STEPS 64

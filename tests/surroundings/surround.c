@@ -42,7 +42,7 @@ static void begin_no_descriptors(void)
     limit(RLIMIT_NOFILE, 100);
     for (unsigned i = 0; (file = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0; i++)
         last[i % DESCRIPTORS_MOST] = file;
-    for (unsigned i = 0; i < DESCRIPTORS_LEFT(player.plan->seed); i++)
+    for (unsigned i = 0; i < player.plan->descriptors_left; i++)
         close(last[i]);
 }
 
@@ -67,7 +67,7 @@ static void begin_closed(void)
     need("pipe", pipe2(own_pipe, O_CLOEXEC | O_NONBLOCK) == 0);
     own_file = open("/dev/zero", O_RDWR | O_CLOEXEC);
     need("own file", own_file >= 0 && write(own_pipe[1], "own", 3) == 3);
-    for (int i = 0; i < 24; i++) /* sockets and pipes that answer who reads or writes them */
+    for (int i = 0; i < 12; i++)
         need("own descriptor", fcntl(own_pipe[i % 2], F_DUPFD_CLOEXEC, 3) >= 0);
 }
 
