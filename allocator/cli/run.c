@@ -18,7 +18,7 @@
 #include "base/tally.h"
 #include "base/text.h"
 #include "base/writable.h"
-#include "values/values.h"
+#include "lens/lens.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -5,7 +5,7 @@
 #ifndef CUFENCE_CLI_TRACE_FILE_H
 #define CUFENCE_CLI_TRACE_FILE_H
 
-#include "analysis/trace/compare.h"
+#include "lens/diff/compare.h"
 
 #include <stdio.h>
 

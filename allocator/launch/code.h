@@ -1,7 +1,7 @@
 /*
  * The code of the program's kernels, as the driver was given it: for a launch that is to be done again elsewhere
- * (values/bundles.h), and to read what a kernel does (values/machine.h). A fault needs none of this, because a core dump has
- * the code.
+ * (lens/saves/bundles.h), and to read what a kernel does (lens/values/machine.h). A fault needs none of this, because a core
+ * dump has the code.
  *
  * Modules and libraries are noted from code_keep() on. Constant bytes of a program or library that is loaded are copied when
  * they are asked for; others at once, because the program may free them, up to CODE_MOST in all.

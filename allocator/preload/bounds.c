@@ -3,7 +3,7 @@
 #include "internal.h"
 
 #include "base/error.h"
-#include "values/written.h"
+#include "lens/nan/written.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* Counts captures in progress, during which cufence must not synchronise a context, and has their memory followed. */
 #include "base/output.h"
-#include "values/visits.h"
+#include "lens/visits/visits.h"
 
 #include <unistd.h>
 

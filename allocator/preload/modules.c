@@ -1,7 +1,7 @@
 /* Modules and libraries. */
 #include "launch/code.h"
 #include "launch/launch.h"
-#include "values/values.h"
+#include "lens/lens.h"
 
 #include "internal.h" /* last: see hooks.h */
 

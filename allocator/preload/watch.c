@@ -4,7 +4,7 @@
 #include "internal.h"
 
 #include "base/aside.h"
-#include "values/visits.h"
+#include "lens/visits/visits.h"
 
 static void show_aside(void *copy)
 {

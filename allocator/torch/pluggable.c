@@ -5,7 +5,7 @@
 #include "witness/monitor.h"
 #include "heap/heap.h"
 #include "heap/passed.h"
-#include "values/told.h"
+#include "lens/values/told.h"
 
 void *cufence_torch_alloc(size_t size, int device, cufence_stream stream)
 {

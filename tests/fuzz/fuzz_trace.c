@@ -1,6 +1,6 @@
 /* Lines of a trace from an untrusted source: the first as its header, the others as events. What is accepted is written again
  * and is then the same. */
-#include "analysis/trace/compare.h"
+#include "lens/diff/compare.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -18,7 +18,7 @@ FLOORS = [
     {"cli"},
     {"preload", "torch"},
     {"api"},
-    {"values"},
+    {"lens"},
     {"witness", "order"},
     {"heap", "launch", "restage"},
     {"vmm", "stacks"},

@@ -5,7 +5,7 @@
 #include <cuda.h>
 #include <sim.h>
 
-#include "values/visits.h"
+#include "lens/visits/visits.h"
 
 #include <stdatomic.h>
 #include <time.h>

@@ -1,11 +1,11 @@
 /*
- * What the hash kernel must answer: the definition of kernels/hash.h written down plainly, some values worked out once, and
- * ranges of every size and alignment. For the simulated device and a real one; cuda.h calls go through `driver`.
+ * What the hash kernel must answer: the definition of lens/kernels/hash.h written down plainly, some values worked out once,
+ * and ranges of every size and alignment. For the simulated device and a real one; cuda.h calls go through `driver`.
  */
 #ifndef CUFENCE_TESTS_HASH_CASES_H
 #define CUFENCE_TESTS_HASH_CASES_H
 
-#include "kernels/hash.h"
+#include "lens/kernels/hash.h"
 #include "kernels/kernels.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// The kernels of kernels/figures.cu as they are, run on the host: one thread a block, one block after the other.
+// The kernels of lens/kernels/figures.cu as they are, run on the host: one thread a block, one block after the other.
 #include <cstdint>
 #include <cstring>
 
@@ -41,7 +41,7 @@ static void atomicMax(T *to, T value)
     *to = value > *to ? value : *to;
 }
 
-#include "kernels/figures.cu"
+#include "lens/kernels/figures.cu"
 
 extern "C" void run_on_host(int is_nans, const figures_items *items)
 {

@@ -1,4 +1,4 @@
-// The kernel of kernels/reach.cu as it is, run on the host with one thread.
+// The kernel of lens/kernels/reach.cu as it is, run on the host with one thread.
 #define __global__
 #define __device__
 #define __shared__ static
@@ -29,7 +29,7 @@ static unsigned atomicExch(unsigned *to, unsigned value)
     return old;
 }
 
-#include "kernels/reach.cu"
+#include "lens/kernels/reach.cu"
 
 extern "C" void reach_on_host(const void *arguments)
 {

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "sim/figures.h"
-#include "values/measure.h"
+#include "lens/values/measure.h"
 
 #define MOST 200000
 

@@ -1,6 +1,6 @@
 /* Pieces of pinned memory: apart from each other, zeroed, within the limit, and found soon in the order of use. */
 #include "driver/driver.h"
-#include "values/pinned.h"
+#include "lens/visits/pinned.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/reach.h"
+#include "lens/kernels/reach.h"
 #include "sim/sim.h"
 
 void reach_on_host(const void *arguments);

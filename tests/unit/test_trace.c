@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "analysis/trace/compare.h"
+#include "lens/diff/compare.h"
 
 #include <stdlib.h>
 #include <string.h>

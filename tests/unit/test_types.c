@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "values/types.h"
+#include "lens/values/types.h"
 
 static const struct launch_function *function_of(const char *name, uint32_t count, uint32_t size)
 {

@@ -1,0 +1,368 @@
+#include "nan.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "lens/values/machine.h"
+#include "finding/nan.h"
+#include "launch/code.h"
+#include "lens/values/plan.h"
+#include "lens/visits/visits.h"
+#include "witness/tell.h"
+#include "written.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_POINTERS 64                 /* of a launch */
+#define MOST_FIGURES (UINT64_C(2) << 20) /* inputs up to this size have all their figures made, which costs more */
+#define COUNTERS 4096u
+
+static struct {
+    uint64_t every; /* constant after the start, like those below */
+    int looks_for_inf, stops;
+    uint32_t counters[COUNTERS]; /* atomic: launches of the kernels */
+} watch;
+
+/* ---- what is looked at ---- */
+
+static int any_function(const struct launch_function *function)
+{
+    (void)function;
+    return 1;
+}
+
+static int wants_number(const struct launch_function *function, uint64_t number)
+{
+    (void)number;
+    uint32_t *counter = &watch.counters[((uintptr_t)function >> 4) % COUNTERS];
+    return watch.every == 1 || __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED) % watch.every == 0;
+}
+
+static int wants(const struct visit *visit)
+{
+    if (visit->function && visit->reached_count)
+        machine_find_out(visit->reached[0].handle, visit->function);
+    return visit->reached_count != 0;
+}
+
+static unsigned when(const struct visit *visit, const struct reached *reached)
+{
+    int is_input = visit->function && (types_is_const(reached->function, reached) || machine_only_reads(reached));
+    return is_input ? PLAN_BEFORE : PLAN_BEFORE | PLAN_AFTER;
+}
+
+static const struct plan_rules rules = {
+    .kernel = MEASURE_NANS, .most_figures = MOST_FIGURES, .most_pointers = MOST_POINTERS, .only_floats = 1, .when = when};
+
+/* In front of the plan: which pointers lead to memory that was written before the launch. */
+struct seen {
+    uint64_t written; /* bit i: of pointer i */
+};
+#define HEAD sizeof(struct seen)
+
+_Static_assert(MOST_POINTERS <= 64, "one bit each");
+
+static size_t size(const struct visit *visit)
+{
+    return HEAD + plan_make(&rules, visit, NULL, 0);
+}
+
+/* The part without the head. */
+static struct visit_part inner(const struct visit_part *part)
+{
+    struct visit_part made = *part;
+    made.memory += HEAD;
+    made.bytes -= HEAD;
+    return made;
+}
+
+static void before(struct visit_part *part)
+{
+    struct visit_part rest = inner(part);
+    struct seen *seen = (struct seen *)(void *)part->memory;
+    const struct visit *visit = part->visit;
+    for (size_t i = 0; i < visit->reached_count && i < MOST_POINTERS; i++)
+        seen->written |= (uint64_t)(watch.every > 1 || written_is(visit->reached[i].range.id)) << i;
+    plan_make(&rules, visit, rest.memory, rest.bytes);
+    plan_submit(&rules, &rest, PLAN_BEFORE);
+    part->failure = rest.failure;
+}
+
+static void note_writes(const struct visit *visit)
+{
+    for (size_t i = 0; i < visit->reached_count; i++) {
+        if (when(visit, &visit->reached[i]) & PLAN_AFTER)
+            written_note(visit->reached[i].range.id);
+    }
+}
+
+static void after(struct visit_part *part)
+{
+    struct visit_part rest = inner(part);
+    plan_submit(&rules, &rest, PLAN_AFTER);
+    note_writes(part->visit);
+    if (part->failure == CUDA_SUCCESS)
+        part->failure = rest.failure;
+}
+
+/* ---- what was found ---- */
+
+/* A pointer whose memory was looked at. */
+struct looked {
+    size_t reached;
+    enum value_type type;
+    enum type_from from;
+    uint64_t bytes;
+    int is_written, has_after;
+    struct counted before, after;
+    int has_figures;
+    struct measured figures; /* before */
+};
+
+struct results {
+    const struct visit *visit;
+    struct looked looked[MOST_POINTERS];
+    size_t count;
+};
+
+static void read_one(struct looked *looked, const struct plan_item *item, const uint8_t *results)
+{
+    looked->bytes = item->bytes;
+    if (plan_kernel(&rules, item, PLAN_BEFORE) == MEASURE_FIGURES) {
+        measure_read(results + item->before, item->bytes, item->type, &looked->figures);
+        looked->has_figures = 1;
+        looked->before.nans = looked->figures.nans;
+        looked->before.infinities = looked->figures.infinities;
+        looked->before.first_nan = looked->figures.first_nan;
+        looked->before.last_nan = looked->figures.last_nan;
+    } else {
+        measure_count(results + item->before, item->bytes, &looked->before);
+    }
+    looked->has_after = item->after != 0;
+    if (item->after)
+        measure_count(results + item->after, item->bytes, &looked->after);
+}
+
+static void read_all(struct results *out, const uint8_t *results)
+{
+    const struct visit *visit = out->visit;
+    const struct seen *seen = (const struct seen *)(const void *)results;
+    for (size_t i = 0; i < visit->reached_count && i < MOST_POINTERS; i++) {
+        struct looked *looked = &out->looked[out->count];
+        *looked = (struct looked){.reached = i, .is_written = (int)(seen->written >> i & 1)};
+        const struct plan_item *item = plan_choose(visit, results + HEAD, i, &looked->type, &looked->from);
+        if (!item)
+            continue;
+        read_one(looked, item, results + HEAD);
+        out->count++;
+    }
+}
+
+/* ---- the finding ---- */
+
+static struct nan_input input_of(const struct visit *visit, const struct looked *looked, char label[64])
+{
+    const struct reached *reached = &visit->reached[looked->reached];
+    cufence_description place;
+    label[0] = '\0';
+    heap_describe(reached->range.address, &place);
+    if (place.buffer.id == reached->range.id)
+        memcpy(label, place.buffer.label, sizeof place.buffer.label < 64 ? sizeof place.buffer.label : 64);
+    label[63] = '\0';
+    return (struct nan_input){.argument = visit->function ? reached->argument : -1,
+                              .at = visit->function ? reached->at : 0,
+                              .buffer = reached->range.id,
+                              .offset = reached->pointer - reached->range.address,
+                              .count = looked->bytes / value_width(looked->type),
+                              .label = label,
+                              .type = looked->type,
+                              .is_guess = looked->from == TYPE_GUESSED,
+                              .is_unwritten = !looked->is_written,
+                              .nans = looked->before.nans,
+                              .infinities = looked->before.infinities,
+                              .has_figures = looked->has_figures,
+                              .finite = looked->figures.finite,
+                              .zeros = looked->figures.zeros,
+                              .min = looked->figures.min,
+                              .max = looked->figures.max,
+                              .mean = looked->figures.mean,
+                              .deviation = looked->figures.deviation};
+}
+
+/* What a report needs besides the fact. Too large for the stack. */
+struct telling {
+    struct stack_frame frames[STACK_READ];
+    struct nan_input inputs[NAN_INPUTS];
+    char labels[NAN_INPUTS][64];
+    char plain[512];
+    cufence_description place;
+};
+
+static void name_kernels(const struct visit *visit, struct nan_fact *fact, char *plain, size_t room)
+{
+    size_t count = visit->function ? 1 : visit->graph_function_count;
+    for (size_t i = 0; i < count; i++) {
+        const struct kernel_names *names = types_names(visit->function ? visit->function : visit->graph_functions[i]);
+        size_t used = strlen(plain);
+        snprintf(plain + used, room - used, "%s%s", used ? ", " : "", names ? names->plain : "a kernel");
+        if (visit->function && names) {
+            fact->kernel = names->demangled;
+            fact->symbol = names->mangled;
+        }
+    }
+    fact->plain = plain;
+}
+
+/* Finds the line that writes there. Of arguments with equal pointers, only the first has been looked at. */
+static void find_line(const struct visit *visit, uint64_t pointer, struct nan_fact *fact)
+{
+    struct machine_line line;
+    for (size_t i = 0; visit->function && i < visit->reached_count; i++) {
+        if (visit->reached[i].pointer != pointer || !machine_line_of_writes(&visit->reached[i], &line))
+            continue;
+        fact->file = line.file;
+        fact->line = line.line;
+    }
+}
+
+static void tell(const struct results *results, const struct looked *made, int is_inf, int is_of_unwritten)
+{
+    const struct visit *visit = results->visit;
+    const struct reached *reached = &visit->reached[made->reached];
+    struct telling *telling = calloc(1, sizeof *telling);
+    if (!telling)
+        return;
+    heap_describe(reached->range.address, &telling->place);
+    if (telling->place.buffer.id != reached->range.id)
+        telling->place.buffer.id = 0;
+    struct nan_fact fact = {.kind = is_inf ? FINDING_INF : FINDING_NAN,
+                            .launch = visit->number,
+                            .stream = (uint64_t)(uintptr_t)visit->handle,
+                            .tid = visit->tid,
+                            .frames = telling->frames,
+                            .frame_count = stack_frames(&visit->stack, telling->frames, STACK_READ),
+                            .index = is_inf ? made->after.first_infinity : made->after.first_nan,
+                            .made = is_inf ? made->after.infinities : made->after.nans,
+                            .count = made->bytes / value_width(made->type),
+                            .pointer = reached->pointer,
+                            .argument = visit->function ? reached->argument : -1,
+                            .type = made->type,
+                            .is_guess = made->from == TYPE_GUESSED,
+                            .buffer = &telling->place.buffer,
+                            .buffer_frames = {stack_buffer_frames, NULL},
+                            .inputs = telling->inputs,
+                            .is_of_unwritten = is_of_unwritten,
+                            .now_ns = monotonic_ns()};
+    find_line(visit, reached->pointer, &fact);
+    memcpy(fact.grid, visit->grid, sizeof fact.grid);
+    memcpy(fact.block, visit->block, sizeof fact.block);
+    name_kernels(visit, &fact, telling->plain, sizeof telling->plain);
+    for (size_t i = 0; i < results->count && i < NAN_INPUTS; i++)
+        telling->inputs[fact.input_count++] = input_of(visit, &results->looked[i], telling->labels[i]);
+    tell_nan(&fact, visit->device);
+    if (watch.stops)
+        contexts_set_faulted(visit->device, CUDA_ERROR_ASSERT);
+    free(telling);
+}
+
+static uint64_t number_of(const struct counted *counted, int is_inf)
+{
+    return is_inf ? counted->infinities : counted->nans;
+}
+
+/* Whether the launch has made some there. Memory that nobody had written may have held some before: then more of them, or some
+ * at other places, are new. */
+static int has_made(const struct looked *looked, int is_inf)
+{
+    const struct counted *before = &looked->before, *after = &looked->after;
+    if (!looked->has_after || !number_of(after, is_inf))
+        return 0;
+    if (!number_of(before, is_inf))
+        return 1;
+    if (looked->is_written)
+        return 0;
+    if (number_of(after, is_inf) > number_of(before, is_inf))
+        return 1;
+    return !is_inf && (after->first_nan < before->first_nan || after->last_nan > before->last_nan);
+}
+
+/* A launch that is given nothing but fresh memory, and leaves NaN in all of it, was asked to: PyTorch fills new tensors so with
+ * deterministic algorithms. */
+static int is_fill(const struct results *results, const struct looked *made)
+{
+    return results->count == 1 && !made->is_written && made->after.nans == made->bytes / value_width(made->type);
+}
+
+/* A guessed type of memory that cannot be of that type throughout, as a library's workspace: its bytes may be anything. */
+static int is_mixed(const struct results *results, const struct looked *made)
+{
+    const struct heap_range *range = &results->visit->reached[made->reached].range;
+    if (made->from != TYPE_GUESSED)
+        return 0;
+    for (size_t i = 0; i < results->count; i++) {
+        const struct looked *other = &results->looked[i];
+        if (results->visit->reached[other->reached].range.id == range->id && other->type != made->type)
+            return 1;
+    }
+    return range->size % value_width(made->type) != 0;
+}
+
+/* Looks for the first pointer where the launch has made some of inputs without. */
+static int look_for(const struct results *results, int is_inf)
+{
+    const struct looked *made = NULL;
+    int is_of_unwritten = 0;
+    for (size_t i = 0; i < results->count; i++) {
+        const struct looked *looked = &results->looked[i];
+        if (looked->is_written && (looked->before.nans || (is_inf && looked->before.infinities)))
+            return 0; /* it has come from there */
+        is_of_unwritten |= !looked->is_written && number_of(&looked->before, is_inf) && !looked->has_after;
+        if (!made && has_made(looked, is_inf) && !is_mixed(results, looked))
+            made = looked;
+    }
+    if (made && !is_inf && is_fill(results, made))
+        return 0;
+    if (made)
+        tell(results, made, is_inf, is_of_unwritten);
+    return made != NULL;
+}
+
+static void finished(const struct visit *visit, uint8_t *memory, size_t bytes, enum visit_end how)
+{
+    struct results *results = memory && bytes > HEAD + sizeof(struct plan) ? calloc(1, sizeof *results) : NULL;
+    if (how == VISIT_NO_ROOM)
+        note_writes(visit);
+    if (!results)
+        return;
+    results->visit = visit;
+    read_all(results, memory);
+    if (!look_for(results, 0) && watch.looks_for_inf)
+        look_for(results, 1);
+    free(results);
+}
+
+cufence_status nan_open(const struct options *options)
+{
+    static struct visit_user user = {.kernels = MEASURE_KERNELS,
+                                     .looks_at_all = 1,
+                                     .wants_function = any_function,
+                                     .wants_graphs = 1,
+                                     .wants_number = wants_number,
+                                     .wants = wants,
+                                     .size = size,
+                                     .before = before,
+                                     .after = after,
+                                     .finished = finished};
+    if (options->nan == NAN_OFF)
+        return CUFENCE_OK;
+    watch.every = options->nan_every;
+    watch.looks_for_inf = options->inf;
+    watch.stops = options->nan == NAN_STOP;
+    user.waits = watch.stops;
+    user.ptx = measure_ptx();
+    if (!written_open())
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "nan: the host has no memory to note which buffers were written");
+    code_keep();
+    visits_add(&user);
+    return CUFENCE_OK;
+}

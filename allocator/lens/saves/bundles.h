@@ -1,0 +1,48 @@
+/*
+ * Bundles of launches that did not fault, for `cufence replay` (docs/replay.md): what save_values= keeps of a launch, and with
+ * it the kernel's code, its arguments, where the buffers lie, and the buffers that are only reached through memory. Those are
+ * found and copied by a kernel of ours (kernels/reach.h), because only the memory itself has their addresses.
+ *
+ * Thread safety: as the functions of struct visit_user that call them.
+ */
+#ifndef CUFENCE_LENS_BUNDLES_H
+#define CUFENCE_LENS_BUNDLES_H
+
+#include "base/options.h"
+#include "lens/visits/visits.h"
+
+#define BUNDLES_KERNELS                                                                                                        \
+    {                                                                                                                          \
+        "cufence_reach"                                                                                                        \
+    }
+const char *bundles_ptx(void);
+
+/* save_replay=0: none is made. */
+void bundles_open(const struct options *options);
+
+/* Begins the launch's bundle, unless its kernel has as many as it may have, or it cannot be made, which is said once a kernel.
+ * In wants(), for a launch that is wanted then. most: bytes that bundles_size() may be. */
+void bundles_begin(const struct visit *visit, uint64_t most);
+
+/* Bytes of memory that it needs besides, a multiple of 64; 0: no bundle is made of the launch. */
+size_t bundles_size(const struct visit *visit);
+
+/* Submit its work. `area`: that memory. */
+void bundles_before(struct visit_part *part, uint8_t *area);
+void bundles_after(struct visit_part *part, uint8_t *area);
+
+/* A buffer of the launch that has been written to `folder`. */
+struct bundles_saved {
+    size_t reached; /* index in visit->reached, also of the files "N.before.npy" and "N.after.npy" */
+    const uint8_t *before;
+    int has_changed;
+};
+
+/* Completes the bundle in the launch's folder. Returns the number of bytes written, 0: there is none. */
+uint64_t bundles_finish(const struct visit *visit, const char *folder, const struct bundles_saved *saved, size_t count,
+                        const uint8_t *area);
+
+/* Forgets the launch's bundle, if there is one: it could not be saved. */
+void bundles_drop(const struct visit *visit);
+
+#endif

@@ -1,0 +1,308 @@
+#include "saves.h"
+
+#include "arrays.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/output.h"
+#include "bundles.h"
+#include "lens/visits/chosen.h"
+#include "lens/trace/events.h"
+#include "lens/values/names.h"
+#include "saved.h"
+#include "lens/values/types.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PINNED (UINT64_C(512) << 20) /* most bytes of one launch, before and after together */
+#define STEP 64u
+
+static struct {
+    struct filter filter; /* constant after the start, as are folder and most */
+    char folder[1024];
+    uint64_t most;       /* bytes to save in all */
+    uint64_t taken;      /* atomic: bytes of the launches that have been chosen */
+    uint64_t refused;    /* atomic: launches beyond `most` */
+    uint64_t saved;      /* this and the rest: launches; used by the visits' thread alone */
+    uint64_t bytes;      /* written */
+    uint64_t incomplete; /* buffers left out */
+    uint64_t bundled;
+    uint64_t most_bundles; /* of a kernel; constant after the start */
+} saves;
+
+/* ---- the option ---- */
+
+static cufence_status parse(const char *option)
+{
+    char text[sizeof((struct options *)0)->save_values], problem[256];
+    snprintf(text, sizeof text, "%s", option);
+    char *equals = strchr(text, '='); /* options_parse() has seen to it, and to the filter */
+    *equals = '\0';
+    if (!filter_parse(&saves.filter, text, problem, sizeof problem))
+        return error_set(CUFENCE_ERROR_OPTION, "save_values=%s: %s", option, problem);
+    return options_expand_path(equals + 1, saves.folder, sizeof saves.folder);
+}
+
+/* ---- which launches ---- */
+
+static int wants_function(const struct launch_function *function)
+{
+    return chosen_function(&saves.filter, function);
+}
+
+/* ---- the buffers of a launch: each once, in order, as long as there is room ---- */
+
+struct walk {
+    size_t next;    /* in visit->reached */
+    size_t index;   /* of the buffer */
+    uint64_t at;    /* of its bytes before the launch, in the part's memory */
+    uint64_t after; /* of those after it */
+    uint64_t end;
+};
+
+static uint64_t rounded(uint64_t size)
+{
+    return (size + STEP - 1) / STEP * STEP;
+}
+
+static int is_known(const struct visit *visit, size_t index)
+{
+    size_t i = 0;
+    while (visit->reached[i].range.id != visit->reached[index].range.id)
+        i++;
+    return i < index;
+}
+
+static int next_buffer(const struct visit *visit, struct walk *walk)
+{
+    for (; walk->next < visit->reached_count; walk->next++) {
+        const struct reached *reached = &visit->reached[walk->next];
+        if (reached->is_out_of_way || is_known(visit, walk->next) || reached->range.size > (PINNED - walk->end) / 2 - STEP)
+            continue;
+        walk->index = walk->next++;
+        walk->at = walk->end;
+        walk->after = walk->at + rounded(reached->range.size);
+        walk->end = walk->after + rounded(reached->range.size);
+        return 1;
+    }
+    return 0;
+}
+
+static size_t size_of_buffers(const struct visit *visit)
+{
+    struct walk walk = {0};
+    while (next_buffer(visit, &walk))
+        continue;
+    return walk.end;
+}
+
+/* The bundle's memory follows that of the buffers. */
+static size_t size(const struct visit *visit)
+{
+    return size_of_buffers(visit) + bundles_size(visit);
+}
+
+static void give_room(uint64_t bytes)
+{
+    __atomic_sub_fetch(&saves.taken, bytes, __ATOMIC_RELAXED);
+}
+
+/* Takes room of all that may be saved. Returns 0 if there is not enough. */
+static int take_room(uint64_t bytes)
+{
+    if (__atomic_add_fetch(&saves.taken, bytes, __ATOMIC_RELAXED) <= saves.most)
+        return 1;
+    give_room(bytes);
+    return 0;
+}
+
+static int wants(const struct visit *visit)
+{
+    if (!chosen_visit(&saves.filter, visit))
+        return 0;
+    if (!take_room(size_of_buffers(visit))) {
+        __atomic_add_fetch(&saves.refused, 1, __ATOMIC_RELAXED);
+        return 0;
+    }
+    bundles_begin(visit, saves.most - __atomic_load_n(&saves.taken, __ATOMIC_RELAXED));
+    take_room(bundles_size(visit)); /* it asked for no more than there is */
+    names_note(visit);
+    return 1;
+}
+
+static void copy(struct visit_part *part, int is_after)
+{
+    struct walk walk = {0};
+    while (next_buffer(part->visit, &walk)) {
+        const struct heap_range *range = &part->visit->reached[walk.index].range;
+        visit_copy(part, part->memory + (is_after ? walk.after : walk.at), range->address, range->size);
+    }
+}
+
+static void before(struct visit_part *part)
+{
+    copy(part, 0);
+    bundles_before(part, part->memory + size_of_buffers(part->visit));
+}
+
+static void after(struct visit_part *part)
+{
+    copy(part, 1);
+    bundles_after(part, part->memory + size_of_buffers(part->visit));
+}
+
+/* ---- the files ---- */
+
+/* Makes a folder for the launch: "000012-softmax". */
+static int make_folder(const struct visit *visit, char *path, size_t room)
+{
+    const struct kernel_names *names = types_names(visit->function);
+    char kernel[49];
+    int failed, copy_number = 1;
+    snprintf(kernel, sizeof kernel, "%.48s", names ? names->plain : "kernel");
+    for (char *at = kernel; *at; at++)
+        *at = isalnum((unsigned char)*at) ? *at : '_';
+    failed = !files_make_folder(saves.folder);
+    snprintf(path, room, "%s/%06" PRIu64 "-%s", saves.folder, visit->number, kernel);
+    while (!failed && (failed = mkdir(path, 0700)) != 0 && errno == EEXIST) {
+        snprintf(path, room, "%.1023s/%06" PRIu64 "-%s.%d", saves.folder, visit->number, kernel, ++copy_number);
+        failed = 0;
+    }
+    if (failed)
+        saved_fail(saves.folder);
+    return !failed;
+}
+
+static void put_launch(const struct visit *visit, const char *folder)
+{
+    static const struct hashing none;
+    char path[1400];
+    struct trace_event event = events_make(visit, &none, NULL);
+    snprintf(path, sizeof path, "%s/launch.json", folder);
+    int fd = files_create(path);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (file)
+        trace_event_write(file, &event);
+    if (!file || fclose(file) != 0)
+        saved_fail(path);
+}
+
+/* Puts the files of one buffer. Returns 1 if the launch has changed it. */
+static int put_buffer(const struct visit *visit, const char *folder, const uint8_t *results, const struct walk *walk,
+                      enum value_type type)
+{
+    char path[1400];
+    uint64_t bytes = visit->reached[walk->index].range.size;
+    snprintf(path, sizeof path, "%s/%zu.before.npy", folder, walk->index);
+    saves.bytes += saved_put_array(path, type, results + walk->at, bytes) ? bytes : 0;
+    if (!memcmp(results + walk->at, results + walk->after, bytes))
+        return 0;
+    snprintf(path, sizeof path, "%s/%zu.after.npy", folder, walk->index);
+    saves.bytes += saved_put_array(path, type, results + walk->after, bytes) ? bytes : 0;
+    return 1;
+}
+
+/* Writes the buffers, and notes each in `saved`. Returns their number. */
+static size_t put_buffers(const struct visit *visit, const char *folder, const uint8_t *results, struct bundles_saved *saved)
+{
+    char path[1400];
+    struct walk walk = {0};
+    size_t count = 0, different = 0;
+    snprintf(path, sizeof path, "%s/README.txt", folder);
+    int fd = files_create(path);
+    FILE *readme = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (readme)
+        arrays_begin(readme, visit);
+    while (next_buffer(visit, &walk) && !saved_has_failed()) {
+        enum value_type type = arrays_type(visit, walk.index);
+        int has_changed = put_buffer(visit, folder, results, &walk, type);
+        if (readme)
+            arrays_describe(readme, visit, walk.index, type, has_changed);
+        saved[count++] = (struct bundles_saved){walk.index, results + walk.at, has_changed};
+    }
+    if (!readme || fclose(readme) != 0)
+        saved_fail(path);
+    for (size_t i = 0; i < visit->reached_count; i++)
+        different += !is_known(visit, i);
+    saves.incomplete += different - count;
+    return count;
+}
+
+static void save(const struct visit *visit, const uint8_t *results, struct bundles_saved *saved)
+{
+    char folder[1300];
+    if (!make_folder(visit, folder, sizeof folder))
+        return;
+    size_t count = put_buffers(visit, folder, results, saved);
+    uint64_t room = bundles_size(visit);
+    uint64_t bytes = saved_has_failed() ? 0 : bundles_finish(visit, folder, saved, count, results + size_of_buffers(visit));
+    saves.bytes += bytes;
+    saves.bundled += bytes != 0;
+    give_room(bytes < room ? room - bytes : 0); /* most of it was for what might have been found */
+    if (!saved_has_failed())
+        put_launch(visit, folder); /* last: a folder that has it is whole */
+    saves.saved += !saved_has_failed();
+}
+
+static void finished(const struct visit *visit, uint8_t *results, size_t bytes, enum visit_end how)
+{
+    (void)bytes;
+    if (!saved_has_failed() && visit->result == CUDA_SUCCESS && how == VISIT_DONE) {
+        struct bundles_saved *saved = calloc(visit->reached_count + 1, sizeof *saved);
+        if (saved)
+            save(visit, results, saved);
+        free(saved);
+    } else if (!saved_has_failed() && visit->result == CUDA_SUCCESS) {
+        output_say("==%d== cufence: save_values: launch %" PRIu64 " could not be saved: %s\n", (int)getpid(), visit->number,
+                   how == VISIT_NO_ROOM ? "there is no pinned memory left" : "a kernel has faulted, or the program ended");
+    }
+    bundles_drop(visit);
+}
+
+static void closed(void)
+{
+    uint64_t refused = __atomic_load_n(&saves.refused, __ATOMIC_RELAXED);
+    output_say("==%d== cufence: save_values: %" PRIu64 " launch%s saved in %s (%" PRIu64 " bytes)\n", (int)getpid(),
+               saves.saved, saves.saved == 1 ? "" : "es", saves.folder, saves.bytes);
+    if (saves.bundled)
+        output_say("==%d== cufence: save_values: %" PRIu64 " of them for `cufence replay`, at most %" PRIu64 " of a kernel\n",
+                   (int)getpid(), saves.bundled, saves.most_bundles);
+    if (refused)
+        output_say("==%d== cufence: save_values: %" PRIu64 " more launches were left out: save_max is %" PRIu64 " bytes\n",
+                   (int)getpid(), refused, saves.most);
+    if (saves.incomplete)
+        output_say("==%d== cufence: save_values: %" PRIu64 " buffers were left out: a launch may have %" PRIu64
+                   " MiB, and buffers of other devices cannot be read\n",
+                   (int)getpid(), saves.incomplete, (uint64_t)(PINNED >> 21));
+}
+
+cufence_status saves_open(const struct options *options)
+{
+    static struct visit_user user = {.kernels = BUNDLES_KERNELS,
+                                     .wants_function = wants_function,
+                                     .wants = wants,
+                                     .size = size,
+                                     .before = before,
+                                     .after = after,
+                                     .finished = finished,
+                                     .closed = closed};
+    static int is_added; /* the start may be tried again */
+    if (!options->save_values[0] || is_added)
+        return CUFENCE_OK;
+    cufence_status status = parse(options->save_values);
+    if (status != CUFENCE_OK)
+        return status;
+    saves.most = options->save_max;
+    saves.most_bundles = options->save_replay;
+    bundles_open(options);
+    user.ptx = bundles_ptx();
+    visits_need(2 * PINNED);
+    visits_add(&user);
+    is_added = 1;
+    return CUFENCE_OK;
+}

@@ -1,0 +1,259 @@
+#include "trace.h"
+
+#include "base/env.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/output.h"
+#include "base/version.h"
+#include "lens/visits/chosen.h"
+#include "events.h"
+#include "lens/values/names.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+#include <uthash.h>
+
+/* A stream of the trace. */
+struct counted {
+    UT_hash_handle hh; /* by number */
+    uint64_t number, events;
+};
+
+/* The launches of a kernel on a stream so far, for trace_every=. */
+struct turns {
+    UT_hash_handle hh;
+    struct turns_key {
+        const void *what; /* the function, the name of a copy's; NULL: graphs */
+        const void *stream;
+        uint64_t generation;
+    } key;
+    uint64_t count;
+};
+
+static struct {
+    char path[1024];      /* constant after the start, like those down to `every`; "" if nothing is wanted */
+    const char *options;  /* as the user wrote them; "" if there are none */
+    struct filter filter; /* of no terms: all */
+    char filter_text[FILTER_BYTES];
+    uint64_t every;          /* one in so many */
+    FILE *file;              /* this and the rest: used by the visits' thread alone */
+    int has_failed;          /* nothing is written any more */
+    uint64_t events, missed; /* written; and those without hashes */
+    struct counted *streams;
+    pthread_mutex_t turns_lock; /* taken while a thread launches, with nothing else under it */
+    struct turns *turns;
+} trace = {.turns_lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- the file ---- */
+
+static void fail(const char *why)
+{
+    output_say("==%d== cufence: trace: cannot write %s: %s\n", (int)getpid(), trace.path, why);
+    trace.has_failed = 1;
+    if (trace.file)
+        fclose(trace.file);
+    trace.file = NULL;
+}
+
+static void read_command_line(char *out, size_t size)
+{
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    size_t length = file ? fread(out, 1, size - 1, file) : 0;
+    if (file)
+        fclose(file);
+    for (size_t i = 0; i + 1 < length; i++)
+        out[i] = out[i] ? out[i] : ' ';
+    out[length] = '\0';
+}
+
+static void put_header(int number)
+{
+    int major = 0, minor = 0;
+    CUdevice device;
+    struct trace_header header = {.driver = (uint32_t)driver->version, .every = trace.every};
+    snprintf(header.filter, sizeof header.filter, "%s", trace.filter.count ? trace.filter_text : "");
+    snprintf(header.cufence, sizeof header.cufence, "%s", VERSION_TEXT);
+    snprintf(header.options, sizeof header.options, "%s", trace.options);
+    read_command_line(header.program, sizeof header.program);
+    if (driver->cuDeviceGet(&device, number) == CUDA_SUCCESS) {
+        driver->cuDeviceGetName(header.device, sizeof header.device, device);
+        driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+        driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+    }
+    header.compute = (uint32_t)(major * 10 + minor);
+    trace_header_write(trace.file, &header);
+}
+
+/* Makes the file. Another process that writes to the same one keeps it. */
+static void make_file(int device)
+{
+    int fd = files_open_named(trace.path, 0);
+    if (fd < 0 && errno == ENXIO) {
+        fail("a trace needs a regular file");
+        return;
+    }
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        close(fd);
+        fail("another process writes its trace there; with %p in the name each has its own");
+        return;
+    }
+    trace.file = fd >= 0 && ftruncate(fd, 0) == 0 ? fdopen(fd, "w") : NULL;
+    if (!trace.file) {
+        fail(strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    put_header(device);
+}
+
+/* The event's number in its stream. */
+static uint64_t count_event(uint64_t stream)
+{
+    struct counted *counted;
+    HASH_FIND(hh, trace.streams, &stream, sizeof stream, counted);
+    if (!counted && (counted = calloc(1, sizeof *counted)) != NULL) {
+        counted->number = stream;
+        HASH_ADD(hh, trace.streams, number, sizeof counted->number, counted);
+    }
+    return counted ? ++counted->events : trace.events + 1;
+}
+
+static void put_event(const struct visit *visit, const struct hashing *hashing, const uint64_t *sums)
+{
+    struct trace_event event = events_make(visit, hashing, sums);
+    event.number = count_event(event.stream);
+    trace_event_write(trace.file, &event);
+    trace.events++;
+    trace.missed += visit->reached_count && !sums;
+    if (ferror(trace.file))
+        fail(strerror(errno));
+}
+
+/* ---- the user of visits ---- */
+
+static int wants_function(const struct launch_function *function)
+{
+    return !trace.filter.count || chosen_function(&trace.filter, function);
+}
+
+static int wants_number(const struct launch_function *function, uint64_t number)
+{
+    return !trace.filter.count || chosen_number(&trace.filter, function, number);
+}
+
+/* Every launch is counted exactly, by kernel and stream: the same ones must have their turn in another run. Without host memory
+ * all have. */
+static int has_turn(const struct visit *visit)
+{
+    struct turns_key key;
+    struct turns *turns;
+    memset(&key, 0, sizeof key);
+    key.what = visit->function ? (const void *)visit->function : visit->copy;
+    key.stream = visit->stream;
+    key.generation = visit->stream_generation;
+    pthread_mutex_lock(&trace.turns_lock);
+    HASH_FIND(hh, trace.turns, &key, sizeof key, turns);
+    if (!turns && (turns = calloc(1, sizeof *turns)) != NULL) {
+        turns->key = key;
+        HASH_ADD(hh, trace.turns, key, sizeof turns->key, turns);
+    }
+    int has = !turns || turns->count++ % trace.every == 0;
+    pthread_mutex_unlock(&trace.turns_lock);
+    return has;
+}
+
+static int wants(const struct visit *visit)
+{
+    if ((trace.filter.count && !chosen_visit(&trace.filter, visit)) || (trace.every > 1 && !has_turn(visit)))
+        return 0;
+    names_note(visit);
+    return 1;
+}
+
+static size_t size(const struct visit *visit)
+{
+    return (visit->copy ? 1 : 2) * hashing_plan(visit)->sums * sizeof(uint64_t);
+}
+
+static void before(struct visit_part *part)
+{
+    hashing_submit(hashing_plan(part->visit), part, 0, (uint64_t *)(void *)part->memory);
+}
+
+static void after(struct visit_part *part)
+{
+    const struct hashing *hashing = hashing_plan(part->visit);
+    hashing_submit(hashing, part, 0, (uint64_t *)(void *)part->memory + (part->visit->copy ? 0 : hashing->sums));
+}
+
+static void finished(const struct visit *visit, uint8_t *results, size_t bytes, enum visit_end how)
+{
+    const uint64_t *sums = (const uint64_t *)(const void *)results;
+    (void)bytes;
+    if (trace.has_failed || (how == VISIT_FAILED && visit->result != CUDA_SUCCESS))
+        return;
+    if (!trace.file)
+        make_file(visit->device);
+    if (!trace.has_failed)
+        put_event(visit, hashing_plan(visit), sums);
+}
+
+static void closed(void)
+{
+    const struct trace_event end = {.kind = TRACE_END, .number = trace.events, .missed = trace.missed};
+    if (trace.has_failed)
+        return;
+    if (!trace.file) {
+        output_say("==%d== cufence: trace: %s was not written: no launch was seen\n", (int)getpid(), trace.path);
+        return;
+    }
+    trace_event_write(trace.file, &end);
+    int is_well = !ferror(trace.file);
+    if (fclose(trace.file) != 0 || !is_well)
+        output_say("==%d== cufence: trace: cannot write %s: %s\n", (int)getpid(), trace.path, strerror(errno));
+    trace.file = NULL;
+    trace.has_failed = 1;
+    if (trace.missed)
+        output_say("==%d== cufence: trace: %" PRIu64 " of %" PRIu64 " launches have no hashes: the device was faster than the "
+                   "trace, or has faulted\n",
+                   (int)getpid(), trace.missed, trace.events);
+}
+
+cufence_status trace_open(const struct options *options)
+{
+    static struct visit_user user = {.kernels = {HASH_KERNEL},
+                                     .looks_at_all = 1,
+                                     .sees_copies = 1,
+                                     .wants_function = wants_function,
+                                     .wants_number = wants_number,
+                                     .wants_graphs = 1,
+                                     .wants = wants,
+                                     .size = size,
+                                     .before = before,
+                                     .after = after,
+                                     .finished = finished,
+                                     .closed = closed};
+    static int is_added; /* the start may be tried again */
+    const char *written = env_get("CUFENCE_OPTIONS");
+    char problem[256];
+    cufence_status status = options_expand_path(options->trace, trace.path, sizeof trace.path);
+    if (status == CUFENCE_OK && !trace.path[0] && (options->trace_filter[0] || options->trace_every > 1) && !is_added)
+        output_say("==%d== cufence: trace_filter and trace_every do nothing without trace=FILE\n", (int)getpid());
+    if (status != CUFENCE_OK || !trace.path[0] || is_added)
+        return status;
+    if (!filter_parse(&trace.filter, options->trace_filter, problem, sizeof problem))
+        return error_set(CUFENCE_ERROR_OPTION, "trace_filter=%s: %s", options->trace_filter, problem);
+    snprintf(trace.filter_text, sizeof trace.filter_text, "%s", options->trace_filter);
+    trace.every = options->trace_every;
+    trace.options = written ? written : "";
+    user.ptx = hash_kernel_ptx;
+    visits_add(&user);
+    is_added = 1;
+    return CUFENCE_OK;
+}

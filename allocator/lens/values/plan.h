@@ -1,0 +1,52 @@
+/*
+ * What is measured of a launch: for each pointer among its arguments, its bytes as one type, or as each candidate where the
+ * type is unknown. Lies in the visit's memory, so that the same is measured before and after. Thread safety: one thread at a
+ * time for a plan.
+ */
+#ifndef CUFENCE_LENS_PLAN_H
+#define CUFENCE_LENS_PLAN_H
+
+#include "measure.h"
+#include "types.h"
+
+#define PLAN_SAMPLE 4096u /* bytes copied to guess their type from */
+
+struct plan_item {
+    uint32_t reached;       /* index in visit->reached */
+    uint32_t before, after; /* offsets in the memory; 0: not looked at */
+    uint32_t sample;        /* likewise; 0: the type is known */
+    uint64_t bytes;
+    enum value_type type;
+    enum type_from from;
+};
+
+struct plan {
+    uint32_t count, used; /* items, and bytes of the memory */
+    struct plan_item items[];
+};
+
+/* Which pointers to look at, and when. */
+enum { PLAN_BEFORE = 1, PLAN_AFTER = 2 };
+struct plan_rules {
+    unsigned kernel;       /* MEASURE_FIGURES or MEASURE_NANS */
+    uint64_t most_figures; /* memory of up to so many bytes has its figures made before the launch, whatever `kernel` is */
+    size_t most_pointers;
+    int only_floats; /* leave out what is known to be no floating-point number */
+    unsigned (*when)(const struct visit *visit, const struct reached *reached); /* PLAN_ flags */
+};
+
+/* Makes the plan in `memory` of `size` bytes; with NULL, only returns how many bytes it needs. What does not fit is left out.
+ */
+size_t plan_make(const struct plan_rules *rules, const struct visit *visit, uint8_t *memory, size_t size);
+
+/* Submits the kernels; when: PLAN_BEFORE or PLAN_AFTER. The samples are taken after. */
+void plan_submit(const struct plan_rules *rules, struct visit_part *part, unsigned when);
+
+/* Which kernel looks at the item then. */
+unsigned plan_kernel(const struct plan_rules *rules, const struct plan_item *item, unsigned when);
+
+/* Of the items of pointer `reached`, the one whose type is known or is now guessed from the sample; NULL if there is none. */
+const struct plan_item *plan_choose(const struct visit *visit, const uint8_t *results, size_t reached, enum value_type *type,
+                                    enum type_from *from);
+
+#endif

@@ -1,0 +1,176 @@
+#include "show.h"
+
+#include "base/error.h"
+#include "machine.h"
+#include "base/output.h"
+#include "lens/visits/chosen.h"
+#include "heap/heap.h"
+#include "launch/code.h"
+#include "plan.h"
+#include "tell_values.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_POINTERS 32 /* of a launch */
+
+static struct {
+    struct filter filter; /* constant after the start, like the file's name */
+    char file[1024];
+} show;
+
+/* ---- which launches ---- */
+
+static int wants_function(const struct launch_function *function)
+{
+    return chosen_function(&show.filter, function);
+}
+
+static int wants_number(const struct launch_function *function, uint64_t number)
+{
+    return chosen_number(&show.filter, function, number);
+}
+
+static int wants(const struct visit *visit)
+{
+    int is_wanted = chosen_visit(&show.filter, visit);
+    if (is_wanted && visit->function && visit->reached_count)
+        machine_find_out(visit->reached[0].handle, visit->function); /* for guesses of types */
+    return is_wanted;
+}
+
+/* ---- what is measured ---- */
+
+static unsigned always(const struct visit *visit, const struct reached *reached)
+{
+    (void)visit;
+    (void)reached;
+    return PLAN_BEFORE | PLAN_AFTER;
+}
+
+static const struct plan_rules rules = {.kernel = MEASURE_FIGURES, .most_pointers = MOST_POINTERS, .when = always};
+
+static size_t size(const struct visit *visit)
+{
+    return plan_make(&rules, visit, NULL, 0);
+}
+
+static void before(struct visit_part *part)
+{
+    plan_make(&rules, part->visit, part->memory, part->bytes);
+    plan_submit(&rules, part, PLAN_BEFORE);
+}
+
+static void after(struct visit_part *part)
+{
+    plan_submit(&rules, part, PLAN_AFTER);
+}
+
+/* ---- showing ---- */
+
+static void take_figures(struct shown_pointer *pointer, const struct visit *visit, const uint8_t *results, size_t index)
+{
+    const struct plan_item *item = plan_choose(visit, results, index, &pointer->type.type, &pointer->type.from);
+    if (!item)
+        return;
+    measure_read(results + item->before, item->bytes, item->type, &pointer->before);
+    measure_read(results + item->after, item->bytes, item->type, &pointer->after);
+    pointer->is_measured = 1;
+}
+
+/* The same pointer twice has been measured once. */
+static size_t first_of(const struct visit *visit, size_t index)
+{
+    size_t i = 0;
+    while (visit->reached[i].pointer != visit->reached[index].pointer)
+        i++;
+    return i;
+}
+
+static void fill(struct shown_pointer *pointers, const struct visit *visit, const uint8_t *results, size_t count)
+{
+    cufence_description place;
+    for (size_t i = 0; i < count; i++) {
+        size_t first = first_of(visit, i);
+        if (first < i)
+            pointers[i] = pointers[first];
+        else if (results)
+            take_figures(&pointers[i], visit, results, i);
+        pointers[i].reached = &visit->reached[i];
+        heap_describe(visit->reached[i].range.address, &place);
+        if (place.buffer.id == visit->reached[i].range.id)
+            pointers[i].buffer = place.buffer;
+    }
+}
+
+static void put_out(const struct shown_launch *launch)
+{
+    char *text = show.file[0] ? values_json(launch) : values_text(launch);
+    int error = text && show.file[0] ? output_append(show.file, text, strlen(text)) : 0;
+    if (!text)
+        output_say("cufence: the host has no memory for the values of launch #%llu\n",
+                   (unsigned long long)launch->visit->number);
+    else if (!show.file[0])
+        output_print(text, 1);
+    if (error)
+        output_say("cufence: cannot write values to %s: %s\n", show.file, strerror(error));
+    free(text);
+}
+
+/* Writes the names of the graph's kernels. */
+static void name_kernels(const struct visit *visit, char *out, size_t room)
+{
+    for (size_t i = 0; i < visit->graph_function_count; i++) {
+        const struct kernel_names *names = types_names(visit->graph_functions[i]);
+        size_t used = strlen(out);
+        snprintf(out + used, room - used, "%s%s", used ? ", " : "", names ? names->plain : "");
+    }
+}
+
+static void finished(const struct visit *visit, uint8_t *results, size_t bytes, enum visit_end how)
+{
+    struct stack_frame *frames = malloc(STACK_READ * sizeof *frames);
+    struct shown_pointer *pointers = calloc(MOST_POINTERS, sizeof *pointers);
+    char kernels[1024] = "";
+    struct shown_launch launch = {.visit = visit,
+                                  .how = how,
+                                  .names = visit->function ? types_names(visit->function) : NULL,
+                                  .frames = frames,
+                                  .pointers = pointers,
+                                  .graph_kernels = kernels};
+    if (frames)
+        launch.frame_count = stack_frames(&visit->stack, frames, STACK_READ);
+    if (pointers)
+        launch.pointer_count = visit->reached_count < MOST_POINTERS ? visit->reached_count : MOST_POINTERS;
+    fill(pointers, visit, bytes >= sizeof(struct plan) ? results : NULL, launch.pointer_count);
+    name_kernels(visit, kernels, sizeof kernels);
+    put_out(&launch);
+    free(pointers);
+    free(frames);
+}
+
+cufence_status show_open(const struct options *options)
+{
+    static struct visit_user user = {.kernels = MEASURE_KERNELS,
+                                     .wants_function = wants_function,
+                                     .wants_number = wants_number,
+                                     .wants_graphs = 1,
+                                     .wants = wants,
+                                     .size = size,
+                                     .before = before,
+                                     .after = after,
+                                     .finished = finished};
+    char problem[512];
+    cufence_status status = options_expand_path(options->values_out, show.file, sizeof show.file);
+    if (status != CUFENCE_OK)
+        return status;
+    if (!filter_parse(&show.filter, options->values, problem, sizeof problem))
+        return error_set(CUFENCE_ERROR_OPTION, "values=%s: %s", options->values, problem);
+    user.ptx = measure_ptx();
+    if (show.filter.count) {
+        code_keep();
+        visits_add(&user);
+    }
+    return CUFENCE_OK;
+}

@@ -1,0 +1,27 @@
+/*
+ * What the program's compiler knows of a kernel's arguments: their names and the types of what they point to. Triton's kernels
+ * have neither in their names or code; the Python package tells them when Triton or Inductor loads a kernel.
+ *
+ * Thread safety: any thread.
+ */
+#ifndef CUFENCE_LENS_TOLD_H
+#define CUFENCE_LENS_TOLD_H
+
+#include "analysis/values/value.h"
+#include "lens/visits/arguments.h"
+
+/* arguments: "NAME TYPE" of each in order, one a line; types as Triton writes them: "*fp32", "*kbf16" (never written), "i32".
+ * They hold for the handle until its module is unloaded. Without --values or --nan, nothing is kept. */
+void told_add(CUfunction handle, const char *symbol, const char *arguments);
+
+/* Of a pointer that is an argument by itself. VALUE_TYPES and 0 if nothing, or something that does not fit the kernel's layout,
+ * was told. */
+enum value_type told_elements(const struct reached *reached);
+int told_is_const(const struct reached *reached);
+/* NULL if it is unknown. Stays valid. */
+const char *told_name(CUfunction handle, const struct launch_function *function, int argument);
+
+/* The module is about to be unloaded. */
+void told_gone(const void *module);
+
+#endif
