@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 import unittest
@@ -18,6 +19,7 @@ from typing import ClassVar
 
 import standin
 
+BUILD = Path(os.environ.get("CUFENCE_BUILD", standin.ROOT / "build")).resolve()
 LIBRARIES = ["libcufence.so", "libcufence_preload.so", "libcufence_sim.so"]
 # Libraries that every glibc-based Linux has; the wheel would have to contain any other. Not libstdc++.so.6: if the system's
 # is loaded first, imports that need a conda environment's newer one fail.
@@ -54,6 +56,7 @@ def files_below(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in paths if path.is_file() or path.relative_to(folder).parts[0] != "share"}
 
 
+@unittest.skipUnless((BUILD / "CMakeCache.txt").exists(), "build first")
 @unittest.skipUnless(importlib.util.find_spec("ensurepip"), "no ensurepip: install python3-venv")
 class Wheel(unittest.TestCase):
     holder: ClassVar[tempfile.TemporaryDirectory[str]]
@@ -70,7 +73,6 @@ class Wheel(unittest.TestCase):
         venv.create(cls.folder / "venv", with_pip=True, symlinks=True)
         cls.python = cls.folder / "venv" / "bin" / "python"
         run(cls.python, "-c", "import json")  # lets the interpreter write its own bytecode first
-        cls.before = files_below(cls.folder / "venv")
         cls.build()
         done = cls.pip("install", "--no-deps", "--no-index", cls.wheel)
         if done.returncode:
@@ -83,14 +85,24 @@ class Wheel(unittest.TestCase):
 
     @classmethod
     def build(cls) -> None:
-        settings = [f"-Cbuild-dir={cls.folder / 'build'}"]
-        if shutil.which("ccache"):
-            settings.append("-Ccmake.define.CMAKE_C_COMPILER_LAUNCHER=ccache")
-        if os.environ.get("CUFENCE_CUDA_INCLUDE"):
-            settings.append(f"-Ccmake.define.CUFENCE_CUDA_INCLUDE={os.environ['CUFENCE_CUDA_INCLUDE']}")
-        done = cls.pip("wheel", "--no-deps", "--wheel-dir", cls.folder / "wheels", *settings, standin.ROOT)
+        """Packages the build that is there: its objects are linked anew, as a wheel has them."""
+        done = cls.pip("install", "--quiet", "scikit-build-core>=1.0")
         if done.returncode and NO_NETWORK.search(done.stdout + done.stderr):
             raise unittest.SkipTest("the build needs scikit-build-core from PyPI, which cannot be reached")
+        cls.before = files_below(cls.folder / "venv")
+        cache = (BUILD / "CMakeCache.txt").read_text()
+        (cuda,) = re.findall(r"^CUFENCE_CUDA_INCLUDE_DIR:PATH=(.*)$", cache, re.M)
+        launcher = f"{sys.executable};{Path(__file__).with_name('take_objects.py')};{BUILD}"
+        defines = {
+            "CMAKE_C_COMPILER_LAUNCHER": launcher,
+            "CMAKE_CXX_COMPILER_LAUNCHER": launcher,
+            "CMAKE_SHARED_LINKER_FLAGS": "-fno-lto",  # the objects hold machine code, too
+            "CUFENCE_CUDA_INCLUDE_DIR": cuda,
+            "CUFENCE_NVCC": "OFF",  # the kernels are in the objects
+        }
+        settings = [f"-Cbuild-dir={cls.folder / 'build'}", "-Ccmake.build-type=Debug"]
+        settings += [f"-Ccmake.define.{name}={value}" for name, value in defines.items()]
+        done = cls.pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", cls.folder / "wheels", *settings, standin.ROOT)
         if done.returncode:
             raise AssertionError(done.stdout + done.stderr)
         (cls.wheel,) = (cls.folder / "wheels").glob("*.whl")
@@ -158,8 +170,8 @@ class Wheel(unittest.TestCase):
     def test_jupyter_kernel(self) -> None:
         """A kernel of a Jupyter that has no cufence: the kernel is re-executed, and answers afterwards."""
         python = self.folder / "jupyter" / "bin" / "python"
-        venv.create(self.folder / "jupyter", with_pip=True, symlinks=True)
-        done = run(python, "-m", "pip", "install", "--quiet", self.wheel, "ipykernel", env=standin.clean_environment())
+        venv.create(self.folder / "jupyter", with_pip=False, symlinks=True)
+        done = self.pip("--python", python, "install", "--quiet", self.wheel, "ipykernel")
         if done.returncode and NO_NETWORK.search(done.stdout + done.stderr):
             self.skipTest("ipykernel is on PyPI, which cannot be reached")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -226,14 +238,8 @@ class Wheel(unittest.TestCase):
 
     @unittest.skipUnless((standin.ROOT / ".git").exists(), "not a checkout")
     def test_sdist(self) -> None:
-        environment = standin.clean_environment()
-        build = self.folder / "sdist"
-        run(self.python, "-m", "venv", "--without-pip", build)
-        packages = next((build / "lib").glob("python*/site-packages"))
-        done = self.pip("install", "--target", packages, "scikit-build-core>=1.0")
-        self.assertEqual(done.returncode, 0, done.stderr)
         code = f"import scikit_build_core.build as b; print(b.build_sdist({str(self.folder)!r}))"
-        done = run(build / "bin" / "python", "-c", code, env=environment, cwd=standin.ROOT)
+        done = run(self.python, "-c", code, env=standin.clean_environment(), cwd=standin.ROOT)
         self.assertEqual(done.returncode, 0, done.stderr)
         archive = self.folder / done.stdout.split()[-1]
         with tarfile.open(archive) as file:
