@@ -175,7 +175,7 @@ def without_paths(line: bytes, folder: Path, columns: int) -> bytes:
     for path in (folder, ROOT):
         shown = shown.replace(f"{path}/".encode(), b"")
     gap = b" " * max(0, min(len(line) - len(shown), columns - visible(shown)))
-    return re.sub(rb"  (?=(\033\[\d+m)?(exact|restaged|re-run|derived|candidate)(\033\[0m)?\r?\n)", b"  " + gap, shown)
+    return re.sub(rb"  (?=(\033\[\d+m)?(exact|re-run|derived|candidate)(\033\[0m)?\r?\n)", b"  " + gap, shown)
 
 
 def build_folder(folder: Path, build: Path) -> dict[str, str]:

@@ -98,7 +98,7 @@ static int hang_of(struct piece body)
 /* Cuts the certainty off the end of a line, and the blanks in front of it. Its length is 0 if there is none. */
 static struct piece cut_mark(struct piece *body)
 {
-    static const char *const marks[] = {"exact", "restaged", "derived", "candidate"};
+    static const char *const marks[] = {"exact", "re-run", "derived", "candidate"};
     size_t end = body->length;
     int is_coloured = end > 4 && !strncmp(body->text + end - 4, RESET, 4);
     end -= is_coloured ? 4 : 0;

@@ -2,6 +2,7 @@
 
 #include "base/options.h"
 #include "base/text.h"
+#include "finding/json.h"
 #include "finding/json_run.h"
 #include "finding/short_name.h"
 #include "witness/process.h"
@@ -352,9 +353,9 @@ static int read_line(struct collected *collected, const char *command, const cha
     const char *kind = finding_text_of(finding, NULL, "kind");
     long long schema = finding_number_of(finding, NULL, "schema");
     if (!json_is_object(finding) || !schema)
-        is_well = complain(command, path, number, "it is no finding of cufence's (it has no member \"schema\")");
-    else if (schema != 1)
-        is_well = complain(command, path, number, "it is of a newer cufence: this one knows schema 1");
+        is_well = complain(command, path, number, "not a finding of cufence: it has no member \"schema\"");
+    else if (schema > JSON_SCHEMA)
+        is_well = complain(command, path, number, "it was written by a newer cufence: this one reads schemas up to 2");
     else if (json_is_object(json_object_get(finding, "names_of")) && json_is_object(json_object_get(finding, "names")))
         is_well = add_names(collected, json_object_get(finding, "names_of"), json_object_get(finding, "names")) ||
                   complain(command, path, number, "the host is out of memory");

@@ -49,8 +49,9 @@ struct known {
     struct evidence *again; /* of the second launch's dump; NULL: none */
 };
 
-/* The name of a dump of a second launch ends with this. */
-#define AGAIN ".restaged.core"
+/* The name of a dump of a second launch ends with this; of 0.1.0 with the other. */
+#define AGAIN ".rerun.core"
+#define OLD_AGAIN ".restaged.core"
 
 static const struct fault_memory *memory_of(const struct known *known)
 {
@@ -189,11 +190,10 @@ static size_t stem_of(const char *path)
     return length;
 }
 
-/* Finds the dump of the second launch: NAME.restaged.core.gz for NAME.core.gz. Returns NULL if there is none that can be read.
- */
+/* Finds the dump of the second launch: NAME.rerun.core.gz for NAME.core.gz. Returns NULL if there is no readable one. */
 static struct evidence *find_again(const char *path)
 {
-    static const char *const endings[] = {AGAIN ".gz", AGAIN};
+    static const char *const endings[] = {AGAIN ".gz", AGAIN, OLD_AGAIN ".gz", OLD_AGAIN};
     struct evidence *evidence = NULL;
     for (size_t i = 0; i < sizeof endings / sizeof *endings && !evidence; i++) {
         char *name = NULL;

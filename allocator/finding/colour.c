@@ -10,7 +10,7 @@
 
 static const struct {
     const char *word, *colour;
-} certainties[] = {{" exact", "\033[32m"}, {" restaged", "\033[36m"}, {" derived", "\033[33m"}, {" candidate", "\033[35m"}};
+} certainties[] = {{" exact", "\033[32m"}, {" re-run", "\033[36m"}, {" derived", "\033[33m"}, {" candidate", "\033[35m"}};
 
 /* Returns the length of "==4242== ", 0 if there is no prefix. */
 static size_t prefix_of(const char *line)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MARK_WIDTH 10             /* "  restaged" */
+#define MARK_WIDTH 8              /* "  re-run" */
 #define PLAIN_LIMIT 1000000000000 /* 8-byte values beyond this are probably no counts, and are printed in hex */
 
 /* ---- taking ---- */

@@ -202,7 +202,7 @@ static void put_kernel(struct members report, const struct finding *finding)
         return;
     put_dim(kernel, "grid", site->grid);
     put_dim(kernel, "block", site->block);
-    put_true(kernel, "grid_restaged", finding->is_grid_restaged);
+    put_true(kernel, "grid_rerun", finding->is_grid_restaged);
     if (site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1)
         put_dim(kernel, "cluster", site->cluster);
 }
@@ -215,7 +215,7 @@ static void put_thread(struct members report, const struct finding *finding)
         struct members thread = put_object(report, "thread");
         put_dim(thread, "block", finding->site.block_index);
         put_dim(thread, "thread", finding->lane->thread);
-        put_true(thread, "restaged", finding->is_warp_restaged);
+        put_true(thread, "rerun", finding->is_warp_restaged);
         put_true(thread, "emulated", finding->is_warp_emulated);
     }
     struct members counts = put_object(report, "counts");

@@ -8,7 +8,7 @@
 #include "finding.h"
 
 /* Incremented when a field changes its meaning or is removed, not when a field is added. */
-#define JSON_SCHEMA 1
+#define JSON_SCHEMA 2
 
 /* Returns one line of malloc'ed text that ends with a newline, or NULL if out of host memory. The caller frees it. */
 char *finding_json(const struct finding *finding);

@@ -68,7 +68,7 @@ static inline void put_text(struct members to, const char *key, const char *text
 
 static inline void put_certainty(struct members to, enum certainty certainty)
 {
-    static const char *const words[] = {NULL, "candidate", "derived", "restaged", "exact"};
+    static const char *const words[] = {NULL, "candidate", "derived", "re-run", "exact"};
     put_text(to, "certainty", words[certainty]);
 }
 

@@ -31,7 +31,7 @@ static void put_writes(struct members report, const struct restaged *restaged)
 void json_put_restaged(struct members report, const struct restaged *restaged)
 {
     put_writes(report, restaged);
-    struct members made = put_object(report, "restaged");
+    struct members made = put_object(report, "rerun");
     put_text(made, "outcome", restaged_outcome_name(restaged->outcome));
     put_text(made, "reason", restaged->reason);
     put_number(made, "launches", restaged->launches_tried);

@@ -7,7 +7,7 @@
 #include "analysis/verdict/restaged.h"
 #include "json_members.h"
 
-/* Adds "restaged" and, if it wrote out of bounds, "written". Requires an outcome other than RESTAGE_NOT_TRIED. */
+/* Adds "rerun" and, if it wrote out of bounds, "written". Requires an outcome other than RESTAGE_NOT_TRIED. */
 void json_put_restaged(struct members report, const struct restaged *restaged);
 
 #endif

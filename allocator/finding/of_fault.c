@@ -312,7 +312,7 @@ static void take_values(struct finding *finding, const struct diagnosis *diagnos
 /* Adds the buffer's label, and the certainty if it is not exact. */
 static void say_buffer(struct finding *finding, const cufence_buffer *buffer, enum certainty certainty)
 {
-    static const char *const words[] = {"", " (candidate)", " (derived)", " (restaged)", ""};
+    static const char *const words[] = {"", " (candidate)", " (derived)", " (re-run)", ""};
     if (buffer->label[0])
         part_add(finding->headline, " \"%s\"", buffer->label);
     part_add(finding->headline, "%s", words[certainty]);

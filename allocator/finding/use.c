@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "frames.h"
+#include "json.h"
 #include "json_members.h"
 #include "parts.h"
 #include "writer.h"
@@ -144,7 +145,7 @@ char *use_json(const struct usage *use)
     int has_failed = 0;
     struct sum all = sum_of(use, 0);
     struct members report = {json_object(), &has_failed};
-    put(report, "schema", json_integer(1));
+    put(report, "schema", json_integer(JSON_SCHEMA));
     put(report, "cufence", json_string(VERSION_TEXT));
     put(report, "kind", json_string("use"));
     struct members process = put_object(report, "process");

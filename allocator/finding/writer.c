@@ -152,7 +152,7 @@ int report_room(struct report *report)
 
 void report_end(struct report *report, enum certainty certainty)
 {
-    static const char *const marks[] = {NULL, "candidate", "derived", "restaged", "exact"};
+    static const char *const marks[] = {NULL, "candidate", "derived", "re-run", "exact"};
     if (marks[certainty]) {
         int column = report_room(report) - (int)strlen(marks[certainty]);
         report_put(report, "%*s%s", column > 2 ? column : 2, "", marks[certainty]);

@@ -51,7 +51,7 @@ void record_keep(const struct dump *dump, const struct dump *again, const struct
     int is_well = fd >= 0 && files_put_text(fd, snapshot ? snapshot : "") && snapshot;
     size_t length = strlen(stem);
     if (is_well && again) {
-        snprintf(stem + length, sizeof stem - length, ".restaged");
+        snprintf(stem + length, sizeof stem - length, ".rerun");
         is_well = files_put_dump(name, sizeof name, stem, again->bytes, again->size);
         stem[length] = '\0';
     }

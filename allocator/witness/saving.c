@@ -334,7 +334,7 @@ void saving_finish(struct saving *saving, struct saving_rest *rest)
     complete_bundle(saving, rest);
     char *scene = bundle_write(&rest->bundle);
     int is_well = put_snapshot(saving, rest) && put_dump(saving, BUNDLE_STEM, rest->dump) &&
-                  put_dump(saving, BUNDLE_STEM ".restaged", rest->second) && put_text(saving, "report.txt", rest->report) &&
+                  put_dump(saving, BUNDLE_STEM ".rerun", rest->second) && put_text(saving, "report.txt", rest->report) &&
                   put_text(saving, "finding.json", rest->finding) && put_readme(saving, &rest->bundle) &&
                   put_text(saving, BUNDLE_SCENE, scene); /* last: a bundle that has it is whole */
     if (is_well)

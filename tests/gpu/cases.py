@@ -44,11 +44,11 @@ def _exited_warp(name: str, story: str, kernel: str, access: str, ways: tuple[st
 def _restaged(name: str, kernel: str, access: str, width: int = 4) -> Case:
     """The same with the launch on record: the second launch tells address and thread."""
     facts = [
-        rf"cufence: out-of-bounds {access} of {width} bytes, 0 bytes past the end of buffer #\d+ \(restaged\)",
+        rf"cufence: out-of-bounds {access} of {width} bytes, 0 bytes past the end of buffer #\d+ \(re-run\)",
         rf"kernel +{kernel}\b.*exact",
         rf"{name}\.py:{{FAULT}}\b",
         r"block \(7,0,0\) thread \(104,0,0\)",
-        r"address .*restaged",
+        r"address .*re-run",
         r"written +\d bytes? past the end",
         rf"buffer +#\d+, {1000 * width} bytes\b",
     ]

@@ -37,7 +37,7 @@ def planted(text: str) -> tuple[str, str]:
     return rf"[ /]?\bdemo\.cu:{number}\b", r"> +%d \| %s" % (number, re.escape(whole[:40]))
 
 
-AGAIN = r"(restaged|re-run)"
+AGAIN = r"re-run"
 VALUES = rf"\[1000\] +min .*{AGAIN}"
 FACTS: dict[str, list[str]] = {
     "overrun": [

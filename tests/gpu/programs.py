@@ -47,10 +47,10 @@ def _restaged(kind: str, owner: str, written: str, block: object = 7, thread: ob
         rf"kernel +{kernel}\b.*exact",
         rf"restaged\.cu:{line_number}\b",
         rf"block \({block},0,0\) thread \({thread},0,0\)",
-        r"address .*(restaged|derived|exact)",
+        r"address .*(re-run|derived|exact)",
         *([written] if written else []),
     ]
-    files = {"report.json": [r'"outcome": ?"faulted"']} if written else {"report.json": [r'"restaged"']}
+    files = {"report.json": [r'"outcome": ?"faulted"']} if written else {"report.json": [r'"re-run"']}
     return _program(f"restaged_{kind}", "restaged", arguments=[kind], report=report, files=files, **other)
 
 
@@ -60,7 +60,7 @@ def _past(buffer: int = 1) -> str:
 
 CASES = [
     *(
-        _restaged(kind, _past(), rf"written +{bytes} bytes? past the end: ({value}).*restaged")
+        _restaged(kind, _past(), rf"written +{bytes} bytes? past the end: ({value}).*re-run")
         for kind, bytes, value in (
             ("store_2", 2, "0x1234|3412"),
             ("store_half", 2, "0x3e00|003e"),
@@ -74,9 +74,9 @@ CASES = [
         )
     ),
     _restaged("store_1", _past(), r"written +1 byte past the end: .*07", thread=112),  # 1008 elements: no slack behind them
-    _restaged("add", _past(), r"written +\d bytes? past the end .*restaged"),  # what was added to is the pattern
+    _restaged("add", _past(), r"written +\d bytes? past the end .*re-run"),  # what was added to is the pattern
     *(
-        _restaged(kind, _past(), r"written +\d bytes?(, beginning \d bytes?)? past the end .*restaged")
+        _restaged(kind, _past(), r"written +\d bytes?(, beginning \d bytes?)? past the end .*re-run")
         for kind in ("add_8", "add_float", "add_half2", "exchange")
     ),
     _restaged("swap", _past(), ""),
@@ -92,14 +92,14 @@ CASES = [
                 rf"kernel +copy_{bytes}\b.*exact",
                 rf"restaged\.cu:{marked_line((SOURCES / 'restaged.cu').read_text(), 'FAULT copy')}\b",
                 r"block \(7,0,0\) thread \(104,0,0\)",
-                r"address .*(restaged|derived|exact)",
+                r"address .*(re-run|derived|exact)",
                 r"LDGSTS",
             ],
         )
         for bytes in (4, 8, 16)
     ),
     _restaged("green", _past(), r"written +4 bytes past the end: 2\.5"),
-    _restaged("no_mask", _past(), r"written +96 bytes past the end: 1000\.0 1000\.0.*restaged"),
+    _restaged("no_mask", _past(), r"written +96 bytes past the end: 1000\.0 1000\.0.*re-run"),
     _restaged("before", r"4 bytes before the start of buffer #1", r"written +4 bytes before", 0, 0, options={"side": "start"}),
     _restaged("by_table", _past(2), r"written +4 bytes past the end: 2\.5"),
     _restaged("far_away", _past(), ""),

@@ -128,7 +128,7 @@ class Enable(unittest.TestCase):
             assert cufence.wait_reports(60) and cufence.fault_count() == 1
             assert "0 bytes past the end of buffer #" in cufence.last_report_text()
             report = cufence.last_report()
-            assert (report["schema"], report["kind"], report["access"]["kind"]) == (1, "overrun", "read"), report
+            assert (report["schema"], report["kind"], report["access"]["kind"]) == (2, "overrun", "read"), report
             assert (report["kernel"]["file"], report["kernel"]["line"]) == ("model.cu", 17), report
             buffer = report["buffer"]
             assert (buffer["size"], buffer["label"]) == (4000, "weights"), report

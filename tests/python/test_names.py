@@ -30,7 +30,7 @@ OTHER = 0x7F0000900000
 def report_of(offset: int, size: int = 4000, **more: object) -> dict[str, object]:
     """A report of an access `offset` bytes behind the start of buffer #7."""
     return {
-        "schema": 1,
+        "schema": 2,
         "process": {"pid": 42},
         "headline": "out-of-bounds READ",
         "address": {"value": hex(ADDRESS + offset), "certainty": "exact"},
@@ -305,7 +305,7 @@ class OnTheDevice(unittest.TestCase):
             schema = test_schema.closed(test_schema.SCHEMA)
             for record in (first, second, {**first, "names": second["names"]}):
                 jsonschema.validate(record, schema)
-            self.assertRaises(jsonschema.ValidationError, jsonschema.validate, {"schema": 1, "names": second["names"]}, schema)
+            self.assertRaises(jsonschema.ValidationError, jsonschema.validate, {"schema": 2, "names": second["names"]}, schema)
 
     def test_another_exception_gets_no_note(self) -> None:
         done = self.run_program("raise KeyError('unrelated')")

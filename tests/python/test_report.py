@@ -186,8 +186,8 @@ class Report(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("node"), "needs node, to run the page's script")
     def test_html_shows_what_a_second_launch_did(self) -> None:
-        thread = {"block": [7, 0, 0], "thread": [104, 0, 0], "restaged": True}
-        address = {"value": "0x7e0004200000", "certainty": "restaged", "in_arena": True}
+        thread = {"block": [7, 0, 0], "thread": [104, 0, 0], "rerun": True}
+        address = {"value": "0x7e0004200000", "certainty": "re-run", "in_arena": True}
         written = [
             {"buffer": 1, "side": "past_end", "distance": 0, "address": "0x7e0004200000", "bytes": 8, "values": "0000004000000040"},
             {"buffer": 2, "side": "before_start", "distance": 64, "address": "0x7e00083fe000", "bytes": 9, "values": "ca"},
@@ -199,10 +199,12 @@ class Report(unittest.TestCase):
         given = {"size": 8, "value": "0x7e00041ff060", "buffer": 1, "offset": 0, "figures": figures}
         arguments = {"certainty": "exact", "list": [given, {"size": 4, "value": "0x3e8"}]}
         changes = {"thread": thread, "address": address, "written": written, "buffer": buffer, "arguments": arguments}
+        changes["kernel"] = {**finding(0)["kernel"], "grid": [8, 1, 1], "block": [128, 1, 1], "grid_restaged": True}  # as 0.1.0 named it
         shown = self.shown(self.write("one.json", finding(0, **changes)))
         for line in (
-            "0x7e0004200000  (restaged)",
-            "block (7,0,0) thread (104,0,0)  (restaged)",
+            "0x7e0004200000  (re-run)",
+            "block (7,0,0) thread (104,0,0)  (re-run)",
+            "void k_oob<4>(float*) <<<(8,1,1), (128,1,1)>>>  (dimensions of the re-run)",
             "Written out of bounds",
             "8 bytes past the end",
             "00 00 00 40 00 00 00 40",
@@ -416,7 +418,7 @@ class Report(unittest.TestCase):
     def test_what_cannot_be_read_is_named_and_the_rest_is_told(self) -> None:
         good = self.write("good.json", finding(0))
         self.write("empty.json")
-        (self.folder / "bad.json").write_text(json.dumps(finding(0)) + "\n{cut off\n[1]\n" + json.dumps({"schema": 2, "kind": "x"}) + "\n")
+        (self.folder / "bad.json").write_text(json.dumps(finding(0)) + "\n{cut off\n[1]\n" + json.dumps({"schema": 3, "kind": "x"}) + "\n")
         done = self.report("--exit-code", "--html", "page.html", "--sarif", "-", good, "bad.json", "missing.json", "empty.json", status=87)
         self.assertEqual((done.stdout, (self.folder / "page.html").exists()), ("", False))
         done = self.report(good, "bad.json", "missing.json", "empty.json", status=87)
@@ -425,8 +427,8 @@ class Report(unittest.TestCase):
         self.assertTrue(done.stdout.endswith("\nNO VERDICT: some of the input could not be read (see above)\n"))
         lines = done.stderr.splitlines()
         self.assertTrue(lines[0].startswith("cufence report: bad.json:2: "), lines)
-        self.assertEqual(lines[1], 'cufence report: bad.json:3: it is no finding of cufence\'s (it has no member "schema")')
-        self.assertEqual(lines[2], "cufence report: bad.json:4: it is of a newer cufence: this one knows schema 1")
+        self.assertEqual(lines[1], 'cufence report: bad.json:3: not a finding of cufence: it has no member "schema"')
+        self.assertEqual(lines[2], "cufence report: bad.json:4: it was written by a newer cufence: this one reads schemas up to 2")
         self.assertEqual(lines[3], "cufence report: missing.json: No such file or directory")
         self.assertTrue(lines[4].startswith("cufence report: empty.json: it is empty; "), lines)
 

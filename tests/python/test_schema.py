@@ -119,7 +119,7 @@ class Schema(unittest.TestCase):
             )
             found = [self.check(line) for line in file.read_text().splitlines()]
         self.assertLessEqual({"overrun", "underrun", "wild address", "misaligned access", "stream race"}, {each["kind"] for each in found})
-        outcomes = {each["restaged"]["outcome"] for each in found if "restaged" in each}
+        outcomes = {each["rerun"]["outcome"] for each in found if "rerun" in each}
         self.assertLessEqual({"faulted", "no fault", "failed"}, outcomes)
         self.assertTrue(any(each.get("written") for each in found))
 

@@ -403,7 +403,7 @@ static void writes_json(void)
     CHECK(length > 500 && length < sizeof text && cufence_last_report_json(text, sizeof text) == length);
     CHECK(strlen(text) + 1 == length && strchr(text, '\n') == text + length - 2);
     json_t *report = json_loads(text, 0, NULL);
-    CHECK(report && json_integer_value(json_object_get(report, "schema")) == 1);
+    CHECK(report && json_integer_value(json_object_get(report, "schema")) == 2);
     CHECK(strcmp(json_string_value(json_object_get(report, "kind")), "overrun") == 0);
     CHECK(number_in(report, "process", "pid") == getpid() && number_in(report, "process", "rank") == 5);
     snprintf(address, sizeof address, "0x%llx", (unsigned long long)(uintptr_t)buffer + COUNT * 4);

@@ -145,7 +145,7 @@ static void tell_updated(void)
 static void test_updated(void **state)
 {
     (void)state;
-    expect_said(tell_updated, (const char *[]){"0 bytes past the end of buffer #2", THREAD_PAST_THE_END, "restaged$",
+    expect_said(tell_updated, (const char *[]){"0 bytes past the end of buffer #2", THREAD_PAST_THE_END, "re-run$",
                                                "3,001 launches seen", NULL});
 }
 
@@ -174,7 +174,7 @@ static void tell_old(void)
 static void test_old(void **state)
 {
     (void)state;
-    expect_said(tell_old, (const char *[]){"0 bytes past the end of buffer #2", THREAD_PAST_THE_END, "restaged$", NULL});
+    expect_said(tell_old, (const char *[]){"0 bytes past the end of buffer #2", THREAD_PAST_THE_END, "re-run$", NULL});
 }
 
 int main(void)

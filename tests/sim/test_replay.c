@@ -60,7 +60,7 @@ static mode_t mode_of(const char *name)
 static void test_files(void **state)
 {
     (void)state;
-    static const char *const files[] = {"scene.json",    "fault.snapshot.json", "fault.core.gz", "fault.restaged.core.gz",
+    static const char *const files[] = {"scene.json",    "fault.snapshot.json", "fault.core.gz", "fault.rerun.core.gz",
                                         "README.md",     "report.txt",          "finding.json",  "kernel.cubin",
                                         "buffers/1.npy", "buffers/2.npy"};
     char *err = make_bundle(save_last), path[256];
@@ -87,7 +87,12 @@ static void test_files(void **state)
     memcpy(&first, bytes + offset, sizeof first);
     assert_true(first == 2.5f || bytes[offset] == 7);
     run_shell("grep -q 'buffers/2.npy' %s/README.md && grep -q 'SUMMARY' %s/report.txt", bundle, bundle);
-    run_shell("%s explain %s | grep -q 'written .*2.5 .*restaged'", CUFENCE_CLI, bundle);
+    run_shell("%s explain %s | grep -q 'address .* re-run$'", CUFENCE_CLI, bundle);
+    run_shell("%s explain %s | grep -q 'written .*2.5 .*re-run'", CUFENCE_CLI, bundle);
+    run_shell("cd %s && mv fault.rerun.core.gz fault.restaged.core.gz && "
+              "sed -i 's/\"snapshot\":2/\"snapshot\":1/; s/\"rerun\":/\"restaged\":/' fault.snapshot.json",
+              bundle); /* as 0.1.0 named them */
+    run_shell("%s explain %s | grep -q 'address .* re-run$'", CUFENCE_CLI, bundle);
     clean();
 }
 
@@ -153,7 +158,7 @@ static void test_same(void **state)
     assert_true(has(said, "block \\(7,0,0\\) thread \\(104,0,0\\)"));
     assert_true(has(said, WRITTEN_PAST_THE_END));
     assert_true(has(said, "model\\.cu:20"));
-    assert_true(has(said, " float32\\[1000\\] .*min 2\\.5 max 2\\.5.* restaged$"));
+    assert_true(has(said, " float32\\[1000\\] .*min 2\\.5 max 2\\.5.* re-run$"));
     assert_true(has(said, "1  1000"));
     assert_true(has(said, "launched at .*second_launch\\.h"));
     expect_replay("--json", 86, "^\\{.*\"kind\":\"overrun\".*\\}$");

@@ -30,9 +30,9 @@ static void save_fenced(void)
     save(store_first.count - 1, NONE);
 }
 
-static const char *const facts[] = {"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 \\(restaged\\)",
+static const char *const facts[] = {"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 \\(re-run\\)",
                                     "block \\(7,0,0\\) thread \\(104,0,0\\)",
-                                    "address .* restaged$",
+                                    "address .* re-run$",
                                     "written +4 bytes past the end: 2\\.5",
                                     "block and thread are emulated",
                                     "model\\.cu:90",
@@ -55,8 +55,8 @@ static void test_same(void **state)
     expect_replay("", 86, "block \\(7,0,0\\) thread \\(104,0,0\\)");
 
     expect_facts(said);
-    assert_true(has(said, "launched at .*second_launch\\.h.* restaged$"));
-    assert_true(has(said, "arguments +0 .* restaged$"));
+    assert_true(has(said, "launched at .*second_launch\\.h.* re-run$"));
+    assert_true(has(said, "arguments +0 .* re-run$"));
     expect_replay("--json", 86, "\"emulated\": ?true");
     expect_replay("--times 3", 86, "faulted in 3 of 3 runs");
     expect_facts(said);

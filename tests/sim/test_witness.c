@@ -20,10 +20,10 @@ static void tell_last(void)
 static void test_last(void **state)
 {
     (void)state;
-    expect_said(tell_last, (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
-                                            "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* restaged$",
-                                            "written +4 bytes past the end: 2\\.5 +restaged", "model\\.cu:20",
-                                            "!buffer .*candidate", NULL});
+    expect_said(tell_last,
+                (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
+                                 "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* re-run$",
+                                 "written +4 bytes past the end: 2\\.5 +re-run", "model\\.cu:20", "!buffer .*candidate", NULL});
 }
 
 static void tell_off(void)
@@ -34,7 +34,7 @@ static void tell_off(void)
 static void test_off(void **state)
 {
     (void)state;
-    expect_said(tell_off, (const char *[]){"the warp had exited", "!restaged", "!thread \\(104", NULL});
+    expect_said(tell_off, (const char *[]){"the warp had exited", "!re-run", "!thread \\(104", NULL});
 }
 
 static void tell_table(void)
@@ -75,7 +75,7 @@ static void tell_far(void)
 static void test_far(void **state)
 {
     (void)state;
-    expect_said(tell_far, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, "written +4 bytes past the end: 2\\.5 +restaged",
+    expect_said(tell_far, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, "written +4 bytes past the end: 2\\.5 +re-run",
                                            "at least 4 bytes were written further", NULL});
 }
 
@@ -108,7 +108,7 @@ static void tell_several(void)
 static void test_several(void **state)
 {
     (void)state;
-    expect_said(tell_several, (const char *[]){"0 bytes past the end of buffer #2", "restaged", NULL});
+    expect_said(tell_several, (const char *[]){"0 bytes past the end of buffer #2", "re-run", NULL});
 }
 
 static char kept[] = "/tmp/cufence-test-XXXXXX";
@@ -140,7 +140,7 @@ static void test_kept(void **state)
         snprintf(line, sizeof line, "%.*s", (int)(end - said - 3), said + 3);
         if (!strstr(text, line))
             fail_msg("not explained: %s\nbut:\n%s", line, text);
-        found += strstr(line, "restaged") != NULL;
+        found += strstr(line, "re-run") != NULL;
     }
     assert_true(found >= 4); /* headline, address, bytes written, arguments */
     snprintf(command, sizeof command, "rm -r %s", kept);
@@ -172,7 +172,7 @@ static void test_ranks(void **state)
     for (const char *line = outcome.err; line; line = strchr(line, '\n')) {
         int pid = 0, length = 0;
         line += *line == '\n';
-        sscanf(line, "==%d== cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)%n", &pid,
+        sscanf(line, "==%d== cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (re-run)%n", &pid,
                &length);
         if (!length)
             continue;
@@ -229,10 +229,10 @@ static void test_given(void **state)
     (void)state;
     expect_said(
         tell_given,
-        (const char *[]){"buffer #1 \\+16, 2016 bytes +restaged$",
-                         "   float16\\[1000\\] \\(guess\\)  min 0\\.5[0-9]* max 1\\.99[0-9]+ mean 1\\.1[0-9]+,.* restaged$",
+        (const char *[]){"buffer #1 \\+16, 2016 bytes +re-run$",
+                         "   float16\\[1000\\] \\(guess\\)  min 0\\.5[0-9]* max 1\\.99[0-9]+ mean 1\\.1[0-9]+,.* re-run$",
                          " 0 NaN,", " 1 Inf;", " first 0\\.6[0-9]+ -Inf 0\\.6", "buffer #2 \\+0, 4000 bytes$",
-                         "   float32\\[1000\\] \\(guess\\)  min -1\\.0 max 1\\.0e\\+20 mean 1\\.00301e\\+17,.* restaged$",
+                         "   float32\\[1000\\] \\(guess\\)  min -1\\.0 max 1\\.0e\\+20 mean 1\\.00301e\\+17,.* re-run$",
                          " 3 zeros,", " 2 NaN,", " first -1\\.0 NaN -Inf 1\\.0e\\+20$", NULL});
 }
 
@@ -372,7 +372,7 @@ static void tell_quietly(void)
 static void test_quietly(void **state)
 {
     (void)state;
-    expect_said(tell_quietly, (const char *[]){"restaged", NULL});
+    expect_said(tell_quietly, (const char *[]){"re-run", NULL});
 }
 
 static int count_files(const char *folder)
@@ -419,7 +419,7 @@ static void tell_no_trace(void)
 static void test_no_trace(void **state)
 {
     (void)state;
-    expect_said(tell_no_trace, (const char *[]){"restaged", NULL});
+    expect_said(tell_no_trace, (const char *[]){"re-run", NULL});
 }
 
 /* Without the preload library nobody sees how the program ends, so the report comes before the error. */

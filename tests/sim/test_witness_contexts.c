@@ -26,10 +26,10 @@ static void a_kernel_is_staged_whatever_its_context(void **state)
     (void)state;
     static const char *const stories[] = {"green", "green_stream", "own_context"};
     for (size_t i = 0; i < sizeof stories / sizeof *stories; i++)
-        expect_story(stories[i], (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
-                                                  "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* restaged$",
-                                                  "written +4 bytes past the end: 2\\.5 +restaged",
-                                                  "launched at .*saved_story\\.c:", NULL});
+        expect_story(stories[i],
+                     (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
+                                      "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* re-run$",
+                                      "written +4 bytes past the end: 2\\.5 +re-run", "launched at .*saved_story\\.c:", NULL});
 }
 
 /* ---- no second process ---- */
@@ -67,7 +67,7 @@ static void a_device_for_one_process_gives_a_note(void **state)
         expect_said(tell_refused,
                     (const char *[]){"illegal memory access by a WRITE \\(address unknown: the warp had exited\\)",
                                      "kernel +write_last .* exact$", "model\\.cu:20", "buffer +#1, 4000 bytes", cases[i].reason,
-                                     "!restaged$", NULL});
+                                     "!re-run$", NULL});
     }
 }
 

@@ -22,9 +22,9 @@ static void test_unfenced(void **state)
 {
     (void)state;
     expect_said(tell_unfenced,
-                (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 \\(restaged\\)",
-                                 "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* restaged$",
-                                 "written +4 bytes past the end: 2\\.5 +restaged", "block and thread are emulated", NULL});
+                (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 \\(re-run\\)",
+                                 "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* re-run$",
+                                 "written +4 bytes past the end: 2\\.5 +re-run", "block and thread are emulated", NULL});
 }
 
 static void tell_fenced(void)
@@ -56,7 +56,7 @@ static void test_refused(void **state)
                 (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 \\(derived\\)",
                                  "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* derived$",
                                  "block and thread are emulated", "could not be launched again: cuModuleLoadData:",
-                                 "arguments +0 .* derived$", "!written", "!address .* restaged$", NULL});
+                                 "arguments +0 .* derived$", "!written", "!address .* re-run$", NULL});
 }
 
 static void tell_unknown(void)
@@ -70,7 +70,7 @@ static void tell_unknown(void)
 static void test_unknown(void **state)
 {
     (void)state;
-    expect_said(tell_unknown, (const char *[]){PAST_THE_END, "written +4 bytes past the end: 2\\.5 +restaged", "!are emulated",
+    expect_said(tell_unknown, (const char *[]){PAST_THE_END, "written +4 bytes past the end: 2\\.5 +re-run", "!are emulated",
                                                "could not be emulated: none of the$", "!thread \\(", NULL});
 }
 

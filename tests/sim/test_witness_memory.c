@@ -67,7 +67,7 @@ static void test_managed(void **state)
 {
     (void)state;
     expect_said(tell_managed, (const char *[]){"could not be launched again: an argument points to managed memory",
-                                               "the warp had exited", "!restaged$", NULL});
+                                               "the warp had exited", "!re-run$", NULL});
 }
 
 static char folder[] = "/tmp/cufence-test-XXXXXX";
@@ -106,7 +106,7 @@ static void tell_much(void)
 static void test_much(void **state)
 {
     (void)state;
-    expect_said(tell_much, (const char *[]){"an argument points to more than 64 MiB", "!restaged$", NULL});
+    expect_said(tell_much, (const char *[]){"an argument points to more than 64 MiB", "!re-run$", NULL});
 }
 
 /* Another thread freed it when the kernel had faulted. */
@@ -231,7 +231,7 @@ static void test_neighbours(void **state)
 {
     (void)state;
     expect_said(tell_neighbours, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END,
-                                                  "written +4 bytes past the end: 2\\.5 +restaged", "!written further", NULL});
+                                                  "written +4 bytes past the end: 2\\.5 +re-run", "!written further", NULL});
 }
 
 /* ---- beside the buffers, in their mappings ---- */
@@ -249,7 +249,7 @@ static void test_slack(void **state)
     (void)state;
     expect_said(tell_slack,
                 (const char *[]){"out-of-bounds WRITE of 4 bytes, 12 bytes past the end of buffer #1", "thread \\(108,0,0\\)",
-                                 "written +4 bytes, beginning 12 bytes past the end: 2\\.5 +restaged",
+                                 "written +4 bytes, beginning 12 bytes past the end: 2\\.5 +re-run",
                                  " 12 bytes past the end \\(mapped: no fault\\): 2\\.5 2\\.5 2\\.5$", NULL});
 }
 

@@ -21,7 +21,7 @@ static void lines_are_coloured_by_what_they_say(void **state)
         {"x\n==42==   >     9 | exact", "\033[1;31mx\033[0m\n\033[2m==42== \033[0m\033[1m  >     9 | exact\033[0m"},
         {"x\n  address    0x1   exact", "\033[1;31mx\033[0m\n  address    0x1   \033[32mexact\033[0m"},
         {"x\n  owner  #1  derived", "\033[1;31mx\033[0m\n  owner  #1  \033[33mderived\033[0m"},
-        {"x\n  address  0x1  restaged", "\033[1;31mx\033[0m\n  address  0x1  \033[36mrestaged\033[0m"},
+        {"x\n  address  0x1  re-run", "\033[1;31mx\033[0m\n  address  0x1  \033[36mre-run\033[0m"},
         {"x\n  owner  #1  candidate", "\033[1;31mx\033[0m\n  owner  #1  \033[35mcandidate\033[0m"},
         {"x\n  note  it is exact", "\033[1;31mx\033[0m\n  note  it is exact"},
         {"x\n==42== ", "\033[1;31mx\033[0m\n\033[2m==42== \033[0m"},

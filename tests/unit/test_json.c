@@ -176,13 +176,13 @@ static const struct {
     {exited_launched_const, {{"candidates.const_excluded", "true"}, {"candidates.total", "1"}}},
     {exited_launched_twice, {{"candidates.total", "2"}, {"candidates.buffers.1.certainty", "\"candidate\""},
                {"arguments", NULL}}},
-    {restaged, {{"kind", "\"overrun\""}, {"headline", "\"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)\""},
-               {"address", "{\"value\":\"0x7e0004200000\",\"certainty\":\"restaged\",\"in_arena\":true}"},
-               {"buffer.certainty", "\"restaged\""}, {"buffer.argument", "1"}, {"candidates", NULL}, {"warp_exited", "true"},
-               {"thread", "{\"block\":[7,0,0],\"thread\":[104,0,0],\"restaged\":true}"}, {"counts", "{\"threads\":2,\"warps\":1}"},
-               {"kernel.grid", "[8,1,1]"}, {"kernel.grid_restaged", "true"}, {"kernel.pc", "\"0x7f0000001400\""},
-               {"launch.certainty", "\"restaged\""}, {"launch.fits", "1"}, {"arguments.certainty", "\"restaged\""},
-               {"restaged", "{\"outcome\":\"faulted\",\"launches\":1,\"written_bytes\":96,\"ms\":131}"},
+    {restaged, {{"kind", "\"overrun\""}, {"headline", "\"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (re-run)\""},
+               {"address", "{\"value\":\"0x7e0004200000\",\"certainty\":\"re-run\",\"in_arena\":true}"},
+               {"buffer.certainty", "\"re-run\""}, {"buffer.argument", "1"}, {"candidates", NULL}, {"warp_exited", "true"},
+               {"thread", "{\"block\":[7,0,0],\"thread\":[104,0,0],\"rerun\":true}"}, {"counts", "{\"threads\":2,\"warps\":1}"},
+               {"kernel.grid", "[8,1,1]"}, {"kernel.grid_rerun", "true"}, {"kernel.pc", "\"0x7f0000001400\""},
+               {"launch.certainty", "\"re-run\""}, {"launch.fits", "1"}, {"arguments.certainty", "\"re-run\""},
+               {"rerun", "{\"outcome\":\"faulted\",\"launches\":1,\"written_bytes\":96,\"ms\":131}"},
                {"written.0.values", "\"" VALUES "\""}, {"written.1", NULL}}},
     {restaged_given, {{"arguments.list.0.figures.type", "\"float64\""}, {"arguments.list.0.figures.is_guess", "true"},
                {"arguments.list.0.figures.count", "1000"}, {"arguments.list.0.figures.of_bytes", "64"},
@@ -190,27 +190,27 @@ static const struct {
                {"arguments.list.1.figures", "{\"type\":\"float32\",\"count\":1000,\"of_bytes\":4000,\"min\":-4.0,\"max\":3.0,"
                                             "\"mean\":-0.49599198396793587,\"zeros\":125,\"nan\":1,\"inf\":1,"
                                             "\"first\":[-4.0,\"NaN\",\"-Infinity\",-1.0]}"},
-               {"arguments.list.2.figures", NULL}, {"arguments.certainty", "\"restaged\""}}},
-    {restaged_for_nothing, {{"address.certainty", "\"exact\""}, {"warp_exited", "false"}, {"thread.restaged", NULL},
-               {"kernel.grid_restaged", NULL}, {"launch.certainty", "\"exact\""}, {"also", NULL},
+               {"arguments.list.2.figures", NULL}, {"arguments.certainty", "\"re-run\""}}},
+    {restaged_for_nothing, {{"address.certainty", "\"exact\""}, {"warp_exited", "false"}, {"thread.rerun", NULL},
+               {"kernel.grid_rerun", NULL}, {"launch.certainty", "\"exact\""}, {"also", NULL},
                {"written.0.distance", "400"}, {"written.0.bytes", "8"}}},
-    {restaged_second_launch, {{"buffer.id", "2"}, {"launch.fits", "2"}, {"launch.certainty", "\"restaged\""},
-               {"launch.frames.0.module", "\"libmodel.so\""}, {"written", NULL}, {"restaged.launches", "2"}}},
-    {restaged_exited, {{"address.certainty", "\"restaged\""}, {"warp_exited", "true"}, {"thread", NULL}, {"buffer.id", "1"},
+    {restaged_second_launch, {{"buffer.id", "2"}, {"launch.fits", "2"}, {"launch.certainty", "\"re-run\""},
+               {"launch.frames.0.module", "\"libmodel.so\""}, {"written", NULL}, {"rerun.launches", "2"}}},
+    {restaged_exited, {{"address.certainty", "\"re-run\""}, {"warp_exited", "true"}, {"thread", NULL}, {"buffer.id", "1"},
                {"counts", "{\"sms\":1}"}, {"buffer.reason", "\"the second launch wrote into its guard\""}}},
-    {restaged_emulated, {{"address.certainty", "\"restaged\""}, {"warp_exited", "true"},
+    {restaged_emulated, {{"address.certainty", "\"re-run\""}, {"warp_exited", "true"},
                {"thread", "{\"block\":[7,0,0],\"thread\":[104,0,0],\"emulated\":true}"}, {"counts", "{\"threads\":2,\"warps\":1}"}}},
     {restaged_all_over, {{"written.0", "{\"buffer\":1,\"side\":\"past_end\",\"distance\":128,\"address\":\"0x7e0004200080\",\"bytes\":8,"
                                    "\"values\":\"ffffffff801d2c04\"}"},
                {"written.1.side", "\"before_start\""}, {"written.1.distance", "64"}, {"written.2.distance", "0"},
                {"written.3.buffer", NULL}, {"written.3.side", NULL}, {"written.3.address", "\"0x7e00107ffff2\""},
                {"written.4.bytes", "4"}}},
-    {restaged_elsewhere_in_it, {{"address", NULL}, {"kernel.line", "9"}, {"restaged.outcome", "\"faulted\""},
+    {restaged_elsewhere_in_it, {{"address", NULL}, {"kernel.line", "9"}, {"rerun.outcome", "\"faulted\""},
                {"candidates.total", "1"}, {"notes.2", "\"launched again on the memory as the fault left it, the kernel faulted at "
                                                       "another place: oob.py:12 in k_oob+0x4c0\""}}},
-    {restaged_well, {{"address", NULL}, {"restaged", "{\"outcome\":\"no fault\",\"launches\":1,\"ms\":98}"}}},
-    {not_restaged, {{"restaged.outcome", "\"failed\""},
-               {"restaged.reason", "\"the device has no memory\\nfor copies of 3 buffers\""},
+    {restaged_well, {{"address", NULL}, {"rerun", "{\"outcome\":\"no fault\",\"launches\":1,\"ms\":98}"}}},
+    {not_restaged, {{"rerun.outcome", "\"failed\""},
+               {"rerun.reason", "\"the device has no memory\\nfor copies of 3 buffers\""},
                {"notes.2", "\"could not be launched again: the device has no memory?for copies of 3 buffers\""}}},
     {no_exception, {{"kind", "\"exception\""}, {"exception", NULL}, {"kernel", NULL}, {"warp_exited", NULL}, {"counts", NULL},
                {"device.name", "\"NVIDIA H100 80GB HBM3\""}}},
@@ -228,7 +228,7 @@ static void every_story_has_its_facts(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof stories / sizeof stories[0]; i++) {
         struct told *told = tell(stories[i].make);
-        expect_member(told->json, "schema", "1");
+        expect_member(told->json, "schema", "2");
         expect_member(told->json, "cufence", "\"" VERSION_TEXT "\"");
         expect_member(told->json, "process", "{\"pid\":4242,\"rank\":3}");
         expect_member(told->json, "device.ordinal", "0");
@@ -369,7 +369,7 @@ static void compare_kernel(const struct told *told)
         expect_in(line.text, "%s", name);
     }
     if (at(told->json, "kernel.grid"))
-        expect_in(at(told->json, "kernel.grid_restaged") ? told->text : line.text, "<<<(%lld,1,1), (%lld,1,1)>>>",
+        expect_in(at(told->json, "kernel.grid_rerun") ? told->text : line.text, "<<<(%lld,1,1), (%lld,1,1)>>>",
                   number_at(told->json, "kernel.grid.0"), number_at(told->json, "kernel.block.0"));
     if (at(told->json, "kernel.line"))
         expect_in(told->text, "%s:%lld", string_at(told->json, "kernel.file"), number_at(told->json, "kernel.line"));
@@ -496,7 +496,8 @@ static void a_dump_that_cannot_be_read_is_told_too(void **state)
     (void)state;
     const struct finding_origin nobody = {7, -1, -1, NULL, NULL};
     char *line = told_unexplained(finding_json, "cut off", &nobody);
-    assert_string_equal(line, "{\"schema\":1,\"cufence\":\"" VERSION_TEXT "\",\"kind\":\"unexplained\",\"headline\":\"unexplained fault "
+    assert_string_equal(line, "{\"schema\":2,\"cufence\":\"" VERSION_TEXT
+                              "\",\"kind\":\"unexplained\",\"headline\":\"unexplained fault "
                               "of a kernel\",\"finding_name\":\"unexplained\",\"process\":{\"pid\":7},"
                               "\"reason\":\"cut off\"}\n");
     free(line);
@@ -533,7 +534,7 @@ static void a_misuse_has_its_call_and_its_buffer(void **state)
                                       .now_ns = 73000000};
         char *line = told_misuse(finding_json, &misuse, &origin);
         json_t *json = json_loads(line, 0, NULL);
-        expect_member(json, "schema", "1");
+        expect_member(json, "schema", "2");
         expect_member(json, "kind", "\"invalid free\"");
         expect_member(json, "process", "{\"pid\":4242,\"rank\":3}");
         expect_member(json, "finding_name", "\"invalid free by cuMemFree at train.py in step\"");

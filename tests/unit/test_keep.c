@@ -197,10 +197,10 @@ static void what_is_no_snapshot_gets_a_sentence(void **state)
         const char *bytes, *sentence;
         cufence_status status;
     } cases[] = {
-        {"", "it is no JSON: line 1", CUFENCE_ERROR_CORRUPT},
-        {"[]", "it is no snapshot of cufence's", CUFENCE_ERROR_CORRUPT},
-        {"{\"kind\":\"overrun\"}", "it is no snapshot of cufence's", CUFENCE_ERROR_CORRUPT},
-        {"{\"snapshot\":2}", "its version is 2, and this cufence reads 1", CUFENCE_ERROR_UNSUPPORTED},
+        {"", "not JSON: line 1", CUFENCE_ERROR_CORRUPT},
+        {"[]", "not a snapshot of cufence", CUFENCE_ERROR_CORRUPT},
+        {"{\"kind\":\"overrun\"}", "not a snapshot of cufence", CUFENCE_ERROR_CORRUPT},
+        {"{\"snapshot\":3}", "its version is 3; this cufence reads versions up to 2", CUFENCE_ERROR_UNSUPPORTED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct snapshot *snapshot = (struct snapshot *)&problem;

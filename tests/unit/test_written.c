@@ -22,7 +22,7 @@ static char *line_of(const struct restaged *restaged, enum access_kind kind, uin
     assert_int_equal(strncmp(text, key, strlen(key)), 0);
     assert_true(strcspn(text, "\n") <= 100);
     memmove(text, text + strlen(key), strlen(text + strlen(key)) + 1);
-    char *mark = strstr(text, "  restaged\n");
+    char *mark = strstr(text, "  re-run\n");
     assert_non_null(mark);
     while (mark > text && mark[-1] == ' ')
         mark--;
@@ -112,7 +112,7 @@ static void values_are_no_more_than_is_known(void **state)
     restaged.writes[0].address = 0x1002;
     text = line_of(&restaged, ACCESS_WRITE, 4);
     assert_string_equal(text, "4 bytes at 0x1002: 01 00 00 00");
-    assert_non_null(strstr(text + strlen(text) + 1, "restaged\n             and more, 1000 bytes in all\n"));
+    assert_non_null(strstr(text + strlen(text) + 1, "re-run\n             and more, 1000 bytes in all\n"));
     free(text);
 }
 

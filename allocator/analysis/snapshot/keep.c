@@ -160,6 +160,6 @@ char *snapshot_write(const struct fault_memory *memory, const struct snapshot_or
     json_decref(places);
     json_object_set_new(object, "launches", launches);
     if (restaged && restaged->outcome != RESTAGE_NOT_TRIED)
-        json_object_set_new(object, "restaged", restaged_put(restaged, memory));
+        json_object_set_new(object, "rerun", restaged_put(restaged, memory));
     return text_of_json(object, JSON_COMPACT);
 }

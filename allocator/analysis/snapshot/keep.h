@@ -12,7 +12,7 @@
 #include "snapshot.h"
 
 /* Incremented when a field changes its meaning or is removed, not when a field is added. */
-#define SNAPSHOT_VERSION 1
+#define SNAPSHOT_VERSION 2
 
 /* Where a snapshot comes from. */
 struct snapshot_origin {

@@ -223,7 +223,8 @@ static int take_all(const json_t *object, struct whole *whole)
     memory->near = whole->near;
     memory->live = whole->live;
     memory->frames = (struct buffer_frames){read_stack, whole};
-    restaged_take(json_object_get(object, "restaged"), memory, &whole->snapshot.restaged);
+    const json_t *rerun = json_object_get(object, "rerun");
+    restaged_take(rerun ? rerun : json_object_get(object, "restaged" /* version 1 */), memory, &whole->snapshot.restaged);
     return is_whole;
 }
 
@@ -235,11 +236,11 @@ cufence_status snapshot_read(const char *text, size_t size, struct snapshot **ou
     struct whole *whole = calloc(1, sizeof *whole);
     *out = NULL;
     if (!object)
-        status = problem_set(problem, CUFENCE_ERROR_CORRUPT, "it is no JSON: line %d: %s", error.line, error.text);
+        status = problem_set(problem, CUFENCE_ERROR_CORRUPT, "not JSON: line %d: %s", error.line, error.text);
     else if (!json_is_integer(json_object_get(object, "snapshot")))
-        status = problem_set(problem, CUFENCE_ERROR_CORRUPT, "it is no snapshot of cufence's");
-    else if (json_integer_value(json_object_get(object, "snapshot")) != SNAPSHOT_VERSION)
-        status = problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "its version is %lld, and this cufence reads %d",
+        status = problem_set(problem, CUFENCE_ERROR_CORRUPT, "not a snapshot of cufence");
+    else if (json_integer_value(json_object_get(object, "snapshot")) > SNAPSHOT_VERSION)
+        status = problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "its version is %lld; this cufence reads versions up to %d",
                              (long long)json_integer_value(json_object_get(object, "snapshot")), SNAPSHOT_VERSION);
     else if (!whole || !take_all(object, whole))
         status = problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the snapshot");

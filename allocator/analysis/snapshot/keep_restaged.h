@@ -1,5 +1,5 @@
 /*
- * The results of a second launch as the member "restaged" of a snapshot: everything but the evidence, which is in a dump of its
+ * The results of a second launch as the member "rerun" of a snapshot: everything but the evidence, which is in a dump of its
  * own beside the snapshot. Pure.
  */
 #ifndef CUFENCE_ANALYSIS_SNAPSHOT_KEEP_RESTAGED_H
