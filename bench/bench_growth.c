@@ -5,7 +5,7 @@
  *   bench_growth [--pairs N]
  *
  * Sixteen buffers of 97 sizes (1 byte to 9 MiB) are live at any time, on four streams; one in 256 is freed on another stream
- * than it was allocated on, one in 1024 is recorded for another. The first tenth warms up: history=1024 freed addresses are
+ * than it was allocated on, one in 1024 is recorded for another. The first tenth warms up: remember=1024 freed addresses are
  * kept in mind. The exit status is 1 if the device's mapped memory or the host's resident memory is more than a quarter (and 4
  * MiB) above what it was then, or if a buffer was lost. Runs on the driver that CUFENCE_DRIVER names. cufence reads its options
  * from CUFENCE_OPTIONS.
@@ -79,7 +79,7 @@ int main(int argc, char **argv)
     CUstream streams[STREAMS];
     void *live[LIVE] = {0};
     unsigned made_on[LIVE] = {0};
-    if (cufence_init("history=1024") != CUFENCE_OK)
+    if (cufence_init("remember=1024") != CUFENCE_OK)
         die("cufence_init", cufence_error_detail());
     open_device();
     for (int i = 0; i < STREAMS; i++)

@@ -13,7 +13,7 @@
  *
  * Results are nanoseconds per call, medians over batches. Runs on the driver that CUFENCE_DRIVER names. On the simulated
  * device, the times of launches mean nothing. At the end the ring is checked: exit status 1 if it does not hold what was
- * launched. --ring N is the option launches=N: how many launches to keep, a power of two.
+ * launched. --ring N is the option remember=65536/N: how many launches to keep, a power of two.
  */
 #include <cufence.h>
 

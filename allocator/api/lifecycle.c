@@ -111,7 +111,7 @@ static unsigned report_ms(void)
 
 /* Waits until all work on the devices is done, because faults of work still running at exit must be reported too. A kernel that
  * waits for the host, or works on, must not keep the process alive: only a dump that has begun is waited for longer than
- * exit_wait, and no more is waited for after a wait in vain. Returns 1 if all work is done. */
+ * wait_ms says, and no more is waited for after a wait in vain. Returns 1 if all work is done. */
 static int wait_for_devices(void)
 {
     static int is_in_vain;

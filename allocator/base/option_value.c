@@ -182,9 +182,8 @@ static int set_number(const struct option_row *row, struct span value, void *fie
     return 1;
 }
 
-int option_set(const struct option_row *row, const char *value, size_t length, struct options *options)
+static int set_field(const struct option_row *row, struct span span, struct options *options)
 {
-    const struct span span = {value, length};
     void *field = (char *)options + row->offset;
     switch (row->type) {
     case OPTION_CHOICE:
@@ -208,6 +207,23 @@ int option_set(const struct option_row *row, const char *value, size_t length, s
         break;
     }
     return set_number(row, span, field);
+}
+
+int option_set_parts(const struct option_row *row, const char *value, size_t length, struct options *options)
+{
+    const struct option_row *rest = row->rest;
+    const char *joint = rest ? memmem(value, length, row->joint, strlen(row->joint)) : NULL;
+    if (!joint)
+        return set_field(row, (struct span){value, length}, options) &&
+               (!rest || set_field(rest, (struct span){rest->default_value, strlen(rest->default_value)}, options));
+    const char *behind = joint + strlen(row->joint);
+    return set_field(row, (struct span){value, (size_t)(joint - value)}, options) &&
+           set_field(rest, (struct span){behind, (size_t)(value + length - behind)}, options);
+}
+
+int option_set(const struct option_row *row, const char *value, size_t length, struct options *options)
+{
+    return (row->set ? row->set : option_set_parts)(row, value, length, options);
 }
 
 void option_format_bytes(uint64_t bytes, char *out, size_t size)

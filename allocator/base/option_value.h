@@ -10,6 +10,9 @@
 /* Sets the row's field in *options. `value` has `length` bytes and needs no NUL. Returns 0 if the row does not allow it. */
 int option_set(const struct option_row *row, const char *value, size_t length, struct options *options);
 
+/* The same without row->set: the row's field, and that of row->rest. */
+int option_set_parts(const struct option_row *row, const char *value, size_t length, struct options *options);
+
 /* Writes bytes with the largest suffix that leaves no rest: "64M". At most `size` bytes with the NUL. */
 void option_format_bytes(uint64_t bytes, char *out, size_t size);
 

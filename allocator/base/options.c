@@ -1,5 +1,6 @@
 #include "options.h"
 #include "error.h"
+#include "option_merged.h"
 #include "option_value.h"
 #include "rules.h"
 #include "text.h"
@@ -18,6 +19,17 @@
 /* The program's own output goes there, and might be mixed with ours, or overwritten. */
 #define NOT_STANDARD_OUTPUT                                                                                                    \
     .refused = "-", .refusal = "standard output is the program's; give a name (./- is a file of that name)"
+
+/* The second parts of merged options: what a value says behind the joint. */
+static const struct option_row guard_max = {
+    .type = OPTION_BYTES, .default_value = "4G", .offset = FIELD(guard_max), .minimum = 2 * MIB, .maximum = 64 * GIB};
+static const struct option_row launches = {
+    .type = OPTION_NUMBER, .default_value = "4096", .offset = FIELD(launches), .maximum = 65536};
+static const struct option_row poison = {.type = OPTION_FILL, .default_value = "off", .offset = FIELD(poison)};
+static const struct option_row witness_ms = {
+    .type = OPTION_NUMBER, .default_value = "3000", .offset = FIELD(witness_ms), .minimum = 100, .maximum = 600000};
+static const struct option_row save_replay = {
+    .type = OPTION_NUMBER, .default_value = "4", .offset = FIELD(save_replay), .maximum = 1000000};
 
 /* clang-format off */
 static const struct option_row table[] = {
@@ -42,12 +54,9 @@ static const struct option_row table[] = {
     {.name = "max_reports", .type = OPTION_NUMBER, .allowed = "1..1000000", .default_value = "100",
      .offset = FIELD(max_reports), .minimum = 1, .maximum = 1000000,
      .help = "findings to report, each once; the rest are counted, and the count is printed at exit"},
-    {.name = "guard", .type = OPTION_BYTES, .allowed = "2M..64G", .default_value = "64M",
-     .offset = FIELD(guard), .minimum = 2 * MIB, .maximum = 64 * GIB,
-     .help = "minimum size of a guard; less where address space is short"},
-    {.name = "guard_max", .type = OPTION_BYTES, .allowed = "2M..64G", .default_value = "4G",
-     .offset = FIELD(guard_max), .minimum = 2 * MIB, .maximum = 64 * GIB,
-     .help = "maximum size of a guard; between the limits, a guard is as large as its buffer"},
+    {.name = "guard", .type = OPTION_BYTES, .allowed = "MIN or MIN..MAX, each 2M..64G", .default_value = "64M",
+     .offset = FIELD(guard), .minimum = 2 * MIB, .maximum = 64 * GIB, .set = set_guard, .joint = "..", .rest = &guard_max,
+     .help = "minimum and maximum size of a guard; between them, a guard is as large as its buffer; less where address space is short"},
     {.name = "arena", .type = OPTION_BYTES, .allowed = "1G..64T", .default_value = "64T",
      .offset = FIELD(arena), .minimum = GIB, .maximum = 64 * TIB,
      .help = "address space to reserve; halved until the driver accepts it. Within a limit (ulimit -v): a quarter of what is left"},
@@ -63,12 +72,9 @@ static const struct option_row table[] = {
     {.name = "cache_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "1G",
      .offset = FIELD(cache_max), .maximum = 64 * TIB,
      .help = "physical memory to keep without a mapping, per device"},
-    {.name = "history", .type = OPTION_NUMBER, .allowed = "0..16777216", .default_value = "65536",
-     .offset = FIELD(history), .maximum = 16 * MIB,
-     .help = "freed buffers to remember for reports"},
-    {.name = "launches", .type = OPTION_NUMBER, .allowed = "0..65536", .default_value = "4096",
-     .offset = FIELD(launches), .maximum = 65536,
-     .help = "kernel launches to remember for reports, per thread and context; a quarter of that in programs without Python; 1.7 KiB each"},
+    {.name = "remember", .type = OPTION_NUMBER, .allowed = "BUFFERS or BUFFERS/LAUNCHES, up to 16777216 and 65536", .default_value = "65536",
+     .offset = FIELD(history), .maximum = 16 * MIB, .joint = "/", .rest = &launches,
+     .help = "freed buffers to remember for reports, and kernel launches per thread and context (a quarter of that in programs without Python; 1.7 KiB each)"},
     {.name = "stacks", .type = OPTION_CHOICE, .allowed = "on | python | off", .default_value = "on", .offset = FIELD(stacks),
      .help = "record the stack of each allocation, and of each free that unmaps the buffer: Python's, or in programs without Python the native one (python: not that)"},
     {.name = "streams", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(streams),
@@ -81,20 +87,16 @@ static const struct option_row table[] = {
     {.name = "slack_every", .type = OPTION_NUMBER, .allowed = "1..128", .default_value = "128",
      .offset = FIELD(slack_every), .minimum = 1, .maximum = 128,
      .help = "check freed buffers in one launch after this many frees on a stream; 1: each at its free"},
-    {.name = "fill", .type = OPTION_FILL, .allowed = "off | nan | 0xNN", .default_value = "off", .offset = FIELD(fill),
-     .help = "set each byte of a fresh buffer to this value; nan: 0xff, which is NaN for all floating-point types"},
-    {.name = "poison", .type = OPTION_FILL, .allowed = "off | nan | 0xNN", .default_value = "off", .offset = FIELD(poison),
-     .help = "set each byte of a freed buffer to this value"},
-    {.name = "exit_wait", .type = OPTION_NUMBER, .allowed = "0..86400000", .default_value = "1000",
-     .offset = FIELD(exit_wait), .maximum = DAY_MS,
-     .help = "max wait at exit for pending GPU work, in milliseconds, so that its faults are reported; a report that has begun is finished"},
+    {.name = "fill", .type = OPTION_FILL, .allowed = "FRESH or FRESH/FREED, each off, nan or 0xNN", .default_value = "off",
+     .offset = FIELD(fill), .joint = "/", .rest = &poison,
+     .help = "set each byte of a fresh buffer, and of a freed one, to this value; nan: 0xff, which is NaN for all floating-point types"},
+    {.name = "wait_ms", .type = OPTION_NUMBER, .allowed = "EXIT or EXIT/RERUN, 0..86400000 and 100..600000", .default_value = "1000",
+     .offset = FIELD(exit_wait), .maximum = DAY_MS, .joint = "/", .rest = &witness_ms,
+     .help = "max wait at exit for pending GPU work, in milliseconds, so that its faults are reported, and of a report for the re-run that explain= asks for"},
     {.name = "coredump", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "on", .offset = FIELD(coredump),
      .help = "arm GPU core dumps, which explain faults"},
     {.name = "witness", .type = OPTION_CHOICE, .allowed = "auto | on | off", .default_value = "auto", .offset = FIELD(witness),
      .help = "launch a faulted kernel again in another process, to learn what the fault did not show; auto: on a real GPU"},
-    {.name = "witness_ms", .type = OPTION_NUMBER, .allowed = "100..600000", .default_value = "3000",
-     .offset = FIELD(witness_ms), .minimum = 100, .maximum = 600000,
-     .help = "the most that a report waits for that, in milliseconds"},
     {.name = "peers", .type = OPTION_CHOICE, .allowed = "auto | on | off", .default_value = "auto", .offset = FIELD(peers),
      .help = "map buffers for peer devices; auto: follow the program's peer access (preload library only); on: all; off: none"},
     {.name = "ipc", .type = OPTION_CHOICE, .allowed = "refuse | driver", .default_value = "refuse", .offset = FIELD(ipc),
@@ -154,15 +156,12 @@ static const struct option_row table[] = {
     {.name = "save", .type = OPTION_PATH, .allowed = "a folder's name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(save), .maximum = sizeof(((struct options *)0)->save),
      .help = "folder to save each faulted kernel in, with its arguments and the memory they reach, for `cufence replay`; %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
-    {.name = "save_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "4G",
-     .offset = FIELD(save_max), .maximum = 64 * TIB,
-     .help = "bytes of buffers that are saved with a kernel, and by save_values in all; those beyond it are listed as left out"},
+    {.name = "save_max", .type = OPTION_BYTES, .allowed = "BYTES or BYTES/LAUNCHES, up to 64T and 1000000", .default_value = "4G",
+     .offset = FIELD(save_max), .maximum = 64 * TIB, .joint = "/", .rest = &save_replay,
+     .help = "bytes of buffers that are saved with a kernel, and by save_values in all (those beyond it are listed as left out), and launches of each kernel that save_values also keeps for `cufence replay`"},
     {.name = "save_values", .type = OPTION_FILTER_PATH, .allowed = "LAUNCHES=FOLDER, such as *gemm*=saved", .default_value = "",
      .offset = FIELD(save_values), .maximum = sizeof(((struct options *)0)->save_values),
      .help = "launches whose buffers are saved before and after, up to save_max bytes, and where (`cufence docs diff`, `cufence docs replay`): *gemm*, #120, @train.py:41, label:NAME, A&B, A|B; %p, %r, %h as in log"},
-    {.name = "save_replay", .type = OPTION_NUMBER, .allowed = "0..1000000", .default_value = "4", .offset = FIELD(save_replay),
-     .minimum = 0, .maximum = 1000000,
-     .help = "launches of each kernel that save_values also keeps for `cufence replay`, with the kernel's code and all that its pointers reach"},
     {.name = "trace", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(trace), .maximum = sizeof(((struct options *)0)->trace),
      .help = "file for a line for each launch with hashes of its buffers before and after, for `cufence diff` (`cufence docs diff`); %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
@@ -200,6 +199,13 @@ static const struct {
 } gone[] = {
     {"stats", "call cufence_get_stats(), cufence_get_streams() or, in Python, cufence.stats()"},
     {"stats_ms", "call cufence_get_stats(), cufence_get_streams() or, in Python, cufence.stats()"},
+    {"guard_max", "write guard=MIN..MAX"},
+    {"history", "write remember=BUFFERS"},
+    {"launches", "write remember=BUFFERS/LAUNCHES, such as remember=65536/16384"},
+    {"poison", "write fill=FRESH/FREED, such as fill=off/nan"},
+    {"exit_wait", "write wait_ms=EXIT"},
+    {"witness_ms", "write wait_ms=EXIT/RERUN, such as wait_ms=1000/60000"},
+    {"save_replay", "write save_max=BYTES/LAUNCHES, such as save_max=4G/0"},
 };
 
 /* A part of the text being parsed; not NUL-terminated. */
@@ -331,13 +337,6 @@ cufence_status options_parse(struct options *options, const char *text, const ch
                 return status;
         }
         at += length + !is_last;
-    }
-    if (parsed.guard_max < parsed.guard) {
-        char guard[32], guard_max[32];
-        option_format_bytes(parsed.guard, guard, sizeof guard);
-        option_format_bytes(parsed.guard_max, guard_max, sizeof guard_max);
-        return error_set(CUFENCE_ERROR_OPTION, "%s: guard_max=%s is smaller than guard=%s; raise guard_max or lower guard",
-                         source, guard_max, guard);
     }
     *options = parsed;
     return CUFENCE_OK;

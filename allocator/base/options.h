@@ -106,6 +106,11 @@ enum option_type {
     OPTION_FILTER_PATH /* char[]: launches as filter.h says, "=", and a file name as for OPTION_PATH */
 };
 
+struct option_row;
+
+/* Sets the fields of a merged option. Returns 0 if the row does not allow the value, which has `length` bytes. */
+typedef int option_setter(const struct option_row *row, const char *value, size_t length, struct options *options);
+
 /* One row of the table. */
 struct option_row {
     const char *name;
@@ -118,6 +123,9 @@ struct option_row {
     uint64_t maximum;
     const char *refused; /* a value that users may try but this version lacks, NULL if none ... */
     const char *refusal; /* ... and the sentence that explains it */
+    option_setter *set;  /* of a merged option (option_merged.h); NULL: the field at `offset` is set as `type` says ... */
+    const char *joint;   /* ... and what follows this in the value sets the field of `rest`, which otherwise has its default */
+    const struct option_row *rest; /* has no name */
 };
 
 /* Returns the rows in the order in which they are printed, and their number in *count. Static storage. */
@@ -139,7 +147,7 @@ void options_default(struct options *options);
  * and values. If a key occurs twice, the last value wins.
  * `source` names the text in messages ("CUFENCE_OPTIONS", "cufence_init").
  * Errors: OPTION. The message names the source, the key, the value and what is allowed; for an unknown key, a similar known
- * key, if any, and the list of keys. Also fails if guard_max < guard at the end. *options is unchanged on error.
+ * key, if any, and the list of keys. *options is unchanged on error.
  */
 cufence_status options_parse(struct options *options, const char *text, const char *source);
 

@@ -33,9 +33,9 @@ enum { EXIT_FOUND = 0, EXIT_NOT_FOUND = 1 };
 
 /* The simulated device has less address space than a GPU, and two processes share it; a busy machine is slow to start them. */
 #ifdef __SANITIZE_THREAD__
-#define SIM_OPTIONS "arena=4G,witness_ms=60000,"
+#define SIM_OPTIONS "arena=4G,wait_ms=1000/60000,"
 #else
-#define SIM_OPTIONS "arena=64G,witness_ms=60000,"
+#define SIM_OPTIONS "arena=64G,wait_ms=1000/60000,"
 #endif
 
 #define complain(...) arguments_complain("demo", EXIT_NOT_FOUND, __VA_ARGS__)
@@ -425,7 +425,7 @@ static int prepare(struct play *play, const struct settings *settings)
     options_parse(&play->parsed, env_get("CUFENCE_OPTIONS"), ""); /* `cufence run` says what is wrong with them */
     if (!given)
         return complain("no host memory");
-    int status = settings_check(settings, given, &play->parsed);
+    int status = settings_check(settings, &play->parsed);
     if (status == 0 && asprintf(&play->options, "%s%s%s", play->bug->options, *given ? "," : "", given) < 0) {
         play->options = NULL;
         status = complain("no host memory");

@@ -199,7 +199,7 @@ static int check_settings(struct hunt *hunt, char **own)
         return status;
     options_default(&options);
     char *text = settings_text(&hunt->settings);
-    status = text ? settings_check(&hunt->settings, text, &options) : complain(CANNOT_RUN, "no host memory");
+    status = text ? settings_check(&hunt->settings, &options) : complain(CANNOT_RUN, "no host memory");
     free(text);
     if (status != 0)
         return status;

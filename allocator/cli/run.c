@@ -251,7 +251,7 @@ static int set_options(const struct request *request, struct environment *enviro
     char *merged = settings_text(&request->settings);
     if (!merged)
         return no_memory();
-    int status = settings_check(&request->settings, merged, options);
+    int status = settings_check(&request->settings, options);
     if (status == 0)
         status = check_estimate(request, options);
     if (status == 0)

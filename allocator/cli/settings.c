@@ -13,9 +13,9 @@
 const struct preset presets[PRESETS] = {
     {"fast", "uaf=adaptive,align=16,side=end,stacks=on,slack=on",
      "ends of buffers and some frees, at the speed of the program: the defaults"},
-    {"thorough", "uaf=strict,align=auto,slack=on,slack_every=1,history=262144,launches=16384,max_reports=1000,exit_wait=60000",
+    {"thorough", "uaf=strict,align=auto,slack=on,slack_every=1,remember=262144/16384,max_reports=1000,wait_ms=60000",
      "every byte and every use after free, slower, and reports that reach further back"},
-    {"production", "uaf=off,slack=off,align=16,on_fault=error,exitcode=0,max_reports=10,exit_wait=1000,quiet=on",
+    {"production", "uaf=off,slack=off,align=16,on_fault=error,exitcode=0,max_reports=10,wait_ms=1000,quiet=on",
      "a service that must not change: own exit status, few words, a fast end"},
 };
 
@@ -127,18 +127,12 @@ char *settings_text(const struct settings *settings)
     return NULL;
 }
 
-int settings_check(const struct settings *settings, const char *text, struct options *options)
+int settings_check(const struct settings *settings, struct options *options)
 {
-    struct options scratch;
-    if (options_parse(options, text, "the options together") == CUFENCE_OK)
-        return 0;
-    for (size_t i = 0; i < settings->count; i++) {
-        options_default(&scratch);
-        if (options_parse(&scratch, settings->all[i].text, settings->all[i].source) != CUFENCE_OK)
+    for (size_t i = 0; i < settings->count; i++)
+        if (options_parse(options, settings->all[i].text, settings->all[i].source) != CUFENCE_OK)
             return arguments_complain(settings->command, CLI_USAGE, "%s", error_detail());
-    }
-    options_parse(options, text, "the options together");
-    return arguments_complain(settings->command, CLI_USAGE, "%s", error_detail());
+    return 0;
 }
 
 void settings_free(struct settings *settings)

@@ -46,9 +46,8 @@ int settings_preset(struct settings *settings, size_t place, const char *name);
 /* All settings as one text, to be freed; NULL without memory. */
 char *settings_text(const struct settings *settings);
 
-/* Checks the options as the program will read them, and fills in *options, which holds the defaults. The message names the
- * setting that is wrong; if only the whole is (a guard_max below guard), it names none. */
-int settings_check(const struct settings *settings, const char *text, struct options *options);
+/* Fills in *options, which holds the defaults, as the program will. The message names the setting that is wrong. */
+int settings_check(const struct settings *settings, struct options *options);
 
 void settings_free(struct settings *settings);
 

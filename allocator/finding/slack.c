@@ -45,7 +45,7 @@ static void take_notes(struct finding *finding, const struct slack_write *write)
         text = finding->notes[++finding->note_count].text;
     }
     if (write->is_incomplete) {
-        part_append(text, size, "older launches are no longer on record; launches=16384 keeps more of them");
+        part_append(text, size, "older launches are no longer on record; remember=65536/16384 keeps more of them");
         finding->note_count++;
     }
 }

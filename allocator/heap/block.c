@@ -80,7 +80,7 @@ static void say_smaller_guard(uint64_t guard)
     if (!__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
         output_say(
             "cufence: address space is short (%llu MiB; arena=, `ulimit -v`): guards are smaller from now on than guard= "
-            "and guard_max= say, this one has %llu MiB\n",
+            "says, this one has %llu MiB\n",
             (unsigned long long)((arena_end() - arena_start()) >> 20), (unsigned long long)(guard >> 20));
 }
 

@@ -287,7 +287,8 @@ static struct restaging *restaging_make(const struct fault_sources *sources, con
         return NULL;
     restaging->sources = sources;
     restaging->saving = saving;
-    snprintf(restaging->limit, sizeof restaging->limit, "witness_ms=%llu", (unsigned long long)options->witness_ms);
+    snprintf(restaging->limit, sizeof restaging->limit, "wait_ms=%llu/%llu", (unsigned long long)options->exit_wait,
+             (unsigned long long)options->witness_ms);
     struct staging *staging = &restaging->staging;
     staging->scene.launches = restaging->launches;
     staging->scene.is_saved = saving != NULL;

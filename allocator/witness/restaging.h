@@ -27,7 +27,7 @@ struct restaging;
 struct restaging *restaging_begin(const struct fault_sources *sources, const struct options *options, const struct dump *dump,
                                   const struct evidence *evidence, const struct surroundings *around, struct saving *saving);
 
-/* Serves the stage until it is done, at most until witness_ms after the beginning. The result, and the evidence in it, stay
+/* Serves the stage until it is done, at most until options->witness_ms after the beginning. The result, and the evidence in it, stay
  * valid until restaging_free(). The buffers in it are NULL; restaging_name_buffers() fills them in. */
 struct restaged *restaging_finish(struct restaging *restaging);
 

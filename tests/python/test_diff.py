@@ -288,7 +288,7 @@ class Saved(Folder):
         self.assertEqual(self.save("@trace_stories.c&sum")[0][-1], "000004-sum")
 
     def test_save_max_is_a_limit_that_is_told(self) -> None:
-        folders, out = self.save("*", "--save-max", "17000")
+        folders, out = self.save("*", "--save_max", "17000")
         self.assertEqual(folders, ["000001-scale"])
         self.assertIn("5 more launches were left out: save_max is 17000 bytes", out)
 

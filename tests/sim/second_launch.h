@@ -31,7 +31,7 @@ static inline void start(const char *options)
     CUdevice device;
     CUcontext context;
     char all[256];
-    snprintf(all, sizeof all, "arena=" ARENA ",witness_ms=60000,%s",
+    snprintf(all, sizeof all, "arena=" ARENA ",wait_ms=1000/60000,%s",
              options); /* the simulated device's address space is small */
     setenv("CUFENCE_OPTIONS", all, 1);
     CHECK_OK(cufence_init(NULL));

@@ -92,7 +92,7 @@ static void crowded(const char *options)
     X(strict, "slack=on,slack_every=2,uaf=strict")                                                                             \
     X(packed, "small=pack,slack_every=1")                                                                                      \
     X(adaptive, "slack=on,uaf_share=100,idle_age=1")                                                                           \
-    X(filled, "slack=on,slack_every=3,fill=0x5a,poison=0xa5")
+    X(filled, "slack=on,slack_every=3,fill=0x5a/0xa5")
 #define CASE(name, options)                                                                                                    \
     static void name##_story(void)                                                                                             \
     {                                                                                                                          \

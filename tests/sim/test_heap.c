@@ -332,7 +332,7 @@ static void a_small_arena_serves_many(void)
 
 static void history_is_bounded(void)
 {
-    start("history=64,uaf=strict");
+    start("remember=64,uaf=strict");
     void *first = allocate(100, NULL);
     CHECK_OK(cufence_free(first, NULL));
     cufence_description where;
@@ -521,13 +521,13 @@ static void threads(void)
 
 static void threads_off(void)
 {
-    start("history=1000,guard=4M"); /* guards that fit into the small arena of ThreadSanitizer */
+    start("remember=1000,guard=4M"); /* guards that fit into the small arena of ThreadSanitizer */
     threads();
 }
 
 static void threads_strict(void)
 {
-    start("uaf=strict,history=1000,guard=4M"); /* nothing is to be left to the driver, however slow the threads */
+    start("uaf=strict,remember=1000,guard=4M"); /* nothing is to be left to the driver, however slow the threads */
     threads();
 }
 

@@ -194,22 +194,22 @@ static int is_found_behind(const char *options, int others)
 /* As many launches wait for the device as several streams take, when the first of them faults. */
 static void finds_the_launch_behind_thousands(void)
 {
-    CHECK(is_found_behind("exitcode=0,launches=16384", 4000));
+    CHECK(is_found_behind("exitcode=0,remember=65536/16384", 4000));
 }
 
 static void keeps_a_quarter_without_python(void)
 {
-    CHECK(is_found_behind("exitcode=0,launches=64", 15));
+    CHECK(is_found_behind("exitcode=0,remember=65536/64", 15));
 }
 
 static void keeps_no_more_than_that(void)
 {
-    CHECK(!is_found_behind("exitcode=0,launches=64", 16));
+    CHECK(!is_found_behind("exitcode=0,remember=65536/64", 16));
 }
 
 static void without_a_ring(void)
 {
-    start("exitcode=0,launches=0");
+    start("exitcode=0,remember=65536/0");
     char *in = allocate(), *out = allocate();
     launch("_Z4copyPKfPfi", in, out, COUNT);
     CHECK(launch_count(context_of(context)) == 1);

@@ -119,7 +119,7 @@ static void the_end_tells_what_was_guarded(void **state)
     const struct way *way = &ways[0];
     run(way, "allocations", PRELOAD, NULL, NULL);
     expect_in(way, "allocations", last.err, "== cufence: no faults; 6 allocations guarded\n");
-    run(way, "allocations", PRELOAD, "exit_wait=0", NULL);
+    run(way, "allocations", PRELOAD, "wait_ms=0", NULL);
     expect_in(way, "allocations", last.err,
               "== cufence: no faults seen, but the devices may still work; 6 allocations guarded\n");
     run(way, "allocations", PRELOAD, "quiet=on", NULL);

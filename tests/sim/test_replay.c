@@ -120,7 +120,7 @@ static void save_nothing(void)
 
 static void save_hang(void)
 {
-    fault_in("hang_later", saving(",witness_ms=" HANG_MS));
+    fault_in("hang_later", saving(",wait_ms=1000/" HANG_MS));
 }
 
 /* The end of the process waits for it. The memory is there, though the second launch never ended. */
@@ -128,7 +128,7 @@ static void test_hang(void **state)
 {
     (void)state;
     char *err = make_bundle(save_hang);
-    assert_true(has(err, "it took longer than witness_ms=" HANG_MS));
+    assert_true(has(err, "it took longer than wait_ms=1000/" HANG_MS));
     assert_true(has(err, "saved for `cufence replay`: .* \\(1 buffers, 4000 bytes\\)"));
     free(err);
     expect_replay("--seconds 1", 1, "cannot be launched: it took longer than --seconds 1");

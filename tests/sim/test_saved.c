@@ -98,9 +98,9 @@ static void the_first_of_each_kernel_are_bundles(void **state)
                      0);
     assert_int_equal(run_shell("grep 'buffers/2.npy, after the launch buffers/2.after.npy' s/000001-scale/README.md"), 0);
     assert_int_equal(run_shell("stat -c %%h s/000001-scale/kernel.cubin | grep -x 4"), 0); /* one file */
-    save("--save-replay 1", "scale waver");
+    save("--save_max 4G/1", "scale waver");
     assert_int_equal(run_shell("echo s/*/scene.json | grep -x 's/000001-scale/scene.json s/000007-waver/scene.json'"), 0);
-    save("--save-replay 0", "scale");
+    save("--save_max 4G/0", "scale");
     assert_int_equal(run_shell("ls s/*/scene.json"), 2);
     assert_false(mode_of("s/000001-scale/buffers"));
 }

@@ -407,7 +407,7 @@ static void a_capture(void)
     CUgraph graph;
     CUgraphExec executable;
     size_t nodes = 0;
-    start("slack=on,slack_every=1,fill=0x11,poison=0x22");
+    start("slack=on,slack_every=1,fill=0x11/0x22");
     CUstream stream = new_stream();
     release(allocate(500, stream), stream);
     function("poke");
@@ -494,7 +494,7 @@ static void fills_with_nan(void)
 
 static void poisons(void)
 {
-    start("poison=0xee,slack=on");
+    start("fill=off/0xee,slack=on");
     CUstream stream = new_stream();
     char *buffer = allocate(1000, stream);
     CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, 1000, stream));

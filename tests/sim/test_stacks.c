@@ -63,7 +63,7 @@ static void threads_of_the_least_size_are_enough(void **state)
 static void a_thread_is_cancelled_behind_the_hook(void **state)
 {
     (void)state;
-    static const char *const with[] = {NULL, "uaf=strict", "slack=on", "fill=nan,poison=nan"};
+    static const char *const with[] = {NULL, "uaf=strict", "slack=on", "fill=nan/nan"};
     for (size_t i = 0; i < sizeof with / sizeof with[0]; i++)
         run_guarded(&by_dlsym, "cancelled", with[i], FAULTED, CANCELLED);
     run_guarded(&by_dlsym, "cancelled full", NULL, FAULTED, CANCELLED);

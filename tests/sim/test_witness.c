@@ -297,7 +297,7 @@ static void expect_no_child(void)
 
 static void tell_hang(void)
 {
-    fault_in("hang_later", "witness=on,witness_ms=300");
+    fault_in("hang_later", "witness=on,wait_ms=1000/300");
     CHECK_OK(cufence_wait_reports(REPORT_MS));
     expect_no_child();
 }
@@ -306,7 +306,7 @@ static void test_hang(void **state)
 {
     (void)state;
     expect_said(tell_hang, (const char *[]){"illegal memory access",
-                                            "could not be launched again: it took longer than witness_ms=300", NULL});
+                                            "could not be launched again: it took longer than wait_ms=1000/300", NULL});
 }
 
 static void tell_death(void)
@@ -425,7 +425,7 @@ static void test_no_trace(void **state)
 /* Without the preload library nobody sees how the program ends, so the report comes before the error. */
 static void tell_report_first(void)
 {
-    start("witness=on,witness_ms=300");
+    start("witness=on,wait_ms=1000/300");
     launch("hang_later", allocate(COUNT * 4), COUNT);
     while (cuCtxSynchronize() != CUDA_ERROR_ILLEGAL_ADDRESS)
         usleep(1000);

@@ -129,7 +129,7 @@ static void tell_reaping(void)
     CHECK(pipe(ends) == 0);
     signal(SIGCHLD, count_signal);
     CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0);
-    start("witness=on,witness_ms=300");
+    start("witness=on,wait_ms=1000/300");
     launch("hang_later", allocate(COUNT * 4), COUNT);
     await_stage();
     CHECK(waitpid(-1, NULL, WNOHANG) == -1);
@@ -150,7 +150,7 @@ static void test_reaping(void **state)
     assert_true(file >= 0);
     close(file);
     setenv("CUFENCE_TEST_STAGE", told, 1);
-    expect_said(tell_reaping, (const char *[]){"it took longer than witness_ms=300", NULL});
+    expect_said(tell_reaping, (const char *[]){"it took longer than wait_ms=1000/300", NULL});
     unlink(told);
 }
 
@@ -279,7 +279,7 @@ static void make_folder(void)
 static void tell_nameless(void)
 {
     make_folder();
-    start("witness=on,witness_ms=300");
+    start("witness=on,wait_ms=1000/300");
     CHECK(count_names() == 0);
     launch("hang_later", allocate(COUNT * 4), COUNT);
     await_stage();

@@ -26,7 +26,7 @@ static const char *const options[] = {"",
                                       "streams=on",
                                       "align=auto,side=start",
                                       "idle_max=4M,cache_max=0",
-                                      "fill=nan,poison=0x5a"};
+                                      "fill=nan/0x5a"};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 

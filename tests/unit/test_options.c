@@ -12,6 +12,8 @@
 #include "base/options.h"
 #include "../support/option_text.h"
 
+#define GUARD "MIN or MIN..MAX, each 2M..64G"
+
 static const struct option_row *row_named(const char *name)
 {
     size_t count;
@@ -69,8 +71,6 @@ static void values_are_read_and_written_back(void **state)
         {"uaf=strict", "uaf", "strict"},
         {"fill=nan", "fill", "0xff"},
         {"fill=0xA5", "fill", "0xa5"},
-        {"poison=off", "poison", "off"},
-        {"poison=0x00", "poison", "0x00"},
         {"skip=label:optim*;lib:libcublasLt*", "skip", "label:optim*;lib:libcublasLt*"},
         {"only= func:forward ,align=1", "only", "func:forward"},
         {"skip=file:*/model.py,skip=", "skip", ""},
@@ -93,8 +93,7 @@ static void values_are_read_and_written_back(void **state)
         {"guard=2048KiB", "guard", "2M"},
         {"guard=2mb", "guard", "2M"},
         {"guard=3145729B", "guard", "3145729"},
-        {"guard=64G,guard_max=64G", "guard", "64G"},
-        {"guard_max=64M", "guard_max", "64M"},
+        {"guard=64G..64G", "guard", "64G"},
         {"arena=1g", "arena", "1G"},
         {"arena=1536GiB", "arena", "1536G"},
         {"arena=64TiB", "arena", "64T"},
@@ -103,7 +102,7 @@ static void values_are_read_and_written_back(void **state)
         {"idle_max=0", "idle_max", "0"},
         {"idle_max=1025", "idle_max", "1025"},
         {"cache_max=0K", "cache_max", "0"},
-        {"history=16777216", "history", "16777216"},
+        {"remember=16777216", "remember", "16777216"},
         {"coredump=off", "coredump", "off"},
         {"peers=on", "peers", "on"},
         {"verbose=on", "verbose", "on"},
@@ -123,6 +122,51 @@ static void values_are_read_and_written_back(void **state)
             fail_msg("%s: %s", cases[i].text, error_detail());
         option_text(&options, row_named(cases[i].name), value, sizeof value);
         assert_string_equal(value, cases[i].value);
+    }
+}
+
+static const struct options *parsed(const char *text)
+{
+    static struct options options;
+    options_default(&options);
+    if (options_parse(&options, text, "test"))
+        fail_msg("%s: %s", text, error_detail());
+    return &options;
+}
+
+/* Options of two parts; a part that is left out has its default, whatever was said before. */
+static void merged_options_set_their_parts(void **state)
+{
+    (void)state;
+    const uint64_t mib = 1 << 20;
+    static const struct {
+        const char *text;
+        uint64_t first, second; /* MiB */
+    } guards[] = {
+        {"guard=2M..128M", 2, 128},         {"guard=2M", 2, 4096}, {"guard=8G", 8192, 8192}, {"guard=8M..8M", 8, 8},
+        {"guard=2M..4M,guard=4M", 4, 4096},
+    };
+    for (size_t i = 0; i < sizeof guards / sizeof *guards; i++) {
+        const struct options *options = parsed(guards[i].text);
+        assert_int_equal(options->guard, guards[i].first * mib);
+        assert_int_equal(options->guard_max, guards[i].second * mib);
+    }
+    assert_int_equal(parsed("remember=7/8")->history, 7);
+    assert_int_equal(parsed("remember=7/8")->launches, 8);
+    assert_int_equal(parsed("remember=7/8,remember=9")->launches, 4096);
+    assert_int_equal(parsed("fill=0x11/nan")->fill, 0x11);
+    assert_int_equal(parsed("fill=0x11/nan")->poison, 0xff);
+    assert_int_equal(parsed("fill=0x11")->poison, FILL_OFF);
+    assert_int_equal(parsed("wait_ms=5/100")->exit_wait, 5);
+    assert_int_equal(parsed("wait_ms=5/100")->witness_ms, 100);
+    assert_int_equal(parsed("save_max=1K/0")->save_max, 1024);
+    assert_int_equal(parsed("save_max=1K/0")->save_replay, 0);
+    assert_int_equal(parsed("save_max=1K")->save_replay, 4);
+    static const char *const bad[] = {"wait_ms=1/99", "remember=1/65537", "remember=/1", "fill=nan/", "save_max=4G/4/4"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct options options;
+        options_default(&options);
+        assert_int_equal(options_parse(&options, bad[i], "test"), CUFENCE_ERROR_OPTION);
     }
 }
 
@@ -146,22 +190,23 @@ static void refusals_name_the_source_the_value_and_the_way_out(void **state)
         {"exitcode=-1", "test: exitcode=-1 is not allowed; allowed is 0..255"},
         {"exitcode=1K", "test: exitcode=1K is not allowed; allowed is 0..255"},
         {"exitcode=+1", "test: exitcode=+1 is not allowed; allowed is 0..255"},
-        {"guard=1M", "test: guard=1M is not allowed; allowed is 2M..64G"},
-        {"guard=65G", "test: guard=65G is not allowed; allowed is 2M..64G"},
-        {"guard=2 M", "test: guard=2 M is not allowed; allowed is 2M..64G"},
-        {"guard=2MiBs", "test: guard=2MiBs is not allowed; allowed is 2M..64G"},
-        {"guard=4194304iB", "test: guard=4194304iB is not allowed; allowed is 2M..64G"},
-        {"guard=G", "test: guard=G is not allowed; allowed is 2M..64G"},
-        {"guard=0x400000", "test: guard=0x400000 is not allowed; allowed is 2M..64G"},
-        {"guard=16777216T", "test: guard=16777216T is not allowed; allowed is 2M..64G"},
-        {"guard=18446744073709551616", "test: guard=18446744073709551616 is not allowed; allowed is 2M..64G"},
-        {"guard=18446744073713745920", "test: guard=18446744073713745920 is not allowed; allowed is 2M..64G"},
+        {"guard=1M", "test: guard=1M is not allowed; allowed is " GUARD},
+        {"guard=65G", "test: guard=65G is not allowed; allowed is " GUARD},
+        {"guard=2 M", "test: guard=2 M is not allowed; allowed is " GUARD},
+        {"guard=2MiBs", "test: guard=2MiBs is not allowed; allowed is " GUARD},
+        {"guard=4194304iB", "test: guard=4194304iB is not allowed; allowed is " GUARD},
+        {"guard=G", "test: guard=G is not allowed; allowed is " GUARD},
+        {"guard=0x400000", "test: guard=0x400000 is not allowed; allowed is " GUARD},
+        {"guard=16777216T", "test: guard=16777216T is not allowed; allowed is " GUARD},
+        {"guard=18446744073709551616", "test: guard=18446744073709551616 is not allowed; allowed is " GUARD},
+        {"guard=18446744073713745920", "test: guard=18446744073713745920 is not allowed; allowed is " GUARD},
         {"idle_age=86400001", "test: idle_age=86400001 is not allowed; allowed is 0..86400000"},
         {"coredump=1", "test: coredump=1 is not allowed; allowed is on | off"},
         {"log=%q", "test: log=%q is not allowed; allowed is a file name up to 255 bytes, with %p %r %h %%"},
         {"log=a%", "test: log=a% is not allowed; allowed is a file name up to 255 bytes, with %p %r %h %%"},
-        {"guard=8G", "test: guard_max=4G is smaller than guard=8G; raise guard_max or lower guard"},
-        {"guard_max=2M", "test: guard_max=2M is smaller than guard=64M; raise guard_max or lower guard"},
+        {"guard=8G..4G", "test: guard=8G..4G is not allowed; allowed is " GUARD},
+        {"guard=8G..", "test: guard=8G.. is not allowed; allowed is " GUARD},
+        {"guard=..8G", "test: guard=..8G is not allowed; allowed is " GUARD},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct options options, before;
@@ -180,7 +225,7 @@ static void an_unknown_key_gets_the_nearest_one_and_the_list(void **state)
     static const struct {
         const char *text, *start;
     } cases[] = {
-        {"guard-max=8G", "test: unknown option 'guard-max', did you mean 'guard_max'?"},
+        {"exit-code=8", "test: unknown option 'exit-code', did you mean 'exitcode'?"},
         {"UAF=off", "test: unknown option 'UAF', did you mean 'uaf'?"},
         {"onfault=abort", "test: unknown option 'onfault', did you mean 'on_fault'?"},
         {"verbos", "test: unknown option 'verbos', did you mean 'verbose'?"},
@@ -214,6 +259,8 @@ static void an_option_that_is_gone_says_so(void **state)
     assert_int_equal(options_parse(&options, "stats=x", "test"), CUFENCE_ERROR_OPTION);
     assert_string_equal(error_detail(), "test: the option 'stats' is gone; call cufence_get_stats(), cufence_get_streams() or, "
                                         "in Python, cufence.stats()");
+    assert_int_equal(options_parse(&options, "guard_max=8G", "test"), CUFENCE_ERROR_OPTION);
+    assert_string_equal(error_detail(), "test: the option 'guard_max' is gone; write guard=MIN..MAX");
     assert_null(options_find("stats_ms", 8, &is_exact));
     assert_null(options_gone("stats_m", 7));
 }
@@ -278,7 +325,7 @@ static void every_row_allows_its_limits_and_no_more(void **state)
         options_default(&options);
         option_text(&options, &rows[i], value, sizeof value);
         assert_string_equal(value, rows[i].default_value);
-        if (rows[i].type != OPTION_BYTES && rows[i].type != OPTION_NUMBER)
+        if (rows[i].rest || (rows[i].type != OPTION_BYTES && rows[i].type != OPTION_NUMBER))
             continue;
 
         const char *dots = strstr(rows[i].allowed, "..");
@@ -293,7 +340,7 @@ static void every_row_allows_its_limits_and_no_more(void **state)
             option_text(&again, &rows[i], value, sizeof value);
             assert_string_equal(value, ends[end]);
         }
-        snprintf(text, sizeof text, "guard=2M,guard_max=64G,%s=%s", rows[i].name, ends[1]);
+        snprintf(text, sizeof text, "%s=%s", rows[i].name, ends[1]);
         assert_int_equal(options_parse(&options, text, "test"), CUFENCE_OK);
         snprintf(text, sizeof text, "%s=%llu", rows[i].name, (unsigned long long)rows[i].maximum + 1);
         assert_int_equal(options_parse(&options, text, "test"), CUFENCE_ERROR_OPTION);
@@ -368,6 +415,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_the_documented_ones),
         cmocka_unit_test(values_are_read_and_written_back),
+        cmocka_unit_test(merged_options_set_their_parts),
         cmocka_unit_test(refusals_name_the_source_the_value_and_the_way_out),
         cmocka_unit_test(an_unknown_key_gets_the_nearest_one_and_the_list),
         cmocka_unit_test(an_option_that_is_gone_says_so),

@@ -15,25 +15,21 @@ class Options(TypedDict, total=False):
     exitcode: int | str
     max_reports: int | str
     guard: int | str
-    guard_max: int | str
     arena: int | str
     waste: int | str
     idle_age: int | str
     idle_max: int | str
     cache_max: int | str
-    history: int | str
-    launches: int | str
+    remember: int | str
     stacks: bool | Literal["on", "python", "off"]
     streams: bool | Literal["on", "off"]
     slack: bool | Literal["on", "off"]
     slack_reach: int | str
     slack_every: int | str
     fill: str
-    poison: str
-    exit_wait: int | str
+    wait_ms: int | str
     coredump: bool | Literal["on", "off"]
     witness: bool | Literal["auto", "on", "off"]
-    witness_ms: int | str
     peers: bool | Literal["auto", "on", "off"]
     ipc: Literal["refuse", "driver"]
     only: str
@@ -59,7 +55,6 @@ class Options(TypedDict, total=False):
     save: str | PathLike[str]
     save_max: int | str
     save_values: str
-    save_replay: int | str
     trace: str | PathLike[str]
     trace_filter: str
     trace_every: int | str
