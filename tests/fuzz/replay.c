@@ -1,95 +1,117 @@
 /*
- * Feeds each file of the given files and folders to a fuzz target's LLVMFuzzerTestOneInput(), so that a corpus is a test in
- * every build. A missing path, or a folder without files, is an error, so that a moved corpus doesn't pass unnoticed.
+ * replay TARGET FILE...: feeds files to a fuzz target, so that a corpus is a test in every build. A corpus is a tar archive
+ * (NAME.tar), each file of which is an input; any other file is one input. An archive without a file is an error, so that an
+ * emptied corpus doesn't pass unnoticed.
  */
-#include <dirent.h>
-#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+typedef int target_function(const uint8_t *data, size_t size);
 
-static int fail(const char *path, const char *why)
-{
-    fprintf(stderr, "replay: %s: %s\n", path, why);
-    return -1;
-}
+#define TARGET(name) target_function fuzz_##name;
+#include "targets.def"
+#undef TARGET
 
-static int feed_file(const char *path)
+static const struct {
+    const char *name;
+    target_function *feed;
+} targets[] = {
+#define TARGET(name) {#name, fuzz_##name},
+#include "targets.def"
+#undef TARGET
+};
+
+/* A header of the format ustar: the size of the file behind it in octal, and padding up to the next block. */
+enum { BLOCK = 512, SIZE_AT = 124, SIZE_DIGITS = 11, KIND_AT = 156, MAGIC_AT = 257 };
+
+static uint8_t *read_file(const char *path, size_t *size)
 {
     FILE *file = fopen(path, "rb");
-    if (!file)
-        return fail(path, strerror(errno));
     uint8_t *bytes = NULL;
-    size_t size = 0, room = 0;
-    for (;;) {
-        if (size == room) {
-            room = room ? room * 2 : (size_t)1 << 16;
-            uint8_t *more = realloc(bytes, room);
-            if (!more)
-                break;
-            bytes = more;
-        }
-        size_t got = fread(bytes + size, 1, room - size, file);
-        if (got == 0)
-            break;
-        size += got;
+    size_t room = 0;
+    *size = 0;
+    while (file && *size == room) {
+        uint8_t *more = realloc(bytes, room += (size_t)1 << 20);
+        if (!more)
+            abort();
+        bytes = more;
+        *size += fread(bytes + *size, 1, room - *size, file);
     }
-    int is_good = !ferror(file) && size < room;
-    fclose(file);
-    /* A block of exactly the input's size, so that the sanitizers detect reads past its end. */
-    uint8_t *exact = is_good ? malloc(size ? size : 1) : NULL;
-    if (exact) {
-        if (size)
-            memcpy(exact, bytes, size);
-        LLVMFuzzerTestOneInput(exact, size);
-    }
-    free(exact);
-    free(bytes);
-    return exact ? 1 : fail(path, "cannot be read");
+    if (!file || ferror(file))
+        perror(path);
+    if (file)
+        fclose(file);
+    return bytes;
 }
 
-/* Returns the number of files fed, -1 on an error. */
-static int feed(const char *path)
+/* In a block of exactly the input's size, so that the sanitizers detect reads past its end. */
+static void feed(target_function *target, const uint8_t *bytes, size_t size)
 {
-    struct stat status;
-    if (stat(path, &status) != 0)
-        return fail(path, strerror(errno));
-    if (!S_ISDIR(status.st_mode))
-        return feed_file(path);
-    DIR *folder = opendir(path);
-    if (!folder)
-        return fail(path, strerror(errno));
+    uint8_t *exact = malloc(size ? size : 1);
+    if (!exact)
+        abort();
+    if (size)
+        memcpy(exact, bytes, size);
+    target(exact, size);
+    free(exact);
+}
+
+/* Returns the number of inputs, 0 if it is no archive or ends too early. */
+static int feed_archive(target_function *target, const uint8_t *bytes, size_t size)
+{
     int count = 0;
-    for (struct dirent *entry = readdir(folder); entry && count >= 0; entry = readdir(folder)) {
-        char inner[4096];
-        if (entry->d_name[0] == '.')
-            continue;
-        if (snprintf(inner, sizeof(inner), "%s/%s", path, entry->d_name) >= (int)sizeof(inner)) {
-            count = fail(path, "its files' names are too long");
-            break;
+    size_t at = 0;
+    while (at + BLOCK <= size && bytes[at] != 0) {
+        char digits[SIZE_DIGITS + 1] = {0};
+        if (memcmp(bytes + at + MAGIC_AT, "ustar", 5) != 0)
+            return 0;
+        memcpy(digits, bytes + at + SIZE_AT, SIZE_DIGITS);
+        size_t length = strtoul(digits, NULL, 8);
+        if (length > size - at - BLOCK)
+            return 0;
+        if (bytes[at + KIND_AT] == '0') {
+            feed(target, bytes + at + BLOCK, length);
+            count++;
         }
-        int fed = feed(inner);
-        count = fed < 0 ? -1 : count + fed;
+        at += BLOCK + (length + BLOCK - 1) / BLOCK * BLOCK;
     }
-    closedir(folder);
-    return count == 0 ? fail(path, "no file in it") : count;
+    return at + BLOCK <= size ? count : 0; /* a block of zeros ends it */
+}
+
+static int feed_file(target_function *target, const char *path)
+{
+    size_t size, length = strlen(path);
+    uint8_t *bytes = read_file(path, &size);
+    int count = 0;
+    if (bytes && length > 4 && strcmp(path + length - 4, ".tar") == 0) {
+        count = feed_archive(target, bytes, size);
+    } else if (bytes) {
+        feed(target, bytes, size);
+        count = 1;
+    }
+    free(bytes);
+    if (count == 0)
+        fprintf(stderr, "replay: %s: no archive with an input, and no other file\n", path);
+    return count;
 }
 
 int main(int argc, char **argv)
 {
     int total = 0;
-    if (argc < 2)
-        return fail("usage", "replay FILE-OR-FOLDER...") ? 2 : 0;
-    for (int i = 1; i < argc; i++) {
-        int fed = feed(argv[i]);
-        if (fed < 0)
-            return 1;
-        total += fed;
+    for (size_t i = 0; argc > 2 && i < sizeof targets / sizeof *targets; i++) {
+        if (strcmp(targets[i].name, argv[1]) != 0)
+            continue;
+        for (int file = 2; file < argc; file++) {
+            int count = feed_file(targets[i].feed, argv[file]);
+            if (count == 0)
+                return 1;
+            total += count;
+        }
+        printf("replay: %d inputs\n", total);
+        return 0;
     }
-    printf("replay: %d inputs\n", total);
-    return 0;
+    fprintf(stderr, "usage: replay TARGET FILE...\n");
+    return 2;
 }
