@@ -1,6 +1,7 @@
 #include "lifecycle.h"
 
 #include "closing.h"
+#include "lens.h"
 #include "slack.h"
 #include "use.h"
 #include "usr1.h"
@@ -18,11 +19,8 @@
 #include "heap/heap.h"
 #include "heap/passed.h"
 #include "launch/launch.h"
+#include "launch/lens.h"
 #include "order/order.h"
-#include "lens/saves/saves.h"
-#include "lens/trace/trace.h"
-#include "lens/lens.h"
-#include "lens/visits/visits.h"
 #include "vmm/arena.h"
 #include "witness/delivery.h"
 #include "witness/monitor.h"
@@ -38,8 +36,8 @@
 #define REPORT_MS 10000    /* the same for a report under way, besides for a second launch */
 #define AFTER_DUMP_MS 1000 /* until the work that a fault has stopped counts as done */
 #define DEBUGGER_REST_MS 500
-#define SLACK_MS 2000   /* at most, for the last check of all buffers */
-#define VALUES_MS 10000 /* how long it waits until the values of launches are written */
+#define SLACK_MS 2000 /* at most, for the last check of all buffers */
+#define LENS_MS 10000 /* how long it waits until the values of launches are written */
 
 static struct {
     struct lock lock;   /* held while starting */
@@ -224,7 +222,8 @@ static void conclude(void *argument)
     int is_synchronised = wait_for_faults();
     if (is_synchronised)
         check_slack();
-    visits_close(VALUES_MS);
+    if (lens)
+        lens->close(LENS_MS);
     monitor_stop(is_synchronised ? DUMP_MS : 0);
     heap_close();
     int has_failed = is_synchronised && driver_has_faulted(exit_result);
@@ -278,12 +277,14 @@ static void context_begun(struct context *context)
     on_exit(at_exit, NULL);
     wait_before_exit();
     monitor_add_context(context);
-    visits_context_begun(context);
+    if (lens)
+        lens->context_begun(context);
 }
 
 static void context_gone(struct context *context)
 {
-    visits_context_gone(context);
+    if (lens)
+        lens->context_gone(context);
     monitor_forget_context(context);
     if (order_is_wanted())
         order_context_gone(context);
@@ -332,11 +333,7 @@ static cufence_status start(const char *options)
     if (status == CUFENCE_OK)
         writable_check(&process.options, 1, warn);
     if (status == CUFENCE_OK)
-        status = values_open(&process.options);
-    if (status == CUFENCE_OK)
-        status = trace_open(&process.options);
-    if (status == CUFENCE_OK)
-        status = saves_open(&process.options);
+        status = api_lens_open(&process.options);
     if (status == CUFENCE_OK)
         status = monitor_start(&process.options, &sources);
     if (status != CUFENCE_OK)

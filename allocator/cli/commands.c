@@ -6,7 +6,9 @@ const struct command commands[] = {
     {"demo", "plant a bug and show its report; on a simulated GPU if need be", cli_demo, &demo_arguments},
     {"explain", "explain a GPU core dump: what faulted, where each thread stood", cli_explain, &explain_arguments},
     {"replay", "launch a saved kernel again as it faulted, on any GPU of its kind", cli_replay, &replay_arguments},
+#ifdef CUFENCE_HAS_LENS
     {"diff", "find the first launch in which two runs differ", cli_diff, &diff_arguments},
+#endif
     {"report", "merge findings of many processes: a list, HTML page or SARIF", cli_report, &report_arguments},
     {"options", "print every option with its allowed values and default", cli_options, &options_arguments},
     {"doctor", "check this machine's driver and permissions, and say what to fix", cli_doctor, &doctor_arguments},

@@ -18,7 +18,7 @@
 #include "base/tally.h"
 #include "base/text.h"
 #include "base/writable.h"
-#include "lens/lens.h"
+#include "api/lens.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -262,7 +262,7 @@ static int set_options(const struct request *request, struct environment *enviro
         status = CLI_USAGE;
     if (status == 0)
         empty_trace(options->trace);
-    if (status == 0 && values_check(options) != CUFENCE_OK)
+    if (status == 0 && api_lens_check(options) != CUFENCE_OK)
         status = complain(CLI_USAGE, "%s", error_detail());
     if (status == 0)
         status = begin_json(request, options);

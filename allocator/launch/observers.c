@@ -1,9 +1,12 @@
 #include "observers.h"
 
+#include "lens.h"
+
 #include <assert.h>
 
 const struct launch_observer *launch_observers[LAUNCH_OBSERVERS];
 unsigned launch_observer_count;
+const struct lens *lens;
 
 void launch_observe(const struct launch_observer *observer)
 {

@@ -3,7 +3,7 @@
 #include "internal.h"
 
 #include "base/error.h"
-#include "lens/nan/written.h"
+#include "launch/lens.h"
 
 #include <stdio.h>
 
@@ -64,8 +64,8 @@ static int within(const struct host_call *call, CUdeviceptr address, size_t size
     struct heap_range range;
     if (!heap_owns(address) || size == 0)
         return 1;
-    if (is_write)
-        written_by_host(address);
+    if (is_write && LENS_WANTS(host_writes))
+        lens->host_writes(address);
     if (heap_range_of(address, &range) && size <= range.size - (address - range.address))
         return show(call, address, size, is_write);
     return refuse(call, address, size, is_write);

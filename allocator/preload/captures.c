@@ -1,6 +1,6 @@
 /* Counts captures in progress, during which cufence must not synchronise a context, and has their memory followed. */
 #include "base/output.h"
-#include "lens/visits/visits.h"
+#include "launch/lens.h"
 
 #include <unistd.h>
 
@@ -123,7 +123,8 @@ static CUresult instantiated(CUresult result, CUgraphExec *executable, CUgraph g
 {
     if (result == CUDA_SUCCESS && is_active()) {
         heap_graph_instantiated(*executable, graph, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
-        visits_graph_instantiated(*executable, graph);
+        if (lens)
+            lens->graph_instantiated(*executable, graph);
     }
     return result;
 }
@@ -150,7 +151,8 @@ CUresult hook_cuGraphExecDestroy(CUgraphExec executable)
 {
     if (is_active()) {
         heap_executable_gone(executable);
-        visits_executable_gone(executable);
+        if (lens)
+            lens->executable_gone(executable);
     }
     if (order_is_wanted())
         order_graph_gone(executable);

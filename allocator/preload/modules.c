@@ -1,39 +1,38 @@
 /* Modules and libraries. */
-#include "launch/code.h"
+#include "launch/lens.h"
 #include "launch/launch.h"
-#include "lens/lens.h"
 
 #include "internal.h" /* last: see hooks.h */
 
 CUresult hook_cuModuleLoad(CUmodule *module, const char *path)
 {
     CUresult result = real.cuModuleLoad(module, path);
-    if (code_is_kept && result == CUDA_SUCCESS)
-        code_loaded_file(*module, NULL, path);
+    if (LENS_WANTS(loaded_file) && result == CUDA_SUCCESS)
+        lens->loaded_file(*module, 0, path);
     return result;
 }
 
 CUresult hook_cuModuleLoadData(CUmodule *module, const void *image)
 {
     CUresult result = real.cuModuleLoadData(module, image);
-    if (code_is_kept && result == CUDA_SUCCESS)
-        code_loaded(*module, image);
+    if (LENS_WANTS(loaded) && result == CUDA_SUCCESS)
+        lens->loaded(*module, 0, image);
     return result;
 }
 
 CUresult hook_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, CUjit_option *options, void **values)
 {
     CUresult result = real.cuModuleLoadDataEx(module, image, count, options, values);
-    if (code_is_kept && result == CUDA_SUCCESS)
-        code_loaded(*module, image);
+    if (LENS_WANTS(loaded) && result == CUDA_SUCCESS)
+        lens->loaded(*module, 0, image);
     return result;
 }
 
 CUresult hook_cuModuleLoadFatBinary(CUmodule *module, const void *image)
 {
     CUresult result = real.cuModuleLoadFatBinary(module, image);
-    if (code_is_kept && result == CUDA_SUCCESS)
-        code_loaded(*module, image);
+    if (LENS_WANTS(loaded) && result == CUDA_SUCCESS)
+        lens->loaded(*module, 0, image);
     return result;
 }
 
@@ -41,8 +40,8 @@ CUresult hook_cuLibraryLoadData(CUlibrary *library, const void *image, CUjit_opt
                                 CUlibraryOption *options, void **values, unsigned count)
 {
     CUresult result = real.cuLibraryLoadData(library, image, jit, jit_values, jit_count, options, values, count);
-    if (code_is_kept && result == CUDA_SUCCESS)
-        code_loaded_library(*library, image);
+    if (LENS_WANTS(loaded) && result == CUDA_SUCCESS)
+        lens->loaded(*library, 1, image);
     return result;
 }
 
@@ -50,8 +49,8 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_
                                     unsigned jit_count, CUlibraryOption *options, void **values, unsigned count)
 {
     CUresult result = real.cuLibraryLoadFromFile(library, path, jit, jit_values, jit_count, options, values, count);
-    if (code_is_kept && result == CUDA_SUCCESS)
-        code_loaded_file(NULL, *library, path);
+    if (LENS_WANTS(loaded_file) && result == CUDA_SUCCESS)
+        lens->loaded_file(*library, 1, path);
     return result;
 }
 
@@ -64,10 +63,8 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_
             return failure();                                                                                                  \
         if (is_active())                                                                                                       \
             launch_forget_functions();                                                                                         \
-        if (code_is_kept) {                                                                                                    \
-            code_unloaded(handle);                                                                                             \
-            values_module_gone(handle);                                                                                        \
-        }                                                                                                                      \
+        if (lens)                                                                                                              \
+            lens->unloads(handle);                                                                                             \
         return real.symbol(handle);                                                                                            \
     }
 UNLOAD(cuModuleUnload, CUmodule)

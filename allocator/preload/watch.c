@@ -4,11 +4,11 @@
 #include "internal.h"
 
 #include "base/aside.h"
-#include "lens/visits/visits.h"
+#include "launch/lens.h"
 
 static void show_aside(void *copy)
 {
-    visits_copied(copy);
+    lens->copied(copy);
 }
 
 /* Shows a copy or set that has been submitted to those who want to see it. */
@@ -16,13 +16,13 @@ static void show(const struct host_call *call, CUstream stream)
 {
     const struct host_access *access = call->access;
     if (access->written || access->read)
-        aside_call(show_aside, &(struct visit_copy){.name = call->name,
-                                                    .stream = stream,
-                                                    .to = access->to,
-                                                    .written = access->written,
-                                                    .from = access->from,
-                                                    .read = access->read,
-                                                    .frame = call->frame});
+        aside_call(show_aside, &(struct lens_copy){.name = call->name,
+                                                   .stream = stream,
+                                                   .to = access->to,
+                                                   .written = access->written,
+                                                   .from = access->from,
+                                                   .read = access->read,
+                                                   .frame = call->frame});
 }
 
 /* What a stream means in the legacy form, and in the one for per-thread default streams. */
@@ -50,7 +50,7 @@ static void show(const struct host_call *call, CUstream stream)
                 .call = base, .frame = call->frame, .stream = on, .is_awaited = waits, .host_target = target};                 \
             this_call.copy = &copied;                                                                                          \
         }                                                                                                                      \
-        if (__builtin_expect(visits_see_copies, 0)) {                                                                          \
+        if (LENS_WANTS(copied)) {                                                                                              \
             access = (struct host_access){0};                                                                                  \
             this_call.access = &access;                                                                                        \
         }                                                                                                                      \

@@ -5,7 +5,7 @@
 #include "witness/monitor.h"
 #include "heap/heap.h"
 #include "heap/passed.h"
-#include "lens/values/told.h"
+#include "launch/lens.h"
 
 void *cufence_torch_alloc(size_t size, int device, cufence_stream stream)
 {
@@ -89,5 +89,6 @@ void cufence_torch_add(const char *text, const char *json)
 
 void cufence_torch_kernel(uint64_t function, const char *symbol, const char *arguments)
 {
-    told_add((CUfunction)(uintptr_t)function, symbol, arguments);
+    if (lens)
+        lens->kernel_told((CUfunction)(uintptr_t)function, symbol, arguments);
 }

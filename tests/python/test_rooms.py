@@ -74,6 +74,15 @@ class Arrows(unittest.TestCase):
                         self.assertLessEqual(FLOOR[room], FLOOR[included])
                         self.assertTrue(included == room or FLOOR[room] < FLOOR[included], "rooms side by side do not know each other")
 
+    def test_the_lens_is_registered(self):
+        """Only api/lens.c opens it, and only cufence diff reads traces; everybody else calls it by way of launch/lens.h."""
+        knows = {}
+        for path in sorted(ALLOCATOR.rglob("*.[ch]")):
+            name = path.relative_to(ALLOCATOR).as_posix()
+            if not name.startswith("lens/") and (included := re.findall(r'^#include "(lens/.*)"', path.read_text(), re.M)):
+                knows[name] = included
+        self.assertEqual(knows, {"api/lens.c": ["lens/lens.h"], "cli/trace_file.h": ["lens/diff/compare.h"]})
+
     def test_one_file_reads_the_environment(self):
         for path in sorted(ALLOCATOR.rglob("*.[ch]")):
             name = path.relative_to(ALLOCATOR).as_posix()

@@ -5,6 +5,7 @@
 #include <cuda.h>
 #include <sim.h>
 
+#include "lens/lens.h"
 #include "lens/visits/visits.h"
 
 #include <stdatomic.h>
@@ -135,6 +136,7 @@ static void start(void)
         cusim_register_kernel(&kernels[i]);
     user_saw.wanted_bytes = 8;
     visits_add(&user);
+    lens_register();
     CHECK_OK(cufence_init("quiet=on"));
     CHECK_CU(cuDeviceGet(&device, 0));
     CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));

@@ -16,8 +16,8 @@
 
 #include "analysis/lines/cubin.h"
 #include "driver/driver.h"
-#include "launch/code.h"
-#include "launch/unpacked.h"
+#include "lens/code/code.h"
+#include "lens/code/unpacked.h"
 
 /* ---- a driver: the handle of a module, library, kernel or function is the address of the kernel's name; that of the function
  * of a library's kernel is one more ---- */
@@ -98,8 +98,8 @@ static void each_module_has_its_own(void **state)
 {
     (void)state;
     char *first = strdup("// one"), *second = strdup("// two");
-    code_loaded((CUmodule)one, first);
-    code_loaded((CUmodule)two, second);
+    code_loaded(one, 0, first);
+    code_loaded(two, 0, second);
     memset(first, 'x', strlen(first));
     free(first);
     free(second);
@@ -118,14 +118,14 @@ static void each_module_has_its_own(void **state)
 static void libraries_kernels_are_found(void **state)
 {
     (void)state;
-    code_loaded_library((CUlibrary)one, "// library");
+    code_loaded(one, 1, "// library");
     expect((CUfunction)one, "kernel", "// library");
     expect((CUfunction)((uintptr_t)one + 1), "kernel", "// library");
     expect_none((CUfunction)two, "kernel", UNSEEN);
     driver = &older;
     expect_none((CUfunction)one, "kernel", UNSEEN);
     driver = &newer;
-    code_loaded_library((CUlibrary)three, "// newer");
+    code_loaded(three, 1, "// newer");
     expect((CUfunction)three, "any name", "// newer");
     code_unloaded(one);
     code_unloaded(three);
@@ -137,7 +137,7 @@ static void what_is_in_use_stays(void **state)
     (void)state;
     uint64_t size;
     char *text = strdup("// stays");
-    code_loaded((CUmodule)one, text);
+    code_loaded(one, 0, text);
     free(text);
     const struct code *code = found(function_of(one), "kernel", &size);
     code_unloaded(one);
@@ -154,8 +154,8 @@ static void the_same_bytes_are_kept_once(void **state)
     (void)state;
     uint64_t size;
     char *text = strdup("// the same");
-    code_loaded((CUmodule)one, text);
-    code_loaded((CUmodule)two, text);
+    code_loaded(one, 0, text);
+    code_loaded(two, 0, text);
     free(text);
     const struct code *first = found(function_of(one), "kernel", &size), *second = found(function_of(two), "kernel", &size);
     assert_ptr_equal(first, second);
@@ -173,14 +173,14 @@ static void files_are_read(void **state)
     int fd = mkstemp(path);
     assert_int_equal(write(fd, "// file", 7), 7);
     close(fd);
-    code_loaded_file((CUmodule)one, NULL, path);
-    code_loaded_file(NULL, (CUlibrary)two, path);
+    code_loaded_file(one, 0, path);
+    code_loaded_file(two, 1, path);
     unlink(path);
     expect(function_of(one), "kernel", "// file");
     expect((CUfunction)two, "kernel", "// file");
     code_unloaded(one);
     code_unloaded(two);
-    code_loaded_file((CUmodule)one, NULL, path);
+    code_loaded_file(one, 0, path);
     expect_none(function_of(one), "kernel", UNSEEN);
 }
 
@@ -205,7 +205,7 @@ static void fat_binaries_are_unwrapped(void **state)
     uint64_t size;
     const struct code *before = NULL;
     for (int i = 0; i < 2; i++) {
-        code_loaded((CUmodule)one, i ? (const void *)&fat_binary : &wrapper);
+        code_loaded(one, 0, i ? (const void *)&fat_binary : &wrapper);
         const struct code *code = found(function_of(one), "kernel", &size);
         assert_int_equal(size, 48);
         assert_memory_equal(code->bytes, &fat_binary, 48);
@@ -248,7 +248,7 @@ static void other_forms_are_not_kept(void **state)
     static const char *const forms[] = {"", "!<arch>\nlto", "\1\2\3\4"};
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         assert_int_equal(code_size(forms[i]), 0);
-        code_loaded((CUmodule)one, forms[i]);
+        code_loaded(one, 0, forms[i]);
         expect_none(function_of(one), "kernel", "its module has a form that cufence does not know");
         code_unloaded(one);
     }
@@ -313,7 +313,7 @@ static struct seen look_at(const char *name, int *is_whole)
 {
     struct seen seen = {0};
     uint8_t *bytes = load_fixture(name);
-    code_loaded((CUmodule)one, bytes);
+    code_loaded(one, 0, bytes);
     free(bytes);
     *is_whole = code_look(function_of(one), one, see, &seen);
     code_unloaded(one);
@@ -409,7 +409,7 @@ static void ptx_is_compiled_once(void **state)
     for (unsigned i = 0; i < 2; i++) {
         struct seen seen = {0};
         linked = i ? NULL : load_fixture("values.cubin");
-        code_loaded((CUmodule)one, "// ptx");
+        code_loaded(one, 0, "// ptx");
         for (int k = 0; k < 2; k++)
             assert_int_equal(code_look(function_of(one), one, see, &seen), !i);
         assert_int_equal(seen.count, i ? 0 : 2);
@@ -421,7 +421,7 @@ static void ptx_is_compiled_once(void **state)
     uint8_t *bytes = load_fixture("values_ptx.fatbin");
     struct seen seen = {0};
     linked = load_fixture("values.cubin");
-    code_loaded((CUmodule)one, bytes);
+    code_loaded(one, 0, bytes);
     version = 80;
     assert_int_equal(code_look(function_of(one), one, see, &seen), 1);
     assert_true(links == 2 && seen.count == 1 && seen.sm[0] == 80);
@@ -429,7 +429,7 @@ static void ptx_is_compiled_once(void **state)
     assert_int_equal(code_look(function_of(one), one, see, &seen), 0); /* its PTX is for 80 */
     assert_int_equal(links, 2);
     code_unloaded(one);
-    code_loaded((CUmodule)one, bytes);
+    code_loaded(one, 0, bytes);
     version = 90;
     assert_int_equal(code_look(function_of(one), one, see, &seen), 1);
     assert_true(links == 3 && seen.count == 2 && seen.sm[1] == 90 && strstr(given, ".target sm_80"));
@@ -455,7 +455,7 @@ static void two_threads_look_at_ptx(void **state)
     version = 90;
     linked = load_fixture("values.cubin");
     pause_us = 100000;
-    code_loaded((CUmodule)one, "// ptx");
+    code_loaded(one, 0, "// ptx");
     assert_int_equal(pthread_create(&thread, NULL, look_too, &seen[0]), 0);
     while (__atomic_load_n(&links, __ATOMIC_ACQUIRE) == before)
         usleep(1000);
@@ -474,7 +474,7 @@ static void a_damaged_cubin_is_not_looked_at(void **state)
     struct seen seen = {0};
     uint8_t *bytes = load_fixture("values_default.fatbin");
     memset(bytes + 16 + 64, 0, 64);
-    code_loaded((CUmodule)one, bytes);
+    code_loaded(one, 0, bytes);
     free(bytes);
     assert_int_equal(code_look(function_of(one), one, see, &seen), 0);
     assert_int_equal(seen.count, 0);

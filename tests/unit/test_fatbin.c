@@ -2,7 +2,7 @@
 #include "analysis/lines/cubin.h"
 #include "analysis/lines/fatbin.h"
 #include "analysis/lines/lz4.h"
-#include "launch/unpacked.h"
+#include "lens/code/unpacked.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

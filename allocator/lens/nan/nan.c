@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "lens/values/machine.h"
 #include "finding/nan.h"
-#include "launch/code.h"
+#include "lens/code/code.h"
 #include "lens/values/plan.h"
 #include "lens/visits/visits.h"
 #include "witness/tell.h"

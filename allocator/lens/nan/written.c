@@ -6,7 +6,7 @@
 
 #define ENTRIES (UINT64_C(1) << 20)
 
-uint64_t *written_table; /* each atomic: the newest buffer whose number ends like this and that was written */
+static uint64_t *written_table; /* each atomic: the newest buffer whose number ends like this and that was written */
 
 int written_open(void)
 {
@@ -26,6 +26,11 @@ void written_note(uint64_t buffer)
 int written_is(uint64_t buffer)
 {
     return !written_table || __atomic_load_n(&written_table[buffer % ENTRIES], __ATOMIC_RELAXED) >= buffer;
+}
+
+int written_is_noted(void)
+{
+    return written_table != NULL;
 }
 
 void written_note_address(uint64_t address)

@@ -16,13 +16,8 @@ int written_open(void);
 void written_note(uint64_t buffer);
 int written_is(uint64_t buffer); /* 1 without written_open() */
 
-/* The host is about to write at this address, with a copy or a set. Costs one comparison while nothing is noted. */
-extern uint64_t *written_table; /* NULL: nothing is noted. Constant after the start */
+/* The host is about to write at this address, with a copy or a set. */
 void written_note_address(uint64_t address);
-static inline void written_by_host(uint64_t address)
-{
-    if (__builtin_expect(written_table != 0, 0))
-        written_note_address(address);
-}
+int written_is_noted(void);
 
 #endif

@@ -7,7 +7,7 @@
 #include "analysis/snapshot/scene_pinned.h"
 #include "bundles.h"
 #include "lens/kernels/reach.h"
-#include "launch/code.h"
+#include "lens/code/code.h"
 
 /* The memory of a bundle, as offsets: the table, the queue, what was found before the launch and after it, the pinned host
  * memory before and after. */

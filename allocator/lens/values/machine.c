@@ -2,7 +2,7 @@
 
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/uses.h"
-#include "launch/code.h"
+#include "lens/code/code.h"
 
 #include <pthread.h>
 #include <stdio.h>

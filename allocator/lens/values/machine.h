@@ -1,7 +1,7 @@
 /*
  * What the machine code of a kernel tells about its arguments (analysis/sass/uses.h): which of them it writes through, in which
  * source line, and what its accesses and arithmetic say about the elements. Found out once for each handle, in some
- * milliseconds, from the module that the driver has loaded it from (launch/code.h); PTX is compiled for it.
+ * milliseconds, from the module that the driver has loaded it from (lens/code/code.h); PTX is compiled for it.
  *
  * machine_find_out() asks the driver, so it wants a handle that is valid: that of a kernel which is being launched. The others
  * only look up what was found.

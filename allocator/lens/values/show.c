@@ -5,7 +5,7 @@
 #include "base/output.h"
 #include "lens/visits/chosen.h"
 #include "heap/heap.h"
-#include "launch/code.h"
+#include "lens/code/code.h"
 #include "plan.h"
 #include "tell_values.h"
 

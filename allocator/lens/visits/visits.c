@@ -17,7 +17,6 @@
 
 const struct visit_user *visit_users[VISIT_USERS];
 unsigned visit_user_count;
-int visits_see_copies;
 
 static struct {
     uint64_t launches;             /* atomic: number of launches so far */
@@ -348,7 +347,12 @@ static uint32_t users_of_copies(void)
     return users;
 }
 
-void visits_copied(const struct visit_copy *copy)
+int visits_see_copies(void)
+{
+    return users_of_copies() != 0;
+}
+
+void visits_copied(const struct lens_copy *copy)
 {
     const struct launch_event event = {.stream = copy->stream};
     struct stream *stream = is_open(copy->stream) ? stream_resolve(copy->stream) : NULL;
@@ -395,20 +399,6 @@ void visit_copy(struct visit_part *part, uint8_t *to, uint64_t from, size_t byte
     note(part, driver->cuMemcpyDtoHAsync(to, from, bytes, part->visit->handle));
 }
 
-/* ---- graphs ---- */
-
-void visits_graph_instantiated(CUgraphExec executable, CUgraph graph)
-{
-    if (visit_user_count)
-        captured_instantiated(executable, graph);
-}
-
-void visits_executable_gone(CUgraphExec executable)
-{
-    if (visit_user_count)
-        captured_executable_gone(executable);
-}
-
 /* ---- start and end ---- */
 
 void visits_open(const struct options *options)
@@ -426,13 +416,7 @@ void visits_add(const struct visit_user *user)
     assert(visit_user_count < VISIT_USERS);
     if (!visit_user_count)
         launch_observe(&observer);
-    visits_see_copies |= user->sees_copies;
     visit_users[visit_user_count++] = user;
-}
-
-int visits_are_wanted(void)
-{
-    return visit_user_count != 0;
 }
 
 void visits_need(uint64_t pinned_bytes)
@@ -442,20 +426,16 @@ void visits_need(uint64_t pinned_bytes)
 
 void visits_context_begun(struct context *context)
 {
-    if (visit_user_count)
-        desk_of(home_of(context));
+    desk_of(home_of(context));
 }
 
 void visits_context_gone(struct context *context)
 {
-    if (visit_user_count)
-        jobs_context_gone(context);
+    jobs_context_gone(context);
 }
 
 void visits_close(unsigned ms)
 {
-    if (!visit_user_count)
-        return;
     __atomic_store_n(&visits.is_closed, 1, __ATOMIC_RELAXED);
     jobs_close(ms);
     for (unsigned i = 0; i < visit_user_count; i++) {

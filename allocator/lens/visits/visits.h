@@ -22,6 +22,7 @@
 #include "arguments.h"
 
 #include "captured.h"
+#include "launch/lens.h"
 #include "launch/observers.h"
 
 #define VISIT_USERS 4
@@ -105,32 +106,19 @@ struct visit_user {
 
 /* Adds a user, which must stay valid. The first one makes cufence look at launches. At most VISIT_USERS. */
 void visits_add(const struct visit_user *user);
-/* Whether there is any. */
-int visits_are_wanted(void);
 /* Raises the limit of pinned memory of each context. */
 void visits_need(uint64_t pinned_bytes);
 /* Whether buffers are unmapped when they are freed (uaf=strict): set at the start. */
 void visits_open(const struct options *options);
 
-/* A copy or set that the program has just submitted, of memory of ours. Call it only if visits_see_copies is set. */
-struct visit_copy {
-    const char *name;     /* of the driver function; static */
-    CUstream stream;      /* as the hook means it */
-    uint64_t to, from;    /* device addresses, in live buffers */
-    size_t written, read; /* bytes there; 0: none */
-    const void *frame;    /* of the hook */
-};
-extern int visits_see_copies; /* constant after the start */
-void visits_copied(const struct visit_copy *copy);
+/* A copy or set. Call it only if a user sees them. */
+int visits_see_copies(void);
+void visits_copied(const struct lens_copy *copy);
 
 /* In before() and after(): launch the user's kernel of that index with blocks x threads, or copy device memory to `to` in the
  * part's memory. On an error they remember it, and the visit ends with VISIT_FAILED. */
 void visit_launch(struct visit_part *part, unsigned kernel, uint32_t blocks, uint32_t threads, void **arguments);
 void visit_copy(struct visit_part *part, uint8_t *to, uint64_t from, size_t bytes);
-
-/* An executable was made of a graph, or is about to be destroyed. */
-void visits_graph_instantiated(CUgraphExec executable, CUgraph graph);
-void visits_executable_gone(CUgraphExec executable);
 
 /* Loads our kernels into a context. It is current. */
 void visits_context_begun(struct context *context);

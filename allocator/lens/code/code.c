@@ -185,7 +185,7 @@ static struct kept *keep_locked(const void *image)
     return kept;
 }
 
-static void add(const void *handle, int is_library, const void *image)
+void code_loaded(const void *handle, int is_library, const void *image)
 {
     struct loaded *loaded = handle ? malloc(sizeof *loaded) : NULL;
     if (!loaded)
@@ -199,16 +199,6 @@ static void add(const void *handle, int is_library, const void *image)
         free(loaded);
     }
     pthread_mutex_unlock(&lock);
-}
-
-void code_loaded(CUmodule module, const void *image)
-{
-    add(module, 0, image);
-}
-
-void code_loaded_library(CUlibrary library, const void *image)
-{
-    add(library, 1, image);
 }
 
 /* Returns the content with a NUL behind it, or NULL. */
@@ -229,8 +219,8 @@ static char *read_file(const char *path)
 }
 
 struct loading {
-    CUmodule module;
-    CUlibrary library;
+    const void *handle;
+    int is_library;
     const char *path;
 };
 
@@ -239,14 +229,13 @@ static void load_file(void *argument)
     const struct loading *loading = argument;
     char *content = read_file(loading->path);
     if (content)
-        add(loading->module ? (const void *)loading->module : (const void *)loading->library, loading->library != NULL,
-            content);
+        code_loaded(loading->handle, loading->is_library, content);
     free(content);
 }
 
-void code_loaded_file(CUmodule module, CUlibrary library, const char *path)
+void code_loaded_file(const void *handle, int is_library, const char *path)
 {
-    struct loading loading = {module, library, path};
+    struct loading loading = {handle, is_library, path};
     aside_call(load_file, &loading);
 }
 

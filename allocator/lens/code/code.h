@@ -8,8 +8,8 @@
  *
  * Thread safety: code_keep() at the start; the others on any thread. Ownership: code_find() gives a reference.
  */
-#ifndef CUFENCE_LAUNCH_CODE_H
-#define CUFENCE_LAUNCH_CODE_H
+#ifndef CUFENCE_LENS_CODE_H
+#define CUFENCE_LENS_CODE_H
 
 #include "base/reader.h"
 
@@ -20,7 +20,7 @@
 
 #define CODE_MOST (UINT64_C(1) << 30)
 
-extern int code_is_kept; /* constant after the start: no hook calls the others without it */
+extern int code_is_kept; /* constant after the start: nobody calls the others without it */
 void code_keep(void);
 
 /* Whatever the driver takes: a cubin, a fat binary, or PTX, which keeps its NUL. */
@@ -30,9 +30,8 @@ struct code {
 };
 
 /* A module or library was loaded from these bytes, or from this file. */
-void code_loaded(CUmodule module, const void *image);
-void code_loaded_library(CUlibrary library, const void *image);
-void code_loaded_file(CUmodule module, CUlibrary library, const char *path); /* one of the two is NULL */
+void code_loaded(const void *handle, int is_library, const void *image);
+void code_loaded_file(const void *handle, int is_library, const char *path);
 
 /* Call before it is unloaded. */
 void code_unloaded(const void *handle);

@@ -4,8 +4,8 @@
  *
  * Thread safety: any thread.
  */
-#ifndef CUFENCE_LAUNCH_COMPILED_H
-#define CUFENCE_LAUNCH_COMPILED_H
+#ifndef CUFENCE_LENS_COMPILED_H
+#define CUFENCE_LENS_COMPILED_H
 
 #include "base/reader.h"
 

@@ -4,8 +4,8 @@
  *
  * Thread safety: none; the caller (code.c) holds its lock.
  */
-#ifndef CUFENCE_LAUNCH_UNPACKED_H
-#define CUFENCE_LAUNCH_UNPACKED_H
+#ifndef CUFENCE_LENS_UNPACKED_H
+#define CUFENCE_LENS_UNPACKED_H
 
 #include "analysis/lines/fatbin.h"
 

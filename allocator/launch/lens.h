@@ -1,0 +1,43 @@
+/*
+ * The lens: what looks at launches that do not fault (the room lens/, for values=, nan=, trace= and save_values=). It registers
+ * this table at the start where an option asks for it; nobody else knows more of it. Launches themselves it sees as an observer
+ * (observers.h).
+ *
+ * Thread safety: `lens` is constant after the start; its functions run on any thread, several at once.
+ */
+#ifndef CUFENCE_LAUNCH_LENS_H
+#define CUFENCE_LAUNCH_LENS_H
+
+#include "contexts/contexts.h"
+
+/* A copy or set that the program has just submitted, of buffers of ours. */
+struct lens_copy {
+    const char *name;     /* of the driver function; static */
+    CUstream stream;      /* as the hook means it */
+    uint64_t to, from;    /* device addresses, in live buffers */
+    size_t written, read; /* bytes there; 0: none */
+    const void *frame;    /* of the hook */
+};
+
+struct lens {
+    void (*context_begun)(struct context *context); /* it is current */
+    void (*context_gone)(struct context *context);  /* or about to be destroyed */
+    /* A module, or a library, was loaded from these bytes, or from this file. NULL: not wanted. */
+    void (*loaded)(const void *handle, int is_library, const void *image);
+    void (*loaded_file)(const void *handle, int is_library, const char *path);
+    void (*unloads)(const void *handle); /* it is about to be unloaded */
+    void (*graph_instantiated)(CUgraphExec executable, CUgraph graph);
+    void (*executable_gone)(CUgraphExec executable); /* about to be */
+    void (*host_writes)(uint64_t address);           /* is about to, with a copy or a set. NULL: not wanted */
+    void (*copied)(const struct lens_copy *copy);    /* NULL: not wanted */
+    /* What the program's compiler knows of a kernel's arguments; see lens/values/told.h. */
+    void (*kernel_told)(CUfunction handle, const char *symbol, const char *arguments);
+    void (*close)(unsigned ms); /* once, at exit: waits at most so long for what it looks at */
+};
+
+extern const struct lens *lens; /* NULL: no option asks for it */
+
+/* For those of its functions that may be NULL. */
+#define LENS_WANTS(function) (__builtin_expect(lens != NULL, 0) && lens->function)
+
+#endif
