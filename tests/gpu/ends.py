@@ -1,9 +1,11 @@
 """A faulted program and its second launch in narrow surroundings: how either ends, and what is left.
 
-    python3 tests/gpu/ends.py [--build FOLDER] [--rounds N]
+    python3 tests/gpu/ends.py [--build FOLDER] [--rounds N] [--json FILE] [CASE...]
 
 The program is this file: it compiles a kernel that writes one number past the end of a buffer. Needs libcuda with its compiler of
-PTX, and the build alone. ENDS_OPTIONS has more options for `cufence run`. Exit status: 0; 1 if a case fails; 2 without a GPU.
+PTX, and the build alone; nothing else may use the GPU. ENDS_OPTIONS has more options for `cufence run`. A program that hangs is
+killed; then the same is tried without cufence, with dumps to a file, and with more descriptors left. Exit status: 0; 1 if a case fails;
+2 without a GPU.
 """
 
 from __future__ import annotations
@@ -20,7 +22,11 @@ import tempfile
 import time
 from collections.abc import Callable
 
+from harness import Result
+from results import write_json
+
 COUNT = 100
+HANGS, HANGS_NATIVELY = 60, 15  # seconds
 GONE = 0.2  # seconds that the second process may outlive the program
 PTX = b"""
 .version 7.0
@@ -41,6 +47,38 @@ DONE:
   ret;
 }
 """
+# Every block stays for 0.5 s, but the first, whose last store faults, leaves 0.1 s before the others.
+FULL = b"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry write_last(.param .u64 out, .param .u32 n) {
+  .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %rd<6>;
+  ld.param.u64 %rd1, [out];
+  ld.param.u32 %r1, [n];
+  mov.u32 %r2, %tid.x;
+  mov.u32 %r3, %ctaid.x;
+  setp.eq.u32 %p, %r3, 0;
+  selp.b64 %rd3, 500000000, 600000000, %p;
+  mov.u64 %rd4, %globaltimer;
+AGAIN:
+  mov.u64 %rd5, %globaltimer;
+  sub.u64 %rd5, %rd5, %rd4;
+  setp.lt.u64 %p, %rd5, %rd3;
+  @%p bra AGAIN;
+  setp.ne.u32 %p, %r3, 0;
+  @%p bra DONE;
+  setp.gt.u32 %p, %r2, %r1;
+  @%p bra DONE;
+  cvta.to.global.u64 %rd2, %rd1;
+  mul.wide.u32 %rd3, %r2, 4;
+  add.s64 %rd2, %rd2, %rd3;
+  st.global.u32 [%rd2], %r2;
+DONE:
+  ret;
+}
+"""
+MULTIPROCESSORS, THREADS_OF_EACH = 16, 39  # CUdevice_attribute
 
 
 # ---- the program ----
@@ -53,6 +91,11 @@ class Cuda:
         error = getattr(self.library, name)(*arguments)
         if error:
             sys.exit(f"{name}: error {error}")
+
+    def attribute(self, number: int, device: ctypes.c_int) -> int:
+        value = ctypes.c_int()
+        self("cuDeviceGetAttribute", ctypes.byref(value), number, device)
+        return value.value
 
 
 def use_up(left: int) -> None:
@@ -76,7 +119,7 @@ def play(way: str) -> None:
     cuda("cuDeviceGet", ctypes.byref(device), 0)
     cuda("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     cuda("cuCtxSetCurrent", context)
-    cuda("cuModuleLoadData", ctypes.byref(module), PTX)
+    cuda("cuModuleLoadData", ctypes.byref(module), FULL if way == "full" else PTX)
     cuda("cuModuleGetFunction", ctypes.byref(function), module, b"write_last")
     cuda("cuMemAlloc_v2", ctypes.byref(buffer), ctypes.c_size_t(COUNT * 4))
     cuda("cuMemsetD8_v2", buffer, 0, ctypes.c_size_t(COUNT * 4))
@@ -89,6 +132,11 @@ def play(way: str) -> None:
     if way.startswith("left"):
         use_up(int(way[4:]))
     arguments = (ctypes.c_void_p * 2)(ctypes.addressof(buffer), ctypes.addressof(count))
+    if way == "full":
+        blocks = cuda.attribute(MULTIPROCESSORS, device) * (cuda.attribute(THREADS_OF_EACH, device) // 1024)
+        cuda("cuLaunchKernel", function, blocks, 1, 1, 1024, 1, 1, 0, None, arguments, None)
+        print("the end", flush=True)
+        return
     cuda("cuLaunchKernel", function, 1, 1, 1, 128, 1, 1, 0, None, arguments, None)
     print(f"sync={cuda.library.cuCtxSynchronize()}", flush=True)
     until = time.monotonic() + 3
@@ -102,8 +150,8 @@ def play(way: str) -> None:
 # ---- the cases ----
 
 def start(build: pathlib.Path, way: str, folder: str) -> subprocess.Popen[str]:
-    command = [build / "bin/cufence", "run", "--witness", "on", *os.environ.get("ENDS_OPTIONS", "").split(), "--", sys.executable,
-               __file__, "--play", way]
+    options = [*([] if way == "full" else ["--witness", "on"]), *os.environ.get("ENDS_OPTIONS", "").split()]
+    command = [build / "bin/cufence", "run", *options, "--", sys.executable, __file__, "--play", way]
     return subprocess.Popen([str(word) for word in command], env={**os.environ, "TMPDIR": folder}, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
@@ -151,16 +199,66 @@ def await_that(condition: Callable[[], object], seconds: float) -> float:
     return time.monotonic() - begin
 
 
+def of_session(session: int) -> list[int]:
+    pids = [int(path.name) for path in pathlib.Path("/proc").glob("[0-9]*")]
+    return [pid for pid in pids if state(pid)[3:4] == [str(session)]]
+
+
+def waits(session: int) -> str:
+    """Where each thread of that session waits."""
+    lines = []
+    for pid in of_session(session):
+        for task in sorted(pathlib.Path(f"/proc/{pid}/task").iterdir()):
+            words = []
+            for name in ("comm", "wchan", "syscall"):
+                try:
+                    words.append((task / name).read_text().strip())
+                except OSError as error:
+                    words.append(error.strerror or "")
+            lines.append(f"    thread {task.name} of {pid}: " + ", ".join(words))
+        try:
+            lines.append(f"    {pid} has {len(os.listdir(f'/proc/{pid}/fd'))} descriptors")
+        except OSError:
+            pass
+    return "\n".join(lines)
+
+
+def end_of(process: subprocess.Popen[str], seconds: float) -> tuple[str, str]:
+    """Returns what it printed and, if it hangs, where; then it is killed."""
+    try:
+        return process.communicate(timeout=seconds)[0], ""
+    except subprocess.TimeoutExpired:
+        where = waits(process.pid)
+        for pid in of_session(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        return process.communicate()[0], where
+
+
+def native(way: str) -> str:
+    """What happens without cufence, with dumps to a file."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as dumps:
+        variables = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "1", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP": "1",
+                     "CUDA_COREDUMP_GENERATION_FLAGS": "skip_abort", "CUDA_COREDUMP_FILE": f"{dumps}/core"}
+        process = subprocess.Popen([sys.executable, __file__, "--play", way], env={**os.environ, **variables, "TMPDIR": folder},
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        text, where = end_of(process, HANGS_NATIVELY)
+        sizes = [path.stat().st_size for path in pathlib.Path(dumps).iterdir()]
+        return f"    natively, {way}: {'hangs, ' if where else ''}status {process.returncode}, dumps {sizes}: {text.strip()}"
+
+
 def told(build: pathlib.Path, way: str, folder: str) -> tuple[int, str]:
     process = start(build, way, folder)
-    text = process.communicate(timeout=120)[0]
+    text, where = end_of(process, HANGS)
+    if where:
+        others = [way, "left4", "left8", "left16"] if way.startswith("left") else [way]
+        raise AssertionError("\n".join([f"hangs for {HANGS} s", text, where, *map(native, others)]))
     return process.returncode, text
 
 
 def explained(build: pathlib.Path, way: str, folder: str) -> str:
     status, text = told(build, way, folder)
     for fact in ("0 bytes past the end of buffer #1", f"thread ({COUNT},0,0)", "written "):
-        assert fact in text, text
+        assert fact in text, f"missing: {fact}\n{text}"
     assert status == 86 and not os.listdir(folder), f"{status} {os.listdir(folder)} {text}"
     return "explained"
 
@@ -169,7 +267,7 @@ def missed(build: pathlib.Path, way: str, folder: str) -> str:
     """The driver has no descriptor for its dump: the fault is not explained, but it must not be missed either."""
     status, text = told(build, way, folder)
     said = [line.partition("== ")[2] for line in text.splitlines() if "==" in line]
-    assert status != 0, text
+    assert status != 0 and "sync=" in text, text
     return f"status {status}: {said[-1] if said else text}"
 
 
@@ -196,11 +294,24 @@ def killed(build: pathlib.Path, way: str, folder: str, rounds: int) -> str:
     return f"gone {slowest * 1000:.0f} ms after the program, at most, in {seen} of {rounds} rounds"
 
 
+def cases(rounds: int) -> dict[str, tuple[Callable[[pathlib.Path, str, str], str], str]]:
+    return {
+        "as_it_is": (explained, "plain"),
+        "reaper": (explained, "reaper"),
+        "full": (explained, "full"),
+        "killed": (lambda *words: killed(*words, rounds), "plain"),
+        "two_descriptors": (explained, "left2"),
+        "no_descriptor": (missed, "left0"),
+    }
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--play")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--play", help=argparse.SUPPRESS)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2] / "build")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("names", nargs="*", metavar="CASE", help=", ".join(cases(0)))
     options = parser.parse_args()
     if options.play:
         play(options.play)
@@ -211,22 +322,20 @@ def main() -> int:
     except OSError as error:
         print(f"no GPU: {error}")
         return 2
-    failed = 0
-    cases = {
-        "as it is": (explained, "plain"),
-        "a reaper of orphans": (explained, "reaper"),
-        "two descriptors left": (explained, "left2"),
-        "no descriptor left": (missed, "left0"),
-        "killed in a second launch": (lambda *words: killed(*words, options.rounds), "plain"),
-    }
-    for name, (judge, way) in cases.items():
+    results = []
+    for name, (judge, way) in cases(options.rounds).items():
+        if options.names and name not in options.names:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             try:
-                print(f"ok    {name}: {judge(options.build.resolve(), way, folder)}", flush=True)
+                is_ok, detail = True, judge(options.build.resolve(), way, folder)
             except AssertionError as error:
-                failed = 1
-                print(f"FAILED {name}: {error}", flush=True)
-    return failed
+                is_ok, detail = False, str(error)
+        results.append(Result(f"ends_{name}", is_ok, detail))
+        print(f"{'ok    ' if is_ok else 'FAILED'} {name}: {detail}", flush=True)
+    if options.json:
+        write_json(results, options.json)
+    return int(not all(result.ok for result in results))
 
 
 if __name__ == "__main__":

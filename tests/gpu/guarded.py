@@ -1,19 +1,25 @@
 """What each way in says at its end: what was guarded, or that nothing was, and why. And the exit statuses that follow.
 
-Usage: tests/gpu/guarded.py [CASE...]    the exit status is as in played.py; python3 has PyTorch, and pytest for one case
+Usage and exit status are as in played.py; python3 has PyTorch, and pytest for two cases. Those of backend:cufence need a wheel in
+build/wheel: only an installed one has the start-up hook.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
+import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from played import COMMAND, ROOT, play_all
+from played import BUILD, COMMAND, ROOT, play_all
+from ways import install_wheel
 
 PACKAGE = ROOT / "allocator" / "torch"
 
@@ -64,6 +70,25 @@ def play(words: list[str], wanted: int, *facts: str, absent: str = "", **variabl
     return "\n".join([*wrong, said]) if wrong else ""
 
 
+@functools.cache
+def python_with_wheel() -> str:
+    """That of a virtual environment where the wheel is installed; what is missing, if there is none."""
+    wheels = sorted((BUILD / "wheel").glob("*.whl"))
+    if not wheels:
+        return "build/wheel/*.whl"
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        return str(install_wheel(wheels[-1], Path(folder) / "venv"))
+    except subprocess.CalledProcessError as error:
+        return f"pip that installs a wheel ({error})"
+
+
+def play_backend(code: str, *facts: str, absent: str = "") -> str:
+    none = {"PYTHONPATH": "", "CUFENCE_LIBRARY": ""}
+    return play([python_with_wheel(), "-c", code], 0, *facts, absent=absent, PYTORCH_CUDA_ALLOC_CONF="backend:cufence", **none)
+
+
 def python(code: str, *options: str) -> list[str]:
     return [str(COMMAND), "run", *options, "--", sys.executable, "-c", code]
 
@@ -84,10 +109,6 @@ CASES: list[tuple[str, Callable[[], str]]] = [
     ("quiet", lambda: play(python(TENSOR, REQUIRED, "--quiet", "on"), 0, absent="cufence: ")),
     ("killed_worker", lambda: play([str(COMMAND), "run", REQUIRED, "--", sys.executable, "workers.py"], 0,
                                    "1 process used CUDA without saying at the end what was guarded", absent=NOTHING)),
-    ("backend", lambda: play([sys.executable, "-c", "import torch"], 0, NOTHING + "no process used CUDA",
-                             PYTORCH_CUDA_ALLOC_CONF="backend:cufence")),
-    ("backend_without_torch", lambda: play([sys.executable, "-c", "pass"], 0, absent="cufence: ",
-                                           PYTORCH_CUDA_ALLOC_CONF="backend:cufence")),
     ("enable", lambda: play([sys.executable, "-c", f"import cufence; cufence.enable(); {TENSOR}"], 0, GUARDED)),
     ("enable_unused", lambda: play([sys.executable, "-c", "import cufence; cufence.enable()"], 0,
                                    NOTHING + "this process created no CUDA context")),
@@ -97,5 +118,13 @@ CASES: list[tuple[str, Callable[[], str]]] = [
     ("hunt_no_cuda", lambda: play([*HUNT, "pass"], 87, "That is no verdict: nothing was guarded in end, start")),
 ]
 
+INSTALLED: list[tuple[str, Callable[[], str]]] = [
+    ("backend", lambda: play_backend("import torch", NOTHING + "no process used CUDA")),
+    ("backend_tensor", lambda: play_backend(TENSOR, GUARDED, absent=NOTHING)),
+    ("backend_without_torch", lambda: play_backend("pass", absent="cufence: ")),
+]
+
+
 if __name__ == "__main__":
-    sys.exit(play_all((name, [sys.executable], play) for name, play in CASES))
+    with_package = ((name, [sys.executable], play) for name, play in CASES)
+    sys.exit(play_all(itertools.chain(with_package, ((name, [python_with_wheel()], play) for name, play in INSTALLED))))

@@ -1,10 +1,10 @@
 """Programs in a limited address space (`ulimit -v`): as they are, and under the preload library.
 
-    python3 tests/gpu/little_space.py [--build FOLDER] [--gib 4 8 16 24 32 64]
+    python3 tests/gpu/little_space.py [--build FOLDER] [--json FILE] [GIB...]
 
-Each allocates, writes, reads and frees buffers of many sizes. What runs natively must run guarded; where it fails natively, as
-below 8 GiB, where CUDA itself cannot start, it must end by itself. Needs libcuda and the build alone. Exit status: 0; 1 if one
-does not; 2 without a GPU.
+Each allocates, writes, reads and frees buffers of many sizes. What runs natively must run guarded. Below 24 GiB CUDA itself may not be
+able to start: then it must end by itself. Any other failure of the native run tests nothing, and fails. Needs libcuda and the build
+alone; nothing else may use the GPU. Exit status: 0; 1 if one fails; 2 without a GPU.
 """
 
 from __future__ import annotations
@@ -13,12 +13,18 @@ import argparse
 import ctypes
 import os
 import pathlib
+import re
 import resource
 import subprocess
 import sys
 
+from harness import Result
+from results import write_json
+
 MIB, GIB = 1 << 20, 1 << 30
 SMALL, LARGE, ROUNDS = 400, 60, 3
+ENOUGH = 24  # GiB, in which CUDA starts
+START = re.compile(r"^(cuInit|cuDevicePrimaryCtxRetain): ")
 
 
 class Cuda:
@@ -70,10 +76,20 @@ def run(gib: int, preload: pathlib.Path | None) -> subprocess.CompletedProcess[s
     )
 
 
+def verdict(gib: int, native: subprocess.CompletedProcess[str], guarded: subprocess.CompletedProcess[str]) -> tuple[bool, str]:
+    if native.returncode == 0:
+        is_same = (native.returncode, native.stdout) == (guarded.returncode, guarded.stdout)
+        return is_same, "the same" if is_same else "DIFFERS"
+    if gib >= ENOUGH or not START.match(native.stderr):
+        return False, "NOTHING WAS TESTED, does something else use the GPU? Natively"
+    return guarded.returncode in (0, 1), f"CUDA cannot start natively, and guarded it ends with {guarded.returncode}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
-    parser.add_argument("--gib", type=int, nargs="+", default=[4, 8, 16, 24, 32, 64])
+    parser.add_argument("gib", type=int, nargs="*", metavar="GIB", help="4 8 16 24 32 64")
+    parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--play", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.play:
@@ -85,15 +101,16 @@ def main() -> int:
         print(f"skipped: {error}")
         return 2
     preload = arguments.build.resolve() / "lib" / "libcufence_preload.so"
-    has_failed = False
-    for gib in arguments.gib:
+    results = []
+    for gib in arguments.gib or [4, 8, 16, 24, 32, 64]:
         native, guarded = run(gib, None), run(gib, preload)
-        is_same = (native.returncode, native.stdout) == (guarded.returncode, guarded.stdout)
-        is_fine = is_same or (native.returncode != 0 and guarded.returncode in (0, 1))
-        has_failed |= not is_fine
-        print(f"{gib} GiB: {'the same' if is_same else 'fails natively only' if is_fine else 'DIFFERS'}: {(native.stdout or native.stderr).strip()}")
+        is_ok, said = verdict(gib, native, guarded)
+        results.append(Result(f"little_space_{gib}", is_ok, f"{said}: {(native.stdout or native.stderr).strip()}"))
+        print(f"{gib} GiB: {results[-1].detail}")
         print("".join(f"    {line}\n" for line in guarded.stderr.splitlines()), end="", flush=True)
-    return int(has_failed)
+    if arguments.json:
+        write_json(results, arguments.json)
+    return int(not all(result.ok for result in results))
 
 
 if __name__ == "__main__":

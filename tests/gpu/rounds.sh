@@ -5,6 +5,7 @@
 #   there:  OUT=FOLDER tests/gpu/rounds.sh ROUND        # in the checkout, with build/gpu-pack beside it
 #
 # ROUND  tests    C programs, programs, AOTI, launches that are saved and replayed; their results as JSON in $OUT
+#        alone    what fills the GPU or measures it: nothing runs beside it; results as JSON in $OUT
 #        stories  torture and the Python stories; the results file, with the JSON files that lie in build/gpu-pack
 #        figures  the benchmarks
 #        sweep    no false NaN in PyTorch's operators; torture
@@ -76,13 +77,17 @@ case ${1:?"which round? See the top of this file"} in
             part saved 90 python3 tests/gpu/saved.py
             part traces 90 python3 tests/gpu/traces.py
             part tools 120 python3 tests/gpu/replay_tools.py --show
-            part space 90 python3 tests/gpu/little_space.py
-            part ends 120 python3 tests/gpu/ends.py
+            part guarded 200 python3 tests/gpu/guarded.py --json "$out/guarded.json"
             part hints 60 python3 tests/gpu/address_hints.py
         } &
         part programs 300 python3 tests/gpu/programs.py --json "$out/programs.json"
         part bundles 60 bash -c save_bundles
         wait
+        ;;
+    alone)
+        part space 120 python3 tests/gpu/little_space.py --json "$out/little_space.json"
+        part seen 150 python3 tests/gpu/seen.py --json "$out/seen.json"
+        part ends 300 python3 tests/gpu/ends.py --json "$out/ends.json"
         ;;
     stories)
         also=()
@@ -109,7 +114,7 @@ case ${1:?"which round? See the top of this file"} in
         part memory 200 python3 bench/reserved_memory.py
         ;;
     *)
-        sed -n '2,13p' "${BASH_SOURCE[0]}" >&2
+        sed -n '2,14p' "${BASH_SOURCE[0]}" >&2
         exit 2
         ;;
 esac

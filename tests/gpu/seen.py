@@ -1,10 +1,11 @@
 """What a correct program notices of cufence: each play as it is and under the preload library.
 
-    python3 tests/gpu/seen.py [--build FOLDER] [PLAY...]
+    python3 tests/gpu/seen.py [--build FOLDER] [--json FILE] [PLAY...]
 
 leaves: the main thread calls pthread_exit(); the process must end as it does natively: by itself, by SIGTERM, or by SIGKILL alone (the
 driver's own threads may keep it). busy: the program returns while a kernel waits for the host; it must end within 2 s of the native time. idle: threads, descriptors,
-memory, signals and wake-ups of a program that has worked and does nothing. Needs libcuda and the build alone; LD_LIBRARY_PATH can
+memory, signals and wake-ups of a program that has worked and does nothing. meet: two kernels that wait for each other take every place
+on the device, and buffers whose slack is due are freed before and between them. Nothing else may use the GPU. Needs libcuda and the build alone; LD_LIBRARY_PATH can
 name the simulated device's. Exit status: 0; 1 if a play differs; 2 without a GPU.
 """
 
@@ -14,10 +15,14 @@ import argparse
 import ctypes
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import time
+
+from harness import Result
+from results import write_json
 
 PATIENCE, LATER = 5.0, 2.0
 ENDS = ["by itself", "by SIGTERM", "by SIGKILL"]
@@ -37,6 +42,38 @@ again:
     ret;
 }
 """
+# A kernel of one word in `own` for each of its blocks, which stay until `other` has as many as are wanted, or 20 s have passed.
+MEET = b"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry meet(.param .u64 own, .param .u64 other, .param .u32 wanted)
+{
+    .reg .pred %p; .reg .u32 %r<3>; .reg .u64 %a<5>;
+    ld.param.u64 %a0, [own];
+    ld.param.u64 %a1, [other];
+    ld.param.u32 %r0, [wanted];
+    mov.u32 %r1, %tid.x;
+    setp.ne.u32 %p, %r1, 0;
+    @%p bra wait;
+    atom.global.add.u32 %r2, [%a0], 1;
+wait:
+    bar.sync 0;
+    mov.u64 %a2, %globaltimer;
+again:
+    ld.volatile.global.u32 %r2, [%a1];
+    setp.ge.u32 %p, %r2, %r0;
+    @%p bra done;
+    mov.u64 %a3, %globaltimer;
+    sub.u64 %a3, %a3, %a2;
+    setp.lt.u64 %p, %a3, 20000000000;
+    @%p bra again;
+done:
+    ret;
+}
+"""
+MULTIPROCESSORS, THREADS_OF_EACH = 16, 39  # CUdevice_attribute
+CHECKED = re.compile(r"slack of (\d+) buffers? checked")
 
 
 class Cuda:
@@ -45,6 +82,7 @@ class Cuda:
         context, device = ctypes.c_void_p(), ctypes.c_int()
         self("cuInit", 0)
         self("cuDeviceGet", ctypes.byref(device), 0)
+        self.device = device
         self("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self("cuCtxSetCurrent", context)
 
@@ -111,20 +149,75 @@ def idle() -> None:
     )
 
 
-PLAYS = {"leaves": leaves, "busy": busy, "idle": idle}
+def attribute(cuda: Cuda, number: int) -> int:
+    value = ctypes.c_int()
+    cuda("cuDeviceGetAttribute", ctypes.byref(value), number, cuda.device)
+    return value.value
+
+
+def fill(cuda: Cuda, stream: ctypes.c_void_p, sizes: range) -> list[tuple[ctypes.c_uint64, int]]:
+    buffers = []
+    for size in sizes:
+        buffer = ctypes.c_uint64()
+        cuda("cuMemAllocAsync", ctypes.byref(buffer), ctypes.c_size_t(size), stream)
+        cuda("cuMemsetD8Async", buffer, size % 251, ctypes.c_size_t(size), stream)
+        buffers.append((buffer, size))
+    return buffers
+
+
+def meet() -> None:
+    """All memory is taken before the first kernel: a driver may let an allocation wait for the free of another stream."""
+    cuda = Cuda()
+    module, function, words = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()
+    streams = [ctypes.c_void_p(), ctypes.c_void_p()]
+    cuda("cuModuleLoadData", ctypes.byref(module), MEET)
+    cuda("cuModuleGetFunction", ctypes.byref(function), module, b"meet")
+    cuda("cuMemAlloc_v2", ctypes.byref(words), ctypes.c_size_t(8))
+    cuda("cuMemsetD8_v2", words, 0, ctypes.c_size_t(8))
+    for stream in streams:
+        cuda("cuStreamCreate", ctypes.byref(stream), 1)
+    blocks = attribute(cuda, MULTIPROCESSORS) * (attribute(cuda, THREADS_OF_EACH) // 1024) // 2
+    wrong = 0
+    for number in range(1, 21):
+        kept = [fill(cuda, stream, range(1001, 1021)) for stream in streams]
+        freed = [fill(cuda, stream, range(2001, 2041)) for stream in streams]
+        cuda("cuCtxSynchronize")
+        for mine, stream in enumerate(streams):
+            for place, (buffer, _) in enumerate([*freed[mine], *freed[1 - mine]]):
+                if place % 2 == mine:
+                    cuda("cuMemFreeAsync", buffer, stream)
+            flags = (ctypes.c_uint64(words.value + 4 * mine), ctypes.c_uint64(words.value + 4 - 4 * mine), ctypes.c_uint(blocks * number))
+            arguments = (ctypes.c_void_p * 3)(*(ctypes.addressof(flag) for flag in flags))
+            cuda("cuLaunchKernel", function, blocks, 1, 1, 1024, 1, 1, 0, stream, arguments, None)
+        for mine, stream in enumerate(streams):
+            cuda("cuStreamSynchronize", stream)
+            for buffer, size in kept[mine]:
+                found = ctypes.create_string_buffer(size)
+                cuda("cuMemcpyDtoH_v2", found, buffer, ctypes.c_size_t(size))
+                wrong += found.raw != bytes([size % 251]) * size
+                cuda("cuMemFreeAsync", buffer, stream)
+    counts = (ctypes.c_uint * 2)()
+    cuda("cuMemcpyDtoH_v2", counts, words, ctypes.c_size_t(8))
+    print(f"{wrong} buffers are wrong; as many blocks as wanted: {list(counts) == [20 * blocks] * 2}", flush=True)
+
+
+PLAYS = {"leaves": leaves, "busy": busy, "idle": idle, "meet": meet}
 
 
 class Run:
     """One play, to its end."""
 
     def __init__(self, play: str, preload: pathlib.Path | None) -> None:
-        environment = {**os.environ, **({"LD_PRELOAD": str(preload)} if preload else {})}
+        options = {"CUFENCE_OPTIONS": "verbose=on"} if play == "meet" else {}
+        environment = {**os.environ, **({"LD_PRELOAD": str(preload), **options} if preload else {})}
         words = [sys.executable, os.path.abspath(__file__), "--play", play]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         with subprocess.Popen(words, env=environment, text=True, **pipes) as process:  # type: ignore[call-overload]
             assert process.stdout and process.stderr
-            begin = process.stdout.readline()  # from here on, only the end is timed
             start = time.monotonic()
+            begin = "" if play == "meet" else process.stdout.readline()
+            if begin:
+                start = time.monotonic()  # only the end is timed
             self.end = ENDS[0]
             for number in (signal.SIGTERM, signal.SIGKILL):
                 try:
@@ -143,6 +236,8 @@ class Run:
 
 
 def problems_of(play: str, native: Run, guarded: Run) -> list[str]:
+    if not native.out or (native.end == ENDS[0] and native.status):
+        return [f"NOTHING WAS TESTED: natively it fails with {native.status}. Does something else use the GPU?"]
     if play == "leaves" and ENDS.index(guarded.end) < ENDS.index(native.end):
         return []  # threads of the driver that cufence does not count as the program's
     found = [
@@ -152,6 +247,10 @@ def problems_of(play: str, native: Run, guarded: Run) -> list[str]:
     ]
     if guarded.seconds > native.seconds + LATER:
         found.append(f"the end takes {guarded.seconds:.1f} s, natively {native.seconds:.1f} s")
+    if play == "meet" and not found:
+        checked = sum(map(int, CHECKED.findall(guarded.err)))
+        if not native.out.startswith("0 buffers") or "True" not in native.out or not checked:
+            found.append(f"{native.out.strip()}, and the slack of {checked} buffers was checked")
     if play == "idle" and not found:
         more = guarded.figure("descriptors") - native.figure("descriptors")
         if guarded.figure("threads") > MOST_THREADS or more > MOST_DESCRIPTORS or guarded.figure("wakeups"):
@@ -163,6 +262,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
     parser.add_argument("--play", choices=PLAYS, help=argparse.SUPPRESS)
+    parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("plays", nargs="*", metavar="PLAY", help=", ".join(PLAYS))
     arguments = parser.parse_args()
     if arguments.play:
@@ -174,15 +274,17 @@ def main() -> int:
         print(f"skipped: {error}")
         return 2
     preload = arguments.build.resolve() / "lib" / "libcufence_preload.so"
-    has_failed = False
+    results = []
     for play in arguments.plays or PLAYS:
         native, guarded = Run(play, None), Run(play, preload)
         problems = problems_of(play, native, guarded)
-        has_failed |= bool(problems)
-        print(f"{play}: {'; '.join(problems) or 'alike'}")
+        results.append(Result(f"seen_{play}", not problems, "; ".join(problems) or "alike"))
+        print(f"{play}: {results[-1].detail}")
         for name, run in (("natively", native), ("guarded", guarded)):
             print(f"    {name} ends {run.end} with {run.status} after {run.seconds:.2f} s: {run.err.strip()}", flush=True)
-    return int(has_failed)
+    if arguments.json:
+        write_json(results, arguments.json)
+    return int(not all(result.ok for result in results))
 
 
 if __name__ == "__main__":
