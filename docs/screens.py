@@ -35,6 +35,7 @@ import simulated  # noqa: E402
 
 TALLEST = 2000  # lines of the terminal, so that nothing scrolls away
 FONT_SIZE, WIDTH, HEIGHT, MARGIN = 14, 8.4, 18, 12
+NO_BREAK = "\u00a0"  # browsers make one blank of several
 
 # Tango's colours, as most Linux terminals have them.
 BACKGROUND, FOREGROUND = "#1e1e1e", "#d3d7cf"
@@ -207,7 +208,7 @@ def draw(screen: pyte.Screen, file: Path) -> None:
     size = round(screen.columns * WIDTH) + 2 * MARGIN, lines * HEIGHT + 2 * MARGIN
     svg = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{size[0]}" height="{size[1]}" viewBox="0 0 {size[0]} {size[1]}" '
-        f'font-family="ui-monospace, DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="{FONT_SIZE}" xml:space="preserve">',
+        f'font-family="ui-monospace, DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="{FONT_SIZE}">',
         f'<rect width="100%" height="100%" rx="6" fill="{BACKGROUND}"/>',
     ]
     for y in range(lines):
@@ -219,7 +220,7 @@ def draw(screen: pyte.Screen, file: Path) -> None:
                 style = f'fill="{COLOURS.get(colour, f"#{colour}")}"' + (' font-weight="bold"' if bold else "")
                 svg.append(
                     f'<text x="{MARGIN + start * WIDTH:g}" y="{MARGIN + y * HEIGHT + FONT_SIZE}" textLength="{len(text) * WIDTH:g}" '
-                    f'lengthAdjust="spacingAndGlyphs" {style}>{html.escape(text)}</text>'
+                    f'lengthAdjust="spacingAndGlyphs" {style}>{html.escape(text).replace(" ", NO_BREAK)}</text>'
                 )
     file.write_text("\n".join([*svg, "</svg>"]) + "\n")
 
