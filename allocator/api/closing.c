@@ -4,7 +4,7 @@
 #include "base/tally.h"
 #include "finding/writer.h"
 #include "heap/heap.h"
-#include "heap/passed.h"
+#include "heap/unguarded/unguarded.h"
 #include "launch/launch.h"
 #include "witness/delivery.h"
 #include "witness/tell.h"

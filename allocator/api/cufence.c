@@ -7,7 +7,7 @@
 #include "base/version.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
-#include "heap/passed.h"
+#include "heap/unguarded/unguarded.h"
 #include "lifecycle.h"
 #include "order/order.h"
 #include "settle.h"

@@ -17,7 +17,7 @@
 #include "base/writable.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
-#include "heap/passed.h"
+#include "heap/unguarded/unguarded.h"
 #include "launch/launch.h"
 #include "launch/lens.h"
 #include "order/order.h"

@@ -6,7 +6,7 @@
 #include "finding/leak.h"
 #include "finding/use.h"
 #include "heap/heap.h"
-#include "heap/passed.h"
+#include "heap/unguarded/unguarded.h"
 #include "stacks/stack.h"
 #include "witness/delivery.h"
 #include "witness/tell.h"

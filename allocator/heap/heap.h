@@ -34,6 +34,10 @@ struct heap_request {
 /* mapped   receives the number of bytes mapped for it, as in heap_freed.mapped; may be NULL */
 cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, uint64_t *mapped);
 
+/* Allocates, guarded or by the driver, as the options say. For callers that have no allocation of the driver to pass on: the C
+ * API. frame: as in passed_why() (unguarded.h). Errors: those of heap_allocate(). */
+cufence_status passed_or_guarded(void **pointer, const struct heap_request *wanted, const void *frame);
+
 /* Whether a buffer can't be guarded for want of memory or address space; the driver may have room for it without its page. */
 static inline int heap_lacks_room(cufence_status status)
 {

@@ -5,7 +5,7 @@
 #include "api/closing.h"
 #include "base/options.h"
 #include "base/output.h"
-#include "heap/passed.h"
+#include "heap/unguarded/unguarded.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "witness/delivery.h"
 #include "witness/monitor.h"
 #include "heap/heap.h"
-#include "heap/passed.h"
+#include "heap/unguarded/unguarded.h"
 #include "launch/lens.h"
 
 void *cufence_torch_alloc(size_t size, int device, cufence_stream stream)

@@ -1,5 +1,5 @@
 /* What the options leave out of the guarding, and what is left to the driver where pages run out: the C API. */
-#include "heap/passed.h"
+#include "heap/unguarded/unguarded.h"
 #include "heap_story.h"
 
 #include <pthread.h>

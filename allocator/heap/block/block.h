@@ -1,0 +1,236 @@
+/*
+ * A block, which is a slot of the arena with the buffer in it, if any, and the data of its buffer.
+ */
+#ifndef CUFENCE_HEAP_BLOCK_H
+#define CUFENCE_HEAP_BLOCK_H
+
+#include "heap/heap.h"
+#include "guard/cells.h"
+#include "guard/layout.h"
+#include "vmm/arena.h"
+
+#include <stddef.h>
+
+#define CACHE_LINE 64ul
+
+/* ---- facts.c: the data of one buffer ---- */
+
+/* An array of words, copied one by one. What a free reads or writes comes first. */
+struct facts {
+    uint64_t address, size;
+    uint64_t who; /* thread ids and the stack of the free, see facts_freed_by() */
+    uint64_t free_stream, freed_ns;
+    uint64_t id, stream, allocated_ns;
+    uint64_t label; /* const char * (0: none) and the stack of the allocation, see facts_label() */
+};
+
+/* Thread ids are below 2^22 (the kernel's PID_MAX_LIMIT), user addresses below 2^48, stack numbers below 2^16. */
+enum { TID_BITS = 22, ADDRESS_BITS = 48 };
+
+static inline uint64_t facts_label(const char *label, uint32_t allocated_stack)
+{
+    return (uint64_t)(uintptr_t)label | (uint64_t)allocated_stack << ADDRESS_BITS;
+}
+
+static inline uint64_t facts_freed_by(uint64_t tid, uint32_t freed_stack)
+{
+    return tid << TID_BITS | (uint64_t)freed_stack << 2 * TID_BITS;
+}
+
+static inline uint64_t facts_allocated_tid(const struct facts *facts)
+{
+    return facts->who & ((1u << TID_BITS) - 1);
+}
+
+static inline uint64_t facts_freed_tid(const struct facts *facts)
+{
+    return facts->who >> TID_BITS & ((1u << TID_BITS) - 1);
+}
+#define FACTS_WORDS (sizeof(struct facts) / sizeof(uint64_t))
+
+/* ---- block.c ---- */
+
+enum block_state {
+    BLOCK_HELD,     /* owned by one thread */
+    BLOCK_LIVE,     /* in the index */
+    BLOCK_IDLE,     /* in a bin of a free list */
+    BLOCK_WAITING,  /* in a free list, until nobody uses it any more; then idle */
+    BLOCK_RETIRING, /* likewise, but then unmapped; its twin, if it has one, then becomes idle */
+    BLOCK_PAST      /* unmapped; only the arena still refers to it */
+};
+
+/*
+ * Laid out for programs with more buffers than fit in the caches: an allocation that reuses a block touches the first three
+ * cache lines, a free the second and the third (and the first for struct heap_freed). Only the thread that holds the block
+ * writes it. Any thread may read the facts at any time: `version` is odd while they change (facts_write(), facts_read()).
+ */
+struct block {
+    struct slot slot; /* must be first: the arena passes it back */
+    uint8_t owner;    /* heap_request.owner */
+
+    _Alignas(CACHE_LINE) struct books *books; /* of its context; constant while mapped */
+    struct pool *pool;                        /* for graph memory, else NULL; atomic */
+    uint64_t version;
+    struct facts facts; /* of the current or the last buffer; id 0: none yet. Five words here, four in the next line */
+
+    struct block *prev, *next;
+    uint64_t free_sequence; /* position in its free list */
+    uint32_t pages : 22; /* of the mapping, in units of the granularity; constant while mapped, like the next two. See pack.h */
+    uint32_t is_alone : 1;     /* mapped for a small buffer; a twin's as well */
+    uint32_t is_elsewhere : 1; /* its physical memory is on another device than its context: never reused for another buffer */
+    uint8_t ties;              /* atomic; enum ties: what makes its free less simple */
+    uint8_t state;             /* enum block_state; atomic; block_become() */
+    uint8_t is_counted : 1;    /* counted as allocated and not yet freed */
+    uint8_t is_replaced : 1;   /* retiring, while a twin goes on with its memory */
+    uint8_t is_blank : 1;      /* a cell that was never handed out: all of it has the pattern */
+    uint16_t tag;              /* index.c */
+
+    struct recorded *recorded; /* other streams that use it; under recorded_lock while live */
+    struct wait *waits;        /* pending uses; owned by the holder, or guarded by the lock of the list that it waits in */
+    uint64_t waiting_since;    /* waits_now() when the last wait was added */
+    pthread_spinlock_t recorded_lock;
+    uint16_t recorded_count, wait_count;
+    uint32_t returned;          /* enum returned; LISTED under RANK_BOOKS */
+    uint32_t awaits_context;    /* enum awaits: what it waits for besides events */
+    uint64_t returned_launches; /* launches of its graph at its latest return */
+
+    struct block *twin;   /* the next of its twins; see twins.c. Under RANK_TWINS, like the count */
+    uint32_t twin_count;  /* how many it has */
+    uint32_t claims;      /* places of allocation that count on one of them; used by the background thread only */
+    struct block *heir;   /* of a retiring block: the twin that becomes idle when its waits are over, or NULL */
+    uint64_t ids_at_free; /* heap_ids() when its last buffer was freed; 0: unknown. Known for retired blocks only */
+    struct slack *slack;  /* slack.h; NULL: not watched. Written by the holder */
+    struct page *page;    /* pack.h; of a packed page, while it is mapped: its cells; of a cell: its page. Atomic */
+};
+
+enum ties {
+    TIED_TO_STREAMS = 1, /* recorded_count is not 0 */
+    TIED_TO_TWIN = 2     /* twin_count is not 0 */
+};
+
+static inline unsigned block_ties(const struct block *block)
+{
+    return __atomic_load_n(&block->ties, __ATOMIC_RELAXED);
+}
+
+static inline void block_tie(struct block *block, enum ties tie)
+{
+    __atomic_or_fetch(&block->ties, (uint8_t)tie, __ATOMIC_RELAXED);
+}
+
+static inline void block_untie(struct block *block, enum ties tie)
+{
+    __atomic_and_fetch(&block->ties, (uint8_t)~tie, __ATOMIC_RELAXED);
+}
+
+static inline enum block_state block_state_now(const struct block *block)
+{
+    return (enum block_state)__atomic_load_n(&block->state, __ATOMIC_RELAXED);
+}
+
+/*
+ * A packed page is a held block whose mapping is cut into cells (guard/cells.h). Each cell is a block too: its slot is a piece
+ * of the page's, so it is freed, reused, waited for, watched and described as any other block, and no part of that knows more
+ * about it than block_is_cell(). What differs: it lies in a bin of its class, its redzones are watched also with slack=off, it
+ * is never retired (only a page can be unmapped), and where others are unmapped it is given back to its page, which is unmapped
+ * with its last cell.
+ *
+ * A new page is filled with the pattern first. Its cells then lie in the free list on whose stream that was done, as if they
+ * had been freed there; those of the shared list are in the page until the pattern is there. A cell that is in its page is held
+ * by it, and nobody uses it.
+ */
+struct page {
+    struct block *block;
+    struct cells cells;
+    struct page *prev, *next;   /* pages of the class that have cells in them; under RANK_PACK, like everything to is_written */
+    struct block *cells_inside; /* linked by `next` */
+    uint32_t inside;            /* their number */
+    int is_listed;
+    int is_written;       /* the pattern was there, or in the order of the cells' list */
+    struct block *blocks; /* the cells.count cells */
+    uint64_t entries[];   /* of the index, for each cell */
+};
+
+/* block.pages of a cell: this, plus its class. No mapping is as large. */
+#define CELL_PAGES (1u << 21)
+
+static inline int block_is_cell(const struct block *block)
+{
+    return block->pages >= CELL_PAGES;
+}
+
+_Static_assert(offsetof(struct block, owner) < CACHE_LINE && offsetof(struct block, books) == CACHE_LINE &&
+                   offsetof(struct block, recorded) == 3 * CACHE_LINE,
+               "a free needs the second and the third line");
+
+struct freelist;
+
+/*
+ * What the rooms above do when a block or a list of blocks ends. heap_open() sets it before there is a block; none of it is on
+ * the way of an allocation or a free.
+ */
+struct heap_policies {
+    void (*give_back)(struct block *cell);     /* a held one that nobody uses: instead of unmapping it */
+    int (*forget)(struct block *block);        /* its `slack`, before it is unmapped */
+    struct block *(*end)(struct block *block); /* makes a held one past; returns its second mappings, linked by `twin` */
+    void (*list_gone)(struct freelist *list);  /* its stream has ended, and the list is going to serve another one */
+};
+extern struct heap_policies heap_policies;
+
+/* Changes a block's state; no other function does. An invalid transition is reported as an internal error, and debug builds
+ * abort. */
+void block_become(struct block *block, enum block_state state);
+
+/* Creates a mapping and a held block for it. On NULL, *status says why; a slot that could not be mapped becomes a past slot.
+ * is_alone: it is for one small buffer, and counts in books->alone_bytes. */
+struct block *block_map(struct books *books, int device, const struct layout *layout, int is_alone, cufence_status *status);
+/* A held block in a slot of its own that maps the memory of `of`, which must stay mapped meanwhile. NULL: no memory, no address
+ * space, or the driver failed. */
+struct block *block_map_second(const struct block *of);
+void block_unmap(struct block *block);                   /* a held one, with its twins; they become past slots */
+void block_forget(struct slot *slot);                    /* callback of the arena: frees a past one */
+void block_join(struct block *block, struct pool *pool); /* moves it to another pool; NULL: none */
+void *line_alloc(size_t size); /* zeroed and cache-line aligned; free() it; NULL if out of host memory */
+
+/* ---- the facts of a block ---- */
+
+/*
+ * Readers (descriptions, reports) are rare and must not slow down the fast path, so a version guards the facts instead of a
+ * lock. Each word is stored with release and loaded with acquire, so that a reader that sees a new word also sees the odd
+ * version stored before it.
+ *
+ * Unrolled and inlined, so that the caller's words go straight into the block. A copy on the way costs 70 instructions, and its
+ * wide loads would have to wait for the caller's stores.
+ */
+static inline void facts_write(struct block *block, const struct facts *facts)
+{
+    const uint64_t *from = (const uint64_t *)facts;
+    uint64_t *to = (uint64_t *)&block->facts, version = __atomic_load_n(&block->version, __ATOMIC_RELAXED);
+    __atomic_store_n(&block->version, version + 1, __ATOMIC_RELAXED);
+#pragma GCC unroll 16
+    for (size_t i = 0; i < FACTS_WORDS; i++)
+        __atomic_store_n(&to[i], from[i], __ATOMIC_RELEASE);
+    __atomic_store_n(&block->version, version + 2, __ATOMIC_RELEASE);
+}
+
+/* Likewise, at the free. */
+static inline void facts_write_freed(struct block *block, uint64_t now, uint64_t stream, uint64_t freed_by)
+{
+    struct facts *facts = &block->facts;
+    uint64_t version = __atomic_load_n(&block->version, __ATOMIC_RELAXED), who = facts->who | freed_by;
+    __atomic_store_n(&block->version, version + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&facts->who, who, __ATOMIC_RELEASE);
+    __atomic_store_n(&facts->free_stream, stream, __ATOMIC_RELEASE);
+    __atomic_store_n(&facts->freed_ns, now, __ATOMIC_RELEASE);
+    __atomic_store_n(&block->version, version + 2, __ATOMIC_RELEASE);
+}
+
+struct facts facts_read(const struct block *block);
+void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t gap_start, cufence_buffer *out);
+uint64_t now_ns(void);      /* CLOCK_MONOTONIC_COARSE: a few ns per call, resolution a few ms; never 0 */
+uint32_t facts_stack(void); /* the caller's stack */
+uint64_t heap_ids(void);    /* buffer ids given out so far; threads hold up to 15 unused ones each */
+/* Returns the next id. Ids ascend per thread; a thread takes several at a time, to keep threads off each other's cache line. */
+uint64_t facts_next_id(void);
+
+#endif

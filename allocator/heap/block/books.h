@@ -1,0 +1,149 @@
+/*
+ * What the heap keeps of a context: its free lists, its pools, its unused events, and its figures.
+ */
+#ifndef CUFENCE_HEAP_BOOKS_H
+#define CUFENCE_HEAP_BOOKS_H
+
+#include "bell.h"
+#include "index.h"
+#include "base/lock.h"
+
+#include <utlist.h>
+
+#define BINS_EXACT 64 /* page counts up to here have a bin each; above, eight bins per power of two */
+#define BINS_PAGES (BINS_EXACT + 8 * 24)
+#define BINS (BINS_PAGES + CELLS_CLASSES) /* and one for each class of cells (pack.h) */
+#define MARKERS 8
+
+extern const struct options *heap_options;
+static const uint64_t heap_granularity = 2ull << 20; /* of mappings, in bytes */
+
+/*
+ * A graph's buffer that was freed outside of the graph's capture. The next launch of the graph allocates it again at the same
+ * address, so it stays in the index and in its pool until the graph is destroyed.
+ */
+enum returned {
+    RETURNED = 1,         /* freed at least once by the program */
+    RETURNED_LISTED = 2,  /* in its pool's list */
+    RETURNED_IDLE = 4,    /* whoever freed it had synchronised its context; if not set, its waits must end first */
+    RETURNED_CAPTURED = 8 /* the free is part of another graph, which holds the pool */
+};
+
+struct pool {
+    struct books *books;
+    uint64_t id[2];
+    unsigned references;    /* atomic: begins minus releases; of a capture: its graph, executables, and graphs that hold it */
+    int is_capture;         /* the pool of a capture without a named pool; constant */
+    int is_unordered;       /* atomic; the capture's dependencies were changed by hand: nothing in it is reused */
+    unsigned blocks;        /* atomic: blocks in it, live or not */
+    struct freelist *lists; /* under RANK_BOOKS, like everything to `held_count` */
+    CUgraph graph;          /* of a capture; NULL once another graph may have the handle */
+    int is_auto_freed;      /* see heap_graph_instantiated() */
+    uint64_t launches;      /* atomic: counted only while any block is returned */
+    struct block *returned;
+    struct pool **held; /* captures whose memory this graph frees */
+    size_t held_count;
+    unsigned active; /* begun and not ended */
+    cufence_pool_filter contains;
+    void *user;
+    void (*destroy)(void *);
+    struct pool *next;
+};
+
+/* An event on a stream. Every free up to `sequence` comes before it. */
+struct marker {
+    CUevent event;
+    uint64_t sequence;
+};
+
+/*
+ * The freed blocks of one stream, either those freed outside of captures or those of one pool. A context's shared list belongs
+ * to no stream: any stream may use its idle blocks. Only the shared list has waiting blocks that become idle; those of a pool's
+ * list wait until the pool is destroyed.
+ */
+struct freelist {
+    int lock; /* list_lock(): held for tens of nanoseconds. A thread that finds it taken spins, and yields now and then */
+    struct books *books;
+    struct stream *stream; /* atomic; NULL: the shared list, or the stream was destroyed */
+    struct pool *pool;
+    struct block *bins[BINS];         /* idle blocks, last freed first */
+    struct block *waiting, *retiring; /* in the order of their frees */
+    uint64_t freed;                   /* sequence number of the last free */
+    uint64_t passed;                  /* frees up to this sequence number have passed */
+    uint64_t snapshot;                /* `freed` when a synchronisation of the context began */
+    uint64_t marked;                  /* sequence of the last marker */
+    uint64_t mark_at, mark_at_ns;     /* a marker is due from this free or time on */
+    struct marker markers[MARKERS];   /* a queue; the first `marker_count` are pending */
+    unsigned marker_count;
+    uint64_t idle_pages, idle_cell_bytes;   /* atomic; written under the list lock */
+    uint64_t waiting_count, retiring_count; /* atomic */
+    uint64_t retired;                       /* atomic: how many were taken to be unmapped */
+    uint64_t allocations, frees;
+    int64_t live_bytes;    /* of its stream, minus what was added to the context's sum */
+    struct facts *history; /* a ring of buffers whose blocks have since been reused */
+    size_t history_position, history_count, history_capacity;
+    size_t learned;                  /* history_position when adaptive.c looked last */
+    struct slack_queue *slack_queue; /* atomic; slack.h; NULL: nothing was ever queued */
+    struct freelist *next;           /* in the context's lists, draining or spare ones, or in its pool's; under RANK_BOOKS */
+};
+
+struct books {
+    struct context *context;
+    struct lock lock;
+    struct freelist shared;
+    struct freelist *lists;                    /* of existing streams; under lock, like everything to `pools` */
+    struct freelist *draining, *draining_last; /* of destroyed streams, until their last marker has passed; oldest first */
+    struct freelist *spares;
+    struct pool *pools;
+    unsigned active_pools; /* atomic: number of pools between begin and end */
+    int is_packing;        /* atomic; small buffers share pages from now on */
+    struct lock events_lock;
+    CUevent *events; /* unused ones */
+    size_t event_count, event_capacity;
+    uint64_t mapped_bytes, captured_bytes; /* atomic, like everything below */
+    uint64_t peak_mapped_bytes;
+    uint64_t fresh, retired;
+    uint64_t replaced;                                  /* blocks in retiring lists whose memory a twin has taken over */
+    uint32_t coming[BINS];                              /* blocks that a thread is retiring, by size */
+    uint64_t allocations, frees;                        /* of lists that no longer exist */
+    uint64_t alone_bytes;                               /* mapped for small buffers that share no page */
+    uint64_t alone_most;                                /* max_overhead in bytes; 0: not known yet */
+    uint64_t packed_mapped;                             /* packed pages; part of mapped_bytes */
+    uint64_t packed_buffers, packed_bytes, packed_ever; /* live ones, and since the start */
+    struct watch *watch;                                /* slack.h; NULL: nothing was ever watched */
+    struct stream own;                                  /* books_stream(); its handle is atomic, NULL: not created yet */
+    struct lock pack_lock;
+    uint64_t freed_seen; /* frees that adaptive.c knows of; by the background thread */
+    struct page *pages[CELLS_CLASSES],
+        *spare_pages[CELLS_CLASSES]; /* those with cells in them; unmapped ones. Under pack_lock */
+    /* On a cache line apart from fields that every allocation reads. */
+    _Alignas(CACHE_LINE) int64_t live_bytes; /* the free lists' own sums come on top */
+    int64_t peak_live_bytes;
+};
+
+/* NULL: not created yet. */
+static inline struct books *books_of(const struct context *context)
+{
+    return __atomic_load_n((struct books *const *)&context->books[CONTEXT_HEAP], __ATOMIC_ACQUIRE);
+}
+
+struct books *books_make(struct context *context); /* NULL: out of host memory */
+struct stream *
+books_stream(struct books *books); /* cufence's own, which no other waits for. NULL if the driver fails. In a scope */
+void books_forget_stream(struct books *books); /* the context was destroyed */
+CUevent event_take(struct books *books);       /* NULL if the driver fails. In a scope */
+void event_give(struct books *books, CUevent event);
+
+/* The bin of mappings of that many pages. */
+static inline unsigned freelist_bin(uint64_t pages)
+{
+    if (pages <= BINS_EXACT)
+        return (unsigned)pages - 1;
+    if (pages >= CELL_PAGES)
+        return BINS_PAGES + (unsigned)(pages - CELL_PAGES);
+    unsigned power = 63u - (unsigned)__builtin_clzll(pages); /* at least 6 */
+    unsigned bin = BINS_EXACT + (power - 6) * 8 + (unsigned)((pages >> (power - 3)) & 7);
+    return bin < BINS_PAGES ? bin : BINS_PAGES - 1;
+}
+
+#endif

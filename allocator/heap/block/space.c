@@ -1,0 +1,59 @@
+/* The arena and the index of its pages are opened with the heap; with a limit on the process's address space, when memory is
+ * first mapped: by then the driver has taken what its context needs, and what is left can be shared. */
+#include "index.h"
+#include "books.h"
+
+#include "base/error.h"
+#include "base/options.h"
+
+#define SHARE 4 /* of what is left within a limit; the rest is for the program, and for the driver's own allocations */
+
+enum { CLOSED, OPEN, REFUSED };
+
+static struct lock opening = LOCK(RANK_SPACE);
+static int state; /* atomic */
+
+static cufence_status open_with(uint64_t bytes)
+{
+    cufence_status status = arena_open(bytes, heap_options->history, block_forget);
+    if (status != CUFENCE_OK)
+        return status;
+    status = index_open();
+    if (status != CUFENCE_OK)
+        arena_close();
+    else
+        __atomic_store_n(&state, OPEN, __ATOMIC_RELEASE);
+    return status;
+}
+
+cufence_status space_open(void)
+{
+    __atomic_store_n(&state, CLOSED, __ATOMIC_RELAXED);
+    return arena_limit() == UINT64_MAX ? open_with(heap_options->arena) : CUFENCE_OK;
+}
+
+void space_close(void)
+{
+    if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) != OPEN)
+        return;
+    index_close();
+    arena_close();
+}
+
+cufence_status space_need(void)
+{
+    cufence_status status = CUFENCE_OK;
+    if (__builtin_expect(__atomic_load_n(&state, __ATOMIC_ACQUIRE) == OPEN, 1))
+        return CUFENCE_OK;
+    lock_take(&opening);
+    if (state == REFUSED) {
+        status = error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE, "`ulimit -v` has left no address space to guard buffers in");
+    } else if (state == CLOSED) {
+        uint64_t most = arena_limit() / SHARE;
+        status = open_with(most < heap_options->arena ? most : heap_options->arena);
+        if (status != CUFENCE_OK)
+            __atomic_store_n(&state, REFUSED, __ATOMIC_RELAXED);
+    }
+    lock_release(&opening);
+    return status;
+}

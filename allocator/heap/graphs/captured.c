@@ -1,0 +1,328 @@
+/*
+ * Memory of captures without a named pool. CUDA reports when a graph no longer exists: a user object follows the captured graph
+ * into its clones, its executables, graphs that have it as a child, and launches in progress. It is destroyed with the last of
+ * them (CUDA Programming Guide, "CUDA User Objects").
+ */
+#include "graphs.h"
+
+#include <stdlib.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+static int is_keeping;    /* atomic: set by heap_keep_captures() */
+static int has_gone;      /* atomic: a graph was destroyed since captures_are_gone() */
+static unsigned returned; /* atomic: number of blocks in lists of returned ones */
+
+void heap_keep_captures(void)
+{
+    __atomic_store_n(&is_keeping, 1, __ATOMIC_RELAXED);
+}
+
+int captures_are_gone(void)
+{
+    return __atomic_load_n(&has_gone, __ATOMIC_RELAXED) && __atomic_exchange_n(&has_gone, 0, __ATOMIC_ACQUIRE);
+}
+
+static int is_gone(const struct pool *pool)
+{
+    return pool->is_capture && !pool_is_held(pool);
+}
+
+/* Runs on a thread of CUDA, which may not call CUDA. */
+static void CUDA_CB graph_gone(void *user)
+{
+    struct pool *pool = user;
+    if (__atomic_load_n(&is_keeping, __ATOMIC_RELAXED))
+        return;
+    __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&has_gone, 1, __ATOMIC_RELEASE);
+    bell_ring();
+}
+
+/* Sets the graph handle of a pool. Graphs have no ids, so the handle may have belonged to a destroyed graph of any context:
+ * clears it there. */
+static void name_graph(struct pool *named, CUgraph graph)
+{
+    struct pool *pool;
+    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
+        struct books *books = books_of(context);
+        if (!books)
+            continue;
+        lock_take(&books->lock);
+        LL_FOREACH(books->pools, pool)
+        {
+            if (pool->graph == graph)
+                pool->graph = NULL;
+        }
+        lock_release(&books->lock);
+    }
+    lock_take(&named->books->lock);
+    named->graph = graph;
+    lock_release(&named->books->lock);
+}
+
+/* ---- executables of followed graphs ---- */
+
+struct executable {
+    CUgraphExec handle;
+    struct pool *pool; /* not reused for another capture while the executable exists */
+    UT_hash_handle hh;
+};
+
+static struct executable *executables;
+static struct lock executables_lock = LOCK(RANK_EXECUTABLES);
+static uint64_t other_launches; /* atomic: launches of unknown executables, while any block is returned */
+
+static struct pool *pool_of_graph(CUgraph graph, int is_auto_freed)
+{
+    struct pool *pool = NULL;
+    for (struct context *context = context_next(NULL); context && !pool; context = context_next(context)) {
+        struct books *books = books_of(context);
+        if (!books)
+            continue;
+        lock_take(&books->lock);
+        LL_SEARCH_SCALAR(books->pools, pool, graph, graph);
+        if (pool)
+            pool->is_auto_freed |= is_auto_freed;
+        lock_release(&books->lock);
+    }
+    return pool;
+}
+
+void heap_graph_instantiated(CUgraphExec handle, CUgraph graph, int is_auto_freed)
+{
+    struct pool *pool = graph ? pool_of_graph(graph, is_auto_freed) : NULL;
+    struct executable *executable = pool ? malloc(sizeof *executable) : NULL;
+    if (!executable)
+        return;
+    executable->handle = handle;
+    executable->pool = pool;
+    lock_take(&executables_lock);
+    HASH_ADD_PTR(executables, handle, executable);
+    int is_added = executable->hh.tbl != NULL;
+    lock_release(&executables_lock);
+    if (!is_added) /* out of host memory: its launches count as those of an unknown executable */
+        free(executable);
+}
+
+void heap_executable_gone(CUgraphExec handle)
+{
+    struct executable *executable;
+    lock_take(&executables_lock);
+    HASH_FIND_PTR(executables, &handle, executable);
+    if (executable)
+        HASH_DEL(executables, executable);
+    lock_release(&executables_lock);
+    free(executable);
+}
+
+void heap_graph_launch(CUgraphExec handle)
+{
+    struct executable *executable;
+    if (__builtin_expect(!__atomic_load_n(&returned, __ATOMIC_RELAXED), 1))
+        return;
+    lock_take(&executables_lock);
+    HASH_FIND_PTR(executables, &handle, executable);
+    __atomic_add_fetch(executable ? &executable->pool->launches : &other_launches, 1, __ATOMIC_RELAXED);
+    lock_release(&executables_lock);
+}
+
+/* Counts possible launches of the graph, launches of unknown executables included. Only differences between two calls mean
+ * anything. */
+static uint64_t launches_of(const struct pool *pool)
+{
+    return __atomic_load_n(&pool->launches, __ATOMIC_RELAXED) + __atomic_load_n(&other_launches, __ATOMIC_RELAXED);
+}
+
+void heap_follow_capture(struct stream *stream)
+{
+    CUgraph graph = NULL;
+    CUuserObject object;
+    struct books *books = books_make(stream->context);
+    if (!books || !driver->cuUserObjectCreate || !driver->cuUserObjectRelease || !driver->cuGraphRetainUserObject)
+        return;
+    struct pool *pool = pool_of_capture(books, stream->handle, &graph);
+    if (!pool)
+        return;
+    name_graph(pool, graph);
+    __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED); /* taken first: after a failure the pool stays for good */
+    if (driver->cuUserObjectCreate(&object, pool, graph_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) != CUDA_SUCCESS)
+        return;
+    if (driver->cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE) == CUDA_SUCCESS)
+        __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE);
+    else
+        driver->cuUserObjectRelease(object, 1);
+}
+
+void heap_reordered(struct stream *stream)
+{
+    struct books *books = books_of(stream->context);
+    struct pool *pool = books && stream->handle ? pool_of_capture(books, stream->handle, NULL) : NULL;
+    if (pool)
+        __atomic_store_n(&pool->is_unordered, 1, __ATOMIC_RELAXED);
+}
+
+/* ---- buffers freed outside of their capture ---- */
+
+/* The graph of `holder` frees memory of the graph of `held`. Caller holds books->lock. */
+static void hold(struct pool *holder, struct pool *held)
+{
+    for (size_t i = 0; i < holder->held_count; i++) {
+        if (holder->held[i] == held)
+            return;
+    }
+    __atomic_add_fetch(&held->references, 1, __ATOMIC_RELAXED);
+    struct pool **grown = holder->is_capture ? realloc(holder->held, (holder->held_count + 1) * sizeof(struct pool *)) : NULL;
+    if (!grown)
+        return; /* `held` stays for good: nothing reports the end of the holder */
+    grown[holder->held_count++] = held;
+    holder->held = grown;
+}
+
+void capture_return(struct block *block, struct pool *capture, int is_idle)
+{
+    struct pool *pool = block->pool;
+    lock_take(&block->books->lock);
+    if (!(block->returned & RETURNED_LISTED)) {
+        DL_APPEND(pool->returned, block);
+        __atomic_add_fetch(&returned, 1, __ATOMIC_RELAXED);
+    }
+    block->returned = RETURNED | RETURNED_LISTED | (is_idle ? RETURNED_IDLE : 0u) | (capture ? RETURNED_CAPTURED : 0u);
+    block->returned_launches = launches_of(pool);
+    if (capture)
+        hold(capture, pool);
+    lock_release(&block->books->lock);
+    index_add(block);
+}
+
+/* Caller holds books->lock. */
+static void unlist(struct block *block)
+{
+    DL_DELETE(block->pool->returned, block);
+    __atomic_and_fetch(&block->returned, ~(uint32_t)RETURNED_LISTED, __ATOMIC_RELAXED); /* another thread may read it */
+    __atomic_sub_fetch(&returned, 1, __ATOMIC_RELAXED);
+}
+
+void capture_forget(struct block *block)
+{
+    lock_take(&block->books->lock);
+    if (block->returned & RETURNED_LISTED)
+        unlist(block);
+    lock_release(&block->books->lock);
+    block->returned = 0;
+    struct facts facts = block->facts;
+    facts.who = facts_allocated_tid(&facts);
+    facts_write(block, &facts);
+    struct scope scope = scope_enter(block->books->context);
+    waits_forget(block);
+    scope_leave(scope);
+}
+
+void capture_forget_all(struct books *books)
+{
+    struct pool *pool;
+    struct block *block, *next;
+    lock_take(&books->lock);
+    LL_FOREACH(books->pools, pool)
+    {
+        DL_FOREACH_SAFE(pool->returned, block, next)
+        unlist(block);
+        if (pool->is_capture)
+            __atomic_store_n(&pool->id[1], 0, __ATOMIC_RELAXED); /* belongs to no capture any more */
+        else
+            __atomic_store_n(&pool->references, 0, __ATOMIC_RELAXED);
+        pool->graph = NULL;
+        for (size_t i = 0; i < pool->held_count; i++)
+            __atomic_sub_fetch(&pool->held[i]->references, 1, __ATOMIC_RELEASE);
+        pool->held_count = 0;
+    }
+    lock_release(&books->lock);
+}
+
+/* ---- destroyed graphs ---- */
+
+/* Finally frees a returned block, which the caller holds. If nobody uses it, it goes into *gone. */
+static void let_go(struct block *block, struct block **gone)
+{
+    struct freelist *shared = &block->books->shared;
+    int is_idle = (block->returned & RETURNED_IDLE) != 0;
+    block->returned = 0;
+    block_join(block, NULL);
+    facts_write_freed(block, now_ns(), block->facts.free_stream, 0);
+    if (!is_idle && !block->wait_count && !block->awaits_context)
+        waits_add_context(block, block->books); /* the work that used it could not be recorded */
+    freelist_put(shared, block, is_idle ? BLOCK_PAST : BLOCK_RETIRING, now_ns());
+    if (is_idle)
+        DL_APPEND(*gone, block);
+}
+
+/* Returns whether this released other graphs. Caller holds books->lock. */
+static int release(struct pool *pool, struct block **gone)
+{
+    struct block *block, *next;
+    DL_FOREACH_SAFE(pool->returned, block, next)
+    {
+        /* If the graph was launched since, the buffer is allocated again, and stays so although the graph is destroyed. The
+         * program may be freeing it right now. */
+        int is_live =
+            !pool->is_auto_freed && !(block->returned & RETURNED_CAPTURED) && block->returned_launches != launches_of(pool);
+        if (!is_live && index_claim(__atomic_load_n(&block->facts.address, __ATOMIC_RELAXED)) != block)
+            continue; /* it is being freed by another thread, which will also unlist it */
+        unlist(block);
+        if (!is_live)
+            let_go(block, gone);
+    }
+    size_t count = pool->held_count;
+    for (size_t i = 0; i < count; i++)
+        __atomic_sub_fetch(&pool->held[i]->references, 1, __ATOMIC_RELEASE);
+    pool->held_count = 0;
+    return count != 0;
+}
+
+static int has_gone_pools(struct books *books)
+{
+    struct pool *pool;
+    lock_take(&books->lock);
+    for (pool = books->pools; pool && !(is_gone(pool) && pool_has_memory(pool)); pool = pool->next)
+        ;
+    lock_release(&books->lock);
+    return pool != NULL;
+}
+
+/* Only the graph has used the idle blocks of the pool's lists, and it is done: they go into *gone. The rest waits. Caller holds
+ * books->lock. */
+static void take_lists(struct pool *pool, struct block **gone)
+{
+    for (struct freelist *list = pool->lists; list; list = list->next)
+        freelist_take_idle(list, gone);
+    pools_drop_lists(pool);
+}
+
+void captures_collect(struct books *books)
+{
+    struct block *gone = NULL, *block, *next;
+    struct pool *pool;
+    if (!has_gone_pools(books))
+        return;
+    lock_take(&books->lock);
+    for (int again = 1; again;) {
+        again = 0;
+        LL_FOREACH(books->pools, pool)
+        {
+            if (is_gone(pool))
+                again |= release(pool, &gone);
+        }
+    }
+    LL_FOREACH(books->pools, pool)
+    {
+        if (is_gone(pool))
+            take_lists(pool, &gone);
+    }
+    lock_release(&books->lock);
+    DL_FOREACH_SAFE(gone, block, next)
+    {
+        DL_DELETE(gone, block);
+        block_unmap(block);
+    }
+}

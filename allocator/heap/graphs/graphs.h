@@ -1,0 +1,38 @@
+/*
+ * Memory of captures and of graphs.
+ */
+#ifndef CUFENCE_HEAP_GRAPHS_H
+#define CUFENCE_HEAP_GRAPHS_H
+
+#include "heap/reuse/reuse.h"
+
+/* ---- pools.c: memory of graphs ---- */
+
+static inline int pool_is_held(const struct pool *pool)
+{
+    return __atomic_load_n(&pool->references, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* Memory freed in the pool must not be reused: later work may run concurrently with earlier work. */
+static inline int pool_is_spent(const struct pool *pool)
+{
+    return pool && __atomic_load_n(&pool->is_unordered, __ATOMIC_RELAXED);
+}
+
+struct pool *pool_of(struct books *books, struct stream *stream); /* the pool from which `stream` allocates now, or NULL */
+struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *graph); /* of a capturing stream, or NULL */
+int pools_may_be_captured(void);                                                    /* some stream may be capturing */
+int pool_has_memory(const struct pool *pool);                                       /* caller holds RANK_BOOKS */
+void pools_drop_lists(struct pool *pool); /* moves its unused blocks to the shared list; caller holds RANK_BOOKS */
+
+/* ---- captured.c ---- */
+
+/* Takes a held block that was freed outside of its capture, with its waits, and puts it back into the index. `capture`: the
+ * capture that frees it, or NULL. */
+void capture_return(struct block *block, struct pool *capture, int is_idle);
+void capture_forget(struct block *block);     /* it is no longer returned; called by its holder */
+void capture_forget_all(struct books *books); /* the context was destroyed */
+void captures_collect(struct books *books);   /* releases the memory of destroyed graphs. In a scope */
+int captures_are_gone(void);                  /* a graph was destroyed since the last call */
+
+#endif

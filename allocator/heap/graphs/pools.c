@@ -1,0 +1,263 @@
+#include "graphs.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+
+/* Held while a pool's filter runs, so that pool_end() does not destroy it meanwhile. */
+static struct lock filter_lock = LOCK(RANK_FILTER);
+
+static struct pool *find(struct books *books, const uint64_t id[2])
+{
+    struct pool *pool;
+    LL_FOREACH(books->pools, pool)
+    {
+        if (pool->id[0] == id[0] && pool->id[1] == id[1])
+            return pool;
+    }
+    return NULL;
+}
+
+/* Finds or creates a pool. Caller holds books->lock. */
+static struct pool *obtain(struct books *books, const uint64_t id[2])
+{
+    struct pool *pool = find(books, id);
+    if (!pool && (pool = calloc(1, sizeof *pool)) != NULL) {
+        pool->books = books;
+        pool->id[0] = id[0];
+        pool->id[1] = id[1];
+        LL_PREPEND(books->pools, pool);
+    }
+    return pool;
+}
+
+int pool_has_memory(const struct pool *pool)
+{
+    return __atomic_load_n(&pool->blocks, __ATOMIC_ACQUIRE) || pool->held_count;
+}
+
+void pools_drop_lists(struct pool *pool)
+{
+    struct freelist *list, *next;
+    LL_FOREACH_SAFE(pool->lists, list, next)
+    {
+        LL_DELETE(pool->lists, list);
+        freelist_give_up(list);
+        freelist_recycle(list);
+    }
+}
+
+static struct pool *claimed(struct books *books, CUstream stream)
+{
+    struct pool *pool, *found = NULL;
+    CUstreamCaptureStatus capture;
+    lock_take(&filter_lock);
+    lock_take(&books->lock);
+    struct pool *pools = books->pools;
+    lock_release(&books->lock);
+    LL_FOREACH(pools, pool)
+    {
+        if (!pool->active)
+            continue;
+        int mine = pool->contains ? pool->contains(stream, pool->user)
+                                  : driver->cuStreamIsCapturing(stream, &capture) == CUDA_SUCCESS &&
+                                        capture == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+        if (mine) {
+            found = pool;
+            break;
+        }
+    }
+    lock_release(&filter_lock);
+    return found;
+}
+
+/* ---- captures without a named pool ---- */
+
+static int captures;        /* atomic: captures in progress */
+static int are_all_counted; /* atomic */
+
+void heap_captures_are_counted(void)
+{
+    __atomic_store_n(&are_all_counted, 1, __ATOMIC_RELAXED);
+}
+
+int pools_may_be_captured(void)
+{
+    return __atomic_load_n(&captures, __ATOMIC_RELAXED) || !__atomic_load_n(&are_all_counted, __ATOMIC_RELAXED);
+}
+
+void heap_count_captures(int change)
+{
+    if (__atomic_add_fetch(&captures, change, __ATOMIC_RELAXED) < 0)
+        __atomic_store_n(&captures, 0, __ATOMIC_RELAXED); /* a capture that began before cufence counted */
+}
+
+int heap_captures(void)
+{
+    return __atomic_load_n(&captures, __ATOMIC_RELAXED);
+}
+
+/* Finds or creates the pool of a capture, reusing one whose graph and memory no longer exist. Caller holds books->lock. */
+static struct pool *obtain_capture(struct books *books, uint64_t capture)
+{
+    struct pool *pool, *spare = NULL;
+    LL_FOREACH(books->pools, pool)
+    {
+        if (pool->is_capture && pool->id[1] == capture)
+            return pool;
+        if (pool->is_capture && !pool_is_held(pool) && !pool_has_memory(pool))
+            spare = pool;
+    }
+    if (!spare && (spare = calloc(1, sizeof *spare)) != NULL) {
+        spare->books = books;
+        spare->id[0] = UINT64_MAX;
+        spare->is_capture = 1;
+        LL_PREPEND(books->pools, spare);
+    }
+    if (spare) {
+        __atomic_store_n(&spare->id[1], capture, __ATOMIC_RELAXED);
+        spare->graph = NULL;
+        spare->is_auto_freed = 0;
+        __atomic_store_n(&spare->is_unordered, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&spare->references, 1, __ATOMIC_RELEASE);
+    }
+    return spare;
+}
+
+static __attribute__((noinline)) struct pool *pool_with_id(struct books *books, cuuint64_t capture)
+{
+    static _Thread_local struct pool *latest;
+    /* A pool is not reused while its capture goes on. */
+    if (latest && latest->books == books && __atomic_load_n(&latest->id[1], __ATOMIC_RELAXED) == capture)
+        return latest;
+    lock_take(&books->lock);
+    latest = obtain_capture(books, capture);
+    lock_release(&books->lock);
+    return latest;
+}
+
+struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *graph)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 0;
+    if (driver->stream_capture_info(stream, &status, &id, graph, NULL, NULL) != CUDA_SUCCESS ||
+        status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return NULL;
+    return pool_with_id(books, id);
+}
+
+/* The legacy stream cannot be captured. The query costs a fifth of an allocation; if the begin of every capture is seen, it is
+ * made only while a capture is in progress. */
+static inline struct pool *unclaimed(struct books *books, const struct stream *stream)
+{
+    return stream->handle && pools_may_be_captured() ? pool_of_capture(books, stream->handle, NULL) : NULL;
+}
+
+static __attribute__((noinline)) struct pool *claimed_or_not(struct books *books, const struct stream *stream)
+{
+    struct pool *pool = claimed(books, stream->handle);
+    return pool ? pool : unclaimed(books, stream);
+}
+
+struct pool *pool_of(struct books *books, struct stream *stream)
+{
+    return __atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE) ? claimed_or_not(books, stream) : unclaimed(books, stream);
+}
+
+/* ---- pools named by the program ---- */
+
+static struct books *books_on(int device, cufence_status *status)
+{
+    struct context *context = NULL;
+    if (device >= 0)
+        context = context_of_device(device, status);
+    else if ((context = context_current()) == NULL)
+        *status = error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the calling thread has no current CUDA context; name a device");
+    struct books *books = context ? books_make(context) : NULL;
+    if (context && !books)
+        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a context");
+    return books;
+}
+
+cufence_status pool_begin(int device, const uint64_t id[2], cufence_pool_filter contains, void *user, void (*destroy)(void *))
+{
+    cufence_status status = CUFENCE_OK;
+    struct books *books = books_on(device, &status);
+    if (!books)
+        return status;
+    if (!id || id[0] == UINT64_MAX)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the pool's id is NULL or its first number is reserved");
+    lock_take(&filter_lock);
+    lock_take(&books->lock);
+    struct pool *pool = obtain(books, id);
+    if (!pool) {
+        status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for a pool");
+    } else if (pool->active) {
+        status = error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "pool (%llu, %llu) was begun and has not ended",
+                           (unsigned long long)id[0], (unsigned long long)id[1]);
+    } else {
+        __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED);
+        pool->active = 1;
+        pool->contains = contains;
+        pool->user = user;
+        pool->destroy = destroy;
+        __atomic_add_fetch(&books->active_pools, 1, __ATOMIC_RELEASE);
+    }
+    lock_release(&books->lock);
+    lock_release(&filter_lock);
+    return status;
+}
+
+static cufence_status unknown_pool(const uint64_t id[2])
+{
+    return error_set(CUFENCE_ERROR_NOT_FOUND, "pool (%llu, %llu) was not begun", (unsigned long long)id[0],
+                     (unsigned long long)id[1]);
+}
+
+cufence_status pool_end(int device, const uint64_t id[2])
+{
+    cufence_status status = CUFENCE_OK;
+    struct books *books = books_on(device, &status);
+    if (!books)
+        return status;
+    if (!id)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the pool's id is NULL");
+    void (*destroy)(void *) = NULL;
+    void *user = NULL;
+    lock_take(&filter_lock);
+    lock_take(&books->lock);
+    struct pool *pool = find(books, id);
+    if (pool && pool->active) {
+        pool->active = 0;
+        __atomic_sub_fetch(&books->active_pools, 1, __ATOMIC_RELEASE);
+        destroy = pool->destroy;
+        user = pool->user;
+        pool->contains = NULL;
+        pool->destroy = NULL;
+    } else {
+        status = unknown_pool(id);
+    }
+    lock_release(&books->lock);
+    lock_release(&filter_lock);
+    if (destroy)
+        destroy(user);
+    return status;
+}
+
+cufence_status pool_release(int device, const uint64_t id[2])
+{
+    cufence_status status = CUFENCE_OK;
+    struct books *books = books_on(device, &status);
+    if (!books)
+        return status;
+    if (!id)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the pool's id is NULL");
+    lock_take(&books->lock);
+    struct pool *pool = find(books, id);
+    if (!pool || !pool->references)
+        status = unknown_pool(id);
+    else if (!__atomic_sub_fetch(&pool->references, 1, __ATOMIC_ACQ_REL))
+        pools_drop_lists(pool); /* it is unknown on which streams its graphs were replayed */
+    lock_release(&books->lock);
+    return status;
+}

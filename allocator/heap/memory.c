@@ -1,0 +1,170 @@
+/* What is done when memory or address space runs out: who gives back what, in which order, and what is said. */
+#include "internal.h"
+
+#include "base/error.h"
+#include "base/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Writes the places of allocation that hold most of the memory: "; most is held by train.py:12 in forward (1 GiB in 3), ...".
+ */
+static void say_holders(int device, char *out, size_t size)
+{
+    struct heap_use *use;
+    size_t count = heap_use(device, &use), used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; use && i < count && i < 3 && used < size; i++) {
+        struct use_place place;
+        char name[128];
+        heap_use_place(&use[i], &place);
+        use_place_name(&place, name, sizeof name);
+        int length = snprintf(out + used, size - used, "%s%s (%llu bytes in %llu buffers)", i ? ", " : "; most is held by ",
+                              name, (unsigned long long)use[i].mapped_bytes, (unsigned long long)use[i].buffers);
+        used += length > 0 ? (size_t)length : 0;
+    }
+    free(use);
+}
+
+/* Reports what holds the memory: "out of memory" alone is of no help. */
+static cufence_status out_of_memory(int device, uint64_t size, uint64_t mapped)
+{
+    cufence_stats stats = {0};
+    size_t free_bytes = 0, all_bytes = 0;
+    char holders[512];
+    heap_stats(device, &stats);
+    driver->cuMemGetInfo(&free_bytes, &all_bytes);
+    say_holders(device, holders, sizeof holders);
+    return error_set(
+        CUFENCE_ERROR_OUT_OF_MEMORY,
+        "no memory for %llu bytes (%llu with its mapping) on device %d: %zu of %zu bytes are free; %llu live buffers "
+        "ask for %llu bytes and map %llu, of which graphs hold %llu%s. A buffer takes whole pages of 2 MiB",
+        (unsigned long long)size, (unsigned long long)mapped, device, free_bytes, all_bytes,
+        (unsigned long long)stats.live_buffers, (unsigned long long)stats.live_bytes, (unsigned long long)stats.mapped_bytes,
+        (unsigned long long)stats.captured_bytes, holders);
+}
+
+#define FULL_NS 100000000ull         /* 0.1 s */
+#define SCARCE_WAITS 500             /* of 1 ms in which nothing is retired */
+#define SCARCE_MOST_NS 2000000000ull /* 2 s, also if something is */
+#define DEVICES 64
+
+static uint64_t full_ns[DEVICES]; /* atomic: when nothing more could be released on the device; 0: never */
+
+/* A full device is not searched anew for each of thousands of buffers that something else has room for. */
+static int was_just_full(int device)
+{
+    uint64_t then = device < DEVICES ? __atomic_load_n(&full_ns[device], __ATOMIC_RELAXED) : 0;
+    return then && now_ns() - then < FULL_NS;
+}
+
+static void note_full(int device)
+{
+    if (device < DEVICES)
+        __atomic_store_n(&full_ns[device], now_ns(), __ATOMIC_RELAXED);
+}
+
+cufence_status memory_still_full(int device, uint64_t size)
+{
+    return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no memory for %llu bytes on device %d, which was full a moment ago",
+                     (unsigned long long)size, device);
+}
+
+/* Returns when the background thread has released what it was working on. */
+static void await_worker(void)
+{
+    visit_begin();
+    visit_end();
+}
+
+static int is_nearly_full(const struct books *books)
+{
+    size_t total = 0;
+    return driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS &&
+           __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED) > total / 8 * 7;
+}
+
+int memory_is_scarce(const struct books *books, const struct heap_request *wanted, unsigned reserve)
+{
+    size_t free_bytes = 0, all_bytes = 0;
+    int has_use = heap_options->fallback || (heap_options->small != SMALL_MAP && reserve == RESERVE);
+    return has_use && !wanted->is_last_try && wanted->size <= CELLS_SIZE_MOST && wanted->device == books->context->device &&
+           is_nearly_full(books) && driver->cuMemGetInfo(&free_bytes, &all_bytes) == CUDA_SUCCESS &&
+           free_bytes < all_bytes / reserve;
+}
+
+void memory_release(const struct books *books, int device, int level)
+{
+    reclaim_device(books->context, device, level);
+    if (level >= 1)
+        passed_trim(device);
+}
+
+/* Whether memory is scarce also when what can be released has been. With uaf=strict most of what was freed waits for work that
+ * is not over, which is given some time, but is not synchronised with: it may be waiting for the caller. Other threads may take
+ * what this one releases. */
+static int stays_scarce(const struct books *books, const struct heap_request *wanted, unsigned reserve)
+{
+    const uint64_t began = now_ns();
+    uint64_t retired = __atomic_load_n(&books->shared.retired, __ATOMIC_RELAXED), before;
+    unsigned waits = 0;
+    if (was_just_full(wanted->device))
+        return 1;
+    for (;;) {
+        await_worker();
+        memory_release(books, wanted->device, 1);
+        if (!memory_is_scarce(books, wanted, reserve))
+            return 0;
+        if (heap_options->uaf != UAF_STRICT || now_ns() - began >= SCARCE_MOST_NS)
+            break;
+        before = retired;
+        retired = __atomic_load_n(&books->shared.retired, __ATOMIC_RELAXED);
+        if (retired != before)
+            continue;
+        if (++waits > SCARCE_WAITS)
+            break;
+        usleep(1000);
+    }
+    note_full(wanted->device);
+    return 1;
+}
+
+struct block *memory_map(struct books *books, const struct heap_request *wanted, const struct layout *layout, int is_captured,
+                         unsigned reserve, cufence_status *status)
+{
+    int device = wanted->device, is_brief = !wanted->is_last_try && heap_options->fallback && was_just_full(device);
+    int is_alone = reserve == RESERVE && heap_options->small != SMALL_MAP && wanted->size <= CELLS_SIZE_MOST;
+    int hardest = is_brief ? -1 : is_captured ? 1 : 2; /* a synchronisation would invalidate the capture */
+    if (!is_captured && memory_is_scarce(books, wanted, reserve) && stays_scarce(books, wanted, reserve)) {
+        *status = memory_still_full(device, wanted->size);
+        return NULL;
+    }
+    struct block *block = block_map(books, device, layout, is_alone, status);
+    for (int level = 0; !block && level <= hardest; level++) {
+        if (!heap_lacks_room(*status))
+            return NULL;
+        if (level >= 1)
+            await_worker();
+        memory_release(books, device, level);
+        if (level >= 1) { /* it may have had the second mapping of what was released just now */
+            await_worker();
+            memory_release(books, device, 0);
+        }
+        block = block_map(books, device, layout, is_alone, status);
+    }
+    if (!block && *status == CUFENCE_ERROR_OUT_OF_MEMORY)
+        *status = is_brief ? memory_still_full(device, wanted->size) : out_of_memory(device, wanted->size, layout->mapped);
+    if (!block && heap_lacks_room(*status) && !is_brief && !is_captured)
+        note_full(device);
+    return block;
+}
+
+cufence_status heap_trim(int device, int may_wait)
+{
+    cufence_status status = heap_check_device(device);
+    passed_settle(may_wait);
+    if (status == CUFENCE_OK)
+        reclaim_unused(device, may_wait);
+    return status;
+}

@@ -1,0 +1,314 @@
+/* Pages that small buffers share: how they are cut into cells, and which cells are in them. */
+#include "pack.h"
+
+#include "heap/slack/watch.h"
+
+#include "base/aside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define AWAIT_US 10u /* how often and how long an allocation that any stream may use waits for the pattern of a new page */
+#define AWAIT_TIMES 64u
+
+/* ---- a page and its cells; callers hold the lock of the packs, unless they made the page ---- */
+
+static void list_page(struct page *page)
+{
+    DL_PREPEND(page->block->books->pages[page->cells.class], page);
+    page->is_listed = 1;
+}
+
+static void unlist_page(struct page *page)
+{
+    if (page->is_listed)
+        DL_DELETE(page->block->books->pages[page->cells.class], page);
+    page->is_listed = 0;
+}
+
+static struct block *take_cell(struct page *page)
+{
+    struct block *cell = page->cells_inside;
+    page->cells_inside = cell->next;
+    if (!--page->inside)
+        unlist_page(page);
+    return cell;
+}
+
+static void put_cell(struct page *page, struct block *cell)
+{
+    cell->next = page->cells_inside;
+    page->cells_inside = cell;
+    if (!page->inside++)
+        list_page(page);
+}
+
+/* The last cell ends where the page does, and has its guard. */
+static void init_cell(struct page *page, uint32_t number)
+{
+    const struct block *whole = page->block;
+    const struct cells *cells = &page->cells;
+    struct block *cell = &page->blocks[number];
+    uint16_t tag = cell->tag; /* goes on, see index.c */
+    uint64_t base = whole->slot.base + cells->leftover + number * cells->bytes, first = number ? 0 : cells->leftover;
+    uint64_t guard = number + 1 == cells->count ? whole->slot.span - whole->slot.mapped : 0;
+    memset(cell, 0, sizeof *cell);
+    cell->slot = (struct slot){.base = base - first,
+                               .mapped = cells->bytes + first,
+                               .span = cells->bytes + first + guard,
+                               .device = whole->slot.device,
+                               .is_mapped = 1};
+    cell->books = whole->books;
+    cell->pages = (CELL_PAGES + cells->class) & (2 * CELL_PAGES - 1);
+    cell->is_blank = 1;
+    cell->page = page;
+    cell->tag = tag;
+    pthread_spin_init(&cell->recorded_lock, PTHREAD_PROCESS_PRIVATE);
+}
+
+/* One of a page that was unmapped: threads may still look at its cells, so it is not given back to the host. Otherwise a new
+ * one. NULL: the host has no memory. */
+static struct page *obtain_page(struct books *books, const struct cells *cells)
+{
+    lock_take(&books->pack_lock);
+    struct page *page = books->spare_pages[cells->class];
+    if (page)
+        books->spare_pages[cells->class] = page->next;
+    lock_release(&books->pack_lock);
+    if (page || (page = calloc(1, sizeof *page + cells->count * sizeof page->entries[0])) == NULL)
+        return page;
+    page->blocks = line_alloc(cells->count * sizeof *page->blocks);
+    if (page->blocks)
+        return page;
+    free(page);
+    return NULL;
+}
+
+static struct page *make_page(struct block *block, const struct cells *cells)
+{
+    struct page *page = obtain_page(block->books, cells);
+    if (!page)
+        return NULL;
+    page->block = block;
+    page->cells = *cells;
+    page->is_written = 1;
+    for (uint32_t i = 0; i < cells->count; i++)
+        init_cell(page, i);
+    __atomic_store_n(&block->page, page, __ATOMIC_RELEASE);
+    index_pack(page);
+    __atomic_add_fetch(&block->books->packed_mapped, block->slot.mapped, __ATOMIC_RELAXED);
+    return page;
+}
+
+/* All cells are in it, and it is in no list. Who looks at the arena may still see them until block_unmap() has locked that. */
+static void unmap_page(struct page *page)
+{
+    struct block *block = page->block;
+    struct books *books = block->books;
+    for (uint32_t i = 0; i < page->cells.count; i++) {
+        if (page->blocks[i].slack)
+            slack_forget(&page->blocks[i]);
+    }
+    index_unpack(page);
+    __atomic_store_n(&block->page, NULL, __ATOMIC_RELEASE);
+    __atomic_sub_fetch(&books->packed_mapped, block->slot.mapped, __ATOMIC_RELAXED);
+    block_unmap(block);
+    page->cells_inside = NULL;
+    page->inside = 0;
+    lock_take(&books->pack_lock);
+    page->next = books->spare_pages[page->cells.class];
+    books->spare_pages[page->cells.class] = page;
+    lock_release(&books->pack_lock);
+}
+
+/* ---- the pattern of a new page ---- */
+
+/* Whether the kernels are there. */
+static int has_kernels(struct watch *watch)
+{
+    int is_ready = 0;
+    if (watch) {
+        lock_take(&watch->lock);
+        is_ready = watch_begin(watch);
+        lock_release(&watch->lock);
+    }
+    return is_ready;
+}
+
+/* In a scope of the stream's context. */
+static int launch_pattern(const struct page *page, const struct stream *stream)
+{
+    const struct slot *slot = &page->block->slot;
+    struct watch *watch = watch_of(page->block->books);
+    return has_kernels(watch) && pattern_fill(watch->fill, stream->handle, slot->base, slot->mapped) == CUDA_SUCCESS;
+}
+
+/* On the stream of the list, if the calling thread may use that now. */
+static int launch_in_order(const struct page *page, struct freelist *list)
+{
+    CUstreamCaptureStatus capture;
+    int is_launched = 0;
+    stream_touch_begin();
+    struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+    if (stream && stream_is_named_here(stream)) {
+        struct scope scope = scope_enter(stream->within);
+        if (scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
+            capture == CU_STREAM_CAPTURE_STATUS_NONE)
+            is_launched = launch_pattern(page, stream);
+        scope_leave(scope);
+    }
+    stream_touch_end();
+    return is_launched;
+}
+
+/* Puts all cells but the first into the list, as if they had been freed behind the pattern; returns the first. */
+static struct block *hand_over(struct page *page, struct freelist *list)
+{
+    uint64_t now = now_ns();
+    int is_due = 0;
+    for (uint32_t i = page->cells.count; i-- > 1;) {
+        const struct facts facts = {.freed_ns = now};
+        facts_write(&page->blocks[i], &facts);
+        is_due |= freelist_put(list, &page->blocks[i], BLOCK_IDLE, now);
+    }
+    if (is_due)
+        freelist_mark(list);
+    return &page->blocks[0];
+}
+
+/* Whether the pattern is there. Only that of pages which any stream may use is asked for: they wait for cufence's own stream.
+ * In a scope. */
+static int is_written(struct page *page)
+{
+    if (!page->is_written) {
+        const struct stream *own = books_stream(page->block->books);
+        page->is_written = own && driver->cuStreamQuery(own->handle) == CUDA_SUCCESS;
+    }
+    return page->is_written;
+}
+
+/* Memory that any stream may use. All cells are in the page until the pattern is there. Returns 0 if nothing was launched. */
+static int launch_for_all(struct page *page)
+{
+    const struct stream *own = books_stream(page->block->books);
+    if (!own || !launch_pattern(page, own))
+        return 0;
+    page->is_written = 0;
+    lock_take(&page->block->books->pack_lock);
+    for (uint32_t i = page->cells.count; i-- > 0;)
+        put_cell(page, &page->blocks[i]);
+    lock_release(&page->block->books->pack_lock);
+    return 1;
+}
+
+/* ---- entry points ---- */
+
+int pack_may_cut(struct freelist *list)
+{
+    const struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+    return (list == &list->books->shared || (stream && stream_is_named_here(stream))) && has_kernels(watch_of(list->books));
+}
+
+/* Returns a cell; or NULL, and whether that is because the pattern of its page is still being written. */
+static struct block *try_to_take(struct books *books, uint32_t class, int *is_pending)
+{
+    struct page *page;
+    struct block *cell = NULL;
+    *is_pending = 0;
+    lock_take(&books->pack_lock);
+    DL_FOREACH(books->pages[class], page)
+    {
+        if (is_written(page)) {
+            cell = take_cell(page);
+            break;
+        }
+        *is_pending = 1;
+    }
+    lock_release(&books->pack_lock);
+    return cell;
+}
+
+struct block *pack_take(struct books *books, const struct cells *cells, int *is_pending)
+{
+    struct block *cell = NULL;
+    for (unsigned i = 0; i < AWAIT_TIMES && !(cell = try_to_take(books, cells->class, is_pending)) && *is_pending; i++)
+        aside_sleep(AWAIT_US);
+    return cell;
+}
+
+struct block *pack_cut(struct freelist *list, const struct cells *cells, struct block *block)
+{
+    int is_shared = list == &list->books->shared, is_pending;
+    struct page *page = make_page(block, cells);
+    if (!page) {
+        block_unmap(block);
+        return NULL;
+    }
+    if (is_shared ? launch_for_all(page) : launch_in_order(page, list))
+        return is_shared ? pack_take(list->books, cells, &is_pending) : hand_over(page, list);
+    unmap_page(page);
+    return NULL;
+}
+
+void pack_give_back(struct block *cell)
+{
+    struct page *page = cell->page;
+    struct books *books = cell->books;
+    block_join(cell, NULL);
+    list_lock(&books->shared); /* once the page is unmapped, nothing else knows what was in the cell */
+    freelist_remember(&books->shared, &cell->facts);
+    list_unlock(&books->shared);
+    lock_take(&books->pack_lock);
+    put_cell(page, cell);
+    int is_empty = page->inside == page->cells.count;
+    if (is_empty)
+        unlist_page(page);
+    lock_release(&books->pack_lock);
+    if (is_empty)
+        unmap_page(page);
+}
+
+/* Takes a page out of the lists in which all cells are, or any page for a context that is gone. */
+static struct page *take_page(struct books *books, int is_gone)
+{
+    struct page *page, *found = NULL;
+    lock_take(&books->pack_lock);
+    for (unsigned class = 0; class < CELLS_CLASSES && !found; class ++) {
+        DL_FOREACH(books->pages[class], page)
+        {
+            if (is_gone || (page->inside == page->cells.count && is_written(page))) {
+                found = page;
+                unlist_page(page);
+                break;
+            }
+        }
+    }
+    lock_release(&books->pack_lock);
+    return found;
+}
+
+void pack_trim(struct books *books)
+{
+    struct page *page;
+    while (__atomic_load_n(&books->packed_mapped, __ATOMIC_RELAXED) && (page = take_page(books, 0)) != NULL)
+        unmap_page(page);
+}
+
+void pack_context_gone(struct books *books)
+{
+    struct page *page;
+    while ((page = take_page(books, 1)) != NULL) {
+        if (page->inside == page->cells.count)
+            unmap_page(page);
+    }
+}
+
+void pack_count(struct block *cell, int change)
+{
+    struct books *books = cell->books;
+    uint64_t size = cell->facts.size;
+    __atomic_add_fetch(&books->packed_buffers, (uint64_t)(int64_t)change, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&books->packed_bytes, (uint64_t)(int64_t)change * size, __ATOMIC_RELAXED);
+    if (change > 0)
+        __atomic_add_fetch(&books->packed_ever, 1, __ATOMIC_RELAXED);
+}

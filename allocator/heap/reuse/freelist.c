@@ -1,0 +1,522 @@
+#include "reuse.h"
+
+#include "base/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MARK_FREES 256     /* a marker costs about 500 ns in all (H100): 2 ns per free */
+#define MARK_NS 5000000ull /* longest time between tries to record one while buffers are freed */
+#define SCAN 16            /* blocks to look at in a bin of mixed sizes */
+#define WAITING_SCAN 64    /* waiting blocks whose events are queried in one call */
+#define RETIRING_SCAN 512  /* retiring blocks to look at for one of a size */
+
+/* All of these require the list lock. */
+
+static inline void put_idle(struct freelist *list, struct block *block)
+{
+    struct block **bin = &list->bins[freelist_bin(block->pages)];
+    block_become(block, BLOCK_IDLE);
+    DL_PREPEND(*bin, block);
+    list_count_idle(list, block->pages, 1);
+}
+
+static inline void remove_idle(struct freelist *list, struct block *block)
+{
+    DL_DELETE(list->bins[freelist_bin(block->pages)], block);
+    list_count_idle(list, block->pages, (uint64_t)-1);
+    block_become(block, BLOCK_HELD);
+}
+
+/* Of watched blocks: the first whose last buffer was of the same size, because its pattern fits. */
+static struct block *search_same(struct freelist *list, uint64_t pages, uint64_t size)
+{
+    struct block *block;
+    unsigned seen = 0;
+    DL_FOREACH(list->bins[freelist_bin(pages)], block)
+    {
+        if (block->pages == pages && block->facts.size == size) {
+            remove_idle(list, block);
+            freelist_remember(list, &block->facts);
+            return block;
+        }
+        if (++seen == SCAN)
+            break;
+    }
+    return NULL;
+}
+
+/* Takes the first block of at least `pages`, at most `waste` percent larger, that was freed at `sequence` or before. */
+static struct block *search(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t sequence)
+{
+    uint64_t most = pages + pages * waste / 100;
+    for (unsigned bin = freelist_bin(pages), last = freelist_bin(most); bin <= last; bin++) {
+        struct block *block;
+        unsigned seen = 0;
+        DL_FOREACH(list->bins[bin], block)
+        {
+            if (block->pages >= pages && block->pages <= most && block->free_sequence <= sequence) {
+                remove_idle(list, block);
+                freelist_remember(list, &block->facts);
+                return block;
+            }
+            if (++seen == SCAN)
+                break;
+        }
+    }
+    return NULL;
+}
+
+/* How many bytes a list may count on its own before adding them to the context's sum. The peak is exact to this much for each
+ * stream; in return, threads that allocate small buffers don't contend for a cache line. */
+#define UNKNOWN_BYTES (1 << 20)
+
+/* Caller holds the list lock. */
+static void count_bytes(struct freelist *list, int64_t bytes)
+{
+    struct books *context = list->books;
+    list->live_bytes += bytes;
+    if (list->live_bytes < UNKNOWN_BYTES && list->live_bytes > -UNKNOWN_BYTES)
+        return;
+    int64_t live = __atomic_add_fetch(&context->live_bytes, list->live_bytes, __ATOMIC_RELAXED);
+    int64_t peak = __atomic_load_n(&context->peak_live_bytes, __ATOMIC_RELAXED);
+    while (live > peak &&
+           !__atomic_compare_exchange_n(&context->peak_live_bytes, &peak, live, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+    list->live_bytes = 0;
+}
+
+void freelist_count(struct freelist *list, uint64_t size)
+{
+    list_lock(list);
+    list->allocations++;
+    count_bytes(list, (int64_t)size);
+    list_unlock(list);
+}
+
+struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t size)
+{
+    list_lock(list);
+    int is_watched = __builtin_expect(heap_options->slack, 0) || __builtin_expect(pages >= CELL_PAGES, 0);
+    struct block *block = is_watched ? search_same(list, pages, size) : NULL;
+    if (!block)
+        block = search(list, pages, waste, UINT64_MAX);
+    if (block) {
+        list->allocations++;
+        count_bytes(list, (int64_t)size);
+    }
+    list_unlock(list);
+    return block;
+}
+
+/* ---- frees ---- */
+
+/* Caller holds the list lock. */
+static inline void put(struct freelist *list, struct block *block, enum block_state state)
+{
+    block->free_sequence = ++list->freed;
+    if (state == BLOCK_IDLE) {
+        put_idle(list, block);
+    } else if (state == BLOCK_WAITING) {
+        block_become(block, BLOCK_WAITING);
+        DL_APPEND(list->waiting, block);
+        __atomic_add_fetch(&list->waiting_count, 1, __ATOMIC_RELAXED);
+    } else if (state == BLOCK_RETIRING) {
+        block_become(block, BLOCK_RETIRING);
+        DL_APPEND(list->retiring, block);
+        __atomic_add_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/* Caller holds the list lock. */
+static void take_retiring(struct freelist *list, struct block *block)
+{
+    DL_DELETE(list->retiring, block);
+    __atomic_sub_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
+    block_become(block, BLOCK_HELD);
+}
+
+/* Caller holds the list lock. */
+static void unwait(struct freelist *list, struct block *block)
+{
+    DL_DELETE(list->waiting, block);
+    __atomic_sub_fetch(&list->waiting_count, 1, __ATOMIC_RELAXED);
+    block_become(block, BLOCK_HELD);
+}
+
+/* Caller holds the list lock. */
+static void count_free(struct freelist *list, struct block *block)
+{
+    if (!block->is_counted)
+        return;
+    block->is_counted = 0;
+    list->frees++;
+    count_bytes(list, -(int64_t)block->facts.size);
+}
+
+void freelist_uncount(struct freelist *list, struct block *block)
+{
+    list_lock(list);
+    count_free(list, block);
+    list_unlock(list);
+}
+
+int freelist_put(struct freelist *list, struct block *block, enum block_state state, uint64_t now)
+{
+    list_lock(list);
+    count_free(list, block);
+    put(list, block, state);
+    int is_due = (list->freed >= list->mark_at || now >= list->mark_at_ns) && !list->pool && list->stream;
+    if (is_due) {
+        list->mark_at = list->freed + MARK_FREES; /* whether a marker can be recorded or not: on a stream that lags, none can */
+        list->mark_at_ns = now + MARK_NS;
+    }
+    list_unlock(list);
+    bell_stir();
+    return is_due;
+}
+
+/* Moves a held block to a list without counting a free. */
+static void move_to(struct freelist *list, struct block *block, enum block_state state)
+{
+    list_lock(list);
+    put(list, block, state);
+    list_unlock(list);
+}
+
+/* ---- what has passed ---- */
+
+void freelist_advance(struct freelist *list)
+{
+    struct block *block, *next;
+    unsigned asked = 0;
+    list_lock(list);
+    freelist_ask_markers(list);
+    if (!list->pool) {
+        DL_FOREACH_SAFE(list->waiting, block, next)
+        {
+            if (block->awaits_context) /* events don't tell */
+                continue;
+            if (asked++ == WAITING_SCAN)
+                break;
+            if (waits_are_over(block)) {
+                unwait(list, block);
+                put_idle(list, block);
+            }
+        }
+    }
+    list_unlock(list);
+}
+
+static struct block *take_passed(struct freelist *list, uint64_t pages, uint64_t waste)
+{
+    list_lock(list);
+    struct block *block = NULL;
+    if (list_has_idle(list)) {
+        freelist_ask_markers(list);
+        block = search(list, pages, waste, list->passed);
+    }
+    list_unlock(list);
+    return block;
+}
+
+struct block *freelist_steal(struct books *books, const struct freelist *thief, uint64_t pages, uint64_t waste)
+{
+    struct block *block = thief == &books->shared ? NULL : take_passed(&books->shared, pages, waste);
+    for (struct freelist *list = books->lists; list && !block; list = list->next) {
+        if (list != thief)
+            block = take_passed(list, pages, waste);
+    }
+    for (struct freelist *list = books->draining; list && !block; list = list->next)
+        block = take_passed(list, pages, waste);
+    return block;
+}
+
+/* The first that waits for events only, if they are over: blocks of one stream pass in order. Caller holds the list lock. */
+static struct block *first_retired(struct freelist *list)
+{
+    struct block *block;
+    DL_FOREACH(list->retiring, block)
+    {
+        if (!block->awaits_context)
+            return waits_are_over(block) ? block : NULL;
+    }
+    return NULL;
+}
+
+struct block *freelist_take_retired(struct freelist *list)
+{
+    if (!__atomic_load_n(&list->retiring_count, __ATOMIC_RELAXED))
+        return NULL;
+    list_lock(list);
+    struct block *block = first_retired(list);
+    if (block) {
+        take_retiring(list, block);
+        __atomic_add_fetch(&list->retired, 1, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&list->books->coming[freelist_bin(block->pages)], 1, __ATOMIC_RELAXED);
+    }
+    list_unlock(list);
+    return block;
+}
+
+void freelist_retired(struct books *books, uint64_t pages)
+{
+    __atomic_sub_fetch(&books->coming[freelist_bin(pages)], 1, __ATOMIC_RELAXED);
+}
+
+int freelist_has_retired(struct freelist *list, uint64_t pages, uint64_t most)
+{
+    struct block *block;
+    unsigned seen = 0;
+    int has = 0;
+    if (!__atomic_load_n(&list->retiring_count, __ATOMIC_RELAXED))
+        return 0;
+    list_lock(list);
+    for (block = first_retired(list); block && seen++ < RETIRING_SCAN; block = block->next) {
+        if (block->pages < pages || block->pages > most)
+            continue;
+        has = !block->awaits_context && waits_are_over(block);
+        break;
+    }
+    list_unlock(list);
+    return has;
+}
+
+uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t bytes, struct block **gone)
+{
+    uint64_t taken = 0;
+    list_lock(list);
+    freelist_ask_markers(list);
+    while (taken < bytes && list_has_idle(list)) {
+        struct block *oldest = NULL;
+        for (unsigned bin = 0; bin < BINS; bin++) {
+            /* In utlist the head's prev is the tail: the block idle for longest. */
+            struct block *block = list->bins[bin] ? list->bins[bin]->prev : NULL;
+            if (block && block->free_sequence <= list->passed && block->facts.freed_ns <= before_ns &&
+                (!oldest || block->facts.freed_ns < oldest->facts.freed_ns))
+                oldest = block;
+        }
+        if (!oldest)
+            break;
+        remove_idle(list, oldest);
+        taken += oldest->slot.mapped;
+        DL_APPEND(*gone, oldest);
+    }
+    list_unlock(list);
+    return taken;
+}
+
+/* ---- synchronisations ---- */
+
+/* Iterates over all lists of the books except those of pools. */
+static struct freelist *each_list(struct books *books, const struct freelist *list)
+{
+    if (!list)
+        return &books->shared;
+    if (list == &books->shared)
+        return books->lists ? books->lists : books->draining;
+    if (list->next)
+        return list->next;
+    return __atomic_load_n(&list->stream, __ATOMIC_RELAXED) ? books->draining : NULL;
+}
+
+void freelists_begin_sync(struct books *books)
+{
+    lock_take(&books->lock);
+    for (struct freelist *list = each_list(books, NULL); list; list = each_list(books, list)) {
+        list_lock(list);
+        list->snapshot = list->freed;
+        list_unlock(list);
+    }
+    lock_release(&books->lock);
+}
+
+static void end_waits(struct freelist *list, const struct books *of, uint64_t since)
+{
+    struct block *block, *next;
+    list_lock(list);
+    DL_FOREACH_SAFE(list->waiting, block, next)
+    {
+        if (waits_synchronised(block, of, since)) {
+            unwait(list, block);
+            put_idle(list, block);
+        }
+    }
+    DL_FOREACH(list->retiring, block) /* freelist_take_retired() takes them */
+    waits_synchronised(block, of, since);
+    list_unlock(list);
+}
+
+void freelists_end_sync(struct books *books, uint64_t since)
+{
+    lock_take(&books->lock);
+    for (struct freelist *list = each_list(books, NULL); list; list = each_list(books, list)) {
+        list_lock(list);
+        if (list->snapshot > list->passed)
+            list->passed = list->snapshot;
+        list_unlock(list);
+    }
+    lock_release(&books->lock);
+    freelists_end_waits(books, since);
+}
+
+void freelists_end_waits(struct books *books, uint64_t since)
+{
+    end_waits(&books->shared, books, since);
+    for (struct context *context = waits_foreign() ? context_next(NULL) : NULL; context; context = context_next(context)) {
+        struct books *others = books_of(context);
+        if (others && others != books)
+            end_waits(&others->shared, books, since);
+    }
+}
+
+/* ---- creating and giving up lists ---- */
+
+/* Caller holds books->lock. */
+static struct freelist *make(struct books *books, struct stream *stream, struct pool *pool)
+{
+    struct freelist *list = books->spares;
+    if (list)
+        LL_DELETE(books->spares, list);
+    else if ((list = line_alloc(sizeof *list)) == NULL)
+        return NULL;
+    list->books = books;
+    list->pool = pool;
+    __atomic_store_n(&list->stream, stream, __ATOMIC_RELEASE); /* mark_rest() may still have it from its last stream */
+    return list;
+}
+
+struct freelist *freelist_make(struct stream *stream)
+{
+    struct freelist *list;
+    struct books *books = stream->context ? books_make(stream->context) : NULL;
+    if (!books)
+        return NULL;
+    lock_take(&books->lock);
+    list = __atomic_load_n((struct freelist **)&stream->books, __ATOMIC_ACQUIRE);
+    if (!list && (list = make(books, stream, NULL)) != NULL) {
+        LL_PREPEND(books->lists, list);
+        __atomic_store_n((struct freelist **)&stream->books, list, __ATOMIC_RELEASE);
+    }
+    lock_release(&books->lock);
+    return list;
+}
+
+struct freelist *freelist_in_pool(struct books *books, struct stream *stream, struct pool *pool)
+{
+    struct freelist *list;
+    for (list = pool->lists; list && list->stream != stream; list = list->next)
+        ;
+    if (!list && (list = make(books, stream, pool)) != NULL)
+        LL_PREPEND(pool->lists, list);
+    return list;
+}
+
+/* Caller holds the list lock. */
+static void take_idle(struct freelist *list, struct block **gone)
+{
+    struct block *block;
+    for (unsigned bin = 0; bin < BINS && list_has_idle(list); bin++) {
+        while ((block = list->bins[bin]) != NULL) {
+            remove_idle(list, block);
+            DL_APPEND(*gone, block);
+        }
+    }
+}
+
+void freelist_take_idle(struct freelist *list, struct block **gone)
+{
+    list_lock(list);
+    take_idle(list, gone);
+    list_unlock(list);
+}
+
+void freelist_take_all(struct freelist *list, struct block **gone)
+{
+    struct block *block, *next;
+    list_lock(list);
+    take_idle(list, gone);
+    DL_FOREACH_SAFE(list->waiting, block, next)
+    {
+        unwait(list, block);
+        DL_APPEND(*gone, block);
+    }
+    DL_FOREACH_SAFE(list->retiring, block, next)
+    {
+        take_retiring(list, block);
+        DL_APPEND(*gone, block);
+    }
+    list_unlock(list);
+}
+
+void freelist_give_up(struct freelist *list)
+{
+    struct block *all = NULL, *block, *next;
+    freelist_take_all(list, &all);
+    DL_FOREACH_SAFE(all, block, next)
+    {
+        DL_DELETE(all, block);
+        int has_passed = !list->pool && block->free_sequence <= list->passed;
+        block_join(block, NULL);
+        if (!has_passed)
+            waits_add_context(block, list->books);
+        move_to(&list->books->shared, block, has_passed ? BLOCK_IDLE : BLOCK_WAITING);
+    }
+}
+
+void freelist_recycle(struct freelist *list)
+{
+    struct books *books = list->books;
+    struct freelist *shared = &books->shared;
+    heap_policies.list_gone(list);
+    for (unsigned i = 0; i < list->marker_count; i++)
+        event_give(books, list->markers[i].event);
+    list_lock(shared);
+    for (size_t i = 0; i < list->history_count; i++) {
+        size_t oldest = list->history_count < list->history_capacity ? 0 : list->history_position;
+        freelist_remember(shared, &list->history[(oldest + i) % list->history_count]);
+    }
+    shared->allocations += list->allocations;
+    shared->frees += list->frees;
+    count_bytes(shared, list->live_bytes);
+    list_unlock(shared);
+    free(list->history);
+    memset(list, 0, sizeof *list); /* clears the lock too: no other thread can find the list any more */
+    list->books = books;
+    LL_PREPEND(books->spares, list);
+}
+
+void freelist_drain(struct books *books)
+{
+    struct freelist *list, *next;
+    LL_FOREACH_SAFE(books->draining, list, next)
+    {
+        list_lock(list);
+        freelist_ask_markers(list);
+        int has_passed = list->passed >= list->freed || !list_has_idle(list);
+        list_unlock(list);
+        if (!has_passed)
+            break; /* most streams end in the order in which they were created */
+        books->draining = next;
+        freelist_give_up(list);
+        freelist_recycle(list);
+    }
+}
+
+void freelist_end(struct freelist *list)
+{
+    struct books *books = list->books;
+    lock_take(&books->lock);
+    __atomic_store_n(&list->stream, NULL, __ATOMIC_RELAXED);
+    LL_DELETE(books->lists, list);
+    if (list->marked < list->freed) /* no marker will report the last frees */
+        freelist_give_up(list);
+    list->next = NULL;
+    if (books->draining)
+        books->draining_last->next = list;
+    else
+        books->draining = list;
+    books->draining_last = list;
+    freelist_drain(books);
+    lock_release(&books->lock);
+}

@@ -1,0 +1,84 @@
+/* Events that show how far a stream has got with the frees on it. */
+#include "reuse.h"
+
+void freelist_ask_markers(struct freelist *list)
+{
+    unsigned done = 0;
+    while (done < list->marker_count && driver->cuEventQuery(list->markers[done].event) == CUDA_SUCCESS) {
+        if (list->markers[done].sequence > list->passed)
+            list->passed = list->markers[done].sequence;
+        event_give(list->books, list->markers[done].event);
+        done++;
+    }
+    list->marker_count -= done;
+    for (unsigned i = 0; i < list->marker_count; i++)
+        list->markers[i] = list->markers[i + done];
+}
+
+int freelist_is_unmarked(struct freelist *list)
+{
+    list_lock(list);
+    int is_unmarked = list->freed != list->marked && list->freed > list->passed;
+    list_unlock(list);
+    return is_unmarked;
+}
+
+void freelist_mark_touched(struct freelist *list, struct stream *stream)
+{
+    CUstreamCaptureStatus capture;
+    list_lock(list);
+    if (list->marker_count == MARKERS)
+        freelist_ask_markers(list);
+    int has_room = list->marker_count < MARKERS;
+    uint64_t sequence = list->freed;
+    list_unlock(list);
+    if (!has_room || !stream_is_named_here(stream))
+        return;
+    struct scope scope = scope_enter(stream->within);
+    CUevent event = NULL;
+    int is_recorded = 0;
+    /* The query fails also while a stream that synchronises with this one is capturing. */
+    if (scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
+        capture == CU_STREAM_CAPTURE_STATUS_NONE && (event = event_take(list->books)) != NULL)
+        is_recorded = driver->cuEventRecord(event, stream->handle) == CUDA_SUCCESS;
+    if (is_recorded) {
+        list_lock(list);
+        list->markers[list->marker_count++] = (struct marker){.event = event, .sequence = sequence};
+        list->marked = sequence;
+        list_unlock(list);
+    } else if (event) {
+        event_give(list->books, event);
+    }
+    scope_leave(scope);
+}
+
+void freelist_mark(struct freelist *list)
+{
+    stream_touch_begin(); /* also keeps other threads from adding markers */
+    struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+    if (stream)
+        freelist_mark_touched(list, stream);
+    stream_touch_end();
+}
+
+int freelist_pass_touched(struct freelist *list, struct stream *stream)
+{
+    CUstreamCaptureStatus capture;
+    int has_passed = 0;
+    list_lock(list);
+    uint64_t sequence = list->freed;
+    list_unlock(list);
+    if (stream_is_named_here(stream)) {
+        struct scope scope = scope_enter(stream->within);
+        has_passed = scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
+                     capture == CU_STREAM_CAPTURE_STATUS_NONE && driver->cuStreamQuery(stream->handle) == CUDA_SUCCESS;
+        scope_leave(scope);
+    }
+    if (has_passed) {
+        list_lock(list);
+        if (sequence > list->passed)
+            list->passed = sequence;
+        list_unlock(list);
+    }
+    return has_passed;
+}

@@ -1,0 +1,351 @@
+/* Slack watch: the launches, and what they have found. */
+#include "watch.h"
+
+#include "base/output.h"
+#include "base/thread.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the state of a context ---- */
+
+struct watch *watch_of(struct books *books)
+{
+    struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE), *none = NULL;
+    if (watch || !(heap_options->slack || __atomic_load_n(&books->is_packing, __ATOMIC_RELAXED)))
+        return watch;
+    watch = line_alloc(sizeof *watch);
+    if (!watch)
+        return NULL;
+    watch->books = books;
+    lock_init(&watch->lock, RANK_SLACK);
+    if (__atomic_compare_exchange_n(&books->watch, &none, watch, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return watch;
+    free(watch);
+    return none;
+}
+
+#define JOBS_BYTES (SLACK_MOST * sizeof(struct pattern_job))
+#define STATES_BYTES (SLACK_MOST * sizeof(uint32_t))
+#define MEMORY_BYTES (BATCHES * (JOBS_BYTES + STATES_BYTES))
+#define HOST_PAGE 4096u
+
+/* Registers the memory of the batches with the context. It is never freed: the device may write to it until the context has
+ * ended, and the next context in the entry uses it again. */
+static CUresult register_memory(struct watch *watch, CUdeviceptr *device)
+{
+    if (!driver->cuMemHostRegister || !driver->cuMemHostGetDevicePointer)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!watch->memory)
+        watch->memory = aligned_alloc(HOST_PAGE, (MEMORY_BYTES + HOST_PAGE - 1) / HOST_PAGE * HOST_PAGE);
+    if (!watch->memory)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(watch->memory, 0, MEMORY_BYTES);
+    CUresult result =
+        driver->cuMemHostRegister(watch->memory, MEMORY_BYTES, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+        result = driver->cuMemHostGetDevicePointer(device, watch->memory, 0);
+    return result;
+}
+
+static void divide_memory(struct watch *watch, CUdeviceptr device)
+{
+    char *memory = watch->memory;
+    for (unsigned i = 0; i < BATCHES; i++) {
+        struct batch *batch = &watch->batches[i];
+        size_t jobs = i * JOBS_BYTES, states = BATCHES * JOBS_BYTES + i * STATES_BYTES;
+        batch->jobs = (struct pattern_job *)(void *)(memory + jobs);
+        batch->states = (uint32_t *)(void *)(memory + states);
+        batch->device_jobs = device + jobs;
+        batch->device_states = device + states;
+        batch->is_flying = 0;
+    }
+}
+
+/* Modules load lazily: launches the kernels once now, so that no later launch needs to load code. */
+static CUresult warm_up(struct watch *watch)
+{
+    struct stream *own = books_stream(watch->books);
+    struct batch *batch = &watch->batches[0];
+    if (!own)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    batch->count = 1;
+    batch->jobs[0].does = 0;
+    CUresult result = pattern_fill(watch->fill, own->handle, 0, 0);
+    return result != CUDA_SUCCESS || batch_launch(watch, batch, NULL, own) ? result : CUDA_ERROR_LAUNCH_FAILED;
+}
+
+static int begin(struct watch *watch)
+{
+    CUdeviceptr device = 0;
+    const char *name = "an error";
+    CUresult result = register_memory(watch, &device);
+    if (result == CUDA_SUCCESS) {
+        divide_memory(watch, device);
+        result = pattern_load(&watch->kernel, &watch->fill) ? warm_up(watch) : CUDA_ERROR_INVALID_PTX;
+    }
+    if (result == CUDA_SUCCESS)
+        return 1;
+    driver->cuGetErrorName(result, &name);
+    output_say("cufence: the slack of buffers on GPU %d is not watched: the driver returns %s\n", watch->books->context->device,
+               name);
+    return 0;
+}
+
+int watch_begin(struct watch *watch)
+{
+    if (watch->is_ready || watch->is_off)
+        return watch->is_ready;
+    struct scope scope = scope_enter(watch->books->context);
+    if (scope.pushed) {
+        watch->is_ready = begin(watch);
+        watch->is_off = !watch->is_ready;
+    }
+    scope_leave(scope);
+    return watch->is_ready;
+}
+
+/* ---- batches ---- */
+
+int batch_is_over(struct batch *batch)
+{
+    if (!batch->is_flying)
+        return 1;
+    while (batch->over < batch->count && __atomic_load_n(&batch->states[batch->over], __ATOMIC_ACQUIRE) != PATTERN_OPEN)
+        batch->over++;
+    return batch->over == batch->count;
+}
+
+static int has_found(const struct batch *batch)
+{
+    for (unsigned i = 0; i < batch->count; i++) {
+        if (batch->states[i] == PATTERN_BAD)
+            return 1;
+    }
+    return 0;
+}
+
+struct batch *batch_take(struct watch *watch)
+{
+    for (unsigned tried = 0; tried < BATCHES; tried++) {
+        struct batch *batch = &watch->batches[watch->next++ % BATCHES];
+        if (!batch_is_over(batch))
+            continue;
+        if (batch->is_flying && has_found(batch)) {
+            bell_ring(); /* the background thread reports it */
+            continue;
+        }
+        batch->is_flying = batch->is_alone = 0;
+        batch->count = 0;
+        return batch;
+    }
+    return NULL;
+}
+
+int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream)
+{
+    memset(batch->states, 0, batch->count * sizeof *batch->states);
+    batch->turn++;
+    batch->over = 0;
+    batch->list = list;
+    batch->stream = stream;
+    batch->generation = __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    batch->is_flying =
+        pattern_launch(watch->kernel, stream->handle, batch->device_jobs, batch->device_states, batch->count) == CUDA_SUCCESS;
+    watch->launches += (uint64_t)batch->is_flying;
+    bell_stir(); /* the background thread collects what it finds */
+    return batch->is_flying;
+}
+
+void batch_add(struct watch *watch, struct batch *batch, const struct slack *slack)
+{
+    struct pattern_job *job = &batch->jobs[batch->count];
+    *job = (struct pattern_job){.does = slack->does == PATTERN_CHECK ? PATTERN_CHECK | PATTERN_RENEW : slack->does};
+    if (slack->does & PATTERN_CHECK) {
+        slack_ranges(slack->block, slack->does & PATTERN_WRITE ? slack->checked : slack->layout, job->check);
+        batch->buffers[batch->count] = slack_described(slack);
+        watch->checked++;
+    }
+    if (slack->does & PATTERN_WRITE)
+        slack_ranges(slack->block, slack->layout, job->write);
+    batch->count++;
+}
+
+/*
+ * Blocks that are idle in the list have passed only once the launch has, so nobody unmaps them before. One that was taken out
+ * of the list for that is left alone; one that was taken out for a new buffer comes here with PATTERN_WRITE, or is live by now.
+ * Returns how many at the head of the queue are to be launched. Caller holds the lock.
+ */
+static unsigned hold_back(struct watch *watch, struct freelist *list)
+{
+    struct slack *slack, *next;
+    unsigned jobs = 0;
+    list_lock(list);
+    uint64_t sequence = ++list->freed;
+    DL_FOREACH_SAFE2(list->slack_queue->first, slack, next, behind)
+    {
+        enum block_state state = block_state_now(slack->block);
+        if (jobs == SLACK_MOST)
+            break;
+        if (state == BLOCK_HELD && slack->does == PATTERN_CHECK && !__atomic_load_n(&slack->is_kept, __ATOMIC_RELAXED)) {
+            slack_dequeue(slack);
+            watch->missed++;
+            continue;
+        }
+        if (state == BLOCK_IDLE && slack->does & PATTERN_CHECK)
+            slack->block->free_sequence = sequence;
+        jobs++;
+    }
+    list_unlock(list);
+    return jobs;
+}
+
+static void launch_some(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream)
+{
+    uint64_t now = now_ns();
+    unsigned jobs = hold_back(watch, list);
+    struct slack *slack = list->slack_queue->first;
+    for (; batch->count < jobs; slack = slack->behind)
+        batch_add(watch, batch, slack);
+    int is_launched = jobs && batch_launch(watch, batch, list, stream);
+    for (; jobs; jobs--) {
+        slack = list->slack_queue->first;
+        slack->does = 0; /* so that the pattern is not forgotten with the place in the queue */
+        slack_dequeue(slack);
+        if (is_launched) {
+            slack->batch = batch;
+            slack->turn = batch->turn;
+            slack_watched(slack, now);
+        } else {
+            slack_discard(slack);
+        }
+    }
+}
+
+void slack_launch(struct watch *watch, struct freelist *list, struct stream *stream, int is_alone)
+{
+    struct batch *batch;
+    while (watch->is_ready && list->slack_queue->count && (batch = batch_take(watch)) != NULL) {
+        batch->is_alone = is_alone;
+        launch_some(watch, batch, list, stream);
+    }
+}
+
+/* ---- what was found ---- */
+
+static void describe(const struct batch_buffer *buffer, const struct pattern_found *found, int side, struct heap_slack *out)
+{
+    *out = (struct heap_slack){.is_before = side == PATTERN_HEAD,
+                               .first = found->first,
+                               .last = found->last,
+                               .changed = found->count,
+                               .since_ns = buffer->since_ns,
+                               .buffers = buffer->buffers,
+                               .first_id = buffer->first_id};
+    uint64_t length = found->last - found->first + 1;
+    out->byte_count = length < sizeof out->bytes ? length : sizeof out->bytes;
+    memcpy(out->bytes, found->bytes, out->byte_count);
+    facts_describe(&buffer->facts, &buffer->slot, buffer->slot.base, &out->buffer);
+}
+
+size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max)
+{
+    size_t count = 0;
+    for (unsigned i = 0; i < batch->count; i++) {
+        if (batch->states[i] != PATTERN_BAD)
+            continue;
+        for (int side = PATTERN_HEAD; side <= PATTERN_TAIL; side++) {
+            const struct pattern_found *found = &batch->jobs[i].found[side];
+            if (found->count && count < max)
+                describe(&batch->buffers[i], found, side, &out[count++]);
+        }
+    }
+    batch->is_flying = 0;
+    return count;
+}
+
+/* The buffers that the heap reports slack of to. */
+static void (*tell)(const struct heap_slack *found); /* constant */
+
+void heap_on_slack(void (*function)(const struct heap_slack *found))
+{
+    tell = function;
+}
+
+static HOT_TLS unsigned own_telling;
+
+void slack_tell(struct watch *watch, const struct heap_slack *found, size_t count)
+{
+    own_telling++;
+    for (size_t i = 0; tell && i < count; i++)
+        tell(&found[i]);
+    own_telling--;
+    __atomic_sub_fetch(&watch->telling, 1, __ATOMIC_RELEASE);
+}
+
+int slack_is_told_elsewhere(const struct watch *watch)
+{
+    return !own_telling && __atomic_load_n(&watch->telling, __ATOMIC_ACQUIRE);
+}
+
+struct heap_slack_figures heap_slack_figures(void)
+{
+    struct heap_slack_figures figures = {0};
+    for (struct context *context = context_next_ever(NULL); context; context = context_next_ever(context)) {
+        struct books *books = books_of(context);
+        struct watch *watch = books ? __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE) : NULL;
+        if (!watch)
+            continue;
+        lock_take(&watch->lock);
+        figures.launches += watch->launches;
+        figures.checked += watch->checked;
+        figures.missed += watch->missed;
+        lock_release(&watch->lock);
+    }
+    return figures;
+}
+
+/* Collects the batch with findings that is over, if there is one. Returns their number. */
+static size_t collect_one(struct watch *watch, struct heap_slack *found)
+{
+    size_t count = 0;
+    lock_take(&watch->lock);
+    for (unsigned i = 0; i < BATCHES && !count; i++) {
+        struct batch *batch = &watch->batches[i];
+        if (batch->is_flying && batch_is_over(batch) && has_found(batch))
+            count = batch_collect(batch, found, 2 * SLACK_MOST);
+    }
+    if (count)
+        __atomic_add_fetch(&watch->telling, 1, __ATOMIC_RELAXED);
+    lock_release(&watch->lock);
+    return count;
+}
+
+int slack_is_flying(struct books *books)
+{
+    struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
+    int is_flying = 0;
+    if (!watch)
+        return 0;
+    lock_take(&watch->lock);
+    for (unsigned i = 0; i < BATCHES && !is_flying; i++) {
+        struct batch *batch = &watch->batches[i];
+        is_flying = batch->is_flying && (!batch_is_over(batch) || has_found(batch));
+    }
+    lock_release(&watch->lock);
+    return is_flying;
+}
+
+size_t slack_collect(struct books *books)
+{
+    struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
+    struct heap_slack *found = watch ? malloc(2 * SLACK_MOST * sizeof *found) : NULL;
+    size_t count, all = 0;
+    while (found && (count = collect_one(watch, found)) != 0) {
+        slack_tell(watch, found, count);
+        all += count;
+    }
+    free(found);
+    return all;
+}

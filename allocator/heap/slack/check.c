@@ -1,0 +1,211 @@
+/* Slack watch: checks all buffers at once, after a synchronisation. */
+#include "watch.h"
+
+#include "base/aside.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+
+#define PAUSE_US 20u
+
+/* Waits until the batch is over. After `until` its jobs that have not begun are cancelled. Caller holds the lock. */
+static int await(struct batch *batch, uint64_t until)
+{
+    while (!batch_is_over(batch)) {
+        if (monotonic_ms() < until) {
+            aside_sleep(PAUSE_US);
+            continue;
+        }
+        for (unsigned i = 0; i < batch->count; i++)
+            __atomic_store_n(&batch->jobs[i].does, 0, __ATOMIC_RELEASE);
+        return 0;
+    }
+    return 1;
+}
+
+/* Launches the batch, and waits for it. In a scope; caller holds the lock. */
+static int run(struct watch *watch, struct batch *batch, uint64_t until)
+{
+    struct stream *own = books_stream(watch->books);
+    return own && batch_launch(watch, batch, NULL, own) && await(batch, until);
+}
+
+/* Checks the buffer. A live one counts from its allocation, and a freed one with those before it. */
+static void add_check(struct watch *watch, struct batch *batch, struct slack *slack)
+{
+    struct batch_buffer *buffer = &batch->buffers[batch->count];
+    slack_dequeue(slack);
+    batch->jobs[batch->count] = (struct pattern_job){.does = PATTERN_CHECK};
+    slack_ranges(slack->block, slack->layout, batch->jobs[batch->count].check);
+    *buffer = slack_described(slack);
+    buffer->facts = facts_read(slack->block);
+    if (!buffer->facts.freed_ns && !buffer->buffers++)
+        buffer->first_id = buffer->facts.id;
+    watch->checked++;
+}
+
+/* Writes a pattern that has been waiting for that, in a queue or because that was full. */
+static void add_write(struct batch *batch, struct slack *slack)
+{
+    slack->does = 0; /* so that it is not forgotten with its place in the queue */
+    slack_dequeue(slack);
+    batch->jobs[batch->count] = (struct pattern_job){.does = PATTERN_WRITE};
+    slack_ranges(slack->block, slack->layout, batch->jobs[batch->count].write);
+}
+
+static void add(struct watch *watch, struct batch *batch, struct slack *slack, uint64_t now)
+{
+    if (slack->is_written)
+        add_check(watch, batch, slack);
+    else
+        add_write(batch, slack);
+    slack->batch = batch;
+    slack->turn = batch->turn + 1;
+    slack_watched(slack, now);
+    batch->count++;
+}
+
+/* Writes the pattern again where the batch has found it changed. */
+static int renew(struct watch *watch, struct batch *batch, uint64_t until)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < batch->count; i++) {
+        if (batch->states[i] != PATTERN_BAD)
+            continue;
+        struct pattern_job job = {.does = PATTERN_WRITE, .write = {batch->jobs[i].check[0], batch->jobs[i].check[1]}};
+        batch->jobs[count++] = job;
+    }
+    batch->count = count;
+    return !count || run(watch, batch, until);
+}
+
+/* What was found. */
+struct gathered {
+    struct heap_slack *found;
+    size_t count;
+};
+
+static int make_room(struct gathered *gathered)
+{
+    struct heap_slack *grown = realloc(gathered->found, (gathered->count + 2 * SLACK_MOST) * sizeof *grown);
+    if (grown)
+        gathered->found = grown;
+    return grown != NULL;
+}
+
+/* Checks the next buffers from *at on. Returns 0 if that fails. In a scope; caller holds the lock. */
+static int check_some(struct watch *watch, struct slack **at, struct gathered *gathered, uint64_t until)
+{
+    struct batch *batch = make_room(gathered) ? batch_take(watch) : NULL;
+    uint64_t now = now_ns();
+    if (!batch)
+        return 0;
+    for (; *at && batch->count < SLACK_MOST; *at = (*at)->next) {
+        if (slack_is_over(*at) && (*at)->layout.size && (*at)->does != (PATTERN_CHECK | PATTERN_WRITE))
+            add(watch, batch, *at, now);
+    }
+    if (!batch->count)
+        return 1;
+    if (!run(watch, batch, until))
+        return 0;
+    gathered->count += batch_collect(batch, gathered->found + gathered->count, 2 * SLACK_MOST);
+    return renew(watch, batch, until);
+}
+
+/* Returns 0 if not all could be checked in time. */
+static int check_all(struct watch *watch, uint64_t until, size_t *total)
+{
+    struct gathered gathered = {NULL, 0};
+    int is_done = 1;
+    lock_take(&watch->lock);
+    struct slack *at = watch->is_ready ? watch->slacks : NULL;
+    while (at && is_done)
+        is_done = check_some(watch, &at, &gathered, until);
+    __atomic_add_fetch(&watch->telling, 1, __ATOMIC_RELAXED);
+    lock_release(&watch->lock);
+    slack_tell(watch, gathered.found, gathered.count); /* not under the lock: it calls the program's handler */
+    *total += gathered.count;
+    free(gathered.found);
+    return is_done;
+}
+
+/* Whether a launch is under way whose batch had that turn. */
+static int is_flying(struct watch *watch, const uint64_t turns[BATCHES])
+{
+    int is = 0;
+    lock_take(&watch->lock);
+    for (unsigned i = 0; i < BATCHES && !is; i++)
+        is = watch->batches[i].turn == turns[i] && !batch_is_over(&watch->batches[i]);
+    lock_release(&watch->lock);
+    return is;
+}
+
+/* What the background thread launched meanwhile was left out, and nobody would collect it after the last check. What it
+ * collected meanwhile is reported when the caller goes on. */
+static size_t collect_rest(struct watch *watch, uint64_t until)
+{
+    uint64_t turns[BATCHES];
+    lock_take(&watch->lock);
+    for (unsigned i = 0; i < BATCHES; i++)
+        turns[i] = watch->batches[i].turn;
+    lock_release(&watch->lock);
+    while (is_flying(watch, turns) && monotonic_ms() < until)
+        aside_sleep(PAUSE_US);
+    size_t found = slack_collect(watch->books);
+    while (slack_is_told_elsewhere(watch) && monotonic_ms() < until)
+        aside_sleep(PAUSE_US);
+    return found;
+}
+
+/* In a scope. */
+static cufence_status check_context(struct books *books, int waits, uint64_t until, size_t *total)
+{
+    struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
+    if (!watch)
+        return CUFENCE_OK;
+    if (__atomic_load_n(&books->context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
+        return error_set(CUFENCE_ERROR_FAULTED, "a kernel has faulted on GPU %d, so its buffers cannot be checked",
+                         books->context->device);
+    cufence_status status = waits ? driver_check(driver->cuCtxSynchronize(), "cuCtxSynchronize") : CUFENCE_OK;
+    if (status != CUFENCE_OK)
+        return status;
+    *total += slack_collect(books);
+    int is_done = check_all(watch, until, total);
+    *total += collect_rest(watch, until);
+    return is_done
+               ? CUFENCE_OK
+               : error_set(CUFENCE_ERROR_TIMEOUT, "GPU %d was too busy to check all buffers in time", books->context->device);
+}
+
+int heap_watches(void)
+{
+    int is_watched = heap_options->slack;
+    for (struct context *context = context_next(NULL); context && !is_watched; context = context_next(context)) {
+        const struct books *books = books_of(context);
+        is_watched = books && __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
+    }
+    return is_watched;
+}
+
+cufence_status heap_check_slack(int device, int waits, unsigned timeout_ms, size_t *found)
+{
+    cufence_status status = heap_check_device(device);
+    uint64_t until = monotonic_ms() + timeout_ms;
+    *found = 0;
+    if (status == CUFENCE_OK && !heap_watches())
+        status = error_set(CUFENCE_ERROR_UNSUPPORTED,
+                           "the slack of buffers is not watched, and none share pages; start cufence with slack=on");
+    if (status == CUFENCE_OK && heap_captures())
+        status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a stream is capturing; check before or after that");
+    for (struct context *context = context_next(NULL); status == CUFENCE_OK && context; context = context_next(context)) {
+        struct books *books = device < 0 || context->device == device ? books_of(context) : NULL;
+        if (!books)
+            continue;
+        struct scope scope = scope_visit(context);
+        if (scope.pushed)
+            status = check_context(books, waits, until, found);
+        scope_leave(scope);
+    }
+    return status;
+}

@@ -1,0 +1,70 @@
+/* Slack watch: what is known about a block's pattern, and the queues of what waits to be launched. Callers hold the lock. */
+#include "watch.h"
+
+#include <stdlib.h>
+
+void slack_ranges(const struct block *block, struct slack_layout layout, struct pattern_range ranges[2])
+{
+    uint64_t start = layout.address, end = layout.address + layout.size;
+    struct layout_slack slack =
+        layout_slack(block->slot.mapped, start - block->slot.base, layout.size, heap_options->slack_reach);
+    ranges[PATTERN_HEAD] = (struct pattern_range){start - slack.head, start};
+    ranges[PATTERN_TAIL] = (struct pattern_range){end, end + slack.tail};
+}
+
+void slack_discard(struct slack *slack)
+{
+    slack->is_written = 0;
+    slack->buffers = 0;
+    __atomic_store_n(&slack->layout.size, 0, __ATOMIC_RELAXED);
+}
+
+void slack_watched(struct slack *slack, uint64_t now)
+{
+    slack->is_written = 1;
+    slack->buffers = 0;
+    slack->since_ns = now;
+}
+
+struct batch_buffer slack_described(const struct slack *slack)
+{
+    return (struct batch_buffer){.facts = slack->facts,
+                                 .slot = slot_described(&slack->block->slot),
+                                 .since_ns = slack->since_ns,
+                                 .buffers = slack->buffers,
+                                 .first_id = slack->first_id};
+}
+
+struct slack_queue *slack_queue_of(struct freelist *list)
+{
+    struct slack_queue *queue = list->slack_queue;
+    if (!queue && (queue = calloc(1, sizeof *queue)) != NULL) {
+        queue->credit = CREDIT_MOST * (unsigned)heap_options->slack_every;
+        __atomic_store_n(&list->slack_queue, queue, __ATOMIC_RELEASE);
+    }
+    return queue;
+}
+
+int slack_enqueue(struct slack_queue *queue, struct slack *slack, unsigned does)
+{
+    if (!queue || queue->count == QUEUE_MOST)
+        return 0;
+    slack->does = does;
+    DL_APPEND2(queue->first, slack, ahead, behind);
+    __atomic_store_n(&queue->count, queue->count + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&slack->queue, queue, __ATOMIC_RELAXED);
+    bell_stir(); /* if no launch of the program's comes, the background thread makes one */
+    return 1;
+}
+
+void slack_dequeue(struct slack *slack)
+{
+    struct slack_queue *queue = slack->queue;
+    if (!queue)
+        return;
+    DL_DELETE2(queue->first, slack, ahead, behind);
+    __atomic_store_n(&queue->count, queue->count - 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&slack->queue, NULL, __ATOMIC_RELAXED);
+    if (slack->does & PATTERN_WRITE)
+        slack_discard(slack);
+}

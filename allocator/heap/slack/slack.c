@@ -1,0 +1,469 @@
+/* Slack watch: when the pattern of a block is written and checked. */
+#include "watch.h"
+
+#include "base/aside.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#define AWAIT_SPINS 32u   /* how often it is asked at once whether a launch is over: many take 10 to 20 us. Then */
+#define AWAIT_US 10u      /* after this time, with the timer's slack each 60 us, */
+#define AWAIT_TIMES 64u   /* so for 4 ms in all, */
+#define AWAIT_FREED 1600u /* and 0.1 s for the memory that cuMemFree frees: its call waits for the device anyhow; */
+#define IN_VAIN_MOST 8u   /* and this often in vain */
+
+static int has_layout(const struct slack *slack, uint64_t address, uint64_t size)
+{
+    return slack->layout.address == address && __atomic_load_n(&slack->layout.size, __ATOMIC_RELAXED) == size;
+}
+
+/* A launch out of turn: allowed now and then, so that none is needed for each allocation. */
+static int take_credit(struct slack_queue *queue)
+{
+    if (queue->credit < heap_options->slack_every)
+        return 0;
+    queue->credit -= (unsigned)heap_options->slack_every;
+    return 1;
+}
+
+static void earn(struct slack_queue *queue)
+{
+    queue->credit += queue->credit < CREDIT_MOST * heap_options->slack_every;
+}
+
+/* ---- launches ---- */
+
+void slack_flush_touched(struct freelist *list, struct stream *stream, int is_idle)
+{
+    CUstreamCaptureStatus capture;
+    struct watch *watch = __atomic_load_n(&list->slack_queue, __ATOMIC_ACQUIRE) ? watch_of(list->books) : NULL;
+    if (!watch || !stream_is_named_here(stream) ||
+        __atomic_load_n(&list->books->context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
+        return;
+    struct scope scope = scope_enter(stream->within);
+    /* The query fails also while a stream that synchronises with this one is capturing. */
+    if (scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
+        capture == CU_STREAM_CAPTURE_STATUS_NONE) {
+        lock_take(&watch->lock);
+        slack_launch(watch, list, stream, is_idle);
+        lock_release(&watch->lock);
+    }
+    scope_leave(scope);
+}
+
+/* Memory of cuMemAlloc, which any stream may use: its pattern is written on cufence's own stream, which no other waits for. */
+static void flush_own(struct watch *watch, struct freelist *list)
+{
+    struct scope scope = scope_enter(list->books->context);
+    struct stream *own = scope.pushed ? books_stream(list->books) : NULL;
+    lock_take(&watch->lock);
+    if (own)
+        slack_launch(watch, list, own, 0);
+    lock_release(&watch->lock);
+    scope_leave(scope);
+}
+
+/* Launches what waits in the list's queue, if the calling thread may use its stream now. */
+static void flush(struct watch *watch, struct freelist *list)
+{
+    if (list == &list->books->shared) {
+        flush_own(watch, list);
+        return;
+    }
+    stream_touch_begin();
+    struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+    if (stream)
+        slack_flush_touched(list, stream, 0);
+    stream_touch_end();
+}
+
+/* The same for the holder of a block, who does not unmap it. */
+static void flush_kept(struct watch *watch, struct freelist *list, struct slack *slack)
+{
+    __atomic_store_n(&slack->is_kept, 1, __ATOMIC_RELAXED);
+    flush(watch, list);
+    __atomic_store_n(&slack->is_kept, 0, __ATOMIC_RELAXED);
+}
+
+/* ---- a block is handed out ---- */
+
+static struct slack *slack_of(struct watch *watch, struct block *block)
+{
+    struct slack *slack = block->slack;
+    if (!slack && (slack = calloc(1, sizeof *slack)) != NULL) {
+        slack->block = block;
+        block->slack = slack;
+        DL_APPEND(watch->slacks, slack);
+    }
+    return slack;
+}
+
+/* Queues what the new buffer needs. Returns whether it is to be launched now. Caller holds the lock. */
+static int prepare(struct watch *watch, struct freelist *list, struct slack *slack, struct slack_layout layout, int is_fresh)
+{
+    struct slack_queue *queue = slack_queue_of(list);
+    if (!queue) {
+        slack_discard(slack);
+        return 0;
+    }
+    int is_checked = slack->queue == queue && slack->does == PATTERN_CHECK;
+    int is_same = has_layout(slack, layout.address, layout.size);
+    if (is_same)
+        return is_checked && take_credit(queue);
+    int is_now = is_fresh || take_credit(queue);
+    slack->checked = slack->layout;
+    slack_dequeue(slack);
+    if (!(is_checked && is_now)) {
+        watch->missed += slack->buffers != 0;
+        slack->buffers = 0;
+    }
+    slack->is_written = 0;
+    slack->layout.address = layout.address;
+    __atomic_store_n(&slack->layout.size, layout.size, __ATOMIC_RELAXED);
+    slack_enqueue(queue, slack, is_checked && is_now ? PATTERN_CHECK | PATTERN_WRITE : PATTERN_WRITE);
+    return is_now || queue->count >= heap_options->slack_every;
+}
+
+/* The program may write where the last buffer's pattern is as soon as it has the block: what could not be launched by then must
+ * not be checked. */
+static void withdraw_check(struct watch *watch, struct slack *slack)
+{
+    lock_take(&watch->lock);
+    if (slack->queue && slack->does == (PATTERN_CHECK | PATTERN_WRITE)) {
+        slack->does = PATTERN_WRITE;
+        slack->buffers = 0;
+        watch->missed++;
+    }
+    lock_release(&watch->lock);
+}
+
+/* cuMemAlloc and cuMemFree may take a while: what uses the memory should come after its pattern, and what is freed should be
+ * checked by then. Waits for that, but not long, and not on a device that is too busy. */
+static void await_launch(struct watch *watch, const struct slack *slack, unsigned times)
+{
+    for (unsigned asked = 0; asked < AWAIT_SPINS + times; asked++) {
+        lock_take(&watch->lock);
+        int is_over = watch->in_vain >= IN_VAIN_MOST || slack_is_over(slack);
+        watch->in_vain += !is_over && asked + 1 == AWAIT_SPINS + times;
+        lock_release(&watch->lock);
+        if (is_over)
+            break;
+        if (asked < AWAIT_SPINS)
+            sched_yield();
+        else
+            aside_sleep(AWAIT_US);
+    }
+}
+
+/* The first buffer of a cell: the pattern of its page is around it. */
+static void adopt(struct books *books, struct block *cell, struct slack_layout layout)
+{
+    struct watch *watch = watch_of(books);
+    cell->is_blank = 0;
+    if (!watch)
+        return;
+    lock_take(&watch->lock);
+    struct slack *slack = slack_of(watch, cell);
+    if (slack) {
+        slack->layout.address = layout.address;
+        __atomic_store_n(&slack->layout.size, layout.size, __ATOMIC_RELAXED);
+        slack_watched(slack, now_ns());
+    }
+    lock_release(&watch->lock);
+}
+
+void slack_hand_out(struct freelist *list, struct block *block, uint64_t address, uint64_t size, int is_fresh)
+{
+    struct slack *slack = block->slack;
+    if (list->pool || block->is_elsewhere) {
+        slack_forget(block);
+        return;
+    }
+    if (block->is_blank) {
+        adopt(list->books, block, (struct slack_layout){address, size});
+        return;
+    }
+    if (slack && has_layout(slack, address, size) && !__atomic_load_n(&slack->queue, __ATOMIC_RELAXED))
+        return;
+    struct watch *watch = watch_of(list->books);
+    if (!watch)
+        return;
+    lock_take(&watch->lock);
+    int is_due = 0;
+    if (watch_begin(watch) && (slack = slack_of(watch, block)) != NULL) {
+        if (slack->queue && slack->queue != list->slack_queue)
+            slack_dequeue(slack); /* of a list that has no work left for it */
+        is_due = prepare(watch, list, slack, (struct slack_layout){address, size}, is_fresh);
+    } else if (block->slack) {
+        slack_dequeue(block->slack);
+        slack_discard(block->slack);
+    }
+    lock_release(&watch->lock);
+    if (!is_due)
+        return;
+    flush_kept(watch, list, slack);
+    withdraw_check(watch, slack);
+    if (list == &list->books->shared)
+        await_launch(watch, slack, AWAIT_TIMES);
+}
+
+/* ---- a block is freed ---- */
+
+/* Notes that the buffer was freed. Returns whether it had a pattern. Caller holds the lock. */
+static int note_freed(struct watch *watch, struct slack *slack)
+{
+    if (slack->queue && slack->does & PATTERN_WRITE)
+        slack_dequeue(slack);
+    if (!slack->is_written) {
+        slack_discard(slack);
+        watch->missed++;
+        return 0;
+    }
+    slack->facts = slack->block->facts;
+    if (!slack->buffers++)
+        slack->first_id = slack->facts.id;
+    return 1;
+}
+
+/* Whether a launch on another stream may still use the block. Caller holds the lock. */
+static int is_foreign(struct slack *slack, const struct freelist *list)
+{
+    if (slack->queue && slack->queue != list->slack_queue)
+        slack_dequeue(slack);
+    return slack->batch && slack->batch->list != list && !slack_is_over(slack);
+}
+
+int slack_freed(struct freelist *list, struct block *block)
+{
+    struct slack *slack = block->slack;
+    struct watch *watch = watch_of(list->books);
+    int is_due = 0;
+    if (!watch)
+        return 1;
+    lock_take(&watch->lock);
+    if (is_foreign(slack, list)) {
+        lock_release(&watch->lock);
+        return 0;
+    }
+    struct slack_queue *queue = slack_queue_of(list);
+    if (note_freed(watch, slack) && queue) {
+        if (!slack->queue)
+            slack_enqueue(queue, slack, PATTERN_CHECK);
+        earn(queue);
+        is_due = queue->count >= heap_options->slack_every;
+    }
+    lock_release(&watch->lock);
+    if (is_due)
+        flush_kept(watch, list, slack);
+    return 1;
+}
+
+/* Checks freed blocks that nobody uses, on the watch's own stream. In a scope; caller holds the lock. */
+static void check_idle(struct watch *watch, struct slack **slacks, unsigned count)
+{
+    struct stream *own = books_stream(watch->books);
+    struct batch *batch = own && count ? batch_take(watch) : NULL;
+    if (!batch)
+        return;
+    for (unsigned i = 0; i < count; i++) {
+        slacks[i]->does = PATTERN_CHECK;
+        batch_add(watch, batch, slacks[i]);
+    }
+    if (!batch_launch(watch, batch, NULL, own))
+        return;
+    for (unsigned i = 0; i < count; i++) {
+        slacks[i]->batch = batch;
+        slacks[i]->turn = batch->turn;
+        slack_watched(slacks[i], now_ns());
+    }
+}
+
+/* Whether the freed block is checked in the queue of `list`, or by itself without one. Caller holds the lock. */
+static int wants_check(struct slack *slack, struct freelist *list)
+{
+    struct slack_queue *queue = slack_queue_of(list);
+    if (!queue)
+        return 0;
+    earn(queue);
+    return (slack_is_over(slack) || slack->batch->list == list) && take_credit(queue);
+}
+
+/* With uaf=strict the block is unmapped after its free: the background thread checks it right before that. */
+static int is_checked_last(const struct block *block)
+{
+    return heap_options->uaf == UAF_STRICT && !block_is_cell(block);
+}
+
+void slack_release(struct block *block, struct stream *stream, enum heap_users users, int is_recorded)
+{
+    struct slack *slack = block->slack;
+    struct watch *watch = slack ? watch_of(block->books) : NULL;
+    struct freelist *list = NULL;
+    int is_due = 0;
+    if (!watch)
+        return;
+    if (users == HEAP_STREAM && !is_recorded && stream->context == block->books->context)
+        list = freelist_of(stream);
+    struct scope scope = scope_enter(block->books->context);
+    lock_take(&watch->lock);
+    slack_dequeue(slack);
+    if (note_freed(watch, slack) && scope.pushed) {
+        int is_last = is_checked_last(block), is_wanted = is_last || wants_check(slack, list ? list : &block->books->shared);
+        is_due = list && !is_last && is_wanted && slack_enqueue(list->slack_queue, slack, PATTERN_CHECK);
+        if (is_wanted && users == HEAP_NONE && slack_is_over(slack))
+            check_idle(watch, &slack, 1);
+    }
+    lock_release(&watch->lock);
+    scope_leave(scope);
+    if (users == HEAP_NONE)
+        await_launch(watch, slack, AWAIT_FREED);
+    if (!is_due)
+        return;
+    flush_kept(watch, list, slack);
+    lock_take(&watch->lock);
+    slack_dequeue(slack); /* if it could not be launched: another list will hand it out */
+    lock_release(&watch->lock);
+}
+
+void slack_check_retired(struct books *books, struct block *const *blocks, unsigned count)
+{
+    struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
+    struct slack *slacks[SLACK_MOST];
+    unsigned due = 0;
+    if (!watch)
+        return;
+    lock_take(&watch->lock);
+    for (unsigned i = 0; i < count && due < SLACK_MOST; i++) {
+        struct slack *slack = blocks[i]->slack;
+        if (slack && slack->is_written && slack->buffers && slack_is_over(slack))
+            slacks[due++] = slack;
+    }
+    check_idle(watch, slacks, due);
+    for (unsigned i = 0; i < due; i++)
+        watch->missed += slacks[i]->buffers != 0; /* none of the launches was free: it is unmapped all the same */
+    lock_release(&watch->lock);
+}
+
+int heap_is_alone_on(const struct stream *stream)
+{
+    struct books *books = stream && stream->context ? books_of(stream->context) : NULL;
+    struct watch *watch = books ? __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE) : NULL;
+    int is_alone = 0;
+    if (!watch)
+        return 0;
+    lock_take(&watch->lock);
+    for (unsigned i = 0; i < BATCHES && !is_alone; i++) {
+        struct batch *batch = &watch->batches[i];
+        is_alone = batch->is_alone && (batch->stream == stream || stream == &stream->context->legacy) && !batch_is_over(batch);
+    }
+    lock_release(&watch->lock);
+    return is_alone;
+}
+
+void slack_await(struct block *block)
+{
+    struct watch *watch = block->slack ? watch_of(block->books) : NULL;
+    if (watch)
+        await_launch(watch, block->slack, AWAIT_TIMES);
+}
+
+int slack_wait_for(struct block *block, const struct freelist *list)
+{
+    struct slack *slack = block->slack;
+    struct watch *watch = slack ? watch_of(block->books) : NULL;
+    if (!watch)
+        return 0;
+    lock_take(&watch->lock);
+    int is_over = slack_is_over(slack), is_ordered = is_over || (list && slack->batch->list == list);
+    struct stream *stream = is_over ? NULL : slack->batch->stream;
+    uint64_t generation = is_over ? 0 : slack->batch->generation;
+    lock_release(&watch->lock);
+    if (!is_over)
+        waits_add(block, stream, generation);
+    return !is_ordered;
+}
+
+/* ---- ends ---- */
+
+/* Caller holds the lock. */
+static void drop(struct watch *watch, struct slack *slack)
+{
+    slack_dequeue(slack);
+    slack->block->slack = NULL;
+    DL_DELETE(watch->slacks, slack);
+    free(slack);
+}
+
+int slack_forget(struct block *block)
+{
+    struct slack *slack = block->slack;
+    struct watch *watch = slack ? watch_of(block->books) : NULL;
+    if (!watch)
+        return 1;
+    lock_take(&watch->lock);
+    int is_over = slack_is_over(slack);
+    drop(watch, slack);
+    lock_release(&watch->lock);
+    return is_over;
+}
+
+int slack_is_queued(const struct block *block)
+{
+    return block->slack && block->slack->queue;
+}
+
+struct watch *slack_hold(struct books *books)
+{
+    struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
+    if (watch)
+        lock_take(&watch->lock);
+    return watch;
+}
+
+void slack_go_on(struct watch *watch, struct block *gone)
+{
+    if (!watch)
+        return;
+    if (gone && gone->slack)
+        drop(watch, gone->slack);
+    lock_release(&watch->lock);
+}
+
+int slack_waits(const struct freelist *list)
+{
+    const struct slack_queue *queue = __atomic_load_n(&list->slack_queue, __ATOMIC_ACQUIRE);
+    return queue && __atomic_load_n(&queue->count, __ATOMIC_RELAXED);
+}
+
+void slack_list_gone(struct freelist *list)
+{
+    struct watch *watch = list->slack_queue ? watch_of(list->books) : NULL;
+    if (!watch)
+        return;
+    lock_take(&watch->lock);
+    while (list->slack_queue->first)
+        slack_dequeue(list->slack_queue->first);
+    for (unsigned i = 0; i < BATCHES; i++) {
+        if (watch->batches[i].list == list)
+            watch->batches[i].list = NULL;
+    }
+    lock_release(&watch->lock);
+    free(list->slack_queue);
+    list->slack_queue = NULL;
+}
+
+void slack_context_gone(struct books *books)
+{
+    struct watch *watch = books->watch ? watch_of(books) : NULL;
+    if (!watch)
+        return;
+    lock_take(&watch->lock);
+    while (watch->slacks)
+        drop(watch, watch->slacks);
+    for (unsigned i = 0; i < BATCHES; i++) {
+        watch->batches[i].is_flying = 0;
+        watch->batches[i].turn++;
+    }
+    watch->is_ready = watch->is_off = 0;
+    lock_release(&watch->lock);
+}

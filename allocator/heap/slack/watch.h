@@ -1,0 +1,122 @@
+/*
+ * Slack watch (slack=on; and for cells of packed pages always): the bytes around a buffer within its mapping hold a pattern,
+ * which kernels check. Shared by slack.c (the buffers), batches.c (the launches), check.c (all at once) and pack.c (new pages);
+ * the entry points are in internal.h.
+ *
+ * A block's pattern fits one layout: the address and size of a buffer. The next buffer with that layout finds it there. For
+ * any other, it is written anew, and that of the last one is checked first. Both wait in the queue of a free list, and are
+ * launched together on its stream, so they are in order with the program's work there. A block that another list hands out has
+ * no launch left: its free waits for that (slack_release()), and a launch for idle blocks counts as one more free of their
+ * list, which has not passed before the launch has.
+ *
+ * One lock for each context. In its rank a launch is made: a thread that hands out a block must not overtake it.
+ */
+#ifndef CUFENCE_HEAP_WATCH_H
+#define CUFENCE_HEAP_WATCH_H
+
+#include "slack.h"
+#include "kernels/pattern.h"
+
+#define SLACK_MOST 128u  /* jobs in a launch, the upper limit of slack_every */
+#define QUEUE_MOST 1024u /* what waits on a stream while all batches are in flight */
+#define BATCHES 32u      /* in flight, per context */
+#define CREDIT_MOST 16u  /* launches beside the regular ones that a free list can save up */
+
+/* The layout that the pattern fits. */
+struct slack_layout {
+    uint64_t address, size; /* size 0: there is no pattern */
+};
+
+/* What the watch knows about a block. Guarded by the lock of the watch, except that the block's holder reads `layout`. */
+struct slack {
+    struct block *block;
+    struct slack_layout layout;  /* size: atomic */
+    struct slack_layout checked; /* for PATTERN_CHECK | PATTERN_WRITE: the one before */
+    int is_written; /* the pattern's launch was submitted. 0 for a live block, and it waits in no queue: that was full */
+    struct slack_queue *queue; /* atomic; where it waits, or NULL */
+    struct slack *ahead, *behind;
+    unsigned does;              /* there; PATTERN_CHECK, PATTERN_WRITE or both */
+    int is_kept;                /* atomic: whoever holds the block frees it or hands it out, and does not unmap it */
+    struct batch *batch;        /* the last launch for it, ... */
+    uint64_t turn;              /* ... unless the batch has another turn now */
+    uint64_t since_ns;          /* when it was last checked or written */
+    uint64_t buffers, first_id; /* that had the memory since then: how many were freed, and the first of them */
+    struct facts facts;         /* of the last one of them */
+    struct slack *prev, *next;  /* of the context */
+};
+
+/* What waits to be launched on the stream of a free list. */
+struct slack_queue {
+    unsigned count, credit; /* count: written atomically. credit: in frees; a launch out of turn takes slack_every of them */
+    struct slack *first;
+};
+
+/* A buffer in a launch. */
+struct batch_buffer {
+    struct facts facts;
+    struct slot slot; /* a copy */
+    uint64_t since_ns, buffers, first_id;
+};
+
+struct batch {
+    struct pattern_job *jobs; /* memory that the device reads and writes, like states[] */
+    uint32_t *states;
+    CUdeviceptr device_jobs, device_states;
+    unsigned count, over;  /* jobs; those that are known to be over */
+    uint64_t turn;         /* counts its launches */
+    int is_flying;         /* launched, and its findings are not collected yet */
+    int is_alone;          /* nothing else was on the stream */
+    struct freelist *list; /* on whose stream; NULL: on the watch's own, or the stream was destroyed */
+    struct stream *stream;
+    uint64_t generation; /* of the stream */
+    struct batch_buffer buffers[SLACK_MOST];
+};
+
+struct watch {
+    struct lock lock;
+    struct books *books;
+    int is_ready, is_off; /* the kernel is loaded; it cannot be */
+    CUfunction kernel, fill;
+    void *memory;           /* of all batches; registered with the context */
+    unsigned next, in_vain; /* waits for a pattern that did not come in time */
+    unsigned telling;       /* atomic: threads that report what they have collected; changed upwards under the lock */
+    struct slack *slacks;
+    uint64_t launches, checked, missed; /* missed: buffers that were not checked, because their memory was used again at once */
+    struct batch batches[BATCHES];
+};
+
+/* ---- batches.c; caller holds the lock, unless it says otherwise ---- */
+
+struct watch *watch_of(struct books *books);   /* NULL: nothing is to be watched, or out of host memory. Without the lock */
+int watch_begin(struct watch *watch);          /* loads the kernel in the context, once; 0 if that fails */
+struct batch *batch_take(struct watch *watch); /* one that is not in flight, or NULL */
+int batch_is_over(struct batch *batch);
+void batch_add(struct watch *watch, struct batch *batch, const struct slack *slack); /* what it `does`; there is room */
+/* Launches it. In a scope. list: NULL on the watch's own stream. Returns 0 if the driver refuses. */
+int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream);
+/* Launches what is in the list's queue. is_alone: nothing else is on the stream. In a scope. */
+void slack_launch(struct watch *watch, struct freelist *list, struct stream *stream, int is_alone);
+/* Copies what the batch has found, at most `max`, and makes it available again. Returns the number. */
+size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max);
+
+/* Reports what the thread has collected, for which it has raised watch->telling. Not under a lock. */
+void slack_tell(struct watch *watch, const struct heap_slack *found, size_t count);
+int slack_is_told_elsewhere(const struct watch *watch); /* another thread is reporting */
+
+/* ---- queue.c; likewise ---- */
+
+void slack_ranges(const struct block *block, struct slack_layout layout, struct pattern_range ranges[2]);
+struct slack_queue *slack_queue_of(struct freelist *list); /* NULL: out of host memory */
+/* Returns 0, and does nothing, without a queue or if it is full. */
+int slack_enqueue(struct slack_queue *queue, struct slack *slack, unsigned does);
+void slack_dequeue(struct slack *slack);               /* out of its queue; what was not written is forgotten */
+void slack_discard(struct slack *slack);               /* there is no pattern any more */
+void slack_watched(struct slack *slack, uint64_t now); /* it is being checked or written: counts from there */
+struct batch_buffer slack_described(const struct slack *slack);
+
+static inline int slack_is_over(const struct slack *slack)
+{
+    return !slack->batch || slack->batch->turn != slack->turn || batch_is_over(slack->batch);
+}
+
+#endif

@@ -1,0 +1,386 @@
+/* Releases memory to the driver, and finds out which memory can be released. */
+#include "temporal.h"
+
+#include "heap/graphs/graphs.h"
+#include "heap/pack/pack.h"
+#include "heap/slack/slack.h"
+
+#include "base/options.h"
+#include "vmm/physical.h"
+
+#define MARKED_AT_ONCE 64
+
+/* One synchronisation at a time: its snapshots are stored in the free lists. */
+static struct lock sync_lock = LOCK(RANK_SYNC);
+
+/* Held while a thread is in a context that may be destroyed meanwhile: any context other than its own. */
+static struct lock visiting = LOCK(RANK_VISIT);
+
+/* What the driver does meanwhile may be a cancellation point. */
+static int cancel_state; /* before; under the lock */
+
+void visit_begin(void)
+{
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    lock_take(&visiting);
+    cancel_state = state;
+}
+
+void visit_end(void)
+{
+    int state = cancel_state;
+    lock_release(&visiting);
+    pthread_setcancelstate(state, NULL);
+}
+
+void heap_hold(struct context *ending)
+{
+    visit_begin();
+    waits_set_ending(ending ? books_of(ending) : NULL);
+}
+
+void heap_go_on(void)
+{
+    waits_set_ending(NULL);
+    visit_end();
+}
+
+static void unmap_all(struct block *gone)
+{
+    struct block *block, *next;
+    DL_FOREACH_SAFE(gone, block, next)
+    {
+        DL_DELETE(gone, block);
+        block_unmap(block);
+    }
+}
+
+/* With uaf=strict each allocation needs a mapping. The background thread makes them ahead, from the memory of the blocks that
+ * it unmaps, also when many wait: what it leaves undone the program does itself. They take the place of what the cache of
+ * physical memory would hold. */
+static int is_wanted_again(const struct books *books, const struct block *block)
+{
+    return heap_options->uaf == UAF_STRICT && !block->is_elsewhere && !block->slot.is_second &&
+           list_idle_bytes(&books->shared) + block->slot.mapped <= heap_options->cache_max && arena_is_roomy(block->slot.span);
+}
+
+/* Maps the memory of a held block at a new address. NULL if that fails; the memory then goes to the cache. */
+static struct block *successor(struct block *block)
+{
+    const struct facts facts = {.freed_ns = now_ns()};
+    struct block *heir = block_map_second(block);
+    if (heir) {
+        slot_hand_over(&block->slot, &heir->slot);
+        facts_write(heir, &facts);
+    }
+    return heir;
+}
+
+enum { RETIRED_AT_ONCE = 16 };
+
+/* Blocks that are retired, and whose slack is being checked. */
+struct retired {
+    struct block *blocks[RETIRED_AT_ONCE];
+    unsigned count;
+};
+
+/* left: how many more to take. */
+static struct retired next_retired(struct books *books, uint64_t *left)
+{
+    struct retired next = {.count = 0};
+    struct block *block;
+    while (*left && next.count < RETIRED_AT_ONCE && (block = freelist_take_retired(&books->shared)) != NULL) {
+        next.blocks[next.count++] = block;
+        --*left;
+    }
+    slack_check_retired(books, next.blocks, next.count);
+    return next;
+}
+
+static void unmap_retired(struct books *books, struct block *block)
+{
+    struct freelist *shared = &books->shared;
+    const uint64_t pages = block->pages;
+    slack_await(block);
+    if (slack_wait_for(block, NULL)) {
+        freelist_put(shared, block, BLOCK_RETIRING, now_ns());
+        freelist_retired(books, pages);
+        return;
+    }
+    struct block *heir = block->heir;
+    block->heir = NULL;
+    if (!heir && is_wanted_again(books, block))
+        heir = successor(block);
+    if (heir) {
+        slack_forget(block); /* or a check of all might find the heir's bytes around the block */
+        freelist_put(shared, heir, BLOCK_IDLE, now_ns());
+    }
+    block_unmap(block);
+    freelist_retired(books, pages);
+}
+
+int reclaim_retired(struct books *books)
+{
+    uint64_t left = __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED);
+    struct retired now, next = next_retired(books, &left);
+    int has_any = next.count != 0;
+    while (next.count) {
+        now = next;
+        next = next_retired(books, &left); /* checked while the driver unmaps the others */
+        for (unsigned i = 0; i < now.count; i++)
+            unmap_retired(books, now.blocks[i]);
+    }
+    return has_any;
+}
+
+/* Unmaps up to `bytes` of what was freed before `before_ns`. Returns the number of bytes unmapped. */
+static uint64_t unmap_old(struct books *books, uint64_t before_ns, uint64_t bytes)
+{
+    struct block *gone = NULL;
+    lock_take(&books->lock);
+    uint64_t taken = freelist_take_old(&books->shared, before_ns, bytes, &gone);
+    for (struct freelist *list = books->lists; list && taken < bytes; list = list->next)
+        taken += freelist_take_old(list, before_ns, bytes - taken, &gone);
+    for (struct freelist *list = books->draining; list && taken < bytes; list = list->next)
+        taken += freelist_take_old(list, before_ns, bytes - taken, &gone);
+    lock_release(&books->lock);
+    unmap_all(gone);
+    return taken;
+}
+
+static uint64_t idle_bytes(struct books *books)
+{
+    lock_take(&books->lock);
+    uint64_t bytes = list_idle_bytes(&books->shared);
+    for (struct freelist *list = books->lists; list; list = list->next)
+        bytes += list_idle_bytes(list);
+    for (struct freelist *list = books->draining; list; list = list->next)
+        bytes += list_idle_bytes(list);
+    lock_release(&books->lock);
+    return bytes;
+}
+
+static uint64_t idle_limit(struct books *books)
+{
+    size_t total = 0;
+    if (heap_options->idle_max)
+        return heap_options->idle_max;
+    /* A training step frees most of its memory and needs it again in the next one. */
+    return driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS ? total / 4 * 3 : UINT64_MAX;
+}
+
+/* Notes what has passed on streams that are idle, and records markers behind the frees on others: nothing else would show when
+ * they have passed. checks: also checks what was freed and still waits for that, or it could be neither retired nor released.
+ * If ends of streams are not seen, only the legacy stream is certain to exist. */
+static void mark_rest(struct books *books, int checks)
+{
+    struct freelist *unmarked[MARKED_AT_ONCE];
+    unsigned count = 0;
+    lock_take(&books->lock);
+    for (struct freelist *list = books->lists; list && count < MARKED_AT_ONCE; list = list->next) {
+        int has_rest = freelist_is_unmarked(list) || (checks && slack_waits(list));
+        if ((contexts_are_watched() || list->stream == &books->context->legacy) && has_rest)
+            unmarked[count++] = list;
+    }
+    lock_release(&books->lock);
+    for (unsigned i = 0; i < count; i++) {
+        struct freelist *list = unmarked[i];
+        stream_touch_begin(); /* no stream ends meanwhile. Since then, the list may have been given to another one */
+        struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_ACQUIRE);
+        if (stream && !list->pool) {
+            int is_idle = freelist_pass_touched(list, stream);
+            int has_checks = checks && slack_waits(list);
+            if (has_checks || freelist_is_unmarked(list))
+                stream_used_behind(stream);
+            if (has_checks)
+                slack_flush_touched(list, stream, is_idle);
+            if (freelist_is_unmarked(list))
+                freelist_mark_touched(list, stream);
+        }
+        stream_touch_end();
+    }
+}
+
+/* Whether the list has frees that mark_rest() can mark, or that markers will show to have passed. Caller holds the books' lock.
+ */
+static int is_list_pending(struct freelist *list)
+{
+    struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_ACQUIRE);
+    int can_mark =
+        stream && (contexts_are_watched() || stream == &list->books->context->legacy) && stream_is_named_here(stream);
+    list_lock(list);
+    int is_marked = list->marker_count != 0;
+    list_unlock(list);
+    return is_marked || (can_mark && (freelist_is_unmarked(list) || slack_waits(list)));
+}
+
+/* Of what waits, a part waits for a synchronisation, which rings. Caller holds the books' lock. */
+static int has_waits(struct freelist *shared)
+{
+    struct block *block;
+    list_lock(shared);
+    for (block = shared->waiting; block && block->awaits_context; block = block->next)
+        ;
+    list_unlock(shared);
+    return block != NULL;
+}
+
+/* When the oldest idle block of the list was freed, UINT64_MAX if none has passed. */
+static uint64_t oldest_idle_ns(struct freelist *list)
+{
+    uint64_t oldest = UINT64_MAX;
+    list_lock(list);
+    for (unsigned bin = 0; bin < BINS && list_has_idle(list); bin++) {
+        const struct block *block = list->bins[bin] ? list->bins[bin]->prev : NULL;
+        if (block && block->free_sequence <= list->passed && block->facts.freed_ns < oldest)
+            oldest = block->facts.freed_ns;
+    }
+    list_unlock(list);
+    return oldest;
+}
+
+int reclaim_is_pending(struct books *books, uint64_t *due_ns)
+{
+    const uint64_t age = heap_options->idle_age * 1000000ull;
+    uint64_t oldest;
+    lock_take(&books->lock);
+    int is_pending = has_waits(&books->shared);
+    oldest = oldest_idle_ns(&books->shared);
+    for (int is_draining = 0; is_draining < 2; is_draining++) {
+        struct freelist *list = is_draining ? books->draining : books->lists;
+        for (; list && !is_pending; list = list->next) {
+            uint64_t idle = oldest_idle_ns(list);
+            is_pending = is_list_pending(list);
+            oldest = idle < oldest ? idle : oldest;
+        }
+    }
+    lock_release(&books->lock);
+    if (age && oldest != UINT64_MAX && oldest + age < *due_ns)
+        *due_ns = oldest + age;
+    return is_pending;
+}
+
+static void advance(struct books *books)
+{
+    freelist_advance(&books->shared);
+    lock_take(&books->lock);
+    freelist_drain(books);
+    lock_release(&books->lock);
+}
+
+void reclaim_old(struct books *books)
+{
+    uint64_t now = now_ns(), age = heap_options->idle_age * 1000000ull;
+    mark_rest(books, 1);
+    advance(books);
+    uint64_t idle = idle_bytes(books), limit = idle ? idle_limit(books) : UINT64_MAX;
+    if (idle && age && now > age)
+        idle -= unmap_old(books, now - age, UINT64_MAX);
+    if (idle > limit)
+        unmap_old(books, UINT64_MAX, idle - limit);
+}
+
+static void synchronise(struct books *books)
+{
+    lock_take(&sync_lock);
+    uint64_t since = waits_now();
+    freelists_begin_sync(books);
+    if (driver->cuCtxSynchronize() == CUDA_SUCCESS)
+        freelists_end_sync(books, since);
+    lock_release(&sync_lock);
+}
+
+/* Releases memory of one context. In a scope. */
+static void reclaim(struct books *books, int level)
+{
+    if (level >= 2 && !__atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE) && !heap_captures())
+        synchronise(books);
+    if (level >= 1) {
+        captures_collect(books);
+        mark_rest(books, 0);
+        advance(books);
+        reclaim_retired(books);
+        unmap_old(books, UINT64_MAX, UINT64_MAX);
+        pack_trim(books);
+    }
+    physical_trim(books->context->device);
+}
+
+/* own: the caller's context. Any other may have been destroyed by now. */
+static void visit(const struct context *own, struct books *books, int level)
+{
+    int is_own = books->context == own;
+    if (!is_own)
+        visit_begin();
+    struct scope scope = is_own ? scope_enter(own) : scope_visit(books->context);
+    if (scope.pushed)
+        reclaim(books, level);
+    scope_leave(scope);
+    if (!is_own)
+        visit_end();
+}
+
+void reclaim_device(const struct context *own, int device, int level)
+{
+    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
+        struct books *books = context->device == device ? books_of(context) : NULL;
+        if (books)
+            visit(own, books, level);
+    }
+    physical_trim(device);
+}
+
+void heap_prepare_capture(struct context *context)
+{
+    struct books *books = books_of(context);
+    if (!books)
+        return;
+    struct scope scope = scope_enter(context);
+    mark_rest(books, 1);
+    scope_leave(scope);
+}
+
+/* Whether blocks are waiting that may need a synchronisation. */
+static int has_waiting(struct books *books)
+{
+    return __atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) ||
+           __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED);
+}
+
+/* The same, without the retiring blocks whose memory is in use elsewhere: waiting for those releases nothing. */
+static int has_waiting_memory(struct books *books)
+{
+    return __atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) ||
+           __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) >
+               __atomic_load_n(&books->replaced, __ATOMIC_RELAXED);
+}
+
+void reclaim_unused(int device, int may_wait)
+{
+    const struct context *own = context_known_current();
+    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
+        struct books *books = device < 0 || context->device == device ? books_of(context) : NULL;
+        if (books && may_wait && has_waiting_memory(books))
+            visit(own, books, 2);
+        if (books)
+            visit(NULL, books, 1); /* not beside the background thread, which may just have some of it in hand */
+    }
+}
+
+uint64_t heap_sync_begins(struct context *context)
+{
+    struct books *books = books_of(context);
+    return books && (has_waiting(books) || waits_foreign()) ? waits_now() : 0;
+}
+
+void heap_sync_ended(struct context *context, uint64_t since)
+{
+    struct books *books = books_of(context);
+    if (!books)
+        return;
+    struct scope scope = scope_enter(context);
+    freelists_end_waits(books, since);
+    scope_leave(scope);
+    bell_ring();
+}

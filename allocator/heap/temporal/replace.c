@@ -1,0 +1,60 @@
+/* A twin takes the place of an idle block in its free list. */
+#include "temporal.h"
+
+#include "heap/slack/slack.h"
+
+#define SCAN 64 /* blocks to look at from each end of a bin */
+
+/* Caller holds the list lock. */
+static int is_in(struct block *bin, const struct block *wanted)
+{
+    struct block *block = bin;
+    for (unsigned i = 0; i < SCAN && block; i++, block = block->next) {
+        if (block == wanted)
+            return 1;
+    }
+    block = bin ? bin->prev : NULL; /* in utlist the head's prev is the tail */
+    for (unsigned i = 0; i < SCAN && block; i++, block = block == bin ? NULL : block->prev) {
+        if (block == wanted)
+            return 1;
+    }
+    return 0;
+}
+
+/* Only now that the block is known to be in a bin of this list, its fields belong to the holder of the list's lock. */
+static int replace(struct freelist *list, struct block *block, uint64_t pages, uint64_t id)
+{
+    int is_done = 0;
+    list_lock(list);
+    struct block **bin = &list->bins[freelist_bin(pages)], *twin = NULL;
+    if (is_in(*bin, block) && block->facts.id == id && !slack_is_queued(block)) {
+        freelist_ask_markers(list);
+        if (block->free_sequence <= list->passed)
+            twin = twin_take(block);
+    }
+    if (twin) {
+        const struct facts facts = {.freed_ns = block->facts.freed_ns};
+        facts_write(twin, &facts);
+        twin->free_sequence = block->free_sequence;
+        block_become(twin, BLOCK_IDLE);
+        DL_REPLACE_ELEM(*bin, block, twin);
+        block_become(block, BLOCK_HELD);
+        is_done = 1;
+    }
+    list_unlock(list);
+    return is_done;
+}
+
+int freelists_replace(struct books *books, struct block *block, uint64_t pages, uint64_t id)
+{
+    lock_take(&books->lock);
+    struct watch *held = slack_hold(books); /* else a check of all might find the twin's bytes around the block */
+    int is_done = replace(&books->shared, block, pages, id);
+    for (struct freelist *list = books->lists; list && !is_done; list = list->next)
+        is_done = replace(list, block, pages, id);
+    for (struct freelist *list = books->draining; list && !is_done; list = list->next)
+        is_done = replace(list, block, pages, id);
+    slack_go_on(held, is_done ? block : NULL);
+    lock_release(&books->lock);
+    return is_done;
+}

@@ -1,0 +1,53 @@
+/*
+ * Retires freed blocks (uaf=), and releases memory to the driver.
+ */
+#ifndef CUFENCE_HEAP_TEMPORAL_H
+#define CUFENCE_HEAP_TEMPORAL_H
+
+#include "heap/reuse/reuse.h"
+
+/* ---- twins.c ---- */
+
+/*
+ * A twin of a block is a second mapping of its memory, in a slot of its own, made ahead by the background thread. When a buffer
+ * is freed and its block is to be retired, a twin takes the block's place at once: the program goes on with the same memory at
+ * a new address, while the old address is unmapped as soon as the streams have passed. So retiring takes neither time nor
+ * memory from the program. The twins of a block are a list; the one that takes its place inherits the others.
+ */
+uint32_t
+twin_add(struct block *block); /* maps one more; returns how many it has then. 0: none, it is being unmapped or retired */
+struct block *twin_take(struct block *block);      /* by its holder: a held block that now owns the memory, or NULL */
+struct block *twins_take_all(struct block *block); /* its twins, linked by `twin`; they own nothing */
+struct block *twins_end(struct block *block);      /* makes a held block past, and takes all its twins */
+void twins_hold(void); /* until twins_go_on(), no block that is mapped is unmapped, and no other thread adds twins */
+void twins_go_on(void);
+uint64_t twins_mapped(void); /* in all */
+
+/* If the block is idle in one of the books' lists, has passed and its last buffer is still `id`, a twin takes its place in the
+ * list. Returns 1 if so; the caller then holds the block. The block may also have been unmapped and freed by now. */
+int freelists_replace(struct books *books, struct block *block, uint64_t pages, uint64_t id);
+/* ---- reclaim.c ---- */
+
+/* Releases memory of a device to the driver. Level 0: caches; 1: also what has passed; 2: also after synchronising. */
+void reclaim_device(const struct context *own, int device, int level); /* own: the caller's context */
+/* The same of all devices (-1) or one, outside of an allocation. may_wait: also synchronises where memory waits for that. */
+void reclaim_unused(int device, int may_wait);
+/* Bracket work in a context other than the caller's own, which may be destroyed at any time (heap_hold()). */
+void visit_begin(void);
+void visit_end(void);
+/* Unmaps the retiring blocks that have passed, of those that are waiting now: others may add some for ever. Returns whether
+ * there were any. */
+int reclaim_retired(struct books *books);
+void reclaim_old(struct books *books); /* unmaps blocks idle for too long, or beyond the limit */
+/* Whether there is more for the background thread to do once the device has gone on. Lowers *due_ns to when a block will have
+ * been idle for too long. */
+int reclaim_is_pending(struct books *books, uint64_t *due_ns);
+
+/* ---- adaptive.c ---- */
+
+/* Lets the background thread do its share of work for uaf=adaptive in a context, reclaim_retired() included. In a scope.
+ * Returns whether the program is freeing buffers. */
+int adaptive_work(struct books *books);
+uint64_t adaptive_due_ns(void); /* when there will be more to do although the program does nothing; UINT64_MAX: never */
+
+#endif

@@ -1,0 +1,260 @@
+/* Buffers of the C API that are left to the driver: allocated there, and freed when neither streams nor captures forbid it. */
+#include "left.h"
+
+#include "heap/graphs/graphs.h"
+#include "heap/temporal/temporal.h"
+
+#include "base/aside.h"
+
+/* Memory of a graph stays with the graph, which the driver's own allocations do not do: it is always guarded. */
+static int is_of_graph(const struct heap_request *wanted)
+{
+    struct books *books = books_make(wanted->context);
+    return heap_captures() ||
+           (wanted->stream && books && wanted->stream->context == wanted->context && pool_of(books, wanted->stream));
+}
+
+void passed_trim(int device)
+{
+    CUmemoryPool pool = NULL;
+    uint64_t all = 0;
+    passed_settle(0);
+    for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++)
+        all += passed_figures((enum passed_reason)why).count;
+    if (all && driver->cuDeviceGetMemPool && driver->cuMemPoolTrimTo &&
+        driver->cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS)
+        driver->cuMemPoolTrimTo(pool, 0);
+}
+
+static CUresult ask_driver(CUdeviceptr *out, const struct heap_request *wanted, int *is_async)
+{
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    struct scope scope = scope_enter(wanted->stream ? wanted->stream->within : wanted->context);
+    if (!scope.pushed) {
+        scope_leave(scope);
+        return result;
+    }
+    if (wanted->stream && driver->cuMemAllocAsync && driver->cuMemFreeAsync && driver->cuStreamWaitEvent)
+        result = driver->cuMemAllocAsync(out, wanted->size, wanted->stream->handle);
+    *is_async = result == CUDA_SUCCESS;
+    if (result == CUDA_ERROR_NOT_SUPPORTED && driver->cuMemAlloc && driver->cuMemFree)
+        result = driver->cuMemAlloc(out, wanted->size);
+    scope_leave(scope);
+    return result;
+}
+
+/* Waits for the work of every context. Returns 0 where a capture forbids that, or a wait fails. */
+static int synchronise_all(void)
+{
+    int is_done = !heap_captures();
+    visit_begin();
+    for (struct context *context = context_next(NULL); context && is_done; context = context_next(context)) {
+        const struct books *books = books_of(context);
+        struct scope scope = scope_visit(context);
+        if (scope.hold != CONTEXT_HAS_ENDED)
+            is_done = !(books && __atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE)) && scope.pushed &&
+                      driver->cuCtxSynchronize() == CUDA_SUCCESS;
+        scope_leave(scope);
+    }
+    visit_end();
+    return is_done;
+}
+
+struct freeing {
+    const struct passed *passed;
+    int is_done;
+};
+
+static void free_aside(void *argument)
+{
+    struct freeing *freeing = argument;
+    if (!synchronise_all())
+        return;
+    struct scope scope = scope_enter(freeing->passed->context);
+    freeing->is_done = scope.pushed && driver->cuMemFree((CUdeviceptr)freeing->passed->address) == CUDA_SUCCESS;
+    scope_leave(scope);
+}
+
+/* Frees what no stream's order is known for. The driver does not wait for the users of stream-ordered memory. Returns 0 if they
+ * cannot be waited for now. */
+static int free_now(const struct passed *passed)
+{
+    struct freeing freeing = {passed, 0};
+    aside_call(free_aside, &freeing);
+    return freeing.is_done;
+}
+
+int passed_leave(void **pointer, const struct heap_request *wanted, enum passed_reason why)
+{
+    CUdeviceptr address = 0;
+    int is_async = 0;
+    if (is_of_graph(wanted) || ask_driver(&address, wanted, &is_async) != CUDA_SUCCESS)
+        return 0;
+    if (!passed_remember(address, wanted, why, 1, is_async)) {
+        const struct passed lost = {.address = address, .context = wanted->context};
+        free_now(&lost);
+        return 0;
+    }
+    *pointer = (void *)(uintptr_t)address;
+    return 1;
+}
+
+/* The driver's own pool may have a little more room than it calls free. */
+#define POOL_ROOM ((size_t)64 << 20)
+
+int passed_may_fit(const struct heap_request *wanted)
+{
+    size_t free_bytes = 0, all_bytes = 0;
+    if (wanted->device != wanted->context->device)
+        return 1;
+    struct scope scope = scope_enter(wanted->context);
+    int is_known = scope.pushed && driver->cuMemGetInfo(&free_bytes, &all_bytes) == CUDA_SUCCESS;
+    scope_leave(scope);
+    return !is_known || wanted->size <= free_bytes + POOL_ROOM;
+}
+
+/* ---- frees ---- */
+
+static struct lock lock = LOCK(RANK_PASSED); /* guards the list */
+static struct passed *first_late;            /* those that the program has freed, but the driver cannot yet; oldest first */
+static unsigned late;                        /* atomic: how many */
+
+static void put_late(struct passed *passed, int is_oldest)
+{
+    lock_take(&lock);
+    if (is_oldest)
+        LL_PREPEND(first_late, passed);
+    else
+        LL_APPEND(first_late, passed);
+    lock_release(&lock);
+    __atomic_add_fetch(&late, 1, __ATOMIC_RELEASE);
+}
+
+static struct passed *take_late(void)
+{
+    lock_take(&lock);
+    struct passed *passed = first_late;
+    if (passed)
+        LL_DELETE(first_late, passed);
+    lock_release(&lock);
+    if (passed)
+        __atomic_sub_fetch(&late, 1, __ATOMIC_RELEASE);
+    return passed;
+}
+
+void passed_context_gone(const struct context *context)
+{
+    struct passed *passed, *next;
+    passed_forget_context(context);
+    lock_take(&lock);
+    LL_FOREACH_SAFE(first_late, passed, next)
+    {
+        if (passed->context != context)
+            continue;
+        LL_DELETE(first_late, passed);
+        __atomic_sub_fetch(&late, 1, __ATOMIC_RELEASE);
+        passed_drop(passed);
+    }
+    lock_release(&lock);
+}
+
+/* Whether the driver can be told the stream. Caller holds RANK_TOUCH, or it may end. */
+static int is_nameable(const struct recorded *use)
+{
+    return use->stream && __atomic_load_n(&use->stream->generation, __ATOMIC_ACQUIRE) == use->generation &&
+           stream_is_named_here(use->stream);
+}
+
+/* Caller holds RANK_TOUCH. */
+static int is_capturing(const struct recorded *use)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = CUDA_SUCCESS;
+    if (!is_nameable(use))
+        return 0;
+    struct scope scope = scope_enter(use->stream->within); /* a green context has default streams of its own */
+    if (scope.pushed)
+        result = driver->cuStreamIsCapturing(use->stream->handle, &status);
+    scope_leave(scope);
+    return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* A capture takes no free of memory that was allocated outside of it, and an event would tie other streams to it. */
+static int is_in_capture(const struct passed *passed)
+{
+    stream_touch_begin();
+    int is = is_capturing(&passed->freed_on);
+    for (size_t i = 0; i < passed->recorded_count && !is; i++)
+        is = is_capturing(&passed->recorded[i]);
+    stream_touch_end();
+    return is;
+}
+
+/* Makes a stream wait for what was submitted to another one. Returns 0 if that cannot be done. Caller holds RANK_TOUCH. */
+static int wait_for(struct stream *stream, const struct recorded *other)
+{
+    CUevent event;
+    if (!is_nameable(other) || other->stream->context != stream->context)
+        return 0; /* destroyed, and its work may go on; or of another thread */
+    if (other->stream == stream)
+        return 1;
+    struct scope scope = scope_enter(other->stream->within);
+    int is_done = scope.pushed && driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+    int is_made = is_done;
+    is_done = is_done && driver->cuEventRecord(event, other->stream->handle) == CUDA_SUCCESS;
+    scope_leave(scope);
+    is_done = is_done && driver->cuStreamWaitEvent(stream->handle, event, 0) == CUDA_SUCCESS;
+    if (is_made)
+        driver->cuEventDestroy(event);
+    return is_done;
+}
+
+/* Frees in the order of the stream that the program has freed the buffer on, and of those recorded for it. */
+static int free_in_order(const struct passed *passed)
+{
+    struct stream *stream = passed->freed_on.stream;
+    stream_touch_begin();
+    int is_done = passed->is_async && is_nameable(&passed->freed_on) && stream->context == passed->context;
+    if (is_done) {
+        struct scope scope = scope_enter(stream->within);
+        is_done = scope.pushed;
+        for (size_t i = 0; i < passed->recorded_count && is_done; i++)
+            is_done = wait_for(stream, &passed->recorded[i]);
+        if (is_done)
+            is_done = driver->cuMemFreeAsync((CUdeviceptr)passed->address, stream->handle) == CUDA_SUCCESS;
+        scope_leave(scope);
+    }
+    stream_touch_end();
+    return is_done;
+}
+
+static int try_free(const struct passed *passed, int may_wait)
+{
+    return !is_in_capture(passed) && (free_in_order(passed) || (may_wait && free_now(passed)));
+}
+
+void passed_settle(int may_wait)
+{
+    struct passed *passed;
+    while (__atomic_load_n(&late, __ATOMIC_ACQUIRE) && (passed = take_late()) != NULL) {
+        if (!try_free(passed, may_wait)) {
+            put_late(passed, 1);
+            break;
+        }
+        passed_drop(passed);
+    }
+}
+
+int passed_free(void *pointer, struct context *context, CUstream handle)
+{
+    struct passed *passed = passed_take((uint64_t)(uintptr_t)pointer, 0);
+    if (!passed)
+        return 0;
+    passed_settle(0);
+    passed->freed_on = passed_use_of(context ? stream_in(context, handle) : stream_resolve(handle));
+    if (try_free(passed, 1))
+        passed_drop(passed);
+    else
+        put_late(passed, 0);
+    return 1;
+}

@@ -1,0 +1,42 @@
+/* Shared by passed.c, which remembers what is not guarded, and left.c, which has the driver allocate it for the C API. */
+#ifndef CUFENCE_HEAP_LEFT_H
+#define CUFENCE_HEAP_LEFT_H
+
+#include "unguarded.h"
+#include "heap/reuse/reuse.h"
+
+#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
+#include <uthash.h>
+
+/* In the table under its lock; taken out, it belongs to one thread. */
+struct passed {
+    UT_hash_handle hh;
+    uint64_t address, size;
+    uint64_t number; /* from 1 */
+    enum passed_reason why;
+    int device;
+    struct context *context;
+    int is_ours;  /* passed_or_guarded() has allocated it */
+    int is_async; /* in the order of a stream */
+    struct recorded *recorded;
+    size_t recorded_count;
+    struct recorded freed_on;
+    struct passed *next; /* in left.c's list */
+};
+
+static inline struct recorded passed_use_of(struct stream *stream)
+{
+    return (struct recorded){stream, stream ? __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE) : 0};
+}
+
+/* passed.c */
+/* Takes the buffer out of the table and counts it as freed. number: 0 for whatever is there. NULL: there is none. */
+struct passed *passed_take(uint64_t address, uint64_t number);
+void passed_drop(struct passed *passed);
+/* Returns 0 if out of host memory: it is counted, but not remembered. */
+int passed_remember(uint64_t address, const struct heap_request *wanted, enum passed_reason why, int is_ours, int is_async);
+
+/* Forgets the buffers of a context that was destroyed or reset. */
+void passed_forget_context(const struct context *context);
+
+#endif

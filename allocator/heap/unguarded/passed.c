@@ -1,0 +1,248 @@
+#include "unguarded.h"
+
+#include "left.h"
+#include "base/output.h"
+
+#include <stdlib.h>
+
+/* ---- figures ---- */
+
+static struct passed_figures figures[PASSED_REASONS]; /* atomic */
+
+struct passed_figures passed_figures(enum passed_reason why)
+{
+    return (struct passed_figures){__atomic_load_n(&figures[why].count, __ATOMIC_RELAXED),
+                                   __atomic_load_n(&figures[why].bytes, __ATOMIC_RELAXED),
+                                   __atomic_load_n(&figures[why].live_count, __ATOMIC_RELAXED),
+                                   __atomic_load_n(&figures[why].live_bytes, __ATOMIC_RELAXED)};
+}
+
+const char *passed_word(enum passed_reason why)
+{
+    static const char *const words[PASSED_REASONS] = {
+        [PASSED_NOT] = "guarded",
+        [PASSED_NO_MEMORY] = "for whose pages of 2 MiB there was no room (fallback=on)",
+        [PASSED_NO_SPACE] = "for whose pages there was no address space (fallback=on)",
+        [PASSED_SMALL] = "smaller than min_size",
+        [PASSED_SAMPLE] = "that sample left out",
+        [PASSED_LIMIT] = "beyond max_guarded",
+        [PASSED_SKIPPED] = "that skip names",
+        [PASSED_NOT_NAMED] = "that only does not name",
+        [PASSED_EXPORTED] = "that other processes may open (NCCL, NVSHMEM, ipc=driver)",
+    };
+    return words[why];
+}
+
+static void count(enum passed_reason why, uint64_t size, int64_t live)
+{
+    __atomic_fetch_add(&figures[why].live_count, (uint64_t)live, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&figures[why].live_bytes, (uint64_t)live * size, __ATOMIC_RELAXED);
+    if (live < 0)
+        return;
+    __atomic_fetch_add(&figures[why].count, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&figures[why].bytes, size, __ATOMIC_RELAXED);
+}
+
+/* ---- the buffers ---- */
+
+/* Guards the table and what is in it: an entry belongs to the thread that has taken it out. */
+static struct lock lock = LOCK(RANK_PASSED);
+static struct passed *table;
+static uint64_t live; /* atomic: the table's size */
+
+struct passed *passed_take(uint64_t address, uint64_t number)
+{
+    struct passed *found = NULL;
+    if (!__atomic_load_n(&live, __ATOMIC_ACQUIRE))
+        return NULL;
+    lock_take(&lock);
+    HASH_FIND(hh, table, &address, sizeof address, found);
+    if (found && number && found->number != number)
+        found = NULL;
+    if (found) {
+        HASH_DEL(table, found);
+        __atomic_fetch_sub(&live, 1, __ATOMIC_RELEASE);
+    }
+    lock_release(&lock);
+    if (found)
+        count(found->why, found->size, -1);
+    return found;
+}
+
+void passed_drop(struct passed *passed)
+{
+    free(passed->recorded);
+    free(passed);
+}
+
+static void say_no_memory(const struct heap_request *wanted)
+{
+    cufence_stats stats = {0};
+    size_t free_bytes = 0, all_bytes = 0;
+    heap_stats(wanted->device, &stats);
+    driver->cuMemGetInfo(&free_bytes, &all_bytes);
+    output_say("cufence: device %d has no room left for whole pages of 2 MiB: %llu live buffers ask for %llu bytes and map "
+               "%llu, %zu of %zu bytes are free. From now on buffers that do not fit are left to the driver, unguarded (this "
+               "one: %zu bytes), and counted at exit; fallback=off fails instead. min_size=, sample= and max_guarded= choose "
+               "what is guarded; `cufence run --estimate` says what fits\n",
+               wanted->device, (unsigned long long)stats.live_buffers, (unsigned long long)stats.live_bytes,
+               (unsigned long long)stats.mapped_bytes, free_bytes, all_bytes, wanted->size);
+}
+
+static void say_no_space(const struct heap_request *wanted)
+{
+    cufence_stats stats = {0};
+    heap_stats(-1, &stats);
+    output_say(
+        "cufence: no address space is left for guarded buffers: %llu live ones have used up the %llu MiB that `ulimit -v` "
+        "and arena= allow. From now on buffers that do not fit are left to the driver, unguarded (this one: %zu bytes), "
+        "and counted at exit; fallback=off fails instead\n",
+        (unsigned long long)stats.live_buffers, (unsigned long long)(stats.reserved_address_bytes >> 20), wanted->size);
+}
+
+/* Takes `passed` over. Returns 0 if it could not be added. */
+static int put(struct passed *passed)
+{
+    static uint64_t numbers;
+    struct passed *stale = NULL;
+    lock_take(&lock);
+    passed->number = ++numbers;
+    HASH_FIND(hh, table, &passed->address, sizeof passed->address, stale);
+    if (stale) { /* its free was not seen, its context was destroyed; or another thread is just about to say so */
+        HASH_DEL(table, stale);
+        __atomic_fetch_sub(&live, 1, __ATOMIC_RELEASE);
+    }
+    HASH_ADD(hh, table, address, sizeof passed->address, passed);
+    int is_added = passed->hh.tbl != NULL;
+    if (is_added)
+        __atomic_fetch_add(&live, 1, __ATOMIC_RELEASE);
+    lock_release(&lock);
+    if (stale) {
+        count(stale->why, stale->size, -1);
+        passed_drop(stale);
+    }
+    if (!is_added)
+        passed_drop(passed);
+    return is_added;
+}
+
+int passed_remember(uint64_t address, const struct heap_request *wanted, enum passed_reason why, int is_ours, int is_async)
+{
+    static int has_said[PASSED_REASONS]; /* atomic */
+    if ((why == PASSED_NO_MEMORY || why == PASSED_NO_SPACE) && !__atomic_exchange_n(&has_said[why], 1, __ATOMIC_RELAXED))
+        (why == PASSED_NO_MEMORY ? say_no_memory : say_no_space)(wanted);
+    struct passed *passed = calloc(1, sizeof *passed);
+    if (passed) {
+        passed->address = address;
+        passed->size = wanted->size;
+        passed->why = why;
+        passed->device = wanted->device;
+        passed->context = wanted->context;
+        passed->is_ours = is_ours;
+        passed->is_async = is_async;
+    }
+    count(why, wanted->size, 1);
+    if (passed && put(passed))
+        return 1;
+    __atomic_fetch_sub(&figures[why].live_count, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&figures[why].live_bytes, wanted->size, __ATOMIC_RELAXED);
+    return 0;
+}
+
+int passed_add(uint64_t address, const struct heap_request *wanted, enum passed_reason why)
+{
+    return passed_remember(address, wanted, why, 0, 0);
+}
+
+uint64_t passed_number(uint64_t address)
+{
+    uint64_t number = 0;
+    if (__atomic_load_n(&live, __ATOMIC_ACQUIRE)) {
+        struct passed *found;
+        lock_take(&lock);
+        HASH_FIND(hh, table, &address, sizeof address, found);
+        number = found ? found->number : 0;
+        lock_release(&lock);
+    }
+    return number;
+}
+
+int passed_remove(uint64_t address, uint64_t number)
+{
+    struct passed *found = passed_take(address, number);
+    if (found)
+        passed_drop(found);
+    return found != NULL;
+}
+
+void passed_forget_context(const struct context *context)
+{
+    struct passed *passed, *next;
+    if (!__atomic_load_n(&live, __ATOMIC_ACQUIRE))
+        return;
+    lock_take(&lock);
+    HASH_ITER(hh, table, passed, next)
+    {
+        if (passed->context != context)
+            continue;
+        HASH_DEL(table, passed);
+        __atomic_fetch_sub(&live, 1, __ATOMIC_RELEASE);
+        count(passed->why, passed->size, -1);
+        passed_drop(passed);
+    }
+    lock_release(&lock);
+}
+
+struct unguarded_buffers passed_live(int device, uint64_t address)
+{
+    struct unguarded_buffers sum = {0};
+    lock_take(&lock);
+    for (struct passed *passed = table; passed; passed = passed->hh.next) {
+        if (device >= 0 && passed->device != device)
+            continue;
+        sum.count++;
+        sum.bytes += passed->size;
+        if (passed->address <= address && (!sum.size || passed->address > sum.near)) {
+            sum.near = passed->address;
+            sum.size = passed->size;
+        }
+    }
+    lock_release(&lock);
+    return sum;
+}
+
+/* ---- streams ---- */
+
+/* Caller holds the lock. stream: NULL if it is not known. */
+static void record(struct passed *passed, struct stream *stream)
+{
+    struct recorded *grown = NULL;
+    const struct recorded use = passed_use_of(stream);
+    for (size_t i = 0; i < passed->recorded_count; i++) {
+        if (passed->recorded[i].stream == stream && passed->recorded[i].generation == use.generation)
+            return;
+    }
+    if (stream)
+        grown = realloc(passed->recorded, (passed->recorded_count + 1) * sizeof *grown);
+    if (grown) {
+        grown[passed->recorded_count++] = use;
+        passed->recorded = grown;
+    } else {
+        passed->is_async = 0; /* freed once the context is idle */
+    }
+}
+
+int passed_record(void *pointer, CUstream handle)
+{
+    const uint64_t address = (uint64_t)(uintptr_t)pointer;
+    struct passed *found = NULL;
+    if (!__atomic_load_n(&live, __ATOMIC_ACQUIRE))
+        return 0;
+    struct stream *stream = stream_resolve(handle);
+    lock_take(&lock);
+    HASH_FIND(hh, table, &address, sizeof address, found);
+    if (found && found->is_ours)
+        record(found, stream);
+    lock_release(&lock);
+    return found != NULL;
+}

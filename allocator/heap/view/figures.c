@@ -1,0 +1,106 @@
+/* Statistics of the heap. */
+#include "heap/block/places.h"
+#include "heap/reuse/reuse.h"
+
+#include "base/error.h"
+#include "vmm/physical.h"
+
+#include <string.h>
+
+struct sums {
+    uint64_t idle_bytes, allocations, frees;
+    int64_t live_bytes;
+};
+
+static void add_list(struct freelist *list, struct sums *sums)
+{
+    list_lock(list);
+    sums->idle_bytes += list->pool ? 0 : list_idle_bytes(list);
+    sums->live_bytes += list->live_bytes;
+    sums->allocations += list->allocations;
+    sums->frees += list->frees;
+    list_unlock(list);
+}
+
+static struct sums sums_of(struct books *books)
+{
+    struct sums sums = {.live_bytes = __atomic_load_n(&books->live_bytes, __ATOMIC_RELAXED)};
+    struct freelist *list;
+    struct pool *pool;
+    lock_take(&books->lock);
+    add_list(&books->shared, &sums);
+    LL_FOREACH(books->lists, list)
+    add_list(list, &sums);
+    LL_FOREACH(books->draining, list)
+    add_list(list, &sums);
+    LL_FOREACH(books->pools, pool)
+    {
+        LL_FOREACH(pool->lists, list)
+        add_list(list, &sums);
+    }
+    lock_release(&books->lock);
+    return sums;
+}
+
+static void add_books(struct books *books, cufence_stats *stats)
+{
+    struct sums sums = sums_of(books);
+    int64_t live = sums.live_bytes, peak = __atomic_load_n(&books->peak_live_bytes, __ATOMIC_RELAXED);
+    stats->idle_bytes += sums.idle_bytes;
+    stats->allocations += sums.allocations;
+    stats->frees += sums.frees;
+    stats->live_bytes += live > 0 ? (uint64_t)live : 0;
+    stats->peak_live_bytes += peak > live ? (uint64_t)peak : live > 0 ? (uint64_t)live : 0;
+    stats->mapped_bytes += __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED);
+    stats->captured_bytes += __atomic_load_n(&books->captured_bytes, __ATOMIC_RELAXED);
+    stats->fresh_mappings += __atomic_load_n(&books->fresh, __ATOMIC_RELAXED);
+    stats->packed_buffers += __atomic_load_n(&books->packed_buffers, __ATOMIC_RELAXED);
+    stats->packed_bytes += __atomic_load_n(&books->packed_bytes, __ATOMIC_RELAXED);
+    stats->packed_mapped_bytes += __atomic_load_n(&books->packed_mapped, __ATOMIC_RELAXED);
+    stats->packed_allocations += __atomic_load_n(&books->packed_ever, __ATOMIC_RELAXED);
+    stats->retired_mappings += __atomic_load_n(&books->retired, __ATOMIC_RELAXED);
+}
+
+cufence_status heap_stats(int device, cufence_stats *stats)
+{
+    cufence_status status = heap_check_device(device);
+    if (status != CUFENCE_OK)
+        return status;
+    memset(stats, 0, sizeof *stats);
+    for (struct context *context = context_next_ever(NULL); context; context = context_next_ever(context)) {
+        struct books *books = books_of(context);
+        if (books && (device < 0 || context->device == device))
+            add_books(books, stats);
+    }
+    const struct place_counts places = places_counts();
+    stats->freed_places = places.places;
+    stats->tested_places = places.tested;
+    stats->tested_buffers = places.retired;
+    stats->tested_rounds = places.rounds;
+    stats->live_buffers = stats->allocations > stats->frees ? stats->allocations - stats->frees : 0;
+    int devices = 0;
+    driver->cuDeviceGetCount(&devices);
+    for (int i = device < 0 ? 0 : device; i < (device < 0 ? devices : device + 1); i++)
+        stats->cached_bytes += physical_cached_bytes(i);
+    stats->reserved_address_bytes = arena_end() - arena_start();
+    stats->used_address_bytes = arena_used();
+    return CUFENCE_OK;
+}
+
+struct heap_figures heap_figures(struct context *context)
+{
+    struct books *books = context ? books_of(context) : NULL;
+    if (!books)
+        return (struct heap_figures){0};
+    return (struct heap_figures){.idle = sums_of(books).idle_bytes,
+                                 .peak = __atomic_load_n(&books->peak_mapped_bytes, __ATOMIC_RELAXED),
+                                 .mapped = __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED),
+                                 .cached = physical_cached_bytes(context->device)};
+}
+
+void heap_reset_peak(struct context *context)
+{
+    struct books *books = context ? books_of(context) : NULL;
+    if (books)
+        __atomic_store_n(&books->peak_mapped_bytes, __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+}
