@@ -541,7 +541,10 @@ static void init_rules(void)
     CHECK_OK(cufence_init("uaf=strict"));
     CHECK_OK(cufence_init("uaf=strict"));
     CHECK(cufence_init("uaf=off") == CUFENCE_ERROR_ALREADY_INITIALIZED);
-    CHECK(cufence_version() == 100 && strcmp(cufence_version_string(), "0.1.0") == 0);
+    char version[32];
+    snprintf(version, sizeof version, "%d.%d.%d", CUFENCE_VERSION_MAJOR, CUFENCE_VERSION_MINOR, CUFENCE_VERSION_PATCH);
+    CHECK(cufence_version() == CUFENCE_VERSION_MAJOR * 10000 + CUFENCE_VERSION_MINOR * 100 + CUFENCE_VERSION_PATCH);
+    CHECK(strcmp(cufence_version_string(), version) == 0);
     for (int i = -1; i < 40; i++)
         CHECK(strlen(cufence_strerror((cufence_status)i)) > 3);
 }
