@@ -4,7 +4,7 @@
 
 #define UNIT UINT64_C(512)
 #define SMALL 8       /* parts of a page */
-#define ROUND 16      /* heap/packing.c has the same three */
+#define ROUND 16      /* heap/pack/packing.c has the same three */
 #define ALONE_LEAST 4 /* pages */
 #define ALONE_SHARE 8
 

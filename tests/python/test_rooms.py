@@ -1,4 +1,4 @@
-"""Checks which rooms of allocator/ include each other's headers, and that the pure rooms are pure."""
+"""Checks which rooms of allocator/ include and call each other, and that the pure rooms are pure."""
 from __future__ import annotations
 
 import ast
@@ -13,23 +13,79 @@ ROOT = Path(__file__).resolve().parents[2]
 ALLOCATOR = ROOT / "allocator"
 LIBRARY = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build")) / "lib" / "libcufence_analysis.a"
 
-# From top to bottom. A room may include headers of the rooms in the rows below it.
-FLOORS = [
-    {"cli"},
-    {"preload", "torch"},
-    {"api"},
-    {"lens"},
-    {"witness", "order"},
-    {"heap", "launch", "restage"},
-    {"vmm", "stacks"},
-    {"finding"},
-    {"analysis"},
-    {"kernels"},
-    {"contexts"},
-    {"guard", "driver"},
-    {"base"},
-]
+BUILD = LIBRARY.parents[1]
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def drawn(heading: str) -> list[set[str]]:
+    """Returns the rows of the map that the page has under a heading, each the names in it, from top to bottom."""
+    rows = re.search(rf"^## {heading}\n.*?\n```\n(.*?)```", PAGE, re.M | re.S)[1]
+    return [set(re.findall(r"(\w+)/", row)) for row in rows.splitlines()]
+
+
+# A room may include headers of the rooms in the rows below it, and call them.
+FLOORS = drawn("The rooms")
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+# The same for the rooms in heap/; its entry points, which lie in heap/ itself, may call all of them.
+HEAP_FLOOR = {room: floor for floor, rooms in enumerate(drawn("The rooms of the heap")) for room in rooms}
+
+# Files of a room that call each other in a circle, and why. None in heap/.
+CIRCLES = {
+    "analysis/sass/emulate.c emulate_alu.c emulate_state.c": "a machine is stepped by its instructions, whose addresses are computed from its state",
+    "analysis/sass/slice.c slice_terms.c": "the terms of a value are found in the instructions that wrote it, and those have terms themselves",
+    "api/cufence.c lifecycle.c": "the public functions start the process, and the start says the version",
+    "cli/commands.c completion.c": "completion is a command, and completes all of them",
+    "cli/findings.c findings_json.c": "one command in two files, for its two forms",
+    "cli/hunt.c hunt_json.c hunt_run.c hunt_words.c merged.c": "one command in several files, around the table of its modes",
+    "cli/outputs.c report.c": "a report opens its outputs, and a face of the report is one of them",
+    "contexts/contexts.c streams.c": "streams end with their context, and each belongs to one",
+    "lens/saves/bundle_files.c bundles.c": "what is kept of a launch, and its files",
+    "lens/values/told.c types.c": "Python tells types by name, and code tells them where Python does not",
+    "lens/visits/jobs.c visits.c": "users are registered with the visits, and the jobs call them",
+    "preload/bounds.c captures.c contexts.c events.c graphs.c launches.c memory.c modules.c peers.c pinned.c pools.c start.c table.c watch.c":
+        "the table names each hook, and each hook calls the driver by way of the table",
+    "stacks/cfi.c cfi_entry.c": "rules are read for an architecture, which the unwinder knows",
+}
+
+
+def links() -> dict[str, set[str]]:
+    """Returns which file of allocator/ calls which, by the symbols of the objects in the build. Not those of the simulated device."""
+    paths = {}
+    for name in ("cufence_core", "cufence_pure", "cufence_cli"):
+        folder = BUILD / "CMakeFiles" / f"{name}.dir" / "allocator"
+        for path in sorted(folder.rglob("*.o")):
+            file = path.relative_to(folder).with_suffix("").as_posix()
+            if (ALLOCATOR / file).exists():  # else it was moved since
+                paths[str(path)] = file
+    defined: dict[str, str] = {}
+    wanted: dict[str, set[str]] = {file: set() for file in paths.values()}
+    listed = subprocess.run(["nm", "-A", "-P", *paths], stdout=subprocess.PIPE, text=True, check=True).stdout
+    for path, symbol, kind in (row.split()[:3] for row in listed.splitlines()):
+        file = paths[path.removesuffix(":")]
+        if kind == "U":
+            wanted[file].add(symbol)
+        elif kind.isupper():
+            defined[symbol] = file
+    return {file: {defined[name] for name in names & defined.keys()} - {file} for file, names in wanted.items()}
+
+
+def circles(calls: dict[str, set[str]]) -> list[list[str]]:
+    """Returns the groups of files that reach each other."""
+    left = dict(calls)
+    while ends := {file for file, called in left.items() if not called & left.keys()}:
+        left = {file: called for file, called in left.items() if file not in ends}
+    reach = {file: {file} | called & left.keys() for file, called in left.items()}
+    grows = True
+    while grows:
+        grows = False
+        for file, known in reach.items():
+            further = known.union(*(reach[other] for other in known))
+            grows |= len(further) > len(known)
+            reach[file] = further
+    groups = {tuple(sorted(other for other in known if file in reach[other])) for file, known in reach.items()}
+    return sorted(list(group) for group in groups if len(group) > 1)
+
 
 # The symbols that the pure rooms may use: the C library's functions on memory, text and text streams, jansson, the demangler.
 ASKED = re.compile(
@@ -92,6 +148,7 @@ class Arrows(unittest.TestCase):
     def test_the_picture_and_the_page_name_each_room(self):
         rooms = {path.name for path in ALLOCATOR.iterdir() if path.is_dir()}
         self.assertEqual(rooms, FLOOR.keys() | {"sim"})
+        self.assertEqual({path.name for path in (ALLOCATOR / "heap").iterdir() if path.is_dir()}, HEAP_FLOOR.keys())
         for name in ("architecture.md", "architecture.svg"):
             text = (ROOT / "docs" / name).read_text()
             self.assertEqual({room for room in rooms if f"{room}/" not in text}, set(), name)
@@ -101,6 +158,42 @@ class Arrows(unittest.TestCase):
             for included in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
                 with self.subTest(path.name, includes=included):
                     self.assertTrue((ALLOCATOR / "sim" / included).exists())
+
+
+@unittest.skipUnless((BUILD / "CMakeFiles").exists() and shutil.which("nm"), "there is no build, or no nm")
+class Links(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.calls = links()
+
+    def test_are_seen(self):
+        self.assertIn("heap/reuse/freelist.c", self.calls["heap/allocate.c"])
+        self.assertIn("heap/allocate.c", self.calls["api/cufence.c"])
+
+    def test_between_rooms_point_down(self):
+        up = [f"{file} -> {other}" for file, called in self.calls.items() for other in called
+              if (a := file.split("/")[0]) != (b := other.split("/")[0]) and FLOOR[a] >= FLOOR[b]]
+        self.assertEqual(up, [])
+
+    def test_between_rooms_of_the_heap_point_down(self):
+        def floor(file: str) -> int:
+            room = file.split("/")[1]
+            return HEAP_FLOOR.get(room, -1)
+
+        in_heap = {file: {other for other in called if other.startswith("heap/")} for file, called in self.calls.items()
+                   if file.startswith("heap/")}
+        up = [f"{file} -> {other}" for file, called in in_heap.items() for other in called if floor(file) > floor(other)]
+        self.assertEqual(up, [])
+        beside = [f"{file} -> {other}" for file, called in in_heap.items() for other in called
+                  if floor(file) == floor(other) and file.split("/")[1] != other.split("/")[1] and floor(file) >= 0]
+        self.assertEqual(beside, [])
+
+    def test_form_no_circle_that_is_not_explained(self):
+        found = []
+        for group in circles(self.calls):
+            folder = group[0].rsplit("/", 1)[0]
+            found.append(" ".join([group[0]] + [file.removeprefix(folder + "/") for file in group[1:]]))
+        self.assertEqual(found, sorted(CIRCLES))
 
 
 @unittest.skipUnless(LIBRARY.exists() and shutil.which("readelf"), "the library is not built, or there is no readelf")

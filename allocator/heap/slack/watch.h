@@ -1,7 +1,7 @@
 /*
  * Slack watch (slack=on; and for cells of packed pages always): the bytes around a buffer within its mapping hold a pattern,
  * which kernels check. Shared by slack.c (the buffers), batches.c (the launches), check.c (all at once) and pack.c (new pages);
- * the entry points are in internal.h.
+ * the entry points are in slack.h.
  *
  * A block's pattern fits one layout: the address and size of a buffer. The next buffer with that layout finds it there. For
  * any other, it is written anew, and that of the last one is checked first. Both wait in the queue of a free list, and are
