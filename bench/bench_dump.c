@@ -221,7 +221,7 @@ int main(int count, char **arguments)
     size_t size = sizeof path;
     read_fixture(arguments[1]);
     make_dump(ctas, warps, is_faulted);
-    MUST(cufence_init("verbose=on,on_fault=continue,exitcode=0") == CUFENCE_OK);
+    MUST(cufence_init("say=verbose,on_fault=continue,exitcode=0") == CUFENCE_OK);
     MUST(cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, path, &size) == CUDA_SUCCESS);
     int fd = open(path, O_WRONLY);
     MUST(fd >= 0);

@@ -2,7 +2,7 @@
  * A store past the end while every multiprocessor is full: measures the report of a large core dump. Not part of the build:
  *
  *   nvcc -arch=native -lineinfo -o full_device bench/full_device.cu
- *   build/bin/cufence run --set verbose=on -- ./full_device
+ *   build/bin/cufence run --set say=verbose -- ./full_device
  *
  * The line "core dump of N MiB: written in ..." shows where the time went.
  */

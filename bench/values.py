@@ -16,17 +16,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import torch_step  # noqa: E402
 from torch_step import RUN, Backend  # noqa: E402
 
-NOWHERE = ("--values_out", "/dev/null")
 torch_step.BACKENDS.clear()
 torch_step.BACKENDS.update(
     {
         "native": Backend("`cufence run`", {}, None, launcher=(*RUN, "--")),
         "other": Backend("values= of kernels that there are none of", {}, None, launcher=(*RUN, "--values", "no_such_kernel", "--")),
-        "one": Backend("values=#1000, one launch", {}, None, launcher=(*RUN, "--values", "#1000", *NOWHERE, "--")),
-        "softmax": Backend("values=*softmax*", {}, None, launcher=(*RUN, "--values", "*softmax*", *NOWHERE, "--")),
-        "all": Backend("values=*, every launch", {}, None, True, launcher=(*RUN, "--values", "*", *NOWHERE, "--")),
+        "one": Backend("values=#1000, one launch", {}, None, launcher=(*RUN, "--values", "#1000=/dev/null", "--")),
+        "softmax": Backend("values=*softmax*", {}, None, launcher=(*RUN, "--values", "*softmax*=/dev/null", "--")),
+        "all": Backend("values=*, every launch", {}, None, True, launcher=(*RUN, "--values", "*=/dev/null", "--")),
         "nan": Backend("nan=report", {}, None, launcher=(*RUN, "--nan", "report", "--")),
-        "nan_10": Backend("nan=report,nan_every=10", {}, None, launcher=(*RUN, "--nan", "report", "--nan_every", "10", "--")),
+        "nan_10": Backend("nan=report,every=10", {}, None, launcher=(*RUN, "--nan", "report", "--every", "10", "--")),
         "nan_stop": Backend("nan=stop", {}, None, True, launcher=(*RUN, "--nan", "stop", "--")),
     }
 )

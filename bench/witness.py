@@ -3,7 +3,7 @@
     python3 bench/witness.py [--rounds 5] [--live 10000] [--gigabytes 60] [--cufence build/bin/cufence] [--json FILE]
 
 A PyTorch program whose Triton kernel stores one element too far, as its last instruction, with a few buffers and with many: --live
-buffers, --gigabytes in all. Each is run with witness=off and witness=auto in turn. Printed: the median seconds from the launch to the
+buffers, --gigabytes in all. Each is run with explain=dump and explain=auto in turn. Printed: the median seconds from the launch to the
 error in Python, and to the last line of the report. Fails if a report with the second launch lacks the thread.
 """
 
@@ -48,7 +48,7 @@ except RuntimeError:
 
 def run(script: Path, options: argparse.Namespace, witness: str, live: int, gigabytes: float) -> dict[str, float]:
     """Returns the seconds from the launch to the error and to the end of the report."""
-    command = [options.cufence, "run", "--set", f"witness={witness}", "--", sys.executable, script, str(live), str(gigabytes)]
+    command = [options.cufence, "run", "--set", f"explain={witness}", "--", sys.executable, script, str(live), str(gigabytes)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     times: dict[str, float] = {}
@@ -61,7 +61,7 @@ def run(script: Path, options: argparse.Namespace, witness: str, live: int, giga
             times.setdefault("report", time.time())
     process.wait()
     if len(times) < 3 or (witness == "auto" and "thread (104,0,0)" not in text):
-        sys.exit(f"witness={witness} live={live}: not the expected report:\n{text[-4000:]}")
+        sys.exit(f"explain={witness} live={live}: not the expected report:\n{text[-4000:]}")
     return {name: times[name] - times["launch"] for name in ("error", "report")}
 
 
@@ -78,7 +78,7 @@ def main() -> int:
         script = Path(folder) / "store.py"
         script.write_text(PROGRAM)
         for live, gigabytes in ((0, 0.0), (options.live, options.gigabytes)):
-            taken: dict[str, list[dict[str, float]]] = {"off": [], "auto": []}
+            taken: dict[str, list[dict[str, float]]] = {"dump": [], "auto": []}
             for _ in range(options.rounds):
                 for witness, runs in taken.items():
                     runs.append(run(script, options, witness, live, gigabytes))
@@ -87,7 +87,7 @@ def main() -> int:
                     name: statistics.median(one[name] for one in runs) for name in ("error", "report")
                 }
                 rows.append(row)
-                print(f"{live:6} buffers, {gigabytes:4.0f} GB, witness={witness:4}  error after {row['error']:.3f} s, "
+                print(f"{live:6} buffers, {gigabytes:4.0f} GB, explain={witness:4}  error after {row['error']:.3f} s, "
                       f"report after {row['report']:.3f} s", flush=True)  # fmt: skip
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")

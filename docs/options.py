@@ -21,9 +21,9 @@ GROUPS = {  # the heading above each of these options
     "wait_ms": "How a fault is explained",
     "peers": "Several devices, several processes",
     "only": "Which buffers are guarded",
-    "usr1": "Use of memory",
+    "live": "Use of memory",
     "color": "Where reports go",
-    "save": "Faults to launch again",
+    "keep": "What is kept for later",
     "save_values": "Values",
 }
 HEAD = "\n| option | allowed | default | |\n|---|---|---|---|\n"

@@ -313,9 +313,9 @@ static void after_fork(void)
 /* ---- start ---- */
 
 /* Whoever opens the file of json= says so itself. */
-static void warn(const struct option_row *row, const char *sentence)
+static void warn(const char *option, const char *sentence)
 {
-    if (strcmp(row->name, "json") != 0)
+    if (strcmp(option, "json") != 0)
         output_say("==%d== cufence: %s\n", (int)getpid(), sentence);
 }
 

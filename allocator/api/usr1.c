@@ -45,7 +45,7 @@ static void listen_for_signal(void)
         sigemptyset(&ours.sa_mask);
         sigaction(SIGUSR1, &ours, NULL);
     } else {
-        output_say("cufence: usr1=on has no effect: the program handles SIGUSR1 itself\n");
+        output_say("cufence: live=usr1 has no effect: the program handles SIGUSR1 itself\n");
     }
 }
 
@@ -54,7 +54,7 @@ void usr1_start(void)
     sem_init(&usr1.wake, 0, 0);
     int failed = thread_start(&usr1.thread, run, NULL);
     if (failed)
-        output_say("cufence: usr1=on has no effect: cannot start a thread: %s\n", strerror(failed));
+        output_say("cufence: live=usr1 has no effect: cannot start a thread: %s\n", strerror(failed));
     usr1.is_running = !failed;
     if (usr1.is_running)
         listen_for_signal();

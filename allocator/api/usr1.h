@@ -1,5 +1,5 @@
 /*
- * usr1=on: a thread of our own prints what is allocated at each SIGUSR1. There is none without the option. Thread safety: the
+ * live=usr1: a thread of our own prints what is allocated at each SIGUSR1. There is none without the option. Thread safety: the
  * thread that starts cufence, and the one that ends the process.
  */
 #ifndef CUFENCE_API_USR1_H

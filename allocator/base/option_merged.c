@@ -11,3 +11,104 @@ int set_guard(const struct option_row *row, const char *value, size_t length, st
         options->guard_max = options->guard;
     return options->guard_max >= options->guard;
 }
+
+int set_explain(const struct option_row *row, const char *value, size_t length, struct options *options)
+{
+    static const enum option_witness witnesses[] = {WITNESS_AUTO, WITNESS_OFF, WITNESS_OFF, WITNESS_ON};
+    int choice = option_choice(row->allowed, value, length);
+    if (choice < 0)
+        return 0;
+    options->coredump = choice != 1; /* off */
+    options->witness = witnesses[choice];
+    return 1;
+}
+
+int set_live(const struct option_row *row, const char *value, size_t length, struct options *options)
+{
+    static const char allowed[] = "usr1 | exit | leaks";
+    unsigned chosen = 0;
+    int is_off = option_choice("off", value, length) == 0;
+    (void)row;
+    for (size_t at = 0, part; at <= length && !is_off; at += part + 1) {
+        const char *plus = memchr(value + at, '+', length - at);
+        part = plus ? (size_t)(plus - value) - at : length - at;
+        int choice = option_choice(allowed, value + at, part);
+        if (choice < 0)
+            return 0;
+        chosen |= 1u << choice;
+    }
+    options->usr1 = (chosen & 1) != 0;
+    options->at_exit = chosen & 2 ? AT_EXIT_LIVE : AT_EXIT_NOTHING;
+    options->leaks = (chosen & 4) != 0;
+    return 1;
+}
+
+int set_say(const struct option_row *row, const char *value, size_t length, struct options *options)
+{
+    int choice = option_choice(row->allowed, value, length);
+    if (choice < 0)
+        return 0;
+    options->quiet = choice == 1;
+    options->verbose = choice == 2;
+    return 1;
+}
+
+int set_nan(const struct option_row *row, const char *value, size_t length, struct options *options)
+{
+    int choice = option_choice(row->allowed, value, length);
+    if (choice < 0)
+        return 0;
+    options->inf = choice > NAN_STOP;
+    options->nan = (enum option_nan)(options->inf ? choice - NAN_STOP : choice);
+    return 1;
+}
+
+/* ---- with a file's name ---- */
+
+static const char only_dump[] = "dump=", only_replay[] = "replay=";
+
+static size_t begins_with(const char *value, size_t length, const char *word)
+{
+    size_t of_word = strlen(word);
+    return length >= of_word && !memcmp(value, word, of_word) ? of_word : 0;
+}
+
+int set_keep(const struct option_row *row, const char *value, size_t length, struct options *options)
+{
+    size_t dump = begins_with(value, length, only_dump), replay = begins_with(value, length, only_replay);
+    const char *folder = value + dump + replay;
+    size_t left = length - dump - replay;
+    if (left == 0 && length > 0)
+        return 0;
+    return option_set_field(row, folder, replay ? 0 : left, options) &&
+           option_set_field(row->rest, folder, dump ? 0 : left, options);
+}
+
+/* The equals sign between launches and a file, NULL if it is all the file's name. */
+static const char *trace_joint(const char *value, size_t length)
+{
+    int is_name = length > 0 && (value[0] == '/' || value[0] == '.');
+    return is_name ? NULL : memchr(value, '=', length);
+}
+
+int set_trace(const struct option_row *row, const char *value, size_t length, struct options *options)
+{
+    const char *joint = trace_joint(value, length);
+    size_t launches = joint ? (size_t)(joint - value) : 0;
+    const char *file = joint ? joint + 1 : value;
+    size_t left = (size_t)(value + length - file);
+    if (joint && (!launches || !left))
+        return 0;
+    return option_set_field(row->rest, value, launches, options) && option_set_field(row, file, left, options);
+}
+
+const char *option_path_in(const struct option_row *row, const char *value)
+{
+    size_t length = strlen(value);
+    const char *equals = row->set == set_trace ? trace_joint(value, length) : strchr(value, '=');
+    if (row->set == set_keep)
+        return value + begins_with(value, length, only_dump) + begins_with(value, length, only_replay);
+    if (row->type == OPTION_FILTER_PATH || row->rest)
+        return equals ? equals + 1 : row->type == OPTION_PATH ? value : NULL;
+    return row->type == OPTION_PATH ? value : NULL;
+}

@@ -80,13 +80,12 @@ static int parse_bytes(struct span span, uint64_t *value)
     return span.length == 0 || is_text_any_case(span, "B");
 }
 
-/* Returns the position of `value` in a list such as "off | strict", -1 if it is not in the list. */
-static int choice_find(const char *allowed, struct span value)
+int option_choice(const char *allowed, const char *value, size_t value_length)
 {
     int position = 0;
     for (const char *at = allowed;; position++) {
         size_t length = strcspn(at, " ");
-        if (length == value.length && !memcmp(at, value.start, length))
+        if (length == value_length && !memcmp(at, value, length))
             return position;
         at += length;
         if (!*at)
@@ -155,7 +154,7 @@ _Static_assert(sizeof(enum option_uaf) == sizeof(int), "choices are stored as in
 
 static int set_choice(const struct option_row *row, struct span value, void *field)
 {
-    int choice = choice_find(row->allowed, value);
+    int choice = option_choice(row->allowed, value.start, value.length);
     if (choice < 0)
         return 0;
     if (row->type == OPTION_SWITCH)
@@ -182,8 +181,9 @@ static int set_number(const struct option_row *row, struct span value, void *fie
     return 1;
 }
 
-static int set_field(const struct option_row *row, struct span span, struct options *options)
+int option_set_field(const struct option_row *row, const char *value, size_t length, struct options *options)
 {
+    const struct span span = {value, length};
     void *field = (char *)options + row->offset;
     switch (row->type) {
     case OPTION_CHOICE:
@@ -214,11 +214,11 @@ int option_set_parts(const struct option_row *row, const char *value, size_t len
     const struct option_row *rest = row->rest;
     const char *joint = rest ? memmem(value, length, row->joint, strlen(row->joint)) : NULL;
     if (!joint)
-        return set_field(row, (struct span){value, length}, options) &&
-               (!rest || set_field(rest, (struct span){rest->default_value, strlen(rest->default_value)}, options));
+        return option_set_field(row, value, length, options) &&
+               (!rest || option_set_field(rest, rest->default_value, strlen(rest->default_value), options));
     const char *behind = joint + strlen(row->joint);
-    return set_field(row, (struct span){value, (size_t)(joint - value)}, options) &&
-           set_field(rest, (struct span){behind, (size_t)(value + length - behind)}, options);
+    return option_set_field(row, value, (size_t)(joint - value), options) &&
+           option_set_field(rest, behind, (size_t)(value + length - behind), options);
 }
 
 int option_set(const struct option_row *row, const char *value, size_t length, struct options *options)

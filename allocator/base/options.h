@@ -81,12 +81,11 @@ struct options {
     uint64_t save_replay;   /* launches of each kernel that are kept for `cufence replay`, too, default 4 */
     char trace[256];        /* file for a line for each launch, for `cufence diff`, "" = none; %p, %r, %h */
     char trace_filter[256]; /* filter.h: launches that are traced, "" = all */
-    uint64_t trace_every;   /* 1..1000000, default 1: trace one launch of each kernel in so many */
+    uint64_t every;         /* 1..1000000, default 1: trace, and with nan look at, one launch of each kernel in so many */
     char values[256];       /* filter.h: launches whose values are shown, "" = none */
     char values_out[256];   /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
     char values_type[256];  /* types of what pointers point to (lens/values/types.h), "" = none */
     enum option_nan nan;    /* off (default) | report | stop: look for the first NaN */
-    uint64_t nan_every;     /* 1..1000000, default 1: look at one launch of each kernel in so many */
     int inf;                /* on | off (default): with nan, look for infinities too */
     int graphs;             /* on (default) | off: PyTorch runs without CUDA graphs where it can */
 };

@@ -1,6 +1,7 @@
 #include "writable.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +17,24 @@ enum kind {
     KIND_FOLDER, /* one that is made, with those in front of it */
 };
 
-static enum kind kind_of(const struct option_row *row)
-{
-    if (row->type == OPTION_FILTER_PATH)
-        return KIND_FOLDER;
-    if (row->type != OPTION_PATH || strstr(row->allowed, "to read"))
-        return KIND_NONE;
-    return strstr(row->allowed, "folder") ? KIND_FOLDER : KIND_FILE;
-}
+#define NAMED(option, field, kind)                                                                                             \
+    {                                                                                                                          \
+        option, offsetof(struct options, field), kind                                                                          \
+    }
+
+static const struct named {
+    const char *option;
+    size_t offset; /* of the name in struct options */
+    enum kind kind;
+} all_named[] = {
+    NAMED("log", log, KIND_FILE),
+    NAMED("json", json, KIND_FILE),
+    NAMED("keep", record, KIND_FOLDER),
+    NAMED("keep", save, KIND_FOLDER),
+    NAMED("save_values", save_values, KIND_FOLDER),
+    NAMED("trace", trace, KIND_FILE),
+    NAMED("values", values_out, KIND_FILE),
+};
 
 /* Cuts the last name off; "." is in front of a single one. Returns 0 if there is nothing in front. */
 static int cut(char *path)
@@ -76,30 +87,28 @@ static enum kind reduce(const char *name, enum kind kind, int is_here, char path
     return kind;
 }
 
-static void check(const struct option_row *row, const char *value, int is_here, writable_complaint *complain, int *count)
+static int check(const struct named *named, const char *value, int is_here, writable_complaint *complain)
 {
     char path[LONGEST], sentence[2 * LONGEST];
-    enum kind kind = kind_of(row);
-    const char *name = row->type == OPTION_FILTER_PATH ? strchr(value, '=') + 1 : value;
-    enum kind checked = reduce(name, kind, is_here, path);
+    const char *launches_end = named->offset == offsetof(struct options, save_values) ? strchr(value, '=') : NULL;
+    enum kind checked = reduce(launches_end ? launches_end + 1 : value, named->kind, is_here, path);
     int error = checked == KIND_NONE ? 0 : judge(path, checked);
     if (!error)
-        return;
-    snprintf(sentence, sizeof sentence, "%s=%s: nothing can be written there: %s: %s; name a %s that can be written", row->name,
-             value, path, strerror(error), kind == KIND_FILE ? "file" : "folder");
-    complain(row, sentence);
-    ++*count;
+        return 0;
+    snprintf(sentence, sizeof sentence, "%s=%s: nothing can be written there: %s: %s; name a %s that can be written",
+             named->option, value, path, strerror(error), named->kind == KIND_FILE ? "file" : "folder");
+    complain(named->option, sentence);
+    return 1;
 }
 
 int writable_check(const struct options *options, int is_here, writable_complaint *complain)
 {
-    size_t rows;
     int count = 0;
-    const struct option_row *row = options_table(&rows);
-    for (size_t i = 0; i < rows; i++) {
-        const char *value = (const char *)options + row[i].offset;
-        if (kind_of(&row[i]) != KIND_NONE && *value)
-            check(&row[i], value, is_here, complain, &count);
+    for (size_t i = 0; i < sizeof all_named / sizeof *all_named; i++) {
+        const char *value = (const char *)options + all_named[i].offset;
+        int is_twice = value == options->save && !strcmp(value, options->record); /* keep=FOLDER */
+        if (*value && !is_twice)
+            count += check(&all_named[i], value, is_here, complain);
     }
     return count;
 }

@@ -10,7 +10,7 @@
 #include "options.h"
 
 /* Gets a sentence without a newline: the option, what is in the way, and the way out. */
-typedef void writable_complaint(const struct option_row *row, const char *sentence);
+typedef void writable_complaint(const char *option, const char *sentence);
 
 /*
  * Calls `complain` for each option whose file or folder could not be written now, and returns how many there are. Creates

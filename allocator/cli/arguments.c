@@ -50,19 +50,6 @@ static int is_known(const struct arguments *arguments, const char *name)
     return 0;
 }
 
-/* Whether an option of the sub-command's own stands for a switch of the library too, and takes on or off as that does. */
-static int is_switch(const struct argument *argument)
-{
-    int is_exact;
-    const struct option_row *row = options_find(argument->name, strlen(argument->name), &is_exact);
-    return !argument->example && row && is_exact && row->type == OPTION_SWITCH;
-}
-
-static int takes_value(const struct argument *argument)
-{
-    return argument->example ? required_argument : is_switch(argument) ? optional_argument : no_argument;
-}
-
 /* Fills in the names for getopt_long(), which `dashed` has room for. A sub-command's own option hides the library's. */
 static void list_names(const struct arguments *arguments, struct option *names, char (*dashed)[LONGEST_NAME])
 {
@@ -71,7 +58,8 @@ static void list_names(const struct arguments *arguments, struct option *names, 
     names[used++] = (struct option){"help", no_argument, NULL, 'h'};
     for (size_t i = 0; i < arguments->count; i++) {
         const struct argument *argument = &arguments->known[i];
-        names[used++] = (struct option){argument->name, takes_value(argument), NULL, FIRST + (int)i};
+        names[used++] =
+            (struct option){argument->name, argument->example ? required_argument : no_argument, NULL, FIRST + (int)i};
     }
     for (size_t i = 0; arguments->has_library && i < rows && used + 2 < MOST; i++) {
         if (is_known(arguments, row[i].name))
@@ -168,17 +156,6 @@ static int explain_missing(const struct arguments *arguments)
                               row->allowed);
 }
 
-/* The value of a switch may follow it as a word of its own. */
-static int take_switch(const struct arguments *arguments, const struct argument *argument, int argc, char **argv)
-{
-    if (!optarg && optind < argc && (!strcmp(argv[optind], "on") || !strcmp(argv[optind], "off")))
-        optarg = argv[optind++];
-    if (!optarg || !strcmp(optarg, "on") || !strcmp(optarg, "off"))
-        return 1;
-    arguments_complain(arguments->command, 0, "--%s=%s is not allowed; allowed is on | off", argument->name, optarg);
-    return 0;
-}
-
 int arguments_next(const struct arguments *arguments, int argc, char **argv)
 {
     struct option names[MOST];
@@ -196,10 +173,6 @@ int arguments_next(const struct arguments *arguments, int argc, char **argv)
     case ':':
         return explain_missing(arguments);
     default:
-        found -= FIRST;
-        if (found < (int)arguments->count && is_switch(&arguments->known[found]) &&
-            !take_switch(arguments, &arguments->known[found], argc, argv))
-            return ARGUMENTS_WRONG;
-        return found;
+        return found - FIRST;
     }
 }

@@ -15,11 +15,10 @@
 #define ARGUMENT_COMMAND "COMMAND" /* operands only: a program and its own arguments */
 
 struct argument {
-    const char *name; /* without its dashes */
-    const char
-        *example; /* of its value, for messages; NULL: it takes none, or on and off if the library has a switch of that name */
-    const char *help;   /* a few words, for completions */
-    const char *values; /* words with blanks between them, or ARGUMENT_FILE, ARGUMENT_FOLDER; NULL: anything */
+    const char *name;    /* without its dashes */
+    const char *example; /* of its value, for messages; NULL: it takes none */
+    const char *help;    /* a few words, for completions */
+    const char *values;  /* words with blanks between them, or ARGUMENT_FILE, ARGUMENT_FOLDER; NULL: anything */
 };
 
 struct arguments {

@@ -51,7 +51,7 @@ static const char *row_values(const struct option_row *row, char out[LONGEST])
     case OPTION_FILL:
         return "off nan";
     case OPTION_PATH:
-        return strstr(row->allowed, "folder") ? ARGUMENT_FOLDER : ARGUMENT_FILE;
+        return strcasestr(row->allowed, "folder") ? ARGUMENT_FOLDER : ARGUMENT_FILE;
     case OPTION_BYTES:
     case OPTION_NUMBER:
     case OPTION_RULES:

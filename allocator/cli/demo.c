@@ -53,21 +53,21 @@ struct bug {
 };
 
 static const struct bug bugs[] = {
-    {"overrun", "overrun", "slack write", "demo_overrun", "witness=on",
+    {"overrun", "overrun", "slack write", "demo_overrun", "explain=rerun",
      "A write past the end of a buffer faults at the access itself.",
      "A kernel fills the row offsets of a sparse matrix with 1000 rows: 1001 numbers, in a buffer for 1000.",
      "Found. In the report, see the address, 0 bytes past the end of \"row offsets\": the first byte after that buffer; the "
      "source line in demo.cu, where `row + 1` reaches 1000; and, if the kernel could be launched again, the value that it "
      "writes there.",
      "cufence run -- PROGRAM"},
-    {"underrun", "underrun", NULL, "demo_underrun", "witness=on,side=start",
+    {"underrun", "underrun", NULL, "demo_underrun", "explain=rerun,side=start",
      "With side=start, a read in front of a buffer faults likewise.",
      "A kernel averages each of 1000 samples with its neighbours and forgets that the first has none on its left. "
      "(side=start: the buffers begin flush with unmapped memory, instead of ending flush.)",
      "Found. In the report, see the address, 4 bytes before the start of \"samples\"; and the source line in demo.cu, "
      "where `i - 1` is -1.",
      "cufence run --side start -- PROGRAM"},
-    {"use-after-free", "use-after-free", NULL, "demo_use_after_free", "witness=on,uaf=strict",
+    {"use-after-free", "use-after-free", NULL, "demo_use_after_free", "explain=rerun,uaf=strict",
      "With uaf=strict, freed memory faults, and the report says who freed it.",
      "A program frees a look-up table and launches a kernel that reads it. "
      "(uaf=strict: a freed buffer is unmapped and its address is not given out again.)",
@@ -94,7 +94,7 @@ static const struct bug bugs[] = {
      "(nan=report: what launches read and write is searched for NaN.)",
      "Found. In the report, see the kernel and the element: 417, whose sample is 0; and that the inputs had no NaN.",
      "cufence run --nan report -- PROGRAM"},
-    {"graph", "use-after-free", NULL, "demo_use_after_free", "witness=on,uaf=strict",
+    {"graph", "use-after-free", NULL, "demo_use_after_free", "explain=rerun,uaf=strict",
      "A CUDA graph that is replayed with a freed buffer faults, too.",
      "A program captures a kernel into a CUDA graph and replays it. Then it frees the look-up table that the kernel reads, and "
      "replays the graph again: the address of the table is still in the graph.",
@@ -306,8 +306,8 @@ static void tell_next(const struct play *play)
         printf("  cufence replay %s\n      launches the kernel again as it faulted, alone\n"
                "  cufence explain %s\n      reads its core dump again, without a GPU\n",
                saved, saved);
-    else if (strstr(play->bug->options, "witness") && strcmp(bug, "graph") != 0)
-        printf("  cufence demo %s --save faults, then cufence replay faults\n"
+    else if (strstr(play->bug->options, "rerun") && strcmp(bug, "graph") != 0)
+        printf("  cufence demo %s --keep faults, then cufence replay faults\n"
                "      saves the launch that faults, and launches it again, alone\n",
                bug);
     printf("  %s\n      looks for such bugs in a program of yours\n"
@@ -347,7 +347,7 @@ static int usage(void)
            "  --set key=value  the same for several\n\n"
            "Example: cufence demo underrun\n"
            "The launch that faults, saved and launched again; what kernels read and write:\n"
-           "  cufence demo --save faults; cufence replay faults\n"
+           "  cufence demo --keep faults; cufence replay faults\n"
            "  cufence demo --values '*'\n");
     statuses_print("demo");
     return 0;

@@ -35,8 +35,7 @@ static cufence_status check_launches(const struct trace_file *a, const struct tr
     if (trace_has_same_launches(of[DIFF_A], of[DIFF_B]))
         return CUFENCE_OK;
     for (int i = 0; i < DIFF_SIDES; i++) {
-        snprintf(text[i], sizeof text[i], "trace_filter=%.48s,trace_every=%" PRIu64, of[i]->filter,
-                 of[i]->every > 1 ? of[i]->every : 1);
+        snprintf(text[i], sizeof text[i], "launches=%.48s,every=%" PRIu64, of[i]->filter, of[i]->every > 1 ? of[i]->every : 1);
         for (char *at = text[i]; *at; at++)
             *at = iscntrl((unsigned char)*at) ? '?' : *at;
     }

@@ -212,7 +212,7 @@ static const char *hint_for(const struct diff *diff, const struct diff_found *fo
                      "not guard";
     case TRACE_OTHER_INPUT:
         if (trace_is_partial(&diff->files[DIFF_A].header))
-            return "what wrote the input last may have been left out: traces without trace_filter and trace_every tell";
+            return "what wrote the input last may have been left out: traces of all launches tell";
         return found->what.is_written ? "see what wrote the input last; --all 100 shows the differences that follow"
                                       : "the kernel uses memory that nothing in the trace has written";
     case TRACE_OTHER_COPY:

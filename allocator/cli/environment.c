@@ -233,6 +233,6 @@ void environment_coredumps(struct environment *environment)
                                         "CUDA_COREDUMP_GENERATION_FLAGS", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (environment_unset(environment, names[i]))
-            SAY(environment, "%s: unset, because the driver prefers it to what cufence asks for; coredump=off leaves it\n",
+            SAY(environment, "%s: unset, because the driver prefers it to what cufence asks for; explain=off leaves it\n",
                 names[i]);
 }

@@ -328,7 +328,7 @@ static int usage(void)
            "the exception, its kernel, source line and instruction, the addresses of its\n"
            "lanes; then where all threads stood, grouped by place, and which launches ran,\n"
            "with their parameters. Needs neither a GPU nor CUDA. Of a folder it explains\n"
-           "every dump in it, and those of the launches that save= has kept there.\n\n"
+           "every dump in it, and those of the launches that keep= has kept there.\n\n"
            "  --json            one line of JSON for each dump (`cufence docs explain`)\n"
            "  --all-threads     every place, not only the first %d\n"
            "  --registers       the registers of the first thread of each place\n"

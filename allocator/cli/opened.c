@@ -154,7 +154,7 @@ cufence_status opened_open(const char *path, struct opened *opened, struct probl
     opened->buffers = openat(opened->folder, BUNDLE_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (opened->buffers < 0)
         return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s%s", BUNDLE_FOLDER, strerror(errno),
-                           errno == ENOENT ? "; a saved launch is a folder in that of save=, such as fault-4242-1" : "");
+                           errno == ENOENT ? "; a saved launch is a folder in that of keep=, such as fault-4242-1" : "");
     cufence_status status = load(opened, BUNDLE_SCENE, MOST_JSON, &text, problem);
     if (status == CUFENCE_OK)
         status = bundle_read(text.at, text.size, &opened->bundle, problem);

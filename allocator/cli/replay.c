@@ -251,7 +251,7 @@ static int usage(void)
            "                      [--buffer K=FILE.npy] [--under TOOL] [--seconds N]\n"
            "                      [--json] [--verbose] FOLDER\n\n"
            "Launches a kernel again, on any GPU of the same kind, with the same arguments\n"
-           "and the same memory at the same addresses, and reports. save=FOLDER has kept\n"
+           "and the same memory at the same addresses, and reports. keep=FOLDER has kept\n"
            "the kernel when it faulted; save_values=KERNEL=FOLDER when it did not, and then\n"
            "what it writes is compared to what it wrote. If FOLDER holds one saved launch,\n"
            "that is taken; if several, they are listed. `cufence docs replay` says more.\n\n"
@@ -359,8 +359,9 @@ int cli_replay(int argc, char **argv)
             return CLI_USAGE;
     }
     if (optind == argc)
-        return arguments_complain("replay", CLI_USAGE,
-                                  "no folder given; save=FOLDER makes one, and save_values=KERNEL=FOLDER (`cufence docs replay`)");
+        return arguments_complain(
+            "replay", CLI_USAGE,
+            "no folder given; keep=FOLDER makes one, and save_values=KERNEL=FOLDER (`cufence docs replay`)");
     if (optind + 1 < argc)
         return arguments_surplus("replay", argv[optind + 1]);
     int status = replay_choose(argv[optind], folder);

@@ -87,8 +87,8 @@ static void usage(void)
            "                       fits, and which options make it fit\n"
            "  --if-asked           only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF\n"
            "                       says backend:cufence; otherwise run the program as it is\n"
-           "  --verbose            print what is set up to stderr; with the value on also\n"
-           "                       what the option verbose prints\n"
+           "  --verbose            print what is set up to stderr; --say verbose is for what\n"
+           "                       cufence says in the program\n"
            "  --                   ends the options; needed if PROGRAM begins with a dash\n\n"
            "Example: cufence run --preset thorough --json found.%%p.json -- python train.py\n"
            "What goes into a kernel and comes out, and which launch makes the first NaN\n"
@@ -138,13 +138,13 @@ static int take(struct request *request, int option, const char *value)
         request->is_guarded_required = 1;
         return 0;
     case ESTIMATE:
-        return settings_take(&request->settings, "--estimate", "estimate", value ? value : "on");
+        return settings_take(&request->settings, "--estimate", "estimate", "on");
     case IF_ASKED:
         request->is_if_asked = 1;
         return 0;
     case VERBOSE:
-        request->is_verbose = !value || strcmp(value, "on") == 0;
-        return value ? settings_take(&request->settings, "--verbose", "verbose", value) : 0;
+        request->is_verbose = 1;
+        return 0;
     default:
         return settings_take_row(&request->settings, (size_t)option - KNOWN, value);
     }
@@ -191,9 +191,9 @@ static int inherit_settings(struct request *request, const struct environment *e
     return status;
 }
 
-static void refuse(const struct option_row *row, const char *sentence)
+static void refuse(const char *option, const char *sentence)
 {
-    (void)row;
+    (void)option;
     complain(0, "%s", sentence);
 }
 

@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "cli/program.h"
 #include "base/error.h"
+#include "base/option_merged.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@ const struct preset presets[PRESETS] = {
      "ends of buffers and some frees, at the speed of the program: the defaults"},
     {"thorough", "uaf=strict,align=auto,slack=on,slack_every=1,remember=262144/16384,max_reports=1000,wait_ms=60000",
      "every byte and every use after free, slower, and reports that reach further back"},
-    {"production", "uaf=off,slack=off,align=16,on_fault=error,exitcode=0,max_reports=10,wait_ms=1000,quiet=on",
+    {"production", "uaf=off,slack=off,align=16,on_fault=error,exitcode=0,max_reports=10,wait_ms=1000,say=quiet",
      "a service that must not change: own exit status, few words, a fast end"},
 };
 
@@ -56,8 +57,7 @@ int settings_take(struct settings *settings, const char *source, const char *key
 {
     char folder[PATH_MAX] = "", *text = NULL;
     const struct option_row *row = row_of(key);
-    const char *equals = row && row->type == OPTION_FILTER_PATH ? strchr(value, '=') : NULL;
-    const char *path = row && row->type == OPTION_PATH ? value : equals ? equals + 1 : NULL;
+    const char *path = row ? option_path_in(row, value) : NULL;
     int is_path = path != NULL;
     if (strchr(value, ',') || (is_path && !*value))
         return arguments_complain(settings->command, CLI_USAGE, "%s: the %s \"%s\" is %s", source,

@@ -1,5 +1,5 @@
 /*
- * Buffers that are still allocated when the process ends (leaks=on), as a finding. Pure.
+ * Buffers that are still allocated when the process ends (live=leaks), as a finding. Pure.
  */
 #ifndef CUFENCE_FINDING_LEAK_H
 #define CUFENCE_FINDING_LEAK_H

@@ -37,7 +37,8 @@ static void add_hint(struct finding *finding, const struct nan_fact *nan)
     else if (!strcmp(nan->kind, FINDING_INF))
         part_add(finding->hint, "a number too large for %s, a division by 0, or log(0)?", value_name(nan->type));
     else if (infinities)
-        part_add(finding->hint, "the inputs have Inf: Inf - Inf, 0 * Inf and Inf / Inf are NaN; inf=on finds who made them");
+        part_add(finding->hint,
+                 "the inputs have Inf: Inf - Inf, 0 * Inf and Inf / Inf are NaN; nan=report+inf finds who made them");
     else if (has_negative && has_word(name, roots, sizeof roots / sizeof *roots))
         part_add(finding->hint, "some inputs are negative: a logarithm or root of one is NaN");
     else if (nan->type == VALUE_FLOAT16)

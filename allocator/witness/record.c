@@ -25,7 +25,7 @@ int record_is_wanted(void)
 
 static void complain(const char *name)
 {
-    output_say("==%d== cufence: record: cannot write %s: %s\n", (int)getpid(), name, errno ? strerror(errno) : "unknown error");
+    output_say("==%d== cufence: keep: cannot write %s: %s\n", (int)getpid(), name, errno ? strerror(errno) : "unknown error");
 }
 
 void record_keep(const struct dump *dump, const struct dump *again, const struct fault_memory *memory,

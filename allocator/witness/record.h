@@ -1,5 +1,5 @@
 /*
- * record=DIR: saves the core dump and the snapshot of each reported fault, for `cufence explain` on any machine.
+ * keep=DIR, keep=dump=DIR: saves the core dump and the snapshot of each reported fault, for `cufence explain` on any machine.
  *
  * Thread safety: called by the monitor's thread only, after record_open().
  */

@@ -21,14 +21,14 @@
 struct restaging;
 
 /* Chooses the launches, keeps the memory that their arguments point to, and starts the process. Returns NULL if nothing is to
- * be staged: witness=off, an exception that is not about memory, with witness=auto a read of which the dump tells everything,
+ * be staged: explain=dump, an exception that is not about memory, with explain=auto a read of which the dump tells everything,
  * or no host memory. `saving` gets the memory and the image, to keep them; it may be NULL. It, `evidence` and `around` must
  * outlive the restaging. */
 struct restaging *restaging_begin(const struct fault_sources *sources, const struct options *options, const struct dump *dump,
                                   const struct evidence *evidence, const struct surroundings *around, struct saving *saving);
 
-/* Serves the stage until it is done, at most until options->witness_ms after the beginning. The result, and the evidence in it, stay
- * valid until restaging_free(). The buffers in it are NULL; restaging_name_buffers() fills them in. */
+/* Serves the stage until it is done, at most until options->witness_ms after the beginning. The result, and the evidence in it,
+ * stay valid until restaging_free(). The buffers in it are NULL; restaging_name_buffers() fills them in. */
 struct restaged *restaging_finish(struct restaging *restaging);
 
 /* Fills in the kernel's name, the address space, and the launches: the one that faulted again, or all. After

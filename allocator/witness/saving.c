@@ -44,7 +44,7 @@ uint64_t saving_limit_ms(const struct options *options)
 
 static void complain(const char *name)
 {
-    output_say("==%d== cufence: save: cannot write %s: %s\n", (int)getpid(), name, errno ? strerror(errno) : "unknown error");
+    output_say("==%d== cufence: keep: cannot write %s: %s\n", (int)getpid(), name, errno ? strerror(errno) : "unknown error");
 }
 
 static void name_file(const struct saving *saving, const char *name, char *path, size_t room)
@@ -341,7 +341,7 @@ void saving_finish(struct saving *saving, struct saving_rest *rest)
         output_say("==%d== cufence: saved for `cufence replay`: %s (%zu buffers, %" PRIu64 " bytes)\n", (int)getpid(),
                    saving->folder, saving->count + saving->pinned_count - left_out, saving->total);
     if (is_well && left_out)
-        output_say("==%d== cufence: save: %zu buffers were left out (save_max and other reasons): see README.md there\n",
+        output_say("==%d== cufence: keep: %zu buffers were left out (save_max and other reasons): see README.md there\n",
                    (int)getpid(), left_out);
     free(scene);
     free(saving->buffers);
@@ -363,7 +363,7 @@ void saving_drop(struct saving *saving, const char *why)
     if (!saving)
         return;
     if (why)
-        output_say("==%d== cufence: save: nothing to replay: %s\n", (int)getpid(), why);
+        output_say("==%d== cufence: keep: nothing to replay: %s\n", (int)getpid(), why);
     remove_files(saving, saving->buffers, saving->count);
     remove_files(saving, saving->pinned, saving->pinned_count);
     remove_file(saving, BUNDLE_FOLDER);

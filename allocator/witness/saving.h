@@ -1,7 +1,7 @@
 /*
- * save=DIR: keeps a faulted kernel with all that a second launch needs as a bundle, a folder of its own in DIR, for
- * `cufence replay` (docs/replay.md). The stage writes the bytes of the buffers while it has them mapped; the rest is written
- * once the fault has been reported. Files are open to their owner alone.
+ * keep=DIR, keep=replay=DIR: keeps a faulted kernel with all that a second launch needs as a bundle, a folder of its own in
+ * DIR, for `cufence replay` (docs/replay.md). The stage writes the bytes of the buffers while it has them mapped; the rest is
+ * written once the fault has been reported. Files are open to their owner alone.
  *
  * Thread safety: called by the monitor's thread only, after saving_open().
  */

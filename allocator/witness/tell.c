@@ -225,16 +225,16 @@ static const struct restaged *restage(struct telling *telling)
     return restaged;
 }
 
-/* Completes the bundle of a fault that was printed, if the kernel could be staged. */
-static void save(struct telling *telling, const struct restaged *restaged, const struct finding *finding,
-                 const struct told *told)
+/* Completes the bundle of a fault that was printed, if the kernel could be staged. Returns whether there is one. */
+static int save(struct telling *telling, const struct restaged *restaged, const struct finding *finding,
+                const struct told *told)
 {
     if (!telling->saving)
-        return;
+        return 0;
     if (!told->is_printed || !restaged || !restaged->launches_tried) {
-        const char *why = restaged ? restaged->reason : "the fault is not one of a memory access, or witness=off";
+        const char *why = restaged ? restaged->reason : "the fault is not one of a memory access, or explain=dump";
         saving_drop(telling->saving, told->is_printed ? why : NULL);
-        return;
+        return 0;
     }
     struct saving_rest rest = {.dump = telling->dump,
                                .second = restaging_dump(telling->restaging),
@@ -248,6 +248,7 @@ static void save(struct telling *telling, const struct restaged *restaged, const
     restaging_describe(telling->restaging, &rest.bundle);
     saving_finish(telling->saving, &rest);
     free(json);
+    return 1;
 }
 
 uint64_t tell_fault(struct telling *telling)
@@ -263,9 +264,9 @@ uint64_t tell_fault(struct telling *telling)
     finding_of_fault(&finding, &diagnosis, restaged, setting_of(&setting, telling->device));
     finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
     struct told told = publish(&finding);
-    if (told.is_printed && told.text && record_is_wanted())
+    int is_saved = save(telling, restaged, &finding, &told); /* with the dump and the snapshot */
+    if (told.is_printed && told.text && record_is_wanted() && !is_saved)
         record(telling, restaged, setting.name);
-    save(telling, restaged, &finding, &told);
     uint64_t made_ns = finish(&finding, told);
     restaging_free(telling->restaging);
     free(telling->around);

@@ -110,7 +110,7 @@ def plant(command: Path | str, bug: str, folder: str) -> tuple[str, str]:
 
 def save_and_type_next(folder: str) -> tuple[str, str]:
     """Types what the demo says to type: replay, by the bundle's name and its folder's, and explain."""
-    status, said = run(folder, COMMAND, "demo", "--save", "faults")
+    status, said = run(folder, COMMAND, "demo", "--keep", "faults")
     typed = re.findall(r"^  cufence ((?:replay|explain) \S+)$", said, re.M)
     if status or len(typed) != 2:
         return f"status {status}, {len(typed)} commands to type", said
@@ -124,7 +124,7 @@ def save_and_type_next(folder: str) -> tuple[str, str]:
 
 def options(folder: str) -> tuple[str, str]:
     """Options of `cufence run` that have something to say on each launch."""
-    given = ["--values", "*", "--trace", "trace.jsonl", "--json", "found.json", "--verbose", "on"]
+    given = ["--values", "*", "--trace", "trace.jsonl", "--json", "found.json", "--say", "verbose"]
     status, said = run(folder, COMMAND, "demo", *given)
     facts = [r"values of launch #1: demo_overrun<<<", r"kernel +demo_overrun\(int const\*, int\*, float\*, int, int\)<<<"]
     missing = [fact for fact in facts if not re.search(fact, said)]

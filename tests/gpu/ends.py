@@ -150,7 +150,7 @@ def play(way: str) -> None:
 # ---- the cases ----
 
 def start(build: pathlib.Path, way: str, folder: str) -> subprocess.Popen[str]:
-    options = [*([] if way == "full" else ["--witness", "on"]), *os.environ.get("ENDS_OPTIONS", "").split()]
+    options = [*([] if way == "full" else ["--explain", "rerun"]), *os.environ.get("ENDS_OPTIONS", "").split()]
     command = [build / "bin/cufence", "run", *options, "--", sys.executable, __file__, "--play", way]
     return subprocess.Popen([str(word) for word in command], env={**os.environ, "TMPDIR": folder}, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True, start_new_session=True)

@@ -106,7 +106,7 @@ CASES: list[tuple[str, Callable[[], str]]] = [
     ("no_device", lambda: play(python(PROBE, REQUIRED), 87, NOTHING, CUDA_VISIBLE_DEVICES="")),
     ("small", lambda: play(python(TENSOR, REQUIRED, "--min_size", "1G"), 87, NOTHING + "every allocation was left",
                            "smaller than min_size")),
-    ("quiet", lambda: play(python(TENSOR, REQUIRED, "--quiet", "on"), 0, absent="cufence: ")),
+    ("quiet", lambda: play(python(TENSOR, REQUIRED, "--say", "quiet"), 0, absent="cufence: ")),
     ("killed_worker", lambda: play([str(COMMAND), "run", REQUIRED, "--", sys.executable, "workers.py"], 0,
                                    "1 process used CUDA without saying at the end what was guarded", absent=NOTHING)),
     ("enable", lambda: play([sys.executable, "-c", f"import cufence; cufence.enable(); {TENSOR}"], 0, GUARDED)),

@@ -24,7 +24,7 @@ REPORT_HEAD = re.compile(
     re.MULTILINE,
 )
 FIRST_LINE = re.compile(r"^==\d+== cufence: a kernel has faulted")  # said before the dump is read
-STATISTICS = re.compile(r"^cufence: (\d+) allocations, ", re.MULTILINE)  # printed at exit with verbose=on
+STATISTICS = re.compile(r"^cufence: (\d+) allocations, ", re.MULTILINE)  # printed at exit with say=verbose
 
 
 @dataclass
@@ -206,7 +206,7 @@ def problems_of(case: Case, run: Run, source: str, folder: Path | None = None) -
 
 
 def problems_of_statistics(case: Case, run: Run) -> list[str]:
-    """A run without a fault proves nothing unless it went through cufence: with verbose=on, its end says how much did."""
+    """A run without a fault proves nothing unless it went through cufence: with say=verbose, its end says how much did."""
     allocations = sum(int(number) for number in STATISTICS.findall(run.stderr))
     if allocations < case.allocations:
         return [f"{allocations} allocations went through cufence, expected at least {case.allocations}"]

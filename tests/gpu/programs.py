@@ -310,12 +310,12 @@ CASES = [
     _program(
         "leak",
         status=86,
-        options={"leaks": "on"},
+        options={"live": "leaks"},
         output=["done"],
         report=[r"cufence: leak of 3 buffers, 3 MiB in all", r"SUMMARY: cufence: leak"],
         files={"report.json": [r'"kind": ?"leak"']},
     ),
-    _program("leak_off", "leak", status=0, options={"at_exit": "live"}, output=["done"], error=["allocated at exit: 3 buffers, 3 MiB"], allocations=4),
+    _program("leak_off", "leak", status=0, options={"live": "exit"}, output=["done"], error=["allocated at exit: 3 buffers, 3 MiB"], allocations=4),
     _program(
         "peers",
         status=0,

@@ -42,7 +42,7 @@ def find_tool(name: str) -> bool:
 
 def save(cufence: Path, program: Path, kind: str, folder: str) -> tuple[list[Path], str]:
     """Returns the bundles that the program's fault left, and what it said."""
-    _, text = run([str(cufence), "run", "--set", f"save={folder}", "--", str(program), kind])
+    _, text = run([str(cufence), "run", "--set", f"keep=replay={folder}", "--", str(program), kind])
     return sorted(Path(folder).glob("fault-*")), text
 
 

@@ -208,7 +208,7 @@ class Run:
     """One play, to its end."""
 
     def __init__(self, play: str, preload: pathlib.Path | None) -> None:
-        options = {"CUFENCE_OPTIONS": "verbose=on"} if play == "meet" else {}
+        options = {"CUFENCE_OPTIONS": "say=verbose"} if play == "meet" else {}
         environment = {**os.environ, **({"LD_PRELOAD": str(preload), **options} if preload else {})}
         words = [sys.executable, os.path.abspath(__file__), "--play", play]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

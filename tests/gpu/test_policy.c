@@ -184,7 +184,7 @@ static void test_no_fault(void **state)
     const char *line = strstr(story->stderr_text, "cufence: no faults; 1 allocation guarded (at most 4000 bytes at once)\n");
     if (!line || strchr(story->stderr_text, '\n')[1])
         fail_msg("stderr is not the closing line alone:\n%s", story->stderr_text);
-    story = story_run("quiet=on", tell_no_fault);
+    story = story_run("say=quiet", tell_no_fault);
     expect_status(story, 0);
     assert_string_equal(story->stderr_text, "");
 }
@@ -199,7 +199,7 @@ static int tell_no_coredump(void)
 static void test_no_coredump(void **state)
 {
     (void)state;
-    const struct story *story = story_run("coredump=off,exitcode=0", tell_no_coredump);
+    const struct story *story = story_run("explain=off,exitcode=0", tell_no_coredump);
     expect_status(story, 0);
 }
 

@@ -137,7 +137,7 @@ def play(cubin: Path, kernel: str) -> bool:
     write_places(folder / "places.npy")
     facts = CASES[kernel] + ALWAYS
     program = [sys.executable, __file__, "--launch", str(cubin), kernel]
-    results = [check(kernel, run(folder, "run", "--witness", "on", "--set", "save=.", "--", *program), 3, facts)]
+    results = [check(kernel, run(folder, "run", "--explain", "rerun", "--set", "keep=replay=.", "--", *program), 3, facts)]
     bundles = sorted(folder.glob("fault-*"))
     if len(bundles) != 1:
         print(f"FAILED   {kernel}: {len(bundles)} bundles, not 1")

@@ -157,7 +157,7 @@ def environment_of(case: Case, way: str, machine: Machine, place: Path) -> dict[
 
 def options_of(case: Case) -> dict[str, str]:
     """Returns the options. A run without a fault says at exit how much went through cufence, see problems_of_statistics()."""
-    return {**case.options, "verbose": "on"} if case.status == 0 else case.options
+    return {**case.options, "say": "verbose"} if case.status == 0 else case.options
 
 
 def command_of(case: Case, way: str, machine: Machine) -> list[str]:

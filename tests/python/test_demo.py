@@ -79,10 +79,10 @@ class Demo(unittest.TestCase):
         self.assertTrue((self.folder / f"{pid and pid[1]}.json").is_file())
 
     def test_what_is_saved_can_be_replayed_and_explained(self) -> None:
-        """Of the folder in save= too, while it holds one launch. The commands are those that the demo says to type."""
+        """Of the folder in keep= too, while it holds one launch. The commands are those that the demo says to type."""
         for count, bug in enumerate(FAULTS, start=1):
             with self.subTest(bug):
-                said = self.run_it(COMMAND, "demo", bug, "--save", "faults")
+                said = self.run_it(COMMAND, "demo", bug, "--keep", "faults")
                 replay, explain = re.findall(r"^  cufence ((?:replay|explain) \S+)$", said, re.M)
                 self.assertRegex(self.run_it(COMMAND, *replay.split(), status=86, CUFENCE_DRIVER=""), "in demo_")
                 self.run_it(COMMAND, *explain.split())

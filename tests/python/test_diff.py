@@ -82,9 +82,9 @@ class Runs(Folder):
         self.assertEqual(len(old), 2, "the output's old bytes are the same: this shows nothing")
         self.diff("--ignore", "buffers", plain, other, status=0)
 
-    def filtered(self, name: str, *options: str, variant: str = "") -> Path:
+    def filtered(self, name: str, *options: str, variant: str = "", launches: str = "") -> Path:
         path = self.folder / name
-        done = cufence("run", "--trace", path, *options, "--", PROGRAM, "traced", TRACED=variant)
+        done = cufence("run", "--trace", f"{launches}={path}" if launches else path, *options, "--", PROGRAM, "traced", TRACED=variant)
         self.assertEqual(done.returncode, 0, done.stderr)
         return path
 
@@ -92,55 +92,55 @@ class Runs(Folder):
         return [json.loads(line)["name"] for line in path.read_text().splitlines()[1:-1]]
 
     def test_a_filter_leaves_the_others_out(self) -> None:
-        plain = self.filtered("plain", "--trace_filter", "*race*|scale")
+        plain = self.filtered("plain", launches="*race*|scale")
         header = json.loads(plain.read_text().splitlines()[0])
         self.assertEqual((header["filter"], header.get("every")), ("*race*|scale", None))
         self.assertEqual(self.events(plain), ["scale(float const*, float*, unsigned int, float)", "race", "race", "race"])
-        out = self.diff(plain, self.filtered("again", "--trace_filter", "*race*|scale"), status=0)
+        out = self.diff(plain, self.filtered("again", launches="*race*|scale"), status=0)
         self.assertIn("the runs are equal: 4 events in 2 streams", out)
         self.assertIn(", only *race*|scale\n", out)
-        out = self.diff(plain, self.filtered("other", "--trace_filter", "*race*|scale", variant="race"), status=1)
+        out = self.diff(plain, self.filtered("other", launches="*race*|scale", variant="race"), status=1)
         self.assertIn("difference at event 2 of stream 1: equal inputs and other outputs", out)
 
     def test_copies_and_sets_have_names_too(self) -> None:
-        self.assertEqual(self.events(self.filtered("copies", "--trace_filter", "cuMem*")), ["cuMemcpyHtoD", "cuMemsetD8", "cuMemcpyDtoH"])
-        place = self.filtered("place", "--trace_filter", "@trace_stories.c & cuMemset*")
+        self.assertEqual(self.events(self.filtered("copies", launches="cuMem*")), ["cuMemcpyHtoD", "cuMemsetD8", "cuMemcpyDtoH"])
+        place = self.filtered("place", launches="@trace_stories.c & cuMemset*")
         self.assertEqual(self.events(place), ["cuMemsetD8"])
-        self.assertEqual(self.events(self.filtered("number", "--trace_filter", "#2")), ["race"])
+        self.assertEqual(self.events(self.filtered("number", launches="#2")), ["race"])
 
     def test_one_launch_in_so_many_of_each_kernel(self) -> None:
-        path = self.filtered("every", "--trace_every", "2")
+        path = self.filtered("every", "--every", "2")
         header = json.loads(path.read_text().splitlines()[0])
         self.assertEqual((header.get("filter"), header["every"]), (None, 2))
         whole = self.events(self.trace("plain"))
         self.assertEqual(whole[6:8], ["race", "race"])
         self.assertEqual(self.events(path), whole[:7] + whole[8:])  # nothing else is twice on one stream
-        out = self.diff(path, self.filtered("again", "--trace_every", "2"), status=0)
+        out = self.diff(path, self.filtered("again", "--every", "2"), status=0)
         self.assertIn("CUDA 13.0, one launch in 2\n", out)
 
     def test_what_wrote_an_input_may_have_been_left_out(self) -> None:
-        traces = (self.filtered(variant or "plain", "--trace_filter", "scale", variant=variant) for variant in ("", "copy"))
+        traces = (self.filtered(variant or "plain", launches="scale", variant=variant) for variant in ("", "copy"))
         out = self.diff(*traces, status=1)
         self.assertIn("difference at event 1 of stream 1: other inputs", out)
         self.assertIn("came from  A: nobody in the trace, which leaves launches out", out)
         self.assertIn("hint       what wrote the input last may have been left out", out)
 
     def test_other_launches_left_out(self) -> None:
-        plain, every = self.trace("plain"), self.filtered("every", "--trace_every", "3")
+        plain, every = self.trace("plain"), self.filtered("every", "--every", "3")
         out = self.diff(plain, every, status=2)
-        self.assertIn("A has trace_filter=,trace_every=1 and B has trace_filter=,trace_every=3: they leave out different launches; trace both", out)
-        out = self.diff(self.filtered("race", "--trace_filter", "race"), self.filtered("sum", "--trace_filter", "sum"), status=2)
-        self.assertIn("A has trace_filter=race,trace_every=1 and B has trace_filter=sum,trace_every=1", out)
+        self.assertIn("A has launches=,every=1 and B has launches=,every=3: they leave out different launches; trace both", out)
+        out = self.diff(self.filtered("race", launches="race"), self.filtered("sum", launches="sum"), status=2)
+        self.assertIn("A has launches=race,every=1 and B has launches=sum,every=1", out)
         path = self.folder / "bad"
         path.write_text('{"trace":1,"filter":"\\u001b[31m"}\n')
-        self.assertIn("trace_filter=?[31m,", self.diff(plain, path, status=2))
+        self.assertIn("launches=?[31m,", self.diff(plain, path, status=2))
 
     def test_without_a_trace_nothing_is_left_out(self) -> None:
-        done = cufence("run", "--trace_every", "3", "--", PROGRAM, "traced")
-        self.assertEqual(done.stderr.count("trace_filter and trace_every do nothing without trace=FILE"), 1, done.stderr)
+        done = cufence("run", "--every", "3", "--", PROGRAM, "traced")
+        self.assertEqual(done.stderr.count("every= does nothing without trace= or nan="), 1, done.stderr)
 
     def test_bad_filters_are_refused(self) -> None:
-        for option, value in (("trace_filter", "@"), ("trace_every", "0"), ("trace_filter", "a|" * 20 + "a")):
+        for option, value in (("trace", "@=a"), ("every", "0"), ("trace", "a|" * 20 + "a=a")):
             done = cufence("run", f"--{option}", value, "--", PROGRAM, "traced")
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(f"{option}={value} is not allowed; allowed is ", done.stderr)

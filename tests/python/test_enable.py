@@ -120,7 +120,7 @@ class Enable(unittest.TestCase):
         self.check(
             """
             import cufence, simulated
-            device = simulated.Device("exitcode=0,verbose=off")
+            device = simulated.Device("exitcode=0,say=normal")
             with cufence.label("weights"):
                 address = device.allocate(4000)
             device.read(address + 4000)
@@ -273,7 +273,7 @@ class Enable(unittest.TestCase):
             ("uaf='strickt'", ["uaf", "strickt", "off | adaptive | strict"]),
             ("uav='strict'", ["uav", "uaf"]),
             ("align=3", ["align", "3", "power of two"]),
-            ("verbose=2", ["verbose", "on | off"]),
+            ("slack=2", ["slack", "on | off"]),
         ):
             done = self.run_code(f"import cufence; cufence.enable({call})")
             last = done.stderr.strip().splitlines()[-1]

@@ -79,7 +79,7 @@ kept = alloc(1000, 0, None)
 assert row["stream"] == 0 and row["device"] == 0 and row["live_buffers"] == 1 and row["live_bytes"] == 1000, row
 assert cufence.streams(0) == cufence.streams() and cufence.streams(5) == []
 """,
-            "quiet=on",
+            "say=quiet",
         )
 
     def test_out_of_memory_says_who_holds_it(self) -> None:
@@ -90,7 +90,7 @@ def hoard():
 kept = hoard()
 assert alloc(1 << 30, 0, None) is None
 """,
-            "quiet=on",
+            "say=quiet",
             CUFENCE_SIM="memory=256M",
         )
         self.assertRegex(said, r"; most is held by <string>:\d+ in hoard\S* \(201326592 bytes in 3 buffers\)")

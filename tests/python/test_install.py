@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build"))
 PROGRAM = """#include <cufence.h>
 #include <stdio.h>
-int main(void) { puts(cufence_version_string()); return cufence_init("quiet=on") != CUFENCE_OK; }
+int main(void) { puts(cufence_version_string()); return cufence_init("say=quiet") != CUFENCE_OK; }
 """
 
 

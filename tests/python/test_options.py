@@ -15,7 +15,7 @@ class OptionString(unittest.TestCase):
         for options, expected in (
             ({}, ""),
             ({"uaf": "strict"}, "uaf=strict"),
-            ({"verbose": True, "coredump": False}, "coredump=off,verbose=on"),
+            ({"slack": True, "fallback": False}, "fallback=off,slack=on"),
             ({"align": 16}, "align=16"),
             ({"guard": "128M", "align": "auto"}, "align=auto,guard=128M"),
             ({"log": Path("reports/%p.txt")}, "log=reports/%p.txt"),
@@ -38,7 +38,7 @@ class OptionString(unittest.TestCase):
             (None, r"option uaf: None is a NoneType; give a string, a whole number or a bool"),
             (1.5, r"option uaf: 1\.5 is a float"),
             (["strict"], r"is a list"),
-            ("off,verbose=on", r"option uaf: 'off,verbose=on' holds ','"),
+            ("off,slack=on", r"option uaf: 'off,slack=on' holds ','"),
             ("a\0b", r"holds '\\x00'"),
         ):
             with self.assertRaisesRegex(ValueError, message):

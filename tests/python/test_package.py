@@ -54,7 +54,7 @@ class Import(unittest.TestCase):
         self.assertTrue((standin.PACKAGE / "cufence" / "py.typed").is_file())
         wanted = typing.get_type_hints(_option_types.Options)
         self.assertEqual(wanted["uaf"], typing.Literal["off", "adaptive", "strict"])
-        self.assertEqual(wanted["verbose"], bool | typing.Literal["on", "off"])
+        self.assertEqual(wanted["slack"], bool | typing.Literal["on", "off"])
 
     def test_names(self) -> None:
         for name in cufence.__all__:

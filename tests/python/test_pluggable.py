@@ -27,7 +27,7 @@ alloc, free = library.cufence_torch_alloc, library.cufence_torch_free
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
 class Pluggable(unittest.TestCase):
     def run_code(self, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        done = standin.run_python(PRELUDE + code, **{"CUFENCE_OPTIONS": "quiet=on", **environment})
+        done = standin.run_python(PRELUDE + code, **{"CUFENCE_OPTIONS": "say=quiet", **environment})
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 

@@ -127,8 +127,8 @@ class Starting(unittest.TestCase):
         machine = self.machine("/nowhere")
         python = sys.executable
         for way, expected in (
-            ("enable", [python, "-u", "with_enable.py", "uaf=strict,verbose=on", "story.py", "3"]),
-            ("run", ["/bin/cufence", "run", "--set", "uaf=strict", "--set", "verbose=on", "--", python, "-u", "story.py", "3"]),
+            ("enable", [python, "-u", "with_enable.py", "uaf=strict,say=verbose", "story.py", "3"]),
+            ("run", ["/bin/cufence", "run", "--set", "uaf=strict", "--set", "say=verbose", "--", python, "-u", "story.py", "3"]),
             ("backend", ["/venv/bin/python", "-u", "story.py", "3"]),
             ("native", [python, "-u", "story.py", "3"]),
         ):

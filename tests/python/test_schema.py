@@ -69,7 +69,7 @@ class Schema(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "found.json"
             subprocess.run(
-                [BUILD / "bin/cufence", "run", "--set", f"json={file},leaks=on", "--", BUILD / "tests/programs/program_dlsym", "overrun"],
+                [BUILD / "bin/cufence", "run", "--set", f"json={file},live=leaks", "--", BUILD / "tests/programs/program_dlsym", "overrun"],
                 env={**os.environ, "CUFENCE_DRIVER": "sim", "LD_LIBRARY_PATH": str(BUILD / "tests/libcuda")},
                 capture_output=True,
                 check=False,
@@ -79,7 +79,7 @@ class Schema(unittest.TestCase):
         self.assertEqual(found[2]["headline"], "leak of 1 buffer, 4096 bytes in all")
 
     def run_values(self, folder: str, stories: str, **options: str) -> list[Any]:
-        """Runs stories of tests/sim/values_story.c. Returns the lines of the file that the option `file` is for."""
+        """Runs stories of tests/sim/values_story.c. Returns the lines of the file that the options name."""
         settings = [word for key, value in options.items() for word in ("--" + key, value)]
         subprocess.run(
             [BUILD / "bin/cufence", "run", *settings, "--", BUILD / "tests/run_tree/values_story", *stories.split()],
@@ -88,14 +88,14 @@ class Schema(unittest.TestCase):
             capture_output=True,
             check=False,
         )
-        file = options.get("values_out") or options["json"]
+        file = options.get("json") or options["values"].partition("=")[2]
         return [json.loads(line) for line in (Path(folder) / file).read_text().splitlines()]
 
     def test_a_nan_fits(self) -> None:
         found = []
         for story in ("nan", "nan_graph", "mask"):
             with tempfile.TemporaryDirectory() as folder:
-                found += self.run_values(folder, story, nan="report", inf="on", json="found.json")
+                found += self.run_values(folder, story, nan="report+inf", json="found.json")
         self.assertEqual({line["kind"] for line in found}, {"run", "first NaN", "first Inf", "guarded"})
         self.assertTrue(any("graph_kernels" in line.get("nan", {}) for line in found))
         for line in found:
@@ -104,7 +104,7 @@ class Schema(unittest.TestCase):
     def test_values_fit(self) -> None:
         schema = json.loads((ROOT / "docs" / "values.schema.json").read_text())
         with tempfile.TemporaryDirectory() as folder:
-            lines = self.run_values(folder, "scale offset struct half count graph nan mask", values="*", values_out="values.json")
+            lines = self.run_values(folder, "scale offset struct half count graph nan mask", values="*=values.json")
         self.assertGreater(len(lines), 10)
         for line in lines:
             jsonschema.validate(line, schema)

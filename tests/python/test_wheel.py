@@ -198,7 +198,7 @@ class Wheel(unittest.TestCase):
     def test_command(self) -> None:
         command = self.folder / "venv" / "bin" / "cufence"
         environment = standin.clean_environment(CUFENCE_DRIVER="sim")
-        done = run(command, "demo", "--save", self.folder / "faults", env=environment)
+        done = run(command, "demo", "--keep", self.folder / "faults", env=environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         for fact in ("past the end of buffer #", "4 bytes past the end: 3997", " offsets[row + 1] = end;", "plant_overrun"):
             self.assertIn(fact, done.stderr)

@@ -208,7 +208,7 @@ static void slow_dump(void)
     char fifo[1024] = "";
     size_t size = sizeof fifo;
     void *pointer = NULL;
-    start("exitcode=7,on_fault=continue,verbose=on");
+    start("exitcode=7,on_fault=continue,say=verbose");
     CHECK_OK(cufence_malloc(&pointer, COUNT * 4, -1, NULL));
     CHECK_CU(cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, fifo, &size));
     int fd = open(fifo, O_WRONLY);

@@ -427,7 +427,7 @@ static void faults_twice_in_one_place(void)
 
 static void without_dumps(void)
 {
-    start("coredump=off");
+    start("explain=off");
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
 }

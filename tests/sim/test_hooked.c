@@ -11,7 +11,7 @@ static void start_hooked(void)
 {
     CUdevice device;
     CUcontext context;
-    setenv("CUFENCE_OPTIONS", "arena=" ARENA ",wait_ms=1000/60000,witness=on", 1);
+    setenv("CUFENCE_OPTIONS", "arena=" ARENA ",wait_ms=1000/60000,explain=rerun", 1);
     table_open();
     CHECK_CU(hook_cuInit(0));
     CHECK(is_active());

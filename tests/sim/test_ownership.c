@@ -197,7 +197,7 @@ static void the_worst_of_several_devices_decides_the_end(void **state)
     (void)state;
     static const char *const devices[] = {"devices=2,fail=cuCtxSynchronize:1:999", "devices=2,fail=cuCtxSynchronize:2:999"};
     for (int i = 0; i < 2; i++) {
-        expect_guarded("silent_fault", "coredump=off", devices[i], FAULTED, "");
+        expect_guarded("silent_fault", "explain=off", devices[i], FAULTED, "");
         expect_in(&by_dlsym, "silent_fault", last.err, "== cufence: a kernel has faulted, without a report; ");
         if (strstr(last.err, "no faults"))
             complain(&by_dlsym, "silent_fault", "it is said that there was no fault", "");

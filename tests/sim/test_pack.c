@@ -430,13 +430,13 @@ static void let_work_wait_for_the_caller(void)
 
 static void running_work_is_not_waited_for(void)
 {
-    start("uaf=strict,quiet=on");
+    start("uaf=strict,say=quiet");
     let_work_wait_for_the_caller();
 }
 
 static void nor_is_it_without_the_driver(void)
 {
-    start("uaf=strict,fallback=off,quiet=on");
+    start("uaf=strict,fallback=off,say=quiet");
     let_work_wait_for_the_caller();
 }
 

@@ -122,7 +122,7 @@ static void the_end_tells_what_was_guarded(void **state)
     run(way, "allocations", PRELOAD, "wait_ms=0", NULL);
     expect_in(way, "allocations", last.err,
               "== cufence: no faults seen, but the devices may still work; 6 allocations guarded\n");
-    run(way, "allocations", PRELOAD, "quiet=on", NULL);
+    run(way, "allocations", PRELOAD, "say=quiet", NULL);
     if (last.err[0])
         complain(way, "allocations", "not quiet", "");
     run(way, "foreign", PRELOAD, NULL, NULL);
@@ -390,11 +390,11 @@ static void explain(const char *folder, char *text, size_t size)
 static void a_report_is_finished_before_the_end(void **state)
 {
     (void)state;
-    run(&by_dlsym, "end_at_once exit", PRELOAD, "witness=on", NULL);
+    run(&by_dlsym, "end_at_once exit", PRELOAD, "explain=rerun", NULL);
     expect_status(&by_dlsym, "end_at_once exit", 7);
     expect_overrun_report(&by_dlsym, "end_at_once exit");
     expect_in(&by_dlsym, "end_at_once exit", last.err, "could not be launched again: ");
-    run(&by_dlsym, "end_at_once abort", PRELOAD, "witness=on", NULL);
+    run(&by_dlsym, "end_at_once abort", PRELOAD, "explain=rerun", NULL);
     expect_overrun_report(&by_dlsym, "end_at_once abort");
 }
 
@@ -407,7 +407,7 @@ static void a_recorded_fault_can_be_explained(void **state)
     const char *const endings[] = {"core.gz", "snapshot.json"};
     const char *story = "overrun plain context";
     assert_non_null(mkdtemp(folder));
-    snprintf(settings, sizeof settings, "record=%s/a/%%p", folder);
+    snprintf(settings, sizeof settings, "keep=dump=%s/a/%%p", folder);
     run(&by_dlsym, story, PRELOAD, settings, NULL);
     expect_overrun_report(&by_dlsym, story);
     const char *kept = strstr(last.err, "cufence: kept for `cufence explain`: ");
@@ -440,9 +440,9 @@ static void a_recorded_fault_can_be_explained(void **state)
     snprintf(path, sizeof path, "%s/a", folder);
     rmdir(path);
     assert_int_equal(rmdir(folder), 0);
-    run(&by_dlsym, story, PRELOAD, "record=/proc/nowhere", NULL);
+    run(&by_dlsym, story, PRELOAD, "keep=dump=/proc/nowhere", NULL);
     expect_overrun_report(&by_dlsym, story);
-    expect_in(&by_dlsym, story, last.err, "cufence: record: cannot write /proc/nowhere: ");
+    expect_in(&by_dlsym, story, last.err, "cufence: keep: cannot write /proc/nowhere: ");
 }
 
 static void expect_launch(const struct way *way, const json_t *launches, size_t index, const char *wanted)
@@ -465,7 +465,7 @@ static void a_launch_is_on_record_as_it_was(void **state)
         char folder[] = "/tmp/cufence-launches-XXXXXX", settings[128], command[160];
         int pid = 0;
         assert_non_null(mkdtemp(folder));
-        snprintf(settings, sizeof settings, "record=%s", folder);
+        snprintf(settings, sizeof settings, "keep=dump=%s", folder);
         run(&ways[i], "ways_to_launch", PRELOAD, settings, NULL);
         assert_int_equal(sscanf(last.err, "==%d==", &pid), 1);
         snprintf(command, sizeof command, "%s/fault-%d-1.snapshot.json", folder, pid);
@@ -501,7 +501,7 @@ static void each_exception_has_its_own_error(void **state)
         run(&by_dlsym, story, PRELOAD, NULL, NULL);
         expect_out(&by_dlsym, story, wanted);
         expect_in(&by_dlsym, story, last.err, exceptions[i].words);
-        run(&by_dlsym, story, PRELOAD, "coredump=off", NULL);
+        run(&by_dlsym, story, PRELOAD, "explain=off", NULL);
         expect_out(&by_dlsym, story, wanted);
         snprintf(without, sizeof without, "a kernel has faulted: %s; without a core dump", error);
         expect_in(&by_dlsym, story, last.err, without);

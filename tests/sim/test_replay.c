@@ -1,4 +1,4 @@
-/* save=DIR, and `cufence replay` of what it saved, on the simulated device. */
+/* keep=replay=DIR, and `cufence replay` of what it saved, on the simulated device. */
 #include "replayed.h"
 
 #include "analysis/snapshot/npy.h"
@@ -20,7 +20,7 @@ static const char *more_options = "";
 static const char *saving(const char *more)
 {
     static char options[192];
-    snprintf(options, sizeof options, "save=%s%s", folder, more);
+    snprintf(options, sizeof options, "keep=replay=%s%s", folder, more);
     return options;
 }
 
@@ -115,7 +115,7 @@ static void test_most(void **state)
 
 static void save_nothing(void)
 {
-    fault_in("write_last", saving(",witness=off"));
+    fault_in("write_last", saving(",explain=dump"));
 }
 
 static void save_hang(void)
@@ -142,7 +142,7 @@ static void test_nothing(void **state)
     snprintf(folder, sizeof folder, "/tmp/cufence-replay-XXXXXX");
     assert_non_null(mkdtemp(folder));
     struct outcome outcome = run_child(save_nothing);
-    assert_true(has(outcome.err, "save: nothing to replay: .*witness=off"));
+    assert_true(has(outcome.err, "keep: nothing to replay: .*explain=dump"));
     free(outcome.err);
     assert_int_equal(find_bundle(), 0);
     assert_int_equal(rmdir(folder), 0);
@@ -432,7 +432,7 @@ static void test_usage(void **state)
     snprintf(bundle, sizeof bundle, "%s", "");
     expect_replay("", 2, "no folder given");
     expect_replay("/nowhere", 1, "/nowhere: No such file");
-    expect_replay("/usr", 1, "/usr: buffers: No such file or directory; a saved launch is a folder in that of save=");
+    expect_replay("/usr", 1, "/usr: buffers: No such file or directory; a saved launch is a folder in that of keep=");
     expect_replay("--times 0 x", 2, "--times '0' is not allowed; allowed is 1..1000000");
     expect_replay("a b", 2, "b");
     expect_replay("--help", 0, "usage: cufence replay");

@@ -6,7 +6,7 @@
 static void save(size_t count, size_t without)
 {
     char options[160];
-    snprintf(options, sizeof options, "save=%s", folder);
+    snprintf(options, sizeof options, "keep=replay=%s", folder);
     start(options);
     load(&store_first, count, without);
     int n = COUNT;
@@ -92,7 +92,7 @@ static void save_until(void)
 {
     char options[160];
     const int last = COUNT;
-    snprintf(options, sizeof options, "save=%s", folder);
+    snprintf(options, sizeof options, "keep=replay=%s", folder);
     start(options);
     load(&store_until, store_until.count, NONE);
     void *out = allocate(COUNT * 4), *until = allocate(64);

@@ -178,7 +178,7 @@ static void reuse_with_another_size(void)
  * there. */
 static void alternating_sizes(void)
 {
-    start("slack=on,verbose=on");
+    start("slack=on,say=verbose");
     CUstream stream = new_stream();
     uint64_t launches = cusim_call_count("cuLaunchKernel");
     for (size_t i = 0; i < 4000; i++) {

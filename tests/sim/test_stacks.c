@@ -6,8 +6,8 @@
 
 /* Options that make hooks do more. */
 static const char *const options[] = {
-    NULL,         "streams=on", "slack=on,fill=nan", "uaf=strict,small=pack", "only=func:*,skip=file:*none*",
-    "nan=report", "verbose=on",
+    NULL,         "streams=on",  "slack=on,fill=nan", "uaf=strict,small=pack", "only=func:*,skip=file:*none*",
+    "nan=report", "say=verbose",
 };
 #define OPTIONS (sizeof options / sizeof options[0])
 
@@ -47,7 +47,7 @@ static void threads_of_the_least_size_are_enough(void **state)
         run_guarded(&ways[k], "small_threads", NULL, FAULTED, OWN_STEPS MISUSES);
     for (size_t i = 1; i < OPTIONS; i++)
         run_guarded(&by_dlsym, "small_threads", options[i], FAULTED, OWN_STEPS MISUSES);
-    run_guarded(&by_dlsym, "small_threads exit", "leaks=on,at_exit=live,verbose=on", FAULTED, OWN_STEPS MISUSES);
+    run_guarded(&by_dlsym, "small_threads exit", "live=exit+leaks,say=verbose", FAULTED, OWN_STEPS MISUSES);
     expect_in(&by_dlsym, "small_threads exit", last.err, "leak");
 }
 

@@ -56,14 +56,14 @@ static const struct ending endings[] = {
     {"-- true", 0, 87, NO_CUDA},
     {"-- sh -c 'true; sh -c true; (exit 3)'", 3, 3, NO_CUDA},
     {"-- sh -c 'exec sh -c \"exit 0\"'", 0, 87, NO_CUDA},
-    {"--quiet on -- true", 0, 87, NO_CUDA},
-    {"--estimate on -- true", 0, 87, "nothing to estimate: no process used CUDA"},
+    {"--say quiet -- true", 0, 87, NO_CUDA},
+    {"--estimate -- true", 0, 87, "nothing to estimate: no process used CUDA"},
     {"-- env -u LD_LIBRARY_PATH true", 0, 87, NULL}, /* whether there is a driver is the machine's business */
     {"-- \"$STORY\" init", 0, 87, "NOTHING WAS GUARDED: CUDA was initialised, but no process created a context"},
     {"-- sh -c '\"$STORY\" init; true'", 0, 87, "NOTHING WAS GUARDED: CUDA was initialised, but no process created a context"},
     {"-- \"$STORY\" managed", 0, 87, NULL},
     {"--min_size 1M -- \"$STORY\" clean", 0, 87, NULL},
-    {"--min_size 1M --quiet on -- \"$STORY\" clean", 0, 87, NULL},
+    {"--min_size 1M --say quiet -- \"$STORY\" clean", 0, 87, NULL},
     {"-- \"$STORY\" clean", 0, 0, "no faults; 1 allocation guarded"},
     {"-- sh -c '\"$STORY\" clean; true'", 0, 0, "no faults; 1 allocation guarded"},
     {"-- \"$STORY\"", 86, 86, NULL},
@@ -98,7 +98,7 @@ static void each_run_says_what_was_guarded(void **state)
 static void the_reasons_are_named(void **state)
 {
     (void)state;
-    shell("\"$CUFENCE\" run --min_size 1M --quiet on -- \"$STORY\" clean");
+    shell("\"$CUFENCE\" run --min_size 1M --say quiet -- \"$STORY\" clean");
     assert_int_equal(count("NOTHING WAS GUARDED: every allocation was left to the driver, for the reasons below"), 1);
     assert_int_equal(count("not guarded: 1 buffer smaller than min_size"), 1);
     shell("\"$CUFENCE\" run -- \"$STORY\" managed");
@@ -109,7 +109,7 @@ static void the_reasons_are_named(void **state)
 static void quiet_omits_only_the_line_about_what_was_guarded(void **state)
 {
     (void)state;
-    assert_int_equal(shell("\"$CUFENCE\" run --quiet on -- \"$STORY\" clean"), 0);
+    assert_int_equal(shell("\"$CUFENCE\" run --say quiet -- \"$STORY\" clean"), 0);
     assert_string_equal(said, "");
 }
 
@@ -161,7 +161,7 @@ static void another_file_gets_no_word(void **state)
 
 static void starts_with_a_folder_that_cannot_be(void)
 {
-    CHECK_OK(cufence_init("save=/dev/null/saves,log=/dev/null"));
+    CHECK_OK(cufence_init("keep=replay=/dev/null/saves,log=/dev/null"));
 }
 
 /* Not at the fault, when it is too late. */
@@ -172,7 +172,7 @@ static void an_output_that_cannot_be_written_is_told_at_the_start(void **state)
     struct outcome outcome = run_child(starts_with_a_folder_that_cannot_be);
     unsetenv("CUFENCE_DRIVER");
     const char *start =
-        strstr(outcome.err, " cufence: save=/dev/null/saves: nothing can be written there: /dev/null/saves: Not a "
+        strstr(outcome.err, " cufence: keep=/dev/null/saves: nothing can be written there: /dev/null/saves: Not a "
                             "directory; name a folder that can be written\n");
     assert_non_null(start);
     assert_null(strstr(outcome.err, "log="));

@@ -107,7 +107,7 @@ static void it_is_printed_on_request(void **state)
 
 static void at_exit_live(void)
 {
-    start("at_exit=live");
+    start("live=exit");
     fill();
 }
 
@@ -121,19 +121,19 @@ static void it_is_printed_at_exit(void **state)
 
 static void leaking(void)
 {
-    start("leaks=on");
+    start("live=leaks");
     fill();
 }
 
 static void leaking_with_own_status(void)
 {
-    start("leaks=on,exitcode=7");
+    start("live=leaks,exitcode=7");
     allocate_as(500, NULL, NULL);
 }
 
 static void not_leaking(void)
 {
-    start("leaks=on");
+    start("live=leaks");
     CHECK_OK(cufence_free(allocate_as(500, NULL, "gone"), NULL));
 }
 
@@ -172,7 +172,7 @@ static void wait_for(const char *name, const char *text)
 static void signalled(void)
 {
     char options[128];
-    snprintf(options, sizeof options, "usr1=on,log=%s", file);
+    snprintf(options, sizeof options, "live=usr1,log=%s", file);
     start(options);
     fill();
     raise(SIGUSR1);
@@ -189,7 +189,7 @@ static void ignored(int number)
 static void signalled_with_own_handler(void)
 {
     signal(SIGUSR1, ignored);
-    start("usr1=on");
+    start("live=usr1");
     fill();
     raise(SIGUSR1);
     usleep(100000);
@@ -199,7 +199,7 @@ static void a_signal_asks_for_it(void **state)
 {
     (void)state;
     static const struct expected expected = {0, {"no faults; 4 allocations guarded"}, {"has no effect"}};
-    static const struct expected own = {0, {"usr1=on has no effect: the program handles SIGUSR1 itself"}, {"at SIGUSR1"}};
+    static const struct expected own = {0, {"live=usr1 has no effect: the program handles SIGUSR1 itself"}, {"at SIGUSR1"}};
     snprintf(file, sizeof file, "/tmp/cufence-use-%d.log", (int)getpid());
     unlink(file);
     check(signalled, &expected);

@@ -96,7 +96,7 @@ static void graphs_off_says_what_it_cannot(void **state)
 static void lines_of_json(void **state)
 {
     (void)state;
-    assert_int_equal(run("--values '*' --values_out values.json", "scale graph"), 0);
+    assert_int_equal(run("--values '*=values.json'", "scale graph"), 0);
     DOES_NOT_SAY("values of launch");
     read_file("values.json");
     assert_int_equal(count_in("\n"), 3);
@@ -112,10 +112,10 @@ static void what_is_wrong_is_refused(void **state)
 {
     (void)state;
     assert_int_equal(run("--values '#x'", "scale"), 2);
-    SAYS("values=#x is not allowed; allowed is launches");
+    SAYS("values=#x is not allowed; allowed is LAUNCHES or");
     assert_int_equal(run("--values '*' --values_type gemm:f15", "scale"), 2);
     SAYS("values_type=gemm:f15");
-    assert_int_equal(run("--values '*' --values_out nowhere/values.json", "scale"), 2);
+    assert_int_equal(run("--values '*=nowhere/values.json'", "scale"), 2);
     assert_int_equal(run("--set graphs=maybe", "scale"), 2);
     SAYS("graphs=maybe is not allowed; allowed is on | off");
     assert_int_equal(run("--nan yes", "scale"), 2);
@@ -166,7 +166,7 @@ static void masks_are_no_nan(void **state)
 {
     (void)state;
     assert_int_equal(run("--nan report", "mask"), 0);
-    assert_int_equal(run("--nan report --inf on", "mask"), 86);
+    assert_int_equal(run("--nan report+inf", "mask"), 86);
     SAYS("first Inf: mask writes 1000 Inf to buffer #2");
 }
 
@@ -218,8 +218,8 @@ static void stop_ends_the_program_there(void **state)
 static void every_other_launch(void **state)
 {
     (void)state;
-    assert_int_equal(run("--nan report --nan_every 1000", "many"), 0);
-    assert_int_equal(run("--nan report --nan_every 2", "nan"), 86); /* the first of each kernel is looked at */
+    assert_int_equal(run("--nan report --every 1000", "many"), 0);
+    assert_int_equal(run("--nan report --every 2", "nan"), 86); /* the first of each kernel is looked at */
     assert_int_equal(count_in("cufence: first NaN: "), 1);
 }
 

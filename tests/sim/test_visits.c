@@ -137,7 +137,7 @@ static void start(void)
     user_saw.wanted_bytes = 8;
     visits_add(&user);
     lens_register();
-    CHECK_OK(cufence_init("quiet=on"));
+    CHECK_OK(cufence_init("say=quiet"));
     CHECK_CU(cuDeviceGet(&device, 0));
     CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
     CHECK_CU(cuCtxSetCurrent(context));

@@ -14,7 +14,7 @@ static void launch_with(const char *kernel, void *argument, int n)
 
 static void tell_last(void)
 {
-    fault_in("write_last", "witness=on");
+    fault_in("write_last", "explain=rerun");
 }
 
 static void test_last(void **state)
@@ -28,7 +28,7 @@ static void test_last(void **state)
 
 static void tell_off(void)
 {
-    fault_in("write_last", "witness=off");
+    fault_in("write_last", "explain=dump");
 }
 
 static void test_off(void **state)
@@ -39,7 +39,7 @@ static void test_off(void **state)
 
 static void tell_table(void)
 {
-    fault_by_table("witness=on");
+    fault_by_table("explain=rerun");
 }
 
 static void test_table(void **state)
@@ -54,7 +54,7 @@ static void tell_struct(void)
         char before[1000];
         void *out;
     } large = {{0}, NULL};
-    start("witness=on");
+    start("explain=rerun");
     large.out = allocate(COUNT * 4);
     launch_with("write_by_struct", &large, COUNT);
     cuCtxSynchronize();
@@ -69,7 +69,7 @@ static void test_struct(void **state)
 
 static void tell_far(void)
 {
-    fault_in("write_far", "witness=on");
+    fault_in("write_far", "explain=rerun");
 }
 
 static void test_far(void **state)
@@ -81,7 +81,7 @@ static void test_far(void **state)
 
 static void tell_shared(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     void *out = allocate(COUNT * 4);
     launch_shared("write_last", (void *[]){&out, &(int){COUNT}}, 100000);
     cuCtxSynchronize();
@@ -96,7 +96,7 @@ static void test_shared(void **state)
 
 static void tell_several(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     void *right = allocate(2 * COUNT * 4), *wrong = allocate(COUNT * 4);
     launch("write_last", right, COUNT);
     launch("write_last", wrong, COUNT);
@@ -116,7 +116,7 @@ static char kept[] = "/tmp/cufence-test-XXXXXX";
 static void tell_kept(void)
 {
     char options[128];
-    snprintf(options, sizeof options, "witness=on,record=%s", kept);
+    snprintf(options, sizeof options, "explain=rerun,keep=dump=%s", kept);
     fault_in("write_last", options);
 }
 
@@ -208,7 +208,7 @@ static void give(const char *kernel)
     floats[2] = -__builtin_inff();
     floats[3] = 1e20f;
     floats[4] = floats[5] = floats[6] = 0;
-    start("witness=on");
+    start("explain=rerun");
     char *in = allocate(sizeof halves);
     float *out = allocate(sizeof floats);
     fill(in, halves, sizeof halves);
@@ -253,7 +253,7 @@ static void tell_large(void)
     const size_t size = (size_t)48 << 20;
     const double numbers[] = {-1, 3}, middle = 5;
     int n = 8;
-    start("witness=on");
+    start("explain=rerun");
     char *in = allocate(size), *out = allocate(32);
     fill(in, numbers, sizeof numbers);
     fill(in + size / 2, &middle, sizeof middle);
@@ -275,7 +275,7 @@ static void test_large(void **state)
 
 static void tell_once(void)
 {
-    fault_in("write_once", "witness=on");
+    fault_in("write_once", "explain=rerun");
 }
 
 static void test_once(void **state)
@@ -297,7 +297,7 @@ static void expect_no_child(void)
 
 static void tell_hang(void)
 {
-    fault_in("hang_later", "witness=on,wait_ms=1000/300");
+    fault_in("hang_later", "explain=rerun,wait_ms=1000/300");
     CHECK_OK(cufence_wait_reports(REPORT_MS));
     expect_no_child();
 }
@@ -311,7 +311,7 @@ static void test_hang(void **state)
 
 static void tell_death(void)
 {
-    fault_in("end_later", "witness=on");
+    fault_in("end_later", "explain=rerun");
 }
 
 static void test_death(void **state)
@@ -323,7 +323,7 @@ static void test_death(void **state)
 static void tell_withheld(void)
 {
     setenv("CUFENCE_SIM", "shareable=0", 1);
-    fault_in("write_last", "witness=on");
+    fault_in("write_last", "explain=rerun");
 }
 
 static void test_withheld(void **state)
@@ -335,7 +335,7 @@ static void test_withheld(void **state)
 static void tell_full(void)
 {
     setenv("CUFENCE_SIM", "memory=2M", 1);
-    fault_in("write_last", "witness=on,small=map");
+    fault_in("write_last", "explain=rerun,small=map");
 }
 
 /* The device has room for the copy, and for no page to see what is written. */
@@ -358,7 +358,7 @@ static void count_signal(int signal)
 static void tell_quietly(void)
 {
     signal(SIGCHLD, count_signal);
-    fault_in("write_last", "witness=on");
+    fault_in("write_last", "explain=rerun");
     for (int i = 0; i < 2000 && cufence_fault_count() == 0; i++) {
         CHECK(waitpid(-1, NULL, WNOHANG) == -1);
         usleep(1000);
@@ -405,7 +405,7 @@ static void tell_no_trace(void)
     char folder[] = "/tmp/cufence-test-XXXXXX";
     CHECK(mkdtemp(folder));
     setenv("TMPDIR", folder, 1);
-    start("witness=on");
+    start("explain=rerun");
     void *out = allocate(COUNT * 4);
     int files = count_files(folder), descriptors = count_descriptors();
     launch("write_last", out, COUNT);
@@ -425,7 +425,7 @@ static void test_no_trace(void **state)
 /* Without the preload library nobody sees how the program ends, so the report comes before the error. */
 static void tell_report_first(void)
 {
-    start("witness=on,wait_ms=1000/300");
+    start("explain=rerun,wait_ms=1000/300");
     launch("hang_later", allocate(COUNT * 4), COUNT);
     while (cuCtxSynchronize() != CUDA_ERROR_ILLEGAL_ADDRESS)
         usleep(1000);

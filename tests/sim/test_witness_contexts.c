@@ -7,7 +7,7 @@
 static void expect_story(const char *story, const char *const *patterns)
 {
     char command[1024], said[1 << 15];
-    snprintf(command, sizeof command, "LD_LIBRARY_PATH=%s %s run --witness on --wait-ms 1000/60000 --arena %s -- %s %s 2>&1",
+    snprintf(command, sizeof command, "LD_LIBRARY_PATH=%s %s run --explain rerun --wait-ms 1000/60000 --arena %s -- %s %s 2>&1",
              CUFENCE_RUN_DRIVER, CUFENCE_CLI, ARENA, CUFENCE_SAVED_STORY, story);
     FILE *out = popen(command, "r");
     assert_non_null(out);
@@ -39,7 +39,7 @@ static CUresult refusal;
 static void tell_refused(void)
 {
     char fail[64];
-    start("witness=on");
+    start("explain=rerun");
     snprintf(fail, sizeof fail, "fail=cuDevicePrimaryCtxRetain:0:%d", (int)refusal);
     setenv("CUFENCE_SIM", fail, 1); /* this process has read it */
     launch("write_last", allocate(COUNT * 4), COUNT);

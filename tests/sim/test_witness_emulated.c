@@ -12,7 +12,7 @@ static void overrun(void)
 
 static void tell_unfenced(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     load(&store_first, store_first.count, NONE);
     overrun();
 }
@@ -29,7 +29,7 @@ static void test_unfenced(void **state)
 
 static void tell_fenced(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     load(&store_first, store_first.count - 1, NONE);
     overrun();
 }
@@ -42,7 +42,7 @@ static void test_fenced(void **state)
 
 static void tell_refused(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     load(&store_first, store_first.count - 1, NONE);
     setenv("CUFENCE_SIM", "fail=cuModuleLoadData:0:200", 1); /* this process has read it */
     overrun();
@@ -61,7 +61,7 @@ static void test_refused(void **state)
 
 static void tell_unknown(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     load(&store_first, store_first.count, MULTIPLY); /* the address is not computed at all, and so wrong */
     overrun();
 }
@@ -76,7 +76,7 @@ static void test_unknown(void **state)
 
 static void tell_far(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     struct machine_code down = store_first;
     down.kernel = "store_down";
     down.code[MULTIPLY][0] = 0xfffc000007027825; /* IMAD.WIDE R2, R7, -0x40000, R2 */

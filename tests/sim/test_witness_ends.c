@@ -36,14 +36,14 @@ static pid_t await_stage(void)
 
 static void hang(void)
 {
-    fault_in("hang_later", "witness=on");
+    fault_in("hang_later", "explain=rerun");
     pause();
 }
 
 /* A child has the program's descriptors, and so its end of the socket. */
 static void hang_and_fork(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     launch("hang_later", allocate(COUNT * 4), COUNT);
     await_stage();
     if (fork() == 0) {
@@ -55,7 +55,7 @@ static void hang_and_fork(void)
 
 static void hang_and_replace(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     launch("hang_later", allocate(COUNT * 4), COUNT);
     await_stage();
     execl("/bin/sleep", "sleep", "60", (char *)NULL);
@@ -129,7 +129,7 @@ static void tell_reaping(void)
     CHECK(pipe(ends) == 0);
     signal(SIGCHLD, count_signal);
     CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0);
-    start("witness=on,wait_ms=1000/300");
+    start("explain=rerun,wait_ms=1000/300");
     launch("hang_later", allocate(COUNT * 4), COUNT);
     await_stage();
     CHECK(waitpid(-1, NULL, WNOHANG) == -1);
@@ -157,7 +157,7 @@ static void test_reaping(void **state)
 static void tell_ignored(void)
 {
     signal(SIGCHLD, SIG_IGN);
-    fault_in("write_last", "witness=on");
+    fault_in("write_last", "explain=rerun");
     CHECK_OK(cufence_wait_reports(REPORT_MS));
     CHECK(waitpid(-1, NULL, WNOHANG | __WALL) == -1);
 }
@@ -193,7 +193,7 @@ static void launch_hosted(void)
 
 static void tell_limited(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     use_up(2); /* the driver needs one for its dump */
     launch_hosted();
     cuCtxSynchronize();
@@ -238,7 +238,7 @@ static void *grab(void *unused)
 static void tell_grabbed(void)
 {
     pthread_t thread;
-    start("witness=on");
+    start("explain=rerun");
     socket_count = count_sockets();
     CHECK(pthread_create(&thread, NULL, grab, NULL) == 0);
     launch_hosted();
@@ -279,7 +279,7 @@ static void make_folder(void)
 static void tell_nameless(void)
 {
     make_folder();
-    start("witness=on,wait_ms=1000/300");
+    start("explain=rerun,wait_ms=1000/300");
     CHECK(count_names() == 0);
     launch("hang_later", allocate(COUNT * 4), COUNT);
     await_stage();
@@ -300,20 +300,20 @@ static void test_nameless(void **state)
 
 static void end_killed(void)
 {
-    start("witness=off");
+    start("explain=dump");
     CHECK(count_names() == 1);
     kill(getpid(), SIGKILL);
 }
 
 static void live_on(void)
 {
-    start("witness=off");
+    start("explain=dump");
     pause();
 }
 
 static void end_well(void)
 {
-    start("witness=off");
+    start("explain=dump");
     CHECK(count_names() == 2); /* its own, and that of the living process */
 }
 
@@ -358,7 +358,7 @@ static void tell_swept(void)
     CHECK(status_of(end_well) == 0 && count_names() == 1);
     kill(living, SIGKILL);
     waitpid(living, NULL, 0);
-    start("witness=on");
+    start("explain=rerun");
     launch("write_last", allocate(COUNT * 4), COUNT);
     cuCtxSynchronize();
 }
@@ -374,7 +374,7 @@ static void tell_closed(void)
 {
     char name[64], found[8] = "";
     void *out;
-    start("witness=on,exitcode=0");
+    start("explain=rerun,exitcode=0");
     out = allocate(COUNT * 4);
     make_folder();
     snprintf(name, sizeof name, "%s/own", folder);
@@ -404,7 +404,7 @@ static void tell_standard(void)
     char path[64], target[256];
     close(0);
     close(1);
-    start("witness=on");
+    start("explain=rerun");
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "/proc/self/fd/%d", i);
         ssize_t length = readlink(path, target, sizeof target - 1);
@@ -418,7 +418,7 @@ static void tell_standard(void)
 /* Sockets and pipe of the second launch get these numbers. */
 static void tell_closed_later(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     void *out = allocate(COUNT * 4);
     close(0);
     close(1);
@@ -436,7 +436,7 @@ static void test_standard(void **state)
 
 static void tell_other_user(void)
 {
-    start("witness=off");
+    start("explain=dump");
     void *out = allocate(COUNT * 4);
     CHECK(setgid(65534) == 0 && setuid(65534) == 0);
     launch("write_last", out, COUNT);

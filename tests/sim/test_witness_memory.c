@@ -10,7 +10,7 @@
 
 static void tell_pinned(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     void *out = allocate(COUNT * 4), *pinned = pin(3 * sizeof(struct hosted));
     launch_all("write_hosted", (void *[]){&out, &pinned});
     cuCtxSynchronize();
@@ -28,7 +28,7 @@ static void test_pinned(void **state)
 /* Two blocks in one page of malloc's, each registered, and the second leads to the buffer. */
 static void tell_registered(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     char *page = aligned_alloc(4096, 8192);
     CHECK(page);
     struct hosted *first = (struct hosted *)(page + 64), *second = (struct hosted *)(page + 4000);
@@ -54,7 +54,7 @@ static void test_registered(void **state)
 static void tell_managed(void)
 {
     CUdeviceptr managed;
-    start("witness=on");
+    start("explain=rerun");
     void *out = allocate(COUNT * 4);
     CHECK_CU(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
     pinned_add(context_current(), managed, 64, PINNED_MANAGED);
@@ -76,7 +76,7 @@ static void tell_saved(void)
 {
     char options[128];
     CUdeviceptr managed;
-    snprintf(options, sizeof options, "save=%s", folder);
+    snprintf(options, sizeof options, "keep=replay=%s", folder);
     start(options);
     void *out = allocate(COUNT * 4);
     CHECK_CU(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
@@ -91,13 +91,13 @@ static void test_saved(void **state)
 {
     (void)state;
     assert_non_null(mkdtemp(folder));
-    expect_said(tell_saved, (const char *[]){"save: nothing to replay: an argument points to managed memory", NULL});
+    expect_said(tell_saved, (const char *[]){"keep: nothing to replay: an argument points to managed memory", NULL});
     assert_int_equal(rmdir(folder), 0);
 }
 
 static void tell_much(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     void *out = allocate(COUNT * 4), *pinned = pin(((size_t)64 << 20) + 1);
     launch_all("write_hosted", (void *[]){&out, &pinned});
     cuCtxSynchronize();
@@ -112,7 +112,7 @@ static void test_much(void **state)
 /* Another thread freed it when the kernel had faulted. */
 static void tell_unmapped(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     void *out = allocate(COUNT * 4);
     uint64_t gone = 0x10010;
     pinned_add(context_current(), 0x10000, 4096, PINNED_HOST);
@@ -144,7 +144,7 @@ static void tell_full(void)
     CUcontext first, other;
     CUdevice device;
     float mark = 0;
-    start("witness=on");
+    start("explain=rerun");
     float *out = allocate(COUNT * 4);
     CHECK_CU(cuCtxGetCurrent(&first));
     CHECK_CU(cuDeviceGet(&device, 0));
@@ -205,7 +205,7 @@ static void test_parts(void **state)
 
 static void tell_farther(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     launch("write_farther", allocate(COUNT * 4), COUNT);
     cuCtxSynchronize();
 }
@@ -219,7 +219,7 @@ static void test_farther(void **state)
 
 static void tell_neighbours(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     void *out = allocate(COUNT * 4), *other = allocate(3 << 20), *third = allocate(64);
     (void)third;
     launch_all("write_end", (void *[]){&other, &out, &(int){COUNT}});
@@ -238,7 +238,7 @@ static void test_neighbours(void **state)
 
 static void tell_slack(void)
 {
-    start("witness=on");
+    start("explain=rerun");
     launch("write_last", allocate(COUNT * 4 + 4), COUNT + 4);
     cuCtxSynchronize();
 }
@@ -255,7 +255,7 @@ static void test_slack(void **state)
 
 static void tell_reused(void)
 {
-    start("witness=on,small=map,uaf=off");
+    start("explain=rerun,small=map,uaf=off");
     void *out = allocate(COUNT * 4);
     int n = COUNT;
     CHECK_CU(cuCtxSynchronize());

@@ -49,7 +49,7 @@ static void steps(void)
 
 void play(void)
 {
-    static const char *const witnesses[] = {"witness=off", "witness=on,wait_ms=1000/2000,arena=64G"};
+    static const char *const witnesses[] = {"explain=dump", "explain=rerun,wait_ms=1000/2000,arena=64G"};
     const struct plan *plan = player.plan;
     char text[4096];
     setenv("TMPDIR", player.folder, 1);

@@ -103,16 +103,15 @@ static void values_are_read_and_written_back(void **state)
         {"idle_max=1025", "idle_max", "1025"},
         {"cache_max=0K", "cache_max", "0"},
         {"remember=16777216", "remember", "16777216"},
-        {"coredump=off", "coredump", "off"},
         {"peers=on", "peers", "on"},
-        {"verbose=on", "verbose", "on"},
+        {"slack=off", "slack", "off"},
         {"log=report-%p.txt", "log", "report-%p.txt"},
         {"log=a=b c", "log", "a=b c"},
         {"log=x,log=", "log", ""},
         {"log=x,json=%r.json", "json", "%r.json"},
-        {" \tverbose =  on ,\n", "verbose", "on"},
-        {"verbose=on,", "verbose", "on"},
-        {"verbose=on, ", "verbose", "on"},
+        {" \tstreams =  on ,\n", "streams", "on"},
+        {"streams=on,", "streams", "on"},
+        {"streams=on, ", "streams", "on"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct options options;
@@ -162,7 +161,59 @@ static void merged_options_set_their_parts(void **state)
     assert_int_equal(parsed("save_max=1K/0")->save_max, 1024);
     assert_int_equal(parsed("save_max=1K/0")->save_replay, 0);
     assert_int_equal(parsed("save_max=1K")->save_replay, 4);
-    static const char *const bad[] = {"wait_ms=1/99", "remember=1/65537", "remember=/1", "fill=nan/", "save_max=4G/4/4"};
+    static const struct {
+        const char *text;
+        int coredump, witness;
+    } explained[] = {{"explain=auto", 1, WITNESS_AUTO},
+                     {"explain=off", 0, WITNESS_OFF},
+                     {"explain=dump", 1, WITNESS_OFF},
+                     {"explain=rerun", 1, WITNESS_ON}};
+    for (size_t i = 0; i < sizeof explained / sizeof *explained; i++) {
+        assert_int_equal(parsed(explained[i].text)->coredump, explained[i].coredump);
+        assert_int_equal(parsed(explained[i].text)->witness, explained[i].witness);
+    }
+    static const struct {
+        const char *text;
+        int usr1, at_exit, leaks;
+    } live[] = {{"live=usr1,live=off", 0, 0, 0}, {"live=usr1", 1, 0, 0}, {"live=exit+leaks", 0, 1, 1}, {"live=leaks", 0, 0, 1}};
+    for (size_t i = 0; i < sizeof live / sizeof *live; i++) {
+        const struct options *options = parsed(live[i].text);
+        assert_int_equal(options->usr1, live[i].usr1);
+        assert_int_equal(options->at_exit, live[i].at_exit);
+        assert_int_equal(options->leaks, live[i].leaks);
+    }
+    assert_true(parsed("say=quiet")->quiet && !parsed("say=quiet")->verbose);
+    assert_true(parsed("say=quiet,say=verbose")->verbose && !parsed("say=quiet,say=verbose")->quiet);
+    assert_true(parsed("nan=stop")->nan == NAN_STOP && !parsed("nan=stop")->inf);
+    assert_true(parsed("nan=report+inf")->nan == NAN_REPORT && parsed("nan=report+inf")->inf);
+    assert_true(parsed("nan=stop+inf")->nan == NAN_STOP && parsed("nan=stop+inf")->inf);
+    static const struct {
+        const char *text, *record, *save;
+    } kept[] = {
+        {"keep=a", "a", "a"}, {"keep=dump=a", "a", ""}, {"keep=a,keep=replay=b/c=d", "", "b/c=d"}, {"keep=a,keep=", "", ""}};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        assert_string_equal(parsed(kept[i].text)->record, kept[i].record);
+        assert_string_equal(parsed(kept[i].text)->save, kept[i].save);
+    }
+    static const struct {
+        const char *text, *launches, *file;
+    } traced[] = {{"trace=a.jsonl", "", "a.jsonl"},
+                  {"trace=*gemm*|#1=a.jsonl", "*gemm*|#1", "a.jsonl"},
+                  {"trace=/lr=0.1/a", "", "/lr=0.1/a"},
+                  {"trace=./lr=0.1/a", "", "./lr=0.1/a"},
+                  {"trace=@a.py:1=/lr=0.1/a", "@a.py:1", "/lr=0.1/a"},
+                  {"trace=*=a,trace=", "", ""}};
+    for (size_t i = 0; i < sizeof traced / sizeof *traced; i++) {
+        assert_string_equal(parsed(traced[i].text)->trace_filter, traced[i].launches);
+        assert_string_equal(parsed(traced[i].text)->trace, traced[i].file);
+    }
+    assert_string_equal(parsed("values=#1=x=y")->values, "#1");
+    assert_string_equal(parsed("values=#1=x=y")->values_out, "x=y");
+    assert_string_equal(parsed("values=#1=x,values=#2")->values_out, "");
+    static const char *const bad[] = {"explain=on",       "live=o",      "live=",      "live=usr1+",     "live=off+usr1",
+                                      "nan=inf",          "keep=dump=",  "keep=-",     "keep=replay=-",  "trace=-",
+                                      "trace==a",         "trace=*=",    "trace=#x=a", "values=#1=-",    "wait_ms=1/99",
+                                      "remember=1/65537", "remember=/1", "fill=nan/",  "save_max=4G/4/4"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct options options;
         options_default(&options);
@@ -201,7 +252,7 @@ static void refusals_name_the_source_the_value_and_the_way_out(void **state)
         {"guard=18446744073709551616", "test: guard=18446744073709551616 is not allowed; allowed is " GUARD},
         {"guard=18446744073713745920", "test: guard=18446744073713745920 is not allowed; allowed is " GUARD},
         {"idle_age=86400001", "test: idle_age=86400001 is not allowed; allowed is 0..86400000"},
-        {"coredump=1", "test: coredump=1 is not allowed; allowed is on | off"},
+        {"slack=1", "test: slack=1 is not allowed; allowed is on | off"},
         {"log=%q", "test: log=%q is not allowed; allowed is a file name up to 255 bytes, with %p %r %h %%"},
         {"log=a%", "test: log=a% is not allowed; allowed is a file name up to 255 bytes, with %p %r %h %%"},
         {"guard=8G..4G", "test: guard=8G..4G is not allowed; allowed is " GUARD},
@@ -228,7 +279,7 @@ static void an_unknown_key_gets_the_nearest_one_and_the_list(void **state)
         {"exit-code=8", "test: unknown option 'exit-code', did you mean 'exitcode'?"},
         {"UAF=off", "test: unknown option 'UAF', did you mean 'uaf'?"},
         {"onfault=abort", "test: unknown option 'onfault', did you mean 'on_fault'?"},
-        {"verbos", "test: unknown option 'verbos', did you mean 'verbose'?"},
+        {"strems", "test: unknown option 'strems', did you mean 'streams'?"},
         {"xyzzy=1", "test: unknown option 'xyzzy'"},
         {"a\033[2Jb=1", "test: unknown option 'a?[2Jb'"},
     };
@@ -309,7 +360,7 @@ static void long_texts_are_cut_in_messages_and_bounded_in_paths(void **state)
     text[sizeof text - 1] = '\0';
     assert_int_equal(options_parse(&options, text, "test"), CUFENCE_ERROR_OPTION);
     assert_non_null(strstr(error_detail(), "kkk...'"));
-    assert_non_null(strstr(error_detail(), "verbose, log, json"));
+    assert_non_null(strstr(error_detail(), "log, json"));
 }
 
 /* The `allowed` column is written for people; it must say the same as the limits do. */
@@ -323,9 +374,15 @@ static void every_row_allows_its_limits_and_no_more(void **state)
         char value[256], text[320];
         assert_true(strlen(rows[i].help) > 10);
         options_default(&options);
+        snprintf(text, sizeof text, "%s=%s", rows[i].name, rows[i].default_value);
+        assert_int_equal(options_parse(&options, text, "test"), CUFENCE_OK);
+        options_default(&again);
+        assert_memory_equal(&options, &again, sizeof options);
+        if (rows[i].set)
+            continue;
         option_text(&options, &rows[i], value, sizeof value);
         assert_string_equal(value, rows[i].default_value);
-        if (rows[i].rest || (rows[i].type != OPTION_BYTES && rows[i].type != OPTION_NUMBER))
+        if (rows[i].rest || rows[i].set || (rows[i].type != OPTION_BYTES && rows[i].type != OPTION_NUMBER))
             continue;
 
         const char *dots = strstr(rows[i].allowed, "..");

@@ -143,8 +143,8 @@ static void each_option_has_a_name_of_its_own(void **state)
                                  "--uaf=strict", "--stack", "off", "env");
     expect_exit(&outcome, 0);
     assert_true(has_line(&outcome, "CUFENCE_OPTIONS=uaf=strict,uaf=off,max_reports=7,on_fault=abort,uaf=strict,stacks=off"));
-    snprintf(line, sizeof line, "CUFENCE_OPTIONS=log=%s/a.txt,record=%s/dumps", folder, folder);
-    outcome = RUN("--log", "a.txt", "--record=dumps", "env");
+    snprintf(line, sizeof line, "CUFENCE_OPTIONS=log=%s/a.txt,keep=dump=%s/dumps", folder, folder);
+    outcome = RUN("--log", "a.txt", "--keep=dump=dumps", "env");
     expect_exit(&outcome, 0);
     assert_true(has_line(&outcome, line));
     outcome = RUN("--json=./-", "env");
@@ -155,10 +155,10 @@ static void each_option_has_a_name_of_its_own(void **state)
 static void a_preset_stands_for_options(void **state)
 {
     (void)state;
-    variables = (const char *const[]){"CUFENCE_OPTIONS=quiet=off", NULL};
+    variables = (const char *const[]){"CUFENCE_OPTIONS=slack=off", NULL};
     struct outcome outcome = RUN("--max-reports", "3", "--preset", "production", "env");
     expect_exit(&outcome, 0);
-    const char *options = strstr(outcome.out, "\nCUFENCE_OPTIONS=quiet=off,");
+    const char *options = strstr(outcome.out, "\nCUFENCE_OPTIONS=slack=off,");
     assert_non_null(options);
     const char *own = strstr(options, ",max_reports=3\n"), *others = strstr(options, ",max_reports=10,");
     assert_non_null(own);
@@ -205,7 +205,7 @@ static void coredump_off_leaves_the_users_dumps(void **state)
 {
     (void)state;
     variables = (const char *const[]){"CUDA_COREDUMP_FILE=core", NULL};
-    struct outcome outcome = RUN("--set", "coredump=off", "env");
+    struct outcome outcome = RUN("--set", "explain=off", "env");
     expect_exit(&outcome, 0);
     assert_true(has_line(&outcome, "CUDA_COREDUMP_FILE=core"));
 }
@@ -367,7 +367,7 @@ static void a_wrong_command_line_is_told(void **state)
         {{"run", "--json", "-", "true"}, "--json: json=-: standard output is the program's; give a name"},
         {{"run", "-x", "true"}, "unknown option \"-x\""},
         {{"run", "-xh", "true"}, "unknown option \"-x\""},
-        {{"run", "--verbose=1", "true"}, "--verbose=1 is not allowed; allowed is on | off"},
+        {{"run", "--verbose=1", "true"}, "--verbose takes no value"},
         {{"run", "--if-asked=1", "true"}, "--if-asked takes no value, but got \"1\""},
         {{"run", "--set", "uav=strict", "true"}, "--set: unknown option 'uav', did you mean 'uaf'?"},
         {{"run", "--set", "uaf=maybe", "true"}, "--set: uaf=maybe is not allowed; allowed is off | adaptive | strict"},
@@ -382,20 +382,20 @@ static void a_wrong_command_line_is_told(void **state)
         {{"run", "--set", "log=/nonexistent/x.txt", "true"}, "log=/nonexistent/x.txt: nothing can be written there"},
         {{"run", "--trace", "/dev/null/x", "true"},
          "trace=/dev/null/x: nothing can be written there: /dev/null/x: Not a directory"},
-        {{"run", "--save", "/dev/null/x", "true"},
-         "save=/dev/null/x: nothing can be written there: /dev/null/x: Not a directory; "
+        {{"run", "--keep", "/dev/null/x", "true"},
+         "keep=/dev/null/x: nothing can be written there: /dev/null/x: Not a directory; "
          "name a folder"},
-        {{"run", "--save", "/dev/null", "true"}, "save=/dev/null: nothing can be written there: /dev/null: Not a directory"},
-        {{"run", "--record", "/dev/null/a/b", "true"},
-         "record=/dev/null/a/b: nothing can be written there: /dev/null/a/b: Not a"},
-        {{"run", "--record", "/dev/null/%r/x/%p", "true"},
-         "record=/dev/null/%r/x/%p: nothing can be written there: /dev/null: Not"},
+        {{"run", "--keep", "/dev/null", "true"}, "keep=/dev/null: nothing can be written there: /dev/null: Not a directory"},
+        {{"run", "--keep", "dump=/dev/null/a/b", "true"},
+         "keep=/dev/null/a/b: nothing can be written there: /dev/null/a/b: Not a"},
+        {{"run", "--keep", "dump=/dev/null/%r/x/%p", "true"},
+         "keep=/dev/null/%r/x/%p: nothing can be written there: /dev/null: Not"},
         {{"run", "--save_values", "*=/dev/null", "true"},
          "save_values=*=/dev/null: nothing can be written there: /dev/null: Not"},
-        {{"run", "--values-out", "/nonexistent/x", "true"}, "values_out=/nonexistent/x: nothing can be written there"},
+        {{"run", "--values", "*=/nonexistent/x", "true"}, "values=/nonexistent/x: nothing can be written there"},
         {{"run", "--estimate", "--require-guarded", "true"},
          "--require-guarded: --estimate guards nothing; leave one of them out"},
-        {{"run", "--estimate", "on", "--html", "x", "true"}, "--html: --estimate finds nothing; leave one of them out"},
+        {{"run", "--estimate", "--html", "x", "true"}, "--html: --estimate finds nothing; leave one of them out"},
         {{"run", "--set", "guard=8G..4G", "true"}, "guard=8G..4G is not allowed; allowed is MIN or MIN..MAX"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -28,9 +28,9 @@ static int remove_folder(void **state)
     return system("cd / && rm -r \"$OLDPWD\"");
 }
 
-static void take(const struct option_row *row, const char *sentence)
+static void take(const char *option, const char *sentence)
 {
-    assert_int_equal(strncmp(sentence, row->name, strlen(row->name)), 0);
+    assert_int_equal(strncmp(sentence, option, strlen(option)), 0);
     snprintf(said + strlen(said), sizeof said - strlen(said), "%s\n", sentence);
 }
 
@@ -53,10 +53,10 @@ static void what_can_be_written_is_accepted(void **state)
         "log=./new",
         "log=there/new.%p.txt",
         "log=/dev/null",
-        "record=there",
-        "record=new",
-        "record=new/within/another",
-        "save=there/%p/%r",
+        "keep=dump=there",
+        "keep=dump=new",
+        "keep=dump=new/within/another",
+        "keep=replay=there/%p/%r",
         "save_values=*gemm*=new",
         "save_values=*gemm*=there/a",
     };
@@ -81,11 +81,11 @@ static void what_cannot_is_named(void **state)
         {"log=missing/x", "log=missing/x: nothing can be written there: missing: No such file or directory; name a file", 1},
         {"log=missing/%p", "log=missing/%p: nothing can be written there: missing: No such file or directory; name a file", 0},
         {"log=later/%r/x", "log=later/%r/x: nothing can be written there: later/0: No such file or directory; name a file", 1},
-        {"values_out=file/x", "values_out=file/x: nothing can be written there: file/x: Not a directory; name a file", 0},
-        {"record=file", "record=file: nothing can be written there: file: Not a directory; name a folder", 0},
-        {"save=file/%p/x", "save=file/%p/x: nothing can be written there: file: Not a directory; name a folder", 0},
-        {"save=/proc/kept", "save=/proc/kept: nothing can be written there: /proc: No such file or directory; name a folder",
-         1},
+        {"values=*=file/x", "values=file/x: nothing can be written there: file/x: Not a directory; name a file", 0},
+        {"keep=dump=file", "keep=file: nothing can be written there: file: Not a directory; name a folder", 0},
+        {"keep=replay=file/%p/x", "keep=file/%p/x: nothing can be written there: file: Not a directory; name a folder", 0},
+        {"keep=replay=/proc/kept",
+         "keep=/proc/kept: nothing can be written there: /proc: No such file or directory; name a folder", 1},
         {"log=/proc/kept", "log=/proc/kept: nothing can be written there: /proc: No such file or directory; name a file", 1},
         {"save_values=*=file/a", "save_values=*=file/a: nothing can be written there: file/a: Not a directory; name a folder",
          1},
@@ -96,7 +96,7 @@ static void what_cannot_is_named(void **state)
             print_error("%s", said);
         assert_int_equal(strncmp(said, bad[i].sentence, strlen(bad[i].sentence)), 0);
     }
-    assert_int_equal(check("log=missing/x,record=file,save=file", 0), 3);
+    assert_int_equal(check("log=missing/x,keep=file", 0), 2);
 }
 
 /* Only where the user is another than root, whom no mode stops. */
@@ -106,7 +106,7 @@ static void a_folder_without_the_right_is_named(void **state)
     if (getuid() == 0)
         skip();
     assert_int_equal(chmod("there", 0500), 0);
-    assert_int_equal(check("save=there/a/b", 1), 1);
+    assert_int_equal(check("keep=replay=there/a/b", 1), 1);
     assert_non_null(strstr(said, ": there: Permission denied; "));
     assert_int_equal(chmod("there", 0700), 0);
 }

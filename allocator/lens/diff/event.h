@@ -69,8 +69,8 @@ struct trace_header {
     char cufence[32], device[128], program[512], options[512];
     uint32_t compute; /* capability, 90 for 9.0 */
     uint32_t driver;  /* CUDA version of the driver, 13000 */
-    char filter[256]; /* trace_filter=: the launches that it has; "": all */
-    uint64_t every;   /* trace_every=: it has one in so many of those; 0 is 1 */
+    char filter[256]; /* trace=LAUNCHES=FILE: the launches that it has; "": all */
+    uint64_t every;   /* every=: it has one in so many of those; 0 is 1 */
 };
 
 /* Whether a trace with this header leaves launches out, and whether two leave out the same. */

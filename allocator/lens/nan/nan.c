@@ -355,7 +355,7 @@ cufence_status nan_open(const struct options *options)
                                      .finished = finished};
     if (options->nan == NAN_OFF)
         return CUFENCE_OK;
-    watch.every = options->nan_every;
+    watch.every = options->every;
     watch.looks_for_inf = options->inf;
     watch.stops = options->nan == NAN_STOP;
     user.waits = watch.stops;

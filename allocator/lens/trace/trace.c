@@ -24,7 +24,7 @@ struct counted {
     uint64_t number, events;
 };
 
-/* The launches of a kernel on a stream so far, for trace_every=. */
+/* The launches of a kernel on a stream so far, for every=. */
 struct turns {
     UT_hash_handle hh;
     struct turns_key {
@@ -243,14 +243,14 @@ cufence_status trace_open(const struct options *options)
     const char *written = env_get("CUFENCE_OPTIONS");
     char problem[256];
     cufence_status status = options_expand_path(options->trace, trace.path, sizeof trace.path);
-    if (status == CUFENCE_OK && !trace.path[0] && (options->trace_filter[0] || options->trace_every > 1) && !is_added)
-        output_say("==%d== cufence: trace_filter and trace_every do nothing without trace=FILE\n", (int)getpid());
+    if (status == CUFENCE_OK && !trace.path[0] && options->nan == NAN_OFF && options->every > 1 && !is_added)
+        output_say("==%d== cufence: every= does nothing without trace= or nan=\n", (int)getpid());
     if (status != CUFENCE_OK || !trace.path[0] || is_added)
         return status;
     if (!filter_parse(&trace.filter, options->trace_filter, problem, sizeof problem))
-        return error_set(CUFENCE_ERROR_OPTION, "trace_filter=%s: %s", options->trace_filter, problem);
+        return error_set(CUFENCE_ERROR_OPTION, "trace=%s: %s", options->trace_filter, problem);
     snprintf(trace.filter_text, sizeof trace.filter_text, "%s", options->trace_filter);
-    trace.every = options->trace_every;
+    trace.every = options->every;
     trace.options = written ? written : "";
     user.ptx = hash_kernel_ptx;
     visits_add(&user);

@@ -7,7 +7,7 @@
 
 #include "base/options.h"
 
-/* Begins to show what the options ask for. Errors: OPTION, OVERFLOW (values_out). */
+/* Begins to show what the options ask for. Errors: OPTION, OVERFLOW (values). */
 cufence_status show_open(const struct options *options);
 
 #endif

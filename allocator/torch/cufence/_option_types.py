@@ -28,8 +28,7 @@ class Options(TypedDict, total=False):
     slack_every: int | str
     fill: str
     wait_ms: int | str
-    coredump: bool | Literal["on", "off"]
-    witness: bool | Literal["auto", "on", "off"]
+    explain: Literal["auto", "off", "dump", "rerun"]
     peers: bool | Literal["auto", "on", "off"]
     ipc: Literal["refuse", "driver"]
     only: str
@@ -40,28 +39,20 @@ class Options(TypedDict, total=False):
     small: Literal["auto", "map", "pack"]
     max_overhead: int | str
     fallback: bool | Literal["on", "off"]
-    usr1: bool | Literal["on", "off"]
-    at_exit: Literal["nothing", "live"]
-    leaks: bool | Literal["on", "off"]
+    live: str
     estimate: bool | Literal["on", "off"]
     color: bool | Literal["auto", "on", "off"]
-    quiet: bool | Literal["on", "off"]
-    verbose: bool | Literal["on", "off"]
+    say: Literal["normal", "quiet", "verbose"]
     log: str | PathLike[str]
     json: str | PathLike[str]
     suppress: str | PathLike[str]
     baseline: str | PathLike[str]
-    record: str | PathLike[str]
-    save: str | PathLike[str]
+    keep: str | PathLike[str]
     save_max: int | str
     save_values: str
     trace: str | PathLike[str]
-    trace_filter: str
-    trace_every: int | str
+    every: int | str
     values: str
-    values_out: str | PathLike[str]
     values_type: str
-    nan: Literal["off", "report", "stop"]
-    nan_every: int | str
-    inf: bool | Literal["on", "off"]
+    nan: Literal["off", "report", "stop", "report+inf", "stop+inf"]
     graphs: bool | Literal["on", "off"]

@@ -155,7 +155,7 @@ def _hand_to_preload(text: str) -> None:
 def enable(**options: Unpack[Options]) -> None:
     """Starts cufence and makes it PyTorch's CUDA allocator.
 
-    The keywords are cufence's options (`cufence options` lists them): enable(uaf="strict", align="auto", verbose=True).
+    The keywords are cufence's options (`cufence options` lists them): enable(uaf="strict", align="auto", say="verbose").
     They override CUFENCE_OPTIONS in the environment. Call it before PyTorch starts CUDA. A second call with the same options
     does nothing. Under backend:cufence and `cufence run`, PyTorch's memory is guarded already; the options are checked, and
     take effect if CUDA has not started yet.

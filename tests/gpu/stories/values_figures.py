@@ -1,4 +1,4 @@
-"""Figures that cufence makes of tensors of each type equal PyTorch's own. Run with values=k_*, values_out=values.json, and with
+"""Figures that cufence makes of tensors of each type equal PyTorch's own. Run with values=k_*=values.json, and with
 the argument "option" and values_type=k_float32:float32+..., or with "signature": the types are those that Triton knows."""
 
 import json

@@ -1,4 +1,4 @@
-"""The pointers of Inductor's kernels have the types of their signatures. Run with values=triton_*, values_out=values.json."""
+"""The pointers of Inductor's kernels have the types of their signatures. Run with values=triton_*=values.json."""
 
 import json
 import time
