@@ -380,7 +380,7 @@ static void a_wrong_command_line_is_told(void **state)
         {"--keep \"$FOLDER/a,b\" -- true", "its name has a comma"},
         {"--moodes end -- true", "cufence hunt: unknown option \"--moodes\", did you mean --modes?"},
         {"--mooooodes end -- true", "cufence hunt: unknown option \"--mooooodes\"; allowed are --modes, --first,"},
-        {"--estimate on -- true", "cufence hunt: estimate=on guards nothing"},
+        {"--set estimate=on -- true", "cufence hunt: estimate=on guards nothing"},
         {"--trace t.jsonl -- true", "each run would overwrite it"},
         {"--modes end,start --side start -- true", "cufence hunt: side=start has no effect: each mode of --modes sets side"},
         {"--modes strict --set guard=1G,uaf=off -- true", "cufence hunt: uaf=off has no effect"},
