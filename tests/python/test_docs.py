@@ -4,6 +4,7 @@ there are those that messages name. Figures of cost come from the results."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").glob("*/README.md")])
 DOCS = sorted(page for page in (ROOT / "docs").rglob("*.md") if "examples" not in page.parts)
+COMMAND = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build")) / "bin" / "cufence"
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"")
 CODE = re.compile(r"^(```|~~~).*?^\1\s*$|`[^`\n]*`", re.M | re.S)
 
@@ -79,6 +81,30 @@ class Links(unittest.TestCase):
             if file.suffix in (".c", ".py"):
                 self.assertNotRegex(text, r'"[^"\n]*docs/[\w/-]+\.md', f"{file}: whoever installed cufence has no such file")
         self.assertGreater(said, 20)
+
+
+@unittest.skipUnless(COMMAND.is_file(), "build first")
+class Commands(unittest.TestCase):
+    """Commands in pages have options that the program knows, by its completions, and options of the library."""
+
+    @classmethod
+    def setUpClass(cls):
+        script = subprocess.run([COMMAND, "completion", "bash"], capture_output=True, text=True, check=True).stdout
+        cls.known = {name: set(options.replace("_", "-").split()) for name, options in re.findall(r'^    (\w+)\)\n +options="([^"]*)"', script, re.M)}
+
+    def test_options_of_sub_commands(self):
+        seen = 0
+        for page in PAGES:
+            if page.name == "CHANGELOG.md":
+                continue
+            for command, rest in re.findall(r"\bcufence (\w+)((?: [^`\n]*)?)", page.read_text()):
+                own = re.split(r"\s(?:--\s|#\s|;)", re.sub(r"'[^']*'|\"[^\"]*\"", "", rest))[0]
+                for option in re.findall(r"(?<=\s)--[a-z][\w-]*", own):
+                    if command in self.known and option not in ("--help", "--no-require-guarded"):
+                        seen += 1
+                        with self.subTest(f"{page.name}: cufence {command} {own}"):
+                            self.assertIn(option.replace("_", "-"), self.known[command])
+        self.assertGreater(seen, 50)
 
 
 class Figures(unittest.TestCase):
