@@ -113,12 +113,14 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
 {
     uint64_t found = delivery_findings();
     int is_left = is_any_left();
-    char findings[96] = "", seen[96] = "", most[96] = "";
+    char findings[128] = "", seen[96] = "", most[96] = "";
     if (found)
         snprintf(findings, sizeof findings, "%s finding%s", grouped(found).text, s(found));
     else
         snprintf(findings, sizeof findings, "%s",
-                 ending->has_faulted  ? "a kernel has faulted, without a report"
+                 ending->has_faulted ? "a kernel has faulted, without a report"
+                 : ending->is_blind
+                     ? "no faults seen, but no file descriptor was left, and the driver needs one to tell of a fault"
                  : ending->is_awaited ? "no faults"
                                       : "no faults seen, but the devices may still work");
     if (launches)

@@ -19,6 +19,7 @@ struct ending {
     int exitcode;    /* the one that replaces it, or 0 */
     int has_faulted; /* a kernel has, reported or not */
     int is_awaited;  /* all work of the devices is done, so no fault can come any more */
+    int is_blind;    /* no descriptor is left, without which the driver cannot write a dump; the fault may be lost */
     int is_quiet;    /* say nothing if anything was guarded */
     int is_verbose;  /* also how often each place of allocation was tested */
 };

@@ -26,6 +26,8 @@
 #include "witness/monitor.h"
 #include "witness/saving.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -215,10 +217,20 @@ struct end {
     int status, exitcode;
 };
 
+/* Whether the program has used up its descriptors. Those that cufence keeps for a report are still taken. */
+static int has_no_descriptor(void)
+{
+    int fd = open("/", O_PATH | O_CLOEXEC);
+    int is_out = fd < 0 && errno == EMFILE;
+    if (fd >= 0)
+        close(fd);
+    return is_out;
+}
+
 static void conclude(void *argument)
 {
     struct end *end = argument;
-    int status = end->status;
+    int status = end->status, is_blind = monitor_is_armed() && has_no_descriptor();
     int is_synchronised = wait_for_faults();
     if (is_synchronised)
         check_slack();
@@ -246,8 +258,8 @@ static void conclude(void *argument)
     int exitcode = status == 0 && (delivery_count() || (has_failed && !delivery_known())) ? (int)process.options.exitcode : 0;
     if (__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED)) {
         closing_record();
-        closing_say(
-            &(struct ending){status, exitcode, has_failed, is_synchronised, process.options.quiet, process.options.verbose});
+        closing_say(&(struct ending){status, exitcode, has_failed, is_synchronised, is_blind, process.options.quiet,
+                                     process.options.verbose});
     }
     if (process.options.verbose)
         print_stats();

@@ -264,10 +264,10 @@ def explained(build: pathlib.Path, way: str, folder: str) -> str:
 
 
 def missed(build: pathlib.Path, way: str, folder: str) -> str:
-    """The driver has no descriptor for its dump: the fault is not explained, but it must not be missed either."""
+    """The driver has no descriptor for its dump: it may lose the fault, but nobody must take that for a correct program."""
     status, text = told(build, way, folder)
     said = [line.partition("== ")[2] for line in text.splitlines() if "==" in line]
-    assert status != 0 and "sync=" in text, text
+    assert "sync=" in text and (status != 0 or "no file descriptor was left" in text), text
     return f"status {status}: {said[-1] if said else text}"
 
 
