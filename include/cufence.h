@@ -188,9 +188,9 @@ const char *cufence_error_detail(void);
  * context. Otherwise faults are caught but not explained, and a warning on stderr says so.
  *   options  "key=value,key=value", or NULL. They override CUFENCE_OPTIONS in the environment, which overrides the defaults.
  *            `cufence options` lists them all. The string is copied.
- * Errors: OPTION, DRIVER_NOT_FOUND, DRIVER_TOO_OLD, DRIVER, UNSUPPORTED (no device), OUT_OF_ADDRESS_SPACE, OUT_OF_MEMORY,
- * SYSTEM; ALREADY_INITIALIZED if cufence already runs with other options. After a failure nothing is left behind, and the call
- * may be retried. A second call with the same options returns OK. Thread-safe.
+ * Errors: OPTION, DRIVER_NOT_FOUND, DRIVER_TOO_OLD, DRIVER, UNSUPPORTED (no device; an option that this build lacks),
+ * OUT_OF_ADDRESS_SPACE, OUT_OF_MEMORY, SYSTEM; ALREADY_INITIALIZED if cufence already runs with other options. After a failure
+ * nothing is left behind, and the call may be retried. A second call with the same options returns OK. Thread-safe.
  */
 cufence_status cufence_init(const char *options);
 

@@ -1,0 +1,46 @@
+/* The library without lens/: the options that need it are an error, everything else works. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <cufence.h>
+#include <stdio.h>
+#include <string.h>
+
+static void options_that_need_it_are_refused(void **state)
+{
+    static const struct {
+        const char *options, *says;
+    } cases[] = {
+        {"values=*", "values: this cufence was built without its lens (CUFENCE_LENS=OFF)"},
+        {"nan=report", "nan: this cufence was built without its lens (CUFENCE_LENS=OFF)"},
+        {"trace=/tmp/cufence-trace", "trace: this cufence was built without its lens (CUFENCE_LENS=OFF)"},
+        {"save_values=*=/tmp/cufence-saved", "save_values: this cufence was built without its lens (CUFENCE_LENS=OFF)"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(cufence_init(cases[i].options), CUFENCE_ERROR_UNSUPPORTED);
+        assert_string_equal(cufence_error_detail(), cases[i].says);
+    }
+}
+
+static void buffers_are_guarded(void **state)
+{
+    void *pointer;
+    cufence_description found;
+    (void)state;
+    assert_int_equal(cufence_init("quiet=on"), CUFENCE_OK);
+    assert_int_equal(cufence_malloc(&pointer, 1000, 0, NULL), CUFENCE_OK);
+    assert_int_equal(cufence_describe((char *)pointer + 1000, &found), CUFENCE_OK);
+    assert_int_equal(found.buffer.size, 1000);
+    assert_int_equal(cufence_free(pointer, NULL), CUFENCE_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(options_that_need_it_are_refused),
+                                       cmocka_unit_test(buffers_are_guarded)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
