@@ -9,6 +9,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from typing import Any
 
 PAGE = pathlib.Path("docs/options.md")
 TYPES = pathlib.Path("allocator/torch/cufence/_option_types.py")
@@ -22,7 +23,7 @@ GROUPS = {  # the heading above each of these options
     "peers": "Several devices, several processes",
     "only": "Which buffers are guarded",
     "live": "Use of memory",
-    "color": "Where reports go",
+    "say": "Where reports go",
     "keep": "What is kept for later",
     "save_values": "Values",
 }
@@ -40,7 +41,7 @@ def link(name: re.Match[str]) -> str:
     return f"[{name[1]}]({page.relative_to('docs')})"
 
 
-def table(options: list[dict[str, str]]) -> str:
+def table(options: list[dict[str, Any]]) -> str:
     text, missing = "", set(GROUPS)
     for option in options:
         if option["key"] in GROUPS:
@@ -48,12 +49,12 @@ def table(options: list[dict[str, str]]) -> str:
             text += f"\n## {GROUPS[option['key']]}\n{HEAD}"
         allowed, meaning = (re.sub(r"([|*<>_\[\]])", r"\\\1", option[each]) for each in ("allowed", "help"))
         meaning = re.sub(r"`cufence docs ([\w-]+)`", link, meaning)
-        text += f"| `{option['key']}` | {allowed} | {option['default'] and '`' + option['default'] + '`'} | {meaning} |\n"
+        text += f"| {'**' * option['is_common']}`{option['key']}`{'**' * option['is_common']} | {allowed} | {option['default'] and '`' + option['default'] + '`'} | {meaning} |\n"
     assert not missing, f"GROUPS names what is no option: {missing}"
     return text
 
 
-def python_type(option: dict[str, str]) -> str:
+def python_type(option: dict[str, Any]) -> str:
     if option["type"] not in ("choice", "switch"):
         return VALUES.get(option["type"], "str")
     words = option["allowed"].split(" | ")
@@ -61,7 +62,7 @@ def python_type(option: dict[str, str]) -> str:
     return f"bool | {literal}" if {"on", "off"} <= set(words) else literal
 
 
-def types(options: list[dict[str, str]]) -> str:
+def types(options: list[dict[str, Any]]) -> str:
     lines = [
         '"""The keywords of enable(), for type checkers. Made by docs/options.py of the table of options."""',
         "",

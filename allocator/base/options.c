@@ -44,22 +44,19 @@ static const struct option_row values_out = {.type = OPTION_PATH,
 
 /* clang-format off */
 static const struct option_row table[] = {
-    {.name = "uaf", .type = OPTION_CHOICE, .allowed = "off | adaptive | strict", .default_value = "adaptive",
+    {.name = "uaf", .is_common = 1, .type = OPTION_CHOICE, .allowed = "off | adaptive | strict", .default_value = "adaptive",
      .offset = FIELD(uaf),
      .help = "freed buffers to unmap, so that a use after free faults; strict: all; adaptive: of each place of allocation in turn, by a background thread; off: none"},
-    {.name = "uaf_share", .type = OPTION_NUMBER, .allowed = "1..100", .default_value = "20", .offset = FIELD(uaf_share),
-     .minimum = 1, .maximum = 100,
-     .help = "uaf=adaptive: most per cent of the time that a background thread spends in driver calls for it while places of allocation are new; a twentieth of that later"},
-    {.name = "align", .type = OPTION_ALIGN, .allowed = "auto | a power of two 1..2M", .default_value = "16",
+    {.name = "align", .is_common = 1, .type = OPTION_ALIGN, .allowed = "auto | a power of two 1..2M", .default_value = "16",
      .offset = FIELD(align), .minimum = 1, .maximum = 2 * MIB,
      .help = "alignment of buffers; auto: the largest that leaves no slack behind the end of a buffer"},
-    {.name = "side", .type = OPTION_CHOICE, .allowed = "end | start | alternate", .default_value = "end",
+    {.name = "side", .is_common = 1, .type = OPTION_CHOICE, .allowed = "end | start | alternate", .default_value = "end",
      .offset = FIELD(side),
      .help = "edge of the mapping that buffers are flush with; end: finds overruns; start: finds underruns; alternate: takes turns"},
     {.name = "on_fault", .type = OPTION_CHOICE, .allowed = "error | abort | continue", .default_value = "error",
      .offset = FIELD(on_fault),
      .help = "after reporting a fault; error: fail with CUDA errors; abort: call abort(); continue: do nothing"},
-    {.name = "exitcode", .type = OPTION_NUMBER, .allowed = "0..255", .default_value = "86",
+    {.name = "exitcode", .is_common = 1, .type = OPTION_NUMBER, .allowed = "0..255", .default_value = "86",
      .offset = FIELD(exitcode), .maximum = 255,
      .help = "exit status after a reported fault, if the program would have exited 0; 0: leave it unchanged"},
     {.name = "max_reports", .type = OPTION_NUMBER, .allowed = "1..1000000", .default_value = "100",
@@ -68,36 +65,15 @@ static const struct option_row table[] = {
     {.name = "guard", .type = OPTION_BYTES, .allowed = "MIN or MIN..MAX, each 2M..64G", .default_value = "64M",
      .offset = FIELD(guard), .minimum = 2 * MIB, .maximum = 64 * GIB, .set = set_guard, .joint = "..", .rest = &guard_max,
      .help = "minimum and maximum size of a guard; between them, a guard is as large as its buffer; less where address space is short"},
-    {.name = "arena", .type = OPTION_BYTES, .allowed = "1G..64T", .default_value = "64T",
-     .offset = FIELD(arena), .minimum = GIB, .maximum = 64 * TIB,
-     .help = "address space to reserve; halved until the driver accepts it. Within a limit (ulimit -v): a quarter of what is left"},
-    {.name = "waste", .type = OPTION_NUMBER, .allowed = "0..100", .default_value = "12",
-     .offset = FIELD(waste), .maximum = 100,
-     .help = "percent by which a reused mapping may be larger than needed"},
-    {.name = "idle_age", .type = OPTION_NUMBER, .allowed = "0..86400000", .default_value = "30000",
-     .offset = FIELD(idle_age), .maximum = DAY_MS,
-     .help = "release mappings that are idle for this many milliseconds; 0: never"},
-    {.name = "idle_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "0",
-     .offset = FIELD(idle_max), .maximum = 64 * TIB,
-     .help = "bytes of idle mappings to keep, the oldest are released first; 0: three quarters of the device's memory"},
-    {.name = "cache_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "1G",
-     .offset = FIELD(cache_max), .maximum = 64 * TIB,
-     .help = "physical memory to keep without a mapping, per device"},
     {.name = "remember", .type = OPTION_NUMBER, .allowed = "BUFFERS or BUFFERS/LAUNCHES, up to 16777216 and 65536", .default_value = "65536",
      .offset = FIELD(history), .maximum = 16 * MIB, .joint = "/", .rest = &launches,
      .help = "freed buffers to remember for reports, and kernel launches per thread and context (a quarter of that in programs without Python; 1.7 KiB each)"},
     {.name = "stacks", .type = OPTION_CHOICE, .allowed = "on | python | off", .default_value = "on", .offset = FIELD(stacks),
      .help = "record the stack of each allocation, and of each free that unmaps the buffer: Python's, or in programs without Python the native one (python: not that)"},
-    {.name = "streams", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(streams),
+    {.name = "streams", .is_common = 1, .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(streams),
      .help = "report buffers that are freed or overwritten while a launch on another stream may still use them (`cufence docs streams`)"},
-    {.name = "slack", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "on", .offset = FIELD(slack),
+    {.name = "slack", .is_common = 1, .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "on", .offset = FIELD(slack),
      .help = "watch the bytes around each buffer with a pattern, so that writes in front of it and into its slack are found"},
-    {.name = "slack_reach", .type = OPTION_BYTES, .allowed = "16..2M", .default_value = "4K",
-     .offset = FIELD(slack_reach), .minimum = 16, .maximum = 2 * MIB,
-     .help = "bytes on each side of a buffer that are watched, as far as its mapping reaches"},
-    {.name = "slack_every", .type = OPTION_NUMBER, .allowed = "1..128", .default_value = "128",
-     .offset = FIELD(slack_every), .minimum = 1, .maximum = 128,
-     .help = "check freed buffers in one launch after this many frees on a stream; 1: each at its free"},
     {.name = "fill", .type = OPTION_FILL, .allowed = "FRESH or FRESH/FREED, each off, nan or 0xNN", .default_value = "off",
      .offset = FIELD(fill), .joint = "/", .rest = &poison,
      .help = "set each byte of a fresh buffer, and of a freed one, to this value; nan: 0xff, which is NaN for all floating-point types"},
@@ -110,10 +86,10 @@ static const struct option_row table[] = {
      .help = "map buffers for peer devices; auto: follow the program's peer access (preload library only); on: all; off: none"},
     {.name = "ipc", .type = OPTION_CHOICE, .allowed = "refuse | driver", .default_value = "refuse", .offset = FIELD(ipc),
      .help = "driver: leave cuMemAlloc to the driver, so that other processes can open the memory, which is then unguarded"},
-    {.name = "only", .type = OPTION_RULES, .allowed = RULES_ALLOWED, .default_value = "", .offset = FIELD(only),
+    {.name = "only", .is_common = 1, .type = OPTION_RULES, .allowed = RULES_ALLOWED, .default_value = "", .offset = FIELD(only),
      .maximum = sizeof(((struct options *)0)->only),
      .help = "guard only the allocations that these rules name (`cufence docs memory`); empty: all"},
-    {.name = "skip", .type = OPTION_RULES, .allowed = RULES_ALLOWED, .default_value = "", .offset = FIELD(skip),
+    {.name = "skip", .is_common = 1, .type = OPTION_RULES, .allowed = RULES_ALLOWED, .default_value = "", .offset = FIELD(skip),
      .maximum = sizeof(((struct options *)0)->skip),
      .help = "do not guard the allocations that these rules name; wins over only"},
     {.name = "sample", .type = OPTION_SAMPLE, .allowed = "1/N, N up to 1000000", .default_value = "1/1",
@@ -126,25 +102,18 @@ static const struct option_row table[] = {
      .offset = FIELD(max_guarded), .maximum = 64 * TIB,
      .help = "memory that live guarded buffers may take, with their pages, per device; 0: no limit"},
     {.name = "small", .type = OPTION_CHOICE, .allowed = "auto | map | pack", .default_value = "auto", .offset = FIELD(small),
-     .help = "map: each small buffer has a page of its own; pack: small buffers share pages, with redzones that kernels check; auto: map at first, and pack when memory is short (max_overhead)"},
-    {.name = "max_overhead", .type = OPTION_NUMBER, .allowed = "1..100", .default_value = "5",
-     .offset = FIELD(max_overhead), .minimum = 1, .maximum = 100,
-     .help = "small=auto: pack once the pages of small buffers take this many per cent of a device's memory"},
+     .help = "map: each small buffer has a page of its own; pack: small buffers share pages, with redzones that kernels check; auto: map at first, and pack when their pages take 5 per cent of a device, or its memory is short"},
     {.name = "fallback", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "on", .offset = FIELD(fallback),
      .help = "leave a buffer to the driver, unguarded, where the pages for a guarded one no longer fit"},
     {.name = "live", .type = OPTION_TEXT, .allowed = "off | usr1 | exit | leaks, or several such as usr1+exit", .default_value = "off",
      .set = set_live,
      .help = "what is allocated, by place of allocation; usr1: is printed at each SIGUSR1, unless the program handles that signal itself; exit: is printed when the process ends; leaks: is a finding then (not for PyTorch, whose tensors live on)"},
-    {.name = "estimate", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(estimate),
-     .help = "guard nothing; print at exit what the program would take guarded (cufence run --estimate)"},
-    {.name = "color", .type = OPTION_CHOICE, .allowed = "auto | on | off", .default_value = "auto", .offset = FIELD(color),
-     .help = "color the reports on stderr; auto: on a terminal, unless NO_COLOR is set"},
     {.name = "say", .type = OPTION_CHOICE, .allowed = "normal | quiet | verbose", .default_value = "normal", .set = set_say,
      .help = "quiet: omit the line at exit that says what was guarded and found, unless nothing was guarded; verbose: print the setup, and statistics at exit, to stderr; reports have C++ names in full"},
-    {.name = "log", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
+    {.name = "log", .is_common = 1, .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(log), .maximum = sizeof(((struct options *)0)->log),
      .help = "file to append reports to, besides stderr; %p: process ID, %r: rank, %h: host name", NOT_STANDARD_OUTPUT},
-    {.name = "json", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
+    {.name = "json", .is_common = 1, .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(json), .maximum = sizeof(((struct options *)0)->json),
      .help = "file to append each report to as one line of JSON (`cufence docs json`); %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
     {.name = "suppress", .type = OPTION_PATH, .allowed = "a file to read, with a name up to 255 bytes", .default_value = "",
@@ -153,7 +122,7 @@ static const struct option_row table[] = {
     {.name = "baseline", .type = OPTION_PATH, .allowed = "a file to read, with a name up to 255 bytes", .default_value = "",
      .offset = FIELD(baseline), .maximum = sizeof(((struct options *)0)->baseline),
      .help = "file of json= of an earlier run, whose findings are treated likewise: what is reported is new (`cufence docs known-findings`)", NOT_STANDARD_OUTPUT},
-    {.name = "keep", .type = OPTION_PATH, .allowed = "FOLDER, dump=FOLDER or replay=FOLDER, up to 255 bytes, with %p %r %h %%",
+    {.name = "keep", .is_common = 1, .type = OPTION_PATH, .allowed = "FOLDER, dump=FOLDER or replay=FOLDER, up to 255 bytes, with %p %r %h %%",
      .default_value = "", .offset = FIELD(record), .maximum = sizeof(((struct options *)0)->record), .set = set_keep, .rest = &save,
      .help = "folder to keep each reported fault in: with its arguments and the memory they reach, for `cufence replay` and `cufence explain`, or if it can't be launched again its core dump and snapshot, for `cufence explain`; dump=: only those; replay=: only what can be launched again; %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
     {.name = "save_max", .type = OPTION_BYTES, .allowed = "BYTES or BYTES/LAUNCHES, up to 64T and 1000000", .default_value = "4G",
@@ -174,14 +143,50 @@ static const struct option_row table[] = {
     {.name = "values_type", .type = OPTION_TEXT, .allowed = "[KERNEL[/ARGUMENT]:]TYPE, such as *gemm*/2:float16, joined by +",
      .default_value = "", .offset = FIELD(values_type), .maximum = sizeof(((struct options *)0)->values_type),
      .help = "types of what the kernels' pointers point to, where neither signature nor guess knows them"},
-    {.name = "nan", .type = OPTION_CHOICE, .allowed = "off | report | stop | report+inf | stop+inf", .default_value = "off", .set = set_nan,
+    {.name = "nan", .is_common = 1, .type = OPTION_CHOICE, .allowed = "off | report | stop | report+inf | stop+inf", .default_value = "off", .set = set_nan,
      .help = "report the first launches that make a NaN of inputs without one; stop: also wait after each launch, and end the program there; +inf: infinities too, of which masks of attention are full"},
     {.name = "graphs", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "on", .offset = FIELD(graphs),
      .help = "off: torch.compile and torch.cuda.make_graphed_callables run without CUDA graphs, so that each launch has its own values; other captures stay graphs"},
 };
+
+/* Not for users: cufence sets them well by itself, or a sub-command does. Tests and figures set them; --set takes them. */
+static const struct option_row internal[] = {
+    {.name = "uaf_share", .type = OPTION_NUMBER, .allowed = "1..100", .default_value = "20", .offset = FIELD(uaf_share),
+     .minimum = 1, .maximum = 100,
+     .help = "uaf=adaptive: most per cent of the time that a background thread spends in driver calls for it while places of allocation are new; a twentieth of that later"},
+    {.name = "arena", .type = OPTION_BYTES, .allowed = "1G..64T", .default_value = "64T",
+     .offset = FIELD(arena), .minimum = GIB, .maximum = 64 * TIB,
+     .help = "address space to reserve; halved until the driver accepts it. Within a limit (ulimit -v): a quarter of what is left"},
+    {.name = "waste", .type = OPTION_NUMBER, .allowed = "0..100", .default_value = "12",
+     .offset = FIELD(waste), .maximum = 100,
+     .help = "percent by which a reused mapping may be larger than needed"},
+    {.name = "idle_age", .type = OPTION_NUMBER, .allowed = "0..86400000", .default_value = "30000",
+     .offset = FIELD(idle_age), .maximum = DAY_MS,
+     .help = "release mappings that are idle for this many milliseconds; 0: never"},
+    {.name = "idle_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "0",
+     .offset = FIELD(idle_max), .maximum = 64 * TIB,
+     .help = "bytes of idle mappings to keep, the oldest are released first; 0: three quarters of the device's memory"},
+    {.name = "cache_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "1G",
+     .offset = FIELD(cache_max), .maximum = 64 * TIB,
+     .help = "physical memory to keep without a mapping, per device"},
+    {.name = "slack_reach", .type = OPTION_BYTES, .allowed = "16..2M", .default_value = "4K",
+     .offset = FIELD(slack_reach), .minimum = 16, .maximum = 2 * MIB,
+     .help = "bytes on each side of a buffer that are watched, as far as its mapping reaches"},
+    {.name = "slack_every", .type = OPTION_NUMBER, .allowed = "1..128", .default_value = "128",
+     .offset = FIELD(slack_every), .minimum = 1, .maximum = 128,
+     .help = "check freed buffers in one launch after this many frees on a stream; 1: each at its free"},
+    {.name = "max_overhead", .type = OPTION_NUMBER, .allowed = "1..100", .default_value = "5",
+     .offset = FIELD(max_overhead), .minimum = 1, .maximum = 100,
+     .help = "small=auto: pack once the pages of small buffers take this many per cent of a device's memory"},
+    {.name = "estimate", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(estimate),
+     .help = "guard nothing; print at exit what the program would take guarded (cufence run --estimate)"},
+    {.name = "color", .type = OPTION_CHOICE, .allowed = "auto | on | off", .default_value = "auto", .offset = FIELD(color),
+     .help = "color the reports on stderr; auto: on a terminal, unless NO_COLOR is set"},
+};
 /* clang-format on */
 
 #define ROWS (sizeof table / sizeof table[0])
+#define INTERNAL (sizeof internal / sizeof internal[0])
 
 /* Options of earlier versions, and what to use now. */
 static const struct {
@@ -247,9 +252,11 @@ static struct span trim(struct span span)
 
 static const struct option_row *row_find(struct span key)
 {
-    for (size_t i = 0; i < ROWS; i++)
-        if (strlen(table[i].name) == key.length && !memcmp(key.start, table[i].name, key.length))
-            return &table[i];
+    for (size_t i = 0; i < ROWS + INTERNAL; i++) {
+        const struct option_row *row = i < ROWS ? &table[i] : &internal[i - ROWS];
+        if (strlen(row->name) == key.length && !memcmp(key.start, row->name, key.length))
+            return row;
+    }
     return NULL;
 }
 
@@ -294,7 +301,7 @@ static cufence_status unknown_key(struct span key, const char *source)
     if (instead)
         return error_set(CUFENCE_ERROR_OPTION, "%s: the option '%s' is gone; %s", source, excerpt_of(key).text, instead);
     if (nearest)
-        return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s', did you mean '%s'? `cufence options` lists all",
+        return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s', did you mean '%s'? `cufence options --all` lists all",
                          source, excerpt_of(key).text, nearest->name);
     for (size_t i = 0; i < ROWS; i++) {
         size_t used = strlen(names);
@@ -357,20 +364,24 @@ void options_default(struct options *options)
     memset(options, 0, sizeof *options);
     for (size_t i = 0; i < ROWS; i++)
         option_set(&table[i], table[i].default_value, strlen(table[i].default_value), options);
+    for (size_t i = 0; i < INTERNAL; i++)
+        option_set(&internal[i], internal[i].default_value, strlen(internal[i].default_value), options);
 }
 
-void options_print(FILE *out)
+void options_print(FILE *out, int is_all)
 {
-    int name = 0, allowed = 0, value = 0;
+    int name = 0, allowed = 0, value = (int)strlen("default");
     for (size_t i = 0; i < ROWS; i++) {
         int lengths[] = {(int)strlen(table[i].name), (int)strlen(table[i].allowed), (int)strlen(table[i].default_value)};
+        if (!is_all && !table[i].is_common)
+            continue;
         name = lengths[0] > name ? lengths[0] : name;
         allowed = lengths[1] > allowed ? lengths[1] : allowed;
         value = lengths[2] > value ? lengths[2] : value;
     }
-    value = value < (int)strlen("default") ? (int)strlen("default") : value;
     fprintf(out, "%-*s  %-*s  %-*s\n", name, "option", allowed, "allowed", value, "default");
     for (size_t i = 0; i < ROWS; i++)
-        fprintf(out, "%-*s  %-*s  %-*s  %s\n", name, table[i].name, allowed, table[i].allowed, value, table[i].default_value,
-                table[i].help);
+        if (is_all || table[i].is_common)
+            fprintf(out, "%-*s  %-*s  %-*s  %s\n", name, table[i].name, allowed, table[i].allowed, value,
+                    table[i].default_value, table[i].help);
 }

@@ -117,6 +117,7 @@ struct option_row {
     const char *allowed;       /* for users: "off | strict", "2M..64G" */
     const char *default_value; /* as a user would write it */
     const char *help;          /* one sentence */
+    int is_common;             /* people set it; the others are for special needs */
     size_t offset;             /* of the field in struct options */
     uint64_t minimum; /* ALIGN, BYTES and NUMBER: inclusive limits. PATH, RULES, FILTER, TEXT: maximum = bytes with the NUL */
     uint64_t maximum;
@@ -127,11 +128,11 @@ struct option_row {
     const struct option_row *rest; /* has no name */
 };
 
-/* Returns the rows in the order in which they are printed, and their number in *count. Static storage. */
+/* Returns the rows for users in the order in which they are printed, and their number in *count. Static storage. */
 const struct option_row *options_table(size_t *count);
 
 /* The row of that name, or else the one that the name is probably a slip of (*is_exact = 0 then); NULL if there is none,
- * or the option is gone.
+ * or the option is gone. Finds rows that are not for users by their exact name alone.
  * `name` needs no NUL. */
 const struct option_row *options_find(const char *name, size_t length, int *is_exact);
 
@@ -150,8 +151,8 @@ void options_default(struct options *options);
  */
 cufence_status options_parse(struct options *options, const char *text, const char *source);
 
-/* Prints the table: name, allowed values, default, help. */
-void options_print(FILE *out);
+/* Prints the table, or the common rows: name, allowed values, default, help. */
+void options_print(FILE *out, int is_all);
 
 /* Expands %p (process), %r (RANK, else LOCAL_RANK, else 0), %h (host name), %% in a file name.
  * Errors: OPTION (another letter after %), OVERFLOW (longer than `size`). */

@@ -118,13 +118,13 @@ static int wrong(const struct arguments *arguments, const char *argument)
     fprintf(stderr, "cufence %s: unknown option \"%s\"", arguments->command, argument);
     if (near) {
         fprintf(stderr, ", did you mean --%s? `cufence %s%s` lists all\n", near, is_own ? arguments->command : "options",
-                is_own ? " --help" : "");
+                is_own ? " --help" : " --all");
         return ARGUMENTS_WRONG;
     }
     fprintf(stderr, "; allowed are");
     for (size_t i = 0; i < arguments->count; i++)
         fprintf(stderr, " --%s,", arguments->known[i].name);
-    fprintf(stderr, " --help%s%s\n", arguments->has_library ? ", --KEY VALUE for each that `cufence options` lists" : "",
+    fprintf(stderr, " --help%s%s\n", arguments->has_library ? ", --KEY VALUE for each that `cufence options --all` lists" : "",
             arguments->is_operand_the_end ? ", and -- in front of a program whose name begins with a dash" : "");
     return ARGUMENTS_WRONG;
 }

@@ -17,11 +17,13 @@
 
 static int usage(void)
 {
-    printf("usage: cufence options [--json] [KEY]...\n"
+    printf("usage: cufence options [--all] [--json] [KEY]...\n"
            "       cufence options --check \"key=value,...\"\n\n"
-           "Prints every option, or those named, with its allowed values, its default and\n"
-           "what it does.\n\n"
-           "  --json   as JSON: a list of objects with key, type, allowed, default, help\n"
+           "Prints the options that are set most, all of them, or those named, with their\n"
+           "allowed values, defaults and what they do.\n\n"
+           "  --all    every option\n"
+           "  --json   as JSON: a list of objects with key, type, allowed, default, help and\n"
+           "           is_common; of all options, unless some are named\n"
            "  --check  prints nothing, but exits with status %d and says why if the options\n"
            "           are not allowed\n\n"
            "Example: cufence options uaf align\n",
@@ -55,6 +57,7 @@ static json_t *row_object(const struct option_row *row)
     json_object_set_new(object, "allowed", json_string(row->allowed));
     json_object_set_new(object, "default", json_string(row->default_value));
     json_object_set_new(object, "help", json_string(row->help));
+    json_object_set_new(object, "is_common", json_boolean(row->is_common));
     return object;
 }
 
@@ -74,27 +77,29 @@ static const struct option_row *row_of(const char *typed)
     if (instead)
         complain(0, "the option %s is gone; %s", key, instead);
     else if (row)
-        complain(0, "unknown option '%s', did you mean '%s'? `cufence options` lists all", typed, row->name);
+        complain(0, "unknown option '%s', did you mean '%s'? `cufence options --all` lists all", typed, row->name);
     else
-        complain(0, "unknown option '%s'; `cufence options` lists all", typed);
+        complain(0, "unknown option '%s'; `cufence options --all` lists all", typed);
     return NULL;
 }
 
-static int print_all(int is_json)
+static int print_list(int is_json, int is_all)
 {
     size_t rows;
     const struct option_row *row = options_table(&rows);
     if (!is_json && !fold_columns(STDOUT_FILENO)) {
-        options_print(stdout);
+        options_print(stdout, is_all);
         return 0;
     }
     json_t *list = json_array();
     for (size_t i = 0; i < rows; i++) {
         if (is_json)
             json_array_append_new(list, row_object(&row[i]));
-        else
+        else if (is_all || row[i].is_common)
             print_row(&row[i]);
     }
+    if (!is_json && !is_all)
+        printf("\n`cufence options --all` lists %zu.\n", rows);
     int is_well = !is_json || (json_dumpf(list, stdout, JSON_INDENT(1)) == 0 && putchar('\n') != EOF);
     json_decref(list);
     return is_well ? 0 : STATUS_FAILED;
@@ -119,8 +124,9 @@ static int print_named(int is_json, char **keys)
     return status;
 }
 
-enum { CHECK, JSON, KNOWN };
+enum { ALL, CHECK, JSON, KNOWN };
 static const struct argument known[KNOWN] = {
+    [ALL] = {"all", NULL, "every option", NULL},
     [CHECK] = {"check", "uaf=strict,align=auto", "say only whether these are allowed", NULL},
     [JSON] = {"json", NULL, "as JSON", NULL},
 };
@@ -129,16 +135,16 @@ const struct arguments options_arguments = {"options", known, KNOWN, NULL, 0, 0}
 int cli_options(int argc, char **argv)
 {
     struct options options;
-    int option, is_check = 0, is_json = 0;
+    int option, is_check = 0, is_json = 0, is_all = 0;
 
     options_default(&options);
     while ((option = arguments_next(&options_arguments, argc, argv)) != ARGUMENTS_END) {
         if (option < 0)
             return option == ARGUMENTS_HELP ? usage() : STATUS_USAGE;
-        if (option == JSON) {
-            is_json = 1;
+        is_json |= option == JSON;
+        is_all |= option == ALL;
+        if (option != CHECK)
             continue;
-        }
         is_check = 1;
         if (options_parse(&options, optarg, "--check"))
             return complain(STATUS_USAGE, "%s", error_detail());
@@ -147,5 +153,5 @@ int cli_options(int argc, char **argv)
         return complain(STATUS_USAGE, "--check prints nothing: leave --json out");
     if (is_check)
         return optind < argc ? arguments_surplus("options", argv[optind]) : 0;
-    return optind < argc ? print_named(is_json, argv + optind) : print_all(is_json);
+    return optind < argc ? print_named(is_json, argv + optind) : print_list(is_json, is_all);
 }

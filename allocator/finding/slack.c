@@ -33,7 +33,7 @@ static void take_notes(struct finding *finding, const struct slack_write *write)
         part_append(text, size,
                     "%" PRIu64
                     " buffers had this memory since it was last checked, one after the other, the first of them #%" PRIu64
-                    ": it may have been written for any of them; slack_every=1 checks each at its free",
+                    ": it may have been written for any of them; cufence run --preset thorough checks each at its free",
                     write->buffers, write->first_id);
         text = finding->notes[++finding->note_count].text;
     }

@@ -187,7 +187,7 @@ static void say_packing(const struct card *card)
     if (own->options.small == ESTIMATE_AUTO)
         SAY("  small=auto, the default, %s\n", (int)process,
             own->is_packing ? "would begin to pack while the program runs"
-                            : "would not pack: the pages of small buffers stay below max_overhead");
+                            : "would not pack: the pages of small buffers stay below its share of the memory");
 }
 
 static void say_card(int device, const struct card *card)

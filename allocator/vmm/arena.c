@@ -234,7 +234,7 @@ cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t
     } else if (!place(slot, guard)) {
         status = error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
                            "no %llu bytes of address space left between %zu mappings and their guards in an arena of %llu "
-                           "bytes; a larger arena= or `ulimit -v` makes room",
+                           "bytes; a larger `ulimit -v` makes room",
                            (unsigned long long)slot->span, arena.count, (unsigned long long)(arena.end - arena.start));
     } else {
         slot->base = arena.cursor;

@@ -43,8 +43,9 @@ static _Thread_local int is_in_handler;
 cufence_status delivery_open(const struct options *options)
 {
     const char *no_color = env_get("NO_COLOR"), *term = env_get("TERM"), *collected = env_get("CUFENCE_COLLECT");
+    const char *forced = env_get("FORCE_COLOR");
     delivery.most = options->max_reports;
-    delivery.color = options->color;
+    delivery.color = options->color == COLOR_AUTO && forced && *forced && strcmp(forced, "0") != 0 ? COLOR_ON : options->color;
     delivery.has_no_color = (no_color && *no_color) || (term && !strcmp(term, "dumb"));
     cufence_status status = options_expand_path(options->log, delivery.log.name, sizeof delivery.log.name);
     if (status == CUFENCE_OK)

@@ -86,7 +86,7 @@ class Completion(unittest.TestCase):
             (("r",), ["run", "replay", "report"]),
             (("hu",), ["hunt"]),
             (("help", "exp"), ["explain"]),
-            (("run", "--uaf_"), ["--uaf_share"]),
+            (("run", "--uaf_"), []),
             (("run", "--uaf", ""), ["off", "adaptive", "strict"]),
             (("run", "--uaf", "=", "s"), ["strict"]),
             (("run", "--uaf", "=", "strict", "--sid"), ["--side"]),
@@ -109,7 +109,7 @@ class Completion(unittest.TestCase):
     def test_in_fish(self) -> None:
         for line, expected in (
             ("cufence hu", {"hunt"}),
-            ("cufence run --ua", {"--uaf", "--uaf_share"}),
+            ("cufence run --ua", {"--uaf"}),
             ("cufence run --uaf=s", {"--uaf=strict"}),
             ("cufence demo use", {"use-after-free"}),
         ):

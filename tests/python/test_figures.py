@@ -135,7 +135,7 @@ class Estimate(unittest.TestCase):
                 self.assertIn(says, said)
                 self.assertEqual("small=auto" in said, small == "auto")
         said = self.estimate("small_ones", "50").stderr
-        self.assertIn("would not pack: the pages of small buffers stay below max_overhead", said)
+        self.assertIn("would not pack: the pages of small buffers stay below its share of the memory", said)
 
     def test_not_without_run(self) -> None:
         done = standin.run_python(PRELUDE, CUFENCE_OPTIONS="estimate=on")

@@ -7,8 +7,9 @@
 static void expect_story(const char *story, const char *const *patterns)
 {
     char command[1024], said[1 << 15];
-    snprintf(command, sizeof command, "LD_LIBRARY_PATH=%s %s run --explain rerun --wait-ms 1000/60000 --arena %s -- %s %s 2>&1",
-             CUFENCE_RUN_DRIVER, CUFENCE_CLI, ARENA, CUFENCE_SAVED_STORY, story);
+    snprintf(command, sizeof command,
+             "LD_LIBRARY_PATH=%s %s run --explain rerun --wait-ms 1000/60000 --set arena=%s -- %s %s 2>&1", CUFENCE_RUN_DRIVER,
+             CUFENCE_CLI, ARENA, CUFENCE_SAVED_STORY, story);
     FILE *out = popen(command, "r");
     assert_non_null(out);
     said[fread(said, 1, sizeof said - 1, out)] = '\0';

@@ -15,7 +15,8 @@
 
 #define USAGE 2
 #define COMMANDS                                                                                                               \
-    "allowed are run, hunt, demo, explain, replay, diff, report, options, doctor, docs, completion, help, --help and --version\n"
+    "allowed are run, hunt, demo, explain, replay, diff, report, options, doctor, docs, completion, help, --help and "         \
+    "--version\n"
 
 struct outcome {
     int status; /* exit status, -1 if it was killed */
@@ -79,20 +80,22 @@ static void what_it_does_not_understand_is_named(void **state)
         {{"--help", "now"}, "cufence --help: unexpected argument 'now'; see `cufence help`\n"},
         {{"-V", "now"}, "cufence -V: unexpected argument 'now'; see `cufence help`\n"},
         {{"--version", "now"}, "cufence --version: unexpected argument 'now'; see `cufence help`\n"},
-        {{"options", "uax"}, "cufence options: unknown option 'uax', did you mean 'uaf'? `cufence options` lists all\n"},
-        {{"options", "nothing-like-it"}, "cufence options: unknown option 'nothing-like-it'; `cufence options` lists all\n"},
+        {{"options", "uax"}, "cufence options: unknown option 'uax', did you mean 'uaf'? `cufence options --all` lists all\n"},
+        {{"options", "nothing-like-it"},
+         "cufence options: unknown option 'nothing-like-it'; `cufence options --all` lists all\n"},
         {{"options", "--chek", "uaf=off"},
          "cufence options: unknown option \"--chek\", did you mean --check? `cufence options --help` lists all\n"},
         {{"options", "--json", "--check", "uaf=off"}, "cufence options: --check prints nothing: leave --json out\n"},
-        {{"options", "-x"}, "cufence options: unknown option \"-x\"; allowed are --check, --json, --help\n"},
+        {{"options", "-x"}, "cufence options: unknown option \"-x\"; allowed are --all, --check, --json, --help\n"},
         {{"options", "--check"}, "cufence options: --check needs a value, such as --check uaf=strict,align=auto\n"},
-        {{"options", "--", "--check"}, "cufence options: unknown option '--check'; `cufence options` lists all\n"},
+        {{"options", "--", "--check"}, "cufence options: unknown option '--check'; `cufence options --all` lists all\n"},
         {{"options", "--check", "json=-"},
          "cufence options: --check: json=-: standard output is the program's; give a name (./- is a file of that name)\n"},
         {{"doctor", "--jso=1"}, "cufence doctor: --json takes no value, but got \"1\"\n"},
         {{"options", "--check", "uaf=off", "now"},
          "cufence options: unexpected argument 'now'; see `cufence options --help`\n"},
-        {{"options", "--check", "guard=1M"}, "cufence options: --check: guard=1M is not allowed; allowed is 2M..64G\n"},
+        {{"options", "--check", "guard=1M"},
+         "cufence options: --check: guard=1M is not allowed; allowed is MIN or MIN..MAX, each 2M..64G\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *arguments[5] = {cases[i].arguments[0], cases[i].arguments[1], cases[i].arguments[2], cases[i].arguments[3]};
@@ -169,6 +172,10 @@ static void options_are_listed_and_checked(void **state)
     assert_int_equal(outcome.status, 0);
     assert_non_null(strstr(outcome.out, "\nuaf "));
     assert_non_null(strstr(outcome.out, "\nlog "));
+    assert_null(strstr(outcome.out, "\nguard "));
+    outcome = run((const char *[]){"options", "--all", NULL}, NULL);
+    assert_non_null(strstr(outcome.out, "\nguard "));
+    assert_null(strstr(outcome.out, "\narena "));
     static const char *const allowed[] = {"", "uaf=strict,align=auto", "guard=128M,"};
     for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++) {
         outcome = run((const char *[]){"options", "--check", allowed[i], NULL}, NULL);

@@ -16,13 +16,11 @@
 
 static const struct option_row *row_named(const char *name)
 {
-    size_t count;
-    const struct option_row *rows = options_table(&count);
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(rows[i].name, name))
-            return &rows[i];
-    fail_msg("no option is called %s", name);
-    return NULL;
+    int is_exact;
+    const struct option_row *row = options_find(name, strlen(name), &is_exact);
+    if (!is_exact)
+        fail_msg("no option is called %s", name);
+    return row;
 }
 
 static void defaults_are_the_documented_ones(void **state)
@@ -295,7 +293,7 @@ static void an_unknown_key_gets_the_nearest_one_and_the_list(void **state)
         char message[1000];
         options_default(&options);
         int has_nearest = strstr(cases[i].start, "did you mean") != NULL;
-        snprintf(message, sizeof message, "%s%s", cases[i].start, has_nearest ? " `cufence options` lists all" : list);
+        snprintf(message, sizeof message, "%s%s", cases[i].start, has_nearest ? " `cufence options --all` lists all" : list);
         assert_int_equal(options_parse(&options, cases[i].text, "test"), CUFENCE_ERROR_OPTION);
         assert_string_equal(error_detail(), message);
     }
@@ -313,6 +311,9 @@ static void an_option_that_is_gone_says_so(void **state)
     assert_int_equal(options_parse(&options, "guard_max=8G", "test"), CUFENCE_ERROR_OPTION);
     assert_string_equal(error_detail(), "test: the option 'guard_max' is gone; write guard=MIN..MAX");
     assert_null(options_find("stats_ms", 8, &is_exact));
+    assert_non_null(options_find("arena", 5, &is_exact)); /* not for users: only by its whole name */
+    assert_true(is_exact);
+    assert_null(options_find("aren", 4, &is_exact));
     assert_null(options_gone("stats_m", 7));
 }
 
@@ -410,7 +411,7 @@ static void the_table_is_printed_with_every_default(void **state)
     char *text = NULL;
     size_t size = 0, count;
     FILE *out = open_memstream(&text, &size);
-    options_print(out);
+    options_print(out, 1);
     fclose(out);
     const struct option_row *rows = options_table(&count);
     const char *line = strchr(text, '\n') + 1;
@@ -424,6 +425,16 @@ static void the_table_is_printed_with_every_default(void **state)
     }
     assert_int_equal(*line, '\0');
     free(text);
+
+    size_t lines = 0;
+    out = open_memstream(&text, &size);
+    options_print(out, 0);
+    fclose(out);
+    assert_non_null(strstr(text, "\nuaf "));
+    assert_null(strstr(text, "\nguard "));
+    for (line = text; (line = strchr(line, '\n')) != NULL; line++)
+        lines++;
+    assert_int_equal(lines, 1 + 12);
 }
 
 static void file_names_are_expanded(void **state)

@@ -81,10 +81,9 @@ static void say_smaller_guard(uint64_t guard)
 {
     static int has_said; /* atomic */
     if (!__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
-        output_say(
-            "cufence: address space is short (%llu MiB; arena=, `ulimit -v`): guards are smaller from now on than guard= "
-            "says, this one has %llu MiB\n",
-            (unsigned long long)((arena_end() - arena_start()) >> 20), (unsigned long long)(guard >> 20));
+        output_say("cufence: address space is short (%llu MiB; `ulimit -v`): guards are smaller from now on than guard= "
+                   "says, this one has %llu MiB\n",
+                   (unsigned long long)((arena_end() - arena_start()) >> 20), (unsigned long long)(guard >> 20));
 }
 
 /* It could not be mapped; the arena owns it from now on. */

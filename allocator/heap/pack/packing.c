@@ -72,11 +72,11 @@ void packing_begin(struct books *books, enum packing_why why)
     if (__atomic_exchange_n(&books->is_packing, 1, __ATOMIC_RELAXED))
         return;
     if (why == PACKING_SHARE)
-        snprintf(reason, sizeof reason, "those for small buffers take more than max_overhead=%llu per cent of its memory",
+        snprintf(reason, sizeof reason, "those for small buffers take more than %llu per cent of its memory",
                  (unsigned long long)heap_options->max_overhead);
     else
         snprintf(reason, sizeof reason, "%s is nearly used up",
-                 why == PACKING_SCARCE ? "its memory" : "cufence's address space (arena=, `ulimit -v`)");
+                 why == PACKING_SCARCE ? "its memory" : "cufence's address space (`ulimit -v`)");
     output_say(
         "cufence: from now on small buffers (up to 512 KiB) on GPU %d share pages of 2 MiB, because %s. Kernels check the "
         "redzones between them; a rotating few still have pages of their own, flush with a guard. small=map never "

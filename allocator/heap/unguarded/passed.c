@@ -95,7 +95,7 @@ static void say_no_space(const struct heap_request *wanted)
     heap_stats(-1, &stats);
     output_say(
         "cufence: no address space is left for guarded buffers: %llu live ones have used up the %llu MiB that `ulimit -v` "
-        "and arena= allow. From now on buffers that do not fit are left to the driver, unguarded (this one: %zu bytes), "
+        "allows. From now on buffers that do not fit are left to the driver, unguarded (this one: %zu bytes), "
         "and counted at exit; fallback=off fails instead\n",
         (unsigned long long)stats.live_buffers, (unsigned long long)(stats.reserved_address_bytes >> 20), wanted->size);
 }

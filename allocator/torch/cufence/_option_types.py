@@ -8,24 +8,16 @@ from typing import Literal, TypedDict
 
 class Options(TypedDict, total=False):
     uaf: Literal["off", "adaptive", "strict"]
-    uaf_share: int | str
     align: int | str
     side: Literal["end", "start", "alternate"]
     on_fault: Literal["error", "abort", "continue"]
     exitcode: int | str
     max_reports: int | str
     guard: int | str
-    arena: int | str
-    waste: int | str
-    idle_age: int | str
-    idle_max: int | str
-    cache_max: int | str
     remember: int | str
     stacks: bool | Literal["on", "python", "off"]
     streams: bool | Literal["on", "off"]
     slack: bool | Literal["on", "off"]
-    slack_reach: int | str
-    slack_every: int | str
     fill: str
     wait_ms: int | str
     explain: Literal["auto", "off", "dump", "rerun"]
@@ -37,11 +29,8 @@ class Options(TypedDict, total=False):
     min_size: int | str
     max_guarded: int | str
     small: Literal["auto", "map", "pack"]
-    max_overhead: int | str
     fallback: bool | Literal["on", "off"]
     live: str
-    estimate: bool | Literal["on", "off"]
-    color: bool | Literal["auto", "on", "off"]
     say: Literal["normal", "quiet", "verbose"]
     log: str | PathLike[str]
     json: str | PathLike[str]
