@@ -1,4 +1,4 @@
-"""Adds up what ctest, unittest and check() of `dev` have left in a folder, after the end of what failed cases printed: CI keeps
+"""Adds up what ctest and check() of `dev` have left in a folder, after the end of what failed cases printed: CI keeps
 the end of a log. Its last line is read by CI."""
 import pathlib, re, sys
 import xml.etree.ElementTree as xml
@@ -12,19 +12,38 @@ def repeat(name, text):
     print(f"---- {name}", *lines[-LINES:], sep="\n")
 
 
+def count_python(name, text):
+    """The tests of a Python file: returns how many passed, the names of those that failed, and how many were skipped."""
+    ran = re.search(r"^Ran (\d+) tests? in", text, re.M)
+    if not ran:
+        return 0, [f"{name}: did not run"], 0
+    end = text[ran.end():]
+    count = lambda word: int((re.search(rf"(?<!expected )\b{word}=(\d+)", end) or [0, 0])[1])
+    bad = count("failures") + count("errors") + count("unexpected successes")
+    names = [f"{name}: {one}" for one in re.findall(r"^(?:FAIL|ERROR|UNEXPECTED SUCCESS): (.*)", text, re.M)[:bad]]
+    names += [f"{name}: see above"] * (bad - len(names))
+    return max(0, int(ran[1]) - bad - count("skipped")), names, count("skipped")
+
+
 folder = pathlib.Path(sys.argv[1])
 passed, failed, skipped = 0, [], 0
 for file in sorted(folder.glob("*.xml")):
     for case in xml.parse(file).getroot().iter("testcase"):
-        skip = case.find("skipped")
-        if case.get("status") == "run":
-            passed += 1
+        skip, name, text = case.find("skipped"), case.get("name"), case.findtext("system-out") or ""
+        if name.startswith("python.") and skip is None:
+            well, bad, left = count_python(name, text)
+            if case.get("status") != "run" and not bad:
+                bad = [f"{name}: {case.get('status')}"]
+            passed, skipped = passed + well, skipped + left
+        elif case.get("status") == "run":
+            passed, bad = passed + 1, []
         elif skip is not None and skip.get("message", "").startswith("SKIP_"):
-            skipped += 1
+            skipped, bad = skipped + 1, []
         else:  # also what could not be started: ctest calls that skipped
-            failed.append(f"{file.stem}: {case.get('name')}")
-            if len(failed) <= TOLD:
-                repeat(failed[-1], case.findtext("system-out"))
+            bad = [f"{file.stem}: {name}"]
+        if bad and len(failed) < TOLD:
+            repeat(bad[0], text)
+        failed += bad
 checks = folder / "checks.tsv"
 for line in checks.read_text().splitlines() if checks.exists() else []:
     status, name = line.split("\t")
@@ -34,22 +53,6 @@ for line in checks.read_text().splitlines() if checks.exists() else []:
         skipped += 1
     else:
         failed.append(name)
-log = folder / "python.log"
-if log.exists():
-    text = log.read_text(errors="replace")
-    ran = re.search(r"^Ran (\d+) tests? in", text, re.M)
-    if not ran:
-        failed.append("python: did not run")
-    else:
-        end = text[ran.end():]
-        count = lambda word: int((re.search(rf"(?<!expected )\b{word}=(\d+)", end) or [0, 0])[1])
-        bad = count("failures") + count("errors") + count("unexpected successes")
-        names = re.findall(r"^(?:FAIL|ERROR|UNEXPECTED SUCCESS): (.*)", text, re.M)
-        if bad:
-            repeat("python", text[:ran.start()])
-        failed += [f"python: {name}" for name in names[:bad]] + ["python: see above"] * (bad - len(names))
-        skipped += count("skipped")
-        passed += max(0, int(ran[1]) - bad - count("skipped"))
 for name in failed:
     print(f"FAILED {name}")
 print(f"{passed} passed, {len(failed)} failed" + (f", {skipped} skipped" if skipped else ""))

@@ -412,7 +412,7 @@ cufence_status opened_set_buffer(struct opened *opened, const char *text, struct
         memcpy(&pointer, opened->arguments + argument->offset, sizeof pointer);
     const struct bundle *bundle = opened->bundle;
     const struct bundle_buffer *buffer = bundle_find(bundle, pointer);
-    int is_pinned = buffer >= bundle->pinned && buffer < bundle->pinned + bundle->pinned_count;
+    int is_pinned = bundle->pinned_count && buffer >= bundle->pinned && buffer < bundle->pinned + bundle->pinned_count;
     if (buffer && !buffer->id && !is_pinned)
         return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT,
                            "that argument points into memory that several buffers may share, whose bytes cannot be replaced "

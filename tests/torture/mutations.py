@@ -75,15 +75,21 @@ def make(build):
         raise SystemExit(done.stdout.decode(errors="replace")[-3000:])
 
 
+def harmed(tree, mutation):
+    """Returns the texts of the files with the defect planted."""
+    texts = {tree / file: (tree / file).read_text() for file, _, _ in mutation["pairs"]}
+    for file, old, new in mutation["pairs"]:
+        if texts[tree / file].count(old) != 1:
+            raise SystemExit(f"mutations.py: {mutation['name']}: its text occurs {texts[tree / file].count(old)} times in {file}:\n{old}")
+        texts[tree / file] = texts[tree / file].replace(old, new)
+    return texts
+
+
 def plant(tree, mutation):
     """Returns what the files were before."""
-    sound = {tree / file: (tree / file).read_text() for file, _, _ in mutation["pairs"]}
-    harmed = dict(sound)
-    for file, old, new in mutation["pairs"]:
-        if harmed[tree / file].count(old) != 1:
-            raise SystemExit(f"mutations.py: {mutation['name']}: its text occurs {harmed[tree / file].count(old)} times in {file}:\n{old}")
-        harmed[tree / file] = harmed[tree / file].replace(old, new)
-    for path, text in harmed.items():
+    texts = harmed(tree, mutation)
+    sound = {path: path.read_text() for path in texts}
+    for path, text in texts.items():
         path.write_text(text)
     return sound
 

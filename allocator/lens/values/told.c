@@ -147,8 +147,10 @@ int told_is_const(const struct reached *reached)
 enum value_type told_elements(const struct reached *reached)
 {
     const char *type = pointer_type(reached);
-    type += type && type[0] == 'k';
-    return type ? types_named(type, strlen(type)) : VALUE_TYPES;
+    if (!type)
+        return VALUE_TYPES;
+    type += type[0] == 'k';
+    return types_named(type, strlen(type));
 }
 
 const char *told_name(CUfunction handle, const struct launch_function *function, int argument)
