@@ -35,7 +35,7 @@ def sub_commands() -> list[str]:
 
 def own_options(command: str) -> set[str]:
     """Those that a sub-command's help names."""
-    return set(re.findall(r"--[a-z][-a-z]*", cufence(command, "--help"))) - {"--steps"}
+    return set(re.findall(r"--[a-z][-_a-z]*", cufence(command, "--help"))) - {"--steps"}
 
 
 def library_options() -> list[str]:
