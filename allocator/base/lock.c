@@ -22,4 +22,17 @@ void lock_left(enum lock_rank rank)
     held &= ~(1u << rank);
 }
 
+int lock_is_held(enum lock_rank rank)
+{
+    return held >> rank & 1;
+}
+
+void lock_expected(enum lock_rank rank, const char *function)
+{
+    if (lock_is_held(rank))
+        return;
+    fprintf(stderr, "cufence: internal error: %s() is called without a lock of rank %d\n", function, (int)rank);
+    abort();
+}
+
 #endif

@@ -53,10 +53,16 @@ struct lock {
 #ifdef NDEBUG
 #define lock_entered(rank) ((void)(rank))
 #define lock_left(rank) ((void)(rank))
+#define lock_expect(rank) ((void)(rank))
 #else
 /* The calling thread is about to take, or has just released, a lock of this rank. */
 void lock_entered(enum lock_rank rank);
 void lock_left(enum lock_rank rank);
+/* Whether the calling thread holds a lock of this rank. */
+int lock_is_held(enum lock_rank rank);
+/* What a comment says of the caller: it holds one. Aborts if it does not. */
+#define lock_expect(rank) lock_expected(rank, __func__)
+void lock_expected(enum lock_rank rank, const char *function);
 #endif
 
 static inline void lock_init(struct lock *lock, enum lock_rank rank)

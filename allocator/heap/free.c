@@ -39,13 +39,13 @@ cufence_status heap_claim(void *pointer, struct heap_claim *claim)
 /* Makes the block wait for all work submitted so far to its recorded streams. */
 static void wait_for_recorded(struct block *block)
 {
-    pthread_spin_lock(&block->recorded_lock);
+    recorded_lock(block);
     struct recorded *recorded = block->recorded;
     unsigned count = block->recorded_count;
     block->recorded = NULL;
     block->recorded_count = 0;
     block_untie(block, TIED_TO_STREAMS);
-    pthread_spin_unlock(&block->recorded_lock);
+    recorded_unlock(block);
     for (unsigned i = 0; i < count; i++)
         waits_add(block, recorded[i].stream, recorded[i].generation);
     free(recorded);
@@ -53,12 +53,12 @@ static void wait_for_recorded(struct block *block)
 
 static void drop_recorded(struct block *block)
 {
-    pthread_spin_lock(&block->recorded_lock);
+    recorded_lock(block);
     struct recorded *recorded = block->recorded;
     block->recorded = NULL;
     block->recorded_count = 0;
     block_untie(block, TIED_TO_STREAMS);
-    pthread_spin_unlock(&block->recorded_lock);
+    recorded_unlock(block);
     free(recorded);
 }
 
@@ -71,6 +71,7 @@ static int has_recorded(const struct block *block)
  * is_retired: a late access will be seen, and its report needs the stack of the free. */
 static uint64_t write_freed(struct block *block, struct stream *stream, int is_retired)
 {
+    block_expect(block, BLOCK_HELD);
     uint64_t now = now_ns();
     uint32_t stack = is_retired ? facts_stack() : 0;
     if (is_retired)
@@ -306,7 +307,7 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
 static cufence_status record(struct block *block, struct stream *stream)
 {
     cufence_status status = CUFENCE_OK;
-    pthread_spin_lock(&block->recorded_lock);
+    recorded_lock(block);
     unsigned count = block->recorded_count, known = 0;
     while (known < count && !(block->recorded[known].stream == stream &&
                               block->recorded[known].generation == __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE)))
@@ -323,7 +324,7 @@ static cufence_status record(struct block *block, struct stream *stream)
                                count + 1, RECORDED_MOST);
         }
     }
-    pthread_spin_unlock(&block->recorded_lock);
+    recorded_unlock(block);
     return status;
 }
 

@@ -68,11 +68,28 @@ static void of_another_thread(void)
     lock_release(&last);
 }
 
+static void expected(void)
+{
+    lock_take(&first);
+    lock_take(&middle);
+    lock_expect(RANK_BOOKS);
+    lock_expect(RANK_VISIT);
+    lock_release(&middle);
+    lock_release(&first);
+}
+
+static void expected_after_a_release(void)
+{
+    expected();
+    lock_expect(RANK_BOOKS);
+}
+
 static void the_order_of_ranks_is_fine(void **state)
 {
     (void)state;
     expect_well(rising);
     expect_well(of_another_thread);
+    expect_well(expected);
 }
 
 static void another_order_ends_a_debug_build(void **state)
@@ -99,11 +116,25 @@ static void another_order_ends_a_debug_build(void **state)
     }
 }
 
+static void a_lock_that_is_missing_ends_a_debug_build(void **state)
+{
+    (void)state;
+    if (!IS_CHECKED)
+        skip();
+    char wanted[128];
+    struct outcome outcome = run_child(expected_after_a_release);
+    snprintf(wanted, sizeof wanted, "expected_after_a_release() is called without a lock of rank %d", RANK_BOOKS);
+    assert_non_null(strstr(outcome.err, wanted));
+    free(outcome.err);
+    assert_true(WIFSIGNALED(outcome.status) && WTERMSIG(outcome.status) == SIGABRT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_order_of_ranks_is_fine),
         cmocka_unit_test(another_order_ends_a_debug_build),
+        cmocka_unit_test(a_lock_that_is_missing_ends_a_debug_build),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,6 +144,7 @@ static void unmap(struct block *block)
 
 void block_unmap(struct block *block)
 {
+    block_expect(block, BLOCK_HELD);
     struct books *books = block->books;
     if (block_is_cell(block)) {
         heap_policies.give_back(block);

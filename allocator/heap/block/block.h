@@ -8,7 +8,9 @@
 #include "guard/cells.h"
 #include "guard/layout.h"
 #include "vmm/arena.h"
+#include "base/lock.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 #define CACHE_LINE 64ul
@@ -157,6 +159,27 @@ struct page {
 static inline int block_is_cell(const struct block *block)
 {
     return block->pages >= CELL_PAGES;
+}
+
+/* What a comment says of the caller's block; debug builds check it. */
+static inline void block_expect(const struct block *block, enum block_state state)
+{
+    assert(block_state_now(block) == state);
+    (void)block;
+    (void)state;
+}
+
+/* Bracket access to the streams recorded for a block that is live. */
+static inline void recorded_lock(struct block *block)
+{
+    lock_entered(RANK_RECORDED);
+    pthread_spin_lock(&block->recorded_lock);
+}
+
+static inline void recorded_unlock(struct block *block)
+{
+    pthread_spin_unlock(&block->recorded_lock);
+    lock_left(RANK_RECORDED);
 }
 
 _Static_assert(offsetof(struct block, owner) < CACHE_LINE && offsetof(struct block, books) == CACHE_LINE &&

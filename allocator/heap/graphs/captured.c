@@ -168,6 +168,7 @@ void heap_reordered(struct stream *stream)
 /* The graph of `holder` frees memory of the graph of `held`. Caller holds books->lock. */
 static void hold(struct pool *holder, struct pool *held)
 {
+    lock_expect(RANK_BOOKS);
     for (size_t i = 0; i < holder->held_count; i++) {
         if (holder->held[i] == held)
             return;
@@ -182,6 +183,7 @@ static void hold(struct pool *holder, struct pool *held)
 
 void capture_return(struct block *block, struct pool *capture, int is_idle)
 {
+    block_expect(block, BLOCK_HELD);
     struct pool *pool = block->pool;
     lock_take(&block->books->lock);
     if (!(block->returned & RETURNED_LISTED)) {
@@ -199,6 +201,7 @@ void capture_return(struct block *block, struct pool *capture, int is_idle)
 /* Caller holds books->lock. */
 static void unlist(struct block *block)
 {
+    lock_expect(RANK_BOOKS);
     DL_DELETE(block->pool->returned, block);
     __atomic_and_fetch(&block->returned, ~(uint32_t)RETURNED_LISTED, __ATOMIC_RELAXED); /* another thread may read it */
     __atomic_sub_fetch(&returned, 1, __ATOMIC_RELAXED);
@@ -206,6 +209,7 @@ static void unlist(struct block *block)
 
 void capture_forget(struct block *block)
 {
+    block_expect(block, BLOCK_HELD);
     lock_take(&block->books->lock);
     if (block->returned & RETURNED_LISTED)
         unlist(block);
@@ -245,6 +249,7 @@ void capture_forget_all(struct books *books)
 /* Finally frees a returned block, which the caller holds. If nobody uses it, it goes into *gone. */
 static void let_go(struct block *block, struct block **gone)
 {
+    block_expect(block, BLOCK_HELD);
     struct freelist *shared = &block->books->shared;
     int is_idle = (block->returned & RETURNED_IDLE) != 0;
     block->returned = 0;
@@ -260,6 +265,7 @@ static void let_go(struct block *block, struct block **gone)
 /* Returns whether this released other graphs. Caller holds books->lock. */
 static int release(struct pool *pool, struct block **gone)
 {
+    lock_expect(RANK_BOOKS);
     struct block *block, *next;
     DL_FOREACH_SAFE(pool->returned, block, next)
     {
@@ -294,6 +300,7 @@ static int has_gone_pools(struct books *books)
  * books->lock. */
 static void take_lists(struct pool *pool, struct block **gone)
 {
+    lock_expect(RANK_BOOKS);
     for (struct freelist *list = pool->lists; list; list = list->next)
         freelist_take_idle(list, gone);
     pools_drop_lists(pool);

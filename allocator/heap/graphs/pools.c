@@ -21,6 +21,7 @@ static struct pool *find(struct books *books, const uint64_t id[2])
 /* Finds or creates a pool. Caller holds books->lock. */
 static struct pool *obtain(struct books *books, const uint64_t id[2])
 {
+    lock_expect(RANK_BOOKS);
     struct pool *pool = find(books, id);
     if (!pool && (pool = calloc(1, sizeof *pool)) != NULL) {
         pool->books = books;
@@ -33,11 +34,13 @@ static struct pool *obtain(struct books *books, const uint64_t id[2])
 
 int pool_has_memory(const struct pool *pool)
 {
+    lock_expect(RANK_BOOKS);
     return __atomic_load_n(&pool->blocks, __ATOMIC_ACQUIRE) || pool->held_count;
 }
 
 void pools_drop_lists(struct pool *pool)
 {
+    lock_expect(RANK_BOOKS);
     struct freelist *list, *next;
     LL_FOREACH_SAFE(pool->lists, list, next)
     {
@@ -100,6 +103,7 @@ int heap_captures(void)
 /* Finds or creates the pool of a capture, reusing one whose graph and memory no longer exist. Caller holds books->lock. */
 static struct pool *obtain_capture(struct books *books, uint64_t capture)
 {
+    lock_expect(RANK_BOOKS);
     struct pool *pool, *spare = NULL;
     LL_FOREACH(books->pools, pool)
     {

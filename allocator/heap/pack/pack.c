@@ -15,12 +15,14 @@
 
 static void list_page(struct page *page)
 {
+    lock_expect(RANK_PACK);
     DL_PREPEND(page->block->books->pages[page->cells.class], page);
     page->is_listed = 1;
 }
 
 static void unlist_page(struct page *page)
 {
+    lock_expect(RANK_PACK);
     if (page->is_listed)
         DL_DELETE(page->block->books->pages[page->cells.class], page);
     page->is_listed = 0;
@@ -28,6 +30,7 @@ static void unlist_page(struct page *page)
 
 static struct block *take_cell(struct page *page)
 {
+    lock_expect(RANK_PACK);
     struct block *cell = page->cells_inside;
     page->cells_inside = cell->next;
     if (!--page->inside)
@@ -37,6 +40,7 @@ static struct block *take_cell(struct page *page)
 
 static void put_cell(struct page *page, struct block *cell)
 {
+    lock_expect(RANK_PACK);
     cell->next = page->cells_inside;
     page->cells_inside = cell;
     if (!page->inside++)
@@ -252,6 +256,7 @@ struct block *pack_cut(struct freelist *list, const struct cells *cells, struct 
 
 void pack_give_back(struct block *cell)
 {
+    block_expect(cell, BLOCK_HELD);
     struct page *page = cell->page;
     struct books *books = cell->books;
     block_join(cell, NULL);

@@ -15,6 +15,7 @@
 
 static inline void put_idle(struct freelist *list, struct block *block)
 {
+    list_expect(list);
     struct block **bin = &list->bins[freelist_bin(block->pages)];
     block_become(block, BLOCK_IDLE);
     DL_PREPEND(*bin, block);
@@ -23,6 +24,7 @@ static inline void put_idle(struct freelist *list, struct block *block)
 
 static inline void remove_idle(struct freelist *list, struct block *block)
 {
+    list_expect(list);
     DL_DELETE(list->bins[freelist_bin(block->pages)], block);
     list_count_idle(list, block->pages, (uint64_t)-1);
     block_become(block, BLOCK_HELD);
@@ -31,6 +33,7 @@ static inline void remove_idle(struct freelist *list, struct block *block)
 /* Of watched blocks: the first whose last buffer was of the same size, because its pattern fits. */
 static struct block *search_same(struct freelist *list, uint64_t pages, uint64_t size)
 {
+    list_expect(list);
     struct block *block;
     unsigned seen = 0;
     DL_FOREACH(list->bins[freelist_bin(pages)], block)
@@ -49,6 +52,7 @@ static struct block *search_same(struct freelist *list, uint64_t pages, uint64_t
 /* Takes the first block of at least `pages`, at most `waste` percent larger, that was freed at `sequence` or before. */
 static struct block *search(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t sequence)
 {
+    list_expect(list);
     uint64_t most = pages + pages * waste / 100;
     for (unsigned bin = freelist_bin(pages), last = freelist_bin(most); bin <= last; bin++) {
         struct block *block;
@@ -74,6 +78,7 @@ static struct block *search(struct freelist *list, uint64_t pages, uint64_t wast
 /* Caller holds the list lock. */
 static void count_bytes(struct freelist *list, int64_t bytes)
 {
+    list_expect(list);
     struct books *context = list->books;
     list->live_bytes += bytes;
     if (list->live_bytes < UNKNOWN_BYTES && list->live_bytes > -UNKNOWN_BYTES)
@@ -114,6 +119,7 @@ struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t wast
 /* Caller holds the list lock. */
 static inline void put(struct freelist *list, struct block *block, enum block_state state)
 {
+    list_expect(list);
     block->free_sequence = ++list->freed;
     if (state == BLOCK_IDLE) {
         put_idle(list, block);
@@ -131,6 +137,7 @@ static inline void put(struct freelist *list, struct block *block, enum block_st
 /* Caller holds the list lock. */
 static void take_retiring(struct freelist *list, struct block *block)
 {
+    list_expect(list);
     DL_DELETE(list->retiring, block);
     __atomic_sub_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
     block_become(block, BLOCK_HELD);
@@ -139,6 +146,7 @@ static void take_retiring(struct freelist *list, struct block *block)
 /* Caller holds the list lock. */
 static void unwait(struct freelist *list, struct block *block)
 {
+    list_expect(list);
     DL_DELETE(list->waiting, block);
     __atomic_sub_fetch(&list->waiting_count, 1, __ATOMIC_RELAXED);
     block_become(block, BLOCK_HELD);
@@ -147,6 +155,7 @@ static void unwait(struct freelist *list, struct block *block)
 /* Caller holds the list lock. */
 static void count_free(struct freelist *list, struct block *block)
 {
+    list_expect(list);
     if (!block->is_counted)
         return;
     block->is_counted = 0;
@@ -222,6 +231,7 @@ static struct block *take_passed(struct freelist *list, uint64_t pages, uint64_t
 
 struct block *freelist_steal(struct books *books, const struct freelist *thief, uint64_t pages, uint64_t waste)
 {
+    lock_expect(RANK_BOOKS);
     struct block *block = thief == &books->shared ? NULL : take_passed(&books->shared, pages, waste);
     for (struct freelist *list = books->lists; list && !block; list = list->next) {
         if (list != thief)
@@ -235,6 +245,7 @@ struct block *freelist_steal(struct books *books, const struct freelist *thief, 
 /* The first that waits for events only, if they are over: blocks of one stream pass in order. Caller holds the list lock. */
 static struct block *first_retired(struct freelist *list)
 {
+    list_expect(list);
     struct block *block;
     DL_FOREACH(list->retiring, block)
     {
@@ -375,6 +386,7 @@ void freelists_end_waits(struct books *books, uint64_t since)
 /* Caller holds books->lock. */
 static struct freelist *make(struct books *books, struct stream *stream, struct pool *pool)
 {
+    lock_expect(RANK_BOOKS);
     struct freelist *list = books->spares;
     if (list)
         LL_DELETE(books->spares, list);
@@ -404,6 +416,7 @@ struct freelist *freelist_make(struct stream *stream)
 
 struct freelist *freelist_in_pool(struct books *books, struct stream *stream, struct pool *pool)
 {
+    lock_expect(RANK_BOOKS);
     struct freelist *list;
     for (list = pool->lists; list && list->stream != stream; list = list->next)
         ;
@@ -415,6 +428,7 @@ struct freelist *freelist_in_pool(struct books *books, struct stream *stream, st
 /* Caller holds the list lock. */
 static void take_idle(struct freelist *list, struct block **gone)
 {
+    list_expect(list);
     struct block *block;
     for (unsigned bin = 0; bin < BINS && list_has_idle(list); bin++) {
         while ((block = list->bins[bin]) != NULL) {
@@ -451,6 +465,7 @@ void freelist_take_all(struct freelist *list, struct block **gone)
 
 void freelist_give_up(struct freelist *list)
 {
+    lock_expect(RANK_BOOKS);
     struct block *all = NULL, *block, *next;
     freelist_take_all(list, &all);
     DL_FOREACH_SAFE(all, block, next)
@@ -466,6 +481,7 @@ void freelist_give_up(struct freelist *list)
 
 void freelist_recycle(struct freelist *list)
 {
+    lock_expect(RANK_BOOKS);
     struct books *books = list->books;
     struct freelist *shared = &books->shared;
     heap_policies.list_gone(list);
@@ -488,6 +504,7 @@ void freelist_recycle(struct freelist *list)
 
 void freelist_drain(struct books *books)
 {
+    lock_expect(RANK_BOOKS);
     struct freelist *list, *next;
     LL_FOREACH_SAFE(books->draining, list, next)
     {

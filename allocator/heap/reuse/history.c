@@ -7,6 +7,7 @@
 
 void freelist_remember(struct freelist *list, const struct facts *facts)
 {
+    list_expect(list);
     const size_t most = (size_t)heap_options->history;
     if (!facts->id) /* a twin that has not held a buffer yet */
         return;

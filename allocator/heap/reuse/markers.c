@@ -3,6 +3,7 @@
 
 void freelist_ask_markers(struct freelist *list)
 {
+    list_expect(list);
     unsigned done = 0;
     while (done < list->marker_count && driver->cuEventQuery(list->markers[done].event) == CUDA_SUCCESS) {
         if (list->markers[done].sequence > list->passed)
@@ -25,6 +26,7 @@ int freelist_is_unmarked(struct freelist *list)
 
 void freelist_mark_touched(struct freelist *list, struct stream *stream)
 {
+    lock_expect(RANK_TOUCH);
     CUstreamCaptureStatus capture;
     list_lock(list);
     if (list->marker_count == MARKERS)
@@ -63,6 +65,7 @@ void freelist_mark(struct freelist *list)
 
 int freelist_pass_touched(struct freelist *list, struct stream *stream)
 {
+    lock_expect(RANK_TOUCH);
     CUstreamCaptureStatus capture;
     int has_passed = 0;
     list_lock(list);

@@ -9,6 +9,7 @@
 
 #include "heap/block/books.h"
 
+#include <assert.h>
 #include <sched.h>
 
 /* Caller holds the list lock, also for the next one. */
@@ -49,6 +50,14 @@ static inline void list_unlock(struct freelist *list)
 {
     __atomic_store_n(&list->lock, 0, __ATOMIC_RELEASE);
     lock_left(RANK_LIST);
+}
+
+/* The caller holds the list lock; debug builds check it. */
+static inline void list_expect(const struct freelist *list)
+{
+    lock_expect(RANK_LIST);
+    assert(__atomic_load_n(&list->lock, __ATOMIC_RELAXED));
+    (void)list;
 }
 
 /* ---- waits.c: pending uses of a freed block ---- */

@@ -94,6 +94,7 @@ static int begin(struct watch *watch)
 
 int watch_begin(struct watch *watch)
 {
+    lock_expect(RANK_SLACK);
     if (watch->is_ready || watch->is_off)
         return watch->is_ready;
     struct scope scope = scope_enter(watch->books->context);
@@ -109,6 +110,7 @@ int watch_begin(struct watch *watch)
 
 int batch_is_over(struct batch *batch)
 {
+    lock_expect(RANK_SLACK);
     if (!batch->is_flying)
         return 1;
     while (batch->over < batch->count && __atomic_load_n(&batch->states[batch->over], __ATOMIC_ACQUIRE) != PATTERN_OPEN)
@@ -127,6 +129,7 @@ static int has_found(const struct batch *batch)
 
 struct batch *batch_take(struct watch *watch)
 {
+    lock_expect(RANK_SLACK);
     for (unsigned tried = 0; tried < BATCHES; tried++) {
         struct batch *batch = &watch->batches[watch->next++ % BATCHES];
         if (!batch_is_over(batch))
@@ -144,6 +147,7 @@ struct batch *batch_take(struct watch *watch)
 
 int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream)
 {
+    lock_expect(RANK_SLACK);
     memset(batch->states, 0, batch->count * sizeof *batch->states);
     batch->turn++;
     batch->over = 0;
@@ -160,6 +164,7 @@ int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list
 
 void batch_add(struct watch *watch, struct batch *batch, const struct slack *slack)
 {
+    lock_expect(RANK_SLACK);
     struct pattern_job *job = &batch->jobs[batch->count];
     *job = (struct pattern_job){.does = slack->does == PATTERN_CHECK ? PATTERN_CHECK | PATTERN_RENEW : slack->does};
     if (slack->does & PATTERN_CHECK) {
@@ -179,6 +184,7 @@ void batch_add(struct watch *watch, struct batch *batch, const struct slack *sla
  */
 static unsigned hold_back(struct watch *watch, struct freelist *list)
 {
+    lock_expect(RANK_SLACK);
     struct slack *slack, *next;
     unsigned jobs = 0;
     list_lock(list);
@@ -225,6 +231,7 @@ static void launch_some(struct watch *watch, struct batch *batch, struct freelis
 
 void slack_launch(struct watch *watch, struct freelist *list, struct stream *stream, int is_alone)
 {
+    lock_expect(RANK_SLACK);
     struct batch *batch;
     while (watch->is_ready && list->slack_queue->count && (batch = batch_take(watch)) != NULL) {
         batch->is_alone = is_alone;
@@ -251,6 +258,7 @@ static void describe(const struct batch_buffer *buffer, const struct pattern_fou
 
 size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max)
 {
+    lock_expect(RANK_SLACK);
     size_t count = 0;
     for (unsigned i = 0; i < batch->count; i++) {
         if (batch->states[i] != PATTERN_BAD)

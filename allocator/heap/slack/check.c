@@ -12,6 +12,7 @@
 /* Waits until the batch is over. After `until` its jobs that have not begun are cancelled. Caller holds the lock. */
 static int await(struct batch *batch, uint64_t until)
 {
+    lock_expect(RANK_SLACK);
     while (!batch_is_over(batch)) {
         if (monotonic_ms() < until) {
             aside_sleep(PAUSE_US);
@@ -27,6 +28,7 @@ static int await(struct batch *batch, uint64_t until)
 /* Launches the batch, and waits for it. In a scope; caller holds the lock. */
 static int run(struct watch *watch, struct batch *batch, uint64_t until)
 {
+    lock_expect(RANK_SLACK);
     struct stream *own = books_stream(watch->books);
     return own && batch_launch(watch, batch, NULL, own) && await(batch, until);
 }
@@ -97,6 +99,7 @@ static int make_room(struct gathered *gathered)
 /* Checks the next buffers from *at on. Returns 0 if that fails. In a scope; caller holds the lock. */
 static int check_some(struct watch *watch, struct slack **at, struct gathered *gathered, uint64_t until)
 {
+    lock_expect(RANK_SLACK);
     struct batch *batch = make_room(gathered) ? batch_take(watch) : NULL;
     uint64_t now = now_ns();
     if (!batch)

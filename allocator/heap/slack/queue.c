@@ -14,6 +14,7 @@ void slack_ranges(const struct block *block, struct slack_layout layout, struct 
 
 void slack_discard(struct slack *slack)
 {
+    lock_expect(RANK_SLACK);
     slack->is_written = 0;
     slack->buffers = 0;
     __atomic_store_n(&slack->layout.size, 0, __ATOMIC_RELAXED);
@@ -21,6 +22,7 @@ void slack_discard(struct slack *slack)
 
 void slack_watched(struct slack *slack, uint64_t now)
 {
+    lock_expect(RANK_SLACK);
     slack->is_written = 1;
     slack->buffers = 0;
     slack->since_ns = now;
@@ -28,6 +30,7 @@ void slack_watched(struct slack *slack, uint64_t now)
 
 struct batch_buffer slack_described(const struct slack *slack)
 {
+    lock_expect(RANK_SLACK);
     return (struct batch_buffer){.facts = slack->facts,
                                  .slot = slot_described(&slack->block->slot),
                                  .since_ns = slack->since_ns,
@@ -37,6 +40,7 @@ struct batch_buffer slack_described(const struct slack *slack)
 
 struct slack_queue *slack_queue_of(struct freelist *list)
 {
+    lock_expect(RANK_SLACK);
     struct slack_queue *queue = list->slack_queue;
     if (!queue && (queue = calloc(1, sizeof *queue)) != NULL) {
         queue->credit = CREDIT_MOST * (unsigned)heap_options->slack_every;
@@ -47,6 +51,7 @@ struct slack_queue *slack_queue_of(struct freelist *list)
 
 int slack_enqueue(struct slack_queue *queue, struct slack *slack, unsigned does)
 {
+    lock_expect(RANK_SLACK);
     if (!queue || queue->count == QUEUE_MOST)
         return 0;
     slack->does = does;
@@ -59,6 +64,7 @@ int slack_enqueue(struct slack_queue *queue, struct slack *slack, unsigned does)
 
 void slack_dequeue(struct slack *slack)
 {
+    lock_expect(RANK_SLACK);
     struct slack_queue *queue = slack->queue;
     if (!queue)
         return;

@@ -35,6 +35,7 @@ static void earn(struct slack_queue *queue)
 
 void slack_flush_touched(struct freelist *list, struct stream *stream, int is_idle)
 {
+    lock_expect(RANK_TOUCH);
     CUstreamCaptureStatus capture;
     struct watch *watch = __atomic_load_n(&list->slack_queue, __ATOMIC_ACQUIRE) ? watch_of(list->books) : NULL;
     if (!watch || !stream_is_named_here(stream) ||
@@ -89,6 +90,7 @@ static void flush_kept(struct watch *watch, struct freelist *list, struct slack 
 
 static struct slack *slack_of(struct watch *watch, struct block *block)
 {
+    lock_expect(RANK_SLACK);
     struct slack *slack = block->slack;
     if (!slack && (slack = calloc(1, sizeof *slack)) != NULL) {
         slack->block = block;
@@ -101,6 +103,7 @@ static struct slack *slack_of(struct watch *watch, struct block *block)
 /* Queues what the new buffer needs. Returns whether it is to be launched now. Caller holds the lock. */
 static int prepare(struct watch *watch, struct freelist *list, struct slack *slack, struct slack_layout layout, int is_fresh)
 {
+    lock_expect(RANK_SLACK);
     struct slack_queue *queue = slack_queue_of(list);
     if (!queue) {
         slack_discard(slack);
@@ -174,6 +177,7 @@ static void adopt(struct books *books, struct block *cell, struct slack_layout l
 
 void slack_hand_out(struct freelist *list, struct block *block, uint64_t address, uint64_t size, int is_fresh)
 {
+    block_expect(block, BLOCK_HELD);
     struct slack *slack = block->slack;
     if (list->pool || block->is_elsewhere) {
         slack_forget(block);
@@ -212,6 +216,7 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
 /* Notes that the buffer was freed. Returns whether it had a pattern. Caller holds the lock. */
 static int note_freed(struct watch *watch, struct slack *slack)
 {
+    lock_expect(RANK_SLACK);
     if (slack->queue && slack->does & PATTERN_WRITE)
         slack_dequeue(slack);
     if (!slack->is_written) {
@@ -228,6 +233,7 @@ static int note_freed(struct watch *watch, struct slack *slack)
 /* Whether a launch on another stream may still use the block. Caller holds the lock. */
 static int is_foreign(struct slack *slack, const struct freelist *list)
 {
+    lock_expect(RANK_SLACK);
     if (slack->queue && slack->queue != list->slack_queue)
         slack_dequeue(slack);
     return slack->batch && slack->batch->list != list && !slack_is_over(slack);
@@ -235,6 +241,7 @@ static int is_foreign(struct slack *slack, const struct freelist *list)
 
 int slack_freed(struct freelist *list, struct block *block)
 {
+    block_expect(block, BLOCK_HELD);
     struct slack *slack = block->slack;
     struct watch *watch = watch_of(list->books);
     int is_due = 0;
@@ -261,6 +268,7 @@ int slack_freed(struct freelist *list, struct block *block)
 /* Checks freed blocks that nobody uses, on the watch's own stream. In a scope; caller holds the lock. */
 static void check_idle(struct watch *watch, struct slack **slacks, unsigned count)
 {
+    lock_expect(RANK_SLACK);
     struct stream *own = books_stream(watch->books);
     struct batch *batch = own && count ? batch_take(watch) : NULL;
     if (!batch)
@@ -281,6 +289,7 @@ static void check_idle(struct watch *watch, struct slack **slacks, unsigned coun
 /* Whether the freed block is checked in the queue of `list`, or by itself without one. Caller holds the lock. */
 static int wants_check(struct slack *slack, struct freelist *list)
 {
+    lock_expect(RANK_SLACK);
     struct slack_queue *queue = slack_queue_of(list);
     if (!queue)
         return 0;
@@ -296,6 +305,7 @@ static int is_checked_last(const struct block *block)
 
 void slack_release(struct block *block, struct stream *stream, enum heap_users users, int is_recorded)
 {
+    block_expect(block, BLOCK_HELD);
     struct slack *slack = block->slack;
     struct watch *watch = slack ? watch_of(block->books) : NULL;
     struct freelist *list = NULL;
@@ -388,6 +398,7 @@ int slack_wait_for(struct block *block, const struct freelist *list)
 /* Caller holds the lock. */
 static void drop(struct watch *watch, struct slack *slack)
 {
+    lock_expect(RANK_SLACK);
     slack_dequeue(slack);
     slack->block->slack = NULL;
     DL_DELETE(watch->slacks, slack);

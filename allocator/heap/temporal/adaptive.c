@@ -160,6 +160,7 @@ static int learn(struct books *books)
 /* Finds the block that the place's latest buffer was in. Caller has called twins_hold(). */
 static struct block *block_for(const struct place *place)
 {
+    lock_expect(RANK_TWIN);
     struct block *block = (struct block *)arena_slot_at(place->address);
     enum block_state state = block ? block_state_now(block) : BLOCK_PAST;
     int is_usable = state != BLOCK_PAST && state != BLOCK_RETIRING && !block->is_elsewhere &&

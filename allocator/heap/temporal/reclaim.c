@@ -206,6 +206,7 @@ static void mark_rest(struct books *books, int checks)
  */
 static int is_list_pending(struct freelist *list)
 {
+    lock_expect(RANK_BOOKS);
     struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_ACQUIRE);
     int can_mark =
         stream && (contexts_are_watched() || stream == &list->books->context->legacy) && stream_is_named_here(stream);
@@ -218,6 +219,7 @@ static int is_list_pending(struct freelist *list)
 /* Of what waits, a part waits for a synchronisation, which rings. Caller holds the books' lock. */
 static int has_waits(struct freelist *shared)
 {
+    lock_expect(RANK_BOOKS);
     struct block *block;
     list_lock(shared);
     for (block = shared->waiting; block && block->awaits_context; block = block->next)

@@ -8,6 +8,7 @@
 /* Caller holds the list lock. */
 static int is_in(struct block *bin, const struct block *wanted)
 {
+    lock_expect(RANK_LIST);
     struct block *block = bin;
     for (unsigned i = 0; i < SCAN && block; i++, block = block->next) {
         if (block == wanted)

@@ -49,6 +49,7 @@ static uint32_t attach(struct block *block, struct block *twin)
 
 uint32_t twin_add(struct block *block)
 {
+    lock_expect(RANK_TWIN);
     enum block_state state = block_state_now(block);
     if (state == BLOCK_PAST || state == BLOCK_RETIRING || block->is_elsewhere || block_is_cell(block) ||
         __atomic_load_n(&block->page, __ATOMIC_RELAXED) || !arena_is_roomy(block->slot.span))

@@ -161,6 +161,7 @@ void passed_context_gone(const struct context *context)
 /* Whether the driver can be told the stream. Caller holds RANK_TOUCH, or it may end. */
 static int is_nameable(const struct recorded *use)
 {
+    lock_expect(RANK_TOUCH);
     return use->stream && __atomic_load_n(&use->stream->generation, __ATOMIC_ACQUIRE) == use->generation &&
            stream_is_named_here(use->stream);
 }

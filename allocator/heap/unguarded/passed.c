@@ -216,6 +216,7 @@ struct unguarded_buffers passed_live(int device, uint64_t address)
 /* Caller holds the lock. stream: NULL if it is not known. */
 static void record(struct passed *passed, struct stream *stream)
 {
+    lock_expect(RANK_PASSED);
     struct recorded *grown = NULL;
     const struct recorded use = passed_use_of(stream);
     for (size_t i = 0; i < passed->recorded_count; i++) {
