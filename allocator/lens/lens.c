@@ -3,14 +3,11 @@
 #include "base/error.h"
 #include "launch/lens.h"
 #include "lens/code/code.h"
-#include "lens/nan/nan.h"
 #include "lens/nan/written.h"
-#include "lens/saves/saves.h"
-#include "lens/trace/trace.h"
 #include "lens/values/machine.h"
-#include "lens/values/show.h"
 #include "lens/values/told.h"
 #include "lens/values/types.h"
+#include "lens/users.h"
 #include "lens/visits/visits.h"
 
 static void unloads(const void *module)

@@ -6,8 +6,10 @@
 
 /* Options that make hooks do more. */
 static const char *const options[] = {
-    NULL,         "streams=on",  "slack=on,fill=nan", "uaf=strict,small=pack", "only=func:*,skip=file:*none*",
-    "nan=report", "say=verbose",
+    NULL,         "streams=on", "slack=on,fill=nan", "uaf=strict,small=pack", "only=func:*,skip=file:*none*", "say=verbose",
+#ifdef CUFENCE_HAS_LENS
+    "nan=report",
+#endif
 };
 #define OPTIONS (sizeof options / sizeof options[0])
 

@@ -14,9 +14,14 @@
 #include <cufence.h>
 
 #define USAGE 2
+#ifdef CUFENCE_HAS_LENS
+#define DIFF "diff, "
+#else
+#define DIFF ""
+#endif
 #define COMMANDS                                                                                                               \
-    "allowed are run, hunt, demo, explain, replay, diff, report, options, doctor, docs, completion, help, --help and "         \
-    "--version\n"
+    "allowed are run, hunt, demo, explain, replay, " DIFF                                                                      \
+    "report, options, doctor, docs, completion, help, --help and --version\n"
 
 struct outcome {
     int status; /* exit status, -1 if it was killed */

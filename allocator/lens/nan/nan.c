@@ -1,4 +1,4 @@
-#include "nan.h"
+#include "lens/users.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,6 +1,5 @@
-#include "saves.h"
+#include "lens/users.h"
 
-#include "arrays.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/output.h"
@@ -217,12 +216,12 @@ static size_t put_buffers(const struct visit *visit, const char *folder, const u
     int fd = files_create(path);
     FILE *readme = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (readme)
-        arrays_begin(readme, visit);
+        saved_begin(readme, visit);
     while (next_buffer(visit, &walk) && !saved_has_failed()) {
-        enum value_type type = arrays_type(visit, walk.index);
+        enum value_type type = saved_type(visit, walk.index);
         int has_changed = put_buffer(visit, folder, results, &walk, type);
         if (readme)
-            arrays_describe(readme, visit, walk.index, type, has_changed);
+            saved_describe(readme, visit, walk.index, type, has_changed);
         saved[count++] = (struct bundles_saved){walk.index, results + walk.at, has_changed};
     }
     if (!readme || fclose(readme) != 0)

@@ -1,4 +1,4 @@
-#include "trace.h"
+#include "lens/users.h"
 
 #include "base/env.h"
 #include "base/error.h"

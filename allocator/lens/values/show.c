@@ -1,4 +1,4 @@
-#include "show.h"
+#include "lens/users.h"
 
 #include "base/error.h"
 #include "machine.h"
