@@ -122,7 +122,7 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
                  : ending->is_blind
                      ? "no faults seen, but no file descriptor was left, and the driver needs one to tell of a fault"
                  : ending->is_awaited ? "no faults"
-                                      : "no faults seen, but the devices may still work");
+                                      : "no faults seen, but the devices may still be working");
     if (launches)
         snprintf(seen, sizeof seen, ", %s launch%s seen", grouped(launches).text, launches == 1 ? "" : "es");
     if (stats->peak_live_bytes) /* exact to 1 MiB */
@@ -133,7 +133,7 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
     else
         output_say("==%d== cufence: NOTHING WAS GUARDED: %s%s%s\n", (int)getpid(),
                    is_left ? "every allocation was left to the driver, for the reasons below"
-                           : "cufence has not seen any allocation of device memory",
+                           : "cufence saw no allocation of device memory",
                    seen, is_left ? "" : "; `cufence doctor` helps to find out why");
 }
 

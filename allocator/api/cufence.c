@@ -82,7 +82,7 @@ PUBLIC const char *cufence_strerror(cufence_status status)
         [CUFENCE_ERROR_INVALID_ARGUMENT] = "an argument is not valid",
         [CUFENCE_ERROR_OPTION] = "an option is unknown or its value is not allowed",
         [CUFENCE_ERROR_NOT_INITIALIZED] = "cufence has not been started",
-        [CUFENCE_ERROR_ALREADY_INITIALIZED] = "cufence runs already, with other options",
+        [CUFENCE_ERROR_ALREADY_INITIALIZED] = "cufence already runs with other options",
         [CUFENCE_ERROR_DRIVER_NOT_FOUND] = "the CUDA driver library was not found",
         [CUFENCE_ERROR_DRIVER_TOO_OLD] = "the CUDA driver is too old",
         [CUFENCE_ERROR_DRIVER] = "a call of the CUDA driver failed",

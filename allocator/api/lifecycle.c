@@ -123,7 +123,7 @@ static int wait_for_devices(void)
     if (monitor_wait(0) == CUFENCE_ERROR_TIMEOUT && monitor_wait(report_ms()) == CUFENCE_OK &&
         thread_join_within(thread, AFTER_DUMP_MS))
         return 1;
-    output_say("cufence: the device was still working %llu ms after the program's end; a fault from now on is not reported\n",
+    output_say("cufence: the device was still working %llu ms after the program's end; later faults are not reported\n",
                (unsigned long long)process.options.exit_wait);
     pthread_detach(thread);
     is_in_vain = 1;
@@ -136,15 +136,15 @@ static void print_stats(void)
     if (heap_stats(-1, &stats) != CUFENCE_OK)
         return;
     output_say(
-        "cufence: %llu allocations, %llu of them mapped anew; at most %llu bytes live; %llu mappings retired; %llu faults\n",
+        "cufence: %llu allocations, %llu of them newly mapped; at most %llu bytes live; %llu mappings retired; %llu faults\n",
         (unsigned long long)stats.allocations, (unsigned long long)stats.fresh_mappings,
         (unsigned long long)stats.peak_live_bytes, (unsigned long long)stats.retired_mappings,
         (unsigned long long)delivery_count());
     struct heap_slack_figures slack = heap_slack_figures();
     if (heap_watches())
-        output_say(
-            "cufence: slack of %llu buffers checked in %llu launches; that of %llu not, because other buffers came soon\n",
-            (unsigned long long)slack.checked, (unsigned long long)slack.launches, (unsigned long long)slack.missed);
+        output_say("cufence: slack of %llu buffers checked in %llu launches; that of %llu could not be, because other buffers "
+                   "got the memory first\n",
+                   (unsigned long long)slack.checked, (unsigned long long)slack.launches, (unsigned long long)slack.missed);
 }
 
 static void remove_traces_aside(void *unused)
@@ -242,7 +242,7 @@ static void conclude(void *argument)
     if (has_failed && !delivery_count() && !delivery_known()) {
         const char *name = "a kernel's exception";
         driver->cuGetErrorName(exit_result, &name);
-        output_say("==%d== cufence: a kernel has faulted: %s; without a core dump there is no more to tell\n", (int)process.pid,
+        output_say("==%d== cufence: a kernel has faulted: %s; without a core dump, nothing more is known\n", (int)process.pid,
                    name);
     }
     if (process.options.leaks && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
@@ -392,7 +392,7 @@ cufence_status lifecycle_start(const char *options)
         status = strcmp(process.text, options ? options : "") == 0
                      ? CUFENCE_OK
                      : error_set(CUFENCE_ERROR_ALREADY_INITIALIZED,
-                                 "cufence runs with the options \"%s\" already; \"%s\" comes too late", process.text,
+                                 "cufence already runs with the options \"%s\"; \"%s\" comes too late", process.text,
                                  options ? options : "");
     } else {
         process.text = strdup(options ? options : "");

@@ -91,7 +91,7 @@ int filter_parse(struct filter *filter, const char *text, char *problem, size_t 
         if (!parse_term(trim, term)) {
             snprintf(
                 problem, size,
-                "'%s' is no condition: write a kernel's name (*gemm*), #120, #10-20, @file.py:41 or label:NAME, joined by & "
+                "'%s' is not a condition: write a kernel's name (*gemm*), #120, #10-20, @file.py:41 or label:NAME, joined by & "
                 "and |",
                 shown);
             return 0;

@@ -73,10 +73,10 @@ static cufence_status take_names(struct known_names *names, const char *text, co
             return no_memory();
     }
     if (!strstr(text, "\"cufence\""))
-        return error_set(CUFENCE_ERROR_OPTION, "%s: it has no line of cufence's JSON", path);
+        return error_set(CUFENCE_ERROR_OPTION, "%s: it has no line of JSON that cufence wrote", path);
     if (names->count == before && strstr(text, "\"headline\""))
-        return error_set(CUFENCE_ERROR_OPTION, "%s: its findings have no names: it is of an older cufence; make a new one",
-                         path);
+        return error_set(CUFENCE_ERROR_OPTION,
+                         "%s: its findings have no names, because an older cufence wrote it; make a new one", path);
     return CUFENCE_OK;
 }
 

@@ -307,7 +307,7 @@ static cufence_status unknown_key(struct span key, const char *source)
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", table[i].name);
     }
-    return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s' (known are %s)", source, excerpt_of(key).text, names);
+    return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s' (known: %s)", source, excerpt_of(key).text, names);
 }
 
 static cufence_status parse_item(struct span item, const char *source, struct options *options)
@@ -322,14 +322,14 @@ static cufence_status parse_item(struct span item, const char *source, struct op
     if (!row)
         return unknown_key(key, source);
     if (!equals)
-        return error_set(CUFENCE_ERROR_OPTION, "%s: option %s has no value; write %s=VALUE, allowed is %s", source, row->name,
+        return error_set(CUFENCE_ERROR_OPTION, "%s: option %s has no value; write %s=VALUE, with %s", source, row->name,
                          row->name, row->allowed);
     struct span value = trim((struct span){equals + 1, item.length - key_length - 1});
     if (option_set(row, value.start, value.length, options))
         return CUFENCE_OK;
     if (row->refused && strlen(row->refused) == value.length && !memcmp(value.start, row->refused, value.length))
         return error_set(CUFENCE_ERROR_OPTION, "%s: %s=%s: %s", source, row->name, row->refused, row->refusal);
-    return error_set(CUFENCE_ERROR_OPTION, "%s: %s=%s is not allowed; allowed is %s", source, row->name, excerpt_of(value).text,
+    return error_set(CUFENCE_ERROR_OPTION, "%s: %s=%s is not allowed; use %s", source, row->name, excerpt_of(value).text,
                      row->allowed);
 }
 

@@ -43,8 +43,8 @@ cufence_status options_expand_path(const char *pattern, char *out, size_t size)
                 break;
             default:
                 return error_set(CUFENCE_ERROR_OPTION,
-                                 "file name '%.200s': '%s' behind %% is not allowed; allowed are %%p, %%r, %%h and %%%%",
-                                 pattern, *at ? (char[]){iscntrl((unsigned char)*at) ? '?' : *at, '\0'} : "nothing");
+                                 "file name '%.200s': '%s' after %% is not allowed; use %%p, %%r, %%h or %%%%", pattern,
+                                 *at ? (char[]){iscntrl((unsigned char)*at) ? '?' : *at, '\0'} : "nothing");
             }
         }
         size_t length = strlen(piece);

@@ -147,7 +147,8 @@ static cufence_status rewrite_entry(struct rewriting *rewriting, struct piece en
         return read_option(rewriting, trim(option), value);
     if (bare.start && !bare.length)
         return error_set(CUFENCE_ERROR_OPTION,
-                         "%s: '%.*s' means nothing; write backend:" ALLOC_CONF_ASKED ", and its options as " PREFIX "KEY:value",
+                         "%s: '%.*s' is not understood; write backend:" ALLOC_CONF_ASKED ", and its options as " PREFIX
+                         "KEY:value",
                          rewriting->name, SHOWN(entry));
     write_entry(rewriting->text, entry);
     return CUFENCE_OK;

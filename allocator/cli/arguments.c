@@ -121,11 +121,11 @@ static int wrong(const struct arguments *arguments, const char *argument)
                 is_own ? " --help" : " --all");
         return ARGUMENTS_WRONG;
     }
-    fprintf(stderr, "; allowed are");
+    fprintf(stderr, "; the options are");
     for (size_t i = 0; i < arguments->count; i++)
         fprintf(stderr, " --%s,", arguments->known[i].name);
     fprintf(stderr, " --help%s%s\n", arguments->has_library ? ", --KEY VALUE for each that `cufence options --all` lists" : "",
-            arguments->is_operand_the_end ? ", and -- in front of a program whose name begins with a dash" : "");
+            arguments->is_operand_the_end ? ", and -- before a program whose name begins with a dash" : "");
     return ARGUMENTS_WRONG;
 }
 
@@ -152,8 +152,7 @@ static int explain_missing(const struct arguments *arguments)
                                   argument->name, argument->example);
     }
     const struct option_row *row = &options_table(&rows)[place - arguments->count];
-    return arguments_complain(arguments->command, ARGUMENTS_WRONG, "--%s needs a value; allowed is %s", row->name,
-                              row->allowed);
+    return arguments_complain(arguments->command, ARGUMENTS_WRONG, "--%s needs a value; use %s", row->name, row->allowed);
 }
 
 int arguments_next(const struct arguments *arguments, int argc, char **argv)

@@ -313,7 +313,7 @@ void collected_say_guarded(const struct collected *collected, char *out, size_t 
     else if (json_array_size(collected->guarded))
         snprintf(out, size, "; NOTHING WAS GUARDED: every allocation was left to the driver, or there was none");
     else if (all.is_known)
-        snprintf(out, size, "; NOTHING WAS GUARDED: no process that used CUDA has come to its end");
+        snprintf(out, size, "; NOTHING WAS GUARDED: no process that used CUDA has ended");
 }
 
 /* What Python knows of a finding's tensors follows in a line of its own. Another report of the same finding may have been the
@@ -391,7 +391,7 @@ int collected_read(struct collected *collected, const char *command, const char 
     if (ferror(file))
         is_well = complain(command, path, 0, strerror(errno ? errno : EIO));
     else if (!lines && !json_array_size(collected->runs))
-        is_well = complain(command, path, 0, "it is empty; a run of cufence would have begun it with a line of its own");
+        is_well = complain(command, path, 0, "it is empty; a run under cufence would have written a line at its start");
     free(line);
     if (file != stdin)
         fclose(file);

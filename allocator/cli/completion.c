@@ -327,7 +327,7 @@ int cli_completion(int argc, char **argv)
     while ((option = arguments_next(&completion_arguments, argc, argv)) != ARGUMENTS_END)
         return option == ARGUMENTS_HELP ? usage() : CLI_USAGE;
     if (optind == argc)
-        return arguments_complain("completion", CLI_USAGE, "no shell named; allowed are bash, zsh and fish");
+        return arguments_complain("completion", CLI_USAGE, "no shell given; use bash, zsh or fish");
     if (optind + 1 < argc)
         return arguments_surplus("completion", argv[optind + 1]);
     for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
@@ -336,5 +336,5 @@ int cli_completion(int argc, char **argv)
             return 0;
         }
     }
-    return arguments_complain("completion", CLI_USAGE, "unknown shell '%s'; allowed are bash, zsh and fish", argv[optind]);
+    return arguments_complain("completion", CLI_USAGE, "unknown shell '%s'; use bash, zsh or fish", argv[optind]);
 }

@@ -61,7 +61,7 @@ static const struct bug bugs[] = {
      "writes there.",
      "cufence run -- PROGRAM"},
     {"underrun", "underrun", NULL, "demo_underrun", "explain=rerun,side=start",
-     "With side=start, a read in front of a buffer faults likewise.",
+     "With side=start, a read before the start of a buffer faults too.",
      "A kernel averages each of 1000 samples with its neighbours and forgets that the first has none on its left. "
      "(side=start: the buffers begin flush with unmapped memory, instead of ending flush.)",
      "Found. In the report, see the address, 4 bytes before the start of \"samples\"; and the source line in demo.cu, "
@@ -261,7 +261,7 @@ static enum outcome look(const struct play *play, const struct collected *collec
     return outcome == NOTHING && *other ? OTHER : outcome;
 }
 
-/* Returns EXIT_FOUND if the bug was reported as what it is. */
+/* Returns EXIT_FOUND if the bug was reported correctly. */
 static int judge(const struct play *play)
 {
     struct collected collected = {0};

@@ -32,7 +32,7 @@ static int usage(void)
 
 enum { ALL, IGNORE, JSON, KNOWN };
 static const struct argument known[KNOWN] = {
-    [ALL] = {"all", "10", "how many differences to tell", NULL},
+    [ALL] = {"all", "10", "how many differences to list", NULL},
     [IGNORE] = {"ignore", "place", "what not to compare", "scalars place grid buffers"},
     [JSON] = {"json", NULL, "one JSON document", NULL},
 };
@@ -54,8 +54,7 @@ static int take_ignored(const char *list, unsigned *ignored)
         while (i < 4 && (strlen(words[i].word) != length || strncmp(words[i].word, at, length) != 0))
             i++;
         if (i == 4)
-            return !arguments_complain("diff", CLI_USAGE,
-                                       "--ignore '%.*s' is not allowed; allowed are scalars, place, grid and buffers",
+            return !arguments_complain("diff", CLI_USAGE, "--ignore '%.*s' is not allowed; use scalars, place, grid, buffers",
                                        (int)(length < 64 ? length : 64), at);
         *ignored |= words[i].flag;
         at += length;
@@ -72,7 +71,7 @@ static int take_all(const char *text, size_t *most)
     *most = number;
     if (end && !*end && !errno && number >= 1 && number <= MOST)
         return 1;
-    return !arguments_complain("diff", CLI_USAGE, "--all '%.64s' is not allowed; allowed is 1..%d", text, (int)MOST);
+    return !arguments_complain("diff", CLI_USAGE, "--all '%.64s' is not allowed; use 1..%d", text, (int)MOST);
 }
 
 /* Returns the exit status. */
@@ -107,8 +106,8 @@ int cli_diff(int argc, char **argv)
         is_json |= option == JSON;
     }
     if (argc - optind < 2)
-        return arguments_complain("diff", CLI_USAGE,
-                                  "two traces are needed; `cufence run --trace FILE -- PROGRAM` makes one (`cufence docs diff`)");
+        return arguments_complain(
+            "diff", CLI_USAGE, "two traces are needed; `cufence run --trace FILE -- PROGRAM` makes one (`cufence docs diff`)");
     if (argc - optind > 2)
         return arguments_surplus("diff", argv[optind + 2]);
     int status = compare(&diff, argv[optind], argv[optind + 1], is_json);

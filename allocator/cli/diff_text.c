@@ -114,7 +114,7 @@ static void put_scalars(const struct diff_shown *shown)
     if (index == SIZE_MAX) {
         for (int i = 0; i < DIFF_SIDES; i++) {
             put_row(side_name(i));
-            printf("%zu arguments that are no pointers", shown->events[i].scalar_count);
+            printf("%zu arguments that are not pointers", shown->events[i].scalar_count);
         }
     } else if (shown->found->what.kind == TRACE_OTHER_STRUCT) {
         put_bytes(shown);
@@ -177,8 +177,8 @@ static cufence_status put_writers(struct diff *diff, const struct diff_shown *sh
         printf("%s: ", side_name(i));
         if (is_found <= 0) {
             fputs(is_found                                   ? "not known any more: too long ago"
-                  : trace_is_partial(&diff->files[i].header) ? "nobody in the trace, which leaves launches out"
-                                                             : "nobody in the trace: never written, or by the host",
+                  : trace_is_partial(&diff->files[i].header) ? "nothing in the trace, which leaves launches out"
+                                                             : "nothing in the trace: never written, or written by the host",
                   stdout);
             continue;
         }
@@ -188,7 +188,7 @@ static cufence_status put_writers(struct diff *diff, const struct diff_shown *sh
         printf("%" PRIu64 " of stream %" PRIu64 ", ", event.number, event.stream);
         put_event(&event);
         if (write.is_whole && buffer->has_before && buffer->bytes == buffer->size && write.after != buffer->before)
-            fputs(", and changed since by what the trace does not see", stdout);
+            fputs(", and changed since by something that the trace does not see", stdout);
         trace_event_free(&event);
     }
     return CUFENCE_OK;
@@ -218,7 +218,7 @@ static const char *hint_for(const struct diff *diff, const struct diff_found *fo
     case TRACE_OTHER_COPY:
         return "the host's data differs: another seed or input file, or host memory that nobody has written";
     case TRACE_OTHER_KERNEL:
-        return "the program took another way, or another version of it or of a library chose another kernel";
+        return "the program took another path, or another version of it or of a library chose another kernel";
     case TRACE_OTHER_PLACE:
         return "if only the source has changed, --ignore place looks further";
     case TRACE_OTHER_GRID:
@@ -228,7 +228,7 @@ static const char *hint_for(const struct diff *diff, const struct diff_found *fo
     case TRACE_OTHER_POINTER:
         return "the runs allocate other buffers, or in another order; --ignore buffers compares contents alone";
     case TRACE_LONGER:
-        return "one run stopped earlier, or the program took another way";
+        return "one run stopped earlier, or the program took another path";
     default:
         return NULL;
     }

@@ -138,7 +138,7 @@ int cli_docs(int argc, char **argv)
     if (optind + 1 < argc)
         return arguments_surplus("docs", argv[optind + 1]);
     if (!pages_folder(folder))
-        return complain(STATUS_FAILED, "no pages are installed beside this program");
+        return complain(STATUS_FAILED, "no documentation is installed with this program");
     if (optind == argc) {
         each_page(folder, list_page, NULL);
         printf("\n`cufence docs NAME` prints one. The files are in %s.\n", folder);

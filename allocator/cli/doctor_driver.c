@@ -85,7 +85,7 @@ static void check_sharing(struct findings *findings, CUdevice device, const char
         found(findings, FOUND_YES, "  compute mode", NULL, "%s", mode_name);
     if (attribute(device, CU_DEVICE_ATTRIBUTE_MPS_ENABLED) == 1)
         found(findings, FOUND_NO, "  sharing",
-              "run it without MPS: take CUDA_MPS_PIPE_DIRECTORY away, or stop the daemon (echo quit | nvidia-cuda-mps-control)",
+              "run it without MPS: unset CUDA_MPS_PIPE_DIRECTORY, or stop the daemon (echo quit | nvidia-cuda-mps-control)",
               "the device is shared by MPS, whose clients share a fault; cufence has not been tried there");
     if (strstr(name, " MIG "))
         found(findings, FOUND_NO, "  sharing",
@@ -148,7 +148,9 @@ static void check_generation(struct findings *findings, CUdevice device)
         const char *says;
     } generations[] = {
         {0, 69, "older than Volta: guards where memory can be mapped; code is not decoded, so reports say less"},
-        {70, 79, "Volta or Turing: guards and faults; a store at the end of a kernel keeps its candidates"},
+        {70, 79,
+         "Volta or Turing: buffers are guarded and faults explained; of a store at the end of a kernel, reports list "
+         "candidates only"},
         {80, 89, "Ampere or Ada: everything should work; tested against NVIDIA's disassembler, not on hardware"},
         {90, 90, "Hopper: everything works, tested"},
         {100, 121, "Blackwell: everything should work; tested against NVIDIA's disassembler, not on hardware"},

@@ -17,8 +17,8 @@ static const struct setting {
     {"stride padding", "TORCHINDUCTOR_COMPREHENSIVE_PADDING", 1,
      "makes rows of large tensors longer than asked for, so that they end in bytes that belong to the tensor"},
     {"shape padding", "TORCHINDUCTOR_SHAPE_PADDING", 1,
-     "pads the operands of a matmul, which then end behind their last element"},
-    {"in-place padding", "TORCHINDUCTOR_INPLACE_PADDING", 1, "leaves room behind a tensor to pad it in place"},
+     "pads the operands of a matmul, which then end after their last element"},
+    {"in-place padding", "TORCHINDUCTOR_INPLACE_PADDING", 1, "leaves room after a tensor to pad it in place"},
 };
 
 static void judge_setting(struct findings *findings, const struct setting *setting, environment_lookup environment)
@@ -40,7 +40,7 @@ static void judge_inductor(struct findings *findings, environment_lookup environ
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         judge_setting(findings, &settings[i], environment);
     found(findings, FOUND_NO, "buffer reuse", "torch._inductor.config.allow_buffer_reuse = False, and inplace_buffers = False",
-          "torch.compile gives a buffer that is done to another tensor of the graph, which may be smaller (the default)");
+          "torch.compile reuses a buffer that is done for another tensor of the graph, which may be smaller (the default)");
 }
 
 /* Library pools that divide up large allocations. */
@@ -50,7 +50,8 @@ static void judge_pools(struct findings *findings, json_t *facts)
     if (rmm)
         found(findings, FOUND_NO, "RMM", "rmm.reinitialize(pool_allocator=False), and no pool in C++",
               "%s: a pool of RMM's is one buffer to cufence", rmm);
-    found(findings, FOUND_NEITHER, "AOTI constants", "load the weights with user_managed=true, one buffer each (`cufence docs aoti`)",
+    found(findings, FOUND_NEITHER, "AOTI constants",
+          "load the weights with user_managed=true, one buffer each (`cufence docs aoti`)",
           "a model of AOTInductor has its constants in one allocation, at steps of 64 bytes");
     found(findings, FOUND_NEITHER, "caches and slabs", "while you look for the bug, give the suspect an allocation of its own",
           "a KV cache, a flat buffer of weights or gradients and a library's workspace are one buffer each");

@@ -44,23 +44,23 @@ static void judge_loading(struct findings *findings, const struct child *child, 
     char complaint[512];
     find_complaint(child->error, complaint, sizeof complaint);
     if (json_object_get(facts, "preload"))
-        found(findings, FOUND_YES, "loading", NULL, "the loader puts it into programs (LD_PRELOAD is obeyed)");
+        found(findings, FOUND_YES, "loading", NULL, "the loader puts it into programs (LD_PRELOAD works)");
     else if (complaint[0])
-        found(findings, FOUND_NO, "loading", "install cufence anew, built for this machine's C library and architecture", "%s",
+        found(findings, FOUND_NO, "loading", "reinstall cufence, built for this machine's C library and architecture", "%s",
               complaint);
     else if (child->is_timed_out)
         found(findings, FOUND_NO, "loading", "see whether nvidia-smi answers; else restart the machine's driver",
-              "a program under it did not come to its end within %d s", PATIENCE);
+              "a program under it did not end within %d s", PATIENCE);
     else if (!child->is_started || !facts)
         found(findings, FOUND_NO, "loading",
               "run `cufence doctor --probe` with LD_PRELOAD set to the library, and report what it says",
               "a program under it has failed (status 0x%x): %.400s", (unsigned)child->status, child->error);
     else
         found(findings, FOUND_NO, "loading",
-              "the loader passes LD_PRELOAD over in programs with set-uid or capabilities, in static ones and in those of "
+              "the loader ignores LD_PRELOAD in programs with set-uid or capabilities, in static ones and in those of "
               "another C "
               "library (musl): run without these rights, link dynamically, or use the C API",
-              "LD_PRELOAD was not obeyed%s", getauxval(AT_SECURE) ? ": this process has rights of its own (AT_SECURE)" : "");
+              "LD_PRELOAD was ignored%s", getauxval(AT_SECURE) ? ": this process runs with special rights (AT_SECURE)" : "");
 }
 
 static void judge_hook(struct findings *findings, const char *what, json_t *facts, const char *way)
@@ -71,7 +71,7 @@ static void judge_hook(struct findings *findings, const char *what, json_t *fact
     else if (strcmp(whose, "ours") == 0)
         found(findings, FOUND_YES, what, NULL, "a program that finds the driver with %s gets its memory from cufence", way);
     else
-        found(findings, FOUND_MISSING, what, "install cufence anew: library and preload library have to be of one build",
+        found(findings, FOUND_MISSING, what, "reinstall cufence: library and preload library must come from one build",
               "a program that finds the driver with %s gets its memory from %s", way, whose);
 }
 
@@ -86,10 +86,11 @@ static void judge_hooks(struct findings *findings, const struct child *child, js
         return;
     }
     if (!version)
-        found(findings, FOUND_MISSING, "library", "install cufence anew: libcufence.so has to lie beside " INSTALLED_PRELOAD,
+        found(findings, FOUND_MISSING, "library",
+              "reinstall cufence: libcufence.so must be in the same folder as " INSTALLED_PRELOAD,
               "the preload library did not open libcufence.so: %.400s", child->error[0] ? child->error : "it does not say why");
     else if (strcmp(version, cufence_version_string()) != 0)
-        found(findings, FOUND_NO, "library", "install cufence anew: these are two installations in one place",
+        found(findings, FOUND_NO, "library", "reinstall cufence: these are two installations in one place",
               "libcufence.so is version %s, this program %s", version, cufence_version_string());
     else
         found(findings, FOUND_YES, "library", NULL, "libcufence.so %s", version);
@@ -102,12 +103,12 @@ void judge_preload(struct findings *findings, const struct preload_trial *trial)
     findings_section(findings, "preload: cufence run, backend:cufence");
     if (!trial->file[0]) {
         found(findings, FOUND_NO, "preload library", elsewhere,
-              INSTALLED_PRELOAD " lies in none of its places, as seen from this program's folder: " INSTALLED_PLACES);
+              INSTALLED_PRELOAD " is in none of these places, relative to this program's folder: " INSTALLED_PLACES);
         return;
     }
     if (strpbrk(trial->file, " :"))
         found(findings, FOUND_NO, "preload library", "install cufence in another folder",
-              "%s: LD_PRELOAD cannot name it, because of the blank or colon in it", trial->file);
+              "%s: LD_PRELOAD cannot name it, because of the space or colon in it", trial->file);
     else
         found(findings, FOUND_YES, "preload library", NULL, "%s", trial->file);
     json_t *facts = json_loads(trial->child.out, 0, NULL);

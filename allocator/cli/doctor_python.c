@@ -123,7 +123,7 @@ static void judge_torch(struct findings *findings, const char *torch, const char
               torch);
     else if (atoi(torch) < OLDEST_TORCH || version_number(cuda) < OLDEST_CUDA)
         found(findings, FOUND_NO, "PyTorch", "use PyTorch 2.0 or later, built with CUDA 11.4 or later",
-              "%s with CUDA %s has no back end cudaMallocAsync, behind which cufence works", torch, cuda);
+              "%s with CUDA %s has no back end cudaMallocAsync, which cufence needs", torch, cuda);
     else if (!has_prefix(torch, TESTED))
         found(findings, FOUND_NO, "PyTorch", "if something goes wrong, compare with " TESTED,
               "%s with CUDA %s; tested is " TESTED, torch, cuda);

@@ -64,12 +64,13 @@ static void judge_ld_preload(struct findings *findings, environment_lookup envir
         found(findings, FOUND_YES, "LD_PRELOAD", NULL, "%s: every program started here runs under cufence", value);
     else if (strstr(value, "libasan") || strstr(value, "libtsan") || strstr(value, "libclang_rt"))
         found(findings, FOUND_NO, "LD_PRELOAD",
-              "take it away while you look for a GPU bug: a sanitizer wants to come first, and AddressSanitizer lets CUDA "
+              "unset it while you look for a GPU bug: a sanitizer has to be loaded first, and AddressSanitizer lets CUDA "
               "start only "
               "with ASAN_OPTIONS=protect_shadow_gap=0",
               "%s", value);
     else
-        found(findings, FOUND_NEITHER, "LD_PRELOAD", NULL, "%s: `cufence run` puts its library in front and keeps it", value);
+        found(findings, FOUND_NEITHER, "LD_PRELOAD", NULL, "%s: `cufence run` puts its library first and keeps the rest",
+              value);
 }
 
 static void judge_tools(struct findings *findings, environment_lookup environment)
@@ -77,14 +78,15 @@ static void judge_tools(struct findings *findings, environment_lookup environmen
     const char *blocking = environment("CUDA_LAUNCH_BLOCKING");
     const char *injected = environment("CUDA_INJECTION64_PATH");
     if (blocking && *blocking && strcmp(blocking, "0") != 0)
-        found(findings, FOUND_NO, "launches", "unset it: cufence names the kernel without it, and the program runs as it does",
+        found(findings, FOUND_NO, "launches",
+              "unset it: cufence names the kernel without it, and the program runs at its own speed",
               "CUDA_LAUNCH_BLOCKING=%s makes every launch wait for its kernel", blocking);
     else
         found(findings, FOUND_YES, "launches", NULL, "asynchronous (CUDA_LAUNCH_BLOCKING is not set)");
     if (injected && *injected)
         found(findings, FOUND_NO, "other tools",
-              "unset it while cufence runs: a tool that patches kernels, or that takes their "
-              "exceptions, leaves nothing for it",
+              "unset it while cufence runs: a tool that patches kernels, or that handles their exceptions, leaves nothing for "
+              "cufence",
               "CUDA_INJECTION64_PATH=%s loads a tool into every CUDA program", injected);
 }
 

@@ -132,7 +132,7 @@ cufence_status environment_preload(struct environment *environment, const char *
         free(list);
         return no_memory();
     }
-    SAY(environment, "LD_PRELOAD: put %s in front%s\n", path, others ? " of what was there" : "");
+    SAY(environment, "LD_PRELOAD: put %s first%s\n", path, others ? ", before what was there" : "");
     cufence_status status = environment_set(environment, "LD_PRELOAD", list);
     free(list);
     return status;
@@ -148,7 +148,7 @@ cufence_status environment_python(struct environment *environment, const char *f
         return CUFENCE_OK;
     if (asprintf(&list, "%s%s%s", folder, old && *old ? ":" : "", old ? old : "") < 0)
         return no_memory();
-    SAY(environment, "PYTHONPATH: put %s in front%s\n", folder, old && *old ? " of what was there" : "");
+    SAY(environment, "PYTHONPATH: put %s first%s\n", folder, old && *old ? ", before what was there" : "");
     cufence_status status = environment_set(environment, "PYTHONPATH", list);
     free(list);
     return status;
@@ -167,7 +167,7 @@ cufence_status environment_read_pytorch(const struct environment *environment, s
 static void say_what_was_taken(const struct environment *environment, const char *name, const struct alloc_conf *conf)
 {
     if (conf->backend && strcmp(conf->backend, "cudaMallocAsync") != 0)
-        SAY(environment, "%s: backend:%s gave way to backend:cudaMallocAsync\n", name, conf->backend);
+        SAY(environment, "%s: backend:%s replaced with backend:cudaMallocAsync\n", name, conf->backend);
     if (conf->options[0])
         SAY(environment, "%s: took the options %s\n", name, conf->options);
 }
@@ -182,7 +182,7 @@ cufence_status environment_pytorch(struct environment *environment, const struct
         status = environment_set(environment, name, confs[i].text);
     }
     if (status == CUFENCE_OK && environment_unset(environment, "PYTORCH_NO_CUDA_MEMORY_CACHING"))
-        SAY(environment, "PYTORCH_NO_CUDA_MEMORY_CACHING: unset, because it goes round the back end cudaMallocAsync\n");
+        SAY(environment, "PYTORCH_NO_CUDA_MEMORY_CACHING: unset, because it bypasses the back end cudaMallocAsync\n");
     return status;
 }
 

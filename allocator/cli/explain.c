@@ -309,7 +309,7 @@ static int explain_folder(const char *path, const struct wishes *wishes, int is_
     }
     free(entries);
     if (!explained && is_top)
-        fprintf(stderr, "cufence explain: %s: no file in it is a GPU core dump, packed by gzip or not\n", path);
+        fprintf(stderr, "cufence explain: %s: it has no GPU core dump, plain or gzipped\n", path);
     return explained;
 }
 
@@ -379,7 +379,7 @@ int cli_explain(int argc, char **argv)
             wishes.standing.has_memory = 1;
             if (parse_address(optarg, &wishes.standing.memory))
                 break;
-            fprintf(stderr, "cufence explain: --memory '%s' is no address, such as 0x7f0000001000\n", optarg);
+            fprintf(stderr, "cufence explain: --memory '%s' is not an address, such as 0x7f0000001000\n", optarg);
             return CLI_USAGE;
         default:
             return option == ARGUMENTS_HELP ? usage() : CLI_USAGE;

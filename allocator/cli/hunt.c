@@ -100,8 +100,7 @@ static int take_modes(const char *list, unsigned *bits)
         while (i < MODES && (strlen(modes[i].name) != length || strncmp(at, modes[i].name, length) != 0))
             i++;
         if (i == MODES)
-            return complain(CLI_USAGE, "--modes: \"%.*s\" is not allowed; allowed are end, start, align, strict", (int)length,
-                            at);
+            return complain(CLI_USAGE, "--modes: \"%.*s\" is not allowed; use end, start, align, strict", (int)length, at);
         *bits |= 1u << i;
         at += length;
         if (!*at)

@@ -148,7 +148,7 @@ static void pass_on(const struct wait *wait, const struct signals *signals, cons
         send(wait, SIGKILL);
         return;
     }
-    arguments_complain("hunt", 0, "%s: waits for the program's end; the same again kills it", strsignal(got->si_signo));
+    arguments_complain("hunt", 0, "%s: waiting for the program to end; a second one kills it", strsignal(got->si_signo));
     if (wait->is_grouped || got->si_code != SI_KERNEL)
         send(wait, got->si_signo);
 }
@@ -163,7 +163,7 @@ static void end_after_finding(struct wait *wait, const struct plan *plan, unsign
     collected_free(&found);
     double since = wait->found > 0 ? now() - wait->found : 0;
     if (since > END_SECONDS && !wait->is_told_to) {
-        arguments_complain("hunt", 0, "ends the program, because of --first");
+        arguments_complain("hunt", 0, "ending the program, because of --first");
         wait->is_told_to = run->is_ended = 1;
         send(wait, SIGTERM);
     }

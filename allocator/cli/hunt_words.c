@@ -277,7 +277,7 @@ static void tell_failures(FILE *out, const struct run runs[MODES], const struct 
         return;
     fputs("\nThe program failed without a finding in ", out);
     put_modes(out, failed);
-    fputs(": its own messages say more.\nIf it ends well without cufence, `cufence docs hunt` says what may differ.\n", out);
+    fputs(": its own messages say more.\nIf it succeeds without cufence, `cufence docs hunt` says what may differ.\n", out);
 }
 
 static const char blind_spots[] =

@@ -76,7 +76,7 @@ int loaded_open(int fd, size_t most, struct loaded *bytes, struct problem *probl
     bytes->at = bytes->size ? mmap(NULL, bytes->size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
     bytes->is_mapped = bytes->at != MAP_FAILED;
     if (!bytes->is_mapped) {
-        const char *why = bytes->size ? strerror(errno) : S_ISREG(status.st_mode) ? "it is empty" : "it is no regular file";
+        const char *why = bytes->size ? strerror(errno) : S_ISREG(status.st_mode) ? "it is empty" : "it is not a regular file";
         problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s", why);
         bytes->at = NULL;
     }

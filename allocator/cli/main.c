@@ -85,7 +85,7 @@ static int unknown_command(char **words)
 {
     const struct command *nearest = command_nearest(words[0]);
     if (*words[0] == '-') {
-        fprintf(stderr, "cufence: unknown option '%s'; allowed are --help (-h) and --version (-V)\n", words[0]);
+        fprintf(stderr, "cufence: unknown option '%s'; use --help (-h) or --version (-V)\n", words[0]);
         return CLI_USAGE;
     }
     if (!nearest && suggest_run(words))
@@ -95,7 +95,7 @@ static int unknown_command(char **words)
                 nearest->name);
         return CLI_USAGE;
     }
-    fprintf(stderr, "cufence: unknown command '%s'; allowed are", words[0]);
+    fprintf(stderr, "cufence: unknown command '%s'; the commands are", words[0]);
     for (const struct command *command = commands; command->name; command++)
         fprintf(stderr, " %s,", command->name);
     fprintf(stderr, " help, --help and --version\n");

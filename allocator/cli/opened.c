@@ -41,7 +41,7 @@ static int read_array(int fd, uint64_t *offset, uint64_t *bytes, struct problem 
     }
     uint8_t *start = S_ISREG(file.st_mode) ? malloc(NPY_MOST) : NULL;
     ssize_t got = start ? pread(fd, start, NPY_MOST, 0) : -1;
-    cufence_status status = got < 0 ? problem_set(problem, CUFENCE_ERROR_SYSTEM, "it cannot be read, or is no regular file")
+    cufence_status status = got < 0 ? problem_set(problem, CUFENCE_ERROR_SYSTEM, "it cannot be read, or is not a regular file")
                                     : npy_read(start, (size_t)got, offset, bytes, problem);
     free(start);
     if (status == CUFENCE_OK && (*bytes > (uint64_t)file.st_size || *offset > (uint64_t)file.st_size - *bytes))
@@ -109,8 +109,7 @@ static cufence_status check_image(const struct loaded *image, struct problem *pr
             return CUFENCE_OK;
     if (image->size && !bytes[image->size - 1])
         return CUFENCE_OK;
-    return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s: it is neither a cubin, nor a fat binary, nor PTX with its end",
-                       BUNDLE_IMAGE);
+    return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s: it is not a cubin, a fat binary or complete PTX", BUNDLE_IMAGE);
 }
 
 static cufence_status copy_launches(struct opened *opened, struct problem *problem)
@@ -336,10 +335,10 @@ cufence_status opened_set_argument(struct opened *opened, const char *text, stru
     if (!value)
         return CUFENCE_ERROR_INVALID_ARGUMENT;
     if (!parse_whole(value, argument->size, bytes) && !parse_real(value, argument->size, bytes))
-        return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT,
-                           "'%.40s' is no value of %u bytes; allowed are 999, -1, 0x3e7, and with a suffix 1.5f (4 bytes) "
-                           "and 1.5d (8 bytes)",
-                           value, argument->size);
+        return problem_set(
+            problem, CUFENCE_ERROR_INVALID_ARGUMENT,
+            "'%.40s' is not a value of %u bytes; use 999, -1, 0x3e7, or with a suffix 1.5f (4 bytes) or 1.5d (8 bytes)", value,
+            argument->size);
     for (size_t i = 0; i < opened->bundle->launch_count; i++)
         change_argument(opened, i, argument, bytes);
     return CUFENCE_OK;

@@ -213,7 +213,7 @@ static int judge_elf(int file, const char *path)
     if (identity[EI_CLASS] != ELFCLASS64)
         return damaged(path);
     if (identity[EI_DATA] != ELFDATA2LSB || !read_at(file, 0, &elf, sizeof elf) || elf.e_machine != MACHINE)
-        return UNFIT("%s is for another kind of processor; cufence's library is for " MACHINE_NAME, path);
+        return UNFIT("%s is for another processor architecture; cufence's library is for " MACHINE_NAME, path);
     if (elf.e_type != ET_EXEC && elf.e_type != ET_DYN)
         return UNFIT("%s is an ELF file, but not a program", path);
     if (elf.e_phentsize != sizeof(Elf64_Phdr) || elf.e_phnum == 0 || elf.e_phnum > PROGRAM_HEADERS_SIZE / sizeof(Elf64_Phdr))
@@ -227,10 +227,9 @@ static int judge_elf(int file, const char *path)
         if (header.p_type == PT_INTERP)
             return judge_loader(file, &header, path);
     }
-    return UNFIT(
-        "%s is statically linked, so no library can be put in front of it. Link it dynamically (the CUDA runtime alone "
-        "may stay static); if it only starts another program, put `cufence run --` in front of that one",
-        path);
+    return UNFIT("%s is statically linked, so no library can be preloaded into it. Link it dynamically (the CUDA runtime alone "
+                 "may stay static); if it only starts another program, put `cufence run --` before that one",
+                 path);
 }
 
 /* Cuts the interpreter out of a first line "#! name argument"; the kernel reads HEAD_SIZE bytes of it. Returns 0 if there is
@@ -274,7 +273,7 @@ static int judge_script(char *head, size_t size, const char *path, char next[PAT
     hide_controls(interpreter);
     return UNFIT("%s cannot be run: its first line names the interpreter %s, which %s%s", path, interpreter,
                  error == ENOENT || error == ENOTDIR ? "does not exist" : "cannot be run",
-                 is_dos ? " (its lines end as on Windows; dos2unix mends that)" : "");
+                 is_dos ? " (its lines end in CR LF, as on Windows; dos2unix fixes that)" : "");
 }
 
 /* Judges one file of a chain of interpreters. At its end `next` is empty. */

@@ -152,7 +152,7 @@ static int make_scene(struct replay *replay)
 {
     const struct opened *opened = &replay->opened;
     if (readlink("/proc/self/exe", replay->program, sizeof replay->program - 1) <= 0)
-        return complain(replay, "/proc is not there");
+        return complain(replay, "/proc is not mounted");
     take_image(replay);
     replay->scene.symbol = opened->bundle->symbol;
     if (opened->snapshot)
@@ -256,15 +256,15 @@ static int usage(void)
            "what it writes is compared to what it wrote. If FOLDER holds one saved launch,\n"
            "that is taken; if several, they are listed. `cufence docs replay` says more.\n\n"
            "  --times N            N launches, and how many of them faulted\n"
-           "  --no-guards          with memory behind the buffers, as without cufence\n"
+           "  --no-guards          with memory after the buffers, as without cufence\n"
            "  --set-arg K=VALUE    another value of argument K, from 0: 999, -1, 0x3e7,\n"
            "                       1.5f (float), 1.5d (double)\n"
            "  --buffer K=FILE.npy  other bytes in the buffer that argument K points to\n"
            "  --under TOOL         one launch under a tool, such as compute-sanitizer or\n"
            "                       cuda-gdb\n"
-           "  --seconds N          the most that a launch may take, 60 by default\n"
+           "  --seconds N          max time for a launch, 60 by default\n"
            "  --json               the report as one line of JSON (`cufence docs json`)\n"
-           "  --verbose            print also what the launching process says\n\n"
+           "  --verbose            print also what the launching process prints\n\n"
            "Example: cufence replay --set-arg 1=999 faults/fault-4242-1\n");
     statuses_print("replay");
     return 0;
@@ -273,13 +273,13 @@ static int usage(void)
 enum { TIMES, NO_GUARDS, SET_ARG, BUFFER, UNDER, SECONDS, JSON, VERBOSE, KNOWN };
 static const struct argument known[KNOWN] = {
     [TIMES] = {"times", "20", "launches, and how many of them faulted", NULL},
-    [NO_GUARDS] = {"no-guards", NULL, "with memory behind the buffers", NULL},
+    [NO_GUARDS] = {"no-guards", NULL, "with memory after the buffers", NULL},
     [SET_ARG] = {"set-arg", "1=999", "another value of an argument", NULL},
     [BUFFER] = {"buffer", "0=values.npy", "other bytes in an argument's buffer", NULL},
     [UNDER] = {"under", "compute-sanitizer", "one launch under a tool", "compute-sanitizer cuda-gdb"},
-    [SECONDS] = {"seconds", "60", "the most that a launch may take", NULL},
+    [SECONDS] = {"seconds", "60", "max time for a launch", NULL},
     [JSON] = {"json", NULL, "the report as one line of JSON", NULL},
-    [VERBOSE] = {"verbose", NULL, "what the launching process says", NULL},
+    [VERBOSE] = {"verbose", NULL, "what the launching process prints", NULL},
 };
 const struct arguments replay_arguments = {"replay", known, KNOWN, ARGUMENT_FOLDER, 0, 0};
 
@@ -291,7 +291,7 @@ static int parse_number(const char *name, const char *text, uint64_t most, uint6
     *number = *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
     if (end && !*end && !errno && *number >= 1 && *number <= most)
         return 1;
-    arguments_complain("replay", CLI_USAGE, "--%s '%s' is not allowed; allowed is 1..%" PRIu64, name, text, most);
+    arguments_complain("replay", CLI_USAGE, "--%s '%s' is not allowed; use 1..%" PRIu64, name, text, most);
     return 0;
 }
 

@@ -91,7 +91,7 @@ int replay_choose(const char *given, char path[PATH_MAX])
     int count = found > 0 ? keep_bundles(given, entries, found) : 0;
     snprintf(path, PATH_MAX, "%s", given);
     if (count == 1 && snprintf(path, PATH_MAX, "%s/%s", given, entries[0]->d_name) < PATH_MAX)
-        fprintf(stderr, "cufence replay: takes the one saved launch in %s\n", given);
+        fprintf(stderr, "cufence replay: using the only saved launch in %s\n", given);
     if (count > 1) {
         status = arguments_complain("replay", CLI_USAGE, "%s holds %d saved launches; name one of them:", given, count);
         for (int i = 0; i < count && i < MOST_LISTED; i++)

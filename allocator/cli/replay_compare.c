@@ -166,10 +166,10 @@ static void print_difference(const struct difference *difference)
 static void print_text(const struct comparison *comparison)
 {
     if (comparison->different)
-        printf("cufence replay: the launch ran well, but %zu of %zu buffers differ from what it wrote when it was saved\n",
+        printf("cufence replay: the launch succeeded, but %zu of %zu buffers differ from what it wrote when it was saved\n",
                comparison->different, comparison->compared);
     else
-        printf("cufence replay: the launch ran well, outputs equal (%zu buffers, %" PRIu64 " bytes)\n", comparison->compared,
+        printf("cufence replay: the launch succeeded, outputs equal (%zu buffers, %" PRIu64 " bytes)\n", comparison->compared,
                comparison->bytes);
     for (size_t i = 0; i < comparison->different && i < LISTED; i++)
         print_difference(&comparison->list[i]);

@@ -197,7 +197,8 @@ static void print_slack(const struct replay *replay, const struct staging *stagi
     }
     if (changed < restaged->written_bytes)
         fprintf(replay->is_json ? stderr : stdout,
-                "cufence replay: more was written than is listed, %" PRIu64 " bytes in all: only the first %d places are\n",
+                "cufence replay: more was written than is listed, %" PRIu64
+                " bytes in all; only the first %d places are listed\n",
                 restaged->written_bytes, MOST_WRITES);
 }
 

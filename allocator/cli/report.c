@@ -148,7 +148,7 @@ static int usage(void)
 enum { HTML = OUTPUT_HTML, SARIF = OUTPUT_SARIF, JSON = OUTPUT_JSON, SUPPRESS, BASELINE, EXIT_CODE, KNOWN };
 
 static const struct argument known[KNOWN] = {
-    [HTML] = {"html", "found.html", "one page that needs nothing else", ARGUMENT_FILE},
+    [HTML] = {"html", "found.html", "one self-contained page", ARGUMENT_FILE},
     [SARIF] = {"sarif", "found.sarif", "SARIF 2.1.0", ARGUMENT_FILE},
     [JSON] = {"json", "found.json", "JSON Lines", ARGUMENT_FILE},
     [SUPPRESS] = {"suppress", "known.txt", "names of findings to leave out", ARGUMENT_FILE},

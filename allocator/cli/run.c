@@ -284,7 +284,7 @@ static int find_preload(char own[PATH_MAX], char preload[PATH_MAX])
     if (!installed_preload(own, preload))
         return complain(CANNOT_RUN,
                         "cannot find " INSTALLED_PRELOAD " from where %s lies: " INSTALLED_PLACES
-                        " were looked into; install cufence anew, with its libraries",
+                        " were looked into; reinstall cufence, with its libraries",
                         own);
     return 0;
 }

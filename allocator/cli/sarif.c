@@ -15,19 +15,19 @@ static const struct {
     {"overrun", "A kernel went past the end of a buffer."},
     {"underrun", "A kernel went before the start of a buffer."},
     {"use-after-free", "A kernel used a buffer that had been freed."},
-    {"wild address", "A kernel used an address that belongs to nobody."},
+    {"wild address", "A kernel used an address outside of all buffers."},
     {"null pointer", "A kernel used a null pointer."},
     {"host pointer", "A kernel used memory of the host that the device cannot reach."},
-    {"misaligned access", "A kernel used an address that is no multiple of the access."},
+    {"misaligned access", "A kernel used an address that is not a multiple of the access size."},
     {"illegal access", "A kernel used memory that it may not use; the address is not known, or another GPU's."},
-    {"exception", "A kernel failed in another way than by an access to memory."},
+    {"exception", "A kernel failed for another reason than a memory access."},
     {"unexplained", "A kernel failed, and the core dump could not be read."},
     {"double free", "A buffer was freed twice."},
-    {"invalid free", "An address was freed at which no buffer begins."},
-    {"host write out of bounds", "A copy or a set wrote beyond a buffer."},
-    {"host read out of bounds", "A copy read beyond a buffer."},
+    {"invalid free", "An address was freed that is not the start of a buffer."},
+    {"host write out of bounds", "A copy or a set wrote outside a buffer."},
+    {"host read out of bounds", "A copy read outside a buffer."},
     {"stream race", "A buffer was freed or overwritten while another stream may still use it."},
-    {"slack write", "A kernel wrote beside a buffer, within its mapping."},
+    {"slack write", "A kernel wrote next to a buffer, within its mapping."},
     {"leak", "Buffers were still allocated when the process ended."},
     {"first NaN", "A kernel made a NaN of inputs that had none."},
     {"first Inf", "A kernel made an infinity of inputs that had none."},
@@ -182,11 +182,10 @@ static json_t *invocations_of(const struct collected *collected)
     json_array_foreach(collected->runs, i, run)
     {
         json_t *command = json_object_get(json_object_get(run, "process"), "command");
-        json_t *made =
-            json_pack("{sb sO? sO? s[{ss s{ss}}]}", "executionSuccessful", !collected->is_unfinished, "arguments", command,
-                      "startTimeUtc", json_object_get(run, "time"), "toolExecutionNotifications", "level",
-                      collected_guarded(collected).allocations ? "note" : "warning", "message", "text",
-                      collected->is_unfinished ? "the run has not come to its end" : guarded + strspn(guarded, "; "));
+        json_t *made = json_pack("{sb sO? sO? s[{ss s{ss}}]}", "executionSuccessful", !collected->is_unfinished, "arguments",
+                                 command, "startTimeUtc", json_object_get(run, "time"), "toolExecutionNotifications", "level",
+                                 collected_guarded(collected).allocations ? "note" : "warning", "message", "text",
+                                 collected->is_unfinished ? "the run has not ended" : guarded + strspn(guarded, "; "));
         json_array_append_new(array, made);
     }
     return array;

@@ -13,11 +13,11 @@
 /* docs/run.md says what each is for and costs. */
 const struct preset presets[PRESETS] = {
     {"fast", "uaf=adaptive,align=16,side=end,stacks=on,slack=on",
-     "ends of buffers and some frees, at the speed of the program: the defaults"},
+     "the defaults: ends of buffers and some frees, at nearly the program's own speed"},
     {"thorough", "uaf=strict,align=auto,slack=on,slack_every=1,remember=262144/16384,max_reports=1000,wait_ms=60000",
-     "every byte and every use after free, slower, and reports that reach further back"},
+     "finds more: every byte and every use after free; slower, and remembers more for reports"},
     {"production", "uaf=off,slack=off,align=16,on_fault=error,exitcode=0,max_reports=10,wait_ms=1000,say=quiet",
-     "a service that must not change: own exit status, few words, a fast end"},
+     "for services: the program keeps its exit status and exits fast; few messages"},
 };
 
 static int no_memory(const struct settings *settings)
@@ -93,7 +93,7 @@ int settings_preset(struct settings *settings, size_t place, const char *name)
         settings->all[place] = added;
         return 0;
     }
-    arguments_complain(settings->command, 0, "--preset: \"%s\" is not allowed; allowed are", name);
+    arguments_complain(settings->command, 0, "--preset: \"%s\" is not allowed; use one of", name);
     for (size_t i = 0; i < PRESETS; i++)
         fprintf(stderr, "  %-10s  %s\n", presets[i].name, presets[i].help);
     return CLI_USAGE;

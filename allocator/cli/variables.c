@@ -69,7 +69,7 @@ int variables_judge(const char *entry, struct variable_note *note)
     size_t length = (size_t)(value - name);
     const char *variable = nearest(name, length);
     const struct option_row *row = option_of(name, length);
-    snprintf(note->what, sizeof note->what, "%.100s: cufence reads no such variable", entry);
+    snprintf(note->what, sizeof note->what, "%.100s: cufence does not read this variable", entry);
     if (variable)
         snprintf(note->remedy, sizeof note->remedy, "write " PREFIX "%s%.100s", variable, value);
     else if (row)

@@ -6,11 +6,10 @@ struct earlier_order earlier_order(const struct earlier_use *use)
 {
     struct earlier_order order;
     if (use->by_host)
-        snprintf(order.text, sizeof order.text, "this call does not wait for that stream, and the host has not waited for it");
+        snprintf(order.text, sizeof order.text, "this call does not wait for that stream, and neither has the host");
     else
         snprintf(order.text, sizeof order.text,
-                 "stream 0x%" PRIx64 " has waited for no event behind that work, and the host has not waited for it",
-                 use->by_stream);
+                 "stream 0x%" PRIx64 " has not waited for an event after that work, and neither has the host", use->by_stream);
     return order;
 }
 
@@ -18,9 +17,8 @@ const char *earlier_hint(const struct misuse *misuse)
 {
     if (misuse->access == ACCESS_UNKNOWN)
         return "call tensor.record_stream(stream) or cufence_record_stream(), or let the freeing stream wait for an event "
-               "behind "
-               "that work";
-    return "let the stream of this call wait for an event behind that work";
+               "recorded after that work";
+    return "let the stream of this call wait for an event recorded after that work";
 }
 
 /* Puts what may still use the buffer, who launched it, and that nothing orders it before the call. */

@@ -95,7 +95,7 @@ static void take_misaligned(struct finding *finding, const struct diagnosis *dia
     uint64_t bytes = finding->site.access_bytes;
     if (bytes && diagnosis->owner && diagnosis->owner->address % bytes)
         part_add(finding->hint,
-                 "the buffer itself begins at no multiple of %" PRIu64 ", because of align=; align=%" PRIu64
+                 "the buffer itself does not begin at a multiple of %" PRIu64 ", because of align=; align=%" PRIu64
                  " leaves its end up to %" PRIu64 " bytes before the guard",
                  bytes, bytes, bytes - 1);
 }

@@ -123,10 +123,10 @@ void finding_name(const struct finding *finding, char *out, size_t size)
     } else if (finding->call) {
         add_frame_name(out, size, "at", finding->caller, finding->caller_count);
     } else if (allocated->count) {
-        add_frame_name(out, size, finding->slack ? "beside a buffer from" : "of a buffer from", allocated->frames,
+        add_frame_name(out, size, finding->slack ? "next to a buffer from" : "of a buffer from", allocated->frames,
                        allocated->count);
     } else if (finding->buffer.buffer && finding->buffer.buffer->label[0]) {
-        part_append(out, size, " %s \"%s\"", finding->slack ? "beside" : "of", finding->buffer.buffer->label);
+        part_append(out, size, " %s \"%s\"", finding->slack ? "next to" : "of", finding->buffer.buffer->label);
     }
     for (char *letter = out; *letter; letter++)
         if (iscntrl((unsigned char)*letter))

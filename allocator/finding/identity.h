@@ -18,7 +18,7 @@ uint64_t identity_of_nan(const struct nan_fact *nan);    /* of the kernel, the p
 /*
  * Writes the name that a finding has in each run of a program, until its code is moved to another function or file: kind, file
  * without its folders, kernel or function; "overrun at oob.py in k_oob". Without a line, which changes with each edit above it.
- * What has no place of its own has that of the buffer's allocation: "slack write beside a buffer from model.py in forward".
+ * What has no place of its own has that of the buffer's allocation: "slack write next to a buffer from model.py in forward".
  */
 void finding_name(const struct finding *finding, char *out, size_t size);
 

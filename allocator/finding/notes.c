@@ -56,9 +56,8 @@ static void note_exited_warp(struct finding *finding, const struct diagnosis *di
     part_add(note->text, " wrote its dump, so %s missing from it; drivers from CUDA 13.3 on keep such warps",
              diagnosis->is_restaged ? "the thread is" : "address and thread are");
     if (diagnosis->is_bystander)
-        add(finding, diagnosis->kind == FAULT_MISALIGNED
-                         ? "the accesses that the dump has of this instruction are all aligned"
-                         : "the accesses that the dump has of this instruction are all in bounds");
+        add(finding, diagnosis->kind == FAULT_MISALIGNED ? "all accesses of this instruction in the dump are aligned"
+                                                         : "all accesses of this instruction in the dump are in bounds");
 }
 
 /* Notes where the address came from, according to the kernel's code. */
@@ -104,7 +103,7 @@ static void note_candidates(struct finding *finding, const struct diagnosis *dia
         add(finding, arguments_note(diagnosis));
         break;
     case CANDIDATES_RUNNING:
-        add(finding, "candidates are the arguments of the launch that still ran; it may have been another one");
+        add(finding, "candidates are the arguments of the launch that was still running; it may have been another one");
         break;
     case CANDIDATES_LAUNCHES:
         note_launches(finding, diagnosis);
@@ -144,12 +143,11 @@ static void note_restaged(struct finding *finding, const struct diagnosis *diagn
         add(finding, "address, block and thread are emulated: no dump has the warp, so the kernel's code was followed with the "
                      "memory as the fault left it");
     if (restaged->outcome == RESTAGE_NO_FAULT)
-        add(finding,
-            restaged->has_variables
-                ? "launched again on the memory as the fault left it, the kernel did not fault: the memory, variables of "
-                  "its module, which started anew, another launch or the time made the difference"
-                : "launched again on the memory as the fault left it, the kernel did not fault: the memory, another "
-                  "launch or the time made the difference");
+        add(finding, restaged->has_variables
+                         ? "launched again on the memory as the fault left it, the kernel did not fault: the memory, variables "
+                           "of its module (initialised again), another launch or the time made the difference"
+                         : "launched again on the memory as the fault left it, the kernel did not fault: the memory, another "
+                           "launch or the time made the difference");
     if (restaged->note[0] && restaged->outcome != RESTAGE_FAILED) {
         add(finding, "of the second launch: ");
         add_foreign(&finding->notes[finding->note_count - 1], restaged->note);

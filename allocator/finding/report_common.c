@@ -140,7 +140,7 @@ void report_buffer_lines(struct report *report, const struct buffer_fact *fact, 
     report_end(report, CERTAIN_NOT);
     if (buffer->redzone_before || buffer->redzone_after)
         report_line(report, "", "redzone", CERTAIN_NOT,
-                    "%" PRIu64 " bytes in front and %" PRIu64 " behind: it shares its page with others", buffer->redzone_before,
+                    "%" PRIu64 " bytes before and %" PRIu64 " after: it shares its page with others", buffer->redzone_before,
                     buffer->redzone_after);
     if (buffer->allocated_ns) {
         report_begin(report, "", "allocated");

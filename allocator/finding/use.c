@@ -114,7 +114,7 @@ char *use_text(const struct usage *use)
         put_rows(&report, use);
     if (use->unguarded_buffers)
         report_line(&report, NULL, NULL, CERTAIN_NOT,
-                    "  besides, %" PRIu64 " buffer%s of %s%s in all %s not guarded: no place is known of them",
+                    "  besides, %" PRIu64 " buffer%s of %s%s in all %s not guarded: where they were allocated is not known",
                     use->unguarded_buffers, plural(use->unguarded_buffers), amount_of(use->unguarded_bytes).text,
                     unit_of(amount_of(use->unguarded_bytes)), use->unguarded_buffers == 1 ? "is" : "are");
     return report_close(&report);

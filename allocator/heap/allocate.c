@@ -60,8 +60,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     struct context *context = wanted->context;
     if (__atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return error_set(CUFENCE_ERROR_FAULTED,
-                         "a kernel has already faulted on device %d, see its report; on_fault=continue allocates "
-                         "nevertheless",
+                         "a kernel has already faulted on device %d, see its report; on_fault=continue allocates all the same",
                          context->device);
     if (size == 0) {
         *pointer = NULL;

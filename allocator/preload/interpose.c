@@ -52,7 +52,7 @@ static dlsym_function find_dlsym(void)
     for (size_t i = 0; !found && i < sizeof versions / sizeof *versions; i++)
         found = (dlsym_function)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
     if (!found) {
-        static const char sorry[] = "cufence: the C library's dlsym was not found; this is no glibc that cufence knows\n";
+        static const char sorry[] = "cufence: the C library's dlsym was not found; this is not a glibc that cufence knows\n";
         fputs(sorry, stderr);
         abort();
     }

@@ -69,7 +69,7 @@ static void tell_why(int socket, const struct search *found)
                  "what %" PRIu64 " of %" PRIu64 " do from +0x%" PRIx64 " on depends on values that are not known", found->lost,
                  found->lost + found->followed, found->lost_at);
     else if (found->is_over_before)
-        snprintf(why, sizeof why, "the time was over after %" PRIu64 " of them", found->followed);
+        snprintf(why, sizeof why, "time ran out after %" PRIu64 " of them", found->followed);
     else
         snprintf(why, sizeof why, "none of the %" PRIu64 " leaves the memory", found->followed);
     tell_lost(socket, why);
@@ -91,12 +91,12 @@ size_t follow_launch(int socket, const struct scene *scene, const struct scene_l
     struct cubin_kernel kernel;
     struct sass_access access;
     if (!cubin_find_kernel((struct span){scene->image, scene->image_bytes}, scene->symbol, &kernel)) {
-        tell_lost(socket, "its code is no cubin, or calls code that is elsewhere");
+        tell_lost(socket, "its code is not a cubin, or calls code outside of it");
         return 0;
     }
     struct span at = span_part(kernel.code, scene->access_at, SASS_INSTRUCTION_BYTES);
     if (!at.bytes || !sass_decode(sass_load(at.bytes), kernel.sm, &access)) {
-        tell_lost(socket, "the access is no instruction that is known");
+        tell_lost(socket, "the access is not an instruction that cufence knows");
         return 0;
     }
     if (!cache.bytes && !(cache.bytes = malloc(PARTS * PART))) {

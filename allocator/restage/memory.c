@@ -174,7 +174,7 @@ static CUresult make_memory(CUmemGenericAllocationHandle *handle, uint64_t bytes
         return result;
     result = create(handle, bytes, CU_MEM_LOCATION_TYPE_HOST_NUMA, 0);
     if (result == CUDA_SUCCESS)
-        note("the GPU was full, so some memory lay in the host's", &memory.has_noted_host);
+        note("the GPU was full, so some memory was in host memory", &memory.has_noted_host);
     return result;
 }
 
@@ -341,7 +341,7 @@ static cufence_status put_page(struct page *page, CUdeviceptr address)
     cufence_status status = CUFENCE_OK;
     if (!page->handle && make_memory(&page->handle, PAGE) != CUDA_SUCCESS) {
         page->handle = 0;
-        note("there was no room beside some buffers to see what is written there", &memory.has_noted_pattern);
+        note("there was no room next to some buffers to see what is written there", &memory.has_noted_pattern);
         return CUFENCE_OK;
     }
     if (!page->address) {

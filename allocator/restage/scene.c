@@ -131,7 +131,7 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
     struct header header;
     struct scene_range ranges[SCENE_RANGES], pinned[SCENE_PINNED], reserved[SCENE_RESERVED];
     if (!reader_copy(&reader, &header, sizeof header) || memcmp(header.magic, magic, sizeof magic) != 0)
-        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "this is no scene of cufence's");
+        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "this is not a scene of cufence");
     if (header.version != SCENE_VERSION)
         return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "a scene of version %u, but this cufence reads version %u",
                            header.version, SCENE_VERSION);

@@ -11,7 +11,7 @@ void *cufence_torch_alloc(size_t size, int device, cufence_stream stream)
 {
     void *pointer = NULL;
     if (cufence_malloc(&pointer, size, device, stream) != CUFENCE_OK) {
-        output_say("cufence: no %zu bytes on GPU %d for PyTorch: %s\n", size, device, cufence_error_detail());
+        output_say("cufence: cannot allocate %zu bytes on GPU %d for PyTorch: %s\n", size, device, cufence_error_detail());
         return NULL;
     }
     return pointer;

@@ -127,7 +127,7 @@ cufence_status dumps_arm(struct dump_pipe *pipe)
                                         "CUDA_COREDUMP_GENERATION_FLAGS", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP"};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
         if (env_get(taken[i]))
-            return error_set(CUFENCE_ERROR_UNSUPPORTED, "%s is set and wins over cufence; unset it", taken[i]);
+            return error_set(CUFENCE_ERROR_UNSUPPORTED, "%s is set and overrides cufence; unset it", taken[i]);
     }
     if (!driver->cuCoredumpSetAttributeGlobal)
         return error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver (CUDA %d.%d) cannot arm core dumps; CUDA 12.1 and later can",

@@ -137,10 +137,10 @@ void delivery_conclude(void)
     uint64_t again = delivery.again, beyond = delivery.beyond, known = delivery.known, times = delivery.known_times;
     pthread_mutex_unlock(&delivery.lock);
     if (again)
-        output_say("==%d== cufence: %llu more time%s something was found that is reported above\n", (int)getpid(),
+        output_say("==%d== cufence: findings reported above occurred %llu more time%s\n", (int)getpid(),
                    (unsigned long long)again, again == 1 ? "" : "s");
     if (beyond)
-        output_say("==%d== cufence: %llu more finding%s, which max_reports=%llu has kept from being reported\n", (int)getpid(),
+        output_say("==%d== cufence: %llu more finding%s not reported, because of max_reports=%llu\n", (int)getpid(),
                    (unsigned long long)beyond, beyond == 1 ? "" : "s", (unsigned long long)delivery.most);
     if (known)
         output_say("==%d== cufence: %llu known finding%s (suppress=, baseline=), met %llu time%s, not reported\n",

@@ -377,9 +377,9 @@ static cufence_status wait_while(int (*is_due)(void), unsigned timeout_ms)
 {
     struct timespec until, soon, now;
     if (delivery_is_in_handler())
-        return error_set(CUFENCE_ERROR_UNSUPPORTED,
-                         "a fault handler cannot wait for reports: the one that it was called for is "
-                         "not over before it has returned");
+        return error_set(
+            CUFENCE_ERROR_UNSUPPORTED,
+            "a fault handler cannot wait for reports: the report that it was called for ends only after it returns");
     clock_gettime(CLOCK_MONOTONIC, &until);
     until = after(until, timeout_ms);
     int is_late = 0, cancel_state;

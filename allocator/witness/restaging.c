@@ -141,7 +141,7 @@ static cufence_status export(struct restaging *restaging, uint64_t address, stru
 {
     cufence_status status = restaging->sources->export(address, out);
     if (status != CUFENCE_OK && status != CUFENCE_ERROR_INVALID_ARGUMENT && !restaging->withheld[0])
-        snprintf(restaging->withheld, sizeof restaging->withheld, "memory that the kernel reaches cannot be given away: %s",
+        snprintf(restaging->withheld, sizeof restaging->withheld, "memory that the kernel reaches cannot be shared: %s",
                  error_detail());
     return status;
 }

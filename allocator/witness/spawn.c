@@ -191,7 +191,7 @@ cufence_status stage_start(const char *named, int is_verbose, int pipe, struct s
     if (named)
         snprintf(program, sizeof program, "%s", named);
     else if (!find_program(program))
-        return error_set(CUFENCE_ERROR_NOT_FOUND, "there is no program `cufence` beside libcufence.so or in ../bin");
+        return error_set(CUFENCE_ERROR_NOT_FOUND, "there is no program `cufence` in the folder of libcufence.so or in ../bin");
     if (!make_sockets(sockets))
         return error_set(CUFENCE_ERROR_SYSTEM, "socketpair: %s", strerror(errno));
     char *stacks = malloc(2 * STACK_BYTES);

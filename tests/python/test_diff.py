@@ -122,7 +122,7 @@ class Runs(Folder):
         traces = (self.filtered(variant or "plain", launches="scale", variant=variant) for variant in ("", "copy"))
         out = self.diff(*traces, status=1)
         self.assertIn("difference at event 1 of stream 1: other inputs", out)
-        self.assertIn("came from  A: nobody in the trace, which leaves launches out", out)
+        self.assertIn("came from  A: nothing in the trace, which leaves launches out", out)
         self.assertIn("hint       what wrote the input last may have been left out", out)
 
     def test_other_launches_left_out(self) -> None:
@@ -144,7 +144,7 @@ class Runs(Folder):
             done = cufence("run", f"--{option}", value, "--", PROGRAM, "traced")
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(f": {option}={value.partition('=')[0]}", done.stderr)
-            self.assertIn(" is not allowed; allowed is ", done.stderr)
+            self.assertIn(" is not allowed; use ", done.stderr)
 
     def test_race(self) -> None:
         out = self.differs("race")
@@ -282,7 +282,7 @@ class Saved(Folder):
     def test_bytes_of_an_unknown_type(self) -> None:
         self.save("with_struct")
         self.assertIn("{'descr': '|u1', ", self.shape("000003-with_struct/0.before.npy"))
-        self.assertIn(" bytes: nothing says of what type", (self.folder / "saved/000003-with_struct/README.txt").read_text())
+        self.assertIn(" bytes: their type is not known", (self.folder / "saved/000003-with_struct/README.txt").read_text())
 
     def test_launches_are_chosen_by_number_and_place(self) -> None:
         self.assertEqual(self.save("#2-3")[0], ["000002-race", "000003-with_struct"])
@@ -320,19 +320,19 @@ class Damaged(Folder):
     def test_refused(self) -> None:
         for content, message in (
             ("", "bad: the file is empty"),
-            ("hello\n", "bad:1: the line is no JSON object"),
-            ("{}\n", "bad:1: this is no trace of cufence"),
+            ("hello\n", "bad:1: the line is not a JSON object"),
+            ("{}\n", "bad:1: this is not a trace of cufence"),
             ('{"trace":2}\n', "bad:1: the trace has version 2"),
-            (self.HEADER + "{\n", "bad:2: the line is no JSON object"),
-            (self.HEADER + "[]\n", "bad:2: the line is no JSON object"),
-            (self.HEADER + '{"event":"party","number":1,"stream":1}\n', "bad:2: the line is no event"),
+            (self.HEADER + "{\n", "bad:2: the line is not a JSON object"),
+            (self.HEADER + "[]\n", "bad:2: the line is not a JSON object"),
+            (self.HEADER + '{"event":"party","number":1,"stream":1}\n', "bad:2: the line is not an event"),
             (self.HEADER + '{"event":"launch","number":0,"stream":1}\n', "has no number"),
             (self.HEADER + '{"event":"launch","number":1,"stream":-1}\n', '"stream" has a value'),
             (self.HEADER + '{"event":"launch","number":1,"stream":1,"buffers":[{}]}\n', '"buffer" has a value'),
             (self.HEADER + '{"event":"set","number":1,"stream":1,"buffers":[{"buffer":"x","after":"12"}]}\n', '"after" has a value'),
             (self.HEADER + '{"event":"launch","number":1,"stream":1,"scalars":"x"}\n', '"scalars" has a value'),
-            (self.HEADER + "[" * 100000 + "\n", "bad:2: the line is no JSON object"),
-            (self.HEADER.encode() + b"\xff\xfe\x00\n", "bad:2: the line is no JSON object"),
+            (self.HEADER + "[" * 100000 + "\n", "bad:2: the line is not a JSON object"),
+            (self.HEADER.encode() + b"\xff\xfe\x00\n", "bad:2: the line is not a JSON object"),
             (self.HEADER + " " * (5 << 20) + "\n", "bad:2: the line is longer than"),
         ):
             with self.subTest(content[:60]):

@@ -351,14 +351,14 @@ class Report(unittest.TestCase):
         self.assertEqual((run["results"], run["invocations"][0]["executionSuccessful"]), ([], False))
         done = self.report("--exit-code", "p.json", status=87)
         self.assertEqual(
-            done.stdout, "SUMMARY: cufence: 0 findings in 0 reports; NOTHING WAS GUARDED: no process that used CUDA has come to its end\n"
+            done.stdout, "SUMMARY: cufence: 0 findings in 0 reports; NOTHING WAS GUARDED: no process that used CUDA has ended\n"
         )
 
     def test_known_findings_are_counted_only(self) -> None:
         program = [str(BUILD / "tests/programs/program_linked"), "beside", "async", "-4", "0"]
         self.run_program("--json", "before.json", "--", *program, status=86)
         name = self.read_lines("before.json")[1]["finding_name"]
-        self.assertRegex(name, r"^slack write beside a buffer from slack_stories\.c in \w+$")
+        self.assertRegex(name, r"^slack write next to a buffer from slack_stories\.c in \w+$")
         (self.folder / "known.txt").write_text("# a comment\n\n  slack write * from slack_stories.c in *  \n")
         for option, file, word in (("suppress", "known.txt", "suppressed"), ("baseline", "before.json", "baseline")):
             said = self.run_program(f"--{option}", file, "--json", f"{option}.json", "--", *program, status=0)
@@ -387,7 +387,7 @@ class Report(unittest.TestCase):
             ("suppress", "nowhere", "nowhere: No such file or directory"),
             ("suppress", "json", "json:1: it is JSON"),
             ("baseline", "nowhere", "nowhere: No such file or directory"),
-            ("baseline", "text", "text: it has no line of cufence's JSON"),
+            ("baseline", "text", "text: it has no line of JSON that cufence wrote"),
             ("baseline", "old.json", "old.json: its findings have no names"),
         ):
             self.assertIn(why, self.report(f"--{option}", file, "old.json", status=2).stderr)

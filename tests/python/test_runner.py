@@ -73,7 +73,7 @@ class Judging(unittest.TestCase):
     def test_statistics(self) -> None:
         for stderr, is_bad in (
             ("", True),
-            ("cufence: 4 allocations, 4 of them mapped anew\n", True),
+            ("cufence: 4 allocations, 4 of them newly mapped\n", True),
             ("cufence: 4 allocations, 4 of them\ncufence: 1 allocations, 1 of them\n", False),
         ):
             found = harness.problems_of_statistics(CLEAN, harness.Run(0, "", stderr, None))
@@ -178,7 +178,7 @@ class Starting(unittest.TestCase):
             machine.command = command
             case = harness.Case("story", "story", ["3"], 0, output=["sum 3"], is_as_native=True, allocations=2)
             start = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\n'
-            figures = "echo 'cufence: 2 allocations, 1 of them mapped anew' >&2\n"
+            figures = "echo 'cufence: 2 allocations, 1 of them newly mapped' >&2\n"
             for what, lines, expected in (
                 ("same", figures, None),
                 ("differs", figures + "echo more\n", "results differ"),

@@ -228,7 +228,7 @@ class Hook(unittest.TestCase):
     def test_wrong_options(self) -> None:
         for text, words in (
             ("backend:cufence,cufence_uav:strict", [f"cufence run: {CUDA}: ", "'uav'", "did you mean 'uaf'?", "cufence options"]),
-            ("backend:cufence,cufence_uaf:strickt", ["uaf=strickt is not allowed; allowed is off | adaptive | strict"]),
+            ("backend:cufence,cufence_uaf:strickt", ["uaf=strickt is not allowed; use off | adaptive | strict"]),
             ("backend:cufence,cufence_uaf", [f"{CUDA}: 'cufence_uaf:' is not of the form cufence_KEY:value"]),
             ("backend:native,backend:cufence", ["the back end is named twice, 'native' and 'cufence'; name one"]),
             ("cufence_uaf:strict", [f"{CUDA} has options of cufence (uaf=strict), but does not ask for it"]),
@@ -271,7 +271,7 @@ class Hook(unittest.TestCase):
         self.assertIn("cannot find libcufence_preload.so", message)
         (library.parents[1] / "bin" / "cufence").unlink()
         message = self.refused(CUFENCE_LIBRARY=str(library), **{CUDA: "backend:cufence"})
-        self.assertIn(f"there is no {library.parents[1]}/bin/cufence: install cufence anew", message)
+        self.assertIn(f"there is no {library.parents[1]}/bin/cufence: reinstall cufence", message)
 
     def check_goes_on(self, *command: str, settings: str = "backend:cufence", **named: Any) -> str:
         """Checks that a program that embeds Python runs the code and only fails to import torch. Returns the reason."""

@@ -189,7 +189,7 @@ class Wheel(unittest.TestCase):
     def test_wrong_option(self) -> None:
         done = self.run_python("print('went on')", PYTORCH_CUDA_ALLOC_CONF="backend:cufence,cufence_uaf:strickt")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("uaf=strickt is not allowed; allowed is off | adaptive | strict", done.stderr)
+        self.assertIn("uaf=strickt is not allowed; use off | adaptive | strict", done.stderr)
 
     def test_library(self) -> None:
         done = self.run_python("from cufence import _library; print(_library.path())")

@@ -579,7 +579,7 @@ static void test_exit_status(void **state)
     expect_status(ends_without_a_look, 86, 1, NULL);
     expect_status(ends_with_own_status, 7, 1, NULL);
     expect_status(ends_with_chosen_status, 42, 1, NULL);
-    expect_status(without_dumps, 86, 0, "without a core dump there is no more to tell");
+    expect_status(without_dumps, 86, 0, "without a core dump, nothing more is known");
 }
 
 static void test_abort(void **state)
@@ -612,7 +612,7 @@ static void test_log(void **state)
 static void test_the_same_again_is_counted(void **state)
 {
     (void)state;
-    expect_status(faults_twice_in_one_place, 0, 1, "1 more time something was found that is reported above");
+    expect_status(faults_twice_in_one_place, 0, 1, "findings reported above occurred 1 more time");
 }
 
 /* Processes share the file, and each line is a report, or says what was run or guarded. */

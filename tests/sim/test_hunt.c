@@ -305,7 +305,7 @@ static void the_first_finding_ends_the_hunt(void **state)
     expect(86, " not run\n");
     time_t began = time(NULL);
     hunt(HUNT "--first --modes end -- sh -c '\"$PROGRAM\" overrun; exec sleep 90'");
-    expect(86, "ends the program, because of --first");
+    expect(86, "ending the program, because of --first");
     assert_true(time(NULL) - began < 60);
 }
 
@@ -335,7 +335,7 @@ static void a_signal_ends_the_run_and_the_list_is_told(void **state)
         waitpid(pid, &status, 0);
         take_outcome(status);
         expect(86, "cufence hunt: 1 finding in 1 run\n");
-        expect(86, ": waits for the program's end; the same again kills it");
+        expect(86, ": waiting for the program to end; a second one kills it");
         expect_finding("overrun", 4096, "end", 1);
         assert_false(json_is_true(json_object_get(last.list, "complete")));
         assert_false(is_left("cufence-hunt-*"));
@@ -368,18 +368,18 @@ static void a_wrong_command_line_is_told(void **state)
         const char *arguments, *message;
     } cases[] = {
         {"", "cufence hunt: no program given"},
-        {"--modes end,ends -- true", "--modes: \"ends\" is not allowed; allowed are end, start, align, strict"},
+        {"--modes end,ends -- true", "--modes: \"ends\" is not allowed; use end, start, align, strict"},
         {"--modes '' -- true", "--modes: \"\" is not allowed"},
         {"--modes end, -- true", "--modes: \"\" is not allowed"},
-        {"--set uaf=maybe -- true", "cufence hunt: --set: uaf=maybe is not allowed; allowed is off | adaptive | strict"},
-        {"--uaf maybe -- true", "cufence hunt: --uaf: uaf=maybe is not allowed; allowed is off | adaptive | strict"},
-        {"--preset slow -- true", "--preset: \"slow\" is not allowed; allowed are"},
+        {"--set uaf=maybe -- true", "cufence hunt: --set: uaf=maybe is not allowed; use off | adaptive | strict"},
+        {"--uaf maybe -- true", "cufence hunt: --uaf: uaf=maybe is not allowed; use off | adaptive | strict"},
+        {"--preset slow -- true", "--preset: \"slow\" is not allowed; use one of"},
         {"--set json=x -- true", "json=x: hunt uses this option itself; --json FILE gets the merged list"},
         {"--json /nonexistent/x -- true", "--json /nonexistent/x: No such file or directory"},
         {"--keep /nonexistent/x -- true", "--keep /nonexistent/x: No such file or directory"},
         {"--keep \"$FOLDER/a,b\" -- true", "its name has a comma"},
         {"--moodes end -- true", "cufence hunt: unknown option \"--moodes\", did you mean --modes?"},
-        {"--mooooodes end -- true", "cufence hunt: unknown option \"--mooooodes\"; allowed are --modes, --first,"},
+        {"--mooooodes end -- true", "cufence hunt: unknown option \"--mooooodes\"; the options are --modes, --first,"},
         {"--set estimate=on -- true", "cufence hunt: estimate=on guards nothing"},
         {"--trace t.jsonl -- true", "each run would overwrite it"},
         {"--modes end,start --side start -- true", "cufence hunt: side=start has no effect: each mode of --modes sets side"},

@@ -121,7 +121,7 @@ static void the_end_tells_what_was_guarded(void **state)
     expect_in(way, "allocations", last.err, "== cufence: no faults; 6 allocations guarded\n");
     run(way, "allocations", PRELOAD, "wait_ms=0", NULL);
     expect_in(way, "allocations", last.err,
-              "== cufence: no faults seen, but the devices may still work; 6 allocations guarded\n");
+              "== cufence: no faults seen, but the devices may still be working; 6 allocations guarded\n");
     run(way, "allocations", PRELOAD, "say=quiet", NULL);
     if (last.err[0])
         complain(way, "allocations", "not quiet", "");
@@ -213,11 +213,11 @@ static void the_same_again_is_counted(void **state)
     run(&by_dlsym, story, PRELOAD, NULL, NULL);
     assert_int_equal(count_of(last.err, "cufence: double free by cuMemFree"), 2);
     assert_int_equal(count_of(last.err, "called at  "), 2);
-    expect_in(&by_dlsym, story, last.err, "cufence: 19 more times something was found that is reported above\n");
+    expect_in(&by_dlsym, story, last.err, "cufence: findings reported above occurred 19 more times\n");
     run(&by_dlsym, story, PRELOAD, "max_reports=1", NULL);
     assert_int_equal(count_of(last.err, "cufence: double free by cuMemFree"), 1);
-    expect_in(&by_dlsym, story, last.err, "cufence: 19 more times something was found that is reported above\n");
-    expect_in(&by_dlsym, story, last.err, "cufence: 1 more finding, which max_reports=1 has kept from being reported\n");
+    expect_in(&by_dlsym, story, last.err, "cufence: findings reported above occurred 19 more times\n");
+    expect_in(&by_dlsym, story, last.err, "cufence: 1 more finding not reported, because of max_reports=1\n");
 }
 
 /* The report is about the buffer that was freed, not the one that has its memory by now, and text and JSON agree on when. */

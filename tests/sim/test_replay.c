@@ -212,9 +212,9 @@ static void test_argument(void **state)
     expect_replay("--set-arg 1=0x3e7 --times 2", 0, "faulted in 0 of 2 runs");
     expect_replay("--set-arg 1=999 --set-arg 1=1001", 86, "written +8 bytes past the end");
     expect_replay("--set-arg 2=5", 2, "has no argument 2; it has 2, from 0");
-    expect_replay("--set-arg 1=4294967296", 2, "no value of 4 bytes");
-    expect_replay("--set-arg 1=x", 2, "no value of 4 bytes; allowed are");
-    expect_replay("--set-arg 1=1.5d", 2, "no value of 4 bytes");
+    expect_replay("--set-arg 1=4294967296", 2, "not a value of 4 bytes");
+    expect_replay("--set-arg 1=x", 2, "not a value of 4 bytes; use");
+    expect_replay("--set-arg 1=1.5d", 2, "not a value of 4 bytes");
     expect_replay("--set-arg 1=1.5f", 86, "1  1069547520"); /* its bits */
     expect_replay("--set-arg x", 2, "is not K=VALUE");
     edit("/\"arguments\": \\[/,/^ \\]/d");
@@ -283,9 +283,9 @@ static void test_under(void **state)
     expect_replay(arguments, 5, "^debugger 0$");
     assert_true(has(said, "cuda-gdb ended before the launch$"));
     expect_replay("--under true", 1, "true ended before the launch$");
-    expect_replay("--under 'true; false'", 2, "is no command, .* need quotes in it");
+    expect_replay("--under 'true; false'", 2, "is not a command, .* need quotes in it");
     expect_replay("--under /nowhere/tool", 127, "cannot run /nowhere/tool");
-    expect_replay("--under ' '", 2, "is no command");
+    expect_replay("--under ' '", 2, "is not a command");
     clean();
 }
 
@@ -369,13 +369,13 @@ static void test_damaged(void **state)
         {"rm $B/kernel.cubin", "kernel.cubin: No such file"},
         {"rm $B/buffers/2.npy", "buffers/2.npy: No such file"},
         {"truncate -s -1 $B/buffers/2.npy", "buffers/2.npy: it is truncated"},
-        {"truncate -s 100 $B/buffers/2.npy", "buffers/2.npy: it is no .npy file"},
+        {"truncate -s 100 $B/buffers/2.npy", "buffers/2.npy: it is not a .npy file"},
         {"mv $B/buffers/2.npy $B/x; ln -s ../x $B/buffers/2.npy", "buffers/2.npy: Too many levels of symbolic links"},
         {"mv $B/buffers $B/x; ln -s x $B/buffers", "buffers: "},
-        {"rm $B/buffers/2.npy; mkfifo $B/buffers/2.npy", "no regular file"},
+        {"rm $B/buffers/2.npy; mkfifo $B/buffers/2.npy", "not a regular file"},
         {"cp $B/buffers/1.npy $B/buffers/2.npy", "it has 64 bytes, but the buffer 4000"},
-        {"sed -i s,2.npy,../../x, $B/scene.json", "no plain name"},
-        {"sed -i s,2.npy,/etc/passwd, $B/scene.json", "no plain name"},
+        {"sed -i s,2.npy,../../x, $B/scene.json", "not a plain name"},
+        {"sed -i s,2.npy,/etc/passwd, $B/scene.json", "not a plain name"},
         {"sed -i 's/\"bundle\": 1/\"bundle\": 9/' $B/scene.json", "has version 9"},
         {"sed -i 's/\"compute\": 90/\"compute\": 80/' $B/scene.json", "capability 8.0 .*, but the GPU here has 9.0"},
         {"sed -i 's/\"id\": 2/\"id\": -2/' $B/scene.json", "a buffer is damaged"},
@@ -390,7 +390,7 @@ static void test_damaged(void **state)
         {"sed -i 's/\"offset\": 8/\"offset\": 9/' $B/scene.json", "outside of a launch's arguments"},
         {"sed -i s/write_last/absent/ $B/scene.json", "cannot be launched: cuModuleGetFunction"},
         {"sed -i 's/simulated/\\\\u001b/' $B/scene.json", "the kernel or the device is missing"},
-        {"echo x > $B/scene.json", "is no JSON object"},
+        {"echo x > $B/scene.json", "is not a JSON object"},
         {": > $B/kernel.cubin", "kernel.cubin: it is empty"},
     };
     char saved[128];
@@ -433,7 +433,7 @@ static void test_usage(void **state)
     expect_replay("", 2, "no folder given");
     expect_replay("/nowhere", 1, "/nowhere: No such file");
     expect_replay("/usr", 1, "/usr: buffers: No such file or directory; a saved launch is a folder in that of keep=");
-    expect_replay("--times 0 x", 2, "--times '0' is not allowed; allowed is 1..1000000");
+    expect_replay("--times 0 x", 2, "--times '0' is not allowed; use 1..1000000");
     expect_replay("a b", 2, "b");
     expect_replay("--help", 0, "usage: cufence replay");
 }

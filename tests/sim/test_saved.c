@@ -109,10 +109,10 @@ static void equal_outputs_are_said(void **state)
 {
     (void)state;
     save("", "scale");
-    expect_replay("s/000001-scale", 0, "^cufence replay: the launch ran well, outputs equal \\(2 buffers, 8000 bytes\\)$");
+    expect_replay("s/000001-scale", 0, "^cufence replay: the launch succeeded, outputs equal \\(2 buffers, 8000 bytes\\)$");
     expect_replay("--times 3 s/000002-scale", 0, "^cufence replay: outputs equal in 3 of 3 runs that ended well$");
     SAYS("faulted in 0 of 3 runs");
-    SAYS("the launch ran well, outputs equal");
+    SAYS("the launch succeeded, outputs equal");
     expect_replay("--json s/000001-scale", 0,
                   "^\\{\"kind\":\"replay\",\"kernel\":\"_Z5scalePKfPffi\",\"is_equal\":true,"
                   "\"compared\":2,\"different\":0,\"unread\":0,\"differences\":\\[\\]\\}$");
@@ -126,7 +126,7 @@ static void other_outputs_are_told(void **state)
     static const char other[] =
         "buffer #1: 1 of 1000 elements \\(float32\\) differ, the first at index 5: 2.75, saved was 2.5$";
     save("", "waver scale");
-    expect_replay("s/000001-waver", 3, "the launch ran well, but 1 of 1 buffers differ from what it wrote when it was saved");
+    expect_replay("s/000001-waver", 3, "the launch succeeded, but 1 of 1 buffers differ from what it wrote when it was saved");
     SAYS(other);
     expect_replay("--times 2 s/000001-waver", 3, "outputs equal in 0 of 2 runs that ended well");
     SAYS(other);
@@ -332,10 +332,10 @@ static void damaged_ones_are_refused(void **state)
         {"rm x/buffers/2.after.npy", "buffers/2.after.npy: No such file"},
         {"truncate -s -1 x/buffers/2.after.npy", "buffers/2.after.npy: it is truncated"},
         {"rm x/buffers/2.after.npy; ln -s ../1.after.npy x/buffers/2.after.npy", "buffers/2.after.npy: Too many levels"},
-        {"sed -i s,2.after.npy,../1.after.npy, x/scene.json", "no plain name"},
+        {"sed -i s,2.after.npy,../1.after.npy, x/scene.json", "not a plain name"},
         {"sed -i s,float32,float32x3456789012, x/scene.json", "a buffer is damaged"},
-        {"printf any >x/kernel.cubin", "kernel.cubin: it is neither a cubin, nor a fat binary, nor PTX with its end"},
-        {"printf '\\177ELF' >x/kernel.cubin", "kernel.cubin: it is neither"},
+        {"printf any >x/kernel.cubin", "kernel.cubin: it is not a cubin, a fat binary or complete PTX"},
+        {"printf '\\177ELF' >x/kernel.cubin", "kernel.cubin: it is not a cubin"},
     };
     save("", "scale");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -112,12 +112,12 @@ static void what_is_wrong_is_refused(void **state)
 {
     (void)state;
     assert_int_equal(run("--values '#x'", "scale"), 2);
-    SAYS("values=#x is not allowed; allowed is LAUNCHES or");
+    SAYS("values=#x is not allowed; use LAUNCHES or");
     assert_int_equal(run("--values '*' --values_type gemm:f15", "scale"), 2);
     SAYS("values_type=gemm:f15");
     assert_int_equal(run("--values '*=nowhere/values.json'", "scale"), 2);
     assert_int_equal(run("--set graphs=maybe", "scale"), 2);
-    SAYS("graphs=maybe is not allowed; allowed is on | off");
+    SAYS("graphs=maybe is not allowed; use on | off");
     assert_int_equal(run("--nan yes", "scale"), 2);
 }
 

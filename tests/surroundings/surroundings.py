@@ -25,7 +25,7 @@ KNOWN = "unwritten dumps"
 
 # Lines that cufence may print outside of a report, each once.
 STATED = [re.compile(text) for text in (
-    r"cufence: (no faults|no faults seen, but the devices may still work|1 finding); [\d,]+ allocations? guarded",
+    r"cufence: (no faults|no faults seen, but the devices may still be working|1 finding); [\d,]+ allocations? guarded",
     r"cufence: NOTHING WAS GUARDED: (cufence has not seen any allocation|every allocation was left to the driver)",
     r"cufence: use after free: tested for \d+ of \d+ allocation sites?$",
     r"cufence: packed: \d+ allocations? shared pages",
@@ -33,7 +33,7 @@ STATED = [re.compile(text) for text in (
     r"cufence: not guarded: [\d,]+ (allocations?|buffers?) .*: the driver allocated them",
     r"cufence: a kernel has faulted on GPU 0; reading the driver's core dump$",
     r"cufence: faults will be caught but not explained: ",
-    r"cufence: the device was still working \d+ ms after the program's end; a fault from now on is not reported$",
+    r"cufence: the device was still working \d+ ms after the program's end; later faults are not reported$",
     r"cufence: cannot (write|append)",
     r"cufence: (log|json): cannot",
     r"cufence: cannot start a thread",

@@ -20,7 +20,7 @@
 #define DIFF ""
 #endif
 #define COMMANDS                                                                                                               \
-    "allowed are run, hunt, demo, explain, replay, " DIFF                                                                      \
+    "the commands are run, hunt, demo, explain, replay, " DIFF                                                                 \
     "report, options, doctor, docs, completion, help, --help and --version\n"
 
 struct outcome {
@@ -74,13 +74,13 @@ static void what_it_does_not_understand_is_named(void **state)
         {{"dmo"}, "cufence: unknown command 'dmo', did you mean 'demo'? `cufence help` lists all\n"},
         {{"rnu", "./a.out"}, "cufence: unknown command 'rnu', did you mean 'run'? `cufence help` lists all\n"},
         {{"nothing-like-it"}, "cufence: unknown command 'nothing-like-it'; " COMMANDS},
-        {{"--verbose"}, "cufence: unknown option '--verbose'; allowed are --help (-h) and --version (-V)\n"},
+        {{"--verbose"}, "cufence: unknown option '--verbose'; use --help (-h) or --version (-V)\n"},
         {{""}, "cufence: unknown command ''; " COMMANDS},
         {{"help", "dmo"}, "cufence: unknown command 'dmo', did you mean 'demo'? `cufence help` lists all\n"},
         {{"sh", "-c", "exit 3"}, "cufence: unknown command 'sh'; to run that program: cufence run -- sh -c 'exit 3'\n"},
         {{"/bin/sh", "x.sh"}, "cufence: unknown command '/bin/sh'; to run that program: cufence run -- /bin/sh x.sh\n"},
-        {{"completion"}, "cufence completion: no shell named; allowed are bash, zsh and fish\n"},
-        {{"completion", "csh"}, "cufence completion: unknown shell 'csh'; allowed are bash, zsh and fish\n"},
+        {{"completion"}, "cufence completion: no shell given; use bash, zsh or fish\n"},
+        {{"completion", "csh"}, "cufence completion: unknown shell 'csh'; use bash, zsh or fish\n"},
         {{"help", "demo", "now"}, "cufence help: unexpected argument 'now'; see `cufence help`\n"},
         {{"--help", "now"}, "cufence --help: unexpected argument 'now'; see `cufence help`\n"},
         {{"-V", "now"}, "cufence -V: unexpected argument 'now'; see `cufence help`\n"},
@@ -91,7 +91,7 @@ static void what_it_does_not_understand_is_named(void **state)
         {{"options", "--chek", "uaf=off"},
          "cufence options: unknown option \"--chek\", did you mean --check? `cufence options --help` lists all\n"},
         {{"options", "--json", "--check", "uaf=off"}, "cufence options: --check prints nothing: leave --json out\n"},
-        {{"options", "-x"}, "cufence options: unknown option \"-x\"; allowed are --all, --check, --json, --help\n"},
+        {{"options", "-x"}, "cufence options: unknown option \"-x\"; the options are --all, --check, --json, --help\n"},
         {{"options", "--check"}, "cufence options: --check needs a value, such as --check uaf=strict,align=auto\n"},
         {{"options", "--", "--check"}, "cufence options: unknown option '--check'; `cufence options --all` lists all\n"},
         {{"options", "--check", "json=-"},
@@ -100,7 +100,7 @@ static void what_it_does_not_understand_is_named(void **state)
         {{"options", "--check", "uaf=off", "now"},
          "cufence options: unexpected argument 'now'; see `cufence options --help`\n"},
         {{"options", "--check", "guard=1M"},
-         "cufence options: --check: guard=1M is not allowed; allowed is MIN or MIN..MAX, each 2M..64G\n"},
+         "cufence options: --check: guard=1M is not allowed; use MIN or MIN..MAX, each 2M..64G\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *arguments[5] = {cases[i].arguments[0], cases[i].arguments[1], cases[i].arguments[2], cases[i].arguments[3]};

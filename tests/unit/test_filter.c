@@ -112,7 +112,7 @@ static void what_is_wrong_is_said(void **state)
         char problem[256] = "";
         if (filter_parse(&filter, wrong[i], problem, sizeof problem))
             fail_msg("'%s' is taken", wrong[i]);
-        assert_non_null(strstr(problem, "is no condition"));
+        assert_non_null(strstr(problem, "is not a condition"));
     }
     struct filter filter;
     char problem[256] = "", text[400];

@@ -605,14 +605,13 @@ static void a_stream_race_tells_of_the_use(void **state)
                                   .earlier = &use};
     char *line = told_misuse(finding_json, &misuse, &origin);
     json_t *json = json_loads(line, 0, NULL);
-    expect_member(
-        json, "used",
-        "{\"certainty\":\"derived\",\"kernel\":\"scale\",\"symbol\":\"_Z5scalePfi\",\"reason\":\"stream 0x5581c8 has "
-        "waited for no event behind that work, and the host has not waited for it\",\"grid\":[8,1,1],\"block\":[128,1,1],"
-        "\"ns\":50,\"ago_ns\":23,\"tid\":4243,\"stream\":\"0x5581c0\",\"by_stream\":\"0x5581c8\",\"frames\":"
-        "[{\"function\":\"step\",\"file\":\"train.py\",\"line\":41,\"python\":true}]}");
+    expect_member(json, "used",
+                  "{\"certainty\":\"derived\",\"kernel\":\"scale\",\"symbol\":\"_Z5scalePfi\",\"reason\":\"stream 0x5581c8 has "
+                  "not waited for an event after that work, and neither has the host\",\"grid\":[8,1,1],\"block\":[128,1,1],"
+                  "\"ns\":50,\"ago_ns\":23,\"tid\":4243,\"stream\":\"0x5581c0\",\"by_stream\":\"0x5581c8\",\"frames\":"
+                  "[{\"function\":\"step\",\"file\":\"train.py\",\"line\":41,\"python\":true}]}");
     expect_member(json, "access", "{\"kind\":\"write\",\"bytes\":4000}"); /* it is within the buffer */
-    expect_member(json, "hint", "\"let the stream of this call wait for an event behind that work\"");
+    expect_member(json, "hint", "\"let the stream of this call wait for an event recorded after that work\"");
     keep(line);
     json_decref(json);
     free(line);

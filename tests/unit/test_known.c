@@ -46,8 +46,8 @@ static void a_line_is_a_name_or_a_glob(void **state)
         {"overrun at a.py in k", KNOWN_SUPPRESSED},
         {"overrun at a.py in k2", KNOWN_NOT},
         {"underrun at a.py in k", KNOWN_NOT},
-        {"slack write beside a buffer from m.py in fill<4>", KNOWN_SUPPRESSED},
-        {"slack write beside a buffer from m.py in fill<2>", KNOWN_NOT},
+        {"slack write next to a buffer from m.py in fill<4>", KNOWN_SUPPRESSED},
+        {"slack write next to a buffer from m.py in fill<2>", KNOWN_NOT},
         {"in x[0]", KNOWN_SUPPRESSED}, /* as it stands, although it is a glob for another name */
         {"in x0", KNOWN_SUPPRESSED},
         {"", KNOWN_NOT},
@@ -85,8 +85,8 @@ static void what_is_no_such_file_is_told(void **state)
         const char *why;
     } cases[] = {
         {"{\"cufence\":\"1\"}\n", KNOWN_SUPPRESSED, ":1: it is JSON, not a list of names"},
-        {"", KNOWN_BASELINE, "it has no line of cufence's JSON"},
-        {"overrun at a.py in k\n", KNOWN_BASELINE, "it has no line of cufence's JSON"},
+        {"", KNOWN_BASELINE, "it has no line of JSON that cufence wrote"},
+        {"overrun at a.py in k\n", KNOWN_BASELINE, "it has no line of JSON that cufence wrote"},
         {"{\"cufence\":\"1\",\"headline\":\"x\"}", KNOWN_BASELINE, "its findings have no names"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

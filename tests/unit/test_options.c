@@ -225,37 +225,37 @@ static void refusals_name_the_source_the_value_and_the_way_out(void **state)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"uaf=of", "test: uaf=of is not allowed; allowed is off | adaptive | strict"},
-        {"uaf=|", "test: uaf=| is not allowed; allowed is off | adaptive | strict"},
-        {"uaf=", "test: uaf= is not allowed; allowed is off | adaptive | strict"},
-        {"uaf", "test: option uaf has no value; write uaf=VALUE, allowed is off | adaptive | strict"},
+        {"uaf=of", "test: uaf=of is not allowed; use off | adaptive | strict"},
+        {"uaf=|", "test: uaf=| is not allowed; use off | adaptive | strict"},
+        {"uaf=", "test: uaf= is not allowed; use off | adaptive | strict"},
+        {"uaf", "test: option uaf has no value; write uaf=VALUE, with off | adaptive | strict"},
         {"=strict", "test: '=strict' has no key; write key=value,key=value"},
         {",uaf=off", "test: '' has no key; write key=value,key=value"},
         {"uaf=off,,peers=on", "test: '' has no key; write key=value,key=value"},
-        {"align=3", "test: align=3 is not allowed; allowed is auto | a power of two 1..2M"},
-        {"align=0", "test: align=0 is not allowed; allowed is auto | a power of two 1..2M"},
-        {"align=4M", "test: align=4M is not allowed; allowed is auto | a power of two 1..2M"},
-        {"exitcode=256", "test: exitcode=256 is not allowed; allowed is 0..255"},
-        {"exitcode=-1", "test: exitcode=-1 is not allowed; allowed is 0..255"},
-        {"exitcode=1K", "test: exitcode=1K is not allowed; allowed is 0..255"},
-        {"exitcode=+1", "test: exitcode=+1 is not allowed; allowed is 0..255"},
-        {"guard=1M", "test: guard=1M is not allowed; allowed is " GUARD},
-        {"guard=65G", "test: guard=65G is not allowed; allowed is " GUARD},
-        {"guard=2 M", "test: guard=2 M is not allowed; allowed is " GUARD},
-        {"guard=2MiBs", "test: guard=2MiBs is not allowed; allowed is " GUARD},
-        {"guard=4194304iB", "test: guard=4194304iB is not allowed; allowed is " GUARD},
-        {"guard=G", "test: guard=G is not allowed; allowed is " GUARD},
-        {"guard=0x400000", "test: guard=0x400000 is not allowed; allowed is " GUARD},
-        {"guard=16777216T", "test: guard=16777216T is not allowed; allowed is " GUARD},
-        {"guard=18446744073709551616", "test: guard=18446744073709551616 is not allowed; allowed is " GUARD},
-        {"guard=18446744073713745920", "test: guard=18446744073713745920 is not allowed; allowed is " GUARD},
-        {"idle_age=86400001", "test: idle_age=86400001 is not allowed; allowed is 0..86400000"},
-        {"slack=1", "test: slack=1 is not allowed; allowed is on | off"},
-        {"log=%q", "test: log=%q is not allowed; allowed is a file name up to 255 bytes, with %p %r %h %%"},
-        {"log=a%", "test: log=a% is not allowed; allowed is a file name up to 255 bytes, with %p %r %h %%"},
-        {"guard=8G..4G", "test: guard=8G..4G is not allowed; allowed is " GUARD},
-        {"guard=8G..", "test: guard=8G.. is not allowed; allowed is " GUARD},
-        {"guard=..8G", "test: guard=..8G is not allowed; allowed is " GUARD},
+        {"align=3", "test: align=3 is not allowed; use auto | a power of two 1..2M"},
+        {"align=0", "test: align=0 is not allowed; use auto | a power of two 1..2M"},
+        {"align=4M", "test: align=4M is not allowed; use auto | a power of two 1..2M"},
+        {"exitcode=256", "test: exitcode=256 is not allowed; use 0..255"},
+        {"exitcode=-1", "test: exitcode=-1 is not allowed; use 0..255"},
+        {"exitcode=1K", "test: exitcode=1K is not allowed; use 0..255"},
+        {"exitcode=+1", "test: exitcode=+1 is not allowed; use 0..255"},
+        {"guard=1M", "test: guard=1M is not allowed; use " GUARD},
+        {"guard=65G", "test: guard=65G is not allowed; use " GUARD},
+        {"guard=2 M", "test: guard=2 M is not allowed; use " GUARD},
+        {"guard=2MiBs", "test: guard=2MiBs is not allowed; use " GUARD},
+        {"guard=4194304iB", "test: guard=4194304iB is not allowed; use " GUARD},
+        {"guard=G", "test: guard=G is not allowed; use " GUARD},
+        {"guard=0x400000", "test: guard=0x400000 is not allowed; use " GUARD},
+        {"guard=16777216T", "test: guard=16777216T is not allowed; use " GUARD},
+        {"guard=18446744073709551616", "test: guard=18446744073709551616 is not allowed; use " GUARD},
+        {"guard=18446744073713745920", "test: guard=18446744073713745920 is not allowed; use " GUARD},
+        {"idle_age=86400001", "test: idle_age=86400001 is not allowed; use 0..86400000"},
+        {"slack=1", "test: slack=1 is not allowed; use on | off"},
+        {"log=%q", "test: log=%q is not allowed; use a file name up to 255 bytes, with %p %r %h %%"},
+        {"log=a%", "test: log=a% is not allowed; use a file name up to 255 bytes, with %p %r %h %%"},
+        {"guard=8G..4G", "test: guard=8G..4G is not allowed; use " GUARD},
+        {"guard=8G..", "test: guard=8G.. is not allowed; use " GUARD},
+        {"guard=..8G", "test: guard=..8G is not allowed; use " GUARD},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct options options, before;
@@ -281,7 +281,7 @@ static void an_unknown_key_gets_the_nearest_one_and_the_list(void **state)
         {"xyzzy=1", "test: unknown option 'xyzzy'"},
         {"a\033[2Jb=1", "test: unknown option 'a?[2Jb'"},
     };
-    char list[900] = " (known are ";
+    char list[900] = " (known: ";
     size_t count;
     const struct option_row *rows = options_table(&count);
     for (size_t i = 0; i < count; i++) {
@@ -470,9 +470,9 @@ static void file_names_that_cannot_be_expanded_are_refused(void **state)
     (void)state;
     char out[8];
     assert_int_equal(options_expand_path("x%d", out, sizeof out), CUFENCE_ERROR_OPTION);
-    assert_string_equal(error_detail(), "file name 'x%d': 'd' behind % is not allowed; allowed are %p, %r, %h and %%");
+    assert_string_equal(error_detail(), "file name 'x%d': 'd' after % is not allowed; use %p, %r, %h or %%");
     assert_int_equal(options_expand_path("x%", out, sizeof out), CUFENCE_ERROR_OPTION);
-    assert_string_equal(error_detail(), "file name 'x%': 'nothing' behind % is not allowed; allowed are %p, %r, %h and %%");
+    assert_string_equal(error_detail(), "file name 'x%': 'nothing' after % is not allowed; use %p, %r, %h or %%");
     assert_int_equal(options_expand_path("1234567", out, sizeof out), CUFENCE_OK);
     assert_int_equal(options_expand_path("12345678", out, sizeof out), CUFENCE_ERROR_OVERFLOW);
     assert_string_equal(error_detail(), "file name '12345678' is longer than 7 bytes when expanded");

@@ -278,7 +278,7 @@ static const struct {
      "\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                            exact\n"
      "             instruction   VOTE   (k_oob+0x400)\n"
-     "  what       a warp ran an instruction that it may not run\n"
+     "  what       a warp ran an illegal instruction\n"
      "             perhaps the mask of a vote does not match the threads that run it    candidate\n"
      "             no buffer is involved\n"
      "SUMMARY: cufence: exception at oob.py:9 in k_oob: exception: illegal instruction\n"},
@@ -290,9 +290,9 @@ static const struct {
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "  note       the warp had exited when the driver wrote its dump, so address and thread are\n"
      "             missing from it; drivers from CUDA 13.3 on keep such warps\n"
-     "             the accesses that the dump has of this instruction are all in bounds\n"
-     "             candidates are the arguments of the launch that still ran; it may have been\n"
-     "             another one\n"
+     "             all accesses of this instruction in the dump are in bounds\n"
+     "             candidates are the arguments of the launch that was still running; it may have\n"
+     "             been another one\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1     candidate\n"
      "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {launched,
@@ -663,7 +663,7 @@ static const struct {
      "             thread are missing from it; drivers from CUDA 13.3 on keep such warps\n"
      "             one launch of this kernel is on record, and points to this buffer only\n"
      "             launched again on the memory as the fault left it, the kernel did not fault:\n"
-     "             the memory, variables of its module, which started anew, another launch or the\n"
+     "             the memory, variables of its module (initialised again), another launch or the\n"
      "             time made the difference\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1          candidate\n"
      "  arguments  0  0                                                                   derived\n"
@@ -762,8 +762,8 @@ static void a_buffer_tells_where_it_was_allocated_and_freed(void **state)
                                  "==4242==                            train.py:40 in step\n"
                                  "==4242==              freed"));
     assert_non_null(strstr(text, " on stream 0x5581c8, about 1200 allocations ago\n"));
-    assert_non_null(strstr(
-        text, "\n==4242==              redzone       256 bytes in front and 312 behind: it shares its page with others\n"));
+    assert_non_null(
+        strstr(text, "\n==4242==              redzone       256 bytes before and 312 after: it shares its page with others\n"));
     assert_non_null(strstr(text, "             freed at      model.py:130 in forward\n"
                                  "==4242==                            train.py:40 in step\n"));
     free(text);
@@ -882,8 +882,8 @@ static void a_stream_race_has_two_places(void **state)
                                  "             23 ms ago by thread 4243 on stream 0x5581c0\n"
                                  "             from          model.py:41 in forward\n"
                                  "                           train.py:40 in step\n"
-                                 "  order      stream 0x5581c8 has waited for no event behind that work, and the      derived\n"
-                                 "             host has not waited for it\n"
+                                 "  order      stream 0x5581c8 has not waited for an event after that work, and       derived\n"
+                                 "             neither has the host\n"
                                  "  address    "));
     assert_non_null(strstr(text, "  hint       call tensor.record_stream(stream) or"));
     free(text);
@@ -919,14 +919,14 @@ static void a_call_that_meets_no_buffer_names_the_address(void **state)
 static void a_fault_without_evidence_says_why(void **state)
 {
     (void)state;
-    char *text = told_unexplained(finding_text, "its core dump (7 bytes) cannot be read: it is no ELF file",
+    char *text = told_unexplained(finding_text, "its core dump (7 bytes) cannot be read: it is not an ELF file",
                                   &(struct finding_origin){4242, 1, -1, NULL, NULL});
     assert_non_null(text);
     strip_prefixes(text);
     assert_string_equal(text, "cufence: unexplained fault of a kernel\n"
                               "  on a GPU, rank 1\n"
                               "\n"
-                              "  reason     its core dump (7 bytes) cannot be read: it is no ELF file\n"
+                              "  reason     its core dump (7 bytes) cannot be read: it is not an ELF file\n"
                               "SUMMARY: cufence: unexplained: unexplained fault of a kernel\n");
     free(text);
 }

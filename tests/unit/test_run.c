@@ -181,10 +181,10 @@ static void variables_that_nothing_reads_are_named(void **state)
     static const struct {
         const char *variable, *message;
     } cases[] = {
-        {"CUFENCE_UAF=strict", "CUFENCE_UAF=strict: cufence reads no such variable; write CUFENCE_OPTIONS=uaf=strict\n"},
-        {"CUFENCE_ALGIN=auto", "CUFENCE_ALGIN=auto: cufence reads no such variable; write CUFENCE_OPTIONS=align=auto\n"},
-        {"CUFENCE_OPTION=a=b", "CUFENCE_OPTION=a=b: cufence reads no such variable; write CUFENCE_OPTIONS=a=b\n"},
-        {"CUFENCE_ANYTHING=1", "CUFENCE_ANYTHING=1: cufence reads no such variable; unset it: options go into CUFENCE_OPTIONS"},
+        {"CUFENCE_UAF=strict", "CUFENCE_UAF=strict: cufence does not read this variable; write CUFENCE_OPTIONS=uaf=strict\n"},
+        {"CUFENCE_ALGIN=auto", "CUFENCE_ALGIN=auto: cufence does not read this variable; write CUFENCE_OPTIONS=align=auto\n"},
+        {"CUFENCE_OPTION=a=b", "CUFENCE_OPTION=a=b: cufence does not read this variable; write CUFENCE_OPTIONS=a=b\n"},
+        {"CUFENCE_ANYTHING=1", "CUFENCE_ANYTHING=1: cufence does not read this variable; unset it: options go into CUFENCE_OPTIONS"},
         {"CUFENCE_LIBRARY=/x", NULL},
         {"CUFENCE_SOURCES=/x", NULL},
         {"CUFENCE_TEST_JOBS=2", NULL},
@@ -246,7 +246,7 @@ static void verbose_tells_what_was_done(void **state)
     variables = (const char *const[]){"LD_PRELOAD=", "PYTORCH_ALLOC_CONF=backend:native", NULL};
     struct outcome outcome = RUN("--verbose", "--set", "uaf=strict", "true");
     static const char *const said[] = {
-        "LD_PRELOAD: put " PRELOAD " in front\n", "PYTORCH_ALLOC_CONF: backend:native gave way to " ASYNC "\n",
+        "LD_PRELOAD: put " PRELOAD " first\n", "PYTORCH_ALLOC_CONF: backend:native replaced with " ASYNC "\n",
         "CUFENCE_OPTIONS=uaf=strict\n",           "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async",
         "TF_GPU_ALLOCATOR=cuda_malloc_async",     "starts /",
     };
@@ -355,24 +355,24 @@ static void a_wrong_command_line_is_told(void **state)
         {{"run", "--error-exitcode"}, "--error-exitcode needs a value"},
         {{"run", "--sett", "uaf=strict", "true"},
          "unknown option \"--sett\", did you mean --set? `cufence run --help` lists all\n"},
-        {{"run", "--strange", "uaf=strict", "true"}, "unknown option \"--strange\"; allowed are --set, --preset, --json"},
+        {{"run", "--strange", "uaf=strict", "true"}, "unknown option \"--strange\"; the options are --set, --preset, --json"},
         {{"run", "--requre-guarded", "true"}, "did you mean --require-guarded?"},
         {{"run", "--uav=strict", "true"},
          "unknown option \"--uav=strict\", did you mean --uaf? `cufence options --all` lists all\n"},
         {{"run", "--max-reprots", "1", "true"}, "did you mean --max_reports?"},
         {{"run", "--stats-ms=100", "true"}, "cufence run: the option --stats_ms is gone; call cufence_get_stats()"},
-        {{"run", "--uaf"}, "--uaf needs a value; allowed is off | adaptive | strict"},
-        {{"run", "--uaf", "maybe", "true"}, "--uaf: uaf=maybe is not allowed; allowed is off | adaptive | strict"},
+        {{"run", "--uaf"}, "--uaf needs a value; use off | adaptive | strict"},
+        {{"run", "--uaf", "maybe", "true"}, "--uaf: uaf=maybe is not allowed; use off | adaptive | strict"},
         {{"run", "--uaf", "off,align=1", "true"}, "--uaf: the value \"off,align=1\" is not possible: it holds a comma"},
-        {{"run", "--preset", "slow", "true"}, "--preset: \"slow\" is not allowed; allowed are\n  fast "},
+        {{"run", "--preset", "slow", "true"}, "--preset: \"slow\" is not allowed; use one of\n  fast "},
         {{"run", "--json", "-", "true"}, "--json: json=-: standard output is the program's; give a name"},
         {{"run", "-x", "true"}, "unknown option \"-x\""},
         {{"run", "-xh", "true"}, "unknown option \"-x\""},
         {{"run", "--verbose=1", "true"}, "--verbose takes no value"},
         {{"run", "--if-asked=1", "true"}, "--if-asked takes no value, but got \"1\""},
         {{"run", "--set", "uav=strict", "true"}, "--set: unknown option 'uav', did you mean 'uaf'?"},
-        {{"run", "--set", "uaf=maybe", "true"}, "--set: uaf=maybe is not allowed; allowed is off | adaptive | strict"},
-        {{"run", "--error-exitcode", "256", "true"}, "--error-exitcode: exitcode=256 is not allowed; allowed is 0..255"},
+        {{"run", "--set", "uaf=maybe", "true"}, "--set: uaf=maybe is not allowed; use off | adaptive | strict"},
+        {{"run", "--error-exitcode", "256", "true"}, "--error-exitcode: exitcode=256 is not allowed; use 0..255"},
         {{"run", "--json", "a,b", "true"}, "--json: the file name \"a,b\" is not possible: it holds a comma"},
         {{"run", "--json", "", "true"}, "--json: the file name \"\" is empty"},
         {{"run", "--json", "/nonexistent/x.json", "true"},
@@ -397,7 +397,7 @@ static void a_wrong_command_line_is_told(void **state)
         {{"run", "--estimate", "--require-guarded", "true"},
          "--require-guarded: --estimate guards nothing; leave one of them out"},
         {{"run", "--estimate", "--html", "x", "true"}, "--html: --estimate finds nothing; leave one of them out"},
-        {{"run", "--set", "guard=8G..4G", "true"}, "guard=8G..4G is not allowed; allowed is MIN or MIN..MAX"},
+        {{"run", "--set", "guard=8G..4G", "true"}, "guard=8G..4G is not allowed; use MIN or MIN..MAX"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct outcome outcome = run_with(CUFENCE, cases[i].arguments);

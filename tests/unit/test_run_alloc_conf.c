@@ -147,8 +147,8 @@ static void what_is_meant_for_cufence_must_be_right(void **state)
         {"cufence_", "'cufence_:' is not of the form"},
         {"cufence_:strict", "'cufence_:strict' is not of the form"},
         {"cufence_log:[a,b]", "cufence_log: the value '[a,b]' holds a comma"},
-        {"cufence:1", "'cufence:1' means nothing; write backend:cufence, and its options as cufence_KEY:value"},
-        {"cufence", "'cufence' means nothing"},
+        {"cufence:1", "'cufence:1' is not understood; write backend:cufence, and its options as cufence_KEY:value"},
+        {"cufence", "'cufence' is not understood"},
         {"backend:native,backend:cufence", "the back end is named twice, 'native' and 'cufence'; name one"},
         {"backend:cufence,a:1,backend:native", "the back end is named twice, 'cufence' and 'native'; name one"},
         {"backend:cufence,backend:cufence", "the back end is named twice"},
@@ -212,7 +212,7 @@ static void variables_that_contradict_each_other_are_refused(void **state)
          "PYTORCH_ALLOC_CONF names backend:cufence, but PYTORCH_CUDA_ALLOC_CONF names backend:native; name one"},
         {{"backend:native", "backend:cufence"},
          "PYTORCH_CUDA_ALLOC_CONF names backend:cufence, but PYTORCH_ALLOC_CONF names backend:native; name one"},
-        {{"cufence:1", "backend:cufence"}, "PYTORCH_ALLOC_CONF: 'cufence:1' means nothing"},
+        {{"cufence:1", "backend:cufence"}, "PYTORCH_ALLOC_CONF: 'cufence:1' is not understood"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct alloc_conf confs[ALLOC_CONFS];

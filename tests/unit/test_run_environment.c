@@ -155,7 +155,7 @@ static void both_of_pytorchs_variables_are_set(void **state)
     settle_pytorch();
     expect("PYTORCH_ALLOC_CONF", ASYNC ",expandable_segments:True");
     expect("PYTORCH_CUDA_ALLOC_CONF", ASYNC ",expandable_segments:True");
-    assert_true(is_said("PYTORCH_ALLOC_CONF: backend:cufence gave way to " ASYNC));
+    assert_true(is_said("PYTORCH_ALLOC_CONF: backend:cufence replaced with " ASYNC));
     assert_false(is_said("PYTORCH_CUDA_ALLOC_CONF: backend"));
     assert_true(is_said("PYTORCH_ALLOC_CONF: took the options uaf=strict"));
     end(NULL);
@@ -164,7 +164,7 @@ static void both_of_pytorchs_variables_are_set(void **state)
     settle_pytorch();
     expect("PYTORCH_CUDA_ALLOC_CONF", ASYNC);
     expect("PYTORCH_ALLOC_CONF", ASYNC ",max_split_size_mb:64");
-    assert_false(is_said("gave way"));
+    assert_false(is_said("replaced with"));
 }
 
 static void what_goes_round_the_back_end_is_unset(void **state)

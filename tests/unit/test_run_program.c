@@ -233,10 +233,10 @@ static void programs_for_other_machines_are_refused(void **state)
     (void)state;
     struct program_file file = good_program();
     file.header.e_machine = EM_S390;
-    expect_elf(&file, sizeof file, PROGRAM_UNFIT, "another kind of processor");
+    expect_elf(&file, sizeof file, PROGRAM_UNFIT, "another processor architecture");
     file = good_program();
     file.header.e_ident[EI_DATA] = ELFDATA2MSB;
-    expect_elf(&file, sizeof file, PROGRAM_UNFIT, "another kind of processor");
+    expect_elf(&file, sizeof file, PROGRAM_UNFIT, "another processor architecture");
     file = good_program();
     file.header.e_ident[EI_CLASS] = ELFCLASS32;
     file.header.e_machine = EM_386;

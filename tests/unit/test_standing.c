@@ -321,10 +321,10 @@ static void what_is_no_dump_gets_a_sentence(void **state)
     size_t size;
     assert_non_null(mkdtemp(folder));
     assert_int_equal(explain(folder).status, 1);
-    expect_in(explain(folder).err, "no file in it is a GPU core dump, packed by gzip or not\n");
+    expect_in(explain(folder).err, "it has no GPU core dump, plain or gzipped\n");
     snprintf(path, sizeof path, "%s/b.txt", folder);
     write_file(path, "hello", 5);
-    expect_in(explain(path).err, "the 5 bytes of the core dump are no ELF64 file, or it is cut off\n");
+    expect_in(explain(path).err, "the core dump (5 bytes) is not an ELF64 file, or it is cut off\n");
     write_file(path, "\x1f\x8bhello", 7);
     expect_in(explain(path).err, "cannot be unpacked: ");
     write_file(path, "", 0);
@@ -334,13 +334,13 @@ static void what_is_no_dump_gets_a_sentence(void **state)
     snprintf(path, sizeof path, "%s/a.core", folder);
     write_file(path, bytes, 100);
     assert_int_equal(explain(path).status, 1);
-    expect_in(explain(path).err, "the 100 bytes of the core dump are no ELF64 file, or it is cut off\n");
+    expect_in(explain(path).err, "the core dump (100 bytes) is not an ELF64 file, or it is cut off\n");
     /* In a folder the dumps are explained, and the rest is passed over, also the pipe by which they are asked for. */
     write_file(path, bytes, size);
     char pipe[64];
     snprintf(pipe, sizeof pipe, "%s/corepipe", folder);
     assert_int_equal(mkfifo(pipe, 0600), 0);
-    expect_in(explain(pipe).err, "it is no regular file\n");
+    expect_in(explain(pipe).err, "it is not a regular file\n");
     struct outcome outcome = explain(folder);
     assert_int_equal(outcome.status, 0);
     assert_string_equal(outcome.err, "");
@@ -390,11 +390,10 @@ static void arguments_are_checked(void **state)
     } cases[] = {
         {"", "cufence explain: no file given; `cufence explain --help` says how to get one\n"},
         {"--all", ""}, /* a prefix that only one option has */
-        {"--jsn x",
-         "cufence explain: unknown option \"--jsn\", did you mean --json? `cufence explain --help` lists all\n"},
+        {"--jsn x", "cufence explain: unknown option \"--jsn\", did you mean --json? `cufence explain --help` lists all\n"},
         {"--memory", "cufence explain: --memory needs a value, such as --memory 0x7f0000001000\n"},
-        {"--memory 12z x", "cufence explain: --memory '12z' is no address, such as 0x7f0000001000\n"},
-        {"--memory -1 x", "cufence explain: --memory '-1' is no address, such as 0x7f0000001000\n"},
+        {"--memory 12z x", "cufence explain: --memory '12z' is not an address, such as 0x7f0000001000\n"},
+        {"--memory -1 x", "cufence explain: --memory '-1' is not an address, such as 0x7f0000001000\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct outcome outcome = explain(cases[i].arguments);

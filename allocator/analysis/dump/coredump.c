@@ -126,7 +126,7 @@ static int compare_children(const void *left, const void *right)
 
 static cufence_status no_dump(size_t size, struct problem *problem)
 {
-    return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the %zu bytes of the core dump are no ELF64 file, or it is cut off",
+    return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the core dump (%zu bytes) is not an ELF64 file, or it is cut off",
                        size);
 }
 

@@ -74,7 +74,7 @@ static cufence_status open_cubin(struct span cubin, struct image *image, Elf64_S
     Elf64_Shdr section;
     unsigned tables = 0;
     if (!image_open(cubin.bytes, cubin.size, image) || image->machine != COREDUMP_MACHINE || !has_segments(image))
-        return corrupt(problem, "its headers make no sense");
+        return corrupt(problem, "its headers are not valid");
     for (uint32_t i = 1; image_section(image, i, &section); i++) {
         if (section.sh_size && section.sh_type != SHT_NOBITS && section.sh_type != SHT_NULL &&
             !image_content(image, &section).bytes)

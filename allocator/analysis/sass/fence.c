@@ -82,7 +82,8 @@ static cufence_status find_end(struct code *code, struct problem *problem)
     while (code->size && instruction_at(code, code->size - SASS_INSTRUCTION_BYTES).low == NOP.low)
         code->size -= SASS_INSTRUCTION_BYTES;
     if (!code->size || way_of(instruction_at(code, code->size - SASS_INSTRUCTION_BYTES)) != WAY_END)
-        return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "the last instruction of the kernel's code is no branch");
+        return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED,
+                           "the last instruction of the kernel's code is not an unconditional branch");
     return CUFENCE_OK;
 }
 
@@ -100,7 +101,7 @@ static cufence_status find_code(uint8_t *bytes, size_t size, const char *symbol,
     Elf64_Shdr section;
     uint64_t work = UINT64_MAX; /* one cubin is searched once */
     if (!image_open(bytes, size, &image) || image.machine != COREDUMP_MACHINE)
-        return corrupt(problem, "its headers make no sense");
+        return corrupt(problem, "its headers are not valid");
     if (!cubin_find_named(image.file, symbol, &work, &entry))
         return problem_set(problem, CUFENCE_ERROR_NOT_FOUND, "the module has no kernel %.100s", symbol);
     memcpy(&header, bytes, sizeof(header));

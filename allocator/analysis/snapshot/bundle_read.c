@@ -185,7 +185,7 @@ static int take_buffer(const struct input *input, const json_t *object, struct b
     buffer->is_bounded = json_is_true(json_object_get(object, "is_bounded"));
     if (!take_text(object, "file", buffer->file, sizeof buffer->file) || !is_plain(buffer->file) ||
         !take_text(object, "after", buffer->after, sizeof buffer->after) || !is_plain(buffer->after))
-        return bad(input, "the name of a buffer's file is no plain name");
+        return bad(input, "the name of a buffer's file is not a plain name");
     if (buffer->address < buffer->mapping_start || buffer->address > buffer->mapping_end ||
         buffer->size > buffer->mapping_end - buffer->address)
         return bad(input, "a buffer lies outside of its mapping");
@@ -284,7 +284,7 @@ cufence_status bundle_read(const char *text, size_t size, struct bundle **out, s
     json_t *root = json_loadb(text, size, 0, &error);
     if (!json_is_object(root)) {
         json_decref(root);
-        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s is no JSON object", BUNDLE_SCENE);
+        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s is not a JSON object", BUNDLE_SCENE);
     }
     json_int_t version = json_integer_value(json_object_get(root, "bundle"));
     struct input input = {calloc(1, sizeof *input.bundle), problem};

@@ -91,7 +91,7 @@ cufence_status npy_read(const void *start, size_t size, uint64_t *offset, uint64
 {
     uint64_t begin, length;
     if (!find_text(start, size, &begin, &length))
-        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "it is no .npy file");
+        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "it is not a .npy file");
     char *text = malloc(length + 1);
     if (!text)
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");

@@ -33,9 +33,7 @@ cufence_status index_open(void)
     void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (table == MAP_FAILED)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY,
-                         "the host has no %zu bytes of address space for the index; `ulimit -v` with "
-                         "more makes room",
-                         bytes);
+                         "the host has less than %zu bytes of address space for the index; raise `ulimit -v`", bytes);
     madvise(table, bytes, MADV_HUGEPAGE); /* entries of neighbouring mappings are 264 bytes apart: saves TLB misses */
     __atomic_store_n(&pages, table, __ATOMIC_RELEASE);
     return CUFENCE_OK;

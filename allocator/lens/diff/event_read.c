@@ -148,7 +148,7 @@ static cufence_status load(const char *line, size_t size, json_t **object, struc
         return CUFENCE_OK;
     json_decref(*object);
     *object = NULL;
-    return corrupt(problem, "the line is no JSON object");
+    return corrupt(problem, "the line is not a JSON object");
 }
 
 cufence_status trace_event_read(const char *line, size_t size, struct trace_event *event, struct problem *problem)
@@ -174,9 +174,9 @@ cufence_status trace_event_read(const char *line, size_t size, struct trace_even
     if (!read_arguments(&reading, object, event))
         status = problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
     else if (event->kind == TRACE_KINDS)
-        status = corrupt(problem, "the line is no event of a trace");
+        status = corrupt(problem, "the line is not an event of a trace");
     else if (reading.wrong)
-        status = problem_set(problem, CUFENCE_ERROR_CORRUPT, "\"%s\" has a value that it cannot have", reading.wrong);
+        status = problem_set(problem, CUFENCE_ERROR_CORRUPT, "\"%s\" has a value that is not allowed", reading.wrong);
     else if (event->kind != TRACE_END && (!event->number || !event->stream))
         status = corrupt(problem, "the event has no number, or no stream");
     if (status != CUFENCE_OK)
@@ -215,13 +215,13 @@ cufence_status trace_header_read(const char *line, size_t size, struct trace_hea
     header->compute = (uint32_t)number_in(&reading, object, "compute", UINT32_MAX);
     header->driver = (uint32_t)number_in(&reading, object, "driver", UINT32_MAX);
     if (!json_is_integer(version))
-        status = corrupt(problem, "this is no trace of cufence: `cufence run --trace FILE` makes one");
+        status = corrupt(problem, "this is not a trace of cufence: `cufence run --trace FILE` makes one");
     else if (json_integer_value(version) != TRACE_VERSION)
         status = problem_set(problem, CUFENCE_ERROR_UNSUPPORTED,
                              "the trace has version %lld, but this cufence reads version %d: use the cufence that wrote it",
                              (long long)json_integer_value(version), TRACE_VERSION);
     else if (reading.wrong)
-        status = problem_set(problem, CUFENCE_ERROR_CORRUPT, "\"%s\" has a value that it cannot have", reading.wrong);
+        status = problem_set(problem, CUFENCE_ERROR_CORRUPT, "\"%s\" has a value that is not allowed", reading.wrong);
     json_decref(object);
     return status;
 }

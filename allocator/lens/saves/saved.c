@@ -88,7 +88,7 @@ void saved_describe(FILE *file, const struct visit *visit, size_t index, enum va
         fprintf(file, "argument %d%s%s, ", reached->argument, name ? " " : "", name ? name : "");
     fprintf(file, "buffer #%" PRIu64 ", ", reached->range.id);
     if (type == VALUE_TYPES) {
-        fprintf(file, "%" PRIu64 " bytes: nothing says of what type. .view(\"float32\") makes an array of it\n",
+        fprintf(file, "%" PRIu64 " bytes: their type is not known. .view(\"float32\") makes an array of it\n",
                 reached->range.size);
         return;
     }

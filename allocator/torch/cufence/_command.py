@@ -28,7 +28,7 @@ def become(arguments: list[str], environment: dict[str, str]) -> str:
     try:
         os.execve(path, ["cufence", *arguments], environment)
     except FileNotFoundError:
-        return f"there is no {path}: install cufence anew, or build it with './dev build' in a checkout"
+        return f"there is no {path}: reinstall cufence, or build it with './dev build' in a checkout"
     except OSError as error:
         return f"{path} cannot be run: {error.strerror}"
 

@@ -81,7 +81,7 @@ def _guarded(environment: dict[str, str], options: str) -> dict[str, str]:
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise pytest.UsageError(f"cufence: {command[0]} cannot be run: {error.strerror}: install cufence anew") from error
+        raise pytest.UsageError(f"cufence: {command[0]} cannot be run: {error.strerror}: reinstall cufence") from error
     if done.returncode:
         message = done.stderr.strip().removeprefix("cufence run: ")
         raise pytest.UsageError(f"cufence: {message.replace('--set: ', '--cufence-options: ', 1)}")

@@ -83,7 +83,7 @@ def _check_preloaded(is_restarted: bool) -> None:
     if not named or _preload.path():
         return
     why = (
-        "the dynamic loader has not taken it (see its message above, if there is one; it passes LD_PRELOAD over in a "
+        "the dynamic loader has not taken it (see its message above, if there is one; it ignores LD_PRELOAD in a "
         "program with set-uid or capabilities, in a static one, and in one of another C library or architecture)"
     )
     if is_restarted:

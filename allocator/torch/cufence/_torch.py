@@ -66,7 +66,7 @@ def _check_not_started(torch: ModuleType) -> None:
     if torch.cuda.is_initialized():
         raise RuntimeError(
             "cufence.enable() comes too late: PyTorch has started CUDA already. Call it before the first CUDA tensor, "
-            "best right behind the imports; what starts CUDA is for example torch.zeros(1, device='cuda'), Tensor.cuda(), "
+            "best right after the imports; what starts CUDA is for example torch.zeros(1, device='cuda'), Tensor.cuda(), "
             "Module.to('cuda'), torch.cuda.init() and torch.cuda.get_device_properties()."
         )
     if torch._C._cuda_getAllocator() is not None:
