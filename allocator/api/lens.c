@@ -1,4 +1,4 @@
-#include "lens.h"
+#include "lifecycle.h"
 
 #include "base/error.h"
 #ifdef CUFENCE_HAS_LENS
@@ -15,31 +15,15 @@ static const char *asking(const struct options *options)
                                      : NULL;
 }
 
-#ifdef CUFENCE_HAS_LENS
-
-cufence_status api_lens_check(const struct options *options)
-{
-    return lens_check(options);
-}
-
-cufence_status api_lens_open(const struct options *options)
-{
-    return asking(options) ? lens_open(options) : lens_check(options);
-}
-
-#else
-
-cufence_status api_lens_check(const struct options *options)
+cufence_status lifecycle_lens(const struct options *options, int is_start)
 {
     const char *option = asking(options);
+#ifdef CUFENCE_HAS_LENS
+    return is_start && option ? lens_open(options) : lens_check(options);
+#else
+    (void)is_start;
     return option
                ? error_set(CUFENCE_ERROR_UNSUPPORTED, "%s: this cufence was built without its lens (CUFENCE_LENS=OFF)", option)
                : CUFENCE_OK;
-}
-
-cufence_status api_lens_open(const struct options *options)
-{
-    return api_lens_check(options);
-}
-
 #endif
+}

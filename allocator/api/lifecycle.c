@@ -1,7 +1,6 @@
 #include "lifecycle.h"
 
 #include "closing.h"
-#include "lens.h"
 #include "slack.h"
 #include "use.h"
 #include "usr1.h"
@@ -345,7 +344,7 @@ static cufence_status start(const char *options)
     if (status == CUFENCE_OK)
         writable_check(&process.options, 1, warn);
     if (status == CUFENCE_OK)
-        status = api_lens_open(&process.options);
+        status = lifecycle_lens(&process.options, 1);
     if (status == CUFENCE_OK)
         status = monitor_start(&process.options, &sources);
     if (status != CUFENCE_OK)

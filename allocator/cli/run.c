@@ -18,7 +18,7 @@
 #include "base/tally.h"
 #include "base/text.h"
 #include "base/writable.h"
-#include "api/lens.h"
+#include "api/lifecycle.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -260,12 +260,12 @@ static int set_options(const struct request *request, struct environment *enviro
         status = check_known("baseline", options->baseline, KNOWN_BASELINE);
     if (status == 0 && writable_check(options, 0, refuse))
         status = CLI_USAGE;
-    if (status == 0)
-        empty_trace(options->trace);
-    if (status == 0 && api_lens_check(options) != CUFENCE_OK)
+    if (status == 0 && lifecycle_lens(options, 0) != CUFENCE_OK)
         status = complain(CLI_USAGE, "%s", error_detail());
     if (status == 0)
         status = begin_json(request, options);
+    if (status == 0)
+        empty_trace(options->trace);
     if (status == 0 && merged[0]) {
         if (environment_set(environment, "CUFENCE_OPTIONS", merged) != CUFENCE_OK)
             status = complain(CANNOT_RUN, "%s", error_detail());

@@ -33,7 +33,7 @@ RECORDS = WORK / "results.json"
 SURVIVED = "SURVIVED"
 STAGES = ("unit", "sim", "torture")
 FILES = ["allocator/heap", "allocator/vmm", "allocator/guard", "allocator/launch", "allocator/preload",
-         "allocator/analysis", "allocator/finding", "allocator/witness"]
+         "allocator/analysis", "allocator/finding", "allocator/witness", "allocator/lens"]
 ASAN = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"  # as the preset asan
 BY_HAND = ("interpose.c",)  # in a library of its own that is never built without optimisation
 

@@ -119,6 +119,10 @@ static void what_is_wrong_is_refused(void **state)
     assert_int_equal(run("--set graphs=maybe", "scale"), 2);
     SAYS("graphs=maybe is not allowed; use on | off");
     assert_int_equal(run("--nan yes", "scale"), 2);
+    assert_int_equal(run("--trace earlier", "scale"), 0);
+    assert_int_equal(run("--trace earlier --values '*' --values_type gemm:f15", "scale"), 2);
+    read_file("earlier"); /* it is still there */
+    SAYS("\"event\":\"launch\"");
 }
 
 static void values_before_a_fault_are_shown(void **state)

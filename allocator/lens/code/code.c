@@ -2,7 +2,6 @@
 
 #include "analysis/lines/fatbin.h"
 #include "base/aside.h"
-#include "compiled.h"
 #include "driver/driver.h"
 #include "unpacked.h"
 

@@ -19,4 +19,9 @@ void unpacked_forget(const void *owner);
 /* The number of bytes that are kept. */
 uint64_t unpacked_bytes(void);
 
+/* What the driver makes of PTX, which it hands out only if it is asked to link: the code for the current context's device, by
+ * the compiler that also compiles modules when they are loaded. It takes as long as that. Returns a cubin, malloc'ed; empty if
+ * the driver refuses, or is too old. `ptx` ends with a NUL, which counts. Any thread. */
+struct span compiled_from(struct span ptx);
+
 #endif
