@@ -126,7 +126,7 @@ typedef struct cufence_stats {
 
 /* Buffers that are not guarded for one reason: the options leave them out, or there was no room for their pages. */
 typedef struct cufence_unguarded {
-    const char *what;     /* which ones: "smaller than min_size"; static */
+    const char *what;     /* which ones: "smaller than skip=smaller"; static */
     uint64_t allocations; /* since cufence_init() */
     uint64_t bytes;
     uint64_t live_buffers; /* not freed yet */
@@ -204,7 +204,7 @@ cufence_status cufence_check_options(const char *options);
  * Allocates `size` bytes on `device` (a driver ordinal; uses its primary context) or, with device = -1, in the calling thread's
  * current context. The memory may be used on `stream` at once. The caller must order other streams behind `stream`, and name
  * those that may still use the buffer at its free with cufence_record_stream(). size = 0 gives NULL. The content is undefined.
- * *pointer is unchanged on failure. Allowed while `stream` is capturing. What the options leave out (min_size, sample, skip,
+ * *pointer is unchanged on failure. Allowed while `stream` is capturing. What the options leave out (sample, skip,
  * ...), and with fallback=on what has no room in whole pages, comes from the driver's own allocator, unguarded. Errors:
  * INVALID_ARGUMENT, NOT_INITIALIZED, OVERFLOW, OUT_OF_MEMORY, OUT_OF_ADDRESS_SPACE, DRIVER, FAULTED.
  */

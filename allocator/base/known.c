@@ -30,27 +30,6 @@ static cufence_status no_memory(void)
     return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
 }
 
-static cufence_status read_globs(struct known_names *names, FILE *file, const char *path)
-{
-    char *line = NULL;
-    size_t capacity = 0, number = 0;
-    cufence_status status = CUFENCE_OK;
-    while (status == CUFENCE_OK && getline(&line, &capacity, file) >= 0) {
-        char *text = line + strspn(line, " \t");
-        size_t length = strlen(text);
-        number++;
-        while (length && strchr(" \t\r\n", text[length - 1]))
-            text[--length] = '\0';
-        if (*text == '{')
-            status =
-                error_set(CUFENCE_ERROR_OPTION, "%s:%zu: it is JSON, not a list of names; baseline= reads JSON", path, number);
-        else if (*text && *text != '#' && !add(names, strdup(text), KNOWN_SUPPRESSED))
-            status = no_memory();
-    }
-    free(line);
-    return status;
-}
-
 /* Copies the text in quotes, as jansson writes it. A name has no control characters, so there are few escapes in it. */
 static char *unquoted(const char *at)
 {
@@ -66,6 +45,7 @@ static char *unquoted(const char *at)
 static cufence_status take_names(struct known_names *names, const char *text, const char *path)
 {
     size_t before = names->count;
+    names->has_run = 1;
     for (const char *at = text; (at = strstr(at, KEY)) != NULL;) {
         at += strlen(KEY);
         at += strspn(at, ": \t\r\n");
@@ -80,25 +60,41 @@ static cufence_status take_names(struct known_names *names, const char *text, co
     return CUFENCE_OK;
 }
 
-static cufence_status read_findings(struct known_names *names, FILE *file, const char *path)
+/* A line of names at a time, up to the first that is JSON: all that follows is findings. */
+static cufence_status read_lines(struct known_names *names, char *text, const char *path)
 {
-    char *text = NULL;
-    size_t capacity = 0;
-    ssize_t length = getdelim(&text, &capacity, '\0', file);
-    cufence_status status = take_names(names, length > 0 ? text : "", path);
-    free(text);
-    return status;
+    for (char *line = text, *next; line; line = next) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
+        char *start = line + strspn(line, " \t");
+        size_t length = strlen(start);
+        if (*start == '{') {
+            if (next)
+                next[-1] = '\n';
+            return take_names(names, start, path);
+        }
+        while (length && strchr(" \t\r", start[length - 1]))
+            start[--length] = '\0';
+        if (*start && *start != '#' && !add(names, strdup(start), KNOWN_SUPPRESSED))
+            return no_memory();
+    }
+    return CUFENCE_OK;
 }
 
-cufence_status known_read(struct known_names *names, const char *path, enum known as)
+cufence_status known_read(struct known_names *names, const char *path)
 {
     FILE *file = fopen(path, "re");
+    char *text = NULL;
+    size_t capacity = 0;
     if (!file)
         return error_set(CUFENCE_ERROR_OPTION, "%s: %s", path, strerror(errno));
     errno = 0;
-    cufence_status status = as == KNOWN_BASELINE ? read_findings(names, file, path) : read_globs(names, file, path);
+    ssize_t length = getdelim(&text, &capacity, '\0', file);
+    cufence_status status = length > 0 ? read_lines(names, text, path) : CUFENCE_OK;
     if (ferror(file))
         status = error_set(CUFENCE_ERROR_OPTION, "%s: %s", path, strerror(errno ? errno : EIO));
+    free(text);
     fclose(file);
     return status;
 }

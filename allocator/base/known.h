@@ -1,11 +1,12 @@
 /*
- * Findings that a user knows already, by name: those that a file of suppressions names, and those of an earlier run.
+ * Findings that a user knows already, by name: those that a file names, and those of an earlier run.
  *
- *   # a file of suppressions: a name or a glob (* ? [ ]) a line
+ *   # a name or a glob (* ? [ ]) a line
  *   overrun at oob.py in k_oob
  *   slack write * in at::native::*
  *
- * An earlier run's are in its file of JSON: of json=, `cufence report --json` or `cufence hunt --json`.
+ * An earlier run's are in its file of JSON: of json=, `cufence report --json` or `cufence hunt --json`. A file may have both,
+ * the JSON after the names.
  *
  * Thread safety: the names are constant once they are read.
  */
@@ -25,11 +26,11 @@ struct known_names {
         enum known as;
     } * all;
     size_t count;
+    int has_run; /* a file had the JSON of an earlier run */
 };
 
-/* Adds the names of a file, which has the form that `as` has. Errors: OPTION (it cannot be read, with the reason),
- * OUT_OF_MEMORY. */
-cufence_status known_read(struct known_names *names, const char *file, enum known as);
+/* Adds the names of a file. Errors: OPTION (it cannot be read, with the reason), OUT_OF_MEMORY. */
+cufence_status known_read(struct known_names *names, const char *file);
 
 /* Whether, and as what, the finding of that name is known. name: "" is never known. */
 enum known known_as(const struct known_names *names, const char *name);

@@ -3,6 +3,12 @@
 
 #include <string.h>
 
+static size_t begins_with(const char *value, size_t length, const char *word)
+{
+    size_t of_word = strlen(word);
+    return length >= of_word && !memcmp(value, word, of_word) ? of_word : 0;
+}
+
 int set_guard(const struct option_row *row, const char *value, size_t length, struct options *options)
 {
     if (!option_set_parts(row, value, length, options))
@@ -10,6 +16,27 @@ int set_guard(const struct option_row *row, const char *value, size_t length, st
     if (options->guard_max < options->guard && !memmem(value, length, row->joint, strlen(row->joint)))
         options->guard_max = options->guard;
     return options->guard_max >= options->guard;
+}
+
+int set_skip(const struct option_row *row, const char *value, size_t length, struct options *options)
+{
+    static const char smaller[] = "smaller:";
+    char rules[sizeof options->skip] = "";
+    const char *bytes = row->rest->default_value;
+    size_t used = 0, of_bytes = strlen(bytes), part;
+    for (size_t at = 0; at < length; at += part + 1) {
+        const char *semicolon = memchr(value + at, ';', length - at);
+        part = semicolon ? (size_t)(semicolon - value) - at : length - at;
+        if (begins_with(value + at, part, smaller)) {
+            bytes = value + at + strlen(smaller);
+            of_bytes = part - strlen(smaller);
+        } else {
+            if (used + part + 2 > sizeof rules)
+                return 0;
+            used += (size_t)snprintf(rules + used, sizeof rules - used, "%s%.*s", used ? ";" : "", (int)part, value + at);
+        }
+    }
+    return option_set_field(row->rest, bytes, of_bytes, options) && option_set_field(row, rules, used, options);
 }
 
 int set_explain(const struct option_row *row, const char *value, size_t length, struct options *options)
@@ -66,12 +93,6 @@ int set_nan(const struct option_row *row, const char *value, size_t length, stru
 /* ---- with a file's name ---- */
 
 static const char only_dump[] = "dump=", only_replay[] = "replay=";
-
-static size_t begins_with(const char *value, size_t length, const char *word)
-{
-    size_t of_word = strlen(word);
-    return length >= of_word && !memcmp(value, word, of_word) ? of_word : 0;
-}
 
 int set_keep(const struct option_row *row, const char *value, size_t length, struct options *options)
 {

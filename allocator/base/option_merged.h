@@ -11,6 +11,7 @@ option_setter set_explain; /* coredump and witness */
 option_setter set_live;    /* usr1, at_exit and leaks */
 option_setter set_say;     /* quiet and verbose */
 option_setter set_keep;    /* FOLDER, dump=FOLDER or replay=FOLDER: the row's field and that of row->rest */
+option_setter set_skip;    /* rules (rules.h), of which one may be smaller:BYTES, for row->rest */
 option_setter set_nan;     /* nan and inf */
 option_setter set_trace;   /* FILE or LAUNCHES=FILE. A name that begins with / or . is a file's, with all its equals signs. */
 

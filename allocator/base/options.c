@@ -31,6 +31,8 @@ static const struct option_row witness_ms = {
 static const struct option_row save_replay = {
     .type = OPTION_NUMBER, .default_value = "4", .offset = FIELD(save_replay), .maximum = 1000000};
 
+static const struct option_row min_size = {
+    .type = OPTION_BYTES, .default_value = "0", .offset = FIELD(min_size), .maximum = 64 * TIB};
 static const struct option_row save = {
     .type = OPTION_PATH, .default_value = "", .offset = FIELD(save), .maximum = sizeof(((struct options *)0)->save)};
 static const struct option_row trace_filter = {.type = OPTION_FILTER,
@@ -89,15 +91,12 @@ static const struct option_row table[] = {
     {.name = "only", .is_common = 1, .type = OPTION_RULES, .allowed = RULES_ALLOWED, .default_value = "", .offset = FIELD(only),
      .maximum = sizeof(((struct options *)0)->only),
      .help = "guard only the allocations that these rules name (`cufence docs memory`); empty: all"},
-    {.name = "skip", .is_common = 1, .type = OPTION_RULES, .allowed = RULES_ALLOWED, .default_value = "", .offset = FIELD(skip),
-     .maximum = sizeof(((struct options *)0)->skip),
-     .help = "do not guard the allocations that these rules name; wins over only"},
+    {.name = "skip", .is_common = 1, .type = OPTION_RULES, .allowed = RULES_ALLOWED ", or smaller:BYTES", .default_value = "", .offset = FIELD(skip),
+     .maximum = sizeof(((struct options *)0)->skip), .set = set_skip, .rest = &min_size,
+     .help = "do not guard the allocations that these rules name; wins over only; smaller:64K: buffers of fewer bytes"},
     {.name = "sample", .type = OPTION_SAMPLE, .allowed = "1/N, N up to 1000000", .default_value = "1/1",
      .offset = FIELD(sample), .minimum = 1, .maximum = 1000000,
      .help = "guard one allocation in N, at random but alike in each run"},
-    {.name = "min_size", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "0",
-     .offset = FIELD(min_size), .maximum = 64 * TIB,
-     .help = "do not guard buffers smaller than this"},
     {.name = "max_guarded", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "0",
      .offset = FIELD(max_guarded), .maximum = 64 * TIB,
      .help = "memory that live guarded buffers may take, with their pages, per device; 0: no limit"},
@@ -116,12 +115,9 @@ static const struct option_row table[] = {
     {.name = "json", .is_common = 1, .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(json), .maximum = sizeof(((struct options *)0)->json),
      .help = "file to append each report to as one line of JSON (`cufence docs json`); %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
-    {.name = "suppress", .type = OPTION_PATH, .allowed = "a file to read, with a name up to 255 bytes", .default_value = "",
-     .offset = FIELD(suppress), .maximum = sizeof(((struct options *)0)->suppress),
-     .help = "file with names of findings that are counted but not reported, and leave the exit status alone (`cufence docs known-findings`)", NOT_STANDARD_OUTPUT},
-    {.name = "baseline", .type = OPTION_PATH, .allowed = "a file to read, with a name up to 255 bytes", .default_value = "",
-     .offset = FIELD(baseline), .maximum = sizeof(((struct options *)0)->baseline),
-     .help = "file of json= of an earlier run, whose findings are treated likewise: what is reported is new (`cufence docs known-findings`)", NOT_STANDARD_OUTPUT},
+    {.name = "known", .type = OPTION_PATH, .allowed = "a file to read, with a name up to 255 bytes", .default_value = "",
+     .offset = FIELD(known), .maximum = sizeof(((struct options *)0)->known),
+     .help = "file of findings that are counted but not reported, and leave the exit status alone: their names, or the file of json= of an earlier run, so that what is reported is new (`cufence docs known-findings`)", NOT_STANDARD_OUTPUT},
     {.name = "keep", .is_common = 1, .type = OPTION_PATH, .allowed = "FOLDER, dump=FOLDER or replay=FOLDER, up to 255 bytes, with %p %r %h %%",
      .default_value = "", .offset = FIELD(record), .maximum = sizeof(((struct options *)0)->record), .set = set_keep, .rest = &save,
      .help = "folder to keep each reported fault in: with its arguments and the memory they reach, for `cufence replay` and `cufence explain`, or if it can't be launched again its core dump and snapshot, for `cufence explain`; dump=: only those; replay=: only what can be launched again; %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
@@ -214,6 +210,9 @@ static const struct {
     {"nan_every", "write every=N"},
     {"values_out", "write values=LAUNCHES=FILE"},
     {"inf", "write nan=report+inf"},
+    {"min_size", "write skip=smaller:BYTES"},
+    {"suppress", "write known=FILE"},
+    {"baseline", "write known=FILE"},
     {"save_replay", "write save_max=BYTES/LAUNCHES, such as save_max=4G/0"},
 };
 

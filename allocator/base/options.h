@@ -58,7 +58,7 @@ struct options {
     char only[256];          /* rules.h: guard only these; "" (default): all */
     char skip[256];          /* rules.h: do not guard these */
     uint64_t sample;         /* guard one allocation in this many, 1 (default)..1000000; written 1/N */
-    uint64_t min_size;       /* bytes of the smallest buffer to guard, default 0 */
+    uint64_t min_size;       /* bytes of the smallest buffer to guard, default 0: skip=smaller:BYTES */
     uint64_t max_guarded;    /* bytes that live guarded buffers may map per device, default 0 = no limit */
     enum option_small small; /* auto (default) | map | pack: small buffers share pages */
     uint64_t max_overhead;   /* 1..100, default 5: small=auto packs once small buffers' own pages take so much of a device */
@@ -74,8 +74,7 @@ struct options {
     char record[256];            /* folder for the core dump and the snapshot of each fault, "" = none; %p, %r, %h */
     char save[256];              /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
     uint64_t save_max;           /* bytes of buffers in a bundle, default 4G */
-    char suppress[256];          /* file with names of findings that are not reported, "" = none */
-    char baseline[256];          /* file of json= of an earlier run, whose findings are not reported, "" = none */
+    char known[256];             /* file of findings that are not reported (known.h), "" = none */
     char json[256];              /* file for reports as lines of JSON, "" = none; %p, %r, %h */
     char save_values[256];  /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
     uint64_t save_replay;   /* launches of each kernel that are kept for `cufence replay`, too, default 4 */

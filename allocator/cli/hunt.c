@@ -363,7 +363,7 @@ static int conclude(struct hunt *hunt, int refusal)
     if (!refusal)
         hunt_tell(stderr, &hunt->plan, hunt->runs, &hunt->merged);
     if (!refusal && hunt->merged.known_count)
-        complain(0, "%zu known finding%s (suppress=, baseline=) left out", hunt->merged.known_count,
+        complain(0, "%zu known finding%s (known=) left out", hunt->merged.known_count,
                  hunt->merged.known_count == 1 ? " is" : "s are");
     if (!refusal && hunt->kept)
         complain(0, "the reports of each process are in %s", hunt->plan.folder);

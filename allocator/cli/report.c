@@ -122,7 +122,7 @@ int face_json(const struct collected *collected, FILE *out)
 static int usage(void)
 {
     printf("usage: cufence report [--html FILE] [--sarif FILE] [--json FILE]\n"
-           "                      [--suppress FILE] [--baseline FILE] [--exit-code] FILE...\n\n"
+           "                      [--known FILE]... [--exit-code] FILE...\n\n"
            "Merges the findings of many processes into one list: each once, with how often\n"
            "and by whom it was reported. The files are those of json=FILE and of\n"
            "`cufence explain --json`; - is standard input.\n\n"
@@ -131,10 +131,10 @@ static int usage(void)
            "                   current folder become relative to it\n"
            "  --json FILE      JSON Lines: the first report of each finding, with `count`\n"
            "                   and `processes`\n"
-           "  --suppress FILE  leave out the findings with these names, one a line; * ? and\n"
-           "                   [ ] as in file names; # begins a line of comment\n"
-           "  --baseline FILE  leave out the findings of an earlier run: of its json=FILE,\n"
-           "                   or of `cufence report --json` or `cufence hunt --json`\n"
+           "  --known FILE     leave out the findings with these names, one a line; * ? and\n"
+           "                   [ ] as in file names; # begins a comment. Or those of an\n"
+           "                   earlier run: of its json=FILE, or of `cufence report --json`\n"
+           "                   or `cufence hunt --json`\n"
            "  --exit-code      exit with 86 if a finding is left, and with 87 if nothing\n"
            "                   was guarded\n\n"
            "For each document, - is standard output, which then has no list for people. If\n"
@@ -145,14 +145,13 @@ static int usage(void)
     return 0;
 }
 
-enum { HTML = OUTPUT_HTML, SARIF = OUTPUT_SARIF, JSON = OUTPUT_JSON, SUPPRESS, BASELINE, EXIT_CODE, KNOWN };
+enum { HTML = OUTPUT_HTML, SARIF = OUTPUT_SARIF, JSON = OUTPUT_JSON, KNOWN_FILE, EXIT_CODE, KNOWN };
 
 static const struct argument known[KNOWN] = {
     [HTML] = {"html", "found.html", "one self-contained page", ARGUMENT_FILE},
     [SARIF] = {"sarif", "found.sarif", "SARIF 2.1.0", ARGUMENT_FILE},
     [JSON] = {"json", "found.json", "JSON Lines", ARGUMENT_FILE},
-    [SUPPRESS] = {"suppress", "known.txt", "names of findings to leave out", ARGUMENT_FILE},
-    [BASELINE] = {"baseline", "before.json", "findings of an earlier run to leave out", ARGUMENT_FILE},
+    [KNOWN_FILE] = {"known", "before.json", "findings to leave out: their names, or an earlier run", ARGUMENT_FILE},
     [EXIT_CODE] = {"exit-code", NULL, "exit with 86 if something was found", NULL},
 };
 
@@ -161,17 +160,15 @@ const struct arguments report_arguments = {"report", known, KNOWN, ARGUMENT_FILE
 struct wanted {
     struct outputs outputs;
     struct known_names names;
-    int has_baseline, is_gate;
+    int is_gate;
 };
 
 static int take(struct wanted *wanted, int option, const char *value)
 {
-    static const enum known as[] = {[SUPPRESS] = KNOWN_SUPPRESSED, [BASELINE] = KNOWN_BASELINE};
     if (option < OUTPUTS)
         return outputs_take(&wanted->outputs, (enum output)option, value);
-    wanted->has_baseline |= option == BASELINE;
     wanted->is_gate |= option == EXIT_CODE;
-    if (option != EXIT_CODE && known_read(&wanted->names, value, as[option]) != CUFENCE_OK)
+    if (option != EXIT_CODE && known_read(&wanted->names, value) != CUFENCE_OK)
         return arguments_complain("report", CLI_USAGE, "--%s: %s", known[option].name, error_detail());
     return 0;
 }
@@ -198,7 +195,7 @@ static int conclude(struct wanted *wanted, const struct collected *collected, in
     int is_written = !is_whole || outputs_write(&wanted->outputs, collected);
     if (!outputs_is_stdout(&wanted->outputs)) {
         FILE *terminal = words_hold();
-        print_text(collected, wanted->has_baseline, is_whole);
+        print_text(collected, wanted->names.has_run, is_whole);
         words_release(terminal);
     }
     if (!is_whole)

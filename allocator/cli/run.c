@@ -206,14 +206,14 @@ static void empty_trace(const char *file)
 }
 
 /* Whether the file can be read that names findings (base/known.h). */
-static int check_known(const char *key, const char *file, enum known as)
+static int check_known(const char *file)
 {
     char path[PATH_MAX];
     struct known_names names = {0};
     int is_well =
-        !*file || (options_expand_path(file, path, sizeof path) == CUFENCE_OK && known_read(&names, path, as) == CUFENCE_OK);
+        !*file || (options_expand_path(file, path, sizeof path) == CUFENCE_OK && known_read(&names, path) == CUFENCE_OK);
     known_free(&names);
-    return is_well ? 0 : complain(CLI_USAGE, "%s=%s", key, error_detail());
+    return is_well ? 0 : complain(CLI_USAGE, "known=%s", error_detail());
 }
 
 /* So that the file says what was run although nothing may ever be found. */
@@ -255,9 +255,7 @@ static int set_options(const struct request *request, struct environment *enviro
     if (status == 0)
         status = check_estimate(request, options);
     if (status == 0)
-        status = check_known("suppress", options->suppress, KNOWN_SUPPRESSED);
-    if (status == 0)
-        status = check_known("baseline", options->baseline, KNOWN_BASELINE);
+        status = check_known(options->known);
     if (status == 0 && writable_check(options, 0, refuse))
         status = CLI_USAGE;
     if (status == 0 && lifecycle_lens(options, 0) != CUFENCE_OK)

@@ -26,8 +26,12 @@ static const struct {
     const char *text;
     struct estimate_options options;
 } others[] = {
-    {"small=map", {.small = ESTIMATE_MAP}},   {"small=pack", {.small = ESTIMATE_PACK}}, {"min_size=4K", {.min_size = 4 << 10}},
-    {"min_size=64K", {.min_size = 64 << 10}}, {"min_size=1M", {.min_size = 1 << 20}},   {"sample=1/4", {.sample = 4}},
+    {"small=map", {.small = ESTIMATE_MAP}},
+    {"small=pack", {.small = ESTIMATE_PACK}},
+    {"skip=smaller:4K", {.min_size = 4 << 10}},
+    {"skip=smaller:64K", {.min_size = 64 << 10}},
+    {"skip=smaller:1M", {.min_size = 1 << 20}},
+    {"sample=1/4", {.sample = 4}},
     {"sample=1/16", {.sample = 16}},
 };
 #define OTHERS (sizeof others / sizeof others[0])

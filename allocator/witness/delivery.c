@@ -143,9 +143,8 @@ void delivery_conclude(void)
         output_say("==%d== cufence: %llu more finding%s not reported, because of max_reports=%llu\n", (int)getpid(),
                    (unsigned long long)beyond, beyond == 1 ? "" : "s", (unsigned long long)delivery.most);
     if (known)
-        output_say("==%d== cufence: %llu known finding%s (suppress=, baseline=), met %llu time%s, not reported\n",
-                   (int)getpid(), (unsigned long long)known, known == 1 ? "" : "s", (unsigned long long)times,
-                   times == 1 ? "" : "s");
+        output_say("==%d== cufence: %llu known finding%s (known=), met %llu time%s, not reported\n", (int)getpid(),
+                   (unsigned long long)known, known == 1 ? "" : "s", (unsigned long long)times, times == 1 ? "" : "s");
 }
 
 void delivery_keep_known(const char *json, uint64_t identity)

@@ -57,17 +57,11 @@ static const struct finding_origin *setting_of(struct setting *setting, int devi
 static cufence_status read_known(const struct options *options)
 {
     char path[PATH_MAX];
-    const char *const files[] = {[KNOWN_SUPPRESSED] = options->suppress, [KNOWN_BASELINE] = options->baseline};
-    cufence_status status = CUFENCE_OK;
     known_free(&known);
-    for (enum known as = KNOWN_SUPPRESSED; as <= KNOWN_BASELINE && status == CUFENCE_OK; as++) {
-        if (!files[as][0])
-            continue;
-        status = options_expand_path(files[as], path, sizeof path);
-        if (status == CUFENCE_OK)
-            status = known_read(&known, path, as);
-    }
-    return status;
+    if (!options->known[0])
+        return CUFENCE_OK;
+    cufence_status status = options_expand_path(options->known, path, sizeof path);
+    return status == CUFENCE_OK ? known_read(&known, path) : status;
 }
 
 /* So that the file is there, and says that it is cufence's, although nothing may ever be found. */

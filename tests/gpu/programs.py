@@ -295,7 +295,7 @@ CASES = [
                 ["device 0 has no room left for whole pages of 2 MiB", r"not guarded: [\d,]+ buffers for whose pages of 2 MiB"],
                 10000,
             ),
-            ("min_size", {"min_size": "64K"}, [r"not guarded: 133,33\d buffers smaller than min_size"], 3),
+            ("min_size", {"skip": "smaller:64K"}, [r"not guarded: 133,33\d buffers smaller than skip=smaller"], 3),
             ("sample", {"sample": "1/16"}, [r"not guarded: 12\d,\d{3} buffers that sample left out"], 7000),
             (
                 "max_guarded",

@@ -39,7 +39,7 @@ def own_options(command: str) -> set[str]:
 
 
 def library_options() -> list[str]:
-    return [line.split()[0] for line in cufence("options").splitlines()[1:]]
+    return [line.split()[0] for line in cufence("options", "--all").splitlines()[1:]]
 
 
 @unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")

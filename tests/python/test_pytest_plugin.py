@@ -160,10 +160,10 @@ class Plugin(unittest.TestCase):
         self.assertEqual(done.returncode, 1, "a failure stays one")
 
     def test_left_to_the_driver(self) -> None:
-        done = self.run_pytest("def test_it(device): device.allocate(100)", "--cufence-options", "min_size=1M")
+        done = self.run_pytest("def test_it(device): device.allocate(100)", "--cufence-options", "skip=smaller:1M")
         self.assertEqual(done.returncode, 87, done.stdout + done.stderr)
         self.assertIn("\ncufence: NOTHING WAS GUARDED: every allocation was left to the driver", done.stdout)
-        self.assertIn("not guarded: 1 buffer smaller than min_size", done.stderr)
+        self.assertIn("not guarded: 1 buffer smaller than skip=smaller", done.stderr)
 
     def test_guarded(self) -> None:
         for arguments in ([], ["-n", "2"]):

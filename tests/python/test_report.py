@@ -361,37 +361,34 @@ class Report(unittest.TestCase):
         self.assertRegex(name, r"^slack write next to a buffer from slack_stories\.c in \w+$")
         (self.folder / "known.txt").write_text("# a comment\n\n  slack write * from slack_stories.c in *  \n")
         for option, file, word in (("suppress", "known.txt", "suppressed"), ("baseline", "before.json", "baseline")):
-            said = self.run_program(f"--{option}", file, "--json", f"{option}.json", "--", *program, status=0)
-            self.assertIn("1 known finding (suppress=, baseline=), met 1 time, not reported\n", said)
+            said = self.run_program("--known", file, "--json", f"{option}.json", "--", *program, status=0)
+            self.assertIn("1 known finding (known=), met 1 time, not reported\n", said)
             self.assertNotIn("SUMMARY", said)
             _, found, guarded = self.read_lines(f"{option}.json")
             self.assertEqual((found["known"], found["finding_name"], guarded["guarded"]["known"]), (word, name, 1))
             self.report("--exit-code", f"{option}.json")  # as the run has marked it
-            done = self.report("--exit-code", f"--{option}", file, "--sarif", "p.sarif", "--json", "p.json", "before.json")
+            done = self.report("--exit-code", "--known", file, "--sarif", "p.sarif", "--json", "p.json", "before.json")
             self.assertIn(f"0 {'new ' if option == 'baseline' else ''}findings in 0 reports, 1 ", done.stdout)
             (result,) = json.loads((self.folder / "p.sarif").read_text())["runs"][0]["results"]
             self.assertEqual(result.get("baselineState"), "unchanged" if option == "baseline" else None)
             self.assertEqual("suppressions" in result, option == "suppress")
             self.assertEqual(self.read_lines("p.json")[1]["known"], word)
         other = self.write("other.json", BEGUN, finding(0, finding_name="overrun at oob.py in k_oob"))
-        done = self.report("--exit-code", "--baseline", "before.json", other, status=86)
+        done = self.report("--exit-code", "--known", "before.json", other, status=86)
         self.assertIn("1. new: out-of-bounds WRITE", done.stdout)
         self.assertIn("   name: overrun at oob.py in k_oob\n", done.stdout)
         self.assertTrue(done.stdout.endswith("SUMMARY: cufence: 1 new finding in 1 report\n"), done.stdout)
 
     def test_lists_of_known_findings_that_cannot_be_used(self) -> None:
         self.write("old.json", finding(0))
-        (self.folder / "text").write_text("text\n")
-        self.write("json", finding(0, finding_name="x"))
-        for option, file, why in (
-            ("suppress", "nowhere", "nowhere: No such file or directory"),
-            ("suppress", "json", "json:1: it is JSON"),
-            ("baseline", "nowhere", "nowhere: No such file or directory"),
-            ("baseline", "text", "text: it has no line of JSON that cufence wrote"),
-            ("baseline", "old.json", "old.json: its findings have no names"),
+        (self.folder / "other").write_text("{}\n")
+        for file, why in (
+            ("nowhere", "nowhere: No such file or directory"),
+            ("other", "other: it has no line of JSON that cufence wrote"),
+            ("old.json", "old.json: its findings have no names"),
         ):
-            self.assertIn(why, self.report(f"--{option}", file, "old.json", status=2).stderr)
-            self.assertIn(why, self.run_program(f"--{option}", file, "--", "true", status=2))
+            self.assertIn(why, self.report("--known", file, "old.json", status=2).stderr)
+            self.assertIn(why, self.run_program("--known", file, "--", "true", status=2))
 
     def test_standard_output_is_refused_where_it_is_the_programs(self) -> None:
         for option in ("--html", "--sarif"):

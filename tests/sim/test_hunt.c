@@ -230,10 +230,10 @@ static void findings_of_an_earlier_hunt_can_be_left_out(void **state)
     hunt(HUNT "--modes end -- \"$PROGRAM\" overrun");
     expect(86, "1 finding in 1 run\n");
     assert_int_equal(system("cp \"$FOLDER/list.json\" \"$FOLDER-before.json\""), 0);
-    hunt(HUNT "--modes end --baseline \"$FOLDER-before.json\" -- \"$PROGRAM\" overrun");
+    hunt(HUNT "--modes end --known \"$FOLDER-before.json\" -- \"$PROGRAM\" overrun");
     assert_int_equal(found(), 0);
     assert_int_equal(json_integer_value(json_object_get(last.list, "known")), 1);
-    expect(0, "cufence hunt: 1 known finding is (suppress=, baseline=) left out\n");
+    expect(0, "cufence hunt: 1 known finding is (known=) left out\n");
     assert_int_equal(system("rm \"$FOLDER-before.json\""), 0);
 }
 
@@ -269,7 +269,7 @@ static void the_status_is_the_verdict(void **state)
         {"--no-require-guarded -- true", "end     accesses past the end of a buffer                nothing was guarded\n", 0,
          0},
         {"--no-require-guarded -- false", "That is no verdict: the program failed by itself.\n", 87, 0},
-        {"--min_size 1G -- \"$PROGRAM\" small_ones", "That is no verdict: nothing was guarded in end, ", 87, 0},
+        {"--skip smaller:1G -- \"$PROGRAM\" small_ones", "That is no verdict: nothing was guarded in end, ", 87, 0},
         {"-- sh -c '\"$PROGRAM\" small_ones; exit 3'", "That is no verdict: the program failed by itself.\n", 87, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -36,15 +36,15 @@ static cufence_unguarded unguarded(const char *word)
 
 static void small_ones_are_left_out(void)
 {
-    start("min_size=4K");
+    start("skip=smaller:4K");
     CUstream stream = new_stream();
     void *small = allocate_used(4095, stream), *large = allocate_used(4096, stream);
     CHECK(!is_guarded(small) && is_guarded(large));
-    cufence_unguarded figures = unguarded("min_size");
+    cufence_unguarded figures = unguarded("smaller than");
     CHECK(figures.allocations == 1 && figures.bytes == 4095 && figures.live_buffers == 1 && figures.live_bytes == 4095);
     CHECK_OK(cufence_free(small, stream));
     CHECK_OK(cufence_free(large, stream));
-    figures = unguarded("min_size");
+    figures = unguarded("smaller than");
     CHECK(figures.allocations == 1 && figures.live_buffers == 0 && figures.live_bytes == 0);
     CHECK(cufence_free(small, stream) == CUFENCE_ERROR_INVALID_FREE);
     cufence_stats stats;
@@ -56,7 +56,7 @@ static void small_ones_are_left_out(void)
 static void an_address_changes_hands(void)
 {
     const uint64_t address = 0x7000;
-    start("min_size=4K");
+    start("skip=smaller:4K");
     const struct heap_request wanted = {.size = 100, .context = context_current()};
     CHECK(passed_number(address) == 0);
     CHECK(passed_add(address, &wanted, PASSED_SMALL));
@@ -64,9 +64,9 @@ static void an_address_changes_hands(void)
     CHECK(first != 0);
     CHECK(passed_add(address, &wanted, PASSED_SMALL));
     CHECK(!passed_remove(address, first));
-    CHECK(unguarded("min_size").live_buffers == 1);
+    CHECK(unguarded("smaller than").live_buffers == 1);
     CHECK(passed_remove(address, passed_number(address)));
-    CHECK(unguarded("min_size").live_buffers == 0 && passed_number(address) == 0);
+    CHECK(unguarded("smaller than").live_buffers == 0 && passed_number(address) == 0);
 }
 
 static void one_in_n_is_guarded(void)
@@ -149,7 +149,7 @@ static uint32_t flag;
 /* The free is in the order of the recorded stream as well: its work has not ended, so the free waits on the device. */
 static void recorded_streams_are_waited_for(void)
 {
-    start("min_size=1M");
+    start("skip=smaller:1M");
     CUstream own = new_stream(), other = new_stream();
     void *small = allocate_used(4000, own);
     CHECK_CU(cuStreamSynchronize(own));
@@ -184,7 +184,7 @@ static void end_capture(CUstream stream)
  * end of the capture, and the program does not. */
 static void a_capture_delays_a_free(void)
 {
-    start("min_size=1M");
+    start("skip=smaller:1M");
     CUstream own = new_stream(), other = new_stream();
     void *first = allocate_used(4000, own), *second = allocate_used(4000, own), *third = allocate_used(4000, own);
     CHECK_OK(cufence_record_stream(second, other));
@@ -192,7 +192,7 @@ static void a_capture_delays_a_free(void)
     CHECK_CU(cuStreamBeginCapture(own, CU_STREAM_CAPTURE_MODE_GLOBAL));
     CHECK_OK(cufence_free(first, own));
     CHECK_OK(cufence_free(second, own));
-    CHECK(used_of_the_pool() == 12000 && unguarded("min_size").live_buffers == 1);
+    CHECK(used_of_the_pool() == 12000 && unguarded("smaller than").live_buffers == 1);
     end_capture(own);
     CHECK_OK(cufence_free(third, own));
     CHECK(cuStreamQuery(own) == CUDA_ERROR_NOT_READY);
@@ -204,7 +204,7 @@ static void a_capture_delays_a_free(void)
 /* An event on a stream that captures would pull the stream of the free into the capture. */
 static void a_capture_of_a_recorded_stream_delays_a_free(void)
 {
-    start("min_size=1M");
+    start("skip=smaller:1M");
     CUstream own = new_stream(), other = new_stream();
     void *small = allocate_used(4000, own);
     CHECK_OK(cufence_record_stream(small, other));
@@ -220,7 +220,7 @@ static void a_capture_of_a_recorded_stream_delays_a_free(void)
 /* Whatever other streams capture. */
 static void a_free_leaves_captures_alone(void)
 {
-    start("min_size=1M");
+    start("skip=smaller:1M");
     CUstream own = new_stream(), other = new_stream();
     void *small = allocate_used(4000, own);
     CHECK_CU(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -248,7 +248,7 @@ static void *record_latest(void *stream)
 static void one_is_freed_while_a_stream_is_recorded(void)
 {
     pthread_t threads[RECORDERS];
-    start("min_size=1M");
+    start("skip=smaller:1M");
     CUstream own = new_stream(), other = new_stream();
     for (int i = 0; i < RECORDERS; i++)
         CHECK(pthread_create(&threads[i], NULL, record_latest, other) == 0);
@@ -261,7 +261,7 @@ static void one_is_freed_while_a_stream_is_recorded(void)
     for (int i = 0; i < RECORDERS; i++)
         pthread_join(threads[i], NULL);
     CHECK_CU(cuCtxSynchronize());
-    CHECK(unguarded("min_size").allocations == ROUNDS && unguarded("min_size").live_buffers == 0);
+    CHECK(unguarded("smaller than").allocations == ROUNDS && unguarded("smaller than").live_buffers == 0);
 }
 
 /* Memory of a graph is guarded whatever the options say: the driver would take it back with the graph. */
@@ -269,7 +269,7 @@ static void graphs_are_always_guarded(void)
 {
     CUgraph graph;
     void *pointer = NULL;
-    start("min_size=1M");
+    start("skip=smaller:1M");
     CUstream stream = new_stream();
     CHECK(!is_guarded(allocate_used(100, stream)));
     CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -314,12 +314,12 @@ static void nobody_has_room(void)
 
 static void without_stream_ordered_memory(void)
 {
-    start("min_size=1M");
+    start("skip=smaller:1M");
     cusim_fail_calls("cuMemAllocAsync", CUDA_ERROR_NOT_SUPPORTED);
     void *small = allocate_used(4000, NULL);
     CHECK(!is_guarded(small));
     CHECK_OK(cufence_free(small, NULL));
-    CHECK(unguarded("min_size").live_buffers == 0);
+    CHECK(unguarded("smaller than").live_buffers == 0);
 }
 
 /* A device that was full a moment ago is not searched for each buffer, but it is before an allocation fails. */
@@ -348,14 +348,14 @@ static void a_context_takes_its_buffers_along(void)
 {
     CUcontext own;
     void *pointer;
-    start("min_size=1M");
+    start("skip=smaller:1M");
     CHECK_CU(cuCtxCreate(&own, NULL, 0, 0));
     CHECK_OK(cufence_malloc(&pointer, 100, -1, NULL));
-    CHECK(unguarded("min_size").live_buffers == 1);
+    CHECK(unguarded("smaller than").live_buffers == 1);
     CHECK_OK(cufence_context_gone(own));
     CHECK_CU(cuCtxDestroy(own));
     CHECK_CU(cuCtxSetCurrent(context));
-    CHECK(unguarded("min_size").live_buffers == 0);
+    CHECK(unguarded("smaller than").live_buffers == 0);
     CHECK(cufence_free(pointer, NULL) == CUFENCE_ERROR_INVALID_FREE);
 }
 
@@ -394,7 +394,7 @@ static void check_told(void (*story)(void), const char *const *lines)
 
 static void twice_without_room(void)
 {
-    start("min_size=64");
+    start("skip=smaller:64");
     cusim_fail_calls("cuMemCreate", CUDA_ERROR_OUT_OF_MEMORY);
     allocate_used(PAGE, NULL);
     allocate_used(PAGE, NULL);
@@ -409,7 +409,7 @@ static void it_is_said(void **state)
         "left to the driver, unguarded (this one: 2097152 bytes)",
         "NOTHING WAS GUARDED: every allocation was left to the driver",
         "not guarded: 2 buffers for whose pages of 2 MiB there was no room (fallback=on), 4 MiB in all",
-        "not guarded: 1 buffer smaller than min_size, 10 bytes in all",
+        "not guarded: 1 buffer smaller than skip=smaller, 10 bytes in all",
         NULL};
     check_told(twice_without_room, lines);
 }

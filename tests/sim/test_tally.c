@@ -62,8 +62,8 @@ static const struct ending endings[] = {
     {"-- \"$STORY\" init", 0, 87, "NOTHING WAS GUARDED: CUDA was initialised, but no process created a context"},
     {"-- sh -c '\"$STORY\" init; true'", 0, 87, "NOTHING WAS GUARDED: CUDA was initialised, but no process created a context"},
     {"-- \"$STORY\" managed", 0, 87, NULL},
-    {"--min_size 1M -- \"$STORY\" clean", 0, 87, NULL},
-    {"--min_size 1M --say quiet -- \"$STORY\" clean", 0, 87, NULL},
+    {"--skip smaller:1M -- \"$STORY\" clean", 0, 87, NULL},
+    {"--skip smaller:1M --say quiet -- \"$STORY\" clean", 0, 87, NULL},
     {"-- \"$STORY\" clean", 0, 0, "no faults; 1 allocation guarded"},
     {"-- sh -c '\"$STORY\" clean; true'", 0, 0, "no faults; 1 allocation guarded"},
     {"-- \"$STORY\"", 86, 86, NULL},
@@ -98,9 +98,9 @@ static void each_run_says_what_was_guarded(void **state)
 static void the_reasons_are_named(void **state)
 {
     (void)state;
-    shell("\"$CUFENCE\" run --min_size 1M --say quiet -- \"$STORY\" clean");
+    shell("\"$CUFENCE\" run --skip smaller:1M --say quiet -- \"$STORY\" clean");
     assert_int_equal(count("NOTHING WAS GUARDED: every allocation was left to the driver, for the reasons below"), 1);
-    assert_int_equal(count("not guarded: 1 buffer smaller than min_size"), 1);
+    assert_int_equal(count("not guarded: 1 buffer smaller than skip=smaller"), 1);
     shell("\"$CUFENCE\" run -- \"$STORY\" managed");
     assert_int_equal(count("NOTHING WAS GUARDED: every allocation was left to the driver, for the reasons below"), 1);
     assert_int_equal(count("not guarded: 1 allocation of managed memory"), 1);

@@ -19,7 +19,7 @@ static void expect_left(const char *settings, unsigned guarded, const char *line
 static void the_options_choose(void **state)
 {
     (void)state;
-    expect_left("min_size=1537", 4, "not guarded: 1 buffer smaller than min_size, 1536 bytes in all");
+    expect_left("skip=smaller:1537", 4, "not guarded: 1 buffer smaller than skip=smaller, 1536 bytes in all");
     expect_left("max_guarded=1", 0, "not guarded: 6 buffers beyond max_guarded, ");
     expect_left("skip=lib:program_dlsym", 0, "not guarded: 6 buffers that skip names, ");
     expect_left("only=label:none", 0, "not guarded: 6 buffers that only does not name, ");
@@ -37,7 +37,7 @@ static void what_is_left_out_behaves_as_without(void **state)
         run(way, stories[i], NO_PRELOAD, NULL, NULL);
         snprintf(wanted, sizeof wanted, "%s", last.out);
         for (size_t k = 0; k < WAYS; k++)
-            run_guarded(&ways[k], stories[i], "min_size=1G", 0, wanted);
+            run_guarded(&ways[k], stories[i], "skip=smaller:1G", 0, wanted);
     }
 }
 
@@ -59,7 +59,7 @@ static void without_pages_the_driver_allocates(void **state)
 static void a_report_says_that_some_are_not_guarded(void **state)
 {
     (void)state;
-    run(way, "beyond", PRELOAD, "min_size=1G", NULL);
+    run(way, "beyond", PRELOAD, "skip=smaller:1G", NULL);
     expect_in(way, "beyond", last.err, "1 live buffer (4096 bytes) is not guarded");
     expect_in(way, "beyond", last.err, "2093568 bytes past the end of one of 4096 bytes"); /* it begins with its pages */
     run(way, "beyond", PRELOAD, NULL, NULL);
@@ -88,7 +88,7 @@ static void an_estimate_only_looks(void **state)
     expect_in(way, "allocations", last.err, "GPU 0 has 8 GiB, of which ");
     expect_in(way, "allocations", last.err, "in use before: it fits\n");
     expect_in(way, "allocations", last.err, "  as they are             2 MiB    512.00    100 %  yes\n");
-    expect_in(way, "allocations", last.err, "  min_size=64K       4096 bytes      1.00      0 %  yes\n");
+    expect_in(way, "allocations", last.err, "  skip=smaller:64K   4096 bytes      1.00      0 %  yes\n");
     run(way, "out_of_memory", PRELOAD, "estimate=on", "memory=128M");
     expect_in(way, "out_of_memory", last.err, "8 buffers and 128 MiB at once");
     run(way, "untouched", PRELOAD, "estimate=on", NULL);
@@ -100,7 +100,7 @@ static void a_forked_child_drops_what_is_not_guarded(void **state)
 {
     (void)state;
     for (size_t k = 0; k < WAYS; k++)
-        run_guarded(&ways[k], "fork_while_freeing", "min_size=1G", 0, "no child hangs\n");
+        run_guarded(&ways[k], "fork_while_freeing", "skip=smaller:1G", 0, "no child hangs\n");
     run_guarded(way, "fork_while_freeing", "estimate=on", 0, "no child hangs\n");
 }
 

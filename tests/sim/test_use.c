@@ -55,7 +55,7 @@ static void check(void (*story)(void), const struct expected *expected)
 static void on_request(void)
 {
     char options[128];
-    snprintf(options, sizeof options, "json=%s,min_size=400", file);
+    snprintf(options, sizeof options, "json=%s,skip=smaller:400", file);
     start(options);
     fill();
     allocate_as(100, NULL, NULL); /* unguarded */

@@ -58,7 +58,7 @@ SIMULATED = [
     ("watched, adaptive", "slack=on,slack_every=1,uaf_share=100", "devices=2,strict=1,slow=2000", "--devices 2 --without c4"),
     # What is left to the driver is freed as it does that, which may wait; and memory of graphs is the driver's own.
     ("sampled", "sample=1/3,streams=on", "devices=2,strict=1", "--devices 2 --timed --without graph"),
-    ("limited", "min_size=4096,max_guarded=64M,uaf_share=100,slack=off", "devices=2", "--devices 2 --timed --without graph"),
+    ("limited", "skip=smaller:4096,max_guarded=64M,uaf_share=100,slack=off", "devices=2", "--devices 2 --timed --without graph"),
 ]
 # With uaf=off a defect shows as wrong data; with uaf=strict as a fault, which must not happen on a peer's memory.
 REAL = [

@@ -14,13 +14,13 @@
 
 static struct known_names names;
 
-static cufence_status read_text(const char *text, enum known as)
+static cufence_status read_text(const char *text)
 {
     char path[] = "/tmp/cufence-known-XXXXXX";
     int file = mkstemp(path);
     assert_true(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text));
     close(file);
-    cufence_status status = known_read(&names, path, as);
+    cufence_status status = known_read(&names, path);
     unlink(path);
     return status;
 }
@@ -35,8 +35,7 @@ static int forget(void **state)
 static void a_line_is_a_name_or_a_glob(void **state)
 {
     (void)state;
-    assert_int_equal(read_text("# overrun in commented\n\n  overrun at a.py in k \r\nslack write * in fill<[48]>\nin x[0]",
-                               KNOWN_SUPPRESSED),
+    assert_int_equal(read_text("# overrun in commented\n\n  overrun at a.py in k \r\nslack write * in fill<[48]>\nin x[0]"),
                      CUFENCE_OK);
     assert_int_equal(names.count, 3);
     static const struct {
@@ -64,11 +63,9 @@ static void a_baseline_has_the_names_of_its_findings(void **state)
     assert_int_equal(
         read_text(
             "{\"cufence\":\"1\",\"kind\":\"run\"}\n"
-            "{\"cufence\":\"1\",\"headline\":\"\\\"finding_name\\\":\\\"no\\\"\",\"finding_name\":\"leak of \\\"y\\\"\"}\n",
-            KNOWN_BASELINE),
+            "{\"cufence\":\"1\",\"headline\":\"\\\"finding_name\\\":\\\"no\\\"\",\"finding_name\":\"leak of \\\"y\\\"\"}\n"),
         CUFENCE_OK);
-    assert_int_equal(read_text("{\n \"cufence\": \"1\",\n \"findings\": [{\"report\": {\n\"finding_name\" : \"a\\\\b *\"}}]}",
-                               KNOWN_BASELINE),
+    assert_int_equal(read_text("{\n \"cufence\": \"1\",\n \"findings\": [{\"report\": {\n\"finding_name\" : \"a\\\\b *\"}}]}"),
                      CUFENCE_OK);
     assert_int_equal(names.count, 2);
     assert_int_equal(known_as(&names, "leak of \"y\""), KNOWN_BASELINE);
@@ -76,24 +73,35 @@ static void a_baseline_has_the_names_of_its_findings(void **state)
     assert_int_equal(known_as(&names, "a\\b more"), KNOWN_NOT); /* no glob */
 }
 
+static void names_and_an_earlier_run_are_in_one_file(void **state)
+{
+    (void)state;
+    assert_int_equal(read_text("overrun * in k\n"), CUFENCE_OK);
+    assert_false(names.has_run);
+    assert_int_equal(read_text("leak of x\n\n  {\"cufence\":\"1\"}\n{\"cufence\":\"1\",\"finding_name\":\"leak of z\"}\n"),
+                     CUFENCE_OK);
+    assert_true(names.has_run);
+    assert_int_equal(known_as(&names, "overrun at a.py in k"), KNOWN_SUPPRESSED);
+    assert_int_equal(known_as(&names, "leak of x"), KNOWN_SUPPRESSED);
+    assert_int_equal(known_as(&names, "leak of z"), KNOWN_BASELINE);
+    assert_int_equal(known_as(&names, "{"), KNOWN_NOT);
+}
+
 static void what_is_no_such_file_is_told(void **state)
 {
     (void)state;
     static const struct {
-        const char *text;
-        enum known as;
-        const char *why;
+        const char *text, *why;
     } cases[] = {
-        {"{\"cufence\":\"1\"}\n", KNOWN_SUPPRESSED, ":1: it is JSON, not a list of names"},
-        {"", KNOWN_BASELINE, "it has no line of JSON that cufence wrote"},
-        {"overrun at a.py in k\n", KNOWN_BASELINE, "it has no line of JSON that cufence wrote"},
-        {"{\"cufence\":\"1\",\"headline\":\"x\"}", KNOWN_BASELINE, "its findings have no names"},
+        {"{}", "it has no line of JSON that cufence wrote"},
+        {"overrun at a.py in k\n{\"other\":1}\n", "it has no line of JSON that cufence wrote"},
+        {"{\"cufence\":\"1\",\"headline\":\"x\"}", "its findings have no names"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(read_text(cases[i].text, cases[i].as), CUFENCE_ERROR_OPTION);
+        assert_int_equal(read_text(cases[i].text), CUFENCE_ERROR_OPTION);
         assert_non_null(strstr(error_detail(), cases[i].why));
     }
-    assert_int_equal(known_read(&names, "/nowhere", KNOWN_BASELINE), CUFENCE_ERROR_OPTION);
+    assert_int_equal(known_read(&names, "/nowhere"), CUFENCE_ERROR_OPTION);
     assert_string_equal(error_detail(), "/nowhere: No such file or directory");
 }
 
@@ -102,6 +110,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_line_is_a_name_or_a_glob, forget),
         cmocka_unit_test_teardown(a_baseline_has_the_names_of_its_findings, forget),
+        cmocka_unit_test_teardown(names_and_an_earlier_run_are_in_one_file, forget),
         cmocka_unit_test_teardown(what_is_no_such_file_is_told, forget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

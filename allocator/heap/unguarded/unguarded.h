@@ -1,5 +1,5 @@
 /*
- * Buffers that are not guarded: those that the options leave out (only, skip, sample, min_size, max_guarded), and those for
+ * Buffers that are not guarded: those that the options leave out (only, skip, sample, max_guarded), and those for
  * whose pages there is no room (fallback). The driver allocates them. Each is counted by its reason, and remembered until it is
  * freed.
  *
@@ -15,7 +15,7 @@ enum passed_reason {
     PASSED_NOT,       /* it is guarded */
     PASSED_NO_MEMORY, /* fallback=on, and no room for its pages */
     PASSED_NO_SPACE,  /* fallback=on, and no address space for them */
-    PASSED_SMALL,     /* min_size */
+    PASSED_SMALL,     /* skip=smaller:BYTES */
     PASSED_SAMPLE,    /* sample */
     PASSED_LIMIT,     /* max_guarded */
     PASSED_SKIPPED,   /* skip */
@@ -32,7 +32,7 @@ struct passed_figures {
 /* Returns the figures of a reason. */
 struct passed_figures passed_figures(enum passed_reason why);
 
-/* Returns how users read the reason: "smaller than min_size". */
+/* Returns how users read the reason: "smaller than skip=smaller". */
 const char *passed_word(enum passed_reason why);
 
 void passed_open(void);      /* reads the options that choose what is guarded */

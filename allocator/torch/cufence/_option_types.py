@@ -26,7 +26,6 @@ class Options(TypedDict, total=False):
     only: str
     skip: str
     sample: str
-    min_size: int | str
     max_guarded: int | str
     small: Literal["auto", "map", "pack"]
     fallback: bool | Literal["on", "off"]
@@ -34,8 +33,7 @@ class Options(TypedDict, total=False):
     say: Literal["normal", "quiet", "verbose"]
     log: str | PathLike[str]
     json: str | PathLike[str]
-    suppress: str | PathLike[str]
-    baseline: str | PathLike[str]
+    known: str | PathLike[str]
     keep: str | PathLike[str]
     save_max: int | str
     save_values: str
