@@ -22,8 +22,8 @@ static int usage(void)
            "Prints the options that are set most, all of them, or those named, with their\n"
            "allowed values, defaults and what they do.\n\n"
            "  --all    every option\n"
-           "  --json   as JSON: a list of objects with key, type, allowed, default, help and\n"
-           "           is_common; of all options, unless some are named\n"
+           "  --json   as JSON: a list of objects with key, type, allowed, default, help\n"
+           "           and is_common; of all options, unless some are named\n"
            "  --check  prints nothing, but exits with status %d and says why if the options\n"
            "           are not allowed\n\n"
            "Example: cufence options uaf align\n",
