@@ -71,6 +71,54 @@ static struct block *search(struct freelist *list, uint64_t pages, uint64_t wast
     return NULL;
 }
 
+#ifndef NDEBUG
+#define VERIFY_EACH 32 /* allocations and frees of a list; it is walked then */
+
+static uint64_t verify_bin(const struct freelist *list, unsigned bin)
+{
+    const struct block *block;
+    uint64_t bytes = 0;
+    DL_FOREACH(list->bins[bin], block)
+    {
+        block_expect(block, BLOCK_IDLE);
+        assert(block->books == list->books && freelist_bin(block->pages) == bin && block->free_sequence <= list->freed);
+        assert(!block->wait_count && !block->awaits_context && !block->recorded_count && !block->is_counted);
+        bytes += bin < BINS_PAGES ? block->pages * heap_granularity : cells_bytes(heap_granularity, bin - BINS_PAGES);
+    }
+    return bytes;
+}
+
+static uint64_t verify_used(const struct freelist *list, const struct block *first, enum block_state state)
+{
+    const struct block *block;
+    uint64_t count = 0;
+    DL_FOREACH(first, block)
+    {
+        block_expect(block, state);
+        assert(block->books == list->books && !block->recorded_count && !block->is_counted);
+        count++;
+    }
+    return count;
+}
+
+/* Whether the list and its blocks are as their comments say. */
+static void verify(const struct freelist *list)
+{
+    uint64_t bytes = 0;
+    list_expect(list);
+    if ((list->allocations + list->freed) % VERIFY_EACH)
+        return;
+    for (unsigned bin = 0; bin < BINS; bin++)
+        bytes += verify_bin(list, bin);
+    assert(bytes == list_idle_bytes(list));
+    assert(verify_used(list, list->waiting, BLOCK_WAITING) == list->waiting_count);
+    assert(verify_used(list, list->retiring, BLOCK_RETIRING) == list->retiring_count);
+    assert(list->passed <= list->freed || list == &list->books->shared);
+}
+#else
+#define verify(list) ((void)(list))
+#endif
+
 /* How many bytes a list may count on its own before adding them to the context's sum. The peak is exact to this much for each
  * stream; in return, threads that allocate small buffers don't contend for a cache line. */
 #define UNKNOWN_BYTES (1 << 20)
@@ -110,6 +158,7 @@ struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t wast
         list->allocations++;
         count_bytes(list, (int64_t)size);
     }
+    verify(list);
     list_unlock(list);
     return block;
 }
@@ -180,13 +229,13 @@ int freelist_put(struct freelist *list, struct block *block, enum block_state st
         list->mark_at = list->freed + MARK_FREES; /* whether a marker can be recorded or not: on a stream that lags, none can */
         list->mark_at_ns = now + MARK_NS;
     }
+    verify(list);
     list_unlock(list);
     bell_stir();
     return is_due;
 }
 
-/* Moves a held block to a list without counting a free. */
-static void move_to(struct freelist *list, struct block *block, enum block_state state)
+void freelist_move(struct freelist *list, struct block *block, enum block_state state)
 {
     list_lock(list);
     put(list, block, state);
@@ -317,114 +366,6 @@ uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t b
     return taken;
 }
 
-/* ---- synchronisations ---- */
-
-/* Iterates over all lists of the books except those of pools. */
-static struct freelist *each_list(struct books *books, const struct freelist *list)
-{
-    if (!list)
-        return &books->shared;
-    if (list == &books->shared)
-        return books->lists ? books->lists : books->draining;
-    if (list->next)
-        return list->next;
-    return __atomic_load_n(&list->stream, __ATOMIC_RELAXED) ? books->draining : NULL;
-}
-
-void freelists_begin_sync(struct books *books)
-{
-    lock_take(&books->lock);
-    for (struct freelist *list = each_list(books, NULL); list; list = each_list(books, list)) {
-        list_lock(list);
-        list->snapshot = list->freed;
-        list_unlock(list);
-    }
-    lock_release(&books->lock);
-}
-
-static void end_waits(struct freelist *list, const struct books *of, uint64_t since)
-{
-    struct block *block, *next;
-    list_lock(list);
-    DL_FOREACH_SAFE(list->waiting, block, next)
-    {
-        if (waits_synchronised(block, of, since)) {
-            unwait(list, block);
-            put_idle(list, block);
-        }
-    }
-    DL_FOREACH(list->retiring, block) /* freelist_take_retired() takes them */
-    waits_synchronised(block, of, since);
-    list_unlock(list);
-}
-
-void freelists_end_sync(struct books *books, uint64_t since)
-{
-    lock_take(&books->lock);
-    for (struct freelist *list = each_list(books, NULL); list; list = each_list(books, list)) {
-        list_lock(list);
-        if (list->snapshot > list->passed)
-            list->passed = list->snapshot;
-        list_unlock(list);
-    }
-    lock_release(&books->lock);
-    freelists_end_waits(books, since);
-}
-
-void freelists_end_waits(struct books *books, uint64_t since)
-{
-    end_waits(&books->shared, books, since);
-    for (struct context *context = waits_foreign() ? context_next(NULL) : NULL; context; context = context_next(context)) {
-        struct books *others = books_of(context);
-        if (others && others != books)
-            end_waits(&others->shared, books, since);
-    }
-}
-
-/* ---- creating and giving up lists ---- */
-
-/* Caller holds books->lock. */
-static struct freelist *make(struct books *books, struct stream *stream, struct pool *pool)
-{
-    lock_expect(RANK_BOOKS);
-    struct freelist *list = books->spares;
-    if (list)
-        LL_DELETE(books->spares, list);
-    else if ((list = line_alloc(sizeof *list)) == NULL)
-        return NULL;
-    list->books = books;
-    list->pool = pool;
-    __atomic_store_n(&list->stream, stream, __ATOMIC_RELEASE); /* mark_rest() may still have it from its last stream */
-    return list;
-}
-
-struct freelist *freelist_make(struct stream *stream)
-{
-    struct freelist *list;
-    struct books *books = stream->context ? books_make(stream->context) : NULL;
-    if (!books)
-        return NULL;
-    lock_take(&books->lock);
-    list = __atomic_load_n((struct freelist **)&stream->books, __ATOMIC_ACQUIRE);
-    if (!list && (list = make(books, stream, NULL)) != NULL) {
-        LL_PREPEND(books->lists, list);
-        __atomic_store_n((struct freelist **)&stream->books, list, __ATOMIC_RELEASE);
-    }
-    lock_release(&books->lock);
-    return list;
-}
-
-struct freelist *freelist_in_pool(struct books *books, struct stream *stream, struct pool *pool)
-{
-    lock_expect(RANK_BOOKS);
-    struct freelist *list;
-    for (list = pool->lists; list && list->stream != stream; list = list->next)
-        ;
-    if (!list && (list = make(books, stream, pool)) != NULL)
-        LL_PREPEND(pool->lists, list);
-    return list;
-}
-
 /* Caller holds the list lock. */
 static void take_idle(struct freelist *list, struct block **gone)
 {
@@ -463,30 +404,24 @@ void freelist_take_all(struct freelist *list, struct block **gone)
     list_unlock(list);
 }
 
-void freelist_give_up(struct freelist *list)
+void freelist_end_waits(struct freelist *list, const struct books *of, uint64_t since)
 {
-    lock_expect(RANK_BOOKS);
-    struct block *all = NULL, *block, *next;
-    freelist_take_all(list, &all);
-    DL_FOREACH_SAFE(all, block, next)
+    struct block *block, *next;
+    list_lock(list);
+    DL_FOREACH_SAFE(list->waiting, block, next)
     {
-        DL_DELETE(all, block);
-        int has_passed = !list->pool && block->free_sequence <= list->passed;
-        block_join(block, NULL);
-        if (!has_passed)
-            waits_add_context(block, list->books);
-        move_to(&list->books->shared, block, has_passed ? BLOCK_IDLE : BLOCK_WAITING);
+        if (waits_synchronised(block, of, since)) {
+            unwait(list, block);
+            put_idle(list, block);
+        }
     }
+    DL_FOREACH(list->retiring, block) /* freelist_take_retired() takes them */
+    waits_synchronised(block, of, since);
+    list_unlock(list);
 }
 
-void freelist_recycle(struct freelist *list)
+void freelist_absorb(struct freelist *shared, struct freelist *list)
 {
-    lock_expect(RANK_BOOKS);
-    struct books *books = list->books;
-    struct freelist *shared = &books->shared;
-    heap_policies.list_gone(list);
-    for (unsigned i = 0; i < list->marker_count; i++)
-        event_give(books, list->markers[i].event);
     list_lock(shared);
     for (size_t i = 0; i < list->history_count; i++) {
         size_t oldest = list->history_count < list->history_capacity ? 0 : list->history_position;
@@ -497,43 +432,4 @@ void freelist_recycle(struct freelist *list)
     count_bytes(shared, list->live_bytes);
     list_unlock(shared);
     free(list->history);
-    memset(list, 0, sizeof *list); /* clears the lock too: no other thread can find the list any more */
-    list->books = books;
-    LL_PREPEND(books->spares, list);
-}
-
-void freelist_drain(struct books *books)
-{
-    lock_expect(RANK_BOOKS);
-    struct freelist *list, *next;
-    LL_FOREACH_SAFE(books->draining, list, next)
-    {
-        list_lock(list);
-        freelist_ask_markers(list);
-        int has_passed = list->passed >= list->freed || !list_has_idle(list);
-        list_unlock(list);
-        if (!has_passed)
-            break; /* most streams end in the order in which they were created */
-        books->draining = next;
-        freelist_give_up(list);
-        freelist_recycle(list);
-    }
-}
-
-void freelist_end(struct freelist *list)
-{
-    struct books *books = list->books;
-    lock_take(&books->lock);
-    __atomic_store_n(&list->stream, NULL, __ATOMIC_RELAXED);
-    LL_DELETE(books->lists, list);
-    if (list->marked < list->freed) /* no marker will report the last frees */
-        freelist_give_up(list);
-    list->next = NULL;
-    if (books->draining)
-        books->draining_last->next = list;
-    else
-        books->draining = list;
-    books->draining_last = list;
-    freelist_drain(books);
-    lock_release(&books->lock);
 }

@@ -137,8 +137,17 @@ struct block *freelist_take_retired(struct freelist *list);
 void freelist_retired(struct books *books, uint64_t pages);
 /* Whether freelist_take_retired() is going to find one with at least `pages`, and at most `most`. */
 int freelist_has_retired(struct freelist *list, uint64_t pages, uint64_t most);
+/* Moves a held block to the list without counting a free. */
+void freelist_move(struct freelist *list, struct block *block, enum block_state state);
+/* A synchronisation of the context `of` that began at `since` has ended: of what waits, that part becomes idle. */
+void freelist_end_waits(struct freelist *list, const struct books *of, uint64_t since);
+/* Adds the figures and the history of a list that ends to those of the shared one. */
+void freelist_absorb(struct freelist *shared, struct freelist *list);
 void freelist_take_idle(struct freelist *list, struct block **gone); /* passed or not */
 void freelist_take_all(struct freelist *list, struct block **gone);  /* idle, waiting and retiring ones */
+
+/* ---- lists.c; in a scope, except freelist_make() ---- */
+
 /* Moves all blocks to the shared list. Blocks that have not passed, and those of pools, wait there for a synchronisation.
  * Caller holds books->lock, also for the next two. */
 void freelist_give_up(struct freelist *list);

@@ -1,0 +1,162 @@
+/* All free lists of a context: what a synchronisation means for them, how they come about and how they end. */
+#include "reuse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- synchronisations ---- */
+
+/* Iterates over all lists of the books except those of pools. */
+static struct freelist *each_list(struct books *books, const struct freelist *list)
+{
+    if (!list)
+        return &books->shared;
+    if (list == &books->shared)
+        return books->lists ? books->lists : books->draining;
+    if (list->next)
+        return list->next;
+    return __atomic_load_n(&list->stream, __ATOMIC_RELAXED) ? books->draining : NULL;
+}
+
+void freelists_begin_sync(struct books *books)
+{
+    lock_take(&books->lock);
+    for (struct freelist *list = each_list(books, NULL); list; list = each_list(books, list)) {
+        list_lock(list);
+        list->snapshot = list->freed;
+        list_unlock(list);
+    }
+    lock_release(&books->lock);
+}
+
+void freelists_end_sync(struct books *books, uint64_t since)
+{
+    lock_take(&books->lock);
+    for (struct freelist *list = each_list(books, NULL); list; list = each_list(books, list)) {
+        list_lock(list);
+        if (list->snapshot > list->passed)
+            list->passed = list->snapshot;
+        list_unlock(list);
+    }
+    lock_release(&books->lock);
+    freelists_end_waits(books, since);
+}
+
+void freelists_end_waits(struct books *books, uint64_t since)
+{
+    freelist_end_waits(&books->shared, books, since);
+    for (struct context *context = waits_foreign() ? context_next(NULL) : NULL; context; context = context_next(context)) {
+        struct books *others = books_of(context);
+        if (others && others != books)
+            freelist_end_waits(&others->shared, books, since);
+    }
+}
+
+/* ---- creating and giving up lists ---- */
+
+/* Caller holds books->lock. */
+static struct freelist *make(struct books *books, struct stream *stream, struct pool *pool)
+{
+    lock_expect(RANK_BOOKS);
+    struct freelist *list = books->spares;
+    if (list)
+        LL_DELETE(books->spares, list);
+    else if ((list = line_alloc(sizeof *list)) == NULL)
+        return NULL;
+    list->books = books;
+    list->pool = pool;
+    __atomic_store_n(&list->stream, stream, __ATOMIC_RELEASE); /* mark_rest() may still have it from its last stream */
+    return list;
+}
+
+struct freelist *freelist_make(struct stream *stream)
+{
+    struct freelist *list;
+    struct books *books = stream->context ? books_make(stream->context) : NULL;
+    if (!books)
+        return NULL;
+    lock_take(&books->lock);
+    list = __atomic_load_n((struct freelist **)&stream->books, __ATOMIC_ACQUIRE);
+    if (!list && (list = make(books, stream, NULL)) != NULL) {
+        LL_PREPEND(books->lists, list);
+        __atomic_store_n((struct freelist **)&stream->books, list, __ATOMIC_RELEASE);
+    }
+    lock_release(&books->lock);
+    return list;
+}
+
+struct freelist *freelist_in_pool(struct books *books, struct stream *stream, struct pool *pool)
+{
+    lock_expect(RANK_BOOKS);
+    struct freelist *list;
+    for (list = pool->lists; list && list->stream != stream; list = list->next)
+        ;
+    if (!list && (list = make(books, stream, pool)) != NULL)
+        LL_PREPEND(pool->lists, list);
+    return list;
+}
+
+void freelist_give_up(struct freelist *list)
+{
+    lock_expect(RANK_BOOKS);
+    struct block *all = NULL, *block, *next;
+    freelist_take_all(list, &all);
+    DL_FOREACH_SAFE(all, block, next)
+    {
+        DL_DELETE(all, block);
+        int has_passed = !list->pool && block->free_sequence <= list->passed;
+        block_join(block, NULL);
+        if (!has_passed)
+            waits_add_context(block, list->books);
+        freelist_move(&list->books->shared, block, has_passed ? BLOCK_IDLE : BLOCK_WAITING);
+    }
+}
+
+void freelist_recycle(struct freelist *list)
+{
+    lock_expect(RANK_BOOKS);
+    struct books *books = list->books;
+    heap_policies.list_gone(list);
+    for (unsigned i = 0; i < list->marker_count; i++)
+        event_give(books, list->markers[i].event);
+    freelist_absorb(&books->shared, list);
+    memset(list, 0, sizeof *list); /* clears the lock too: no other thread can find the list any more */
+    list->books = books;
+    LL_PREPEND(books->spares, list);
+}
+
+void freelist_drain(struct books *books)
+{
+    lock_expect(RANK_BOOKS);
+    struct freelist *list, *next;
+    LL_FOREACH_SAFE(books->draining, list, next)
+    {
+        list_lock(list);
+        freelist_ask_markers(list);
+        int has_passed = list->passed >= list->freed || !list_has_idle(list);
+        list_unlock(list);
+        if (!has_passed)
+            break; /* most streams end in the order in which they were created */
+        books->draining = next;
+        freelist_give_up(list);
+        freelist_recycle(list);
+    }
+}
+
+void freelist_end(struct freelist *list)
+{
+    struct books *books = list->books;
+    lock_take(&books->lock);
+    __atomic_store_n(&list->stream, NULL, __ATOMIC_RELAXED);
+    LL_DELETE(books->lists, list);
+    if (list->marked < list->freed) /* no marker will report the last frees */
+        freelist_give_up(list);
+    list->next = NULL;
+    if (books->draining)
+        books->draining_last->next = list;
+    else
+        books->draining = list;
+    books->draining_last = list;
+    freelist_drain(books);
+    lock_release(&books->lock);
+}
