@@ -73,8 +73,9 @@ typedef struct cufence_buffer {
     int32_t is_mapped;  /* 0: an access to it faults (a freed buffer that was retired) */
     char label[64];     /* the innermost label at allocation, cut to fit; empty if there is none */
     uint64_t freed_ago; /* allocations since the free, exact to 15 per thread; 0 if unknown. Known as freed_stack is */
-    /* Of a buffer that shares its page with others (small=), where others have guards: bytes right in front of it and behind it
-     * that hold a pattern, which kernels check. Then the mapping above is its part of the page. 0: it has pages of its own. */
+    /* Of a buffer that shares its page with others (small=), where others have guards: bytes right before its start and past
+     * its end that hold a pattern, which kernels check. Then the mapping above is its part of the page. 0: it has pages of its
+     * own. */
     uint64_t redzone_before;
     uint64_t redzone_after;
 } cufence_buffer;

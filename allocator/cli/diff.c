@@ -15,10 +15,10 @@ enum { UNUSABLE = 2, MOST = 100000 };
 static int usage(void)
 {
     printf("usage: cufence diff [--all N] [--ignore WHAT]... [--json] A B\n\n"
-           "Compares the traces of two runs and tells the first launch that differs, and\n"
-           "what: another kernel, other arguments, other inputs and where they came from,\n"
+           "Compares the traces of two runs and shows the first launch that differs, and\n"
+           "how: another kernel, other arguments, other inputs and where they came from,\n"
            "or equal inputs and other outputs: a race, an order of atomics, or another\n"
-           "compiler or GPU. Streams are compared each by itself (`cufence docs diff`).\n\n"
+           "compiler or GPU. Each stream is compared by itself (`cufence docs diff`).\n\n"
            "  --all N        the first N differences; one by default\n"
            "  --ignore WHAT  scalars, place, grid, buffers (their names); several with\n"
            "                 commas\n"

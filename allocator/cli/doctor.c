@@ -23,7 +23,7 @@ static int usage(void)
     printf("usage: cufence doctor [--json]\n\n"
            "Says what this machine's driver and permissions allow, and what to do about\n"
            "each no. A NO in capitals is something that cufence needs. It asks the python3\n"
-           "of the PATH for PyTorch, JAX, CuPy and TensorFlow without importing them.\n\n"
+           "on the PATH for PyTorch, JAX, CuPy and TensorFlow without importing them.\n\n"
            "  --json  prints the same as one JSON document (`cufence docs doctor`)\n\n"
            "Example: cufence doctor\n");
     statuses_print("doctor");

@@ -324,10 +324,10 @@ static int usage(void)
 {
     printf("usage: cufence explain [--json] [--all-threads] [--registers]\n"
            "                       [--memory ADDRESS] FILE|FOLDER...\n\n"
-           "Says what a GPU core dump tells, also one of a program that never saw cufence:\n"
-           "the exception, its kernel, source line and instruction, the addresses of its\n"
+           "Explains a GPU core dump, also one of a program that ran without cufence: the\n"
+           "exception, its kernel, source line and instruction, the addresses of its\n"
            "lanes; then where all threads stood, grouped by place, and which launches ran,\n"
-           "with their parameters. Needs neither a GPU nor CUDA. Of a folder it explains\n"
+           "with their parameters. Needs no GPU and no CUDA. Given a folder, it explains\n"
            "every dump in it, and those of the launches that keep= has kept there.\n\n"
            "  --json            one line of JSON for each dump (`cufence docs explain`)\n"
            "  --all-threads     every place, not only the first %d\n"

@@ -251,9 +251,9 @@ static int usage(void)
            "                      [--buffer K=FILE.npy] [--under TOOL] [--seconds N]\n"
            "                      [--json] [--verbose] FOLDER\n\n"
            "Launches a kernel again, on any GPU of the same kind, with the same arguments\n"
-           "and the same memory at the same addresses, and reports. keep=FOLDER has kept\n"
-           "the kernel when it faulted; save_values=KERNEL=FOLDER when it did not, and then\n"
-           "what it writes is compared to what it wrote. If FOLDER holds one saved launch,\n"
+           "and the same memory at the same addresses, and reports. keep=FOLDER saves a\n"
+           "kernel that faults; save_values=KERNEL=FOLDER one that does not, and then what\n"
+           "it writes is compared to what it wrote then. If FOLDER holds one saved launch,\n"
            "that is taken; if several, they are listed. `cufence docs replay` says more.\n\n"
            "  --times N            N launches, and how many of them faulted\n"
            "  --no-guards          with memory after the buffers, as without cufence\n"
@@ -262,7 +262,7 @@ static int usage(void)
            "  --buffer K=FILE.npy  other bytes in the buffer that argument K points to\n"
            "  --under TOOL         one launch under a tool, such as compute-sanitizer or\n"
            "                       cuda-gdb\n"
-           "  --seconds N          max time for a launch, 60 by default\n"
+           "  --seconds N          max seconds for a launch, 60 by default\n"
            "  --json               the report as one line of JSON (`cufence docs json`)\n"
            "  --verbose            print also what the launching process prints\n\n"
            "Example: cufence replay --set-arg 1=999 faults/fault-4242-1\n");
@@ -277,7 +277,7 @@ static const struct argument known[KNOWN] = {
     [SET_ARG] = {"set-arg", "1=999", "another value of an argument", NULL},
     [BUFFER] = {"buffer", "0=values.npy", "other bytes in an argument's buffer", NULL},
     [UNDER] = {"under", "compute-sanitizer", "one launch under a tool", "compute-sanitizer cuda-gdb"},
-    [SECONDS] = {"seconds", "60", "max time for a launch", NULL},
+    [SECONDS] = {"seconds", "60", "max seconds for a launch", NULL},
     [JSON] = {"json", NULL, "the report as one line of JSON", NULL},
     [VERBOSE] = {"verbose", NULL, "what the launching process prints", NULL},
 };

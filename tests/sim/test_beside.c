@@ -1,4 +1,4 @@
-/* Slack watch under the preload library: the report of a write beside a buffer, and the launches that may have done it. */
+/* Slack watch under the preload library: the report of a write next to a buffer, and the launches that may have done it. */
 #include "guarded.h"
 
 #include <jansson.h>

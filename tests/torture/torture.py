@@ -39,7 +39,7 @@ SIMULATED = [
     ("off", "uaf=off,slack=off", "devices=2,strict=1", "--devices 2"),
     ("adaptive, scarce", "uaf_share=100,cache_max=0", "devices=2,memory=64M", "--devices 2 --scarce"),
     ("adaptive, injected", "uaf_share=100,idle_age=1", "devices=2", "--devices 2 --inject"),
-    # No kernel here writes beside a buffer: what the watch finds is wrong. The pattern needs the streams that memory is allocated
+    # No kernel here writes next to a buffer: what the watch finds is wrong. The pattern needs the streams that memory is allocated
     # on, and the simulated device keeps those of ended threads (c4).
     ("watched", "slack=on", "devices=2,strict=1", "--devices 2 --without c4"),
     ("watched, trimmed", "slack=on,slack_every=1,idle_age=1,idle_max=4M,cache_max=0", "devices=2,slow=2000", "--devices 2 --without c4"),

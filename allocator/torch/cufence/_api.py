@@ -110,7 +110,7 @@ def trim(device: int | None = None) -> None:
 def check(device: int | None = None) -> int:
     """Checks the slack of all buffers of one device, or of all if device is None; not with the option slack=off.
 
-    Synchronises the devices. Reports what was written in front of buffers and behind their ends since the last check, and
+    Synchronises the devices. Reports what was written before the start of buffers and past their ends since the last check, and
     returns the number of these findings.
     """
     found: int = _library.load().cufence_check(-1 if device is None else device)

@@ -1,4 +1,4 @@
-/* Stories about writes beside a buffer that the hardware does not see. */
+/* Stories about writes next to a buffer that the hardware does not see. */
 #include "program.h"
 
 #include <unistd.h>
