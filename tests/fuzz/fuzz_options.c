@@ -19,14 +19,16 @@ static void round_trip(const struct options *options)
     size_t count, used = 0;
     const struct option_row *rows = options_table(&count);
     char text[2048] = "";
+    struct options again = *options; /* what merged options and internal ones have set */
     for (size_t i = 0; i < count; i++) {
+        if (rows[i].set || rows[i].rest)
+            continue;
+        require(option_set(&rows[i], rows[i].default_value, strlen(rows[i].default_value), &again));
         char value[sizeof options->log];
         option_text(options, &rows[i], value, sizeof value);
         used += (size_t)snprintf(text + used, sizeof text - used, "%s=%s,", rows[i].name, value);
     }
     require(used < sizeof text);
-    struct options again;
-    options_default(&again);
     require(options_parse(&again, text, "fuzz") == CUFENCE_OK);
     require(!memcmp(&again, options, offsetof(struct options, log)) && !strcmp(again.log, options->log));
 }

@@ -139,7 +139,7 @@ class Starting(unittest.TestCase):
     def test_environment(self) -> None:
         machine = self.machine("/nowhere")
         backend = ways.environment_of(CLEAN, "backend", machine, Path("/here"))
-        self.assertEqual(backend["PYTORCH_CUDA_ALLOC_CONF"], "backend:cufence,cufence_uaf:strict,cufence_verbose:on")
+        self.assertEqual(backend["PYTORCH_CUDA_ALLOC_CONF"], "backend:cufence,cufence_uaf:strict,cufence_say:verbose")
         for way in ("run", "backend", "native"):
             environment = ways.environment_of(CLEAN, way, machine, Path("/here"))
             self.assertNotIn("CUFENCE_LIBRARY", environment)
