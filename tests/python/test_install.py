@@ -115,7 +115,7 @@ class Install(unittest.TestCase):
     @unittest.skipUnless(shutil.which("ninja"), "needs ninja")
     def test_what_the_demo_builds_is_enough(self) -> None:
         """`cmake --install` after `./dev demo`: each file that is built comes from the steps for the demo's targets."""
-        (targets,) = re.findall(r"^ +build gcc build --target (.*)$", (ROOT / "dev").read_text(), re.M)
+        (targets,) = re.findall(r"^ +build gcc build --target (cufence_cli .*)$", (ROOT / "dev").read_text(), re.M)
         steps = self.ninja("commands", *targets.split())
         rules = (BUILD / "cmake_install.cmake").read_text()
         built = [file for file in re.findall(rf'"{re.escape(str(BUILD.resolve()))}/([^"]+)"', rules) if self.is_made(file)]

@@ -42,7 +42,7 @@ class Jobs(unittest.TestCase):
         holder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(holder.cleanup)
         cls.folder = Path(holder.name).resolve()
-        python = python_with_pytest(cls.folder / "venv")
+        python = python_with_pytest()
         tools = cls.folder / "tools"
         tools.mkdir()
         cls.tool(tools / "pip", 'test "$1" = install && test -f "$2"')

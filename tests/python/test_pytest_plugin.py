@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import re
@@ -28,18 +29,24 @@ def device():
 """
 
 
-def python_with_pytest(folder: Path) -> str:
-    """Returns this interpreter if it has pytest and pytest-xdist, otherwise one that gets them from PyPI."""
+def python_with_pytest() -> str:
+    """Returns this interpreter if it has pytest and pytest-xdist, otherwise one that gets them from PyPI, once a build folder."""
     if importlib.util.find_spec("pytest") and importlib.util.find_spec("xdist"):
         return sys.executable
     if not importlib.util.find_spec("ensurepip"):
         raise unittest.SkipTest("no pytest, and no ensurepip to install it with: install python3-venv")
-    venv.create(folder, with_pip=True, symlinks=True)
-    python = str(folder / "bin" / "python")
-    done = subprocess.run([python, "-m", "pip", "install", "-q", "pytest>=8", "pytest-xdist"], capture_output=True, text=True)
-    if done.returncode:
-        raise unittest.SkipTest(f"no pytest, and pip could not install it: {done.stderr.strip()[-300:]}")
-    return python
+    folder = (Path(os.environ.get("CUFENCE_BUILD", standin.ROOT / "build")) / "pytest").resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    python, ready = folder / "bin" / "python", folder / "ready"
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another test file may be at it
+        if not ready.exists() or not python.exists():
+            venv.create(folder, with_pip=True, symlinks=True)
+            done = subprocess.run([python, "-m", "pip", "install", "-q", "pytest>=8", "pytest-xdist"], capture_output=True, text=True)
+            if done.returncode:
+                raise unittest.SkipTest(f"no pytest, and pip could not install it: {done.stderr.strip()[-300:]}")
+            ready.touch()
+    return str(python)
 
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
@@ -56,7 +63,7 @@ class Plugin(unittest.TestCase):
         cls.folder = Path(cls.holder.name).resolve()
         library = standin.copy_library(cls.folder / "lib")
         kernel = simulated.build(cls.folder, standin.c_compiler())
-        cls.python = python_with_pytest(cls.folder / "venv")
+        cls.python = python_with_pytest()
         paths = os.pathsep.join(map(str, [standin.PACKAGE, Path(__file__).parent]))
         cls.environment = standin.clean_environment(
             PYTHONPATH=paths, CUFENCE_LIBRARY=str(library), CUFENCE_DRIVER="sim", SIMULATED_KERNEL=str(kernel),
