@@ -1,9 +1,12 @@
 #include "lifecycle.h"
 
 #include "base/error.h"
+#include "base/output.h"
 #ifdef CUFENCE_HAS_LENS
 #include "lens/lens.h"
 #endif
+
+#include <unistd.h>
 
 /* The option that asks for it, NULL if none does. */
 static const char *asking(const struct options *options)
@@ -18,10 +21,11 @@ static const char *asking(const struct options *options)
 cufence_status lifecycle_lens(const struct options *options, int is_start)
 {
     const char *option = asking(options);
+    if (is_start && options->every > 1 && !options->trace[0] && options->nan == NAN_OFF)
+        output_say("==%d== cufence: every= does nothing without trace= or nan=\n", (int)getpid());
 #ifdef CUFENCE_HAS_LENS
     return is_start && option ? lens_open(options) : lens_check(options);
 #else
-    (void)is_start;
     return option
                ? error_set(CUFENCE_ERROR_UNSUPPORTED, "%s: this cufence was built without its lens (CUFENCE_LENS=OFF)", option)
                : CUFENCE_OK;

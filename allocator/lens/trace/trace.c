@@ -243,8 +243,6 @@ cufence_status trace_open(const struct options *options)
     const char *written = env_get("CUFENCE_OPTIONS");
     char problem[256];
     cufence_status status = options_expand_path(options->trace, trace.path, sizeof trace.path);
-    if (status == CUFENCE_OK && !trace.path[0] && options->nan == NAN_OFF && options->every > 1 && !is_added)
-        output_say("==%d== cufence: every= does nothing without trace= or nan=\n", (int)getpid());
     if (status != CUFENCE_OK || !trace.path[0] || is_added)
         return status;
     if (!filter_parse(&trace.filter, options->trace_filter, problem, sizeof problem))
