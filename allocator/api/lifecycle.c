@@ -22,6 +22,7 @@
 #include "order/order.h"
 #include "vmm/arena.h"
 #include "witness/delivery.h"
+#include "witness/arming.h"
 #include "witness/monitor.h"
 #include "witness/saving.h"
 
@@ -33,9 +34,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DUMP_MS 5000       /* how long process exit waits for a core dump to begin */
-#define REPORT_MS 10000    /* the same for a report under way, besides for a second launch */
-#define AFTER_DUMP_MS 1000 /* until the work that a fault has stopped counts as done */
+#define DUMP_MS 5000         /* how long process exit waits for a core dump to begin */
+#define REPORT_MS 10000      /* the same for a report under way, besides for a second launch */
+#define MAKING_DUMP_MS 15000 /* the same for the driver that makes a dump; 8 s for a full device */
+#define AFTER_DUMP_MS 1000   /* until the work that a fault has stopped counts as done */
 #define DEBUGGER_REST_MS 500
 #define SLACK_MS 2000 /* at most, for the last check of all buffers */
 #define LENS_MS 10000 /* how long it waits until the values of launches are written */
@@ -108,6 +110,17 @@ static unsigned report_ms(void)
     return ms < INT32_MAX ? (unsigned)ms : INT32_MAX;
 }
 
+/* Returns whether the thread has ended, as it does once a dump is complete. */
+static int wait_for_dump(pthread_t thread)
+{
+    size_t contexts = 0;
+    for (struct context *context = context_next(NULL); context; context = context_next(context))
+        contexts++;
+    if (monitor_wait(0) == CUFENCE_ERROR_TIMEOUT)
+        return monitor_wait(report_ms()) == CUFENCE_OK && thread_join_within(thread, AFTER_DUMP_MS);
+    return dumps_seem_begun(contexts) && thread_join_within(thread, MAKING_DUMP_MS);
+}
+
 /* Waits until all work on the devices is done, because faults of work still running at exit must be reported too. A kernel that
  * waits for the host, or works on, must not keep the process alive: only a dump that has begun is waited for longer than
  * wait_ms says, and no more is waited for after a wait in vain. Returns 1 if all work is done. */
@@ -117,10 +130,7 @@ static int wait_for_devices(void)
     pthread_t thread;
     if (is_in_vain || !process.options.exit_wait || thread_start(&thread, synchronise_all, NULL) != 0)
         return 0;
-    if (thread_join_within(thread, process.options.exit_wait))
-        return 1;
-    if (monitor_wait(0) == CUFENCE_ERROR_TIMEOUT && monitor_wait(report_ms()) == CUFENCE_OK &&
-        thread_join_within(thread, AFTER_DUMP_MS))
+    if (thread_join_within(thread, process.options.exit_wait) || wait_for_dump(thread))
         return 1;
     output_say("cufence: the device was still working %llu ms after the program's end; later faults are not reported\n",
                (unsigned long long)process.options.exit_wait);

@@ -155,3 +155,20 @@ cufence_status dumps_arm(struct dump_pipe *pipe)
     }
     return status;
 }
+
+int dumps_seem_begun(size_t contexts)
+{
+    size_t count = 0;
+    DIR *folder = opendir("/proc/self/task");
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        char path[64], name[16] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%.20s/comm", entry->d_name);
+        FILE *file = fopen(path, "re");
+        count += file && fgets(name, sizeof name, file) && strncmp(name, "cuda-EvtHandlr", 14) == 0;
+        if (file)
+            fclose(file);
+    }
+    if (folder)
+        closedir(folder);
+    return count >= contexts + 7;
+}

@@ -21,6 +21,13 @@ struct dump_pipe {
 cufence_status dumps_arm(struct dump_pipe *pipe);
 void dumps_disarm(void);
 
+/*
+ * Whether the driver seems to be making a dump that it has not begun to write: for a device whose multiprocessors are all full
+ * that takes 5 to 8 s. At a fault it starts seven more threads named "cuda-EvtHandlr" (measured: driver 580.159, H100; one
+ * belongs to each context).
+ */
+int dumps_seem_begun(size_t contexts);
+
 /* Removes what the file system has of the pipe. */
 void dumps_remove_name(const struct dump_pipe *pipe);
 /* And the pipe. */

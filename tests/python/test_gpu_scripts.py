@@ -26,7 +26,7 @@ class GpuScripts(unittest.TestCase):
     def test_ends(self) -> None:
         kernels = str(BUILD / "lib" / "librestaged_kernels.so")
         options = "--arena 64G --explain rerun"
-        done = play("ends.py", "as_it_is", "two_descriptors", "no_descriptor", "full", CUSIM_KERNELS=kernels, ENDS_OPTIONS=options)
+        done = play("ends.py", "as_it_is", "nine_descriptors", "no_descriptor", "full", CUSIM_KERNELS=kernels, ENDS_OPTIONS=options)
         self.assertEqual((done.returncode, done.stdout.count("explained")), (0, 3), done.stdout + done.stderr)
 
     def test_hanging(self) -> None:
