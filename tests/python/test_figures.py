@@ -112,7 +112,7 @@ class Estimate(unittest.TestCase):
         return done
 
     def test_run(self) -> None:
-        done = self.estimate("--min-size", "1K", "allocations", "")
+        done = self.estimate("--skip", "smaller:1K", "allocations", "")
         self.assertEqual(done.stdout.count("ends within a mapping"), 5, done.stdout)
         self.assertIn("estimate for GPU 0: nothing was guarded; 6 allocations", done.stderr)
         self.assertRegex(done.stderr, r"as they are +2 MiB +512\.00 +100 % +yes")
