@@ -104,7 +104,7 @@ static const char *nearest_own(const struct arguments *arguments, const char *ar
 static int wrong(const struct arguments *arguments, const char *argument)
 {
     char name[LONGEST_NAME] = "";
-    int is_exact;
+    int is_exact = 0;
     size_t edits;
     if (arguments->has_library)
         name_in(argument, name);
@@ -112,6 +112,9 @@ static int wrong(const struct arguments *arguments, const char *argument)
     const char *instead = options_gone(name, strlen(name)), *near = nearest_own(arguments, argument, &edits);
     if (instead)
         return arguments_complain(arguments->command, ARGUMENTS_WRONG, "the option --%s is gone; %s", name, instead);
+    if (row && is_exact)
+        return arguments_complain(arguments->command, ARGUMENTS_WRONG, "cufence sets %s by itself; --set %s=VALUE forces it",
+                                  row->name, row->name);
     int is_own = !row || text_slip(name, strlen(name), row->name) >= edits;
     if (!is_own)
         near = row->name;
