@@ -88,7 +88,7 @@ class Demo(unittest.TestCase):
                 self.run_it(COMMAND, *explain.split())
                 if count == 1:
                     taken = self.run_it(COMMAND, "replay", "faults", status=86, CUFENCE_DRIVER="")
-                    self.assertIn("takes the one saved launch in faults\n", taken)
+                    self.assertIn("using the only saved launch in faults\n", taken)
         listed = self.run_it(COMMAND, "replay", "faults/", status=2)
         self.assertIn("faults/ holds 4 saved launches; name one of them:\n", listed)
         self.assertEqual(self.run_it(COMMAND, "explain", "faults").count(" SUMMARY: cufence: "), len(FAULTS))

@@ -350,7 +350,7 @@ static void a_second_signal_kills(void **state)
     pid_t pid = start("-- sh -c 'trap \"\" INT; echo >&2 trapped; while :; do sleep 0.1; done'");
     wait_for("\ntrapped\n");
     kill(pid, SIGINT);
-    wait_for("the same again kills it");
+    wait_for("a second one kills it");
     kill(pid, SIGINT);
     waitpid(pid, &status, 0);
     take_outcome(status);
