@@ -61,6 +61,10 @@ static void set_row(const struct operation *operation, unsigned char *destinatio
         memset(destination, (int)operation->set.value, operation->set.count);
         return;
     }
+    if (operation->set.width == sizeof(uint32_t) && operation->set.count == 1) { /* another stream may wait for this word */
+        __atomic_store_n((uint32_t *)(void *)destination, operation->set.value, __ATOMIC_RELEASE);
+        return;
+    }
     for (size_t i = 0; i < operation->set.count; i++)
         memcpy(destination + i * operation->set.width, &operation->set.value, operation->set.width);
 }
