@@ -104,10 +104,16 @@ int intake_open(struct intake *intake, const char *path)
     return 1;
 }
 
+/* The monitor's thread renews it while others look. */
+static int pipe_of(const struct intake *intake)
+{
+    return __atomic_load_n(&intake->pipe, __ATOMIC_RELAXED);
+}
+
 static int is_ours(const struct intake *intake)
 {
     struct stat file;
-    return fstat(intake->pipe, &file) == 0 && file.st_dev == intake->device && file.st_ino == intake->inode;
+    return fstat(pipe_of(intake), &file) == 0 && file.st_dev == intake->device && file.st_ino == intake->inode;
 }
 
 int intake_renew(struct intake *intake)
@@ -137,8 +143,8 @@ static int count_bytes(int pipe)
 int intake_has_bytes(const struct intake *intake)
 {
     if (is_ours(intake))
-        return count_bytes(__atomic_load_n(&intake->pipe, __ATOMIC_RELAXED)) > 0;
-    if (intake->pipe < 0)
+        return count_bytes(pipe_of(intake)) > 0;
+    if (pipe_of(intake) < 0)
         return 0;
     int again = (int)syscall(SYS_openat, AT_FDCWD, intake->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), bytes = count_bytes(again);
     if (again >= 0)
