@@ -271,11 +271,24 @@ static void advance(struct books *books)
     lock_release(&books->lock);
 }
 
+/* A list that has nothing idle has markers too: behind the checks of slack. Without this they would stay pending. */
+static void ask_all_markers(struct books *books)
+{
+    lock_take(&books->lock);
+    for (struct freelist *list = books->lists; list; list = list->next) {
+        list_lock(list);
+        freelist_ask_markers(list);
+        list_unlock(list);
+    }
+    lock_release(&books->lock);
+}
+
 void reclaim_old(struct books *books)
 {
     uint64_t now = now_ns(), age = heap_options->idle_age * 1000000ull;
     mark_rest(books, 1);
     advance(books);
+    ask_all_markers(books);
     uint64_t idle = idle_bytes(books), limit = idle ? idle_limit(books) : UINT64_MAX;
     if (idle && age && now > age)
         idle -= unmap_old(books, now - age, UINT64_MAX);
