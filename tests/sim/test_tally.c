@@ -135,6 +135,9 @@ static void without_the_variable_nothing_is_claimed(void **state)
 static void a_process_of_another_user_counts(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* a library of setpriv begins before ThreadSanitizer does, which it calls */
+#endif
     const char *nobody = "setpriv --reuid 65534 --clear-groups";
     char command[512];
     snprintf(command, sizeof command, "%s test -x \"$STORY\" && %s ls /proc/1/fd 2>&1 | grep -q denied", nobody, nobody);
