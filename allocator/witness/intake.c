@@ -107,7 +107,7 @@ int intake_open(struct intake *intake, const char *path)
 /* The monitor's thread renews it while others look. */
 static int pipe_of(const struct intake *intake)
 {
-    return __atomic_load_n(&intake->pipe, __ATOMIC_RELAXED);
+    return __atomic_load_n(&intake->pipe, __ATOMIC_ACQUIRE);
 }
 
 static int is_ours(const struct intake *intake)
@@ -122,7 +122,7 @@ int intake_renew(struct intake *intake)
         return 1;
     int again = above_standard(open(intake->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     if (again >= 0)
-        __atomic_store_n(&intake->pipe, again, __ATOMIC_RELAXED);
+        __atomic_store_n(&intake->pipe, again, __ATOMIC_RELEASE);
     return again >= 0;
 }
 
