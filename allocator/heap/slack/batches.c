@@ -179,7 +179,8 @@ void batch_add(struct watch *watch, struct batch *batch, const struct slack *sla
 
 /*
  * Blocks that are idle in the list have passed only once the launch has, so nobody unmaps them before. One that was taken out
- * of the list for that is left alone; one that was taken out for a new buffer comes here with PATTERN_WRITE, or is live by now.
+ * of the list for that is left alone; one that was taken out for a new buffer comes here with PATTERN_WRITE, or is live by now;
+ * one that is on its way into the list is kept (slack_keep()).
  * Returns how many at the head of the queue are to be launched. Caller holds the lock.
  */
 static unsigned hold_back(struct watch *watch, struct freelist *list)
@@ -194,7 +195,7 @@ static unsigned hold_back(struct watch *watch, struct freelist *list)
         enum block_state state = block_state_now(slack->block);
         if (jobs == SLACK_MOST)
             break;
-        if (state == BLOCK_HELD && slack->does == PATTERN_CHECK && !__atomic_load_n(&slack->is_kept, __ATOMIC_RELAXED)) {
+        if (state == BLOCK_HELD && slack->does == PATTERN_CHECK && !slack_is_kept(slack)) {
             slack_dequeue(slack);
             watch->missed++;
             continue;

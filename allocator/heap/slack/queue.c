@@ -62,6 +62,13 @@ int slack_enqueue(struct slack_queue *queue, struct slack *slack, unsigned does)
     return 1;
 }
 
+void slack_keep(struct slack *slack)
+{
+    lock_expect(RANK_SLACK);
+    block_expect(slack->block, BLOCK_HELD);
+    slack->block->free_sequence = 0; /* freelist_put() gives it another, under the lock of the list */
+}
+
 void slack_dequeue(struct slack *slack)
 {
     lock_expect(RANK_SLACK);

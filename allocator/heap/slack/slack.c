@@ -78,14 +78,6 @@ static void flush(struct watch *watch, struct freelist *list)
     stream_touch_end();
 }
 
-/* The same for the holder of a block, who does not unmap it. */
-static void flush_kept(struct watch *watch, struct freelist *list, struct slack *slack)
-{
-    __atomic_store_n(&slack->is_kept, 1, __ATOMIC_RELAXED);
-    flush(watch, list);
-    __atomic_store_n(&slack->is_kept, 0, __ATOMIC_RELAXED);
-}
-
 /* ---- a block is handed out ---- */
 
 static struct slack *slack_of(struct watch *watch, struct block *block)
@@ -198,6 +190,8 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
         if (slack->queue && slack->queue != list->slack_queue)
             slack_dequeue(slack); /* of a list that has no work left for it */
         is_due = prepare(watch, list, slack, (struct slack_layout){address, size}, is_fresh);
+        if (is_due)
+            slack_keep(slack);
     } else if (block->slack) {
         slack_dequeue(block->slack);
         slack_discard(block->slack);
@@ -205,7 +199,7 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
     lock_release(&watch->lock);
     if (!is_due)
         return;
-    flush_kept(watch, list, slack);
+    flush(watch, list);
     withdraw_check(watch, slack);
     if (list == &list->books->shared)
         await_launch(watch, slack, AWAIT_TIMES);
@@ -254,6 +248,7 @@ int slack_freed(struct freelist *list, struct block *block)
     }
     struct slack_queue *queue = slack_queue_of(list);
     if (note_freed(watch, slack) && queue) {
+        slack_keep(slack); /* the background thread may launch it before it is in the list */
         if (!slack->queue)
             slack_enqueue(queue, slack, PATTERN_CHECK);
         earn(queue);
@@ -261,7 +256,7 @@ int slack_freed(struct freelist *list, struct block *block)
     }
     lock_release(&watch->lock);
     if (is_due)
-        flush_kept(watch, list, slack);
+        flush(watch, list);
     return 1;
 }
 
@@ -319,6 +314,7 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
     slack_dequeue(slack);
     if (note_freed(watch, slack) && scope.pushed) {
         int is_last = is_checked_last(block), is_wanted = is_last || wants_check(slack, list ? list : &block->books->shared);
+        slack_keep(slack);
         is_due = list && !is_last && is_wanted && slack_enqueue(list->slack_queue, slack, PATTERN_CHECK);
         if (is_wanted && users == HEAP_NONE && slack_is_over(slack))
             check_idle(watch, &slack, 1);
@@ -329,7 +325,7 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
         await_launch(watch, slack, AWAIT_FREED);
     if (!is_due)
         return;
-    flush_kept(watch, list, slack);
+    flush(watch, list);
     lock_take(&watch->lock);
     slack_dequeue(slack); /* if it could not be launched: another list will hand it out */
     lock_release(&watch->lock);

@@ -36,7 +36,6 @@ struct slack {
     struct slack_queue *queue; /* atomic; where it waits, or NULL */
     struct slack *ahead, *behind;
     unsigned does;              /* there; PATTERN_CHECK, PATTERN_WRITE or both */
-    int is_kept;                /* atomic: whoever holds the block frees it or hands it out, and does not unmap it */
     struct batch *batch;        /* the last launch for it, ... */
     uint64_t turn;              /* ... unless the batch has another turn now */
     uint64_t since_ns;          /* when it was last checked or written */
@@ -109,10 +108,17 @@ void slack_ranges(const struct block *block, struct slack_layout layout, struct 
 struct slack_queue *slack_queue_of(struct freelist *list); /* NULL: out of host memory */
 /* Returns 0, and does nothing, without a queue or if it is full. */
 int slack_enqueue(struct slack_queue *queue, struct slack *slack, unsigned does);
+/* Until the block is put into a list again: whoever holds it frees it or hands it out, and does not unmap it. */
+void slack_keep(struct slack *slack);
 void slack_dequeue(struct slack *slack);               /* out of its queue; what was not written is forgotten */
 void slack_discard(struct slack *slack);               /* there is no pattern any more */
 void slack_watched(struct slack *slack, uint64_t now); /* it is being checked or written: counts from there */
 struct batch_buffer slack_described(const struct slack *slack);
+
+static inline int slack_is_kept(const struct slack *slack)
+{
+    return !slack->block->free_sequence;
+}
 
 static inline int slack_is_over(const struct slack *slack)
 {
