@@ -50,7 +50,7 @@ def _restaged(kind: str, owner: str, written: str, block: object = 7, thread: ob
         r"address .*(re-run|derived|exact)",
         *([written] if written else []),
     ]
-    files = {"report.json": [r'"outcome": ?"faulted"']} if written else {"report.json": [r'"re-run"']}
+    files = {"report.json": [r'"outcome": ?"faulted"']} if written else {"report.json": [r'"rerun"']}
     return _program(f"restaged_{kind}", "restaged", arguments=[kind], report=report, files=files, **other)
 
 
@@ -217,7 +217,7 @@ CASES = [
         "exception_recursion",
         "exceptions",
         arguments=["recursion"],
-        report=["cufence: exception: out-of-range address", r"kernel +recursion\b", "an access left the shared or local memory"],
+        report=["cufence: exception: out-of-range address", r"kernel +recursion\b", "an access went outside the shared or local memory"],
         files={"report.json": [r'"kind": ?"exception"']},
     ),
     # Before the driver begins the dump, while it writes it, and shortly before the end.
