@@ -158,6 +158,16 @@ static int explain_missing(const struct arguments *arguments)
     return arguments_complain(arguments->command, ARGUMENTS_WRONG, "--%s needs a value; use %s", row->name, row->allowed);
 }
 
+/* `--verbose on` and `--verbose off` are read as meant: the word is not the program. */
+static int is_switched_off(const struct arguments *arguments, int place, int argc, char **argv)
+{
+    if ((size_t)place >= arguments->count || arguments->known[place].example || optind >= argc)
+        return 0;
+    int is_off = !strcmp(argv[optind], "off");
+    optind += is_off || !strcmp(argv[optind], "on");
+    return is_off;
+}
+
 int arguments_next(const struct arguments *arguments, int argc, char **argv)
 {
     struct option names[MOST];
@@ -175,6 +185,6 @@ int arguments_next(const struct arguments *arguments, int argc, char **argv)
     case ':':
         return explain_missing(arguments);
     default:
-        return found - FIRST;
+        return is_switched_off(arguments, found - FIRST, argc, argv) ? arguments_next(arguments, argc, argv) : found - FIRST;
     }
 }

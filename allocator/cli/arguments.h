@@ -16,7 +16,7 @@
 
 struct argument {
     const char *name;    /* without its dashes */
-    const char *example; /* of its value, for messages; NULL: it takes none */
+    const char *example; /* of its value, for messages; NULL: it takes none but `on` or `off` */
     const char *help;    /* a few words, for completions */
     const char *values;  /* words with blanks between them, or ARGUMENT_FILE, ARGUMENT_FOLDER; NULL: anything */
 };

@@ -254,6 +254,12 @@ static void verbose_tells_what_was_done(void **state)
     for (size_t i = 0; i < sizeof said / sizeof *said; i++)
         assert_non_null(strstr(outcome.err, said[i]));
     assert_string_equal(outcome.out, "");
+    outcome = RUN("--verbose", "on", "true");
+    expect_exit(&outcome, 0);
+    assert_non_null(strstr(outcome.err, "starts /"));
+    outcome = RUN("--verbose", "off", "true");
+    expect_exit(&outcome, 0);
+    assert_null(strstr(outcome.err, "starts /"));
 }
 
 static void the_programs_end_is_its_own(void **state)
