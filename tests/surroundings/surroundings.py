@@ -25,8 +25,8 @@ KNOWN = "unwritten dumps"
 
 # Lines that cufence may print outside of a report, each once.
 STATED = [re.compile(text) for text in (
-    r"cufence: (no faults|no faults seen, but the devices may still be working|1 finding); [\d,]+ allocations? guarded",
-    r"cufence: NOTHING WAS GUARDED: (cufence has not seen any allocation|every allocation was left to the driver)",
+    r"cufence: (no faults|no faults seen, but the devices may still be working|no faults seen, but no file descriptor was left, .*|1 finding); [\d,]+ allocations? guarded",
+    r"cufence: NOTHING WAS GUARDED: (cufence saw no allocation|every allocation was left to the driver)",
     r"cufence: use after free: tested for \d+ of \d+ allocation sites?$",
     r"cufence: packed: \d+ allocations? shared pages",
     r"cufence: not guarded: [\d,]+ (allocations?|buffers?) ",
