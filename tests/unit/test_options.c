@@ -446,6 +446,7 @@ static void the_table_is_printed_with_every_default(void **state)
     for (line = text; (line = strchr(line, '\n')) != NULL; line++)
         lines++;
     assert_int_equal(lines, 1 + 12);
+    free(text);
 }
 
 static void file_names_are_expanded(void **state)
