@@ -173,8 +173,8 @@ static void wait_for_users(struct block *block, struct stream *stream, enum heap
     wait_for_recorded(block);
 }
 
-/* With slack=on and fill=FRESH/FREED: checks what is around a freed buffer, and overwrites it. Returns whether work of ours uses it that
- * is not in the order of `list` (NULL: any work). */
+/* With slack=on and fill=FRESH/FREED: checks what is around a freed buffer, and overwrites it. Returns whether work of ours
+ * uses it that is not in the order of `list` (NULL: any work). */
 static int release_contents(struct block *block, struct stream *stream, enum heap_users users, const struct freelist *list)
 {
     int is_used = 0, is_recorded = has_recorded(block);

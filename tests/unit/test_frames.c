@@ -91,7 +91,8 @@ static void a_test_runner_is_left_out(void **state)
 /* What only passes a call on hides the line of the program: neither is it shown, nor is it the program's own frame. */
 static void plumbing_is_left_out(void **state)
 {
-    static const char invoke[] = "std::_Function_handler<void (int), main::{lambda(int)#1}>::_M_invoke(std::_Any_data const&, int&&)";
+    static const char invoke[] =
+        "std::_Function_handler<void (int), main::{lambda(int)#1}>::_M_invoke(std::_Any_data const&, int&&)";
     static const char lambda[] = "main::{lambda(int)#1}::operator()(int) const";
     struct stack_frame frames[5] = {0};
     unsigned char shown[5];

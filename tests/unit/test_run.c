@@ -184,7 +184,8 @@ static void variables_that_nothing_reads_are_named(void **state)
         {"CUFENCE_UAF=strict", "CUFENCE_UAF=strict: cufence does not read this variable; write CUFENCE_OPTIONS=uaf=strict\n"},
         {"CUFENCE_ALGIN=auto", "CUFENCE_ALGIN=auto: cufence does not read this variable; write CUFENCE_OPTIONS=align=auto\n"},
         {"CUFENCE_OPTION=a=b", "CUFENCE_OPTION=a=b: cufence does not read this variable; write CUFENCE_OPTIONS=a=b\n"},
-        {"CUFENCE_ANYTHING=1", "CUFENCE_ANYTHING=1: cufence does not read this variable; unset it: options go into CUFENCE_OPTIONS"},
+        {"CUFENCE_ANYTHING=1",
+         "CUFENCE_ANYTHING=1: cufence does not read this variable; unset it: options go into CUFENCE_OPTIONS"},
         {"CUFENCE_LIBRARY=/x", NULL},
         {"CUFENCE_SOURCES=/x", NULL},
         {"CUFENCE_TEST_JOBS=2", NULL},
@@ -247,8 +248,8 @@ static void verbose_tells_what_was_done(void **state)
     struct outcome outcome = RUN("--verbose", "--set", "uaf=strict", "true");
     static const char *const said[] = {
         "LD_PRELOAD: put " PRELOAD " first\n", "PYTORCH_ALLOC_CONF: backend:native replaced with " ASYNC "\n",
-        "CUFENCE_OPTIONS=uaf=strict\n",           "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async",
-        "TF_GPU_ALLOCATOR=cuda_malloc_async",     "starts /",
+        "CUFENCE_OPTIONS=uaf=strict\n",        "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async",
+        "TF_GPU_ALLOCATOR=cuda_malloc_async",  "starts /",
     };
     expect_exit(&outcome, 0);
     for (size_t i = 0; i < sizeof said / sizeof *said; i++)

@@ -1,4 +1,5 @@
-// Everything on a thread of 64 KiB, or in a fibre whose stack is painted, to see how much of it is used: natively mostly by the driver.
+// Everything on a thread of 64 KiB, or in a fibre whose stack is painted, to see how much of it is used: natively mostly by the
+// driver.
 #include "check.h"
 
 #include <cstring>
