@@ -58,9 +58,9 @@ static const struct fault_memory *memory_of(const struct known *known)
     return known->snapshot ? &known->snapshot->memory : &known->unknown;
 }
 
-static const struct restaged *restaged_of(const struct known *known)
+static const struct rerun_result *rerun_of(const struct known *known)
 {
-    return known->snapshot ? &known->snapshot->restaged : NULL;
+    return known->snapshot ? &known->snapshot->rerun : NULL;
 }
 
 static struct finding_origin origin_of(const struct known *known, const struct evidence *evidence)
@@ -114,9 +114,9 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     if (whole.remains) {
         say_truncated(dump, evidence);
     } else if (evidence->site_count) {
-        fault_diagnose_restaged(evidence, restaged_of(known), memory_of(known), &diagnosis);
+        fault_diagnose_rerun(evidence, rerun_of(known), memory_of(known), &diagnosis);
         whole.site = fault_site(&diagnosis);
-        finding_of_fault(&finding, &diagnosis, restaged_of(known), &origin);
+        finding_of_fault(&finding, &diagnosis, rerun_of(known), &origin);
         finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
         report = finding_text(&finding);
         finding_free(&finding);
@@ -142,7 +142,7 @@ static json_t *finding_of(const struct evidence *evidence, const struct diagnosi
     if (!evidence->site_count || is_truncated)
         return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
     struct finding finding;
-    finding_of_fault(&finding, diagnosis, restaged_of(known), &origin);
+    finding_of_fault(&finding, diagnosis, rerun_of(known), &origin);
     char *text = finding_json(&finding);
     json_t *json = text ? json_loads(text, 0, NULL) : NULL;
     free(text);
@@ -157,7 +157,7 @@ static void say_json(const char *path, const struct coredump *dump, const struct
 {
     struct standing_wishes whole = wishes->standing;
     struct diagnosis diagnosis;
-    fault_diagnose_restaged(evidence, restaged_of(known), memory_of(known), &diagnosis);
+    fault_diagnose_rerun(evidence, rerun_of(known), memory_of(known), &diagnosis);
     whole.site = evidence->site_count && !whole.remains ? fault_site(&diagnosis) : NULL;
     json_t *finding = finding_of(evidence, &diagnosis, known, whole.remains != NULL);
     char *text = standing_json(dump, standing, &whole);
@@ -237,8 +237,8 @@ static cufence_status explain_bytes(const char *path, const struct loaded *bytes
     struct coredump dump;
     struct wishes all = *wishes;
     struct known known = {.snapshot = find_snapshot(path), .unknown = {.is_unknown = 1}};
-    if (known.snapshot && known.snapshot->restaged.outcome == RESTAGE_FAULTED)
-        known.snapshot->restaged.evidence = known.again = find_again(path);
+    if (known.snapshot && known.snapshot->rerun.outcome == RERUN_FAULTED)
+        known.snapshot->rerun.evidence = known.again = find_again(path);
     cufence_status status = coredump_open_part(bytes->at, bytes->size, &dump, problem);
     if (status == CUFENCE_OK)
         status = evidence_read(&dump, &evidence, problem);
@@ -282,8 +282,8 @@ static int is_folder(const char *path)
 
 static int is_bundle(const char *path)
 {
-    char scene[PATH_MAX];
-    return snprintf(scene, sizeof scene, "%s/" BUNDLE_SCENE, path) < (int)sizeof scene && access(scene, R_OK) == 0;
+    char input[PATH_MAX];
+    return snprintf(input, sizeof input, "%s/" BUNDLE_INPUT, path) < (int)sizeof input && access(input, R_OK) == 0;
 }
 
 /* Explains every dump in a folder, ordered by name, and those of the saved launches in it. Skips other files. Returns how many

@@ -5,7 +5,7 @@
 #include "statuses.h"
 #include "base/env.h"
 #include "base/text.h"
-#include "restage/stage.h"
+#include "rerun/rerun.h"
 
 #include <cufence.h>
 
@@ -130,8 +130,8 @@ static int dispatch(int argc, char **argv)
         printf("cufence %s\n", cufence_version_string());
         return 0;
     }
-    if (!strcmp(argv[0], "stage") && argc <= 2) /* started by cufence, with a socket as standard input or as that descriptor */
-        return stage_play(argc == 2 ? atoi(argv[1]) : STDIN_FILENO);
+    if (!strcmp(argv[0], "rerun") && argc <= 2) /* started by cufence, with a socket as standard input or as that descriptor */
+        return rerun_play(argc == 2 ? atoi(argv[1]) : STDIN_FILENO);
     const struct command *command = command_find(argv[0]);
     if (!command)
         return unknown_command(argv);

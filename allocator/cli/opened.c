@@ -114,13 +114,13 @@ static cufence_status check_image(const struct loaded *image, struct problem *pr
 
 static cufence_status copy_launches(struct opened *opened, struct problem *problem)
 {
-    opened->arguments = malloc((size_t)SCENE_LAUNCHES * SCENE_ARGUMENTS);
+    opened->arguments = malloc((size_t)RERUN_LAUNCHES * RERUN_ARGUMENTS);
     if (!opened->arguments)
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
     for (size_t i = 0; i < opened->bundle->launch_count; i++) {
-        struct scene_launch *launch = &opened->launches[i];
+        struct rerun_launch *launch = &opened->launches[i];
         *launch = opened->bundle->launches[i];
-        uint8_t *own = opened->arguments + i * SCENE_ARGUMENTS;
+        uint8_t *own = opened->arguments + i * RERUN_ARGUMENTS;
         memcpy(own, launch->arguments, launch->argument_bytes);
         launch->arguments = own;
     }
@@ -154,14 +154,14 @@ cufence_status opened_open(const char *path, struct opened *opened, struct probl
     if (opened->buffers < 0)
         return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s%s", BUNDLE_FOLDER, strerror(errno),
                            errno == ENOENT ? "; a saved launch is a folder in that of keep=, such as fault-4242-1" : "");
-    cufence_status status = load(opened, BUNDLE_SCENE, MOST_JSON, &text, problem);
+    cufence_status status = load(opened, BUNDLE_INPUT, MOST_JSON, &text, problem);
     if (status == CUFENCE_OK)
         status = bundle_read(text.at, text.size, &opened->bundle, problem);
     loaded_forget(&text);
     if (status == CUFENCE_OK)
         status = copy_launches(opened, problem);
     if (status == CUFENCE_OK)
-        status = load(opened, BUNDLE_IMAGE, SCENE_IMAGE, &opened->image, problem);
+        status = load(opened, BUNDLE_IMAGE, RERUN_IMAGE, &opened->image, problem);
     if (status == CUFENCE_OK)
         status = check_image(&opened->image, problem);
     if (status == CUFENCE_OK)
@@ -199,9 +199,9 @@ static int find_replaced(const struct opened *opened, const struct bundle_buffer
     return -1;
 }
 
-int opened_answer(const struct opened *opened, const struct stage_message *question, struct stage_message *answer)
+int opened_answer(const struct opened *opened, const struct rerun_message *question, struct rerun_message *answer)
 {
-    const struct bundle_buffer *buffer = question->type == STAGE_NEED ? bundle_find(opened->bundle, question->address) : NULL;
+    const struct bundle_buffer *buffer = question->type == MESSAGE_NEED ? bundle_find(opened->bundle, question->address) : NULL;
     if (!buffer)
         return -1;
     struct problem ignored;
@@ -212,7 +212,7 @@ int opened_answer(const struct opened *opened, const struct stage_message *quest
         fd = fcntl(replaced, F_DUPFD_CLOEXEC, 0);
     else if (buffer->file[0])
         fd = open_buffer(opened, buffer, &offset, &ignored);
-    *answer = (struct stage_message){.type = replaced >= 0 || buffer->file[0] ? STAGE_FILE : STAGE_ZEROS,
+    *answer = (struct rerun_message){.type = replaced >= 0 || buffer->file[0] ? MESSAGE_FILE : MESSAGE_ZEROS,
                                      .number = (uint32_t)offset,
                                      .address = buffer->mapping_start,
                                      .bytes = buffer->mapping_end - buffer->mapping_start,
@@ -234,7 +234,7 @@ int opened_expected(const struct opened *opened, const struct bundle_buffer *buf
 /* Whether a launch on record may be that of the bundle. */
 static int is_recorded(const struct opened *opened, size_t number, const struct launch_entry *entry)
 {
-    const struct scene_launch *launch = &opened->launches[number];
+    const struct rerun_launch *launch = &opened->launches[number];
     struct evidence_site site = {.symbol = opened->bundle->symbol,
                                  .has_grid = 1,
                                  .parameters = launch->arguments,
@@ -324,7 +324,7 @@ static void change_argument(struct opened *opened, size_t number, const struct l
         if (argument->offset + argument->size <= entry->kept_bytes && is_recorded(opened, number, entry))
             memcpy(entry->bytes + argument->offset, bytes, argument->size);
     }
-    memcpy(opened->arguments + number * SCENE_ARGUMENTS + argument->offset, bytes, argument->size);
+    memcpy(opened->arguments + number * RERUN_ARGUMENTS + argument->offset, bytes, argument->size);
 }
 
 cufence_status opened_set_argument(struct opened *opened, const char *text, struct problem *problem)

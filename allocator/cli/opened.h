@@ -8,15 +8,15 @@
 #include "analysis/snapshot/bundle.h"
 #include "analysis/snapshot/keep.h"
 #include "loaded.h"
-#include "restage/scene.h"
+#include "rerun/input.h"
 
 enum { OPENED_REPLACED = 16 };
 
 struct opened {
     int folder, buffers; /* descriptors of the folders */
     struct bundle *bundle;
-    struct scene_launch launches[SCENE_LAUNCHES]; /* the bundle's, with arguments of our own */
-    uint8_t *arguments;                           /* SCENE_ARGUMENTS bytes for each launch */
+    struct rerun_launch launches[RERUN_LAUNCHES]; /* the bundle's, with arguments of our own */
+    uint8_t *arguments;                           /* RERUN_ARGUMENTS bytes for each launch */
     struct loaded image, dump;                    /* dump: of the fault, empty if it cannot be read */
     struct snapshot *snapshot;                    /* NULL if it cannot be read */
     struct {
@@ -31,9 +31,9 @@ struct opened {
 cufence_status opened_open(const char *path, struct opened *opened, struct problem *problem);
 void opened_close(struct opened *opened);
 
-/* Answers a STAGE_NEED with the buffer or pinned memory there; one that was left out holds zeros. If there is none, *answer is
- * unchanged. Returns the descriptor that belongs to the answer, or -1, and sets errno if it cannot be had. */
-int opened_answer(const struct opened *opened, const struct stage_message *question, struct stage_message *answer);
+/* Answers a MESSAGE_NEED with the buffer or pinned memory there; one that was left out holds zeros. If there is none, *answer
+ * is unchanged. Returns the descriptor that belongs to the answer, or -1, and sets errno if it cannot be had. */
+int opened_answer(const struct opened *opened, const struct rerun_message *question, struct rerun_message *answer);
 
 /* Opens what the buffer, whose bytes are in the bundle, held after the launch: its own file, or its bytes before it if it had
  * not changed. Returns a descriptor that the caller closes, or -1; *offset says where the bytes begin. */

@@ -54,7 +54,7 @@ static int use_device(struct replay *replay, int number, CUdevice device)
     char text[160];
     if (!driver->cuDeviceGetUuid || driver->cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS)
         return complain(replay, "the driver is too old");
-    memcpy(replay->scene.device, uuid.bytes, sizeof replay->scene.device);
+    memcpy(replay->input.device, uuid.bytes, sizeof replay->input.device);
     replay->device = number;
     driver->cuDeviceGetName(replay->device_name, sizeof replay->device_name, device);
     driver->cuDeviceTotalMem(&total, device);
@@ -90,11 +90,11 @@ static int find_device(struct replay *replay)
     return complain(replay, text);
 }
 
-/* ---- the scene ---- */
+/* ---- the input ---- */
 
 /* Of the program's address space only what lies around the buffers is reserved: elsewhere this machine's driver may have
  * something of its own. */
-static void set_arena(struct scene *scene, const struct bundle *bundle)
+static void set_arena(struct rerun_input *input, const struct bundle *bundle)
 {
     uint64_t first = bundle->arena_end, last = bundle->arena_start;
     for (size_t i = 0; i < bundle->buffer_count; i++) {
@@ -103,15 +103,15 @@ static void set_arena(struct scene *scene, const struct bundle *bundle)
     }
     int is_near_start = first > last || first - bundle->arena_start <= AROUND;
     int is_near_end = first > last || bundle->arena_end - last <= AROUND;
-    scene->arena_start = is_near_start ? bundle->arena_start : (first - AROUND) / REPLAY_UNIT * REPLAY_UNIT;
-    scene->arena_end = is_near_end ? bundle->arena_end : (last + AROUND + REPLAY_PAGE - 1) / REPLAY_PAGE * REPLAY_PAGE;
+    input->arena_start = is_near_start ? bundle->arena_start : (first - AROUND) / REPLAY_UNIT * REPLAY_UNIT;
+    input->arena_end = is_near_end ? bundle->arena_end : (last + AROUND + REPLAY_PAGE - 1) / REPLAY_PAGE * REPLAY_PAGE;
 }
 
-static void take_pinned(struct scene *scene, const struct bundle *bundle)
+static void take_pinned(struct rerun_input *input, const struct bundle *bundle)
 {
     for (size_t i = 0; i < bundle->pinned_count; i++)
-        scene->pinned[i] = (struct scene_range){bundle->pinned[i].address, bundle->pinned[i].size};
-    scene->pinned_count = bundle->pinned_count;
+        input->pinned[i] = (struct rerun_range){bundle->pinned[i].address, bundle->pinned[i].size};
+    input->pinned_count = bundle->pinned_count;
 }
 
 /* Returns the cubin of a fat binary that the driver would take for the kernel: the newest one that fits. Returns 0 if there is
@@ -137,31 +137,31 @@ static void take_image(struct replay *replay)
 {
     struct span file = {replay->opened.image.at, replay->opened.image.size};
     struct fatbin_image cubin;
-    replay->scene.image = file.bytes;
-    replay->scene.image_bytes = file.size;
+    replay->input.image = file.bytes;
+    replay->input.image_bytes = file.size;
     if (!find_cubin(file, replay, &cubin))
         return;
     replay->image = malloc(cubin.size);
     if (!replay->image || !fatbin_unpack(&cubin, replay->image))
         return;
-    replay->scene.image = replay->image;
-    replay->scene.image_bytes = cubin.size;
+    replay->input.image = replay->image;
+    replay->input.image_bytes = cubin.size;
 }
 
-static int make_scene(struct replay *replay)
+static int make_input(struct replay *replay)
 {
     const struct opened *opened = &replay->opened;
     if (readlink("/proc/self/exe", replay->program, sizeof replay->program - 1) <= 0)
         return complain(replay, "/proc is not mounted");
     take_image(replay);
-    replay->scene.symbol = opened->bundle->symbol;
+    replay->input.symbol = opened->bundle->symbol;
     if (opened->snapshot)
-        describe_arguments(&replay->scene, opened->launches, &opened->snapshot->memory);
-    set_arena(&replay->scene, opened->bundle);
-    take_pinned(&replay->scene, opened->bundle);
-    replay->scene.launches = opened->launches;
-    replay->scene.is_compared = (uint32_t)opened->bundle->has_outputs;
-    replay->scene.launch_count = opened->bundle->launch_count;
+        describe_arguments(&replay->input, opened->launches, &opened->snapshot->memory);
+    set_arena(&replay->input, opened->bundle);
+    take_pinned(&replay->input, opened->bundle);
+    replay->input.launches = opened->launches;
+    replay->input.is_compared = (uint32_t)opened->bundle->has_outputs;
+    replay->input.launch_count = opened->bundle->launch_count;
     return 1;
 }
 
@@ -310,7 +310,7 @@ static int take_option(int option, struct wishes *wishes, struct replay *replay)
     case SECONDS:
         return parse_number("seconds", optarg, 86400, &replay->seconds);
     case NO_GUARDS:
-        replay->scene.mode = SCENE_ZEROS;
+        replay->input.mode = RERUN_ZEROS;
         return 1;
     case UNDER:
         wishes->under = optarg;
@@ -337,7 +337,7 @@ static int play(struct replay *replay, const struct wishes *wishes)
         return arguments_complain("replay", 1, "%s: %s", replay->folder, problem.text);
     if (!apply(replay, &wishes->changes))
         return CLI_USAGE;
-    if (!find_device(replay) || !make_scene(replay))
+    if (!find_device(replay) || !make_input(replay))
         return 1;
     tell_left_out(replay);
     if (!wishes->under)

@@ -26,9 +26,9 @@ struct comparison {
 struct replay {
     const char *folder;
     struct opened opened;
-    struct scene scene; /* of the bundle, on the GPU that was chosen */
-    int device;         /* the driver's ordinal */
-    uint32_t compute;   /* its compute capability, 90 for 9.0 */
+    struct rerun_input input; /* of the bundle, on the GPU that was chosen */
+    int device;               /* the driver's ordinal */
+    uint32_t compute;         /* its compute capability, 90 for 9.0 */
     char device_name[128];
     char program[4096]; /* the file of this program */
     int is_json, is_verbose;
@@ -51,16 +51,17 @@ int replay_choose(const char *given, char path[PATH_MAX]);
 /* Launches the kernel once, and prints the report if it did something wrong and is_told. REPLAY_FAILED: after a message. */
 enum replay_outcome replay_once(struct replay *replay, int is_told);
 
-/* Launches the kernel once with the tool as the stage's parent: "compute-sanitizer --tool memcheck". Returns the exit status.
+/* Launches the kernel once with the tool as that process's parent: "compute-sanitizer --tool memcheck". Returns the exit
+ * status.
  */
 int replay_under(struct replay *replay, const char *tool);
 
-/* Answers a question of the stage, as struct staging wants it; user: the replay. */
-int replay_answer(void *user, const struct stage_message *question, struct stage_message *to);
+/* Answers a question of the second process, as struct rerun wants it; user: the replay. */
+int replay_answer(void *user, const struct rerun_message *question, struct rerun_message *to);
 
-/* Answers a STAGE_RESULT, as opened_answer() does a STAGE_NEED: with a file for the bytes of the buffer, which are compared
+/* Answers a MESSAGE_RESULT, as opened_answer() does a MESSAGE_NEED: with a file for the bytes of the buffer, which are compared
  * when the next one is asked for. */
-int compare_answer(struct replay *replay, const struct stage_message *question, struct stage_message *answer);
+int compare_answer(struct replay *replay, const struct rerun_message *question, struct rerun_message *answer);
 void compare_begin(struct replay *replay);
 void compare_end(struct replay *replay); /* compares the last one */
 

@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 enum { MOST_LISTED = 20 };
-#define MOST_SCENE ((size_t)16 << 20)
+#define MOST_INPUT ((size_t)16 << 20)
 
-static int open_scene(const char *folder, const char *name)
+static int open_input(const char *folder, const char *name)
 {
     char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/%s/" BUNDLE_SCENE, folder, name);
+    int length = snprintf(path, sizeof path, "%s/%s/" BUNDLE_INPUT, folder, name);
     return length < (int)sizeof path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
 }
 
@@ -29,10 +29,10 @@ static int is_bundle(const char *folder)
 {
     char path[PATH_MAX];
     struct stat status;
-    int scene = open_scene(folder, ".");
-    if (scene >= 0)
-        close(scene);
-    return scene >= 0 ||
+    int input = open_input(folder, ".");
+    if (input >= 0)
+        close(input);
+    return input >= 0 ||
            (snprintf(path, sizeof path, "%s/" BUNDLE_FOLDER, folder) < (int)sizeof path && stat(path, &status) == 0);
 }
 
@@ -50,7 +50,7 @@ static void list_bundle(const char *folder, const char *name)
     struct problem ignored;
     struct bundle *bundle = NULL;
     char kernel[128] = "";
-    if (loaded_open(open_scene(folder, name), MOST_SCENE, &text, &ignored))
+    if (loaded_open(open_input(folder, name), MOST_INPUT, &text, &ignored))
         bundle_read(text.at, text.size, &bundle, &ignored);
     loaded_forget(&text);
     if (bundle)
@@ -73,12 +73,12 @@ static int keep_bundles(const char *folder, struct dirent **entries, int count)
 {
     int kept = 0;
     for (int i = 0; i < count; i++) {
-        int scene = open_scene(folder, entries[i]->d_name);
-        if (scene < 0) {
+        int input = open_input(folder, entries[i]->d_name);
+        if (input < 0) {
             free(entries[i]);
             continue;
         }
-        close(scene);
+        close(input);
         entries[kept++] = entries[i];
     }
     return kept;

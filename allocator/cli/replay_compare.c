@@ -116,7 +116,7 @@ void compare_end(struct replay *replay)
     comparison->pending = NULL;
 }
 
-int compare_answer(struct replay *replay, const struct stage_message *question, struct stage_message *answer)
+int compare_answer(struct replay *replay, const struct rerun_message *question, struct rerun_message *answer)
 {
     struct comparison *comparison = &replay->comparison;
     const struct bundle_buffer *buffer = bundle_find(replay->opened.bundle, question->address);
@@ -132,7 +132,7 @@ int compare_answer(struct replay *replay, const struct stage_message *question, 
     }
     comparison->pending = buffer;
     comparison->file = file;
-    *answer = (struct stage_message){.type = STAGE_FILE,
+    *answer = (struct rerun_message){.type = MESSAGE_FILE,
                                      .address = question->address,
                                      .bytes = question->bytes,
                                      .data = buffer->address,

@@ -6,7 +6,7 @@
 #include "base/source.h"
 #include "finding/json.h"
 #include "finding/report.h"
-#include "witness/staging.h"
+#include "witness/rerun.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,10 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
-int replay_answer(void *user, const struct stage_message *question, struct stage_message *to)
+int replay_answer(void *user, const struct rerun_message *question, struct rerun_message *to)
 {
     struct replay *replay = user;
-    return question->type == STAGE_RESULT ? compare_answer(replay, question, to) : opened_answer(&replay->opened, question, to);
+    return question->type == MESSAGE_RESULT ? compare_answer(replay, question, to)
+                                            : opened_answer(&replay->opened, question, to);
 }
 
 static const struct fault_memory *memory_of(const struct replay *replay)
@@ -48,27 +49,27 @@ static void print_finding(const struct replay *replay, struct finding *finding)
 }
 
 /* Reports a fault. first: the program's dump of it, if there is none of this launch. */
-static void print_fault(const struct replay *replay, struct staging *staging, const struct evidence *first)
+static void print_fault(const struct replay *replay, struct rerun *rerun, const struct evidence *first)
 {
     const struct finding_origin origin = origin_of(replay);
     const struct fault_memory *memory = memory_of(replay);
     struct diagnosis diagnosis;
     struct finding finding;
-    fault_diagnose(first ? first : staging->evidence, memory, &diagnosis);
-    staging_follow(staging, &diagnosis);
-    staging->result.launch = opened_record(&replay->opened, staging->number);
-    fault_diagnose_restaged(first ? first : staging->evidence, &staging->result, memory, &diagnosis);
-    finding_of_fault(&finding, &diagnosis, &staging->result, &origin);
+    fault_diagnose(first ? first : rerun->evidence, memory, &diagnosis);
+    rerun_follow(rerun, &diagnosis);
+    rerun->result.launch = opened_record(&replay->opened, rerun->number);
+    fault_diagnose_rerun(first ? first : rerun->evidence, &rerun->result, memory, &diagnosis);
+    finding_of_fault(&finding, &diagnosis, &rerun->result, &origin);
     finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
     print_finding(replay, &finding);
 }
 
 /* The bytes that were written out of bounds, without a dump that says more. Among zeros, those of the same value are not seen.
  */
-static void print_writes(const struct restaged *restaged, const char *what)
+static void print_writes(const struct rerun_result *rerun, const char *what)
 {
-    for (size_t i = 0; i < restaged->write_count; i++) {
-        const struct restaged_write *write = &restaged->writes[i];
+    for (size_t i = 0; i < rerun->write_count; i++) {
+        const struct rerun_write *write = &rerun->writes[i];
         if (write->buffer)
             printf("cufence replay: %" PRIu64 " %s were written %" PRIu64 " bytes %s buffer #%" PRIu64 "\n", write->bytes, what,
                    write->distance, write->is_before ? "before the start of" : "past the end of", write->buffer->id);
@@ -79,16 +80,16 @@ static void print_writes(const struct restaged *restaged, const char *what)
 }
 
 /* It wrote into the guards, but did not fault without them: the first dump says the rest, unless it cannot be read. */
-static void print_written(const struct replay *replay, struct staging *staging)
+static void print_written(const struct replay *replay, struct rerun *rerun)
 {
     struct evidence *evidence = NULL;
     struct problem ignored;
     const struct loaded *dump = &replay->opened.dump;
-    if (replay->scene.mode == SCENE_WHOLE && dump->at &&
+    if (replay->input.mode == RERUN_WHOLE && dump->at &&
         evidence_from_coredump(dump->at, dump->size, &evidence, &ignored) == CUFENCE_OK && evidence->site_count)
-        print_fault(replay, staging, evidence);
+        print_fault(replay, rerun, evidence);
     else if (!replay->is_json)
-        print_writes(&staging->result, replay->scene.mode == SCENE_ZEROS ? "bytes other than 0" : "bytes");
+        print_writes(&rerun->result, replay->input.mode == RERUN_ZEROS ? "bytes other than 0" : "bytes");
     evidence_free(evidence);
 }
 
@@ -98,7 +99,7 @@ static void print_written(const struct replay *replay, struct staging *staging)
 static struct fault_launch launch_of(const struct replay *replay, uint32_t number, const struct launch_function *function,
                                      struct launch_entry *entry)
 {
-    const struct scene_launch *launch = &replay->opened.launches[number];
+    const struct rerun_launch *launch = &replay->opened.launches[number];
     const struct fault_launch *found = opened_record(&replay->opened, number);
     if (found)
         return *found;
@@ -123,21 +124,21 @@ static cufence_buffer buffer_at(const struct replay *replay, uint64_t address)
     return buffer;
 }
 
-enum { MOST_WRITES = sizeof((struct restaged *)0)->writes / sizeof *((struct restaged *)0)->writes };
+enum { MOST_WRITES = sizeof((struct rerun_result *)0)->writes / sizeof *((struct rerun_result *)0)->writes };
 
 /* What was written, each with a buffer. */
 struct written {
-    struct restaged_write writes[MOST_WRITES];
+    struct rerun_write writes[MOST_WRITES];
     cufence_buffer listed[MOST_WRITES]; /* of those that the snapshot does not name */
     size_t count;
 };
 
-static void name_listed(const struct replay *replay, const struct restaged *restaged, struct written *out)
+static void name_listed(const struct replay *replay, const struct rerun_result *rerun, struct written *out)
 {
-    out->count = restaged->write_count;
-    memcpy(out->writes, restaged->writes, sizeof out->writes);
+    out->count = rerun->write_count;
+    memcpy(out->writes, rerun->writes, sizeof out->writes);
     for (size_t i = 0; i < out->count; i++) {
-        struct restaged_write *write = &out->writes[i];
+        struct rerun_write *write = &out->writes[i];
         if (write->buffer)
             continue;
         out->listed[i] = buffer_at(replay, write->address);
@@ -150,7 +151,7 @@ static void name_listed(const struct replay *replay, const struct restaged *rest
  * were taken. */
 static size_t take_ranges(const struct written *written, size_t first, struct slack_write *all)
 {
-    const struct restaged_write *write = &written->writes[first];
+    const struct rerun_write *write = &written->writes[first];
     size_t i = first + 1;
     *all = (struct slack_write){.buffer = write->buffer,
                                 .is_before = write->is_before,
@@ -161,7 +162,7 @@ static size_t take_ranges(const struct written *written, size_t first, struct sl
                                 .buffers = 1};
     memcpy(all->bytes, write->values, write->value_bytes);
     for (; i < written->count; i++) {
-        const struct restaged_write *next = &written->writes[i];
+        const struct rerun_write *next = &written->writes[i];
         if (!write->buffer->id || next->buffer->id != write->buffer->id || next->is_before != write->is_before)
             break;
         all->span = next->address + next->bytes - all->address;
@@ -171,21 +172,21 @@ static size_t take_ranges(const struct written *written, size_t first, struct sl
 }
 
 /* The launch wrote outside of buffers, but where no access faults. */
-static void print_slack(const struct replay *replay, const struct staging *staging)
+static void print_slack(const struct replay *replay, const struct rerun *rerun)
 {
-    const struct restaged *restaged = &staging->result;
+    const struct rerun_result *result = &rerun->result;
     const struct launch_function function = {.name = replay->opened.bundle->symbol};
     const struct finding_origin origin = origin_of(replay);
     struct launch_entry entry;
     struct written written;
     struct slack_write write;
     uint64_t changed = 0;
-    name_listed(replay, restaged, &written);
+    name_listed(replay, result, &written);
     for (size_t i = 0, taken; i < written.count; i += taken) {
         struct finding finding;
         taken = take_ranges(&written, i, &write);
         changed += write.changed;
-        const struct fault_launch launch = launch_of(replay, staging->number, &function, &entry);
+        const struct fault_launch launch = launch_of(replay, rerun->number, &function, &entry);
         write.launches[0] = launch;
         write.launch_count = write.launch_total = 1;
         write.first_id = write.buffer->id;
@@ -195,43 +196,43 @@ static void print_slack(const struct replay *replay, const struct staging *stagi
         finding_of_slack(&finding, &write, &origin);
         print_finding(replay, &finding);
     }
-    if (changed < restaged->written_bytes)
+    if (changed < result->written_bytes)
         fprintf(replay->is_json ? stderr : stdout,
                 "cufence replay: more was written than is listed, %" PRIu64
                 " bytes in all; only the first %d places are listed\n",
-                restaged->written_bytes, MOST_WRITES);
+                result->written_bytes, MOST_WRITES);
 }
 
-static enum replay_outcome tell_quiet(const struct replay *replay, const struct staging *staging, int is_told)
+static enum replay_outcome tell_quiet(const struct replay *replay, const struct rerun *rerun, int is_told)
 {
-    int is_zero = replay->scene.mode == SCENE_ZEROS, has_written = staging->result.write_count != 0;
+    int is_zero = replay->input.mode == RERUN_ZEROS, has_written = rerun->result.write_count != 0;
     if (has_written && is_told && is_zero && !replay->is_json)
-        print_writes(&staging->result, "bytes other than 0");
+        print_writes(&rerun->result, "bytes other than 0");
     else if (has_written && is_told && !is_zero)
-        print_slack(replay, staging);
+        print_slack(replay, rerun);
     return has_written && !is_zero ? REPLAY_FAULTED : REPLAY_QUIET;
 }
 
-static enum replay_outcome tell(const struct replay *replay, struct staging *staging, int is_told)
+static enum replay_outcome tell(const struct replay *replay, struct rerun *rerun, int is_told)
 {
-    struct restaged *restaged = &staging->result;
-    restaged_name_buffers(restaged, memory_of(replay));
-    switch (restaged->outcome) {
-    case RESTAGE_FAULTED:
+    struct rerun_result *result = &rerun->result;
+    rerun_result_name_buffers(result, memory_of(replay));
+    switch (result->outcome) {
+    case RERUN_FAULTED:
         if (is_told)
-            print_fault(replay, staging, NULL);
+            print_fault(replay, rerun, NULL);
         return REPLAY_FAULTED;
-    case RESTAGE_WROTE:
+    case RERUN_WROTE:
         if (is_told)
-            print_written(replay, staging);
-        return replay->scene.mode == SCENE_ZEROS ? REPLAY_QUIET : REPLAY_FAULTED;
-    case RESTAGE_NO_FAULT:
-        return tell_quiet(replay, staging, is_told);
-    case RESTAGE_FAILED:
-    case RESTAGE_NOT_TRIED:
+            print_written(replay, rerun);
+        return replay->input.mode == RERUN_ZEROS ? REPLAY_QUIET : REPLAY_FAULTED;
+    case RERUN_NO_FAULT:
+        return tell_quiet(replay, rerun, is_told);
+    case RERUN_FAILED:
+    case RERUN_NOT_TRIED:
         break;
     }
-    fprintf(stderr, "cufence replay: %s: cannot be launched: %s\n", replay->folder, restaged->reason);
+    fprintf(stderr, "cufence replay: %s: cannot be launched: %s\n", replay->folder, result->reason);
     return REPLAY_FAILED;
 }
 
@@ -239,20 +240,20 @@ enum replay_outcome replay_once(struct replay *replay, int is_told)
 {
     char limit[48];
     snprintf(limit, sizeof limit, "--seconds %" PRIu64, replay->seconds);
-    struct staging staging = {.scene = replay->scene,
-                              .program = replay->program,
-                              .is_verbose = replay->is_verbose,
-                              .limit_ms = replay->seconds * 1000,
-                              .limit = limit,
-                              .begin_ns = monotonic_ns(),
-                              .answer = replay_answer,
-                              .user = replay};
+    struct rerun rerun = {.input = replay->input,
+                          .program = replay->program,
+                          .is_verbose = replay->is_verbose,
+                          .limit_ms = replay->seconds * 1000,
+                          .limit = limit,
+                          .begin_ns = monotonic_ns(),
+                          .answer = replay_answer,
+                          .user = replay};
     fflush(stdout);
     compare_begin(replay);
-    staging_begin(&staging);
-    staging_finish(&staging);
+    rerun_begin(&rerun);
+    rerun_finish(&rerun);
     compare_end(replay);
-    enum replay_outcome outcome = tell(replay, &staging, is_told);
-    staging_end(&staging);
+    enum replay_outcome outcome = tell(replay, &rerun, is_told);
+    rerun_end(&rerun);
     return outcome;
 }

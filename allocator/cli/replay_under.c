@@ -1,4 +1,4 @@
-/* `cufence replay --under TOOL`: the same launch, with the stage as the tool's child. */
+/* `cufence replay --under TOOL`: the same launch, with the second process as the tool's child. */
 #include "cli.h"
 #include "replay.h"
 
@@ -16,17 +16,17 @@
 
 #define NOT_FOUND 127 /* the status of shells for that */
 
-/* A debugger takes the stage's first word for a core file, unless it is told that these are the program's arguments. */
+/* A debugger takes that process's first word for a core file, unless it is told that these are the program's arguments. */
 static int is_debugger(const char *command)
 {
     size_t length = strlen(command);
     return length >= 3 && !strcmp(command + length - 3, "gdb");
 }
 
-/* Adds the stage's own words to those of the tool. Returns NULL if the host has no memory. */
+/* Adds that process's own words to those of the tool. Returns NULL if the host has no memory. */
 static char **make_command(const wordexp_t *tool, struct replay *replay, char *socket)
 {
-    static char arguments[] = "--args", stage[] = "stage";
+    static char arguments[] = "--args", subcommand[] = "rerun";
     size_t count = tool->we_wordc;
     int has_arguments = 0;
     char **words = malloc((count + 5) * sizeof *words);
@@ -39,7 +39,7 @@ static char **make_command(const wordexp_t *tool, struct replay *replay, char *s
     if (!has_arguments && is_debugger(words[0]))
         words[count++] = arguments;
     words[count++] = replay->program;
-    words[count++] = stage;
+    words[count++] = subcommand;
     words[count++] = socket;
     words[count] = NULL;
     return words;
@@ -47,52 +47,52 @@ static char **make_command(const wordexp_t *tool, struct replay *replay, char *s
 
 /* Reserves only what lies at the buffers and a page around them: the tool has memory of its own, which may be anywhere else.
  * The buffers are in order. */
-static void reserve_less(struct scene *scene, const struct bundle *bundle)
+static void reserve_less(struct rerun_input *input, const struct bundle *bundle)
 {
     for (size_t i = 0; i < bundle->buffer_count; i++) {
         const struct bundle_buffer *buffer = &bundle->buffers[i];
         uint64_t start = (buffer->mapping_start - REPLAY_PAGE) & ~(REPLAY_UNIT - 1),
                  end = (buffer->mapping_end + REPLAY_PAGE + REPLAY_UNIT - 1) & ~(REPLAY_UNIT - 1);
-        start = start < scene->arena_start ? scene->arena_start : start;
-        end = end > scene->arena_end ? scene->arena_end : end;
-        struct scene_range *last = scene->reserved_count ? &scene->reserved[scene->reserved_count - 1] : NULL;
-        if (last && (start <= last->address + last->bytes || scene->reserved_count == SCENE_RESERVED))
+        start = start < input->arena_start ? input->arena_start : start;
+        end = end > input->arena_end ? input->arena_end : end;
+        struct rerun_range *last = input->reserved_count ? &input->reserved[input->reserved_count - 1] : NULL;
+        if (last && (start <= last->address + last->bytes || input->reserved_count == RERUN_RESERVED))
             last->bytes = end - last->address;
         else
-            scene->reserved[scene->reserved_count++] = (struct scene_range){start, end - start};
+            input->reserved[input->reserved_count++] = (struct rerun_range){start, end - start};
     }
 }
 
-/* How far the stage has come. */
+/* How far the second process has come. */
 enum course { COURSE_NOT_BEGUN, COURSE_REFUSED, COURSE_LAUNCHED, COURSE_FAILED, COURSE_DONE };
 
-/* Sends the scene and answers questions until the tool's last process has closed the socket. */
+/* Sends the input and answers questions until the tool's last process has closed the socket. */
 static enum course converse(struct replay *replay, int socket)
 {
-    struct stage_message message = {.type = STAGE_SCENE};
+    struct rerun_message message = {.type = MESSAGE_INPUT};
     enum course course = COURSE_NOT_BEGUN;
-    int fd, scene = scene_write(&replay->scene);
-    if (scene < 0)
+    int fd, input = rerun_input_write(&replay->input);
+    if (input < 0)
         return course;
-    stage_send(socket, &message, scene);
-    close(scene);
-    while (stage_receive(socket, &message, &fd)) {
+    rerun_send(socket, &message, input);
+    close(input);
+    while (rerun_receive(socket, &message, &fd)) {
         if (fd >= 0)
             close(fd);
-        if (message.type == STAGE_LAUNCHES)
+        if (message.type == MESSAGE_LAUNCHES)
             course = COURSE_LAUNCHED;
-        if (message.type == STAGE_DONE)
+        if (message.type == MESSAGE_DONE)
             course = COURSE_DONE;
-        if (message.type == STAGE_FAILED) {
+        if (message.type == MESSAGE_FAILED) {
             course = course == COURSE_LAUNCHED ? COURSE_FAILED : COURSE_REFUSED;
             fprintf(stderr, "cufence replay: %s: %s\n", course == COURSE_FAILED ? "the launch failed" : "cannot be launched",
                     message.text);
         }
-        if (message.type != STAGE_NEED && message.type != STAGE_RESULT)
+        if (message.type != MESSAGE_NEED && message.type != MESSAGE_RESULT)
             continue;
-        struct stage_message to = {.type = STAGE_NONE};
+        struct rerun_message to = {.type = MESSAGE_NONE};
         fd = replay_answer(replay, &message, &to);
-        stage_answer(socket, &to, fd);
+        rerun_answer(socket, &to, fd);
     }
     return course;
 }
@@ -148,31 +148,31 @@ static int run_tool(struct replay *replay, const wordexp_t *tool)
  * it was. */
 static void take_image_for(const char *tool, struct replay *replay)
 {
-    struct scene *scene = &replay->scene;
+    struct rerun_input *input = &replay->input;
     struct problem ignored;
     struct fence fence;
-    size_t size = scene->image_bytes;
+    size_t size = input->image_bytes;
     uint8_t *copy = is_debugger(tool) ? malloc(size) : NULL;
     if (copy)
-        memcpy(copy, scene->image, size);
-    if (copy && fence_put(&copy, &size, scene->symbol, &fence, &ignored) == CUFENCE_OK) {
+        memcpy(copy, input->image, size);
+    if (copy && fence_put(&copy, &size, input->symbol, &fence, &ignored) == CUFENCE_OK) {
         free(replay->image);
-        scene->image = replay->image = copy;
-        scene->image_bytes = size;
+        input->image = replay->image = copy;
+        input->image_bytes = size;
         return;
     }
     free(copy);
-    scene->image = replay->opened.image.at;
-    scene->image_bytes = replay->opened.image.size;
+    input->image = replay->opened.image.at;
+    input->image_bytes = replay->opened.image.size;
 }
 
 int replay_under(struct replay *replay, const char *tool)
 {
     wordexp_t words;
-    if (replay->scene.mode != SCENE_ZEROS)
-        replay->scene.mode = SCENE_BARE;
-    replay->scene.dump = "";
-    reserve_less(&replay->scene, replay->opened.bundle);
+    if (replay->input.mode != RERUN_ZEROS)
+        replay->input.mode = RERUN_BARE;
+    replay->input.dump = "";
+    reserve_less(&replay->input, replay->opened.bundle);
     int failed = wordexp(tool, &words, WRDE_NOCMD);
     if (failed || !words.we_wordc) {
         if (!failed)

@@ -12,10 +12,10 @@
 
 /* ---- taking ---- */
 
-static const struct figures *find(const struct restaged *restaged, const struct value_fact *value)
+static const struct figures *find(const struct rerun_result *rerun, const struct value_fact *value)
 {
-    for (size_t i = 0; i < restaged->figure_count; i++) {
-        const struct figures *figures = &restaged->figures[i];
+    for (size_t i = 0; i < rerun->figure_count; i++) {
+        const struct figures *figures = &rerun->figures[i];
         if (figures->address == value->bits &&
             figures->address + figures->bytes == value->target->address + value->target->size)
             return figures;
@@ -32,7 +32,7 @@ static uint64_t most_width(const struct finding *finding, const cufence_buffer *
 
 static void take(struct finding *finding, struct value_fact *value, size_t argument_count)
 {
-    const struct figures *figures = find(finding->restaged, value);
+    const struct figures *figures = find(finding->rerun, value);
     if (!figures)
         return;
     value->type = VALUE_TYPES;
@@ -47,7 +47,7 @@ static void take(struct finding *finding, struct value_fact *value, size_t argum
 
 void figures_take(struct finding *finding, const struct launch_function *layout)
 {
-    if (!finding->restaged || !layout)
+    if (!finding->rerun || !layout)
         return;
     for (size_t i = 0; i < finding->value_count; i++)
         if (finding->values[i].target)
@@ -173,7 +173,7 @@ static void put_first(struct flow *flow, const struct value_fact *value)
 
 void figures_lines(struct report *report, const struct value_fact *value)
 {
-    struct flow flow = {report, value->is_member ? 5 : 3, CERTAIN_RESTAGED};
+    struct flow flow = {report, value->is_member ? 5 : 3, CERTAIN_RERUN};
     if (!value->figures)
         return;
     const struct type_figures *figures = &value->figures->types[value->type];

@@ -10,7 +10,7 @@
 #ifndef CUFENCE_FINDING_FINDING_H
 #define CUFENCE_FINDING_FINDING_H
 
-#include "analysis/verdict/restaged.h"
+#include "analysis/verdict/rerun_result.h"
 #include "base/source.h"
 #include "misuse.h"
 #include "slack.h"
@@ -97,7 +97,7 @@ struct value_fact {
     uint32_t at;
     uint64_t bits;                /* its value, if size <= 8 or is_member */
     const cufence_buffer *target; /* the buffer it points to, NULL if none is known */
-    /* What the memory held from there to the end of that buffer, as the fault left it: RESTAGED. NULL if unknown. */
+    /* What the memory held from there to the end of that buffer, as the fault left it: RERUN. NULL if unknown. */
     const struct figures *figures;
     enum value_type type; /* of the elements */
     int is_guess;         /* the type is one that fits the bytes; else the kernel's signature has it */
@@ -135,8 +135,8 @@ struct finding {
     int has_site; /* a kernel faulted and the dump says where: `site` is valid, without data that belongs to another launch */
     struct evidence_site site;
     int has_exited;                   /* the warp had exited when the driver wrote its dump: so it is in the JSON */
-    int is_warp_restaged;             /* block, threads and lanes are those of the second launch, ... */
-    int is_grid_restaged;             /* ... and so are grid, block and cluster */
+    int is_warp_of_rerun;             /* block, threads and lanes are those of the second launch, ... */
+    int is_grid_of_rerun;             /* ... and so are grid, block and cluster */
     int is_warp_emulated;             /* block, threads and lanes are those that the kernel's code leads to */
     int is_exception;                 /* the exception is not about a memory access */
     const struct evidence_lane *lane; /* the first thread that faulted, NULL if unknown */
@@ -170,7 +170,7 @@ struct finding {
     const struct slack_write *slack; /* what was found in the slack of the buffer, NULL if it is not about that */
     const struct nan_fact *nan;      /* a launch has made a NaN; else NULL */
 
-    const struct restaged *restaged; /* the second launch of the kernel, NULL if there was none */
+    const struct rerun_result *rerun; /* the second launch of the kernel, NULL if there was none */
 
     struct note_fact meaning[FINDING_NOTES]; /* what happened, if no buffer is involved */
     size_t meaning_count;
@@ -181,9 +181,9 @@ struct finding {
     uint64_t now_ns;
 };
 
-/* Fill in *finding; cannot fail. The strings must outlive *finding. restaged: what the second launch of the kernel did, NULL if
+/* Fill in *finding; cannot fail. The strings must outlive *finding. rerun: what the second launch of the kernel did, NULL if
  * there was none. */
-void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis, const struct restaged *restaged,
+void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis, const struct rerun_result *rerun,
                       const struct finding_origin *origin);
 void finding_of_misuse(struct finding *finding, const struct misuse *misuse, const struct finding_origin *origin);
 void finding_of_slack(struct finding *finding, const struct slack_write *write, const struct finding_origin *origin);

@@ -81,12 +81,12 @@ static void take_use_after_free(struct finding *finding, const struct diagnosis 
                  "the kernel ran on stream 0x%" PRIx64 ", and the buffer was freed on stream 0x%" PRIx64
                  ": does an event (or record_stream) have to order them?",
                  launch->entry->stream, diagnosis->owner->free_stream);
-    else if (launch && diagnosis->origin.certainty >= CERTAIN_RESTAGED && since)
+    else if (launch && diagnosis->origin.certainty >= CERTAIN_RERUN && since)
         part_add(finding->hint,
                  "after the free, the kernel was launched from the same place %zu time%s before this: does it use a pointer of "
                  "%zu step%s ago?",
                  since, plural(since), since + 1, plural(since + 1));
-    else if (launch && diagnosis->origin.certainty >= CERTAIN_RESTAGED && launch->entry->time_ns > diagnosis->owner->freed_ns)
+    else if (launch && diagnosis->origin.certainty >= CERTAIN_RERUN && launch->entry->time_ns > diagnosis->owner->freed_ns)
         part_add(finding->hint, "the kernel was launched after the free: who still holds the pointer?");
 }
 

@@ -5,7 +5,7 @@
 #include "json_figures.h"
 #include "json_members.h"
 #include "json_nan.h"
-#include "json_restaged.h"
+#include "json_rerun.h"
 #include "json_run.h"
 #include "json_slack.h"
 #include "timeline.h"
@@ -202,7 +202,7 @@ static void put_kernel(struct members report, const struct finding *finding)
         return;
     put_dim(kernel, "grid", site->grid);
     put_dim(kernel, "block", site->block);
-    put_true(kernel, "grid_rerun", finding->is_grid_restaged);
+    put_true(kernel, "grid_rerun", finding->is_grid_of_rerun);
     if (site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1)
         put_dim(kernel, "cluster", site->cluster);
 }
@@ -215,7 +215,7 @@ static void put_thread(struct members report, const struct finding *finding)
         struct members thread = put_object(report, "thread");
         put_dim(thread, "block", finding->site.block_index);
         put_dim(thread, "thread", finding->lane->thread);
-        put_true(thread, "rerun", finding->is_warp_restaged);
+        put_true(thread, "rerun", finding->is_warp_of_rerun);
         put_true(thread, "emulated", finding->is_warp_emulated);
     }
     struct members counts = put_object(report, "counts");
@@ -393,8 +393,8 @@ static void put_site(struct members report, const struct finding *finding)
     put_thread(report, finding);
     put_launch(report, finding);
     put_values(report, finding);
-    if (finding->restaged)
-        json_put_restaged(report, finding->restaged);
+    if (finding->rerun)
+        json_put_rerun(report, finding->rerun);
     put_candidates(report, finding);
     put_also(report, finding);
     put_notes(report, finding);

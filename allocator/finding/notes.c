@@ -54,7 +54,7 @@ static void note_exited_warp(struct finding *finding, const struct diagnosis *di
     if (finding->driver_major)
         part_add(note->text, " (%" PRIu32 ".%" PRIu32 ")", finding->driver_major, finding->driver_minor);
     part_add(note->text, " wrote its dump, so %s missing from it; drivers from CUDA 13.3 on keep such warps",
-             diagnosis->is_restaged ? "the thread is" : "address and thread are");
+             diagnosis->is_rerun ? "the thread is" : "address and thread are");
     if (diagnosis->is_bystander)
         add(finding, diagnosis->kind == FAULT_MISALIGNED ? "all accesses of this instruction in the dump are aligned"
                                                          : "all accesses of this instruction in the dump are in bounds");
@@ -133,28 +133,28 @@ static void note_elsewhere(struct finding *finding, const struct evidence_site *
         part_add(note->text, "+0x%" PRIx64, site->kernel_offset);
 }
 
-static void note_restaged(struct finding *finding, const struct diagnosis *diagnosis)
+static void note_rerun(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    const struct restaged *restaged = finding->restaged;
-    const struct evidence_site *elsewhere = restaged_elsewhere(diagnosis, restaged);
+    const struct rerun_result *rerun = finding->rerun;
+    const struct evidence_site *elsewhere = rerun_result_elsewhere(diagnosis, rerun);
     if (elsewhere)
         note_elsewhere(finding, elsewhere);
     if (diagnosis->is_emulated)
         add(finding, "address, block and thread are emulated: no dump has the warp, so the kernel's code was followed with the "
                      "memory as the fault left it");
-    if (restaged->outcome == RESTAGE_NO_FAULT)
-        add(finding, restaged->has_variables
+    if (rerun->outcome == RERUN_NO_FAULT)
+        add(finding, rerun->has_variables
                          ? "launched again on the memory as the fault left it, the kernel did not fault: the memory, variables "
                            "of its module (initialised again), another launch or the time made the difference"
                          : "launched again on the memory as the fault left it, the kernel did not fault: the memory, another "
                            "launch or the time made the difference");
-    if (restaged->note[0] && restaged->outcome != RESTAGE_FAILED) {
+    if (rerun->note[0] && rerun->outcome != RERUN_FAILED) {
         add(finding, "of the second launch: ");
-        add_foreign(&finding->notes[finding->note_count - 1], restaged->note);
+        add_foreign(&finding->notes[finding->note_count - 1], rerun->note);
     }
-    if (restaged->outcome == RESTAGE_FAILED) {
+    if (rerun->outcome == RERUN_FAILED) {
         add(finding, "could not be launched again: ");
-        add_foreign(&finding->notes[finding->note_count - 1], restaged->reason);
+        add_foreign(&finding->notes[finding->note_count - 1], rerun->reason);
     }
 }
 
@@ -190,7 +190,7 @@ void notes_take(struct finding *finding, const struct diagnosis *diagnosis)
             note_exited_warp(finding, diagnosis);
         note_source(finding);
     }
-    if (diagnosis->is_restaged && !finding->site.is_warp_alive)
+    if (diagnosis->is_rerun && !finding->site.is_warp_alive)
         note_exited_warp(finding, diagnosis);
     if (diagnosis->is_completed)
         add(finding, "a register holds the low half of the address; the high half is what the buffers allow that the kernel's "
@@ -199,6 +199,6 @@ void notes_take(struct finding *finding, const struct diagnosis *diagnosis)
         note_candidates(finding, diagnosis);
     if (may_be_unguarded && diagnosis->memory->unguarded.count)
         note_unguarded(finding, diagnosis);
-    if (finding->restaged)
-        note_restaged(finding, diagnosis);
+    if (finding->rerun)
+        note_rerun(finding, diagnosis);
 }

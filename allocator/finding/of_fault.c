@@ -200,7 +200,7 @@ static void take_owner(struct finding *finding, const struct diagnosis *diagnosi
     finding->buffer.from = is_overrun ? PAST_END : is_underrun ? BEFORE_START : FROM_START;
     finding->buffer.distance = diagnosis->distance;
     finding->buffer.argument = name_of(diagnosis, diagnosis->owner_parameter);
-    finding->is_disputed = diagnosis->owner_certainty < CERTAIN_RESTAGED && !is_illegal_or_misaligned(diagnosis);
+    finding->is_disputed = diagnosis->owner_certainty < CERTAIN_RERUN && !is_illegal_or_misaligned(diagnosis);
     if (!diagnosis->rival)
         return;
     finding->rival = fact_of(diagnosis, diagnosis->rival);
@@ -340,10 +340,10 @@ static void take_site(struct finding *finding, const struct diagnosis *diagnosis
 {
     finding->has_site = 1;
     finding->site = *fault_site(diagnosis);
-    finding->has_exited = diagnosis->is_warp_restaged ? diagnosis->has_first_exited : !finding->site.is_warp_alive;
-    finding->is_warp_restaged = diagnosis->is_warp_restaged && !diagnosis->is_emulated;
+    finding->has_exited = diagnosis->is_warp_of_rerun ? diagnosis->has_first_exited : !finding->site.is_warp_alive;
+    finding->is_warp_of_rerun = diagnosis->is_warp_of_rerun && !diagnosis->is_emulated;
     finding->is_warp_emulated = diagnosis->is_emulated;
-    finding->is_grid_restaged = diagnosis->is_grid_restaged;
+    finding->is_grid_of_rerun = diagnosis->is_grid_of_rerun;
     finding->is_exception = diagnosis->kind == FAULT_OTHER;
     finding->lane = finding->site.is_warp_alive ? diagnosis->lane : NULL;
     finding->faulting_threads = diagnosis->faulting_threads;
@@ -352,7 +352,7 @@ static void take_site(struct finding *finding, const struct diagnosis *diagnosis
     finding->launch = diagnosis->origin;
 }
 
-void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis, const struct restaged *restaged,
+void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis, const struct rerun_result *rerun,
                       const struct finding_origin *origin)
 {
     const struct evidence *evidence = diagnosis->evidence;
@@ -362,7 +362,7 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
                                 .driver_minor = evidence->driver_minor,
                                 .kind = fault_kind_name(diagnosis->kind),
                                 .identity = identity_of_fault(diagnosis),
-                                .restaged = restaged && restaged->outcome != RESTAGE_NOT_TRIED ? restaged : NULL,
+                                .rerun = rerun && rerun->outcome != RERUN_NOT_TRIED ? rerun : NULL,
                                 .memory = diagnosis->memory,
                                 .now_ns = diagnosis->memory->now_ns};
     if (!origin->device_name)

@@ -218,7 +218,7 @@ static void kernel_line(struct report *report, const struct finding *finding)
         report_put_kernel(report, name);
     else
         report_put(report, "unknown, at PC 0x%" PRIx64 " ", site->error_pc);
-    int has_grid = site->has_grid && !finding->is_grid_restaged;
+    int has_grid = site->has_grid && !finding->is_grid_of_rerun;
     if (has_grid)
         report_put_grid(report, site->grid, site->block);
     if (has_grid && (site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1)) {
@@ -293,7 +293,7 @@ static void launched_line(struct report *report, const struct finding *finding, 
     report_begin(report, "", "launched");
     report_put_age(report, finding->now_ns, entry->time_ns);
     report_put(report, "by thread %" PRIu32 " on stream 0x%" PRIx64, entry->tid, entry->stream);
-    if (!finding->site.has_grid || finding->is_grid_restaged) {
+    if (!finding->site.has_grid || finding->is_grid_of_rerun) {
         report_continue(report, "", CERTAIN_NOT); /* both together would be too long */
         report_put(report, "as ");
         report_put_grid(report, entry->grid, entry->block);
@@ -307,7 +307,7 @@ static void launch_lines(struct report *report, const struct finding *finding)
     const struct fault_launch *launch = origin->launch;
     if (!launch)
         return;
-    if (origin->fits == 1 || (origin->certainty == CERTAIN_RESTAGED && !launch->entry->graph))
+    if (origin->fits == 1 || (origin->certainty == CERTAIN_RERUN && !launch->entry->graph))
         launched_line(report, finding, launch->entry);
     report_frame_lines(report, &(struct report_stack){.key = "",
                                                       .subkey = "launched at",
@@ -317,7 +317,7 @@ static void launch_lines(struct report *report, const struct finding *finding)
                                                       .count = launch->frame_count});
     if (launch->frame_count && origin->fits > 1 && origin->certainty == CERTAIN_CANDIDATE)
         report_line(report, "", "", CERTAIN_NOT, "the newest of %zu launches that it may have been", origin->fits);
-    if (origin->fits > 1 && origin->certainty == CERTAIN_RESTAGED)
+    if (origin->fits > 1 && origin->certainty == CERTAIN_RERUN)
         report_line(report, "", "", CERTAIN_NOT, "of %zu launches that it may have been, this one did it again", origin->fits);
 }
 
@@ -448,7 +448,7 @@ static void kernel_lines(struct report *report, const struct finding *finding)
 
 static void memory_lines(struct report *report, const struct finding *finding)
 {
-    if (finding->restaged)
+    if (finding->rerun)
         written_lines(report, finding);
     note_lines(report, "note", finding->notes, finding->note_count);
     candidate_lines(report, finding);

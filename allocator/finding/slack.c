@@ -82,7 +82,7 @@ static void found_lines(struct report *report, const struct slack_write *write)
         uint64_t width;
         const char *name;
     } types[] = {{4, "4-byte values"}, {8, "8-byte values"}};
-    struct restaged_write shown = {.address = write->address, .bytes = write->span, .value_bytes = write->byte_count};
+    struct rerun_write shown = {.address = write->address, .bytes = write->span, .value_bytes = write->byte_count};
     memcpy(shown.values, write->bytes, write->byte_count);
     report_begin(report, "found", NULL);
     for (size_t i = 0; i < write->byte_count && i < MOST_HEX; i++)

@@ -16,7 +16,7 @@
 /* How the values of a range are printed. */
 enum form { FORM_BYTES, FORM_HEX, FORM_INTEGER, FORM_FLOAT };
 
-static uint64_t bits_at(const struct restaged_write *write, size_t at, size_t width)
+static uint64_t bits_at(const struct rerun_write *write, size_t at, size_t width)
 {
     uint64_t bits = 0;
     memcpy(&bits, write->values + at, width);
@@ -46,7 +46,7 @@ static int is_like_pair(uint64_t bits)
     return (uint32_t)bits && is_like_float((uint32_t)bits, 4) && is_like_float(bits >> 32, 4);
 }
 
-static enum form form_of(const struct restaged_write *write, uint64_t width)
+static enum form form_of(const struct rerun_write *write, uint64_t width)
 {
     int are_floats = 1, are_pairs = width == 8;
     uint64_t any = 0;
@@ -88,7 +88,7 @@ static uint64_t width_of(const struct access_fact *access)
     return access->kind == ACCESS_WRITE && access->bytes ? access->bytes : 1;
 }
 
-void written_put_values(struct report *report, const struct restaged_write *write, uint64_t width)
+void written_put_values(struct report *report, const struct rerun_write *write, uint64_t width)
 {
     enum form form = form_of(write, width);
     size_t step = form == FORM_BYTES ? 1 : (size_t)width, most = form == FORM_BYTES ? MOST_BYTES : MOST_VALUES;
@@ -106,14 +106,14 @@ void written_put_values(struct report *report, const struct restaged_write *writ
         report_put(report, " ...");
 }
 
-int written_fits(const struct restaged_write *write, uint64_t width)
+int written_fits(const struct rerun_write *write, uint64_t width)
 {
     enum form form = form_of(write, width);
     return form == FORM_FLOAT || form == FORM_INTEGER;
 }
 
 /* Puts "96 bytes past the end", "8 bytes, ending 64 bytes before the start of buffer #2". */
-static void put_range(struct report *report, const struct restaged_write *write, const cufence_buffer *own)
+static void put_range(struct report *report, const struct rerun_write *write, const cufence_buffer *own)
 {
     static const char *const sides[] = {"past the end", "before the start"};
     uint64_t distance = write->distance;
@@ -132,32 +132,32 @@ static void put_range(struct report *report, const struct restaged_write *write,
 }
 
 /* Says how much is not shown. There may be more ranges than are known. */
-static void put_rest(struct report *report, const struct restaged *restaged)
+static void put_rest(struct report *report, const struct rerun_result *rerun)
 {
     uint64_t known = 0;
-    for (size_t i = 0; i < restaged->write_count; i++)
-        known += restaged->writes[i].bytes;
-    int has_more = known < restaged->written_bytes;
-    if (restaged->write_count <= MOST_RANGES && !has_more)
+    for (size_t i = 0; i < rerun->write_count; i++)
+        known += rerun->writes[i].bytes;
+    int has_more = known < rerun->written_bytes;
+    if (rerun->write_count <= MOST_RANGES && !has_more)
         return;
     report_begin(report, "", NULL);
     if (has_more)
-        report_put(report, "and more, %" PRIu64 " bytes in all", restaged->written_bytes);
+        report_put(report, "and more, %" PRIu64 " bytes in all", rerun->written_bytes);
     else
-        report_put(report, "and %zu more", restaged->write_count - MOST_RANGES);
+        report_put(report, "and %zu more", rerun->write_count - MOST_RANGES);
     report_end(report, CERTAIN_NOT);
 }
 
 void written_lines(struct report *report, const struct finding *finding)
 {
-    const struct restaged *restaged = finding->restaged;
+    const struct rerun_result *rerun = finding->rerun;
     uint64_t width = width_of(&finding->access);
-    for (size_t i = 0; i < restaged->write_count && i < MOST_RANGES; i++) {
+    for (size_t i = 0; i < rerun->write_count && i < MOST_RANGES; i++) {
         report_begin(report, i ? "" : "written", NULL);
-        put_range(report, &restaged->writes[i], finding->buffer.buffer);
+        put_range(report, &rerun->writes[i], finding->buffer.buffer);
         if (width)
-            written_put_values(report, &restaged->writes[i], width);
-        report_end(report, i ? CERTAIN_NOT : CERTAIN_RESTAGED);
+            written_put_values(report, &rerun->writes[i], width);
+        report_end(report, i ? CERTAIN_NOT : CERTAIN_RERUN);
     }
-    put_rest(report, restaged);
+    put_rest(report, rerun);
 }

@@ -32,7 +32,7 @@ void operation_release(struct operation *operation)
         free(operation->launch.arguments);
         free(operation->launch.parameters);
     } else if (operation->kind == OPERATION_COPY) {
-        free(operation->copy.staging);
+        free(operation->copy.rerun);
     } else if (operation->kind == OPERATION_EVENT && operation->event.event != NULL) {
         event_release(operation->event.event);
     } else if (operation->kind == OPERATION_GRAPH && operation->recording != NULL) {
@@ -44,7 +44,7 @@ void operation_release(struct operation *operation)
 static void copy(void *argument)
 {
     const struct operation *operation = argument;
-    const unsigned char *source = operation->copy.staging;
+    const unsigned char *source = operation->copy.rerun;
     if (source == NULL)
         source = (const unsigned char *)(uintptr_t)operation->copy.source;
     unsigned char *destination = (unsigned char *)(uintptr_t)operation->copy.destination;

@@ -44,7 +44,7 @@ struct operation {
             size_t bytes; /* of a row */
             size_t rows, slices;
             size_t destination_pitch, destination_slice, source_pitch, source_slice;
-            void *staging; /* copy of a host source, or NULL; owned; one row only */
+            void *rerun; /* copy of a host source, or NULL; owned; one row only */
         } copy;
         struct {
             uint64_t destination;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STAGED_BYTES ((size_t)64 << 10) /* up to this size the driver copies pageable memory before it returns */
+#define RERUN_BYTES ((size_t)64 << 10) /* up to this size the driver copies pageable memory before it returns */
 
 static CUresult check_side(enum transfer_side side, uint64_t address, size_t bytes, int is_write)
 {
@@ -82,21 +82,21 @@ static CUresult copy_from_host(CUdeviceptr destination, const void *source, size
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUcontext context;
     CALL_TRY(context_current(&context));
-    int is_staged = bytes <= STAGED_BYTES && bytes != 0 && source != NULL && !space_is_device(host(source));
+    int is_rerun = bytes <= RERUN_BYTES && bytes != 0 && source != NULL && !space_is_device(host(source));
     queue_lock();
     CUstream found;
     if (stream_find_locked(context, stream, &found) == CUDA_SUCCESS && found->capture != NULL)
         status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
     queue_unlock();
-    if (!is_staged || status != CU_STREAM_CAPTURE_STATUS_NONE)
+    if (!is_rerun || status != CU_STREAM_CAPTURE_STATUS_NONE)
         return copy(destination, SIDE_DEVICE, host(source), SIDE_EITHER, bytes, stream, SUBMIT_ASYNC);
     CALL_TRY(check_side(SIDE_DEVICE, destination, bytes, 1));
     struct operation *operation = operation_create(OPERATION_COPY);
-    if (operation == NULL || (operation->copy.staging = malloc(bytes)) == NULL) {
+    if (operation == NULL || (operation->copy.rerun = malloc(bytes)) == NULL) {
         free(operation);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    memcpy(operation->copy.staging, source, bytes);
+    memcpy(operation->copy.rerun, source, bytes);
     operation->copy.destination = destination;
     operation->copy.bytes = bytes;
     operation->copy.rows = operation->copy.slices = 1;

@@ -19,7 +19,7 @@ int bounds_find(const struct fault_sources *sources, uint64_t address, cufence_b
     return found->id != 0;
 }
 
-static int is_given(const struct scene_launch *launch, const cufence_buffer *buffer)
+static int is_given(const struct rerun_launch *launch, const cufence_buffer *buffer)
 {
     for (size_t i = 0; i + 8 <= launch->argument_bytes; i += 8) {
         uint64_t word;
@@ -31,7 +31,7 @@ static int is_given(const struct scene_launch *launch, const cufence_buffer *buf
 }
 
 /* Within a tick of the launch, its arguments decide: a buffer before it in the same memory seldom had the same address. */
-int bounds_are_sure(const cufence_buffer *buffer, const struct scene_launch *launches,
+int bounds_are_sure(const cufence_buffer *buffer, const struct rerun_launch *launches,
                     const struct fault_launch *const *recorded, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -5,7 +5,7 @@
 #ifndef CUFENCE_WITNESS_BOUNDS_H
 #define CUFENCE_WITNESS_BOUNDS_H
 
-#include "analysis/snapshot/scene_launch.h"
+#include "analysis/snapshot/rerun_launch.h"
 #include "surroundings.h"
 
 /* Finds the buffer whose mapping contains the address: the live one, or else the newest of those that were freed. Returns 0 if
@@ -15,7 +15,7 @@ int bounds_find(const struct fault_sources *sources, uint64_t address, cufence_b
 /* Returns 1 if the buffer, now the newest in its memory, had it at each of the launches. The host runs ahead of the device: it
  * may have freed the buffer that a launch was given, and another one has the memory since. recorded: NULL where a launch is not
  * on record; then the answer is 0. */
-int bounds_are_sure(const cufence_buffer *buffer, const struct scene_launch *launches,
+int bounds_are_sure(const cufence_buffer *buffer, const struct rerun_launch *launches,
                     const struct fault_launch *const *recorded, size_t count);
 
 #endif

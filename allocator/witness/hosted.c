@@ -47,7 +47,7 @@ static void copy(struct hosted *hosted, const struct pinned *memory)
         hosted->pieces[at] = hosted->pieces[at - 1];
         hosted->files[at] = hosted->files[at - 1];
     }
-    hosted->pieces[at] = (struct scene_range){memory->address, memory->bytes};
+    hosted->pieces[at] = (struct rerun_range){memory->address, memory->bytes};
     hosted->files[at] = file;
     hosted->total += memory->bytes;
 }
@@ -59,16 +59,16 @@ static void take(struct hosted *hosted, const struct pinned *memory)
         leave_out(hosted, "managed memory", memory->address);
     } else if (memory->kind == PINNED_DEVICE) {
         leave_out(hosted, "memory of another device", memory->address);
-    } else if (memory->bytes > SCENE_PINNED_BYTES - hosted->total || hosted->count == SCENE_PINNED) {
+    } else if (memory->bytes > RERUN_PINNED_BYTES - hosted->total || hosted->count == RERUN_PINNED) {
         snprintf(why, sizeof why, "more than %llu MiB of pinned host memory, or %d blocks of it",
-                 (unsigned long long)(SCENE_PINNED_BYTES / MIB), SCENE_PINNED);
+                 (unsigned long long)(RERUN_PINNED_BYTES / MIB), RERUN_PINNED);
         leave_out(hosted, why, memory->address);
     } else {
         copy(hosted, memory);
     }
 }
 
-void hosted_take(struct hosted *hosted, const struct fault_sources *sources, const struct scene_launch *launch)
+void hosted_take(struct hosted *hosted, const struct fault_sources *sources, const struct rerun_launch *launch)
 {
     struct pinned memory;
     for (size_t i = 0; i + 8 <= launch->argument_bytes; i += 8) {
@@ -79,13 +79,13 @@ void hosted_take(struct hosted *hosted, const struct fault_sources *sources, con
     }
 }
 
-int hosted_answer(const struct hosted *hosted, uint64_t address, struct stage_message *answer)
+int hosted_answer(const struct hosted *hosted, uint64_t address, struct rerun_message *answer)
 {
     for (size_t i = 0; i < hosted->count; i++) {
-        const struct scene_range *piece = &hosted->pieces[i];
+        const struct rerun_range *piece = &hosted->pieces[i];
         if (address != piece->address)
             continue;
-        *answer = (struct stage_message){.type = STAGE_FILE,
+        *answer = (struct rerun_message){.type = MESSAGE_FILE,
                                          .address = piece->address,
                                          .bytes = piece->bytes,
                                          .data = piece->address,

@@ -7,23 +7,23 @@
 #ifndef CUFENCE_WITNESS_HOSTED_H
 #define CUFENCE_WITNESS_HOSTED_H
 
-#include "restage/scene.h"
+#include "rerun/input.h"
 #include "surroundings.h"
 
 struct hosted {
-    struct scene_range pieces[SCENE_PINNED]; /* by address */
-    int files[SCENE_PINNED];                 /* memory files with the bytes of each piece */
+    struct rerun_range pieces[RERUN_PINNED]; /* by address */
+    int files[RERUN_PINNED];                 /* memory files with the bytes of each piece */
     size_t count;
     uint64_t total;
     char left_out[160]; /* why some memory is not there; "" if all is */
 };
 
-/* Copies what the launch's arguments name and is not there yet: at most SCENE_PINNED_BYTES in all. */
-void hosted_take(struct hosted *hosted, const struct fault_sources *sources, const struct scene_launch *launch);
+/* Copies what the launch's arguments name and is not there yet: at most RERUN_PINNED_BYTES in all. */
+void hosted_take(struct hosted *hosted, const struct fault_sources *sources, const struct rerun_launch *launch);
 
-/* Answers a STAGE_NEED with the piece that begins at the address, if there is one; else *answer is unchanged. Returns the
+/* Answers a MESSAGE_NEED with the piece that begins at the address, if there is one; else *answer is unchanged. Returns the
  * descriptor for it, or -1, and sets errno if it cannot be had. */
-int hosted_answer(const struct hosted *hosted, uint64_t address, struct stage_message *answer);
+int hosted_answer(const struct hosted *hosted, uint64_t address, struct rerun_message *answer);
 
 void hosted_free(struct hosted *hosted);
 

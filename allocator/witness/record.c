@@ -29,12 +29,12 @@ static void complain(const char *name)
 }
 
 void record_keep(const struct dump *dump, const struct dump *again, const struct fault_memory *memory,
-                 const struct restaged *restaged, struct snapshot_origin *origin)
+                 const struct rerun_result *rerun, struct snapshot_origin *origin)
 {
     static unsigned kept;
     char stem[1100], name[1200];
     files_complete_origin(origin);
-    char *snapshot = snapshot_write(memory, origin, restaged);
+    char *snapshot = snapshot_write(memory, origin, rerun);
     errno = 0;
     if (!files_make_folder(folder)) {
         complain(folder);

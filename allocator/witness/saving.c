@@ -28,7 +28,7 @@ struct saving {
     char folder[1100];
     struct bundle_buffer *buffers;
     size_t count;
-    struct bundle_buffer pinned[SCENE_PINNED];
+    struct bundle_buffer pinned[RERUN_PINNED];
     size_t pinned_count;
 };
 
@@ -86,7 +86,7 @@ struct saving *saving_begin(const struct options *options, const struct fault_so
     return NULL;
 }
 
-/* ---- what the stage has ---- */
+/* ---- what the second process has ---- */
 
 void saving_keep_image(struct saving *saving, const void *image, size_t size)
 {
@@ -146,8 +146,8 @@ static int begin_file(struct saving *saving, struct bundle_buffer *buffer, const
     return fd;
 }
 
-int saving_answer(struct saving *saving, const struct stage_message *question, const cufence_buffer *owner, int is_bounded,
-                  struct stage_message *answer)
+int saving_answer(struct saving *saving, const struct rerun_message *question, const cufence_buffer *owner, int is_bounded,
+                  struct rerun_message *answer)
 {
     uint64_t start = question->address, end = start + question->bytes;
     int is_owner = owner && owner->mapping_start == start && owner->mapping_end == end && owner->address >= start &&
@@ -160,7 +160,7 @@ int saving_answer(struct saving *saving, const struct stage_message *question, c
     int fd = begin_file(saving, buffer, "mapping");
     if (fd < 0)
         return -1;
-    *answer = (struct stage_message){.type = STAGE_FILE,
+    *answer = (struct rerun_message){.type = MESSAGE_FILE,
                                      .number = NPY_HEADER,
                                      .address = question->address,
                                      .bytes = question->bytes,
@@ -169,7 +169,7 @@ int saving_answer(struct saving *saving, const struct stage_message *question, c
     return fd;
 }
 
-void saving_keep_pinned(struct saving *saving, const struct scene_range *range, int file)
+void saving_keep_pinned(struct saving *saving, const struct rerun_range *range, int file)
 {
     struct bundle_buffer *buffer = &saving->pinned[saving->pinned_count++];
     *buffer = (struct bundle_buffer){.address = range->address,
@@ -275,7 +275,7 @@ static int put_snapshot(const struct saving *saving, const struct saving_rest *r
     struct snapshot_origin origin = {.pid = (int)getpid(), .rank = options_rank(), .device = rest->device};
     snprintf(origin.device_name, sizeof origin.device_name, "%s", rest->device_name ? rest->device_name : "");
     files_complete_origin(&origin);
-    char *text = snapshot_write(rest->memory, &origin, rest->restaged);
+    char *text = snapshot_write(rest->memory, &origin, rest->rerun);
     int is_well = put_text(saving, BUNDLE_SNAPSHOT, text);
     free(text);
     return is_well;
@@ -332,18 +332,18 @@ void saving_finish(struct saving *saving, struct saving_rest *rest)
     size_t left_out =
         check_files(saving, saving->buffers, saving->count) + check_files(saving, saving->pinned, saving->pinned_count);
     complete_bundle(saving, rest);
-    char *scene = bundle_write(&rest->bundle);
+    char *input = bundle_write(&rest->bundle);
     int is_well = put_snapshot(saving, rest) && put_dump(saving, BUNDLE_STEM, rest->dump) &&
                   put_dump(saving, BUNDLE_STEM ".rerun", rest->second) && put_text(saving, "report.txt", rest->report) &&
                   put_text(saving, "finding.json", rest->finding) && put_readme(saving, &rest->bundle) &&
-                  put_text(saving, BUNDLE_SCENE, scene); /* last: a bundle that has it is whole */
+                  put_text(saving, BUNDLE_INPUT, input); /* last: a bundle that has it is whole */
     if (is_well)
         output_say("==%d== cufence: saved for `cufence replay`: %s (%zu buffers, %" PRIu64 " bytes)\n", (int)getpid(),
                    saving->folder, saving->count + saving->pinned_count - left_out, saving->total);
     if (is_well && left_out)
         output_say("==%d== cufence: keep: %zu buffers were left out (save_max and other reasons): see README.md there\n",
                    (int)getpid(), left_out);
-    free(scene);
+    free(input);
     free(saving->buffers);
     free(saving);
 }

@@ -1,7 +1,7 @@
 /*
  * keep=DIR, keep=replay=DIR: keeps a faulted kernel with all that a second launch needs as a bundle, a folder of its own in
- * DIR, for `cufence replay` (docs/replay.md). The stage writes the bytes of the buffers while it has them mapped; the rest is
- * written once the fault has been reported. Files are open to their owner alone.
+ * DIR, for `cufence replay` (docs/replay.md). The second process writes the bytes of the buffers while it has them mapped; the
+ * rest is written once the fault has been reported. Files are open to their owner alone.
  *
  * Thread safety: called by the monitor's thread only, after saving_open().
  */
@@ -11,7 +11,7 @@
 #include "analysis/snapshot/bundle.h"
 #include "base/options.h"
 #include "intake.h"
-#include "restage/scene.h"
+#include "rerun/input.h"
 #include "surroundings.h"
 
 struct saving;
@@ -19,7 +19,7 @@ struct saving;
 /* Reads the folder's name from the options. May be called again. Errors: OPTION, OVERFLOW (the name). */
 cufence_status saving_open(const struct options *options);
 
-/* The most that the stage may take to save memory, besides its time for other work; 0 if nothing is saved. */
+/* The most that the second process may take to save memory, besides its time for other work; 0 if nothing is saved. */
 uint64_t saving_limit_ms(const struct options *options);
 
 /* Makes the folder of a bundle. Returns NULL if none is wanted, or, after a line that says why, if it cannot be made. */
@@ -28,24 +28,24 @@ struct saving *saving_begin(const struct options *options, const struct fault_so
 /* Keeps the kernel's module. */
 void saving_keep_image(struct saving *saving, const void *image, size_t size);
 
-/* Answers a STAGE_SAVE: which bytes of the mapping are to be written, and where. owner: the buffer that has the memory, NULL if
- * none is known; all of a mapping that several buffers share is written. is_bounded: its bounds are sure (bounds.h). Returns
+/* Answers a MESSAGE_SAVE: which bytes of the mapping are to be written, and where. owner: the buffer that has the memory, NULL
+ * if none is known; all of a mapping that several buffers share is written. is_bounded: its bounds are sure (bounds.h). Returns
  * the descriptor of the file, or -1 if they are left out. The caller closes it. */
-int saving_answer(struct saving *saving, const struct stage_message *question, const cufence_buffer *owner, int is_bounded,
-                  struct stage_message *answer);
+int saving_answer(struct saving *saving, const struct rerun_message *question, const cufence_buffer *owner, int is_bounded,
+                  struct rerun_message *answer);
 
 /* Keeps pinned host memory, whose bytes are in the file. */
-void saving_keep_pinned(struct saving *saving, const struct scene_range *range, int file);
+void saving_keep_pinned(struct saving *saving, const struct rerun_range *range, int file);
 
-/* Lists the buffer at the address, if there is one, as left out: the stage could not get it. */
+/* Lists the buffer at the address, if there is one, as left out: the second process could not get it. */
 void saving_miss(struct saving *saving, uint64_t address);
 
 /* What is known in the end. */
 struct saving_rest {
-    struct bundle bundle;             /* from restaging_describe(), without device and buffers */
+    struct bundle bundle;             /* from rerun_source_describe(), without device and buffers */
     const struct dump *dump, *second; /* second: of the second launch, NULL if there is none */
     const struct fault_memory *memory;
-    const struct restaged *restaged;
+    const struct rerun_result *rerun;
     const char *report, *finding; /* the report as text and as JSON; NULL if the host has no memory for one */
     int device;
     const char *device_name;

@@ -23,11 +23,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PIPE 3 /* as STAGE_DUMP says */
+#define PIPE 3 /* as MESSAGE_DUMP says */
 #define STACK_BYTES ((size_t)64 << 10)
 #define END_MS 1000 /* how long the end of a killed process may take */
 
-/* Variables that the stage must not see. */
+/* Variables that the second process must not see. */
 static const char *const dropped[] = {"LD_PRELOAD=",
                                       "CUFENCE_OPTIONS=",
                                       "CUDA_ENABLE_COREDUMP_ON_EXCEPTION=",
@@ -68,17 +68,17 @@ static int find_program(char path[PATH_MAX])
 {
     static const char *const folders[] = {"", "../bin/", "../../bin/", "../../../bin/"};
     Dl_info own;
-    return dladdr((void *)(uintptr_t)stage_start, &own) && own.dli_fname &&
+    return dladdr((void *)(uintptr_t)rerun_process_start, &own) && own.dli_fname &&
            beside_find(own.dli_fname, folders, sizeof folders / sizeof *folders, "cufence", path);
 }
 
 struct plan {
     char *program;
     char **environment;
-    char *stack; /* for the stage until it executes the program */
+    char *stack; /* for the second process until it executes the program */
     int socket, pipe, is_verbose;
     pid_t caller, between;
-    int started; /* a futex. 0: not yet; else the stage's number, or a negative errno value */
+    int started; /* a futex. 0: not yet; else that process's number, or a negative errno value */
 };
 
 /* Ends with its parent. Returns 0 if that has ended already. */
@@ -88,10 +88,10 @@ static int end_with(pid_t parent)
 }
 
 /* Runs in the new process, which shares this one's memory until it executes the program. */
-static int become_stage(void *user)
+static int become_rerun(void *user)
 {
     const struct plan *plan = user;
-    char name[] = "stage";
+    char name[] = "rerun";
     char *arguments[] = {plan->program, name, NULL};
     /* The pipe first: its number may be a standard stream's. dup2() leaves close-on-exec set if the numbers are the same. */
     if (!end_with(plan->between) || dup2(plan->pipe, PIPE) < 0 || fcntl(PIPE, F_SETFD, 0) != 0 ||
@@ -106,30 +106,30 @@ static int become_stage(void *user)
 }
 
 /*
- * Runs in the process in between until the stage has ended. It shares the memory of the thread that started it, thread-local
- * variables too, and runs beside that thread. So it makes system calls that do not fail, and nothing else.
+ * Runs in the process in between until the second process has ended. It shares the memory of the thread that started it,
+ * thread-local variables too, and runs beside that thread. So it makes system calls that do not fail, and nothing else.
  */
-__attribute__((no_sanitize("address", "thread", "undefined"))) static int hold_stage(void *user)
+__attribute__((no_sanitize("address", "thread", "undefined"))) static int hold_rerun(void *user)
 {
     struct plan *plan = user;
     static const uint64_t by_default[4]; /* the kernel's struct sigaction: a program may ignore SIGCHLD, and there is no waiting
                                           * then */
-    pid_t stage = -ESRCH;
+    pid_t child = -ESRCH;
     plan->between = (pid_t)syscall(SYS_getpid);
     if (end_with(plan->caller)) {
         syscall(SYS_rt_sigaction, SIGCHLD, by_default, NULL, sizeof(uint64_t));
-        stage = __clone(become_stage, plan->stack, CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
-        stage = stage < 0 ? -errno : stage;
+        child = __clone(become_rerun, plan->stack, CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
+        child = child < 0 ? -errno : child;
     }
-    __atomic_store_n(&plan->started, stage, __ATOMIC_RELEASE);
+    __atomic_store_n(&plan->started, child, __ATOMIC_RELEASE);
     syscall(SYS_futex, &plan->started, FUTEX_WAKE, 1, NULL, NULL, 0); /* the plan may be gone from here on */
-    if (stage > 0)
-        syscall(SYS_wait4, stage, NULL, 0, NULL);
+    if (child > 0)
+        syscall(SYS_wait4, child, NULL, 0, NULL);
     syscall(SYS_exit_group, 0);
     return 0;
 }
 
-/* Waits until the process in between has started the stage, or has ended. */
+/* Waits until the process in between has started the second process, or has ended. */
 static int await(const struct plan *plan, pid_t between)
 {
     const struct timespec rest = {.tv_sec = 1};
@@ -149,7 +149,7 @@ static pid_t start_between(struct plan *plan, char *stack_end)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     /* Its exit signal is 0: no SIGCHLD, and only __WCLONE waits for it. CLONE_FILES: what the program closes is closed. */
-    pid_t between = __clone(hold_stage, stack_end, CLONE_VM | CLONE_FILES, plan);
+    pid_t between = __clone(hold_rerun, stack_end, CLONE_VM | CLONE_FILES, plan);
     plan->started = between < 0 ? -errno : plan->started;
     if (between > 0)
         plan->started = await(plan, between);
@@ -169,7 +169,8 @@ static void forget_between(pid_t between, char *stack)
     free(stack);
 }
 
-/* Makes two sockets with numbers behind the pipe's, which the stage overwrites. Returns 0 on failure and sets errno. */
+/* Makes two sockets with numbers behind the pipe's, which the second process overwrites. Returns 0 on failure and sets errno.
+ */
 static int make_sockets(int sockets[2])
 {
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
@@ -184,7 +185,7 @@ static int make_sockets(int sockets[2])
     return sockets[0] >= 0 && sockets[1] >= 0;
 }
 
-cufence_status stage_start(const char *named, int is_verbose, int pipe, struct stage_process *process)
+cufence_status rerun_process_start(const char *named, int is_verbose, int pipe, struct rerun_process *process)
 {
     char program[PATH_MAX];
     int sockets[2];
@@ -218,11 +219,11 @@ cufence_status stage_start(const char *named, int is_verbose, int pipe, struct s
         close(sockets[0]);
         return error_set(CUFENCE_ERROR_SYSTEM, "the process cannot be started: %s", strerror(-plan.started));
     }
-    *process = (struct stage_process){plan.started, sockets[0], between, stacks};
+    *process = (struct rerun_process){plan.started, sockets[0], between, stacks};
     return CUFENCE_OK;
 }
 
-void stage_end(struct stage_process *process)
+void rerun_process_end(struct rerun_process *process)
 {
     struct pollfd end = {.fd = process->socket};
     /* While it has its socket, its number is no other process's. */

@@ -1,13 +1,14 @@
 /*
- * Starts the stage: the `cufence` program beside libcufence.so, with a socket as its standard input.
+ * Starts the second process: the `cufence` program beside libcufence.so, with a socket as its standard input.
  *
- * The program that faulted must not notice: the stage is the child of a process in between, which shares the program's memory,
- * waits for the stage and sends no signal when it ends. So there is no SIGCHLD, and wait() and waitpid(-1) see neither, in a
- * subreaper and in a container's first process too. The kernel kills both when the thread that started them ends, whatever the
- * stage is doing; so it ends with the program. It gets none of the program's descriptors, and none of its variables for
- * LD_PRELOAD, cufence, and the driver's debugging.
+ * The program that faulted must not notice: the second process is the child of a process in between, which shares the program's
+ * memory, waits for the second process and sends no signal when it ends. So there is no SIGCHLD, and wait() and waitpid(-1) see
+ * neither, in a subreaper and in a container's first process too. The kernel kills both when the thread that started them ends,
+ * whatever the second process is doing; so it ends with the program. It gets none of the program's descriptors, and none of its
+ * variables for LD_PRELOAD, cufence, and the driver's debugging.
  *
- * Thread safety: all functions, any thread. The thread that calls stage_start() must not end before stage_end().
+ * Thread safety: all functions, any thread. The thread that calls rerun_process_start() must not end before
+ * rerun_process_end().
  */
 #ifndef CUFENCE_WITNESS_SPAWN_H
 #define CUFENCE_WITNESS_SPAWN_H
@@ -15,20 +16,20 @@
 #include <cufence.h>
 #include <sys/types.h>
 
-struct stage_process {
+struct rerun_process {
     pid_t pid;
     int socket;    /* to its standard input */
     pid_t between; /* its parent */
     char *stack;   /* of that one */
 };
 
-#define STAGE_DUMP "/proc/self/fd/3" /* in the stage: the pipe that it was given */
+#define MESSAGE_DUMP "/proc/self/fd/3" /* in the second process: the pipe that it was given */
 
 /* program: the file of `cufence`, NULL to find it. is_verbose: its standard error is the program's. pipe: for its core dump.
  * Errors: NOT_FOUND (no `cufence` program), SYSTEM. */
-cufence_status stage_start(const char *program, int is_verbose, int pipe, struct stage_process *process);
+cufence_status rerun_process_start(const char *program, int is_verbose, int pipe, struct rerun_process *process);
 
 /* Kills the process if it still runs, and frees what belongs to it. */
-void stage_end(struct stage_process *process);
+void rerun_process_end(struct rerun_process *process);
 
 #endif

@@ -14,7 +14,7 @@
 #include "finding/report.h"
 #include "process.h"
 #include "record.h"
-#include "restaging.h"
+#include "rerun_source.h"
 #include "saving.h"
 
 #include <limits.h>
@@ -175,7 +175,7 @@ struct telling {
     const struct evidence *evidence;
     int device;
     struct surroundings *around;
-    struct restaging *restaging; /* NULL: the kernel is not launched again */
+    struct rerun_source *source; /* NULL: the kernel is not launched again */
     struct saving *saving;       /* NULL: nothing is saved */
 };
 
@@ -189,57 +189,57 @@ struct telling *tell_begin(const struct dump *dump, const struct evidence *evide
         return NULL;
     }
     *telling = (struct telling){dump, evidence, device, around, NULL, saving_begin(wanted, sources)};
-    telling->restaging = restaging_begin(sources, wanted, dump, evidence, around, telling->saving);
+    telling->source = rerun_source_begin(sources, wanted, dump, evidence, around, telling->saving);
     return telling;
 }
 
-static void record(const struct telling *telling, const struct restaged *restaged, const char *device_name)
+static void record(const struct telling *telling, const struct rerun_result *rerun, const char *device_name)
 {
     struct snapshot_origin origin = {.pid = (int)getpid(), .rank = rank, .device = telling->device};
     snprintf(origin.device_name, sizeof origin.device_name, "%s", device_name);
-    record_keep(telling->dump, restaging_dump(telling->restaging), &telling->around->memory, restaged, &origin);
+    record_keep(telling->dump, rerun_source_dump(telling->source), &telling->around->memory, rerun, &origin);
 }
 
 int telling_takes_time(const struct telling *telling)
 {
-    return telling && telling->restaging;
+    return telling && telling->source;
 }
 
 /* Waits for the second launch, and adds the buffers that it concerns. Returns NULL if there is none. */
-static const struct restaged *restage(struct telling *telling)
+static const struct rerun_result *second_launch(struct telling *telling)
 {
-    if (!telling->restaging)
+    if (!telling->source)
         return NULL;
-    struct restaged *restaged = restaging_finish(telling->restaging);
-    if (restaged->evidence)
-        surroundings_add(telling->around, sources, restaged->evidence);
-    for (size_t i = 0; i < restaged->write_count; i++)
-        surroundings_add_address(telling->around, sources, restaged->writes[i].address);
-    restaged_name_buffers(restaged, &telling->around->memory);
-    return restaged;
+    struct rerun_result *rerun = rerun_source_finish(telling->source);
+    if (rerun->evidence)
+        surroundings_add(telling->around, sources, rerun->evidence);
+    for (size_t i = 0; i < rerun->write_count; i++)
+        surroundings_add_address(telling->around, sources, rerun->writes[i].address);
+    rerun_result_name_buffers(rerun, &telling->around->memory);
+    return rerun;
 }
 
-/* Completes the bundle of a fault that was printed, if the kernel could be staged. Returns whether there is one. */
-static int save(struct telling *telling, const struct restaged *restaged, const struct finding *finding,
+/* Completes the bundle of a fault that was printed, if the kernel could be launched again. Returns whether there is one. */
+static int save(struct telling *telling, const struct rerun_result *rerun, const struct finding *finding,
                 const struct told *told)
 {
     if (!telling->saving)
         return 0;
-    if (!told->is_printed || !restaged || !restaged->launches_tried) {
-        const char *why = restaged ? restaged->reason : "the fault is not one of a memory access, or explain=dump";
+    if (!told->is_printed || !rerun || !rerun->launches_tried) {
+        const char *why = rerun ? rerun->reason : "the fault is not one of a memory access, or explain=dump";
         saving_drop(telling->saving, told->is_printed ? why : NULL);
         return 0;
     }
     struct saving_rest rest = {.dump = telling->dump,
-                               .second = restaging_dump(telling->restaging),
+                               .second = rerun_source_dump(telling->source),
                                .memory = &telling->around->memory,
-                               .restaged = restaged,
+                               .rerun = rerun,
                                .report = told->text,
                                .device = telling->device,
                                .device_name = finding->origin.device_name};
     char *json = finding_json(finding);
     rest.finding = json;
-    restaging_describe(telling->restaging, &rest.bundle);
+    rerun_source_describe(telling->source, &rest.bundle);
     saving_finish(telling->saving, &rest);
     free(json);
     return 1;
@@ -252,17 +252,17 @@ uint64_t tell_fault(struct telling *telling)
     struct setting setting;
     if (!telling)
         return publish(NULL).made_ns;
-    const struct restaged *restaged = restage(telling);
+    const struct rerun_result *rerun = second_launch(telling);
     const struct fault_memory *memory = &telling->around->memory;
-    fault_diagnose_restaged(telling->evidence, restaged, memory, &diagnosis);
-    finding_of_fault(&finding, &diagnosis, restaged, setting_of(&setting, telling->device));
+    fault_diagnose_rerun(telling->evidence, rerun, memory, &diagnosis);
+    finding_of_fault(&finding, &diagnosis, rerun, setting_of(&setting, telling->device));
     finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
     struct told told = publish(&finding);
-    int is_saved = save(telling, restaged, &finding, &told); /* with the dump and the snapshot */
+    int is_saved = save(telling, rerun, &finding, &told); /* with the dump and the snapshot */
     if (told.is_printed && told.text && record_is_wanted() && !is_saved)
-        record(telling, restaged, setting.name);
+        record(telling, rerun, setting.name);
     uint64_t made_ns = finish(&finding, told);
-    restaging_free(telling->restaging);
+    rerun_source_free(telling->source);
     free(telling->around);
     free(telling);
     return made_ns;

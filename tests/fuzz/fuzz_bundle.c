@@ -17,10 +17,10 @@ static void must(int condition)
 static void check(const struct bundle *bundle)
 {
     uint64_t end = bundle->arena_start;
-    must(bundle->launch_count && bundle->launch_count <= SCENE_LAUNCHES && bundle->arena_start < bundle->arena_end);
+    must(bundle->launch_count && bundle->launch_count <= RERUN_LAUNCHES && bundle->arena_start < bundle->arena_end);
     for (size_t i = 0; i < bundle->launch_count; i++) {
-        const struct scene_launch *launch = &bundle->launches[i];
-        must(launch->argument_bytes <= SCENE_ARGUMENTS && launch->grid[0] && launch->block[2]);
+        const struct rerun_launch *launch = &bundle->launches[i];
+        must(launch->argument_bytes <= RERUN_ARGUMENTS && launch->grid[0] && launch->block[2]);
         must((uint64_t)launch->grid[1] * launch->grid[2] <= UINT32_MAX && launch->block[0] * launch->block[1] <= 1024);
         for (size_t k = 0; k < bundle->argument_count; k++)
             must(bundle->layout[k].offset + bundle->layout[k].size <= launch->argument_bytes);
@@ -35,15 +35,15 @@ static void check(const struct bundle *bundle)
         end = buffer->mapping_end;
     }
     must(end <= bundle->arena_end);
-    struct scene_range ranges[SCENE_PINNED];
-    must(bundle->pinned_count <= SCENE_PINNED);
+    struct rerun_range ranges[RERUN_PINNED];
+    must(bundle->pinned_count <= RERUN_PINNED);
     for (size_t i = 0; i < bundle->pinned_count; i++) {
         const struct bundle_buffer *pinned = &bundle->pinned[i];
-        ranges[i] = (struct scene_range){pinned->address, pinned->size};
+        ranges[i] = (struct rerun_range){pinned->address, pinned->size};
         must(!strchr(pinned->file, '/') && pinned->file[0] != '.' && !strchr(pinned->after, '/') && pinned->after[0] != '.');
         must(bundle_find(bundle, pinned->address) == pinned);
     }
-    must(scene_pinned_is_sound(ranges, bundle->pinned_count, bundle->arena_start, bundle->arena_end));
+    must(rerun_pinned_is_sound(ranges, bundle->pinned_count, bundle->arena_start, bundle->arena_end));
 }
 
 static void read_bundle(const uint8_t *data, size_t size)

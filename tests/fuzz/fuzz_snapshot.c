@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!snapshot)
         return 0;
     diagnose(&snapshot->memory);
-    char *again = snapshot_write(&snapshot->memory, &snapshot->origin, &snapshot->restaged);
+    char *again = snapshot_write(&snapshot->memory, &snapshot->origin, &snapshot->rerun);
     struct snapshot *second = NULL;
     if (again && snapshot_read(again, strlen(again), &second, &problem) != CUFENCE_OK)
         abort();

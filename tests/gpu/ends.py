@@ -173,7 +173,7 @@ def stages(session: int) -> list[int]:
         except OSError:
             continue
         pid = int(path.parent.name)
-        if len(words) > 1 and words[1] == b"stage" and words[0].endswith(b"cufence") and state(pid)[3:4] == [str(session)]:
+        if len(words) > 1 and words[1] == b"rerun" and words[0].endswith(b"cufence") and state(pid)[3:4] == [str(session)]:
             found.append(pid)
     return found
 

@@ -37,7 +37,7 @@ def _program(name: str, source: str | None = None, **facts: object) -> Case:
 
 def _restaged(kind: str, owner: str, written: str, block: object = 7, thread: object = 104, **other: object) -> Case:
     """A store at the end of a kernel, of which only the second launch knows address and thread."""
-    story = SOURCES / "restaged.cu"
+    story = SOURCES / "rerun.cu"
     mark = dict.fromkeys(("large", "busy", "graph", "updated", "late", "null", "wild", "green"), "store_4")
     mark.update(pinned="by_host", registered="through_host")
     line_number = marked_line(story.read_text(), f"FAULT {mark.get(kind, kind)}")
@@ -45,13 +45,13 @@ def _restaged(kind: str, owner: str, written: str, block: object = 7, thread: ob
     report = [
         owner,
         rf"kernel +{kernel}\b.*exact",
-        rf"restaged\.cu:{line_number}\b",
+        rf"rerun\.cu:{line_number}\b",
         rf"block \({block},0,0\) thread \({thread},0,0\)",
         r"address .*(re-run|derived|exact)",
         *([written] if written else []),
     ]
     files = {"report.json": [r'"outcome": ?"faulted"']} if written else {"report.json": [r'"rerun"']}
-    return _program(f"restaged_{kind}", "restaged", arguments=[kind], report=report, files=files, **other)
+    return _program(f"rerun_{kind}", "rerun", arguments=[kind], report=report, files=files, **other)
 
 
 def _past(buffer: int = 1) -> str:
@@ -84,13 +84,13 @@ CASES = [
     # cp.async, which reads: the warp waits for it, so the dump may tell all, and then nothing is launched again.
     *(
         _program(
-            f"restaged_copy_{bytes}",
-            "restaged",
+            f"rerun_copy_{bytes}",
+            "rerun",
             arguments=[f"copy_{bytes}"],
             report=[
                 rf"out-of-bounds READ of {bytes} bytes, 0 bytes past the end of buffer #1\b",
                 rf"kernel +copy_{bytes}\b.*exact",
-                rf"restaged\.cu:{marked_line((SOURCES / 'restaged.cu').read_text(), 'FAULT copy')}\b",
+                rf"rerun\.cu:{marked_line((SOURCES / 'rerun.cu').read_text(), 'FAULT copy')}\b",
                 r"block \(7,0,0\) thread \(104,0,0\)",
                 r"address .*(re-run|derived|exact)",
                 r"LDGSTS",
@@ -110,8 +110,8 @@ CASES = [
     _restaged("pinned", _past(), r"written +4 bytes past the end: 2\.5"),
     _restaged("registered", _past(), r"written +4 bytes past the end: 2\.5"),
     _program(
-        "restaged_managed",
-        "restaged",
+        "rerun_managed",
+        "rerun",
         arguments=["managed"],
         report=[r"kernel +by_host\b.*exact", "an argument points to managed memory"],
         files={"report.json": [r'"outcome": ?"failed"']},

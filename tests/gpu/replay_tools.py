@@ -2,7 +2,7 @@
 
     python3 tests/gpu/replay_tools.py [--build build] [--show] [KIND...]
 
-Each KIND is one of programs/restaged.cu: store_4, pinned and graph if none is given. A tool that is not installed is skipped.
+Each KIND is one of programs/rerun.cu: store_4, pinned and graph if none is given. A tool that is not installed is skipped.
 Exit status: 1 if the plain replay of a bundle does not fault, or if a tool that is there does not see the fault.
 """
 
@@ -53,7 +53,7 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="print what each run said")
     options = parser.parse_args()
     cufence = options.build / "bin" / "cufence"
-    program = options.build / "bin" / "programs" / "restaged.static"
+    program = options.build / "bin" / "programs" / "rerun.static"
     failed = 0
     for kind in options.kinds:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
 /* A program that knows nothing of cufence, for test_saved.c: STORY... plays the stories in order. Its kernels are those of
- * restaged_kernels.c. */
+ * rerun_kernels.c. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

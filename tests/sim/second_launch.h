@@ -1,5 +1,5 @@
 /*
- * What the tests of the second launch share: a program that launches kernels of restaged_kernels.c and faults. Include it once.
+ * What the tests of the second launch share: a program that launches kernels of rerun_kernels.c and faults. Include it once.
  */
 #ifndef CUFENCE_TESTS_SECOND_LAUNCH_H
 #define CUFENCE_TESTS_SECOND_LAUNCH_H

@@ -273,10 +273,10 @@ static void test_under(void **state)
     free(make_bundle(save_last));
     run_shell("printf 'echo tool \"$2\" $#; exec \"$@\"\n' > %s/tool", folder);
     snprintf(arguments, sizeof arguments, "--under 'sh %s/tool'", folder);
-    expect_replay(arguments, 86, "^tool stage 3$");
+    expect_replay(arguments, 86, "^tool rerun 3$");
     assert_true(has(said, "the launch failed: .*ILLEGAL_ADDRESS"));
     snprintf(arguments, sizeof arguments, "--set-arg 1=999 --under 'sh %s/tool'", folder);
-    expect_replay(arguments, 0, "^tool stage 3$");
+    expect_replay(arguments, 0, "^tool rerun 3$");
     run_shell("printf '[ \"$1\" = --args ]; echo debugger $?; exit 5\n' > %s/cuda-gdb; chmod +x %s/cuda-gdb", folder, folder);
     run_shell("sed -i '1i #!/bin/sh' %s/cuda-gdb", folder);
     snprintf(arguments, sizeof arguments, "--under %s/cuda-gdb", folder);
@@ -335,14 +335,14 @@ static void test_pinned(void **state)
     write_array(array, "<i4", 4, 16, 0);
     snprintf(arguments, sizeof arguments, "--buffer 1=%s", array);
     expect_replay(arguments, 0, "did not fault"); /* with 0 elements, one is written */
-    run_shell("cp %s/scene.json %s/scene", bundle, folder);
+    run_shell("cp %s/scene.json %s/input", bundle, folder);
     edit("/\"pinned\"/,$s/\"size\": 16/\"size\": 8/");
     expect_replay("", 1, "pinned host memory is damaged");
-    run_shell("cp %s/scene %s/scene.json", folder, bundle);
+    run_shell("cp %s/input %s/scene.json", folder, bundle);
     edit("/\"pinned\"/,$s/\"\\(address\\|mapping_start\\)\": \"0x[0-9a-f]*\"/\"\\1\": \"0x900000000000\"/; "
          "/\"pinned\"/,$s/\"mapping_end\": \"0x[0-9a-f]*\"/\"mapping_end\": \"0x900000000010\"/");
     expect_replay("", 1, "pinned host memory at 0x900000000000 cannot be mapped in the new process");
-    run_shell("cp %s/scene %s/scene.json; truncate -s -1 %s/buffers/pinned-*.npy", folder, bundle, bundle);
+    run_shell("cp %s/input %s/scene.json; truncate -s -1 %s/buffers/pinned-*.npy", folder, bundle, bundle);
     expect_replay("", 1, "it is truncated");
     clean();
     more_options = ",save_max=4005";

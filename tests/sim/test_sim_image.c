@@ -25,7 +25,7 @@ struct instruction {
     uint64_t low, high;
 };
 
-/* Measured: what keeps a warp at the scene, over NOPs behind the kernel's last branch. */
+/* Measured: what keeps a warp at the input, over NOPs behind the kernel's last branch. */
 static const struct instruction fence[] = {{0x7992, 0x000fec0000003000},
                                            {0x79ab, 0x000fc00000000000},
                                            {0x75ab, 0x000fec0000000000},

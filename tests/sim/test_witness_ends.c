@@ -21,7 +21,7 @@
 static char told[] = "/tmp/cufence-test-XXXXXX";
 
 /* Waits for the number that the second process tells. */
-static pid_t await_stage(void)
+static pid_t await_rerun(void)
 {
     int pid = 0, length = 0;
     AWAIT({
@@ -45,7 +45,7 @@ static void hang_and_fork(void)
 {
     start("explain=rerun");
     launch("hang_later", allocate(COUNT * 4), COUNT);
-    await_stage();
+    await_rerun();
     if (fork() == 0) {
         sleep(60);
         _exit(0);
@@ -57,7 +57,7 @@ static void hang_and_replace(void)
 {
     start("explain=rerun");
     launch("hang_later", allocate(COUNT * 4), COUNT);
-    await_stage();
+    await_rerun();
     execl("/bin/sleep", "sleep", "60", (char *)NULL);
     _exit(99);
 }
@@ -68,7 +68,7 @@ static void expect_end(void (*story)(void), int is_killed)
     int file = mkstemp(strcpy(told, "/tmp/cufence-test-XXXXXX"));
     assert_true(file >= 0);
     close(file);
-    setenv("CUFENCE_TEST_STAGE", told, 1);
+    setenv("CUFENCE_TEST_RERUN", told, 1);
     pid_t program = fork();
     if (program == 0) {
         dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
@@ -76,9 +76,9 @@ static void expect_end(void (*story)(void), int is_killed)
         story();
         _exit(0);
     }
-    pid_t stage = await_stage();
-    assert_true(stage > 0);
-    struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, stage, 0), .events = POLLIN};
+    pid_t second = await_rerun();
+    assert_true(second > 0);
+    struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, second, 0), .events = POLLIN};
     assert_true(end.fd >= 0 || errno == ESRCH);
     if (end.fd >= 0 && is_killed)
         assert_int_equal(poll(&end, 1, 0), 0);
@@ -131,7 +131,7 @@ static void tell_reaping(void)
     CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0);
     start("explain=rerun,wait_ms=1000/300");
     launch("hang_later", allocate(COUNT * 4), COUNT);
-    await_stage();
+    await_rerun();
     CHECK(waitpid(-1, NULL, WNOHANG) == -1);
     syscall(SYS_close, ends[1]); /* ThreadSanitizer takes descriptors of a process that shares memory for this one's */
     CHECK(poll(&(struct pollfd){.fd = ends[0]}, 1, 0) == 1); /* nobody else has what the program closes */
@@ -149,7 +149,7 @@ static void test_reaping(void **state)
     int file = mkstemp(strcpy(told, "/tmp/cufence-test-XXXXXX"));
     assert_true(file >= 0);
     close(file);
-    setenv("CUFENCE_TEST_STAGE", told, 1);
+    setenv("CUFENCE_TEST_RERUN", told, 1);
     expect_said(tell_reaping, (const char *[]){"it took longer than wait_ms=1000/300", NULL});
     unlink(told);
 }
@@ -282,7 +282,7 @@ static void tell_nameless(void)
     start("explain=rerun,wait_ms=1000/300");
     CHECK(count_names() == 0);
     launch("hang_later", allocate(COUNT * 4), COUNT);
-    await_stage();
+    await_rerun();
     CHECK(count_names() == 0); /* so whichever way it ends now, nothing is left */
     CHECK(rmdir(folder) == 0);
 }
@@ -293,7 +293,7 @@ static void test_nameless(void **state)
     int file = mkstemp(strcpy(told, "/tmp/cufence-test-XXXXXX"));
     assert_true(file >= 0);
     close(file);
-    setenv("CUFENCE_TEST_STAGE", told, 1);
+    setenv("CUFENCE_TEST_RERUN", told, 1);
     expect_said(tell_nameless, (const char *[]){"illegal memory access", NULL});
     unlink(told);
 }

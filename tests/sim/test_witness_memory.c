@@ -2,8 +2,8 @@
 #include "second_launch.h"
 
 #include "driver/driver.h"
-#include "restage/host.h"
-#include "restage/memory.h"
+#include "rerun/host.h"
+#include "rerun/memory.h"
 #include "witness/bounds.h"
 
 /* ---- memory of the host ---- */
@@ -86,7 +86,7 @@ static void tell_saved(void)
     cuCtxSynchronize();
 }
 
-/* Nothing is left of a bundle that could not be staged. */
+/* Nothing is left of a bundle that could not be launched again. */
 static void test_saved(void **state)
 {
     (void)state;
@@ -131,8 +131,8 @@ static void test_taken(void **state)
 {
     (void)state;
     static char own[3 * 4096] = "mine";
-    struct scene scene = {.pinned = {{(uint64_t)(uintptr_t)own + 4096, 8}}, .pinned_count = 1};
-    assert_int_equal(host_reserve(&scene), CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
+    struct rerun_input input = {.pinned = {{(uint64_t)(uintptr_t)own + 4096, 8}}, .pinned_count = 1};
+    assert_int_equal(host_reserve(&input), CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
     assert_non_null(strstr(cufence_error_detail(), "its address is taken"));
     assert_string_equal(own, "mine");
 }
@@ -180,22 +180,22 @@ static void tell_parts(void)
     CHECK_CU(cuMemAddressFree(start, 128 * MIB));
     CHECK_CU(cuMemAddressReserve(&taken, 2 * MIB, 0, start + 64 * MIB, 0));
     CHECK(taken == start + 64 * MIB);
-    struct scene scene = {.arena_start = start, .arena_end = start + 128 * MIB};
-    CHECK(memory_open(-1, 0, &scene) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
+    struct rerun_input input = {.arena_start = start, .arena_end = start + 128 * MIB};
+    CHECK(memory_open(-1, 0, &input) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
     CHECK(strstr(cufence_error_detail(), "addresses are taken in the new process"));
-    scene.reserved[0] = (struct scene_range){start, 64 * MIB};
-    scene.reserved[1] = (struct scene_range){start + 96 * MIB, 32 * MIB};
-    scene.reserved_count = 2;
-    CHECK_OK(memory_open(-1, 0, &scene));
-    scene.reserved[0] = (struct scene_range){start + 64 * MIB, 32 * MIB};
-    scene.reserved_count = 1;
-    CHECK(memory_open(-1, 0, &scene) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
+    input.reserved[0] = (struct rerun_range){start, 64 * MIB};
+    input.reserved[1] = (struct rerun_range){start + 96 * MIB, 32 * MIB};
+    input.reserved_count = 2;
+    CHECK_OK(memory_open(-1, 0, &input));
+    input.reserved[0] = (struct rerun_range){start + 64 * MIB, 32 * MIB};
+    input.reserved_count = 1;
+    CHECK(memory_open(-1, 0, &input) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
 }
 
 static void test_parts(void **state)
 {
 #ifdef __SANITIZE_ADDRESS__
-    skip(); /* the memory of a process that stages a launch goes with it */
+    skip(); /* the memory of a process that launches again goes with it */
 #endif
     (void)state;
     expect_well(tell_parts);
@@ -282,7 +282,7 @@ static void test_bounds(void **state)
     const struct launch_entry entry = {.time_ns = 10 * SECOND};
     const struct fault_launch known = {.entry = &entry};
     const struct fault_launch *recorded[] = {&known, &known};
-    const struct scene_launch launches[] = {{.arguments = (const uint8_t *)&argument, .argument_bytes = 8},
+    const struct rerun_launch launches[] = {{.arguments = (const uint8_t *)&argument, .argument_bytes = 8},
                                             {.argument_bytes = 0}};
     cufence_buffer buffer = {.address = 0x1000, .size = 32, .allocated_ns = 9 * SECOND};
     assert_true(bounds_are_sure(&buffer, launches, recorded, 2));

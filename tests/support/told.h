@@ -7,11 +7,11 @@
 
 typedef char *rendering(const struct finding *finding);
 
-static inline char *told_restaged(rendering *render, const struct diagnosis *diagnosis, const struct restaged *restaged,
-                                  const struct finding_origin *origin)
+static inline char *told_rerun(rendering *render, const struct diagnosis *diagnosis, const struct rerun_result *rerun,
+                               const struct finding_origin *origin)
 {
     struct finding finding;
-    finding_of_fault(&finding, diagnosis, restaged, origin);
+    finding_of_fault(&finding, diagnosis, rerun, origin);
     char *text = render(&finding);
     finding_free(&finding);
     return text;
@@ -19,7 +19,7 @@ static inline char *told_restaged(rendering *render, const struct diagnosis *dia
 
 static inline char *told_fault(rendering *render, const struct diagnosis *diagnosis, const struct finding_origin *origin)
 {
-    return told_restaged(render, diagnosis, NULL, origin);
+    return told_rerun(render, diagnosis, NULL, origin);
 }
 
 static inline char *told_misuse(rendering *render, const struct misuse *misuse, const struct finding_origin *origin)

@@ -96,30 +96,30 @@ static struct tables make_tables(const char *letters, struct code data, struct c
 #define PLAIN "zR", CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4)
 
 /* The words are WORDS numbers, the word at SP + 8 n being 0x100 + n but where a test puts something else. */
-struct scene {
+struct rerun_input {
     struct tables tables;
     uint64_t words[WORDS];
     struct cfi_frame frame;
 };
 
-static struct scene scene_of(struct tables tables, uint64_t offset)
+static struct rerun_input rerun_input_of(struct tables tables, uint64_t offset)
 {
-    struct scene scene = {.tables = tables, .frame.known = CFI_BIT(abi->sp) | CFI_BIT(abi->pc) | CFI_BIT(abi->fp)};
+    struct rerun_input input = {.tables = tables, .frame.known = CFI_BIT(abi->sp) | CFI_BIT(abi->pc) | CFI_BIT(abi->fp)};
     for (uint64_t i = 0; i < WORDS; i++)
-        scene.words[i] = 0x100 + i;
-    scene.frame.registers[abi->sp] = SP;
-    scene.frame.registers[abi->fp] = SP + 32;
-    scene.frame.registers[abi->pc] = CODE + offset + 1; /* behind a call: the byte before is looked up */
-    return scene;
+        input.words[i] = 0x100 + i;
+    input.frame.registers[abi->sp] = SP;
+    input.frame.registers[abi->fp] = SP + 32;
+    input.frame.registers[abi->pc] = CODE + offset + 1; /* behind a call: the byte before is looked up */
+    return input;
 }
 
-static uint64_t word_at(const struct scene *scene, uint64_t address)
+static uint64_t word_at(const struct rerun_input *input, uint64_t address)
 {
-    return scene->words[(address - SP) / 8];
+    return input->words[(address - SP) / 8];
 }
 
 /* A rule that can be kept for a place in the code says what a step from there does. */
-static void assert_rule(struct cfi_rule rule, const struct scene *before, const struct scene *after)
+static void assert_rule(struct cfi_rule rule, const struct rerun_input *before, const struct rerun_input *after)
 {
     uint64_t fp = before->frame.registers[abi->fp], moved = (uint64_t)(int64_t)rule.cfa_words * 8;
     uint64_t cfa = rule.base == CFI_FROM_SP   ? before->frame.registers[abi->sp] + moved
@@ -136,31 +136,31 @@ static void assert_rule(struct cfi_rule rule, const struct scene *before, const 
 
 static unsigned ruled; /* steps that a rule has told */
 
-static enum cfi_result step_in(const struct cfi_bytes *tables, struct scene *scene)
+static enum cfi_result step_in(const struct cfi_bytes *tables, struct rerun_input *input)
 {
     struct cfi_module module = {.abi = abi, .header = *tables, .segments = {*tables}, .segment_count = 1};
     module.header.size = HEADER_BYTES;
-    const struct cfi_bytes stack = {SP, (const uint8_t *)scene->words, sizeof scene->words};
-    struct scene before = *scene;
-    struct cfi_rule rule = cfi_rule_at(&module, scene->frame.registers[abi->pc] - !scene->frame.is_interrupted);
-    enum cfi_result result = cfi_step(&module, &stack, &scene->frame);
+    const struct cfi_bytes stack = {SP, (const uint8_t *)input->words, sizeof input->words};
+    struct rerun_input before = *input;
+    struct cfi_rule rule = cfi_rule_at(&module, input->frame.registers[abi->pc] - !input->frame.is_interrupted);
+    enum cfi_result result = cfi_step(&module, &stack, &input->frame);
     if (result == CFI_STEPPED && rule.base != CFI_NOWHERE) {
-        assert_rule(rule, &before, scene);
+        assert_rule(rule, &before, input);
         ruled++;
     }
     return result;
 }
 
-static enum cfi_result step(struct scene *scene)
+static enum cfi_result step(struct rerun_input *input)
 {
-    const struct cfi_bytes tables = {TABLES, scene->tables.bytes, scene->tables.size};
-    return step_in(&tables, scene);
+    const struct cfi_bytes tables = {TABLES, input->tables.bytes, input->tables.size};
+    return step_in(&tables, input);
 }
 
-static uint64_t value_of(const struct scene *scene, int reg)
+static uint64_t value_of(const struct rerun_input *input, int reg)
 {
-    assert_true(scene->frame.known >> reg & 1);
-    return scene->frame.registers[reg];
+    assert_true(input->frame.known >> reg & 1);
+    return input->frame.registers[reg];
 }
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/verdict/restaged.h"
+#include "analysis/verdict/rerun_result.h"
 #include "fault_world.h"
 
 /* A report is made from evidence and memory through the diagnosis, as in the program. The other stories modify overrun(). */
@@ -18,7 +18,7 @@ struct story {
     uint64_t parameters[3];
     struct launch_entry entries[3];
     struct fault_launch launches[3];
-    struct restaged restaged;
+    struct rerun_result rerun;
     struct evidence_lane lanes_again[3]; /* of the second launch */
     struct evidence_site sites_again[2];
     struct evidence evidence_again;

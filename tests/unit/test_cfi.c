@@ -37,106 +37,107 @@ static void rules_change_along_the_code(void **state)
         int is_rbp_saved;
     } places[] = {{0, SP + 8, 0}, {1, SP + 16, 1}, {3, SP + 16, 1}, {4, SP + 48, 1}, {0x33, SP + 48, 1}, {0x34, SP + 8, 0}};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        struct scene scene = scene_of(make_tables(PLAIN, entry_rules, usual), places[i].offset);
-        uint64_t rbp = value_of(&scene, CFI_RBP), index = (places[i].cfa - SP) / 8;
-        scene.words[index - 1] = RETURN_PC;
+        struct rerun_input input = rerun_input_of(make_tables(PLAIN, entry_rules, usual), places[i].offset);
+        uint64_t rbp = value_of(&input, CFI_RBP), index = (places[i].cfa - SP) / 8;
+        input.words[index - 1] = RETURN_PC;
         if (places[i].is_rbp_saved)
-            scene.words[index - 2] = rbp = SAVED_FP;
-        assert_int_equal(step(&scene), CFI_STEPPED);
-        assert_int_equal(value_of(&scene, CFI_RIP), RETURN_PC);
-        assert_int_equal(value_of(&scene, CFI_RSP), places[i].cfa);
-        assert_int_equal(value_of(&scene, CFI_RBP), rbp);
-        assert_int_equal(scene.frame.is_interrupted, 0);
+            input.words[index - 2] = rbp = SAVED_FP;
+        assert_int_equal(step(&input), CFI_STEPPED);
+        assert_int_equal(value_of(&input, CFI_RIP), RETURN_PC);
+        assert_int_equal(value_of(&input, CFI_RSP), places[i].cfa);
+        assert_int_equal(value_of(&input, CFI_RBP), rbp);
+        assert_int_equal(input.frame.is_interrupted, 0);
         assert_int_equal(ruled, i + 1);
     }
 }
 
-static struct scene stepped(struct code own)
+static struct rerun_input stepped(struct code own)
 {
-    struct scene scene = scene_of(make_tables(PLAIN, entry_rules, own), 0x10);
-    scene.frame.registers[CFI_RBX] = SAVED_OTHER;
-    scene.frame.known |= 1u << CFI_RBX;
-    assert_int_equal(step(&scene), CFI_STEPPED);
-    return scene;
+    struct rerun_input input = rerun_input_of(make_tables(PLAIN, entry_rules, own), 0x10);
+    input.frame.registers[CFI_RBX] = SAVED_OTHER;
+    input.frame.known |= 1u << CFI_RBX;
+    assert_int_equal(step(&input), CFI_STEPPED);
+    return input;
 }
 
 static void each_rule_for_a_register_is_applied(void **state)
 {
     (void)state;
-    struct scene scene = stepped(CODE_OF(DW_CFA_def_cfa_offset, 24, DW_CFA_offset | CFI_R12, 2, DW_CFA_offset_extended, 13, 3));
-    assert_int_equal(value_of(&scene, CFI_RIP), 0x102);
-    assert_int_equal(value_of(&scene, CFI_R12), 0x101);
-    assert_int_equal(value_of(&scene, 13), 0x100);
-    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_OTHER);
-    scene = stepped(CODE_OF(DW_CFA_offset_extended_sf, CFI_RBX, 0x7f)); /* -1, of -8 */
-    assert_int_equal(value_of(&scene, CFI_RBX), 0x102);
-    scene = stepped(CODE_OF(DW_CFA_undefined, CFI_RBX));
-    assert_int_equal(scene.frame.known >> CFI_RBX & 1, 0);
-    scene = stepped(CODE_OF(DW_CFA_undefined, CFI_RBX, DW_CFA_same_value, CFI_RBX));
-    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_OTHER);
-    scene = stepped(CODE_OF(DW_CFA_val_offset, CFI_R12, 2));
-    assert_int_equal(value_of(&scene, CFI_R12), SP + 8 - 16);
-    scene = stepped(CODE_OF(DW_CFA_register, CFI_R12, CFI_RBX));
-    assert_int_equal(value_of(&scene, CFI_R12), SAVED_OTHER);
-    scene = stepped(CODE_OF(DW_CFA_expression, CFI_R12, 2, DW_OP_plus_uconst, 16));
-    assert_int_equal(value_of(&scene, CFI_R12), 0x103);
-    scene = stepped(CODE_OF(DW_CFA_val_expression, CFI_R12, 2, DW_OP_breg0 + CFI_RBP, 0x7c)); /* -4 */
-    assert_int_equal(value_of(&scene, CFI_R12), SP + 28);
-    scene = stepped(CODE_OF(DW_CFA_offset | CFI_RBX, 3, DW_CFA_restore | CFI_RBX));
-    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_OTHER);
-    scene = stepped(CODE_OF(DW_CFA_offset | CFI_RBX, 3, DW_CFA_restore_extended, CFI_RBX));
-    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_OTHER);
-    scene = stepped(CODE_OF(DW_CFA_GNU_args_size, 16, DW_CFA_offset | 33, 5)); /* of a vector register */
-    assert_int_equal(value_of(&scene, CFI_RIP), 0x100);
+    struct rerun_input input =
+        stepped(CODE_OF(DW_CFA_def_cfa_offset, 24, DW_CFA_offset | CFI_R12, 2, DW_CFA_offset_extended, 13, 3));
+    assert_int_equal(value_of(&input, CFI_RIP), 0x102);
+    assert_int_equal(value_of(&input, CFI_R12), 0x101);
+    assert_int_equal(value_of(&input, 13), 0x100);
+    assert_int_equal(value_of(&input, CFI_RBX), SAVED_OTHER);
+    input = stepped(CODE_OF(DW_CFA_offset_extended_sf, CFI_RBX, 0x7f)); /* -1, of -8 */
+    assert_int_equal(value_of(&input, CFI_RBX), 0x102);
+    input = stepped(CODE_OF(DW_CFA_undefined, CFI_RBX));
+    assert_int_equal(input.frame.known >> CFI_RBX & 1, 0);
+    input = stepped(CODE_OF(DW_CFA_undefined, CFI_RBX, DW_CFA_same_value, CFI_RBX));
+    assert_int_equal(value_of(&input, CFI_RBX), SAVED_OTHER);
+    input = stepped(CODE_OF(DW_CFA_val_offset, CFI_R12, 2));
+    assert_int_equal(value_of(&input, CFI_R12), SP + 8 - 16);
+    input = stepped(CODE_OF(DW_CFA_register, CFI_R12, CFI_RBX));
+    assert_int_equal(value_of(&input, CFI_R12), SAVED_OTHER);
+    input = stepped(CODE_OF(DW_CFA_expression, CFI_R12, 2, DW_OP_plus_uconst, 16));
+    assert_int_equal(value_of(&input, CFI_R12), 0x103);
+    input = stepped(CODE_OF(DW_CFA_val_expression, CFI_R12, 2, DW_OP_breg0 + CFI_RBP, 0x7c)); /* -4 */
+    assert_int_equal(value_of(&input, CFI_R12), SP + 28);
+    input = stepped(CODE_OF(DW_CFA_offset | CFI_RBX, 3, DW_CFA_restore | CFI_RBX));
+    assert_int_equal(value_of(&input, CFI_RBX), SAVED_OTHER);
+    input = stepped(CODE_OF(DW_CFA_offset | CFI_RBX, 3, DW_CFA_restore_extended, CFI_RBX));
+    assert_int_equal(value_of(&input, CFI_RBX), SAVED_OTHER);
+    input = stepped(CODE_OF(DW_CFA_GNU_args_size, 16, DW_CFA_offset | 33, 5)); /* of a vector register */
+    assert_int_equal(value_of(&input, CFI_RIP), 0x100);
 }
 
 static void registers_that_callees_may_change_are_forgotten(void **state)
 {
     (void)state;
-    struct scene scene = scene_of(make_tables(PLAIN, entry_rules, CODE_OF(DW_CFA_nop)), 0x10);
-    scene.frame.known = CFI_BIT(CFI_RIP + 1) - 1;
-    assert_int_equal(step(&scene), CFI_STEPPED);
-    assert_int_equal(scene.frame.known, 1u << CFI_RBX | 1u << CFI_RBP | 1u << CFI_RSP | 0xfu << CFI_R12 | 1u << CFI_RIP);
+    struct rerun_input input = rerun_input_of(make_tables(PLAIN, entry_rules, CODE_OF(DW_CFA_nop)), 0x10);
+    input.frame.known = CFI_BIT(CFI_RIP + 1) - 1;
+    assert_int_equal(step(&input), CFI_STEPPED);
+    assert_int_equal(input.frame.known, 1u << CFI_RBX | 1u << CFI_RBP | 1u << CFI_RSP | 0xfu << CFI_R12 | 1u << CFI_RIP);
 }
 
 static void each_rule_for_the_cfa_is_applied(void **state)
 {
     (void)state;
-    struct scene scene = stepped(CODE_OF(DW_CFA_def_cfa_sf, CFI_RBP, 0x7e)); /* -2, of -8 */
-    assert_int_equal(value_of(&scene, CFI_RSP), SP + 48);
-    scene = stepped(CODE_OF(DW_CFA_def_cfa_offset_sf, 0x7b));
-    assert_int_equal(value_of(&scene, CFI_RSP), SP + 40);
-    scene = stepped(CODE_OF(DW_CFA_advance_loc2, 1, 0, DW_CFA_def_cfa_offset, 24, DW_CFA_advance_loc4, 1, 0, 0, 0,
+    struct rerun_input input = stepped(CODE_OF(DW_CFA_def_cfa_sf, CFI_RBP, 0x7e)); /* -2, of -8 */
+    assert_int_equal(value_of(&input, CFI_RSP), SP + 48);
+    input = stepped(CODE_OF(DW_CFA_def_cfa_offset_sf, 0x7b));
+    assert_int_equal(value_of(&input, CFI_RSP), SP + 40);
+    input = stepped(CODE_OF(DW_CFA_advance_loc2, 1, 0, DW_CFA_def_cfa_offset, 24, DW_CFA_advance_loc4, 1, 0, 0, 0,
                             DW_CFA_def_cfa_offset, 32, DW_CFA_advance_loc4, 0, 1, 0, 0, DW_CFA_def_cfa_offset, 64));
-    assert_int_equal(value_of(&scene, CFI_RSP), SP + 32);
+    assert_int_equal(value_of(&input, CFI_RSP), SP + 32);
 }
 
 static void a_remembered_state_comes_back(void **state)
 {
     (void)state;
-    struct scene scene =
+    struct rerun_input input =
         stepped(CODE_OF(DW_CFA_def_cfa_offset, 32, DW_CFA_offset | CFI_RBX, 2, DW_CFA_remember_state, DW_CFA_def_cfa_offset, 8,
                         DW_CFA_restore | CFI_RBX, DW_CFA_advance_loc | 1, DW_CFA_restore_state));
-    assert_int_equal(value_of(&scene, CFI_RSP), SP + 32);
-    assert_int_equal(value_of(&scene, CFI_RBX), 0x102);
+    assert_int_equal(value_of(&input, CFI_RSP), SP + 32);
+    assert_int_equal(value_of(&input, CFI_RBX), 0x102);
 }
 
 /* What gcc writes where it realigned the stack: the CFA was saved below the frame pointer. */
 static void the_cfa_of_a_realigned_stack_is_read(void **state)
 {
     (void)state;
-    struct scene scene =
-        scene_of(make_tables(PLAIN, entry_rules,
-                             CODE_OF(DW_CFA_expression, CFI_RBP, 2, DW_OP_breg0 + CFI_RBP, 0, DW_CFA_def_cfa_expression, 3,
-                                     DW_OP_breg0 + CFI_RBP, 0x78, DW_OP_deref)), /* -8 */
-                 0x10);
-    scene.words[3] = SP + 64; /* at rbp - 8 */
-    scene.words[4] = SAVED_FP;
-    scene.words[7] = RETURN_PC;
-    assert_int_equal(step(&scene), CFI_STEPPED);
-    assert_int_equal(value_of(&scene, CFI_RSP), SP + 64);
-    assert_int_equal(value_of(&scene, CFI_RBP), SAVED_FP);
-    assert_int_equal(value_of(&scene, CFI_RIP), RETURN_PC);
+    struct rerun_input input =
+        rerun_input_of(make_tables(PLAIN, entry_rules,
+                                   CODE_OF(DW_CFA_expression, CFI_RBP, 2, DW_OP_breg0 + CFI_RBP, 0, DW_CFA_def_cfa_expression,
+                                           3, DW_OP_breg0 + CFI_RBP, 0x78, DW_OP_deref)), /* -8 */
+                       0x10);
+    input.words[3] = SP + 64; /* at rbp - 8 */
+    input.words[4] = SAVED_FP;
+    input.words[7] = RETURN_PC;
+    assert_int_equal(step(&input), CFI_STEPPED);
+    assert_int_equal(value_of(&input, CFI_RSP), SP + 64);
+    assert_int_equal(value_of(&input, CFI_RBP), SAVED_FP);
+    assert_int_equal(value_of(&input, CFI_RIP), RETURN_PC);
 }
 
 /* What linkers write for the entries of a PLT, 16 bytes each, with a push at byte 6 and the jump behind it at byte 11. */
@@ -144,45 +145,46 @@ static void the_cfa_of_a_plt_entry_depends_on_the_place(void **state)
 {
     (void)state;
     for (uint64_t offset = 0x10; offset < 0x20; offset++) {
-        struct scene scene =
-            scene_of(make_tables(PLAIN, entry_rules,
-                                 CODE_OF(DW_CFA_def_cfa_expression, 11, DW_OP_breg0 + CFI_RSP, 8, DW_OP_breg0 + CFI_RIP, 0,
-                                         DW_OP_lit15, DW_OP_and, DW_OP_lit11, DW_OP_ge, DW_OP_lit3, DW_OP_shl, DW_OP_plus)),
-                     offset);
-        scene.frame.registers[CFI_RIP] = CODE + offset;
-        scene.frame.is_interrupted = 1;
-        assert_int_equal(step(&scene), CFI_STEPPED);
-        assert_int_equal(value_of(&scene, CFI_RSP), offset % 16 >= 11 ? SP + 16 : SP + 8);
+        struct rerun_input input = rerun_input_of(
+            make_tables(PLAIN, entry_rules,
+                        CODE_OF(DW_CFA_def_cfa_expression, 11, DW_OP_breg0 + CFI_RSP, 8, DW_OP_breg0 + CFI_RIP, 0, DW_OP_lit15,
+                                DW_OP_and, DW_OP_lit11, DW_OP_ge, DW_OP_lit3, DW_OP_shl, DW_OP_plus)),
+            offset);
+        input.frame.registers[CFI_RIP] = CODE + offset;
+        input.frame.is_interrupted = 1;
+        assert_int_equal(step(&input), CFI_STEPPED);
+        assert_int_equal(value_of(&input, CFI_RSP), offset % 16 >= 11 ? SP + 16 : SP + 8);
     }
 }
 
 static void behind_a_trampoline_of_signals_lies_an_interrupted_instruction(void **state)
 {
     (void)state;
-    struct scene scene = scene_of(
+    struct rerun_input input = rerun_input_of(
         make_tables("zRS", CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4), entry_rules,
                     CODE_OF(DW_CFA_def_cfa_expression, 3, DW_OP_breg0 + CFI_RSP, 16, DW_OP_deref, DW_CFA_expression, CFI_RIP, 2,
                             DW_OP_breg0 + CFI_RSP, 24, DW_CFA_expression, CFI_R12, 2, DW_OP_breg0 + CFI_RSP, 0)),
         0x10);
-    scene.words[2] = SP + 640;
-    scene.words[3] = RETURN_PC;
-    assert_int_equal(step(&scene), CFI_STEPPED);
-    assert_int_equal(scene.frame.is_interrupted, 1);
-    assert_int_equal(value_of(&scene, CFI_RIP), RETURN_PC);
-    assert_int_equal(value_of(&scene, CFI_RSP), SP + 640);
-    assert_int_equal(value_of(&scene, CFI_R12), 0x100);
+    input.words[2] = SP + 640;
+    input.words[3] = RETURN_PC;
+    assert_int_equal(step(&input), CFI_STEPPED);
+    assert_int_equal(input.frame.is_interrupted, 1);
+    assert_int_equal(value_of(&input, CFI_RIP), RETURN_PC);
+    assert_int_equal(value_of(&input, CFI_RSP), SP + 640);
+    assert_int_equal(value_of(&input, CFI_R12), 0x100);
 }
 
 static void personalities_and_their_data_are_passed_over(void **state)
 {
     (void)state;
-    struct scene scene = scene_of(make_tables("zPLR",
-                                              CODE_OF(DW_EH_PE_indirect | DW_EH_PE_pcrel | DW_EH_PE_sdata4, 1, 2, 3, 4,
-                                                      DW_EH_PE_pcrel | DW_EH_PE_sdata4, DW_EH_PE_pcrel | DW_EH_PE_sdata4),
-                                              entry_rules, CODE_OF(DW_CFA_nop)),
-                                  0x10);
-    assert_int_equal(step(&scene), CFI_STEPPED);
-    assert_int_equal(value_of(&scene, CFI_RIP), 0x100);
+    struct rerun_input input =
+        rerun_input_of(make_tables("zPLR",
+                                   CODE_OF(DW_EH_PE_indirect | DW_EH_PE_pcrel | DW_EH_PE_sdata4, 1, 2, 3, 4,
+                                           DW_EH_PE_pcrel | DW_EH_PE_sdata4, DW_EH_PE_pcrel | DW_EH_PE_sdata4),
+                                   entry_rules, CODE_OF(DW_CFA_nop)),
+                       0x10);
+    assert_int_equal(step(&input), CFI_STEPPED);
+    assert_int_equal(value_of(&input, CFI_RIP), 0x100);
 }
 
 static void the_entry_of_many_is_found_that_covers_the_place(void **state)
@@ -203,14 +205,14 @@ static void the_entry_of_many_is_found_that_covers_the_place(void **state)
                 memcpy(header + 12 + 8 * i, &start, 4);
                 memcpy(header + 16 + 8 * i, &at, 4);
             }
-            struct scene scene = scene_of(one, CODE_BYTES - 1);
+            struct rerun_input input = rerun_input_of(one, CODE_BYTES - 1);
             const struct cfi_module module = {.abi = &cfi_x86_64,
                                               .header = {TABLES, header, 12 + 8 * count},
                                               .segments = {{TABLES, one.bytes, one.size}},
                                               .segment_count = 1};
-            const struct cfi_bytes stack = {SP, (const uint8_t *)scene.words, sizeof scene.words};
-            assert_int_equal(cfi_step(&module, &stack, &scene.frame), CFI_STEPPED);
-            assert_int_equal(value_of(&scene, CFI_RSP), SP + 40);
+            const struct cfi_bytes stack = {SP, (const uint8_t *)input.words, sizeof input.words};
+            assert_int_equal(cfi_step(&module, &stack, &input.frame), CFI_STEPPED);
+            assert_int_equal(value_of(&input, CFI_RSP), SP + 40);
         }
     }
 }
@@ -221,29 +223,29 @@ static void code_that_the_tables_do_not_cover_has_no_entry(void **state)
     struct tables tables = make_tables(PLAIN, entry_rules, CODE_OF(DW_CFA_nop));
     const uint64_t outside[] = {(uint64_t)-1, CODE_BYTES, CODE_BYTES + 0x1000, (uint64_t)-CODE};
     for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
-        struct scene scene = scene_of(tables, outside[i]), before = scene;
-        assert_int_equal(step(&scene), CFI_NO_ENTRY);
-        assert_memory_equal(&scene.frame, &before.frame, sizeof scene.frame);
+        struct rerun_input input = rerun_input_of(tables, outside[i]), before = input;
+        assert_int_equal(step(&input), CFI_NO_ENTRY);
+        assert_memory_equal(&input.frame, &before.frame, sizeof input.frame);
     }
-    struct scene scene = scene_of(tables, CODE_BYTES - 1);
-    assert_int_equal(step(&scene), CFI_STEPPED);
+    struct rerun_input input = rerun_input_of(tables, CODE_BYTES - 1);
+    assert_int_equal(step(&input), CFI_STEPPED);
 }
 
 /* ---- the end of the walk ---- */
 
 static enum cfi_result result_of(struct code own)
 {
-    struct scene scene = scene_of(make_tables(PLAIN, entry_rules, own), 0x10);
-    return step(&scene);
+    struct rerun_input input = rerun_input_of(make_tables(PLAIN, entry_rules, own), 0x10);
+    return step(&input);
 }
 
 static void the_outermost_frame_ends_the_walk(void **state)
 {
     (void)state;
     assert_int_equal(result_of(CODE_OF(DW_CFA_undefined, CFI_RIP)), CFI_ENDED);
-    struct scene scene = scene_of(make_tables(PLAIN, entry_rules, CODE_OF(DW_CFA_nop)), 0x10);
-    scene.words[0] = 0;
-    assert_int_equal(step(&scene), CFI_ENDED);
+    struct rerun_input input = rerun_input_of(make_tables(PLAIN, entry_rules, CODE_OF(DW_CFA_nop)), 0x10);
+    input.words[0] = 0;
+    assert_int_equal(step(&input), CFI_ENDED);
 }
 
 static void what_the_copied_words_do_not_hold_ends_the_walk(void **state)
@@ -310,9 +312,9 @@ static void augmentations_that_are_not_known_give_no_entry(void **state)
     const struct code encoding = CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4), none = {NULL, 0};
     const char *const unknown[] = {"zRB", "zX", "eh", "R"};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
-        struct scene scene =
-            scene_of(make_tables(unknown[i], unknown[i][0] == 'z' ? encoding : none, entry_rules, CODE_OF(DW_CFA_nop)), 0x10);
-        assert_int_equal(step(&scene), CFI_NO_ENTRY);
+        struct rerun_input input = rerun_input_of(
+            make_tables(unknown[i], unknown[i][0] == 'z' ? encoding : none, entry_rules, CODE_OF(DW_CFA_nop)), 0x10);
+        assert_int_equal(step(&input), CFI_NO_ENTRY);
     }
 }
 
@@ -362,25 +364,25 @@ static void damaged_tables_are_survived(void **state)
         uint8_t *bytes = flush_copy(kinds[kind].bytes, size, &area, &area_size);
         for (size_t at = 0; at < size; at++) {
             for (size_t i = 0; i < sizeof values + 8; i++) {
-                struct scene scene = scene_of(kinds[kind], 0x10);
-                struct cfi_frame before = scene.frame;
+                struct rerun_input input = rerun_input_of(kinds[kind], 0x10);
+                struct cfi_frame before = input.frame;
                 bytes[at] = (uint8_t)(i < sizeof values ? values[i] : bytes[at] ^ 1u << (i - sizeof values));
-                enum cfi_result result = step_in(&(struct cfi_bytes){TABLES, bytes, size}, &scene);
-                assert_sound(abi, result, &before, &scene.frame);
+                enum cfi_result result = step_in(&(struct cfi_bytes){TABLES, bytes, size}, &input);
+                assert_sound(abi, result, &before, &input.frame);
                 *(result == CFI_STEPPED ? &stepped_count : &other_count) += 1;
                 bytes[at] = kinds[kind].bytes[at];
             }
         }
         for (size_t left = 1; left < size; left++) {
             memmove(bytes + size - left, kinds[kind].bytes, left);
-            struct scene scene = scene_of(kinds[kind], 0x10);
-            struct cfi_frame before = scene.frame;
+            struct rerun_input input = rerun_input_of(kinds[kind], 0x10);
+            struct cfi_frame before = input.frame;
             struct cfi_module module = {.abi = &cfi_x86_64,
                                         .header = {TABLES, bytes + size - left, left < HEADER_BYTES ? left : HEADER_BYTES},
                                         .segments = {{TABLES, bytes + size - left, left}},
                                         .segment_count = 1};
-            const struct cfi_bytes stack = {SP, (const uint8_t *)scene.words, sizeof scene.words};
-            assert_sound(abi, cfi_step(&module, &stack, &scene.frame), &before, &scene.frame);
+            const struct cfi_bytes stack = {SP, (const uint8_t *)input.words, sizeof input.words};
+            assert_sound(abi, cfi_step(&module, &stack, &input.frame), &before, &input.frame);
         }
         munmap(area, area_size);
     }
@@ -436,20 +438,20 @@ static void damage_to_a_programs_own_tables_is_survived(void **state)
     size_t stepped_count = 0;
     unsigned seed = 1;
     for (int round = 0; round < ROUNDS; round++) {
-        struct scene scene = scene_of((struct tables){.size = 0}, 0);
+        struct rerun_input input = rerun_input_of((struct tables){.size = 0}, 0);
         size_t at[BYTES];
         for (int i = 0; i < BYTES && round % 2; i++) {
             at[i] = (size_t)rand_r(&seed) % size;
             bytes[at[i]] = (uint8_t)rand_r(&seed);
         }
-        scene.frame.registers[CFI_HOST.sp] = SP;
-        scene.frame.registers[CFI_HOST.fp] = SP + 32;
-        scene.frame.known = CFI_BIT(CFI_HOST.sp) | CFI_BIT(CFI_HOST.fp) | CFI_BIT(CFI_HOST.pc);
-        scene.frame.registers[CFI_HOST.pc] = own.code + (uint64_t)rand_r(&seed) % own.code_size;
-        struct cfi_frame before = scene.frame;
-        const struct cfi_bytes stack = {SP, (const uint8_t *)scene.words, sizeof scene.words};
-        enum cfi_result result = cfi_step(&module, &stack, &scene.frame);
-        assert_sound(&CFI_HOST, result, &before, &scene.frame);
+        input.frame.registers[CFI_HOST.sp] = SP;
+        input.frame.registers[CFI_HOST.fp] = SP + 32;
+        input.frame.known = CFI_BIT(CFI_HOST.sp) | CFI_BIT(CFI_HOST.fp) | CFI_BIT(CFI_HOST.pc);
+        input.frame.registers[CFI_HOST.pc] = own.code + (uint64_t)rand_r(&seed) % own.code_size;
+        struct cfi_frame before = input.frame;
+        const struct cfi_bytes stack = {SP, (const uint8_t *)input.words, sizeof input.words};
+        enum cfi_result result = cfi_step(&module, &stack, &input.frame);
+        assert_sound(&CFI_HOST, result, &before, &input.frame);
         stepped_count += result == CFI_STEPPED;
         for (int i = 0; i < BYTES && round % 2; i++)
             bytes[at[i]] = original[at[i]];

@@ -12,7 +12,7 @@
 #include "base/options.h"
 #include "base/version.h"
 #include "support/told.h"
-#include "restaged_stories.h"
+#include "rerun_stories.h"
 
 static const struct finding_origin origin = {.pid = 4242, .rank = 3, .device = 0};
 
@@ -39,10 +39,10 @@ static struct told *tell(void (*make)(struct story *story))
     struct told *told = calloc(1, sizeof *told);
     assert_non_null(told);
     make(&told->story);
-    const struct restaged *restaged = &told->story.restaged;
-    fault_diagnose_restaged(&told->story.evidence, restaged, &told->story.memory, &told->diagnosis);
-    told->text = told_restaged(finding_text, &told->diagnosis, restaged, &origin);
-    char *line = told_restaged(finding_json, &told->diagnosis, restaged, &origin);
+    const struct rerun_result *rerun = &told->story.rerun;
+    fault_diagnose_rerun(&told->story.evidence, rerun, &told->story.memory, &told->diagnosis);
+    told->text = told_rerun(finding_text, &told->diagnosis, rerun, &origin);
+    char *line = told_rerun(finding_json, &told->diagnosis, rerun, &origin);
     assert_non_null(told->text);
     assert_non_null(line);
     assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
@@ -176,7 +176,7 @@ static const struct {
     {exited_launched_const, {{"candidates.const_excluded", "true"}, {"candidates.total", "1"}}},
     {exited_launched_twice, {{"candidates.total", "2"}, {"candidates.buffers.1.certainty", "\"candidate\""},
                {"arguments", NULL}}},
-    {restaged, {{"kind", "\"overrun\""}, {"headline", "\"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (re-run)\""},
+    {rerun, {{"kind", "\"overrun\""}, {"headline", "\"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (re-run)\""},
                {"address", "{\"value\":\"0x7e0004200000\",\"certainty\":\"re-run\",\"in_arena\":true}"},
                {"buffer.certainty", "\"re-run\""}, {"buffer.argument", "1"}, {"candidates", NULL}, {"warp_exited", "true"},
                {"thread", "{\"block\":[7,0,0],\"thread\":[104,0,0],\"rerun\":true}"}, {"counts", "{\"threads\":2,\"warps\":1}"},
@@ -184,32 +184,32 @@ static const struct {
                {"launch.certainty", "\"re-run\""}, {"launch.fits", "1"}, {"arguments.certainty", "\"re-run\""},
                {"rerun", "{\"outcome\":\"faulted\",\"launches\":1,\"written_bytes\":96,\"ms\":131}"},
                {"written.0.values", "\"" VALUES "\""}, {"written.1", NULL}}},
-    {restaged_given, {{"arguments.list.0.figures.type", "\"float64\""}, {"arguments.list.0.figures.is_guess", "true"},
+    {rerun_given, {{"arguments.list.0.figures.type", "\"float64\""}, {"arguments.list.0.figures.is_guess", "true"},
                {"arguments.list.0.figures.count", "1000"}, {"arguments.list.0.figures.of_bytes", "64"},
                {"arguments.list.0.figures.first", "[-0.25,1e22,0.10000000000000001,3.0]"},
                {"arguments.list.1.figures", "{\"type\":\"float32\",\"count\":1000,\"of_bytes\":4000,\"min\":-4.0,\"max\":3.0,"
                                             "\"mean\":-0.49599198396793587,\"zeros\":125,\"nan\":1,\"inf\":1,"
                                             "\"first\":[-4.0,\"NaN\",\"-Infinity\",-1.0]}"},
                {"arguments.list.2.figures", NULL}, {"arguments.certainty", "\"re-run\""}}},
-    {restaged_for_nothing, {{"address.certainty", "\"exact\""}, {"warp_exited", "false"}, {"thread.rerun", NULL},
+    {rerun_for_nothing, {{"address.certainty", "\"exact\""}, {"warp_exited", "false"}, {"thread.rerun", NULL},
                {"kernel.grid_rerun", NULL}, {"launch.certainty", "\"exact\""}, {"also", NULL},
                {"written.0.distance", "400"}, {"written.0.bytes", "8"}}},
-    {restaged_second_launch, {{"buffer.id", "2"}, {"launch.fits", "2"}, {"launch.certainty", "\"re-run\""},
+    {rerun_second_launch, {{"buffer.id", "2"}, {"launch.fits", "2"}, {"launch.certainty", "\"re-run\""},
                {"launch.frames.0.module", "\"libmodel.so\""}, {"written", NULL}, {"rerun.launches", "2"}}},
-    {restaged_exited, {{"address.certainty", "\"re-run\""}, {"warp_exited", "true"}, {"thread", NULL}, {"buffer.id", "1"},
+    {rerun_exited, {{"address.certainty", "\"re-run\""}, {"warp_exited", "true"}, {"thread", NULL}, {"buffer.id", "1"},
                {"counts", "{\"sms\":1}"}, {"buffer.reason", "\"the second launch wrote into its guard\""}}},
-    {restaged_emulated, {{"address.certainty", "\"re-run\""}, {"warp_exited", "true"},
+    {rerun_emulated, {{"address.certainty", "\"re-run\""}, {"warp_exited", "true"},
                {"thread", "{\"block\":[7,0,0],\"thread\":[104,0,0],\"emulated\":true}"}, {"counts", "{\"threads\":2,\"warps\":1}"}}},
-    {restaged_all_over, {{"written.0", "{\"buffer\":1,\"side\":\"past_end\",\"distance\":128,\"address\":\"0x7e0004200080\",\"bytes\":8,"
+    {rerun_all_over, {{"written.0", "{\"buffer\":1,\"side\":\"past_end\",\"distance\":128,\"address\":\"0x7e0004200080\",\"bytes\":8,"
                                    "\"values\":\"ffffffff801d2c04\"}"},
                {"written.1.side", "\"before_start\""}, {"written.1.distance", "64"}, {"written.2.distance", "0"},
                {"written.3.buffer", NULL}, {"written.3.side", NULL}, {"written.3.address", "\"0x7e00107ffff2\""},
                {"written.4.bytes", "4"}}},
-    {restaged_elsewhere_in_it, {{"address", NULL}, {"kernel.line", "9"}, {"rerun.outcome", "\"faulted\""},
+    {rerun_result_elsewhere_in_it, {{"address", NULL}, {"kernel.line", "9"}, {"rerun.outcome", "\"faulted\""},
                {"candidates.total", "1"}, {"notes.2", "\"launched again on the memory as the fault left it, the kernel faulted at "
                                                       "another place: oob.py:12 in k_oob+0x4c0\""}}},
-    {restaged_well, {{"address", NULL}, {"rerun", "{\"outcome\":\"no fault\",\"launches\":1,\"ms\":98}"}}},
-    {not_restaged, {{"rerun.outcome", "\"failed\""},
+    {rerun_well, {{"address", NULL}, {"rerun", "{\"outcome\":\"no fault\",\"launches\":1,\"ms\":98}"}}},
+    {not_rerun, {{"rerun.outcome", "\"failed\""},
                {"rerun.reason", "\"the device has no memory\\nfor copies of 3 buffers\""},
                {"notes.2", "\"could not be launched again: the device has no memory?for copies of 3 buffers\""}}},
     {no_exception, {{"kind", "\"exception\""}, {"exception", NULL}, {"kernel", NULL}, {"warp_exited", NULL}, {"counts", NULL},
@@ -659,15 +659,15 @@ static void every_failure_to_allocate_gives_no_report(void **state)
     (void)state;
     struct story story;
     struct diagnosis diagnosis;
-    restaged_all_over(&story);
-    fault_diagnose_restaged(&story.evidence, &story.restaged, &story.memory, &diagnosis);
+    rerun_all_over(&story);
+    fault_diagnose_rerun(&story.evidence, &story.rerun, &story.memory, &diagnosis);
     json_set_alloc_funcs(scarce_malloc, counted_free);
     long limit = 0;
     for (char *line = NULL; !line; limit++) {
         assert_true(limit < 10000);
         allowance = limit;
         blocks = 0;
-        line = told_restaged(finding_json, &diagnosis, &story.restaged, &origin);
+        line = told_rerun(finding_json, &diagnosis, &story.rerun, &origin);
         assert_int_equal(blocks, line != NULL);
         if (line) {
             json_set_alloc_funcs(malloc, free);

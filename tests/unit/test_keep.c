@@ -93,7 +93,7 @@ static void what_is_read_back_tells_the_same(void **state)
         struct told before = tell(&story.evidence, &story.memory), after = tell(&story.evidence, &snapshot->memory);
         assert_string_equal(after.text, before.text);
         assert_string_equal(after.json, before.json);
-        char *again = snapshot_write(&snapshot->memory, &snapshot->origin, &snapshot->restaged);
+        char *again = snapshot_write(&snapshot->memory, &snapshot->origin, &snapshot->rerun);
         assert_string_equal(again, bytes);
         free(again);
         forget(before);
@@ -111,8 +111,8 @@ static void a_second_launch_is_kept(void **state)
     make(&story, 6); /* exited_launched */
     assert_true(story.memory.near_count && story.memory.launch_count);
     const size_t last = story.memory.launch_count - 1;
-    const struct restaged restaged = {
-        .outcome = RESTAGE_FAULTED,
+    const struct rerun_result rerun = {
+        .outcome = RERUN_FAULTED,
         .reason = "",
         .note = "the GPU was full",
         .launch = &story.memory.launches[last],
@@ -143,10 +143,10 @@ static void a_second_launch_is_kept(void **state)
         .has_variables = 1,
         .launches_tried = 3,
         .took_ms = 250};
-    char *bytes = snapshot_write(&story.memory, &origin, &restaged);
+    char *bytes = snapshot_write(&story.memory, &origin, &rerun);
     assert_int_equal(snapshot_read(bytes, strlen(bytes), &snapshot, &problem), CUFENCE_OK);
-    const struct restaged *again = &snapshot->restaged;
-    assert_int_equal(again->outcome, RESTAGE_FAULTED);
+    const struct rerun_result *again = &snapshot->rerun;
+    assert_int_equal(again->outcome, RERUN_FAULTED);
     assert_ptr_equal(again->launch, &snapshot->memory.launches[last]);
     assert_int_equal(again->write_count, 2);
     assert_int_equal(again->writes[0].buffer->id, story.near[0].id);
@@ -154,16 +154,16 @@ static void a_second_launch_is_kept(void **state)
     assert_int_equal(again->writes[1].is_before, 1);
     assert_int_equal(again->writes[1].is_slack, 1);
     assert_int_equal(again->emulated_count, 1);
-    assert_memory_equal(again->emulated, restaged.emulated, sizeof restaged.emulated);
-    assert_memory_equal(again->emulated_block, restaged.emulated_block, sizeof restaged.emulated_block);
+    assert_memory_equal(again->emulated, rerun.emulated, sizeof rerun.emulated);
+    assert_memory_equal(again->emulated_block, rerun.emulated_block, sizeof rerun.emulated_block);
     assert_int_equal(again->writes[0].address, 0xfedcba9876543210);
     assert_int_equal(again->writes[0].value_bytes, 4);
-    assert_memory_equal(again->writes[0].values, restaged.writes[0].values, 64);
+    assert_memory_equal(again->writes[0].values, rerun.writes[0].values, 64);
     assert_int_equal(again->written_bytes, 201);
     assert_int_equal(again->has_variables, 1);
     assert_string_equal(again->note, "the GPU was full");
     assert_int_equal(again->figure_count, 2);
-    assert_memory_equal(again->figures, restaged.figures, sizeof restaged.figures);
+    assert_memory_equal(again->figures, rerun.figures, sizeof rerun.figures);
     char *written = snapshot_write(&snapshot->memory, &snapshot->origin, again);
     assert_string_equal(written, bytes);
     free(written);

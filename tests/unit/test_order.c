@@ -356,43 +356,43 @@ static void forgotten_events_count_as_ordered(void **state)
 #define START 0x10000u
 #define SIZE 4096u
 
-struct scene {
+struct rerun_input {
     struct world world;
     struct uses *uses;
 };
 
-static void scene_open(struct scene *scene)
+static void rerun_input_open(struct rerun_input *input)
 {
-    world_open(&scene->world);
-    scene->uses = calloc(1, sizeof *scene->uses);
-    assert_non_null(scene->uses);
+    world_open(&input->world);
+    input->uses = calloc(1, sizeof *input->uses);
+    assert_non_null(input->uses);
 }
 
-static void scene_close(struct scene *scene)
+static void rerun_input_close(struct rerun_input *input)
 {
-    free(scene->uses);
-    world_close(&scene->world);
+    free(input->uses);
+    world_close(&input->world);
 }
 
-static void use(struct scene *scene, uint64_t buffer, unsigned stream, enum use_kind kind, uint64_t start, uint64_t end)
+static void use(struct rerun_input *input, uint64_t buffer, unsigned stream, enum use_kind kind, uint64_t start, uint64_t end)
 {
-    unsigned place = scene->world.places[stream];
-    const struct use made = {.position = clocks_step(scene->world.clocks, place),
+    unsigned place = input->world.places[stream];
+    const struct use made = {.position = clocks_step(input->world.clocks, place),
                              .stream = place,
                              .kind = kind,
                              .start = START + start,
                              .end = START + end};
-    uses_add(scene->uses, buffer, &made);
+    uses_add(input->uses, buffer, &made);
 }
 
-static const struct use *freed(struct scene *scene, uint64_t buffer, unsigned stream)
+static const struct use *freed(struct rerun_input *input, uint64_t buffer, unsigned stream)
 {
-    return uses_against_free(scene->uses, scene->world.clocks, buffer, scene->world.places[stream]);
+    return uses_against_free(input->uses, input->world.clocks, buffer, input->world.places[stream]);
 }
 
-static const struct use *written(struct scene *scene, uint64_t buffer, unsigned stream, uint64_t start, uint64_t end)
+static const struct use *written(struct rerun_input *input, uint64_t buffer, unsigned stream, uint64_t start, uint64_t end)
 {
-    return uses_against_write(scene->uses, scene->world.clocks, buffer, scene->world.places[stream], START + start,
+    return uses_against_write(input->uses, input->world.clocks, buffer, input->world.places[stream], START + start,
                               START + end);
 }
 
@@ -401,92 +401,92 @@ static void a_free_conflicts_with_any_use(void **state)
     (void)state;
     static const enum use_kind any[] = {USE_LAUNCH, USE_READ, USE_WRITE};
     for (size_t i = 0; i < sizeof any / sizeof any[0]; i++) {
-        struct scene scene;
-        scene_open(&scene);
-        assert_null(freed(&scene, 7, FREE_2));
-        use(&scene, 7, FREE_1, any[i], 0, 16);
-        assert_null(freed(&scene, 8, FREE_2));
-        assert_null(freed(&scene, 7, FREE_1));
-        assert_non_null(freed(&scene, 7, FREE_2));
-        uses_recorded(scene.uses, 7, scene.world.places[FREE_1]);
-        assert_null(freed(&scene, 7, FREE_2));
-        use(&scene, 7, FREE_3, any[i], 0, 16);
-        assert_non_null(freed(&scene, 7, FREE_2));
-        uses_drop(scene.uses, 7);
-        assert_null(freed(&scene, 7, FREE_2));
-        scene_close(&scene);
+        struct rerun_input input;
+        rerun_input_open(&input);
+        assert_null(freed(&input, 7, FREE_2));
+        use(&input, 7, FREE_1, any[i], 0, 16);
+        assert_null(freed(&input, 8, FREE_2));
+        assert_null(freed(&input, 7, FREE_1));
+        assert_non_null(freed(&input, 7, FREE_2));
+        uses_recorded(input.uses, 7, input.world.places[FREE_1]);
+        assert_null(freed(&input, 7, FREE_2));
+        use(&input, 7, FREE_3, any[i], 0, 16);
+        assert_non_null(freed(&input, 7, FREE_2));
+        uses_drop(input.uses, 7);
+        assert_null(freed(&input, 7, FREE_2));
+        rerun_input_close(&input);
     }
 }
 
 static void a_launch_conflicts_with_a_write_of_all(void **state)
 {
     (void)state;
-    struct scene scene;
-    scene_open(&scene);
-    use(&scene, 7, FREE_1, USE_LAUNCH, 0, SIZE);
-    assert_non_null(written(&scene, 7, FREE_2, 0, SIZE));
-    assert_null(written(&scene, 7, FREE_2, 1, SIZE));
-    assert_null(written(&scene, 7, FREE_2, 0, SIZE - 1));
-    assert_null(written(&scene, 7, FREE_1, 0, SIZE));
-    scene_close(&scene);
+    struct rerun_input input;
+    rerun_input_open(&input);
+    use(&input, 7, FREE_1, USE_LAUNCH, 0, SIZE);
+    assert_non_null(written(&input, 7, FREE_2, 0, SIZE));
+    assert_null(written(&input, 7, FREE_2, 1, SIZE));
+    assert_null(written(&input, 7, FREE_2, 0, SIZE - 1));
+    assert_null(written(&input, 7, FREE_1, 0, SIZE));
+    rerun_input_close(&input);
 }
 
 static void copies_conflict_where_they_overlap(void **state)
 {
     (void)state;
-    struct scene scene;
-    scene_open(&scene);
-    use(&scene, 7, FREE_1, USE_READ, 100, 200);
-    assert_non_null(written(&scene, 7, FREE_2, 199, 300));
-    assert_non_null(written(&scene, 7, FREE_2, 0, 101));
-    assert_null(written(&scene, 7, FREE_2, 200, 300));
-    assert_null(written(&scene, 7, FREE_2, 0, 100));
-    scene_close(&scene);
+    struct rerun_input input;
+    rerun_input_open(&input);
+    use(&input, 7, FREE_1, USE_READ, 100, 200);
+    assert_non_null(written(&input, 7, FREE_2, 199, 300));
+    assert_non_null(written(&input, 7, FREE_2, 0, 101));
+    assert_null(written(&input, 7, FREE_2, 200, 300));
+    assert_null(written(&input, 7, FREE_2, 0, 100));
+    rerun_input_close(&input);
 }
 
 /* A copy does not hide the launch before it, and of both the launch is reported. */
 static void launches_and_copies_are_kept_apart(void **state)
 {
     (void)state;
-    struct scene scene;
-    scene_open(&scene);
-    use(&scene, 7, FREE_1, USE_LAUNCH, 0, SIZE);
-    use(&scene, 7, FREE_1, USE_READ, 0, 16);
-    assert_int_equal(written(&scene, 7, FREE_2, 0, SIZE)->kind, USE_LAUNCH);
-    assert_int_equal(written(&scene, 7, FREE_2, 0, 16)->kind, USE_READ);
-    assert_int_equal(freed(&scene, 7, FREE_2)->kind, USE_LAUNCH);
-    scene_close(&scene);
+    struct rerun_input input;
+    rerun_input_open(&input);
+    use(&input, 7, FREE_1, USE_LAUNCH, 0, SIZE);
+    use(&input, 7, FREE_1, USE_READ, 0, 16);
+    assert_int_equal(written(&input, 7, FREE_2, 0, SIZE)->kind, USE_LAUNCH);
+    assert_int_equal(written(&input, 7, FREE_2, 0, 16)->kind, USE_READ);
+    assert_int_equal(freed(&input, 7, FREE_2)->kind, USE_LAUNCH);
+    rerun_input_close(&input);
 }
 
 static void the_latest_use_of_a_stream_counts(void **state)
 {
     (void)state;
-    struct scene scene;
-    scene_open(&scene);
-    use(&scene, 7, FREE_1, USE_LAUNCH, 0, SIZE);
-    synchronise(&scene.world, clocks_of_stream(scene.world.clocks, scene.world.places[FREE_1]));
-    assert_null(freed(&scene, 7, FREE_2));
-    use(&scene, 7, FREE_1, USE_LAUNCH, 0, SIZE);
-    assert_non_null(freed(&scene, 7, FREE_2));
-    scene_close(&scene);
+    struct rerun_input input;
+    rerun_input_open(&input);
+    use(&input, 7, FREE_1, USE_LAUNCH, 0, SIZE);
+    synchronise(&input.world, clocks_of_stream(input.world.clocks, input.world.places[FREE_1]));
+    assert_null(freed(&input, 7, FREE_2));
+    use(&input, 7, FREE_1, USE_LAUNCH, 0, SIZE);
+    assert_non_null(freed(&input, 7, FREE_2));
+    rerun_input_close(&input);
 }
 
 static void the_table_is_bounded(void **state)
 {
     (void)state;
-    struct scene scene;
-    scene_open(&scene);
+    struct rerun_input input;
+    rerun_input_open(&input);
     for (uint64_t i = 0; i < 2 * USES_WAYS; i++) /* all in one set */
-        use(&scene, 1 + i * USES_SETS, FREE_1, USE_LAUNCH, 0, SIZE);
+        use(&input, 1 + i * USES_SETS, FREE_1, USE_LAUNCH, 0, SIZE);
     unsigned known = 0;
     for (uint64_t i = 0; i < 2 * USES_WAYS; i++)
-        known += freed(&scene, 1 + i * USES_SETS, FREE_2) != NULL;
+        known += freed(&input, 1 + i * USES_SETS, FREE_2) != NULL;
     assert_int_equal(known, USES_WAYS);
-    assert_non_null(freed(&scene, 1 + (2 * USES_WAYS - 1) * USES_SETS, FREE_2)); /* the newest */
+    assert_non_null(freed(&input, 1 + (2 * USES_WAYS - 1) * USES_SETS, FREE_2)); /* the newest */
     for (unsigned stream = 0; stream < STREAMS; stream++)                        /* more than are kept of one */
-        use(&scene, 2, stream, USE_LAUNCH, 0, SIZE);
-    assert_non_null(freed(&scene, 2, FREE_1));
-    scene_close(&scene);
+        use(&input, 2, stream, USE_LAUNCH, 0, SIZE);
+    assert_non_null(freed(&input, 2, FREE_1));
+    rerun_input_close(&input);
 }
 
 int main(void)

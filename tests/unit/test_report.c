@@ -13,7 +13,7 @@
 #include "finding/annotation.h"
 #include "finding/writer.h"
 #include "support/told.h"
-#include "restaged_stories.h"
+#include "rerun_stories.h"
 
 /* clang-format off */
 static const struct {
@@ -481,7 +481,7 @@ static const struct {
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1          candidate\n"
      "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000), argument 1          candidate\n"
      "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
-    {restaged,
+    {rerun,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (re-run)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
      "     on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -502,7 +502,7 @@ static const struct {
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
      "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (re-run)\n"},
-    {restaged_given,
+    {rerun_given,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (re-run)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
      "     on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -527,7 +527,7 @@ static const struct {
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
      "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (re-run)\n"},
-    {restaged_for_nothing,
+    {rerun_for_nothing,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
      "     on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -548,7 +548,7 @@ static const struct {
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
      "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1\n"},
-    {restaged_second_launch,
+    {rerun_second_launch,
      "cufence: out-of-bounds WRITE of 4 bytes, 12 bytes past the end of buffer #2 (re-run)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
      "     on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -567,7 +567,7 @@ static const struct {
      "             2  1000\n"
      "  memory     | slack 2089152 | #2 8000 |X guard 64 MiB .......|\n"
      "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 12 bytes past the end of buffer #2 (re-run)\n"},
-    {restaged_exited,
+    {rerun_exited,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (re-run)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
@@ -587,7 +587,7 @@ static const struct {
      "             2  1000\n"
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (re-run)\n"},
-    {restaged_all_over,
+    {rerun_all_over,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (re-run)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
      "     on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -612,7 +612,7 @@ static const struct {
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
      "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (re-run)\n"},
-    {restaged_elsewhere_in_it,
+    {rerun_result_elsewhere_in_it,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
@@ -631,7 +631,7 @@ static const struct {
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
      "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
-    {restaged_well,
+    {rerun_well,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
@@ -650,7 +650,7 @@ static const struct {
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
      "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
-    {restaged_well_with_variables,
+    {rerun_well_with_variables,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
@@ -670,7 +670,7 @@ static const struct {
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
      "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
-    {not_restaged,
+    {not_rerun,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
@@ -699,8 +699,8 @@ static const struct {
 static char *text_of(const struct story *story, struct finding_origin origin)
 {
     struct diagnosis diagnosis;
-    fault_diagnose_restaged(&story->evidence, &story->restaged, &story->memory, &diagnosis);
-    char *text = told_restaged(finding_text, &diagnosis, &story->restaged, &origin);
+    fault_diagnose_rerun(&story->evidence, &story->rerun, &story->memory, &diagnosis);
+    char *text = told_rerun(finding_text, &diagnosis, &story->rerun, &origin);
     assert_non_null(text);
     return text;
 }

@@ -10,10 +10,10 @@
 #include "finding/written.h"
 
 /* The line without its key and its certainty. */
-static char *line_of(const struct restaged *restaged, enum access_kind kind, uint64_t width)
+static char *line_of(const struct rerun_result *rerun, enum access_kind kind, uint64_t width)
 {
     static const char key[] = "  written    ";
-    const struct finding finding = {.restaged = restaged, .access = {.is_known = 1, .kind = kind, .bytes = width}};
+    const struct finding finding = {.rerun = rerun, .access = {.is_known = 1, .kind = kind, .bytes = width}};
     struct report report;
     assert_true(report_open(&report, 0));
     written_lines(&report, &finding);
@@ -88,10 +88,10 @@ static void values_have_the_width_of_the_access(void **state)
          "24 bytes at 0x1000: 100000001 100000002 100000003 100000004 100000005 ..."},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct restaged restaged = {.write_count = 1, .written_bytes = cases[i].size};
-        restaged.writes[0] = (struct restaged_write){.address = 0x1000, .bytes = cases[i].size, .value_bytes = cases[i].size};
-        memcpy(restaged.writes[0].values, cases[i].values, cases[i].size);
-        char *text = line_of(&restaged, ACCESS_WRITE, cases[i].width);
+        struct rerun_result rerun = {.write_count = 1, .written_bytes = cases[i].size};
+        rerun.writes[0] = (struct rerun_write){.address = 0x1000, .bytes = cases[i].size, .value_bytes = cases[i].size};
+        memcpy(rerun.writes[0].values, cases[i].values, cases[i].size);
+        char *text = line_of(&rerun, ACCESS_WRITE, cases[i].width);
         assert_string_equal(text, cases[i].text);
         free(text);
     }
@@ -101,16 +101,16 @@ static void values_have_the_width_of_the_access(void **state)
 static void values_are_no_more_than_is_known(void **state)
 {
     (void)state;
-    struct restaged restaged = {.write_count = 1, .written_bytes = 1000};
-    restaged.writes[0] = (struct restaged_write){.address = 0x1000, .bytes = 4, .value_bytes = 4, .values = {1}};
-    char *text = line_of(&restaged, ACCESS_ATOMIC, 4);
+    struct rerun_result rerun = {.write_count = 1, .written_bytes = 1000};
+    rerun.writes[0] = (struct rerun_write){.address = 0x1000, .bytes = 4, .value_bytes = 4, .values = {1}};
+    char *text = line_of(&rerun, ACCESS_ATOMIC, 4);
     assert_string_equal(text, "4 bytes at 0x1000");
     free(text);
-    text = line_of(&restaged, ACCESS_READ, 4);
+    text = line_of(&rerun, ACCESS_READ, 4);
     assert_string_equal(text, "4 bytes at 0x1000: 01 00 00 00");
     free(text);
-    restaged.writes[0].address = 0x1002;
-    text = line_of(&restaged, ACCESS_WRITE, 4);
+    rerun.writes[0].address = 0x1002;
+    text = line_of(&rerun, ACCESS_WRITE, 4);
     assert_string_equal(text, "4 bytes at 0x1002: 01 00 00 00");
     assert_non_null(strstr(text + strlen(text) + 1, "re-run\n             and more, 1000 bytes in all\n"));
     free(text);

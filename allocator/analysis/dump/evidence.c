@@ -175,16 +175,16 @@ static int set_launch(const struct builder *builder, const struct grid_node *gri
 }
 
 /* Adds the warp's block, grid and lanes. Returns 0 if out of host memory. */
-static int add_threads(struct builder *builder, const struct warp_scene *scene, const struct grid_node *grid,
+static int add_threads(struct builder *builder, const struct warp_view *view, const struct grid_node *grid,
                        const struct location *location, struct evidence_site *site)
 {
     site->is_warp_alive = 1;
-    site->warp = scene->warp.id;
-    memcpy(site->block_index, scene->cta.block, sizeof(site->block_index));
+    site->warp = view->warp.id;
+    memcpy(site->block_index, view->cta.block, sizeof(site->block_index));
     if (grid) {
         set_grid(site, grid);
-        if (scene->cta.cluster_size[0])
-            memcpy(site->cluster, scene->cta.cluster_size, sizeof(site->cluster));
+        if (view->cta.cluster_size[0])
+            memcpy(site->cluster, view->cta.cluster_size, sizeof(site->cluster));
         struct evidence *evidence = &builder->whole->evidence;
         if (!evidence->context) {
             evidence->context = grid->row.context;
@@ -197,7 +197,7 @@ static int add_threads(struct builder *builder, const struct warp_scene *scene, 
     struct emulate_launch launch;
     int is_launch_known = grid && set_launch(builder, grid, location, &launch);
     site->lane_count =
-        warp_lanes(builder->dump, scene, location, is_launch_known ? &launch : NULL, &builder->emulation_budget, site->lanes);
+        warp_lanes(builder->dump, view, location, is_launch_known ? &launch : NULL, &builder->emulation_budget, site->lanes);
     return 1;
 }
 
@@ -216,27 +216,27 @@ static int name_caller(struct builder *builder, struct coredump_place device, co
     return 1;
 }
 
-static int add_warp(void *user, const struct warp_scene *scene)
+static int add_warp(void *user, const struct warp_view *view)
 {
     struct builder *builder = user;
-    uint32_t exception = warp_exception(scene);
-    if ((!exception && !scene->warp.error_pc_valid) || scene->lane_count == 0 || builder->count >= SITE_LIMIT)
+    uint32_t exception = warp_exception(view);
+    if ((!exception && !view->warp.error_pc_valid) || view->lane_count == 0 || builder->count >= SITE_LIMIT)
         return 1;
-    if (!choose_device(builder, scene->device_place))
+    if (!choose_device(builder, view->device_place))
         return 0;
-    if (!is_device(builder, scene->device_place))
+    if (!is_device(builder, view->device_place))
         return 1;
-    struct evidence_site *site = add_site(builder, scene->sm_place);
+    struct evidence_site *site = add_site(builder, view->sm_place);
     if (!site)
         return 0;
-    site->sm = scene->sm.id;
-    if (scene->warp.error_pc_valid)
-        site->error_pc = scene->warp.error_pc;
-    else if (scene->sm.error_pc_valid)
-        site->error_pc = scene->sm.error_pc;
-    const struct grid_node *grid = find_grid(builder, scene->cta.grid_id);
+    site->sm = view->sm.id;
+    if (view->warp.error_pc_valid)
+        site->error_pc = view->warp.error_pc;
+    else if (view->sm.error_pc_valid)
+        site->error_pc = view->sm.error_pc;
+    const struct grid_node *grid = find_grid(builder, view->cta.grid_id);
     const struct location *location =
-        locate(&builder->locator, site->error_pc, scene->device_place, grid ? grid->row.module : 0, builder->compute);
+        locate(&builder->locator, site->error_pc, view->device_place, grid ? grid->row.module : 0, builder->compute);
     if (!location)
         return 0;
     set_location(site, location);
@@ -244,7 +244,7 @@ static int add_warp(void *user, const struct warp_scene *scene)
     site->source = source_of(location, grid, builder->compute);
     if (is_of_other_kernel(builder, location, grid))
         return 1;
-    return name_caller(builder, scene->device_place, grid, site) && add_threads(builder, scene, grid, location, site);
+    return name_caller(builder, view->device_place, grid, site) && add_threads(builder, view, grid, location, site);
 }
 
 /* Adds the error PC of an SM whose faulting warp has exited. */

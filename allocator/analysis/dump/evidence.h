@@ -16,7 +16,7 @@ enum access_kind { ACCESS_UNKNOWN, ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC };
 
 /* How certain a fact is. RESTAGED: true of a second launch of the kernel, on the memory as the fault left it; evidence itself
  * never has it. */
-enum certainty { CERTAIN_NOT, CERTAIN_CANDIDATE, CERTAIN_DERIVED, CERTAIN_RESTAGED, CERTAIN_EXACT };
+enum certainty { CERTAIN_NOT, CERTAIN_CANDIDATE, CERTAIN_DERIVED, CERTAIN_RERUN, CERTAIN_EXACT };
 
 /* Where the address of an access comes from, according to the kernel's code: see slice.h. */
 struct address_source {

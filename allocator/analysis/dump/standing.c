@@ -36,44 +36,44 @@ static int add_place(struct builder *builder, const struct standing_place *place
     return 1;
 }
 
-static int is_new(const struct warp_scene *scene, uint32_t row)
+static int is_new(const struct warp_view *view, uint32_t row)
 {
     for (uint32_t i = 0; i < row; i++)
-        if (scene->lanes[i].pc == scene->lanes[row].pc)
+        if (view->lanes[i].pc == view->lanes[row].pc)
             return 0;
     return 1;
 }
 
-static void count_lanes(const struct warp_scene *scene, uint32_t first, struct standing_place *place)
+static void count_lanes(const struct warp_view *view, uint32_t first, struct standing_place *place)
 {
-    for (uint32_t i = first; i < scene->lane_count; i++) {
-        if (scene->lanes[i].pc != place->pc)
+    for (uint32_t i = first; i < view->lane_count; i++) {
+        if (view->lanes[i].pc != place->pc)
             continue;
         place->threads++;
-        if (scene->lanes[i].exception && !place->exception.number) {
-            place->exception = exception_of(scene->lanes[i].exception, NULL);
+        if (view->lanes[i].exception && !place->exception.number) {
+            place->exception = exception_of(view->lanes[i].exception, NULL);
             place->lane.row = i;
-            memcpy(place->thread, scene->lanes[i].thread, sizeof place->thread);
+            memcpy(place->thread, view->lanes[i].thread, sizeof place->thread);
         }
     }
 }
 
-static int add_warp(void *user, const struct warp_scene *scene)
+static int add_warp(void *user, const struct warp_view *view)
 {
     struct builder *builder = user;
     int is_counted = 0;
-    for (uint32_t row = 0; row < scene->lane_count; row++) {
-        if (!is_new(scene, row))
+    for (uint32_t row = 0; row < view->lane_count; row++) {
+        if (!is_new(view, row))
             continue;
-        struct standing_place place = {.pc = scene->lanes[row].pc,
-                                       .grid_id = scene->cta.grid_id,
+        struct standing_place place = {.pc = view->lanes[row].pc,
+                                       .grid_id = view->cta.grid_id,
                                        .warps = 1,
-                                       .sm = scene->sm.id,
-                                       .warp = scene->warp.id,
-                                       .lane = {scene->lane_table, row}};
-        memcpy(place.block, scene->cta.block, sizeof place.block);
-        memcpy(place.thread, scene->lanes[row].thread, sizeof place.thread);
-        count_lanes(scene, row, &place);
+                                       .sm = view->sm.id,
+                                       .warp = view->warp.id,
+                                       .lane = {view->lane_table, row}};
+        memcpy(place.block, view->cta.block, sizeof place.block);
+        memcpy(place.thread, view->lanes[row].thread, sizeof place.thread);
+        count_lanes(view, row, &place);
         builder->standing->threads += place.threads;
         is_counted = 1;
         if (!add_place(builder, &place))

@@ -6,56 +6,56 @@
 #define WARP_LIMIT 262144u
 #define WARP_TABLE_LIMIT 128u
 
-int warp_read(const struct coredump *dump, struct coredump_place warp, struct warp_scene *scene)
+int warp_read(const struct coredump *dump, struct coredump_place warp, struct warp_view *view)
 {
-    memset(scene, 0, sizeof(*scene));
+    memset(view, 0, sizeof(*view));
     struct coredump_place cta = coredump_parent(dump, warp.section, COREDUMP_CTAS);
-    scene->warp_place = warp;
-    scene->sm_place = coredump_parent(dump, cta.section, COREDUMP_SMS);
-    scene->device_place = coredump_parent(dump, scene->sm_place.section, COREDUMP_DEVICES);
-    if (!coredump_row(dump, COREDUMP_WARPS, warp, &scene->warp) || !coredump_row(dump, COREDUMP_CTAS, cta, &scene->cta) ||
-        !coredump_row(dump, COREDUMP_SMS, scene->sm_place, &scene->sm) || scene->device_place.section == 0)
+    view->warp_place = warp;
+    view->sm_place = coredump_parent(dump, cta.section, COREDUMP_SMS);
+    view->device_place = coredump_parent(dump, view->sm_place.section, COREDUMP_DEVICES);
+    if (!coredump_row(dump, COREDUMP_WARPS, warp, &view->warp) || !coredump_row(dump, COREDUMP_CTAS, cta, &view->cta) ||
+        !coredump_row(dump, COREDUMP_SMS, view->sm_place, &view->sm) || view->device_place.section == 0)
         return 0;
-    scene->lane_table = coredump_child(dump, warp, COREDUMP_LANES);
-    uint32_t count = coredump_rows(dump, scene->lane_table, COREDUMP_LANES);
-    scene->lane_count = count < WARP_LANES ? count : WARP_LANES;
-    for (uint32_t i = 0; i < scene->lane_count; i++)
-        if (!coredump_row(dump, COREDUMP_LANES, (struct coredump_place){scene->lane_table, i}, &scene->lanes[i]))
+    view->lane_table = coredump_child(dump, warp, COREDUMP_LANES);
+    uint32_t count = coredump_rows(dump, view->lane_table, COREDUMP_LANES);
+    view->lane_count = count < WARP_LANES ? count : WARP_LANES;
+    for (uint32_t i = 0; i < view->lane_count; i++)
+        if (!coredump_row(dump, COREDUMP_LANES, (struct coredump_place){view->lane_table, i}, &view->lanes[i]))
             return 0;
     return 1;
 }
 
-int warp_each(const struct coredump *dump, int (*add)(void *user, const struct warp_scene *scene), void *user)
+int warp_each(const struct coredump *dump, int (*add)(void *user, const struct warp_view *view), void *user)
 {
-    struct warp_scene scene;
+    struct warp_view view;
     uint32_t section = 0, left = WARP_LIMIT;
     while (left > 0 && (section = coredump_next(dump, COREDUMP_WARPS, section)) != 0) {
         uint32_t count = coredump_rows(dump, section, COREDUMP_WARPS);
         for (uint32_t row = 0; row < count && row < WARP_TABLE_LIMIT && left > 0; row++, left--)
-            if (warp_read(dump, (struct coredump_place){section, row}, &scene) && !add(user, &scene))
+            if (warp_read(dump, (struct coredump_place){section, row}, &view) && !add(user, &view))
                 return 0;
     }
     return 1;
 }
 
-uint32_t warp_exception(const struct warp_scene *scene)
+uint32_t warp_exception(const struct warp_view *view)
 {
-    for (uint32_t i = 0; i < scene->lane_count; i++)
-        if (scene->lanes[i].exception)
-            return scene->lanes[i].exception;
-    return scene->warp.error_pc_valid ? scene->sm.exception : 0;
+    for (uint32_t i = 0; i < view->lane_count; i++)
+        if (view->lanes[i].exception)
+            return view->lanes[i].exception;
+    return view->warp.error_pc_valid ? view->sm.exception : 0;
 }
 
 /* Returns the rows of the lanes with the exception: those that the dump marks, otherwise the active ones. */
-static uint32_t candidates_of(const struct warp_scene *scene)
+static uint32_t candidates_of(const struct warp_view *view)
 {
     uint32_t marked = 0, active = 0, all = 0;
-    for (uint32_t i = 0; i < scene->lane_count; i++) {
+    for (uint32_t i = 0; i < view->lane_count; i++) {
         uint32_t bit = (uint32_t)1 << i;
         all |= bit;
-        if (scene->lanes[i].exception)
+        if (view->lanes[i].exception)
             marked |= bit;
-        if (scene->lanes[i].lane < WARP_LANES && scene->warp.active_lanes >> scene->lanes[i].lane & 1)
+        if (view->lanes[i].lane < WARP_LANES && view->warp.active_lanes >> view->lanes[i].lane & 1)
             active |= bit;
     }
     return marked ? marked : active ? active : all;
@@ -80,7 +80,7 @@ struct lane_state {
 };
 
 /* Computes the address from the current registers. Returns 0 if the lane did not perform the access. */
-static int read_address(const struct coredump *dump, const struct warp_scene *scene, const struct location *location,
+static int read_address(const struct coredump *dump, const struct warp_view *view, const struct location *location,
                         const struct lane_state *state, struct evidence_lane *lane)
 {
     int is_predicate_sure = 0;
@@ -91,7 +91,7 @@ static int read_address(const struct coredump *dump, const struct warp_scene *sc
     if (location->access.predicate != 7 && !is_predicate_sure && certainty > CERTAIN_DERIVED)
         certainty = CERTAIN_DERIVED;
     uint32_t uniforms[256];
-    size_t uniform_count = coredump_words(dump, scene->warp_place, COREDUMP_UNIFORM_REGISTERS, uniforms, 256);
+    size_t uniform_count = coredump_words(dump, view->warp_place, COREDUMP_UNIFORM_REGISTERS, uniforms, 256);
     if (certainty != CERTAIN_NOT &&
         sass_address(&location->access, state->registers, state->register_count, uniforms, uniform_count, &lane->address))
         lane->certainty = certainty;
@@ -103,12 +103,12 @@ static int read_address(const struct coredump *dump, const struct warp_scene *sc
 }
 
 /* Computes the address by emulating the lane's path. Returns 0 if the path bypasses the access. */
-static int emulate_address(const struct warp_scene *scene, const struct location *location, const struct emulate_launch *launch,
+static int emulate_address(const struct warp_view *view, const struct location *location, const struct emulate_launch *launch,
                            const struct lane_state *state, uint64_t *budget, struct evidence_lane *lane)
 {
     struct emulate_lane start = {
         .lane = state->row->lane, .pc = state->row->pc, .registers = state->registers, .register_count = state->register_count};
-    memcpy(start.block_index, scene->cta.block, sizeof(start.block_index));
+    memcpy(start.block_index, view->cta.block, sizeof(start.block_index));
     memcpy(start.thread, state->row->thread, sizeof(start.thread));
     uint64_t address = 0;
     enum emulate_result result = emulate(launch, &start, location->pc, &location->access, budget, &address);
@@ -124,18 +124,18 @@ static int emulate_address(const struct warp_scene *scene, const struct location
 }
 
 /* Fills in the lane in row `row`. Returns 0 if it did not perform the access. */
-static int find_lane(const struct coredump *dump, const struct warp_scene *scene, const struct location *location,
+static int find_lane(const struct coredump *dump, const struct warp_view *view, const struct location *location,
                      const struct emulate_launch *launch, uint64_t *budget, uint32_t row, struct evidence_lane *lane)
 {
-    struct lane_state state = {.place = {scene->lane_table, row}, .row = &scene->lanes[row]};
+    struct lane_state state = {.place = {view->lane_table, row}, .row = &view->lanes[row]};
     *lane = (struct evidence_lane){.lane = state.row->lane, .has_exception = state.row->exception != 0};
     memcpy(lane->thread, state.row->thread, sizeof(lane->thread));
     if (!location->has_access)
         return 1;
     state.register_count = coredump_words(dump, state.place, COREDUMP_REGISTERS, state.registers, 256);
-    if (!read_address(dump, scene, location, &state, lane))
+    if (!read_address(dump, view, location, &state, lane))
         return 0;
-    return lane->certainty == CERTAIN_EXACT || !launch || emulate_address(scene, location, launch, &state, budget, lane);
+    return lane->certainty == CERTAIN_EXACT || !launch || emulate_address(view, location, launch, &state, budget, lane);
 }
 
 /*
@@ -158,17 +158,17 @@ static int thread_of(const struct coredump_lane *known, uint32_t number, const u
  * Adds lanes that have exited. They are not in the table, but may have performed the access: `if (i <= n) out[i] = x; if (i ==
  * n) return;` leaves an alive warp without the one lane that faulted. Only emulation shows this.
  */
-static size_t add_exited(const struct warp_scene *scene, const struct location *location, const struct emulate_launch *launch,
+static size_t add_exited(const struct warp_view *view, const struct location *location, const struct emulate_launch *launch,
                          uint64_t *budget, struct evidence_lane *lanes, size_t count)
 {
     uint32_t present = 0;
-    for (uint32_t i = 0; i < scene->lane_count; i++)
-        present |= scene->lanes[i].lane < WARP_LANES ? (uint32_t)1 << scene->lanes[i].lane : 0;
+    for (uint32_t i = 0; i < view->lane_count; i++)
+        present |= view->lanes[i].lane < WARP_LANES ? (uint32_t)1 << view->lanes[i].lane : 0;
     for (uint32_t number = 0; number < WARP_LANES && count < WARP_LANES; number++) {
         struct emulate_lane start = {.lane = number};
         uint64_t address = 0;
-        memcpy(start.block_index, scene->cta.block, sizeof(start.block_index));
-        if (present >> number & 1 || !thread_of(&scene->lanes[0], number, launch->block, start.thread) ||
+        memcpy(start.block_index, view->cta.block, sizeof(start.block_index));
+        if (present >> number & 1 || !thread_of(&view->lanes[0], number, launch->block, start.thread) ||
             emulate(launch, &start, location->pc, &location->access, budget, &address) != EMULATE_ADDRESS)
             continue;
         struct evidence_lane lane = {
@@ -182,24 +182,24 @@ static size_t add_exited(const struct warp_scene *scene, const struct location *
     return count;
 }
 
-size_t warp_lanes(const struct coredump *dump, const struct warp_scene *scene, const struct location *location,
+size_t warp_lanes(const struct coredump *dump, const struct warp_view *view, const struct location *location,
                   const struct emulate_launch *launch, uint64_t *budget, struct evidence_lane *lanes)
 {
-    uint32_t candidates = candidates_of(scene);
+    uint32_t candidates = candidates_of(view);
     size_t count = 0;
-    for (uint32_t row = 0; row < scene->lane_count; row++)
+    for (uint32_t row = 0; row < view->lane_count; row++)
         if (candidates >> row & 1)
-            count += (size_t)find_lane(dump, scene, location, launch, budget, row, &lanes[count]) != 0;
-    if (launch && location->has_access && scene->lane_count > 0)
-        count = add_exited(scene, location, launch, budget, lanes, count);
+            count += (size_t)find_lane(dump, view, location, launch, budget, row, &lanes[count]) != 0;
+    if (launch && location->has_access && view->lane_count > 0)
+        count = add_exited(view, location, launch, budget, lanes, count);
     if (count > 0)
         return count;
     /* According to the dump, no lane performed the access, so the dump contradicts itself: keep all lanes, without
      * addresses. */
-    for (uint32_t row = 0; row < scene->lane_count; row++) {
+    for (uint32_t row = 0; row < view->lane_count; row++) {
         if (!(candidates >> row & 1))
             continue;
-        const struct coredump_lane *from = &scene->lanes[row];
+        const struct coredump_lane *from = &view->lanes[row];
         lanes[count] = (struct evidence_lane){.lane = from->lane, .has_exception = from->exception != 0};
         memcpy(lanes[count++].thread, from->thread, sizeof(from->thread));
     }

@@ -11,7 +11,7 @@
 /* Every GPU has 32 lanes per warp; a longer table is damaged. */
 #define WARP_LANES 32
 
-struct warp_scene {
+struct warp_view {
     struct coredump_place warp_place, sm_place, device_place;
     struct coredump_warp warp;
     struct coredump_cta cta;
@@ -22,13 +22,13 @@ struct warp_scene {
 };
 
 /* Returns 1 if the warp and its block, SM and device are in the dump. */
-int warp_read(const struct coredump *dump, struct coredump_place warp, struct warp_scene *scene);
+int warp_read(const struct coredump *dump, struct coredump_place warp, struct warp_view *view);
 
 /* Calls `add` for the warps in the dump, at most 262144, until it returns 0. Returns what the last call has, 1 without one. */
-int warp_each(const struct coredump *dump, int (*add)(void *user, const struct warp_scene *scene), void *user);
+int warp_each(const struct coredump *dump, int (*add)(void *user, const struct warp_view *view), void *user);
 
 /* Returns the exception of the warp's lanes, otherwise of its SM; 0 if there is none. */
-uint32_t warp_exception(const struct warp_scene *scene);
+uint32_t warp_exception(const struct warp_view *view);
 
 /*
  * Fills in the lanes that performed the access at `location`, at most WARP_LANES, and returns their number: at least one if the
@@ -39,7 +39,7 @@ uint32_t warp_exception(const struct warp_scene *scene);
  * launch: of the warp's grid, for emulation; NULL if unknown, then nothing is emulated
  * budget: instructions that may be emulated; counted down
  */
-size_t warp_lanes(const struct coredump *dump, const struct warp_scene *scene, const struct location *location,
+size_t warp_lanes(const struct coredump *dump, const struct warp_view *view, const struct location *location,
                   const struct emulate_launch *launch, uint64_t *budget, struct evidence_lane *lanes);
 
 #endif

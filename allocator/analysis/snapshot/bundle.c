@@ -33,7 +33,7 @@ static json_t *hex_json(const uint8_t *bytes, size_t count)
     return json;
 }
 
-static json_t *launch_json(const struct scene_launch *launch)
+static json_t *launch_json(const struct rerun_launch *launch)
 {
     return json_pack("{sosososIsbso}", "grid", triple_json(launch->grid), "block", triple_json(launch->block), "cluster",
                      triple_json(launch->cluster), "shared_bytes", (json_int_t)launch->shared_bytes, "is_cooperative",

@@ -1,7 +1,8 @@
 /*
  * The list of what is in a bundle: a folder with all that a second launch of a kernel needs, which save=DIR makes of one that
- * faulted, save_values=FILTER=DIR of others, and `cufence replay` stages (docs/replay.md). The list is its file scene.json. A
- * bundle may come from a stranger, so every number in it is checked here, and the names of files lead nowhere else.
+ * faulted, save_values=FILTER=DIR of others, and `cufence replay` launches again (docs/replay.md). The list is its file
+ * scene.json. A bundle may come from a stranger, so every number in it is checked here, and the names of files lead nowhere
+ * else.
  *
  * Units: bytes, device addresses. Ownership: bundle_read() makes a bundle that bundle_free() frees; one that is written borrows
  * what it points to. Pure; any thread.
@@ -10,8 +11,8 @@
 #define CUFENCE_ANALYSIS_SNAPSHOT_BUNDLE_H
 
 #include "base/problem.h"
-#include "scene_launch.h"
-#include "scene_pinned.h"
+#include "rerun_launch.h"
+#include "rerun_pinned.h"
 #include "snapshot.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@
 #define BUNDLE_BUFFERS 4096
 #define BUNDLE_ARGUMENTS 4096
 
-#define BUNDLE_SCENE "scene.json"
+#define BUNDLE_INPUT "scene.json"
 #define BUNDLE_IMAGE "kernel.cubin"
 #define BUNDLE_FOLDER "buffers"
 #define BUNDLE_README "README.md"
@@ -44,14 +45,14 @@ struct bundle {
     char device_name[128]; /* of the GPU that it ran on, "" if unknown */
     uint32_t compute;      /* its compute capability, 90 for 9.0 */
     uint64_t arena_start, arena_end;
-    struct scene_launch launches[SCENE_LAUNCHES]; /* at least one; the launch that faulted, or those that may have */
+    struct rerun_launch launches[RERUN_LAUNCHES]; /* at least one; the launch that faulted, or those that may have */
     size_t launch_count;
     int has_outputs;                      /* the launch ended well, and what the buffers held after it is kept */
     const struct launch_argument *layout; /* of the arguments, in order; NULL if unknown */
     size_t argument_count;
     const struct bundle_buffer *buffers; /* by mapping_start if it was read */
     size_t buffer_count;
-    const struct bundle_buffer *pinned; /* host memory, at most SCENE_PINNED blocks; the same order */
+    const struct bundle_buffer *pinned; /* host memory, at most RERUN_PINNED blocks; the same order */
     size_t pinned_count;
     void *own[4]; /* what a bundle that was read owns */
 };

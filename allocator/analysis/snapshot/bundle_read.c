@@ -18,7 +18,7 @@ struct input {
 
 static int bad(const struct input *input, const char *what)
 {
-    problem_set(input->problem, CUFENCE_ERROR_CORRUPT, "%s: %s", BUNDLE_SCENE, what);
+    problem_set(input->problem, CUFENCE_ERROR_CORRUPT, "%s: %s", BUNDLE_INPUT, what);
     return 0;
 }
 
@@ -81,12 +81,12 @@ static int digit_of(char letter)
     return found ? (int)(found - digits) : -1;
 }
 
-/* Writes at most SCENE_ARGUMENTS bytes. Returns 0 if it is no hexadecimal text. */
+/* Writes at most RERUN_ARGUMENTS bytes. Returns 0 if it is no hexadecimal text. */
 static int take_hex(const json_t *value, uint8_t *bytes, uint32_t *count)
 {
     const char *text = json_string_value(value);
     size_t length = text ? strlen(text) : 1;
-    if (length % 2 || length / 2 > SCENE_ARGUMENTS)
+    if (length % 2 || length / 2 > RERUN_ARGUMENTS)
         return 0;
     for (size_t i = 0; i < length / 2; i++) {
         int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
@@ -99,13 +99,13 @@ static int take_hex(const json_t *value, uint8_t *bytes, uint32_t *count)
 }
 
 /* What no driver launches has too many threads to count. */
-static int is_countable(const struct scene_launch *launch)
+static int is_countable(const struct rerun_launch *launch)
 {
     return launch->grid[1] <= MOST_GRID && launch->grid[2] <= MOST_GRID &&
            (uint64_t)launch->block[0] * launch->block[1] * launch->block[2] <= MOST_THREADS;
 }
 
-static int take_launch(const json_t *object, uint8_t *bytes, struct scene_launch *launch)
+static int take_launch(const json_t *object, uint8_t *bytes, struct rerun_launch *launch)
 {
     launch->arguments = bytes;
     launch->is_cooperative = json_is_true(json_object_get(object, "is_cooperative"));
@@ -120,12 +120,12 @@ static int take_launches(const struct input *input, const json_t *array)
 {
     struct bundle *bundle = input->bundle;
     size_t count = json_array_size(array);
-    if (!count || count > SCENE_LAUNCHES)
+    if (!count || count > RERUN_LAUNCHES)
         return bad(input, "no launches, or too many");
-    uint8_t *bytes = bundle->own[0] = malloc(count * SCENE_ARGUMENTS);
+    uint8_t *bytes = bundle->own[0] = malloc(count * RERUN_ARGUMENTS);
     bundle->launch_count = bytes ? count : 0;
     for (size_t i = 0; i < bundle->launch_count; i++)
-        if (!take_launch(json_array_get(array, i), bytes + i * SCENE_ARGUMENTS, &bundle->launches[i]))
+        if (!take_launch(json_array_get(array, i), bytes + i * RERUN_ARGUMENTS, &bundle->launches[i]))
             return bad(input, "a launch is damaged");
     return bytes || bad(input, "the host has no memory");
 }
@@ -144,8 +144,8 @@ static int take_layout(const struct input *input, const json_t *array)
         return bad(input, "the host has no memory");
     for (size_t i = 0; i < count; i++) {
         const json_t *object = json_array_get(array, i);
-        if (!take_small(object, "offset", SCENE_ARGUMENTS, &layout[i].offset) ||
-            !take_small(object, "size", SCENE_ARGUMENTS, &layout[i].size) || !layout[i].size)
+        if (!take_small(object, "offset", RERUN_ARGUMENTS, &layout[i].offset) ||
+            !take_small(object, "size", RERUN_ARGUMENTS, &layout[i].size) || !layout[i].size)
             return bad(input, "the arguments are damaged");
         for (size_t k = 0; k < bundle->launch_count; k++)
             if (layout[i].offset + layout[i].size > bundle->launches[k].argument_bytes)
@@ -232,11 +232,11 @@ static int take_buffers(const struct input *input, const json_t *array)
 static int take_pinned(const struct input *input, const json_t *array)
 {
     struct bundle *bundle = input->bundle;
-    struct scene_range ranges[SCENE_PINNED];
+    struct rerun_range ranges[RERUN_PINNED];
     size_t count = json_array_size(array);
     if (!array)
         return 1;
-    if (!json_is_array(array) || count > SCENE_PINNED)
+    if (!json_is_array(array) || count > RERUN_PINNED)
         return bad(input, "no list of pinned host memory, or too much of it");
     struct bundle_buffer *pinned = bundle->own[3] = calloc(count + 1, sizeof *pinned);
     if (!pinned)
@@ -244,11 +244,11 @@ static int take_pinned(const struct input *input, const json_t *array)
     for (size_t i = 0; i < count; i++) {
         if (!take_buffer(input, json_array_get(array, i), &pinned[i]))
             return 0;
-        ranges[i] = (struct scene_range){pinned[i].address, pinned[i].size};
+        ranges[i] = (struct rerun_range){pinned[i].address, pinned[i].size};
         if (pinned[i].mapping_start != pinned[i].address || pinned[i].mapping_end != pinned[i].address + pinned[i].size)
             return bad(input, "pinned host memory is damaged");
     }
-    if (!scene_pinned_is_sound(ranges, count, bundle->arena_start, bundle->arena_end))
+    if (!rerun_pinned_is_sound(ranges, count, bundle->arena_start, bundle->arena_end))
         return bad(input, "pinned host memory is damaged");
     bundle->pinned = pinned;
     bundle->pinned_count = count;
@@ -284,7 +284,7 @@ cufence_status bundle_read(const char *text, size_t size, struct bundle **out, s
     json_t *root = json_loadb(text, size, 0, &error);
     if (!json_is_object(root)) {
         json_decref(root);
-        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s is not a JSON object", BUNDLE_SCENE);
+        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s is not a JSON object", BUNDLE_INPUT);
     }
     json_int_t version = json_integer_value(json_object_get(root, "bundle"));
     struct input input = {calloc(1, sizeof *input.bundle), problem};
@@ -293,7 +293,7 @@ cufence_status bundle_read(const char *text, size_t size, struct bundle **out, s
         status = problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
     else if (version != BUNDLE_VERSION)
         status = problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "%s has version %lld, but this cufence reads version %d",
-                             BUNDLE_SCENE, (long long)version, BUNDLE_VERSION);
+                             BUNDLE_INPUT, (long long)version, BUNDLE_VERSION);
     else if (!take_all(&input, root))
         status = CUFENCE_ERROR_CORRUPT;
     json_decref(root);

@@ -3,7 +3,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "fields.h"
-#include "keep_restaged.h"
+#include "keep_rerun.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -140,7 +140,7 @@ static json_t *put_buffers(const cufence_buffer *buffers, size_t count, json_t *
     return array;
 }
 
-char *snapshot_write(const struct fault_memory *memory, const struct snapshot_origin *origin, const struct restaged *restaged)
+char *snapshot_write(const struct fault_memory *memory, const struct snapshot_origin *origin, const struct rerun_result *rerun)
 {
     json_t *object = json_object(), *stacks = json_object(), *launches = json_array();
     json_t *functions = json_array(), *places = json_array();
@@ -159,7 +159,7 @@ char *snapshot_write(const struct fault_memory *memory, const struct snapshot_or
     json_object_set_new(object, "functions", functions);
     json_decref(places);
     json_object_set_new(object, "launches", launches);
-    if (restaged && restaged->outcome != RESTAGE_NOT_TRIED)
-        json_object_set_new(object, "rerun", restaged_put(restaged, memory));
+    if (rerun && rerun->outcome != RERUN_NOT_TRIED)
+        json_object_set_new(object, "rerun", rerun_result_put(rerun, memory));
     return text_of_json(object, JSON_COMPACT);
 }

@@ -8,7 +8,7 @@
 #define CUFENCE_ANALYSIS_SNAPSHOT_KEEP_H
 
 #include "base/problem.h"
-#include "analysis/verdict/restaged.h"
+#include "analysis/verdict/rerun_result.h"
 #include "snapshot.h"
 
 /* Incremented when a field changes its meaning or is removed, not when a field is added. */
@@ -28,12 +28,12 @@ struct snapshot_origin {
 struct snapshot {
     struct snapshot_origin origin;
     struct fault_memory memory; /* points into the other fields */
-    struct restaged restaged;   /* without its evidence; NOT_TRIED: there was no second launch */
+    struct rerun_result rerun;  /* without its evidence; NOT_TRIED: there was no second launch */
 };
 
-/* restaged: what the second launch showed, NULL if there was none. Returns malloc'ed text that ends with a newline, or NULL if
+/* rerun: what the second launch showed, NULL if there was none. Returns malloc'ed text that ends with a newline, or NULL if
  * out of host memory. The caller frees it. */
-char *snapshot_write(const struct fault_memory *memory, const struct snapshot_origin *origin, const struct restaged *restaged);
+char *snapshot_write(const struct fault_memory *memory, const struct snapshot_origin *origin, const struct rerun_result *rerun);
 
 /* Reads the output of snapshot_write() of this version, and checks every number in it. Release *out with snapshot_free().
  * Errors: CORRUPT, UNSUPPORTED (another version), OUT_OF_MEMORY; *out is then NULL. */

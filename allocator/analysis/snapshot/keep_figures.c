@@ -36,11 +36,11 @@ static json_t *put_range(const struct figures *figures)
     return object;
 }
 
-json_t *figures_put(const struct restaged *restaged)
+json_t *figures_put(const struct rerun_result *rerun)
 {
     json_t *array = json_array();
-    for (size_t i = 0; i < restaged->figure_count; i++)
-        json_array_append_new(array, put_range(&restaged->figures[i]));
+    for (size_t i = 0; i < rerun->figure_count; i++)
+        json_array_append_new(array, put_range(&rerun->figures[i]));
     return array;
 }
 
@@ -83,9 +83,9 @@ static void take_range(const json_t *object, struct figures *figures)
         figures->types[type] = take_type(json_object_get(json_object_get(object, "types"), value_name(type)));
 }
 
-void figures_read(const json_t *array, struct restaged *restaged)
+void figures_read(const json_t *array, struct rerun_result *rerun)
 {
-    size_t most = sizeof restaged->figures / sizeof *restaged->figures;
+    size_t most = sizeof rerun->figures / sizeof *rerun->figures;
     for (size_t i = 0; i < json_array_size(array) && i < most; i++)
-        take_range(json_array_get(array, i), &restaged->figures[restaged->figure_count++]);
+        take_range(json_array_get(array, i), &rerun->figures[rerun->figure_count++]);
 }

@@ -4,14 +4,14 @@
 #ifndef CUFENCE_ANALYSIS_SNAPSHOT_KEEP_FIGURES_H
 #define CUFENCE_ANALYSIS_SNAPSHOT_KEEP_FIGURES_H
 
-#include "analysis/verdict/restaged.h"
+#include "analysis/verdict/rerun_result.h"
 
 #include <jansson.h>
 
 /* Returns the array: of each range its address, its bytes, and for each type that may be asked for its figures. */
-json_t *figures_put(const struct restaged *restaged);
+json_t *figures_put(const struct rerun_result *rerun);
 
 /* Reads it; what is missing or makes no sense is left out. */
-void figures_read(const json_t *array, struct restaged *restaged);
+void figures_read(const json_t *array, struct rerun_result *rerun);
 
 #endif

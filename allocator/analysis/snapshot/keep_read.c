@@ -2,7 +2,7 @@
 #include "keep.h"
 
 #include "fields.h"
-#include "keep_restaged.h"
+#include "keep_rerun.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -224,7 +224,7 @@ static int take_all(const json_t *object, struct whole *whole)
     memory->live = whole->live;
     memory->frames = (struct buffer_frames){read_stack, whole};
     const json_t *rerun = json_object_get(object, "rerun");
-    restaged_take(rerun ? rerun : json_object_get(object, "restaged" /* version 1 */), memory, &whole->snapshot.restaged);
+    rerun_result_take(rerun ? rerun : json_object_get(object, "restaged" /* version 1 */), memory, &whole->snapshot.rerun);
     return is_whole;
 }
 

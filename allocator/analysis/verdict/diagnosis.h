@@ -33,7 +33,7 @@ struct fault_arguments {
     const struct launch_function *layout; /* NULL if the boundaries of the arguments are unknown */
     const uint8_t *bytes;                 /* the parameter bytes, NULL if unknown */
     size_t count;                         /* number of bytes; less than in the layout if they were truncated */
-    enum certainty certainty;             /* EXACT if from the dump, RESTAGED if from that of the second launch, otherwise that
+    enum certainty certainty;             /* EXACT if from the dump, RERUN if from that of the second launch, otherwise that
                                              of the launch */
     uint64_t time_ns;                     /* of the launch that they come from, 0 if from the dump */
 };
@@ -84,11 +84,11 @@ struct diagnosis {
     struct fault_origin origin;
     struct fault_arguments arguments;
     const struct fault_memory *memory; /* borrowed */
-    /* The second launch of the kernel: see restaged.h. */
-    int is_restaged;      /* address and owner are what it did */
-    int is_warp_restaged; /* the lanes, block and threads are those of its warps */
-    int is_grid_restaged; /* grid, block and cluster are its own, because the dump has none */
-    int has_first_exited; /* if is_warp_restaged: the warp of the first launch had exited */
+    /* The second launch of the kernel: see rerun.h. */
+    int is_rerun;         /* address and owner are what it did */
+    int is_warp_of_rerun; /* the lanes, block and threads are those of its warps */
+    int is_grid_of_rerun; /* grid, block and cluster are its own, because the dump has none */
+    int has_first_exited; /* if is_warp_of_rerun: the warp of the first launch had exited */
 };
 
 /* Diagnoses a fault. Cannot fail; unknown facts stay unknown. `evidence` and `memory` must outlive *diagnosis. */

@@ -24,7 +24,7 @@ struct writing {
     const struct visit *visit;
     const char *folder;
     struct bundle bundle;
-    struct bundle_buffer *buffers, pinned[SCENE_PINNED];
+    struct bundle_buffer *buffers, pinned[RERUN_PINNED];
     cufence_buffer *near; /* the same buffers as buffers[], for the report of a replay */
     uint64_t bytes;
     int has_failed;
@@ -247,8 +247,8 @@ static void take_head(struct writing *writing)
     bundle->has_outputs = 1;
     bundle->layout = visit->function->has_layout ? visit->function->arguments : NULL;
     bundle->argument_count = visit->function->has_layout ? visit->function->argument_count : 0;
-    struct scene_launch *launch = &bundle->launches[bundle->launch_count++];
-    *launch = (struct scene_launch){.shared_bytes = visit->shared_bytes,
+    struct rerun_launch *launch = &bundle->launches[bundle->launch_count++];
+    *launch = (struct rerun_launch){.shared_bytes = visit->shared_bytes,
                                     .is_cooperative = (uint32_t)visit->is_cooperative,
                                     .argument_bytes = (uint32_t)visit->argument_bytes,
                                     .arguments = visit->arguments};
@@ -353,7 +353,7 @@ uint64_t bundling_write(const struct bundling *bundling, const struct visit *vis
         put_image(&writing);
         put_snapshot(&writing);
         put_readme(&writing);
-        put_text(&writing, BUNDLE_SCENE, bundle_write(&writing.bundle));
+        put_text(&writing, BUNDLE_INPUT, bundle_write(&writing.bundle));
     }
     free(writing.buffers);
     free(writing.near);

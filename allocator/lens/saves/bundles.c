@@ -16,7 +16,7 @@
 #define MOST_BUFFERS 65536u     /* that may be found: the newest ones */
 #define FOUND_ROOM (16 * MIB)   /* of the buffers that are found, and once more after the launch; ... */
 #define LARGE_ROOM (128 * MIB)  /* ... where some had no room in an earlier launch of the kernel */
-#define SEARCH_EACH (4 * MIB)   /* as the stage does: its last bytes of each buffer, ... */
+#define SEARCH_EACH (4 * MIB)   /* as the second process does: its last bytes of each buffer, ... */
 #define SEARCH_ALL (256 * MIB)  /* ... and in all */
 #define LOWEST UINT64_C(0x1000) /* no pointer is lower */
 #define KERNELS 4096            /* that are counted; of others no bundle is made */
@@ -108,7 +108,7 @@ static void insert(struct bundling *bundling, const struct pinned *memory)
     size_t at = bundling->pinned_count++;
     for (; at && bundling->pinned[at - 1].address > memory->address; at--)
         bundling->pinned[at] = bundling->pinned[at - 1];
-    bundling->pinned[at] = (struct scene_range){memory->address, memory->bytes};
+    bundling->pinned[at] = (struct rerun_range){memory->address, memory->bytes};
     bundling->pinned_bytes += memory->bytes;
 }
 
@@ -121,7 +121,7 @@ static const char *take_pinned(struct bundling *bundling, const struct pinned *m
         return "an argument points to managed memory, which is not saved";
     if (memory->kind == PINNED_DEVICE)
         return "an argument points to memory of another device, which is not saved";
-    if (memory->bytes > SCENE_PINNED_BYTES - bundling->pinned_bytes || bundling->pinned_count == SCENE_PINNED)
+    if (memory->bytes > RERUN_PINNED_BYTES - bundling->pinned_bytes || bundling->pinned_count == RERUN_PINNED)
         return "the arguments point to more pinned host memory than is saved (64 MiB, 64 blocks)";
     insert(bundling, memory);
     return NULL;

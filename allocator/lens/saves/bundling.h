@@ -4,7 +4,7 @@
 #ifndef CUFENCE_LENS_BUNDLING_H
 #define CUFENCE_LENS_BUNDLING_H
 
-#include "analysis/snapshot/scene_pinned.h"
+#include "analysis/snapshot/rerun_pinned.h"
 #include "bundles.h"
 #include "lens/kernels/reach.h"
 #include "lens/code/code.h"
@@ -24,7 +24,7 @@ struct bundling {
     uint32_t first;                          /* of `direct` */
     uint32_t *direct;                        /* indices of the buffers that the arguments point to, each once */
     uint64_t room;                           /* for the buffers that are found */
-    struct scene_range pinned[SCENE_PINNED]; /* host memory that the arguments name, by address */
+    struct rerun_range pinned[RERUN_PINNED]; /* host memory that the arguments name, by address */
     size_t pinned_count;
     uint64_t pinned_bytes;
 };

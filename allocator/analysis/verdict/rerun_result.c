@@ -1,0 +1,304 @@
+#include "rerun_result.h"
+
+#include "diagnosis_parts.h"
+
+#include <string.h>
+
+static void limit(enum certainty *certainty)
+{
+    if (*certainty > CERTAIN_RERUN)
+        *certainty = CERTAIN_RERUN;
+}
+
+static void derive(enum certainty *certainty)
+{
+    if (*certainty == CERTAIN_RERUN)
+        *certainty = CERTAIN_DERIVED;
+}
+
+/* Returns 1 if the exception is about an access to global memory, or may be. */
+static int is_about_memory(const struct evidence_site *site)
+{
+    enum exception_class class = site->exception.class;
+    return class == CLASS_ADDRESS || class == CLASS_GIVEN_ONLY || class == CLASS_MISALIGNED;
+}
+
+static int is_same_kind(const struct evidence_site *a, const struct evidence_site *b)
+{
+    return is_about_memory(a) && is_about_memory(b) &&
+           (a->exception.class == CLASS_MISALIGNED) == (b->exception.class == CLASS_MISALIGNED);
+}
+
+const struct evidence_site *rerun_result_elsewhere(const struct diagnosis *diagnosis, const struct rerun_result *rerun)
+{
+    const struct evidence *evidence = rerun->outcome == RERUN_FAULTED ? rerun->evidence : NULL;
+    if (!evidence || !diagnosis->site || !diagnosis->site->symbol)
+        return NULL;
+    for (size_t i = 0; i < evidence->site_count; i++)
+        if (!evidence->sites[i].symbol || diagnosis_is_place(&evidence->sites[i], diagnosis->site))
+            return NULL;
+    return evidence->site_count ? &evidence->sites[0] : NULL;
+}
+
+/* Returns the first dump's site with the warp of the second launch. Grid and parameters stay the first dump's if it has those
+ * of the faulting warp. */
+static struct evidence_site with_warp(const struct evidence_site *site, const struct evidence_site *again)
+{
+    struct evidence_site made = *site;
+    int is_own = !site->is_grid_borrowed;
+    made.is_warp_alive = 1;
+    made.is_grid_borrowed = 0;
+    made.sm = again->sm;
+    made.warp = again->warp;
+    made.lanes = again->lanes;
+    made.lane_count = again->lane_count;
+    for (int i = 0; i < 3; i++)
+        made.block_index[i] = again->block_index[i];
+    if (!is_own || !site->has_grid) {
+        made.has_grid = again->has_grid;
+        made.grid_id = again->grid_id;
+        for (int i = 0; i < 3; i++) {
+            made.grid[i] = again->grid[i];
+            made.block[i] = again->block[i];
+            made.cluster[i] = again->cluster[i];
+        }
+    }
+    if (!is_own || !site->parameters) {
+        made.parameters = again->parameters;
+        made.parameter_bytes = again->parameter_bytes;
+    }
+    return made;
+}
+
+/* Enters the recorded launch that was launched again, unless the first dump is certain of the launch. */
+static void take_launch(struct diagnosis *diagnosis, const struct fault_launch *launch)
+{
+    struct fault_origin *origin = &diagnosis->origin;
+    if (!launch || origin->certainty == CERTAIN_EXACT)
+        return;
+    origin->launch = launch;
+    origin->certainty = CERTAIN_RERUN;
+    if (!launch->entry->graph && !origin->fits)
+        origin->fits = 1;
+}
+
+/* Enters the arguments of the second launch: from its dump, otherwise from the record of the launch that was launched again. */
+static void take_arguments(struct diagnosis *diagnosis, const struct diagnosis *again, const struct fault_launch *launch)
+{
+    struct fault_arguments *arguments = &diagnosis->arguments;
+    const struct launch_entry *entry = launch ? launch->entry : NULL;
+    if (arguments->bytes && arguments->certainty == CERTAIN_EXACT)
+        return;
+    if (again && again->site->parameters)
+        *arguments = again->arguments;
+    else if (entry && entry->function && entry->function->has_layout && entry->kept_bytes)
+        *arguments = (struct fault_arguments){
+            .layout = entry->function, .bytes = entry->bytes, .count = entry->kept_bytes, .certainty = CERTAIN_RERUN};
+    else
+        return;
+    arguments->time_ns = entry ? entry->time_ns : 0;
+    limit(&arguments->certainty);
+}
+
+static void take_record(struct diagnosis *diagnosis, const struct diagnosis *again, const struct rerun_result *rerun)
+{
+    diagnosis->is_rerun = 1;
+    limit(&diagnosis->address_certainty);
+    limit(&diagnosis->owner_certainty);
+    take_launch(diagnosis, rerun->launch);
+    take_arguments(diagnosis, again, rerun->launch);
+    if (diagnosis->owner && !fault_site(diagnosis)->parameters)
+        diagnosis_find_parameter(diagnosis);
+}
+
+static int is_writing(const struct evidence_site *site)
+{
+    return site->access == ACCESS_WRITE || site->access == ACCESS_ATOMIC;
+}
+
+/* The dump's registers may have changed since the access; that something was written just there settles it. */
+static void confirm(struct diagnosis *diagnosis, const struct rerun_result *rerun)
+{
+    for (size_t i = 0; i < rerun->write_count && is_writing(fault_site(diagnosis)); i++) {
+        const struct rerun_write *write = &rerun->writes[i];
+        if (!write->buffer || write->is_slack || diagnosis->address - write->address >= write->bytes)
+            continue;
+        diagnosis->address_certainty = CERTAIN_RERUN;
+        if (diagnosis->owner && diagnosis->owner->id == write->buffer->id)
+            diagnosis->owner_certainty = CERTAIN_RERUN;
+    }
+}
+
+/* Takes over the diagnosis of a warp that faulted at the same place. Returns 0 if there is none whose address is known. */
+static int take_warp(struct diagnosis *diagnosis, const struct evidence *evidence, const struct rerun_result *rerun)
+{
+    struct diagnosis again;
+    if (!evidence)
+        return 0;
+    diagnosis_of_place(evidence, diagnosis->memory, diagnosis->site, &again);
+    if (!again.site || again.address_certainty == CERTAIN_NOT || !is_same_kind(again.site, diagnosis->site))
+        return 0;
+    const struct diagnosis first = *diagnosis;
+    const struct evidence_site *site = fault_site(&first);
+    *diagnosis = again;
+    diagnosis->evidence = first.evidence;
+    diagnosis->site = first.site;
+    diagnosis->origin = first.origin;
+    diagnosis->arguments = first.arguments;
+    diagnosis->has_view = 1;
+    diagnosis->view = with_warp(site, again.site);
+    diagnosis->is_warp_of_rerun = 1;
+    diagnosis->has_first_exited = !site->is_warp_alive;
+    diagnosis->is_grid_of_rerun = again.site->has_grid && (site->is_grid_borrowed || !site->has_grid);
+    take_record(diagnosis, &again, rerun);
+    confirm(diagnosis, rerun);
+    return 1;
+}
+
+static int is_written(const struct rerun_result *rerun, uint64_t address)
+{
+    int is_any = 0;
+    for (size_t i = 0; i < rerun->write_count; i++) {
+        const struct rerun_write *write = &rerun->writes[i];
+        if (!write->is_slack && address - write->address < write->bytes)
+            return 1;
+        is_any |= !write->is_slack;
+    }
+    return !is_any; /* nothing was seen, so nothing contradicts */
+}
+
+/* The warp that the kernel's code leads to. The dump has not seen it, so it is derived. */
+static int take_emulated(struct diagnosis *diagnosis, const struct rerun_result *rerun)
+{
+    struct evidence_site site = *fault_site(diagnosis);
+    size_t count = rerun->emulated_count;
+    const struct launch_entry *entry = rerun->launch ? rerun->launch->entry : NULL;
+    if (!count || (is_writing(&site) && !is_written(rerun, rerun->emulated[0].address)))
+        return 0;
+    site.is_warp_alive = 1;
+    site.lanes = (struct evidence_lane *)(uintptr_t)rerun->emulated; /* nothing changes them */
+    site.lane_count = count;
+    memcpy(site.block_index, rerun->emulated_block, sizeof site.block_index);
+    if (!site.has_grid && entry && !entry->graph) {
+        site.has_grid = 1;
+        memcpy(site.grid, entry->grid, sizeof site.grid);
+        memcpy(site.block, entry->block, sizeof site.block);
+    }
+    const struct evidence evidence = {.sites = &site, .site_count = 1};
+    if (!take_warp(diagnosis, &evidence, rerun))
+        return 0;
+    diagnosis->is_emulated = 1;
+    if (rerun->outcome == RERUN_FAILED) { /* nothing was launched */
+        derive(&diagnosis->origin.certainty);
+        derive(&diagnosis->arguments.certainty);
+        diagnosis->view.has_grid &= !diagnosis->is_grid_of_rerun;
+        diagnosis->is_grid_of_rerun = 0;
+    }
+    return 1;
+}
+
+/* Returns the write that is nearest to the only buffer in whose guard anything was written; NULL if there are several buffers,
+ * or may be. */
+static const struct rerun_write *only_write(const struct rerun_result *rerun)
+{
+    const struct rerun_write *nearest = NULL;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < rerun->write_count; i++) {
+        const struct rerun_write *write = &rerun->writes[i];
+        bytes += write->bytes;
+        if (write->is_slack)
+            continue;
+        if (!write->buffer || (nearest && write->buffer->id != nearest->buffer->id))
+            return NULL;
+        if (!nearest || write->distance < nearest->distance)
+            nearest = write;
+    }
+    /* What was written into guards comes first: if slack is the last that is known, all of that is. */
+    int has_all = bytes >= rerun->written_bytes || (nearest && rerun->writes[rerun->write_count - 1].is_slack);
+    return has_all ? nearest : NULL;
+}
+
+/* Blames the buffer beside which the second launch wrote. */
+static void take_write(struct diagnosis *diagnosis, const struct rerun_result *rerun)
+{
+    static const char reason[] = "the second launch wrote into its guard";
+    const struct evidence_site *site = fault_site(diagnosis);
+    const struct rerun_write *write = only_write(rerun);
+    if (!write || !is_writing(site) || site->exception.class == CLASS_MISALIGNED)
+        return;
+    const struct evidence_lane lane = {.address = write->address, .known_bits = UINT64_MAX, .certainty = CERTAIN_EXACT};
+    struct verdict verdict = owner_settle(diagnosis->memory, site, &lane, write->buffer, reason);
+    if (verdict.rank != RANK_OWNED)
+        return;
+    diagnosis_take(diagnosis, &verdict);
+    diagnosis_take_address(diagnosis, write->address, CERTAIN_RERUN, verdict.at);
+    diagnosis->candidate_count = diagnosis->candidate_total = 0;
+    diagnosis->is_narrowed = diagnosis->is_traced = diagnosis->is_const_excluded = 0;
+    take_record(diagnosis, NULL, rerun);
+}
+
+void fault_diagnose_rerun(const struct evidence *evidence, const struct rerun_result *rerun, const struct fault_memory *memory,
+                          struct diagnosis *diagnosis)
+{
+    fault_diagnose(evidence, memory, diagnosis);
+    if (!rerun || !diagnosis->site || !is_about_memory(diagnosis->site))
+        return;
+    int is_whole = diagnosis->address_certainty != CERTAIN_NOT && !diagnosis->is_completed;
+    int is_again = rerun->outcome == RERUN_FAULTED || rerun->outcome == RERUN_WROTE;
+    if (is_whole || rerun_result_elsewhere(diagnosis, rerun) || (is_again && take_warp(diagnosis, rerun->evidence, rerun)) ||
+        (rerun->outcome != RERUN_NO_FAULT && take_emulated(diagnosis, rerun)))
+        return;
+    if (is_again && diagnosis->address_certainty == CERTAIN_NOT)
+        take_write(diagnosis, rerun);
+}
+
+const char *rerun_result_outcome_name(enum rerun_outcome outcome)
+{
+    static const char *const names[] = {
+        [RERUN_NOT_TRIED] = NULL,      [RERUN_FAULTED] = "faulted", [RERUN_WROTE] = "wrote",
+        [RERUN_NO_FAULT] = "no fault", [RERUN_FAILED] = "failed",
+    };
+    return names[outcome];
+}
+
+static void take_buffer(struct rerun_write *write, const cufence_buffer *buffer)
+{
+    write->buffer = buffer;
+    write->is_before = write->address < buffer->address;
+    write->distance = write->is_before ? buffer->address - (write->address + write->bytes)
+                                       : write->address - (buffer->address + buffer->size);
+}
+
+/* Slack belongs to the newest buffer of its mapping, which may have been freed since. */
+static void name_owner(struct rerun_write *write, const struct fault_memory *memory)
+{
+    for (size_t i = 0; i < memory->near_count; i++) {
+        const cufence_buffer *buffer = &memory->near[i];
+        int is_outside = write->address >= buffer->address + buffer->size || write->address + write->bytes <= buffer->address;
+        if (write->address >= buffer->mapping_start && write->address < buffer->mapping_end && is_outside &&
+            (!write->buffer || buffer->id > write->buffer->id))
+            take_buffer(write, buffer);
+    }
+}
+
+static void name_buffer(struct rerun_write *write, const struct fault_memory *memory)
+{
+    uint64_t best = UINT64_MAX;
+    for (size_t i = 0; i < memory->near_count; i++) {
+        const cufence_buffer *buffer = &memory->near[i];
+        uint64_t end = buffer->address + buffer->size;
+        int is_before = write->address < buffer->address;
+        uint64_t distance = is_before ? buffer->address - (write->address + write->bytes) : write->address - end;
+        if (buffer->freed_ns || (write->address < buffer->guard_start || write->address >= buffer->guard_end) ||
+            distance >= best)
+            continue;
+        best = distance;
+        take_buffer(write, buffer);
+    }
+}
+
+void rerun_result_name_buffers(struct rerun_result *rerun, const struct fault_memory *memory)
+{
+    for (size_t i = 0; i < rerun->write_count; i++)
+        (rerun->writes[i].is_slack ? name_owner : name_buffer)(&rerun->writes[i], memory);
+}

@@ -1,0 +1,71 @@
+/*
+ * What a second launch adds to a diagnosis: after the fault another process launches the kernel again, on copies of the memory
+ * as the fault left it. First the guards hold a pattern, which shows every byte written out of bounds; then they are unmapped,
+ * and the core dump of that launch also has warps that had exited in the first one. Pure functions on plain data; any thread.
+ */
+#ifndef CUFENCE_ANALYSIS_VERDICT_RERUN_RESULT_H
+#define CUFENCE_ANALYSIS_VERDICT_RERUN_RESULT_H
+
+#include "analysis/values/figures.h"
+#include "diagnosis.h"
+
+enum rerun_outcome {
+    RERUN_NOT_TRIED, /* not wanted, or nothing to rerun: nothing is said */
+    RERUN_FAULTED,   /* the second launch faulted */
+    RERUN_WROTE,     /* it wrote out of bounds into the patterned guards, but did not fault without them */
+    RERUN_NO_FAULT,  /* it did neither */
+    RERUN_FAILED     /* could not be launched again: `reason` says why */
+};
+
+/* Bytes next to each other that the second launch wrote out of bounds. */
+struct rerun_write {
+    const cufence_buffer *buffer; /* whose guard this is; borrowed; NULL if unknown */
+    int is_before;                /* in front of its start, not behind its end */
+    int is_slack;                 /* in the buffer's mapping, where no access faults */
+    uint64_t distance;            /* of the first byte from the end; in front: of the last byte's end from the start */
+    uint64_t address, bytes;
+    uint8_t values[64]; /* the first of them */
+    size_t value_bytes; /* in values[] */
+};
+
+struct rerun_result {
+    enum rerun_outcome outcome;
+    char reason[256];
+    char note[256];                    /* what limits the result, "" if nothing does */
+    const struct evidence *evidence;   /* from the second launch's dump; borrowed; NULL if none */
+    const struct fault_launch *launch; /* the recorded launch that was launched again; borrowed; NULL if unknown */
+    struct rerun_write writes[8];      /* those in guards before those in slack */
+    size_t write_count;                /* in writes[] */
+    uint64_t written_bytes;            /* in all, into slack too */
+    struct evidence_lane emulated[32]; /* of a warp whose accesses leave the memory, according to the kernel's code */
+    size_t emulated_count;
+    uint32_t emulated_block[3];
+    struct figures figures[16]; /* of what arguments point to, as the fault left it, up to the end of each buffer */
+    size_t figure_count;
+    int has_variables;       /* the module has variables, which began with their initial values */
+    unsigned launches_tried; /* recorded launches that were launched again until one faulted */
+    uint64_t took_ms;
+};
+
+/*
+ * Diagnoses a fault with the help of the second launch, which may be NULL. Cannot fail. What the first dump tells stays as it
+ * is. Where it leaves the address unknown, or has only one half of it, and the second launch faulted at the same instruction in
+ * a warp whose address is known, then address, owner, lanes and missing parameters are those of that warp. If there is no such
+ * warp, the access writes, and all bytes written out of bounds lie beside one buffer, that is the owner. What rests on the
+ * second launch is at most RERUN. Where its dump has no such warp, the emulated one stands in, as DERIVED, unless what was
+ * written contradicts it. `evidence`, `rerun`, what they point to, and `memory` must outlive *diagnosis.
+ */
+void fault_diagnose_rerun(const struct evidence *evidence, const struct rerun_result *rerun, const struct fault_memory *memory,
+                          struct diagnosis *diagnosis);
+
+/* Finds the buffer that each of the bytes were written next to: the nearer of the two that share the guard. */
+void rerun_result_name_buffers(struct rerun_result *rerun, const struct fault_memory *memory);
+
+/* Returns a place at which the second launch faulted, if it did so, but not where the diagnosed fault was; else NULL. NULL also
+ * if it can't be told, because either fault is in no known function. */
+const struct evidence_site *rerun_result_elsewhere(const struct diagnosis *diagnosis, const struct rerun_result *rerun);
+
+/* Returns "faulted", "wrote", "no fault" or "failed". Static. NULL for RERUN_NOT_TRIED. */
+const char *rerun_result_outcome_name(enum rerun_outcome outcome);
+
+#endif

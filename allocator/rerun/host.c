@@ -1,0 +1,126 @@
+#include "host.h"
+
+#include "base/error.h"
+#include "driver/driver.h"
+#include "keep.h"
+#include "memory.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct piece {
+    uint8_t *at;
+    uint64_t bytes;
+    const uint8_t *content; /* NULL: zeros */
+};
+
+static struct {
+    struct piece pieces[RERUN_PINNED];
+    size_t count;
+} host;
+
+/* Maps the pages of a piece. The first one may be there: two pieces may share it. */
+static cufence_status reserve(uint64_t from, uint64_t end, const struct rerun_range *range)
+{
+    void *wanted = (void *)(uintptr_t)from; /* NOLINT(performance-no-int-to-ptr): an address of another process */
+    if (from >= end)
+        return CUFENCE_OK;
+    void *got = mmap(wanted, end - from, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got == wanted)
+        return CUFENCE_OK;
+    const char *why = got != MAP_FAILED || errno == EEXIST ? "its address is taken" : strerror(errno);
+    if (got != MAP_FAILED) /* a kernel before Linux 4.17 */
+        munmap(got, end - from);
+    return error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE, "pinned host memory at 0x%llx cannot be mapped in the new process: %s",
+                     (unsigned long long)range->address, why);
+}
+
+cufence_status host_reserve(const struct rerun_input *input)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), mapped = 0;
+    cufence_status status = CUFENCE_OK;
+    for (size_t i = 0; i < input->pinned_count && status == CUFENCE_OK; i++) {
+        const struct rerun_range *range = &input->pinned[i];
+        uint64_t from = range->address / page * page, end = (range->address + range->bytes + page - 1) / page * page;
+        status = reserve(from < mapped ? mapped : from, end, range);
+        mapped = end;
+    }
+    return status;
+}
+
+static cufence_status ask(int socket, struct piece *piece)
+{
+    struct kept kept;
+    struct rerun_message message = {.type = MESSAGE_NEED, .address = (uint64_t)(uintptr_t)piece->at};
+    int fd;
+    cufence_status status = rerun_ask(socket, &message, &fd);
+    if (status != CUFENCE_OK)
+        return status;
+    int is_whole =
+        message.type == MESSAGE_ZEROS ||
+        (message.type == MESSAGE_FILE && message.data == (uint64_t)(uintptr_t)piece->at && message.data_bytes == piece->bytes);
+    status = is_whole ? keep_open(fd, &message, &kept)
+                      : error_set(CUFENCE_ERROR_CORRUPT, "the bytes of pinned host memory were not handed over");
+    if (status == CUFENCE_OK)
+        piece->content = kept.content;
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+static cufence_status pin(const struct piece *piece)
+{
+    const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+    if (!driver->cuMemHostRegister)
+        return error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver is too old");
+    return driver_check(driver->cuMemHostRegister(piece->at, piece->bytes, flags), "cuMemHostRegister");
+}
+
+cufence_status host_open(int socket, const struct rerun_input *input)
+{
+    cufence_status status = CUFENCE_OK;
+    for (size_t i = 0; i < input->pinned_count && status == CUFENCE_OK; i++) {
+        struct piece *piece = &host.pieces[i];
+        *piece = (struct piece){(uint8_t *)(uintptr_t)input->pinned[i].address, input->pinned[i].bytes, NULL}; /* NOLINT */
+        status = ask(socket, piece);
+        if (status == CUFENCE_OK)
+            status = pin(piece);
+        if (status == CUFENCE_OK && piece->content)
+            status = memory_reach(piece->content, piece->bytes);
+        host.count = i + 1;
+    }
+    if (status == CUFENCE_OK)
+        host_refresh();
+    return status;
+}
+
+void host_refresh(void)
+{
+    for (size_t i = 0; i < host.count; i++) {
+        const struct piece *piece = &host.pieces[i];
+        if (piece->content)
+            memcpy(piece->at, piece->content, piece->bytes);
+        else
+            memset(piece->at, 0, piece->bytes);
+    }
+}
+
+cufence_status host_tell_results(int socket)
+{
+    for (size_t i = 0; i < host.count; i++) {
+        const struct piece *piece = &host.pieces[i];
+        struct rerun_message message = {
+            .type = MESSAGE_RESULT, .address = (uint64_t)(uintptr_t)piece->at, .bytes = piece->bytes};
+        int fd;
+        cufence_status status = rerun_ask(socket, &message, &fd);
+        if (status != CUFENCE_OK)
+            return status;
+        if (message.type == MESSAGE_FILE && message.data_bytes == piece->bytes)
+            keep_put(fd, message.number, piece->at, piece->bytes); /* one that is too short is found there */
+        if (fd >= 0)
+            close(fd);
+    }
+    return CUFENCE_OK;
+}

@@ -1,0 +1,118 @@
+/*
+ * The input: what a second launch of a kernel needs, but for the memory that it reaches. The process that faulted writes it
+ * into a memory file and passes that to the second process, the process that launches the kernel again. The two then exchange
+ * messages over a socket (SOCK_SEQPACKET), because only the kernel's arguments and the memory itself tell which memory it
+ * reaches.
+ *
+ * Units: bytes, device addresses. Ownership: a struct rerun_input borrows what it points to; one that was read points into the
+ * bytes. Thread safety: none.
+ */
+#ifndef CUFENCE_RERUN_INPUT_H
+#define CUFENCE_RERUN_INPUT_H
+
+#include "analysis/snapshot/rerun_launch.h"
+#include "analysis/snapshot/rerun_pinned.h"
+#include "analysis/values/figures.h"
+#include "base/problem.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RERUN_VERSION 7
+#define RERUN_RANGES 16 /* of memory that is described */
+#define RERUN_RESERVED 256
+#define RERUN_IMAGE ((size_t)1 << 30) /* most bytes of an image */
+
+enum rerun_mode {
+    RERUN_WHOLE,    /* launch with patterns in the guards, then with the guards unmapped */
+    RERUN_BARE,     /* only with the guards unmapped */
+    RERUN_ZEROS,    /* only with pages of zeros in the guards */
+    RERUN_FOLLOWED, /* launch nothing, only emulate */
+    RERUN_MODES
+};
+
+struct rerun_input {
+    uint8_t device[16];              /* the UUID */
+    uint64_t arena_start, arena_end; /* cufence's address space in the process that faulted */
+    uint32_t mode;                   /* enum rerun_mode */
+    uint32_t is_compared;            /* hand over with MESSAGE_RESULT what each mapping holds after a launch that ended well */
+    uint32_t is_saved;               /* ask with MESSAGE_SAVE where the bytes of each mapping are to be kept */
+    const char *dump;                /* file or pipe for the core dump of the second fault; "" if none is to be written */
+    const char *symbol;              /* the kernel's mangled name */
+    uint64_t access_at;              /* for emulation: offset of the access that faulted in the kernel's code */
+    const uint8_t *image;            /* its module: a cubin */
+    size_t image_bytes;
+    const struct rerun_launch *launches; /* to be tried in this order */
+    size_t launch_count;
+    struct rerun_range ranges[RERUN_RANGES]; /* whose figures are wanted: what the arguments point to */
+    size_t range_count;
+    struct rerun_range reserved[RERUN_RESERVED]; /* the parts of the address space to reserve, in order; none: all of it */
+    size_t reserved_count;
+    struct rerun_range pinned[RERUN_PINNED]; /* host memory at these addresses, in order. Its bytes are asked for */
+    size_t pinned_count;
+};
+
+/* Writes the input into a new memory file and returns its descriptor, -1 with errno set on error. */
+int rerun_input_write(const struct rerun_input *input);
+
+/* Reads an input. `launches` receives the launches. Errors: CORRUPT, UNSUPPORTED (another version). */
+cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input,
+                                struct rerun_launch launches[RERUN_LAUNCHES], struct problem *problem);
+
+/* ---- messages ---- */
+
+enum rerun_message_type {
+    MESSAGE_INPUT, /* to the second process, first; comes with the descriptor of the input. It has `number` ms, 0: without limit
+                    */
+    MESSAGE_NEED,  /* from the second process: the memory at `address`, cufence's or pinned */
+    MESSAGE_GIVE,  /* the answer: `bytes` mapped at `address`; comes with the descriptor of a handle */
+    MESSAGE_FILE,  /* or: `bytes` at `address` are zeros, but for `data_bytes` at `data`, which lie at `number` in the file
+                    whose descriptor comes with it. The answer to MESSAGE_SAVE and MESSAGE_RESULT: that part is to be written
+                    there */
+    MESSAGE_ZEROS, /* or: all `bytes` at `address` are zeros */
+    MESSAGE_NONE,  /* or: nothing is mapped there, or it is not to be kept */
+    MESSAGE_CANNOT,   /* or: it is there, but could not be handed over; `number` is the errno value. Ends the second launch */
+    MESSAGE_RESULT,   /* from the second process: the last launch ended well; which of the `bytes` at `address` are wanted?
+                         Answered like: */
+    MESSAGE_SAVE,     /* from the second process: it has mapped `bytes` at `address`; which of them are to be kept? */
+    MESSAGE_LAUNCHES, /* from the second process: launches number `number` of the input; `address` is 1 with patterns in the
+                         guards */
+    MESSAGE_WROTE,    /* `bytes` bytes out of bounds from `address` on, the first of them in `values`; `number` is 1 in slack */
+    MESSAGE_FIGURES,  /* what a range of the input holds before the first launch, in `figures` */
+    MESSAGE_LANE,     /* emulated: lane `number` of a warp accesses `address`, which is outside, in `block` and `thread` */
+    MESSAGE_LOST,     /* emulated, but no lane was found: why, in `text` */
+    MESSAGE_NOTE,     /* something that the report should say, in `text` */
+    MESSAGE_FAILED,   /* cannot be launched again; `text` says why. `number` is 1 if the driver refuses the image */
+    MESSAGE_DONE      /* no launch has faulted */
+};
+
+struct rerun_message {
+    uint32_t type;
+    uint32_t number;
+    uint64_t address, bytes;
+    uint64_t data, data_bytes;
+    uint32_t
+        is_bounded; /* MESSAGE_GIVE, MESSAGE_FILE: the buffer is `data_bytes` at `data`, and the rest of the mapping is slack */
+    uint32_t value_bytes;
+    uint8_t values[64];
+    uint32_t block[3], thread[3];
+    char text[228];
+    struct figures figures;
+};
+
+/* Sends a message, with a descriptor if fd is not -1. Returns 0, or -1 if the other side is gone. */
+int rerun_send(int socket, const struct rerun_message *message, int fd);
+
+/* Receives a message; *fd gets the descriptor that came with it, or -1. Waits for it. Returns 1, or 0 if the other side is gone
+ * or sent something that is no message. */
+int rerun_receive(int socket, struct rerun_message *message, int *fd);
+
+/* Sends the answer to a question, and closes fd unless it is -1. If a descriptor belongs to the answer and there is none, errno
+ * says why, and the answer is MESSAGE_CANNOT. */
+void rerun_answer(int socket, const struct rerun_message *answer, int fd);
+
+/* Sends a question, and replaces it with its answer: GIVE or FILE with its descriptor in *fd, which the caller closes; ZEROS or
+ * NONE with -1. Errors: SYSTEM (the other side is gone, or cannot answer; the text says what), CORRUPT (this is no answer). */
+cufence_status rerun_ask(int socket, struct rerun_message *message, int *fd);
+
+#endif

@@ -1,0 +1,94 @@
+#include "patterns.h"
+
+#include "base/error.h"
+#include "driver/driver.h"
+#include "input.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE PATTERN_PAGE
+#define SAME_RANGE 4 /* unchanged bytes between two changed ones that may have been written with what was there */
+#define MOST_RANGES 64
+
+static struct {
+    int socket;
+    uint8_t *pattern, *found; /* a page each */
+} patterns;
+
+/* Bytes that programs seldom write, and that are not alike. */
+static void make_pattern(void)
+{
+    uint32_t random = 0x2545f491;
+    for (size_t i = 0; i < PAGE; i++) {
+        random = random * 1664525u + 1013904223u;
+        patterns.pattern[i] = (uint8_t)(0xb5 ^ (random >> 29));
+    }
+}
+
+cufence_status patterns_open(int socket, int is_zero)
+{
+    patterns.socket = socket;
+    patterns.pattern = calloc(1, PAGE);
+    patterns.found = malloc(PAGE);
+    if (!patterns.pattern || !patterns.found)
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
+    if (!is_zero)
+        make_pattern();
+    return CUFENCE_OK;
+}
+
+cufence_status patterns_write(uint64_t address, uint64_t bytes)
+{
+    return bytes ? driver_check(driver->cuMemcpyHtoD(address, patterns.pattern, bytes), "cuMemcpyHtoD") : CUFENCE_OK;
+}
+
+static int has_changed(size_t at)
+{
+    return patterns.found[at] != patterns.pattern[at];
+}
+
+/* Returns the end of the range of changed bytes that begins at `at`. */
+static size_t end_of_range(size_t at, size_t size)
+{
+    size_t end = at + 1;
+    for (size_t i = end; i < size && i - end < SAME_RANGE; i++)
+        if (has_changed(i))
+            end = i + 1;
+    return end;
+}
+
+size_t patterns_tell(uint64_t address, uint64_t bytes, int is_slack, size_t told)
+{
+    size_t count = 0;
+    if (!bytes || driver->cuMemcpyDtoH(patterns.found, address, bytes) != CUDA_SUCCESS)
+        return 0;
+    for (size_t i = 0, end; i < bytes && told + count < MOST_RANGES; i = end) {
+        end = i + 1;
+        if (!has_changed(i))
+            continue;
+        end = end_of_range(i, bytes);
+        struct rerun_message message = {
+            .type = MESSAGE_WROTE, .number = (uint32_t)is_slack, .address = address + i, .bytes = end - i};
+        message.value_bytes = (uint32_t)(message.bytes < sizeof message.values ? message.bytes : sizeof message.values);
+        memcpy(message.values, patterns.found + i, message.value_bytes);
+        rerun_send(patterns.socket, &message, -1);
+        count++;
+    }
+    return count;
+}
+
+cufence_status patterns_write_far(void)
+{
+    return far_write(patterns.pattern);
+}
+
+size_t patterns_count_far(void)
+{
+    size_t count = 0;
+    if (!far_read(patterns.found))
+        return 0;
+    for (size_t i = 0; i < PAGE; i++)
+        count += (size_t)has_changed(i);
+    return count;
+}

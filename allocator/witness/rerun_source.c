@@ -1,0 +1,385 @@
+#include "rerun_source.h"
+
+#include "analysis/dump/coredump.h"
+#include "analysis/dump/image.h"
+#include "analysis/verdict/launches.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "bounds.h"
+#include "hosted.h"
+#include "ranges.h"
+#include "rerun.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_HELD = 256 };
+
+struct rerun_source {
+    const struct fault_sources *sources;
+    struct saving *saving; /* NULL: the memory is not kept */
+    struct rerun rerun;
+    char limit[40];
+    struct rerun_launch launches[RERUN_LAUNCHES];
+    const struct fault_launch *recorded[RERUN_LAUNCHES]; /* NULL: known from the dump alone */
+    size_t launch_count;
+    uint8_t *image, *arguments[RERUN_LAUNCHES];
+    struct slot_export held[MOST_HELD]; /* memory that arguments point to, kept even if the program unmaps it */
+    size_t held_count;
+    struct hosted hosted;
+    char withheld[200]; /* why some memory could not be given to the second process, "" if all was */
+};
+
+static cufence_status fail(struct rerun_source *source, const char *why)
+{
+    return rerun_fail(&source->rerun, why);
+}
+
+/* ---- which launches ---- */
+
+static int is_same(const struct rerun_launch *a, const struct rerun_launch *b)
+{
+    return !memcmp(a->grid, b->grid, sizeof a->grid) && !memcmp(a->block, b->block, sizeof a->block) &&
+           !memcmp(a->cluster, b->cluster, sizeof a->cluster) && a->shared_bytes == b->shared_bytes &&
+           a->is_cooperative == b->is_cooperative && a->argument_bytes == b->argument_bytes &&
+           !memcmp(a->arguments, b->arguments, a->argument_bytes);
+}
+
+static void add_launch(struct rerun_source *source, const struct rerun_launch *launch, const struct fault_launch *recorded)
+{
+    size_t count = source->launch_count;
+    for (size_t i = 0; i < count; i++)
+        if (is_same(&source->launches[i], launch))
+            return;
+    source->launches[count] = *launch;
+    source->recorded[count] = recorded;
+    source->launch_count++;
+}
+
+/* The arguments of a recorded launch, all of them; NULL if they are not on record. */
+static const uint8_t *arguments_of(struct rerun_source *source, const struct launch_entry *entry)
+{
+    uint8_t **own = &source->arguments[source->launch_count];
+    if (entry->kept_bytes == entry->argument_bytes)
+        return entry->bytes;
+    if (entry->argument_bytes > RERUN_ARGUMENTS)
+        return NULL;
+    uint8_t *grown = realloc(*own, entry->argument_bytes);
+    if (!grown)
+        return NULL;
+    *own = grown;
+    return source->sources->arguments(entry, grown, entry->argument_bytes) == entry->argument_bytes ? grown : NULL;
+}
+
+static void add_recorded(struct rerun_source *source, const struct fault_launch *recorded)
+{
+    const struct launch_entry *entry = recorded->entry;
+    struct rerun_launch launch = {.shared_bytes = entry->shared_bytes,
+                                  .is_cooperative = (uint32_t)entry->is_cooperative,
+                                  .argument_bytes = entry->argument_bytes,
+                                  .arguments = arguments_of(source, entry)};
+    memcpy(launch.grid, entry->grid, sizeof launch.grid);
+    memcpy(launch.block, entry->block, sizeof launch.block);
+    memcpy(launch.cluster, entry->cluster, sizeof launch.cluster);
+    if (launch.arguments)
+        add_launch(source, &launch, recorded);
+}
+
+/* The launch as the dump has it. What a dump does not say comes from the record, if it is there. */
+static void add_dumped(struct rerun_source *source, const struct evidence_site *site, const struct fault_origin *origin)
+{
+    const struct launch_entry *entry = origin->launch ? origin->launch->entry : NULL;
+    if (entry && entry->graph)
+        entry = NULL;
+    struct rerun_launch launch = {.shared_bytes = entry ? entry->shared_bytes : 0,
+                                  .is_cooperative = entry ? (uint32_t)entry->is_cooperative : 0,
+                                  .argument_bytes = (uint32_t)site->parameter_bytes,
+                                  .arguments = site->parameters};
+    memcpy(launch.grid, site->grid, sizeof launch.grid);
+    memcpy(launch.block, site->block, sizeof launch.block);
+    if (entry) /* a launch without a cluster may have one of a block each in the dump */
+        memcpy(launch.cluster, entry->cluster, sizeof launch.cluster);
+    add_launch(source, &launch, entry ? origin->launch : NULL);
+}
+
+static cufence_status choose_launches(struct rerun_source *source, const struct evidence_site *site,
+                                      const struct surroundings *around, const struct fault_origin *origin)
+{
+    int is_exact = site->has_grid && !site->is_grid_borrowed && site->parameters && site->parameter_bytes <= RERUN_ARGUMENTS;
+    int has_graph = 0;
+    if (is_exact)
+        add_dumped(source, site, origin);
+    for (size_t i = 0; !is_exact && i < around->launch_count && source->launch_count < RERUN_LAUNCHES; i++) {
+        const struct launch_entry *entry = around->launches[i].entry;
+        has_graph |= entry->graph != 0;
+        if (!entry->graph && launch_fits(entry, site))
+            add_recorded(source, &around->launches[i]);
+    }
+    if (!source->launch_count)
+        return fail(source,
+                    has_graph
+                        ? "the kernel ran in a CUDA graph, and its arguments are not on record"
+                        : "no launch of the kernel with all of its arguments is on record (`cufence run` keeps that record)");
+    return CUFENCE_OK;
+}
+
+/* ---- memory ---- */
+
+static const struct slot_export *find_held(const struct rerun_source *source, uint64_t address)
+{
+    for (size_t i = 0; i < source->held_count; i++)
+        if (address - source->held[i].base < source->held[i].mapped)
+            return &source->held[i];
+    return NULL;
+}
+
+/* Errors: as arena_export(). Nothing being mapped there is none: the kernel faults there again. */
+static cufence_status export(struct rerun_source *source, uint64_t address, struct slot_export *out)
+{
+    cufence_status status = source->sources->export(address, out);
+    if (status != CUFENCE_OK && status != CUFENCE_ERROR_INVALID_ARGUMENT && !source->withheld[0])
+        snprintf(source->withheld, sizeof source->withheld, "memory that the kernel reaches cannot be shared: %s",
+                 error_detail());
+    return status;
+}
+
+/* Keeps the memory at each address in the arguments: the program goes on, and may unmap it. */
+static void hold_memory(struct rerun_source *source, const struct rerun_launch *launch)
+{
+    for (size_t i = 0; i + 8 <= launch->argument_bytes && source->held_count < MOST_HELD; i += 8) {
+        uint64_t word;
+        memcpy(&word, launch->arguments + i, sizeof word);
+        if (word >= source->rerun.input.arena_start && word < source->rerun.input.arena_end && !find_held(source, word) &&
+            export(source, word, &source->held[source->held_count]) == CUFENCE_OK)
+            source->held_count++;
+    }
+}
+
+/* The same for pinned host memory. Without all of it, the second launch would fault there, so that there is none. */
+static cufence_status hold_hosted(struct rerun_source *source)
+{
+    struct hosted *hosted = &source->hosted;
+    struct rerun_input *input = &source->rerun.input;
+    for (size_t i = 0; i < source->launch_count; i++)
+        hosted_take(hosted, source->sources, &source->launches[i]);
+    memcpy(input->pinned, hosted->pieces, hosted->count * sizeof *hosted->pieces);
+    input->pinned_count = hosted->count;
+    if (hosted->left_out[0])
+        return fail(source, hosted->left_out);
+    for (size_t i = 0; source->saving && i < hosted->count; i++)
+        saving_keep_pinned(source->saving, &hosted->pieces[i], hosted->files[i]);
+    return CUFENCE_OK;
+}
+
+/* Finds the buffer that has the memory. Returns 1 if its bounds are those at the launch. */
+static int find_owner(const struct rerun_source *source, uint64_t address, cufence_buffer *owner)
+{
+    return bounds_find(source->sources, address, owner) &&
+           bounds_are_sure(owner, source->launches, source->recorded, source->launch_count);
+}
+
+/* Says which part of the mapping is not slack, if that is sure. */
+static void give_bounds(const struct rerun_source *source, struct rerun_message *answer)
+{
+    cufence_buffer owner;
+    if (!find_owner(source, answer->address, &owner) || owner.mapping_start != answer->address ||
+        owner.mapping_end - owner.mapping_start != answer->bytes) /* others share the mapping */
+        return;
+    answer->is_bounded = 1;
+    answer->data = owner.address;
+    answer->data_bytes = owner.size;
+}
+
+static int save_memory(struct rerun_source *source, const struct rerun_message *question, struct rerun_message *answer)
+{
+    cufence_buffer owner;
+    int is_bounded = find_owner(source, question->address, &owner);
+    return saving_answer(source->saving, question, owner.id ? &owner : NULL, is_bounded, answer);
+}
+
+static int give_memory(struct rerun_source *source, uint64_t address, struct rerun_message *answer)
+{
+    struct slot_export fresh = {.fd = -1};
+    int file = hosted_answer(&source->hosted, address, answer);
+    if (answer->type != MESSAGE_NONE)
+        return file;
+    const struct slot_export *found = find_held(source, address);
+    if (!found && export(source, address, &fresh) == CUFENCE_OK)
+        found = &fresh;
+    if (found)
+        *answer = (struct rerun_message){.type = MESSAGE_GIVE, .address = found->base, .bytes = found->mapped};
+    if (found)
+        give_bounds(source, answer);
+    else if (source->saving)
+        saving_miss(source->saving, address);
+    return found == &fresh ? fresh.fd : found ? fcntl(found->fd, F_DUPFD_CLOEXEC, 0) : -1;
+}
+
+static int answer_rerun(void *user, const struct rerun_message *question, struct rerun_message *answer)
+{
+    struct rerun_source *source = user;
+    if (question->type == MESSAGE_NEED)
+        return give_memory(source, question->address, answer);
+    return source->saving && question->type == MESSAGE_SAVE ? save_memory(source, question, answer) : -1;
+}
+
+/* ---- the kernel and the device ---- */
+
+static cufence_status take_image(struct rerun_source *source, const void *bytes, size_t size, const struct evidence_site *site)
+{
+    struct coredump dump;
+    struct problem problem;
+    size_t image_bytes = 0;
+    cufence_status status = coredump_open(bytes, size, &dump, &problem);
+    if (status == CUFENCE_OK)
+        status = image_of_kernel(&dump, site->symbol, site->error_pc, &source->image, &image_bytes, &problem);
+    coredump_close(&dump);
+    if (status != CUFENCE_OK)
+        return fail(source, problem.text);
+    if (source->saving)
+        saving_keep_image(source->saving, source->image, image_bytes);
+    source->rerun.result.has_variables = image_has_variables(source->image, image_bytes);
+    struct rerun *rerun = &source->rerun;
+    rerun->input.image = source->image;
+    rerun->input.image_bytes = image_bytes;
+    rerun->input.symbol = site->symbol;
+    return CUFENCE_OK;
+}
+
+static cufence_status take_device(struct rerun_source *source, int device)
+{
+    CUdevice handle;
+    CUuuid uuid;
+    if (device < 0 || !driver->cuDeviceGetUuid || driver->cuDeviceGet(&handle, device) != CUDA_SUCCESS ||
+        driver->cuDeviceGetUuid(&uuid, handle) != CUDA_SUCCESS)
+        return fail(source, "the GPU is not known");
+    memcpy(source->rerun.input.device, uuid.bytes, sizeof source->rerun.input.device);
+    source->rerun.input.arena_start = source->sources->arena_start();
+    source->rerun.input.arena_end = source->sources->arena_end();
+    return CUFENCE_OK;
+}
+
+static int is_wanted(const struct options *options)
+{
+    return options->witness == WITNESS_ON || (options->witness == WITNESS_AUTO && (!driver->is_sim || options->save[0]));
+}
+
+/* A second launch of a read would only say again what the dump says. */
+static int is_explained(const struct diagnosis *diagnosis, const struct evidence_site *site)
+{
+    return site->access == ACCESS_READ && diagnosis->address_certainty != CERTAIN_NOT && !diagnosis->is_completed;
+}
+
+static int is_rerun(const struct options *options, const struct diagnosis *diagnosis, const struct evidence_site *site)
+{
+    int is_needed = options->witness == WITNESS_ON || options->save[0] || !is_explained(diagnosis, site);
+    return is_needed && site->exception.class != CLASS_NO_BUFFER;
+}
+
+static struct rerun_source *rerun_source_make(const struct fault_sources *sources, const struct options *options,
+                                              struct saving *saving)
+{
+    struct rerun_source *source = calloc(1, sizeof *source);
+    if (!source)
+        return NULL;
+    source->sources = sources;
+    source->saving = saving;
+    snprintf(source->limit, sizeof source->limit, "wait_ms=%llu/%llu", (unsigned long long)options->exit_wait,
+             (unsigned long long)options->witness_ms);
+    struct rerun *rerun = &source->rerun;
+    rerun->input.launches = source->launches;
+    rerun->input.is_saved = saving != NULL;
+    rerun->is_verbose = options->verbose;
+    rerun->limit_ms = options->witness_ms;
+    rerun->limit = source->limit;
+    rerun->saving_ms = saving ? saving_limit_ms(options) : 0;
+    rerun->begin_ns = monotonic_ns();
+    rerun->answer = answer_rerun;
+    rerun->user = source;
+    return source;
+}
+
+static cufence_status start(struct rerun_source *source)
+{
+    source->rerun.input.launch_count = source->launch_count;
+    return rerun_begin(&source->rerun);
+}
+
+struct rerun_source *rerun_source_begin(const struct fault_sources *sources, const struct options *options,
+                                        const struct dump *dump, const struct evidence *evidence,
+                                        const struct surroundings *around, struct saving *saving)
+{
+    struct diagnosis diagnosis;
+    if (!is_wanted(options) || !evidence->site_count)
+        return NULL;
+    fault_diagnose(evidence, &around->memory, &diagnosis);
+    const struct evidence_site *site = fault_site(&diagnosis);
+    struct rerun_source *source =
+        site && is_rerun(options, &diagnosis, site) ? rerun_source_make(sources, options, saving) : NULL;
+    if (!source)
+        return NULL;
+    cufence_status status = take_device(source, around->memory.device);
+    if (!site->symbol)
+        status = fail(source, "the dump does not name the kernel");
+    if (status == CUFENCE_OK)
+        status = choose_launches(source, site, around, &diagnosis.origin);
+    if (status == CUFENCE_OK)
+        status = take_image(source, dump->bytes, dump->size, site);
+    if (status == CUFENCE_OK)
+        rerun_aim(&source->rerun, &diagnosis);
+    for (size_t i = 0; status == CUFENCE_OK && i < source->launch_count; i++)
+        hold_memory(source, &source->launches[i]);
+    if (status == CUFENCE_OK)
+        status = hold_hosted(source);
+    for (size_t i = 0; status == CUFENCE_OK && i < source->launch_count; i++)
+        describe_arguments(&source->rerun.input, &source->launches[i], &around->memory);
+    if (status == CUFENCE_OK)
+        start(source);
+    return source;
+}
+
+struct rerun_result *rerun_source_finish(struct rerun_source *source)
+{
+    struct rerun_result *result = &source->rerun.result;
+    rerun_finish(&source->rerun);
+    if (source->withheld[0]) /* what it did without that memory means nothing */
+        rerun_void(&source->rerun, source->withheld);
+    if (result->outcome != RERUN_FAILED || result->emulated_count)
+        result->launch = source->recorded[source->rerun.number];
+    return result;
+}
+
+void rerun_source_describe(const struct rerun_source *source, struct bundle *bundle)
+{
+    const struct rerun_input *input = &source->rerun.input;
+    const struct rerun_result *result = &source->rerun.result;
+    int is_sure = result->outcome == RERUN_FAULTED || result->outcome == RERUN_WROTE;
+    size_t first = is_sure ? source->rerun.number : 0, end = is_sure ? first + 1 : source->launch_count;
+    bundle->symbol = input->symbol;
+    bundle->arena_start = input->arena_start;
+    bundle->arena_end = input->arena_end;
+    for (size_t i = first; i < end; i++)
+        bundle->launches[bundle->launch_count++] = source->launches[i];
+}
+
+const struct dump *rerun_source_dump(const struct rerun_source *source)
+{
+    return source && source->rerun.evidence ? &source->rerun.second : NULL;
+}
+
+void rerun_source_free(struct rerun_source *source)
+{
+    if (!source)
+        return;
+    rerun_end(&source->rerun);
+    for (size_t i = 0; i < source->held_count; i++)
+        close(source->held[i].fd);
+    hosted_free(&source->hosted);
+    for (size_t i = 0; i < RERUN_LAUNCHES; i++)
+        free(source->arguments[i]);
+    free(source->image);
+    free(source);
+}

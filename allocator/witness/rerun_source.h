@@ -1,0 +1,45 @@
+/*
+ * Has a faulted kernel launched again by another process (the second process, see rerun/rerun.h), on copies of the memory as
+ * the fault left it, and collects what is seen there.
+ *
+ * The second process reserves cufence's address space, so each buffer lies where it did. It asks for the buffers that the
+ * kernel's arguments reach, and gets their physical memory as descriptors: that memory outlives the context. The module's code
+ * is the one in the core dump, with memory barriers in front of each EXIT, so that the faulting warp cannot have left when the
+ * driver looks.
+ *
+ * Thread safety: one thread at a time for each source; the monitor's.
+ */
+#ifndef CUFENCE_WITNESS_RERUN_SOURCE_H
+#define CUFENCE_WITNESS_RERUN_SOURCE_H
+
+#include "analysis/verdict/rerun_result.h"
+#include "base/options.h"
+#include "intake.h"
+#include "saving.h"
+#include "surroundings.h"
+
+struct rerun_source;
+
+/* Chooses the launches, keeps the memory that their arguments point to, and starts the process. Returns NULL if nothing is to
+ * be launched again: explain=dump, an exception that is not about memory, with explain=auto a read of which the dump tells
+ * everything, or no host memory. `saving` gets the memory and the image, to keep them; it may be NULL. It, `evidence` and
+ * `around` must outlive the source. */
+struct rerun_source *rerun_source_begin(const struct fault_sources *sources, const struct options *options,
+                                        const struct dump *dump, const struct evidence *evidence,
+                                        const struct surroundings *around, struct saving *saving);
+
+/* Serves the second process until it is done, at most until options->witness_ms after the beginning. The result, and the
+ * evidence in it, stay valid until rerun_source_free(). The buffers in it are NULL; rerun_source_name_buffers() fills them in.
+ */
+struct rerun_result *rerun_source_finish(struct rerun_source *source);
+
+/* Fills in the kernel's name, the address space, and the launches: the one that faulted again, or all. After
+ * rerun_source_finish(); valid as long as the source. */
+void rerun_source_describe(const struct rerun_source *source, struct bundle *bundle);
+
+/* Returns the dump of the second fault, NULL if there is none. Valid until rerun_source_free(). source: may be NULL. */
+const struct dump *rerun_source_dump(const struct rerun_source *source);
+
+void rerun_source_free(struct rerun_source *source); /* NULL is allowed */
+
+#endif

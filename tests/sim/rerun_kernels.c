@@ -1,0 +1,255 @@
+/* Kernels for test_witness.c, in a library: the process that launches them again needs them too. */
+#include <sim.h>
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static int number(const cusim_thread *t)
+{
+    return (int)(t->block_index[0] * t->block[0] + t->thread_index[0]);
+}
+
+/* The second process has no CUFENCE_OPTIONS. */
+static int is_second(void)
+{
+    return getenv("CUFENCE_OPTIONS") == NULL;
+}
+
+static void write_last(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    if (number(t) <= n)
+        out[number(t)] = 2.5f;
+}
+
+/* The pointer is in a table, and that in a second one. */
+static void write_by_table(const cusim_thread *t, void *const *arguments)
+{
+    float ***tables = *(float ***const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    volatile float *out = tables[1][2];
+    if (number(t) <= n)
+        out[number(t)] = 2.5f;
+}
+
+struct hosted {
+    volatile float *out;
+    int n;
+};
+
+struct large {
+    char before[1000];
+    float *out;
+};
+
+static void write_by_struct(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = ((const struct large *)arguments[0])->out;
+    int n = *(const int *)arguments[1];
+    if (number(t) <= n)
+        out[number(t)] = 2.5f;
+}
+
+/* From one past the end to far past it. */
+static void write_far(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    if (number(t) >= n)
+        out[number(t) == n ? n : n + (3 << 20)] = 2.5f;
+}
+
+/* One past the end, and 4 GiB behind that. */
+static void write_farther(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    long n = *(const int *)arguments[1];
+    if (number(t) >= n)
+        out[number(t) == n ? n : n + (1L << 30)] = 2.5f;
+}
+
+/* The first element says which one is written, and the second, unless it is 0, says another one. */
+static void write_indexed(const cusim_thread *t, void *const *arguments)
+{
+    volatile int *table = *(volatile int *const *)arguments[0];
+    if (number(t) == 0) {
+        int other = table[1];
+        table[table[0]] = 1;
+        if (other)
+            table[other] = 1;
+    }
+}
+
+/* Of its buffers it changes nothing but the bytes behind the second. */
+static void write_end(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[1];
+    int n = *(const int *)arguments[2];
+    if (number(t) == n)
+        out[n] = 2.5f;
+}
+
+/* The same of the first buffer; test_witness_emulated.c has machine code for it. */
+static void store_first(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    if (number(t) <= *(const int *)arguments[2])
+        out[number(t)] = 2.5f;
+}
+
+/* From far behind the end down to it. */
+static void store_down(const cusim_thread *t, void *const *arguments)
+{
+    char *top = *(char *const *)arguments[0];
+    if (number(t) <= *(const int *)arguments[2])
+        *(volatile float *)(top - number(t) * 0x40000L) = 2.5f;
+}
+
+static void store_until(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    if (number(t) <= **(const volatile int *const *)arguments[1])
+        out[number(t)] = 2.5f;
+}
+
+/* How many elements there are is said in memory of the host. */
+static void write_hosted(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    const struct hosted *hosted = *(const struct hosted *const *)arguments[1];
+    if (number(t) <= hosted->n)
+        out[number(t)] = 2.5f;
+}
+
+/* The pointer is there, too. */
+static void write_by_hosted(const cusim_thread *t, void *const *arguments)
+{
+    const struct hosted *hosted = *(const struct hosted *const *)arguments[1];
+    if (number(t) <= hosted->n)
+        hosted->out[number(t)] = 2.5f;
+}
+
+/* Faults nowhere, unless n is too large. */
+static void scale(const cusim_thread *t, void *const *arguments)
+{
+    const volatile float *in = *(const volatile float *const *)arguments[0];
+    volatile float *out = *(volatile float *const *)arguments[1];
+    if (number(t) < *(const int *)arguments[3])
+        out[number(t)] = in[number(t)] * *(const float *)arguments[2];
+}
+
+/* The same, but for one element, which is not the same in the second process. */
+static void waver(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    if (number(t) < *(const int *)arguments[1])
+        out[number(t)] = number(t) == 5 && is_second() ? 2.75f : 2.5f;
+}
+
+/* Adds one to what the pointer in the second table leads to. */
+static void add_by_table(const cusim_thread *t, void *const *arguments)
+{
+    float ***tables = *(float ***const *)arguments[0];
+    volatile float *out = tables[1][2];
+    if (number(t) < *(const int *)arguments[1])
+        out[number(t)] += 1;
+}
+
+struct counting {
+    int n, count;
+};
+
+/* Says in memory of the host how many elements it has written. */
+static void count_hosted(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    struct counting *counting = *(struct counting *const *)arguments[1];
+    if (number(t) < counting->n)
+        out[number(t)] = 2.5f;
+    if (number(t) == 0)
+        counting->count += counting->n;
+}
+
+static void write_once(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    if (number(t) == n && !is_second())
+        out[n] = 2.5f;
+}
+
+/* Its first element says which process it ran in. */
+static void mark_process(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    if (number(t) == 0)
+        out[0] = is_second() ? 2 : 1;
+    if (number(t) == n)
+        out[n] = 2.5f;
+}
+
+/* Tells a test the number of the second process. */
+static void tell_process(void)
+{
+    const char *name = getenv("CUFENCE_TEST_RERUN");
+    FILE *file = name ? fopen(name, "we") : NULL;
+    if (file) {
+        fprintf(file, "%d\n", (int)getpid());
+        fclose(file);
+    }
+}
+
+static void hang_later(const cusim_thread *t, void *const *arguments)
+{
+    struct timespec pause = {.tv_sec = 60};
+    write_once(t, arguments);
+    if (is_second()) {
+        if (number(t) == 0)
+            tell_process();
+        nanosleep(&pause, NULL);
+    }
+}
+
+static void end_later(const cusim_thread *t, void *const *arguments)
+{
+    write_once(t, arguments);
+    if (is_second())
+        _Exit(3);
+}
+
+__attribute__((constructor)) static void register_kernels(void)
+{
+    static const size_t pointer_and_count[] = {8, 4}, two_pointers[] = {8, 8, 4};
+    static const size_t of_scale[] = {8, 8, 4, 4};
+    static const size_t large_and_count[] = {sizeof(struct large), 4};
+    static const cusim_kernel kernels[] = {
+        {"write_by_struct", write_by_struct, large_and_count, 2, "model.cu", 26, 4, 0, 1},
+        {"write_last", write_last, pointer_and_count, 2, "model.cu", 20, 4, 0, 1},
+        {"write_by_table", write_by_table, pointer_and_count, 2, "model.cu", 31, 4, 0, 1},
+        {"write_far", write_far, pointer_and_count, 2, "model.cu", 42, 4, 0, 1},
+        {"write_farther", write_farther, pointer_and_count, 2, "model.cu", 120, 4, 0, 1},
+        {"write_indexed", write_indexed, pointer_and_count, 2, "model.cu", 47, 4, 0, 1},
+        {"write_once", write_once, pointer_and_count, 2, "model.cu", 53, 4, 0, 1},
+        {"hang_later", hang_later, pointer_and_count, 2, "model.cu", 64, 4, 0, 1},
+        {"end_later", end_later, pointer_and_count, 2, "model.cu", 75, 4, 0, 1},
+        {"mark_process", mark_process, pointer_and_count, 2, "model.cu", 80, 4, 0, 1},
+        {"write_end", write_end, two_pointers, 3, "model.cu", 86, 4, 0, 1},
+        {"store_first", store_first, two_pointers, 3, "model.cu", 90, 4, 0, 1},
+        {"store_down", store_down, two_pointers, 3, "model.cu", 93, 4, 0, 1},
+        {"store_until", store_until, two_pointers, 2, "model.cu", 95, 4, 0, 1},
+        {"write_hosted", write_hosted, two_pointers, 2, "model.cu", 100, 4, 0, 1},
+        {"write_by_hosted", write_by_hosted, two_pointers, 2, "model.cu", 110, 4, 0, 1},
+        {"_Z5scalePKfPffi", scale, of_scale, 4, "model.cu", 130, 4, 0, 1},
+        {"_Z5waverPfi", waver, pointer_and_count, 2, "model.cu", 135, 4, 0, 1},
+        {"add_by_table", add_by_table, pointer_and_count, 2, "model.cu", 140, 4, 0, 1},
+        {"count_hosted", count_hosted, two_pointers, 2, "model.cu", 150, 4, 0, 1},
+        {"_Z9write_endPK6__halfPfi", write_end, two_pointers, 3, "model.cu", 97, 4, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        cusim_register_kernel(&kernels[i]);
+}

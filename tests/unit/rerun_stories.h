@@ -1,0 +1,169 @@
+/* The stories of fault_stories.h with a second launch on the memory as the fault left it. */
+#ifndef RERUN_STORIES_H
+#define RERUN_STORIES_H
+
+#include "fault_stories.h"
+
+/* Adds bytes that the second launch wrote: `value` again and again. */
+static inline struct rerun_write *add_write(struct story *story, const cufence_buffer *buffer, uint64_t address, uint64_t bytes,
+                                            const void *value, size_t size)
+{
+    struct rerun_write *write = &story->rerun.writes[story->rerun.write_count++];
+    *write = (struct rerun_write){.buffer = buffer, .address = address, .bytes = bytes};
+    write->is_before = buffer && address < buffer->address;
+    if (buffer)
+        write->distance = write->is_before ? buffer->address - address - bytes : address - buffer->address - buffer->size;
+    write->value_bytes = bytes < sizeof write->values ? bytes : sizeof write->values;
+    for (size_t i = 0; i < write->value_bytes; i++)
+        write->values[i] = ((const uint8_t *)value)[i % size];
+    story->rerun.written_bytes += bytes;
+    return write;
+}
+
+/* The story's kernel faults again, in another process and so at another PC, in a warp with two lanes. */
+static inline void fault_again(struct story *story, uint64_t address)
+{
+    memcpy(story->parameters_again, story->parameters, sizeof story->parameters);
+    for (uint32_t i = 0; i < 3; i++)
+        story->lanes_again[i] = (struct evidence_lane){
+            .lane = i, .thread = {104 + i}, .address = address + UINT64_C(4) * i, .certainty = CERTAIN_EXACT};
+    story->sites_again[0] = story->sites[0];
+    story->sites_again[0].error_pc = 0x7e8800001400;
+    story->sites_again[0].is_warp_alive = story->sites_again[0].has_grid = 1;
+    story->sites_again[0].is_grid_borrowed = 0;
+    story->sites_again[0].block_index[0] = 7;
+    story->sites_again[0].grid[0] = 8;
+    story->sites_again[0].lanes = story->lanes_again;
+    story->sites_again[0].lane_count = 2;
+    story->sites_again[0].parameters = (const uint8_t *)story->parameters_again;
+    story->sites_again[0].parameter_bytes = sizeof story->parameters_again;
+    story->evidence_again = (struct evidence){.sites = story->sites_again, .site_count = 1};
+    story->rerun.outcome = RERUN_FAULTED;
+    story->rerun.evidence = &story->evidence_again;
+    story->rerun.launches_tried = 1;
+    story->rerun.took_ms = 131;
+    if (story->memory.launch_count)
+        story->rerun.launch = &story->launches[0];
+}
+
+static const float two = 2;
+
+static inline void rerun(struct story *story)
+{
+    exited_launched(story);
+    fault_again(story, A_END);
+    add_write(story, &story->near[0], A_END, 96, &two, sizeof two);
+}
+
+/* Adds what the memory at an address holds. */
+static inline void add_figures(struct story *story, uint64_t address, const void *bytes, size_t size, uint64_t whole)
+{
+    struct figures *figures = &story->rerun.figures[story->rerun.figure_count++];
+    struct figures_count *count = figures_begin();
+    figures_add(count, bytes, size);
+    figures_end(count, figures);
+    figures->address = address;
+    figures->bytes = whole;
+}
+
+/* The type of the first argument has to be guessed, and only part of it was read. */
+static inline void rerun_given(struct story *story)
+{
+    static const double doubles[] = {-0.25, 1e22, 0.1, 3, 0.7, 1.1, -0.3, 0.2};
+    float floats[1000];
+    for (size_t i = 0; i < 1000; i++)
+        floats[i] = (float)(i % 8) - 4;
+    floats[1] = __builtin_nanf("");
+    floats[2] = -__builtin_inff();
+    rerun(story);
+    story->sites[0].kernel = story->sites_again[0].kernel = "k_oob(void*, float*, int)";
+    story->parameters[0] = story->parameters_again[0] = B_START;
+    memcpy(story->entries[0].bytes, story->parameters, 20);
+    add_figures(story, B_START, doubles, sizeof doubles, 8000);
+    add_figures(story, A_START, floats, sizeof floats, sizeof floats);
+    add_figures(story, A_START, doubles, sizeof doubles, 8); /* of another buffer that was there */
+}
+
+/* The first dump has the address. */
+static inline void rerun_for_nothing(struct story *story)
+{
+    launched(story);
+    fault_again(story, A_END + 400);
+    add_write(story, &story->near[0], A_END + 400, 8, &two, sizeof two);
+}
+
+/* Two launches with different arguments: only the older one goes out of bounds. */
+static inline void rerun_second_launch(struct story *story)
+{
+    exited_launched_twice(story);
+    fault_again(story, B_END + 12);
+    story->rerun.launch = &story->launches[1];
+    story->rerun.launches_tried = 2;
+}
+
+/* The warp had exited in the second launch too. */
+static inline void rerun_exited(struct story *story)
+{
+    rerun(story);
+    story->sites_again[0].is_warp_alive = 0;
+    story->sites_again[0].lanes = NULL;
+    story->sites_again[0].lane_count = 0;
+}
+
+/* But its code says who it was. */
+static inline void rerun_emulated(struct story *story)
+{
+    rerun_exited(story);
+    for (uint32_t i = 0; i < 2; i++)
+        story->rerun.emulated[i] = (struct evidence_lane){.lane = 8 + i,
+                                                          .thread = {104 + i},
+                                                          .address = A_END + UINT64_C(4) * i,
+                                                          .known_bits = UINT64_MAX,
+                                                          .certainty = CERTAIN_DERIVED,
+                                                          .is_replayed = 1};
+    story->rerun.emulated_count = 2;
+    story->rerun.emulated_block[0] = 7;
+}
+
+/* Three buffers, one of them unknown, and more ranges than are shown. */
+static inline void rerun_all_over(struct story *story)
+{
+    static const int32_t numbers[] = {-1, 70000000};
+    static const uint8_t bytes[] = {0xca, 0xfe};
+    rerun(story);
+    story->rerun.written_bytes = story->rerun.write_count = 0;
+    add_write(story, &story->near[0], A_END + 128, 8, numbers, sizeof numbers);
+    add_write(story, &story->near[1], B_START - 76, 12, numbers, sizeof numbers);
+    add_write(story, &story->near[1], B_START - 1, 1, bytes, sizeof bytes);
+    add_write(story, NULL, C_END + 1, 62, bytes, sizeof bytes);
+    add_write(story, &story->near[1], B_END, 4, &two, sizeof two);
+}
+
+static inline void rerun_result_elsewhere_in_it(struct story *story)
+{
+    exited_launched(story);
+    fault_again(story, A_END);
+    story->sites_again[0].line = 12;
+    story->sites_again[0].kernel_offset = 0x4c0;
+}
+
+static inline void rerun_well(struct story *story)
+{
+    exited_launched(story);
+    story->rerun = (struct rerun_result){.outcome = RERUN_NO_FAULT, .launches_tried = 1, .took_ms = 98};
+}
+
+static inline void rerun_well_with_variables(struct story *story)
+{
+    rerun_well(story);
+    story->rerun.has_variables = 1;
+}
+
+static inline void not_rerun(struct story *story)
+{
+    exited_launched(story);
+    story->rerun =
+        (struct rerun_result){.outcome = RERUN_FAILED, .reason = "the device has no memory\nfor copies of 3 buffers"};
+}
+
+#endif

@@ -1,0 +1,275 @@
+/* The input of a second launch, as bytes, and the messages about it. */
+#include "base/error.h"
+#include "rerun/input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const uint8_t arguments[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+static const struct rerun_launch two[] = {
+    {.grid = {8, 1, 1}, .block = {128, 1, 1}, .argument_bytes = 12, .arguments = arguments},
+    {.grid = {1, 2, 3},
+     .block = {4, 5, 6},
+     .cluster = {2, 1, 1},
+     .shared_bytes = 70000,
+     .is_cooperative = 1,
+     .argument_bytes = 3,
+     .arguments = arguments + 4},
+};
+static const struct rerun_input input = {.device = {1, 2, 3},
+                                         .arena_start = 0x10000,
+                                         .arena_end = 0x20000,
+                                         .mode = RERUN_ZEROS,
+                                         .is_saved = 1,
+                                         .is_compared = 1,
+                                         .dump = "/tmp/x/core",
+                                         .symbol = "_Z5storePfi",
+                                         .image = arguments,
+                                         .image_bytes = 5,
+                                         .launches = two,
+                                         .launch_count = 2,
+                                         .pinned = {{0x1000, 16}, {0x1010, 0x40}, {0x20000, 5}},
+                                         .pinned_count = 3,
+                                         .reserved = {{0x10000, 0x1000}, {0x11000, 0xf000}},
+                                         .reserved_count = 2};
+
+/* Returns the input as bytes; free() them. */
+static uint8_t *written(const struct rerun_input *what, size_t *size)
+{
+    int fd = rerun_input_write(what);
+    assert_true(fd >= 0);
+    *size = (size_t)lseek(fd, 0, SEEK_END);
+    uint8_t *bytes = malloc(*size);
+    assert_non_null(bytes);
+    assert_int_equal(pread(fd, bytes, *size, 0), *size);
+    close(fd);
+    return bytes;
+}
+
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    struct rerun_input read;
+    struct rerun_launch launches[RERUN_LAUNCHES];
+    struct problem problem;
+    size_t size;
+    uint8_t *bytes = written(&input, &size);
+    assert_int_equal(rerun_input_read(bytes, size, &read, launches, &problem), CUFENCE_OK);
+    assert_memory_equal(read.device, input.device, sizeof input.device);
+    assert_int_equal(read.arena_start, 0x10000);
+    assert_int_equal(read.arena_end, 0x20000);
+    assert_int_equal(read.mode, RERUN_ZEROS);
+    assert_int_equal(read.is_saved, 1);
+    assert_int_equal(read.is_compared, 1);
+    assert_string_equal(read.dump, input.dump);
+    assert_string_equal(read.symbol, input.symbol);
+    assert_int_equal(read.image_bytes, 5);
+    assert_memory_equal(read.image, arguments, 5);
+    assert_int_equal(read.launch_count, 2);
+    assert_memory_equal(launches[0].arguments, arguments, 12);
+    assert_memory_equal(launches[1].arguments, arguments + 4, 3);
+    assert_memory_equal(launches[1].grid, two[1].grid, sizeof two[1].grid);
+    assert_memory_equal(launches[1].block, two[1].block, sizeof two[1].block);
+    assert_memory_equal(launches[1].cluster, two[1].cluster, sizeof two[1].cluster);
+    assert_int_equal(launches[1].shared_bytes, 70000);
+    assert_int_equal(launches[1].is_cooperative, 1);
+    assert_int_equal(read.reserved_count, 2);
+    assert_memory_equal(read.reserved, input.reserved, 2 * sizeof *input.reserved);
+    assert_int_equal(read.pinned_count, 3);
+    assert_memory_equal(read.pinned, input.pinned, 3 * sizeof *input.pinned);
+    free(bytes);
+}
+
+static void a_damaged_one_is_refused(void **state)
+{
+    (void)state;
+    struct rerun_input read;
+    struct rerun_launch launches[RERUN_LAUNCHES];
+    struct problem problem;
+    size_t size;
+    uint8_t *bytes = written(&input, &size);
+    for (size_t cut = 0; cut < size; cut++)
+        assert_int_equal(rerun_input_read(bytes, cut, &read, launches, &problem), CUFENCE_ERROR_CORRUPT);
+    bytes[8]++;
+    assert_int_equal(rerun_input_read(bytes, size, &read, launches, &problem), CUFENCE_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(problem.text, "of version 8"));
+    free(bytes);
+}
+
+/* Ranges that cannot be mapped: empty, out of order or overlapping, in cufence's address space, beyond the host's, too many. */
+static void unsound_pinned_memory_is_refused(void **state)
+{
+    (void)state;
+    static const struct rerun_range cases[][2] = {
+        {{0x1000, 0}},
+        {{0x2000, 16}, {0x1000, 16}},
+        {{0x1000, 16}, {0x100f, 16}},
+        {{0xfff0, 17}},
+        {{0x1ffff, 1}},
+        {{0x1000, 0x40000}},
+        {{UINT64_C(1) << 57, 1}},
+        {{UINT64_MAX - 15, 32}},
+        {{UINT64_C(1) << 32, RERUN_PINNED_BYTES + 1}},
+        {{UINT64_C(1) << 32, RERUN_PINNED_BYTES}, {UINT64_C(1) << 33, 1}},
+    };
+    struct rerun_input read, bad = input;
+    struct rerun_launch launches[RERUN_LAUNCHES];
+    struct problem problem;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        memcpy(bad.pinned, cases[i], sizeof cases[i]);
+        bad.pinned_count = cases[i][1].address ? 2 : 1;
+        assert_false(rerun_pinned_is_sound(bad.pinned, bad.pinned_count, 0x10000, 0x20000));
+        size_t size;
+        uint8_t *bytes = written(&bad, &size);
+        assert_int_equal(rerun_input_read(bytes, size, &read, launches, &problem), CUFENCE_ERROR_CORRUPT);
+        free(bytes);
+    }
+    bad.pinned[0] = (struct rerun_range){UINT64_C(1) << 32, RERUN_PINNED_BYTES};
+    bad.pinned_count = 1;
+    assert_true(rerun_pinned_is_sound(bad.pinned, 1, 0x10000, 0x20000));
+    assert_false(rerun_pinned_is_sound(bad.pinned, RERUN_PINNED + 1, 0x10000, 0x20000));
+}
+
+static void unsound_reserved_parts_are_refused(void **state)
+{
+    (void)state;
+    static const struct rerun_range cases[][2] = {
+        {{0xf000, 0x1000}}, {{0x1f000, 0x1001}}, {{0x10000, 0}}, {{0x12000, 16}, {0x1200f, 16}}, {{0x20001, UINT64_MAX}}};
+    struct rerun_input read, bad = input;
+    struct rerun_launch launches[RERUN_LAUNCHES];
+    struct problem problem;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t size;
+        memcpy(bad.reserved, cases[i], sizeof cases[i]);
+        bad.reserved_count = cases[i][1].address ? 2 : 1;
+        uint8_t *bytes = written(&bad, &size);
+        assert_int_equal(rerun_input_read(bytes, size, &read, launches, &problem), CUFENCE_ERROR_CORRUPT);
+        free(bytes);
+    }
+}
+
+static void a_message_arrives_with_its_descriptor(void **state)
+{
+    (void)state;
+    int ends[2], fd, pipes[2];
+    char byte = 0;
+    struct rerun_message sent = {.type = MESSAGE_GIVE, .address = 77, .text = "text"}, got;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    assert_int_equal(pipe(pipes), 0);
+    assert_int_equal(rerun_send(ends[0], &sent, pipes[1]), 0);
+    assert_int_equal(rerun_send(ends[0], &sent, -1), 0);
+    assert_int_equal(rerun_receive(ends[1], &got, &fd), 1);
+    assert_int_equal(got.address, 77);
+    assert_string_equal(got.text, "text");
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "x", 1), 1);
+    assert_int_equal(read(pipes[0], &byte, 1), 1);
+    assert_int_equal(byte, 'x');
+    close(fd);
+    assert_int_equal(rerun_receive(ends[1], &got, &fd), 1);
+    assert_int_equal(fd, -1);
+
+    memset(sent.text, 'x', sizeof sent.text); /* without its NUL */
+    assert_int_equal(rerun_send(ends[0], &sent, -1), 0);
+    assert_int_equal(rerun_receive(ends[1], &got, &fd), 1);
+    assert_int_equal(strlen(got.text), sizeof got.text - 1);
+    assert_int_equal(send(ends[0], "short", 5, 0), 5);
+    assert_int_equal(rerun_receive(ends[1], &got, &fd), 0);
+    close(ends[0]);
+    assert_int_equal(rerun_receive(ends[1], &got, &fd), 0);
+    assert_int_equal(rerun_send(ends[1], &sent, -1), -1);
+    close(ends[1]);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+/* Asks, and has it answered with that. */
+static cufence_status ask(const struct rerun_message *answer, int passed, struct rerun_message *message, int *fd)
+{
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    errno = EMFILE;
+    if (answer)
+        rerun_answer(ends[0], answer, passed);
+    else
+        shutdown(ends[0], SHUT_WR);
+    *message = (struct rerun_message){.type = MESSAGE_NEED, .address = 0x5000};
+    cufence_status status = rerun_ask(ends[1], message, fd);
+    close(ends[0]);
+    close(ends[1]);
+    return status;
+}
+
+static void an_answer_says_what_it_is(void **state)
+{
+    (void)state;
+    struct rerun_message got;
+    int fd;
+    const struct rerun_message give = {.type = MESSAGE_GIVE, .address = 0x4000}, file = {.type = MESSAGE_FILE},
+                               zeros = {.type = MESSAGE_ZEROS, .bytes = 7}, none = {.type = MESSAGE_NONE},
+                               other = {.type = MESSAGE_NOTE};
+    assert_int_equal(ask(&give, open("/dev/null", O_RDONLY), &got, &fd), CUFENCE_OK);
+    assert_int_equal(got.type, MESSAGE_GIVE);
+    assert_int_equal(got.address, 0x4000);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(ask(&zeros, -1, &got, &fd), CUFENCE_OK);
+    assert_int_equal(got.type, MESSAGE_ZEROS);
+    assert_int_equal(ask(&none, -1, &got, &fd), CUFENCE_OK);
+    assert_int_equal(got.type, MESSAGE_NONE);
+    assert_int_equal(fd, -1);
+    assert_int_equal(ask(&other, -1, &got, &fd), CUFENCE_ERROR_CORRUPT);
+    assert_int_equal(ask(NULL, -1, &got, &fd), CUFENCE_ERROR_SYSTEM);
+    /* No descriptor was to be had: that is neither zeros nor memory that is not there. */
+    assert_int_equal(ask(&give, -1, &got, &fd), CUFENCE_ERROR_SYSTEM);
+    assert_int_equal(ask(&file, -1, &got, &fd), CUFENCE_ERROR_SYSTEM);
+    assert_non_null(strstr(error_detail(), "0x5000 could not be handed over: Too many open files"));
+}
+
+/* The one who asks has no descriptor left. */
+static void a_descriptor_that_does_not_arrive_is_missed(void **state)
+{
+    (void)state;
+    struct rerun_message got;
+    struct rlimit before, none;
+    int fd, ends[2];
+    const struct rerun_message file = {.type = MESSAGE_FILE};
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    rerun_answer(ends[0], &file, open("/dev/null", O_RDONLY));
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    got = (struct rerun_message){.type = MESSAGE_NEED};
+    cufence_status status = rerun_ask(ends[1], &got, &fd);
+    setrlimit(RLIMIT_NOFILE, &before);
+    assert_int_equal(status, CUFENCE_ERROR_SYSTEM);
+    assert_non_null(strstr(error_detail(), "its descriptor has not arrived"));
+    close(ends[0]);
+    close(ends[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_answer_says_what_it_is),
+        cmocka_unit_test(a_descriptor_that_does_not_arrive_is_missed),
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(a_damaged_one_is_refused),
+        cmocka_unit_test(unsound_pinned_memory_is_refused),
+        cmocka_unit_test(unsound_reserved_parts_are_refused),
+        cmocka_unit_test(a_message_arrives_with_its_descriptor),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

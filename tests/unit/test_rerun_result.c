@@ -1,0 +1,344 @@
+/* What the second launch of a kernel adds to a diagnosis, and what it must not change. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "rerun_stories.h"
+
+static struct diagnosis diagnose(const struct story *story)
+{
+    struct diagnosis diagnosis;
+    memset(&diagnosis, 0, sizeof diagnosis);
+    fault_diagnose_rerun(&story->evidence, &story->rerun, &story->memory, &diagnosis);
+    return diagnosis;
+}
+
+static void expect_address(const struct story *story, enum fault_kind kind, uint64_t owner, uint64_t address, uint64_t distance)
+{
+    struct diagnosis diagnosis = diagnose(story);
+    assert_int_equal(diagnosis.kind, kind);
+    assert_int_equal(id_of(diagnosis.owner), owner);
+    assert_int_equal(diagnosis.owner_certainty, CERTAIN_RERUN);
+    assert_int_equal(diagnosis.address, address);
+    assert_int_equal(diagnosis.address_certainty, CERTAIN_RERUN);
+    assert_int_equal(diagnosis.distance, distance);
+    assert_int_equal(diagnosis.candidate_count + diagnosis.candidate_total, 0);
+    assert_true(diagnosis.is_rerun);
+}
+
+/* The diagnosis must be that of the first dump alone. */
+static void expect_nothing_new(struct story *story)
+{
+    struct diagnosis diagnosis = diagnose(story), alone;
+    fault_diagnose(&story->evidence, &story->memory, &alone);
+    assert_false(diagnosis.is_rerun || diagnosis.is_warp_of_rerun || diagnosis.is_grid_of_rerun);
+    assert_int_equal(diagnosis.kind, alone.kind);
+    assert_ptr_equal(diagnosis.site, alone.site);
+    assert_ptr_equal(diagnosis.lane, alone.lane);
+    assert_ptr_equal(diagnosis.owner, alone.owner);
+    assert_int_equal(diagnosis.owner_certainty, alone.owner_certainty);
+    assert_int_equal(diagnosis.address, alone.address);
+    assert_int_equal(diagnosis.address_certainty, alone.address_certainty);
+    assert_int_equal(diagnosis.candidate_total, alone.candidate_total);
+    assert_ptr_equal(diagnosis.origin.launch, alone.origin.launch);
+    assert_int_equal(diagnosis.origin.certainty, alone.origin.certainty);
+    assert_ptr_equal(diagnosis.arguments.bytes, alone.arguments.bytes);
+    assert_int_equal(diagnosis.arguments.certainty, alone.arguments.certainty);
+}
+
+static void an_exited_warp_is_found_in_the_second_launch(void **state)
+{
+    (void)state;
+    struct story story;
+    rerun(&story);
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    struct diagnosis diagnosis = diagnose(&story);
+    const struct evidence_site *site = fault_site(&diagnosis);
+    assert_ptr_equal(diagnosis.site, story.sites);
+    assert_ptr_equal(diagnosis.evidence, &story.evidence);
+    assert_ptr_equal(diagnosis.lane, story.lanes_again);
+    assert_int_equal(site->error_pc, story.sites[0].error_pc); /* the code lies elsewhere in the other process */
+    assert_int_equal(site->block_index[0], 7);
+    assert_int_equal(site->grid[0], 8);
+    assert_true(diagnosis.is_warp_of_rerun && diagnosis.is_grid_of_rerun && diagnosis.has_first_exited);
+    assert_int_equal(diagnosis.faulting_threads, 2);
+    assert_int_equal(diagnosis.owner_parameter, 1);
+    assert_int_equal(diagnosis.arguments.certainty, CERTAIN_RERUN);
+    assert_ptr_equal(diagnosis.arguments.bytes, story.parameters_again);
+    const struct evidence_site *places[FAULT_PLACES];
+    assert_int_equal(fault_other_places(&diagnosis, places), 0);
+
+    story.lanes_again[0].certainty = story.lanes_again[1].certainty = CERTAIN_DERIVED;
+    diagnosis = diagnose(&story); /* something was written just there */
+    assert_int_equal(diagnosis.address_certainty, CERTAIN_RERUN);
+    assert_int_equal(diagnosis.owner_certainty, CERTAIN_RERUN);
+    enum access_kind access = story.sites[0].access;
+    story.sites[0].access = story.sites_again[0].access = ACCESS_READ; /* a write there says nothing about a read */
+    assert_int_equal(diagnose(&story).address_certainty, CERTAIN_DERIVED);
+    story.sites[0].access = story.sites_again[0].access = access;
+    size_t write_count = story.rerun.write_count;
+    story.rerun.write_count = 0;
+    diagnosis = diagnose(&story);
+    assert_int_equal(diagnosis.address_certainty, CERTAIN_DERIVED);
+    assert_int_equal(diagnosis.owner_certainty, CERTAIN_DERIVED);
+    story.rerun.write_count = write_count;
+    story.sites[0].symbol = story.sites_again[0].symbol = NULL; /* equal offsets in unknown code mean nothing */
+    story.rerun.write_count = 0;
+    expect_nothing_new(&story);
+}
+
+/* Puts a fault at another place before the one that counts. */
+static void only_the_same_place_counts(void **state)
+{
+    (void)state;
+    struct story story;
+    rerun(&story);
+    story.sites_again[1] = story.sites_again[0];
+    story.sites_again[0].kernel_offset += 16;
+    story.sites_again[0].lanes = &story.lanes_again[2];
+    story.sites_again[0].lane_count = 1;
+    story.sites_again[1].error_pc += 64;
+    story.lanes_again[2].address = B_END;
+    story.evidence_again.site_count = 2;
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    struct diagnosis diagnosis = diagnose(&story);
+    assert_null(rerun_result_elsewhere(&diagnosis, &story.rerun));
+    story.sites_again[1].symbol = "k_other";
+    expect_nothing_new(&story);
+    assert_ptr_equal(rerun_result_elsewhere(&diagnosis, &story.rerun), story.sites_again);
+    story.rerun.outcome = RERUN_NO_FAULT;
+    assert_null(rerun_result_elsewhere(&diagnosis, &story.rerun));
+}
+
+static void a_known_address_stays(void **state)
+{
+    (void)state;
+    struct story story;
+    rerun_for_nothing(&story);
+    expect_nothing_new(&story);
+    overrun(&story);
+    without_parameters(&story);
+    fault_again(&story, A_END);
+    expect_nothing_new(&story);
+    approximate(&story); /* derived, but from the registers of the warp that faulted */
+    fault_again(&story, A_END + 8);
+    story.sites[0].symbol = story.sites_again[0].symbol = "k_oob";
+    expect_nothing_new(&story);
+}
+
+static void a_half_address_is_replaced(void **state)
+{
+    (void)state;
+    struct story story;
+    half_known(&story);
+    assert_true(diagnose(&story).is_completed);
+    fault_again(&story, F_START + 40);
+    expect_address(&story, FAULT_USE_AFTER_FREE, 3, F_START + 40, 40);
+    struct diagnosis diagnosis = diagnose(&story);
+    assert_false(diagnosis.is_completed || diagnosis.is_grid_of_rerun || diagnosis.has_first_exited);
+    assert_int_equal(diagnosis.arguments.certainty, CERTAIN_EXACT);
+    assert_ptr_equal(diagnosis.arguments.bytes, story.parameters);
+
+    half_known(&story); /* what was written explains no half */
+    story.sites[0].access = ACCESS_WRITE;
+    add_write(&story, &story.near[0], B_END, 4, &two, sizeof two);
+    story.rerun.outcome = RERUN_WROTE;
+    expect_nothing_new(&story);
+}
+
+static void other_exceptions_are_left_alone(void **state)
+{
+    (void)state;
+    struct story story;
+    assertion(&story);
+    fault_again(&story, A_END);
+    add_write(&story, &story.near[0], A_END, 4, &two, sizeof two);
+    expect_nothing_new(&story);
+    rerun(&story);
+    story.sites_again[0].exception = exception_of(6, NULL); /* misaligned */
+    story.lanes_again[0].address = A_END + 1;
+    story.rerun.write_count = 0;
+    expect_nothing_new(&story);
+}
+
+static void the_launch_that_did_it_again_is_the_launch(void **state)
+{
+    (void)state;
+    struct story story;
+    rerun_second_launch(&story);
+    expect_address(&story, FAULT_OVERRUN, 2, B_END + 12, 12);
+    struct diagnosis diagnosis = diagnose(&story);
+    assert_ptr_equal(diagnosis.origin.launch, &story.launches[1]);
+    assert_int_equal(diagnosis.origin.certainty, CERTAIN_RERUN);
+    assert_int_equal(diagnosis.origin.fits, 2);
+
+    story.sites_again[0].parameters = NULL; /* then those on record */
+    diagnosis = diagnose(&story);
+    assert_ptr_equal(diagnosis.arguments.bytes, story.entries[1].bytes);
+    assert_int_equal(diagnosis.arguments.certainty, CERTAIN_RERUN);
+    assert_int_equal(diagnosis.arguments.time_ns, story.entries[1].time_ns);
+    assert_int_equal(diagnosis.owner_parameter, 1);
+
+    story.rerun.launch = NULL;
+    diagnosis = diagnose(&story);
+    assert_ptr_equal(diagnosis.origin.launch, &story.launches[0]);
+    assert_int_equal(diagnosis.origin.certainty, CERTAIN_CANDIDATE);
+
+    launched(&story); /* certain from the first dump, though it has no address */
+    story.lanes[0].certainty = story.lanes[1].certainty = CERTAIN_NOT;
+    add_launch(&story, NULL, 0, 0)->grid[0] = 9;
+    fault_again(&story, A_END);
+    story.rerun.launch = &story.launches[1];
+    diagnosis = diagnose(&story);
+    assert_true(diagnosis.is_rerun);
+    assert_ptr_equal(diagnosis.origin.launch, &story.launches[0]);
+    assert_int_equal(diagnosis.origin.certainty, CERTAIN_EXACT);
+}
+
+static void what_was_written_names_the_buffer_if_it_is_one(void **state)
+{
+    (void)state;
+    struct story story;
+    rerun_exited(&story);
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    assert_false(diagnose(&story).is_warp_of_rerun);
+    assert_int_equal(diagnose(&story).owner_parameter, 1);
+    assert_ptr_equal(diagnose(&story).next, &story.near[1]);
+    add_write(&story, &story.near[0], A_END + 400, 4, &two, sizeof two);
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    story.rerun.outcome = RERUN_WROTE;
+    story.rerun.evidence = NULL;
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    story.rerun.outcome = RERUN_FAILED;
+    expect_nothing_new(&story);
+    story.rerun.outcome = RERUN_WROTE;
+    story.sites[0].access = ACCESS_READ;
+    expect_nothing_new(&story);
+    story.sites[0].access = ACCESS_ATOMIC;
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    story.rerun.written_bytes++; /* somewhere else */
+    expect_nothing_new(&story);
+    story.rerun.written_bytes--;
+    story.rerun.writes[1].buffer = NULL;
+    expect_nothing_new(&story);
+    story.rerun.writes[1].buffer = &story.near[1];
+    expect_nothing_new(&story);
+    story.rerun.write_count = story.rerun.written_bytes = 0;
+    expect_nothing_new(&story);
+    add_write(&story, &story.near[1], B_START - 2200000, 8, &two, sizeof two);
+    expect_address(&story, FAULT_UNDERRUN, 2, B_START - 2200000, 2200000);
+}
+
+static void an_emulated_warp_stands_in(void **state)
+{
+    (void)state;
+    struct story story;
+    rerun_emulated(&story);
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    struct diagnosis diagnosis = diagnose(&story);
+    assert_true(diagnosis.is_emulated && diagnosis.is_warp_of_rerun);
+    assert_int_equal(diagnosis.address_certainty, CERTAIN_RERUN); /* it was written there */
+    assert_int_equal(diagnosis.faulting_threads, 2);
+    assert_int_equal(fault_site(&diagnosis)->block_index[0], 7);
+    assert_int_equal(diagnosis.lane->thread[0], 104);
+    story.rerun.emulated[0].address = story.rerun.emulated[1].address = A_END + 4096; /* there nothing was */
+    assert_false(diagnose(&story).is_emulated);
+    assert_int_equal(diagnose(&story).address_certainty, CERTAIN_RERUN);
+    story.rerun.write_count = story.rerun.written_bytes = 0; /* what was written is not known */
+    diagnosis = diagnose(&story);
+    assert_true(diagnosis.is_emulated);
+    assert_true(diagnosis.address == A_END + 4096);
+    assert_int_equal(diagnosis.address_certainty, CERTAIN_DERIVED);
+    assert_int_equal(diagnosis.owner_certainty, CERTAIN_DERIVED);
+    assert_int_equal(diagnosis.arguments.certainty, CERTAIN_RERUN);
+    story.rerun.outcome = RERUN_FAILED; /* nothing was launched */
+    diagnosis = diagnose(&story);
+    assert_true(diagnosis.is_emulated);
+    assert_true(diagnosis.arguments.certainty < CERTAIN_RERUN && diagnosis.origin.certainty < CERTAIN_RERUN);
+    assert_false(diagnosis.is_grid_of_rerun);
+    story.rerun.outcome = RERUN_NO_FAULT; /* the hardware says no */
+    assert_false(diagnose(&story).is_emulated);
+    rerun_emulated(&story); /* a warp in the dump is better */
+    fault_again(&story, A_END);
+    assert_false(diagnose(&story).is_emulated);
+    assert_int_equal(diagnose(&story).address_certainty, CERTAIN_RERUN);
+    rerun_emulated(&story);
+    story.sites_again[0].symbol = "another"; /* it faulted elsewhere */
+    assert_false(diagnose(&story).is_emulated);
+}
+
+/* It does not fault there, so it is not where the fault was. */
+static void what_was_written_into_slack_names_none(void **state)
+{
+    (void)state;
+    struct story story;
+    rerun_exited(&story);
+    struct rerun_write *write = add_write(&story, NULL, story.near[1].mapping_start, 4, &two, sizeof two);
+    write->is_slack = 1;
+    rerun_result_name_buffers(&story.rerun, &story.memory);
+    assert_ptr_equal(write->buffer, &story.near[1]);
+    assert_true(write->is_before);
+    assert_int_equal(write->distance, story.near[1].address - story.near[1].mapping_start - 4);
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    story.rerun.writes[0] = *write;
+    story.rerun.written_bytes -= 4 * --story.rerun.write_count;
+    expect_nothing_new(&story);
+}
+
+/* The list has room for so many: what was written into guards comes first. */
+static void much_slack_does_not_hide_the_guard(void **state)
+{
+    (void)state;
+    struct story story;
+    rerun_exited(&story);
+    for (unsigned i = 0; i < 7; i++) {
+        struct rerun_write *write = add_write(&story, &story.near[1], story.near[1].mapping_start + 16ul * i, 4, &two, 4);
+        write->is_slack = 1;
+    }
+    story.rerun.written_bytes += 400; /* and more slack */
+    assert_int_equal(story.rerun.write_count, 8);
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+}
+
+/* A snapshot from elsewhere may say so. */
+static void slack_without_a_buffer_may_come_first(void **state)
+{
+    (void)state;
+    struct story story;
+    rerun_exited(&story);
+    struct rerun_write guard = story.rerun.writes[0];
+    struct rerun_write *slack = add_write(&story, NULL, 16, 4, &two, 4);
+    slack->is_slack = 1;
+    story.rerun.writes[0] = *slack;
+    story.rerun.writes[1] = guard;
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+}
+
+static void every_outcome_has_a_name(void **state)
+{
+    (void)state;
+    assert_null(rerun_result_outcome_name(RERUN_NOT_TRIED));
+    assert_string_equal(rerun_result_outcome_name(RERUN_WROTE), "wrote");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_exited_warp_is_found_in_the_second_launch),
+        cmocka_unit_test(only_the_same_place_counts),
+        cmocka_unit_test(a_known_address_stays),
+        cmocka_unit_test(a_half_address_is_replaced),
+        cmocka_unit_test(other_exceptions_are_left_alone),
+        cmocka_unit_test(the_launch_that_did_it_again_is_the_launch),
+        cmocka_unit_test(what_was_written_names_the_buffer_if_it_is_one),
+        cmocka_unit_test(what_was_written_into_slack_names_none),
+        cmocka_unit_test(an_emulated_warp_stands_in),
+        cmocka_unit_test(much_slack_does_not_hide_the_guard),
+        cmocka_unit_test(slack_without_a_buffer_may_come_first),
+        cmocka_unit_test(every_outcome_has_a_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
