@@ -293,6 +293,7 @@ static void at_exit(int status, void *unused)
  * after a reset registers its handler again. */
 static void context_begun(struct context *context)
 {
+    lock_expect(RANK_CONTEXTS);
     __atomic_store_n(&process.has_worked, 1, __ATOMIC_RELAXED);
     tally_note(TALLY_CONTEXT);
     on_exit(at_exit, NULL);
@@ -304,6 +305,7 @@ static void context_begun(struct context *context)
 
 static void context_gone(struct context *context)
 {
+    lock_expect(RANK_CONTEXTS);
     if (lens)
         lens->context_gone(context);
     monitor_forget_context(context);
@@ -317,6 +319,7 @@ static void context_gone(struct context *context)
 
 static void stream_ends(struct stream *stream)
 {
+    lock_expect(RANK_TOUCH);
     heap_stream_ends(stream);
     if (order_is_wanted())
         order_stream_ends(stream);

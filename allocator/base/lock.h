@@ -37,7 +37,12 @@ enum lock_rank {
     RANK_ARENA,       /* the address space */
     RANK_PHYSICAL,    /* the cache of physical handles */
     RANK_PASSED,      /* buffers that are left to the driver */
-    RANK_BELL         /* wakes the background thread */
+    RANK_BELL,        /* wakes the background thread */
+    RANK_CODE,        /* the code of all modules; held while the driver is asked for a kernel's module, and while it is read */
+    RANK_ESTIMATE,    /* what an estimate follows; held while it is printed */
+    RANK_FRAMES,      /* the session of libdw that is kept; held while it names frames */
+    RANK_DRIVER,      /* the driver's library is loaded; held across that */
+    RANK_LEAF         /* every lock under which no other is taken */
 };
 
 struct lock {
@@ -75,6 +80,15 @@ static inline void lock_take(struct lock *lock)
 {
     lock_entered(lock->rank);
     pthread_mutex_lock(&lock->mutex);
+}
+
+/* Returns 0 if another thread has the lock, or this one. */
+static inline int lock_try(struct lock *lock)
+{
+    if (pthread_mutex_trylock(&lock->mutex) != 0)
+        return 0;
+    lock_entered(lock->rank);
+    return 1;
 }
 
 static inline void lock_release(struct lock *lock)

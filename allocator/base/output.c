@@ -1,8 +1,10 @@
 #include "output.h"
+
 #include "aside.h"
 #include "clock.h"
 #include "files.h"
 #include "fold.h"
+#include "lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,13 +33,13 @@ struct kept {
 };
 
 static struct {
-    pthread_mutex_t lock; /* guards all of this; a leaf */
+    struct lock lock; /* guards all of this; a leaf */
     struct kept kept;
     int is_printing;  /* a thread is printing, and goes on until nothing is kept */
     int has_given_up; /* a wait timed out, and nothing has been written since */
     unsigned lost;    /* number of lost messages, and the error that lost the last one */
     int lost_error;
-} output = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} output = {.lock = LOCK(RANK_LEAF)};
 
 /* What descriptor 2 was at process start. Set before main(), or by cufence_output_began_with() before anything is printed. */
 static struct {
@@ -57,7 +59,7 @@ void cufence_output_began_with(const struct stat *standard_error)
 
 static void begin_anew(void)
 {
-    pthread_mutex_init(&output.lock, NULL);
+    lock_init(&output.lock, RANK_LEAF);
     output.kept = (struct kept){0}; /* the parent prints it */
     output.is_printing = 0;
 }
@@ -158,7 +160,7 @@ static int write_within(int fd, const char *text, size_t size, unsigned wait_ms,
 
 /* ---- standard error ---- */
 
-/* Appends text to `kept`. Caller holds the lock. Returns 0 if there is no room. */
+/* Appends text to `kept`. Returns 0 if there is no room. */
 static int keep(struct kept *kept, const char *text, size_t size, unsigned messages)
 {
     char *grown = size <= KEPT_BYTES - kept->size ? realloc(kept->text, kept->size + size + 1) : NULL;
@@ -169,10 +171,10 @@ static int keep(struct kept *kept, const char *text, size_t size, unsigned messa
     return 1;
 }
 
-/* Puts the unwritten rest of `taken` back in front of what was kept meanwhile. Caller holds the lock. Returns 0 if there is no
- * room. */
+/* Puts the unwritten rest of `taken` back in front of what was kept meanwhile. Returns 0 if there is no room. */
 static int put_back(const struct kept *taken, size_t from)
 {
+    lock_expect(RANK_LEAF);
     struct kept joined = {0}, behind = output.kept;
     if (!keep(&joined, taken->text + from, taken->size - from, taken->messages))
         return 0;
@@ -187,13 +189,15 @@ static int put_back(const struct kept *taken, size_t from)
 
 static void count_lost(unsigned messages, int error)
 {
+    lock_expect(RANK_LEAF);
     output.lost += messages;
     output.lost_error = error;
 }
 
-/* Reports messages lost earlier, now that writing works again. Caller holds the lock. */
+/* Reports messages lost earlier, now that writing works again. */
 static void tell_of_losses(void)
 {
+    lock_expect(RANK_LEAF);
     char text[200];
     if (!output.lost)
         return;
@@ -203,10 +207,10 @@ static void tell_of_losses(void)
     keep(&output.kept, text, length > 0 ? (size_t)length : 0, 1);
 }
 
-/* Prints kept text until none is left or the descriptor accepts no more. Caller holds the lock; it is released while
- * writing. */
+/* Prints kept text until none is left or the descriptor accepts no more. The lock is released while writing. */
 static int print_kept(int may_wait)
 {
+    lock_expect(RANK_LEAF);
     int error = 0;
     output.is_printing = 1;
     while (output.kept.size && !error) {
@@ -214,11 +218,11 @@ static int print_kept(int may_wait)
         unsigned wait_ms = may_wait && !output.has_given_up ? OUTPUT_WAIT_MS : 0;
         size_t written = 0;
         output.kept = (struct kept){0};
-        pthread_mutex_unlock(&output.lock);
+        lock_release(&output.lock);
         error = check_standard_error();
         if (!error)
             error = write_within(STDERR_FILENO, taken.text, taken.size, wait_ms, &written);
-        pthread_mutex_lock(&output.lock);
+        lock_take(&output.lock);
         if (written)
             output.has_given_up = 0;
         if (error == EAGAIN && wait_ms)
@@ -245,14 +249,14 @@ static void print(void *argument)
     char *folded = columns ? fold_text(message->text, columns) : NULL;
     const char *text = folded ? folded : message->text;
     size_t size = strlen(text);
-    pthread_mutex_lock(&output.lock);
+    lock_take(&output.lock);
     if (!keep(&output.kept, text, size, 1)) {
         message->error = ENOBUFS;
         count_lost(1, message->error);
     } else if (!output.is_printing) {
         message->error = print_kept(message->may_wait);
     }
-    pthread_mutex_unlock(&output.lock);
+    lock_release(&output.lock);
     free(folded);
 }
 
@@ -289,10 +293,10 @@ void output_say(const char *format, ...)
 static void flush(void *unused)
 {
     (void)unused;
-    pthread_mutex_lock(&output.lock);
+    lock_take(&output.lock);
     if (output.kept.size && !output.is_printing)
         print_kept(1);
-    pthread_mutex_unlock(&output.lock);
+    lock_release(&output.lock);
 }
 
 void output_flush(void)

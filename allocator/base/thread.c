@@ -1,6 +1,7 @@
 #include "thread.h"
 
 #include "clock.h"
+#include "lock.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -215,13 +216,13 @@ uint32_t thread_ask_id(void)
 
 void *thread_memory(struct thread_memory *memory)
 {
-    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    static struct lock making = LOCK(RANK_LEAF);
     if (!__atomic_load_n(&memory->is_ready, __ATOMIC_ACQUIRE)) {
-        pthread_mutex_lock(&making);
+        lock_take(&making);
         if (!memory->is_ready && pthread_key_create(&memory->key, free) == 0)
             __atomic_store_n(&memory->is_ready, 1, __ATOMIC_RELEASE);
         int is_ready = memory->is_ready;
-        pthread_mutex_unlock(&making);
+        lock_release(&making);
         if (!is_ready)
             return NULL;
     }

@@ -126,9 +126,9 @@ static int is_same(const struct context *context)
     return contexts_are_watched() || __atomic_load_n(&context->is_held, __ATOMIC_RELAXED) || has_same_id(context);
 }
 
-/* Caller holds the lock. */
 static void end(struct context *context)
 {
+    lock_expect(RANK_CONTEXTS);
     __atomic_store_n(&context->is_alive, 0, __ATOMIC_RELEASE);
     contexts_changed();
     if (__atomic_exchange_n(&context->fault, CUDA_SUCCESS, __ATOMIC_RELAXED) != CUDA_SUCCESS)
@@ -162,9 +162,10 @@ static struct context *spare(int device)
     return context;
 }
 
-/* Caller holds the lock. Returns NULL if out of host memory. */
+/* Returns NULL if out of host memory. */
 static struct context *begin(CUcontext handle, int device, int is_primary)
 {
+    lock_expect(RANK_CONTEXTS);
     struct context *context = spare(device);
     if (!context)
         return NULL;
@@ -207,9 +208,10 @@ static int device_of(CUcontext handle)
     return device;
 }
 
-/* Returns the entry for a handle that the driver knows. Caller holds the lock. */
+/* Returns the entry for a handle that the driver knows. */
 static struct context *obtain(CUcontext handle)
 {
+    lock_expect(RANK_CONTEXTS);
     struct context *entry = entry_of(handle);
     if (entry && is_same(entry))
         return entry;

@@ -64,10 +64,11 @@ int stream_is_named_here(const struct stream *stream)
     return !stream->thread || stream->thread == own.thread;
 }
 
-/* ---- entries; callers hold the lock ---- */
+/* ---- entries ---- */
 
 static struct entry *take_spare(void)
 {
+    lock_expect(RANK_STREAMS);
     struct entry *entry = spares;
     if (entry) {
         spares = entry->chain;
@@ -80,12 +81,14 @@ static struct entry *take_spare(void)
 
 static void give_spare(struct entry *entry)
 {
+    lock_expect(RANK_STREAMS);
     entry->chain = spares;
     spares = entry;
 }
 
 static void use(struct entry *entry, struct context *within, CUstream handle, uint64_t thread)
 {
+    lock_expect(RANK_STREAMS);
     entry->stream.context = context_meant(within);
     entry->stream.within = within;
     entry->stream.handle = handle;
@@ -96,6 +99,7 @@ static void use(struct entry *entry, struct context *within, CUstream handle, ui
 /* Removes the entry from the table. Cached pointers to it are recognised by their old generation. */
 static void retire(struct entry *entry)
 {
+    lock_expect(RANK_STREAMS);
     __atomic_store_n(&entry->is_used, 0, __ATOMIC_RELEASE);
     __atomic_add_fetch(&entry->stream.generation, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&entry->stream.books, NULL, __ATOMIC_RELAXED);
@@ -123,6 +127,7 @@ void streams_forget(struct context *context)
 
 static struct entry *find(CUstream handle)
 {
+    lock_expect(RANK_STREAMS);
     struct entry *entry;
     HASH_FIND_PTR(by_handle, &handle, entry);
     return entry;

@@ -1,11 +1,11 @@
 #include "driver.h"
 
+#include "base/lock.h"
 #include "base/beside.h"
 #include "base/env.h"
 #include "base/error.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ typedef CUresult (*get_proc_address_v1)(const char *, void **, int, cuuint64_t);
 const struct driver *driver;
 
 static struct driver table;
-static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER; /* held while loading; a leaf: no other lock is taken under it */
+static struct lock load_lock = LOCK(RANK_DRIVER); /* held while loading */
 
 /* Looks a symbol up with the C library's own dlsym, not an interposed one. */
 static void *symbol_in(void *library, const char *name)
@@ -161,19 +161,19 @@ cufence_status driver_load(void)
 {
     if (__atomic_load_n(&driver, __ATOMIC_ACQUIRE))
         return CUFENCE_OK;
-    pthread_mutex_lock(&load_lock);
+    lock_take(&load_lock);
     cufence_status status = driver ? CUFENCE_OK : load();
     if (status == CUFENCE_OK)
         __atomic_store_n(&driver, &table, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&load_lock);
+    lock_release(&load_lock);
     return status;
 }
 
 void *driver_symbol(const char *name)
 {
-    pthread_mutex_lock(&load_lock);
+    lock_take(&load_lock);
     void *found = table.library || open_library() == CUFENCE_OK ? symbol_in(table.library, name) : NULL;
-    pthread_mutex_unlock(&load_lock);
+    lock_release(&load_lock);
     return found;
 }
 

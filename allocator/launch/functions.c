@@ -1,9 +1,9 @@
 #include "functions.h"
 
+#include "base/lock.h"
 #include "base/aside.h"
 #include "driver/driver.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,9 +33,9 @@ struct known {
 
 #define BUCKETS 1024u
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf: not held while calling the driver */
-static struct table *newest;                             /* atomic; written under the lock */
-static struct known *known[BUCKETS];                     /* under the lock */
+static struct lock lock = LOCK(RANK_LEAF); /* a leaf: not held while calling the driver */
+static struct table *newest;               /* atomic; written under the lock */
+static struct known *known[BUCKETS];       /* under the lock */
 
 static size_t hash_handle(CUfunction handle, const struct table *table)
 {
@@ -133,6 +133,7 @@ static size_t bucket_of(const char *name)
 
 static const struct launch_function *intern_locked(const struct launch_function *asked)
 {
+    lock_expect(RANK_LEAF);
     struct known **bucket = &known[bucket_of(asked->name)];
     for (struct known *at = *bucket; at; at = at->next)
         if (is_same(&at->function, asked))
@@ -178,6 +179,7 @@ static struct table *grow_locked(struct table *old)
 
 static void add_locked(CUfunction handle, const struct launch_function *function)
 {
+    lock_expect(RANK_LEAF);
     CUfunction found;
     struct table *table = newest;
     if (!table || 2 * (table->used + 1) > table->slots)
@@ -203,11 +205,11 @@ static void look_up(void *argument)
     struct launch_function *asked = ask_driver(looked_up->handle);
     if (!asked)
         return;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     looked_up->function = intern_locked(asked);
     if (looked_up->function)
         add_locked(looked_up->handle, looked_up->function);
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     free(asked);
 }
 
@@ -225,8 +227,8 @@ const struct launch_function *functions_find(CUfunction handle)
 
 void functions_forget(void)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     for (size_t i = 0; newest && i < newest->slots; i++)
         __atomic_store_n(&newest->slot[i].function, NULL, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }

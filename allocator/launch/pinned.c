@@ -1,6 +1,7 @@
 #include "pinned.h"
 
-#include <pthread.h>
+#include "base/lock.h"
+
 #include <stdlib.h>
 
 #define FIRST_ROOM 64
@@ -11,9 +12,9 @@ struct entry {
     const struct context *context;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf: not held while calling the driver */
-static struct entry *entries;                            /* in no order; all of this under the lock */
-static size_t count;                                     /* atomic, so that a free without such memory takes no lock */
+static struct lock lock = LOCK(RANK_LEAF); /* a leaf: not held while calling the driver */
+static struct entry *entries;              /* in no order; all of this under the lock */
+static size_t count;                       /* atomic, so that a free without such memory takes no lock */
 static size_t room;
 static uint64_t last; /* number that was given */
 
@@ -37,12 +38,12 @@ static int make_room(void)
 
 void pinned_add(const struct context *context, uint64_t address, uint64_t bytes, enum pinned_kind kind)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     if (make_room()) {
         entries[count] = (struct entry){{address, bytes, kind}, ++last, context};
         set_count(count + 1);
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 uint64_t pinned_number(uint64_t address)
@@ -50,11 +51,11 @@ uint64_t pinned_number(uint64_t address)
     uint64_t number = 0;
     if (!__atomic_load_n(&count, __ATOMIC_RELAXED))
         return 0;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     for (size_t i = 0; i < count && !number; i++)
         if (entries[i].memory.address == address)
             number = entries[i].number;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return number;
 }
 
@@ -62,36 +63,36 @@ void pinned_remove(uint64_t number)
 {
     if (!number)
         return;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     for (size_t i = 0; i < count; i++)
         if (entries[i].number == number) {
             entries[i] = entries[count - 1];
             set_count(count - 1);
             break;
         }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 void pinned_forget_context(const struct context *context)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     size_t kept = 0;
     for (size_t i = 0; i < count; i++)
         if (entries[i].context != context)
             entries[kept++] = entries[i];
     set_count(kept);
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 int pinned_find(uint64_t address, struct pinned *found)
 {
     int is_found = 0;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     for (size_t i = 0; i < count && !is_found; i++) {
         is_found = address - entries[i].memory.address < entries[i].memory.bytes;
         if (is_found)
             *found = entries[i].memory;
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return is_found;
 }

@@ -24,9 +24,9 @@ enum followed {
 /* Whether to follow what a call does on the stream, which may be NULL. Takes the lock. */
 enum followed follow(struct stream *stream);
 
-/* Caller holds the lock. */
 static inline unsigned place_of(const struct stream *stream)
 {
+    lock_expect(RANK_ORDER);
     unsigned tracked = __atomic_load_n(&stream->tracked, __ATOMIC_RELAXED);
     return tracked ? tracked - 1 : ORDER_NOT_TRACKED;
 }

@@ -246,10 +246,11 @@ static int is_pageable(const void *target)
                CUDA_SUCCESS;
 }
 
-/* Caller holds the lock. Returns whether there is a race with the first access that has one. */
+/* Returns whether there is a race with the first access that has one. */
 static int look_at_accesses(const struct order_copy *copy, const struct heap_range *ranges, struct use *use,
                             struct order_race *race)
 {
+    lock_expect(RANK_ORDER);
     int is_race = 0;
     for (unsigned i = 0; i < copy->count; i++) {
         const struct order_access *access = &copy->accesses[i];

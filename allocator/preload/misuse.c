@@ -1,11 +1,11 @@
 #include "internal.h"
 
+#include "base/lock.h"
 #include "base/aside.h"
 #include "base/clock.h"
 #include "base/thread.h"
 #include "witness/monitor.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 /* Naming a caller's frames takes up to 0.1 s, and a program may free twice in a loop: each stack is named once, and only so
@@ -17,28 +17,28 @@ static struct caller {
     struct stack_frame frames[STACK_READ];
 } * callers[CALLERS_NAMED];
 static unsigned named;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the two before it; a leaf */
+static struct lock lock = LOCK(RANK_LEAF); /* of the two before it; a leaf */
 
 /* Returns NULL if it has not been named yet. */
 static const struct caller *find(uint64_t hash, int *has_room)
 {
     const struct caller *found = NULL;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     for (unsigned i = 0; i < named && !found; i++)
         found = callers[i]->hash == hash ? callers[i] : NULL;
     *has_room = named < CALLERS_NAMED;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return found;
 }
 
 /* Returns NULL if there is no room any more. */
 static const struct caller *keep(struct caller *fresh)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     int has_room = named < CALLERS_NAMED;
     if (has_room)
         callers[named++] = fresh;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     if (has_room)
         return fresh;
     free(fresh);

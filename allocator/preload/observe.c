@@ -1,6 +1,7 @@
 #include "observe.h"
 
 #include "api/closing.h"
+#include "base/lock.h"
 #include "base/output.h"
 #include "base/tally.h"
 #include "driver/driver.h"
@@ -8,7 +9,6 @@
 #include "guard/estimate.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ int observe_is_on;
 
 static const struct options *wanted;
 static pid_t process;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards everything below */
+static struct lock lock = LOCK(RANK_ESTIMATE); /* guards everything below */
 static struct seen *table;
 static struct card cards[DEVICES];
 static uint64_t lost; /* allocations that could not be followed: no host memory */
@@ -112,7 +112,7 @@ void observe_allocated(uint64_t address, uint64_t size)
     struct seen *seen = NULL;
     if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= DEVICES)
         return;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     HASH_FIND(hh, table, &address, sizeof address, seen);
     if (seen) /* its free was not seen: its context was destroyed */
         drop(seen);
@@ -129,7 +129,7 @@ void observe_allocated(uint64_t address, uint64_t size)
         }
     }
     lost += !seen;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 void observe_freed(uint64_t address)
@@ -137,11 +137,11 @@ void observe_freed(uint64_t address)
     struct seen *seen = NULL;
     if (getpid() != process) /* a forked child, where the lock may be held by a thread that is not there */
         return;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     HASH_FIND(hh, table, &address, sizeof address, seen);
     if (seen)
         drop(seen);
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 /* ---- the end ---- */
@@ -222,7 +222,7 @@ static void at_exit(int status, void *unused)
     (void)unused;
     if (getpid() != process || is_done++)
         return;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     for (int device = 0; device < DEVICES; device++) {
         if (cards[device].is_open)
             say_card(device, &cards[device]);
@@ -232,7 +232,7 @@ static void at_exit(int status, void *unused)
         SAY("estimate: no allocation of device memory was seen; `cufence doctor` helps to find out why\n", (int)process);
     if (lost)
         SAY("estimate: %" PRIu64 " allocations are left out: the host had no memory to follow them\n", (int)process, lost);
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     closing_say_unguarded();
     tally_note(TALLY_SAID);
     output_flush();

@@ -1,6 +1,7 @@
 #include "interned.h"
 
-#include <pthread.h>
+#include "base/lock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +51,7 @@ static struct entry **entries; /* indexed by number, from 1; under the lock */
 static uint32_t entry_count;   /* under the lock, like everything below */
 static struct code *codes;
 static unsigned code_count;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock lock = LOCK(RANK_LEAF);
 
 /* Returns the slot of the hash and sets *stack; or the empty slot where it belongs, with *stack zeroed. Terminates because at
  * least half of the slots are empty. */
@@ -188,17 +189,17 @@ struct interned_stack interned_add(const struct interned_frame *frames, size_t c
         interned_mix(&sum, &frames[i]);
     if (count == 0)
         return (struct interned_stack){0};
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     struct interned_stack stack = add(interned_hash(&sum), frames, count, describe);
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return stack;
 }
 
 static const struct entry *entry_of(uint32_t number)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     const struct entry *entry = number > 0 && number <= entry_count ? entries[number] : NULL;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return entry;
 }
 

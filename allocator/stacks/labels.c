@@ -1,9 +1,9 @@
 #include "labels.h"
 
+#include "base/lock.h"
 #include "base/thread.h"
 #include "base/error.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ struct label {
     char text[];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both; a leaf */
+static struct lock lock = LOCK(RANK_LEAF); /* guards both; a leaf */
 static struct label *labels;
 static unsigned count;
 struct stack {
@@ -47,12 +47,12 @@ static const char *intern(const char *text)
 {
     struct label *label;
     size_t length = strnlen(text, LABEL_BYTES - 1);
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     HASH_FIND(hh, labels, text, length, label);
     int is_full = !label && count == LABEL_TEXTS;
     if (!label && !is_full)
         label = add(text, length);
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     if (is_full)
         return LABEL_OF_TOO_MANY;
     return label ? label->text : NULL;

@@ -1,5 +1,6 @@
 #include "libdw.h"
 
+#include "base/lock.h"
 #include "base/env.h"
 
 #include <dlfcn.h>
@@ -154,12 +155,12 @@ static int read_loaded(struct dl_phdr_info *info, size_t size, void *user)
  * place, by a build, reading on would end in a SIGBUS. Whoever finds the session in use opens one of their own. */
 static struct libdw_session *kept; /* under the lock, which its user holds */
 static struct loaded kept_for;
-static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock kept_lock = LOCK(RANK_FRAMES);
 
 struct libdw_session *libdw_begin(const struct libdw *libdw)
 {
     struct loaded now = {0, 0, 0};
-    if (pthread_mutex_trylock(&kept_lock) != 0)
+    if (!lock_try(&kept_lock))
         return open_session(libdw);
     dl_iterate_phdr(read_loaded, &now);
     if (kept && (memcmp(&now, &kept_for, sizeof now) != 0 || kept->libdw != libdw)) {
@@ -170,26 +171,26 @@ struct libdw_session *libdw_begin(const struct libdw *libdw)
         kept->is_kept = 1;
     kept_for = now;
     if (!kept)
-        pthread_mutex_unlock(&kept_lock);
+        lock_release(&kept_lock);
     return kept;
 }
 
 void libdw_end(struct libdw_session *session)
 {
     if (session->is_kept)
-        pthread_mutex_unlock(&kept_lock);
+        lock_release(&kept_lock);
     else
         close_session(session);
 }
 
 void libdw_forget(void)
 {
-    if (pthread_mutex_trylock(&kept_lock) != 0)
+    if (!lock_try(&kept_lock))
         return;
     if (kept)
         close_session(kept);
     kept = NULL;
-    pthread_mutex_unlock(&kept_lock);
+    lock_release(&kept_lock);
 }
 
 void libdw_name(struct libdw_session *session, uint64_t address, char *name, size_t size)

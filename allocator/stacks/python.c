@@ -1,11 +1,11 @@
 #include "python.h"
 
 #include "python_proof.h"
+#include "base/lock.h"
 #include "base/aside.h"
 #include "base/thread.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static struct interpreter {
 } interpreter;
 static int is_known;  /* atomic; -1: there is one, but its layout is unknown */
 static int is_proven; /* atomic; set once the layout was checked against a thread with frames */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock lock = LOCK(RANK_LEAF);
 
 /* Reads at any offset: some are in the middle of a text. */
 static inline uint64_t load_word(uint64_t object, uint64_t offset)
@@ -208,13 +208,13 @@ static int find_interpreter(struct interpreter *out)
 
 static void look_for_interpreter(void *is_found)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     if (!is_known) {
         int found = find_interpreter(&interpreter);
         __atomic_store_n(&is_known, found, __ATOMIC_RELEASE);
     }
     *(int *)is_found = is_known == 1;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 static __attribute__((cold, noinline)) int look_again(void)

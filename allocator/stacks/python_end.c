@@ -1,5 +1,6 @@
 #include "python_end.h"
 
+#include "base/lock.h"
 #include "base/clock.h"
 
 #include <dlfcn.h>
@@ -15,8 +16,8 @@
 int python_reading = PYTHON_NOT_WATCHED_YET;
 _Thread_local struct python_reader *python_reader;
 
-static struct python_reader *readers;                    /* atomic; entries are never removed */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf; held while adding to `readers` and while creating the key */
+static struct python_reader *readers;      /* atomic; entries are never removed */
+static struct lock lock = LOCK(RANK_LEAF); /* a leaf; held while adding to `readers` and while creating the key */
 static pthread_key_t key;
 static int has_key;
 
@@ -44,7 +45,7 @@ static struct python_reader *find_or_make(void)
 
 struct python_reader *python_take_reader(void)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     if (!has_key)
         has_key = pthread_key_create(&key, give_back) == 0;
     struct python_reader *reader = has_key ? find_or_make() : NULL;
@@ -52,7 +53,7 @@ struct python_reader *python_take_reader(void)
         reader->is_taken = 0;
         reader = NULL;
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return python_reader = reader;
 }
 
@@ -162,10 +163,10 @@ static int watch(void *unused)
 static int ask_python(void)
 {
     if (!__atomic_load_n(&has_python, __ATOMIC_ACQUIRE)) {
-        pthread_mutex_lock(&lock);
+        lock_take(&lock);
         if (!has_python)
             find_python();
-        pthread_mutex_unlock(&lock);
+        lock_release(&lock);
     }
     if (!python.is_finalizing || python.is_finalizing())
         return 0;

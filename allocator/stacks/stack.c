@@ -8,9 +8,9 @@
 #include "python_end.h"
 #include "unwind.h"
 #include "walk.h"
+#include "base/lock.h"
 #include "base/aside.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,7 +177,7 @@ static struct named {
     struct stack_frame frames[STACK_READ];
 } * named[NAMED_KEPT]; /* under named_lock, as the next */
 static unsigned named_next;
-static pthread_mutex_t named_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock named_lock = LOCK(RANK_LEAF);
 
 static size_t name_native(struct named *out, uint32_t number)
 {
@@ -199,22 +199,22 @@ static size_t copy_named(const struct named *from, struct stack_frame *out, size
 static int find_named(uint32_t number, struct stack_frame *out, size_t max, size_t *count)
 {
     int is_found = 0;
-    pthread_mutex_lock(&named_lock);
+    lock_take(&named_lock);
     for (unsigned i = 0; i < NAMED_KEPT && !is_found; i++) {
         is_found = named[i] && named[i]->number == number;
         if (is_found)
             *count = copy_named(named[i], out, max);
     }
-    pthread_mutex_unlock(&named_lock);
+    lock_release(&named_lock);
     return is_found;
 }
 
 static void keep_named(struct named *fresh)
 {
-    pthread_mutex_lock(&named_lock);
+    lock_take(&named_lock);
     struct named *before = named[named_next % NAMED_KEPT];
     named[named_next++ % NAMED_KEPT] = fresh;
-    pthread_mutex_unlock(&named_lock);
+    lock_release(&named_lock);
     free(before);
 }
 

@@ -119,9 +119,9 @@ int arena_is_roomy(uint64_t span)
     return mapped < bytes / 4 / span;
 }
 
-/* Caller holds the lock. */
 static uint64_t free_bytes(void)
 {
+    lock_expect(RANK_ARENA);
     return arena.end - arena.first - arena.taken;
 }
 
@@ -203,7 +203,7 @@ static int advance(uint64_t span)
     }
 }
 
-/* Small guards leave room for many slots before what is free is used up. Caller holds the lock. */
+/* Small guards leave room for many slots before what is free is used up. */
 static uint64_t affordable(uint64_t guard)
 {
     uint64_t most = free_bytes() / GUARD_SHARE / SMALLEST_GUARD * SMALLEST_GUARD;
@@ -212,9 +212,9 @@ static uint64_t affordable(uint64_t guard)
     return guard < most ? guard : most;
 }
 
-/* Caller holds the lock. */
 static int place(struct slot *slot, uint64_t guard)
 {
+    lock_expect(RANK_ARENA);
     slot->span = slot->mapped + affordable(guard);
     if (advance(slot->span) == 0)
         return 1;
@@ -381,6 +381,7 @@ static size_t rank(uint64_t address)
 /* Returns the slot whose mapping contains the address, NULL if there is none. */
 static struct slot *find_locked(uint64_t address)
 {
+    lock_expect(RANK_ARENA);
     size_t at = address >= arena.start && address < arena.end ? rank(address) : 0;
     struct slot *slot = at ? nth(at - 1) : NULL;
     return slot && address >= slot->base && address - slot->base < slot->mapped ? slot : NULL;

@@ -1,12 +1,12 @@
 #include "delivery.h"
 
+#include "base/lock.h"
 #include "base/aside.h"
 #include "base/env.h"
 #include "base/output.h"
 #include "finding/colour.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +22,8 @@ struct report_file {
 };
 
 static struct {
-    pthread_mutex_t lock; /* guards every field not marked otherwise; a leaf lock */
-    uint64_t count;       /* atomic; written under lock */
+    struct lock lock; /* guards every field not marked otherwise; a leaf lock */
+    uint64_t count;   /* atomic; written under lock */
     char *last_text;
     char *last_json; /* of the same report; NULL if out of host memory */
     cufence_fault_handler handler;
@@ -36,7 +36,7 @@ static struct {
     uint64_t *printed; /* identities of the printed reports */
     uint64_t printed_count, reported, again, beyond;
     uint64_t known, known_times; /* reports that the user knows already: without repetitions, with them */
-} delivery = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} delivery = {.lock = LOCK(RANK_LEAF)};
 
 static _Thread_local int is_in_handler;
 
@@ -98,20 +98,20 @@ static void complain_of_standard_error(int error)
 static void keep(const char *text, const char *json)
 {
     char *kept_text = strdup(text), *kept_json = json ? strdup(json) : NULL;
-    pthread_mutex_lock(&delivery.lock);
+    lock_take(&delivery.lock);
     free(delivery.last_text);
     free(delivery.last_json);
     delivery.last_text = kept_text;
     delivery.last_json = kept_json;
     __atomic_add_fetch(&delivery.count, 1, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&delivery.lock);
+    lock_release(&delivery.lock);
 }
 
 /* Returns 1 if the report is new and max_reports is not reached. The user knows it already, or not: each is counted apart. */
 static int is_wanted(uint64_t identity, int is_known)
 {
     int is_new = 1, is_room = 0;
-    pthread_mutex_lock(&delivery.lock);
+    lock_take(&delivery.lock);
     for (uint64_t i = 0; identity && is_new && i < delivery.printed_count; i++)
         is_new = delivery.printed[i] != identity;
     if (is_new && (is_known || delivery.reported < delivery.most)) {
@@ -127,15 +127,15 @@ static int is_wanted(uint64_t identity, int is_known)
     delivery.beyond += (uint64_t)(is_new && !is_room);
     delivery.known += (uint64_t)(is_new && is_known);
     delivery.known_times += (uint64_t)is_known;
-    pthread_mutex_unlock(&delivery.lock);
+    lock_release(&delivery.lock);
     return is_new && is_room;
 }
 
 void delivery_conclude(void)
 {
-    pthread_mutex_lock(&delivery.lock);
+    lock_take(&delivery.lock);
     uint64_t again = delivery.again, beyond = delivery.beyond, known = delivery.known, times = delivery.known_times;
-    pthread_mutex_unlock(&delivery.lock);
+    lock_release(&delivery.lock);
     if (again)
         output_say("==%d== cufence: findings reported above occurred %llu more time%s\n", (int)getpid(),
                    (unsigned long long)again, again == 1 ? "" : "s");
@@ -155,17 +155,17 @@ void delivery_keep_known(const char *json, uint64_t identity)
 
 uint64_t delivery_known(void)
 {
-    pthread_mutex_lock(&delivery.lock);
+    lock_take(&delivery.lock);
     uint64_t known = delivery.known;
-    pthread_mutex_unlock(&delivery.lock);
+    lock_release(&delivery.lock);
     return known;
 }
 
 uint64_t delivery_findings(void)
 {
-    pthread_mutex_lock(&delivery.lock);
+    lock_take(&delivery.lock);
     uint64_t findings = delivery.count - delivery.again;
-    pthread_mutex_unlock(&delivery.lock);
+    lock_release(&delivery.lock);
     return findings;
 }
 
@@ -246,10 +246,10 @@ int delivery_publish(const char *text, const char *json, uint64_t identity)
 
 void delivery_set_handler(cufence_fault_handler handler, void *user)
 {
-    pthread_mutex_lock(&delivery.lock);
+    lock_take(&delivery.lock);
     delivery.handler = handler;
     delivery.handler_user = user;
-    pthread_mutex_unlock(&delivery.lock);
+    lock_release(&delivery.lock);
 }
 
 struct handling {
@@ -266,10 +266,10 @@ static void call(void *argument)
 
 void delivery_call_handler(const cufence_fault *fault)
 {
-    pthread_mutex_lock(&delivery.lock);
+    lock_take(&delivery.lock);
     cufence_fault_handler handler = delivery.handler;
     void *user = delivery.handler_user;
-    pthread_mutex_unlock(&delivery.lock);
+    lock_release(&delivery.lock);
     if (!handler)
         return;
     struct handling handling = {handler, fault, user};
@@ -291,11 +291,11 @@ uint64_t delivery_count(void)
 /* Copies the text to `buffer` (see delivery.h). `kept` is &delivery.last_text or &delivery.last_json. */
 static size_t copy_kept(char *const *kept, char *buffer, size_t size)
 {
-    pthread_mutex_lock(&delivery.lock);
+    lock_take(&delivery.lock);
     size_t length = *kept ? strlen(*kept) + 1 : 0;
     if (length && size)
         snprintf(buffer, size, "%s", *kept);
-    pthread_mutex_unlock(&delivery.lock);
+    lock_release(&delivery.lock);
     return length;
 }
 

@@ -1,5 +1,6 @@
 #include "hidden.h"
 
+#include "base/lock.h"
 #include "base/clock.h"
 #include "base/thread.h"
 
@@ -18,7 +19,7 @@
 #define UNSHARE 2u /* CLOSE_RANGE_UNSHARE */
 
 static struct {
-    pthread_mutex_t lock; /* guards all but `thread`; a leaf */
+    struct lock lock; /* guards all but `thread`; a leaf */
     pthread_cond_t change;
     pthread_t thread;
     int is_made, is_over; /* is_made: -1 if it cannot be had */
@@ -26,7 +27,7 @@ static struct {
     uint64_t came, seen;  /* how often something has come, and until when hidden_wait() knows of it */
     uint32_t id;          /* of the thread */
     int number;           /* of the pipe in its table */
-} hidden = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} hidden = {.lock = LOCK(RANK_LEAF)};
 
 /* Closes what the thread's new table has of the program's. Sanitizers need not know: it is no other thread's. */
 static int close_copies(void)
@@ -75,19 +76,19 @@ static int watch(int pipe)
 static void note(int pipe)
 {
     int bytes = 0;
-    pthread_mutex_lock(&hidden.lock);
+    lock_take(&hidden.lock);
     if (hidden.is_begun || (syscall(SYS_ioctl, pipe, FIONREAD, &bytes) == 0 && bytes > 0)) {
         hidden.came++;
         pthread_cond_broadcast(&hidden.change);
     }
-    pthread_mutex_unlock(&hidden.lock);
+    lock_release(&hidden.lock);
 }
 
 static int is_stopped(void)
 {
-    pthread_mutex_lock(&hidden.lock);
+    lock_take(&hidden.lock);
     int over = hidden.is_over;
-    pthread_mutex_unlock(&hidden.lock);
+    lock_release(&hidden.lock);
     return over;
 }
 
@@ -96,12 +97,12 @@ static void *listen_to(void *fifo)
 {
     pthread_setname_np(pthread_self(), "cufence-pipe");
     int pipe = fifo ? open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : make_pipe(), events = watch(pipe);
-    pthread_mutex_lock(&hidden.lock);
+    lock_take(&hidden.lock);
     hidden.is_made = events >= 0 ? 1 : -1;
     hidden.id = thread_id();
     hidden.number = pipe;
     pthread_cond_broadcast(&hidden.change);
-    pthread_mutex_unlock(&hidden.lock);
+    lock_release(&hidden.lock);
     while (events >= 0 && !is_stopped()) {
         struct epoll_event event;
         long ready = syscall(SYS_epoll_pwait, events, &event, 1, -1, NULL, 0);
@@ -139,11 +140,11 @@ static int start(const char *fifo)
     hidden.seen = hidden.came = 0;
     if (thread_start(&hidden.thread, listen_to, (void *)(uintptr_t)fifo) != 0)
         return 0;
-    pthread_mutex_lock(&hidden.lock);
+    lock_take(&hidden.lock);
     while (!hidden.is_made)
-        pthread_cond_wait(&hidden.change, &hidden.lock);
+        pthread_cond_wait(&hidden.change, &hidden.lock.mutex);
     int is_made = hidden.is_made > 0;
-    pthread_mutex_unlock(&hidden.lock);
+    lock_release(&hidden.lock);
     if (!is_made) {
         pthread_join(hidden.thread, NULL);
         hidden.is_made = 0;
@@ -173,24 +174,24 @@ int hidden_wait(int ms, int is_begun)
 {
     const struct timespec until = clock_after(CLOCK_MONOTONIC, ms < 0 ? 0 : (uint64_t)ms * NS_PER_MS);
     int failed = 0;
-    pthread_mutex_lock(&hidden.lock);
+    lock_take(&hidden.lock);
     hidden.is_begun &= is_begun;
     while (hidden.came == hidden.seen && !hidden.is_over && !failed)
-        failed = ms < 0 ? pthread_cond_wait(&hidden.change, &hidden.lock)
-                        : pthread_cond_timedwait(&hidden.change, &hidden.lock, &until);
+        failed = ms < 0 ? pthread_cond_wait(&hidden.change, &hidden.lock.mutex)
+                        : pthread_cond_timedwait(&hidden.change, &hidden.lock.mutex, &until);
     int result = hidden.is_over ? -1 : hidden.came != hidden.seen;
     hidden.is_begun |= result > 0;
     hidden.seen = hidden.came;
-    pthread_mutex_unlock(&hidden.lock);
+    lock_release(&hidden.lock);
     return result;
 }
 
 void hidden_stop(void)
 {
-    pthread_mutex_lock(&hidden.lock);
+    lock_take(&hidden.lock);
     hidden.is_over = 1;
     pthread_cond_broadcast(&hidden.change);
-    pthread_mutex_unlock(&hidden.lock);
+    lock_release(&hidden.lock);
 }
 
 void hidden_close(const char *path)

@@ -1,6 +1,7 @@
 #include "monitor.h"
 
 #include "arming.h"
+#include "base/lock.h"
 #include "base/aside.h"
 #include "base/clock.h"
 #include "base/output.h"
@@ -45,7 +46,7 @@ enum work {
 };
 
 static struct {
-    pthread_mutex_t lock; /* guards every field not marked otherwise; a leaf lock */
+    struct lock lock; /* guards every field not marked otherwise; a leaf lock */
     pthread_cond_t change;
     enum work work;           /* atomic; written under lock */
     uint64_t faulted_devices; /* atomic: a bit for each of devices 0 to 63 on which a kernel has faulted */
@@ -66,7 +67,7 @@ static struct {
     unsigned progress_ms; /* when the next progress line is due, in ms from the dump's first byte */
     uint64_t evidence_ns; /* when the last dump was parsed ... */
     uint64_t made_ns;     /* ... and when its report was made */
-} monitor = {.lock = PTHREAD_MUTEX_INITIALIZER, .intake = {.pipe = -1}};
+} monitor = {.lock = LOCK(RANK_LEAF), .intake = {.pipe = -1}};
 
 /* ---- which devices have faulted ---- */
 
@@ -148,10 +149,10 @@ static void tell_times(const struct dump *dump)
 
 static void set_work(enum work work)
 {
-    pthread_mutex_lock(&monitor.lock);
+    lock_take(&monitor.lock);
     __atomic_store_n(&monitor.work, work, __ATOMIC_RELEASE);
     pthread_cond_broadcast(&monitor.change);
-    pthread_mutex_unlock(&monitor.lock);
+    lock_release(&monitor.lock);
 }
 
 static void explain(const struct dump *dump)
@@ -388,9 +389,9 @@ static cufence_status wait_while(int (*is_due)(void), unsigned timeout_ms)
         clock_gettime(CLOCK_MONOTONIC, &now);
         is_late = now.tv_sec > until.tv_sec || (now.tv_sec == until.tv_sec && now.tv_nsec >= until.tv_nsec);
         soon = after(now, 1); /* nothing signals `change` when bytes arrive in the FIFO */
-        pthread_mutex_lock(&monitor.lock);
-        pthread_cond_timedwait(&monitor.change, &monitor.lock, monitor.work != WORK_NONE ? &until : &soon);
-        pthread_mutex_unlock(&monitor.lock);
+        lock_take(&monitor.lock);
+        pthread_cond_timedwait(&monitor.change, &monitor.lock.mutex, monitor.work != WORK_NONE ? &until : &soon);
+        lock_release(&monitor.lock);
     }
     pthread_setcancelstate(cancel_state, NULL);
     return is_late ? error_set(CUFENCE_ERROR_TIMEOUT, "a core dump was still being written after %u ms", timeout_ms)

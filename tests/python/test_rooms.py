@@ -145,6 +145,12 @@ class Arrows(unittest.TestCase):
             if name != "base/env.c" and not name.startswith("sim/"):
                 self.assertNotRegex(path.read_text(), r"\bgetenv\((?!\))", f"{name}: use env_get()")
 
+    def test_every_lock_has_a_rank(self):
+        """Spin locks, which are no larger than a block can afford, call lock_entered() and lock_left() themselves."""
+        paths = {path.relative_to(ALLOCATOR).as_posix(): path for path in sorted(ALLOCATOR.rglob("*.[ch]"))}
+        plain = {name for name, path in paths.items() if re.search(r"\bpthread_(mutex|rwlock)_|PTHREAD_MUTEX", path.read_text())}
+        self.assertEqual({name for name in plain if not name.startswith("sim/")}, {"base/lock.h"}, "use struct lock")
+
     def test_the_picture_and_the_page_name_each_room(self):
         rooms = {path.name for path in ALLOCATOR.iterdir() if path.is_dir()}
         self.assertEqual(rooms, FLOOR.keys() | {"sim"})

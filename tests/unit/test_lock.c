@@ -23,7 +23,8 @@ static void rising(void)
         lock_release(&first); /* not in the order in which they were taken */
         lock_release(&last);
     }
-    lock_take(&middle); /* nothing is left of the others */
+    assert_true(lock_try(&middle)); /* nothing is left of the others */
+    assert_false(lock_try(&middle));
     lock_release(&middle);
 }
 

@@ -1,6 +1,7 @@
 #include "code.h"
 
 #include "analysis/lines/fatbin.h"
+#include "base/lock.h"
 #include "base/aside.h"
 #include "driver/driver.h"
 #include "unpacked.h"
@@ -33,7 +34,7 @@ struct loaded {
 };
 
 /* Held while the driver is asked for a kernel, so that nothing is unloaded meanwhile; the driver calls none of our hooks. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock lock = LOCK(RANK_CODE);
 static struct loaded *newest; /* under the lock, as is this: */
 static uint64_t own_bytes;
 
@@ -116,6 +117,7 @@ static int own_locked(struct kept *kept, const void *bytes)
 
 static void release_locked(struct kept *kept)
 {
+    lock_expect(RANK_CODE);
     if (--kept->references)
         return;
     unpacked_forget(kept);
@@ -168,6 +170,7 @@ static const void *file_of(const void *bytes)
 
 static struct kept *keep_locked(const void *image)
 {
+    lock_expect(RANK_CODE);
     const void *bytes = unwrapped(image);
     uint64_t size = code_size(bytes);
     struct kept *kept = size ? find_same_locked(bytes, size) : NULL;
@@ -189,7 +192,7 @@ void code_loaded(const void *handle, int is_library, const void *image)
     struct loaded *loaded = handle ? malloc(sizeof *loaded) : NULL;
     if (!loaded)
         return;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     *loaded = (struct loaded){newest, handle, is_library, keep_locked(image)};
     if (loaded->kept) {
         loaded->kept->references++;
@@ -197,7 +200,7 @@ void code_loaded(const void *handle, int is_library, const void *image)
     } else {
         free(loaded);
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 /* Returns the content with a NUL behind it, or NULL. */
@@ -240,7 +243,7 @@ void code_loaded_file(const void *handle, int is_library, const char *path)
 
 void code_unloaded(const void *handle)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     for (struct loaded **at = &newest; *at; at = &(*at)->next) {
         struct loaded *loaded = *at;
         if (loaded->handle != handle)
@@ -250,7 +253,7 @@ void code_unloaded(const void *handle)
         free(loaded);
         break;
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 /* ---- finding ---- */
@@ -275,6 +278,7 @@ static int is_of_library(const struct loaded *loaded, CUfunction kernel, const c
 
 static struct kept *find_locked(CUfunction kernel, const char *name)
 {
+    lock_expect(RANK_CODE);
     CUlibrary library = NULL;
     if (driver->cuKernelGetLibrary && driver->cuKernelGetLibrary(&library, (CUkernel)kernel) != CUDA_SUCCESS)
         library = NULL;
@@ -304,20 +308,20 @@ static const char *secure_locked(struct kept *kept)
 
 const struct code *code_find(CUfunction kernel, const char *name, const char **why)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     struct kept *kept = find_locked(kernel, name);
     *why = secure_locked(kept);
     if (!*why)
         kept->references++;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return *why ? NULL : &kept->code;
 }
 
 const struct code *code_hold(const struct code *code)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     ((struct kept *)(uintptr_t)code)->references++;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return code;
 }
 
@@ -325,9 +329,9 @@ void code_give_back(const struct code *code)
 {
     if (!code)
         return;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     release_locked((struct kept *)(uintptr_t)code);
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 /* ---- reading ---- */
@@ -413,11 +417,11 @@ static void compile_locked(struct kept *kept, uint32_t sm)
     struct span ptx = copy_ptx(kept, sm), compiled = {NULL, 0};
     kept->compiled_for = sm;
     kept->is_compiling = 1;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     if (ptx.bytes)
         compiled = compiled_from(ptx);
     free((void *)(uintptr_t)ptx.bytes);
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     if (compiled.size <= CODE_MOST - own_bytes) {
         own_bytes += compiled.size;
         kept->compiled = compiled;
@@ -430,6 +434,7 @@ static void compile_locked(struct kept *kept, uint32_t sm)
 
 static struct kept *find_module_locked(const void *module)
 {
+    lock_expect(RANK_CODE);
     for (struct loaded *at = newest; at; at = at->next)
         if (at->handle == module)
             return is_there(at->kept) ? at->kept : NULL;
@@ -440,7 +445,7 @@ int code_look(CUfunction kernel, const void *module, void (*look)(struct span cu
 {
     uint32_t sm = architecture_of(kernel);
     enum looked looked = LOOKED_NOT_AT_ALL;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     struct kept *kept = find_module_locked(module);
     if (kept) {
         kept->references++;
@@ -448,13 +453,13 @@ int code_look(CUfunction kernel, const void *module, void (*look)(struct span cu
         if (looked == LOOKED_AT_NONE && sm && !kept->compiled_for)
             compile_locked(kept, sm);
         while (looked == LOOKED_AT_NONE && kept->is_compiling)
-            pthread_cond_wait(&has_compiled, &lock);
+            pthread_cond_wait(&has_compiled, &lock.mutex);
         if (looked == LOOKED_AT_NONE && kept->compiled_for == sm && kept->compiled.bytes) {
             look(kept->compiled, user);
             looked = LOOKED_AT_ALL;
         }
         release_locked(kept);
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return looked == LOOKED_AT_ALL;
 }

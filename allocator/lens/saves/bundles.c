@@ -1,12 +1,12 @@
 #include "bundling.h"
 
+#include "base/lock.h"
 #include "base/output.h"
 #include "finding/finding.h"
 #include "lens/kernels/reach.ptx.h"
 #include "launch/pinned.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,11 +29,11 @@ struct counted {
 
 static struct {
     uint64_t most; /* constant after the start */
-    pthread_mutex_t lock;
+    struct lock lock;
     struct counted kernels[KERNELS]; /* this and the rest under the lock, a leaf */
     size_t kernel_count;
     struct bundling *begun;
-} bundles = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} bundles = {.lock = LOCK(RANK_LEAF)};
 
 const char *bundles_ptx(void)
 {
@@ -62,12 +62,12 @@ static struct counted *counted_locked(const struct launch_function *function)
 /* Whether the kernel may have another one. It is counted. */
 static int count(const struct launch_function *function)
 {
-    pthread_mutex_lock(&bundles.lock);
+    lock_take(&bundles.lock);
     struct counted *counted = counted_locked(function);
     int may = counted && counted->count < bundles.most;
     if (may)
         counted->count++;
-    pthread_mutex_unlock(&bundles.lock);
+    lock_release(&bundles.lock);
     return may;
 }
 
@@ -75,12 +75,12 @@ static int count(const struct launch_function *function)
 static void refuse(const struct launch_function *function, const char *why)
 {
     char name[160];
-    pthread_mutex_lock(&bundles.lock);
+    lock_take(&bundles.lock);
     struct counted *counted = counted_locked(function);
     int is_first = !counted->has_said;
     counted->has_said = 1;
     counted->count--;
-    pthread_mutex_unlock(&bundles.lock);
+    lock_release(&bundles.lock);
     finding_kernel_of(function->name, name, sizeof name);
     if (is_first)
         output_say("==%d== cufence: save_values: no bundle of %s for `cufence replay`: %s\n", (int)getpid(), name, why);
@@ -88,17 +88,17 @@ static void refuse(const struct launch_function *function, const char *why)
 
 static uint64_t room_of(const struct launch_function *function)
 {
-    pthread_mutex_lock(&bundles.lock);
+    lock_take(&bundles.lock);
     uint64_t room = counted_locked(function)->needs_room ? LARGE_ROOM : FOUND_ROOM;
-    pthread_mutex_unlock(&bundles.lock);
+    lock_release(&bundles.lock);
     return room;
 }
 
 void bundling_lacks_room(const struct launch_function *function)
 {
-    pthread_mutex_lock(&bundles.lock);
+    lock_take(&bundles.lock);
     counted_locked(function)->needs_room = 1;
-    pthread_mutex_unlock(&bundles.lock);
+    lock_release(&bundles.lock);
 }
 
 /* ---- what the arguments name besides buffers ---- */
@@ -301,23 +301,23 @@ void bundles_begin(const struct visit *visit, uint64_t most)
         return;
     }
     bundling->number = visit->number;
-    pthread_mutex_lock(&bundles.lock);
+    lock_take(&bundles.lock);
     bundling->next = bundles.begun;
     bundles.begun = bundling;
-    pthread_mutex_unlock(&bundles.lock);
+    lock_release(&bundles.lock);
 }
 
 /* is_taken: takes it out of the list; else it stays valid until the visit is over. */
 static struct bundling *find_begun(const struct visit *visit, int is_taken)
 {
-    pthread_mutex_lock(&bundles.lock);
+    lock_take(&bundles.lock);
     struct bundling **at = &bundles.begun;
     while (*at && (*at)->number != visit->number)
         at = &(*at)->next;
     struct bundling *found = *at;
     if (found && is_taken)
         *at = found->next;
-    pthread_mutex_unlock(&bundles.lock);
+    lock_release(&bundles.lock);
     return found;
 }
 

@@ -1,5 +1,6 @@
 #include "lens/users.h"
 
+#include "base/lock.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -11,7 +12,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -45,9 +45,9 @@ static struct {
     int has_failed;          /* nothing is written any more */
     uint64_t events, missed; /* written; and those without hashes */
     struct counted *streams;
-    pthread_mutex_t turns_lock; /* taken while a thread launches, with nothing else under it */
+    struct lock turns_lock; /* taken while a thread launches, with nothing else under it */
     struct turns *turns;
-} trace = {.turns_lock = PTHREAD_MUTEX_INITIALIZER};
+} trace = {.turns_lock = LOCK(RANK_LEAF)};
 
 /* ---- the file ---- */
 
@@ -157,14 +157,14 @@ static int has_turn(const struct visit *visit)
     key.what = visit->function ? (const void *)visit->function : visit->copy;
     key.stream = visit->stream;
     key.generation = visit->stream_generation;
-    pthread_mutex_lock(&trace.turns_lock);
+    lock_take(&trace.turns_lock);
     HASH_FIND(hh, trace.turns, &key, sizeof key, turns);
     if (!turns && (turns = calloc(1, sizeof *turns)) != NULL) {
         turns->key = key;
         HASH_ADD(hh, trace.turns, key, sizeof turns->key, turns);
     }
     int has = !turns || turns->count++ % trace.every == 0;
-    pthread_mutex_unlock(&trace.turns_lock);
+    lock_release(&trace.turns_lock);
     return has;
 }
 

@@ -1,10 +1,11 @@
 #include "machine.h"
 
+#include "base/lock.h"
+
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/uses.h"
 #include "lens/code/code.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ struct known_code {
     struct word *words; /* of the parameters, up to the last one that is a pointer */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf; guards the table. Entries stay */
+static struct lock lock = LOCK(RANK_LEAF); /* a leaf; guards the table. Entries stay */
 static struct known_code *buckets[BUCKETS];
 
 /* ---- finding out ---- */
@@ -141,9 +142,9 @@ static struct known_code *find_locked(CUfunction handle, const struct launch_fun
 
 static const struct known_code *code_of(CUfunction handle, const struct launch_function *function)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     const struct known_code *code = find_locked(handle, function);
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return code;
 }
 
@@ -161,25 +162,25 @@ void machine_find_out(CUfunction handle, const struct launch_function *function)
     if (!code_is_kept || !handle || !function || !function->name[0] || code_of(handle, function))
         return;
     struct known_code *made = find_out(handle, function);
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     if (made && !find_locked(handle, function)) {
         made->next = *bucket_of(handle);
         *bucket_of(handle) = made;
         made = NULL;
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     free_code(made);
 }
 
 void machine_gone(const void *module)
 {
     for (size_t i = 0; i < BUCKETS; i++) {
-        pthread_mutex_lock(&lock);
+        lock_take(&lock);
         for (struct known_code *code = buckets[i]; code; code = code->next) {
             if (code->module == module)
                 code->handle = NULL;
         }
-        pthread_mutex_unlock(&lock);
+        lock_release(&lock);
     }
 }
 

@@ -1,9 +1,10 @@
 #include "names.h"
 
+#include "base/lock.h"
+
 #include "finding/frames.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,13 +35,13 @@ struct stream_name {
 };
 
 static struct {
-    pthread_mutex_t lock; /* guards the rest; a leaf */
+    struct lock lock; /* guards the rest; a leaf */
     struct place *places;
     struct stream_name *streams;
     struct place *stacks[STACKS]; /* by the number of a Python stack: its place; NULL: not looked at */
     struct named *now, *before;   /* open addressing; `before` is what `now` was when it was full */
     size_t now_used;
-} names = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} names = {.lock = LOCK(RANK_LEAF)};
 
 /* ---- places ---- */
 
@@ -59,9 +60,9 @@ static struct place *intern_locked(const char *text)
 
 static struct place *intern(const char *text)
 {
-    pthread_mutex_lock(&names.lock);
+    lock_take(&names.lock);
     struct place *place = intern_locked(text);
-    pthread_mutex_unlock(&names.lock);
+    lock_release(&names.lock);
     return place;
 }
 
@@ -196,9 +197,9 @@ static void add_locked(uint64_t id, struct place *place)
 
 static int touch(uint64_t id)
 {
-    pthread_mutex_lock(&names.lock);
+    lock_take(&names.lock);
     int is_named = touch_locked(id);
-    pthread_mutex_unlock(&names.lock);
+    lock_release(&names.lock);
     return is_named;
 }
 
@@ -212,22 +213,22 @@ static void name_buffer(const struct heap_range *range)
     int is_it = found.buffer.id == range->id;
     struct place *place = is_it && !found.buffer.label[0] ? place_of_stack(found.buffer.allocated_stack) : NULL;
     snprintf(size, sizeof size, "%" PRIu64 " bytes", range->size);
-    pthread_mutex_lock(&names.lock);
+    lock_take(&names.lock);
     if (!place)
         place = intern_locked(is_it && found.buffer.label[0] ? found.buffer.label : size);
     add_locked(range->id, place);
-    pthread_mutex_unlock(&names.lock);
+    lock_release(&names.lock);
 }
 
 void names_buffer(uint64_t id, char out[NAME_BYTES])
 {
-    pthread_mutex_lock(&names.lock);
+    lock_take(&names.lock);
     const struct named *found = find_locked(id);
     if (found)
         snprintf(out, NAME_BYTES, "%s #%" PRIu64, found->place->text, found->number);
     else
         snprintf(out, NAME_BYTES, "?");
-    pthread_mutex_unlock(&names.lock);
+    lock_release(&names.lock);
 }
 
 /* ---- streams ---- */
@@ -244,7 +245,7 @@ static struct stream_name *find_stream_locked(const struct visit *visit)
 
 static void name_stream(const struct visit *visit)
 {
-    pthread_mutex_lock(&names.lock);
+    lock_take(&names.lock);
     struct stream_name *stream = find_stream_locked(visit);
     if (!stream && (stream = calloc(1, sizeof *stream)) != NULL) {
         stream->key.stream = visit->stream;
@@ -252,15 +253,15 @@ static void name_stream(const struct visit *visit)
         stream->number = HASH_COUNT(names.streams) + 1;
         HASH_ADD(hh, names.streams, key, sizeof stream->key, stream);
     }
-    pthread_mutex_unlock(&names.lock);
+    lock_release(&names.lock);
 }
 
 uint64_t names_stream(const struct visit *visit)
 {
-    pthread_mutex_lock(&names.lock);
+    lock_take(&names.lock);
     const struct stream_name *stream = find_stream_locked(visit);
     uint64_t number = stream ? stream->number : 0;
-    pthread_mutex_unlock(&names.lock);
+    lock_release(&names.lock);
     return number;
 }
 

@@ -1,10 +1,11 @@
 #include "told.h"
 
+#include "base/lock.h"
+
 #include "lens/code/code.h"
 #include "types.h"
 #include "lens/visits/visits.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ struct told_kernel {
     struct told_argument arguments[];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf; guards the table. Entries stay */
+static struct lock lock = LOCK(RANK_LEAF); /* a leaf; guards the table. Entries stay */
 static struct told_kernel *buckets[BUCKETS];
 
 static struct told_kernel **bucket_of(CUfunction handle)
@@ -86,20 +87,20 @@ void told_add(CUfunction handle, const char *symbol, const char *arguments)
     if (!made)
         return;
     made->module = code_module_of(handle);
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     forget_locked(handle);
     made->next = *bucket_of(handle);
     *bucket_of(handle) = made;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 void told_gone(const void *module)
 {
     for (size_t i = 0; i < BUCKETS; i++) {
-        pthread_mutex_lock(&lock);
+        lock_take(&lock);
         for (struct told_kernel *kernel = buckets[i]; kernel; kernel = kernel->next)
             kernel->handle = kernel->module == module ? NULL : kernel->handle;
-        pthread_mutex_unlock(&lock);
+        lock_release(&lock);
     }
 }
 
@@ -124,11 +125,11 @@ static const struct told_argument *find(CUfunction handle, const struct launch_f
 {
     if (!handle || !function || !function->has_layout || argument < 0)
         return NULL;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     const struct told_kernel *kernel = *bucket_of(handle);
     while (kernel && kernel->handle != handle)
         kernel = kernel->next;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return kernel && (size_t)argument < kernel->count && fits(kernel, function) ? &kernel->arguments[argument] : NULL;
 }
 

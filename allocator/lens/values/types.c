@@ -5,12 +5,12 @@
 
 #include "analysis/values/figures.h"
 #include "analysis/verdict/signature.h"
+#include "base/lock.h"
 #include "base/text.h"
 #include "finding/finding.h"
 
 #include <ctype.h>
 #include <fnmatch.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,9 +45,9 @@ struct override {
     enum value_type type;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
-static struct known_kernel *kernels[BUCKETS];            /* under the lock */
-static struct override overrides[OVERRIDES];             /* constant after the start, with their number */
+static struct lock lock = LOCK(RANK_LEAF);    /* a leaf */
+static struct known_kernel *kernels[BUCKETS]; /* under the lock */
+static struct override overrides[OVERRIDES];  /* constant after the start, with their number */
 static size_t override_count;
 
 /* ---- names of types ---- */
@@ -228,9 +228,9 @@ static struct known_kernel *kernel_locked(const struct launch_function *function
 
 const struct kernel_names *types_names(const struct launch_function *function)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     const struct known_kernel *kernel = kernel_locked(function);
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return kernel ? &kernel->names : NULL;
 }
 
@@ -244,10 +244,10 @@ static struct guess *guess_locked(struct known_kernel *kernel, const struct reac
 
 static enum value_type guessed(const struct launch_function *function, const struct reached *reached)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     const struct guess *guess = guess_locked(kernel_locked(function), reached);
     enum value_type type = guess ? guess->type : VALUE_TYPES;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return type;
 }
 
@@ -361,14 +361,14 @@ static enum value_type likeliest(const uint8_t *bytes, size_t size, const struct
 
 static void remember(const struct launch_function *function, const struct reached *reached, enum value_type type)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     struct known_kernel *kernel = kernel_locked(function);
     struct guess *guess = guess_locked(kernel, reached);
     if (!guess && kernel && (guess = calloc(1, sizeof *guess)) != NULL) {
         *guess = (struct guess){kernel->guesses, reached->handle, reached->argument, reached->at, type};
         kernel->guesses = guess;
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 enum value_type types_guess(const struct launch_function *function, const struct reached *reached, const uint8_t *bytes,
@@ -376,11 +376,11 @@ enum value_type types_guess(const struct launch_function *function, const struct
 {
     struct machine_elements code = machine_elements_of(reached);
     struct clue clue = {code.type, code.widest};
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     const struct known_kernel *kernel = kernel_locked(function);
     if (kernel && clue.hint == VALUE_TYPES && kernel->hint != VALUE_TYPES && is_possible(&clue, kernel->hint))
         clue.hint = kernel->hint;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     enum value_type type = full_of_nan(bytes, size, &clue);
     if (type != VALUE_TYPES)
         return type;

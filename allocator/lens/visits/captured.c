@@ -1,6 +1,7 @@
 #include "captured.h"
 
-#include <pthread.h>
+#include "base/lock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,8 +20,8 @@ struct executable {
     struct captured known;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
-static struct graph *graphs;                             /* newest first; under the lock, like the rest */
+static struct lock lock = LOCK(RANK_LEAF); /* a leaf */
+static struct graph *graphs;               /* newest first; under the lock, like the rest */
 static struct executable *executables;
 static unsigned any; /* atomic: number of executables that are known */
 
@@ -89,7 +90,7 @@ static void add_reached(struct captured *known, const struct reached *reached)
 void captured_note(CUgraph graph, uint64_t capture, const struct launch_function *function, uint32_t users,
                    const struct reached *reached, size_t count)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     struct graph *noted = graph_locked(graph, capture);
     if (noted) {
         noted->known.users |= users;
@@ -97,12 +98,12 @@ void captured_note(CUgraph graph, uint64_t capture, const struct launch_function
         for (size_t i = 0; i < count; i++)
             add_reached(&noted->known, &reached[i]);
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 void captured_instantiated(CUgraphExec executable, CUgraph graph)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     const struct graph *noted = find_locked(graph);
     struct executable *made = noted ? malloc(sizeof *made) : NULL;
     if (made) {
@@ -112,12 +113,12 @@ void captured_instantiated(CUgraphExec executable, CUgraph graph)
         executables = made;
         __atomic_add_fetch(&any, 1, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 void captured_executable_gone(CUgraphExec executable)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     for (struct executable **link = &executables; *link; link = &(*link)->next) {
         struct executable *gone = *link;
         if (gone->handle != executable)
@@ -127,7 +128,7 @@ void captured_executable_gone(CUgraphExec executable)
         __atomic_sub_fetch(&any, 1, __ATOMIC_RELEASE);
         break;
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 static const struct executable *executable_locked(CUgraphExec handle)
@@ -142,19 +143,19 @@ uint32_t captured_users(CUgraphExec executable)
 {
     if (!__atomic_load_n(&any, __ATOMIC_ACQUIRE))
         return 0;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     const struct executable *found = executable_locked(executable);
     uint32_t users = found ? found->known.users : 0;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return users;
 }
 
 int captured_read(CUgraphExec executable, struct captured *out)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     const struct executable *found = executable_locked(executable);
     if (found)
         *out = found->known;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return found != NULL;
 }

@@ -109,6 +109,7 @@ CUfunction desk_mark(const struct desk *desk)
 
 static uint8_t *take_locked(struct desk *desk, size_t bytes)
 {
+    lock_expect(RANK_VALUES);
     uint8_t *memory = pinned_take(&desk->pinned, bytes);
     if (memory)
         jobs.has_waited_in_vain = 0;
@@ -141,6 +142,7 @@ int jobs_take_memory(struct desk *desk, struct job *job, size_t bytes)
 
 static void give_locked(struct job *job)
 {
+    lock_expect(RANK_VALUES);
     struct desk *desk = job->memory ? job->visit.context->books[CONTEXT_VALUES] : NULL;
     if (desk) {
         pinned_give(&desk->pinned, job->memory);
@@ -166,6 +168,7 @@ void jobs_free(struct job *job)
 /* Looks whether the job is done, and takes its results then. Memory that work of ours may still write is never used again. */
 static void look_locked(struct job *job)
 {
+    lock_expect(RANK_VALUES);
     if (job->is_done || (job->is_marked && !__atomic_load_n((const uint64_t *)job->memory, __ATOMIC_ACQUIRE)))
         return;
     if (job->how == VISIT_DONE && (job->copy = malloc(job->bytes)) != NULL)
@@ -197,6 +200,7 @@ static int is_hopeless(const struct job *job, uint64_t age_ms)
 /* Takes the next job that is done out of the queue. *has_more: there are others. */
 static struct job *next_locked(void)
 {
+    lock_expect(RANK_VALUES);
     uint64_t now = monotonic_ms();
     for (struct job **link = &jobs.first; *link; link = &(*link)->next) {
         struct job *job = *link;
