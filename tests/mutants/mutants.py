@@ -1,8 +1,11 @@
-"""Changes the library, one operator, constant, call or condition at a time, and says which changes no test notices.
+#!/usr/bin/env python3
+"""Changes the library, and says which changes no test notices.
 
-Works on a copy of the tree in build-mutants, built without optimisation. Each change is compiled, and the tests are run (those
-that have noticed changes of the same file or are named as it is, then unit, sim, torture), up to the first that fails twice,
-crashes or takes far longer than without the change. A change
+Works on a copy of the tree in build-mutants, built without optimisation. The changes are drawn, one operator, constant, call or
+condition at a time (changes.py), or planted (--planted): defects that have names, each of which its generator of programs has to find (planted.py).
+
+Each drawn change is compiled, and the tests are run (those that have noticed changes of the same file or are named as it is,
+then unit, sim, torture), up to the first that fails twice, crashes or takes far longer than without the change. A change
 that does not compile, or leaves the object file as it is, does not count, and another one is drawn in its place.
 
 The draw depends on the seed and the files alone, and a larger count begins with the changes of a smaller one. What was noticed
@@ -11,6 +14,7 @@ taken up again, and a run after new tests tries only the survivors. The records 
 """
 import argparse
 import collections
+import contextlib
 import fnmatch
 import hashlib
 import json
@@ -25,6 +29,7 @@ import sys
 import time
 
 import changes
+import planted
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORK = ROOT / "build-mutants"
@@ -73,7 +78,7 @@ def copy_tree(names):
 class Suite:
     """A build of the copy, and the tests of each stage with their programs."""
 
-    def __init__(self, name, flags, *definitions):
+    def __init__(self, name, flags, *definitions, targets=("all",)):
         self.folder = WORK / name
         launcher = "ccache" if shutil.which("ccache") else ""
         linker = next((f"-fuse-ld={name}" for name in ("mold", "lld", "gold") if shutil.which(f"ld.{name}")), "")
@@ -85,9 +90,12 @@ class Suite:
         print(f"mutants: building {self.folder.relative_to(ROOT)}", flush=True)
         done = run("cmake", "-G", "Ninja", "-S", TREE, "-B", self.folder, "-Wno-dev", *(f"-D{one}" for one in definitions))
         if not done.returncode:
-            done = self.build(["all"])
+            done = self.build(targets)
         if done.returncode:
             sys.exit(f"mutants: without any change it does not build: {done.stdout[-4000:]}")
+
+    def find_tests(self):
+        """Finds the tests of each stage, and runs them without a change."""
         listed = json.loads(run("ctest", "--test-dir", self.folder, "--show-only=json-v1").stdout)
         self.stages = collections.OrderedDict((stage, []) for stage in STAGES)
         self.programs = {}
@@ -104,6 +112,7 @@ class Suite:
                 sys.exit(f"mutants: without any change, {stage} fails: {failed}; see {WORK.name}/failure.log")
         self.timeout = int(30 + 5 * max(self.usual.values()))
         print(f"mutants: {len(self.usual)} tests pass without a change; {self.timeout} s are too long for one", flush=True)
+        return self
 
     def build(self, targets):
         return run("cmake", "--build", self.folder, "-j", os.cpu_count(), "--target", *targets,
@@ -201,11 +210,43 @@ def line_of(text, start):
     return text.count("\n", 0, start) + 1
 
 
+@contextlib.contextmanager
+def changed(texts):
+    """Files of the copy have other texts meanwhile."""
+    sound = {name: (TREE / name).read_text() for name in texts}
+    try:
+        for name, text in texts.items():
+            (TREE / name).write_text(text)
+        yield
+    finally:
+        for name, text in sound.items():
+            (TREE / name).write_text(text)
+
+
+def try_planted(suite, defects, jobs):
+    """Returns the exit status: 0 if each defect is found, and nothing without one."""
+    missed = []
+    for player in sorted({defect.player for defect in defects}):
+        said = planted.look_for(player, 0, 300, WORK / "build", jobs)
+        if said:
+            sys.exit(f"mutants: without a planted defect {player} says: {said}")
+    for defect in defects:
+        started = time.monotonic()
+        with changed(planted.harmed(TREE, defect)):
+            done = suite.build(planted.LIBRARIES)
+            if done.returncode:
+                sys.exit(f"mutants: {defect.name} does not build: {done.stdout[-3000:]}")
+            found = planted.look_for(defect.player, defect.first, defect.seeds, WORK / "build", jobs)
+        missed += [] if found else [defect.name]
+        print(f"{'found ' if found else 'MISSED'} {defect.name:28} {time.monotonic() - started:4.0f} s  {found or defect.what}", flush=True)
+    print(f"mutants: {len(defects) - len(missed)} of {len(defects)} found" + (f"; missed: {' '.join(missed)}" if missed else ""))
+    return 1 if missed else 0
+
+
 def try_change(suite, name, original, change, records):
     """Returns what has noticed the change, SURVIVED, or None if it does not count."""
-    file, before = TREE / name, suite.compile(name)
-    file.write_text(original[:change.start] + change.new + original[change.end:])
-    try:
+    before = suite.compile(name)
+    with changed({name: original[:change.start] + change.new + original[change.end:]}):
         if suite.compile(name) in (None, before):
             return None
         for tests in suite.steps(name, records):
@@ -215,8 +256,6 @@ def try_change(suite, name, original, change, records):
             if noticed:
                 return noticed
         return SURVIVED
-    finally:
-        file.write_text(original)
 
 
 def recorded(records, key, tree_hash, find_out):
@@ -244,18 +283,24 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="which ones (1)")
     parser.add_argument("--asan", action="store_true", help="try the survivors again with AddressSanitizer and UBSan")
     parser.add_argument("--list", action="store_true", help="print the changes and try none; some may not count")
+    parser.add_argument("--planted", nargs="*", metavar="NAME", help="the defects of tests/mutants/*/NAME.mutation, or all of them")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="with --planted: programs at once")
     options = parser.parse_args()
     names = sources()
+    if options.planted is not None:
+        defects = planted.chosen(options.planted)
+        copy_tree(names)
+        return try_planted(Suite("build", "-O0 -g", targets=planted.TARGETS), defects, options.jobs)
     files = chosen_files(names, [part for given in options.files or FILES for part in given.split(",")])
     texts = {name: (ROOT / name).read_text() for name in files}  # read once: somebody may go on working in the tree
     if options.list:
         for (name, change), _ in zip(draw(texts, options.seed), range(options.count)):
             print(f"{name}:{line_of(texts[name], change.start)}  {change.what()}")
-        return
+        return 0
 
     tree_hash = copy_tree(names)
-    suite = Suite("build", "-O0 -g")
-    sanitized = Suite("build-asan", ASAN, "CUFENCE_SANITIZER=asan") if options.asan else None
+    suite = Suite("build", "-O0 -g").find_tests()
+    sanitized = Suite("build-asan", ASAN, "CUFENCE_SANITIZER=asan").find_tests() if options.asan else None
 
     records = json.loads(RECORDS.read_text()) if RECORDS.exists() else {}
     rows, by_kind = [], collections.Counter()
@@ -281,6 +326,8 @@ def main():
     for kind in changes.KINDS:
         print(f"{kind:10} {by_kind[kind, False]} of {by_kind[kind, False] + by_kind[kind, True]} noticed")
     print(f"{noticed} of {len(rows)} noticed ({100 * noticed // len(rows)} %), {len(rows) - noticed} survived")
+    return 0
 
 
-main()
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,23 +1,23 @@
-"""The mutations of tests/*/mutations match the code: the text of each planted defect occurs exactly once, in its file."""
-import pathlib
+"""The planted defects of tests/mutants match the code: the text of each occurs exactly once, in its file."""
 import sys
 import unittest
+from pathlib import Path
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "torture"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "mutants"))
 
-import mutations  # noqa: E402
+import planted  # noqa: E402
 
 
 class Mutations(unittest.TestCase):
     def test_each_can_be_planted(self):
-        paths = sorted((ROOT / "tests").glob("*/mutations/*.mutation"))
-        self.assertGreater(len(paths), 16)
-        for path in paths:
-            with self.subTest(path.stem):
-                texts = mutations.harmed(ROOT, mutations.read(path))
-                for file, text in texts.items():
-                    self.assertNotEqual(text, file.read_text())
+        defects = planted.chosen([])
+        self.assertGreater(len(defects), 50)
+        self.assertEqual({defect.player for defect in defects}, set(planted.PLAYERS))
+        for defect in defects:
+            with self.subTest(defect.name):
+                for file, text in planted.harmed(ROOT, defect).items():
+                    self.assertNotEqual(text, (ROOT / file).read_text())
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ def judge(native, guarded, is_native):
 
 
 def run(options, first, count, is_guarded):
-    libraries = pathlib.Path(options.libraries or options.build / "lib").resolve()
+    libraries = (options.build / "lib").resolve()
     environment = dict(os.environ, CUFENCE_SIM="devices=1", CUSIM_KERNELS=str((options.build / "lib/libsurroundings_kernels.so").resolve()))
     environment["LD_LIBRARY_PATH"] = f"{(options.build / 'tests/libcuda').resolve()}:{libraries}"
     environment["ASAN_OPTIONS"], environment["TSAN_OPTIONS"] = "verify_asan_link_order=0:detect_leaks=0", "atexit_sleep_ms=0"
@@ -173,7 +173,6 @@ def parse(arguments=None):
     parser.add_argument("--without", default=KNOWN, help="names of what is left out (default: %(default)s); '' plays everything")
     parser.add_argument("--native", action="store_true", help="never with cufence: the generator's own proof")
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
-    parser.add_argument("--libraries", type=pathlib.Path, help="a folder with other libcufence*.so than the build's")
     return parser.parse_args(arguments)
 
 

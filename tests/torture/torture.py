@@ -94,7 +94,7 @@ def chunk_of(options):
 
 def command(options, first, count):
     name, fence, sim, arguments = kinds_of(options)[first // chunk_of(options) % len(kinds_of(options))]
-    libraries = pathlib.Path(options.libraries or options.build / "lib").resolve()
+    libraries = (options.build / "lib").resolve()
     argv = [str(options.build / "bin" / "torture"), "--first", str(first), "--count", str(count), *arguments.split()]
     if options.gpu:
         argv += ["--devices", str(options.devices), "--timed"]
@@ -201,7 +201,6 @@ def parse(arguments=None):
     parser.add_argument("--minutes", type=float, help="end after so long")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
-    parser.add_argument("--libraries", type=pathlib.Path, help="a folder with other libcufence*.so than the build's")
     parser.add_argument("--without", default=KNOWN, help="known defects whose programs are left out (default: %(default)s); '' plays all")
     parser.add_argument("--native", action="store_true", help="without cufence: the generator's own proof; graphs are left out, whose memory the simulated device keeps in its own way")
     parser.add_argument("--gpu", action="store_true", help="real GPUs")
