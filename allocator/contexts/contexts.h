@@ -155,6 +155,14 @@ struct stream *stream_in(struct context *context, CUstream handle);
 /* Whether the calling thread can name the stream to the driver. False for another thread's per-thread stream. */
 int stream_is_named_here(const struct stream *stream);
 
+/* Whether work can be submitted to the stream that the calling thread means by `handle`: it is not capturing. 0 also where the
+ * driver may not be asked, as for a default stream while one that synchronises with it is capturing. */
+int stream_is_open(CUstream handle);
+
+/* As scope_enter(), for work of ours on the stream. `pushed` is 0 if the calling thread cannot name the stream, or if it is not
+ * open. NULL is allowed: 0. On a stream of the program's, between stream_touch_begin() and stream_touch_end(). */
+struct scope scope_enter_stream(const struct stream *stream);
+
 static inline int stream_is_default(CUstream handle)
 {
     return !handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;

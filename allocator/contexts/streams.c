@@ -64,6 +64,25 @@ int stream_is_named_here(const struct stream *stream)
     return !stream->thread || stream->thread == own.thread;
 }
 
+int stream_is_open(CUstream handle)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return driver->cuStreamIsCapturing(handle, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+struct scope scope_enter_stream(const struct stream *stream)
+{
+    static const struct context nowhere;
+    const struct scope nothing = {.visited = &nowhere, .hold = CONTEXT_HAS_ENDED}; /* there is nothing to leave */
+    if (!stream || !stream_is_named_here(stream))
+        return nothing;
+    struct scope scope = scope_enter(stream->within);
+    if (scope.pushed && stream_is_open(stream->handle))
+        return scope;
+    scope_leave(scope);
+    return nothing;
+}
+
 /* ---- entries ---- */
 
 static struct entry *take_spare(void)

@@ -150,17 +150,11 @@ static int launch_pattern(const struct page *page, const struct stream *stream)
 /* On the stream of the list, if the calling thread may use that now. */
 static int launch_in_order(const struct page *page, struct freelist *list)
 {
-    CUstreamCaptureStatus capture;
-    int is_launched = 0;
     stream_touch_begin();
-    struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
-    if (stream && stream_is_named_here(stream)) {
-        struct scope scope = scope_enter(stream->within);
-        if (scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
-            capture == CU_STREAM_CAPTURE_STATUS_NONE)
-            is_launched = launch_pattern(page, stream);
-        scope_leave(scope);
-    }
+    const struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+    struct scope scope = scope_enter_stream(stream);
+    int is_launched = scope.pushed && launch_pattern(page, stream);
+    scope_leave(scope);
     stream_touch_end();
     return is_launched;
 }

@@ -27,23 +27,17 @@ int freelist_is_unmarked(struct freelist *list)
 void freelist_mark_touched(struct freelist *list, struct stream *stream)
 {
     lock_expect(RANK_TOUCH);
-    CUstreamCaptureStatus capture;
     list_lock(list);
     if (list->marker_count == MARKERS)
         freelist_ask_markers(list);
     int has_room = list->marker_count < MARKERS;
     uint64_t sequence = list->freed;
     list_unlock(list);
-    if (!has_room || !stream_is_named_here(stream))
+    if (!has_room)
         return;
-    struct scope scope = scope_enter(stream->within);
-    CUevent event = NULL;
-    int is_recorded = 0;
-    /* The query fails also while a stream that synchronises with this one is capturing. */
-    if (scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
-        capture == CU_STREAM_CAPTURE_STATUS_NONE && (event = event_take(list->books)) != NULL)
-        is_recorded = driver->cuEventRecord(event, stream->handle) == CUDA_SUCCESS;
-    if (is_recorded) {
+    struct scope scope = scope_enter_stream(stream);
+    CUevent event = scope.pushed ? event_take(list->books) : NULL;
+    if (event && driver->cuEventRecord(event, stream->handle) == CUDA_SUCCESS) {
         list_lock(list);
         list->markers[list->marker_count++] = (struct marker){.event = event, .sequence = sequence};
         list->marked = sequence;
@@ -66,17 +60,12 @@ void freelist_mark(struct freelist *list)
 int freelist_pass_touched(struct freelist *list, struct stream *stream)
 {
     lock_expect(RANK_TOUCH);
-    CUstreamCaptureStatus capture;
-    int has_passed = 0;
     list_lock(list);
     uint64_t sequence = list->freed;
     list_unlock(list);
-    if (stream_is_named_here(stream)) {
-        struct scope scope = scope_enter(stream->within);
-        has_passed = scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
-                     capture == CU_STREAM_CAPTURE_STATUS_NONE && driver->cuStreamQuery(stream->handle) == CUDA_SUCCESS;
-        scope_leave(scope);
-    }
+    struct scope scope = scope_enter_stream(stream);
+    int has_passed = scope.pushed && driver->cuStreamQuery(stream->handle) == CUDA_SUCCESS;
+    scope_leave(scope);
     if (has_passed) {
         list_lock(list);
         if (sequence > list->passed)

@@ -118,10 +118,6 @@ void waits_add_all(struct block *block)
 
 static CUevent record_event(const struct stream *stream, struct books *of)
 {
-    CUstreamCaptureStatus status;
-    /* fails also if an event would invalidate another stream's capture */
-    if (driver->cuStreamIsCapturing(stream->handle, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
-        return NULL;
     CUevent event = event_take(of);
     if (event && driver->cuEventRecord(event, stream->handle) != CUDA_SUCCESS) {
         event_give(of, event);
@@ -135,12 +131,10 @@ static CUevent record_event(const struct stream *stream, struct books *of)
 static CUevent event_behind(struct stream *stream, uint64_t generation, struct books *of)
 {
     CUevent event = NULL;
-    if (!stream_is_named_here(stream))
-        return NULL;
     stream_touch_begin();
     /* A green context ends with its streams, and must not be made current after that. */
     if (__atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE) == generation) {
-        struct scope scope = scope_enter(stream->within);
+        struct scope scope = scope_enter_stream(stream);
         if (scope.pushed)
             event = record_event(stream, of);
         scope_leave(scope);

@@ -4,16 +4,10 @@
 #include "base/aside.h"
 
 /* Sets the bytes on the stream. Returns 0 where that cannot be done: while the stream captures, or on another thread's own. */
-static int set_on(struct stream *stream, uint64_t address, uint64_t size, uint64_t value)
+static int set_on(const struct stream *stream, uint64_t address, uint64_t size, uint64_t value)
 {
-    CUstreamCaptureStatus capture;
-    int is_set = 0;
-    if (!stream_is_named_here(stream))
-        return 0;
-    struct scope scope = scope_enter(stream->within);
-    if (scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
-        capture == CU_STREAM_CAPTURE_STATUS_NONE)
-        is_set = driver->cuMemsetD8Async(address, (unsigned char)value, size, stream->handle) == CUDA_SUCCESS;
+    struct scope scope = scope_enter_stream(stream);
+    int is_set = scope.pushed && driver->cuMemsetD8Async(address, (unsigned char)value, size, stream->handle) == CUDA_SUCCESS;
     scope_leave(scope);
     return is_set;
 }
@@ -39,9 +33,7 @@ void fill_fresh(struct freelist *list, uint64_t address, uint64_t size)
     if (list->pool)
         return;
     if (list != &list->books->shared) {
-        struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
-        if (stream)
-            set_on(stream, address, size, heap_options->fill);
+        set_on(__atomic_load_n(&list->stream, __ATOMIC_RELAXED), address, size, heap_options->fill);
         return;
     }
     aside_call(fill_and_wait, &fresh); /* any stream may use it at once, so it must be done by then */

@@ -36,15 +36,11 @@ static void earn(struct slack_queue *queue)
 void slack_flush_touched(struct freelist *list, struct stream *stream, int is_idle)
 {
     lock_expect(RANK_TOUCH);
-    CUstreamCaptureStatus capture;
     struct watch *watch = __atomic_load_n(&list->slack_queue, __ATOMIC_ACQUIRE) ? watch_of(list->books) : NULL;
-    if (!watch || !stream_is_named_here(stream) ||
-        __atomic_load_n(&list->books->context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
+    if (!watch || __atomic_load_n(&list->books->context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return;
-    struct scope scope = scope_enter(stream->within);
-    /* The query fails also while a stream that synchronises with this one is capturing. */
-    if (scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
-        capture == CU_STREAM_CAPTURE_STATUS_NONE) {
+    struct scope scope = scope_enter_stream(stream);
+    if (scope.pushed) {
         lock_take(&watch->lock);
         slack_launch(watch, list, stream, is_idle);
         lock_release(&watch->lock);

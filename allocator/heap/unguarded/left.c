@@ -169,15 +169,12 @@ static int is_nameable(const struct recorded *use)
 /* Caller holds RANK_TOUCH. */
 static int is_capturing(const struct recorded *use)
 {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult result = CUDA_SUCCESS;
     if (!is_nameable(use))
         return 0;
     struct scope scope = scope_enter(use->stream->within); /* a green context has default streams of its own */
-    if (scope.pushed)
-        result = driver->cuStreamIsCapturing(use->stream->handle, &status);
+    int is = scope.pushed && !stream_is_open(use->stream->handle);
     scope_leave(scope);
-    return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return is;
 }
 
 /* A capture takes no free of memory that was allocated outside of it, and an event would tie other streams to it. */

@@ -84,13 +84,6 @@ static struct context *home_of(struct context *context)
     return context->stands_for ? context->stands_for : context;
 }
 
-/* Whether work can be submitted to the stream. While another stream captures, a default stream may not even be asked. */
-static int is_open(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return driver->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 /* For the arguments of one launch. */
 struct scratch {
     uint8_t bytes[MOST_BYTES];
@@ -244,7 +237,7 @@ static void note_captured(const struct launch_event *event, uint32_t users)
 /* Out of line, so that a launch that nobody wants costs little. */
 __attribute__((noinline)) static void begin(const struct launch_event *event, uint64_t number, uint32_t users)
 {
-    if (!is_open(event->stream)) {
+    if (!stream_is_open(event->stream)) {
         note_captured(event, users);
         return;
     }
@@ -355,7 +348,7 @@ int visits_see_copies(void)
 void visits_copied(const struct lens_copy *copy)
 {
     const struct launch_event event = {.stream = copy->stream};
-    struct stream *stream = is_open(copy->stream) ? stream_resolve(copy->stream) : NULL;
+    struct stream *stream = stream_is_open(copy->stream) ? stream_resolve(copy->stream) : NULL;
     struct job *job = stream && !__atomic_load_n(&visits.is_closed, __ATOMIC_RELAXED) ? calloc(1, sizeof *job) : NULL;
     struct reached *reached = job ? calloc(2, sizeof *reached) : NULL;
     if (!reached) {
