@@ -19,6 +19,7 @@
 #include "heap/unguarded/unguarded.h"
 #include "launch/launch.h"
 #include "launch/lens.h"
+#include "launch/pinned.h"
 #include "order/order.h"
 #include "vmm/arena.h"
 #include "witness/delivery.h"
@@ -53,28 +54,6 @@ static struct {
     char *text;         /* the options it was started with; NULL before the start */
     struct options options;
 } process = {.lock = LOCK(RANK_PROCESS)};
-
-static size_t read_launches(int device, const char *kernel, int has_graphs, struct launch_entry *out, struct stack *stacks,
-                            size_t max)
-{
-    const struct launch_query query = {.device = device, .kernel = kernel, .has_graphs = has_graphs};
-    return launch_read(&query, out, stacks, max);
-}
-
-static const struct fault_sources sources = {.near = heap_near,
-                                             .live = heap_live,
-                                             .set_faulted = contexts_set_faulted,
-                                             .is_shared = arena_is_shared,
-                                             .arena_start = arena_start,
-                                             .arena_end = arena_end,
-                                             .now_ns = monotonic_ns,
-                                             .launches = read_launches,
-                                             .arguments = launch_read_arguments,
-                                             .export = arena_export,
-                                             .pinned = pinned_find,
-                                             .unguarded = passed_live,
-                                             .frames = stack_frames,
-                                             .buffer_frames = {stack_buffer_frames, NULL}};
 
 /* ---- process exit ---- */
 
@@ -359,7 +338,7 @@ static cufence_status start(const char *options)
     if (status == CUFENCE_OK)
         status = lifecycle_lens(&process.options, 1);
     if (status == CUFENCE_OK)
-        status = monitor_start(&process.options, &sources);
+        status = monitor_start(&process.options);
     if (status != CUFENCE_OK)
         return status;
     /* An entry with a native stack is four times as large, and the ring is cheap only if it stays in the CPU cache. */

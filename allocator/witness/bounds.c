@@ -1,14 +1,16 @@
 #include "bounds.h"
 
+#include "heap/heap.h"
+
 #include <string.h>
 
 #define NEAR 8
 #define TICK_NS UINT64_C(10000000) /* how far a launch's time may be behind: one tick of the slowest kernel configuration */
 
-int bounds_find(const struct fault_sources *sources, uint64_t address, cufence_buffer *found)
+int bounds_find(uint64_t address, cufence_buffer *found)
 {
     cufence_buffer near[NEAR];
-    size_t count = sources->near(address, near, NEAR);
+    size_t count = heap_near(address, near, NEAR);
     found->id = 0;
     for (size_t i = 0; i < count; i++) {
         const cufence_buffer *buffer = &near[i];

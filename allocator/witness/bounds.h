@@ -1,6 +1,7 @@
 /*
  * Which part of a mapping was the buffer's when a kernel was launched: the rest is slack, where a write is out of bounds though
- * it does not fault. Thread safety: that of the sources.
+ * it does not fault. Thread safety:
+ * any thread.
  */
 #ifndef CUFENCE_WITNESS_BOUNDS_H
 #define CUFENCE_WITNESS_BOUNDS_H
@@ -10,7 +11,7 @@
 
 /* Finds the buffer whose mapping contains the address: the live one, or else the newest of those that were freed. Returns 0 if
  * there is none. */
-int bounds_find(const struct fault_sources *sources, uint64_t address, cufence_buffer *found);
+int bounds_find(uint64_t address, cufence_buffer *found);
 
 /* Returns 1 if the buffer, now the newest in its memory, had it at each of the launches. The host runs ahead of the device: it
  * may have freed the buffer that a launch was given, and another one has the memory since. recorded: NULL where a launch is not

@@ -1,6 +1,8 @@
 #include "device.h"
 
 #include "driver/driver.h"
+#include "heap/heap.h"
+#include "launch/launch.h"
 
 #include <string.h>
 
@@ -32,23 +34,24 @@ static int is_one(uint64_t devices)
     return devices && !(devices & (devices - 1));
 }
 
-static uint64_t with_launches(const struct fault_sources *sources, const struct evidence *evidence, uint64_t devices)
+static uint64_t with_launches(const struct evidence *evidence, uint64_t devices)
 {
     struct launch_entry newest;
     uint64_t found = 0;
     const char *kernel = evidence->site_count ? evidence->sites[0].symbol : NULL;
     for (int i = 0; kernel && i < MOST; i++) {
-        if ((devices >> i & 1) && sources->launches(i, kernel, 0, &newest, NULL, 1))
+        const struct launch_query query = {.device = i, .kernel = kernel};
+        if ((devices >> i & 1) && launch_read(&query, &newest, NULL, 1))
             found |= UINT64_C(1) << i;
     }
     return found;
 }
 
 /* Returns the bit of the device whose buffer, guard included, contains the address; 0 if none. */
-static uint64_t owner_of(const struct fault_sources *sources, uint64_t address)
+static uint64_t owner_of(uint64_t address)
 {
     cufence_buffer near[NEAR];
-    size_t count = sources->near(address, near, NEAR);
+    size_t count = heap_near(address, near, NEAR);
     for (size_t i = 0; i < count; i++) {
         if (near[i].device >= 0 && near[i].device < MOST && address >= near[i].mapping_start && address < near[i].guard_end)
             return UINT64_C(1) << near[i].device;
@@ -56,23 +59,23 @@ static uint64_t owner_of(const struct fault_sources *sources, uint64_t address)
     return 0;
 }
 
-static uint64_t with_buffers(const struct fault_sources *sources, const struct evidence *evidence, uint64_t devices)
+static uint64_t with_buffers(const struct evidence *evidence, uint64_t devices)
 {
     uint64_t found = 0;
     const struct evidence_site *site = evidence->site_count ? &evidence->sites[0] : NULL;
     for (size_t k = 0; site && !found && k < site->lane_count; k++) {
         if (site->lanes[k].certainty != CERTAIN_NOT)
-            found = owner_of(sources, site->lanes[k].address) & devices;
+            found = owner_of(site->lanes[k].address) & devices;
     }
     for (size_t at = 0; site && !found && at + 8 <= site->parameter_bytes; at += 8) {
         uint64_t word;
         memcpy(&word, site->parameters + at, sizeof word);
-        found = owner_of(sources, word) & devices;
+        found = owner_of(word) & devices;
     }
     return found;
 }
 
-int faulted_device(const struct fault_sources *sources, const struct evidence *evidence)
+int faulted_device(const struct evidence *evidence)
 {
     int count = 0;
     driver->cuDeviceGetCount(&count);
@@ -80,8 +83,8 @@ int faulted_device(const struct fault_sources *sources, const struct evidence *e
     if (!devices) /* the PCI address is not in the dump, or in another format */
         return count == 1 ? 0 : evidence->device < (uint32_t)count ? (int)evidence->device : -1;
     if (!is_one(devices)) {
-        uint64_t launched = with_launches(sources, evidence, devices);
-        devices = is_one(launched) ? launched : with_buffers(sources, evidence, launched ? launched : devices);
+        uint64_t launched = with_launches(evidence, devices);
+        devices = is_one(launched) ? launched : with_buffers(evidence, launched ? launched : devices);
     }
     return is_one(devices) ? __builtin_ctzll(devices) : -1;
 }

@@ -1,5 +1,5 @@
 /*
- * Determines which GPU a dump comes from. Thread safety: that of the sources.
+ * Determines which GPU a dump comes from. Thread safety: any thread.
  */
 #ifndef CUFENCE_WITNESS_DEVICE_H
 #define CUFENCE_WITNESS_DEVICE_H
@@ -13,6 +13,6 @@
  * returns the only one that the kernel was launched on, else the one that has the buffers that the kernel accessed or was
  * given.
  */
-int faulted_device(const struct fault_sources *sources, const struct evidence *evidence);
+int faulted_device(const struct evidence *evidence);
 
 #endif

@@ -1,6 +1,7 @@
 #include "hosted.h"
 
 #include "files.h"
+#include "launch/pinned.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -68,13 +69,13 @@ static void take(struct hosted *hosted, const struct pinned *memory)
     }
 }
 
-void hosted_take(struct hosted *hosted, const struct fault_sources *sources, const struct rerun_launch *launch)
+void hosted_take(struct hosted *hosted, const struct rerun_launch *launch)
 {
     struct pinned memory;
     for (size_t i = 0; i + 8 <= launch->argument_bytes; i += 8) {
         uint64_t word;
         memcpy(&word, launch->arguments + i, sizeof word);
-        if (!is_taken(hosted, word) && sources->pinned(word, &memory))
+        if (!is_taken(hosted, word) && pinned_find(word, &memory))
             take(hosted, &memory);
     }
 }

@@ -19,7 +19,7 @@ struct hosted {
 };
 
 /* Copies what the launch's arguments name and is not there yet: at most RERUN_PINNED_BYTES in all. */
-void hosted_take(struct hosted *hosted, const struct fault_sources *sources, const struct rerun_launch *launch);
+void hosted_take(struct hosted *hosted, const struct rerun_launch *launch);
 
 /* Answers a MESSAGE_NEED with the piece that begins at the address, if there is one; else *answer is unchanged. Returns the
  * descriptor for it, or -1, and sets errno if it cannot be had. */

@@ -14,6 +14,7 @@
 #include "kernels/kernels.h"
 #include "spares.h"
 #include "tell.h"
+#include "vmm/arena.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -56,7 +57,6 @@ static struct {
     /* Constant while the thread runs. */
     pthread_t thread;
     const struct options *options;
-    const struct fault_sources *sources;
     int is_armed;
     struct dump_pipe pipe;
     struct intake intake;
@@ -121,9 +121,9 @@ static void act(int device, CUresult error)
         abort();
     }
     if (monitor.options->on_fault == ON_FAULT_ERROR) {
-        monitor.sources->set_faulted(device, error);
+        contexts_set_faulted(device, error);
         if (!wait_for_error(device, REAL_ERROR_MS)) {
-            monitor.poisons += kernels_poison(device, monitor.sources->arena_start());
+            monitor.poisons += kernels_poison(device, arena_start());
             wait_for_error(device, POISON_MS);
         }
         if (!driver->is_sim)
@@ -162,7 +162,7 @@ static void explain(const struct dump *dump)
     cufence_status status = dump_is_complete(dump)
                                 ? evidence_from_coredump(dump->bytes, dump->size, &evidence, &problem)
                                 : problem_set(&problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for all of it");
-    int device = status == CUFENCE_OK ? faulted_device(monitor.sources, evidence) : -1;
+    int device = status == CUFENCE_OK ? faulted_device(evidence) : -1;
     monitor.evidence_ns = monotonic_ns();
     if (status == CUFENCE_OK && is_ours(evidence)) {
         monitor.poisons -= monitor.poisons > 0;
@@ -285,13 +285,12 @@ static void init_change(void)
     pthread_condattr_destroy(&attributes);
 }
 
-cufence_status monitor_start(const struct options *options, const struct fault_sources *sources)
+cufence_status monitor_start(const struct options *options)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, init_change);
     monitor.options = options;
-    monitor.sources = sources;
-    cufence_status status = tell_open(options, sources);
+    cufence_status status = tell_open(options);
     if (status != CUFENCE_OK)
         return status;
     if (!options->coredump)

@@ -2,8 +2,7 @@
  * The monitor arms GPU core dumps, reads them from a FIFO on its own thread while the driver writes them, and reports each one.
  * With on_fault=error it then makes the context's error sticky, because a driver that dumps without abort swallows the error.
  *
- * Thread safety: all functions, any thread, after monitor_start(). No lock is held while calling the driver, the sources or a
- * handler.
+ * Thread safety: all functions, any thread, after monitor_start(). No lock is held while calling the driver or a handler.
  */
 #ifndef CUFENCE_WITNESS_MONITOR_H
 #define CUFENCE_WITNESS_MONITOR_H
@@ -14,12 +13,12 @@
 #include "surroundings.h"
 
 /*
- * Makes the FIFO, arms the dumps and starts the thread. Call it before the first context exists. `options` and `sources` must
- * outlive the monitor. If dumps are not available (driver older than CUDA 12.1, environment variables that redirect them, no
+ * Makes the FIFO, arms the dumps and starts the thread. Call it before the first context exists. `options` must outlive the
+ * monitor. If dumps are not available (driver older than CUDA 12.1, environment variables that redirect them, no
  * place for a FIFO), prints that to stderr once and returns OK: faults are still caught, but not explained.
  * Errors: SYSTEM (the thread), OPTION (a file name). A failed start leaves nothing behind and may be repeated.
  */
-cufence_status monitor_start(const struct options *options, const struct fault_sources *sources);
+cufence_status monitor_start(const struct options *options);
 
 /* Undoes monitor_start() if a later step of the process start fails. Requires that no context exists and no other thread
  * calls. */

@@ -6,9 +6,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bounds.h"
+#include "driver/driver.h"
 #include "hosted.h"
+#include "launch/launch.h"
 #include "ranges.h"
 #include "rerun.h"
+#include "vmm/arena.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,7 +22,6 @@
 enum { MOST_HELD = 256 };
 
 struct rerun_source {
-    const struct fault_sources *sources;
     struct saving *saving; /* NULL: the memory is not kept */
     struct rerun rerun;
     char limit[40];
@@ -71,7 +73,7 @@ static const uint8_t *arguments_of(struct rerun_source *source, const struct lau
     if (!grown)
         return NULL;
     *own = grown;
-    return source->sources->arguments(entry, grown, entry->argument_bytes) == entry->argument_bytes ? grown : NULL;
+    return launch_read_arguments(entry, grown, entry->argument_bytes) == entry->argument_bytes ? grown : NULL;
 }
 
 static void add_recorded(struct rerun_source *source, const struct fault_launch *recorded)
@@ -139,7 +141,7 @@ static const struct slot_export *find_held(const struct rerun_source *source, ui
 /* Errors: as arena_export(). Nothing being mapped there is none: the kernel faults there again. */
 static cufence_status export(struct rerun_source *source, uint64_t address, struct slot_export *out)
 {
-    cufence_status status = source->sources->export(address, out);
+    cufence_status status = arena_export(address, out);
     if (status != CUFENCE_OK && status != CUFENCE_ERROR_INVALID_ARGUMENT && !source->withheld[0])
         snprintf(source->withheld, sizeof source->withheld, "memory that the kernel reaches cannot be shared: %s",
                  error_detail());
@@ -164,7 +166,7 @@ static cufence_status hold_hosted(struct rerun_source *source)
     struct hosted *hosted = &source->hosted;
     struct rerun_input *input = &source->rerun.input;
     for (size_t i = 0; i < source->launch_count; i++)
-        hosted_take(hosted, source->sources, &source->launches[i]);
+        hosted_take(hosted, &source->launches[i]);
     memcpy(input->pinned, hosted->pieces, hosted->count * sizeof *hosted->pieces);
     input->pinned_count = hosted->count;
     if (hosted->left_out[0])
@@ -177,8 +179,7 @@ static cufence_status hold_hosted(struct rerun_source *source)
 /* Finds the buffer that has the memory. Returns 1 if its bounds are those at the launch. */
 static int find_owner(const struct rerun_source *source, uint64_t address, cufence_buffer *owner)
 {
-    return bounds_find(source->sources, address, owner) &&
-           bounds_are_sure(owner, source->launches, source->recorded, source->launch_count);
+    return bounds_find(address, owner) && bounds_are_sure(owner, source->launches, source->recorded, source->launch_count);
 }
 
 /* Says which part of the mapping is not slack, if that is sure. */
@@ -257,8 +258,8 @@ static cufence_status take_device(struct rerun_source *source, int device)
         driver->cuDeviceGetUuid(&uuid, handle) != CUDA_SUCCESS)
         return fail(source, "the GPU is not known");
     memcpy(source->rerun.input.device, uuid.bytes, sizeof source->rerun.input.device);
-    source->rerun.input.arena_start = source->sources->arena_start();
-    source->rerun.input.arena_end = source->sources->arena_end();
+    source->rerun.input.arena_start = arena_start();
+    source->rerun.input.arena_end = arena_end();
     return CUFENCE_OK;
 }
 
@@ -279,13 +280,11 @@ static int is_rerun(const struct options *options, const struct diagnosis *diagn
     return is_needed && site->exception.class != CLASS_NO_BUFFER;
 }
 
-static struct rerun_source *rerun_source_make(const struct fault_sources *sources, const struct options *options,
-                                              struct saving *saving)
+static struct rerun_source *rerun_source_make(const struct options *options, struct saving *saving)
 {
     struct rerun_source *source = calloc(1, sizeof *source);
     if (!source)
         return NULL;
-    source->sources = sources;
     source->saving = saving;
     snprintf(source->limit, sizeof source->limit, "wait_ms=%llu/%llu", (unsigned long long)options->exit_wait,
              (unsigned long long)options->witness_ms);
@@ -308,8 +307,7 @@ static cufence_status start(struct rerun_source *source)
     return rerun_begin(&source->rerun);
 }
 
-struct rerun_source *rerun_source_begin(const struct fault_sources *sources, const struct options *options,
-                                        const struct dump *dump, const struct evidence *evidence,
+struct rerun_source *rerun_source_begin(const struct options *options, const struct dump *dump, const struct evidence *evidence,
                                         const struct surroundings *around, struct saving *saving)
 {
     struct diagnosis diagnosis;
@@ -317,8 +315,7 @@ struct rerun_source *rerun_source_begin(const struct fault_sources *sources, con
         return NULL;
     fault_diagnose(evidence, &around->memory, &diagnosis);
     const struct evidence_site *site = fault_site(&diagnosis);
-    struct rerun_source *source =
-        site && is_rerun(options, &diagnosis, site) ? rerun_source_make(sources, options, saving) : NULL;
+    struct rerun_source *source = site && is_rerun(options, &diagnosis, site) ? rerun_source_make(options, saving) : NULL;
     if (!source)
         return NULL;
     cufence_status status = take_device(source, around->memory.device);

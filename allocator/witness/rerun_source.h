@@ -24,8 +24,7 @@ struct rerun_source;
  * be launched again: explain=dump, an exception that is not about memory, with explain=auto a read of which the dump tells
  * everything, or no host memory. `saving` gets the memory and the image, to keep them; it may be NULL. It, `evidence` and
  * `around` must outlive the source. */
-struct rerun_source *rerun_source_begin(const struct fault_sources *sources, const struct options *options,
-                                        const struct dump *dump, const struct evidence *evidence,
+struct rerun_source *rerun_source_begin(const struct options *options, const struct dump *dump, const struct evidence *evidence,
                                         const struct surroundings *around, struct saving *saving);
 
 /* Serves the second process until it is done, at most until options->witness_ms after the beginning. The result, and the

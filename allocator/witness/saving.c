@@ -23,7 +23,6 @@
 static char parent[1024]; /* "" if none */
 
 struct saving {
-    const struct fault_sources *sources;
     uint64_t most, total; /* bytes of buffers */
     char folder[1100];
     struct bundle_buffer *buffers;
@@ -68,7 +67,7 @@ static int make_folders(struct saving *saving)
     return !failed && mkdir(buffers, 0700) == 0;
 }
 
-struct saving *saving_begin(const struct options *options, const struct fault_sources *sources)
+struct saving *saving_begin(const struct options *options)
 {
     if (!parent[0])
         return NULL;
@@ -76,7 +75,7 @@ struct saving *saving_begin(const struct options *options, const struct fault_so
     struct bundle_buffer *buffers = calloc(BUNDLE_BUFFERS, sizeof *buffers);
     errno = ENOMEM;
     if (saving && buffers) {
-        *saving = (struct saving){.sources = sources, .most = options->save_max, .buffers = buffers};
+        *saving = (struct saving){.most = options->save_max, .buffers = buffers};
         if (make_folders(saving))
             return saving;
     }
@@ -190,8 +189,7 @@ void saving_keep_pinned(struct saving *saving, const struct rerun_range *range, 
 void saving_miss(struct saving *saving, uint64_t address)
 {
     cufence_buffer found;
-    struct bundle_buffer *buffer =
-        bounds_find(saving->sources, address, &found) && found.is_mapped ? add_buffer(saving, &found) : NULL;
+    struct bundle_buffer *buffer = bounds_find(address, &found) && found.is_mapped ? add_buffer(saving, &found) : NULL;
     if (buffer)
         leave_out(buffer, "its memory cannot be given to another process");
 }

@@ -23,7 +23,7 @@ cufence_status saving_open(const struct options *options);
 uint64_t saving_limit_ms(const struct options *options);
 
 /* Makes the folder of a bundle. Returns NULL if none is wanted, or, after a line that says why, if it cannot be made. */
-struct saving *saving_begin(const struct options *options, const struct fault_sources *sources);
+struct saving *saving_begin(const struct options *options);
 
 /* Keeps the kernel's module. */
 void saving_keep_image(struct saving *saving, const void *image, size_t size);

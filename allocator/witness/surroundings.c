@@ -1,6 +1,11 @@
 #include "surroundings.h"
 
 #include "analysis/verdict/launches.h"
+#include "base/clock.h"
+#include "heap/heap.h"
+#include "heap/unguarded/unguarded.h"
+#include "launch/launch.h"
+#include "vmm/arena.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,11 +40,11 @@ static int is_known(const struct surroundings *around, uint64_t address)
 }
 
 /* Adds the buffers at and around an address. */
-static void look_at(struct surroundings *around, const struct fault_sources *sources, uint64_t address)
+static void look_at(struct surroundings *around, uint64_t address)
 {
     cufence_buffer found[NEAR_PER_ADDRESS];
     const size_t max = sizeof around->near / sizeof *around->near;
-    size_t n = sources->near(address, found, NEAR_PER_ADDRESS);
+    size_t n = heap_near(address, found, NEAR_PER_ADDRESS);
     for (size_t i = 0; i < n && around->near_count < max; i++) {
         size_t k = 0;
         while (k < around->near_count && around->near[k].id != found[i].id)
@@ -50,19 +55,19 @@ static void look_at(struct surroundings *around, const struct fault_sources *sou
 }
 
 /* Adds the buffers that the words in a kernel's parameters point to. */
-static void look_at_words(struct surroundings *around, const struct fault_sources *sources, const uint8_t *bytes, size_t count)
+static void look_at_words(struct surroundings *around, const uint8_t *bytes, size_t count)
 {
     for (size_t k = 0; k + 8 <= count && around->near_count < sizeof around->near / sizeof *around->near; k += 8) {
         uint64_t word;
         memcpy(&word, bytes + k, sizeof word);
-        if (word >= sources->arena_start() && word < sources->arena_end())
-            look_at(around, sources, word);
+        if (word >= arena_start() && word < arena_end())
+            look_at(around, word);
     }
 }
 
 /* Adds the buffers at every address that the evidence names: first and last byte of each access, and pointers in the
  * kernel's parameters. */
-static void look_around(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence)
+static void look_around(struct surroundings *around, const struct evidence *evidence)
 {
     for (size_t i = 0; i < evidence->site_count; i++) {
         const struct evidence_site *site = &evidence->sites[i];
@@ -73,12 +78,12 @@ static void look_around(struct surroundings *around, const struct fault_sources 
             uint64_t last = lane->address + (site->access_bytes ? site->access_bytes - 1 : 0);
             /* Most lanes access a buffer that an earlier lane has already added. */
             if (!is_known(around, lane->address))
-                look_at(around, sources, lane->address);
+                look_at(around, lane->address);
             if (last > lane->address && !is_known(around, last))
-                look_at(around, sources, last);
+                look_at(around, last);
         }
         if (site->parameters)
-            look_at_words(around, sources, site->parameters, site->parameter_bytes);
+            look_at_words(around, site->parameters, site->parameter_bytes);
     }
 }
 
@@ -94,19 +99,21 @@ static int is_first_of_kernel(const struct evidence *evidence, size_t index)
     return symbol != NULL;
 }
 
-static void read_launches(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence,
-                          int device)
+static void read_launches(struct surroundings *around, const struct evidence *evidence, int device)
 {
     size_t count = 0, kernels = 0;
     for (size_t i = 0; i < evidence->site_count && kernels < 4; i++) {
-        if (is_first_of_kernel(evidence, i))
-            count += sources->launches(device, evidence->sites[i].symbol, kernels++ == 0, around->entries + count,
-                                       around->stacks + count, SURROUNDINGS_LAUNCHES - count);
+        const struct launch_query query = {.device = device, .kernel = evidence->sites[i].symbol, .has_graphs = kernels == 0};
+        if (!is_first_of_kernel(evidence, i))
+            continue;
+        count += launch_read(&query, around->entries + count, around->stacks + count, SURROUNDINGS_LAUNCHES - count);
+        kernels++;
     }
     for (size_t i = 0; i < count; i++)
         around->launches[i].entry = &around->entries[i];
     around->launch_count = count;
-    around->memory.recent_count = sources->launches(device, NULL, 1, around->recent, NULL, SURROUNDINGS_RECENT);
+    const struct launch_query all = {.device = device, .has_graphs = 1};
+    around->memory.recent_count = launch_read(&all, around->recent, NULL, SURROUNDINGS_RECENT);
 }
 
 static int is_same_stack(const struct stack *a, const struct stack *b)
@@ -145,8 +152,7 @@ static size_t without_stub(struct stack_frame *frames, size_t count)
 
 /* Returns the place with that stack, and adds it if it is new; NULL if its frames are unknown or the table is full. Native
  * stacks of one place may differ in data between the return addresses, so their frames are compared too. */
-static const struct launch_place *place_of(struct surroundings *around, const struct fault_sources *sources,
-                                           const struct stack *stack)
+static const struct launch_place *place_of(struct surroundings *around, const struct stack *stack)
 {
     for (size_t i = 0; i < around->place_count; i++)
         if (is_same_stack(around->places[i].stack, stack))
@@ -155,7 +161,7 @@ static const struct launch_place *place_of(struct surroundings *around, const st
         return NULL;
     struct launch_place *place = &around->places[around->place_count];
     place->stack = stack;
-    place->frame_count = without_stub(place->frames, sources->frames(stack, place->frames, STACK_READ));
+    place->frame_count = without_stub(place->frames, stack_frames(stack, place->frames, STACK_READ));
     if (!place->frame_count)
         return NULL;
     for (size_t i = 0; !stack->python && i < around->place_count; i++)
@@ -185,21 +191,20 @@ static int may_be_the_one(const struct launch_entry *launch, const struct eviden
 
 /* Fills in where launches came from, and adds the buffers that their arguments point to. is_fit: for launches that fit the
  * warps in the dump, else for the others. */
-static void look_at_launches(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence,
-                             int is_fit, size_t limit)
+static void look_at_launches(struct surroundings *around, const struct evidence *evidence, int is_fit, size_t limit)
 {
     for (size_t i = 0; i < around->launch_count && limit > 0; i++) {
         struct fault_launch *launch = &around->launches[i];
         if (may_be_the_one(launch->entry, evidence) != is_fit)
             continue;
         limit--;
-        const struct launch_place *place = place_of(around, sources, &around->stacks[i]);
+        const struct launch_place *place = place_of(around, &around->stacks[i]);
         if (place) {
             launch->frames = place->frames;
             launch->frame_count = place->frame_count;
             launch->place = (unsigned)(place - around->places) + 1;
         }
-        look_at_words(around, sources, launch->entry->bytes, launch->entry->kept_bytes);
+        look_at_words(around, launch->entry->bytes, launch->entry->kept_bytes);
     }
 }
 
@@ -215,20 +220,20 @@ static uint64_t first_address(const struct evidence *evidence)
     return 0;
 }
 
-struct surroundings *surroundings_of(const struct fault_sources *sources, const struct evidence *evidence, int device)
+struct surroundings *surroundings_of(const struct evidence *evidence, int device)
 {
     struct surroundings *around = calloc(1, sizeof *around);
     uint64_t total = 0;
     if (!around)
         return NULL;
-    look_around(around, sources, evidence);
-    read_launches(around, sources, evidence, device);
-    look_at_launches(around, sources, evidence, 1, SURROUNDINGS_LAUNCHES);
-    look_at_launches(around, sources, evidence, 0, OTHERS_LIMIT);
-    size_t live_count = sources->live(device, around->live, sizeof around->live / sizeof *around->live, &total);
+    look_around(around, evidence);
+    read_launches(around, evidence, device);
+    look_at_launches(around, evidence, 1, SURROUNDINGS_LAUNCHES);
+    look_at_launches(around, evidence, 0, OTHERS_LIMIT);
+    size_t live_count = heap_live(device, around->live, sizeof around->live / sizeof *around->live, &total);
     uint64_t shared = 0, address = first_address(evidence);
     for (int i = 0; i < 64 && device >= 0; i++)
-        shared |= (uint64_t)(sources->is_shared(i, device) != 0) << i;
+        shared |= (uint64_t)(arena_is_shared(i, device) != 0) << i;
     around->memory = (struct fault_memory){.near = around->near,
                                            .near_count = around->near_count,
                                            .live = around->live,
@@ -236,29 +241,28 @@ struct surroundings *surroundings_of(const struct fault_sources *sources, const 
                                            .live_total = (size_t)total,
                                            .device = device,
                                            .shared = shared,
-                                           .arena_start = sources->arena_start(),
-                                           .arena_end = sources->arena_end(),
+                                           .arena_start = arena_start(),
+                                           .arena_end = arena_end(),
                                            .is_host_address = is_mapped_by_host(address),
-                                           .now_ns = sources->now_ns(),
+                                           .now_ns = monotonic_ns(),
                                            .launches = around->launches,
                                            .launch_count = around->launch_count,
                                            .recent = around->recent,
                                            .recent_count = around->memory.recent_count,
-                                           .frames = sources->buffer_frames};
-    if (sources->unguarded)
-        around->memory.unguarded = sources->unguarded(device, address);
+                                           .frames = {stack_buffer_frames, NULL},
+                                           .unguarded = passed_live(device, address)};
     return around;
 }
 
-void surroundings_add(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence)
+void surroundings_add(struct surroundings *around, const struct evidence *evidence)
 {
-    look_around(around, sources, evidence);
+    look_around(around, evidence);
     around->memory.near_count = around->near_count;
 }
 
-void surroundings_add_address(struct surroundings *around, const struct fault_sources *sources, uint64_t address)
+void surroundings_add_address(struct surroundings *around, uint64_t address)
 {
     if (!is_known(around, address))
-        look_at(around, sources, address);
+        look_at(around, address);
     around->memory.near_count = around->near_count;
 }

@@ -1,37 +1,12 @@
 /*
  * Gathers what cufence and the host know about the addresses in the evidence of a fault, as plain data for the diagnosis.
- * Thread safety: that of the sources.
+ * Thread safety: any thread.
  */
 #ifndef CUFENCE_WITNESS_SURROUNDINGS_H
 #define CUFENCE_WITNESS_SURROUNDINGS_H
 
 #include "analysis/verdict/diagnosis.h"
-#include "driver/driver.h"
-#include "launch/pinned.h"
 #include "stacks/stack.h"
-#include "vmm/arena.h"
-
-/* Functions of other rooms that supply buffers, contexts and launches. heap.h documents each. */
-struct fault_sources {
-    size_t (*near)(uint64_t address, cufence_buffer *out, size_t max);
-    size_t (*live)(int device, cufence_buffer *out, size_t max, uint64_t *total);
-    void (*set_faulted)(int device, CUresult error);
-    int (*is_shared)(int device, int peer); /* arena_is_shared() */
-    uint64_t (*arena_start)(void);
-    uint64_t (*arena_end)(void);
-    uint64_t (*now_ns)(void);
-    /* Returns the newest launches of a kernel (mangled name, NULL: of all) on a device, newest first; has_graphs: graph
-     * launches too. stacks: may be NULL. */
-    size_t (*launches)(int device, const char *kernel, int has_graphs, struct launch_entry *out, struct stack *stacks,
-                       size_t max);
-    size_t (*arguments)(const struct launch_entry *entry, uint8_t *out, size_t max); /* launch_read_arguments() */
-    cufence_status (*export)(uint64_t address, struct slot_export *out);             /* arena_export() */
-    int (*pinned)(uint64_t address, struct pinned *found);                           /* pinned_find() */
-    struct unguarded_buffers (*unguarded)(int device, uint64_t address);             /* passed_live() */
-    /* stack_frames() */
-    size_t (*frames)(const struct stack *stack, struct stack_frame *out, size_t max);
-    struct buffer_frames buffer_frames;
-};
 
 enum {
     SURROUNDINGS_LAUNCHES = 4096, /* launches of the kernels that faulted: as many as are kept per thread by default */
@@ -61,10 +36,10 @@ struct surroundings {
 };
 
 /* Returns calloc'ed memory that the caller frees, or NULL if out of host memory. */
-struct surroundings *surroundings_of(const struct fault_sources *sources, const struct evidence *evidence, int device);
+struct surroundings *surroundings_of(const struct evidence *evidence, int device);
 
 /* Adds the buffers at the addresses that further evidence, or a write to `address`, names. */
-void surroundings_add(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence);
-void surroundings_add_address(struct surroundings *around, const struct fault_sources *sources, uint64_t address);
+void surroundings_add(struct surroundings *around, const struct evidence *evidence);
+void surroundings_add_address(struct surroundings *around, uint64_t address);
 
 #endif

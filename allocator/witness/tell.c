@@ -25,12 +25,11 @@
 
 #define DEVICE_NAME 128
 
-static const struct fault_sources *sources; /* constant after tell_open(), like rank */
-static const struct options *wanted;        /* likewise */
-static struct known_names known;            /* likewise */
-static int rank;                            /* in a distributed job, or -1 */
-static int is_annotated;                    /* in a job of GitHub Actions */
-static char checkout[512];                  /* its folder, "" if unknown */
+static const struct options *wanted; /* constant after tell_open(), like rank */
+static struct known_names known;     /* likewise */
+static int rank;                     /* in a distributed job, or -1 */
+static int is_annotated;             /* in a job of GitHub Actions */
+static char checkout[512];           /* its folder, "" if unknown */
 
 /* The origin of a finding, and the strings that it points to. */
 struct setting {
@@ -74,9 +73,8 @@ static void begin_json(void)
     free(line);
 }
 
-cufence_status tell_open(const struct options *options, const struct fault_sources *from)
+cufence_status tell_open(const struct options *options)
 {
-    sources = from;
     wanted = options;
     rank = options_rank();
     process_open();
@@ -182,14 +180,14 @@ struct telling {
 struct telling *tell_begin(const struct dump *dump, const struct evidence *evidence, int device)
 {
     struct telling *telling = malloc(sizeof *telling);
-    struct surroundings *around = surroundings_of(sources, evidence, device);
+    struct surroundings *around = surroundings_of(evidence, device);
     if (!telling || !around) {
         free(telling);
         free(around);
         return NULL;
     }
-    *telling = (struct telling){dump, evidence, device, around, NULL, saving_begin(wanted, sources)};
-    telling->source = rerun_source_begin(sources, wanted, dump, evidence, around, telling->saving);
+    *telling = (struct telling){dump, evidence, device, around, NULL, saving_begin(wanted)};
+    telling->source = rerun_source_begin(wanted, dump, evidence, around, telling->saving);
     return telling;
 }
 
@@ -212,9 +210,9 @@ static const struct rerun_result *second_launch(struct telling *telling)
         return NULL;
     struct rerun_result *rerun = rerun_source_finish(telling->source);
     if (rerun->evidence)
-        surroundings_add(telling->around, sources, rerun->evidence);
+        surroundings_add(telling->around, rerun->evidence);
     for (size_t i = 0; i < rerun->write_count; i++)
-        surroundings_add_address(telling->around, sources, rerun->writes[i].address);
+        surroundings_add_address(telling->around, rerun->writes[i].address);
     rerun_result_name_buffers(rerun, &telling->around->memory);
     return rerun;
 }

@@ -15,8 +15,8 @@
 
 #include "base/options.h"
 
-/* `sources` must outlive the reports. May be called again. Errors: OPTION, OVERFLOW (file names). */
-cufence_status tell_open(const struct options *options, const struct fault_sources *sources);
+/* May be called again. Errors: OPTION, OVERFLOW (file names). */
+cufence_status tell_open(const struct options *options);
 
 /* Gathers what a report of the fault needs, before the program can change it, and starts the process that launches the kernel
  * again. Returns NULL if out of host memory. `dump` and `evidence` must outlive the telling. */
