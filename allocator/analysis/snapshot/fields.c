@@ -2,69 +2,56 @@
 
 #include "keep.h"
 
-#define FIELD(type, struct_type, member)                                                                                       \
-    {                                                                                                                          \
-#member, type, offsetof(struct struct_type, member), sizeof(((struct struct_type *)0)->member)                         \
-    }
-
-#define FIELDS(list)                                                                                                           \
-    {                                                                                                                          \
-        list, sizeof list / sizeof *list                                                                                       \
-    }
+#define BUFFER(kind, member) FIELD(kind, cufence_buffer, member, #member, .flags = NOT_ZERO)
+#define FRAME(kind, member) FIELD(kind, struct stack_frame, member, #member, .flags = NOT_ZERO)
+#define LAUNCH(kind, member) FIELD(kind, struct launch_entry, member, #member, .flags = NOT_ZERO)
+#define MEMORY(kind, member) FIELD(kind, struct fault_memory, member, #member, .flags = NOT_ZERO)
+#define ORIGIN(kind, member) FIELD(kind, struct snapshot_origin, member, #member, .flags = NOT_ZERO)
 
 static const struct field of_buffer[] = {
-    FIELD(NUMBER, cufence_buffer, id),
-    FIELD(ADDRESS, cufence_buffer, address),
-    FIELD(NUMBER, cufence_buffer, size),
-    FIELD(ADDRESS, cufence_buffer, mapping_start),
-    FIELD(ADDRESS, cufence_buffer, mapping_end),
-    FIELD(ADDRESS, cufence_buffer, guard_start),
-    FIELD(ADDRESS, cufence_buffer, guard_end),
-    FIELD(ADDRESS, cufence_buffer, stream),
-    FIELD(NUMBER, cufence_buffer, allocated_ns),
-    FIELD(NUMBER, cufence_buffer, freed_ns),
-    FIELD(ADDRESS, cufence_buffer, free_stream),
-    FIELD(NUMBER, cufence_buffer, allocated_tid),
-    FIELD(NUMBER, cufence_buffer, freed_tid),
-    FIELD(NUMBER, cufence_buffer, allocated_stack),
-    FIELD(NUMBER, cufence_buffer, freed_stack),
-    FIELD(NUMBER, cufence_buffer, device),
-    FIELD(NUMBER, cufence_buffer, is_mapped),
-    FIELD(TEXT, cufence_buffer, label),
-    FIELD(NUMBER, cufence_buffer, freed_ago),
-    FIELD(NUMBER, cufence_buffer, redzone_before),
-    FIELD(NUMBER, cufence_buffer, redzone_after),
+    BUFFER(NUMBER, id),
+    BUFFER(HEX, address),
+    BUFFER(NUMBER, size),
+    BUFFER(HEX, mapping_start),
+    BUFFER(HEX, mapping_end),
+    BUFFER(HEX, guard_start),
+    BUFFER(HEX, guard_end),
+    BUFFER(HEX, stream),
+    BUFFER(NUMBER, allocated_ns),
+    BUFFER(NUMBER, freed_ns),
+    BUFFER(HEX, free_stream),
+    BUFFER(NUMBER, allocated_tid),
+    BUFFER(NUMBER, freed_tid),
+    BUFFER(NUMBER, allocated_stack),
+    BUFFER(NUMBER, freed_stack),
+    BUFFER(INT, device),
+    BUFFER(INT, is_mapped),
+    BUFFER(CHARS, label),
+    BUFFER(NUMBER, freed_ago),
+    BUFFER(NUMBER, redzone_before),
+    BUFFER(NUMBER, redzone_after),
 };
 static const struct field of_frame[] = {
-    FIELD(NUMBER, stack_frame, is_python), FIELD(TEXT, stack_frame, function), FIELD(TEXT, stack_frame, file),
-    FIELD(NUMBER, stack_frame, line),      FIELD(TEXT, stack_frame, module),   FIELD(ADDRESS, stack_frame, offset),
+    FRAME(INT, is_python), FRAME(CHARS, function), FRAME(CHARS, file),
+    FRAME(INT, line),      FRAME(CHARS, module),   FRAME(HEX, offset),
 };
 static const struct field of_launch[] = {
-    FIELD(NUMBER, launch_entry, sequence),
-    FIELD(NUMBER, launch_entry, time_ns),
-    FIELD(ADDRESS, launch_entry, graph),
-    FIELD(ADDRESS, launch_entry, stream),
-    FIELD(NUMBER, launch_entry, tid),
-    FIELD(NUMBER, launch_entry, device),
-    FIELD(NUMBER, launch_entry, is_cooperative),
-    FIELD(NUMBER, launch_entry, shared_bytes),
-    FIELD(NUMBER, launch_entry, argument_bytes),
-    FIELD(NUMBER, launch_entry, kept_bytes),
+    LAUNCH(NUMBER, sequence),    LAUNCH(NUMBER, time_ns),      LAUNCH(HEX, graph),
+    LAUNCH(HEX, stream),         LAUNCH(NUMBER, tid),          LAUNCH(INT, device),
+    LAUNCH(INT, is_cooperative), LAUNCH(NUMBER, shared_bytes), LAUNCH(NUMBER, argument_bytes),
+    LAUNCH(NUMBER, kept_bytes),
 };
 static const struct field of_memory[] = {
-    FIELD(NUMBER, fault_memory, live_total), FIELD(NUMBER, fault_memory, device),
-    FIELD(ADDRESS, fault_memory, shared),    FIELD(ADDRESS, fault_memory, arena_start),
-    FIELD(ADDRESS, fault_memory, arena_end), FIELD(NUMBER, fault_memory, is_host_address),
-    FIELD(NUMBER, fault_memory, now_ns),
+    MEMORY(NUMBER, live_total), MEMORY(INT, device),          MEMORY(HEX, shared),    MEMORY(HEX, arena_start),
+    MEMORY(HEX, arena_end),     MEMORY(INT, is_host_address), MEMORY(NUMBER, now_ns),
 };
 static const struct field of_origin[] = {
-    FIELD(NUMBER, snapshot_origin, pid),       FIELD(NUMBER, snapshot_origin, rank),  FIELD(NUMBER, snapshot_origin, device),
-    FIELD(TEXT, snapshot_origin, device_name), FIELD(TEXT, snapshot_origin, program), FIELD(TEXT, snapshot_origin, options),
-    FIELD(NUMBER, snapshot_origin, time_ns),
+    ORIGIN(INT, pid),       ORIGIN(INT, rank),      ORIGIN(INT, device),     ORIGIN(CHARS, device_name),
+    ORIGIN(CHARS, program), ORIGIN(CHARS, options), ORIGIN(NUMBER, time_ns),
 };
 
-const struct fields buffer_fields = FIELDS(of_buffer);
-const struct fields frame_fields = FIELDS(of_frame);
-const struct fields launch_fields = FIELDS(of_launch);
-const struct fields memory_fields = FIELDS(of_memory);
-const struct fields origin_fields = FIELDS(of_origin);
+const struct record kept_buffer = RECORD(cufence_buffer, of_buffer);
+const struct record kept_frame = RECORD(struct stack_frame, of_frame);
+const struct record kept_launch = RECORD(struct launch_entry, of_launch);
+const struct record kept_memory = RECORD(struct fault_memory, of_memory);
+const struct record kept_origin = RECORD(struct snapshot_origin, of_origin);

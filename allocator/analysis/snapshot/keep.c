@@ -12,46 +12,13 @@
 
 enum { DIMENSIONS = 3 };
 
-static uint64_t load(const void *at, size_t size)
-{
-    int32_t narrow;
-    uint64_t wide;
-    memcpy(&narrow, at, sizeof narrow);
-    if (size == sizeof narrow)
-        return (uint64_t)(int64_t)narrow;
-    memcpy(&wide, at, sizeof wide);
-    return wide;
-}
-
-static json_t *hex(uint64_t value)
-{
-    char text[32];
-    snprintf(text, sizeof text, "0x%llx", (unsigned long long)value);
-    return json_string(text);
-}
-
-static json_t *put_fields(const void *from, struct fields fields)
-{
-    json_t *object = json_object();
-    for (size_t i = 0; i < fields.count; i++) {
-        const struct field *field = &fields.all[i];
-        const char *at = (const char *)from + field->at;
-        if (field->type == TEXT ? *at != '\0' : load(at, field->size) != 0)
-            json_object_set_new(object, field->name,
-                                field->type == TEXT      ? text_to_json(at)
-                                : field->type == ADDRESS ? hex(load(at, field->size))
-                                                         : json_integer((json_int_t)load(at, field->size)));
-    }
-    return object;
-}
-
 /* ---- frames ---- */
 
 static json_t *put_frames(const struct stack_frame *frames, size_t count)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(array, put_fields(&frames[i], frame_fields));
+        json_array_append_new(array, record_to_json(&kept_frame, &frames[i]));
     return array;
 }
 
@@ -113,7 +80,7 @@ static json_t *place_of_function(const struct fault_memory *memory, size_t launc
 static json_t *put_launch(const struct fault_launch *launch, json_t *function)
 {
     const struct launch_entry *entry = launch->entry;
-    json_t *object = put_fields(entry, launch_fields);
+    json_t *object = record_to_json(&kept_launch, entry);
     if (entry->function)
         json_object_set(object, "function", function);
     json_object_set_new(object, "grid", put_dim(entry->grid));
@@ -133,7 +100,7 @@ static json_t *put_buffers(const cufence_buffer *buffers, size_t count, json_t *
 {
     json_t *array = json_array();
     for (size_t i = 0; i < count; i++) {
-        json_array_append_new(array, put_fields(&buffers[i], buffer_fields));
+        json_array_append_new(array, record_to_json(&kept_buffer, &buffers[i]));
         put_stack(stacks, memory, buffers[i].allocated_stack);
         put_stack(stacks, memory, buffers[i].freed_stack);
     }
@@ -146,8 +113,8 @@ char *snapshot_write(const struct fault_memory *memory, const struct snapshot_or
     json_t *functions = json_array(), *places = json_array();
     json_object_set_new(object, "snapshot", json_integer(SNAPSHOT_VERSION));
     json_object_set_new(object, "cufence", json_string(VERSION_TEXT));
-    json_object_set_new(object, "origin", put_fields(origin, origin_fields));
-    json_object_set_new(object, "memory", put_fields(memory, memory_fields));
+    json_object_set_new(object, "origin", record_to_json(&kept_origin, origin));
+    json_object_set_new(object, "memory", record_to_json(&kept_memory, memory));
     json_object_set_new(object, "near", put_buffers(memory->near, memory->near_count, stacks, memory));
     json_object_set_new(object, "live", put_buffers(memory->live, memory->live_count, stacks, memory));
     json_object_set_new(object, "stacks", stacks);

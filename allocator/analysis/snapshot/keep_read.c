@@ -22,22 +22,12 @@ static uint64_t number_of(const json_t *value)
     return end && !*end ? number : 0;
 }
 
-/* Fields that are missing or have another type stay 0. */
-static void take_fields(const json_t *object, void *to, struct fields fields)
+/* Fields that are missing or have another type stay 0. The records have no lists, so that no memory is needed. */
+static void take_fields(const json_t *object, void *to, const struct record *record)
 {
-    for (size_t i = 0; i < fields.count; i++) {
-        const struct field *field = &fields.all[i];
-        char *at = (char *)to + field->at;
-        const json_t *value = json_object_get(object, field->name);
-        uint64_t number = number_of(value);
-        uint32_t narrow = (uint32_t)number;
-        if (field->type == TEXT)
-            snprintf(at, field->size, "%s", json_is_string(value) ? json_string_value(value) : "");
-        else if (field->size == sizeof narrow)
-            memcpy(at, &narrow, sizeof narrow);
-        else
-            memcpy(at, &number, sizeof number);
-    }
+    struct record_memory none = {NULL};
+    struct problem ignored;
+    record_from_json(record, object, to, &none, &ignored);
 }
 
 /* ---- frames ---- */
@@ -54,7 +44,7 @@ static int take_frames(const json_t *array, struct frames *frames)
     frames->count = count < STACK_READ ? count : STACK_READ;
     frames->all = frames->count ? calloc(frames->count, sizeof *frames->all) : NULL;
     for (size_t i = 0; frames->all && i < frames->count; i++)
-        take_fields(json_array_get(array, i), &frames->all[i], frame_fields);
+        take_fields(json_array_get(array, i), &frames->all[i], &kept_frame);
     return frames->all || !frames->count;
 }
 
@@ -144,7 +134,7 @@ static int take_buffers(const json_t *array, cufence_buffer **buffers, size_t *c
     *count = size < BUFFERS ? size : BUFFERS;
     *buffers = calloc(*count + 1, sizeof **buffers);
     for (size_t i = 0; *buffers && i < *count; i++)
-        take_fields(json_array_get(array, i), &(*buffers)[i], buffer_fields);
+        take_fields(json_array_get(array, i), &(*buffers)[i], &kept_buffer);
     return *buffers != NULL;
 }
 
@@ -191,7 +181,7 @@ static int take_launches(const json_t *array, struct whole *whole)
         struct launch_entry *entry = &whole->entries[i];
         struct fault_launch *launch = &whole->launches[i];
         struct frames frames;
-        take_fields(from, entry, launch_fields);
+        take_fields(from, entry, &kept_launch);
         take_dim(json_object_get(from, "grid"), entry->grid);
         take_dim(json_object_get(from, "block"), entry->block);
         take_dim(json_object_get(from, "cluster"), entry->cluster);
@@ -213,8 +203,8 @@ static int take_launches(const json_t *array, struct whole *whole)
 static int take_all(const json_t *object, struct whole *whole)
 {
     struct fault_memory *memory = &whole->snapshot.memory;
-    take_fields(json_object_get(object, "origin"), &whole->snapshot.origin, origin_fields);
-    take_fields(json_object_get(object, "memory"), memory, memory_fields);
+    take_fields(json_object_get(object, "origin"), &whole->snapshot.origin, &kept_origin);
+    take_fields(json_object_get(object, "memory"), memory, &kept_memory);
     int is_whole = take_buffers(json_object_get(object, "near"), &whole->near, &memory->near_count) &&
                    take_buffers(json_object_get(object, "live"), &whole->live, &memory->live_count) &&
                    take_stacks(json_object_get(object, "stacks"), whole) &&

@@ -1,0 +1,226 @@
+#include "record.h"
+
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LONGEST_LIST 4096
+
+/* ---- members of a struct ---- */
+
+uint64_t field_number(const struct field *field, const void *at)
+{
+    uint64_t number = 0;
+    memcpy(&number, at, field->size);
+    return number;
+}
+
+void field_set_number(const struct field *field, void *to, uint64_t number)
+{
+    memcpy((char *)to + field->at, &number, field->size);
+}
+
+size_t field_count(const struct field *field, const void *holder)
+{
+    size_t count = 0;
+    memcpy(&count, (const char *)holder + field->count - 1, field->count_size);
+    return count;
+}
+
+void field_set_count(const struct field *field, void *to, size_t count)
+{
+    memcpy((char *)to + field->count - 1, &count, field->count_size);
+}
+
+const char *field_text(const struct field *field, const void *at)
+{
+    const char *text = field->type == FIELD_TEXT ? *(const char *const *)at : at;
+    return text ? text : "";
+}
+
+static uint64_t most_elements(const struct field *field)
+{
+    size_t one = field->type == FIELD_BYTES ? 1 : field->record->bytes;
+    return field->flags & BEHIND ? LONGEST_LIST : field->size / one;
+}
+
+uint64_t field_most(const struct field *field)
+{
+    if (field->most)
+        return field->most;
+    if (field->type == FIELD_LIST || field->type == FIELD_BYTES || field->type == FIELD_PAIRS)
+        return most_elements(field);
+    return field->type == FIELD_INT ? INT32_MAX : field->size < 8 ? ((uint64_t)1 << 8 * field->size) - 1 : INT64_MAX;
+}
+
+/* ---- JSON ---- */
+
+static int is_zero(const void *at, size_t size)
+{
+    const char *bytes = at;
+    return size == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0);
+}
+
+/* `at` is the value, not the pointer to it. */
+static int is_absent(const struct field *field, const void *at, const void *holder)
+{
+    int is_optional = (field->flags & NOT_ZERO) != 0;
+    switch (field->type) {
+    case FIELD_NUMBER:
+        return field_number(field, at) > INT64_MAX || (is_optional && !field_number(field, at));
+    case FIELD_INT:
+        return ((field->flags & OR_NONE) && *(const int *)at < 0) || (is_optional && !*(const int *)at);
+    case FIELD_TEXT:
+    case FIELD_CHARS:
+        return !(field->flags & EVEN_EMPTY) && !*field_text(field, at);
+    case FIELD_TRUE:
+        return !*(const int *)at;
+    case FIELD_WORD:
+        return !*field->words[*(const unsigned *)at];
+    case FIELD_BYTES:
+    case FIELD_LIST:
+    case FIELD_PAIRS:
+        return is_optional && !field_count(field, holder);
+    default:
+        return is_optional && is_zero(at, field->size);
+    }
+}
+
+static json_t *hex_of(const char *format, uint64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, format, value);
+    return json_string(text);
+}
+
+/* JSON has no NaN and no infinities. */
+static json_t *real_of(double value)
+{
+    if (value != value)
+        return json_string("NaN");
+    if (value - value != 0)
+        return json_string(value < 0 ? "-Infinity" : "Infinity");
+    return json_real(value);
+}
+
+/* Appends a value to an array, or drops the array. */
+static json_t *with(json_t *array, json_t *value)
+{
+    if (json_array_append_new(array, value) == 0)
+        return array;
+    json_decref(array);
+    return NULL;
+}
+
+static json_t *triple_of(const uint32_t *triple)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < 3 && array; i++)
+        array = with(array, json_integer(triple[i]));
+    return array;
+}
+
+static json_t *bytes_of(const uint8_t *bytes, size_t count)
+{
+    static const char digits[] = "0123456789abcdef";
+    char *text = malloc(2 * count + 1);
+    for (size_t i = 0; text && i < count; i++) {
+        text[2 * i] = digits[bytes[i] >> 4];
+        text[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    json_t *string = text ? json_stringn(text, 2 * count) : NULL;
+    free(text);
+    return string;
+}
+
+static json_t *value_of(const struct field *field, const void *at, const void *holder);
+
+static json_t *list_of(const struct record *record, const char *at, size_t count)
+{
+    json_t *array = json_array();
+    for (; count && array; count--, at += record->bytes)
+        array = with(array, record_is_bare(record) ? value_of(record->fields, at + record->fields->at, at)
+                                                   : record_to_json(record, at));
+    return array;
+}
+
+/* Those with an empty value are left out. */
+static json_t *pairs_of(const struct record *record, const char *at, size_t count)
+{
+    json_t *object = json_object();
+    for (; count && object; count--, at += record->bytes) {
+        const char *name = field_text(&record->fields[0], at + record->fields[0].at);
+        const char *value = field_text(&record->fields[1], at + record->fields[1].at);
+        if (*value && json_object_set_new(object, name, text_to_json(value)) != 0) {
+            json_decref(object);
+            object = NULL;
+        }
+    }
+    return object;
+}
+
+/* Returns NULL if out of host memory. */
+static json_t *value_of(const struct field *field, const void *at, const void *holder)
+{
+    const struct scalar *scalar = at;
+    switch (field->type) {
+    case FIELD_NUMBER:
+        return json_integer((json_int_t)field_number(field, at));
+    case FIELD_INT:
+        return json_integer(*(const int *)at);
+    case FIELD_HEX:
+        return hex_of("0x%" PRIx64, field_number(field, at));
+    case FIELD_HASH:
+        return hex_of("%016" PRIx64, field_number(field, at));
+    case FIELD_TEXT:
+    case FIELD_CHARS:
+        return text_to_json(field_text(field, at));
+    case FIELD_TRIPLE:
+        return triple_of(at);
+    case FIELD_BOOL:
+    case FIELD_TRUE:
+        return json_boolean(*(const int *)at);
+    case FIELD_WORD:
+        return json_string(field->words[*(const unsigned *)at]);
+    case FIELD_REAL:
+        return real_of(*(const double *)at);
+    case FIELD_SCALAR:
+        return scalar->is_whole ? json_integer((json_int_t)scalar->value) : real_of(scalar->value);
+    case FIELD_BYTES:
+        return bytes_of(at, field_count(field, holder));
+    case FIELD_PART:
+        return record_to_json(field->record, at);
+    case FIELD_LIST:
+        return list_of(field->record, at, field_count(field, holder));
+    case FIELD_PAIRS:
+        return pairs_of(field->record, at, field_count(field, holder));
+    }
+    return NULL;
+}
+
+/* Returns 0 if out of host memory. */
+static int put_fields(json_t *object, const struct record *record, const void *from)
+{
+    int is_well = 1;
+    for (size_t i = 0; i < record->count && is_well; i++) {
+        const struct field *field = &record->fields[i];
+        const void *at = field_at(field, from);
+        if (!field_is_wanted(field, from) || !at || is_absent(field, at, from))
+            continue;
+        is_well = field->name ? json_object_set_new(object, field->name, value_of(field, at, from)) == 0
+                              : put_fields(object, field->record, at);
+    }
+    return is_well;
+}
+
+json_t *record_to_json(const struct record *record, const void *from)
+{
+    json_t *object = json_object();
+    if (object && put_fields(object, record, from))
+        return object;
+    json_decref(object);
+    return NULL;
+}

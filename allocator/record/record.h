@@ -1,0 +1,158 @@
+/*
+ * A record: a struct whose members are told in other forms. One table of fields makes JSON of it (record_to_json()), reads that
+ * back, makes the bytes in which processes hand it to each other, and the schema of the JSON.
+ *
+ *     static const struct field of_point[] = {
+ *         FIELD(HEX, struct point, address, "address"),
+ *         FIELD(NUMBER, struct point, bytes, "bytes", .flags = NOT_ZERO),
+ *         FIELD(LIST, struct point, frames, "frames", .flags = BEHIND | NOT_ZERO, COUNT(struct point, frame_count), .record =
+ * &frame_record),
+ *     };
+ *     const struct record point_record = RECORD(struct point, of_point);
+ *
+ * The fields of a table are told in its order. A field that is absent has no member in the JSON; in the struct it is 0, NULL or
+ * "", or what its type says below. Pure; any thread.
+ */
+#ifndef CUFENCE_RECORD_RECORD_H
+#define CUFENCE_RECORD_RECORD_H
+
+#include "base/problem.h"
+#include "base/reader.h"
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum field_type {
+    FIELD_NUMBER, /* an integer of 1, 2, 4 or 8 bytes, without sign. Above INT64_MAX, which JSON readers lack, it is absent */
+    FIELD_INT,    /* an int; with OR_NONE -1 if absent, and absent if negative */
+    FIELD_HEX,    /* uint64_t, "0x7e0000" */
+    FIELD_HASH,   /* uint64_t, 16 hexadecimal digits */
+    FIELD_TEXT,   /* const char *. NULL and "" are absent, unless EVEN_EMPTY. One that is no UTF-8 is repaired */
+    FIELD_CHARS,  /* the same in an array of char. What does not fit is cut */
+    FIELD_TRIPLE, /* uint32_t[3], as a list */
+    FIELD_BOOL,   /* an int: true or false */
+    FIELD_TRUE,   /* an int: true, or absent */
+    FIELD_WORD,   /* an enum: one of `words`, "" for a value that is absent */
+    FIELD_REAL,   /* a double; "NaN", "Infinity" and "-Infinity" are texts, as JSON has no such numbers */
+    FIELD_SCALAR, /* a struct scalar */
+    FIELD_BYTES,  /* uint8_t[], or behind a pointer, of which `count` are valid: hexadecimal digits */
+    FIELD_PART,   /* another record. Without a name its members are told as the holder's own */
+    FIELD_LIST,   /* an array of records, or behind a pointer, of which `count` are valid */
+    FIELD_PAIRS   /* a list of records with two texts, as one object: the first is the member's name */
+};
+
+/* A number that is an integer or not. */
+struct scalar {
+    double value;
+    int is_whole;
+};
+
+enum {
+    NOT_ZERO = 1,   /* absent if 0; a list or bytes if empty; a triple if all are 0 */
+    OR_NONE = 2,    /* see FIELD_INT */
+    REQUIRED = 4,   /* reading JSON without it fails */
+    BEHIND = 8,     /* the struct has a pointer to it; NULL: absent */
+    EVEN_EMPTY = 16 /* a text is told even if it is "" */
+};
+
+struct field {
+    const char *name; /* in a list's record with one field and no name, each element is that field's value itself */
+    enum field_type type;
+    unsigned flags;
+    uint32_t at, size;   /* of the member: its offset in the struct, and its bytes */
+    uint32_t when;       /* WHEN(): 1 + offset of an int; where that is 0, the field is absent. Reading sets it */
+    uint32_t count;      /* COUNT(): 1 + offset of a size_t or uint32_t */
+    uint32_t count_size; /* and the bytes of it */
+    uint64_t most;       /* reading: the largest number, or the longest list that is accepted; 0: what fits its type, 4096 */
+    const struct record *record;
+    const char *const *words; /* ends with NULL. Of a text: those that the schema allows */
+    const char *about;        /* for the schema; NULL: nothing */
+};
+
+struct record {
+    const char *name; /* of the schema's definition, for records in several places; NULL: none */
+    const struct field *fields;
+    size_t count;
+    size_t bytes; /* of the struct */
+};
+
+#define FIELD(kind, of, member, ...)                                                                                           \
+    {                                                                                                                          \
+        .type = FIELD_##kind, .at = offsetof(of, member), .size = sizeof(((of *)0)->member), .name = __VA_ARGS__               \
+    }
+/* Members of the same struct, together under a name of their own. */
+#define GROUP(of, group, ...)                                                                                                  \
+    {                                                                                                                          \
+        .type = FIELD_PART, .record = &(group), .name = __VA_ARGS__                                                            \
+    }
+#define COUNT(of, member) .count = 1 + offsetof(of, member), .count_size = sizeof(((of *)0)->member)
+#define WHEN(of, member) .when = 1 + offsetof(of, member)
+#define RECORD(of, table) NAMED_RECORD(NULL, of, table)
+#define NAMED_RECORD(title, of, table)                                                                                         \
+    {                                                                                                                          \
+        .name = title, .fields = table, .count = sizeof(table) / sizeof *(table), .bytes = sizeof(of)                          \
+    }
+
+/* Returns a new object, or NULL if out of host memory. */
+json_t *record_to_json(const struct record *record, const void *from);
+
+/* What a record that was read has in further blocks of memory: lists, and parts behind pointers. Begins as {NULL}. */
+struct record_memory {
+    void *first;
+};
+void record_free(struct record_memory *memory);
+
+/*
+ * Fills in *to, whose texts point into the JSON and into `memory`, even if it fails. Members that the table does not have are
+ * passed over. Errors: CORRUPT (the message names the member; it is absent in *to, and all others are filled in),
+ * OUT_OF_MEMORY.
+ */
+cufence_status record_from_json(const struct record *record, const json_t *json, void *to, struct record_memory *memory,
+                                struct problem *problem);
+
+/* Bytes in the order of the fields, for another process of the same build. */
+struct record_bytes {
+    uint8_t *at; /* the caller frees it */
+    size_t size, room;
+    int has_failed; /* out of host memory */
+};
+void record_write(const struct record *record, const void *from, struct record_bytes *to);
+
+/* Fills in *to, whose texts and bytes behind pointers point into what is read. Errors: like record_from_json(), and CORRUPT for
+ * bytes that are cut off; *to is then not to be used. */
+cufence_status record_read(const struct record *record, struct reader *reader, void *to, struct record_memory *memory,
+                           struct problem *problem);
+
+/* Returns the JSON schema of the object; definitions of named records are added to `definitions`. */
+json_t *record_schema(const struct record *record, json_t *definitions);
+
+/* ---- for the files of this room ---- */
+
+static inline const void *field_at(const struct field *field, const void *holder)
+{
+    const char *at = (const char *)holder + field->at;
+    return field->flags & BEHIND ? *(const void *const *)at : at;
+}
+
+static inline int field_is_wanted(const struct field *field, const void *holder)
+{
+    return !field->when || *(const int *)((const char *)holder + field->when - 1);
+}
+
+uint64_t field_number(const struct field *field, const void *at);
+size_t field_count(const struct field *field, const void *holder);
+void field_set_number(const struct field *field, void *to, uint64_t number);
+void field_set_count(const struct field *field, void *to, size_t count);
+uint64_t field_most(const struct field *field);
+const char *field_text(const struct field *field, const void *at);
+
+/* Returns zeroed memory for `count` elements, NULL if out of host memory. */
+void *record_take(struct record_memory *memory, size_t count, size_t size);
+
+static inline int record_is_bare(const struct record *record)
+{
+    return record->count == 1 && !record->fields[0].name && record->fields[0].type != FIELD_PART;
+}
+
+#endif

@@ -1,0 +1,120 @@
+/* The JSON schema (2020-12) of what record_to_json() makes. */
+#include "record.h"
+
+#include <string.h>
+
+static json_t *schema_of(const struct field *field, json_t *definitions);
+
+static json_t *typed(const char *type)
+{
+    return json_pack("{ss}", "type", type);
+}
+
+static json_t *words_of(const char *const *words)
+{
+    json_t *list = json_array();
+    for (; *words; words++)
+        if (**words)
+            json_array_append_new(list, json_string(*words));
+    return json_pack("{so}", "enum", list);
+}
+
+static json_t *real_of(void)
+{
+    return json_pack("{s[{ss}{s[sss]}]}", "anyOf", "type", "number", "enum", "NaN", "Infinity", "-Infinity");
+}
+
+static json_t *pattern_of(const char *pattern)
+{
+    return json_pack("{ssss}", "type", "string", "pattern", pattern);
+}
+
+/* Of the record itself, or a reference to its definition. */
+static json_t *part_of(const struct record *record, json_t *definitions)
+{
+    if (!record->name)
+        return record_schema(record, definitions);
+    if (!json_object_get(definitions, record->name)) {
+        json_object_set_new(definitions, record->name, json_null()); /* for its place in the order */
+        json_object_set_new(definitions, record->name, record_schema(record, definitions));
+    }
+    return json_pack("{so}", "$ref", json_sprintf("#/$defs/%s", record->name));
+}
+
+static json_t *list_of(const struct record *record, json_t *definitions)
+{
+    json_t *items = record_is_bare(record) ? schema_of(record->fields, definitions) : part_of(record, definitions);
+    return json_pack("{ssso}", "type", "array", "items", items);
+}
+
+static json_t *number_of(const struct field *field)
+{
+    return json_pack("{sssi}", "type", "integer", "minimum", field->flags & NOT_ZERO);
+}
+
+static json_t *schema_of(const struct field *field, json_t *definitions)
+{
+    switch (field->type) {
+    case FIELD_NUMBER:
+        return number_of(field);
+    case FIELD_INT:
+        return field->flags & OR_NONE ? number_of(field) : typed("integer");
+    case FIELD_HEX:
+        return pattern_of("^0x[0-9a-f]+$");
+    case FIELD_HASH:
+        return pattern_of("^[0-9a-f]{16}$");
+    case FIELD_TEXT:
+    case FIELD_CHARS:
+        return field->words ? words_of(field->words) : typed("string");
+    case FIELD_TRIPLE:
+        return json_pack("{sss{sssi}sisi}", "type", "array", "items", "type", "integer", "minimum", 0, "minItems", 3,
+                         "maxItems", 3);
+    case FIELD_BOOL:
+        return typed("boolean");
+    case FIELD_TRUE:
+        return json_pack("{sb}", "const", 1);
+    case FIELD_WORD:
+        return words_of(field->words);
+    case FIELD_REAL:
+    case FIELD_SCALAR:
+        return real_of();
+    case FIELD_BYTES:
+        return pattern_of("^([0-9a-f]{2})*$");
+    case FIELD_PART:
+        return part_of(field->record, definitions);
+    case FIELD_LIST:
+        return list_of(field->record, definitions);
+    case FIELD_PAIRS:
+        return json_pack("{sss{ss}}", "type", "object", "additionalProperties", "type", "string");
+    }
+    return NULL;
+}
+
+static void add_fields(const struct record *record, json_t *properties, json_t *required, json_t *definitions)
+{
+    for (size_t i = 0; i < record->count; i++) {
+        const struct field *field = &record->fields[i];
+        if (!field->name) {
+            add_fields(field->record, properties, required, definitions);
+            continue;
+        }
+        json_t *schema = schema_of(field, definitions);
+        if (field->about)
+            json_object_set_new(schema, "description", json_string(field->about));
+        json_object_set_new(properties, field->name, schema);
+        if (field->flags & REQUIRED)
+            json_array_append_new(required, json_string(field->name));
+    }
+}
+
+json_t *record_schema(const struct record *record, json_t *definitions)
+{
+    json_t *properties = json_object(), *required = json_array();
+    add_fields(record, properties, required, definitions);
+    json_t *schema = json_pack("{sssO}", "type", "object", "properties", properties);
+    if (json_array_size(required))
+        json_object_set(schema, "required", required);
+    json_decref(properties);
+    json_decref(required);
+    return schema;
+}

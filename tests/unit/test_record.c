@@ -1,0 +1,271 @@
+/* Records of every type of field: as JSON and back, as bytes and back; and what is damaged. */
+#include "record/record.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+struct point {
+    uint32_t x;
+    const char *name;
+};
+
+static const struct field of_point[] = {FIELD(NUMBER, struct point, x, "x", .flags = REQUIRED, .most = 1000),
+                                        FIELD(TEXT, struct point, name, "name")};
+static const struct record point = NAMED_RECORD("point", struct point, of_point);
+static const struct field of_text[] = {FIELD(TEXT, struct point, name, NULL, .flags = EVEN_EMPTY)};
+static const struct record text_record = RECORD(struct point, of_text);
+static const struct field of_pair[] = {{.name = "name", .type = FIELD_TEXT, .at = 0, .size = sizeof(char *)},
+                                       {.name = "value", .type = FIELD_TEXT, .at = sizeof(char *), .size = sizeof(char *)}};
+static const struct record pair = {.fields = of_pair, .count = 2, .bytes = 2 * sizeof(char *)};
+
+struct all {
+    uint64_t number, hex, hash;
+    int whole, none, is_it, is_true, has_own;
+    const char *text;
+    char chars[8];
+    uint32_t triple[3];
+    enum { NO_WORD, RED, GREEN } word;
+    double real;
+    struct scalar scalar;
+    uint8_t bytes[4], *far_bytes;
+    size_t byte_count, far_count, point_count, text_count, pair_count;
+    struct point own, *behind, points[2], *texts;
+    struct {
+        const char *name, *value;
+    } pairs[2];
+};
+
+static const char *const colours[] = {"", "red", "green", NULL};
+static const struct field of_inner[] = {FIELD(HEX, struct all, hex, "hex"), FIELD(HASH, struct all, hash, "hash")};
+static const struct record inner = RECORD(struct all, of_inner);
+static const struct field of_all[] = {
+    FIELD(NUMBER, struct all, number, "number", .flags = NOT_ZERO),
+    GROUP(struct all, inner, "hexes"),
+    FIELD(INT, struct all, whole, "whole"),
+    FIELD(INT, struct all, none, "none", .flags = OR_NONE),
+    FIELD(BOOL, struct all, is_it, "is_it"),
+    FIELD(TRUE, struct all, is_true, "is_true"),
+    FIELD(TEXT, struct all, text, "text"),
+    FIELD(CHARS, struct all, chars, "chars"),
+    FIELD(TRIPLE, struct all, triple, "triple", .flags = NOT_ZERO),
+    FIELD(WORD, struct all, word, "word", .words = colours),
+    FIELD(REAL, struct all, real, "real"),
+    FIELD(SCALAR, struct all, scalar, "scalar"),
+    FIELD(BYTES, struct all, bytes, "bytes", .flags = NOT_ZERO, COUNT(struct all, byte_count)),
+    FIELD(BYTES, struct all, far_bytes, "far", .flags = NOT_ZERO | BEHIND, COUNT(struct all, far_count)),
+    FIELD(PART, struct all, own, "own", .record = &point, WHEN(struct all, has_own)),
+    FIELD(PART, struct all, behind, "behind", .flags = BEHIND, .record = &point),
+    FIELD(LIST, struct all, points, "points", .flags = NOT_ZERO, .record = &point, COUNT(struct all, point_count)),
+    FIELD(LIST, struct all, texts, "texts", .flags = NOT_ZERO | BEHIND, .record = &text_record, COUNT(struct all, text_count)),
+    FIELD(PAIRS, struct all, pairs, "pairs", .flags = NOT_ZERO, .record = &pair, COUNT(struct all, pair_count)),
+};
+static const struct record all = RECORD(struct all, of_all);
+
+static const char least[] =
+    "{\"hexes\":{\"hex\":\"0x0\",\"hash\":\"0000000000000000\"},\"whole\":0,\"is_it\":false,\"real\":0.0,"
+    "\"scalar\":0.0}";
+static const char full[] =
+    "{\"number\":7,\"hexes\":{\"hex\":\"0xfedcba9876543210\",\"hash\":\"000000000000abcd\"},\"whole\":-3,"
+    "\"none\":0,\"is_it\":true,\"is_true\":true,\"text\":\"a\\\"b\",\"chars\":\"seven77\","
+    "\"triple\":[1,2,3],\"word\":\"green\",\"real\":\"-Infinity\",\"scalar\":12,\"bytes\":\"00ff\","
+    "\"far\":\"0123456789\",\"own\":{\"x\":1},\"behind\":{\"x\":2,\"name\":\"two\"},"
+    "\"points\":[{\"x\":3},{\"x\":4,\"name\":\"four\"}],\"texts\":[\"\",\"t\"],"
+    "\"pairs\":{\"RANK\":\"3\",\"JOB\":\"17\"}}";
+
+static struct problem problem;
+
+static void expect_json(const struct record *record, const void *from, const char *expected)
+{
+    json_t *json = record_to_json(record, from);
+    char *text = json_dumps(json, JSON_COMPACT);
+    assert_string_equal(text, expected);
+    free(text);
+    json_decref(json);
+}
+
+static void json_is_read_as_it_was_written(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {least, full};
+    for (size_t i = 0; i < 2; i++) {
+        struct record_memory memory = {NULL};
+        struct all read;
+        json_t *json = json_loads(cases[i], 0, NULL);
+        assert_int_equal(record_from_json(&all, json, &read, &memory, &problem), CUFENCE_OK);
+        assert_int_equal(read.none, i ? 0 : -1);
+        assert_int_equal(read.has_own, i);
+        expect_json(&all, &read, cases[i]);
+        record_free(&memory);
+        json_decref(json);
+    }
+}
+
+static void bytes_are_read_as_they_were_written(void **state)
+{
+    (void)state;
+    struct record_memory memory = {NULL};
+    struct record_bytes bytes = {NULL};
+    struct all from, read;
+    json_t *json = json_loads(full, 0, NULL);
+    assert_int_equal(record_from_json(&all, json, &from, &memory, &problem), CUFENCE_OK);
+    record_write(&all, &from, &bytes);
+    assert_int_equal(bytes.has_failed, 0);
+    for (size_t size = 0; size <= bytes.size; size++) {
+        char *cut = malloc(size + 1); /* of its own size, for the address sanitizer */
+        memcpy(cut, bytes.at, size);
+        struct reader reader = reader_of((struct span){(uint8_t *)cut, size}, 0);
+        struct record_memory own = {NULL};
+        assert_int_equal(record_read(&all, &reader, &read, &own, &problem),
+                         size == bytes.size ? CUFENCE_OK : CUFENCE_ERROR_CORRUPT);
+        if (size == bytes.size)
+            expect_json(&all, &read, full);
+        record_free(&own);
+        free(cut);
+    }
+    for (size_t i = 0; i < bytes.size; i++) {
+        struct record_memory own = {NULL};
+        struct reader reader = reader_of((struct span){bytes.at, bytes.size}, 0);
+        bytes.at[i] ^= 0xff;
+        record_read(&all, &reader, &read, &own, &problem);
+        record_free(&own);
+        bytes.at[i] ^= 0xff;
+    }
+    free(bytes.at);
+    record_free(&memory);
+    json_decref(json);
+}
+
+static void what_is_wrong_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json, *name;
+    } cases[] = {
+        {"{\"number\":-1}", "number"},
+        {"{\"number\":\"1\"}", "number"},
+        {"{\"whole\":2147483648}", "whole"},
+        {"{\"hexes\":[]}", "hexes"},
+        {"{\"hexes\":{\"hex\":\"12\"}}", "hex"},
+        {"{\"hexes\":{\"hex\":\"0x\"}}", "hex"},
+        {"{\"hexes\":{\"hex\":\"0x11112222333344445\"}}", "hex"},
+        {"{\"hexes\":{\"hash\":\"1\"}}", "hash"},
+        {"{\"is_it\":1}", "is_it"},
+        {"{\"text\":null}", "text"},
+        {"{\"triple\":[1,2]}", "triple"},
+        {"{\"triple\":[1,2,3,4]}", "triple"},
+        {"{\"triple\":[1,2,4294967296]}", "triple"},
+        {"{\"word\":\"blue\"}", "word"},
+        {"{\"word\":\"\"}", "word"},
+        {"{\"real\":\"x\"}", "real"},
+        {"{\"bytes\":\"0\"}", "bytes"},
+        {"{\"bytes\":\"0g\"}", "bytes"},
+        {"{\"bytes\":\"0011223344\"}", "bytes"},
+        {"{\"own\":{}}", "x"},
+        {"{\"own\":{\"x\":1001}}", "x"},
+        {"{\"behind\":3}", "behind"},
+        {"{\"points\":[{\"x\":1},{\"x\":1},{\"x\":1}]}", "points"},
+        {"{\"points\":[1]}", "points"},
+        {"{\"texts\":[1]}", "texts"},
+        {"{\"pairs\":{\"a\":1}}", "pairs"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct record_memory memory = {NULL};
+        struct all read;
+        char expected[64];
+        json_t *json = json_loads(cases[i].json, 0, NULL);
+        assert_non_null(json);
+        assert_int_equal(record_from_json(&all, json, &read, &memory, &problem), CUFENCE_ERROR_CORRUPT);
+        snprintf(expected, sizeof expected, "\"%s\" has a value that is not allowed", cases[i].name);
+        assert_string_equal(problem.text, expected);
+        record_free(&memory);
+        json_decref(json);
+    }
+}
+
+static void a_long_text_is_cut_and_one_that_is_no_utf8_repaired(void **state)
+{
+    (void)state;
+    struct record_memory memory = {NULL};
+    struct all read;
+    json_t *json = json_loads("{\"chars\":\"123456789\",\"unknown\":1}", 0, NULL);
+    assert_int_equal(record_from_json(&all, json, &read, &memory, &problem), CUFENCE_OK);
+    assert_string_equal(read.chars, "1234567");
+    json_decref(json);
+    expect_json(&point, &(struct point){1, "a\xff"}, "{\"x\":1,\"name\":\"a\xef\xbf\xbd\"}");
+}
+
+static void a_number_that_readers_lack_is_absent(void **state)
+{
+    (void)state;
+    struct all from = {.number = (uint64_t)INT64_MAX + 1, .none = -1};
+    expect_json(&all, &from, least);
+}
+
+static void the_schema_has_all_members(void **state)
+{
+    (void)state;
+    json_t *definitions = json_object(), *schema = record_schema(&all, definitions);
+    char *text = json_dumps(json_object_get(json_object_get(schema, "properties"), "points"), JSON_COMPACT);
+    assert_string_equal(text, "{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/point\"}}");
+    free(text);
+    text = json_dumps(definitions, JSON_COMPACT);
+    assert_string_equal(text, "{\"point\":{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"integer\",\"minimum\":0},"
+                              "\"name\":{\"type\":\"string\"}},\"required\":[\"x\"]}}");
+    free(text);
+    json_t *json = json_loads(full, 0, NULL);
+    const char *name;
+    json_t *value;
+    json_object_foreach(json, name, value)
+    {
+        assert_non_null(json_object_get(json_object_get(schema, "properties"), name));
+    }
+    json_decref(json);
+    json_decref(schema);
+    json_decref(definitions);
+}
+
+static long allowance;
+
+static void *scarce_malloc(size_t size)
+{
+    return allowance-- > 0 ? malloc(size) : NULL;
+}
+
+static void a_host_without_memory_gives_nothing(void **state)
+{
+    (void)state;
+    struct record_memory memory = {NULL};
+    struct all from;
+    json_t *json = json_loads(full, 0, NULL), *made = NULL;
+    assert_int_equal(record_from_json(&all, json, &from, &memory, &problem), CUFENCE_OK);
+    long limit = 0;
+    for (; !made; limit++) {
+        allowance = limit;
+        json_set_alloc_funcs(scarce_malloc, free);
+        made = record_to_json(&all, &from);
+        json_set_alloc_funcs(malloc, free);
+    }
+    assert_in_range(limit, 30, 300);
+    assert_true(json_equal(made, json));
+    json_decref(made);
+    json_decref(json);
+    record_free(&memory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_is_read_as_it_was_written),
+        cmocka_unit_test(bytes_are_read_as_they_were_written),
+        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(a_long_text_is_cut_and_one_that_is_no_utf8_repaired),
+        cmocka_unit_test(a_number_that_readers_lack_is_absent),
+        cmocka_unit_test(the_schema_has_all_members),
+        cmocka_unit_test(a_host_without_memory_gives_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
