@@ -58,7 +58,7 @@ static void divide_memory(struct watch *watch, CUdeviceptr device)
         batch->states = (uint32_t *)(void *)(memory + states);
         batch->device_jobs = device + jobs;
         batch->device_states = device + states;
-        batch->is_flying = 0;
+        flight_end(&batch->flight);
     }
 }
 
@@ -108,18 +108,12 @@ int watch_begin(struct watch *watch)
 
 /* ---- batches ---- */
 
-int batch_is_over(struct batch *batch)
+/* Whether the launch is over, and has found something that is not collected. */
+static int has_findings(struct batch *batch)
 {
     lock_expect(RANK_SLACK);
-    if (!batch->is_flying)
-        return 1;
-    while (batch->over < batch->count && __atomic_load_n(&batch->states[batch->over], __ATOMIC_ACQUIRE) != PATTERN_OPEN)
-        batch->over++;
-    return batch->over == batch->count;
-}
-
-static int has_found(const struct batch *batch)
-{
+    if (!batch->flight.is_begun || !flight_is_over(&batch->flight))
+        return 0;
     for (unsigned i = 0; i < batch->count; i++) {
         if (batch->states[i] == PATTERN_BAD)
             return 1;
@@ -132,13 +126,14 @@ struct batch *batch_take(struct watch *watch)
     lock_expect(RANK_SLACK);
     for (unsigned tried = 0; tried < BATCHES; tried++) {
         struct batch *batch = &watch->batches[watch->next++ % BATCHES];
-        if (!batch_is_over(batch))
+        if (!flight_is_over(&batch->flight))
             continue;
-        if (batch->is_flying && has_found(batch)) {
+        if (has_findings(batch)) {
             bell_ring(); /* the background thread reports it */
             continue;
         }
-        batch->is_flying = batch->is_alone = 0;
+        flight_end(&batch->flight);
+        batch->is_alone = 0;
         batch->count = 0;
         return batch;
     }
@@ -148,18 +143,14 @@ struct batch *batch_take(struct watch *watch)
 int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream)
 {
     lock_expect(RANK_SLACK);
-    memset(batch->states, 0, batch->count * sizeof *batch->states);
-    batch->turn++;
-    batch->over = 0;
     batch->list = list;
-    batch->stream = stream;
-    batch->generation = __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
-    batch->is_flying =
-        pattern_launch(watch->kernel, stream->handle, batch->device_jobs, batch->device_states, batch->count) == CUDA_SUCCESS;
-    watch->launches += (uint64_t)batch->is_flying;
+    flight_begin(&batch->flight, stream, batch->states, batch->count);
+    if (pattern_launch(watch->kernel, stream->handle, batch->device_jobs, batch->device_states, batch->count) == CUDA_SUCCESS)
+        watch->launches++;
+    else
+        flight_end(&batch->flight);
     bell_stir(); /* the background thread collects what it finds */
-    return batch->is_flying;
+    return batch->flight.is_begun;
 }
 
 void batch_add(struct watch *watch, struct batch *batch, const struct slack *slack)
@@ -222,7 +213,7 @@ static void launch_some(struct watch *watch, struct batch *batch, struct freelis
         slack_dequeue(slack);
         if (is_launched) {
             slack->batch = batch;
-            slack->turn = batch->turn;
+            slack->turn = batch->flight.turn;
             slack_watched(slack, now);
         } else {
             slack_discard(slack);
@@ -270,7 +261,7 @@ size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max)
                 describe(&batch->buffers[i], found, side, &out[count++]);
         }
     }
-    batch->is_flying = 0;
+    flight_end(&batch->flight);
     return count;
 }
 
@@ -322,7 +313,7 @@ static size_t collect_one(struct watch *watch, struct heap_slack *found)
     lock_take(&watch->lock);
     for (unsigned i = 0; i < BATCHES && !count; i++) {
         struct batch *batch = &watch->batches[i];
-        if (batch->is_flying && batch_is_over(batch) && has_found(batch))
+        if (has_findings(batch))
             count = batch_collect(batch, found, 2 * SLACK_MOST);
     }
     if (count)
@@ -340,7 +331,7 @@ int slack_is_flying(struct books *books)
     lock_take(&watch->lock);
     for (unsigned i = 0; i < BATCHES && !is_flying; i++) {
         struct batch *batch = &watch->batches[i];
-        is_flying = batch->is_flying && (!batch_is_over(batch) || has_found(batch));
+        is_flying = !flight_is_over(&batch->flight) || has_findings(batch);
     }
     lock_release(&watch->lock);
     return is_flying;

@@ -13,7 +13,7 @@
 static int await(struct batch *batch, uint64_t until)
 {
     lock_expect(RANK_SLACK);
-    while (!batch_is_over(batch)) {
+    while (!flight_is_over(&batch->flight)) {
         if (monotonic_ms() < until) {
             aside_sleep(PAUSE_US);
             continue;
@@ -63,7 +63,7 @@ static void add(struct watch *watch, struct batch *batch, struct slack *slack, u
     else
         add_write(batch, slack);
     slack->batch = batch;
-    slack->turn = batch->turn + 1;
+    slack->turn = batch->flight.turn + 1;
     slack_watched(slack, now);
     batch->count++;
 }
@@ -139,7 +139,7 @@ static int is_flying(struct watch *watch, const uint64_t turns[BATCHES])
     int is = 0;
     lock_take(&watch->lock);
     for (unsigned i = 0; i < BATCHES && !is; i++)
-        is = watch->batches[i].turn == turns[i] && !batch_is_over(&watch->batches[i]);
+        is = watch->batches[i].flight.turn == turns[i] && !flight_is_over(&watch->batches[i].flight);
     lock_release(&watch->lock);
     return is;
 }
@@ -151,7 +151,7 @@ static size_t collect_rest(struct watch *watch, uint64_t until)
     uint64_t turns[BATCHES];
     lock_take(&watch->lock);
     for (unsigned i = 0; i < BATCHES; i++)
-        turns[i] = watch->batches[i].turn;
+        turns[i] = watch->batches[i].flight.turn;
     lock_release(&watch->lock);
     while (is_flying(watch, turns) && monotonic_ms() < until)
         aside_sleep(PAUSE_US);

@@ -272,7 +272,7 @@ static void check_idle(struct watch *watch, struct slack **slacks, unsigned coun
         return;
     for (unsigned i = 0; i < count; i++) {
         slacks[i]->batch = batch;
-        slacks[i]->turn = batch->turn;
+        slacks[i]->turn = batch->flight.turn;
         slack_watched(slacks[i], now_ns());
     }
 }
@@ -356,7 +356,8 @@ int heap_is_alone_on(const struct stream *stream)
     lock_take(&watch->lock);
     for (unsigned i = 0; i < BATCHES && !is_alone; i++) {
         struct batch *batch = &watch->batches[i];
-        is_alone = batch->is_alone && (batch->stream == stream || stream == &stream->context->legacy) && !batch_is_over(batch);
+        is_alone = batch->is_alone && (batch->flight.stream == stream || stream == &stream->context->legacy) &&
+                   !flight_is_over(&batch->flight);
     }
     lock_release(&watch->lock);
     return is_alone;
@@ -377,8 +378,8 @@ int slack_wait_for(struct block *block, const struct freelist *list)
         return 0;
     lock_take(&watch->lock);
     int is_over = slack_is_over(slack), is_ordered = is_over || (list && slack->batch->list == list);
-    struct stream *stream = is_over ? NULL : slack->batch->stream;
-    uint64_t generation = is_over ? 0 : slack->batch->generation;
+    struct stream *stream = is_over ? NULL : slack->batch->flight.stream;
+    uint64_t generation = is_over ? 0 : slack->batch->flight.generation;
     lock_release(&watch->lock);
     if (!is_over)
         waits_add(block, stream, generation);
@@ -463,10 +464,8 @@ void slack_context_gone(struct books *books)
     lock_take(&watch->lock);
     while (watch->slacks)
         drop(watch, watch->slacks);
-    for (unsigned i = 0; i < BATCHES; i++) {
-        watch->batches[i].is_flying = 0;
-        watch->batches[i].turn++;
-    }
+    for (unsigned i = 0; i < BATCHES; i++)
+        flight_end(&watch->batches[i].flight);
     watch->is_ready = watch->is_off = 0;
     lock_release(&watch->lock);
 }

@@ -15,6 +15,7 @@
 #define CUFENCE_HEAP_WATCH_H
 
 #include "slack.h"
+#include "kernels/flight.h"
 #include "kernels/pattern.h"
 
 #define SLACK_MOST 128u  /* jobs in a launch, the upper limit of slack_every */
@@ -37,7 +38,7 @@ struct slack {
     struct slack *ahead, *behind;
     unsigned does;              /* there; PATTERN_CHECK, PATTERN_WRITE or both */
     struct batch *batch;        /* the last launch for it, ... */
-    uint64_t turn;              /* ... unless the batch has another turn now */
+    uint64_t turn;              /* ... unless the batch is in another flight now */
     uint64_t since_ns;          /* when it was last checked or written */
     uint64_t buffers, first_id; /* that had the memory since then: how many were freed, and the first of them */
     struct facts facts;         /* of the last one of them */
@@ -58,16 +59,13 @@ struct batch_buffer {
 };
 
 struct batch {
+    struct flight flight;     /* its words are states[]; it ends when its findings are collected */
     struct pattern_job *jobs; /* memory that the device reads and writes, like states[] */
     uint32_t *states;
     CUdeviceptr device_jobs, device_states;
-    unsigned count, over;  /* jobs; those that are known to be over */
-    uint64_t turn;         /* counts its launches */
-    int is_flying;         /* launched, and its findings are not collected yet */
+    unsigned count;        /* jobs */
     int is_alone;          /* nothing else was on the stream */
     struct freelist *list; /* on whose stream; NULL: on the watch's own, or the stream was destroyed */
-    struct stream *stream;
-    uint64_t generation; /* of the stream */
     struct batch_buffer buffers[SLACK_MOST];
 };
 
@@ -89,7 +87,6 @@ struct watch {
 struct watch *watch_of(struct books *books);   /* NULL: nothing is to be watched, or out of host memory. Without the lock */
 int watch_begin(struct watch *watch);          /* loads the kernel in the context, once; 0 if that fails */
 struct batch *batch_take(struct watch *watch); /* one that is not in flight, or NULL */
-int batch_is_over(struct batch *batch);
 void batch_add(struct watch *watch, struct batch *batch, const struct slack *slack); /* what it `does`; there is room */
 /* Launches it. In a scope. list: NULL on the watch's own stream. Returns 0 if the driver refuses. */
 int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream);
@@ -122,7 +119,7 @@ static inline int slack_is_kept(const struct slack *slack)
 
 static inline int slack_is_over(const struct slack *slack)
 {
-    return !slack->batch || slack->batch->turn != slack->turn || batch_is_over(slack->batch);
+    return !slack->batch || slack->batch->flight.turn != slack->turn || flight_is_over(&slack->batch->flight);
 }
 
 #endif

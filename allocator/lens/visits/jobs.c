@@ -4,9 +4,6 @@
 #include "base/lock.h"
 #include "base/output.h"
 #include "base/thread.h"
-#include "kernels/kernels.h"
-#include "kernels/mark.ptx.h"
-#include "pinned.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +15,8 @@
 #define AWAIT_SECONDS 10
 #define FAULT_MS 1000 /* after a fault, work that was done before it may still be about to say so */
 
-struct desk {
-    struct context *context;
-    struct pinned pinned; /* under the lock */
-    CUfunction mark;
-    CUfunction functions[VISIT_USERS][VISIT_KERNELS];
-    int is_ready; /* atomic */
-};
+const struct visit_user *visit_users[VISIT_USERS];
+unsigned visit_user_count;
 
 static struct {
     struct lock lock;      /* guards what is not marked otherwise */
@@ -45,72 +37,65 @@ static struct {
           .ended = PTHREAD_COND_INITIALIZER,
           .limit = VISITS_PINNED};
 
-void jobs_need(uint64_t pinned_bytes)
+void visits_need(uint64_t pinned_bytes)
 {
     jobs.limit = pinned_bytes > jobs.limit ? pinned_bytes : jobs.limit;
 }
 
 /* ---- contexts ---- */
 
-static int load(struct desk *desk)
+static int load(struct visit_context *made)
 {
-    static const char *const mark[] = {"cufence_mark"};
-    int is_loaded = kernels_load(mark_ptx, mark, &desk->mark, 1);
+    int is_loaded = flight_load_mark(&made->mark);
     for (unsigned i = 0; i < visit_user_count && is_loaded; i++) {
         const struct visit_user *user = visit_users[i];
         size_t count = 0;
         while (count < VISIT_KERNELS && user->kernels[count])
             count++;
         if (user->ptx)
-            is_loaded = kernels_load(user->ptx, user->kernels, desk->functions[i], count);
+            is_loaded = kernels_load(user->ptx, user->kernels, made->functions[i], count);
     }
     return is_loaded;
 }
 
-static struct desk *prepare(struct context *context)
+static struct visit_context *prepare(struct context *context)
 {
     static int has_said; /* atomic */
     lock_take(&jobs.lock);
-    struct desk *desk = context->books[CONTEXT_VALUES];
-    if (!desk && (desk = calloc(1, sizeof *desk)) != NULL) {
-        desk->context = context;
-        desk->pinned.limit = jobs.limit;
-        __atomic_store_n((struct desk **)&context->books[CONTEXT_VALUES], desk, __ATOMIC_RELEASE);
+    struct visit_context *made = context->books[CONTEXT_VALUES];
+    if (!made && (made = calloc(1, sizeof *made)) != NULL) {
+        made->results.limit = jobs.limit;
+        __atomic_store_n((struct visit_context **)&context->books[CONTEXT_VALUES], made, __ATOMIC_RELEASE);
     }
-    if (desk && !desk->is_ready && load(desk))
-        __atomic_store_n(&desk->is_ready, 1, __ATOMIC_RELEASE);
-    int is_ready = desk && desk->is_ready;
+    if (made && !made->is_ready && load(made))
+        __atomic_store_n(&made->is_ready, 1, __ATOMIC_RELEASE);
+    int is_ready = made && made->is_ready;
     lock_release(&jobs.lock);
     if (!is_ready && !__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
         output_say(
             "cufence: the driver does not load cufence's kernels on device %d: values, traces and checks of launches there "
             "are left out\n",
             context->device);
-    return is_ready ? desk : NULL;
+    return is_ready ? made : NULL;
 }
 
-struct desk *desk_of(struct context *context)
+struct visit_context *visit_context_of(struct context *context)
 {
-    struct desk *desk = __atomic_load_n((struct desk **)&context->books[CONTEXT_VALUES], __ATOMIC_ACQUIRE);
-    return desk && __atomic_load_n(&desk->is_ready, __ATOMIC_ACQUIRE) ? desk : prepare(context);
+    struct visit_context *made = __atomic_load_n((struct visit_context **)&context->books[CONTEXT_VALUES], __ATOMIC_ACQUIRE);
+    return made && __atomic_load_n(&made->is_ready, __ATOMIC_ACQUIRE) ? made : prepare(context);
 }
 
-const CUfunction *desk_functions(const struct desk *desk, unsigned user)
+void visits_context_begun(struct context *context)
 {
-    return desk->functions[user];
-}
-
-CUfunction desk_mark(const struct desk *desk)
-{
-    return desk->mark;
+    visit_context_of(context);
 }
 
 /* ---- memory ---- */
 
-static uint8_t *take_locked(struct desk *desk, size_t bytes)
+static uint8_t *take_locked(struct visit_context *within, size_t bytes)
 {
     lock_expect(RANK_VALUES);
-    uint8_t *memory = pinned_take(&desk->pinned, bytes);
+    uint8_t *memory = results_take(&within->results, bytes);
     if (memory)
         jobs.has_waited_in_vain = 0;
     return memory;
@@ -125,14 +110,14 @@ static int wait_locked(const struct timespec *until)
     return failed == 0;
 }
 
-int jobs_take_memory(struct desk *desk, struct job *job, size_t bytes)
+int jobs_take_memory(struct visit_context *within, struct job *job, size_t bytes)
 {
     const struct timespec until = clock_after(CLOCK_REALTIME, VISIT_WAIT_MS * NS_PER_MS);
     lock_take(&jobs.lock);
-    uint8_t *memory = jobs.count < MOST_JOBS ? take_locked(desk, bytes) : NULL;
-    while (!memory && jobs.first && !jobs.has_waited_in_vain && pinned_fits(&desk->pinned, bytes)) {
+    uint8_t *memory = jobs.count < MOST_JOBS ? take_locked(within, bytes) : NULL;
+    while (!memory && jobs.first && !jobs.has_waited_in_vain && results_fits(&within->results, bytes)) {
         jobs.has_waited_in_vain = !wait_locked(&until);
-        memory = jobs.has_waited_in_vain ? NULL : take_locked(desk, bytes);
+        memory = jobs.has_waited_in_vain ? NULL : take_locked(within, bytes);
     }
     lock_release(&jobs.lock);
     job->memory = memory;
@@ -143,9 +128,9 @@ int jobs_take_memory(struct desk *desk, struct job *job, size_t bytes)
 static void give_locked(struct job *job)
 {
     lock_expect(RANK_VALUES);
-    struct desk *desk = job->memory ? job->visit.context->books[CONTEXT_VALUES] : NULL;
-    if (desk) {
-        pinned_give(&desk->pinned, job->memory);
+    struct visit_context *within = job->memory ? job->visit.context->books[CONTEXT_VALUES] : NULL;
+    if (within) {
+        results_give(&within->results, job->memory);
         pthread_cond_broadcast(&jobs.freed);
     }
     job->memory = NULL;
@@ -169,13 +154,13 @@ void jobs_free(struct job *job)
 static void look_locked(struct job *job)
 {
     lock_expect(RANK_VALUES);
-    if (job->is_done || (job->is_marked && !__atomic_load_n((const uint64_t *)job->memory, __ATOMIC_ACQUIRE)))
+    if (job->is_done || !flight_is_over(&job->flight))
         return;
     if (job->how == VISIT_DONE && (job->copy = malloc(job->bytes)) != NULL)
         memcpy(job->copy, job->memory, job->bytes);
     if (job->how == VISIT_DONE && !job->copy)
         job->how = VISIT_NO_ROOM;
-    if (job->is_marked)
+    if (job->flight.is_begun)
         give_locked(job);
     job->memory = NULL;
     job->is_done = 1;
@@ -303,19 +288,19 @@ void jobs_submit(struct job *job)
     /* Another one that is not kept stays in memory: our kernels may still be writing its results. */
 }
 
-void jobs_context_gone(struct context *context)
+void visits_context_gone(struct context *context)
 {
-    struct desk *desk = context->books[CONTEXT_VALUES];
-    if (!desk)
+    struct visit_context *within = context->books[CONTEXT_VALUES];
+    if (!within)
         return;
     lock_take(&jobs.lock);
     for (struct job *job = jobs.first; job; job = job->next) {
         if (job->visit.context == context)
             give_up_locked(job);
     }
-    pinned_forget(&desk->pinned);
-    memset(desk->functions, 0, sizeof desk->functions);
-    __atomic_store_n(&desk->is_ready, 0, __ATOMIC_RELEASE);
+    results_forget(&within->results);
+    memset(within->functions, 0, sizeof within->functions);
+    __atomic_store_n(&within->is_ready, 0, __ATOMIC_RELEASE);
     lock_release(&jobs.lock);
 }
 

@@ -1,10 +1,12 @@
 /*
- * The visits that are not finished, the thread that finishes them, and what they need in each context.
- * Used by visits.c alone. Thread safety: any thread.
+ * The users of visits, the visits that are not finished, the thread that finishes them, and what they need in each context:
+ * also visits_need(), visits_context_begun() and visits_context_gone(). Used by visits.c alone. Thread safety: any thread.
  */
 #ifndef CUFENCE_LENS_JOBS_H
 #define CUFENCE_LENS_JOBS_H
 
+#include "kernels/flight.h"
+#include "kernels/results.h"
 #include "visits.h"
 
 /* A visit on its way, with the parts of its users. Owns its arguments and what they reach. */
@@ -14,25 +16,30 @@ struct job {
     uint32_t users; /* bit i: user i takes part */
     struct visit_part parts[VISIT_USERS];
     size_t offsets[VISIT_USERS]; /* of the parts' memory */
-    uint8_t *memory; /* pinned: a word that is 1 when all work is done, then the parts' memory. NULL: none, or gone */
-    uint8_t *copy;   /* of the memory, once it is done; owned */
+    struct flight flight;        /* all of its work; begun when that is submitted */
+    uint8_t *memory;             /* pinned: the flight's word, then the parts' memory. NULL: none, or gone */
+    uint8_t *copy;               /* of the memory, once it is done; owned */
     size_t bytes;
-    int is_marked; /* the kernel that writes the word has been submitted */
-    int is_done;   /* `how` is final */
+    int is_done; /* `how` is final */
     enum visit_end how;
 };
 
 extern const struct visit_user *visit_users[VISIT_USERS]; /* the first visit_user_count are set */
 extern unsigned visit_user_count;
 
-/* What a context has for visits. NULL: it could not be prepared; said once. The context is current. */
-struct desk;
-struct desk *desk_of(struct context *context);
-const CUfunction *desk_functions(const struct desk *desk, unsigned user);
-CUfunction desk_mark(const struct desk *desk);
+/* What a context has for visits. */
+struct visit_context {
+    struct results results; /* under the lock of the jobs */
+    CUfunction mark;
+    CUfunction functions[VISIT_USERS][VISIT_KERNELS];
+    int is_ready; /* atomic: it is loaded */
+};
+
+/* NULL: it could not be loaded; said once. The context is current. */
+struct visit_context *visit_context_of(struct context *context);
 
 /* Takes pinned memory for the job, and waits for it if need be. Returns 0 if there is none. */
-int jobs_take_memory(struct desk *desk, struct job *job, size_t bytes);
+int jobs_take_memory(struct visit_context *within, struct job *job, size_t bytes);
 
 /* Hands the job over, whose work is submitted. Frees it at last. */
 void jobs_submit(struct job *job);
@@ -40,8 +47,6 @@ void jobs_submit(struct job *job);
 void jobs_await(uint64_t launch);
 void jobs_free(struct job *job); /* one that was not submitted */
 
-void jobs_need(uint64_t pinned_bytes);
-void jobs_context_gone(struct context *context);
 void jobs_close(unsigned ms);
 
 #endif

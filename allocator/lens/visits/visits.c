@@ -15,9 +15,6 @@
 #define MOST_REACHED 512u
 #define ALIGNMENT 64u
 
-const struct visit_user *visit_users[VISIT_USERS];
-unsigned visit_user_count;
-
 static struct {
     uint64_t launches;             /* atomic: number of launches so far */
     uint64_t decisions[DECISIONS]; /* atomic: a function's address << 8, and the users that may want its launches */
@@ -78,11 +75,6 @@ static uint32_t users_of_visit(const struct visit *visit, uint32_t asked)
 }
 
 /* ---- a visit begins ---- */
-
-static struct context *home_of(struct context *context)
-{
-    return context->stands_for ? context->stands_for : context;
-}
 
 /* For the arguments of one launch. */
 struct scratch {
@@ -147,7 +139,7 @@ static void take_graph(struct visit *visit)
 static void fill(struct visit *visit, const struct launch_event *event, struct stream *stream, uint64_t number)
 {
     visit->number = number;
-    visit->context = home_of(stream->context);
+    visit->context = stream->context;
     visit->stream = stream;
     visit->stream_generation = __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE);
     visit->handle = event->stream;
@@ -180,17 +172,17 @@ static int prepare(struct job *job)
 {
     size_t bytes = ALIGNMENT; /* for the word */
     struct scope scope = scope_enter(job->visit.context);
-    struct desk *desk = scope.pushed ? desk_of(job->visit.context) : NULL;
-    for (unsigned i = 0; desk && i < visit_user_count; i++) {
+    struct visit_context *within = scope.pushed ? visit_context_of(job->visit.context) : NULL;
+    for (unsigned i = 0; within && i < visit_user_count; i++) {
         if (!(job->users >> i & 1))
             continue;
         job->offsets[i] = bytes;
         job->parts[i] = (struct visit_part){.visit = &job->visit,
                                             .bytes = visit_users[i]->size ? visit_users[i]->size(&job->visit) : 0,
-                                            .functions = desk_functions(desk, i)};
+                                            .functions = within->functions[i]};
         bytes += rounded(job->parts[i].bytes);
     }
-    int is_prepared = desk && jobs_take_memory(desk, job, bytes);
+    int is_prepared = within && jobs_take_memory(within, job, bytes);
     for (unsigned i = 0; is_prepared && i < visit_user_count; i++)
         job->parts[i].memory = job->memory + job->offsets[i];
     scope_leave(scope);
@@ -273,12 +265,9 @@ static void begins(const struct launch_event *event)
 
 static void submit_mark(struct job *job)
 {
-    void *arguments[] = {&job->memory};
-    const struct desk *desk = desk_of(job->visit.context);
-    CUfunction mark = desk ? desk_mark(desk) : NULL;
-    job->is_marked =
-        mark && driver->cuLaunchKernel(mark, 1, 1, 1, 1, 1, 1, 0, job->visit.handle, arguments, NULL) == CUDA_SUCCESS;
-    if (!job->is_marked)
+    const struct visit_context *within = visit_context_of(job->visit.context);
+    uint32_t *words = (uint32_t *)(void *)job->memory;
+    if (!within || flight_mark(&job->flight, within->mark, job->visit.stream, job->visit.handle, words) != CUDA_SUCCESS)
         job->how = VISIT_FAILED;
 }
 
@@ -383,8 +372,7 @@ static void note(struct visit_part *part, CUresult result)
 
 void visit_launch(struct visit_part *part, unsigned kernel, uint32_t blocks, uint32_t threads, void **arguments)
 {
-    note(part,
-         driver->cuLaunchKernel(part->functions[kernel], blocks, 1, 1, threads, 1, 1, 0, part->visit->handle, arguments, NULL));
+    note(part, kernels_launch(part->functions[kernel], blocks, threads, part->visit->handle, arguments));
 }
 
 void visit_copy(struct visit_part *part, uint8_t *to, uint64_t from, size_t bytes)
@@ -410,21 +398,6 @@ void visits_add(const struct visit_user *user)
     if (!visit_user_count)
         launch_observe(&observer);
     visit_users[visit_user_count++] = user;
-}
-
-void visits_need(uint64_t pinned_bytes)
-{
-    jobs_need(pinned_bytes);
-}
-
-void visits_context_begun(struct context *context)
-{
-    desk_of(home_of(context));
-}
-
-void visits_context_gone(struct context *context)
-{
-    jobs_context_gone(context);
 }
 
 void visits_close(unsigned ms)

@@ -1,6 +1,6 @@
 /* Pieces of pinned memory: apart from each other, zeroed, within the limit, and found soon in the order of use. */
 #include "driver/driver.h"
-#include "lens/visits/pinned.h"
+#include "kernels/results.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,9 +46,9 @@ static int tear_down(void **state)
     return 0;
 }
 
-static uint8_t *take(struct pinned *pinned, size_t size, uint8_t fill)
+static uint8_t *take(struct results *results, size_t size, uint8_t fill)
 {
-    uint8_t *memory = pinned_take(pinned, size);
+    uint8_t *memory = results_take(results, size);
     assert_non_null(memory);
     assert_int_equal((uintptr_t)memory % 64, 0);
     for (size_t i = 0; i < size; i++)
@@ -67,7 +67,7 @@ static void expect(const uint8_t *memory, size_t size, uint8_t fill)
 static void pieces_lie_apart(void **state)
 {
     (void)state;
-    struct pinned pinned = {.limit = 4 * MIB};
+    struct results results = {.limit = 4 * MIB};
     uint8_t *held[100] = {0};
     size_t sizes[100];
     unsigned seed = 7;
@@ -76,39 +76,39 @@ static void pieces_lie_apart(void **state)
         unsigned k = (seed >> 16) % 100;
         if (held[k]) {
             expect(held[k], sizes[k], (uint8_t)(k + 1));
-            pinned_give(&pinned, held[k]);
+            results_give(&results, held[k]);
             held[k] = NULL;
         } else {
             sizes[k] = 1 + (seed >> 8) % 3000;
-            held[k] = take(&pinned, sizes[k], (uint8_t)(k + 1));
+            held[k] = take(&results, sizes[k], (uint8_t)(k + 1));
         }
     }
     for (unsigned k = 0; k < 100; k++) {
         if (held[k])
-            pinned_give(&pinned, held[k]);
+            results_give(&results, held[k]);
     }
-    assert_int_equal(pinned.free, pinned.bytes);
-    pinned_give(&pinned, take(&pinned, 4 * MIB - 64, 1));
+    assert_int_equal(results.free, results.bytes);
+    results_give(&results, take(&results, 4 * MIB - 64, 1));
     assert_int_equal(slab_count, 1);
-    pinned_forget(&pinned);
+    results_forget(&results);
 }
 
 static void the_limit_is_kept(void **state)
 {
     (void)state;
-    struct pinned pinned = {.limit = 9 * MIB};
+    struct results results = {.limit = 9 * MIB};
     uint8_t *memory[9];
     for (unsigned i = 0; i < 8; i++)
-        memory[i] = take(&pinned, MIB - 64, 1);
-    memory[8] = take(&pinned, MIB - 64, 1); /* a slab of what is left */
-    assert_null(pinned_take(&pinned, 1));
-    assert_false(pinned_fits(&pinned, 9 * MIB));
-    assert_true(pinned_fits(&pinned, 9 * MIB - 64));
-    pinned_give(&pinned, memory[3]);
-    assert_null(pinned_take(&pinned, MIB));
-    assert_ptr_equal(pinned_take(&pinned, MIB - 64), memory[3]);
-    pinned_forget(&pinned);
-    assert_int_equal(pinned.bytes, 0);
+        memory[i] = take(&results, MIB - 64, 1);
+    memory[8] = take(&results, MIB - 64, 1); /* a slab of what is left */
+    assert_null(results_take(&results, 1));
+    assert_false(results_fits(&results, 9 * MIB));
+    assert_true(results_fits(&results, 9 * MIB - 64));
+    results_give(&results, memory[3]);
+    assert_null(results_take(&results, MIB));
+    assert_ptr_equal(results_take(&results, MIB - 64), memory[3]);
+    results_forget(&results);
+    assert_int_equal(results.bytes, 0);
 }
 
 /* First in, first out, with ten thousand that wait, around the end too. */
@@ -117,17 +117,17 @@ static void the_oldest_is_next(void **state)
     (void)state;
     enum { WAITING = 10000, SIZE = 64 };
     static uint8_t *waiting[WAITING];
-    struct pinned pinned = {.limit = (size_t)WAITING * 2 * SIZE};
+    struct results results = {.limit = (size_t)WAITING * 2 * SIZE};
     for (unsigned i = 0; i < WAITING; i++)
-        waiting[i] = pinned_take(&pinned, SIZE);
+        waiting[i] = results_take(&results, SIZE);
     assert_non_null(waiting[WAITING - 1]);
-    assert_int_equal(pinned.free, 0);
+    assert_int_equal(results.free, 0);
     for (unsigned i = 0; i < 3 * WAITING; i++) {
         uint8_t *oldest = waiting[i % WAITING];
-        pinned_give(&pinned, oldest);
-        assert_ptr_equal(waiting[i % WAITING] = pinned_take(&pinned, SIZE), oldest);
+        results_give(&results, oldest);
+        assert_ptr_equal(waiting[i % WAITING] = results_take(&results, SIZE), oldest);
     }
-    pinned_forget(&pinned);
+    results_forget(&results);
 }
 
 int main(void)

@@ -1,0 +1,41 @@
+/*
+ * Kernels of ours on a stream of the program, whose results the host collects when it comes by: they write what they find into
+ * host memory (results.h), and each part of the work sets a word there when it is done. So neither the program nor the host
+ * waits, and nobody asks the driver.
+ *
+ * Of a flight that is never over, because its context has ended or a kernel has faulted, the memory must not be used again
+ * before the context has ended. A struct flight serves one flight after the other; `turn` tells which.
+ *
+ * Thread safety: the caller serialises.
+ */
+#ifndef CUFENCE_KERNELS_FLIGHT_H
+#define CUFENCE_KERNELS_FLIGHT_H
+
+#include "kernels.h"
+
+struct flight {
+    struct stream *stream; /* on which it is, or was ... */
+    uint64_t generation;   /* ... with this generation: a different one now means that the stream was destroyed */
+    uint64_t turn;         /* counts the flights */
+    const uint32_t *words; /* of its parts; 0: not done yet */
+    unsigned count, over;  /* parts; those that are known to be done */
+    int is_begun;          /* until flight_end() */
+};
+
+/* Begins a flight of `count` parts: clears their words. The kernels are launched after it, or it is ended at once. */
+void flight_begin(struct flight *flight, struct stream *stream, uint32_t *words, unsigned count);
+
+/* Whether all parts are done, and the results there. Of one that was not begun, or has ended: yes. */
+int flight_is_over(struct flight *flight);
+
+/* The results are collected, or nobody will: the context has ended, or the driver has refused the launch. */
+void flight_end(struct flight *flight);
+
+/* A kernel whose only work is to set the first word, for a flight of one part: everything on the stream so far. Loads it into
+ * the current context; returns 0 if the driver refuses it. */
+int flight_load_mark(CUfunction *mark);
+/* Begins such a flight, and launches the kernel. handle: the stream, as the calling thread names it. words: two of them. On an
+ * error the flight has ended. */
+CUresult flight_mark(struct flight *flight, CUfunction mark, struct stream *stream, CUstream handle, uint32_t *words);
+
+#endif
