@@ -97,73 +97,28 @@ WAIT(cuStreamWaitEvent, as_it_is)
 WAIT(cuStreamWaitEvent_ptsz, own_default)
 
 /* Later work on the stream may no longer depend on earlier work. */
-static CUresult reordered(CUresult result, CUstream handle, unsigned flags)
+void capture_reordered(CUstream handle, unsigned flags)
 {
-    struct stream *stream = result == CUDA_SUCCESS && is_active() && (flags & 1) == CU_STREAM_SET_CAPTURE_DEPENDENCIES
-                                ? stream_resolve(handle)
-                                : NULL;
+    int replaces = is_active() && (flags & 1) == CU_STREAM_SET_CAPTURE_DEPENDENCIES;
+    struct stream *stream = replaces ? stream_resolve(handle) : NULL;
     if (stream)
         heap_reordered(stream);
-    return result;
 }
 
-#define UPDATE(symbol, stream_meant, parameters, arguments)                                                                    \
-    CUresult hook_##symbol parameters                                                                                          \
-    {                                                                                                                          \
-        return reordered(real.symbol arguments, stream_meant(stream), flags);                                                  \
-    }
-#define NODES (CUstream stream, CUgraphNode * nodes, size_t count, unsigned flags)
-#define NODES_AND_EDGES (CUstream stream, CUgraphNode * nodes, const CUgraphEdgeData *edges, size_t count, unsigned flags)
-UPDATE(cuStreamUpdateCaptureDependencies, as_it_is, NODES, (stream, nodes, count, flags))
-UPDATE(cuStreamUpdateCaptureDependencies_ptsz, own_default, NODES, (stream, nodes, count, flags))
-UPDATE(cuStreamUpdateCaptureDependencies_v2, as_it_is, NODES_AND_EDGES, (stream, nodes, edges, count, flags))
-UPDATE(cuStreamUpdateCaptureDependencies_v2_ptsz, own_default, NODES_AND_EDGES, (stream, nodes, edges, count, flags))
-
-static CUresult instantiated(CUresult result, CUgraphExec *executable, CUgraph graph, unsigned long long flags)
+void graph_instantiated(CUgraphExec executable, CUgraph graph, unsigned long long flags)
 {
-    if (result == CUDA_SUCCESS && is_active()) {
-        heap_graph_instantiated(*executable, graph, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
-        if (lens)
-            lens->graph_instantiated(*executable, graph);
-    }
-    return result;
+    if (!is_active())
+        return;
+    heap_graph_instantiated(executable, graph, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
+    if (lens)
+        lens->graph_instantiated(executable, graph);
 }
 
-CUresult hook_cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
+void executable_ends(CUgraphExec executable)
 {
-    return instantiated(real.cuGraphInstantiateWithFlags(executable, graph, flags), executable, graph, flags);
-}
-
-CUresult hook_cuGraphInstantiateWithParams(CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
-{
-    CUresult result = real.cuGraphInstantiateWithParams(executable, graph, parameters);
-    return instantiated(result, executable, graph, parameters ? parameters->flags : 0);
-}
-
-CUresult hook_cuGraphInstantiateWithParams_ptsz(CUgraphExec *executable, CUgraph graph,
-                                                CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
-{
-    CUresult result = real.cuGraphInstantiateWithParams_ptsz(executable, graph, parameters);
-    return instantiated(result, executable, graph, parameters ? parameters->flags : 0);
-}
-
-CUresult hook_cuGraphExecDestroy(CUgraphExec executable)
-{
-    if (is_active()) {
-        heap_executable_gone(executable);
-        if (lens)
-            lens->executable_gone(executable);
-    }
+    heap_executable_gone(executable);
+    if (lens)
+        lens->executable_gone(executable);
     if (order_is_wanted())
         order_graph_gone(executable);
-    return real.cuGraphExecDestroy(executable);
-}
-
-/* It is undocumented whether the body of a conditional node keeps the user objects of its contents. */
-CUresult hook_cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context,
-                                             unsigned initial, unsigned flags)
-{
-    if (is_active())
-        heap_keep_captures();
-    return real.cuGraphConditionalHandleCreate(handle, graph, context, initial, flags);
 }

@@ -31,7 +31,7 @@ CUresult synchronised(struct context *context, CUresult (*function)(void))
 static void after_end(CUcontext context)
 {
     context_ended(context);
-    pools_forget_context();
+    pools_changed();
     heap_go_on();
 }
 
@@ -39,7 +39,7 @@ static void after_end(CUcontext context)
 
 /* Programs and the CUDA runtime call both the old and the new forms. */
 
-static CUresult destroy(CUresult (*function)(CUcontext), CUcontext context)
+CUresult context_destroy(CUresult (*function)(CUcontext), CUcontext context)
 {
     if (!is_active() || !context)
         return function(context);
@@ -50,16 +50,6 @@ static CUresult destroy(CUresult (*function)(CUcontext), CUcontext context)
     else
         heap_go_on();
     return result;
-}
-
-CUresult hook_cuCtxDestroy(CUcontext context)
-{
-    return destroy(real.cuCtxDestroy, context);
-}
-
-CUresult hook_cuCtxDestroy_v2(CUcontext context)
-{
-    return destroy(real.cuCtxDestroy_v2, context);
 }
 
 /* ---- primary contexts: they end when nobody retains them any more ---- */
@@ -100,12 +90,9 @@ static CUcontext primary_of(CUdevice device)
     return context;
 }
 
-CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+void primary_retained(CUdevice device)
 {
-    CUresult result = real.cuDevicePrimaryCtxRetain(context, device);
-    if (result == CUDA_SUCCESS)
-        count_hold(device, 1);
-    return result;
+    count_hold(device, 1);
 }
 
 /* Bracket a call that may end a device's primary context. `primary`: that context if it is expected to end, else NULL. */
@@ -132,7 +119,7 @@ static void after_release(CUdevice device, CUcontext primary)
 
 /* A release that ends nothing must not wait: running work may be waiting for the caller, and a wait would invalidate a
  * capture. */
-static CUresult release(CUresult (*function)(CUdevice), CUdevice device)
+CUresult primary_release(CUresult (*function)(CUdevice), CUdevice device)
 {
     if (!is_active())
         return function(device);
@@ -146,7 +133,7 @@ static CUresult release(CUresult (*function)(CUdevice), CUdevice device)
 }
 
 /* A reset ends the primary context even if it is retained. Whether it remains retained afterwards is undocumented. */
-static CUresult reset(CUresult (*function)(CUdevice), CUdevice device)
+CUresult primary_reset(CUresult (*function)(CUdevice), CUdevice device)
 {
     CUcontext context = is_active() ? primary_of(device) : NULL;
     if (context)
@@ -157,26 +144,6 @@ static CUresult reset(CUresult (*function)(CUdevice), CUdevice device)
     if (is_active() && device >= 0 && device < preload_devices)
         __atomic_store_n(&holds[device], 0, __ATOMIC_RELAXED);
     return result;
-}
-
-CUresult hook_cuDevicePrimaryCtxReset(CUdevice device)
-{
-    return reset(real.cuDevicePrimaryCtxReset, device);
-}
-
-CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device)
-{
-    return reset(real.cuDevicePrimaryCtxReset_v2, device);
-}
-
-CUresult hook_cuDevicePrimaryCtxRelease(CUdevice device)
-{
-    return release(real.cuDevicePrimaryCtxRelease, device);
-}
-
-CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
-{
-    return release(real.cuDevicePrimaryCtxRelease_v2, device);
 }
 
 /* ---- green contexts: each retains its device's primary context, and stands for it ---- */
@@ -193,16 +160,12 @@ static CUdevice device_of(CUcontext context)
     return device;
 }
 
-CUresult hook_cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned flags)
+void green_created(CUgreenCtx green, CUdevice device)
 {
     CUcontext context;
-    CUresult result = real.cuGreenCtxCreate(green, resources, device, flags);
-    if (result != CUDA_SUCCESS || !is_active())
-        return result;
     count_hold(device, 1);
-    if (driver->cuCtxFromGreenCtx && driver->cuCtxFromGreenCtx(&context, *green) == CUDA_SUCCESS)
+    if (is_active() && driver->cuCtxFromGreenCtx && driver->cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS)
         context_is_green(context, device); /* before the first use of one of its streams */
-    return result;
 }
 
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
@@ -221,20 +184,4 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
     }
     after_release(device, primary);
     return result;
-}
-
-/* ---- streams ---- */
-
-CUresult hook_cuStreamDestroy(CUstream stream)
-{
-    if (is_active())
-        stream_ended(stream);
-    return real.cuStreamDestroy(stream);
-}
-
-CUresult hook_cuStreamDestroy_v2(CUstream stream)
-{
-    if (is_active())
-        stream_ended(stream);
-    return real.cuStreamDestroy_v2(stream);
 }

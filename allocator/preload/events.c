@@ -8,21 +8,6 @@
 #define SHORT_NS (2 * NS_PER_MS)  /* how long what our thread gave a stream takes as a rule; */
 #define LONG_NS (100 * NS_PER_MS) /* and at most, where it was idle: other streams may keep the device busy */
 
-/* Events are destroyed before the driver may give their handles to others. */
-CUresult hook_cuEventDestroy(CUevent event)
-{
-    if (order_is_wanted())
-        order_event_gone(event);
-    return real.cuEventDestroy(event);
-}
-
-CUresult hook_cuEventDestroy_v2(CUevent event)
-{
-    if (order_is_wanted())
-        order_event_gone(event);
-    return real.cuEventDestroy_v2(event);
-}
-
 /* Calls `call`, which waits for what `sees` finds out, or asks whether it is done. */
 #define FOLLOWED(call, sees)                                                                                                   \
     struct order_clock seen;                                                                                                   \

@@ -73,6 +73,22 @@ void table_open(void);
 /* peers.c: gives `peer` access to the memory of `device`, as the program has asked. */
 void share(int device, int peer);
 
+/* What the rows of hooks.h call. */
+void give_hook(const char *name, void **out, int version);              /* table.c: in place of what the driver has answered */
+CUresult host_free(CUresult (*function)(void *), void *pointer);        /* memory.c */
+void pool_created(CUmemoryPool pool, const CUmemPoolProps *properties); /* pools.c, as the next two */
+void pool_shared(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count);
+void pools_changed(void);           /* a device has another pool, or a context is destroyed */
+void peer_enabled(CUcontext owner); /* peers.c */
+CUresult context_destroy(CUresult (*function)(CUcontext), CUcontext context); /* contexts.c, as the next four */
+CUresult primary_reset(CUresult (*function)(CUdevice), CUdevice device);
+CUresult primary_release(CUresult (*function)(CUdevice), CUdevice device);
+void primary_retained(CUdevice device);
+void green_created(CUgreenCtx green, CUdevice device);
+void capture_reordered(CUstream stream, unsigned flags); /* captures.c, as the next two */
+void graph_instantiated(CUgraphExec executable, CUgraph graph, unsigned long long flags);
+void executable_ends(CUgraphExec executable);
+
 /* contexts.c: call once, at the start. Returns 0 if out of host memory. */
 int contexts_count_devices(int devices);
 /* Call with the result of a function that has waited for work of the current context. Learns of faults in that work. Returns
@@ -82,7 +98,7 @@ CUresult settled(CUresult result, int is_context_idle);
  * NULL. */
 CUresult synchronised(struct context *context, CUresult (*function)(void));
 
-/* pinned.c: host memory that kernels of the current context can reach at this address. */
+/* memory.c: host memory that kernels of the current context can reach at this address. */
 void note_pinned(CUdeviceptr address, size_t size, enum pinned_kind kind);
 
 /* pools.c: accounts of the program's memory pools. An owner is heap_request.owner: 1 and above here. */
@@ -96,7 +112,6 @@ void pool_freed(const struct heap_freed *freed);      /* the buffer was freed */
 int pools_are_used(void);                             /* some buffer was allocated from a pool */
 CUmemoryPool pool_handle(unsigned owner);             /* NULL for OWNER_NO_POOL */
 int pool_device(unsigned owner);                      /* device of its memory; not for OWNER_NO_POOL */
-void pools_forget_context(void);                      /* a context was destroyed */
 
 /* callers.c: special requirements of the code at this address on its allocations. */
 struct needs {

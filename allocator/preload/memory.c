@@ -2,7 +2,6 @@
 #include "internal.h"
 #include "observe.h"
 
-#include "api/closing.h"
 #include "base/options.h"
 #include "base/output.h"
 #include "heap/unguarded/unguarded.h"
@@ -403,23 +402,21 @@ CUresult hook_cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr p
     return is_ours(pointer) ? refuse_export("cuMemPoolExportPointer") : real.cuMemPoolExportPointer(data, pointer);
 }
 
-/* ---- what is left to the driver ---- */
+/* ---- host memory that kernels can reach ---- */
 
-CUresult hook_cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags)
+/* It is the driver's, and noted because a second launch needs it (witness/hosted.h). */
+void note_pinned(CUdeviceptr address, size_t size, enum pinned_kind kind)
 {
-    CUresult result = real.cuMemAllocManaged(out, size, flags);
-    if (result == CUDA_SUCCESS) {
-        closing_unguarded(UNGUARDED_MANAGED, size);
-        note_pinned(*out, size, PINNED_MANAGED);
-    }
-    return result;
+    struct context *context = is_active() ? context_current() : NULL;
+    if (context)
+        pinned_add(context, address, size, kind);
 }
 
-CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties,
-                          unsigned long long flags)
+CUresult host_free(CUresult (*function)(void *), void *pointer)
 {
-    CUresult result = real.cuMemCreate(handle, size, properties, flags);
+    uint64_t number = is_active() ? pinned_number((uint64_t)(uintptr_t)pointer) : 0;
+    CUresult result = function(pointer);
     if (result == CUDA_SUCCESS)
-        closing_unguarded(UNGUARDED_MAPPED, size);
+        pinned_remove(number);
     return result;
 }

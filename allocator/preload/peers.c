@@ -16,12 +16,10 @@ void share(int device, int peer)
 }
 
 /* The current context's device gets access to memory allocated in the other context. */
-CUresult hook_cuCtxEnablePeerAccess(CUcontext context, unsigned flags)
+void peer_enabled(CUcontext context)
 {
-    CUresult result = real.cuCtxEnablePeerAccess(context, flags);
-    struct context *peer = is_active() && result == CUDA_SUCCESS ? context_current() : NULL;
+    struct context *peer = is_active() ? context_current() : NULL;
     struct context *owner = peer ? context_of(context) : NULL;
     if (owner)
         share(owner->device, peer->device);
-    return result;
 }

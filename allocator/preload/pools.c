@@ -38,7 +38,7 @@ static struct lock lock = LOCK(RANK_POOLS); /* for creating and destroying pools
 static unsigned generation = 1;             /* atomic: a change invalidates what threads have cached */
 static uint64_t without_pool_mapped;        /* atomic: bytes mapped for OWNER_NO_POOL */
 
-static void changed(void)
+void pools_changed(void)
 {
     __atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
 }
@@ -75,7 +75,7 @@ static unsigned add(CUmemoryPool handle, int device, int is_default, uint64_t li
     if (!owner)
         output_say("cufence: more than %u memory pools at once: this one is left to the driver, unguarded\n",
                    POOLS - FIRST_POOL);
-    changed();
+    pools_changed();
     return owner;
 }
 
@@ -125,11 +125,6 @@ CUmemoryPool pool_handle(unsigned owner)
 int pool_device(unsigned owner)
 {
     return pools[owner].device;
-}
-
-void pools_forget_context(void)
-{
-    changed();
 }
 
 static void raise_to(uint64_t *high, uint64_t value)
@@ -293,14 +288,11 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 }
 
 /* We take over pools of plain device memory that are not shared with other processes. */
-CUresult hook_cuMemPoolCreate(CUmemoryPool *handle, const CUmemPoolProps *properties)
+void pool_created(CUmemoryPool handle, const CUmemPoolProps *properties)
 {
-    CUresult result = real.cuMemPoolCreate(handle, properties);
-    if (result != CUDA_SUCCESS || !is_active() || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-        properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE || properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
-        return result;
-    add(*handle, properties->location.id, 0, properties->maxSize);
-    return result;
+    if (is_active() && properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+        properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties->handleTypes == CU_MEM_HANDLE_TYPE_NONE)
+        add(handle, properties->location.id, 0, properties->maxSize);
 }
 
 CUresult hook_cuMemPoolDestroy(CUmemoryPool handle)
@@ -313,33 +305,17 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool handle)
         if (!__atomic_load_n(&pools[owner].live, __ATOMIC_ACQUIRE))
             __atomic_store_n(&pools[owner].handle, NULL, __ATOMIC_RELEASE);
         lock_release(&lock);
-        changed();
+        pools_changed();
     }
-    return result;
-}
-
-CUresult hook_cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
-{
-    CUresult result = real.cuDeviceSetMemPool(device, handle);
-    changed();
-    return result;
-}
-
-CUresult hook_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool handle)
-{
-    CUresult result = real.cuMemSetMemPool(location, type, handle);
-    changed();
     return result;
 }
 
 /* Access is granted per device, not per pool, and is never taken back. */
-CUresult hook_cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
+void pool_shared(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
 {
-    CUresult result = real.cuMemPoolSetAccess(handle, map, count);
-    unsigned owner = is_active() && result == CUDA_SUCCESS ? pool_of_handle(handle) : 0;
+    unsigned owner = is_active() ? pool_of_handle(handle) : 0;
     for (size_t i = 0; owner && i < count; i++) {
         if (map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
             share(pools[owner].device, map[i].location.id);
     }
-    return result;
 }

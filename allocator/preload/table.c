@@ -130,28 +130,8 @@ static void *in_place_of(void *address, const char *name, int version)
     return address;
 }
 
-CUresult hook_cuGetProcAddress(const char *name, void **out, int version, cuuint64_t flags)
+void give_hook(const char *name, void **out, int version)
 {
-    CUresult result = real.cuGetProcAddress(name, out, version, flags);
-    if (result == CUDA_SUCCESS && name && out && *out)
+    if (name && out && *out)
         *out = in_place_of(*out, name, version);
-    return result;
-}
-
-CUresult hook_cuGetProcAddress_v2(const char *name, void **out, int version, cuuint64_t flags,
-                                  CUdriverProcAddressQueryResult *status)
-{
-    CUresult result = real.cuGetProcAddress_v2(name, out, version, flags, status);
-    if (result == CUDA_SUCCESS && name && out && *out)
-        *out = in_place_of(*out, name, version);
-    return result;
-}
-
-CUresult hook_cuGetProcAddress_v2_ptsz(const char *name, void **out, int version, cuuint64_t flags,
-                                       CUdriverProcAddressQueryResult *status)
-{
-    CUresult result = real.cuGetProcAddress_v2_ptsz(name, out, version, flags, status);
-    if (result == CUDA_SUCCESS && name && out && *out)
-        *out = in_place_of(*out, name, version);
-    return result;
 }

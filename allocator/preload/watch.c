@@ -1,10 +1,11 @@
-/* Hooks of one kind each: they return the error of an earlier fault, refuse copies out of bounds, report faults found by
- * waiting, and tell order/ what it wants to know. */
-#include "bounds.h"
-#include "internal.h"
-
+/* The hooks that hooks.h describes: one macro for each kind. */
 #include "base/aside.h"
+#include "api/closing.h"
+#include "launch/launch.h"
 #include "launch/lens.h"
+
+#include "bounds.h"
+#include "internal.h" /* last: see hooks.h */
 
 static void show_aside(void *copy)
 {
@@ -29,7 +30,7 @@ static void show(const struct host_call *call, CUstream stream)
 #define MEANT_0 as_it_is
 #define MEANT_1 own_default
 
-#define BY_HAND(symbol, base, thread, check, parameters, arguments)
+#define BY_HAND(symbol, base, thread, what, parameters, arguments)
 #define COPIES(symbol, base, thread, check, parameters, arguments)                                                             \
     WATCH(symbol, base, check, parameters, real.symbol arguments, MEANT_##thread(stream), 0, NULL)
 #define COPIES_TO(symbol, base, thread, check, parameters, arguments)                                                          \
@@ -68,18 +69,77 @@ static void show(const struct host_call *call, CUstream stream)
             show(call, on);                                                                                                    \
         return answer;                                                                                                         \
     }
-#define ORDERS(symbol, base, thread, noted, parameters, arguments)                                                             \
+
+#define AFTER(symbol, base, thread, what, parameters, arguments)                                                               \
     CUresult hook_##symbol parameters                                                                                          \
     {                                                                                                                          \
         CUstream (*const meant)(CUstream) = MEANT_##thread;                                                                    \
         (void)meant;                                                                                                           \
         CUresult result = real.symbol arguments;                                                                               \
-        if (order_is_wanted() && result == CUDA_SUCCESS)                                                                       \
-            noted;                                                                                                             \
+        if (result == CUDA_SUCCESS)                                                                                            \
+            what;                                                                                                              \
         return result;                                                                                                         \
     }
-#define HOOK(symbol, base, version, thread, how, check, parameters, arguments)                                                 \
-    how(symbol, base, thread, check, parameters, arguments)
+#define WHERE_WANTED(call) (order_is_wanted() ? (void)(call) : (void)0)
+#define ORDERS(symbol, base, thread, what, parameters, arguments)                                                              \
+    AFTER(symbol, base, thread, WHERE_WANTED(what), parameters, arguments)
+#define BEFORE(symbol, base, thread, what, parameters, arguments)                                                              \
+    CUresult hook_##symbol parameters                                                                                          \
+    {                                                                                                                          \
+        if (is_active())                                                                                                       \
+            what;                                                                                                              \
+        return real.symbol arguments;                                                                                          \
+    }
+
+#define BARE(...) __VA_ARGS__
+#define INSTEAD(symbol, base, thread, what, parameters, arguments)                                                             \
+    CUresult hook_##symbol parameters                                                                                          \
+    {                                                                                                                          \
+        return what(real.symbol, BARE arguments);                                                                              \
+    }
+
+/* The driver's own debugger may still read the modules after a fault, and crashes if one is unloaded (driver 580.159.04). */
+#define UNLOADS(symbol, base, thread, what, parameters, arguments)                                                             \
+    CUresult hook_##symbol parameters                                                                                          \
+    {                                                                                                                          \
+        if (failure() != CUDA_SUCCESS)                                                                                         \
+            return failure();                                                                                                  \
+        if (is_active())                                                                                                       \
+            launch_forget_functions();                                                                                         \
+        if (lens)                                                                                                              \
+            lens->unloads(what);                                                                                               \
+        return real.symbol arguments;                                                                                          \
+    }
+#define LOADED(handle, is_library, image) (LENS_WANTS(loaded) ? lens->loaded(handle, is_library, image) : (void)0)
+#define LOADED_FILE(handle, is_library, path) (LENS_WANTS(loaded_file) ? lens->loaded_file(handle, is_library, path) : (void)0)
+
+/* Kernels that a program puts into graphs itself, or changes there. Each is recorded with its arguments, as a kernel is that a
+ * stream's capture puts there. */
+static void note_node(const struct launch_call *call)
+{
+    struct context *context = is_active() ? context_current() : NULL;
+    if (context)
+        launch_record_node(context, call);
+}
+
+/* CUDA_KERNEL_NODE_PARAMS_v1, _v2 and _v3 begin alike; kernel->kern, which only the later ones have, is passed as `other`. */
+#define CALL_OF(kernel, other)                                                                                                 \
+    {                                                                                                                          \
+        .function = (kernel)->func ? (kernel)->func : (CUfunction)(other),                                                     \
+        .grid = {(kernel)->gridDimX, (kernel)->gridDimY, (kernel)->gridDimZ},                                                  \
+        .block = {(kernel)->blockDimX, (kernel)->blockDimY, (kernel)->blockDimZ}, .shared_bytes = (kernel)->sharedMemBytes,    \
+        .parameters = (kernel)->kernelParams, .extra = (kernel)->extra, .frame = __builtin_frame_address(0)                    \
+    }
+#define KERNEL_NODE(kernel, other) ((kernel) ? note_node(&(struct launch_call)CALL_OF(kernel, other)) : (void)0)
+
+/* Nodes of any kind, some of which order streams. */
+#define ANY_NODE(node)                                                                                                         \
+    (WHERE_WANTED(order_node_added(node)), (node) && (node)->type == CU_GRAPH_NODE_TYPE_KERNEL                                 \
+                                               ? note_node(&(struct launch_call)CALL_OF(&(node)->kernel, (node)->kernel.kern)) \
+                                               : (void)0)
+
+#define HOOK(symbol, base, version, thread, how, what, parameters, arguments)                                                  \
+    how(symbol, base, thread, what, parameters, arguments)
 PRELOAD_HOOKS(HOOK)
 
 CUresult hook_cuCtxSynchronize(void)
