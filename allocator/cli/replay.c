@@ -8,7 +8,6 @@
 #include "cli.h"
 #include "statuses.h"
 #include "driver/driver.h"
-#include "witness/ranges.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -156,7 +155,7 @@ static int make_input(struct replay *replay)
     take_image(replay);
     replay->input.symbol = opened->bundle->symbol;
     if (opened->snapshot)
-        describe_arguments(&replay->input, opened->launches, &opened->snapshot->memory);
+        rerun_input_describe(&replay->input, opened->launches, &opened->snapshot->memory);
     set_arena(&replay->input, opened->bundle);
     take_pinned(&replay->input, opened->bundle);
     replay->input.launches = opened->launches;

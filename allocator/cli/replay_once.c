@@ -6,7 +6,7 @@
 #include "base/source.h"
 #include "finding/json.h"
 #include "finding/report.h"
-#include "witness/rerun.h"
+#include "rerun/rerun.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 #include "input.h"
 
+#include "analysis/verdict/arguments.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/reader.h"
@@ -168,6 +169,28 @@ cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_inp
         !input->symbol || !input->image_bytes || reader_left(&reader) != input->image_bytes)
         return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the input is damaged");
     return CUFENCE_OK;
+}
+
+/* ---- what is described ---- */
+
+static int is_chosen(const struct rerun_input *input, uint64_t address)
+{
+    for (size_t i = 0; i < input->range_count; i++)
+        if (input->ranges[i].address == address)
+            return 1;
+    return 0;
+}
+
+void rerun_input_describe(struct rerun_input *input, const struct rerun_launch *launch, const struct fault_memory *memory)
+{
+    for (size_t i = 0; i + 8 <= launch->argument_bytes && input->range_count < RERUN_RANGES; i += 8) {
+        uint64_t word;
+        memcpy(&word, launch->arguments + i, sizeof word);
+        const cufence_buffer *buffer = word_buffer(memory, word, 0);
+        uint64_t bytes = buffer ? buffer->address + buffer->size - word : 0;
+        if (bytes && !buffer->freed_ns && !is_chosen(input, word))
+            input->ranges[input->range_count++] = (struct rerun_range){word, bytes};
+    }
 }
 
 /* ---- messages ---- */

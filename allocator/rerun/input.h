@@ -13,6 +13,7 @@
 #include "analysis/snapshot/rerun_launch.h"
 #include "analysis/snapshot/rerun_pinned.h"
 #include "analysis/values/figures.h"
+#include "analysis/verdict/diagnosis.h"
 #include "base/problem.h"
 
 #include <stddef.h>
@@ -58,6 +59,10 @@ int rerun_input_write(const struct rerun_input *input);
 /* Reads an input. `launches` receives the launches. Errors: CORRUPT, UNSUPPORTED (another version). */
 cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input,
                                 struct rerun_launch launches[RERUN_LAUNCHES], struct problem *problem);
+
+/* Adds to the ranges, as far as there is room, the bytes from each address in the launch's arguments to the end of its buffer.
+ */
+void rerun_input_describe(struct rerun_input *input, const struct rerun_launch *launch, const struct fault_memory *memory);
 
 /* ---- messages ---- */
 

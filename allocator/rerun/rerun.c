@@ -1,336 +1,483 @@
 #include "rerun.h"
 
+#include "analysis/dump/image.h"
+#include "analysis/sass/fence.h"
+#include "base/clock.h"
 #include "base/error.h"
-#include "base/thread.h"
-#include "driver/driver.h"
-#include "figures.h"
-#include "follow.h"
-#include "host.h"
-#include "memory.h"
+#include "base/image.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#define FOLLOW_SHARE 3 /* emulation gets this part of the time */
-
-enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_FAULTED = 2 };
-
-static struct {
-    int socket, device;
-    uint64_t limit_ms; /* for all of it; 0: none */
-    struct rerun_input input;
-    struct rerun_launch launches[RERUN_LAUNCHES];
-    CUfunction function;
-    int is_refused; /* the driver does not load the image */
-} self;
-
-/* The driver aborts the process after its dump. That is no crash: leaves without a core dump of the host. */
-static void leave_after_dump(int signal)
+cufence_status rerun_fail(struct rerun *rerun, const char *why)
 {
-    (void)signal;
-    _exit(STATUS_FAULTED);
+    if (rerun->result.outcome == RERUN_FAILED)
+        return CUFENCE_ERROR_UNSUPPORTED;
+    rerun->result.outcome = RERUN_FAILED;
+    snprintf(rerun->result.reason, sizeof rerun->result.reason, "%s", why);
+    return CUFENCE_ERROR_UNSUPPORTED;
 }
 
-static void *watch(void *unused)
+/* The time that is left. While memory is saved it does not pass, up to saving_ms. */
+static int ms_left(const struct rerun *rerun)
 {
-    struct pollfd other = {.fd = self.socket};
-    (void)unused;
-    while (poll(&other, 1, -1) < 0 && errno == EINTR)
-        ;
-    if (other.revents & (POLLHUP | POLLERR))
-        kill(getpid(), SIGKILL); /* the driver's exit handlers may wait for the kernel */
-    return NULL;
+    uint64_t now = monotonic_ns();
+    uint64_t saved = (rerun->saved_ns + (rerun->saving_since_ns ? now - rerun->saving_since_ns : 0)) / 1000000;
+    uint64_t passed = (now - rerun->begin_ns) / 1000000;
+    uint64_t limit = rerun->limit_ms + (saved < rerun->saving_ms ? saved : rerun->saving_ms);
+    return passed < limit ? (int)(limit - passed) : 0;
 }
 
-/* Ends this process with the one at the other end of the socket, also while a launch or a call of the driver hangs. The kernel
- * does that for a process that the program has started itself, but not under a tool. */
-static cufence_status watch_socket(void)
+/* ---- the kernel's code ---- */
+
+/* Puts barriers in front of the exits, into a copy of the image. Returns 0 if they cannot be put there. */
+static int put_barriers(struct rerun *rerun)
 {
-    pthread_t thread;
-    int failed = thread_start(&thread, watch, NULL);
-    if (!failed)
-        pthread_detach(thread);
-    return failed ? error_set(CUFENCE_ERROR_SYSTEM, "a thread cannot be started: %s", strerror(failed)) : CUFENCE_OK;
+    struct rerun_input *input = &rerun->input;
+    struct problem ignored;
+    struct fence fence;
+    size_t size = input->image_bytes;
+    rerun->plain = (struct span){input->image, size};
+    rerun->is_open = 1;
+    uint8_t *copy = malloc(size);
+    if (copy)
+        memcpy(copy, input->image, size);
+    if (!copy || fence_put(&copy, &size, input->symbol, &fence, &ignored) != CUFENCE_OK || !fence.fenced) {
+        free(copy);
+        return 0;
+    }
+    input->image = rerun->fenced = copy;
+    input->image_bytes = size;
+    rerun->is_open = fence.fenced < fence.exits;
+    return 1;
 }
 
-static cufence_status receive_input(void)
+static void take_barriers_off(struct rerun *rerun)
+{
+    rerun->input.image = rerun->plain.bytes;
+    rerun->input.image_bytes = rerun->plain.size;
+    rerun->is_open = 1;
+    free(rerun->fenced);
+    rerun->fenced = NULL;
+}
+
+void rerun_aim(struct rerun *rerun, const struct diagnosis *diagnosis)
+{
+    const struct evidence_site *site = fault_site(diagnosis);
+    int is_known = diagnosis->address_certainty != CERTAIN_NOT && !diagnosis->is_completed;
+    rerun->has_access = !is_known && site && site->symbol && !strcmp(site->symbol, rerun->input.symbol) &&
+                        !site->is_in_driver &&
+                        (site->exception.class == CLASS_ADDRESS || site->exception.class == CLASS_GIVEN_ONLY);
+    rerun->input.access_at = rerun->has_access ? site->kernel_offset : 0;
+}
+
+/* ---- the process ---- */
+
+static cufence_status start(struct rerun *rerun)
+{
+    uint64_t ms = (uint64_t)ms_left(rerun) + (rerun->input.is_saved ? rerun->saving_ms : 0);
+    struct rerun_message message = {.type = MESSAGE_INPUT, .number = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX};
+    int ends[2] = {-1, -1}, input = -1;
+    rerun->input.dump = MESSAGE_DUMP;
+    rerun->progress = RERUN_STARTED;
+    rerun->said = RERUN_FAILURE;
+    cufence_status status = CUFENCE_OK;
+    if (pipe2(ends, O_CLOEXEC) != 0 || fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0)
+        status = error_set(CUFENCE_ERROR_SYSTEM, "a pipe cannot be made: %s", strerror(errno));
+    else if ((input = rerun_input_write(&rerun->input)) < 0)
+        status = error_set(CUFENCE_ERROR_SYSTEM, "the input cannot be written: %s", strerror(errno));
+    if (status == CUFENCE_OK)
+        status = rerun_process_start(rerun->program, rerun->is_verbose, ends[1], &rerun->process);
+    if (status == CUFENCE_OK) {
+        rerun->dump_pipe = ends[0];
+        rerun_send(rerun->process.socket, &message, input);
+    } else if (ends[0] >= 0) {
+        close(ends[0]);
+    }
+    if (ends[1] >= 0)
+        close(ends[1]);
+    if (input >= 0)
+        close(input);
+    return status == CUFENCE_OK ? status : rerun_fail(rerun, error_detail());
+}
+
+cufence_status rerun_begin(struct rerun *rerun)
+{
+    put_barriers(rerun);
+    return start(rerun);
+}
+
+static void stop(struct rerun *rerun)
+{
+    if (!rerun->process.pid)
+        return;
+    rerun_process_end(&rerun->process);
+    close(rerun->dump_pipe);
+    rerun->process.pid = 0;
+}
+
+/* ---- what the process says ---- */
+
+static void take_write(struct rerun *rerun, const struct rerun_message *message)
+{
+    struct rerun_result *result = &rerun->result;
+    result->written_bytes += message->bytes;
+    if (result->write_count == sizeof result->writes / sizeof *result->writes)
+        return;
+    struct rerun_write *write = &result->writes[result->write_count++];
+    *write = (struct rerun_write){.is_slack = message->number != 0, .address = message->address, .bytes = message->bytes};
+    write->value_bytes = message->value_bytes < sizeof write->values ? message->value_bytes : sizeof write->values;
+    memcpy(write->values, message->values, write->value_bytes);
+}
+
+/* Whether anything was written where an access faults. */
+static int has_left(const struct rerun_result *result)
+{
+    return result->write_count && !result->writes[0].is_slack;
+}
+
+static void give(struct rerun *rerun, const struct rerun_message *question)
+{
+    struct rerun_message answer = {.type = MESSAGE_NONE};
+    int fd = rerun->answer(rerun->user, question, &answer);
+    rerun_answer(rerun->process.socket, &answer, fd);
+    if (question->type == MESSAGE_SAVE)
+        rerun->saving_since_ns = monotonic_ns();
+}
+
+static void take_launch(struct rerun *rerun, const struct rerun_message *message)
+{
+    rerun->number = message->number < rerun->input.launch_count ? message->number : 0;
+    if (rerun->progress != RERUN_EMULATING)
+        rerun->progress = message->address ? RERUN_AMID_PATTERNS : RERUN_LAUNCHING;
+    if (rerun->result.launches_tried <= rerun->number)
+        rerun->result.launches_tried = rerun->number + 1;
+}
+
+/* why: is added to the text. */
+static void take_note(struct rerun_result *result, const char *text, const char *why)
+{
+    size_t length = strlen(result->note);
+    snprintf(result->note + length, sizeof result->note - length, "%s%s%s", length ? "; " : "", text, why);
+}
+
+static void take_lost(struct rerun *rerun, const char *why)
+{
+    rerun->progress = RERUN_EMULATING;
+    take_note(&rerun->result, "the kernel's threads could not be emulated: ", why);
+}
+
+static void take_figures(struct rerun *rerun, const struct rerun_message *message)
+{
+    struct rerun_result *result = &rerun->result;
+    if (result->figure_count < sizeof result->figures / sizeof *result->figures)
+        result->figures[result->figure_count++] = message->figures;
+}
+
+static void take_lane(struct rerun *rerun, const struct rerun_message *message)
+{
+    struct rerun_result *result = &rerun->result;
+    rerun->progress = RERUN_EMULATING;
+    if (result->emulated_count == sizeof result->emulated / sizeof *result->emulated)
+        return;
+    struct evidence_lane *lane = &result->emulated[result->emulated_count++];
+    *lane = (struct evidence_lane){.lane = message->number,
+                                   .address = message->address,
+                                   .known_bits = UINT64_MAX,
+                                   .certainty = CERTAIN_DERIVED,
+                                   .is_replayed = 1};
+    memcpy(lane->thread, message->thread, sizeof lane->thread);
+    memcpy(result->emulated_block, message->block, sizeof result->emulated_block);
+}
+
+/* Handles one message. Returns 0 at the end of the conversation. */
+static int converse(struct rerun *rerun)
 {
     struct rerun_message message;
-    struct problem problem;
-    struct stat file;
-    int fd = -1;
-    if (!rerun_receive(self.socket, &message, &fd) || message.type != MESSAGE_INPUT || fd < 0 || fstat(fd, &file) != 0)
-        return error_set(CUFENCE_ERROR_CORRUPT, "no input came over the socket");
-    self.limit_ms = message.number;
-    if (message.number)
-        alarm(message.number / 1000 + 2); /* if the process that faulted ends, nobody else does it */
-    const void *bytes = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    close(fd);
-    if (bytes == MAP_FAILED)
-        return error_set(CUFENCE_ERROR_SYSTEM, "the input cannot be mapped");
-    cufence_status status = rerun_input_read(bytes, (size_t)file.st_size, &self.input, self.launches, &problem);
-    return status == CUFENCE_OK ? CUFENCE_OK : error_set(status, "%s", problem.text);
-}
-
-static cufence_status find_device(void)
-{
-    int count = 0;
-    if (!driver->cuDeviceGetUuid || !driver->cuMemImportFromShareableHandle || !driver->cuMemcpyDtoD ||
-        (*self.input.dump && !driver->cuCoredumpSetAttributeGlobal))
-        return error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver is too old");
-    driver->cuDeviceGetCount(&count);
-    for (int i = 0; i < count; i++) {
-        CUuuid uuid;
-        CUdevice device;
-        self.device = i;
-        if (driver->cuDeviceGet(&device, i) == CUDA_SUCCESS && driver->cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS &&
-            !memcmp(uuid.bytes, self.input.device, sizeof self.input.device))
-            return CUFENCE_OK;
+    int fd;
+    if (!rerun_receive(rerun->process.socket, &message, &fd))
+        return 0;
+    if (fd >= 0)
+        close(fd);
+    if (rerun->saving_since_ns)
+        rerun->saved_ns += monotonic_ns() - rerun->saving_since_ns;
+    rerun->saving_since_ns = 0;
+    switch (message.type) {
+    case MESSAGE_NEED:
+    case MESSAGE_SAVE:
+    case MESSAGE_RESULT:
+        give(rerun, &message);
+        return 1;
+    case MESSAGE_LAUNCHES:
+        take_launch(rerun, &message);
+        return 1;
+    case MESSAGE_WROTE:
+        take_write(rerun, &message);
+        return 1;
+    case MESSAGE_FIGURES:
+        take_figures(rerun, &message);
+        return 1;
+    case MESSAGE_LANE:
+        take_lane(rerun, &message);
+        return 1;
+    case MESSAGE_LOST:
+        take_lost(rerun, message.text);
+        return 1;
+    case MESSAGE_NOTE:
+        take_note(&rerun->result, message.text, "");
+        return 1;
+    case MESSAGE_FAILED:
+        rerun->said = message.number ? RERUN_CODE_REFUSED : RERUN_FAILURE;
+        rerun_fail(rerun, message.text);
+        return 0;
+    default:
+        rerun->said = message.type == MESSAGE_DONE ? RERUN_SILENCE : RERUN_FAILURE;
+        return 0;
     }
-    return error_set(CUFENCE_ERROR_UNSUPPORTED, "the new process does not see the GPU");
 }
 
-/* Without SKIP_ABORT, so that the first fault ends the process: nothing can be learned from what it would do after it. */
-static cufence_status arm_dump(void)
+/* Reads what has arrived of the dump. Returns 0 once it is complete. */
+static int take_dump(struct rerun *rerun)
 {
-    bool on = true;
-    int flags = CU_COREDUMP_LIGHTWEIGHT_FLAGS;
-    char file[512];
-    size_t size = strlen(self.input.dump) + 1;
-    if (size == 1)
-        return CUFENCE_OK;
-    if (size > sizeof file)
-        return error_set(CUFENCE_ERROR_OVERFLOW, "the name of the dump is too long");
-    memcpy(file, self.input.dump, size);
-    CUresult result = driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, file, &size);
-    size = sizeof flags;
-    if (result == CUDA_SUCCESS)
-        result = driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_GENERATION_FLAGS, &flags, &size);
-    size = sizeof on;
-    if (result == CUDA_SUCCESS)
-        result = driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &size);
-    return driver_check(result, "cuCoredumpSetAttributeGlobal");
+    enum dump_state state;
+    do
+        state = dump_take(rerun->dump_pipe, &rerun->dump);
+    while (state == DUMP_TAKEN);
+    return state != DUMP_OVER || !rerun->dump.received;
 }
 
-static cufence_status retain(CUcontext *context, CUdevice device)
+/* Serves the process until it ends, or until the time is over. */
+static void serve(struct rerun *rerun)
 {
-    CUresult result = driver->cuDevicePrimaryCtxRetain(context, device);
-    if (result == CUDA_ERROR_DEVICE_UNAVAILABLE)
-        return error_set(CUFENCE_ERROR_UNSUPPORTED,
-                         "the GPU is in compute mode exclusive-process, so it takes no second process "
-                         "(`nvidia-smi --compute-mode=0` lets it)");
-    if (result >= CUDA_ERROR_MPS_CONNECTION_FAILED && result <= CUDA_ERROR_MPS_CLIENT_TERMINATED)
-        return error_set(CUFENCE_ERROR_UNSUPPORTED, "the MPS server takes no second process after the fault (%d)", (int)result);
-    return driver_check(result, "cuDevicePrimaryCtxRetain");
-}
-
-/* Whatever the program's context is, one of its own or a green one: the memory and the code are the same in the primary one. */
-static cufence_status open_context(void)
-{
-    CUdevice device;
-    CUcontext context;
-    cufence_status status = driver_check(driver->cuDeviceGet(&device, self.device), "cuDeviceGet");
-    if (status == CUFENCE_OK)
-        status = retain(&context, device);
-    return status == CUFENCE_OK ? driver_check(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent") : status;
-}
-
-static cufence_status load_kernel(void)
-{
-    CUmodule module;
-    cufence_status status = driver_check(driver->cuModuleLoadData(&module, self.input.image), "cuModuleLoadData");
-    if (status == CUFENCE_OK)
-        status = driver_check(driver->cuModuleGetFunction(&self.function, module, self.input.symbol), "cuModuleGetFunction");
-    self.is_refused = status != CUFENCE_OK;
-    return status;
-}
-
-static CUresult launch_with_attributes(const struct rerun_launch *launch, void **extra)
-{
-    CUlaunchAttribute attributes[2];
-    CUlaunchConfig config = {.gridDimX = launch->grid[0],
-                             .gridDimY = launch->grid[1],
-                             .gridDimZ = launch->grid[2],
-                             .blockDimX = launch->block[0],
-                             .blockDimY = launch->block[1],
-                             .blockDimZ = launch->block[2],
-                             .sharedMemBytes = launch->shared_bytes,
-                             .attrs = attributes};
-    if (launch->is_cooperative)
-        attributes[config.numAttrs++] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
-    if (launch->cluster[0])
-        attributes[config.numAttrs++] =
-            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                                .value.clusterDim = {launch->cluster[0], launch->cluster[1], launch->cluster[2]}};
-    return driver->cuLaunchKernelEx(&config, self.function, NULL, extra);
-}
-
-static cufence_status launch_and_wait(const struct rerun_launch *launch)
-{
-    size_t bytes = launch->argument_bytes;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)launch->arguments, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                     CU_LAUNCH_PARAM_END};
-    if (driver->cuFuncSetAttribute && launch->shared_bytes)
-        driver->cuFuncSetAttribute(self.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)launch->shared_bytes);
-    if (driver->cuFuncSetAttribute && launch->cluster[0])
-        driver->cuFuncSetAttribute(self.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
-    CUresult result;
-    if (driver->cuLaunchKernelEx && (launch->is_cooperative || launch->cluster[0]))
-        result = launch_with_attributes(launch, bytes ? extra : NULL);
-    else
-        result =
-            driver->cuLaunchKernel(self.function, launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0],
-                                   launch->block[1], launch->block[2], launch->shared_bytes, NULL, NULL, bytes ? extra : NULL);
-    if (result != CUDA_SUCCESS)
-        return driver_check(result, "cuLaunchKernel");
-    return driver_check(driver->cuCtxSynchronize(), "cuCtxSynchronize");
-}
-
-static void tell_launch(size_t number, int has_patterns)
-{
-    struct rerun_message message = {.type = MESSAGE_LAUNCHES, .number = (uint32_t)number, .address = (uint64_t)has_patterns};
-    rerun_send(self.socket, &message, -1);
-}
-
-/* Gives all memory the bytes that it had when the kernel faulted. */
-static cufence_status refresh(void)
-{
-    host_refresh();
-    return memory_refresh();
-}
-
-/* Launches with patterns in the guards, until a launch writes there. Returns its number in *wrote, the number of launches if
- * none has. */
-static cufence_status look_for_writes(size_t *wrote)
-{
-    cufence_status status = CUFENCE_OK;
-    for (*wrote = 0; *wrote < self.input.launch_count; ++*wrote) {
-        if (*wrote)
-            status = refresh();
-        if (status == CUFENCE_OK)
-            status = memory_put_patterns();
-        tell_launch(*wrote, 1);
-        if (status == CUFENCE_OK)
-            status = launch_and_wait(&self.launches[*wrote]);
-        if (status != CUFENCE_OK || memory_tell_writes(self.input.launch_count == 1))
+    int is_talking = 1, is_dumping = 1;
+    while (is_talking) {
+        struct pollfd wait[] = {{.fd = rerun->process.socket, .events = POLLIN}, {.fd = rerun->dump_pipe, .events = POLLIN}};
+        int left = ms_left(rerun);
+        if (!left) {
+            char why[96];
+            snprintf(why, sizeof why, "it took longer than %s", rerun->limit);
+            if (!has_left(&rerun->result)) /* else this much is known */
+                rerun_fail(rerun, why);
             break;
+        }
+        if (poll(wait, is_dumping ? 2 : 1, left < 50 ? left : 50) <= 0)
+            continue;
+        if (is_dumping && wait[1].revents)
+            is_dumping = take_dump(rerun);
+        if (wait[0].revents)
+            is_talking = converse(rerun);
     }
-    cufence_status removed = memory_remove_patterns();
-    return status == CUFENCE_OK ? removed : status;
+    if (is_dumping)
+        take_dump(rerun);
 }
 
-/* Launches with the guards unmapped: the one that wrote out of bounds, or all. Returns OK if none has faulted. */
-static cufence_status look_for_fault(size_t wrote)
+static void forget_evidence(struct rerun *rerun)
 {
-    int has_one = wrote < self.input.launch_count;
-    size_t end = has_one ? wrote + 1 : self.input.launch_count;
-    cufence_status status = CUFENCE_OK;
-    for (size_t i = has_one ? wrote : 0; i < end && status == CUFENCE_OK; i++) {
-        status = refresh();
-        tell_launch(i, 0);
-        if (status == CUFENCE_OK)
-            status = launch_and_wait(&self.launches[i]);
+    evidence_free(rerun->evidence);
+    dump_forget(&rerun->second);
+    rerun->evidence = NULL;
+}
+
+/* Serves one process. Returns 1 if the launch faulted and the dump of that could be read. */
+static int has_faulted(struct rerun *rerun)
+{
+    struct problem problem;
+    struct evidence *evidence = NULL;
+    serve(rerun);
+    stop(rerun);
+    if (rerun->dump.received && dump_is_complete(&rerun->dump) &&
+        evidence_from_coredump(rerun->dump.bytes, rerun->dump.size, &evidence, &problem) == CUFENCE_OK) {
+        forget_evidence(rerun);
+        rerun->evidence = evidence;
+        rerun->second = rerun->dump;
+        rerun->dump = (struct dump){0};
     }
-    return status;
+    dump_forget(&rerun->dump);
+    return evidence != NULL;
 }
 
-/* Emulates the launches until one leaves the memory. */
-static void follow(void)
+/* Serves one process. */
+static enum rerun_event run(struct rerun *rerun)
 {
-    const struct rerun_input *input = &self.input;
-    uint64_t share = self.limit_ms / FOLLOW_SHARE / input->launch_count;
-    for (size_t i = 0; i < input->launch_count; i++) {
-        tell_launch(i, 0);
-        if (follow_launch(self.socket, input, &self.launches[i], share))
-            return;
+    if (has_faulted(rerun))
+        return rerun->progress == RERUN_AMID_PATTERNS ? RERUN_FAULT_AMID_PATTERNS : RERUN_FAULT;
+    if (rerun->said == RERUN_CODE_REFUSED && rerun->fenced)
+        return RERUN_BARRIERS_REFUSED;
+    if (rerun->result.outcome == RERUN_NOT_TRIED && has_left(&rerun->result))
+        return RERUN_WRITES;
+    return rerun->said;
+}
+
+static enum rerun_event start_and_run(struct rerun *rerun)
+{
+    return start(rerun) == CUFENCE_OK ? run(rerun) : RERUN_FAILURE;
+}
+
+/* With the launch that ran last, if one did. */
+static enum rerun_event run_again(struct rerun *rerun, enum rerun_mode mode)
+{
+    struct rerun_input *input = &rerun->input;
+    const struct rerun_input whole = *input;
+    uint32_t number = rerun->number;
+    int has_launched = rerun->result.launches_tried > 0;
+    input->mode = mode;
+    input->is_saved = input->is_compared = 0;
+    if (has_launched) {
+        input->launches += number;
+        input->launch_count = 1;
+        input->range_count = 0; /* their figures are there */
     }
+    enum rerun_event event = start_and_run(rerun);
+    *input = whole;
+    if (has_launched)
+        rerun->number = number;
+    return event;
 }
 
-static cufence_status tell_results(void)
+/* ---- the states ---- */
+
+struct rerun_step rerun_step(enum rerun_state state, enum rerun_event event)
 {
-    cufence_status status = memory_tell_results();
-    return status == CUFENCE_OK ? host_tell_results(self.socket) : status;
+    static const struct rerun_step after_launches[RERUN_EVENTS] = {
+        [RERUN_FAULT] = {RERUN_EMULATED, RERUN_FAULTED},
+        [RERUN_FAULT_AMID_PATTERNS] = {RERUN_UNMAPPED, RERUN_FAULTED},
+        [RERUN_WRITES] = {RERUN_EMULATED, RERUN_WROTE},
+        [RERUN_SILENCE] = {RERUN_OVER, RERUN_NO_FAULT},
+        [RERUN_BARRIERS_REFUSED] = {RERUN_PLAIN, RERUN_NOT_TRIED},
+        [RERUN_CODE_REFUSED] = {RERUN_EMULATED, RERUN_FAILED},
+        [RERUN_FAILURE] = {RERUN_OVER, RERUN_FAILED},
+        [RERUN_SKIPPED] = {RERUN_OVER, RERUN_FAILED},
+    };
+    /* Whatever comes of these: they look again at what has an outcome. */
+    static const enum rerun_state after_looks[RERUN_STATES] = {
+        [RERUN_UNMAPPED] = RERUN_EMULATED, [RERUN_DUMPED] = RERUN_EMULATED, [RERUN_EMULATED] = RERUN_OVER};
+    if (state == RERUN_FIRST || state == RERUN_PLAIN)
+        return after_launches[event];
+    return (struct rerun_step){after_looks[state], RERUN_NOT_TRIED};
 }
 
-/* Everything up to the context: addresses are reserved before a library or the driver may take them. */
-static cufence_status set_up(void)
+/* Takes the code that ran out of the dump of the second launch. Returns 0 if it is not there. */
+static int take_dumped(struct rerun *rerun)
 {
-    const struct rerun_input *input = &self.input;
-    cufence_status status = receive_input();
+    struct rerun_input *input = &rerun->input;
+    struct coredump dump;
+    struct problem ignored;
+    cufence_status status = coredump_open(rerun->second.bytes, rerun->second.size, &dump, &ignored);
     if (status == CUFENCE_OK)
-        status = host_reserve(input);
+        status = image_of_kernel(&dump, input->symbol, 0, &rerun->dumped, &input->image_bytes, &ignored);
+    coredump_close(&dump);
     if (status == CUFENCE_OK)
-        status = watch_socket();
-    if (status == CUFENCE_OK)
-        status = driver_load();
-    if (status == CUFENCE_OK)
-        status = find_device();
-    if (status == CUFENCE_OK)
-        status = arm_dump();
-    if (status == CUFENCE_OK)
-        status = memory_open(self.socket, self.device, input);
-    return status == CUFENCE_OK ? open_context() : status;
+        input->image = rerun->dumped;
+    return status == CUFENCE_OK;
 }
 
-/* Maps all that the launches reach. */
-static cufence_status fill(void)
+/* The driver has made the code, of PTX, or has chosen one of several: it was given no cubin. */
+static int is_made_by_driver(const struct rerun *rerun)
 {
-    const struct rerun_input *input = &self.input;
-    cufence_status status = host_open(self.socket, input);
-    for (size_t i = 0; status == CUFENCE_OK && i < input->launch_count; i++)
-        status = memory_reach(input->launches[i].arguments, input->launches[i].argument_bytes);
-    return status;
+    struct image given;
+    return !image_open(rerun->plain.bytes, rerun->plain.size, &given);
 }
 
-static cufence_status play(void)
+/* Prepares the code for a state. Returns 0 if there is no cause for it. */
+static int enter(struct rerun *rerun, enum rerun_state state)
 {
-    const struct rerun_input *input = &self.input;
-    size_t wrote = input->launch_count;
-    cufence_status status = load_kernel();
-    if (status == CUFENCE_OK)
-        status = fill();
-    if (status == CUFENCE_OK)
-        figures_tell(self.socket, input);
-    if (status == CUFENCE_OK && input->mode != RERUN_BARE)
-        status = look_for_writes(&wrote);
-    if (status == CUFENCE_OK && input->mode != RERUN_ZEROS)
-        status = look_for_fault(wrote);
-    return status == CUFENCE_OK && input->is_compared ? tell_results() : status;
+    int may_look = rerun->input.mode == RERUN_WHOLE && ms_left(rerun) > 0;
+    switch (state) {
+    case RERUN_FIRST:
+        return rerun->process.pid != 0;
+    case RERUN_PLAIN:
+        take_barriers_off(rerun);
+        rerun->result = (struct rerun_result){.has_variables = rerun->result.has_variables};
+        return 1;
+    case RERUN_UNMAPPED:
+        return may_look;
+    case RERUN_DUMPED:
+        return may_look && rerun->has_access && rerun->evidence && is_made_by_driver(rerun) && take_dumped(rerun) &&
+               put_barriers(rerun);
+    case RERUN_EMULATED:
+        return may_look && rerun->has_access && rerun->is_open;
+    case RERUN_OVER:
+        break;
+    }
+    return 0;
 }
 
-/* What is read is mapped as it is needed. */
-static cufence_status emulate(void)
+/* What the emulation adds to the result; the rest of it stays. */
+static void complete_emulation(struct rerun *rerun, const struct rerun_result *before)
 {
-    figures_tell(self.socket, &self.input);
-    follow();
-    return CUFENCE_OK;
+    struct rerun_result *result = &rerun->result;
+    if (rerun->progress != RERUN_EMULATING)
+        take_lost(rerun, result->outcome == RERUN_FAILED ? result->reason : "the process for it has ended early");
+    result->outcome = before->outcome;
+    result->launches_tried = before->launches_tried;
+    memcpy(result->reason, before->reason, sizeof result->reason);
 }
 
-int rerun_play(int socket)
+static enum rerun_event play(struct rerun *rerun, enum rerun_state state)
 {
-    struct sigaction action = {.sa_handler = leave_after_dump};
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL); /* it was started by a thread that blocks all signals */
-    self.socket = socket;
-    sigaction(SIGABRT, &action, NULL);
-    cufence_status status = set_up();
-    if (status == CUFENCE_OK)
-        status = self.input.mode == RERUN_FOLLOWED ? emulate() : play();
-    struct rerun_message message = {.type = status == CUFENCE_OK ? MESSAGE_DONE : MESSAGE_FAILED,
-                                    .number = (uint32_t)self.is_refused};
-    snprintf(message.text, sizeof message.text, "%s", status == CUFENCE_OK ? "" : error_detail());
-    if (rerun_send(socket, &message, -1) != 0)
-        fprintf(stderr, "cufence rerun: no process at the other end: %s\n",
-                message.text);                                 /* under a tool, which may have closed it */
-    _exit(status == CUFENCE_OK ? STATUS_DONE : STATUS_FAILED); /* without the driver's exit handlers: nothing is left to save */
+    const struct rerun_result before = rerun->result;
+    if (!enter(rerun, state))
+        return RERUN_SKIPPED;
+    if (state == RERUN_FIRST)
+        return run(rerun);
+    if (state == RERUN_PLAIN)
+        return start_and_run(rerun);
+    if (state == RERUN_EMULATED)
+        rerun->result.outcome = RERUN_NOT_TRIED;
+    enum rerun_event event = run_again(rerun, state == RERUN_EMULATED ? RERUN_FOLLOWED : RERUN_BARE);
+    if (state == RERUN_EMULATED)
+        complete_emulation(rerun, &before);
+    else
+        rerun->result = before; /* a failure takes nothing away */
+    if (state == RERUN_DUMPED && event == RERUN_BARRIERS_REFUSED)
+        take_barriers_off(rerun);
+    return event;
+}
+
+static void play_from(struct rerun *rerun, enum rerun_state state)
+{
+    while (state != RERUN_OVER) {
+        struct rerun_step step = rerun_step(state, play(rerun, state));
+        if (step.outcome == RERUN_FAILED)
+            rerun_fail(rerun, "the process that launches it again has ended early"); /* unless there is a better reason */
+        else if (step.outcome != RERUN_NOT_TRIED)
+            rerun->result.outcome = step.outcome;
+        state = step.next;
+    }
+    rerun->result.evidence = rerun->evidence;
+    rerun->result.took_ms = (monotonic_ns() - rerun->begin_ns) / 1000000;
+}
+
+void rerun_finish(struct rerun *rerun)
+{
+    play_from(rerun, RERUN_FIRST);
+}
+
+void rerun_follow(struct rerun *rerun, const struct diagnosis *diagnosis)
+{
+    rerun_aim(rerun, diagnosis);
+    play_from(rerun, RERUN_DUMPED);
+}
+
+void rerun_void(struct rerun *rerun, const char *why)
+{
+    rerun->result = (struct rerun_result){.has_variables = rerun->result.has_variables,
+                                          .launches_tried = rerun->result.launches_tried,
+                                          .took_ms = rerun->result.took_ms};
+    forget_evidence(rerun);
+    rerun_fail(rerun, why);
+}
+
+void rerun_end(struct rerun *rerun)
+{
+    stop(rerun);
+    forget_evidence(rerun);
+    dump_forget(&rerun->dump);
+    free(rerun->fenced);
+    free(rerun->dumped);
 }

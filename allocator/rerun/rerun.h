@@ -1,12 +1,121 @@
 /*
- * The second process: a process that launches a faulted kernel again, on copies of the memory as the fault left it. First with
- * pages full of a pattern in the guards, which shows what the kernel writes out of bounds; then with the guards unmapped, so
- * that it faults and the driver dumps it. `cufence` is started for it, with a socket to the process that faulted (see input.h).
+ * The second launch of a kernel that has faulted: by another process, on copies of the memory as the fault left it. rerun.c
+ * serves that process: it starts it, answers what it asks for, receives the core dump of the fault there, and keeps to a time
+ * limit. play.c is the process itself. The program that faulted and `cufence replay` differ only in where the memory comes
+ * from.
+ *
+ * The warp that faults is found with memory barriers in front of the kernel's exits, so that it cannot have left when the
+ * driver looks. Where they cannot be put there, or the driver refuses the code with them, its threads are emulated.
+ *
+ * Thread safety: one thread at a time for each rerun.
  */
 #ifndef CUFENCE_RERUN_RERUN_H
 #define CUFENCE_RERUN_RERUN_H
 
-/* Plays the input that comes over the socket. Returns the exit status. A fault ends the process. */
+#include "analysis/verdict/rerun_result.h"
+#include "base/reader.h"
+#include "dump.h"
+#include "input.h"
+#include "spawn.h"
+
+/* ---- states ---- */
+
+/* In each state, one process launches the kernel, or emulates it. */
+enum rerun_state {
+    RERUN_FIRST,    /* as the input says, with barriers as far as possible */
+    RERUN_PLAIN,    /* the driver has refused the barriers: without them */
+    RERUN_UNMAPPED, /* it faulted beyond the patterned pages, so its first accesses out of bounds went into them: without these
+                     */
+    RERUN_DUMPED,   /* the driver has made the code, of PTX, or has chosen one of several: that code, with barriers */
+    RERUN_EMULATED, /* a warp may have left before the dump: its threads are emulated */
+    RERUN_OVER,
+    RERUN_STATES = RERUN_OVER
+};
+
+/* How a state ends. */
+enum rerun_event {
+    RERUN_FAULT,               /* the launch faulted, and the dump of that could be read */
+    RERUN_FAULT_AMID_PATTERNS, /* the same, with patterns in the guards */
+    RERUN_WRITES,              /* it did not fault, but wrote into the patterns */
+    RERUN_SILENCE,             /* it did neither */
+    RERUN_BARRIERS_REFUSED,    /* the driver does not load the code with barriers */
+    RERUN_CODE_REFUSED,        /* the same, without barriers */
+    RERUN_FAILURE,             /* something else went wrong, or took too long */
+    RERUN_SKIPPED,             /* there is no cause for the state, or no time */
+    RERUN_EVENTS
+};
+
+/* What follows. outcome: the result's from here on; RERUN_NOT_TRIED: it stays what it is. */
+struct rerun_step {
+    enum rerun_state next;
+    enum rerun_outcome outcome;
+};
+struct rerun_step rerun_step(enum rerun_state state, enum rerun_event event);
+
+/* ---- the side that serves ---- */
+
+enum rerun_progress { RERUN_STARTED, RERUN_AMID_PATTERNS, RERUN_LAUNCHING, RERUN_EMULATING };
+
+struct rerun {
+    /* For the caller to fill in; `input` without its dump, and with the image as the program had it. All must outlive the
+     * rerun. */
+    struct rerun_input input;
+    const char *program; /* the file of `cufence`; NULL: the one beside libcufence.so */
+    int is_verbose;      /* that process's standard error is the caller's */
+    uint64_t limit_ms;   /* for all of it, from begin_ns on */
+    uint64_t saving_ms;  /* that it may take besides to save memory */
+    const char *limit;   /* the limit's name, for messages */
+    uint64_t begin_ns;   /* by monotonic_ns() */
+    /* Answers a MESSAGE_NEED, MESSAGE_SAVE or MESSAGE_RESULT. *answer is a MESSAGE_NONE before. Returns the descriptor that
+     * belongs to the answer, which is then closed, or -1; sets errno if that cannot be had. */
+    int (*answer)(void *user, const struct rerun_message *question, struct rerun_message *answer);
+    void *user;
+
+    /* Results. result.evidence and `evidence` are the same, and belong to the rerun; result.launch is not filled in. */
+    struct rerun_result result;
+    struct evidence *evidence;
+    struct dump second; /* that it was read from */
+    uint32_t number;    /* of the launch that ran last: the one that faulted, if one did */
+
+    /* Private. */
+    struct rerun_process process; /* its pid is 0 while none runs */
+    enum rerun_progress progress; /* of that process */
+    enum rerun_event said;        /* what it has said of its end; RERUN_FAILURE before */
+    int dump_pipe;
+    struct dump dump;
+    struct span plain; /* the image without barriers */
+    uint8_t *fenced;   /* with them; NULL if there are none */
+    uint8_t *dumped;   /* the image in the dump, if `input` had none of a single cubin */
+    int is_open;       /* a warp can leave without passing a barrier */
+    int has_access;    /* input.access_at is known */
+    uint64_t saving_since_ns, saved_ns;
+};
+
+/* Ends the attempt with a reason, unless it has ended already. Returns UNSUPPORTED. */
+cufence_status rerun_fail(struct rerun *rerun, const char *why);
+
+/* Says what faulted, as far as a dump has told before rerun_begin(): if its address is not known, it can be emulated. */
+void rerun_aim(struct rerun *rerun, const struct diagnosis *diagnosis);
+
+/* Starts the process, which may need a while. The error is also in the result. */
+cufence_status rerun_begin(struct rerun *rerun);
+
+/* Serves the process until it is done or the limit is over, and completes the result. */
+void rerun_finish(struct rerun *rerun);
+
+/* After rerun_finish(), for those who learn only from the second launch what faults, and whose code is not always a cubin:
+ * finds the warp if that launch's dump does not have it. `evidence` may be another one then. */
+void rerun_follow(struct rerun *rerun, const struct diagnosis *diagnosis);
+
+/* Drops the result after rerun_finish(), for a reason. */
+void rerun_void(struct rerun *rerun, const char *why);
+
+/* Frees what the rerun owns. It must have been zeroed at first; rerun_begin() need not have been called. */
+void rerun_end(struct rerun *rerun);
+
+/* ---- the process ---- */
+
+/* Launches the input that comes over the socket. Returns the exit status. A fault ends the process. */
 int rerun_play(int socket);
 
 #endif

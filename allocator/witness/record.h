@@ -8,7 +8,7 @@
 
 #include "analysis/snapshot/keep.h"
 #include "base/options.h"
-#include "intake.h"
+#include "rerun/dump.h"
 
 /* Reads the folder's name from the options. May be called again. Errors: OPTION, OVERFLOW (the name). */
 cufence_status record_open(const struct options *options);

@@ -9,8 +9,7 @@
 #include "driver/driver.h"
 #include "hosted.h"
 #include "launch/launch.h"
-#include "ranges.h"
-#include "rerun.h"
+#include "rerun/rerun.h"
 #include "vmm/arena.h"
 
 #include <fcntl.h>
@@ -332,7 +331,7 @@ struct rerun_source *rerun_source_begin(const struct options *options, const str
     if (status == CUFENCE_OK)
         status = hold_hosted(source);
     for (size_t i = 0; status == CUFENCE_OK && i < source->launch_count; i++)
-        describe_arguments(&source->rerun.input, &source->launches[i], &around->memory);
+        rerun_input_describe(&source->rerun.input, &source->launches[i], &around->memory);
     if (status == CUFENCE_OK)
         start(source);
     return source;

@@ -14,7 +14,6 @@
 
 #include "analysis/verdict/rerun_result.h"
 #include "base/options.h"
-#include "intake.h"
 #include "saving.h"
 #include "surroundings.h"
 

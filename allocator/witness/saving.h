@@ -10,7 +10,7 @@
 
 #include "analysis/snapshot/bundle.h"
 #include "base/options.h"
-#include "intake.h"
+#include "rerun/dump.h"
 #include "rerun/input.h"
 #include "surroundings.h"
 

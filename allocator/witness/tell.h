@@ -10,7 +10,7 @@
 #include "finding/misuse.h"
 #include "finding/slack.h"
 #include "finding/nan.h"
-#include "intake.h"
+#include "rerun/dump.h"
 #include "surroundings.h"
 
 #include "base/options.h"

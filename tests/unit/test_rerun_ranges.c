@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "fault_world.h"
-#include "witness/ranges.h"
+#include "rerun/input.h"
 
 #define MOST 4096
 
@@ -86,7 +86,7 @@ static void what_arguments_point_to_is_described(void **state)
     cufence_buffer near[2] = {world[0], world[1]};
     const struct fault_memory memory = {.near = near, .near_count = 2};
     struct rerun_input input = {.range_count = 0};
-    describe_arguments(&input, &launch, &memory);
+    rerun_input_describe(&input, &launch, &memory);
     assert_int_equal(input.range_count, 3);
     assert_int_equal(input.ranges[0].address, A_START + 8);
     assert_int_equal(input.ranges[0].bytes, 3992);
@@ -95,12 +95,12 @@ static void what_arguments_point_to_is_described(void **state)
     assert_int_equal(input.ranges[2].bytes, 4000);
     near[0].freed_ns = 1; /* its memory is gone */
     input.range_count = 0;
-    describe_arguments(&input, &launch, &memory);
+    rerun_input_describe(&input, &launch, &memory);
     assert_int_equal(input.range_count, 1);
     for (size_t i = 0; i < 40; i++)
         words[i] = B_START + i;
     launch.argument_bytes = sizeof words;
-    describe_arguments(&input, &launch, &memory);
+    rerun_input_describe(&input, &launch, &memory);
     assert_int_equal(input.range_count, RERUN_RANGES);
 }
 

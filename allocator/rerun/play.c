@@ -1,0 +1,336 @@
+#include "rerun.h"
+
+#include "base/error.h"
+#include "base/thread.h"
+#include "driver/driver.h"
+#include "figures.h"
+#include "follow.h"
+#include "host.h"
+#include "memory.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FOLLOW_SHARE 3 /* emulation gets this part of the time */
+
+enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_FAULTED = 2 };
+
+static struct {
+    int socket, device;
+    uint64_t limit_ms; /* for all of it; 0: none */
+    struct rerun_input input;
+    struct rerun_launch launches[RERUN_LAUNCHES];
+    CUfunction function;
+    int is_refused; /* the driver does not load the image */
+} self;
+
+/* The driver aborts the process after its dump. That is no crash: leaves without a core dump of the host. */
+static void leave_after_dump(int signal)
+{
+    (void)signal;
+    _exit(STATUS_FAULTED);
+}
+
+static void *watch(void *unused)
+{
+    struct pollfd other = {.fd = self.socket};
+    (void)unused;
+    while (poll(&other, 1, -1) < 0 && errno == EINTR)
+        ;
+    if (other.revents & (POLLHUP | POLLERR))
+        kill(getpid(), SIGKILL); /* the driver's exit handlers may wait for the kernel */
+    return NULL;
+}
+
+/* Ends this process with the one at the other end of the socket, also while a launch or a call of the driver hangs. The kernel
+ * does that for a process that the program has started itself, but not under a tool. */
+static cufence_status watch_socket(void)
+{
+    pthread_t thread;
+    int failed = thread_start(&thread, watch, NULL);
+    if (!failed)
+        pthread_detach(thread);
+    return failed ? error_set(CUFENCE_ERROR_SYSTEM, "a thread cannot be started: %s", strerror(failed)) : CUFENCE_OK;
+}
+
+static cufence_status receive_input(void)
+{
+    struct rerun_message message;
+    struct problem problem;
+    struct stat file;
+    int fd = -1;
+    if (!rerun_receive(self.socket, &message, &fd) || message.type != MESSAGE_INPUT || fd < 0 || fstat(fd, &file) != 0)
+        return error_set(CUFENCE_ERROR_CORRUPT, "no input came over the socket");
+    self.limit_ms = message.number;
+    if (message.number)
+        alarm(message.number / 1000 + 2); /* if the process that faulted ends, nobody else does it */
+    const void *bytes = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (bytes == MAP_FAILED)
+        return error_set(CUFENCE_ERROR_SYSTEM, "the input cannot be mapped");
+    cufence_status status = rerun_input_read(bytes, (size_t)file.st_size, &self.input, self.launches, &problem);
+    return status == CUFENCE_OK ? CUFENCE_OK : error_set(status, "%s", problem.text);
+}
+
+static cufence_status find_device(void)
+{
+    int count = 0;
+    if (!driver->cuDeviceGetUuid || !driver->cuMemImportFromShareableHandle || !driver->cuMemcpyDtoD ||
+        (*self.input.dump && !driver->cuCoredumpSetAttributeGlobal))
+        return error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver is too old");
+    driver->cuDeviceGetCount(&count);
+    for (int i = 0; i < count; i++) {
+        CUuuid uuid;
+        CUdevice device;
+        self.device = i;
+        if (driver->cuDeviceGet(&device, i) == CUDA_SUCCESS && driver->cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS &&
+            !memcmp(uuid.bytes, self.input.device, sizeof self.input.device))
+            return CUFENCE_OK;
+    }
+    return error_set(CUFENCE_ERROR_UNSUPPORTED, "the new process does not see the GPU");
+}
+
+/* Without SKIP_ABORT, so that the first fault ends the process: nothing can be learned from what it would do after it. */
+static cufence_status arm_dump(void)
+{
+    bool on = true;
+    int flags = CU_COREDUMP_LIGHTWEIGHT_FLAGS;
+    char file[512];
+    size_t size = strlen(self.input.dump) + 1;
+    if (size == 1)
+        return CUFENCE_OK;
+    if (size > sizeof file)
+        return error_set(CUFENCE_ERROR_OVERFLOW, "the name of the dump is too long");
+    memcpy(file, self.input.dump, size);
+    CUresult result = driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, file, &size);
+    size = sizeof flags;
+    if (result == CUDA_SUCCESS)
+        result = driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_GENERATION_FLAGS, &flags, &size);
+    size = sizeof on;
+    if (result == CUDA_SUCCESS)
+        result = driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &size);
+    return driver_check(result, "cuCoredumpSetAttributeGlobal");
+}
+
+static cufence_status retain(CUcontext *context, CUdevice device)
+{
+    CUresult result = driver->cuDevicePrimaryCtxRetain(context, device);
+    if (result == CUDA_ERROR_DEVICE_UNAVAILABLE)
+        return error_set(CUFENCE_ERROR_UNSUPPORTED,
+                         "the GPU is in compute mode exclusive-process, so it takes no second process "
+                         "(`nvidia-smi --compute-mode=0` lets it)");
+    if (result >= CUDA_ERROR_MPS_CONNECTION_FAILED && result <= CUDA_ERROR_MPS_CLIENT_TERMINATED)
+        return error_set(CUFENCE_ERROR_UNSUPPORTED, "the MPS server takes no second process after the fault (%d)", (int)result);
+    return driver_check(result, "cuDevicePrimaryCtxRetain");
+}
+
+/* Whatever the program's context is, one of its own or a green one: the memory and the code are the same in the primary one. */
+static cufence_status open_context(void)
+{
+    CUdevice device;
+    CUcontext context;
+    cufence_status status = driver_check(driver->cuDeviceGet(&device, self.device), "cuDeviceGet");
+    if (status == CUFENCE_OK)
+        status = retain(&context, device);
+    return status == CUFENCE_OK ? driver_check(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent") : status;
+}
+
+static cufence_status load_kernel(void)
+{
+    CUmodule module;
+    cufence_status status = driver_check(driver->cuModuleLoadData(&module, self.input.image), "cuModuleLoadData");
+    if (status == CUFENCE_OK)
+        status = driver_check(driver->cuModuleGetFunction(&self.function, module, self.input.symbol), "cuModuleGetFunction");
+    self.is_refused = status != CUFENCE_OK;
+    return status;
+}
+
+static CUresult launch_with_attributes(const struct rerun_launch *launch, void **extra)
+{
+    CUlaunchAttribute attributes[2];
+    CUlaunchConfig config = {.gridDimX = launch->grid[0],
+                             .gridDimY = launch->grid[1],
+                             .gridDimZ = launch->grid[2],
+                             .blockDimX = launch->block[0],
+                             .blockDimY = launch->block[1],
+                             .blockDimZ = launch->block[2],
+                             .sharedMemBytes = launch->shared_bytes,
+                             .attrs = attributes};
+    if (launch->is_cooperative)
+        attributes[config.numAttrs++] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
+    if (launch->cluster[0])
+        attributes[config.numAttrs++] =
+            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                .value.clusterDim = {launch->cluster[0], launch->cluster[1], launch->cluster[2]}};
+    return driver->cuLaunchKernelEx(&config, self.function, NULL, extra);
+}
+
+static cufence_status launch_and_wait(const struct rerun_launch *launch)
+{
+    size_t bytes = launch->argument_bytes;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)launch->arguments, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
+    if (driver->cuFuncSetAttribute && launch->shared_bytes)
+        driver->cuFuncSetAttribute(self.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)launch->shared_bytes);
+    if (driver->cuFuncSetAttribute && launch->cluster[0])
+        driver->cuFuncSetAttribute(self.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+    CUresult result;
+    if (driver->cuLaunchKernelEx && (launch->is_cooperative || launch->cluster[0]))
+        result = launch_with_attributes(launch, bytes ? extra : NULL);
+    else
+        result =
+            driver->cuLaunchKernel(self.function, launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0],
+                                   launch->block[1], launch->block[2], launch->shared_bytes, NULL, NULL, bytes ? extra : NULL);
+    if (result != CUDA_SUCCESS)
+        return driver_check(result, "cuLaunchKernel");
+    return driver_check(driver->cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
+static void tell_launch(size_t number, int has_patterns)
+{
+    struct rerun_message message = {.type = MESSAGE_LAUNCHES, .number = (uint32_t)number, .address = (uint64_t)has_patterns};
+    rerun_send(self.socket, &message, -1);
+}
+
+/* Gives all memory the bytes that it had when the kernel faulted. */
+static cufence_status refresh(void)
+{
+    host_refresh();
+    return memory_refresh();
+}
+
+/* Launches with patterns in the guards, until a launch writes there. Returns its number in *wrote, the number of launches if
+ * none has. */
+static cufence_status look_for_writes(size_t *wrote)
+{
+    cufence_status status = CUFENCE_OK;
+    for (*wrote = 0; *wrote < self.input.launch_count; ++*wrote) {
+        if (*wrote)
+            status = refresh();
+        if (status == CUFENCE_OK)
+            status = memory_put_patterns();
+        tell_launch(*wrote, 1);
+        if (status == CUFENCE_OK)
+            status = launch_and_wait(&self.launches[*wrote]);
+        if (status != CUFENCE_OK || memory_tell_writes(self.input.launch_count == 1))
+            break;
+    }
+    cufence_status removed = memory_remove_patterns();
+    return status == CUFENCE_OK ? removed : status;
+}
+
+/* Launches with the guards unmapped: the one that wrote out of bounds, or all. Returns OK if none has faulted. */
+static cufence_status look_for_fault(size_t wrote)
+{
+    int has_one = wrote < self.input.launch_count;
+    size_t end = has_one ? wrote + 1 : self.input.launch_count;
+    cufence_status status = CUFENCE_OK;
+    for (size_t i = has_one ? wrote : 0; i < end && status == CUFENCE_OK; i++) {
+        status = refresh();
+        tell_launch(i, 0);
+        if (status == CUFENCE_OK)
+            status = launch_and_wait(&self.launches[i]);
+    }
+    return status;
+}
+
+/* Emulates the launches until one leaves the memory. */
+static void follow(void)
+{
+    const struct rerun_input *input = &self.input;
+    uint64_t share = self.limit_ms / FOLLOW_SHARE / input->launch_count;
+    for (size_t i = 0; i < input->launch_count; i++) {
+        tell_launch(i, 0);
+        if (follow_launch(self.socket, input, &self.launches[i], share))
+            return;
+    }
+}
+
+static cufence_status tell_results(void)
+{
+    cufence_status status = memory_tell_results();
+    return status == CUFENCE_OK ? host_tell_results(self.socket) : status;
+}
+
+/* Everything up to the context: addresses are reserved before a library or the driver may take them. */
+static cufence_status set_up(void)
+{
+    const struct rerun_input *input = &self.input;
+    cufence_status status = receive_input();
+    if (status == CUFENCE_OK)
+        status = host_reserve(input);
+    if (status == CUFENCE_OK)
+        status = watch_socket();
+    if (status == CUFENCE_OK)
+        status = driver_load();
+    if (status == CUFENCE_OK)
+        status = find_device();
+    if (status == CUFENCE_OK)
+        status = arm_dump();
+    if (status == CUFENCE_OK)
+        status = memory_open(self.socket, self.device, input);
+    return status == CUFENCE_OK ? open_context() : status;
+}
+
+/* Maps all that the launches reach. */
+static cufence_status fill(void)
+{
+    const struct rerun_input *input = &self.input;
+    cufence_status status = host_open(self.socket, input);
+    for (size_t i = 0; status == CUFENCE_OK && i < input->launch_count; i++)
+        status = memory_reach(input->launches[i].arguments, input->launches[i].argument_bytes);
+    return status;
+}
+
+static cufence_status play(void)
+{
+    const struct rerun_input *input = &self.input;
+    size_t wrote = input->launch_count;
+    cufence_status status = load_kernel();
+    if (status == CUFENCE_OK)
+        status = fill();
+    if (status == CUFENCE_OK)
+        figures_tell(self.socket, input);
+    if (status == CUFENCE_OK && input->mode != RERUN_BARE)
+        status = look_for_writes(&wrote);
+    if (status == CUFENCE_OK && input->mode != RERUN_ZEROS)
+        status = look_for_fault(wrote);
+    return status == CUFENCE_OK && input->is_compared ? tell_results() : status;
+}
+
+/* What is read is mapped as it is needed. */
+static cufence_status emulate(void)
+{
+    figures_tell(self.socket, &self.input);
+    follow();
+    return CUFENCE_OK;
+}
+
+int rerun_play(int socket)
+{
+    struct sigaction action = {.sa_handler = leave_after_dump};
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL); /* it was started by a thread that blocks all signals */
+    self.socket = socket;
+    sigaction(SIGABRT, &action, NULL);
+    cufence_status status = set_up();
+    if (status == CUFENCE_OK)
+        status = self.input.mode == RERUN_FOLLOWED ? emulate() : play();
+    struct rerun_message message = {.type = status == CUFENCE_OK ? MESSAGE_DONE : MESSAGE_FAILED,
+                                    .number = (uint32_t)self.is_refused};
+    snprintf(message.text, sizeof message.text, "%s", status == CUFENCE_OK ? "" : error_detail());
+    if (rerun_send(socket, &message, -1) != 0)
+        fprintf(stderr, "cufence rerun: no process at the other end: %s\n",
+                message.text);                                 /* under a tool, which may have closed it */
+    _exit(status == CUFENCE_OK ? STATUS_DONE : STATUS_FAILED); /* without the driver's exit handlers: nothing is left to save */
+}

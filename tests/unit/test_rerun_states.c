@@ -1,0 +1,101 @@
+/* The states of a second launch: what follows each of them, however it ends. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "rerun/rerun.h"
+
+/* By event: a fault, a fault amid patterns, writes, silence, barriers refused, code refused, a failure, skipped. */
+static const struct rerun_step expected[RERUN_STATES][RERUN_EVENTS] = {
+    [RERUN_FIRST] = {{RERUN_EMULATED, RERUN_FAULTED},
+                     {RERUN_UNMAPPED, RERUN_FAULTED},
+                     {RERUN_EMULATED, RERUN_WROTE},
+                     {RERUN_OVER, RERUN_NO_FAULT},
+                     {RERUN_PLAIN, RERUN_NOT_TRIED},
+                     {RERUN_EMULATED, RERUN_FAILED},
+                     {RERUN_OVER, RERUN_FAILED},
+                     {RERUN_OVER, RERUN_FAILED}},
+    [RERUN_PLAIN] = {{RERUN_EMULATED, RERUN_FAULTED},
+                     {RERUN_UNMAPPED, RERUN_FAULTED},
+                     {RERUN_EMULATED, RERUN_WROTE},
+                     {RERUN_OVER, RERUN_NO_FAULT},
+                     {RERUN_PLAIN, RERUN_NOT_TRIED}, /* it has no barriers */
+                     {RERUN_EMULATED, RERUN_FAILED},
+                     {RERUN_OVER, RERUN_FAILED},
+                     {RERUN_OVER, RERUN_FAILED}},
+};
+
+static void each_step_is_the_one_expected(void **state)
+{
+    (void)state;
+    for (unsigned event = 0; event < RERUN_EVENTS; event++) {
+        for (enum rerun_state from = RERUN_FIRST; from <= RERUN_PLAIN; from++) {
+            struct rerun_step step = rerun_step(from, event);
+            assert_int_equal(step.next, expected[from][event].next);
+            assert_int_equal(step.outcome, expected[from][event].outcome);
+        }
+    }
+}
+
+/* They look again at a launch that has its outcome. */
+static void a_further_look_takes_nothing_away(void **state)
+{
+    (void)state;
+    for (unsigned event = 0; event < RERUN_EVENTS; event++) {
+        assert_int_equal(rerun_step(RERUN_UNMAPPED, event).next, RERUN_EMULATED);
+        assert_int_equal(rerun_step(RERUN_DUMPED, event).next, RERUN_EMULATED);
+        assert_int_equal(rerun_step(RERUN_EMULATED, event).next, RERUN_OVER);
+        for (enum rerun_state from = RERUN_UNMAPPED; from < RERUN_OVER; from++)
+            assert_int_equal(rerun_step(from, event).outcome, RERUN_NOT_TRIED);
+    }
+}
+
+/* So at most one process of each kind is started. */
+static void no_state_comes_back(void **state)
+{
+    (void)state;
+    for (enum rerun_state from = RERUN_FIRST; from < RERUN_OVER; from++)
+        for (unsigned event = 0; event < RERUN_EVENTS; event++)
+            if (from != RERUN_PLAIN || event != RERUN_BARRIERS_REFUSED)
+                assert_true(rerun_step(from, event).next > from);
+}
+
+/* It leaves a reason, and nothing is emulated for it. */
+static void a_process_that_ends_early_is_a_failure(void **state)
+{
+    (void)state;
+    static const uint8_t image[] = "no cubin";
+    static const struct rerun_launch launch = {.grid = {1, 1, 1}, .block = {1, 1, 1}};
+    struct rerun rerun = {.input = {.arena_start = 1,
+                                    .arena_end = 2,
+                                    .symbol = "k",
+                                    .image = image,
+                                    .image_bytes = sizeof image,
+                                    .launches = &launch,
+                                    .launch_count = 1},
+                          .program = "/bin/true",
+                          .limit_ms = 60000,
+                          .limit = "a minute",
+                          .begin_ns = monotonic_ns()};
+    assert_int_equal(rerun_begin(&rerun), CUFENCE_OK);
+    rerun_finish(&rerun);
+    assert_int_equal(rerun.result.outcome, RERUN_FAILED);
+    assert_string_equal(rerun.result.reason, "the process that launches it again has ended early");
+    assert_string_equal(rerun.result.note, "");
+    rerun_end(&rerun);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_step_is_the_one_expected),
+        cmocka_unit_test(a_further_look_takes_nothing_away),
+        cmocka_unit_test(no_state_comes_back),
+        cmocka_unit_test(a_process_that_ends_early_is_a_failure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
