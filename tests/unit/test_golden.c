@@ -1,0 +1,488 @@
+/*
+ * Reports of every kind, as text, JSON and annotation, and snapshots, as the files in tests/golden have them byte for byte.
+ * `bin/unit_golden --update` writes the files anew: read the difference before you commit it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/snapshot/keep.h"
+#include "base/version.h"
+#include "finding/annotation.h"
+#include "finding/json.h"
+#include "finding/json_run.h"
+#include "finding/leak.h"
+#include "finding/report.h"
+#include "finding/use.h"
+#include "rerun_stories.h"
+
+#define FOLDER CUFENCE_FIXTURES "/../golden/"
+
+static int is_update;
+static const struct finding_origin origin = {.pid = 4242, .rank = -1, .device = 0};
+
+static size_t frames_of(const void *from, uint32_t stack, struct stack_frame *out, size_t max)
+{
+    (void)from;
+    assert_true(max >= 2);
+    out[0] = (struct stack_frame){.is_python = 1, .function = "forward", .file = "model.py", .line = (int)stack};
+    out[1] = (struct stack_frame){.is_python = 1, .function = "step", .file = "train.py", .line = 40};
+    return 2;
+}
+
+/* ---- files ---- */
+
+static char *contents(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    char *text = NULL;
+    size_t size = 0;
+    if (!file)
+        return NULL;
+    if (getdelim(&text, &size, '\0', file) < 0)
+        *text = '\0';
+    fclose(file);
+    return text;
+}
+
+static void check(const char *folder, const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, FOLDER "%s/%s.txt", folder, name);
+    char *known = contents(path);
+    if (is_update && (!known || strcmp(known, text) != 0)) {
+        FILE *file = fopen(path, "we");
+        assert_non_null(file);
+        fputs(text, file);
+        assert_int_equal(fclose(file), 0);
+        printf("written: %s\n", path);
+    } else if (!known) {
+        fail_msg("there is no %s: unit_golden --update", path);
+    } else if (strcmp(known, text) != 0) {
+        size_t same = 0;
+        while (known[same] == text[same])
+            same++;
+        fail_msg("%s has\n...%.300s\ninstead of\n...%.300s", path, known + same, text + same);
+    }
+    free(known);
+}
+
+/* Adds a text, and frees it. The version of today is not part of it. */
+static void put(FILE *out, char *text)
+{
+    static const char version[] = "\"cufence\":\"" VERSION_TEXT "\"";
+    assert_non_null(text);
+    const char *at = strstr(text, version);
+    if (at)
+        fprintf(out, "%.*s\"cufence\":\"VERSION\"", (int)(at - text), text);
+    fputs(at ? at + strlen(version) : text, out);
+    free(text);
+}
+
+/* Frees the finding. */
+static void check_finding(const char *name, struct finding *finding)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    put(out, finding_text(finding));
+    fputc('\n', out);
+    put(out, finding_json(finding));
+    put(out, finding_annotation(finding, "/home/me/repo"));
+    fclose(out);
+    finding_free(finding);
+    check("findings", name, text);
+    free(text);
+}
+
+/* ---- faults ---- */
+
+static void check_snapshot(const char *name, const struct story *story)
+{
+    const struct snapshot_origin from = {
+        4242, -1, 1, "NVIDIA H100 80GB HBM3", "/usr/bin/python3", "uaf=strict", 1795318140155089896};
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    put(out, snapshot_write(&story->memory, &from, &story->rerun));
+    fclose(out);
+    check("snapshots", name, text);
+    free(text);
+}
+
+static void check_story(const char *name, const struct story *story, const struct finding_origin *from)
+{
+    struct finding finding;
+    struct diagnosis diagnosis;
+    fault_diagnose_rerun(&story->evidence, &story->rerun, &story->memory, &diagnosis);
+    finding_of_fault(&finding, &diagnosis, &story->rerun, from);
+    check_finding(name, &finding);
+    check_snapshot(name, story);
+}
+
+static void faults(void **state)
+{
+    /* clang-format off */
+    static const struct {
+        const char *name;
+        void (*make)(struct story *story);
+    } stories[] = {
+        {"overrun", overrun}, {"without_parameters", without_parameters}, {"vector_overrun", vector_overrun},
+        {"approximate", approximate}, {"underrun", underrun}, {"use_after_free", use_after_free},
+        {"slack_behind_the_end", slack_behind_the_end}, {"null_pointer", null_pointer}, {"null_field", null_field},
+        {"host_pointer", host_pointer}, {"wild_outside", wild_outside}, {"wild_inside", wild_inside},
+        {"misaligned", misaligned}, {"another_devices_buffer", another_devices_buffer}, {"exited", exited},
+        {"exited_with_parameters", exited_with_parameters}, {"address_not_decoded", address_not_decoded},
+        {"half_known", half_known}, {"half_known_between_arguments", half_known_between_arguments},
+        {"high_half_known", high_half_known}, {"assertion", assertion}, {"trap", trap}, {"wrong_vote_mask", wrong_vote_mask},
+        {"bystander", bystander}, {"two_kernels", two_kernels}, {"no_exception", no_exception}, {"launched", launched},
+        {"launched_twice", launched_twice}, {"launched_from_two_places", launched_from_two_places},
+        {"launched_in_a_graph", launched_in_a_graph}, {"launched_with_structs", launched_with_structs},
+        {"exited_launched", exited_launched}, {"exited_launched_traced", exited_launched_traced},
+        {"exited_launched_loaded", exited_launched_loaded}, {"exited_launched_const", exited_launched_const},
+        {"exited_launched_twice", exited_launched_twice}, {"rerun", rerun}, {"rerun_given", rerun_given},
+        {"rerun_for_nothing", rerun_for_nothing}, {"rerun_second_launch", rerun_second_launch},
+        {"rerun_exited", rerun_exited}, {"rerun_emulated", rerun_emulated}, {"rerun_all_over", rerun_all_over},
+        {"rerun_result_elsewhere_in_it", rerun_result_elsewhere_in_it}, {"rerun_well", rerun_well},
+        {"rerun_well_with_variables", rerun_well_with_variables}, {"not_rerun", not_rerun},
+    };
+    /* clang-format on */
+    (void)state;
+    for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
+        struct story story;
+        stories[i].make(&story);
+        check_story(stories[i].name, &story, &origin);
+    }
+}
+
+/* Everything that is known of buffers, and names of the program that are no UTF-8 or would forge a line. */
+static void a_fault_with_all_that_can_be_known(void **state)
+{
+    (void)state;
+    struct story story;
+    const struct finding_process process = {.time = "2026-11-22T05:46:49Z",
+                                            .host = "node7",
+                                            .command = "python\0tr\xff.py\0",
+                                            .command_bytes = sizeof "python\0tr\xff.py",
+                                            .job = {{"RANK", "3"}, {"SLURM_JOB_ID", "17"}},
+                                            .job_count = 2};
+    const struct finding_origin known = {4242, 3, 2, "Tesla T4", &process};
+    use_after_free(&story);
+    add_launch(&story, NULL, 0, 0);
+    for (size_t i = 0; i < story.memory.near_count; i++) {
+        story.near[i].allocated_stack = 120;
+        story.near[i].freed_stack = story.near[i].freed_ns ? 130 : 0;
+        story.near[i].freed_ago = story.near[i].freed_ns ? 1200 : 0;
+        story.near[i].redzone_after = 312;
+        snprintf(story.near[i].label, sizeof story.near[i].label, "layer %zu\n\"w\"\xc3", i);
+    }
+    story.memory.frames.read = frames_of;
+    story.memory.recent = story.entries;
+    story.memory.recent_count = 1;
+    story.sites[0].kernel = "void k<int>(int)\n\xf0\x9f\x92\xa9\xed\xa0\x80";
+    story.sites[0].file = "/home/me/repo/a,b:\n100%.py";
+    story.evidence.driver_major = 580;
+    strcpy(story.evidence.sm_type, "sm_90");
+    check_story("all_that_can_be_known", &story, &known);
+}
+
+static void a_fault_of_an_unknown_process(void **state)
+{
+    (void)state;
+    struct story story;
+    const struct finding_origin nobody = {1, -1, -1, NULL, NULL};
+    overrun(&story);
+    story.evidence.device_name[0] = '\0';
+    story.memory.near = NULL;
+    story.memory.near_count = 0;
+    story.memory.is_unknown = 1;
+    story.sites[0].exception = exception_of(14, NULL);
+    check_story("memory_unknown", &story, &nobody);
+}
+
+static void names_and_source_in_full(void **state)
+{
+    (void)state;
+    struct story story;
+    struct finding finding;
+    struct diagnosis diagnosis;
+    overrun(&story);
+    story.sites[0].kernel = "void k_oob<int>(int*)";
+    fault_diagnose(&story.evidence, &story.memory, &diagnosis);
+    finding_of_fault(&finding, &diagnosis, NULL, &origin);
+    finding.is_verbose = 1;
+    finding.known = "baseline";
+    finding.source_count = 2;
+    finding.source[0] = (struct source_line){.number = 8, .text = "\tif (i < n)"};
+    finding.source[1] = (struct source_line){.number = 9, .text = "x[i] = \xff; \033[2J"};
+    check_finding("verbose_with_source", &finding);
+}
+
+/* ---- calls on the host ---- */
+
+static void check_misuse(const char *name, const struct misuse *misuse)
+{
+    struct finding finding;
+    finding_of_misuse(&finding, misuse, &origin);
+    check_finding(name, &finding);
+}
+
+static void calls_on_the_host(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        cufence_place place;
+        size_t buffer; /* ALL: none */
+        enum access_kind access;
+    } cases[] = {
+        {"host_freed", CUFENCE_PLACE_FREED, F, ACCESS_READ}, {"host_inside", CUFENCE_PLACE_INSIDE, A, ACCESS_WRITE},
+        {"host_past_end", CUFENCE_PLACE_PAST_END, A, 0},     {"host_before", CUFENCE_PLACE_BEFORE_START, A, 0},
+        {"host_no_buffer", CUFENCE_PLACE_NO_BUFFER, ALL, 0}, {"host_unknown", CUFENCE_PLACE_UNKNOWN, ALL, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cufence_description place = {.place = cases[i].place, .offset = 8};
+        struct stack_frame frames[2];
+        if (cases[i].buffer != ALL)
+            place.buffer = world[cases[i].buffer];
+        place.buffer.allocated_stack = 120;
+        place.buffer.freed_stack = cases[i].place == CUFENCE_PLACE_FREED ? 130 : 0;
+        check_misuse(cases[i].name, &(struct misuse){.kind = "invalid free",
+                                                     .call = "cuMemFree",
+                                                     .sentence = "0x10 is no\nbuffer",
+                                                     .address = A_START + 8,
+                                                     .access = cases[i].access,
+                                                     .bytes = cases[i].access ? 4000 : 0,
+                                                     .place = &place,
+                                                     .tid = 4242,
+                                                     .frames = frames,
+                                                     .frame_count = i < 4 ? frames_of(NULL, 41, frames, 2) : 0,
+                                                     .now_ns = 73000000,
+                                                     .buffer_frames = {frames_of, NULL}});
+    }
+}
+
+static void a_call_from_deep_within_a_library(void **state)
+{
+    (void)state;
+    enum { DEPTH = 12 };
+    struct stack_frame frames[DEPTH] = {0};
+    const cufence_description place = {.place = CUFENCE_PLACE_FREED, .buffer = world[F]};
+    for (int i = 0; i < DEPTH; i++)
+        frames[i] = (struct stack_frame){.is_python = 1,
+                                         .file = "/venv/lib/python3.12/site-packages/torch/nn/module.py",
+                                         .function = "call",
+                                         .line = 100 + i};
+    strcpy(frames[DEPTH - 2].file, "/home/me/train.py");
+    check_misuse("deep_stack", &(struct misuse){.kind = "double free",
+                                                .call = "cuMemFree",
+                                                .sentence = "has been freed before",
+                                                .address = place.buffer.address,
+                                                .place = &place,
+                                                .frames = frames,
+                                                .frame_count = DEPTH});
+}
+
+static void stream_races(void **state)
+{
+    (void)state;
+    const cufence_description place = {.place = CUFENCE_PLACE_INSIDE, .buffer = world[A]};
+    struct stack_frame frames[2];
+    const struct launch_entry entry = {.grid = {8, 1, 1}, .block = {128, 1, 1}};
+    const struct earlier_use launch = {.kernel = "_Z5scalePfi",
+                                       .entry = &entry,
+                                       .stream = 0x5581c0,
+                                       .by_stream = 0x5581c8,
+                                       .tid = 4243,
+                                       .time_ns = 50000000,
+                                       .frames = frames,
+                                       .frame_count = frames_of(NULL, 41, frames, 2)};
+    const struct earlier_use copy = {.call = "cuMemcpyAsync", .by_host = 1, .stream = 0x5581c0, .tid = 4243};
+    struct misuse misuse = {.kind = "stream race",
+                            .call = "cuMemFreeAsync",
+                            .sentence = "what it did",
+                            .address = place.buffer.address,
+                            .bytes = 16,
+                            .place = &place,
+                            .now_ns = 73000000,
+                            .earlier = &launch};
+    check_misuse("race_with_a_launch", &misuse);
+    misuse.access = ACCESS_WRITE;
+    misuse.earlier = &copy;
+    check_misuse("race_with_a_copy", &misuse);
+}
+
+/* ---- what is found without a fault ---- */
+
+static void unexplained_faults(void **state)
+{
+    (void)state;
+    struct finding finding;
+    const struct finding_origin second = {4242, 1, -1, NULL, NULL};
+    finding_unexplained(&finding, "its core dump (7 bytes) cannot be read: it is not an ELF file", &second);
+    check_finding("unexplained", &finding);
+}
+
+static void slack(void **state)
+{
+    (void)state;
+    struct finding finding;
+    static struct launch_function function = {.name = "_Z5storePfi"};
+    const struct launch_entry entry = {.function = &function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .time_ns = 2000};
+    const struct launch_entry nameless = {.time_ns = 95000000};
+    struct stack_frame frames[2];
+    cufence_buffer buffer = world[A];
+    strcpy(buffer.label, "y");
+    struct slack_write write = {.buffer = &buffer,
+                                .is_before = 1,
+                                .address = buffer.address - 8,
+                                .span = 20,
+                                .changed = 4,
+                                .bytes = {0x00, 0x00, 0x20, 0x40, [19] = 1},
+                                .byte_count = 20,
+                                .buffers = 1,
+                                .first_id = 1,
+                                .now_ns = 90000000};
+    finding_of_slack(&finding, &write, &origin);
+    check_finding("slack_by_nobody", &finding);
+    write.launches[0] = (struct fault_launch){.entry = &entry, .frames = frames, .frame_count = frames_of(NULL, 9, frames, 2)};
+    write.launches[1] = (struct fault_launch){.entry = &nameless};
+    write.launch_count = write.launch_total = 1;
+    write.span = write.byte_count = 4;
+    finding_of_slack(&finding, &write, &origin);
+    check_finding("slack_by_one", &finding);
+    write.launch_count = 2;
+    write.launch_total = 12;
+    write.graphs = 2;
+    write.is_incomplete = 1;
+    write.buffers = 3;
+    write.is_before = 0;
+    write.address = buffer.address + buffer.size + 1;
+    write.changed = 1;
+    finding_of_slack(&finding, &write, &origin);
+    check_finding("slack_by_several", &finding);
+}
+
+static void nans(void **state)
+{
+    (void)state;
+    struct finding finding;
+    struct stack_frame frames[2];
+    cufence_buffer buffer = world[A], none = {0};
+    strcpy(buffer.label, "y");
+    buffer.allocated_stack = 120;
+    /* clang-format off */
+    const struct nan_input inputs[] = {
+        {.argument = 1, .at = 8, .buffer = 2, .offset = 4, .count = 100, .label = "x", .type = VALUE_FLOAT16, .is_guess = 1,
+         .infinities = 2, .has_figures = 1, .finite = 98, .zeros = 1, .min = -1.5, .max = 3, .mean = 0.25, .deviation = 1.5},
+        {.argument = -1, .buffer = 3, .count = 7, .type = VALUE_FLOAT32, .is_unwritten = 1, .nans = 7},
+        {.argument = 2, .buffer = 4, .count = 7, .type = VALUE_FLOAT32, .has_figures = 1, .finite = 1, .max = 1e300,
+         .mean = __builtin_inf(), .deviation = __builtin_nan("")},
+    };
+    /* clang-format on */
+    struct nan_fact nan = {.kind = FINDING_NAN,
+                           .kernel = "void norm<float>(float*, int)",
+                           .symbol = "_Z4normIfEvPfi",
+                           .plain = "norm<float>",
+                           .grid = {8, 1, 1},
+                           .block = {128, 1, 1},
+                           .launch = 41,
+                           .stream = 0x5581c0,
+                           .tid = 4242,
+                           .frames = frames,
+                           .frame_count = frames_of(NULL, 41, frames, 2),
+                           .index = 3,
+                           .made = 2,
+                           .count = 1000,
+                           .pointer = buffer.address,
+                           .argument = 0,
+                           .file = "norm.cu",
+                           .line = 12,
+                           .buffer = &buffer,
+                           .buffer_frames = {frames_of, NULL},
+                           .inputs = inputs,
+                           .input_count = 3,
+                           .is_of_unwritten = 1,
+                           .now_ns = 73000000};
+    finding_of_nan(&finding, &nan, &origin);
+    check_finding("nan_of_a_kernel", &finding);
+    nan.kind = FINDING_INF;
+    nan.kernel = nan.symbol = nan.file = NULL;
+    nan.plain = "norm, scale";
+    nan.buffer = &none;
+    nan.argument = -1;
+    nan.input_count = 0;
+    nan.is_guess = 1;
+    nan.is_of_unwritten = 0;
+    finding_of_nan(&finding, &nan, &origin);
+    check_finding("inf_of_a_graph", &finding);
+}
+
+static void leaks(void **state)
+{
+    (void)state;
+    struct finding finding;
+    cufence_buffer buffer = world[A];
+    buffer.allocated_stack = 120;
+    struct leak leak = {.largest = &buffer, .buffers = 1, .bytes = 4000, .frames = {frames_of, NULL}, .now_ns = 73000000};
+    finding_of_leak(&finding, &leak, &origin);
+    check_finding("leak_of_one", &finding);
+    leak.buffers = 3;
+    leak.bytes = UINT64_C(3) << 30;
+    finding_of_leak(&finding, &leak, &origin);
+    check_finding("leak_of_three", &finding);
+}
+
+/* ---- what is no finding ---- */
+
+static void lines_that_are_no_findings(void **state)
+{
+    (void)state;
+    /* clang-format off */
+    static const struct use_place places[] = {
+        {.frame = {.is_python = 1, .function = "forward", .file = "/home/me/a/folder/whose/name/is/long/model.py", .line = 41},
+         .has_frame = 1, .label = "w\n", .buffers = 2, .bytes = 8000, .mapped_bytes = 4 << 20, .largest = 6000, .oldest_ns = 1000},
+        {.frame = {.function = "make(int)", .module = "libmodel.so"}, .has_frame = 1, .device = 1, .buffers = 1,
+         .bytes = 30 << 20, .mapped_bytes = 30 << 20, .largest = 30 << 20, .oldest_ns = 80000000},
+        {.buffers = 1, .bytes = 1, .mapped_bytes = 2 << 20, .largest = 1}};
+    /* clang-format on */
+    const struct usage use = {places, 3, 73000000, 2, 4000, "at exit", 4242, 3};
+    const struct guarded guarded = {1, 2, 3, 4, 5, 6, 7};
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    put(out, use_text(&use));
+    put(out, use_json(&use));
+    put(out, use_text(&(struct usage){.now_ns = 1, .rank = -1}));
+    put(out, use_json(&(struct usage){.now_ns = 1, .rank = -1}));
+    put(out, json_of_run(&origin));
+    put(out, json_of_guarded(&origin, &guarded));
+    fclose(out);
+    check("findings", "no_findings", text);
+    free(text);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(faults),
+        cmocka_unit_test(a_fault_with_all_that_can_be_known),
+        cmocka_unit_test(a_fault_of_an_unknown_process),
+        cmocka_unit_test(names_and_source_in_full),
+        cmocka_unit_test(calls_on_the_host),
+        cmocka_unit_test(a_call_from_deep_within_a_library),
+        cmocka_unit_test(stream_races),
+        cmocka_unit_test(unexplained_faults),
+        cmocka_unit_test(slack),
+        cmocka_unit_test(nans),
+        cmocka_unit_test(leaks),
+        cmocka_unit_test(lines_that_are_no_findings),
+    };
+    is_update = argc > 1 && strcmp(argv[1], "--update") == 0;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
