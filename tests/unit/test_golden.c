@@ -53,7 +53,7 @@ static char *contents(const char *path)
 static void check(const char *folder, const char *name, const char *text)
 {
     char path[512];
-    snprintf(path, sizeof path, FOLDER "%s/%s.txt", folder, name);
+    snprintf(path, sizeof path, FOLDER "%s/%s.expect", folder, name);
     char *known = contents(path);
     if (is_update && (!known || strcmp(known, text) != 0)) {
         FILE *file = fopen(path, "we");
