@@ -36,32 +36,6 @@ cufence_status heap_claim(void *pointer, struct heap_claim *claim)
     return CUFENCE_OK;
 }
 
-/* Makes the block wait for all work submitted so far to its recorded streams. */
-static void wait_for_recorded(struct block *block)
-{
-    recorded_lock(block);
-    struct recorded *recorded = block->recorded;
-    unsigned count = block->recorded_count;
-    block->recorded = NULL;
-    block->recorded_count = 0;
-    block_untie(block, TIED_TO_STREAMS);
-    recorded_unlock(block);
-    for (unsigned i = 0; i < count; i++)
-        waits_add(block, recorded[i].stream, recorded[i].generation);
-    free(recorded);
-}
-
-static void drop_recorded(struct block *block)
-{
-    recorded_lock(block);
-    struct recorded *recorded = block->recorded;
-    block->recorded = NULL;
-    block->recorded_count = 0;
-    block_untie(block, TIED_TO_STREAMS);
-    recorded_unlock(block);
-    free(recorded);
-}
-
 static int has_recorded(const struct block *block)
 {
     return (block_ties(block) & TIED_TO_STREAMS) != 0;
@@ -94,13 +68,13 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
     waits_forget(block); /* waits of its previous return */
     scope_leave(scope);
     if (users == HEAP_NONE) {
-        drop_recorded(block);
+        recorded_drop(block);
     } else if (!capture && users == HEAP_STREAM) {
         waits_add(block, stream, stream->generation);
-        wait_for_recorded(block);
+        waits_add_recorded(block);
     } else {
         int is_known = users != HEAP_UNKNOWN && !has_recorded(block);
-        drop_recorded(block);
+        recorded_drop(block);
         if (is_known)
             waits_add_context(block, block->books);
         else
@@ -116,7 +90,7 @@ static void free_in_pool(struct block *block, struct stream *stream, struct pool
     int is_unwatched = slack_forget(block);
     int is_reusable = is_ordered && is_unwatched && !block->is_elsewhere && !has_recorded(block) &&
                       (block->pool == pool || !pool->is_capture) && !pool_is_spent(pool);
-    drop_recorded(block);
+    recorded_drop(block);
     uint64_t now = write_freed(block, stream, heap_options->uaf == UAF_STRICT);
     lock_take(&pool->books->lock); /* the graph may be destroyed right now, and the pool's lists with it */
     struct freelist *list = freelist_in_pool(pool->books, stream, pool);
@@ -152,8 +126,7 @@ static struct block *take_turn(struct block *block)
 /* Puts a block with memory of its own into a list, as if it was freed now. */
 static void go_on_with(struct block *twin, struct freelist *list, uint64_t now)
 {
-    const struct facts facts = {.freed_ns = now};
-    facts_write(twin, &facts);
+    facts_write_none(twin, now);
     if (freelist_put(list, twin, BLOCK_IDLE, now))
         freelist_mark(list);
 }
@@ -161,7 +134,7 @@ static void go_on_with(struct block *twin, struct freelist *list, uint64_t now)
 static void wait_for_users(struct block *block, struct stream *stream, enum heap_users users)
 {
     if (users == HEAP_NONE) {
-        drop_recorded(block);
+        recorded_drop(block);
         return;
     }
     if (users == HEAP_STREAM)
@@ -170,7 +143,7 @@ static void wait_for_users(struct block *block, struct stream *stream, enum heap
         waits_add_context(block, block->books);
     else
         waits_add_all(block);
-    wait_for_recorded(block);
+    waits_add_recorded(block);
 }
 
 /* With slack=on and fill=FRESH/FREED: checks what is around a freed buffer, and overwrites it. Returns whether work of ours
@@ -207,8 +180,7 @@ static void free_for_twin(struct block *block, struct block *twin, struct stream
         block->is_replaced = 1;
         __atomic_add_fetch(&books->replaced, 1, __ATOMIC_RELAXED);
     } else {
-        const struct facts facts = {.freed_ns = now};
-        facts_write(twin, &facts);
+        facts_write_none(twin, now);
         block->heir = twin;
     }
     freelist_put(&books->shared, block, BLOCK_RETIRING, now);

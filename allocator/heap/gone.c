@@ -3,7 +3,6 @@
 
 #include "base/options.h"
 
-#include <stdlib.h>
 
 void heap_stream_ends(struct stream *stream)
 {
@@ -52,10 +51,7 @@ static int collect_live(struct slot *slot, void *user)
 /* Unmaps a held block whose context was destroyed, and its events with it. Stays mapped if another context may still use it. */
 static void drop(struct block *block)
 {
-    free(block->recorded);
-    block->recorded = NULL;
-    block->recorded_count = 0;
-    block_untie(block, TIED_TO_STREAMS);
+    recorded_drop(block);
     waits_drop_context(block, block->books);
     block->awaits_context = 0;
     block->returned = 0;
@@ -124,9 +120,8 @@ static void drop_live(struct books *books)
 static void end_foreign_waits(const struct books *gone)
 {
     struct block *block;
-    for (struct context *context = waits_foreign() ? context_next(NULL) : NULL; context; context = context_next(context)) {
-        struct books *books = books_of(context);
-        if (!books || books == gone)
+    for (struct books *books = waits_foreign() ? books_next(NULL, -1) : NULL; books; books = books_next(books, -1)) {
+        if (books == gone)
             continue;
         list_lock(&books->shared);
         DL_FOREACH(books->shared.waiting, block)

@@ -1,18 +1,6 @@
 /*
- * Shared by the entry points of the heap, which the other rooms call, and its background thread. The rooms of the heap, from
- * bottom to top; calls go down only:
- *
- *   block/      a block and its states, the data of its buffer; the index by address; what is kept of a context
- *   reuse/      freed blocks by stream, and who still uses them
- *   graphs/     memory of captures and graphs
- *   slack/      the bytes around buffers are watched; fill and poison
- *   pack/       small buffers share pages
- *   temporal/   freed blocks are retired; memory goes back to the driver
- *   view/       what is at an address, what is live, figures
- *   unguarded/  what is left to the driver
- *
- * block/ and reuse/ name no policy above them: heap_open() gives them functions to call (struct heap_policies).
- * tests/python/test_rooms.py reads from the build who calls whom.
+ * Shared by the entry points of the heap, which the other rooms call, and its background thread. docs/architecture.md has the
+ * rooms of the heap; calls between them go down only.
  */
 #ifndef CUFENCE_HEAP_INTERNAL_H
 #define CUFENCE_HEAP_INTERNAL_H

@@ -169,6 +169,16 @@ void block_unmap(struct block *block)
     unmap(block);
 }
 
+void blocks_unmap(struct block *first)
+{
+    struct block *block, *next;
+    DL_FOREACH_SAFE(first, block, next)
+    {
+        DL_DELETE(first, block);
+        block_unmap(block);
+    }
+}
+
 void block_join(struct block *block, struct pool *pool)
 {
     struct pool *previous = block->pool;

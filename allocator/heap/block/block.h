@@ -211,6 +211,7 @@ struct block *block_map(struct books *books, int device, const struct layout *la
  * space, or the driver failed. */
 struct block *block_map_second(const struct block *of);
 void block_unmap(struct block *block);                   /* a held one, with its twins; they become past slots */
+void blocks_unmap(struct block *first);                  /* a list of them */
 void block_forget(struct slot *slot);                    /* callback of the arena: frees a past one */
 void block_join(struct block *block, struct pool *pool); /* moves it to another pool; NULL: none */
 void *line_alloc(size_t size); /* zeroed and cache-line aligned; free() it; NULL if out of host memory */
@@ -246,6 +247,13 @@ static inline void facts_write_freed(struct block *block, uint64_t now, uint64_t
     __atomic_store_n(&facts->free_stream, stream, __ATOMIC_RELEASE);
     __atomic_store_n(&facts->freed_ns, now, __ATOMIC_RELEASE);
     __atomic_store_n(&block->version, version + 2, __ATOMIC_RELEASE);
+}
+
+/* Of a held block with memory that no buffer has had yet: it counts as freed at that time. */
+static inline void facts_write_none(struct block *block, uint64_t freed_ns)
+{
+    const struct facts facts = {.freed_ns = freed_ns};
+    facts_write(block, &facts);
 }
 
 struct facts facts_read(const struct block *block);

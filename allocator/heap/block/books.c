@@ -6,6 +6,14 @@
 
 const struct options *heap_options;
 
+struct books *books_next(const struct books *previous, int device)
+{
+    struct context *context = context_next(previous ? previous->context : NULL);
+    while (context && !((device < 0 || context->device == device) && books_of(context)))
+        context = context_next(context);
+    return context ? books_of(context) : NULL;
+}
+
 struct books *books_make(struct context *context)
 {
     struct books *books = books_of(context), *none = NULL;
@@ -27,6 +35,18 @@ struct books *books_make(struct context *context)
         return books;
     free(books);
     return none;
+}
+
+struct freelist *freelist_next(struct books *books, const struct freelist *previous)
+{
+    lock_expect(RANK_BOOKS);
+    if (!previous)
+        return &books->shared;
+    if (previous == &books->shared)
+        return books->lists ? books->lists : books->draining;
+    if (previous->next)
+        return previous->next;
+    return __atomic_load_n(&previous->stream, __ATOMIC_RELAXED) ? books->draining : NULL; /* those of destroyed streams */
 }
 
 struct stream *books_stream(struct books *books)

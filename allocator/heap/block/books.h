@@ -105,7 +105,6 @@ struct books {
     uint64_t fresh, retired;
     uint64_t replaced;                                  /* blocks in retiring lists whose memory a twin has taken over */
     uint32_t coming[BINS];                              /* blocks that a thread is retiring, by size */
-    uint64_t allocations, frees;                        /* of lists that no longer exist */
     uint64_t alone_bytes;                               /* mapped for small buffers that share no page */
     uint64_t alone_most;                                /* max_overhead in bytes; 0: not known yet */
     uint64_t packed_mapped;                             /* packed pages; part of mapped_bytes */
@@ -127,6 +126,10 @@ static inline struct books *books_of(const struct context *context)
     return __atomic_load_n((struct books *const *)&context->books[CONTEXT_HEAP], __ATOMIC_ACQUIRE);
 }
 
+/* Iterates over those of the living contexts of a device (-1: all); NULL starts. */
+struct books *books_next(const struct books *previous, int device);
+/* Iterates over all lists of the books except those of pools, the shared one first; NULL starts. Caller holds books->lock. */
+struct freelist *freelist_next(struct books *books, const struct freelist *previous);
 struct books *books_make(struct context *context); /* NULL: out of host memory */
 struct stream *
 books_stream(struct books *books); /* cufence's own, which no other waits for. NULL if the driver fails. In a scope */

@@ -45,10 +45,7 @@ static void CUDA_CB graph_gone(void *user)
 static void name_graph(struct pool *named, CUgraph graph)
 {
     struct pool *pool;
-    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
-        struct books *books = books_of(context);
-        if (!books)
-            continue;
+    for (struct books *books = books_next(NULL, -1); books; books = books_next(books, -1)) {
         lock_take(&books->lock);
         LL_FOREACH(books->pools, pool)
         {
@@ -77,10 +74,7 @@ static uint64_t other_launches; /* atomic: launches of unknown executables, whil
 static struct pool *pool_of_graph(CUgraph graph, int is_auto_freed)
 {
     struct pool *pool = NULL;
-    for (struct context *context = context_next(NULL); context && !pool; context = context_next(context)) {
-        struct books *books = books_of(context);
-        if (!books)
-            continue;
+    for (struct books *books = books_next(NULL, -1); books && !pool; books = books_next(books, -1)) {
         lock_take(&books->lock);
         LL_SEARCH_SCALAR(books->pools, pool, graph, graph);
         if (pool)
@@ -308,7 +302,7 @@ static void take_lists(struct pool *pool, struct block **gone)
 
 void captures_collect(struct books *books)
 {
-    struct block *gone = NULL, *block, *next;
+    struct block *gone = NULL;
     struct pool *pool;
     if (!has_gone_pools(books))
         return;
@@ -327,9 +321,5 @@ void captures_collect(struct books *books)
             take_lists(pool, &gone);
     }
     lock_release(&books->lock);
-    DL_FOREACH_SAFE(gone, block, next)
-    {
-        DL_DELETE(gone, block);
-        block_unmap(block);
-    }
+    blocks_unmap(gone);
 }

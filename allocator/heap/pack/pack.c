@@ -165,8 +165,7 @@ static struct block *hand_over(struct page *page, struct freelist *list)
     uint64_t now = now_ns();
     int is_due = 0;
     for (uint32_t i = page->cells.count; i-- > 1;) {
-        const struct facts facts = {.freed_ns = now};
-        facts_write(&page->blocks[i], &facts);
+        facts_write_none(&page->blocks[i], now);
         is_due |= freelist_put(list, &page->blocks[i], BLOCK_IDLE, now);
     }
     if (is_due)

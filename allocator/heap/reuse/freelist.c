@@ -281,13 +281,11 @@ static struct block *take_passed(struct freelist *list, uint64_t pages, uint64_t
 struct block *freelist_steal(struct books *books, const struct freelist *thief, uint64_t pages, uint64_t waste)
 {
     lock_expect(RANK_BOOKS);
-    struct block *block = thief == &books->shared ? NULL : take_passed(&books->shared, pages, waste);
-    for (struct freelist *list = books->lists; list && !block; list = list->next) {
+    struct block *block = NULL;
+    for (struct freelist *list = freelist_next(books, NULL); list && !block; list = freelist_next(books, list)) {
         if (list != thief)
             block = take_passed(list, pages, waste);
     }
-    for (struct freelist *list = books->draining; list && !block; list = list->next)
-        block = take_passed(list, pages, waste);
     return block;
 }
 

@@ -6,22 +6,10 @@
 
 /* ---- synchronisations ---- */
 
-/* Iterates over all lists of the books except those of pools. */
-static struct freelist *each_list(struct books *books, const struct freelist *list)
-{
-    if (!list)
-        return &books->shared;
-    if (list == &books->shared)
-        return books->lists ? books->lists : books->draining;
-    if (list->next)
-        return list->next;
-    return __atomic_load_n(&list->stream, __ATOMIC_RELAXED) ? books->draining : NULL;
-}
-
 void freelists_begin_sync(struct books *books)
 {
     lock_take(&books->lock);
-    for (struct freelist *list = each_list(books, NULL); list; list = each_list(books, list)) {
+    for (struct freelist *list = freelist_next(books, NULL); list; list = freelist_next(books, list)) {
         list_lock(list);
         list->snapshot = list->freed;
         list_unlock(list);
@@ -32,7 +20,7 @@ void freelists_begin_sync(struct books *books)
 void freelists_end_sync(struct books *books, uint64_t since)
 {
     lock_take(&books->lock);
-    for (struct freelist *list = each_list(books, NULL); list; list = each_list(books, list)) {
+    for (struct freelist *list = freelist_next(books, NULL); list; list = freelist_next(books, list)) {
         list_lock(list);
         if (list->snapshot > list->passed)
             list->passed = list->snapshot;
@@ -45,9 +33,8 @@ void freelists_end_sync(struct books *books, uint64_t since)
 void freelists_end_waits(struct books *books, uint64_t since)
 {
     freelist_end_waits(&books->shared, books, since);
-    for (struct context *context = waits_foreign() ? context_next(NULL) : NULL; context; context = context_next(context)) {
-        struct books *others = books_of(context);
-        if (others && others != books)
+    for (struct books *others = waits_foreign() ? books_next(NULL, -1) : NULL; others; others = books_next(others, -1)) {
+        if (others != books)
             freelist_end_waits(&others->shared, books, since);
     }
 }

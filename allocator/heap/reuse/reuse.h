@@ -83,7 +83,10 @@ uint64_t waits_now(void);
 void waits_add(struct block *block, struct stream *stream, uint64_t generation);
 void waits_add_context(struct block *block, struct books *of); /* all work submitted to a context so far */
 void waits_add_all(struct block *block);                       /* all work submitted to any context so far */
-int waits_are_over(struct block *block);                       /* queries the events; recycles those that have completed */
+/* All work submitted so far to the streams recorded for a held block, which are forgotten; as they are by the other. */
+void waits_add_recorded(struct block *block);
+void recorded_drop(struct block *block);
+int waits_are_over(struct block *block); /* queries the events; recycles those that have completed */
 /* The synchronisation of the context that began at `since` has ended. Returns whether nothing is left to wait for. */
 int waits_synchronised(struct block *block, const struct books *of, uint64_t since);
 void waits_forget(struct block *block);                               /* drops all waits */

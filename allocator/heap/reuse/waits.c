@@ -158,6 +158,34 @@ void waits_add(struct block *block, struct stream *stream, uint64_t generation)
     }
 }
 
+/* The caller owns what is returned. */
+static struct recorded *take_recorded(struct block *block, unsigned *count)
+{
+    recorded_lock(block);
+    struct recorded *recorded = block->recorded;
+    *count = block->recorded_count;
+    block->recorded = NULL;
+    block->recorded_count = 0;
+    block_untie(block, TIED_TO_STREAMS);
+    recorded_unlock(block);
+    return recorded;
+}
+
+void waits_add_recorded(struct block *block)
+{
+    unsigned count;
+    struct recorded *recorded = take_recorded(block, &count);
+    for (unsigned i = 0; i < count; i++)
+        waits_add(block, recorded[i].stream, recorded[i].generation);
+    free(recorded);
+}
+
+void recorded_drop(struct block *block)
+{
+    unsigned count;
+    free(take_recorded(block, &count));
+}
+
 int waits_are_over(struct block *block)
 {
     for (unsigned i = block->wait_count; i-- > 0;) {

@@ -184,10 +184,8 @@ static cufence_status check_context(struct books *books, int waits, uint64_t unt
 int heap_watches(void)
 {
     int is_watched = heap_options->slack;
-    for (struct context *context = context_next(NULL); context && !is_watched; context = context_next(context)) {
-        const struct books *books = books_of(context);
-        is_watched = books && __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
-    }
+    for (const struct books *books = books_next(NULL, -1); books && !is_watched; books = books_next(books, -1))
+        is_watched = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE) != NULL;
     return is_watched;
 }
 
@@ -201,11 +199,8 @@ cufence_status heap_check_slack(int device, int waits, unsigned timeout_ms, size
                            "the slack of buffers is not watched, and none share pages; start cufence with slack=on");
     if (status == CUFENCE_OK && heap_captures())
         status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a stream is capturing; check before or after that");
-    for (struct context *context = context_next(NULL); status == CUFENCE_OK && context; context = context_next(context)) {
-        struct books *books = device < 0 || context->device == device ? books_of(context) : NULL;
-        if (!books)
-            continue;
-        struct scope scope = scope_visit(context);
+    for (struct books *books = books_next(NULL, device); status == CUFENCE_OK && books; books = books_next(books, device)) {
+        struct scope scope = scope_visit(books->context);
         if (scope.pushed)
             status = check_context(books, waits, until, found);
         scope_leave(scope);

@@ -46,16 +46,6 @@ void heap_go_on(void)
     visit_end();
 }
 
-static void unmap_all(struct block *gone)
-{
-    struct block *block, *next;
-    DL_FOREACH_SAFE(gone, block, next)
-    {
-        DL_DELETE(gone, block);
-        block_unmap(block);
-    }
-}
-
 /* With uaf=strict each allocation needs a mapping. The background thread makes them ahead, from the memory of the blocks that
  * it unmaps, also when many wait: what it leaves undone the program does itself. They take the place of what the cache of
  * physical memory would hold. */
@@ -68,11 +58,10 @@ static int is_wanted_again(const struct books *books, const struct block *block)
 /* Maps the memory of a held block at a new address. NULL if that fails; the memory then goes to the cache. */
 static struct block *successor(struct block *block)
 {
-    const struct facts facts = {.freed_ns = now_ns()};
     struct block *heir = block_map_second(block);
     if (heir) {
         slot_hand_over(&block->slot, &heir->slot);
-        facts_write(heir, &facts);
+        facts_write_none(heir, now_ns());
     }
     return heir;
 }
@@ -138,24 +127,20 @@ int reclaim_retired(struct books *books)
 static uint64_t unmap_old(struct books *books, uint64_t before_ns, uint64_t bytes)
 {
     struct block *gone = NULL;
+    uint64_t taken = 0;
     lock_take(&books->lock);
-    uint64_t taken = freelist_take_old(&books->shared, before_ns, bytes, &gone);
-    for (struct freelist *list = books->lists; list && taken < bytes; list = list->next)
-        taken += freelist_take_old(list, before_ns, bytes - taken, &gone);
-    for (struct freelist *list = books->draining; list && taken < bytes; list = list->next)
+    for (struct freelist *list = freelist_next(books, NULL); list && taken < bytes; list = freelist_next(books, list))
         taken += freelist_take_old(list, before_ns, bytes - taken, &gone);
     lock_release(&books->lock);
-    unmap_all(gone);
+    blocks_unmap(gone);
     return taken;
 }
 
 static uint64_t idle_bytes(struct books *books)
 {
+    uint64_t bytes = 0;
     lock_take(&books->lock);
-    uint64_t bytes = list_idle_bytes(&books->shared);
-    for (struct freelist *list = books->lists; list; list = list->next)
-        bytes += list_idle_bytes(list);
-    for (struct freelist *list = books->draining; list; list = list->next)
+    for (struct freelist *list = freelist_next(books, NULL); list; list = freelist_next(books, list))
         bytes += list_idle_bytes(list);
     lock_release(&books->lock);
     return bytes;
@@ -245,18 +230,15 @@ static uint64_t oldest_idle_ns(struct freelist *list)
 int reclaim_is_pending(struct books *books, uint64_t *due_ns)
 {
     const uint64_t age = heap_options->idle_age * 1000000ull;
-    uint64_t oldest;
+    uint64_t oldest = UINT64_MAX;
     lock_take(&books->lock);
-    int is_pending = has_waits(&books->shared);
-    oldest = oldest_idle_ns(&books->shared);
-    for (int is_draining = 0; is_draining < 2; is_draining++) {
-        struct freelist *list = is_draining ? books->draining : books->lists;
-        for (; list && !is_pending; list = list->next) {
-            uint64_t idle = oldest_idle_ns(list);
-            is_pending = is_list_pending(list);
-            oldest = idle < oldest ? idle : oldest;
-        }
+    int is_pending = 0;
+    for (struct freelist *list = freelist_next(books, NULL); list && !is_pending; list = freelist_next(books, list)) {
+        uint64_t idle = oldest_idle_ns(list);
+        is_pending = is_list_pending(list);
+        oldest = idle < oldest ? idle : oldest;
     }
+    is_pending |= has_waits(&books->shared);
     lock_release(&books->lock);
     if (age && oldest != UINT64_MAX && oldest + age < *due_ns)
         *due_ns = oldest + age;
@@ -338,11 +320,8 @@ static void visit(const struct context *own, struct books *books, int level)
 
 void reclaim_device(const struct context *own, int device, int level)
 {
-    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
-        struct books *books = context->device == device ? books_of(context) : NULL;
-        if (books)
-            visit(own, books, level);
-    }
+    for (struct books *books = books_next(NULL, device); books; books = books_next(books, device))
+        visit(own, books, level);
     physical_trim(device);
 }
 
@@ -374,12 +353,10 @@ static int has_waiting_memory(struct books *books)
 void reclaim_unused(int device, int may_wait)
 {
     const struct context *own = context_known_current();
-    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
-        struct books *books = device < 0 || context->device == device ? books_of(context) : NULL;
-        if (books && may_wait && has_waiting_memory(books))
+    for (struct books *books = books_next(NULL, device); books; books = books_next(books, device)) {
+        if (may_wait && has_waiting_memory(books))
             visit(own, books, 2);
-        if (books)
-            visit(NULL, books, 1); /* not beside the background thread, which may just have some of it in hand */
+        visit(NULL, books, 1); /* never at the same time as the background thread, which may just have some of it in hand */
     }
 }
 

@@ -34,8 +34,7 @@ static int replace(struct freelist *list, struct block *block, uint64_t pages, u
             twin = twin_take(block);
     }
     if (twin) {
-        const struct facts facts = {.freed_ns = block->facts.freed_ns};
-        facts_write(twin, &facts);
+        facts_write_none(twin, block->facts.freed_ns);
         twin->free_sequence = block->free_sequence;
         block_become(twin, BLOCK_IDLE);
         DL_REPLACE_ELEM(*bin, block, twin);
@@ -50,10 +49,8 @@ int freelists_replace(struct books *books, struct block *block, uint64_t pages, 
 {
     lock_take(&books->lock);
     struct watch *held = slack_hold(books); /* else a check of all might find the twin's bytes around the block */
-    int is_done = replace(&books->shared, block, pages, id);
-    for (struct freelist *list = books->lists; list && !is_done; list = list->next)
-        is_done = replace(list, block, pages, id);
-    for (struct freelist *list = books->draining; list && !is_done; list = list->next)
+    int is_done = 0;
+    for (struct freelist *list = freelist_next(books, NULL); list && !is_done; list = freelist_next(books, list))
         is_done = replace(list, block, pages, id);
     slack_go_on(held, is_done ? block : NULL);
     lock_release(&books->lock);

@@ -9,15 +9,9 @@
 static int recall(uint64_t address, int exact, struct facts *out)
 {
     out->id = 0;
-    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
-        struct books *books = books_of(context);
-        if (!books)
-            continue;
+    for (struct books *books = books_next(NULL, -1); books; books = books_next(books, -1)) {
         lock_take(&books->lock);
-        freelist_recall(&books->shared, address, exact, out);
-        for (struct freelist *list = books->lists; list; list = list->next)
-            freelist_recall(list, address, exact, out);
-        for (struct freelist *list = books->draining; list; list = list->next)
+        for (struct freelist *list = freelist_next(books, NULL); list; list = freelist_next(books, list))
             freelist_recall(list, address, exact, out);
         lock_release(&books->lock);
     }

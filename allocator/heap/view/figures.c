@@ -28,11 +28,8 @@ static struct sums sums_of(struct books *books)
     struct freelist *list;
     struct pool *pool;
     lock_take(&books->lock);
-    add_list(&books->shared, &sums);
-    LL_FOREACH(books->lists, list)
-    add_list(list, &sums);
-    LL_FOREACH(books->draining, list)
-    add_list(list, &sums);
+    for (list = freelist_next(books, NULL); list; list = freelist_next(books, list))
+        add_list(list, &sums);
     LL_FOREACH(books->pools, pool)
     {
         LL_FOREACH(pool->lists, list)

@@ -64,19 +64,16 @@ static void add_list(struct gathering *gathering, int device, struct freelist *l
 size_t heap_streams(int device, cufence_stream_stats **out)
 {
     struct gathering gathering = {.device = device};
-    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
-        struct books *books = books_of(context);
+    for (struct books *books = books_next(NULL, device); books; books = books_next(books, device)) {
         struct freelist *list;
         struct pool *pool;
-        if (!books || (device >= 0 && context->device != device))
-            continue;
         lock_take(&books->lock);
         LL_FOREACH(books->lists, list)
-        add_list(&gathering, context->device, list);
+        add_list(&gathering, books->context->device, list);
         LL_FOREACH(books->pools, pool)
         {
             LL_FOREACH(pool->lists, list)
-            add_list(&gathering, context->device, list);
+            add_list(&gathering, books->context->device, list);
         }
         lock_release(&books->lock);
     }
