@@ -13,47 +13,11 @@ static struct lock lock = LOCK(RANK_CONTEXTS);
 static struct context *registry; /* atomic; entries are added at the front and never removed */
 static uint64_t generations;     /* under lock */
 static unsigned faulted;         /* atomic: number of faulted contexts */
-static int is_watched;           /* atomic */
 static int has_greens;           /* atomic: a green context was seen; while 0, none needs to be looked for */
 
 void contexts_open(const struct context_events *events)
 {
     contexts_events = events;
-}
-
-void contexts_watch(void)
-{
-    __atomic_store_n(&is_watched, 1, __ATOMIC_RELEASE);
-}
-
-int contexts_are_watched(void)
-{
-    return __atomic_load_n(&is_watched, __ATOMIC_RELAXED);
-}
-
-static void enter(struct scope *scope, const struct context *context)
-{
-    scope->pushed = driver->cuCtxPushCurrent(__atomic_load_n(&context->handle, __ATOMIC_RELAXED)) == CUDA_SUCCESS;
-    driver->cuThreadExchangeStreamCaptureMode(&scope->mode);
-}
-
-struct scope scope_enter(const struct context *context)
-{
-    struct scope scope = {.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
-    enter(&scope, context);
-    return scope;
-}
-
-void scope_leave(struct scope scope)
-{
-    CUcontext popped;
-    if (scope.visited && scope.hold == CONTEXT_HAS_ENDED)
-        return;
-    driver->cuThreadExchangeStreamCaptureMode(&scope.mode);
-    if (scope.pushed)
-        driver->cuCtxPopCurrent(&popped);
-    if (scope.visited)
-        context_let_go(scope.visited, scope.hold);
 }
 
 /* ---- the registry ---- */
@@ -99,31 +63,10 @@ struct context *context_known_current(void)
     return driver->cuCtxGetCurrent(&handle) == CUDA_SUCCESS && handle ? context_known(handle) : NULL;
 }
 
-static unsigned long long unique_id(CUcontext handle)
-{
-    unsigned long long id = 0;
-    if (driver->cuCtxGetId && driver->cuCtxGetId(handle, &id) != CUDA_SUCCESS)
-        id = 0;
-    return id;
-}
-
-/* Requires a handle that the driver knows. A context with a sticky error may answer every call with the error; it is still the
- * same. */
-static int has_same_id(const struct context *context)
-{
-    unsigned long long id = 0;
-    if (!driver->cuCtxGetId)
-        return 1;
-    CUresult result = driver->cuCtxGetId(context->handle, &id);
-    if (result == CUDA_SUCCESS)
-        return id == context->unique;
-    return result != CUDA_ERROR_INVALID_CONTEXT && result != CUDA_ERROR_CONTEXT_IS_DESTROYED;
-}
-
 /* Whether the handle still names that context. */
 static int is_same(const struct context *context)
 {
-    return contexts_are_watched() || __atomic_load_n(&context->is_held, __ATOMIC_RELAXED) || has_same_id(context);
+    return contexts_are_watched() || __atomic_load_n(&context->is_held, __ATOMIC_RELAXED) || context_has_same_id(context);
 }
 
 static void end(struct context *context)
@@ -148,18 +91,28 @@ static void end(struct context *context)
     contexts_changed();
 }
 
+/* NULL if out of host memory. */
+static struct context *add_entry(int device, struct context *stands_for)
+{
+    struct context *context = calloc(1, sizeof *context);
+    if (!context)
+        return NULL;
+    context->device = device;
+    context->stands_for = stands_for;
+    context->legacy.context = stands_for ? stands_for : context;
+    context->legacy.within = context;
+    context->next = registry;
+    __atomic_store_n(&registry, context, __ATOMIC_RELEASE);
+    return context;
+}
+
 /* An entry serves one device only: the other rooms keep that device's statistics behind it. */
 static struct context *spare(int device)
 {
     struct context *context = first();
     while (context && (context_is_alive(context) || context->stands_for || context->device != device))
         context = context->next;
-    if (!context && (context = calloc(1, sizeof *context)) != NULL) {
-        context->device = device;
-        context->next = registry;
-        __atomic_store_n(&registry, context, __ATOMIC_RELEASE);
-    }
-    return context;
+    return context ? context : add_entry(device, NULL);
 }
 
 /* Returns NULL if out of host memory. */
@@ -170,42 +123,15 @@ static struct context *begin(CUcontext handle, int device, int is_primary)
     if (!context)
         return NULL;
     __atomic_store_n(&context->handle, handle, __ATOMIC_RELAXED);
-    context->unique = unique_id(handle);
+    context->unique = context_unique_id(handle);
     __atomic_store_n(&context->generation, ++generations, __ATOMIC_RELAXED);
     context->is_primary = is_primary;
     __atomic_store_n(&context->is_held, 0, __ATOMIC_RELAXED);
-    context->legacy.context = context->legacy.within = context;
-    context->legacy.handle = NULL;
     struct scope scope = scope_enter(context);
     contexts_events->begun(context);
     scope_leave(scope);
     __atomic_store_n(&context->is_alive, 1, __ATOMIC_RELEASE);
     return context;
-}
-
-/* Returns the device's primary context if it is active, else NULL. Never creates it. */
-static CUcontext primary_handle(CUdevice device)
-{
-    CUcontext primary = NULL;
-    unsigned flags;
-    int is_active = 0;
-    if (driver->cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS || !is_active ||
-        driver->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
-        return NULL;
-    driver->cuDevicePrimaryCtxRelease(device);
-    return primary;
-}
-
-static int device_of(CUcontext handle)
-{
-    CUcontext popped;
-    CUdevice device = -1;
-    if (driver->cuCtxPushCurrent(handle) != CUDA_SUCCESS)
-        return -1;
-    if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
-        device = -1;
-    driver->cuCtxPopCurrent(&popped);
-    return device;
 }
 
 /* Returns the entry for a handle that the driver knows. */
@@ -217,8 +143,8 @@ static struct context *obtain(CUcontext handle)
         return entry;
     if (entry)
         end(entry);
-    int device = device_of(handle);
-    return device < 0 ? NULL : begin(handle, device, primary_handle(device) == handle);
+    int device = context_device_of(handle);
+    return device < 0 ? NULL : begin(handle, device, context_primary_of(device) == handle);
 }
 
 struct obtained {
@@ -375,7 +301,7 @@ static void add_green(void *argument)
     const struct green *green = argument;
     CUcontext handle = green->handle;
     int device = green->device;
-    CUcontext primary = primary_handle(device);
+    CUcontext primary = context_primary_of(device);
     struct context *stands_for = primary && primary != handle ? context_of(primary) : NULL;
     if (!stands_for)
         return;
@@ -390,16 +316,10 @@ static void add_green(void *argument)
         if (other->stands_for == stands_for && !context_is_alive(other))
             entry = other;
     }
-    if (!entry && (entry = calloc(1, sizeof *entry)) != NULL) {
-        entry->stands_for = stands_for;
-        entry->device = device;
-        entry->legacy.context = stands_for;
-        entry->legacy.within = entry;
-        entry->next = registry;
-        __atomic_store_n(&registry, entry, __ATOMIC_RELEASE);
-    }
+    if (!entry)
+        entry = add_entry(device, stands_for);
     if (entry) {
-        entry->unique = unique_id(handle);
+        entry->unique = context_unique_id(handle);
         __atomic_store_n(&entry->handle, handle, __ATOMIC_RELAXED);
         __atomic_store_n(&has_greens, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&entry->is_alive, 1, __ATOMIC_RELEASE);
@@ -421,25 +341,27 @@ void context_green_ends(CUcontext handle)
         streams_end_within(entry);
 }
 
-static void end_aside(void *handle)
+/* Which context ends: that of the handle; or the one of this generation, if another thread has not ended it meanwhile. */
+struct ending {
+    CUcontext handle;
+    struct context *context;
+    uint64_t generation;
+    int is_given_up; /* we no longer retain it */
+};
+
+static int is_over(const struct ending *ending)
 {
-    lock_take(&lock);
-    struct context *entry = entry_of(handle);
-    if (entry)
-        end(entry);
-    lock_release(&lock);
+    return !context_is_alive(ending->context) || ending->context->generation != ending->generation;
 }
 
-void context_ended(CUcontext handle)
+static void end_aside(void *argument)
 {
-    aside_call(end_aside, handle);
-}
-
-static void give_up_aside(void *handle)
-{
+    const struct ending *ending = argument;
+    int device = -1;
     lock_take(&lock);
-    struct context *entry = entry_of(handle);
-    int device = entry && __atomic_exchange_n(&entry->is_held, 0, __ATOMIC_RELAXED) ? entry->device : -1;
+    struct context *entry = !ending->context ? entry_of(ending->handle) : is_over(ending) ? NULL : ending->context;
+    if (entry && ending->is_given_up && __atomic_exchange_n(&entry->is_held, 0, __ATOMIC_RELAXED))
+        device = entry->device;
     if (entry)
         end(entry);
     lock_release(&lock);
@@ -447,60 +369,26 @@ static void give_up_aside(void *handle)
         driver->cuDevicePrimaryCtxRelease(device);
 }
 
+void context_ended(CUcontext handle)
+{
+    aside_call(end_aside, &(struct ending){.handle = handle});
+}
+
 void context_given_up(CUcontext handle)
 {
-    aside_call(give_up_aside, handle);
-}
-
-enum context_hold context_hold(const struct context *context)
-{
-    CUcontext primary;
-    unsigned flags;
-    int is_active = 0;
-    if (contexts_are_watched() || !context->is_primary || __atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS ||
-        driver->cuDevicePrimaryCtxGetState(context->device, &flags, &is_active) != CUDA_SUCCESS)
-        return CONTEXT_COUNTS_AS_THERE;
-    if (!is_active)
-        return CONTEXT_HAS_ENDED;
-    if (driver->cuDevicePrimaryCtxRetain(&primary, context->device) != CUDA_SUCCESS)
-        return CONTEXT_COUNTS_AS_THERE;
-    if (primary == __atomic_load_n(&context->handle, __ATOMIC_RELAXED) && has_same_id(context))
-        return CONTEXT_IS_RETAINED;
-    driver->cuDevicePrimaryCtxRelease(context->device);
-    return CONTEXT_HAS_ENDED;
-}
-
-void context_let_go(const struct context *context, enum context_hold hold)
-{
-    if (hold == CONTEXT_IS_RETAINED)
-        driver->cuDevicePrimaryCtxRelease(context->device);
-}
-
-struct ending {
-    struct context *context;
-    uint64_t generation;
-};
-
-/* Another thread may have ended it meanwhile, and begun the next. */
-static void end_unseen(void *argument)
-{
-    const struct ending *ending = argument;
-    lock_take(&lock);
-    if (context_is_alive(ending->context) && ending->context->generation == ending->generation)
-        end(ending->context);
-    lock_release(&lock);
+    aside_call(end_aside, &(struct ending){.handle = handle, .is_given_up = 1});
 }
 
 struct scope scope_visit(struct context *context)
 {
-    struct ending ending = {context, __atomic_load_n(&context->generation, __ATOMIC_RELAXED)};
+    struct ending ending = {.context = context, .generation = __atomic_load_n(&context->generation, __ATOMIC_RELAXED)};
     int is_alive = context_is_alive(context);
     enum context_hold hold = is_alive ? context_hold(context) : CONTEXT_HAS_ENDED;
     if (is_alive && hold == CONTEXT_HAS_ENDED)
-        aside_call(end_unseen, &ending);
+        aside_call(end_aside, &ending);
     struct scope scope = {.visited = context, .hold = hold, .mode = CU_STREAM_CAPTURE_MODE_RELAXED};
     if (hold != CONTEXT_HAS_ENDED)
-        enter(&scope, context);
+        scope_begin(&scope, context);
     return scope;
 }
 

@@ -64,7 +64,11 @@ void contexts_open(const struct context_events *events);
 
 /* From now on, context_ended() and stream_ended() are called for every context and stream destroyed. */
 void contexts_watch(void);
-int contexts_are_watched(void);
+extern int contexts_watched; /* atomic */
+static inline int contexts_are_watched(void)
+{
+    return __atomic_load_n(&contexts_watched, __ATOMIC_RELAXED);
+}
 
 /* Call in a forked child, which has no CUDA: ends of threads are ignored from then on. */
 void contexts_close(void);
@@ -90,6 +94,11 @@ struct context *context_for_pool(int device, struct context *near);
 
 /* Returns the calling thread's current context if it is registered, without checking that it still exists. One driver call. */
 struct context *context_known_current(void);
+
+/* The primary context of a device, NULL if it is not active: never creates it. The device of a context that the driver knows,
+ * -1 if it can't tell. */
+CUcontext context_primary_of(CUdevice device);
+CUdevice context_device_of(CUcontext handle);
 
 /* Iterate over the contexts, except green ones; NULL starts. context_next() gives living ones only, context_next_ever() also
  * entries whose context has ended. */

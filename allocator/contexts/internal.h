@@ -1,4 +1,4 @@
-/* Shared by the two files of contexts/. */
+/* Shared by the files of contexts/. */
 #ifndef CUFENCE_CONTEXTS_INTERNAL_H
 #define CUFENCE_CONTEXTS_INTERNAL_H
 
@@ -31,6 +31,12 @@ static inline struct context *context_meant(struct context *entry)
 {
     return entry && entry->stands_for ? entry->stands_for : entry;
 }
+
+/* scopes.c: enters a scope for the context. The driver's unique id of a handle that it knows, 0 if it lacks them; whether the
+ * context's handle still has the same. */
+void scope_begin(struct scope *scope, const struct context *context);
+unsigned long long context_unique_id(CUcontext handle);
+int context_has_same_id(const struct context *context);
 
 /* streams.c: ends the streams within a context, except per-thread streams of other threads. */
 void streams_end_within(struct context *entry);

@@ -80,16 +80,6 @@ static int is_active_primary(CUdevice device)
     return driver->cuDevicePrimaryCtxGetState(device, &flags, &is_on) == CUDA_SUCCESS && is_on;
 }
 
-/* Returns the primary context of a device, NULL if it is not active. Never creates it; the program keeps it retained. */
-static CUcontext primary_of(CUdevice device)
-{
-    CUcontext context = NULL;
-    if (!is_active_primary(device) || driver->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
-        return NULL;
-    driver->cuDevicePrimaryCtxRelease_v2(device);
-    return context;
-}
-
 void primary_retained(CUdevice device)
 {
     count_hold(device, 1);
@@ -123,7 +113,7 @@ CUresult primary_release(CUresult (*function)(CUdevice), CUdevice device)
 {
     if (!is_active())
         return function(device);
-    CUcontext primary = may_be_last(device) ? primary_of(device) : NULL;
+    CUcontext primary = may_be_last(device) ? context_primary_of(device) : NULL;
     before_release(primary);
     CUresult result = function(device);
     if (result == CUDA_SUCCESS)
@@ -135,7 +125,7 @@ CUresult primary_release(CUresult (*function)(CUdevice), CUdevice device)
 /* A reset ends the primary context even if it is retained. Whether it remains retained afterwards is undocumented. */
 CUresult primary_reset(CUresult (*function)(CUdevice), CUdevice device)
 {
-    CUcontext context = is_active() ? primary_of(device) : NULL;
+    CUcontext context = is_active() ? context_primary_of(device) : NULL;
     if (context)
         settle_before_end(context);
     CUresult result = function(device);
@@ -147,18 +137,6 @@ CUresult primary_reset(CUresult (*function)(CUdevice), CUdevice device)
 }
 
 /* ---- green contexts: each retains its device's primary context, and stands for it ---- */
-
-static CUdevice device_of(CUcontext context)
-{
-    CUcontext popped;
-    CUdevice device = -1;
-    if (driver->cuCtxPushCurrent(context) == CUDA_SUCCESS) {
-        if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
-            device = -1;
-        driver->cuCtxPopCurrent(&popped);
-    }
-    return device;
-}
 
 void green_created(CUgreenCtx green, CUdevice device)
 {
@@ -173,8 +151,8 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
     CUcontext own = NULL;
     if (!is_active() || !driver->cuCtxFromGreenCtx || driver->cuCtxFromGreenCtx(&own, green) != CUDA_SUCCESS)
         return real.cuGreenCtxDestroy(green);
-    CUdevice device = device_of(own);
-    CUcontext primary = may_be_last(device) ? primary_of(device) : NULL;
+    CUdevice device = context_device_of(own);
+    CUcontext primary = may_be_last(device) ? context_primary_of(device) : NULL;
     before_release(primary);
     context_green_ends(own);
     CUresult result = real.cuGreenCtxDestroy(green);
