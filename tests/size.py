@@ -23,12 +23,12 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 83300),
+    "allocator": (66000, 84500),
     "allocator/lens": (9500, 9500),
     "allocator/sim": (10000, 10050),
-    "tests": (55000, 70700),
+    "tests": (55000, 67200),
     "options": (36, 36),
-    f"files over {FILE_LINES} lines": (0, 20),
+    f"files over {FILE_LINES} lines": (0, 13),
     f"functions over {FUNCTION_LINES} lines": (0, 11),
 }
 

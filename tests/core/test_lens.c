@@ -1,15 +1,9 @@
 /* The library without lens/: the options that need it are an error, everything else works. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <cufence.h>
-#include <stdio.h>
-#include <string.h>
 
-static void options_that_need_it_are_refused(void **state)
+TEST(options_that_need_it_are_refused)
 {
     static const struct {
         const char *options, *says;
@@ -26,7 +20,7 @@ static void options_that_need_it_are_refused(void **state)
     }
 }
 
-static void buffers_are_guarded(void **state)
+TEST(buffers_are_guarded)
 {
     void *pointer;
     cufence_description found;
@@ -36,11 +30,4 @@ static void buffers_are_guarded(void **state)
     assert_int_equal(cufence_describe((char *)pointer + 1000, &found), CUFENCE_OK);
     assert_int_equal(found.buffer.size, 1000);
     assert_int_equal(cufence_free(pointer, NULL), CUFENCE_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(options_that_need_it_are_refused),
-                                       cmocka_unit_test(buffers_are_guarded)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

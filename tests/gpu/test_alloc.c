@@ -1,9 +1,6 @@
 /* Buffers on a real GPU, without a fault: streams, reuse, CUDA graphs, full memory, many threads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#define TEST_OWN_MAIN
+#include "support/test.h"
 
 #include "story.h"
 
@@ -252,9 +249,8 @@ static int tell_threads(void)
 }
 
 #define STORY(name, options)                                                                                                   \
-    static void test_##name(void **state)                                                                                      \
+    TEST(test_##name)                                                                                                          \
     {                                                                                                                          \
-        (void)state;                                                                                                           \
         expect_well(options, tell_##name);                                                                                     \
     }
 STORY(sizes, "")
@@ -264,31 +260,23 @@ STORY(graph, "")
 STORY(full_memory, "idle_max=64T")
 STORY(threads, "")
 
-static void test_threads_strict(void **state)
+TEST(test_threads_strict)
 {
-    (void)state;
     expect_well("uaf=strict", tell_threads);
 }
 
-static void test_graph_strict(void **state)
+TEST(test_graph_strict)
 {
-    (void)state;
     expect_well("uaf=strict", tell_graph);
 }
 
-static void test_unguarded_in_captures(void **state)
+TEST(test_unguarded_in_captures)
 {
-    (void)state;
     expect_well("skip=smaller:1M", tell_unguarded_in_captures);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),   cmocka_unit_test(test_streams),        cmocka_unit_test(test_recorded_stream),
-        cmocka_unit_test(test_graph),   cmocka_unit_test(test_graph_strict),   cmocka_unit_test(test_full_memory),
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_threads_strict), cmocka_unit_test(test_unguarded_in_captures),
-    };
     story_require_gpu();
-    return cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
+    return test_run(argc, argv);
 }

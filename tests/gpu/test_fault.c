@@ -1,13 +1,8 @@
 /* One planted bug per story, on a real GPU through the C API: what the handler and the report say. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#define TEST_OWN_MAIN
+#include "support/test.h"
 
 #include "story.h"
-
-#include <string.h>
 
 enum { COUNT = 1000, BLOCKS = 8 };
 
@@ -71,9 +66,8 @@ static int tell_read(void)
     return tell_two_buffers("gpu_read_past", 4, COUNT);
 }
 
-static void test_read(void **state)
+TEST(test_read)
 {
-    (void)state;
     const struct story *story = story_run(GO_ON, tell_read);
     expect_bug(story, "gpu_read_past", "overrun", "input", 4000, 0);
     expect_text(story, "out-of-bounds READ of 4 bytes");
@@ -91,9 +85,8 @@ static int tell_write(void)
     return finish();
 }
 
-static void test_write(void **state)
+TEST(test_write)
 {
-    (void)state;
     const struct story *story = story_run(GO_ON, tell_write);
     expect_bug(story, "gpu_write_past", "overrun", "output", 4000, 0);
     expect_text(story, "out-of-bounds WRITE of 4 bytes");
@@ -105,9 +98,8 @@ static int tell_atomic(void)
     return tell_two_buffers("gpu_atomic", 4, COUNT);
 }
 
-static void test_atomic(void **state)
+TEST(test_atomic)
 {
-    (void)state;
     const struct story *story = story_run(GO_ON, tell_atomic);
     expect_bug(story, "gpu_atomic", "overrun", "input", 4000, 0);
     expect_text(story, "ATOMIC");
@@ -118,9 +110,8 @@ static int tell_vector(void)
     return tell_two_buffers("gpu_vector", 16, COUNT);
 }
 
-static void test_vector(void **state)
+TEST(test_vector)
 {
-    (void)state;
     const struct story *story = story_run(GO_ON, tell_vector);
     expect_bug(story, "gpu_vector", "overrun", "input", 16000, 0);
     expect_text(story, "out-of-bounds READ of 16 bytes");
@@ -135,9 +126,8 @@ static int tell_half(void)
     return finish();
 }
 
-static void test_half(void **state)
+TEST(test_half)
 {
-    (void)state;
     const struct story *story = story_run(GO_ON ",align=auto", tell_half);
     expect_bug(story, "gpu_half", "overrun", "input", 1998, 0);
     expect_text(story, "out-of-bounds READ of 2 bytes");
@@ -153,9 +143,8 @@ static int tell_large(void)
     return finish();
 }
 
-static void test_large(void **state)
+TEST(test_large)
 {
-    (void)state;
     expect_bug(story_run(GO_ON, tell_large), "gpu_read_past", "overrun", "input", 7u << 19, 0);
 }
 
@@ -164,9 +153,8 @@ static int tell_underrun(void)
     return tell_two_buffers("gpu_read_before", 4, COUNT);
 }
 
-static void test_underrun(void **state)
+TEST(test_underrun)
 {
-    (void)state;
     const struct story *story = story_run(GO_ON ",side=start", tell_underrun);
     expect_bug(story, "gpu_read_before", "underrun", "input", 4000, -4);
     expect_text(story, "4 bytes before the start");
@@ -191,9 +179,8 @@ static int tell_use_after_free(void)
     return finish();
 }
 
-static void test_use_after_free(void **state)
+TEST(test_use_after_free)
 {
-    (void)state;
     const struct story *story = story_run(GO_ON ",uaf=strict", tell_use_after_free);
     expect_report(story, "gpu_gather", "use-after-free");
     assert_true(story->witness->has_buffer && story->witness->is_address_known);
@@ -213,9 +200,8 @@ static int tell_store_only(void)
     return finish();
 }
 
-static void test_store_only(void **state)
+TEST(test_store_only)
 {
-    (void)state;
     const struct story *story = story_run(GO_ON, tell_store_only);
     if (story->witness->is_address_known) {
         expect_bug(story, "gpu_store_only", "overrun", "output", 4000, 0);
@@ -243,9 +229,8 @@ static int tell_busy(void)
     return finish();
 }
 
-static void test_busy(void **state)
+TEST(test_busy)
 {
-    (void)state;
     const struct story *story = story_run(GO_ON, tell_busy);
     expect_bug(story, "gpu_read_past", "overrun", "input", 4000, 0);
     assert_int_equal(story->witness->value[0], CUDA_ERROR_NOT_READY);
@@ -275,20 +260,13 @@ static int tell_graph(void)
     return finish();
 }
 
-static void test_graph(void **state)
+TEST(test_graph)
 {
-    (void)state;
     expect_bug(story_run(GO_ON, tell_graph), "gpu_read_past", "overrun", "input", 4000, 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read),     cmocka_unit_test(test_write),          cmocka_unit_test(test_atomic),
-        cmocka_unit_test(test_vector),   cmocka_unit_test(test_half),           cmocka_unit_test(test_large),
-        cmocka_unit_test(test_underrun), cmocka_unit_test(test_use_after_free), cmocka_unit_test(test_store_only),
-        cmocka_unit_test(test_busy),     cmocka_unit_test(test_graph),
-    };
     story_require_gpu();
-    return cmocka_run_group_tests_name("fault", tests, NULL, NULL);
+    return test_run(argc, argv);
 }

@@ -1,9 +1,6 @@
 /* The hash kernel on the GPU against its definition, in buffers of cufence's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#define TEST_OWN_MAIN
+#include "support/test.h"
 
 #include "story.h"
 #include "support/hash_cases.h"
@@ -17,17 +14,15 @@ static int tell_hashes(void)
     return 0;
 }
 
-static void the_kernel_agrees_with_the_definition(void **state)
+TEST(the_kernel_agrees_with_the_definition)
 {
-    (void)state;
     const struct story *story = story_run("", tell_hashes);
     if (story->exit_status != 0)
         fail_msg("status %d, signal %d: %s", story->exit_status, story->signal, story->stderr_text);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_kernel_agrees_with_the_definition)};
     story_require_gpu();
-    return cmocka_run_group_tests_name("hash", tests, NULL, NULL);
+    return test_run(argc, argv);
 }

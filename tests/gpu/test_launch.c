@@ -1,14 +1,9 @@
 /* Recorded launches on a real GPU: what the driver reports about kernels, and what the report makes of it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#define TEST_OWN_MAIN
+#include "support/test.h"
 
 #include "launch/launch.h"
 #include "story.h"
-
-#include <string.h>
 
 enum { COUNT = 1000, BLOCKS = 8 };
 
@@ -91,9 +86,8 @@ static void expect_well(const struct story *story, int faults)
                  story->stderr_text);
 }
 
-static void test_handles(void **state)
+TEST(test_handles)
 {
-    (void)state;
     expect_well(story_run(GO_ON, tell_handles), 0);
 }
 
@@ -115,9 +109,8 @@ static int tell_capture(void)
     return 0;
 }
 
-static void test_capture(void **state)
+TEST(test_capture)
 {
-    (void)state;
     expect_well(story_run(GO_ON, tell_capture), 0);
 }
 
@@ -143,9 +136,8 @@ static int tell_alive(void)
     return finish();
 }
 
-static void test_alive(void **state)
+TEST(test_alive)
 {
-    (void)state;
     const struct story *story = story_run(GO_ON, tell_alive);
     expect_well(story, 1);
     expect_text(story, "launched ");
@@ -166,9 +158,8 @@ static int tell_exited(void)
     return finish();
 }
 
-static void test_exited(void **state)
+TEST(test_exited)
 {
-    (void)state;
     const struct story *story = story_run(GO_ON, tell_exited);
     expect_well(story, 1);
     expect_text(story, "label \"output\"");
@@ -179,14 +170,8 @@ static void test_exited(void **state)
     assert_null(strstr(story->witness->text, "label \"other\""));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_handles),
-        cmocka_unit_test(test_capture),
-        cmocka_unit_test(test_alive),
-        cmocka_unit_test(test_exited),
-    };
     story_require_gpu();
-    return cmocka_run_group_tests_name("launch", tests, NULL, NULL);
+    return test_run(argc, argv);
 }

@@ -1,14 +1,8 @@
 /* What happens to the program after a fault on a real GPU: on_fault, exitcode, and reports without synchronisation. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#define TEST_OWN_MAIN
+#include "support/test.h"
 
 #include "story.h"
-
-#include <signal.h>
-#include <string.h>
 
 enum { COUNT = 1000, BLOCKS = 8 };
 
@@ -39,9 +33,8 @@ static int tell_no_synchronisation(void)
     return story_wait_report(10) ? 0 : 1;
 }
 
-static void test_no_synchronisation(void **state)
+TEST(test_no_synchronisation)
 {
-    (void)state;
     const struct story *story = story_run("exitcode=0", tell_no_synchronisation);
     expect_status(story, 0);
     expect_reported(story);
@@ -56,9 +49,8 @@ static int tell_at_exit(void)
     return 0;
 }
 
-static void test_at_exit(void **state)
+TEST(test_at_exit)
 {
-    (void)state;
     const struct story *story = story_run("", tell_at_exit);
     expect_reported(story);
     expect_status(story, 86);
@@ -79,9 +71,8 @@ static int tell_error(void)
     return (int)cufence_fault_count() - 1; /* do not count the fault of the kernel that makes the error sticky */
 }
 
-static void test_error(void **state)
+TEST(test_error)
 {
-    (void)state;
     const struct story *story = story_run("on_fault=error", tell_error);
     expect_reported(story);
     expect_status(story, 86);
@@ -98,9 +89,8 @@ static int tell_own_status(void)
     return story_wait_report(10) ? 3 : 1;
 }
 
-static void test_own_status(void **state)
+TEST(test_own_status)
 {
-    (void)state;
     const struct story *story = story_run("", tell_own_status);
     expect_reported(story);
     expect_status(story, 3);
@@ -113,9 +103,8 @@ static int tell_well(void)
     return story_wait_report(10) ? 0 : 1;
 }
 
-static void test_exitcode(void **state)
+TEST(test_exitcode)
 {
-    (void)state;
     const struct story *story = story_run("exitcode=42", tell_well);
     expect_reported(story);
     expect_status(story, 42);
@@ -132,9 +121,8 @@ static int tell_abort(void)
     return 0;
 }
 
-static void test_abort(void **state)
+TEST(test_abort)
 {
-    (void)state;
     const struct story *story = story_run("on_fault=abort", tell_abort);
     expect_reported(story);
     assert_int_equal(story->signal, SIGABRT);
@@ -157,9 +145,8 @@ static int tell_continue(void)
     return 0;
 }
 
-static void test_continue(void **state)
+TEST(test_continue)
 {
-    (void)state;
     const struct story *story = story_run("on_fault=continue,exitcode=0", tell_continue);
     expect_reported(story);
     expect_status(story, 0);
@@ -175,9 +162,8 @@ static int tell_no_fault(void)
     return 0;
 }
 
-static void test_no_fault(void **state)
+TEST(test_no_fault)
 {
-    (void)state;
     const struct story *story = story_run("", tell_no_fault);
     expect_status(story, 0);
     assert_int_equal(story->witness->faults, 0);
@@ -196,20 +182,14 @@ static int tell_no_coredump(void)
     return driver->cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : 1;
 }
 
-static void test_no_coredump(void **state)
+TEST(test_no_coredump)
 {
-    (void)state;
     const struct story *story = story_run("explain=off,exitcode=0", tell_no_coredump);
     expect_status(story, 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_synchronisation), cmocka_unit_test(test_at_exit),  cmocka_unit_test(test_error),
-        cmocka_unit_test(test_own_status),         cmocka_unit_test(test_exitcode), cmocka_unit_test(test_abort),
-        cmocka_unit_test(test_continue),           cmocka_unit_test(test_no_fault), cmocka_unit_test(test_no_coredump),
-    };
     story_require_gpu();
-    return cmocka_run_group_tests_name("policy", tests, NULL, NULL);
+    return test_run(argc, argv);
 }

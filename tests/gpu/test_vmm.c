@@ -1,9 +1,6 @@
 /* The driver's behaviour that cufence relies on: virtual memory and core dump attributes. Without cufence. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#define TEST_OWN_MAIN
+#include "support/test.h"
 
 #include "story.h"
 
@@ -144,9 +141,8 @@ static int tell_coredump_attributes(void)
 }
 
 #define STORY(name)                                                                                                            \
-    static void test_##name(void **state)                                                                                      \
+    TEST(test_##name)                                                                                                          \
     {                                                                                                                          \
-        (void)state;                                                                                                           \
         expect_well(tell_##name);                                                                                              \
     }
 STORY(granularity)
@@ -158,14 +154,8 @@ STORY(copy_past_mapping)
 STORY(map_while_capturing)
 STORY(coredump_attributes)
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_granularity),         cmocka_unit_test(test_reservation),
-        cmocka_unit_test(test_offset_refused),      cmocka_unit_test(test_two_addresses),
-        cmocka_unit_test(test_unmap_does_not_wait), cmocka_unit_test(test_copy_past_mapping),
-        cmocka_unit_test(test_map_while_capturing), cmocka_unit_test(test_coredump_attributes),
-    };
     story_require_gpu();
-    return cmocka_run_group_tests_name("vmm", tests, NULL, NULL);
+    return test_run(argc, argv);
 }

@@ -5,17 +5,7 @@
 #ifndef CUFENCE_TESTS_CHILD_H
 #define CUFENCE_TESTS_CHILD_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <cufence.h>
 
@@ -78,16 +68,34 @@ static inline struct outcome run_child(void (*story)(void))
     return outcome;
 }
 
-/* Fails the test unless the story exits with status 0. */
-static inline void expect_well(void (*story)(void))
+/* Fails the test unless the story ends with the status, says `wanted`, and behind that no `unwanted`; either text may be NULL.
+ */
+static inline void expect_ending(void (*story)(void), int status, const char *wanted, const char *unwanted)
 {
     struct outcome outcome = run_child(story);
-    int is_well = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 0;
+    const char *said = outcome.err ? outcome.err : "", *found = wanted ? strstr(said, wanted) : said;
+    int is_well = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == status && found &&
+                  (!unwanted || !strstr(found + (wanted != NULL), unwanted));
     if (!is_well) /* not print_error(), which truncates sanitizer reports */
-        fprintf(stderr, "the child ended with status 0x%x and said:\n%s\n", (unsigned)outcome.status,
-                outcome.err ? outcome.err : "");
+        fprintf(stderr, "the child ended with status 0x%x instead of %d, without \"%s\" or with \"%s\", and said:\n%s\n",
+                (unsigned)outcome.status, status, wanted ? wanted : "", unwanted ? unwanted : "", said);
     free(outcome.err); /* before an assertion jumps away */
     assert_true(is_well);
 }
+
+#define FAULTED 86 /* the default of exitcode: a program that would have exited with 0 after a fault */
+
+/* A case that is a process of its own, with CHECK instead of cmocka's assertions: STORY(name) {...} */
+#define STORY_OF(name, status, wanted, unwanted)                                                                               \
+    static void name(void);                                                                                                    \
+    TEST(test_##name)                                                                                                          \
+    {                                                                                                                          \
+        expect_ending(name, status, wanted, unwanted);                                                                          \
+    }                                                                                                                          \
+    static void name(void)
+#define STORY(name) STORY_OF(name, 0, NULL, NULL)
+#define FINDS(name, text) STORY_OF(name, FAULTED, text, NULL)
+#define CLEAN(name) STORY_OF(name, 0, NULL, "SUMMARY")
+#define SAYS_ONCE(name, text) STORY_OF(name, 0, text, text)
 
 #endif

@@ -6,21 +6,9 @@
 #ifndef CUFENCE_TESTS_GUARDED_H
 #define CUFENCE_TESTS_GUARDED_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "concurrently.h"
+#include "support/test.h"
 
 #include <poll.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define NO_PRELOAD NULL
 #define FAULTED 86 /* the default of exitcode: a program that would have exited with 0 after a fault */

@@ -2,11 +2,7 @@
 #ifndef CUFENCE_TESTS_RESULTS_H
 #define CUFENCE_TESTS_RESULTS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <sim/sim.h>
 

@@ -32,7 +32,7 @@ static void synchronised_step(CUstream stream, void *seen[PLACES])
     usleep(1000);
 }
 
-static void every_place_has_its_turn(void)
+STORY(every_place_has_its_turn)
 {
     void *seen[PLACES];
     start("uaf_share=100");
@@ -90,7 +90,7 @@ static int is_fair(struct turns turns)
 }
 
 /* No place has a second turn before all others have had one. */
-static void turns_are_fair(void)
+STORY(turns_are_fair)
 {
     void *seen[PLACES];
     int turns[PLACES] = {0};
@@ -109,7 +109,7 @@ static void turns_are_fair(void)
     CHECK(is_fair(range));
 }
 
-static void says_when_it_was_freed(void)
+STORY(says_when_it_was_freed)
 {
     cufence_description where = {0};
     void *seen[PLACES];
@@ -132,7 +132,7 @@ static void says_when_it_was_freed(void)
 }
 
 /* A buffer that is freed only once is retired where it lies idle. */
-static void idle_blocks_are_retired(void)
+STORY(idle_blocks_are_retired)
 {
     start(NULL);
     void *once = allocate(5000, NULL), *other = allocate(7000, NULL);
@@ -159,7 +159,7 @@ static uint64_t settled_retired(void)
     return retired;
 }
 
-static void waits_for_the_stream(void)
+STORY(waits_for_the_stream)
 {
     static uint32_t flag;
     void *seen[PLACES];
@@ -183,7 +183,7 @@ static void waits_for_the_stream(void)
 }
 
 /* What a recorded stream may still use is neither unmapped nor handed out again. */
-static void waits_for_recorded_streams(void)
+STORY(waits_for_recorded_streams)
 {
     static uint32_t flag;
     start("uaf_share=100,guard=2M");
@@ -212,7 +212,7 @@ static void waits_for_recorded_streams(void)
     CHECK(stats().mapped_bytes <= 210 * PAGE); /* what was freed goes on being used */
 }
 
-static void off_retires_nothing(void)
+STORY(off_retires_nothing)
 {
     void *seen[PLACES], *again[PLACES];
     start("uaf=off");
@@ -227,7 +227,7 @@ static void off_retires_nothing(void)
 }
 
 /* When memory runs out, all of it can still be had, twins or not. */
-static void memory_can_be_had(void)
+STORY(memory_can_be_had)
 {
     void *seen[PLACES];
     setenv("CUFENCE_SIM", "memory=256M", 1);
@@ -256,7 +256,7 @@ static void memory_can_be_had(void)
     CHECK(stats().mapped_bytes == 0 && stats().cached_bytes == 0);
 }
 
-static void a_capture_goes_on(void)
+STORY(a_capture_goes_on)
 {
     void *seen[PLACES];
     start("uaf_share=100");
@@ -296,7 +296,7 @@ static void *loop(void *streams)
     return NULL;
 }
 
-static void threads_and_streams_end(void)
+STORY(threads_and_streams_end)
 {
     pthread_t threads[4];
     start("uaf_share=100");
@@ -309,7 +309,7 @@ static void threads_and_streams_end(void)
     CHECK(stats().live_buffers == 0 && stats().tested_places > 0);
 }
 
-static void contexts_end(void)
+STORY(contexts_end)
 {
     void *seen[PLACES];
     CUcontext other;
@@ -333,7 +333,7 @@ static void contexts_end(void)
     CHECK(stats().tested_places > 0);
 }
 
-static void exits_while_busy(void)
+STORY(exits_while_busy)
 {
     void *seen[PLACES];
     start("uaf_share=100");
@@ -343,7 +343,7 @@ static void exits_while_busy(void)
     allocate(100, stream);
 }
 
-static void forks_while_busy(void)
+STORY(forks_while_busy)
 {
     void *seen[PLACES];
     int status;
@@ -365,35 +365,10 @@ static void forks_while_busy(void)
     CHECK(stats().tested_places > 0);
 }
 
-#define CASE(story)                                                                                                            \
-    static void test_##story(void **state)                                                                                     \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        expect_well(story);                                                                                                    \
-    }
-#define CASES(X)                                                                                                               \
-    X(every_place_has_its_turn)                                                                                                \
-    X(turns_are_fair)                                                                                                          \
-    X(says_when_it_was_freed)                                                                                                  \
-    X(idle_blocks_are_retired)                                                                                                 \
-    X(waits_for_the_stream)                                                                                                    \
-    X(waits_for_recorded_streams)                                                                                              \
-    X(off_retires_nothing)                                                                                                     \
-    X(memory_can_be_had)                                                                                                       \
-    X(a_capture_goes_on)                                                                                                       \
-    X(threads_and_streams_end)                                                                                                 \
-    X(contexts_end)                                                                                                            \
-    X(exits_while_busy)                                                                                                        \
-    X(forks_while_busy)
-CASES(CASE)
-
-int main(void)
+static int set_up(void **state)
 {
+    (void)state;
     setenv("CUFENCE_OPTIONS", "stacks=python", 1); /* a place of allocation is a size and a stream */
-    const struct CMUnitTest tests[] = {
-#define ENTRY(story) cmocka_unit_test(test_##story),
-        CASES(ENTRY)
-#undef ENTRY
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+TEST_GROUP(set_up, NULL)

@@ -3,9 +3,8 @@
 
 #include <jansson.h>
 
-static void one_launch_is_derived(void **state)
+TEST_WITH(one_launch_is_derived, NULL, finish)
 {
-    (void)state;
     for (size_t i = 0; i < WAYS; i++) {
         run_guarded(&ways[i], "beside async -4 0", "slack=on", FAULTED, "context: CUDA_SUCCESS\n");
         expect_in(&ways[i], "beside", last.err, "slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #2");
@@ -17,40 +16,35 @@ static void one_launch_is_derived(void **state)
     }
 }
 
-static void several_are_candidates(void **state)
+TEST_WITH(several_are_candidates, NULL, finish)
 {
-    (void)state;
     run_guarded(&by_dlsym, "beside async 1000 3", "slack=on", FAULTED, "context: CUDA_SUCCESS\n");
     expect_in(&by_dlsym, "beside", last.err, "slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #2");
     if (count_in(last.err, "store<<<(1,1,1)") != 4 || count_in(last.err, "candidate\n") != 4)
         complain(&by_dlsym, "beside", "four candidates", "");
 }
 
-static void memory_of_malloc_is_watched(void **state)
+TEST_WITH(memory_of_malloc_is_watched, NULL, finish)
 {
-    (void)state;
     run_guarded(&by_dlsym, "beside plain -4 0", "slack=on", FAULTED, "context: CUDA_SUCCESS\n");
     expect_in(&by_dlsym, "beside", last.err, "slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #2");
     run_guarded(&by_dlsym, "beside plain 0 0", "slack=on", 0, "context: CUDA_SUCCESS\n");
     expect_silence(&by_dlsym, "beside");
 }
 
-static void a_synchronised_stream_is_idle(void **state)
+TEST_WITH(a_synchronised_stream_is_idle, NULL, finish)
 {
-    (void)state;
     run_guarded(&by_dlsym, "idle", "slack=on", 0, "busy: hardly ever\n");
 }
 
-static void exitcode_and_on_fault(void **state)
+TEST_WITH(exitcode_and_on_fault, NULL, finish)
 {
-    (void)state;
     run_guarded(&by_dlsym, "beside async -4 0", "slack=on,exitcode=0", 0, "context: CUDA_SUCCESS\n");
     run_guarded(&by_dlsym, "beside async -4 0", "slack=on,on_fault=abort", FAULTED, "context: CUDA_SUCCESS\n");
 }
 
-static void json(void **state)
+TEST_WITH(json, NULL, finish)
 {
-    (void)state;
     const char *file = "beside.json";
     char line[16384];
     unlink(file);
@@ -68,12 +62,4 @@ static void json(void **state)
     unlink(file);
 }
 
-int main(int argc, char **argv)
-{
-#define TEST(name) cmocka_unit_test_teardown(name, finish)
-    const struct CMUnitTest tests[] = {
-        TEST(one_launch_is_derived),         TEST(several_are_candidates), TEST(memory_of_malloc_is_watched),
-        TEST(a_synchronised_stream_is_idle), TEST(exitcode_and_on_fault),  TEST(json),
-    };
-    return run_concurrently(argc, argv, tests, sizeof tests / sizeof tests[0]);
-}
+TEST_CONCURRENTLY

@@ -60,14 +60,7 @@ static void a_context_takes_its_graphs_along(void)
     CHECK(left.pool->launches == 1);
 }
 
-static void test_a_context_takes_its_graphs_along(void **state)
+TEST(test_a_context_takes_its_graphs_along)
 {
-    (void)state;
-    expect_well(a_context_takes_its_graphs_along);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_context_takes_its_graphs_along)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    expect_ending(a_context_takes_its_graphs_along, 0, NULL, NULL);
 }

@@ -86,28 +86,14 @@ static void crowded(const char *options)
     CHECK(cufence_fault_count() == 0);
 }
 
-#define CASES(X)                                                                                                               \
-    X(watched, "slack=on,slack_every=1")                                                                                       \
-    X(by_default, "")                                                                                                          \
-    X(strict, "slack=on,slack_every=2,uaf=strict")                                                                             \
-    X(packed, "small=pack,slack_every=1")                                                                                      \
-    X(adaptive, "slack=on,uaf_share=100,idle_age=1")                                                                           \
-    X(filled, "slack=on,slack_every=3,fill=0x5a/0xa5")
-#define CASE(name, options)                                                                                                    \
-    static void name##_story(void)                                                                                             \
+#define CROWDED(name, options)                                                                                                 \
+    STORY(name)                                                                                                                \
     {                                                                                                                          \
         crowded(options);                                                                                                      \
-    }                                                                                                                          \
-    static void name(void **state)                                                                                             \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        expect_well(name##_story);                                                                                             \
     }
-CASES(CASE)
-
-int main(void)
-{
-#define ENTRY(name, options) cmocka_unit_test(name),
-    const struct CMUnitTest tests[] = {CASES(ENTRY)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CROWDED(watched, "slack=on,slack_every=1")
+CROWDED(by_default, "")
+CROWDED(strict, "slack=on,slack_every=2,uaf=strict")
+CROWDED(packed, "small=pack,slack_every=1")
+CROWDED(adaptive, "slack=on,uaf_share=100,idle_age=1")
+CROWDED(filled, "slack=on,slack_every=3,fill=0x5a/0xa5")

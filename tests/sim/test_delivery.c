@@ -3,6 +3,7 @@
  * a program of its own, which this one becomes when it is started with the story's name: what a program's descriptors were at
  * its start matters.
  */
+#define TEST_OWN_MAIN
 #include "child.h"
 
 #include "torch/pluggable.h"
@@ -287,27 +288,27 @@ static const struct story {
     const char *name;
     void (*run)(void);
 } stories[] = {
-#define STORY(name)                                                                                                            \
+#define NAMED(name)                                                                                                            \
     {                                                                                                                          \
 #name, name                                                                                                            \
     }
-    STORY(plain),
-    STORY(closed_at_start),
-    STORY(closes_and_opens_data),
-    STORY(closes_and_opens_privately),
-    STORY(closes_and_opens_socket),
-    STORY(redirects),
-    STORY(logs),
-    STORY(json_to_full_disk),
-    STORY(json_to_nowhere),
-    STORY(json_to_silent_fifo),
-    STORY(json_to_file_that_fills),
-    STORY(limits_files),
-    STORY(reads_its_signals),
-    STORY(slow_dump),
-    STORY(handler_waits),
-    STORY(handler_exits),
-    STORY(other_device_is_healthy),
+    NAMED(plain),
+    NAMED(closed_at_start),
+    NAMED(closes_and_opens_data),
+    NAMED(closes_and_opens_privately),
+    NAMED(closes_and_opens_socket),
+    NAMED(redirects),
+    NAMED(logs),
+    NAMED(json_to_full_disk),
+    NAMED(json_to_nowhere),
+    NAMED(json_to_silent_fifo),
+    NAMED(json_to_file_that_fills),
+    NAMED(limits_files),
+    NAMED(reads_its_signals),
+    NAMED(slow_dump),
+    NAMED(handler_waits),
+    NAMED(handler_exits),
+    NAMED(other_device_is_healthy),
 };
 
 /* ---- what the parent sees ---- */
@@ -379,6 +380,19 @@ static void expect_text(const char *wanted)
     assert_non_null(strstr(text, wanted));
 }
 
+static int make_scratch(void **state)
+{
+    (void)state;
+    return mkdtemp(scratch) ? 0 : -1;
+}
+
+static int remove_scratch(void **state)
+{
+    (void)state;
+    rmdir(scratch);
+    return 0;
+}
+
 static const char *scratch_file(const char *name)
 {
     static char path[300];
@@ -394,9 +408,8 @@ static void read_file(const char *name)
     unlink(scratch_file(name));
 }
 
-static void test_first_line(void **state)
+TEST_WITH(test_first_line, make_scratch, remove_scratch)
 {
-    (void)state;
     char *first, *report;
     expect("plain", 7);
     expect_text(FIRST_LINE);
@@ -415,9 +428,8 @@ static void expect_time(const char *wanted, double units)
 }
 
 /* A terminal is told how far the dump has come, a file is not. */
-static void test_progress(void **state)
+TEST_WITH(test_progress, make_scratch, remove_scratch)
 {
-    (void)state;
     int terminal = posix_openpt(O_RDWR | O_NOCTTY);
     assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
     int end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
@@ -457,17 +469,15 @@ static void expect_through_full_pipe(int is_blocking)
     expect_text("memory     |");
 }
 
-static void test_full_pipe(void **state)
+TEST_WITH(test_full_pipe, make_scratch, remove_scratch)
 {
-    (void)state;
     expect_through_full_pipe(1);
     expect_through_full_pipe(0);
 }
 
 /* The reader never reads: the process ends all the same, and the log says what happened. */
-static void test_stuck_reader(void **state)
+TEST_WITH(test_stuck_reader, make_scratch, remove_scratch)
 {
-    (void)state;
     int ends[2];
     char filler[4096] = "";
     assert_int_equal(pipe(ends), 0);
@@ -482,9 +492,8 @@ static void test_stuck_reader(void **state)
     expect_text("cufence: standard error has not taken the report above: Resource temporarily unavailable\n");
 }
 
-static void test_reader_gone(void **state)
+TEST_WITH(test_reader_gone, make_scratch, remove_scratch)
 {
-    (void)state;
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     close(ends[0]);
@@ -495,9 +504,8 @@ static void test_reader_gone(void **state)
     expect_text("standard error has not taken the report above: Broken pipe\n");
 }
 
-static void test_full_disk_under_standard_error(void **state)
+TEST_WITH(test_full_disk_under_standard_error, make_scratch, remove_scratch)
 {
-    (void)state;
     int full = open("/dev/full", O_WRONLY);
     assert_int_equal(status_of(launch("logs", full)), 7);
     close(full);
@@ -505,9 +513,8 @@ static void test_full_disk_under_standard_error(void **state)
     expect_text("standard error has not taken the report above: No space left on device\n");
 }
 
-static void test_limited_standard_error(void **state)
+TEST_WITH(test_limited_standard_error, make_scratch, remove_scratch)
 {
-    (void)state;
     char name[300];
     snprintf(name, sizeof name, "%s/limited", scratch);
     int file = open(name, O_WRONLY | O_CREAT, 0600);
@@ -515,9 +522,8 @@ static void test_limited_standard_error(void **state)
     close(file);
 }
 
-static void test_closed(void **state)
+TEST_WITH(test_closed, make_scratch, remove_scratch)
 {
-    (void)state;
     static const char *const reusing[] = {"closes_and_opens_data", "closes_and_opens_privately"};
     assert_int_equal(status_of(launch("closed_at_start", -1)), 7);
     read_file("data");
@@ -533,18 +539,16 @@ static void test_closed(void **state)
     expect_text("standard error has not taken the report above: Bad file descriptor\n");
 }
 
-static void test_redirected(void **state)
+TEST_WITH(test_redirected, make_scratch, remove_scratch)
 {
-    (void)state;
     expect("redirects", 7);
     assert_string_equal(text, "");
     read_file("err");
     expect_text("out-of-bounds WRITE");
 }
 
-static void test_unwritable_json(void **state)
+TEST_WITH(test_unwritable_json, make_scratch, remove_scratch)
 {
-    (void)state;
     expect("json_to_full_disk", 7);
     expect_text("cufence: cannot write the report to /dev/full: No space left on device\n");
     expect("json_to_nowhere", 7);
@@ -555,9 +559,8 @@ static void test_unwritable_json(void **state)
 }
 
 /* The report that was cut spoils no other one's line. */
-static void test_torn_json(void **state)
+TEST_WITH(test_torn_json, make_scratch, remove_scratch)
 {
-    (void)state;
     unsigned lines = 0, whole = 0;
     expect("json_to_file_that_fills", 7);
     expect_text("/json: File too large\n");
@@ -572,64 +575,31 @@ static void test_torn_json(void **state)
     assert_int_equal(whole, 4); /* the first one, two reports, the last one */
 }
 
-static void test_signals(void **state)
+TEST_WITH(test_signals, make_scratch, remove_scratch)
 {
-    (void)state;
     expect("reads_its_signals", 0);
 }
 
-static void test_handlers(void **state)
+TEST_WITH(test_handlers, make_scratch, remove_scratch)
 {
-    (void)state;
     expect("handler_waits", 0);
     expect("handler_exits", 5);
 }
 
-static void test_healthy_device(void **state)
+TEST_WITH(test_healthy_device, make_scratch, remove_scratch)
 {
-    (void)state;
     expect("other_device_is_healthy", 0);
 }
 
-int main(int count, char **arguments)
+TEST_CONCURRENTLY
+
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_line),
-        cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_full_pipe),
-        cmocka_unit_test(test_stuck_reader),
-        cmocka_unit_test(test_reader_gone),
-        cmocka_unit_test(test_full_disk_under_standard_error),
-        cmocka_unit_test(test_limited_standard_error),
-        cmocka_unit_test(test_closed),
-        cmocka_unit_test(test_redirected),
-        cmocka_unit_test(test_unwritable_json),
-        cmocka_unit_test(test_torn_json),
-        cmocka_unit_test(test_signals),
-        cmocka_unit_test(test_handlers),
-        cmocka_unit_test(test_healthy_device),
-    };
-    for (size_t i = 0; count > 1 && i < sizeof stories / sizeof *stories; i++) {
-        if (strcmp(arguments[1], stories[i].name) == 0) {
+    for (size_t i = 0; argc > 1 && i < sizeof stories / sizeof *stories; i++) {
+        if (strcmp(argv[1], stories[i].name) == 0) {
             stories[i].run();
             return 0;
         }
     }
-    /* They wait more than they work: all at once, each in a folder of its own. */
-    enum { TESTS = sizeof tests / sizeof *tests };
-    int failed = 0;
-    pid_t running[TESTS];
-    for (size_t i = 0; i < TESTS; i++) {
-        fflush(NULL);
-        running[i] = fork();
-        if (running[i] == 0) {
-            cmocka_set_test_filter(tests[i].name);
-            failed = !mkdtemp(scratch) || cmocka_run_group_tests(tests, NULL, NULL) != 0;
-            rmdir(scratch);
-            exit(failed);
-        }
-    }
-    for (size_t i = 0; i < TESTS; i++)
-        failed |= status_of(running[i]) != 0;
-    return failed;
+    return test_run(argc, argv);
 }

@@ -1,18 +1,7 @@
 /* The commands that a user tries first, as programs: `cufence demo` and `cufence doctor` on the simulated device. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "concurrently.h"
+#include "support/test.h"
 
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 struct run {
     int status;
@@ -118,9 +107,8 @@ static void expect_fault(const struct run *run, const char *source)
         fail_msg("no second launch:\n%s", run->output);
 }
 
-static void test_overrun(void **state)
+TEST(test_overrun)
 {
-    (void)state;
     struct run run;
     run_demo(&run, "overrun", "demo_overrun<<<", "row offsets");
     expect_fault(&run, "offsets[row + 1]");
@@ -128,18 +116,16 @@ static void test_overrun(void **state)
     expect_text(&run, "4 bytes past the end: 3997");
 }
 
-static void test_underrun(void **state)
+TEST(test_underrun)
 {
-    (void)state;
     struct run run;
     run_demo(&run, "underrun", "demo_underrun", "samples");
     expect_fault(&run, "samples[i - 1]");
     expect_text(&run, "4 bytes before the start");
 }
 
-static void test_use_after_free(void **state)
+TEST(test_use_after_free)
 {
-    (void)state;
     struct run run;
     run_demo(&run, "use-after-free", "demo_use_after_free", "look-up table");
     expect_fault(&run, "table[keys[i]]");
@@ -147,9 +133,8 @@ static void test_use_after_free(void **state)
     expect_text(&run, " in plant_use_after_free\n");
 }
 
-static void test_graph(void **state)
+TEST(test_graph)
 {
-    (void)state;
     struct run run;
     run_demo(&run, "graph", "demo_use_after_free", "look-up table");
     expect_fault(&run, "table[keys[i]]");
@@ -158,9 +143,8 @@ static void test_graph(void **state)
     expect_text(&run, "a graph was launched after the free"); /* what to do about it */
 }
 
-static void test_slack_write(void **state)
+TEST(test_slack_write)
 {
-    (void)state;
     struct run run;
     run_demo(&run, "slack-write", "given to   demo_slack_write", "\"copy\"");
     expect_text(&run, "1 byte changed, 0 bytes past the end");
@@ -170,23 +154,21 @@ static void test_slack_write(void **state)
     expect_text(&run, "these options allow");
 }
 
-static void test_stream_race(void **state)
+TEST(test_stream_race)
 {
-    (void)state;
     struct run run;
     run_demo(&run, "stream-race", "which demo_stream_race on stream", "\"samples\"");
     expect_text(&run, "stream race by cuMemFreeAsync");
 }
 
-static void test_first_nan(void **state)
+TEST(test_first_nan)
 {
-    (void)state;
     struct run run;
     run_demo(&run, "first-nan", "first NaN: demo_first_nan writes 1 NaN", "\"signs\"");
     expect_text(&run, "first to element 417");
 }
 
-static void test_overrun_is_the_default(void **state)
+TEST(test_overrun_is_the_default)
 {
     struct run run;
     (void)state;
@@ -196,7 +178,7 @@ static void test_overrun_is_the_default(void **state)
 }
 
 /* align=512 leaves 96 bytes of slack after the buffer, where a write does not fault; without slack=on nothing sees it. */
-static void test_bug_that_is_not_caught(void **state)
+TEST(test_bug_that_is_not_caught)
 {
     struct run run;
     (void)state;
@@ -208,7 +190,7 @@ static void test_bug_that_is_not_caught(void **state)
     expect_text(&run, "slack WRITE");
 }
 
-static void test_wrong_command_lines(void **state)
+TEST(test_wrong_command_lines)
 {
     const struct {
         const char *const *arguments;
@@ -236,7 +218,7 @@ static void test_wrong_command_lines(void **state)
     }
 }
 
-static void test_driver_that_is_not_there(void **state)
+TEST(test_driver_that_is_not_there)
 {
     struct run run;
     (void)state;
@@ -251,7 +233,7 @@ static void test_driver_that_is_not_there(void **state)
     expect_text(&run, "->");
 }
 
-static void test_doctor(void **state)
+TEST(test_doctor)
 {
     struct run run;
     (void)state;
@@ -279,7 +261,7 @@ static const char *found_in(json_t *document, const char *what)
 }
 
 /* A program under the preload gets cufence's memory, by whatever way it finds its symbols. */
-static void test_doctor_tries_the_hooks(void **state)
+TEST(test_doctor_tries_the_hooks)
 {
     struct run run;
     (void)state;
@@ -297,7 +279,7 @@ static void test_doctor_tries_the_hooks(void **state)
     json_decref(document);
 }
 
-static void test_doctor_as_json(void **state)
+TEST(test_doctor_as_json)
 {
     struct run run;
     (void)state;
@@ -324,7 +306,7 @@ static void test_doctor_as_json(void **state)
     expect_text(&run, "\"can_work\": false");
 }
 
-static void test_doctor_names_a_variable_that_wins(void **state)
+TEST(test_doctor_names_a_variable_that_wins)
 {
     struct run run;
     (void)state;
@@ -335,24 +317,4 @@ static void test_doctor_names_a_variable_that_wins(void **state)
     expect_text(&run, "unset it");
 }
 
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_overrun),
-        cmocka_unit_test(test_underrun),
-        cmocka_unit_test(test_use_after_free),
-        cmocka_unit_test(test_graph),
-        cmocka_unit_test(test_slack_write),
-        cmocka_unit_test(test_stream_race),
-        cmocka_unit_test(test_first_nan),
-        cmocka_unit_test(test_overrun_is_the_default),
-        cmocka_unit_test(test_bug_that_is_not_caught),
-        cmocka_unit_test(test_wrong_command_lines),
-        cmocka_unit_test(test_driver_that_is_not_there),
-        cmocka_unit_test(test_doctor),
-        cmocka_unit_test(test_doctor_as_json),
-        cmocka_unit_test(test_doctor_tries_the_hooks),
-        cmocka_unit_test(test_doctor_names_a_variable_that_wins),
-    };
-    return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
-}
+TEST_CONCURRENTLY

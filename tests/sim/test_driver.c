@@ -7,7 +7,7 @@ static void lacks(const char *function)
     setenv("CUFENCE_TEST_LACKS", function, 1);
 }
 
-static void complete(void)
+STORY(complete)
 {
     void *pointer = NULL;
     lacks("");
@@ -15,7 +15,7 @@ static void complete(void)
     CHECK_OK(cufence_malloc(&pointer, 100, 0, NULL));
 }
 
-static void a_required_function_is_missing(void)
+STORY(a_required_function_is_missing)
 {
     lacks("cuMemSetAccess");
     CHECK(cufence_init(NULL) == CUFENCE_ERROR_DRIVER_TOO_OLD);
@@ -36,36 +36,35 @@ static void an_optional_function_is_missing(void)
     CHECK_OK(cufence_malloc(&pointer, 100, 0, NULL));
 }
 
-static void no_library(void)
+STORY(no_library)
 {
     setenv("CUFENCE_DRIVER", "/nowhere/libcuda.so", 1);
     CHECK(cufence_init(NULL) == CUFENCE_ERROR_DRIVER_NOT_FOUND);
     CHECK(strstr(cufence_error_detail(), "/nowhere/libcuda.so") != NULL);
 }
 
-static void another_library(void)
+STORY(another_library)
 {
     setenv("CUFENCE_DRIVER", "libz.so.1", 1);
     CHECK(cufence_init(NULL) == CUFENCE_ERROR_DRIVER_NOT_FOUND);
     CHECK(strstr(cufence_error_detail(), "libz.so.1") != NULL);
 }
 
-static void the_simulated_one_by_name(void)
+STORY(the_simulated_one_by_name)
 {
     setenv("CUFENCE_DRIVER", "sim", 1);
     CHECK_OK(cufence_init(NULL));
 }
 
-static void a_device_that_fails_to_start(void)
+STORY(a_device_that_fails_to_start)
 {
     setenv("CUFENCE_SIM", "devices=99", 1);
     CHECK(cufence_init(NULL) == CUFENCE_ERROR_DRIVER);
     CHECK(strstr(cufence_error_detail(), "cuInit: CUDA_ERROR_INVALID_VALUE") != NULL);
 }
 
-static void test_optional(void **state)
+TEST(test_optional)
 {
-    (void)state;
     struct outcome outcome = run_child(an_optional_function_is_missing);
     int is_right = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 0 &&
                    strstr(outcome.err, "cannot arm core dumps; CUDA 12.1 and later can");
@@ -73,30 +72,4 @@ static void test_optional(void **state)
         print_error("status 0x%x, said:\n%s\n", outcome.status, outcome.err);
     free(outcome.err);
     assert_true(is_right);
-}
-
-#define CASE(story)                                                                                                            \
-    static void test_##story(void **state)                                                                                     \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        expect_well(story);                                                                                                    \
-    }
-#define CASES(X)                                                                                                               \
-    X(complete)                                                                                                                \
-    X(a_required_function_is_missing)                                                                                          \
-    X(no_library)                                                                                                              \
-    X(another_library)                                                                                                         \
-    X(the_simulated_one_by_name)                                                                                               \
-    X(a_device_that_fails_to_start)
-CASES(CASE)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ENTRY(story) cmocka_unit_test(test_##story),
-        CASES(ENTRY)
-#undef ENTRY
-            cmocka_unit_test(test_optional),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,9 @@
 /* A mapping that is given away: what another process would see of it, and how long. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "driver/driver.h"
 #include "vmm/arena.h"
 #include "vmm/physical.h"
-
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define PAGE ((uint64_t)2 << 20)
 
@@ -67,9 +59,8 @@ static void assert_text(CUdeviceptr address, const char *wanted)
     assert_string_equal(text, wanted);
 }
 
-static void what_is_exported_is_the_memory_itself(void **state)
+TEST(what_is_exported_is_the_memory_itself)
 {
-    (void)state;
     static struct slot slot;
     struct slot_export given = {.fd = -1};
     assert_int_equal(physical_is_shareable(0), can_export);
@@ -90,9 +81,8 @@ static void what_is_exported_is_the_memory_itself(void **state)
 }
 
 /* Nobody has the memory any more, but for the descriptor. */
-static void a_descriptor_keeps_the_memory(void **state)
+TEST(a_descriptor_keeps_the_memory)
 {
-    (void)state;
     static struct slot slot;
     struct slot_export given = {.fd = -1};
     if (!can_export)
@@ -106,11 +96,4 @@ static void a_descriptor_keeps_the_memory(void **state)
     assert_int_equal(close(given.fd), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_exported_is_the_memory_itself),
-        cmocka_unit_test(a_descriptor_keeps_the_memory),
-    };
-    return cmocka_run_group_tests(tests, start, NULL);
-}
+TEST_GROUP(start, NULL)

@@ -59,7 +59,7 @@ static void launch(int device)
 
 #define ALIKE ",pci=0:0:0,pci=1:0:0,pci=2:0:0,pci=3:0:0" /* a virtual machine with a domain for each GPU */
 
-static void place_decides(void)
+STORY(place_decides)
 {
     start(",pci=0:0:0,pci=0:7:0,pci=0:0:6,pci=0:7:6", DEVICES);
     CHECK(find(7, 0, 0) == 1);
@@ -67,7 +67,7 @@ static void place_decides(void)
     CHECK(find(7, 6, 0) == 3);
 }
 
-static void only_device_with_launches(void)
+STORY(only_device_with_launches)
 {
     start(ALIKE, DEVICES);
     launch(2);
@@ -76,7 +76,7 @@ static void only_device_with_launches(void)
     CHECK(find(0, 0, 0) == -1);
 }
 
-static void owner_of_the_address(void)
+STORY(owner_of_the_address)
 {
     start(ALIKE, DEVICES);
     set_site("cusim_spin", buffers[2] + MIB + 4); /* in the guard of device 2's buffer */
@@ -89,14 +89,14 @@ static void owner_of_the_address(void)
 }
 
 /* A peer's buffer tells nothing. */
-static void owner_elsewhere(void)
+STORY(owner_elsewhere)
 {
     start(",pci=0:0:0,pci=0:3:0,pci=1:0:0,pci=2:0:0", DEVICES);
     set_site("cusim_spin", buffers[1]);
     CHECK(find(0, 0, 0) == -1);
 }
 
-static void owner_of_the_arguments(void)
+STORY(owner_of_the_arguments)
 {
     start(ALIKE, DEVICES);
     uint64_t words[] = {1000, buffers[3] + 64};
@@ -105,7 +105,7 @@ static void owner_of_the_arguments(void)
     CHECK(find(0, 0, 0) == 3);
 }
 
-static void nothing_tells(void)
+STORY(nothing_tells)
 {
     start(ALIKE, DEVICES);
     CHECK(find(0, 0, 2) == -1);
@@ -115,30 +115,9 @@ static void nothing_tells(void)
     CHECK(find(9, 9, 7) == -1);
 }
 
-static void one_device(void)
+STORY(one_device)
 {
     start(",pci=0:0:0", 1);
     CHECK(find(9, 9, 7) == 0);
     CHECK(find(0, 0, 7) == 0);
-}
-
-static void plays(void **state)
-{
-    expect_well(*(void (**)(void)) * state);
-}
-
-#define STORY(name)                                                                                                            \
-    {                                                                                                                          \
-#name, plays, NULL, NULL, &(void (*)(void))                                                                            \
-        {                                                                                                                      \
-            name                                                                                                               \
-        }                                                                                                                      \
-    }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {STORY(place_decides),   STORY(only_device_with_launches), STORY(owner_of_the_address),
-                                       STORY(owner_elsewhere), STORY(owner_of_the_arguments),    STORY(nothing_tells),
-                                       STORY(one_device)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

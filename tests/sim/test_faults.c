@@ -1,13 +1,11 @@
 /* From a bug in a kernel to the report, the handler, the errors and the exit status, on the simulated device. */
 #include "child.h"
-#include "concurrently.h"
 #include "refused.h"
 
 #include <cuda.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <signal.h>
 #include <sim.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -129,7 +127,7 @@ static void settle(void)
     CHECK_OK(cufence_wait_reports(REPORT_MS));
 }
 
-static void overrun(void)
+STORY(overrun)
 {
     CHECK_OK(cufence_set_fault_handler(handler, &seen));
     start("exitcode=0");
@@ -152,7 +150,7 @@ static void overrun(void)
     CHECK(strstr(text, "block (7,0,0) thread (104,0,0)") && strstr(text, "label \"weights\""));
 }
 
-static void becomes_a_real_error(void)
+STORY(becomes_a_real_error)
 {
     void *none = NULL;
     start("exitcode=0");
@@ -164,7 +162,7 @@ static void becomes_a_real_error(void)
     CHECK(cufence_fault_count() == 1); /* the access that made it real is not reported */
 }
 
-static void goes_on_with_continue(void)
+STORY(goes_on_with_continue)
 {
     float last = 0;
     start("on_fault=continue,exitcode=0");
@@ -223,7 +221,7 @@ static void expect_the_report(void)
 }
 
 /* The driver's debugger registers handlers of its own at a fault, and they run before those that were there before. */
-static void reports_before_any_exit_handler_runs(void)
+STORY(reports_before_any_exit_handler_runs)
 {
     start("exitcode=0");
     char *buffer = allocate(COUNT * 4, "a");
@@ -234,7 +232,7 @@ static void reports_before_any_exit_handler_runs(void)
     __atomic_store_n(&is_registered, 1, __ATOMIC_RELEASE);
 }
 
-static void never_synchronises(void)
+STORY(never_synchronises)
 {
     start("exitcode=0");
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
@@ -242,7 +240,7 @@ static void never_synchronises(void)
     CHECK(cufence_fault_count() == 1);
 }
 
-static void underrun(void)
+STORY(underrun)
 {
     CHECK_OK(cufence_set_fault_handler(handler, &seen));
     start("side=start,exitcode=0");
@@ -253,7 +251,7 @@ static void underrun(void)
     CHECK(seen.address == (uintptr_t)buffer - 4 && seen.buffer == (uintptr_t)buffer);
 }
 
-static void use_after_free(void)
+STORY(use_after_free)
 {
     cufence_description where;
     CHECK_OK(cufence_set_fault_handler(handler, &seen));
@@ -268,7 +266,7 @@ static void use_after_free(void)
     CHECK(seen.address == (uintptr_t)buffer && strcmp(seen.label, "table") == 0);
 }
 
-static void a_damaged_dump_is_told_too(void)
+STORY(a_damaged_dump_is_told_too)
 {
     char file[1024] = "", text[1024];
     size_t size = sizeof file;
@@ -287,7 +285,7 @@ static void a_damaged_dump_is_told_too(void)
     CHECK(strstr(text, "\"kind\":\"unexplained\"") && strstr(text, "\"reason\":\"its core dump (7 bytes) cannot be read: "));
 }
 
-static void exited_warp(void)
+STORY(exited_warp)
 {
     CHECK_OK(cufence_set_fault_handler(handler, &seen));
     start("exitcode=0");
@@ -300,7 +298,7 @@ static void exited_warp(void)
     CHECK(strstr(text, "candidate") && strstr(text, "label \"a\"") && strstr(text, "exited"));
 }
 
-static void atomic(void)
+STORY(atomic)
 {
     CHECK_OK(cufence_set_fault_handler(handler, &seen));
     start("exitcode=0");
@@ -313,7 +311,7 @@ static void atomic(void)
     CHECK(strstr(text, "ATOMIC of 4 bytes"));
 }
 
-static void other_stream_goes_on(void)
+STORY(other_stream_goes_on)
 {
     static uint32_t flag;
     uint32_t *address = &flag;
@@ -334,7 +332,7 @@ static void other_stream_goes_on(void)
     CHECK_CU(cuStreamSynchronize(busy));
 }
 
-static void in_a_graph(void)
+STORY(in_a_graph)
 {
     CUstream stream;
     CUgraph graph;
@@ -536,7 +534,7 @@ int __lsan_is_turned_off(void)
     return is_forked;
 }
 
-static void forked_child_leaves_the_parent_alone(void)
+STORY(forked_child_leaves_the_parent_alone)
 {
     start("exitcode=0");
     pid_t pid = fork();
@@ -573,58 +571,52 @@ static void expect_status(void (*story)(void), int status, unsigned reports, con
     assert_true(is_right);
 }
 
-static void test_exit_status(void **state)
+TEST(test_exit_status)
 {
-    (void)state;
     expect_status(ends_without_a_look, 86, 1, NULL);
     expect_status(ends_with_own_status, 7, 1, NULL);
     expect_status(ends_with_chosen_status, 42, 1, NULL);
     expect_status(without_dumps, 86, 0, "without a core dump, nothing more is known");
 }
 
-static void test_abort(void **state)
+TEST(test_abort)
 {
-    (void)state;
     struct outcome outcome = run_child(aborts);
     assert_true(WIFSIGNALED(outcome.status) && WTERMSIG(outcome.status) == SIGABRT);
     assert_int_equal(reports_in(outcome.err), 1);
     free(outcome.err);
 }
 
-static void test_warnings(void **state)
+TEST(test_warnings)
 {
-    (void)state;
     expect_status(too_late, 0, 0, "CUDA was in use on device 0 before cufence was started");
     expect_status(no_place_for_the_fifo, 0, 0, "/nowhere");
     expect_status(variables_in_the_way, 0, 0, "CUDA_COREDUMP_FILE is set");
 }
 
-static void test_log(void **state)
+TEST(test_log)
 {
-    (void)state;
     int fd = mkstemp(log_name);
     assert_true(fd >= 0);
     close(fd);
-    expect_well(writes_a_log);
+    expect_ending(writes_a_log, 0, NULL, NULL);
     unlink(log_name);
 }
 
-static void test_the_same_again_is_counted(void **state)
+TEST(test_the_same_again_is_counted)
 {
-    (void)state;
     expect_status(faults_twice_in_one_place, 0, 1, "findings reported above occurred 1 more time");
 }
 
 /* Processes share the file, and each line is a report, or says what was run or guarded. */
-static void test_json(void **state)
+TEST(test_json)
 {
-    (void)state;
     char line[8192];
     int fd = mkstemp(json_name), lines = 0;
     long long pids[4] = {0};
     assert_true(fd >= 0);
-    expect_well(writes_json);
-    expect_well(writes_json);
+    expect_ending(writes_json, 0, NULL, NULL);
+    expect_ending(writes_json, 0, NULL, NULL);
     FILE *file = fdopen(fd, "r");
     while (file && fgets(line, sizeof line, file) && lines < 4) {
         json_t *report = json_loads(line, 0, NULL);
@@ -640,9 +632,8 @@ static void test_json(void **state)
     assert_true(pids[0] == pids[1] && pids[2] == pids[3] && pids[0] != pids[2]);
 }
 
-static void test_traces(void **state)
+TEST(test_traces)
 {
-    (void)state;
     assert_non_null(mkdtemp(folder));
     expect_status(leaves_no_traces, 0, 0, NULL);
     expect_status(leaves_no_traces_after_a_fault, 86, 1, NULL);
@@ -651,41 +642,4 @@ static void test_traces(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
-#define CASE(story)                                                                                                            \
-    static void test_##story(void **state)                                                                                     \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        expect_well(story);                                                                                                    \
-    }
-#define CASES(X)                                                                                                               \
-    X(overrun)                                                                                                                 \
-    X(becomes_a_real_error)                                                                                                    \
-    X(goes_on_with_continue)                                                                                                   \
-    X(reports_before_any_exit_handler_runs)                                                                                    \
-    X(never_synchronises)                                                                                                      \
-    X(underrun)                                                                                                                \
-    X(use_after_free)                                                                                                          \
-    X(a_damaged_dump_is_told_too)                                                                                              \
-    X(exited_warp)                                                                                                             \
-    X(atomic)                                                                                                                  \
-    X(other_stream_goes_on)                                                                                                    \
-    X(in_a_graph)                                                                                                              \
-    X(forked_child_leaves_the_parent_alone)
-CASES(CASE)
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-#define ENTRY(story) cmocka_unit_test(test_##story),
-        CASES(ENTRY)
-#undef ENTRY
-            cmocka_unit_test(test_exit_status),
-        cmocka_unit_test(test_abort),
-        cmocka_unit_test(test_warnings),
-        cmocka_unit_test(test_log),
-        cmocka_unit_test(test_the_same_again_is_counted),
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_traces),
-    };
-    return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
-}
+TEST_CONCURRENTLY

@@ -1,9 +1,5 @@
 /* The hash kernel's host twin, and the definition itself. tests/gpu/test_hash.c asks the real one the same. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "support/hash_cases.h"
 
@@ -20,37 +16,26 @@ static int set_up(void **state)
     return hash_set_up(&bench) ? 0 : -1;
 }
 
-static void known_texts_have_known_hashes(void **state)
+TEST(known_texts_have_known_hashes)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof hash_known / sizeof hash_known[0]; i++)
         assert_int_equal(hash_by_definition((const uint8_t *)hash_known[i].text, strlen(hash_known[i].text)),
                          hash_known[i].hash);
 }
 
-static void every_size_and_alignment_agrees_with_the_definition(void **state)
+TEST(every_size_and_alignment_agrees_with_the_definition)
 {
-    (void)state;
     if (!hash_agrees_everywhere(&bench))
         fail_msg("%s", bench.problem);
 }
 
 /* Two words that change places, and a zero more, make another hash. */
-static void order_and_length_count(void **state)
+TEST(order_and_length_count)
 {
-    (void)state;
     static const uint64_t words[] = {1, 2, 0}, swapped[] = {2, 1, 0};
     assert_int_not_equal(hash_by_definition((const uint8_t *)words, 16), hash_by_definition((const uint8_t *)swapped, 16));
     assert_int_not_equal(hash_by_definition((const uint8_t *)words, 16), hash_by_definition((const uint8_t *)words, 17));
     assert_int_not_equal(hash_by_definition((const uint8_t *)&words[2], 1), hash_by_definition((const uint8_t *)&words[2], 2));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_texts_have_known_hashes),
-        cmocka_unit_test(every_size_and_alignment_agrees_with_the_definition),
-        cmocka_unit_test(order_and_length_count),
-    };
-    return cmocka_run_group_tests_name("hash", tests, set_up, NULL);
-}
+TEST_GROUP(set_up, NULL)

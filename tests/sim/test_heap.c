@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-static void ends_flush(void)
+STORY(ends_flush)
 {
     static const size_t sizes[] = {1, 4, 15, 16, 17, 4000, PAGE - 1, PAGE, PAGE + 1, 3 * MIB + 512 * 1024, 40 * MIB + 4};
     start(NULL);
@@ -31,7 +31,7 @@ static void ends_flush(void)
     CHECK_OK(cufence_free(NULL, NULL));
 }
 
-static void align_auto_is_flush_to_the_byte(void)
+STORY(align_auto_is_flush_to_the_byte)
 {
     start("align=auto");
     for (size_t size = 1; size < 5000; size += 333) {
@@ -41,7 +41,7 @@ static void align_auto_is_flush_to_the_byte(void)
     }
 }
 
-static void sides(void)
+STORY(sides)
 {
     cufence_description where;
     start("side=alternate,align=1");
@@ -54,7 +54,7 @@ static void sides(void)
     CHECK(at_start == 3 && at_end == 3);
 }
 
-static void impossible_sizes(void)
+STORY(impossible_sizes)
 {
     void *pointer = &pointer;
     setenv("CUFENCE_SIM", "memory=1G", 1);
@@ -71,7 +71,7 @@ static void impossible_sizes(void)
     allocate(100, NULL);
 }
 
-static void wrong_frees(void)
+STORY(wrong_frees)
 {
     start(NULL);
     char *pointer = allocate(1000, NULL);
@@ -87,7 +87,7 @@ static void wrong_frees(void)
     CHECK(stats().live_buffers == 1 && stats().live_bytes == 2000);
 }
 
-static void reuse_on_a_stream(void)
+STORY(reuse_on_a_stream)
 {
     start("uaf=off"); /* a retired place would have another mapping by then */
     CUstream a = new_stream();
@@ -104,7 +104,7 @@ static void reuse_on_a_stream(void)
     CHECK(where.place == CUFENCE_PLACE_FREED && where.offset == 10 && where.buffer.size == 400 && where.buffer.is_mapped);
 }
 
-static void larger_mapping_within_waste(void)
+STORY(larger_mapping_within_waste)
 {
     start("waste=50");
     char *first = allocate(6 * MIB, NULL);
@@ -118,7 +118,7 @@ static void larger_mapping_within_waste(void)
     CHECK((char *)allocate(290 * MIB, NULL) == large + 10 * MIB);
 }
 
-static void other_streams_wait(void)
+STORY(other_streams_wait)
 {
     static uint32_t flag;
     start(NULL);
@@ -132,7 +132,7 @@ static void other_streams_wait(void)
     CHECK(allocate(4000, b) == first);
 }
 
-static void recorded_streams_wait(void)
+STORY(recorded_streams_wait)
 {
     static uint32_t flag;
     start(NULL);
@@ -149,7 +149,7 @@ static void recorded_streams_wait(void)
     CHECK(allocate(4000, a) == first);
 }
 
-static void strict_retires(void)
+STORY(strict_retires)
 {
     static uint32_t flag;
     start("uaf=strict,guard=4M"); /* the arena, small under ThreadSanitizer, is not used up: no address comes again */
@@ -173,7 +173,7 @@ static void strict_retires(void)
 }
 
 /* A program that allocates faster than its frees are retired goes on with the memory of those. */
-static void strict_waits_for_its_memory(void)
+STORY(strict_waits_for_its_memory)
 {
     start("uaf=strict");
     CUstream a = new_stream();
@@ -186,7 +186,7 @@ static void strict_waits_for_its_memory(void)
 }
 
 /* But not for ever, and not if none of that is of its size. */
-static void strict_waits_a_while(void)
+STORY(strict_waits_a_while)
 {
     start("uaf=strict");
     CUstream a = new_stream();
@@ -203,7 +203,7 @@ static void strict_waits_a_while(void)
 }
 
 /* Nor for memory that a stream still uses, whatever else is being retired. */
-static void strict_waits_for_no_stream(void)
+STORY(strict_waits_for_no_stream)
 {
     enum { SMALL = 20, LARGE = 100 };
     static uint32_t flag;
@@ -229,7 +229,7 @@ static void strict_waits_for_no_stream(void)
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
 }
 
-static void memory_pressure(void)
+STORY(memory_pressure)
 {
     setenv("CUFENCE_SIM", "memory=1G", 1);
     start("arena=16G,idle_max=64T");
@@ -251,7 +251,7 @@ static void memory_pressure(void)
     CHECK(stats().idle_bytes == 0 && stats().cached_bytes == 0);
 }
 
-static void idle_mappings_age(void)
+STORY(idle_mappings_age)
 {
     start("idle_age=50");
     CUstream a = new_stream();
@@ -264,7 +264,7 @@ static void idle_mappings_age(void)
     CHECK(stats().idle_bytes == 0 && stats().mapped_bytes == 0);
 }
 
-static void arena_wraps(void)
+STORY(arena_wraps)
 {
     start("arena=1G,uaf=strict,small=map,fallback=off");
     void *kept = allocate(100, NULL);
@@ -296,7 +296,7 @@ static void arena_wraps(void)
 }
 
 /* Mappings that wait, idle or to be retired, are given up when their address space is needed. */
-static void address_pressure(void)
+STORY(address_pressure)
 {
     void *all[14];
     start("arena=1G");
@@ -310,7 +310,7 @@ static void address_pressure(void)
 }
 
 /* First guards get smaller, then small buffers share pages; what does not fit then is the driver's. */
-static void a_small_arena_serves_many(void)
+STORY(a_small_arena_serves_many)
 {
     enum { LARGE = 100, SMALL = 3000, MORE = 300 };
     cufence_description where;
@@ -330,7 +330,7 @@ static void a_small_arena_serves_many(void)
     CHECK(cufence_get_unguarded(left, 8) == 1 && strstr(left[0].what, "no address space") && left[0].live_buffers < MORE);
 }
 
-static void history_is_bounded(void)
+STORY(history_is_bounded)
 {
     start("remember=64,uaf=strict");
     void *first = allocate(100, NULL);
@@ -347,7 +347,7 @@ static void history_is_bounded(void)
     CHECK(cufence_free(first, NULL) == CUFENCE_ERROR_INVALID_FREE);
 }
 
-static void labels(void)
+STORY(labels)
 {
     cufence_description where;
     start(NULL);
@@ -368,7 +368,7 @@ static void labels(void)
     CHECK(cufence_label_push("deeper") == CUFENCE_ERROR_INVALID_ARGUMENT);
 }
 
-static void capture_keeps_its_memory(void)
+STORY(capture_keeps_its_memory)
 {
     start("uaf=strict,idle_age=1");
     CUstream stream = new_stream();
@@ -412,7 +412,7 @@ static void destroy(void *user)
     destroyed++;
 }
 
-static void pools(void)
+STORY(pools)
 {
     static const uint64_t id[2] = {3, 0}, unknown[2] = {4, 0};
     start(NULL);
@@ -440,7 +440,7 @@ static void pools(void)
     CHECK(cufence_pool_release(0, id) == CUFENCE_ERROR_NOT_FOUND);
 }
 
-static void two_devices_and_contexts(void)
+STORY(two_devices_and_contexts)
 {
     cufence_description where;
     setenv("CUFENCE_SIM", "devices=2,memory=1G", 1);
@@ -466,7 +466,7 @@ static void two_devices_and_contexts(void)
     CHECK(cufence_malloc(&own, 1000, -1, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
 }
 
-static void driver_failures(void)
+STORY(driver_failures)
 {
     void *pointer = NULL;
     start(NULL);
@@ -519,19 +519,19 @@ static void threads(void)
     CHECK(stats().allocations == stats().frees && stats().allocations > 6 * 1000);
 }
 
-static void threads_off(void)
+STORY(threads_off)
 {
     start("remember=1000,guard=4M"); /* guards that fit into the small arena of ThreadSanitizer */
     threads();
 }
 
-static void threads_strict(void)
+STORY(threads_strict)
 {
     start("uaf=strict,remember=1000,guard=4M"); /* nothing is to be left to the driver, however slow the threads */
     threads();
 }
 
-static void init_rules(void)
+STORY(init_rules)
 {
     void *pointer = NULL;
     CHECK(cufence_malloc(&pointer, 100, 0, NULL) == CUFENCE_ERROR_NOT_INITIALIZED);
@@ -547,50 +547,4 @@ static void init_rules(void)
     CHECK(strcmp(cufence_version_string(), version) == 0);
     for (int i = -1; i < 40; i++)
         CHECK(strlen(cufence_strerror((cufence_status)i)) > 3);
-}
-
-#define CASE(story)                                                                                                            \
-    static void test_##story(void **state)                                                                                     \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        expect_well(story);                                                                                                    \
-    }
-#define CASES(X)                                                                                                               \
-    X(ends_flush)                                                                                                              \
-    X(align_auto_is_flush_to_the_byte)                                                                                         \
-    X(sides)                                                                                                                   \
-    X(impossible_sizes)                                                                                                        \
-    X(wrong_frees)                                                                                                             \
-    X(reuse_on_a_stream)                                                                                                       \
-    X(larger_mapping_within_waste)                                                                                             \
-    X(other_streams_wait)                                                                                                      \
-    X(recorded_streams_wait)                                                                                                   \
-    X(strict_retires)                                                                                                          \
-    X(strict_waits_for_its_memory)                                                                                             \
-    X(strict_waits_a_while)                                                                                                    \
-    X(strict_waits_for_no_stream)                                                                                              \
-    X(memory_pressure)                                                                                                         \
-    X(idle_mappings_age)                                                                                                       \
-    X(arena_wraps)                                                                                                             \
-    X(address_pressure)                                                                                                        \
-    X(a_small_arena_serves_many)                                                                                               \
-    X(history_is_bounded)                                                                                                      \
-    X(labels)                                                                                                                  \
-    X(capture_keeps_its_memory)                                                                                                \
-    X(pools)                                                                                                                   \
-    X(two_devices_and_contexts)                                                                                                \
-    X(driver_failures)                                                                                                         \
-    X(threads_off)                                                                                                             \
-    X(threads_strict)                                                                                                          \
-    X(init_rules)
-CASES(CASE)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ENTRY(story) cmocka_unit_test(test_##story),
-        CASES(ENTRY)
-#undef ENTRY
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,20 +74,20 @@ static void announced(void)
     allocate(MOST); /* its memory is available again */
 }
 
-static void announced_plain(void)
+STORY(announced_plain)
 {
     start(NULL);
     announced();
 }
 
-static void announced_strict(void)
+STORY(announced_strict)
 {
     start("uaf=strict");
     announced();
 }
 
 /* What is told twice, or about a context that cufence does not know, changes nothing. */
-static void told_of_others(void)
+STORY(told_of_others)
 {
     CHECK(cufence_context_gone(primary) == CUFENCE_ERROR_NOT_INITIALIZED);
     start(NULL);
@@ -111,7 +111,7 @@ static void *let_go_later(void *flag)
     return NULL;
 }
 
-static void waits_for_its_work(void)
+STORY(waits_for_its_work)
 {
     static uint32_t flag;
     uint32_t *address = &flag;
@@ -136,7 +136,7 @@ static void waits_for_its_work(void)
 }
 
 /* While a capture keeps the driver from waiting, the context stays as it is. */
-static void a_capture_is_in_the_way(void)
+STORY(a_capture_is_in_the_way)
 {
     start(NULL);
     CUcontext own = new_context();
@@ -156,7 +156,7 @@ static void a_capture_is_in_the_way(void)
 }
 
 /* cufence retains the primary context of a device that it was given, and would keep it alive. */
-static void a_last_release_is_the_last(void)
+STORY(a_last_release_is_the_last)
 {
     unsigned flags;
     int is_active = 1;
@@ -202,19 +202,19 @@ static void reset_and_retain(void)
     CHECK_CU(cuDevicePrimaryCtxRetain(&primary, 0)); /* another one, or the same handle */
 }
 
-static void release_unannounced(void)
+STORY(release_unannounced)
 {
     start(NULL);
     unannounced(release);
 }
 
-static void reset_unannounced(void)
+STORY(reset_unannounced)
 {
     start(NULL);
     unannounced(reset_and_retain);
 }
 
-static void reset_of_one_that_is_held(void)
+STORY(reset_of_one_that_is_held)
 {
     void *pointer;
     start(NULL);
@@ -223,7 +223,7 @@ static void reset_of_one_that_is_held(void)
     expect_gone(pointer);
 }
 
-static void release_seen_by_the_background(void)
+STORY(release_seen_by_the_background)
 {
     cufence_description where;
     start("uaf=strict");
@@ -234,7 +234,7 @@ static void release_seen_by_the_background(void)
 }
 
 /* The wait launches a small kernel in every context. */
-static void release_before_a_wait_for_reports(void)
+STORY(release_before_a_wait_for_reports)
 {
     start(NULL);
     allocate(PAGE);
@@ -257,7 +257,7 @@ static int primary_is_active(void)
 }
 
 /* A thread has seen that the context is there, and is about to make it current. */
-static void release_during_a_visit(void)
+STORY(release_during_a_visit)
 {
     pthread_t thread;
     start(NULL);
@@ -272,7 +272,7 @@ static void release_during_a_visit(void)
     CHECK(!primary_is_active());
 }
 
-static void release_before_the_exit(void)
+STORY(release_before_the_exit)
 {
     start("idle_age=0");
     allocate(MOST);
@@ -280,7 +280,7 @@ static void release_before_the_exit(void)
 }
 
 /* One that lives on keeps its buffers, while others retain and release it. */
-static void a_living_one_stays(void)
+STORY(a_living_one_stays)
 {
     CUcontext again;
     unsigned flags;
@@ -299,37 +299,4 @@ static void a_living_one_stays(void)
     CHECK_CU(cuDevicePrimaryCtxRelease(0));
     CHECK_CU(cuDevicePrimaryCtxGetState(0, &flags, &is_active));
     CHECK(!is_active); /* no question has left it retained */
-}
-
-#define CASE(story)                                                                                                            \
-    static void test_##story(void **state)                                                                                     \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        expect_well(story);                                                                                                    \
-    }
-#define CASES(X)                                                                                                               \
-    X(announced_plain)                                                                                                         \
-    X(announced_strict)                                                                                                        \
-    X(told_of_others)                                                                                                          \
-    X(waits_for_its_work)                                                                                                      \
-    X(a_capture_is_in_the_way)                                                                                                 \
-    X(a_last_release_is_the_last)                                                                                              \
-    X(release_unannounced)                                                                                                     \
-    X(reset_unannounced)                                                                                                       \
-    X(reset_of_one_that_is_held)                                                                                               \
-    X(release_seen_by_the_background)                                                                                          \
-    X(release_before_a_wait_for_reports)                                                                                       \
-    X(release_during_a_visit)                                                                                                  \
-    X(release_before_the_exit)                                                                                                 \
-    X(a_living_one_stays)
-CASES(CASE)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ENTRY(story) cmocka_unit_test(test_##story),
-        CASES(ENTRY)
-#undef ENTRY
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void *record_own(void *buffer)
     return NULL;
 }
 
-static void recorded_by_another_thread(void)
+STORY(recorded_by_another_thread)
 {
     pthread_t thread;
     start(NULL);
@@ -69,7 +69,7 @@ static void recorded_by_another_thread(void)
 
 /* ---- a stream that is destroyed without a word, and another one that has its handle ---- */
 
-static void handle_that_came_back(void)
+STORY(handle_that_came_back)
 {
     start(NULL);
     CUstream first = new_stream();
@@ -95,7 +95,7 @@ static void handle_that_came_back(void)
 }
 
 /* As a recorded one: the free that comes later is behind what the first stream had, not what the second has. */
-static void recorded_handle_that_came_back(void)
+STORY(recorded_handle_that_came_back)
 {
     start(NULL);
     CUstream stream = new_stream(), first = new_stream();
@@ -127,7 +127,7 @@ static void *hold_up(void *unused)
     return NULL;
 }
 
-static void forked_child(void)
+STORY(forked_child)
 {
     int status = -1;
     pthread_t thread;
@@ -177,7 +177,7 @@ static uint64_t number_of(const void *pointer)
     return where.buffer.id;
 }
 
-static void failures_take_no_numbers(void)
+STORY(failures_take_no_numbers)
 {
     void *none = NULL;
     setenv("CUFENCE_SIM", "memory=256M", 1);
@@ -195,7 +195,7 @@ static void failures_take_no_numbers(void)
 
 /* ---- a stream that lags far behind ---- */
 
-static void seldom_asked_while_it_lags(void)
+STORY(seldom_asked_while_it_lags)
 {
     start("uaf=off,idle_age=3600000");
     CUstream stream = new_stream();
@@ -210,21 +210,6 @@ static void seldom_asked_while_it_lags(void)
     CHECK(asked <= 1000); /* of 20,000 frees, a hundred are due for a marker */
 }
 
-#define CASE(story)                                                                                                            \
-    static void test_##story(void **state)                                                                                     \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        expect_well(story);                                                                                                    \
-    }
-#define CASES(X)                                                                                                               \
-    X(recorded_by_another_thread)                                                                                              \
-    X(handle_that_came_back)                                                                                                   \
-    X(recorded_handle_that_came_back)                                                                                          \
-    X(forked_child)                                                                                                            \
-    X(failures_take_no_numbers)                                                                                                \
-    X(seldom_asked_while_it_lags)
-CASES(CASE)
-
 /* Without the preload library no launch is seen. */
 static void follow_streams(void)
 {
@@ -232,22 +217,11 @@ static void follow_streams(void)
     CHECK_OK(cufence_free(allocate(BYTES, NULL), NULL));
 }
 
-static void the_end_says_that_no_stream_was_seen(void **state)
+TEST(the_end_says_that_no_stream_was_seen)
 {
-    (void)state;
     struct outcome outcome = run_child(follow_streams);
     int is_said = outcome.err && strstr(outcome.err, "cufence: streams=on has seen no stream: ");
     free(outcome.err);
     assert_int_equal(outcome.status, 0);
     assert_true(is_said);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_end_says_that_no_stream_was_seen),
-#define ENTRY(story) cmocka_unit_test(test_##story),
-                                       CASES(ENTRY)
-#undef ENTRY
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,16 +56,14 @@ static void tell_kinds(void)
     CHECK(kind_at(pinned) == -1);
 }
 
-static void test_kinds(void **state)
+TEST(test_kinds)
 {
-    (void)state;
-    expect_well(tell_kinds);
+    expect_ending(tell_kinds, 0, NULL, NULL);
 }
 
 /* More blocks than the first table has room for. */
-static void test_many(void **state)
+TEST(test_many)
 {
-    (void)state;
     uint64_t numbers[1000];
     struct pinned found;
     for (uint64_t i = 0; i < 1000; i++) {
@@ -114,9 +112,8 @@ static void tell_node(void)
     hook_cuCtxSynchronize();
 }
 
-static void test_node(void **state)
+TEST(test_node)
 {
-    (void)state;
     expect_said(tell_node, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, "1 launch seen", NULL});
 }
 
@@ -142,9 +139,8 @@ static void tell_updated(void)
     hook_cuCtxSynchronize();
 }
 
-static void test_updated(void **state)
+TEST(test_updated)
 {
-    (void)state;
     expect_said(tell_updated, (const char *[]){"0 bytes past the end of buffer #2", THREAD_PAST_THE_END, "re-run$",
                                                "3,001 launches seen", NULL});
 }
@@ -171,17 +167,7 @@ static void tell_old(void)
     hook_cuCtxSynchronize();
 }
 
-static void test_old(void **state)
+TEST(test_old)
 {
-    (void)state;
     expect_said(tell_old, (const char *[]){"0 bytes past the end of buffer #2", THREAD_PAST_THE_END, "re-run$", NULL});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),   cmocka_unit_test(test_many), cmocka_unit_test(test_node),
-        cmocka_unit_test(test_updated), cmocka_unit_test(test_old),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,8 @@
 /* `cufence hunt` with programs that know nothing of cufence (programs/), on the simulated device. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <jansson.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 static char folder[] = "/tmp/cufence-hunted-XXXXXX";
 
@@ -133,9 +124,8 @@ static int is_left(const char *pattern)
 
 /* ---- the list ---- */
 
-static void each_mode_finds_another_bug(void **state)
+TEST(each_mode_finds_another_bug)
 {
-    (void)state;
     hunt(HUNT "--uaf off -- \"$PROGRAM\" several_bugs"); /* but for the mode strict */
     expect(86, "cufence hunt: 4 findings in 4 runs\n");
     assert_int_equal(found(), 4);
@@ -155,9 +145,8 @@ static void each_mode_finds_another_bug(void **state)
     assert_false(is_left("cufence-hunt-*"));
 }
 
-static void the_same_finding_is_listed_once(void **state)
+TEST(the_same_finding_is_listed_once)
 {
-    (void)state;
     /* Two children of one program, in three modes. */
     hunt(HUNT "--modes end,align,strict sh -c '\"$PROGRAM\" overrun & \"$PROGRAM\" overrun; wait'");
     expect(86, "cufence hunt: 1 finding in 3 runs\n");
@@ -167,9 +156,8 @@ static void the_same_finding_is_listed_once(void **state)
     assert_null(strstr(last.err, "accesses before the start"));
 }
 
-static void options_reach_every_run(void **state)
+TEST(options_reach_every_run)
 {
-    (void)state;
     hunt("--modes start,end --guard 1G --set stacks=off --preset production -- sh -c 'echo $CUFENCE_OPTIONS'");
     expect(87, "cufence hunt: nothing found in 2 runs\nThat is no verdict: nothing was guarded in end, start, ");
     assert_non_null(strstr(last.out, "say=quiet,guard=1G,stacks=off,side=end,exitcode=0,json=/"));
@@ -178,9 +166,8 @@ static void options_reach_every_run(void **state)
     assert_true(strstr(last.out, "side=end") < strstr(last.out, "side=start"));
 }
 
-static void reports_are_kept_where_asked(void **state)
+TEST(reports_are_kept_where_asked)
 {
-    (void)state;
     hunt("--modes end --error-exitcode 9 --keep \"$FOLDER/a%kept\" -- \"$PROGRAM\" overrun");
     expect(9, "the reports of each process are in ");
     assert_true(is_left("a%kept/end.*.json"));
@@ -190,9 +177,8 @@ static void reports_are_kept_where_asked(void **state)
     assert_int_equal(system("rm -r \"$FOLDER-kept\""), 0);
 }
 
-static void the_list_goes_to_standard_output_too(void **state)
+TEST(the_list_goes_to_standard_output_too)
 {
-    (void)state;
     hunt("--modes end --json - -- true");
     expect(87, "nothing found in 1 run\n");
     json_t *list = json_loads(last.out, 0, NULL);
@@ -201,9 +187,8 @@ static void the_list_goes_to_standard_output_too(void **state)
     json_decref(list);
 }
 
-static void the_documents_are_there_from_the_start(void **state)
+TEST(the_documents_are_there_from_the_start)
 {
-    (void)state;
     hunt(HUNT "--modes end --html \"$FOLDER/p.html\" --sarif \"$FOLDER/p.sarif\" -- "
               "sh -c 'cd $FOLDER && grep -q \"not come to its end\" p.html p.sarif && grep -q \"complete.*false\" list.json && "
               "exec $PROGRAM overrun'");
@@ -224,9 +209,8 @@ static void the_documents_are_there_from_the_start(void **state)
     expect(2, "standard output (-) takes one document");
 }
 
-static void findings_of_an_earlier_hunt_can_be_left_out(void **state)
+TEST(findings_of_an_earlier_hunt_can_be_left_out)
 {
-    (void)state;
     hunt(HUNT "--modes end -- \"$PROGRAM\" overrun");
     expect(86, "1 finding in 1 run\n");
     assert_int_equal(system("cp \"$FOLDER/list.json\" \"$FOLDER-before.json\""), 0);
@@ -239,9 +223,8 @@ static void findings_of_an_earlier_hunt_can_be_left_out(void **state)
 
 /* ---- how runs end ---- */
 
-static void a_program_that_fails_by_itself_is_told(void **state)
+TEST(a_program_that_fails_by_itself_is_told)
 {
-    (void)state;
     hunt(HUNT "--modes end,start -- sh -c 'exit 3'");
     expect(87, "cufence hunt: end: exit status 3 after ");
     expect(87, "no finding: the program failed by itself; nothing was guarded\n");
@@ -255,9 +238,8 @@ static void a_program_that_fails_by_itself_is_told(void **state)
 }
 
 /* 0 means that every run was made, that its memory was guarded, and that nothing was found. */
-static void the_status_is_the_verdict(void **state)
+TEST(the_status_is_the_verdict)
 {
-    (void)state;
     static const struct {
         const char *arguments, *said;
         int status, is_guarded;
@@ -282,9 +264,8 @@ static void the_status_is_the_verdict(void **state)
     }
 }
 
-static void a_program_that_cannot_be_run_is_told_once(void **state)
+TEST(a_program_that_cannot_be_run_is_told_once)
 {
-    (void)state;
     hunt("-- no-such-program");
     expect(127, "cufence run: there is no program no-such-program");
     assert_null(strstr(last.err, "run 2 of 4"));
@@ -296,9 +277,8 @@ static void a_program_that_cannot_be_run_is_told_once(void **state)
     assert_false(is_left("cufence-hunt-*"));
 }
 
-static void the_first_finding_ends_the_hunt(void **state)
+TEST(the_first_finding_ends_the_hunt)
 {
-    (void)state;
     hunt(HUNT "--first -- \"$PROGRAM\" several_bugs");
     expect(86, "cufence hunt: 1 finding in 1 run\n");
     assert_false(json_is_true(json_object_get(last.list, "complete")));
@@ -323,9 +303,8 @@ static void wait_for(const char *word)
     fail_msg("\"%s\" was never said:\n%s", word, last.err);
 }
 
-static void a_signal_ends_the_run_and_the_list_is_told(void **state)
+TEST(a_signal_ends_the_run_and_the_list_is_told)
 {
-    (void)state;
     static const int signals[] = {SIGINT, SIGTERM};
     for (size_t i = 0; i < 2; i++) {
         int status = -1;
@@ -342,9 +321,8 @@ static void a_signal_ends_the_run_and_the_list_is_told(void **state)
     }
 }
 
-static void a_second_signal_kills(void **state)
+TEST(a_second_signal_kills)
 {
-    (void)state;
     int status = -1;
     time_t began = time(NULL);
     pid_t pid = start("-- sh -c 'trap \"\" INT; echo >&2 trapped; while :; do sleep 0.1; done'");
@@ -361,9 +339,8 @@ static void a_second_signal_kills(void **state)
 
 /* ---- command lines ---- */
 
-static void a_wrong_command_line_is_told(void **state)
+TEST(a_wrong_command_line_is_told)
 {
-    (void)state;
     static const struct {
         const char *arguments, *message;
     } cases[] = {
@@ -399,23 +376,4 @@ static void a_wrong_command_line_is_told(void **state)
     expect(2, "CUFENCE_OPTIONS: unknown option 'uav', did you mean 'uaf'?");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_mode_finds_another_bug),
-        cmocka_unit_test(the_same_finding_is_listed_once),
-        cmocka_unit_test(options_reach_every_run),
-        cmocka_unit_test(reports_are_kept_where_asked),
-        cmocka_unit_test(the_list_goes_to_standard_output_too),
-        cmocka_unit_test(the_documents_are_there_from_the_start),
-        cmocka_unit_test(findings_of_an_earlier_hunt_can_be_left_out),
-        cmocka_unit_test(a_program_that_fails_by_itself_is_told),
-        cmocka_unit_test(the_status_is_the_verdict),
-        cmocka_unit_test(a_program_that_cannot_be_run_is_told_once),
-        cmocka_unit_test(the_first_finding_ends_the_hunt),
-        cmocka_unit_test(a_signal_ends_the_run_and_the_list_is_told),
-        cmocka_unit_test(a_second_signal_kills),
-        cmocka_unit_test(a_wrong_command_line_is_told),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

@@ -1,17 +1,11 @@
 /* The index of live buffers: who gets a buffer that several want to free, and one that another has taken the place of. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "driver/driver.h"
 #include "heap/internal.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <sys/time.h>
 
 #define PAGE ((uint64_t)2 << 20)
@@ -47,9 +41,8 @@ static void live_at(struct block *block, uint64_t address)
     index_add(block);
 }
 
-static void a_buffer_is_claimed_by_its_first_byte_once(void **state)
+TEST(a_buffer_is_claimed_by_its_first_byte_once)
 {
-    (void)state;
     uint64_t address = arena_start() + 8 * PAGE + 4096;
     struct block *block = new_block();
     live_at(block, address);
@@ -66,9 +59,8 @@ static void a_buffer_is_claimed_by_its_first_byte_once(void **state)
 }
 
 /* The memory serves again, flush with the end for another size: the old address means nothing any more. */
-static void the_next_buffer_of_a_page_is_not_the_last_one(void **state)
+TEST(the_next_buffer_of_a_page_is_not_the_last_one)
 {
-    (void)state;
     uint64_t first = arena_start() + 16 * PAGE, second = first + 4096;
     struct block *block = new_block();
     live_at(block, first);
@@ -103,9 +95,8 @@ static void move_on(int signal)
 }
 
 /* Another thread may come between any two instructions of a claim. So may a signal, and it comes more often. */
-static void a_late_claim_gets_no_other_buffer(void **state)
+TEST(a_late_claim_gets_no_other_buffer)
 {
-    (void)state;
     enum { MOVES = 1000, CLAIMS = 4000000 };
     struct sigaction action = {.sa_handler = move_on}, before;
     struct block *block = new_block();
@@ -160,9 +151,8 @@ static void *claim_and_move(void *argument)
     return NULL;
 }
 
-static void one_of_several_threads_gets_it(void **state)
+TEST(one_of_several_threads_gets_it)
 {
-    (void)state;
     pthread_t threads[THREADS];
     places[0] = arena_start() + 40 * PAGE;
     places[1] = places[0] + 4096;
@@ -179,9 +169,8 @@ static void one_of_several_threads_gets_it(void **state)
 
 /* ---- very large buffers: one entry for thousands of pages ---- */
 
-static void a_large_buffer_is_found_from_its_tail(void **state)
+TEST(a_large_buffer_is_found_from_its_tail)
 {
-    (void)state;
     static struct block large;
     uint64_t guard = 4 * PAGE, pages = 200;
     large.pages = 200;
@@ -194,14 +183,4 @@ static void a_large_buffer_is_found_from_its_tail(void **state)
     assert_int_equal(arena_base_of(large.slot.base + pages * PAGE), 0); /* the guard is no mapping */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_buffer_is_claimed_by_its_first_byte_once),
-        cmocka_unit_test(the_next_buffer_of_a_page_is_not_the_last_one),
-        cmocka_unit_test(a_late_claim_gets_no_other_buffer),
-        cmocka_unit_test(one_of_several_threads_gets_it),
-        cmocka_unit_test(a_large_buffer_is_found_from_its_tail),
-    };
-    return cmocka_run_group_tests(tests, open_index, NULL);
-}
+TEST_GROUP(open_index, NULL)

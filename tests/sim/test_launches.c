@@ -1,6 +1,5 @@
 /* Faults of kernels whose launches are on record: what the report gains from them. */
 #include "child.h"
-#include "concurrently.h"
 
 #include <cuda.h>
 #include <sim.h>
@@ -95,7 +94,7 @@ static int has_line(const char *first, const char *second, const char *third)
     return 0;
 }
 
-static void says_arguments_and_place(void)
+STORY(says_arguments_and_place)
 {
     start("exitcode=0");
     char *in = allocate(), *out = allocate();
@@ -111,7 +110,7 @@ static void says_arguments_and_place(void)
 }
 
 /* Without the launch on record, the newest live buffers would be named. */
-static void names_what_an_exited_warp_was_given(void)
+STORY(names_what_an_exited_warp_was_given)
 {
     start("exitcode=0");
     char *in = allocate(), *out = allocate();
@@ -125,7 +124,7 @@ static void names_what_an_exited_warp_was_given(void)
 }
 
 /* A store is not meant for what the kernel takes as a pointer to const. */
-static void names_the_only_one_that_can_be_written(void)
+STORY(names_the_only_one_that_can_be_written)
 {
     start("exitcode=0");
     char *in = allocate(), *out = allocate();
@@ -138,7 +137,7 @@ static void names_the_only_one_that_can_be_written(void)
     CHECK(has_line("arguments", "0  buffer #1 +0", "derived"));
 }
 
-static void keeps_what_several_launches_were_given(void)
+STORY(keeps_what_several_launches_were_given)
 {
     start("exitcode=0");
     char *in = allocate(), *out = allocate(), *other = allocate();
@@ -151,7 +150,7 @@ static void keeps_what_several_launches_were_given(void)
 }
 
 /* The stacks of the three differ in what lies between the return addresses, their frames do not. */
-static void knows_launches_of_one_place(void)
+STORY(knows_launches_of_one_place)
 {
     start("exitcode=0");
     char *in = allocate(), *out = allocate();
@@ -162,7 +161,7 @@ static void knows_launches_of_one_place(void)
     CHECK(!strstr(text, "launches that it may have been"));
 }
 
-static void knows_launches_of_two_places(void)
+STORY(knows_launches_of_two_places)
 {
     start("exitcode=0");
     char *in = allocate(), *out = allocate();
@@ -192,22 +191,22 @@ static int is_found_behind(const char *options, int others)
 }
 
 /* As many launches wait for the device as several streams take, when the first of them faults. */
-static void finds_the_launch_behind_thousands(void)
+STORY(finds_the_launch_behind_thousands)
 {
     CHECK(is_found_behind("exitcode=0,remember=65536/16384", 4000));
 }
 
-static void keeps_a_quarter_without_python(void)
+STORY(keeps_a_quarter_without_python)
 {
     CHECK(is_found_behind("exitcode=0,remember=65536/64", 15));
 }
 
-static void keeps_no_more_than_that(void)
+STORY(keeps_no_more_than_that)
 {
     CHECK(!is_found_behind("exitcode=0,remember=65536/64", 16));
 }
 
-static void without_a_ring(void)
+STORY(without_a_ring)
 {
     start("exitcode=0,remember=65536/0");
     char *in = allocate(), *out = allocate();
@@ -220,7 +219,7 @@ static void without_a_ring(void)
 }
 
 /* The kernel itself was never launched: it is in a graph. */
-static void names_the_launch_of_a_graph(void)
+STORY(names_the_launch_of_a_graph)
 {
     CUstream stream;
     CUgraph graph;
@@ -243,7 +242,7 @@ static void names_the_launch_of_a_graph(void)
 }
 
 /* Recording asks the driver inside a capture too, which must not break it. */
-static void records_inside_a_capture(void)
+STORY(records_inside_a_capture)
 {
     CUstream stream;
     CUgraph graph;
@@ -263,7 +262,7 @@ static void records_inside_a_capture(void)
     CHECK(launch_count(context_of(context)) == 1);
 }
 
-static void says_the_rank(void)
+STORY(says_the_rank)
 {
     setenv("RANK", "3", 1);
     start("exitcode=0");
@@ -272,34 +271,4 @@ static void says_the_rank(void)
     CHECK(has_line("on GPU 0", "), rank 3", ""));
 }
 
-#define CASE(story)                                                                                                            \
-    static void test_##story(void **state)                                                                                     \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        expect_well(story);                                                                                                    \
-    }
-#define CASES(X)                                                                                                               \
-    X(says_arguments_and_place)                                                                                                \
-    X(names_what_an_exited_warp_was_given)                                                                                     \
-    X(names_the_only_one_that_can_be_written)                                                                                  \
-    X(keeps_what_several_launches_were_given)                                                                                  \
-    X(knows_launches_of_one_place)                                                                                             \
-    X(knows_launches_of_two_places)                                                                                            \
-    X(finds_the_launch_behind_thousands)                                                                                       \
-    X(keeps_a_quarter_without_python)                                                                                          \
-    X(keeps_no_more_than_that)                                                                                                 \
-    X(without_a_ring)                                                                                                          \
-    X(names_the_launch_of_a_graph)                                                                                             \
-    X(records_inside_a_capture)                                                                                                \
-    X(says_the_rank)
-CASES(CASE)
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-#define ENTRY(story) cmocka_unit_test(test_##story),
-        CASES(ENTRY)
-#undef ENTRY
-    };
-    return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
-}
+TEST_CONCURRENTLY

@@ -49,9 +49,8 @@ static const char *const right[] = {"waited_by_event",
                                     "host_told",
                                     "two_devices"};
 
-static void a_race_is_reported_with_both_places(void **state)
+TEST_WITH(a_race_is_reported_with_both_places, NULL, finish)
 {
-    (void)state;
     SKIP_WITH_TSAN;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char story[64], place[64];
@@ -68,9 +67,8 @@ static void a_race_is_reported_with_both_places(void **state)
     }
 }
 
-static void what_is_ordered_is_not_reported(void **state)
+TEST_WITH(what_is_ordered_is_not_reported, NULL, finish)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
         char story[64];
         snprintf(story, sizeof story, "order %s", right[i]);
@@ -82,9 +80,8 @@ static void what_is_ordered_is_not_reported(void **state)
 }
 
 /* The driver is found in other ways, and NULL is another stream. */
-static void every_way_is_seen(void **state)
+TEST_WITH(every_way_is_seen, NULL, finish)
 {
-    (void)state;
     SKIP_WITH_TSAN;
     for (size_t i = 0; i < WAYS; i++) {
         run_guarded(&ways[i], "order not_recorded", "streams=on", FAULTED, "played\n");
@@ -94,17 +91,15 @@ static void every_way_is_seen(void **state)
     }
 }
 
-static void it_is_off_by_default(void **state)
+TEST_WITH(it_is_off_by_default, NULL, finish)
 {
-    (void)state;
     SKIP_WITH_TSAN;
     run_guarded(&by_dlsym, "order not_recorded", NULL, 0, "played\n");
     expect_silence(&by_dlsym, "order not_recorded");
 }
 
-static void the_json_has_both_places(void **state)
+TEST_WITH(the_json_has_both_places, NULL, finish)
 {
-    (void)state;
     SKIP_WITH_TSAN;
     char path[] = "/tmp/cufence_order_XXXXXX", options[128], line[16384];
     int file = mkstemp(path);
@@ -125,16 +120,4 @@ static void the_json_has_both_places(void **state)
     assert_true(json_array_size(json_object_get(used, "frames")) > 0);
     assert_true(json_array_size(json_object_get(json_object_get(found, "called"), "frames")) > 0);
     json_decref(found);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_race_is_reported_with_both_places, finish),
-        cmocka_unit_test_teardown(what_is_ordered_is_not_reported, finish),
-        cmocka_unit_test_teardown(every_way_is_seen, finish),
-        cmocka_unit_test_teardown(it_is_off_by_default, finish),
-        cmocka_unit_test_teardown(the_json_has_both_places, finish),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

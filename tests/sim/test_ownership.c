@@ -28,23 +28,20 @@ static void expect_both(const char *story, const char *device, const char *out)
 
 /* ---- other devices ---- */
 
-static void a_default_stream_is_the_current_devices(void **state)
+TEST_WITH(a_default_stream_is_the_current_devices, NULL, finish)
 {
-    (void)state;
     expect_the_same("foreign_stream", "devices=2", 0, "the next buffer holds 2\n");
     expect_guarded("foreign_stream again", "uaf=off", "devices=2", 0, "the next buffer holds 2\nused again: yes\n");
 }
 
-static void a_trim_leaves_what_another_device_uses(void **state)
+TEST_WITH(a_trim_leaves_what_another_device_uses, NULL, finish)
 {
-    (void)state;
     expect_both("foreign_explicit", "devices=2", "the stream of device 1: CUDA_SUCCESS\nkept after the second trim: 0\n");
 }
 
 /* The driver does not wait for it either. */
-static void a_peers_kernel_behind_a_free_is_a_use_after_free(void **state)
+TEST_WITH(a_peers_kernel_behind_a_free_is_a_use_after_free, NULL, finish)
 {
-    (void)state;
     const char *story = "foreign_kernel";
     expect_guarded(story, "uaf=strict", "devices=2", 1,
                    "cuMemFree: CUDA_SUCCESS\nthe peer's kernel: CUDA_ERROR_ILLEGAL_ADDRESS\n");
@@ -53,23 +50,20 @@ static void a_peers_kernel_behind_a_free_is_a_use_after_free(void **state)
     expect_in(&by_dlsym, story, last.err, "100 bytes into buffer #1, which has been freed");
 }
 
-static void a_pool_gives_memory_of_its_own_device(void **state)
+TEST_WITH(a_pool_gives_memory_of_its_own_device, NULL, finish)
 {
-    (void)state;
     expect_both("pool_device", "devices=2", "memory of device 1 holds 3\n");
 }
 
 /* ---- streams and threads ---- */
 
-static void a_thread_does_not_inherit_by_its_number(void **state)
+TEST_WITH(a_thread_does_not_inherit_by_its_number, NULL, finish)
 {
-    (void)state;
     expect_both("thread_id", NULL, "the next thread's buffer holds 2\n");
 }
 
-static void what_has_gone_is_not_remembered(void **state)
+TEST_WITH(what_has_gone_is_not_remembered, NULL, finish)
 {
-    (void)state;
     static const char little[] = "little of the host's memory is kept\nlittle of the device's memory is taken\n";
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     expect_well("many_streams 1000", NULL, little); /* they have an allocator of their own, and are slow */
@@ -80,16 +74,14 @@ static void what_has_gone_is_not_remembered(void **state)
 #endif
 }
 
-static void the_last_frees_of_a_stream_are_not_lost(void **state)
+TEST_WITH(the_last_frees_of_a_stream_are_not_lost, NULL, finish)
 {
-    (void)state;
     expect_guarded("unmarked age", "idle_age=50", NULL, 0, "given back: yes\n");
     expect_guarded("unmarked stream", "uaf=off", NULL, 0, "of use to another stream: yes\n");
 }
 
-static void warm_calls_ask_the_driver_once_at_most(void **state)
+TEST_WITH(warm_calls_ask_the_driver_once_at_most, NULL, finish)
 {
-    (void)state;
     static const char wanted[] = "legacy stream: 1 an allocation, 1 a free\n"
                                  "stream: 0 an allocation, 0 a free\n"
                                  "per-thread stream: 1 an allocation, 1 a free\n";
@@ -99,17 +91,15 @@ static void warm_calls_ask_the_driver_once_at_most(void **state)
 
 /* ---- captures ---- */
 
-static void a_capture_whose_order_was_set_uses_nothing_twice(void **state)
+TEST_WITH(a_capture_whose_order_was_set_uses_nothing_twice, NULL, finish)
 {
-    (void)state;
     expect_well("reordered none", NULL, "none: the same memory\nonce more: the same memory\nend: CUDA_SUCCESS\n");
     expect_well("reordered add", NULL, "add: the same memory\nonce more: the same memory\nend: CUDA_SUCCESS\n");
     expect_alike("reordered set", PRELOAD, NULL, 0, "set: other memory\nonce more: other memory\nend: CUDA_SUCCESS\n");
 }
 
-static void captures_of_other_threads_are_left_alone(void **state)
+TEST_WITH(captures_of_other_threads_are_left_alone, NULL, finish)
 {
-    (void)state;
     static const char ends[] = "the other's end: CUDA_SUCCESS\n", stale[] = "calls with a handle that is gone: 0\n";
     char wanted[256];
     snprintf(wanted, sizeof wanted, "%s%s", ends, stale);
@@ -118,9 +108,8 @@ static void captures_of_other_threads_are_left_alone(void **state)
     expect_well("prepared capture", NULL, wanted);
 }
 
-static void a_capture_goes_on_until_it_ends(void **state)
+TEST_WITH(a_capture_goes_on_until_it_ends, NULL, finish)
 {
-    (void)state;
     expect_well("uneven_end", NULL,
                 "end by another thread: CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD\n"
                 "end of a stream that is not captured: CUDA_ERROR_ILLEGAL_STATE\n"
@@ -134,9 +123,8 @@ static void a_capture_goes_on_until_it_ends(void **state)
     expect_alike("into_graph", PRELOAD, NULL, 0, "free: CUDA_SUCCESS\nend: CUDA_SUCCESS\nthe same graph\n");
 }
 
-static void a_release_that_ends_nothing_waits_for_nothing(void **state)
+TEST_WITH(a_release_that_ends_nothing_waits_for_nothing, NULL, finish)
 {
-    (void)state;
     expect_both("release capture", NULL, "release: CUDA_SUCCESS\nend: CUDA_SUCCESS\n");
     expect_both("release kernel", NULL, "release: CUDA_SUCCESS\nthe kernel: CUDA_ERROR_NOT_READY\n");
     /* The last one waits, because what is not reported then is lost. */
@@ -146,9 +134,8 @@ static void a_release_that_ends_nothing_waits_for_nothing(void **state)
 
 /* ---- contexts ---- */
 
-static void memory_of_a_green_context_is_its_devices(void **state)
+TEST_WITH(memory_of_a_green_context_is_its_devices, NULL, finish)
 {
-    (void)state;
     static const char before[] = "cuMemAlloc: memory of the primary context\n"
                                  "cuMemAllocAsync: memory of the primary context\n";
     static const char after[] = "cuGreenCtxDestroy: CUDA_SUCCESS\n"
@@ -171,9 +158,8 @@ static void memory_of_a_green_context_is_its_devices(void **state)
     expect_well("green", "strict=1", wanted);
 }
 
-static void contexts_by_the_hundred_are_guarded(void **state)
+TEST_WITH(contexts_by_the_hundred_are_guarded, NULL, finish)
 {
-    (void)state;
 #ifdef __SANITIZE_THREAD__
     skip(); /* the simulated device has little address space there */
 #endif
@@ -182,9 +168,8 @@ static void contexts_by_the_hundred_are_guarded(void **state)
 }
 
 /* strict=1: the device ends the program that uses a handle of what is gone. */
-static void a_context_ends_while_others_look_for_memory(void **state)
+TEST_WITH(a_context_ends_while_others_look_for_memory, NULL, finish)
 {
-    (void)state;
 #ifdef __SANITIZE_THREAD__
     skip(); /* the simulated device has little address space there */
 #endif
@@ -192,9 +177,8 @@ static void a_context_ends_while_others_look_for_memory(void **state)
 }
 
 /* Without a dump there is nothing but the two answers, of which one hides the fault: the first, or the last. */
-static void the_worst_of_several_devices_decides_the_end(void **state)
+TEST_WITH(the_worst_of_several_devices_decides_the_end, NULL, finish)
 {
-    (void)state;
     static const char *const devices[] = {"devices=2,fail=cuCtxSynchronize:1:999", "devices=2,fail=cuCtxSynchronize:2:999"};
     for (int i = 0; i < 2; i++) {
         expect_guarded("silent_fault", "explain=off", devices[i], FAULTED, "");
@@ -207,18 +191,16 @@ static void the_worst_of_several_devices_decides_the_end(void **state)
 
 /* ---- figures, addresses, processes ---- */
 
-static void what_was_refused_raises_no_figure(void **state)
+TEST_WITH(what_was_refused_raises_no_figure, NULL, finish)
 {
-    (void)state;
 #ifdef __SANITIZE_THREAD__
     skip(); /* the simulated device has little address space there */
 #endif
     expect_both("high_mark", NULL, "100 GiB: CUDA_ERROR_OUT_OF_MEMORY\nat most 4096 were used\n");
 }
 
-static void the_tail_of_a_very_large_buffer_is_known(void **state)
+TEST_WITH(the_tail_of_a_very_large_buffer_is_known, NULL, finish)
 {
-    (void)state;
 #ifdef __SANITIZE_THREAD__
     skip(); /* the simulated device has little address space there */
 #endif
@@ -238,15 +220,13 @@ static void the_tail_of_a_very_large_buffer_is_known(void **state)
     expect_in(&by_dlsym, story, last.err, "writes 8 bytes from byte 42949672952 of buffer #2, which has been freed");
 }
 
-static void a_child_hears_the_driver_whatever_the_parents_threads_hold(void **state)
+TEST_WITH(a_child_hears_the_driver_whatever_the_parents_threads_hold, NULL, finish)
 {
-    (void)state;
     expect_both("fork_while", NULL, "the driver answered 6 of 6\nthe parent: CUDA_SUCCESS\n");
 }
 
-static void a_capture_survives_a_host_without_memory(void **state)
+TEST_WITH(a_capture_survives_a_host_without_memory, NULL, finish)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* they have an allocator of their own */
 #endif
@@ -256,9 +236,8 @@ static void a_capture_survives_a_host_without_memory(void **state)
     expect_out(&by_dlsym, story, "each has failed once\n");
 }
 
-static void a_pool_reserves_in_steps(void **state)
+TEST_WITH(a_pool_reserves_in_steps, NULL, finish)
 {
-    (void)state;
     expect_both("pool_steps", NULL,
                 "one: 1024 of 33554432\n"
                 "two: 3073 of 33554432\n"
@@ -268,9 +247,8 @@ static void a_pool_reserves_in_steps(void **state)
 }
 
 /* As without cufence, down to where nothing fits any more; each means is told once. */
-static void with_little_address_space_programs_run_as_ever(void **state)
+TEST_WITH(with_little_address_space_programs_run_as_ever, NULL, finish)
 {
-    (void)state;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they take terabytes */
     static const char *const stories[] = {"short_of_space 16384", "short_of_space 8192", "short_of_space 4096"};
     static const char wanted[] = "of the host: yes\nof the host: yes\nof the host: yes\nwrong: 0\n";
@@ -292,32 +270,4 @@ static void with_little_address_space_programs_run_as_ever(void **state)
 #endif
 }
 
-int main(int argc, char **argv)
-{
-#define TEST(name) cmocka_unit_test_teardown(name, finish)
-    const struct CMUnitTest tests[] = {
-        TEST(a_default_stream_is_the_current_devices),
-        TEST(a_trim_leaves_what_another_device_uses),
-        TEST(a_peers_kernel_behind_a_free_is_a_use_after_free),
-        TEST(a_pool_reserves_in_steps),
-        TEST(a_pool_gives_memory_of_its_own_device),
-        TEST(a_thread_does_not_inherit_by_its_number),
-        TEST(what_has_gone_is_not_remembered),
-        TEST(the_last_frees_of_a_stream_are_not_lost),
-        TEST(warm_calls_ask_the_driver_once_at_most),
-        TEST(a_capture_whose_order_was_set_uses_nothing_twice),
-        TEST(captures_of_other_threads_are_left_alone),
-        TEST(a_capture_goes_on_until_it_ends),
-        TEST(a_release_that_ends_nothing_waits_for_nothing),
-        TEST(memory_of_a_green_context_is_its_devices),
-        TEST(contexts_by_the_hundred_are_guarded),
-        TEST(a_context_ends_while_others_look_for_memory),
-        TEST(the_worst_of_several_devices_decides_the_end),
-        TEST(what_was_refused_raises_no_figure),
-        TEST(the_tail_of_a_very_large_buffer_is_known),
-        TEST(a_child_hears_the_driver_whatever_the_parents_threads_hold),
-        TEST(a_capture_survives_a_host_without_memory),
-        TEST(with_little_address_space_programs_run_as_ever),
-    };
-    return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
-}
+TEST_CONCURRENTLY

@@ -1,11 +1,9 @@
 /* Small buffers that share pages on the simulated device: what fits, what is found between them, and who may use what when. */
 #include "pokes.h"
-#include "concurrently.h"
 
 #include <pthread.h>
 
 #define KIB ((size_t)1 << 10)
-#define FAULTED 86
 
 static cufence_buffer buffer_at(const char *pointer)
 {
@@ -36,7 +34,7 @@ static char *allocate_packed(size_t size, CUstream stream)
 /* ---- room ---- */
 
 /* 128 pages hold 128 buffers one by one. Natively all of these take 88 % of the device. */
-static void thousands_fit_under_default_options(void)
+SAYS_ONCE(thousands_fit_under_default_options, "more than 5 per cent")
 {
     enum { COUNT = 7000, LARGE = 10 };
     static char *buffers[COUNT], *large[LARGE];
@@ -74,7 +72,7 @@ static void thousands_fit_under_default_options(void)
 }
 
 /* Without packing most would be left to the driver. */
-static void small_map_never_packs(void)
+CLEAN(small_map_never_packs)
 {
     start("small=map");
     for (int i = 0; i < 126; i++)
@@ -83,7 +81,7 @@ static void small_map_never_packs(void)
     CHECK(stats().unguarded_allocations > 0);
 }
 
-static void small_pack_packs_from_the_start(void)
+CLEAN(small_pack_packs_from_the_start)
 {
     int packed = 0;
     start("small=pack");
@@ -97,7 +95,7 @@ static void small_pack_packs_from_the_start(void)
 }
 
 /* In a loop each place has buffers with a page of their own again and again. */
-static void each_place_meets_the_hardware(void)
+CLEAN(each_place_meets_the_hardware)
 {
     int alone[3] = {0, 0, 0};
     start("small=pack,stacks=off");
@@ -112,7 +110,7 @@ static void each_place_meets_the_hardware(void)
         CHECK(alone[place] >= 3 && alone[place] <= 5);
 }
 
-static void automatic_packing_is_said_once(void)
+SAYS_ONCE(automatic_packing_is_said_once, "more than 10 per cent of its memory")
 {
     start("max_overhead=10");
     for (int i = 0; i < 12; i++)
@@ -124,7 +122,7 @@ static void automatic_packing_is_said_once(void)
 
 /* ---- what is found ---- */
 
-static void finds_one_byte_behind(void)
+FINDS(finds_one_byte_behind, "slack WRITE: 1 byte changed, 0 bytes past the end of buffer #")
 {
     start("small=pack");
     char *buffer = allocate_packed(1008, NULL);
@@ -134,7 +132,7 @@ static void finds_one_byte_behind(void)
     CHECK(stats().faults == 1);
 }
 
-static void finds_one_byte_before(void)
+FINDS(finds_one_byte_before, "slack WRITE: 1 byte changed, 1 byte before the start of buffer #")
 {
     start("small=pack");
     char *buffer = allocate_packed(1008, NULL);
@@ -142,7 +140,7 @@ static void finds_one_byte_before(void)
     CHECK(cufence_check(0) == 1);
 }
 
-static void finds_what_was_written_before_the_free(void)
+FINDS(finds_what_was_written_before_the_free, "slack WRITE: 1 byte changed, 0 bytes past the end of buffer #")
 {
     start("small=pack");
     char *buffer = allocate_packed(1000, NULL), *others[64];
@@ -157,7 +155,7 @@ static void finds_what_was_written_before_the_free(void)
     CHECK(stats().faults == 1);
 }
 
-static void finds_at_the_end(void)
+FINDS(finds_at_the_end, "slack WRITE: 8 bytes changed, 0 bytes past the end of buffer #")
 {
     start("small=pack");
     char *buffer = allocate_packed(1000, NULL);
@@ -165,7 +163,7 @@ static void finds_at_the_end(void)
     release(buffer, NULL);
 }
 
-static void reuse_is_no_finding(void)
+CLEAN(reuse_is_no_finding)
 {
     char *buffers[40];
     start("small=pack,slack_every=3");
@@ -181,7 +179,7 @@ static void reuse_is_no_finding(void)
     }
 }
 
-static void addresses_in_a_page_are_described(void)
+CLEAN(addresses_in_a_page_are_described)
 {
     cufence_description there;
     start("small=pack");
@@ -208,7 +206,7 @@ static void addresses_in_a_page_are_described(void)
 }
 
 /* A cell may be wider than what is watched of it. */
-static void the_watched_part_is_the_redzone(void)
+CLEAN(the_watched_part_is_the_redzone)
 {
     start("small=pack,slack_reach=64");
     const cufence_buffer buffer = buffer_at(allocate_packed(1000, NULL));
@@ -218,7 +216,7 @@ static void the_watched_part_is_the_redzone(void)
 
 /* ---- streams ---- */
 
-static void memory_in_use_is_not_handed_out(void)
+CLEAN(memory_in_use_is_not_handed_out)
 {
     static uint32_t flag;
     start("small=pack");
@@ -237,7 +235,7 @@ static void memory_in_use_is_not_handed_out(void)
     CHECK_CU(cuCtxSynchronize());
 }
 
-static void a_recorded_stream_is_waited_for(void)
+CLEAN(a_recorded_stream_is_waited_for)
 {
     static uint32_t flag;
     start("small=pack");
@@ -256,7 +254,7 @@ static void a_recorded_stream_is_waited_for(void)
 }
 
 /* The pattern of a new page is written in the order of one stream: another one gets nothing of it before. */
-static void a_new_page_is_written_first(void)
+CLEAN(a_new_page_is_written_first)
 {
     static uint32_t flag;
     start("small=pack");
@@ -274,7 +272,7 @@ static void a_new_page_is_written_first(void)
     CHECK(cufence_check(0) == 0);
 }
 
-static void captures_are_not_packed(void)
+CLEAN(captures_are_not_packed)
 {
     CUgraph graph;
     void *pointer = NULL;
@@ -293,7 +291,7 @@ static void captures_are_not_packed(void)
     CHECK(cufence_check(0) == 0);
 }
 
-static void a_context_takes_its_pages_with_it(void)
+CLEAN(a_context_takes_its_pages_with_it)
 {
     CUdevice device;
     CUcontext own;
@@ -314,7 +312,7 @@ static void a_context_takes_its_pages_with_it(void)
 }
 
 /* Strict retires what has a page of its own; packed buffers are freed and reused as otherwise. */
-static void strict_goes_on(void)
+CLEAN(strict_goes_on)
 {
     start("small=pack,uaf=strict");
     for (int i = 0; i < 200; i++)
@@ -323,7 +321,7 @@ static void strict_goes_on(void)
     CHECK(stats().packed_mapped_bytes <= 2 * MIB);
 }
 
-static void other_sides_and_alignments(void)
+FINDS(other_sides_and_alignments, "1 byte changed, 1 byte before the start of buffer #")
 {
     start("small=pack,side=start,align=512");
     char *buffer = allocate_packed(1000, NULL);
@@ -367,7 +365,7 @@ static void *churn(void *seed)
     return NULL;
 }
 
-static void threads_do_not_meet(void)
+CLEAN(threads_do_not_meet)
 {
     pthread_t threads[4];
     start("small=pack,slack_every=5,idle_age=1");
@@ -380,29 +378,8 @@ static void threads_do_not_meet(void)
     CHECK(stats().packed_buffers == 0);
 }
 
-/* ---- the tests ---- */
-
-static void run(void (*story)(void), int status, const char *wanted, const char *unwanted)
-{
-    struct outcome outcome = run_child(story);
-    const char *first = wanted ? strstr(outcome.err, wanted) : NULL;
-    int is_right = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == status && (!wanted || first) &&
-                   (!unwanted || !strstr(first ? first + 1 : outcome.err, unwanted));
-    if (!is_right)
-        fprintf(stderr, "status %d, wanted %d and \"%s\" in:\n%s\n", outcome.status, status, wanted ? wanted : "", outcome.err);
-    free(outcome.err);
-    assert_true(is_right);
-}
-
-#define FINDS(story, text)                                                                                                     \
-    static void test_##story(void **state)                                                                                     \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        run(story, FAULTED, text, NULL);                                                                                       \
-    }
-
 /* The figure of docs/memory.md. */
-static void ten_thousand_take_little(void)
+CLEAN(ten_thousand_take_little)
 {
     start("small=pack");
     for (int i = 0; i < 10000; i++)
@@ -428,82 +405,23 @@ static void let_work_wait_for_the_caller(void)
     CHECK_CU(cuStreamSynchronize(busy));
 }
 
-static void running_work_is_not_waited_for(void)
+SAYS_ONCE(running_work_is_not_waited_for, "share pages")
 {
     start("uaf=strict,say=quiet");
     let_work_wait_for_the_caller();
 }
 
-static void nor_is_it_without_the_driver(void)
+SAYS_ONCE(nor_is_it_without_the_driver, "share pages")
 {
     start("uaf=strict,fallback=off,say=quiet");
     let_work_wait_for_the_caller();
 }
 
-#define CLEAN(story)                                                                                                           \
-    static void test_##story(void **state)                                                                                     \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        run(story, 0, NULL, "SUMMARY");                                                                                        \
-    }
-#define SAYS_ONCE(story, text)                                                                                                 \
-    static void test_##story(void **state)                                                                                     \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        run(story, 0, text, text);                                                                                             \
-    }
-
-FINDS(finds_one_byte_behind, "slack WRITE: 1 byte changed, 0 bytes past the end of buffer #")
-FINDS(finds_one_byte_before, "slack WRITE: 1 byte changed, 1 byte before the start of buffer #")
-FINDS(finds_what_was_written_before_the_free, "slack WRITE: 1 byte changed, 0 bytes past the end of buffer #")
-FINDS(finds_at_the_end, "slack WRITE: 8 bytes changed, 0 bytes past the end of buffer #")
-FINDS(other_sides_and_alignments, "1 byte changed, 1 byte before the start of buffer #")
-SAYS_ONCE(thousands_fit_under_default_options, "more than 5 per cent")
-SAYS_ONCE(automatic_packing_is_said_once, "more than 10 per cent of its memory")
-CLEAN(small_map_never_packs)
-CLEAN(small_pack_packs_from_the_start)
-CLEAN(each_place_meets_the_hardware)
-CLEAN(reuse_is_no_finding)
-CLEAN(addresses_in_a_page_are_described)
-CLEAN(memory_in_use_is_not_handed_out)
-CLEAN(a_recorded_stream_is_waited_for)
-CLEAN(a_new_page_is_written_first)
-CLEAN(captures_are_not_packed)
-CLEAN(a_context_takes_its_pages_with_it)
-CLEAN(the_watched_part_is_the_redzone)
-CLEAN(strict_goes_on)
-CLEAN(ten_thousand_take_little)
-SAYS_ONCE(running_work_is_not_waited_for, "share pages")
-SAYS_ONCE(nor_is_it_without_the_driver, "share pages")
-CLEAN(threads_do_not_meet)
-
-int main(int argc, char **argv)
+static int set_up(void **state)
 {
-    setenv("CUFENCE_SIM", "memory=256M", 1); /* a small device: 128 pages */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finds_one_byte_behind),
-        cmocka_unit_test(test_finds_one_byte_before),
-        cmocka_unit_test(test_finds_what_was_written_before_the_free),
-        cmocka_unit_test(test_finds_at_the_end),
-        cmocka_unit_test(test_other_sides_and_alignments),
-        cmocka_unit_test(test_thousands_fit_under_default_options),
-        cmocka_unit_test(test_automatic_packing_is_said_once),
-        cmocka_unit_test(test_small_map_never_packs),
-        cmocka_unit_test(test_small_pack_packs_from_the_start),
-        cmocka_unit_test(test_each_place_meets_the_hardware),
-        cmocka_unit_test(test_reuse_is_no_finding),
-        cmocka_unit_test(test_addresses_in_a_page_are_described),
-        cmocka_unit_test(test_memory_in_use_is_not_handed_out),
-        cmocka_unit_test(test_a_recorded_stream_is_waited_for),
-        cmocka_unit_test(test_a_new_page_is_written_first),
-        cmocka_unit_test(test_captures_are_not_packed),
-        cmocka_unit_test(test_a_context_takes_its_pages_with_it),
-        cmocka_unit_test(test_the_watched_part_is_the_redzone),
-        cmocka_unit_test(test_strict_goes_on),
-        cmocka_unit_test(test_threads_do_not_meet),
-        cmocka_unit_test(test_ten_thousand_take_little),
-        cmocka_unit_test(test_running_work_is_not_waited_for),
-        cmocka_unit_test(test_nor_is_it_without_the_driver),
-    };
-    return run_concurrently(argc, argv, tests, sizeof tests / sizeof tests[0]);
+    (void)state;
+    return setenv("CUFENCE_SIM", "memory=256M", 1); /* a small device: 128 pages */
 }
+TEST_GROUP(set_up, NULL)
+
+TEST_CONCURRENTLY

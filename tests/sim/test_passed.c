@@ -34,7 +34,7 @@ static cufence_unguarded unguarded(const char *word)
     return (cufence_unguarded){.what = NULL};
 }
 
-static void small_ones_are_left_out(void)
+STORY(small_ones_are_left_out)
 {
     start("skip=smaller:4K");
     CUstream stream = new_stream();
@@ -53,7 +53,7 @@ static void small_ones_are_left_out(void)
 }
 
 /* The driver gives the address of a freed buffer to another thread before the first one has noted its free. */
-static void an_address_changes_hands(void)
+STORY(an_address_changes_hands)
 {
     const uint64_t address = 0x7000;
     start("skip=smaller:4K");
@@ -69,7 +69,7 @@ static void an_address_changes_hands(void)
     CHECK(unguarded("smaller than").live_buffers == 0 && passed_number(address) == 0);
 }
 
-static void one_in_n_is_guarded(void)
+STORY(one_in_n_is_guarded)
 {
     start("sample=1/4");
     unsigned guarded = 0, in_a_row = 0, longest = 0;
@@ -84,7 +84,7 @@ static void one_in_n_is_guarded(void)
     CHECK(unguarded("sample").live_buffers == 400 - guarded);
 }
 
-static void a_limit_holds(void)
+STORY(a_limit_holds)
 {
     start("max_guarded=8M");
     void *all[6];
@@ -98,7 +98,7 @@ static void a_limit_holds(void)
     CHECK(!is_guarded(allocate_used(PAGE + 1, NULL)));
 }
 
-static void labels_choose(void)
+STORY(labels_choose)
 {
     start("skip=label:optim*;label:cache");
     CHECK(is_guarded(allocate_used(100, NULL)));
@@ -120,7 +120,7 @@ __attribute__((noinline)) static void *allocate_in_a_named_place(void)
     return pointer;
 }
 
-static void functions_choose(void)
+STORY(functions_choose)
 {
     start("only=func:allocate_in_a_named*,skip=label:no");
     for (int i = 0; i < 3; i++) {
@@ -132,13 +132,13 @@ static void functions_choose(void)
     CHECK(unguarded("only").allocations == 3 && unguarded("skip").allocations == 1);
 }
 
-static void the_program_is_a_library_too(void)
+STORY(the_program_is_a_library_too)
 {
     start("skip=lib:sim_passed");
     CHECK(!is_guarded(allocate_used(100, NULL)));
 }
 
-static void other_libraries_are_not_meant(void)
+STORY(other_libraries_are_not_meant)
 {
     start("skip=lib:libcublas*;file:nowhere.c");
     CHECK(is_guarded(allocate_used(100, NULL)));
@@ -147,7 +147,7 @@ static void other_libraries_are_not_meant(void)
 static uint32_t flag;
 
 /* The free is in the order of the recorded stream as well: its work has not ended, so the free waits on the device. */
-static void recorded_streams_are_waited_for(void)
+STORY(recorded_streams_are_waited_for)
 {
     start("skip=smaller:1M");
     CUstream own = new_stream(), other = new_stream();
@@ -182,7 +182,7 @@ static void end_capture(CUstream stream)
 
 /* A capture takes no free of memory from outside, and what the stream did before it need not be over: the free waits for the
  * end of the capture, and the program does not. */
-static void a_capture_delays_a_free(void)
+STORY(a_capture_delays_a_free)
 {
     start("skip=smaller:1M");
     CUstream own = new_stream(), other = new_stream();
@@ -202,7 +202,7 @@ static void a_capture_delays_a_free(void)
 }
 
 /* An event on a stream that captures would pull the stream of the free into the capture. */
-static void a_capture_of_a_recorded_stream_delays_a_free(void)
+STORY(a_capture_of_a_recorded_stream_delays_a_free)
 {
     start("skip=smaller:1M");
     CUstream own = new_stream(), other = new_stream();
@@ -218,7 +218,7 @@ static void a_capture_of_a_recorded_stream_delays_a_free(void)
 }
 
 /* Whatever other streams capture. */
-static void a_free_leaves_captures_alone(void)
+STORY(a_free_leaves_captures_alone)
 {
     start("skip=smaller:1M");
     CUstream own = new_stream(), other = new_stream();
@@ -245,7 +245,7 @@ static void *record_latest(void *stream)
 }
 
 /* The program is wrong; a stream is recorded for the buffer or for none. */
-static void one_is_freed_while_a_stream_is_recorded(void)
+STORY(one_is_freed_while_a_stream_is_recorded)
 {
     pthread_t threads[RECORDERS];
     start("skip=smaller:1M");
@@ -265,7 +265,7 @@ static void one_is_freed_while_a_stream_is_recorded(void)
 }
 
 /* Memory of a graph is guarded whatever the options say: the driver would take it back with the graph. */
-static void graphs_are_always_guarded(void)
+STORY(graphs_are_always_guarded)
 {
     CUgraph graph;
     void *pointer = NULL;
@@ -278,7 +278,7 @@ static void graphs_are_always_guarded(void)
     CHECK(is_guarded(pointer));
 }
 
-static void no_room_for_pages(void)
+STORY(no_room_for_pages)
 {
     start(NULL);
     void *guarded = allocate_used(100, NULL), *passed;
@@ -292,7 +292,7 @@ static void no_room_for_pages(void)
     CHECK(unguarded("no room").live_buffers == 0 && unguarded("no room").allocations == 1);
 }
 
-static void no_room_and_no_fallback(void)
+STORY(no_room_and_no_fallback)
 {
     void *pointer = NULL;
     start("fallback=off");
@@ -302,7 +302,7 @@ static void no_room_and_no_fallback(void)
 }
 
 /* Where the driver has no memory either, the error is that of the guarded allocation, and the driver is not even asked. */
-static void nobody_has_room(void)
+STORY(nobody_has_room)
 {
     void *pointer = NULL;
     start(NULL);
@@ -312,7 +312,7 @@ static void nobody_has_room(void)
     CHECK(cusim_call_count("cuMemAllocAsync") + cusim_call_count("cuMemAlloc") == before);
 }
 
-static void without_stream_ordered_memory(void)
+STORY(without_stream_ordered_memory)
 {
     start("skip=smaller:1M");
     cusim_fail_calls("cuMemAllocAsync", CUDA_ERROR_NOT_SUPPORTED);
@@ -323,7 +323,7 @@ static void without_stream_ordered_memory(void)
 }
 
 /* A device that was full a moment ago is not searched for each buffer, but it is before an allocation fails. */
-static void a_full_device_is_searched_again_in_need(void)
+STORY(a_full_device_is_searched_again_in_need)
 {
     enum { SMALL = 50 };
     setenv("CUFENCE_SIM", "memory=256M", 1);
@@ -344,7 +344,7 @@ static void a_full_device_is_searched_again_in_need(void)
 }
 
 /* The buffers of a context end with it. */
-static void a_context_takes_its_buffers_along(void)
+STORY(a_context_takes_its_buffers_along)
 {
     CUcontext own;
     void *pointer;
@@ -360,7 +360,7 @@ static void a_context_takes_its_buffers_along(void)
 }
 
 /* What the driver's pool keeps of freed buffers is released before a guarded buffer fails. */
-static void the_drivers_pool_gives_back(void)
+STORY(the_drivers_pool_gives_back)
 {
     cuuint64_t all = UINT64_MAX;
     CUmemoryPool pool;
@@ -401,9 +401,8 @@ static void twice_without_room(void)
     allocate_used(10, NULL);
 }
 
-static void it_is_said(void **state)
+TEST(it_is_said)
 {
-    (void)state;
     static const char *const lines[] = {
         "device 0 has no room left for whole pages of 2 MiB: 0 live buffers ask for 0 bytes and map 0, ",
         "left to the driver, unguarded (this one: 2097152 bytes)",
@@ -412,42 +411,4 @@ static void it_is_said(void **state)
         "not guarded: 1 buffer smaller than skip=smaller, 10 bytes in all",
         NULL};
     check_told(twice_without_room, lines);
-}
-
-#define CASE(story)                                                                                                            \
-    static void test_##story(void **state)                                                                                     \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        expect_well(story);                                                                                                    \
-    }
-#define CASES(X)                                                                                                               \
-    X(small_ones_are_left_out)                                                                                                 \
-    X(an_address_changes_hands)                                                                                                \
-    X(one_in_n_is_guarded)                                                                                                     \
-    X(a_limit_holds)                                                                                                           \
-    X(labels_choose)                                                                                                           \
-    X(recorded_streams_are_waited_for)                                                                                         \
-    X(a_capture_delays_a_free)                                                                                                 \
-    X(a_capture_of_a_recorded_stream_delays_a_free)                                                                            \
-    X(a_free_leaves_captures_alone)                                                                                            \
-    X(one_is_freed_while_a_stream_is_recorded)                                                                                 \
-    X(graphs_are_always_guarded)                                                                                               \
-    X(no_room_for_pages)                                                                                                       \
-    X(no_room_and_no_fallback)                                                                                                 \
-    X(nobody_has_room)                                                                                                         \
-    X(without_stream_ordered_memory)                                                                                           \
-    X(the_drivers_pool_gives_back)                                                                                             \
-    X(a_context_takes_its_buffers_along)                                                                                       \
-    X(a_full_device_is_searched_again_in_need)                                                                                 \
-    X(functions_choose) X(the_program_is_a_library_too) X(other_libraries_are_not_meant)
-CASES(CASE)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ENTRY(story) cmocka_unit_test(test_##story),
-        CASES(ENTRY) cmocka_unit_test(it_is_said),
-#undef ENTRY
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,9 +57,8 @@ static mode_t mode_of(const char *name)
     return stat(path, &file) == 0 ? file.st_mode & 07777 : 0;
 }
 
-static void test_files(void **state)
+TEST(test_files)
 {
-    (void)state;
     static const char *const files[] = {"scene.json",    "fault.snapshot.json", "fault.core.gz", "fault.rerun.core.gz",
                                         "README.md",     "report.txt",          "finding.json",  "kernel.cubin",
                                         "buffers/1.npy", "buffers/2.npy"};
@@ -96,9 +95,8 @@ static void test_files(void **state)
     clean();
 }
 
-static void test_most(void **state)
+TEST(test_most)
 {
-    (void)state;
     more_options = ",save_max=100";
     char *err = make_bundle(save_last);
     more_options = "";
@@ -124,9 +122,8 @@ static void save_hang(void)
 }
 
 /* The end of the process waits for it. The memory is there, though the second launch never ended. */
-static void test_hang(void **state)
+TEST(test_hang)
 {
-    (void)state;
     char *err = make_bundle(save_hang);
     assert_true(has(err, "it took longer than wait_ms=1000/" HANG_MS));
     assert_true(has(err, "saved for `cufence replay`: .* \\(1 buffers, 4000 bytes\\)"));
@@ -136,9 +133,8 @@ static void test_hang(void **state)
 }
 
 /* Nothing is left of a bundle that could not be filled. */
-static void test_nothing(void **state)
+TEST(test_nothing)
 {
-    (void)state;
     snprintf(folder, sizeof folder, "/tmp/cufence-replay-XXXXXX");
     assert_non_null(mkdtemp(folder));
     struct outcome outcome = run_child(save_nothing);
@@ -150,9 +146,8 @@ static void test_nothing(void **state)
 
 /* ---- replay ---- */
 
-static void test_same(void **state)
+TEST(test_same)
 {
-    (void)state;
     free(make_bundle(save_last));
     expect_replay("", 86, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #2");
     assert_true(has(said, "block \\(7,0,0\\) thread \\(104,0,0\\)"));
@@ -179,9 +174,8 @@ static void save_packed(void)
     cuCtxSynchronize();
 }
 
-static void test_shared(void **state)
+TEST(test_shared)
 {
-    (void)state;
     char array[128], arguments[256];
     char *err = make_bundle(save_packed);
     if (!has(err, "saved for `cufence replay`: .* \\(1 buffers, 2097152 bytes\\)"))
@@ -196,17 +190,15 @@ static void test_shared(void **state)
 }
 
 /* Two loads lead to the buffer, which is none of the arguments. */
-static void test_reached(void **state)
+TEST(test_reached)
 {
-    (void)state;
     free(make_bundle(save_table));
     expect_replay("", 86, PAST_THE_END);
     clean();
 }
 
-static void test_argument(void **state)
+TEST(test_argument)
 {
-    (void)state;
     free(make_bundle(save_last));
     expect_replay("--set-arg 1=999", 0, "did not fault");
     expect_replay("--set-arg 1=0x3e7 --times 2", 0, "faulted in 0 of 2 runs");
@@ -233,9 +225,8 @@ static void save_indexed(void)
     cuCtxSynchronize();
 }
 
-static void test_buffer(void **state)
+TEST(test_buffer)
 {
-    (void)state;
     char array[128], arguments[256];
     free(make_bundle(save_indexed));
     snprintf(array, sizeof array, "%s/array.npy", folder);
@@ -255,9 +246,8 @@ static void test_buffer(void **state)
     clean();
 }
 
-static void test_no_guards(void **state)
+TEST(test_no_guards)
 {
-    (void)state;
     free(make_bundle(save_last));
     expect_replay("--no-guards --under env", 0, "^cufence replay: the launch did not fault$");
     expect_replay("--no-guards", 0, "bytes other than 0 were written 2 bytes past the end of buffer #2");
@@ -266,9 +256,8 @@ static void test_no_guards(void **state)
 }
 
 /* The tool is the parent of the process that launches, and keeps its standard input and output. */
-static void test_under(void **state)
+TEST(test_under)
 {
-    (void)state;
     char arguments[256];
     free(make_bundle(save_last));
     run_shell("printf 'echo tool \"$2\" $#; exec \"$@\"\n' > %s/tool", folder);
@@ -291,9 +280,8 @@ static void test_under(void **state)
 
 /* A debugger starts the process by itself or by a shell, and both leave it its socket. On the simulated device a fault is a
  * signal. */
-static void test_debugger(void **state)
+TEST(test_debugger)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* they do not work under a debugger */
 #endif
@@ -317,9 +305,8 @@ static void save_pinned(void)
     cuCtxSynchronize();
 }
 
-static void test_pinned(void **state)
+TEST(test_pinned)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* the other process has its own memory where the host memory was */
 #endif
@@ -359,9 +346,8 @@ static void test_pinned(void **state)
 
 /* ---- bundles of strangers ---- */
 
-static void test_damaged(void **state)
+TEST(test_damaged)
 {
-    (void)state;
     static const struct {
         const char *change, *pattern; /* %s is the bundle */
     } cases[] = {
@@ -407,9 +393,8 @@ static void test_damaged(void **state)
 }
 
 /* Only what lies around the buffers is reserved: this address space would be larger than the machine's. */
-static void test_around(void **state)
+TEST(test_around)
 {
-    (void)state;
     free(make_bundle(save_last));
     edit("s/0x201000000000/0x1fffffffff00000/");
     expect_replay("", 86, "0 bytes past the end of buffer #2");
@@ -417,18 +402,16 @@ static void test_around(void **state)
 }
 
 /* What only the report needs may be missing. */
-static void test_bare(void **state)
+TEST(test_bare)
 {
-    (void)state;
     free(make_bundle(save_last));
     run_shell("rm %s/fault.* %s/report.txt %s/finding.json %s/README.md", bundle, bundle, bundle, bundle);
     expect_replay("", 86, "model.cu:20 in write_last, block \\(7,0,0\\) thread \\(104,0,0\\)");
     clean();
 }
 
-static void test_usage(void **state)
+TEST(test_usage)
 {
-    (void)state;
     snprintf(bundle, sizeof bundle, "%s", "");
     expect_replay("", 2, "no folder given");
     expect_replay("/nowhere", 1, "/nowhere: No such file");
@@ -436,17 +419,4 @@ static void test_usage(void **state)
     expect_replay("--times 0 x", 2, "--times '0' is not allowed; use 1..1000000");
     expect_replay("a b", 2, "b");
     expect_replay("--help", 0, "usage: cufence replay");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files),    cmocka_unit_test(test_most),     cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_hang),     cmocka_unit_test(test_same),     cmocka_unit_test(test_reached),
-        cmocka_unit_test(test_argument), cmocka_unit_test(test_buffer),   cmocka_unit_test(test_no_guards),
-        cmocka_unit_test(test_under),    cmocka_unit_test(test_damaged),  cmocka_unit_test(test_bare),
-        cmocka_unit_test(test_around),   cmocka_unit_test(test_usage),    cmocka_unit_test(test_pinned),
-        cmocka_unit_test(test_shared),   cmocka_unit_test(test_debugger),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

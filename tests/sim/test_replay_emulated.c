@@ -45,9 +45,8 @@ static void expect_facts(const char *text)
             fail_msg("not found: %s\n%s", *fact, text);
 }
 
-static void test_same(void **state)
+TEST(test_same)
 {
-    (void)state;
     char *err = make_bundle(save_unfenced);
     expect_facts(err);
 
@@ -64,9 +63,8 @@ static void test_same(void **state)
 }
 
 /* The dump of this launch says which access faults: the program's dump and snapshot are not needed. */
-static void test_bare(void **state)
+TEST(test_bare)
 {
-    (void)state;
     free(make_bundle(save_unfenced));
     run_shell("rm %s/fault.*", bundle);
     expect_replay("", 86, "model\\.cu:90 in store_first, block \\(7,0,0\\) thread \\(104,0,0\\)");
@@ -75,9 +73,8 @@ static void test_bare(void **state)
 }
 
 /* What is changed for the launch is changed for its emulation and in the report. */
-static void test_argument(void **state)
+TEST(test_argument)
 {
-    (void)state;
     free(make_bundle(save_unfenced));
     expect_replay("--set-arg 2=999", 0, "did not fault");
     assert_false(has(said, "emulated"));
@@ -102,9 +99,8 @@ static void save_until(void)
 }
 
 /* The emulated threads load from memory. */
-static void test_buffer(void **state)
+TEST(test_buffer)
 {
-    (void)state;
     char array[128], arguments[256];
     char *err = make_bundle(save_until);
     assert_true(has(err, "block \\(7,0,0\\) thread \\(104,0,0\\)") && has(err, "are emulated"));
@@ -121,9 +117,8 @@ static void test_buffer(void **state)
 }
 
 /* The same words as in the program's report. */
-static void test_unknown(void **state)
+TEST(test_unknown)
 {
-    (void)state;
     static const char why[] = "could not be emulated: none of the$";
     char *err = make_bundle(save_unknown);
     assert_true(has(err, why));
@@ -134,20 +129,10 @@ static void test_unknown(void **state)
     clean();
 }
 
-static void test_fenced(void **state)
+TEST(test_fenced)
 {
-    (void)state;
     free(make_bundle(save_fenced));
     expect_replay("", 86, "block \\(7,0,0\\) thread \\(104,0,0\\)");
     assert_false(has(said, "are emulated"));
     clean();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same),   cmocka_unit_test(test_bare),    cmocka_unit_test(test_argument),
-        cmocka_unit_test(test_buffer), cmocka_unit_test(test_unknown), cmocka_unit_test(test_fenced),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,9 +46,8 @@ static void read_file(const char *name, char *text, size_t size)
     fclose(file);
 }
 
-static void each_rank_has_its_file(void **state)
+TEST(each_rank_has_its_file)
 {
-    (void)state;
     char text[16384];
     /* As torchrun does: one parent, a child a rank, told by RANK. */
     int status = shell("\"$CUFENCE\" run --set \"log=$FOLDER/rank%r.txt\" -- sh -c '"
@@ -65,17 +64,15 @@ static void each_rank_has_its_file(void **state)
     }
 }
 
-static void the_exit_status_of_a_fault_is_set(void **state)
+TEST(the_exit_status_of_a_fault_is_set)
 {
-    (void)state;
     assert_int_equal(shell("\"$CUFENCE\" run -- \"$STORY\" 2>/dev/null"), 86);
     assert_int_equal(shell("\"$CUFENCE\" run --error-exitcode 41 -- \"$STORY\" 2>/dev/null"), 41);
     assert_int_equal(shell("\"$CUFENCE\" run --error-exitcode 0 -- \"$STORY\" 2>/dev/null"), 0);
 }
 
-static void the_file_of_json_is_one_line_a_report_between_two(void **state)
+TEST(the_file_of_json_is_one_line_a_report_between_two)
 {
-    (void)state;
     char text[16384];
     assert_int_equal(shell("cd \"$FOLDER\" && \"$CUFENCE\" run --json faults.json -- sh -c 'cd / && \"$STORY\"' 2>/dev/null"),
                      86);
@@ -100,9 +97,8 @@ static void assert_called_by_main(const char *from)
 }
 
 /* Found in its unwind tables and its symbol table: it keeps no frame pointers, and its functions are not exported. */
-static void the_report_says_who_launched_and_who_allocated(void **state)
+TEST(the_report_says_who_launched_and_who_allocated)
 {
-    (void)state;
     char text[16384];
     assert_int_equal(shell("\"$CUFENCE\" run --set \"json=$FOLDER/who.json\" -- \"$STORY\" 2>/dev/null"), 86);
     read_file("who.json", text, sizeof text);
@@ -110,9 +106,8 @@ static void the_report_says_who_launched_and_who_allocated(void **state)
     assert_called_by_main(strstr(strstr(text, "\"buffer\":{"), "\"allocated\":{"));
 }
 
-static void without_stacks_nobody_knows_who_allocated(void **state)
+TEST(without_stacks_nobody_knows_who_allocated)
 {
-    (void)state;
     char text[16384];
     assert_int_equal(shell("\"$CUFENCE\" run --set \"json=$FOLDER/python.json,stacks=python\" -- \"$STORY\" 2>/dev/null"), 86);
     read_file("python.json", text, sizeof text);
@@ -120,34 +115,20 @@ static void without_stacks_nobody_knows_who_allocated(void **state)
     assert_called_by_main(strstr(text, "\"launch\":{"));
 }
 
-static void a_process_without_cuda_loads_the_small_library_only(void **state)
+TEST(a_process_without_cuda_loads_the_small_library_only)
 {
-    (void)state;
     assert_int_equal(shell("\"$CUFENCE\" run -- sh -c 'grep -q libcufence_preload.so /proc/self/maps && "
                            "! grep -q libcufence.so /proc/self/maps'"),
                      0);
 }
 
 /* What shows that it is the preload that does all this. */
-static void without_it_nothing_is_reported(void **state)
+TEST(without_it_nothing_is_reported)
 {
-    (void)state;
     char text[16384];
     assert_int_equal(shell("\"$STORY\" 2>\"$FOLDER/silent.txt\""), 0);
     read_file("silent.txt", text, sizeof text);
     assert_int_equal(count_in(text, "cufence"), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_rank_has_its_file),
-        cmocka_unit_test(the_exit_status_of_a_fault_is_set),
-        cmocka_unit_test(the_file_of_json_is_one_line_a_report_between_two),
-        cmocka_unit_test(the_report_says_who_launched_and_who_allocated),
-        cmocka_unit_test(without_stacks_nobody_knows_who_allocated),
-        cmocka_unit_test(a_process_without_cuda_loads_the_small_library_only),
-        cmocka_unit_test(without_it_nothing_is_reported),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

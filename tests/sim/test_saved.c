@@ -78,9 +78,8 @@ static mode_t mode_of(const char *name)
     return stat(path, &file) == 0 ? file.st_mode & 07777 : 0;
 }
 
-static void the_first_of_each_kernel_are_bundles(void **state)
+TEST(the_first_of_each_kernel_are_bundles)
 {
-    (void)state;
     static const char *const files[] = {"scene.json",  "kernel.cubin",  "README.md",           "fault.snapshot.json",
                                         "launch.json", "buffers/1.npy", "buffers/2.after.npy", "0.before.npy"};
     save("", "scale");
@@ -105,9 +104,8 @@ static void the_first_of_each_kernel_are_bundles(void **state)
     assert_false(mode_of("s/000001-scale/buffers"));
 }
 
-static void equal_outputs_are_said(void **state)
+TEST(equal_outputs_are_said)
 {
-    (void)state;
     save("", "scale");
     expect_replay("s/000001-scale", 0, "^cufence replay: the launch succeeded, outputs equal \\(2 buffers, 8000 bytes\\)$");
     expect_replay("--times 3 s/000002-scale", 0, "^cufence replay: outputs equal in 3 of 3 runs that ended well$");
@@ -120,9 +118,8 @@ static void equal_outputs_are_said(void **state)
     expect_replay("--under env s/000001-scale", 0, "outputs equal \\(2 buffers");
 }
 
-static void other_outputs_are_told(void **state)
+TEST(other_outputs_are_told)
 {
-    (void)state;
     static const char other[] =
         "buffer #1: 1 of 1000 elements \\(float32\\) differ, the first at index 5: 2.75, saved was 2.5$";
     save("", "waver scale");
@@ -142,18 +139,16 @@ static void other_outputs_are_told(void **state)
 }
 
 /* What a buffer holds after the launch that leaves it alone is what it was given. */
-static void a_replaced_buffer_counts_as_given(void **state)
+TEST(a_replaced_buffer_counts_as_given)
 {
-    (void)state;
     save("", "scale");
     expect_replay("--buffer 0=s/000001-scale/1.before.npy s/000001-scale", 3, "but 1 of 2 buffers differ");
     SAYS("buffer #2: 1000 of 1000 .* index 0: 0, saved was 2");
     expect_replay("--buffer 0=s/000001-scale/0.before.npy s/000001-scale", 0, "outputs equal");
 }
 
-static void faults_are_reported(void **state)
+TEST(faults_are_reported)
 {
-    (void)state;
     save("", "scale");
     expect_replay("--set-arg 3=1001 s/000001-scale", 86, "model.cu:130 in scale");
     SAYS("launched at +.*saved_story.c:[0-9]+ in launch_function");
@@ -161,9 +156,8 @@ static void faults_are_reported(void **state)
 }
 
 /* Where no access faults, what was written is seen all the same: what is beside the buffer in its mapping. */
-static void writes_into_slack_are_reported(void **state)
+TEST(writes_into_slack_are_reported)
 {
-    (void)state;
     save("", "odd");
     expect_replay("s/000001-write_last", 0, "outputs equal \\(1 buffers, 4004 bytes\\)");
     expect_replay("--set-arg 1=1001 s/000001-write_last", 86,
@@ -196,9 +190,8 @@ static void write_indices(const char *shape, const char *bytes)
                      0);
 }
 
-static void writes_before_a_buffer_are_reported(void **state)
+TEST(writes_before_a_buffer_are_reported)
 {
-    (void)state;
     save("", "indexed");
     write_indices("1", "\\375\\377\\377\\377");
     expect_replay("--buffer 0=i.npy s/000001-write_indexed", 86,
@@ -215,9 +208,8 @@ static void writes_before_a_buffer_are_reported(void **state)
 }
 
 /* The memory is that of before the launch, though the program goes on, and only what leads somewhere is in the bundle. */
-static void memory_is_followed(void **state)
+TEST(memory_is_followed)
 {
-    (void)state;
     save("", "table");
     expect_replay("s/000001-add_by_table", 0, "outputs equal \\(3 buffers, 4080 bytes\\)");
     assert_int_equal(run_shell("ls s/*/buffers | tr '\\n' ' ' | grep -x '1.after.npy 1.npy 2.npy 3.npy '"), 0);
@@ -225,9 +217,8 @@ static void memory_is_followed(void **state)
     assert_int_equal(run_shell("od -An -tf4 -j128 -N8 s/*/buffers/1.after.npy | grep -x ' *2 *3'"), 0);
 }
 
-static void pinned_memory_is_there(void **state)
+TEST(pinned_memory_is_there)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* the other process has its own memory where the host memory was */
 #endif
@@ -238,9 +229,8 @@ static void pinned_memory_is_there(void **state)
     expect_replay("--set-arg 1=0 s/000001-count_hosted", 86, "null pointer|illegal");
 }
 
-static void the_code_is_kept(void **state)
+TEST(the_code_is_kept)
 {
-    (void)state;
     save("", "library unloaded");
     expect_replay("s/000001-scale", 0, "outputs equal");
     expect_replay("s/000002-write_last", 0, "outputs equal");
@@ -252,9 +242,8 @@ static void the_code_is_kept(void **state)
 }
 
 /* Its cubin for the device is unpacked, and barriers are put in, so that the thread is still there. */
-static void fat_binaries_get_barriers(void **state)
+TEST(fat_binaries_get_barriers)
 {
-    (void)state;
     assert_int_equal(run_shell("gzip -dc %s/cubins/write_last.fatbin.gz >write_last.fatbin", CUFENCE_FIXTURES), 0);
     save("", "fat");
     assert_int_equal(run_shell("cmp write_last.fatbin s/000001-write_last/kernel.cubin"), 0);
@@ -264,9 +253,8 @@ static void fat_binaries_get_barriers(void **state)
     expect_replay("--under ./no-gdb --set-arg 1=1000 s/000001-write_last", 86, "the launch failed: .*ILLEGAL_ADDRESS");
 }
 
-static void what_cannot_be_kept_is_said_once(void **state)
+TEST(what_cannot_be_kept_is_said_once)
 {
-    (void)state;
     save("", "managed scale");
     SAYS("no bundle of write_last for `cufence replay`: an argument points to managed memory, which is not saved");
     assert_null(strstr(strstr(text, "no bundle of") + 1, "no bundle of"));
@@ -276,9 +264,8 @@ static void what_cannot_be_kept_is_said_once(void **state)
 }
 
 /* A replay maps each buffer's own pages. */
-static void shared_pages_are_refused(void **state)
+TEST(shared_pages_are_refused)
 {
-    (void)state;
     save("--small pack", "packed");
     SAYS("no bundle of scale for `cufence replay`: it reaches buffers that share a page \\(small=map");
     SAYS("no bundle of add_by_table for `cufence replay`: it reaches buffers that share a page");
@@ -288,9 +275,8 @@ static void shared_pages_are_refused(void **state)
 }
 
 /* 8000 bytes before and after, and some for the list of buffers. */
-static void save_max_is_a_limit(void **state)
+TEST(save_max_is_a_limit)
 {
-    (void)state;
     save("--save-max 16200", "scale");
     SAYS("no bundle of scale for `cufence replay`: save_max is reached");
     SAYS("5 more launches were left out");
@@ -298,9 +284,8 @@ static void save_max_is_a_limit(void **state)
 
 /* In a large address space buffers begin 1 TiB behind its start, and only what is around them is reserved: at an address that
  * the driver grants. The third buffer begins at none. */
-static void buffers_lie_far_from_the_start(void **state)
+TEST(buffers_lie_far_from_the_start)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* so much address space takes too long there */
 #endif
@@ -312,9 +297,8 @@ static void buffers_lie_far_from_the_start(void **state)
 }
 
 /* The first launch of a kernel has little room for what is found, the second as much as the first one lacked. */
-static void room_follows_need(void **state)
+TEST(room_follows_need)
 {
-    (void)state;
     save("", "large");
     assert_int_equal(run_shell("grep 'left out: no room for what is reached through memory' s/000001-add_by_table/README.md"),
                      0);
@@ -323,9 +307,8 @@ static void room_follows_need(void **state)
     expect_replay("s/000002-add_by_table", 0, "outputs equal \\(3 buffers, 20971600 bytes\\)");
 }
 
-static void damaged_ones_are_refused(void **state)
+TEST(damaged_ones_are_refused)
 {
-    (void)state;
     static const struct {
         const char *change, *pattern;
     } cases[] = {
@@ -348,26 +331,4 @@ static void damaged_ones_are_refused(void **state)
     expect_replay("x", 3, "buffer #2: .* of 4000 elements \\(uint8\\) differ");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_of_each_kernel_are_bundles),
-        cmocka_unit_test(equal_outputs_are_said),
-        cmocka_unit_test(other_outputs_are_told),
-        cmocka_unit_test(a_replaced_buffer_counts_as_given),
-        cmocka_unit_test(faults_are_reported),
-        cmocka_unit_test(writes_into_slack_are_reported),
-        cmocka_unit_test(writes_before_a_buffer_are_reported),
-        cmocka_unit_test(memory_is_followed),
-        cmocka_unit_test(pinned_memory_is_there),
-        cmocka_unit_test(the_code_is_kept),
-        cmocka_unit_test(fat_binaries_get_barriers),
-        cmocka_unit_test(what_cannot_be_kept_is_said_once),
-        cmocka_unit_test(shared_pages_are_refused),
-        cmocka_unit_test(save_max_is_a_limit),
-        cmocka_unit_test(buffers_lie_far_from_the_start),
-        cmocka_unit_test(room_follows_need),
-        cmocka_unit_test(damaged_ones_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

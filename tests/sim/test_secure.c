@@ -1,4 +1,5 @@
 /* A set-uid program that uses cufence does not obey its caller's environment: this test starts a copy of itself as one. */
+#define TEST_OWN_MAIN
 #include "child.h"
 
 #include "base/files.h"
@@ -53,9 +54,8 @@ static void make_copy(void)
     close(to);
 }
 
-static void a_setuid_program_obeys_no_variable(void **state)
+TEST(a_setuid_program_obeys_no_variable)
 {
-    (void)state;
     if (geteuid() != 0)
         skip();
     make_copy();
@@ -67,10 +67,9 @@ static void a_setuid_program_obeys_no_variable(void **state)
     assert_int_equal(by_options, OBEYS_NOTHING);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     if (getenv("CUFENCE_SETUID_TEST"))
         return as_setuid_program();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_setuid_program_obeys_no_variable)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(argc, argv);
 }

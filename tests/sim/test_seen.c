@@ -3,9 +3,8 @@
 
 #include <time.h>
 
-static void the_process_ends_with_the_programs_last_thread(void **state)
+TEST_WITH(the_process_ends_with_the_programs_last_thread, NULL, finish)
 {
-    (void)state;
     expect_the_same("main_leaves alone", NULL, 0, "goodbye\n");
     expect_the_same("main_leaves nameless", NULL, 0, "goodbye\n");
     expect_the_same("main_leaves crowded", NULL, 0, "goodbye\n");
@@ -14,17 +13,15 @@ static void the_process_ends_with_the_programs_last_thread(void **state)
     expect_the_same("main_leaves signal", NULL, 128 + SIGTERM, "the other thread goes on\n");
 }
 
-static void it_does_so_where_no_thread_can_be_started(void **state)
+TEST_WITH(it_does_so_where_no_thread_can_be_started, NULL, finish)
 {
-    (void)state;
     run(&by_dlsym, "main_leaves forbidden", PRELOAD, NULL, NULL);
     expect_status(&by_dlsym, "main_leaves forbidden", 0);
     expect_in(&by_dlsym, "main_leaves forbidden", last.out, "goodbye\n");
 }
 
-static void a_kernel_that_waits_for_the_host_is_not_waited_for(void **state)
+TEST_WITH(a_kernel_that_waits_for_the_host_is_not_waited_for, NULL, finish)
 {
-    (void)state;
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
     run(&by_dlsym, "busy_end", PRELOAD, NULL, NULL);
@@ -62,9 +59,8 @@ static void expect_most(const char *what, long value, long most)
 }
 
 /* docs/how-it-works.md has these limits. */
-static void it_takes_little_and_sleeps_while_the_program_does(void **state)
+TEST_WITH(it_takes_little_and_sleeps_while_the_program_does, NULL, finish)
 {
-    (void)state;
     static const char *const settings[] = {NULL, "uaf=strict", "uaf=off,slack=off"};
     const struct seen without = look(NO_PRELOAD, NULL);
     char signals[sizeof last.out];
@@ -80,14 +76,4 @@ static void it_takes_little_and_sleeps_while_the_program_does(void **state)
     }
 }
 
-int main(int argc, char **argv)
-{
-#define TEST(name) cmocka_unit_test_teardown(name, finish)
-    const struct CMUnitTest tests[] = {
-        TEST(the_process_ends_with_the_programs_last_thread),
-        TEST(it_takes_little_and_sleeps_while_the_program_does),
-        TEST(it_does_so_where_no_thread_can_be_started),
-        TEST(a_kernel_that_waits_for_the_host_is_not_waited_for),
-    };
-    return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
-}
+TEST_CONCURRENTLY

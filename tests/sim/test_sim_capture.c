@@ -2,8 +2,6 @@
 #include "results.h"
 
 #include <pthread.h>
-#include <string.h>
-#include <unistd.h>
 
 #define GRANULE ((size_t)2 << 20)
 
@@ -75,9 +73,8 @@ static void assert_ends_invalid(CUstream which)
     assert_int_equal(status_of(which), CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-static void a_graph_runs_what_was_captured_as_often_as_it_is_launched(void **state)
+TEST_WITH(a_graph_runs_what_was_captured_as_often_as_it_is_launched, clear_counter, NULL)
 {
-    (void)state;
     CUgraph graph;
     CUgraphExec executable;
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -105,9 +102,8 @@ static void a_graph_runs_what_was_captured_as_often_as_it_is_launched(void **sta
 }
 
 /* The driver's word: a launch is ordered behind all previous launches of the same executable, whichever streams they are on. */
-static void launches_of_one_executable_do_not_overlap(void **state)
+TEST_WITH(launches_of_one_executable_do_not_overlap, clear_counter, NULL)
 {
-    (void)state;
     static uint32_t flag;
     CUgraph graph;
     CUgraphExec executable;
@@ -132,9 +128,8 @@ static void launches_of_one_executable_do_not_overlap(void **state)
     OK(cuModuleUnload(module));
 }
 
-static void events_pull_streams_into_the_capture_and_join_them(void **state)
+TEST_WITH(events_pull_streams_into_the_capture_and_join_them, clear_counter, NULL)
 {
-    (void)state;
     CUevent fork_event, join_event;
     CUgraph graph;
     OK(cuEventCreate(&fork_event, CU_EVENT_DISABLE_TIMING));
@@ -179,9 +174,8 @@ static void events_pull_streams_into_the_capture_and_join_them(void **state)
     OK(cuEventDestroy(join_event));
 }
 
-static void waiting_on_the_host_invalidates(void **state)
+TEST_WITH(waiting_on_the_host_invalidates, clear_counter, NULL)
 {
-    (void)state;
     CUevent event, plain;
     OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     OK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
@@ -257,9 +251,8 @@ static CUresult on_another_thread(CUresult (*call)(void))
     return both.result;
 }
 
-static void unsafe_calls_are_refused_by_mode(void **state)
+TEST_WITH(unsafe_calls_are_refused_by_mode, clear_counter, NULL)
 {
-    (void)state;
     CUresult (*const calls[])(void) = {unsafe_alloc, unsafe_query, unsafe_copy, unsafe_free, cuCtxSynchronize};
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         CUgraph graph;
@@ -285,9 +278,8 @@ static void unsafe_calls_are_refused_by_mode(void **state)
     }
 }
 
-static void memory_can_be_mapped_during_a_capture(void **state)
+TEST_WITH(memory_can_be_mapped_during_a_capture, clear_counter, NULL)
 {
-    (void)state;
     const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     const CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -317,9 +309,8 @@ static void memory_can_be_mapped_during_a_capture(void **state)
     OK(cuMemAddressFree(address, GRANULE));
 }
 
-static void the_legacy_stream_cannot_depend_on_a_capture(void **state)
+TEST_WITH(the_legacy_stream_cannot_depend_on_a_capture, clear_counter, NULL)
 {
-    (void)state;
     CUstreamCaptureStatus status;
     CUgraph graph;
     assert_result(cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -364,9 +355,8 @@ static CUgraph graph_with_object(unsigned nodes)
     return graph;
 }
 
-static void a_user_object_goes_with_the_last_that_can_launch_its_graph(void **state)
+TEST_WITH(a_user_object_goes_with_the_last_that_can_launch_its_graph, clear_counter, NULL)
 {
-    (void)state;
     CUgraph graph = graph_with_object(1), clone, parent;
     CUgraphExec executable, other_executable;
     CUgraphNode node;
@@ -386,9 +376,8 @@ static void a_user_object_goes_with_the_last_that_can_launch_its_graph(void **st
     assert_int_equal(destroyed, 1);
 }
 
-static void an_update_takes_the_objects_of_its_graph(void **state)
+TEST_WITH(an_update_takes_the_objects_of_its_graph, clear_counter, NULL)
 {
-    (void)state;
     CUgraph first = graph_with_object(1), second = graph_with_object(1), longer = graph_with_object(2);
     CUgraphExec executable;
     CUgraphExecUpdateResultInfo info;
@@ -408,9 +397,8 @@ static void an_update_takes_the_objects_of_its_graph(void **state)
     assert_int_equal(destroyed, 3);
 }
 
-static void user_objects_are_checked(void **state)
+TEST(user_objects_are_checked)
 {
-    (void)state;
     CUuserObject object;
     CUgraph graph, clone;
     const unsigned no_sync = CU_USER_OBJECT_NO_DESTRUCTOR_SYNC;
@@ -452,9 +440,8 @@ static size_t dependencies_of(CUstream captured, CUgraphNode out[4])
     return count;
 }
 
-static void dependencies_can_be_read_added_and_set(void **state)
+TEST(dependencies_can_be_read_added_and_set)
 {
-    (void)state;
     CUstream third;
     CUevent event;
     CUgraph graph;
@@ -504,20 +491,4 @@ static void dependencies_can_be_read_added_and_set(void **state)
     OK(cuStreamDestroy(third));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_graph_runs_what_was_captured_as_often_as_it_is_launched, clear_counter),
-        cmocka_unit_test_setup(launches_of_one_executable_do_not_overlap, clear_counter),
-        cmocka_unit_test_setup(events_pull_streams_into_the_capture_and_join_them, clear_counter),
-        cmocka_unit_test_setup(waiting_on_the_host_invalidates, clear_counter),
-        cmocka_unit_test_setup(unsafe_calls_are_refused_by_mode, clear_counter),
-        cmocka_unit_test_setup(memory_can_be_mapped_during_a_capture, clear_counter),
-        cmocka_unit_test_setup(the_legacy_stream_cannot_depend_on_a_capture, clear_counter),
-        cmocka_unit_test_setup(a_user_object_goes_with_the_last_that_can_launch_its_graph, clear_counter),
-        cmocka_unit_test_setup(an_update_takes_the_objects_of_its_graph, clear_counter),
-        cmocka_unit_test(user_objects_are_checked),
-        cmocka_unit_test(dependencies_can_be_read_added_and_set),
-    };
-    return cmocka_run_group_tests(tests, set_up, NULL);
-}
+TEST_GROUP(set_up, NULL)

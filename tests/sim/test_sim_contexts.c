@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
 
 static CUcontext contexts[2]; /* the primary ones */
 static CUmodule modules[2];
@@ -57,9 +56,8 @@ static void let_go(uint32_t *flag)
     __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
 }
 
-static void each_device_has_a_default_stream(void **state)
+TEST_WITH(each_device_has_a_default_stream, start_anew, NULL)
 {
-    (void)state;
     static uint32_t flag;
     flag = 0;
     CUstream blocking;
@@ -80,9 +78,8 @@ static void each_device_has_a_default_stream(void **state)
     OK(cuStreamDestroy(blocking));
 }
 
-static void a_thread_has_a_stream_of_its_own_in_each_context(void **state)
+TEST_WITH(a_thread_has_a_stream_of_its_own_in_each_context, start_anew, NULL)
 {
-    (void)state;
     static uint32_t flag;
     flag = 0;
     unsigned long long first, second;
@@ -97,9 +94,8 @@ static void a_thread_has_a_stream_of_its_own_in_each_context(void **state)
     let_go(&flag);
 }
 
-static void a_launch_goes_where_its_stream_and_function_are(void **state)
+TEST_WITH(a_launch_goes_where_its_stream_and_function_are, start_anew, NULL)
 {
-    (void)state;
     CUstream there;
     CUlibrary library;
     CUkernel kernel;
@@ -131,9 +127,8 @@ static int device_of(CUdeviceptr memory)
     return device;
 }
 
-static void memory_comes_from_the_streams_device(void **state)
+TEST_WITH(memory_comes_from_the_streams_device, start_anew, NULL)
 {
-    (void)state;
     CUstream there;
     CUdeviceptr by_stream, by_pool;
     CUmemoryPool pool;
@@ -152,9 +147,8 @@ static void memory_comes_from_the_streams_device(void **state)
     OK(cuStreamDestroy(there));
 }
 
-static void events_are_recorded_at_home_and_waited_for_anywhere(void **state)
+TEST_WITH(events_are_recorded_at_home_and_waited_for_anywhere, start_anew, NULL)
 {
-    (void)state;
     static uint32_t flag;
     flag = 0;
     float milliseconds;
@@ -183,9 +177,8 @@ static void events_are_recorded_at_home_and_waited_for_anywhere(void **state)
     OK(cuStreamDestroy(stream_there));
 }
 
-static void a_free_waits_for_the_memorys_context_alone(void **state)
+TEST_WITH(a_free_waits_for_the_memorys_context_alone, start_anew, NULL)
 {
-    (void)state;
     static uint32_t flag, other_flag;
     flag = other_flag = 0;
     CUdeviceptr here, there;
@@ -208,9 +201,8 @@ static void a_free_waits_for_the_memorys_context_alone(void **state)
     OK(cuCtxSynchronize());
 }
 
-static void a_destroyed_contexts_handle_is_the_next_ones(void **state)
+TEST_WITH(a_destroyed_contexts_handle_is_the_next_ones, start_anew, NULL)
 {
-    (void)state;
     CUcontext first, second;
     unsigned long long first_id, second_id;
     OK(cuCtxCreate(&first, NULL, 0, 1));
@@ -231,9 +223,8 @@ static void a_destroyed_contexts_handle_is_the_next_ones(void **state)
 }
 
 /* The threads of a destroyed context's streams end a little later, when its handle may be in use again. */
-static void contexts_follow_each_other_closely(void **state)
+TEST_WITH(contexts_follow_each_other_closely, start_anew, NULL)
 {
-    (void)state;
     CUlibrary library;
     CUkernel kernel;
     OK(cuLibraryLoadData(&library, "any image", NULL, NULL, 0, NULL, NULL, 0));
@@ -263,9 +254,8 @@ static CUdevResourceDesc half_of(CUdevice device)
     return description;
 }
 
-static void a_green_context_is_a_context_of_its_own_on_the_primarys_memory(void **state)
+TEST_WITH(a_green_context_is_a_context_of_its_own_on_the_primarys_memory, start_anew, NULL)
 {
-    (void)state;
     CUgreenCtx green, found;
     CUcontext converted, of_stream, of_memory;
     CUstream stream;
@@ -316,9 +306,8 @@ static void a_green_context_is_a_context_of_its_own_on_the_primarys_memory(void 
     OK(cuMemFree(memory)); /* the primary's, so it is still there */
 }
 
-static void an_event_can_be_of_a_whole_green_context(void **state)
+TEST_WITH(an_event_can_be_of_a_whole_green_context, start_anew, NULL)
 {
-    (void)state;
     static uint32_t flag, other;
     flag = other = 0;
     CUgreenCtx green;
@@ -354,9 +343,8 @@ static void an_event_can_be_of_a_whole_green_context(void **state)
     OK(cuEventDestroy(foreign));
 }
 
-static void a_green_context_ends_while_its_work_goes_on(void **state)
+TEST_WITH(a_green_context_ends_while_its_work_goes_on, start_anew, NULL)
 {
-    (void)state;
     static uint32_t flag;
     flag = 0;
     CUgreenCtx green, next;
@@ -385,20 +373,4 @@ static void a_green_context_ends_while_its_work_goes_on(void **state)
     OK(cuGreenCtxDestroy(next));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(each_device_has_a_default_stream, start_anew),
-        cmocka_unit_test_setup(a_thread_has_a_stream_of_its_own_in_each_context, start_anew),
-        cmocka_unit_test_setup(a_launch_goes_where_its_stream_and_function_are, start_anew),
-        cmocka_unit_test_setup(memory_comes_from_the_streams_device, start_anew),
-        cmocka_unit_test_setup(events_are_recorded_at_home_and_waited_for_anywhere, start_anew),
-        cmocka_unit_test_setup(a_free_waits_for_the_memorys_context_alone, start_anew),
-        cmocka_unit_test_setup(a_destroyed_contexts_handle_is_the_next_ones, start_anew),
-        cmocka_unit_test_setup(contexts_follow_each_other_closely, start_anew),
-        cmocka_unit_test_setup(a_green_context_is_a_context_of_its_own_on_the_primarys_memory, start_anew),
-        cmocka_unit_test_setup(an_event_can_be_of_a_whole_green_context, start_anew),
-        cmocka_unit_test_setup(a_green_context_ends_while_its_work_goes_on, start_anew),
-    };
-    return cmocka_run_group_tests(tests, set_up, NULL);
-}
+TEST_GROUP(set_up, NULL)

@@ -3,11 +3,7 @@
  * Every story runs in a process of its own, because a fault stays with a context. The dump is read here by the offsets of its
  * format, not by the code under test or by the product's reader.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "sim_dump.h"
 #include <sim/sim.h>
@@ -15,13 +11,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define GRANULE ((size_t)2 << 20)
 #define FLAGS_SURVIVE (CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT)
@@ -144,9 +134,53 @@ static CUresult launch_overrun(uint32_t last)
     return launch("_Z5storePjj", 8, 128, (void *[]){&buffer, &last});
 }
 
+struct story {
+    void (*run)(void);
+    int signal; /* that ends it, or 0 */
+    const char *environment[2][2];
+};
+
+static void run_story(const struct story *story)
+{
+    snprintf(file_name, sizeof file_name, "/tmp/cufence-sim-test-%d.dump", (int)getpid());
+    unlink(file_name);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        for (size_t i = 0; i < 2 && story->environment[i][0] != NULL; i++)
+            setenv(story->environment[i][0], story->environment[i][1], 1);
+        if (getenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION") != NULL)
+            setenv("CUDA_COREDUMP_FILE", file_name, 1);
+        OK(cuInit(0));
+        story->run();
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    int has_dump = access(file_name, F_OK) == 0;
+    unlink(file_name);
+    if (story->signal == 0) {
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    } else {
+        assert_true(WIFSIGNALED(status));
+        assert_int_equal(WTERMSIG(status), story->signal);
+        assert_true(has_dump);
+    }
+}
+
+#define STORY(name, ...)                                                                                                       \
+    static void name(void);                                                                                                    \
+    TEST(test_##name)                                                                                                          \
+    {                                                                                                                          \
+        run_story(&(struct story){name, __VA_ARGS__});                                                                         \
+    }                                                                                                                          \
+    static void name(void)
+
 /* ---- stories ---- */
 
-static void without_dumps_the_error_is_sticky(void)
+STORY(without_dumps_the_error_is_sticky, 0, {{0}})
 {
     open_device();
     OK(launch_overrun(1000));
@@ -218,7 +252,7 @@ static void check_overrun_dump(struct dump dump)
     CHECK(instruction[0] == 0x0000000502007986 && instruction[1] == 0x000fe2000c101904);
 }
 
-static void a_survived_fault_leaves_a_dump_and_a_good_context(void)
+STORY(a_survived_fault_leaves_a_dump_and_a_good_context, 0, {{0}})
 {
     arm(FLAGS_SURVIVE);
     open_device();
@@ -242,7 +276,7 @@ static void a_survived_fault_leaves_a_dump_and_a_good_context(void)
     CHECK(access(file_name, F_OK) == 0);
 }
 
-static void all_faulting_lanes_of_the_warp_are_in_the_dump(void)
+STORY(all_faulting_lanes_of_the_warp_are_in_the_dump, 0, {{0}})
 {
     arm(FLAGS_SURVIVE);
     open_device();
@@ -257,7 +291,7 @@ static void all_faulting_lanes_of_the_warp_are_in_the_dump(void)
     }
 }
 
-static void an_exited_warp_leaves_its_sm_only(void)
+STORY(an_exited_warp_leaves_its_sm_only, 0, {{0}})
 {
     arm(FLAGS_SURVIVE);
     open_device();
@@ -271,7 +305,7 @@ static void an_exited_warp_leaves_its_sm_only(void)
         CHECK(find(dump, TYPE(n), 0, NULL).sh_type == 0);
 }
 
-static void loads_and_wild_addresses_are_told_apart(void)
+STORY(loads_and_wild_addresses_are_told_apart, 0, {{0}})
 {
     arm(FLAGS_SURVIVE);
     open_device();
@@ -285,7 +319,7 @@ static void loads_and_wild_addresses_are_told_apart(void)
     CHECK(u64(dump, find(dump, TYPE(5), 0, NULL), 2 * 4) == nowhere);
 }
 
-static void a_read_only_mapping_can_be_loaded_from(void)
+STORY(a_read_only_mapping_can_be_loaded_from, 0, {{0}})
 {
     open_device();
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
@@ -297,7 +331,7 @@ static void a_read_only_mapping_can_be_loaded_from(void)
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-static void without_skip_abort_the_process_ends(void)
+STORY(without_skip_abort_the_process_ends, SIGABRT, {{0}})
 {
     signal(SIGABRT, SIG_DFL);
     arm(CU_COREDUMP_LIGHTWEIGHT_FLAGS);
@@ -307,7 +341,7 @@ static void without_skip_abort_the_process_ends(void)
     CHECK(is_over);
 }
 
-static void arming_a_context_alone_gives_no_dump(void)
+STORY(arming_a_context_alone_gives_no_dump, 0, {{0}})
 {
     open_device();
     unsigned char yes = 1;
@@ -319,7 +353,9 @@ static void arming_a_context_alone_gives_no_dump(void)
     CHECK(access(file_name, F_OK) != 0);
 }
 
-static void the_environment_wins(void)
+STORY(the_environment_wins, 0,
+      {{"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1"},
+       {"CUDA_COREDUMP_GENERATION_FLAGS", "skip_nonrelocated_elf_images,skip_global_memory,skip_abort"}})
 {
     unsigned char no = 0;
     size_t one = 1;
@@ -339,7 +375,7 @@ static void *read_fifo(void *argument)
     return dump;
 }
 
-static void a_fifo_gets_the_whole_dump(void)
+STORY(a_fifo_gets_the_whole_dump, 0, {{0}})
 {
     CHECK(mkfifo(file_name, 0600) == 0);
     arm(FLAGS_SURVIVE);
@@ -353,7 +389,7 @@ static void a_fifo_gets_the_whole_dump(void)
     check_overrun_dump(dump);
 }
 
-static void unmapping_does_not_wait_for_the_kernel(void)
+STORY(unmapping_does_not_wait_for_the_kernel, 0, {{0}})
 {
     open_device();
     uint32_t is_running = 0, *flag = &is_running;
@@ -378,7 +414,7 @@ NOT_SANITIZED static void touch_nothing(void)
     *(volatile char *)nowhere = 1;
 }
 
-static void faults_of_the_host_go_to_the_handler_before(void)
+STORY(faults_of_the_host_go_to_the_handler_before, 0, {{0}})
 {
     struct sigaction action = {.sa_handler = host_handler, .sa_flags = SA_NODEFER};
     CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
@@ -391,7 +427,7 @@ static void faults_of_the_host_go_to_the_handler_before(void)
     }
 }
 
-static void unmapped_copies_fail_when_they_run(void)
+STORY(unmapped_copies_fail_when_they_run, 0, {{0}})
 {
     open_device();
     uint32_t flag = 0, *pointer = &flag, word;
@@ -402,48 +438,8 @@ static void unmapped_copies_fail_when_they_run(void)
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-/* ---- the parent ---- */
-
-struct story {
-    void (*run)(void);
-    int signal; /* that ends it, or 0 */
-    const char *environment[2][2];
-};
-
-static void run_story(void **state)
+TEST(a_bad_configuration_is_refused)
 {
-    const struct story *story = *state;
-    snprintf(file_name, sizeof file_name, "/tmp/cufence-sim-test-%d.dump", (int)getpid());
-    unlink(file_name);
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        for (size_t i = 0; i < 2 && story->environment[i][0] != NULL; i++)
-            setenv(story->environment[i][0], story->environment[i][1], 1);
-        if (getenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION") != NULL)
-            setenv("CUDA_COREDUMP_FILE", file_name, 1);
-        OK(cuInit(0));
-        story->run();
-        _exit(0);
-    }
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    int has_dump = access(file_name, F_OK) == 0;
-    unlink(file_name);
-    if (story->signal == 0) {
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 0);
-    } else {
-        assert_true(WIFSIGNALED(status));
-        assert_int_equal(WTERMSIG(status), story->signal);
-        assert_true(has_dump);
-    }
-}
-
-static void a_bad_configuration_is_refused(void **state)
-{
-    (void)state;
     static const char *const bad[] = {"devices=9", "memory=lots", "unknown=1", "fail=cuMemCreate:2", "memory",
                                       "pci=1:0",   "pci=0:0:20",  "strict=2",  "newer=13000",        "reuse=yes"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -489,35 +485,4 @@ static void a_bad_configuration_is_refused(void **state)
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-}
-
-#define STORY(function, ...)                                                                                                   \
-    {                                                                                                                          \
-#function, run_story, NULL, NULL, &(struct story)                                                                      \
-        {                                                                                                                      \
-            function, __VA_ARGS__                                                                                              \
-        }                                                                                                                      \
-    }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        STORY(without_dumps_the_error_is_sticky, 0, {{0}}),
-        STORY(a_survived_fault_leaves_a_dump_and_a_good_context, 0, {{0}}),
-        STORY(all_faulting_lanes_of_the_warp_are_in_the_dump, 0, {{0}}),
-        STORY(an_exited_warp_leaves_its_sm_only, 0, {{0}}),
-        STORY(loads_and_wild_addresses_are_told_apart, 0, {{0}}),
-        STORY(a_read_only_mapping_can_be_loaded_from, 0, {{0}}),
-        STORY(without_skip_abort_the_process_ends, SIGABRT, {{0}}),
-        STORY(arming_a_context_alone_gives_no_dump, 0, {{0}}),
-        STORY(the_environment_wins, 0,
-              {{"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1"},
-               {"CUDA_COREDUMP_GENERATION_FLAGS", "skip_nonrelocated_elf_images,skip_global_memory,skip_abort"}}),
-        STORY(a_fifo_gets_the_whole_dump, 0, {{0}}),
-        STORY(unmapping_does_not_wait_for_the_kernel, 0, {{0}}),
-        STORY(faults_of_the_host_go_to_the_handler_before, 0, {{0}}),
-        STORY(unmapped_copies_fail_when_they_run, 0, {{0}}),
-        cmocka_unit_test(a_bad_configuration_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

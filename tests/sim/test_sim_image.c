@@ -3,17 +3,13 @@
  * kernels, and faults there as its code says. Also the attributes of functions.
  * Every launch is a process of its own: this program, started anew, armed by the environment.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#define TEST_OWN_MAIN
+#include "support/test.h"
 
 #include "sim_dump.h"
 #include <sim/sim.h>
 
 #include <fcntl.h>
-#include <sys/wait.h>
 
 #define GRANULE ((size_t)2 << 20)
 #define EXIT_AT 0x60 /* of the code that the simulated device makes up */
@@ -243,9 +239,41 @@ static void check_alive(struct dump dump, uint64_t offset, uint64_t resume)
     CHECK(u64(dump, find(dump, TYPE(18), 0, NULL), 0) + 400 == u64(dump, registers, 2 * 4));
 }
 
+struct story {
+    void (*run)(void);
+};
+
+static void run_story(const struct story *story)
+{
+    snprintf(dump_name, sizeof dump_name, "/tmp/cufence-sim-image-%d.dump", (int)getpid());
+    snprintf(image_name, sizeof image_name, "/tmp/cufence-sim-image-%d.cubin", (int)getpid());
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(300);
+        story->run();
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    unlink(dump_name);
+    unlink(image_name);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+#define STORY(name)                                                                                                            \
+    static void name(void);                                                                                                    \
+    TEST(test_##name)                                                                                                          \
+    {                                                                                                                          \
+        run_story(&(struct story){name});                                                                                      \
+    }                                                                                                                          \
+    static void name(void)
+
 /* ---- stories ---- */
 
-static void code_ends_as_compiled_code_does(void)
+STORY(code_ends_as_compiled_code_does)
 {
     struct dump cubin = original("");
     const struct instruction *code = code_of(cubin);
@@ -257,7 +285,7 @@ static void code_ends_as_compiled_code_does(void)
     CHECK(text_of(original("padding=0"))->sh_size == PADDING_AT);
 }
 
-static void a_cubin_faults_where_it_did(void)
+STORY(a_cubin_faults_where_it_did)
 {
     struct dump cubin = original("");
     check_gone(launch_image(cubin, "module"), 0x40);
@@ -268,7 +296,7 @@ static void a_cubin_faults_where_it_did(void)
     check_gone(launch_image(cubin, "library"), 0x60);
 }
 
-static void a_fence_keeps_the_warp(void)
+STORY(a_fence_keeps_the_warp)
 {
     struct dump cubin = original("");
     put_fence(cubin);
@@ -280,7 +308,7 @@ static void a_fence_keeps_the_warp(void)
     check_alive(launch_image(cubin, "library"), 0x60, PADDING_AT + 48);
 }
 
-static void a_way_past_the_fence_is_open(void)
+STORY(a_way_past_the_fence_is_open)
 {
     struct dump cubin = original("");
     put_fence(cubin);
@@ -292,7 +320,7 @@ static void a_way_past_the_fence_is_open(void)
     check_gone(launch_image(cubin, "module"), 0x40);
 }
 
-static void bad_images_are_refused(void)
+STORY(bad_images_are_refused)
 {
     CUcontext context;
     CUmodule module;
@@ -313,7 +341,7 @@ static void bad_images_are_refused(void)
     free(cubin.bytes);
 }
 
-static void a_missing_library_of_kernels_is_an_error(void)
+STORY(a_missing_library_of_kernels_is_an_error)
 {
     setenv("CUSIM_KERNELS", "/nowhere/kernels.so", 1);
     int null = open("/dev/null", O_WRONLY);
@@ -321,7 +349,7 @@ static void a_missing_library_of_kernels_is_an_error(void)
     CHECK(cuInit(0) == CUDA_ERROR_INVALID_VALUE);
 }
 
-static void shared_memory_is_asked_for(void)
+STORY(shared_memory_is_asked_for)
 {
     setenv("CUSIM_KERNELS", CUFENCE_SIM_KERNELS, 1);
     CUcontext context;
@@ -353,7 +381,7 @@ static void shared_memory_is_asked_for(void)
     OK(cuCtxSynchronize());
 }
 
-static void the_environment_makes_dumps_lightweight(void)
+STORY(the_environment_makes_dumps_lightweight)
 {
     setenv("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", "1", 1);
     OK(cuInit(0));
@@ -365,52 +393,11 @@ static void the_environment_makes_dumps_lightweight(void)
     CHECK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_LIGHTWEIGHT, &truth, &one) == CUDA_ERROR_NOT_PERMITTED);
 }
 
-/* ---- the parent ---- */
-
-struct story {
-    void (*run)(void);
-};
-
-static void run_story(void **state)
+int main(int argc, char **argv)
 {
-    const struct story *story = *state;
-    snprintf(dump_name, sizeof dump_name, "/tmp/cufence-sim-image-%d.dump", (int)getpid());
-    snprintf(image_name, sizeof image_name, "/tmp/cufence-sim-image-%d.cubin", (int)getpid());
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        alarm(300);
-        story->run();
-        _exit(0);
-    }
-    int status = -1;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    unlink(dump_name);
-    unlink(image_name);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
-#define STORY(function)                                                                                                        \
-    {                                                                                                                          \
-#function, run_story, NULL, NULL, &(struct story)                                                                      \
-        {                                                                                                                      \
-            function                                                                                                           \
-        }                                                                                                                      \
-    }
-
-int main(int count, char **arguments)
-{
-    if (count == 3) {
-        run_launch(arguments[1], arguments[2]);
+    if (argc == 3) {
+        run_launch(argv[1], argv[2]);
         return 0;
     }
-    const struct CMUnitTest tests[] = {
-        STORY(code_ends_as_compiled_code_does), STORY(a_cubin_faults_where_it_did),
-        STORY(a_fence_keeps_the_warp),          STORY(a_way_past_the_fence_is_open),
-        STORY(bad_images_are_refused),          STORY(a_missing_library_of_kernels_is_an_error),
-        STORY(shared_memory_is_asked_for),      STORY(the_environment_makes_dumps_lightweight),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(argc, argv);
 }

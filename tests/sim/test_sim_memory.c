@@ -2,10 +2,6 @@
 #include "results.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define GRANULE ((size_t)2 << 20)
 
@@ -40,9 +36,8 @@ static CUmemoryPool create_pool(size_t max_bytes)
 
 #define STEP (16 * GRANULE) /* of what a pool says that it has reserved */
 
-static void pools_count_what_is_used_and_reserved(void **state)
+TEST(pools_count_what_is_used_and_reserved)
 {
-    (void)state;
     CUmemoryPool pool = create_pool(0);
     CUdeviceptr small, large;
     OK(cuMemAllocFromPoolAsync(&small, 1000, pool, NULL));
@@ -75,9 +70,8 @@ static void pools_count_what_is_used_and_reserved(void **state)
     assert_result(cuMemAllocFromPoolAsync(&small, 1, pool, NULL), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void a_pool_keeps_freed_memory_up_to_its_threshold(void **state)
+TEST(a_pool_keeps_freed_memory_up_to_its_threshold)
 {
-    (void)state;
     CUmemoryPool pool = create_pool(0);
     cuuint64_t threshold = 2 * GRANULE;
     size_t free_before, free_now, total;
@@ -104,9 +98,8 @@ static void a_pool_keeps_freed_memory_up_to_its_threshold(void **state)
     OK(cuMemPoolDestroy(pool));
 }
 
-static void the_devices_pool_can_be_changed_but_not_destroyed(void **state)
+TEST(the_devices_pool_can_be_changed_but_not_destroyed)
 {
-    (void)state;
     CUmemoryPool own = NULL, now = NULL, other_device = NULL, pool = create_pool(2 * GRANULE);
     OK(cuDeviceGetDefaultMemPool(&own, 0));
     OK(cuDeviceGetMemPool(&now, 0));
@@ -143,9 +136,8 @@ static void the_devices_pool_can_be_changed_but_not_destroyed(void **state)
     OK(cuCtxSynchronize());
 }
 
-static void attributes_tell_what_memory_it_is(void **state)
+TEST(attributes_tell_what_memory_it_is)
 {
-    (void)state;
     CUdeviceptr device, managed;
     void *pinned;
     OK(cuMemAlloc(&device, 1000));
@@ -203,9 +195,8 @@ static void attributes_tell_what_memory_it_is(void **state)
     OK(cuMemFree(device));
 }
 
-static void managed_memory_is_copied_as_the_devices(void **state)
+TEST(managed_memory_is_copied_as_the_devices)
 {
-    (void)state;
     CUdeviceptr managed, device, mapped;
     static char registered[8192];
     OK(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
@@ -228,9 +219,8 @@ static void managed_memory_is_copied_as_the_devices(void **state)
     OK(cuMemFree(device));
 }
 
-static void pitched_copies_and_sets_touch_their_rows_alone(void **state)
+TEST(pitched_copies_and_sets_touch_their_rows_alone)
 {
-    (void)state;
     CUdeviceptr rows;
     size_t pitch;
     OK(cuMemAllocPitch(&rows, &pitch, 100, 4, 4));
@@ -277,9 +267,8 @@ static void pitched_copies_and_sets_touch_their_rows_alone(void **state)
     OK(cuMemFree(rows));
 }
 
-static void ipc_is_for_plain_allocations_of_another_process(void **state)
+TEST(ipc_is_for_plain_allocations_of_another_process)
 {
-    (void)state;
     CUdeviceptr address, opened;
     CUipcMemHandle handle;
     OK(cuMemAlloc(&address, 100));
@@ -291,9 +280,8 @@ static void ipc_is_for_plain_allocations_of_another_process(void **state)
     assert_result(cuIpcGetMemHandle(&handle, address), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void graph_nodes_share_memory_of_the_graph(void **state)
+TEST(graph_nodes_share_memory_of_the_graph)
 {
-    (void)state;
     CUgraph graph;
     CUgraphNode allocation, set, release;
     CUgraphExec executable;
@@ -322,9 +310,8 @@ static void graph_nodes_share_memory_of_the_graph(void **state)
     OK(cuMemFree(plain));
 }
 
-static void a_capture_can_go_into_a_graph_of_the_program(void **state)
+TEST(a_capture_can_go_into_a_graph_of_the_program)
 {
-    (void)state;
     CUgraph graph, captured;
     CUstream stream;
     CUgraphNode node;
@@ -358,9 +345,8 @@ static void a_capture_can_go_into_a_graph_of_the_program(void **state)
     OK(cuStreamDestroy(stream));
 }
 
-static void a_reset_ends_the_context_but_not_mappings(void **state)
+TEST(a_reset_ends_the_context_but_not_mappings)
 {
-    (void)state;
     CUcontext second, again;
     CUstream stream;
     CUevent event;
@@ -409,9 +395,8 @@ static void a_reset_ends_the_context_but_not_mappings(void **state)
     OK(cuCtxSynchronize());
 }
 
-static void first_forms_of_functions_are_found(void **state)
+TEST(first_forms_of_functions_are_found)
 {
-    (void)state;
     static const struct {
         const char *name, *abi_name;
         int version;
@@ -436,9 +421,8 @@ static void first_forms_of_functions_are_found(void **state)
     dlclose(library);
 }
 
-static void a_forked_child_cannot_use_the_device(void **state)
+TEST(a_forked_child_cannot_use_the_device)
 {
-    (void)state;
     pid_t child = fork();
     if (child == 0) {
         CUdeviceptr address;
@@ -451,21 +435,4 @@ static void a_forked_child_cannot_use_the_device(void **state)
     OK(cuCtxSynchronize());
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pools_count_what_is_used_and_reserved),
-        cmocka_unit_test(a_pool_keeps_freed_memory_up_to_its_threshold),
-        cmocka_unit_test(the_devices_pool_can_be_changed_but_not_destroyed),
-        cmocka_unit_test(attributes_tell_what_memory_it_is),
-        cmocka_unit_test(managed_memory_is_copied_as_the_devices),
-        cmocka_unit_test(pitched_copies_and_sets_touch_their_rows_alone),
-        cmocka_unit_test(ipc_is_for_plain_allocations_of_another_process),
-        cmocka_unit_test(graph_nodes_share_memory_of_the_graph),
-        cmocka_unit_test(a_capture_can_go_into_a_graph_of_the_program),
-        cmocka_unit_test(a_reset_ends_the_context_but_not_mappings),
-        cmocka_unit_test(first_forms_of_functions_are_found),
-        cmocka_unit_test(a_forked_child_cannot_use_the_device),
-    };
-    return cmocka_run_group_tests(tests, set_up, NULL);
-}
+TEST_GROUP(set_up, NULL)

@@ -1,13 +1,5 @@
 /* A driver that is newer than the table of hooks: what it alone knows is passed through, and said. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <string.h>
-#include <sys/wait.h>
+#include "support/test.h"
 
 static char said[65536]; /* stdout and stderr */
 
@@ -32,16 +24,14 @@ static unsigned count_in(const char *text, const char *word)
     return count;
 }
 
-static void the_driver_has_forms_that_nobody_knows(void **state)
+TEST(the_driver_has_forms_that_nobody_knows)
 {
-    (void)state;
     assert_int_equal(run("program_dlsym", ""), 0);
     assert_string_equal(said, "known: within a page, newer: within a page\n");
 }
 
-static void a_form_newer_than_the_table_is_passed_through_and_said_once(void **state)
+TEST(a_form_newer_than_the_table_is_passed_through_and_said_once)
 {
-    (void)state;
     static const char *const programs[] = {"program_dlsym", "program_proc", "program_linked"};
     static const char *const functions[] = {"cuMemAlloc", "cuMemFree", "cuStreamSynchronize"};
     for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
@@ -54,13 +44,4 @@ static void a_form_newer_than_the_table_is_passed_through_and_said_once(void **s
             assert_int_equal(count_in(said, line), 1);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_driver_has_forms_that_nobody_knows),
-        cmocka_unit_test(a_form_newer_than_the_table_is_passed_through_and_said_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

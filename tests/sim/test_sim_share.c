@@ -2,11 +2,8 @@
  * The simulated device's memory in two processes: handles as file descriptors, and the same addresses. The other process is
  * this program, started anew before CUDA is: so the addresses of its libraries and stacks are its own.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#define TEST_OWN_MAIN
+#include "support/test.h"
 
 #include "sim_dump.h"
 #include <sim/sim.h>
@@ -16,7 +13,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -211,9 +207,40 @@ static void expect_well(pid_t other)
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+struct story {
+    void (*run)(void);
+    const char *device; /* CUFENCE_SIM */
+};
+
+static void run_story(const struct story *story)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (story->device != NULL)
+            setenv("CUFENCE_SIM", story->device, 1);
+        alarm(300);
+        story->run();
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+#define STORY(name, ...)                                                                                                       \
+    static void name(void);                                                                                                    \
+    TEST(test_##name)                                                                                                          \
+    {                                                                                                                          \
+        run_story(&(struct story){name, __VA_ARGS__});                                                                         \
+    }                                                                                                                          \
+    static void name(void)
+
 /* ---- stories ---- */
 
-static void another_process_maps_the_same_bytes_at_the_same_address(void)
+STORY(another_process_maps_the_same_bytes_at_the_same_address, NULL)
 {
     int to;
     pid_t other = start_other(&to);
@@ -227,7 +254,7 @@ static void another_process_maps_the_same_bytes_at_the_same_address(void)
     expect_well(other);
 }
 
-static void memory_can_be_shared_after_a_sticky_error(void)
+STORY(memory_can_be_shared_after_a_sticky_error, NULL)
 {
     int to;
     pid_t other = start_other(&to);
@@ -246,7 +273,7 @@ static void memory_can_be_shared_after_a_sticky_error(void)
     expect_well(other);
 }
 
-static void only_exportable_handles_are_exported(void)
+STORY(only_exportable_handles_are_exported, NULL)
 {
     start();
     CUmemGenericAllocationHandle handle = create(GRANULE, &exportable), other = create(GRANULE, &plain);
@@ -270,7 +297,7 @@ static void only_exportable_handles_are_exported(void)
     CHECK(cuMemExportToShareableHandle(&descriptor, handle, FILE_HANDLE, 0) == CUDA_ERROR_INVALID_VALUE);
 }
 
-static void other_descriptors_are_refused(void)
+STORY(other_descriptors_are_refused, NULL)
 {
     start();
     CUmemGenericAllocationHandle handle;
@@ -287,7 +314,7 @@ static void other_descriptors_are_refused(void)
     OK(import(&handle, descriptor));
 }
 
-static void imported_handles_are_handles(void)
+STORY(imported_handles_are_handles, NULL)
 {
     start();
     size_t free_before, free_after, total;
@@ -325,7 +352,7 @@ static void imported_handles_are_handles(void)
     OK(cuMemAddressFree(base, 8 * GRANULE));
 }
 
-static void handles_need_no_descriptors(void)
+STORY(handles_need_no_descriptors, NULL)
 {
     const struct rlimit few = {32, 32};
     CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
@@ -340,7 +367,7 @@ static void handles_need_no_descriptors(void)
     }
 }
 
-static void a_wanted_address_is_given_where_it_is_free(void)
+STORY(a_wanted_address_is_given_where_it_is_free, NULL)
 {
     start();
     CUdeviceptr base, again, elsewhere;
@@ -355,7 +382,7 @@ static void a_wanted_address_is_given_where_it_is_free(void)
     CHECK(again == base + 64 * GRANULE);
 }
 
-static void a_device_may_not_share(void)
+STORY(a_device_may_not_share, "shareable=0")
 {
     start();
     CUmemGenericAllocationHandle handle;
@@ -368,7 +395,7 @@ static void a_device_may_not_share(void)
     CHECK(import(&handle, 0) == CUDA_ERROR_NOT_SUPPORTED);
 }
 
-static void memory_of_a_device_that_is_not_there_is_refused(void)
+STORY(memory_of_a_device_that_is_not_there_is_refused, NULL)
 {
     int sockets[2];
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
@@ -390,7 +417,7 @@ static void memory_of_a_device_that_is_not_there_is_refused(void)
     expect_well(other);
 }
 
-static void identifiers_are_those_of_the_devices(void)
+STORY(identifiers_are_those_of_the_devices, NULL)
 {
     cusim_configure(2, 0, 0);
     start();
@@ -407,57 +434,11 @@ static void identifiers_are_those_of_the_devices(void)
     CHECK(memcmp(&same, &second, sizeof same) == 0);
 }
 
-/* ---- the parent ---- */
-
-struct story {
-    void (*run)(void);
-    const char *device; /* CUFENCE_SIM */
-};
-
-static void run_story(void **state)
+int main(int argc, char **argv)
 {
-    const struct story *story = *state;
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        if (story->device != NULL)
-            setenv("CUFENCE_SIM", story->device, 1);
-        alarm(300);
-        story->run();
-        _exit(0);
-    }
-    int status = -1;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
-#define STORY(function, device)                                                                                                \
-    {                                                                                                                          \
-#function, run_story, NULL, NULL, &(struct story)                                                                      \
-        {                                                                                                                      \
-            function, device                                                                                                   \
-        }                                                                                                                      \
-    }
-
-int main(int count, char **arguments)
-{
-    if (count == 2) {
-        run_other(atoi(arguments[1]));
+    if (argc == 2) {
+        run_other(atoi(argv[1]));
         return 0;
     }
-    const struct CMUnitTest tests[] = {
-        STORY(another_process_maps_the_same_bytes_at_the_same_address, NULL),
-        STORY(memory_can_be_shared_after_a_sticky_error, NULL),
-        STORY(only_exportable_handles_are_exported, NULL),
-        STORY(other_descriptors_are_refused, NULL),
-        STORY(imported_handles_are_handles, NULL),
-        STORY(handles_need_no_descriptors, NULL),
-        STORY(a_wanted_address_is_given_where_it_is_free, NULL),
-        STORY(a_device_may_not_share, "shareable=0"),
-        STORY(memory_of_a_device_that_is_not_there_is_refused, NULL),
-        STORY(identifiers_are_those_of_the_devices, NULL),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(argc, argv);
 }

@@ -4,12 +4,7 @@
 #include "../support/thread_id.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 static CUcontext context;
 static CUfunction spin, append;
@@ -24,9 +19,8 @@ static void append_kernel(const cusim_thread *thread, void *const *arguments)
     log_values[atomic_fetch_add(&log_count, 1) % 64] = *(const uint32_t *)arguments[0];
 }
 
-static int set_up(void **state)
+static void set_up(void)
 {
-    (void)state;
     static const size_t one_number[] = {sizeof(uint32_t)};
     const cusim_kernel kernel = {
         .name = "append", .function = append_kernel, .argument_bytes = one_number, .argument_count = 1};
@@ -40,12 +34,13 @@ static int set_up(void **state)
     OK(cuModuleGetFunction(&append, module, "append"));
     CUfunction missing;
     assert_result(cuModuleGetFunction(&missing, module, "no such kernel"), CUDA_ERROR_NOT_FOUND);
-    return 0;
 }
 
 static int clear_log(void **state)
 {
     (void)state;
+    if (!context)
+        set_up();
     atomic_store(&log_count, 0);
     return 0;
 }
@@ -65,9 +60,51 @@ static void let_go(uint32_t *flag)
     __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
 }
 
-static void streams_run_in_order_and_apart_from_each_other(void **state)
+static void use_after_destruction(void)
 {
-    (void)state;
+    CUcontext own;
+    CUstream streams[8], next;
+    if (cuInit(0) != CUDA_SUCCESS || cuCtxCreate(&own, NULL, 0, 0) != CUDA_SUCCESS)
+        _exit(1);
+    for (int i = 0; i < 8; i++)
+        cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING);
+    for (int i = 0; i < 8; i++)
+        cuStreamDestroy(streams[i]);
+    for (int i = 0; i < 8; i++) {
+        cuStreamCreate(&next, CU_STREAM_NON_BLOCKING);
+        for (int j = 0; j < 8; j++) {
+            if (next == streams[j])
+                _exit(2);
+        }
+    }
+    cuStreamQuery(streams[3]);
+    _exit(3);
+}
+
+/* Before the first cuInit() of this process. */
+TEST(a_strict_device_names_the_call_and_aborts)
+{
+    int out[2], status;
+    char said[512] = "";
+    assert_int_equal(pipe(out), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(out[1], STDERR_FILENO);
+        signal(SIGABRT, SIG_DFL); /* cmocka's */
+        setenv("CUFENCE_SIM", "strict=1,reuse=0", 1);
+        use_after_destruction();
+    }
+    close(out[1]);
+    assert_true(read(out[0], said, sizeof said - 1) > 0);
+    close(out[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    assert_non_null(strstr(said, "cuStreamQuery"));
+    assert_non_null(strstr(said, "stream"));
+}
+
+TEST_WITH(streams_run_in_order_and_apart_from_each_other, clear_log, NULL)
+{
     CUstream slow, fast;
     uint32_t flag = 0;
     OK(cuStreamCreate(&slow, CU_STREAM_NON_BLOCKING));
@@ -89,9 +126,8 @@ static void streams_run_in_order_and_apart_from_each_other(void **state)
     assert_result(cuStreamQuery(slow), CUDA_ERROR_INVALID_HANDLE);
 }
 
-static void legacy_stream_orders_with_blocking_streams(void **state)
+TEST_WITH(legacy_stream_orders_with_blocking_streams, clear_log, NULL)
 {
-    (void)state;
     CUstream blocking, apart;
     uint32_t flag = 0;
     OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
@@ -131,9 +167,8 @@ static void *use_own_stream(void *argument)
     return NULL;
 }
 
-static void each_thread_has_a_default_stream(void **state)
+TEST_WITH(each_thread_has_a_default_stream, clear_log, NULL)
 {
-    (void)state;
     uint32_t flag = 0, value = 7;
     pthread_t thread;
     launch_spin(&flag, CU_STREAM_PER_THREAD);
@@ -165,9 +200,8 @@ static void *note_own_stream(void *argument)
     return NULL;
 }
 
-static void a_thread_with_an_id_of_before_has_another_stream(void **state)
+TEST_WITH(a_thread_with_an_id_of_before_has_another_stream, clear_log, NULL)
 {
-    (void)state;
     uint32_t flag = 0;
     struct own_stream first = {.flag = &flag}, second = {0};
     pthread_t thread;
@@ -181,9 +215,8 @@ static void a_thread_with_an_id_of_before_has_another_stream(void **state)
     OK(cuCtxSynchronize());
 }
 
-static void events_mark_a_place_in_a_stream(void **state)
+TEST_WITH(events_mark_a_place_in_a_stream, clear_log, NULL)
 {
-    (void)state;
     CUstream first, second;
     CUevent event, later;
     uint32_t flag = 0;
@@ -215,9 +248,8 @@ static void events_mark_a_place_in_a_stream(void **state)
     OK(cuStreamDestroy(second));
 }
 
-static void a_destroyed_stream_finishes_its_work(void **state)
+TEST_WITH(a_destroyed_stream_finishes_its_work, clear_log, NULL)
 {
-    (void)state;
     CUstream stream;
     uint32_t flag = 0;
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -235,9 +267,8 @@ static void host_function(void *user)
     atomic_fetch_add((atomic_uint *)user, 1);
 }
 
-static void host_functions_and_copies_keep_the_order(void **state)
+TEST_WITH(host_functions_and_copies_keep_the_order, clear_log, NULL)
 {
-    (void)state;
     CUstream stream;
     CUdeviceptr memory;
     atomic_uint calls = 0;
@@ -260,9 +291,8 @@ static void host_functions_and_copies_keep_the_order(void **state)
 }
 
 /* One stream waits until a word says that it may go on; another one, or the host, writes it. */
-static void a_stream_waits_for_a_word(void **state)
+TEST_WITH(a_stream_waits_for_a_word, clear_log, NULL)
 {
-    (void)state;
     CUstream waiting, writing;
     CUdeviceptr word;
     OK(cuStreamCreate(&waiting, CU_STREAM_NON_BLOCKING));
@@ -300,9 +330,8 @@ static void coordinates_kernel(const cusim_thread *thread, void *const *argument
     out[index] = index + *(const unsigned char *)arguments[0];
 }
 
-static void kernels_see_every_thread_and_their_arguments(void **state)
+TEST_WITH(kernels_see_every_thread_and_their_arguments, clear_log, NULL)
 {
-    (void)state;
     static const size_t bytes[] = {1, 8};
     const cusim_kernel kernel = {
         .name = "coordinates", .function = coordinates_kernel, .argument_bytes = bytes, .argument_count = 2};
@@ -344,9 +373,8 @@ static void kernels_see_every_thread_and_their_arguments(void **state)
     OK(cuLibraryUnload(library));
 }
 
-static void a_destroyed_context_says_so(void **state)
+TEST_WITH(a_destroyed_context_says_so, clear_log, NULL)
 {
-    (void)state;
     CUcontext own, current;
     unsigned long long id, own_id;
     OK(cuCtxGetId(context, &id));
@@ -371,9 +399,8 @@ static void a_destroyed_context_says_so(void **state)
     OK(cuCtxSynchronize());
 }
 
-static void a_destroyed_streams_handle_is_the_next_ones(void **state)
+TEST_WITH(a_destroyed_streams_handle_is_the_next_ones, clear_log, NULL)
 {
-    (void)state;
     CUstream first, second;
     CUevent event;
     unsigned long long first_id, second_id;
@@ -396,9 +423,8 @@ static void a_destroyed_streams_handle_is_the_next_ones(void **state)
     OK(cuStreamDestroy(second));
 }
 
-static void stale_handles_are_counted(void **state)
+TEST_WITH(stale_handles_are_counted, clear_log, NULL)
 {
-    (void)state;
     CUstream stream;
     CUevent event;
     int bogus = 0;
@@ -416,69 +442,4 @@ static void stale_handles_are_counted(void **state)
     assert_result(cuCtxSetCurrent((CUcontext)&bogus), CUDA_ERROR_INVALID_CONTEXT);
     assert_result(cuMemRelease(12345), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cusim_stale_handles(), before + 5);
-}
-
-static void use_after_destruction(void)
-{
-    CUcontext own;
-    CUstream streams[8], next;
-    if (cuInit(0) != CUDA_SUCCESS || cuCtxCreate(&own, NULL, 0, 0) != CUDA_SUCCESS)
-        _exit(1);
-    for (int i = 0; i < 8; i++)
-        cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING);
-    for (int i = 0; i < 8; i++)
-        cuStreamDestroy(streams[i]);
-    for (int i = 0; i < 8; i++) {
-        cuStreamCreate(&next, CU_STREAM_NON_BLOCKING);
-        for (int j = 0; j < 8; j++) {
-            if (next == streams[j])
-                _exit(2);
-        }
-    }
-    cuStreamQuery(streams[3]);
-    _exit(3);
-}
-
-/* Before the first cuInit() of this process. */
-static void a_strict_device_names_the_call_and_aborts(void **state)
-{
-    (void)state;
-    int out[2], status;
-    char said[512] = "";
-    assert_int_equal(pipe(out), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(out[1], STDERR_FILENO);
-        signal(SIGABRT, SIG_DFL); /* cmocka's */
-        setenv("CUFENCE_SIM", "strict=1,reuse=0", 1);
-        use_after_destruction();
-    }
-    close(out[1]);
-    assert_true(read(out[0], said, sizeof said - 1) > 0);
-    close(out[0]);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-    assert_non_null(strstr(said, "cuStreamQuery"));
-    assert_non_null(strstr(said, "stream"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(streams_run_in_order_and_apart_from_each_other, clear_log),
-        cmocka_unit_test_setup(legacy_stream_orders_with_blocking_streams, clear_log),
-        cmocka_unit_test_setup(each_thread_has_a_default_stream, clear_log),
-        cmocka_unit_test_setup(a_thread_with_an_id_of_before_has_another_stream, clear_log),
-        cmocka_unit_test_setup(events_mark_a_place_in_a_stream, clear_log),
-        cmocka_unit_test_setup(a_destroyed_stream_finishes_its_work, clear_log),
-        cmocka_unit_test_setup(host_functions_and_copies_keep_the_order, clear_log),
-        cmocka_unit_test_setup(a_stream_waits_for_a_word, clear_log),
-        cmocka_unit_test_setup(kernels_see_every_thread_and_their_arguments, clear_log),
-        cmocka_unit_test_setup(a_destroyed_context_says_so, clear_log),
-        cmocka_unit_test_setup(a_destroyed_streams_handle_is_the_next_ones, clear_log),
-        cmocka_unit_test_setup(stale_handles_are_counted, clear_log),
-    };
-    const struct CMUnitTest first[] = {cmocka_unit_test(a_strict_device_names_the_call_and_aborts)};
-    int failed = cmocka_run_group_tests(first, NULL, NULL);
-    return cmocka_run_group_tests(tests, set_up, NULL) + failed;
 }

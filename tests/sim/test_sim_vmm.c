@@ -2,7 +2,6 @@
 #include "results.h"
 
 #include <dlfcn.h>
-#include <string.h>
 
 #define GRANULE ((size_t)2 << 20)
 
@@ -38,9 +37,8 @@ static int set_up(void **state)
     return 0;
 }
 
-static void granularity_is_two_mebibytes(void **state)
+TEST(granularity_is_two_mebibytes)
 {
-    (void)state;
     size_t granularity = 0;
     OK(cuMemGetAllocationGranularity(&granularity, &device_memory, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     assert_int_equal(granularity, GRANULE);
@@ -49,9 +47,8 @@ static void granularity_is_two_mebibytes(void **state)
     assert_result(cuMemCreate(&handle, 0, &device_memory, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void reservations_are_limited(void **state)
+TEST(reservations_are_limited)
 {
-    (void)state;
     CUdeviceptr address = 0;
     size_t size = (size_t)64 << 40;
     assert_result(cuMemAddressReserve(&address, size, 0, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
@@ -66,9 +63,8 @@ static void reservations_are_limited(void **state)
     OK(cuMemAddressFree(address, GRANULE));
 }
 
-static void one_handle_shows_the_same_bytes_at_two_addresses(void **state)
+TEST(one_handle_shows_the_same_bytes_at_two_addresses)
 {
-    (void)state;
     CUdeviceptr base = reserve(8 * GRANULE);
     CUmemGenericAllocationHandle handle = create(GRANULE);
     CUdeviceptr first = base, second = base + 4 * GRANULE;
@@ -91,9 +87,8 @@ static void one_handle_shows_the_same_bytes_at_two_addresses(void **state)
     OK(cuMemAddressFree(base, 8 * GRANULE));
 }
 
-static void maps_are_whole_handles_in_free_reserved_space(void **state)
+TEST(maps_are_whole_handles_in_free_reserved_space)
 {
-    (void)state;
     CUdeviceptr base = reserve(8 * GRANULE);
     CUmemGenericAllocationHandle handle = create(2 * GRANULE);
     assert_result(cuMemMap(base, GRANULE, GRANULE, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
@@ -113,9 +108,8 @@ static void maps_are_whole_handles_in_free_reserved_space(void **state)
     OK(cuMemAddressFree(base, 8 * GRANULE));
 }
 
-static void access_is_what_was_set(void **state)
+TEST(access_is_what_was_set)
 {
-    (void)state;
     CUdeviceptr base = reserve(GRANULE);
     CUmemGenericAllocationHandle handle = create(GRANULE);
     OK(cuMemMap(base, GRANULE, 0, handle, 0));
@@ -145,9 +139,8 @@ static void access_is_what_was_set(void **state)
     OK(cuMemAddressFree(base, GRANULE));
 }
 
-static void memory_is_limited_and_comes_back(void **state)
+TEST(memory_is_limited_and_comes_back)
 {
-    (void)state;
     size_t free_before, free_now, total;
     OK(cuMemGetInfo(&free_before, &total));
     assert_int_equal(total, (size_t)64 << 20);
@@ -165,9 +158,8 @@ static void memory_is_limited_and_comes_back(void **state)
     assert_int_equal(free_now, free_before);
 }
 
-static void host_copies_past_a_mapping_are_refused(void **state)
+TEST(host_copies_past_a_mapping_are_refused)
 {
-    (void)state;
     CUdeviceptr base = reserve(2 * GRANULE);
     CUmemGenericAllocationHandle handle = create(GRANULE);
     OK(cuMemMap(base, GRANULE, 0, handle, 0));
@@ -196,9 +188,8 @@ static void host_copies_past_a_mapping_are_refused(void **state)
     OK(cuMemAddressFree(base, 2 * GRANULE));
 }
 
-static void allocations_have_their_exact_size(void **state)
+TEST(allocations_have_their_exact_size)
 {
-    (void)state;
     CUdeviceptr address, start;
     size_t size;
     OK(cuMemAlloc(&address, 1000));
@@ -219,9 +210,8 @@ static void allocations_have_their_exact_size(void **state)
     assert_result(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void calls_can_be_counted_and_made_to_fail(void **state)
+TEST(calls_can_be_counted_and_made_to_fail)
 {
-    (void)state;
     uint64_t before = cusim_call_count("cuMemCreate");
     cusim_fail_call("cuMemCreate", 2, CUDA_ERROR_OUT_OF_MEMORY);
     CUmemGenericAllocationHandle handle = create(GRANULE), failed;
@@ -236,9 +226,8 @@ static void calls_can_be_counted_and_made_to_fail(void **state)
     OK(cuMemFree(address));
 }
 
-static void functions_are_found_by_base_name(void **state)
+TEST(functions_are_found_by_base_name)
 {
-    (void)state;
     CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
     *(void **)&get = dlsym(RTLD_DEFAULT, "cuGetProcAddress_v2");
     assert_non_null(get);
@@ -257,19 +246,4 @@ static void functions_are_found_by_base_name(void **state)
     assert_result(get("cuNoSuchFunction", &function, 13000, 0, NULL), CUDA_ERROR_NOT_FOUND);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(granularity_is_two_mebibytes),
-        cmocka_unit_test(reservations_are_limited),
-        cmocka_unit_test(one_handle_shows_the_same_bytes_at_two_addresses),
-        cmocka_unit_test(maps_are_whole_handles_in_free_reserved_space),
-        cmocka_unit_test(access_is_what_was_set),
-        cmocka_unit_test(memory_is_limited_and_comes_back),
-        cmocka_unit_test(host_copies_past_a_mapping_are_refused),
-        cmocka_unit_test(allocations_have_their_exact_size),
-        cmocka_unit_test(calls_can_be_counted_and_made_to_fail),
-        cmocka_unit_test(functions_are_found_by_base_name),
-    };
-    return cmocka_run_group_tests(tests, set_up, NULL);
-}
+TEST_GROUP(set_up, NULL)

@@ -1,14 +1,11 @@
 /* Slack watch, fill and poison on the simulated device: writes beside buffers that no hardware sees, and what is not one. */
 #include "pokes.h"
-#include "concurrently.h"
 
 #include <pthread.h>
 
-#define FAULTED 86
-
 /* ---- one write ---- */
 
-static void finds_one_byte_before(void)
+FINDS(finds_one_byte_before, "slack WRITE: 1 byte changed, 1 byte before the start of buffer #1")
 {
     start("slack=on");
     char *buffer = allocate(1000, NULL);
@@ -20,7 +17,7 @@ static void finds_one_byte_before(void)
     CHECK(cufence_fault_count() == 2);
 }
 
-static void finds_sixteen_bytes_before(void)
+FINDS(finds_sixteen_bytes_before, "found      3f 3f 3f 3f")
 {
     start("slack=on");
     char *buffer = allocate(4096, NULL);
@@ -28,7 +25,7 @@ static void finds_sixteen_bytes_before(void)
     CHECK(cufence_check(0) == 1);
 }
 
-static void finds_the_tail(void)
+FINDS(finds_the_tail, "slack WRITE: 3 bytes changed, 0 bytes past the end of buffer #1")
 {
     start("slack=on,align=16");
     char *buffer = allocate(1000, NULL);
@@ -36,7 +33,7 @@ static void finds_the_tail(void)
     CHECK(cufence_check(0) == 1);
 }
 
-static void finds_both_sides(void)
+FINDS(finds_both_sides, "8 bytes changed, 0 bytes past the end of buffer #1")
 {
     start("slack=on");
     char *buffer = allocate(1000, NULL);
@@ -44,7 +41,7 @@ static void finds_both_sides(void)
     CHECK(cufence_check(0) == 2);
 }
 
-static void looks_as_far_as_it_says(void)
+FINDS(looks_as_far_as_it_says, "1 byte changed, 64 bytes before the start of buffer #1")
 {
     start("slack=on,slack_reach=64");
     char *buffer = allocate(1000, NULL);
@@ -54,13 +51,13 @@ static void looks_as_far_as_it_says(void)
     CHECK(cufence_check(0) == 1);
 }
 
-static void finds_it_at_exit(void)
+FINDS(finds_it_at_exit, "4 bytes changed, 4 bytes before the start of buffer #1")
 {
     start("slack=on");
     write_at(allocate(1000, NULL) - 4, 4, 0, NULL);
 }
 
-static void finds_a_freed_one_at_exit(void)
+FINDS(finds_a_freed_one_at_exit, "4 bytes changed, 0 bytes past the end of buffer #1")
 {
     start("slack=on");
     CUstream stream = new_stream();
@@ -70,7 +67,7 @@ static void finds_a_freed_one_at_exit(void)
 }
 
 /* uaf=adaptive exchanges blocks that lie idle, but not before they are checked. */
-static void finds_an_idle_one(void)
+FINDS(finds_an_idle_one, "4 bytes changed, 0 bytes past the end of buffer #1")
 {
     start("slack=on,uaf_share=100,stacks=python");
     CUstream stream = new_stream();
@@ -81,7 +78,7 @@ static void finds_an_idle_one(void)
     CHECK(cufence_check(0) == 1);
 }
 
-static void finds_nothing_in_bounds(void)
+CLEAN(finds_nothing_in_bounds)
 {
     start("slack=on,slack_every=4");
     CUstream stream = new_stream();
@@ -105,7 +102,7 @@ static void await_faults(uint64_t count)
     CHECK(cufence_fault_count() == count);
 }
 
-static void finds_it_behind_the_free(void)
+FINDS(finds_it_behind_the_free, "1 byte changed, 1 byte before the start of buffer #1")
 {
     start("slack=on,slack_every=1");
     CUstream stream = new_stream();
@@ -126,7 +123,7 @@ static void tell_slowly(const cufence_fault *fault, void *user)
 }
 
 /* Another thread's report is finished when a check returns. */
-static void waits_for_a_report_behind_the_free(void)
+FINDS(waits_for_a_report_behind_the_free, "1 byte changed, 1 byte before the start of buffer #1")
 {
     start("slack=on,slack_every=1");
     cufence_set_fault_handler(tell_slowly, NULL);
@@ -139,7 +136,7 @@ static void waits_for_a_report_behind_the_free(void)
     CHECK(__atomic_load_n(&was_told, __ATOMIC_ACQUIRE));
 }
 
-static void reuse_with_the_same_size(void)
+FINDS(reuse_with_the_same_size, "1 byte changed, 1 byte before the start of buffer #")
 {
     start("slack=on,slack_every=8,uaf=off");
     CUstream stream = new_stream();
@@ -159,7 +156,7 @@ static void reuse_with_the_same_size(void)
 }
 
 /* The old slack is checked before the new buffer is written there. */
-static void reuse_with_another_size(void)
+FINDS(reuse_with_another_size, "1 byte changed, 1 byte before the start of buffer #1")
 {
     start("slack=on");
     CUstream stream = new_stream();
@@ -176,7 +173,7 @@ static void reuse_with_another_size(void)
 
 /* Without launches to spare, the check of a slot that is used again at once is left out, and nothing is found that is not
  * there. */
-static void alternating_sizes(void)
+CLEAN(alternating_sizes)
 {
     start("slack=on,say=verbose");
     CUstream stream = new_stream();
@@ -193,7 +190,7 @@ static void alternating_sizes(void)
 }
 
 /* uaf=adaptive: a block that waits to be unmapped has the bytes of the buffers that its twin serves. */
-static void twins(void)
+CLEAN(twins)
 {
     start("slack=on,slack_every=1,uaf_share=100,stacks=python");
     CUstream stream = new_stream();
@@ -209,7 +206,7 @@ static void twins(void)
     CHECK(stats.tested_buffers > 0 && cufence_fault_count() == 0);
 }
 
-static void many_buffers(void)
+FINDS(many_buffers, "1 byte changed, 2 bytes before the start of buffer #")
 {
     enum { COUNT = 700 };
     static char *buffers[COUNT];
@@ -229,7 +226,7 @@ static void many_buffers(void)
 /* ---- streams ---- */
 
 /* Freed on another stream while the one that has written the pattern is still busy: nobody else may have the memory. */
-static void freed_while_pending(void)
+CLEAN(freed_while_pending)
 {
     static uint32_t flag;
     start("slack=on,slack_every=1");
@@ -250,7 +247,7 @@ static void freed_while_pending(void)
 }
 
 /* uaf=adaptive: likewise where a twin goes on with the memory of the freed block. */
-static void twin_while_pending(void)
+CLEAN(twin_while_pending)
 {
     static uint32_t flag;
     cufence_stats stats = {0};
@@ -276,7 +273,7 @@ static void twin_while_pending(void)
 }
 
 /* A block that passes to another stream while its check has not run must not be checked against the next buffer's bytes. */
-static void stolen_while_pending(void)
+CLEAN(stolen_while_pending)
 {
     static uint32_t flag;
     start("slack=on,slack_every=1");
@@ -294,7 +291,7 @@ static void stolen_while_pending(void)
     CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
 }
 
-static void recorded_streams(void)
+FINDS(recorded_streams, "1 byte changed, 3 bytes before the start of buffer #1")
 {
     start("slack=on,slack_every=1");
     CUstream stream = new_stream(), other = new_stream();
@@ -321,7 +318,7 @@ static void *in_a_thread(void *user)
     return NULL;
 }
 
-static void threads(void)
+CLEAN(threads)
 {
     pthread_t all[4];
     start("slack=on,slack_every=8");
@@ -332,7 +329,7 @@ static void threads(void)
     CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
 }
 
-static void a_stream_that_ends(void)
+FINDS(a_stream_that_ends, "1 byte changed, 1 byte before the start of buffer #1")
 {
     start("slack=on");
     CUstream stream = new_stream();
@@ -344,7 +341,7 @@ static void a_stream_that_ends(void)
     await_faults(1);
 }
 
-static void strict(void)
+FINDS(strict, "1 byte changed, 1 byte before the start of buffer #1")
 {
     start("slack=on,uaf=strict");
     CUstream stream = new_stream();
@@ -358,7 +355,7 @@ static void strict(void)
 }
 
 /* A free launches nothing: what is retired is checked together. */
-static void strict_checks_many_at_once(void)
+FINDS(strict_checks_many_at_once, "1 byte changed, 1 byte before the start of buffer #41")
 {
     enum { MANY = 64, MOST = MANY / 4 };
     char *buffers[MANY];
@@ -381,7 +378,7 @@ static void strict_checks_many_at_once(void)
     CHECK(is_retired(buffers[0]) && cusim_call_count("cuLaunchKernel") - before <= MOST);
 }
 
-static void a_context_that_ends(void)
+CLEAN(a_context_that_ends)
 {
     CUcontext own;
     CUdevice device;
@@ -402,7 +399,7 @@ static void a_context_that_ends(void)
 
 /* ---- captures ---- */
 
-static void a_capture(void)
+CLEAN(a_capture)
 {
     CUgraph graph;
     CUgraphExec executable;
@@ -427,7 +424,7 @@ static void a_capture(void)
 
 /* ---- what fails ---- */
 
-static void a_driver_that_refuses(void)
+CLEAN(a_driver_that_refuses)
 {
     start("slack=on");
     cusim_fail_call("cuMemHostRegister", 1, CUDA_ERROR_NOT_SUPPORTED);
@@ -436,7 +433,7 @@ static void a_driver_that_refuses(void)
     CHECK(cufence_check(0) == 0);
 }
 
-static void a_launch_that_fails(void)
+CLEAN(a_launch_that_fails)
 {
     start("slack=on");
     release(allocate(1000, NULL), NULL);
@@ -446,20 +443,20 @@ static void a_launch_that_fails(void)
     CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
 }
 
-static void without_the_option(void)
+CLEAN(without_the_option)
 {
     start("slack=off");
     CHECK(cufence_check(0) == -CUFENCE_ERROR_UNSUPPORTED);
     CHECK(strstr(cufence_error_detail(), "slack=on") != NULL);
 }
 
-static void a_device_that_is_not_there(void)
+CLEAN(a_device_that_is_not_there)
 {
     start("slack=on");
     CHECK(cufence_check(7) == -CUFENCE_ERROR_INVALID_ARGUMENT);
 }
 
-static void after_a_fault(void)
+FINDS(after_a_fault, "out-of-bounds WRITE")
 {
     start("slack=on,on_fault=error");
     char *buffer = allocate(1000, NULL);
@@ -471,7 +468,7 @@ static void after_a_fault(void)
 
 /* ---- fill and poison ---- */
 
-static void fills(void)
+CLEAN(fills)
 {
     start("fill=0x11");
     CUstream stream = new_stream();
@@ -482,7 +479,7 @@ static void fills(void)
     CHECK(sum_at(allocate(1000, stream), 1000, stream) == 1000 * 0x11);
 }
 
-static void fills_with_nan(void)
+CLEAN(fills_with_nan)
 {
     float values[4];
     start("fill=nan");
@@ -492,7 +489,7 @@ static void fills_with_nan(void)
         CHECK(values[i] != values[i]);
 }
 
-static void poisons(void)
+CLEAN(poisons)
 {
     start("fill=off/0xee,slack=on");
     CUstream stream = new_stream();
@@ -504,104 +501,4 @@ static void poisons(void)
     CHECK(cufence_check(0) == 0);
 }
 
-/* ---- the tests ---- */
-
-static void run(void (*story)(void), int status, const char *wanted)
-{
-    struct outcome outcome = run_child(story);
-    int is_right = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == status &&
-                   (wanted ? strstr(outcome.err, wanted) != NULL : !strstr(outcome.err, "SUMMARY"));
-    if (!is_right)
-        fprintf(stderr, "status %d, wanted %d and \"%s\" in:\n%s\n", outcome.status, status, wanted ? wanted : "", outcome.err);
-    free(outcome.err);
-    assert_true(is_right);
-}
-
-#define FINDS(story, text)                                                                                                     \
-    static void test_##story(void **state)                                                                                     \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        run(story, FAULTED, text);                                                                                             \
-    }
-#define CLEAN(story)                                                                                                           \
-    static void test_##story(void **state)                                                                                     \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        run(story, 0, NULL);                                                                                                   \
-    }
-
-FINDS(finds_one_byte_before, "slack WRITE: 1 byte changed, 1 byte before the start of buffer #1")
-FINDS(finds_sixteen_bytes_before, "found      3f 3f 3f 3f")
-FINDS(finds_the_tail, "slack WRITE: 3 bytes changed, 0 bytes past the end of buffer #1")
-FINDS(finds_both_sides, "8 bytes changed, 0 bytes past the end of buffer #1")
-FINDS(looks_as_far_as_it_says, "1 byte changed, 64 bytes before the start of buffer #1")
-FINDS(finds_it_at_exit, "4 bytes changed, 4 bytes before the start of buffer #1")
-FINDS(finds_a_freed_one_at_exit, "4 bytes changed, 0 bytes past the end of buffer #1")
-FINDS(finds_an_idle_one, "4 bytes changed, 0 bytes past the end of buffer #1")
-FINDS(finds_it_behind_the_free, "1 byte changed, 1 byte before the start of buffer #1")
-FINDS(waits_for_a_report_behind_the_free, "1 byte changed, 1 byte before the start of buffer #1")
-FINDS(reuse_with_the_same_size, "1 byte changed, 1 byte before the start of buffer #")
-FINDS(reuse_with_another_size, "1 byte changed, 1 byte before the start of buffer #1")
-FINDS(many_buffers, "1 byte changed, 2 bytes before the start of buffer #")
-FINDS(recorded_streams, "1 byte changed, 3 bytes before the start of buffer #1")
-FINDS(a_stream_that_ends, "1 byte changed, 1 byte before the start of buffer #1")
-FINDS(strict, "1 byte changed, 1 byte before the start of buffer #1")
-FINDS(strict_checks_many_at_once, "1 byte changed, 1 byte before the start of buffer #41")
-FINDS(after_a_fault, "out-of-bounds WRITE")
-CLEAN(finds_nothing_in_bounds)
-CLEAN(alternating_sizes)
-CLEAN(twins)
-CLEAN(freed_while_pending)
-CLEAN(twin_while_pending)
-CLEAN(stolen_while_pending)
-CLEAN(threads)
-CLEAN(a_context_that_ends)
-CLEAN(a_capture)
-CLEAN(a_driver_that_refuses)
-CLEAN(a_launch_that_fails)
-CLEAN(without_the_option)
-CLEAN(a_device_that_is_not_there)
-CLEAN(fills)
-CLEAN(fills_with_nan)
-CLEAN(poisons)
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finds_one_byte_before),
-        cmocka_unit_test(test_finds_sixteen_bytes_before),
-        cmocka_unit_test(test_finds_the_tail),
-        cmocka_unit_test(test_finds_both_sides),
-        cmocka_unit_test(test_looks_as_far_as_it_says),
-        cmocka_unit_test(test_finds_it_at_exit),
-        cmocka_unit_test(test_finds_a_freed_one_at_exit),
-        cmocka_unit_test(test_finds_an_idle_one),
-        cmocka_unit_test(test_finds_it_behind_the_free),
-        cmocka_unit_test(test_waits_for_a_report_behind_the_free),
-        cmocka_unit_test(test_reuse_with_the_same_size),
-        cmocka_unit_test(test_reuse_with_another_size),
-        cmocka_unit_test(test_many_buffers),
-        cmocka_unit_test(test_recorded_streams),
-        cmocka_unit_test(test_a_stream_that_ends),
-        cmocka_unit_test(test_strict),
-        cmocka_unit_test(test_strict_checks_many_at_once),
-        cmocka_unit_test(test_after_a_fault),
-        cmocka_unit_test(test_finds_nothing_in_bounds),
-        cmocka_unit_test(test_alternating_sizes),
-        cmocka_unit_test(test_twins),
-        cmocka_unit_test(test_freed_while_pending),
-        cmocka_unit_test(test_twin_while_pending),
-        cmocka_unit_test(test_stolen_while_pending),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_a_context_that_ends),
-        cmocka_unit_test(test_a_capture),
-        cmocka_unit_test(test_a_driver_that_refuses),
-        cmocka_unit_test(test_a_launch_that_fails),
-        cmocka_unit_test(test_without_the_option),
-        cmocka_unit_test(test_a_device_that_is_not_there),
-        cmocka_unit_test(test_fills),
-        cmocka_unit_test(test_fills_with_nan),
-        cmocka_unit_test(test_poisons),
-    };
-    return run_concurrently(argc, argv, tests, sizeof tests / sizeof tests[0]);
-}
+TEST_CONCURRENTLY

@@ -1,8 +1,6 @@
 /* The background thread sleeps while there is nothing to do, and wakes up when there is. */
 #include "heap_story.h"
 
-#include "concurrently.h"
-
 #include <dirent.h>
 #include <sched.h>
 
@@ -40,7 +38,7 @@ static void await_sleep(void)
     CHECK(is_asleep());
 }
 
-static void strict(void)
+STORY(strict)
 {
     start("uaf=strict");
     void *first = allocate(1000, NULL), *second = allocate(1000, NULL);
@@ -52,7 +50,7 @@ static void strict(void)
     CHECK(is_retired(second));
 }
 
-static void adaptive(void)
+STORY(adaptive)
 {
     start("uaf=adaptive");
     void *first = allocate(1000, NULL), *second = allocate(1000, NULL);
@@ -64,7 +62,7 @@ static void adaptive(void)
     await_sleep();
 }
 
-static void idle(void)
+STORY(idle)
 {
     start("uaf=off,idle_age=500");
     void *first = allocate(1000, NULL);
@@ -92,7 +90,7 @@ static void give_way(void)
     CHECK(nice(10) != -1);
 }
 
-static void slack(void)
+STORY(slack)
 {
     start("uaf=off");
     char *first = allocate(1000, NULL);
@@ -105,24 +103,4 @@ static void slack(void)
     _exit(0); /* not 86 */
 }
 
-#define TEST(story)                                                                                                            \
-    static void test_##story(void **state)                                                                                     \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        expect_well(story);                                                                                                    \
-    }
-TEST(strict)
-TEST(adaptive)
-TEST(idle)
-TEST(slack)
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strict),
-        cmocka_unit_test(test_adaptive),
-        cmocka_unit_test(test_idle),
-        cmocka_unit_test(test_slack),
-    };
-    return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
-}
+TEST_CONCURRENTLY

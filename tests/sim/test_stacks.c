@@ -27,9 +27,8 @@ static const char *const options[] = {
     "a copy out of bounds: CUDA_ERROR_INVALID_VALUE\n"
 
 /* Fibres have a guard page, and print how much they took where that is more than 8 KiB. */
-static void fibres_need_eight_kilobytes(void **state)
+TEST_WITH(fibres_need_eight_kilobytes, NULL, finish)
 {
-    (void)state;
     run(&by_dlsym, "fibres", NO_PRELOAD, NULL, NULL);
     expect_out(&by_dlsym, "fibres", "the start: CUDA_SUCCESS\n" OWN_STEPS);
     for (size_t i = 0; i < OPTIONS; i++) {
@@ -40,9 +39,8 @@ static void fibres_need_eight_kilobytes(void **state)
     }
 }
 
-static void threads_of_the_least_size_are_enough(void **state)
+TEST_WITH(threads_of_the_least_size_are_enough, NULL, finish)
 {
-    (void)state;
     run(&by_dlsym, "small_threads", NO_PRELOAD, NULL, NULL);
     expect_out(&by_dlsym, "small_threads", OWN_STEPS);
     for (size_t k = 0; k < WAYS; k++)
@@ -62,9 +60,8 @@ static void threads_of_the_least_size_are_enough(void **state)
     "0 of 200 were cancelled in the driver\n"
 
 /* The simulated device waits at cancellation points of its own, which end a thread where the program runs by itself. */
-static void a_thread_is_cancelled_behind_the_hook(void **state)
+TEST_WITH(a_thread_is_cancelled_behind_the_hook, NULL, finish)
 {
-    (void)state;
     static const char *const with[] = {NULL, "uaf=strict", "slack=on", "fill=nan/nan"};
     for (size_t i = 0; i < sizeof with / sizeof with[0]; i++)
         run_guarded(&by_dlsym, "cancelled", with[i], FAULTED, CANCELLED);
@@ -72,23 +69,9 @@ static void a_thread_is_cancelled_behind_the_hook(void **state)
     expect_in(&by_dlsym, "cancelled", last.err, "double free by cuMemFreeAsync"); /* printing goes on afterwards */
 }
 
-static void abort_asks_the_loader_for_nothing(void **state)
+TEST_WITH(abort_asks_the_loader_for_nothing, NULL, finish)
 {
-    (void)state;
     const char *const story = "abort_in_handler " PROGRAMS_FOLDER "/libblocking.so";
     run(&by_dlsym, story, PRELOAD, NULL, NULL);
     expect_status(&by_dlsym, story, 128 + SIGABRT);
-}
-
-#define TEST(name) cmocka_unit_test_teardown(name, finish)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(fibres_need_eight_kilobytes),
-        TEST(threads_of_the_least_size_are_enough),
-        TEST(a_thread_is_cancelled_behind_the_hook),
-        TEST(abort_asks_the_loader_for_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,9 +85,8 @@ static void expect(const struct ending *ending, const char *option, int status)
     assert_non_null(strstr(said, "cufence: "));
 }
 
-static void each_run_says_what_was_guarded(void **state)
+TEST(each_run_says_what_was_guarded)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         expect(&endings[i], "", endings[i].status);
         if (!strstr(endings[i].command, "--estimate"))
@@ -95,9 +94,8 @@ static void each_run_says_what_was_guarded(void **state)
     }
 }
 
-static void the_reasons_are_named(void **state)
+TEST(the_reasons_are_named)
 {
-    (void)state;
     shell("\"$CUFENCE\" run --skip smaller:1M --say quiet -- \"$STORY\" clean");
     assert_int_equal(count("NOTHING WAS GUARDED: every allocation was left to the driver, for the reasons below"), 1);
     assert_int_equal(count("not guarded: 1 buffer smaller than skip=smaller"), 1);
@@ -106,35 +104,31 @@ static void the_reasons_are_named(void **state)
     assert_int_equal(count("not guarded: 1 allocation of managed memory"), 1);
 }
 
-static void quiet_omits_only_the_line_about_what_was_guarded(void **state)
+TEST(quiet_omits_only_the_line_about_what_was_guarded)
 {
-    (void)state;
     assert_int_equal(shell("\"$CUFENCE\" run --say quiet -- \"$STORY\" clean"), 0);
     assert_string_equal(said, "");
 }
 
 /* The tally is the program's: what a run inside another one guards counts for both. */
-static void a_run_inside_another_counts(void **state)
+TEST(a_run_inside_another_counts)
 {
-    (void)state;
     assert_int_equal(shell("\"$CUFENCE\" run --require-guarded -- sh -c '\"$CUFENCE\" run -- \"$STORY\" clean; true'"), 0);
     assert_int_equal(count("NOTHING WAS GUARDED"), 0);
     assert_int_equal(shell("\"$CUFENCE\" run --require-guarded -- sh -c '\"$CUFENCE\" run -- true; true'"), 87);
 }
 
 /* A program that has thrown the variable away has kept it from its children, too: nobody knows what they did. */
-static void without_the_variable_nothing_is_claimed(void **state)
+TEST(without_the_variable_nothing_is_claimed)
 {
-    (void)state;
     assert_int_equal(shell("\"$CUFENCE\" run -- \"$STORY\" forget"), 0);
     assert_int_equal(count("NOTHING WAS GUARDED"), 0);
     assert_int_equal(count("1 allocation guarded"), 1);
 }
 
 /* Who may not look into the first process's descriptors has inherited this one. */
-static void a_process_of_another_user_counts(void **state)
+TEST(a_process_of_another_user_counts)
 {
-    (void)state;
 #ifdef __SANITIZE_THREAD__
     skip(); /* it crashes there in this library each time, before main(); why is not known */
 #endif
@@ -148,16 +142,14 @@ static void a_process_of_another_user_counts(void **state)
     assert_int_equal(count("NOTHING WAS GUARDED"), 0);
 }
 
-static void a_signal_stays_a_signal(void **state)
+TEST(a_signal_stays_a_signal)
 {
-    (void)state;
     assert_int_equal(shell("sh -c '\"$CUFENCE\" run --require-guarded -- sh -c \"kill -9 \\$\\$\"; exit $?'"), 128 + 9);
 }
 
 /* What is said is for standard error, and not for a file that has its number by then. */
-static void another_file_gets_no_word(void **state)
+TEST(another_file_gets_no_word)
 {
-    (void)state;
     assert_int_equal(shell("\"$CUFENCE\" run -- sh -c 'exec 2>\"$FOLDER/other\"'; cat \"$FOLDER/other\" >&2"), 0);
     assert_string_equal(said, "");
 }
@@ -168,9 +160,8 @@ static void starts_with_a_folder_that_cannot_be(void)
 }
 
 /* Not at the fault, when it is too late. */
-static void an_output_that_cannot_be_written_is_told_at_the_start(void **state)
+TEST(an_output_that_cannot_be_written_is_told_at_the_start)
 {
-    (void)state;
     setenv("CUFENCE_DRIVER", "sim", 1);
     struct outcome outcome = run_child(starts_with_a_folder_that_cannot_be);
     unsetenv("CUFENCE_DRIVER");
@@ -185,9 +176,8 @@ static void an_output_that_cannot_be_written_is_told_at_the_start(void **state)
 
 /* With the variable exported, every Python runs under --if-asked: only those that have loaded PyTorch say that they used no
  * CUDA. */
-static void asked_by_pytorchs_variable_only_pytorch_speaks(void **state)
+TEST(asked_by_pytorchs_variable_only_pytorch_speaks)
 {
-    (void)state;
     setenv("PYTORCH_CUDA_ALLOC_CONF", "backend:cufence", 1);
     assert_int_equal(shell("\"$CUFENCE\" run --if-asked -- true"), 0);
     assert_string_equal(said, "");
@@ -204,9 +194,8 @@ static void starts_cufence(void)
 }
 
 /* Who starts cufence by a call of its own is told too, unless whoever keeps the tally does it. */
-static void a_process_without_a_context_is_told(void **state)
+TEST(a_process_without_a_context_is_told)
 {
-    (void)state;
     setenv("CUFENCE_DRIVER", "sim", 1);
     struct outcome outcome = run_child(starts_cufence);
     assert_non_null(strstr(outcome.err, " cufence: NOTHING WAS GUARDED: this process created no CUDA context\n"));
@@ -222,20 +211,4 @@ static void a_process_without_a_context_is_told(void **state)
     unsetenv("CUFENCE_DRIVER");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_run_says_what_was_guarded),
-        cmocka_unit_test(the_reasons_are_named),
-        cmocka_unit_test(quiet_omits_only_the_line_about_what_was_guarded),
-        cmocka_unit_test(a_run_inside_another_counts),
-        cmocka_unit_test(without_the_variable_nothing_is_claimed),
-        cmocka_unit_test(a_process_of_another_user_counts),
-        cmocka_unit_test(a_signal_stays_a_signal),
-        cmocka_unit_test(another_file_gets_no_word),
-        cmocka_unit_test(an_output_that_cannot_be_written_is_told_at_the_start),
-        cmocka_unit_test(asked_by_pytorchs_variable_only_pytorch_speaks),
-        cmocka_unit_test(a_process_without_a_context_is_told),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

@@ -16,9 +16,8 @@ static void expect_left(const char *settings, unsigned guarded, const char *line
     expect_silence(way, settings);
 }
 
-static void the_options_choose(void **state)
+TEST_WITH(the_options_choose, NULL, finish)
 {
-    (void)state;
     expect_left("skip=smaller:1537", 4, "not guarded: 1 buffer smaller than skip=smaller, 1536 bytes in all");
     expect_left("max_guarded=1", 0, "not guarded: 6 buffers beyond max_guarded, ");
     expect_left("skip=lib:program_dlsym", 0, "not guarded: 6 buffers that skip names, ");
@@ -28,9 +27,8 @@ static void the_options_choose(void **state)
 }
 
 /* In each way that programs find the driver, nothing but the place of the buffers changes. */
-static void what_is_left_out_behaves_as_without(void **state)
+TEST_WITH(what_is_left_out_behaves_as_without, NULL, finish)
 {
-    (void)state;
     static const char *const stories[] = {"statistics", "memory_info", "ranges", "foreign", "own_pool", "capture"};
     for (size_t i = 0; i < sizeof stories / sizeof stories[0]; i++) {
         static char wanted[sizeof last.out];
@@ -41,9 +39,8 @@ static void what_is_left_out_behaves_as_without(void **state)
     }
 }
 
-static void without_pages_the_driver_allocates(void **state)
+TEST_WITH(without_pages_the_driver_allocates, NULL, finish)
 {
-    (void)state;
     static const char without[] = "fail=cuMemCreate:0:2"; /* CUDA_ERROR_OUT_OF_MEMORY */
     run(way, "allocations", PRELOAD, NULL, without);
     expect_status(way, "allocations", 0);
@@ -56,9 +53,8 @@ static void without_pages_the_driver_allocates(void **state)
 }
 
 /* A fault outside of all guarded buffers may be one of a buffer that nobody guards. */
-static void a_report_says_that_some_are_not_guarded(void **state)
+TEST_WITH(a_report_says_that_some_are_not_guarded, NULL, finish)
 {
-    (void)state;
     run(way, "beyond", PRELOAD, "skip=smaller:1G", NULL);
     expect_in(way, "beyond", last.err, "1 live buffer (4096 bytes) is not guarded");
     expect_in(way, "beyond", last.err, "2093568 bytes past the end of one of 4096 bytes"); /* it begins with its pages */
@@ -69,9 +65,8 @@ static void a_report_says_that_some_are_not_guarded(void **state)
 }
 
 /* Nothing changes for the program, and the last lines say what its buffers would take. */
-static void an_estimate_only_looks(void **state)
+TEST_WITH(an_estimate_only_looks, NULL, finish)
 {
-    (void)state;
     static const char *const stories[] = {"allocations", "statistics", "memory_info", "own_pool", "capture", "double_free"};
     for (size_t i = 0; i < sizeof stories / sizeof stories[0]; i++) {
         static char wanted[sizeof last.out];
@@ -96,25 +91,9 @@ static void an_estimate_only_looks(void **state)
 }
 
 /* Locks may be held by threads that a forked child doesn't have. */
-static void a_forked_child_drops_what_is_not_guarded(void **state)
+TEST_WITH(a_forked_child_drops_what_is_not_guarded, NULL, finish)
 {
-    (void)state;
     for (size_t k = 0; k < WAYS; k++)
         run_guarded(&ways[k], "fork_while_freeing", "skip=smaller:1G", 0, "no child hangs\n");
     run_guarded(way, "fork_while_freeing", "estimate=on", 0, "no child hangs\n");
-}
-
-#define TEST(name) cmocka_unit_test_teardown(name, finish)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(the_options_choose),
-        TEST(what_is_left_out_behaves_as_without),
-        TEST(without_pages_the_driver_allocates),
-        TEST(a_report_says_that_some_are_not_guarded),
-        TEST(an_estimate_only_looks),
-        TEST(a_forked_child_drops_what_is_not_guarded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

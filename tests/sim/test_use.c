@@ -2,7 +2,6 @@
 #include "heap_story.h"
 
 #include <jansson.h>
-#include <signal.h>
 
 static char file[64]; /* for json= and log= */
 
@@ -80,9 +79,8 @@ static json_t *line_of(const char *kind)
     return json;
 }
 
-static void it_is_printed_on_request(void **state)
+TEST(it_is_printed_on_request)
 {
-    (void)state;
     static const struct expected expected = {0,
                                              {"cufence: allocated: 3 buffers, 4 MiB (6 MiB with their pages), at 2 places",
                                               "       bytes   buffers    largest     oldest  allocated at",
@@ -111,9 +109,8 @@ static void at_exit_live(void)
     fill();
 }
 
-static void it_is_printed_at_exit(void **state)
+TEST(it_is_printed_at_exit)
 {
-    (void)state;
     static const struct expected expected = {
         0, {"cufence: allocated at exit: 3 buffers, 4 MiB", "no faults; 4 allocations guarded"}, {0}};
     check(at_exit_live, &expected);
@@ -137,9 +134,8 @@ static void not_leaking(void)
     CHECK_OK(cufence_free(allocate_as(500, NULL, "gone"), NULL));
 }
 
-static void leaks_are_findings(void **state)
+TEST(leaks_are_findings)
 {
-    (void)state;
     static const struct expected leaks = {86,
                                           {"cufence: leak of 2 buffers, 3 MiB in all",
                                            "cufence: leak of 1 buffer, 1 MiB in all",
@@ -195,9 +191,8 @@ static void signalled_with_own_handler(void)
     usleep(100000);
 }
 
-static void a_signal_asks_for_it(void **state)
+TEST(a_signal_asks_for_it)
 {
-    (void)state;
     static const struct expected expected = {0, {"no faults; 4 allocations guarded"}, {"has no effect"}};
     static const struct expected own = {0, {"live=usr1 has no effect: the program handles SIGUSR1 itself"}, {"at SIGUSR1"}};
     snprintf(file, sizeof file, "/tmp/cufence-use-%d.log", (int)getpid());
@@ -217,10 +212,9 @@ static void memory_runs_out(void)
                                          "2097152 bytes in 1 buffers). A buffer"));
 }
 
-static void test_memory_runs_out(void **state)
+TEST(test_memory_runs_out)
 {
-    (void)state;
-    expect_well(memory_runs_out);
+    expect_ending(memory_runs_out, 0, NULL, NULL);
 }
 
 static const cufence_stream_stats *of(const cufence_stream_stats *all, size_t count, CUstream stream)
@@ -252,19 +246,15 @@ static void by_stream(void)
     CHECK(other->live_buffers == 1 && other->idle_bytes == 0 && other->allocations == 1 && other->frees == 0);
 }
 
-static void test_by_stream(void **state)
+TEST(test_by_stream)
 {
-    (void)state;
-    expect_well(by_stream);
+    expect_ending(by_stream, 0, NULL, NULL);
 }
 
-int main(void)
+static int set_up(void **state)
 {
+    (void)state;
     setenv("CUFENCE_OPTIONS", "stacks=python", 1); /* the tests are linked with the frames that would be left out */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_printed_on_request), cmocka_unit_test(it_is_printed_at_exit),
-        cmocka_unit_test(leaks_are_findings),       cmocka_unit_test(a_signal_asks_for_it),
-        cmocka_unit_test(test_memory_runs_out),     cmocka_unit_test(test_by_stream),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+TEST_GROUP(set_up, NULL)

@@ -1,9 +1,8 @@
 /* `cufence run --values` and `--nan` with a program that knows nothing of them (values_story.c), on the simulated device. */
 #include "values_world.h"
 
-static void shows_before_and_after(void **state)
+TEST(shows_before_and_after)
 {
-    (void)state;
     assert_int_equal(run("--values scale", "scale"), 0);
     SAYS("values of launch #1: scale<<<(8,1,1), (128,1,1)>>>, GPU 0, stream 0x0");
     SAYS("0  buffer #1 +0, float32[1000]\n");
@@ -16,9 +15,8 @@ static void shows_before_and_after(void **state)
     SAYS("values_story.c");
 }
 
-static void shows_what_the_filter_chooses(void **state)
+TEST(shows_what_the_filter_chooses)
 {
-    (void)state;
     assert_int_equal(run("--values scale", "half many"), 0);
     assert_int_equal(count_in("values of launch"), 20);
     DOES_NOT_SAY("halve");
@@ -31,9 +29,8 @@ static void shows_what_the_filter_chooses(void **state)
     assert_int_equal(count_in("values of launch"), 0);
 }
 
-static void shows_launches_in_order(void **state)
+TEST(shows_launches_in_order)
 {
-    (void)state;
     char head[64];
     assert_int_equal(run("--values scale", "many"), 0);
     const char *at = text;
@@ -44,9 +41,8 @@ static void shows_launches_in_order(void **state)
     }
 }
 
-static void pointers_into_buffers(void **state)
+TEST(pointers_into_buffers)
 {
-    (void)state;
     assert_int_equal(run("--values scale", "offset"), 0);
     SAYS("0  buffer #1 +400, float32[900]");
     SAYS("same    min 101.0 max 1000.0 mean 550.5 std 259.807");
@@ -54,9 +50,8 @@ static void pointers_into_buffers(void **state)
     SAYS("99 zeros");
 }
 
-static void types_are_guessed_and_marked(void **state)
+TEST(types_are_guessed_and_marked)
 {
-    (void)state;
     assert_int_equal(run("--values '*'", "struct"), 0);
     assert_int_equal(count_in("float32[1000] (guess)"), 4);
     SAYS("0  at byte 8: buffer #2 +0");
@@ -71,9 +66,8 @@ static void types_are_guessed_and_marked(void **state)
     SAYS("after   min 0.0 max 0.5 mean 0.25 std 0.25, 1000 zeros");
 }
 
-static void graphs_are_shown_as_a_whole(void **state)
+TEST(graphs_are_shown_as_a_whole)
 {
-    (void)state;
     assert_int_equal(run("--values scale", "graph"), 0);
     assert_int_equal(count_in("a CUDA graph"), 2);
     SAYS("kernels    scale");
@@ -84,18 +78,16 @@ static void graphs_are_shown_as_a_whole(void **state)
 }
 
 /* Nothing runs again what a program has captured. */
-static void graphs_off_says_what_it_cannot(void **state)
+TEST(graphs_off_says_what_it_cannot)
 {
-    (void)state;
     assert_int_equal(run("--values scale --graphs off", "graph scale graph"), 0);
     assert_int_equal(count_in("graphs=off: what the program captures by itself stays a CUDA graph"), 1);
     assert_int_equal(run("--values scale --graphs off", "scale"), 0);
     DOES_NOT_SAY("graphs=off");
 }
 
-static void lines_of_json(void **state)
+TEST(lines_of_json)
 {
-    (void)state;
     assert_int_equal(run("--values '*=values.json'", "scale graph"), 0);
     DOES_NOT_SAY("values of launch");
     read_file("values.json");
@@ -108,9 +100,8 @@ static void lines_of_json(void **state)
     SAYS("\"-Infinity\"");
 }
 
-static void what_is_wrong_is_refused(void **state)
+TEST(what_is_wrong_is_refused)
 {
-    (void)state;
     assert_int_equal(run("--values '#x'", "scale"), 2);
     SAYS("values=#x is not allowed; use LAUNCHES or");
     assert_int_equal(run("--values '*' --values_type gemm:f15", "scale"), 2);
@@ -125,9 +116,8 @@ static void what_is_wrong_is_refused(void **state)
     SAYS("\"event\":\"launch\"");
 }
 
-static void values_before_a_fault_are_shown(void **state)
+TEST(values_before_a_fault_are_shown)
 {
-    (void)state;
     assert_int_equal(run("--values '*'", "scale fault"), 3);
     SAYS("values of launch #1");
     SAYS("after   min 2.0");
@@ -136,9 +126,8 @@ static void values_before_a_fault_are_shown(void **state)
 
 /* ---- NaN ---- */
 
-static void the_first_nan_is_found(void **state)
+TEST(the_first_nan_is_found)
 {
-    (void)state;
     assert_int_equal(run("--nan report", "nan"), 86);
     assert_int_equal(count_in("cufence: first NaN: "), 1);
     SAYS("first NaN: normalise writes 1 NaN to buffer #2, first to element 417 of float32[1000]");
@@ -151,85 +140,74 @@ static void the_first_nan_is_found(void **state)
     SAYS("SUMMARY: cufence: first NaN launched at");
 }
 
-static void a_nan_of_the_programs_own_is_none(void **state)
+TEST(a_nan_of_the_programs_own_is_none)
 {
-    (void)state;
     assert_int_equal(run("--nan report", "nan_copied"), 0);
     SAYS("no faults");
 }
 
-static void memory_that_nobody_wrote_is_no_input(void **state)
+TEST(memory_that_nobody_wrote_is_no_input)
 {
-    (void)state;
     assert_int_equal(run("--nan report", "nan_stale"), 86);
     SAYS("first to element 3 of float32[1000]");
     SAYS("never written");
 }
 
-static void masks_are_no_nan(void **state)
+TEST(masks_are_no_nan)
 {
-    (void)state;
     assert_int_equal(run("--nan report", "mask"), 0);
     assert_int_equal(run("--nan report+inf", "mask"), 86);
     SAYS("first Inf: mask writes 1000 Inf to buffer #2");
 }
 
 /* A type that is a guess, of memory whose size it does not divide: a library's workspace may look so. */
-static void mixed_memory_is_not_blamed(void **state)
+TEST(mixed_memory_is_not_blamed)
 {
-    (void)state;
     assert_int_equal(run("--nan report", "nan_guessed"), 86);
     SAYS("first NaN: divide writes 1 NaN");
     assert_int_equal(run("--nan report", "nan_mixed"), 0);
 }
 
-static void a_fill_is_no_nan(void **state)
+TEST(a_fill_is_no_nan)
 {
-    (void)state;
     assert_int_equal(run("--nan report", "nan_fill"), 0);
 }
 
-static void indices_are_no_nan(void **state)
+TEST(indices_are_no_nan)
 {
-    (void)state;
     assert_int_equal(run("--nan report", "indices"), 0);
 }
 
-static void only_the_maker_is_blamed(void **state)
+TEST(only_the_maker_is_blamed)
 {
-    (void)state;
     assert_int_equal(run("--nan report", "nan_struct"), 86);
     assert_int_equal(count_in("cufence: first NaN: "), 1);
     SAYS("first NaN: normalise writes");
 }
 
-static void a_graph_may_make_it(void **state)
+TEST(a_graph_may_make_it)
 {
-    (void)state;
     assert_int_equal(run("--nan report", "nan_graph"), 86);
     SAYS("first NaN: a CUDA graph writes 1 NaN");
     SAYS("one of a CUDA graph: normalise");
 }
 
-static void stop_ends_the_program_there(void **state)
+TEST(stop_ends_the_program_there)
 {
-    (void)state;
     assert_int_equal(run("--nan stop", "nan"), 3);
     SAYS("cuLaunchKernel: error 710");
     SAYS("2 launches seen");
 }
 
-static void every_other_launch(void **state)
+TEST(every_other_launch)
 {
-    (void)state;
     assert_int_equal(run("--nan report --every 1000", "many"), 0);
     assert_int_equal(run("--nan report --every 2", "nan"), 86); /* the first of each kernel is looked at */
     assert_int_equal(count_in("cufence: first NaN: "), 1);
 }
 
-static void the_finding_is_in_json(void **state)
+TEST(the_finding_is_in_json)
 {
-    (void)state;
     assert_int_equal(run("--nan report --json found.json", "nan"), 86);
     read_file("found.json");
     SAYS("\"kind\":\"first NaN\"");
@@ -238,31 +216,4 @@ static void the_finding_is_in_json(void **state)
     SAYS("\"inputs\":[{\"argument\":0,\"at\":0,\"buffer\":3");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shows_before_and_after),
-        cmocka_unit_test(shows_what_the_filter_chooses),
-        cmocka_unit_test(shows_launches_in_order),
-        cmocka_unit_test(pointers_into_buffers),
-        cmocka_unit_test(types_are_guessed_and_marked),
-        cmocka_unit_test(graphs_are_shown_as_a_whole),
-        cmocka_unit_test(graphs_off_says_what_it_cannot),
-        cmocka_unit_test(lines_of_json),
-        cmocka_unit_test(what_is_wrong_is_refused),
-        cmocka_unit_test(values_before_a_fault_are_shown),
-        cmocka_unit_test(the_first_nan_is_found),
-        cmocka_unit_test(a_nan_of_the_programs_own_is_none),
-        cmocka_unit_test(memory_that_nobody_wrote_is_no_input),
-        cmocka_unit_test(masks_are_no_nan),
-        cmocka_unit_test(mixed_memory_is_not_blamed),
-        cmocka_unit_test(a_fill_is_no_nan),
-        cmocka_unit_test(indices_are_no_nan),
-        cmocka_unit_test(only_the_maker_is_blamed),
-        cmocka_unit_test(a_graph_may_make_it),
-        cmocka_unit_test(stop_ends_the_program_there),
-        cmocka_unit_test(every_other_launch),
-        cmocka_unit_test(the_finding_is_in_json),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

@@ -27,9 +27,8 @@ static int make_cubins(void **state)
     return failed ? -1 : 0;
 }
 
-static void a_nan_has_the_line_that_writes_it(void **state)
+TEST(a_nan_has_the_line_that_writes_it)
 {
-    (void)state;
     assert_int_equal(run("--nan report --json report.json", "code_nan"), 86);
     SAYS("first NaN: normalise writes 1 NaN to buffer #2, first to element 417 of float32[1000]");
     SAYS("written at    /src/values.cu:10 ");
@@ -38,9 +37,8 @@ static void a_nan_has_the_line_that_writes_it(void **state)
     SAYS("\"written_at\":{\"file\":\"/src/values.cu\",\"line\":10}");
 }
 
-static void an_input_that_is_the_output_is_looked_at(void **state)
+TEST(an_input_that_is_the_output_is_looked_at)
 {
-    (void)state;
     assert_int_equal(run("--nan report", "code_in_place"), 86);
     SAYS("first NaN: normalise writes 1 NaN to buffer #1, first to element 417");
     SAYS("written at    /src/values.cu:10 ");
@@ -58,25 +56,22 @@ static void expect_an_input_that_nobody_wrote(const char *code)
     SAYS("an input that nobody has written holds NaN");
 }
 
-static void what_a_kernel_only_reads_is_not_written(void **state)
+TEST(what_a_kernel_only_reads_is_not_written)
 {
-    (void)state;
     expect_an_input_that_nobody_wrote("values.cubin");
 }
 
 /* Compressed or not. */
-static void fat_binaries_are_read(void **state)
+TEST(fat_binaries_are_read)
 {
-    (void)state;
     static const char *const names[] = {"values.fatbin", "values_default.fatbin", "values_size.fatbin", "values_speed.fatbin"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         expect_an_input_that_nobody_wrote(names[i]);
 }
 
 /* As text, and compressed in a fat binary beside a cubin for another device. The simulated linker's result is a real cubin. */
-static void ptx_is_compiled(void **state)
+TEST(ptx_is_compiled)
 {
-    (void)state;
     char path[256];
     snprintf(path, sizeof path, "%s/values.ptx", folder);
     FILE *file = fopen(path, "w");
@@ -91,9 +86,8 @@ static void ptx_is_compiled(void **state)
     unsetenv("VALUES_CODE");
 }
 
-static void guesses_know_the_widths_of_accesses(void **state)
+TEST(guesses_know_the_widths_of_accesses)
 {
-    (void)state;
     assert_int_equal(run("--values widen", "code_types"), 0);
     SAYS("bfloat16[1000] (guess)");
     SAYS("[0.0 1.0 0.0 .. 1.0 0.0 1.0]");
@@ -101,9 +95,8 @@ static void guesses_know_the_widths_of_accesses(void **state)
     SAYS("[0.0 3.0 0.0 .. 3.0 0.0 3.0]");
 }
 
-static void a_signature_that_was_told_is_used(void **state)
+TEST(a_signature_that_was_told_is_used)
 {
-    (void)state;
     assert_int_equal(run("--values '#1'", "told"), 0);
     DOES_NOT_SAY("cufence is not there");
     assert_int_equal(count_in("float16[1000]\n"), 3);
@@ -113,16 +106,4 @@ static void a_signature_that_was_told_is_used(void **state)
     SAYS("(guess)");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_nan_has_the_line_that_writes_it),
-        cmocka_unit_test(an_input_that_is_the_output_is_looked_at),
-        cmocka_unit_test(what_a_kernel_only_reads_is_not_written),
-        cmocka_unit_test(guesses_know_the_widths_of_accesses),
-        cmocka_unit_test(a_signature_that_was_told_is_used),
-        cmocka_unit_test(fat_binaries_are_read),
-        cmocka_unit_test(ptx_is_compiled),
-    };
-    return cmocka_run_group_tests(tests, make_cubins, remove_folder);
-}
+TEST_GROUP(make_cubins, remove_folder)

@@ -1,6 +1,5 @@
 /* Visits to launches: work before and after them, in order, without waiting for them. */
 #include "child.h"
-#include "concurrently.h"
 
 #include <cuda.h>
 #include <sim.h>
@@ -181,7 +180,7 @@ static void await(size_t count)
 
 /* ---- stories ---- */
 
-static void sees_before_and_after_in_order(void)
+STORY(sees_before_and_after_in_order)
 {
     start();
     uint32_t *numbers = allocate();
@@ -195,7 +194,7 @@ static void sees_before_and_after_in_order(void)
     CHECK(user_saw.seen[0].first.bytes == COUNT * 4 && user_saw.seen[0].first.argument == 0 && user_saw.seen[0].reached == 1);
 }
 
-static void counts_launches_that_nobody_wants(void)
+STORY(counts_launches_that_nobody_wants)
 {
     start();
     uint32_t *numbers = allocate();
@@ -209,7 +208,7 @@ static void counts_launches_that_nobody_wants(void)
     CHECK(user_saw.seen[0].first.pointer == (uintptr_t)(numbers + 5) && user_saw.seen[0].first.bytes == COUNT * 4 - 20);
 }
 
-static void finds_pointers_in_structs(void)
+STORY(finds_pointers_in_structs)
 {
     start();
     struct pair pair = {7, allocate() + 2};
@@ -220,7 +219,7 @@ static void finds_pointers_in_structs(void)
 }
 
 /* A stream that waits for the program holds up neither the program nor other streams. */
-static void waits_for_no_stream(void)
+STORY(waits_for_no_stream)
 {
     start();
     uint32_t flag = 0, *flag_at = &flag;
@@ -241,7 +240,7 @@ static void waits_for_no_stream(void)
     CHECK(user_saw.seen[50].stream == streams[0] && user_saw.seen[99].after == 50);
 }
 
-static void leaves_captures_alone(void)
+STORY(leaves_captures_alone)
 {
     start();
     uint32_t *numbers = allocate();
@@ -259,7 +258,7 @@ static void leaves_captures_alone(void)
     CHECK(user_saw.seen[0].number == 2);
 }
 
-static void works_while_another_stream_captures(void)
+STORY(works_while_another_stream_captures)
 {
     start();
     uint32_t *numbers = allocate();
@@ -274,7 +273,7 @@ static void works_while_another_stream_captures(void)
     CHECK(user_saw.seen[0].how == VISIT_DONE && user_saw.seen[0].after == 1);
 }
 
-static void says_that_there_is_no_room(void)
+STORY(says_that_there_is_no_room)
 {
     start();
     uint32_t *numbers = allocate();
@@ -287,7 +286,7 @@ static void says_that_there_is_no_room(void)
 }
 
 /* Memory for two visits at a time is enough for a hundred: the program waits for room. */
-static void waits_for_room(void)
+STORY(waits_for_room)
 {
     start();
     uint32_t *numbers = allocate();
@@ -300,7 +299,7 @@ static void waits_for_room(void)
 }
 
 /* It waits once, for as long as is said, while the device waits for the program itself. */
-static void does_not_wait_for_ever(void)
+STORY(does_not_wait_for_ever)
 {
     start();
     uint32_t flag = 0, *flag_at = &flag, *numbers = allocate();
@@ -322,7 +321,7 @@ static void does_not_wait_for_ever(void)
     CHECK(done == 2);
 }
 
-static void ends_with_its_context(void)
+STORY(ends_with_its_context)
 {
     start();
     uint32_t flag = 0, *flag_at = &flag, *numbers = allocate();
@@ -342,7 +341,7 @@ static void ends_with_its_context(void)
     CHECK(user_saw.seen[2].how == VISIT_DONE && user_saw.seen[2].before == 2);
 }
 
-static void a_refused_launch_is_said(void)
+STORY(a_refused_launch_is_said)
 {
     start();
     uint32_t *numbers = allocate(), value = 1;
@@ -355,7 +354,7 @@ static void a_refused_launch_is_said(void)
     CHECK(user_saw.seen[1].how == VISIT_FAILED && user_saw.seen[2].how == VISIT_DONE && user_saw.seen[2].before == 1);
 }
 
-static void close_waits_for_those_that_are_done(void)
+STORY(close_waits_for_those_that_are_done)
 {
     start();
     uint32_t *numbers = allocate();
@@ -368,33 +367,4 @@ static void close_waits_for_those_that_are_done(void)
     CHECK(user_saw.count == 100);
 }
 
-#define CASE(story)                                                                                                            \
-    static void test_##story(void **state)                                                                                     \
-    {                                                                                                                          \
-        (void)state;                                                                                                           \
-        expect_well(story);                                                                                                    \
-    }
-#define CASES(X)                                                                                                               \
-    X(sees_before_and_after_in_order)                                                                                          \
-    X(counts_launches_that_nobody_wants)                                                                                       \
-    X(finds_pointers_in_structs)                                                                                               \
-    X(waits_for_no_stream)                                                                                                     \
-    X(leaves_captures_alone)                                                                                                   \
-    X(works_while_another_stream_captures)                                                                                     \
-    X(says_that_there_is_no_room)                                                                                              \
-    X(waits_for_room)                                                                                                          \
-    X(does_not_wait_for_ever)                                                                                                  \
-    X(ends_with_its_context)                                                                                                   \
-    X(a_refused_launch_is_said)                                                                                                \
-    X(close_waits_for_those_that_are_done)
-CASES(CASE)
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-#define ENTRY(story) cmocka_unit_test(test_##story),
-        CASES(ENTRY)
-#undef ENTRY
-    };
-    return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
-}
+TEST_CONCURRENTLY

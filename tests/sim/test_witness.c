@@ -2,7 +2,6 @@
 #include "second_launch.h"
 
 #include <dirent.h>
-#include <signal.h>
 
 /* The argument is at that address, which need not be a pointer. */
 static void launch_with(const char *kernel, void *argument, int n)
@@ -17,9 +16,8 @@ static void tell_last(void)
     fault_in("write_last", "explain=rerun");
 }
 
-static void test_last(void **state)
+TEST(test_last)
 {
-    (void)state;
     expect_said(tell_last,
                 (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
                                  "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* re-run$",
@@ -31,9 +29,8 @@ static void tell_off(void)
     fault_in("write_last", "explain=dump");
 }
 
-static void test_off(void **state)
+TEST(test_off)
 {
-    (void)state;
     expect_said(tell_off, (const char *[]){"the warp had exited", "!re-run", "!thread \\(104", NULL});
 }
 
@@ -42,9 +39,8 @@ static void tell_table(void)
     fault_by_table("explain=rerun");
 }
 
-static void test_table(void **state)
+TEST(test_table)
 {
-    (void)state;
     expect_said(tell_table, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, NULL});
 }
 
@@ -61,9 +57,8 @@ static void tell_struct(void)
 }
 
 /* The pointer lies behind the bytes of the arguments that a launch's record always has. */
-static void test_struct(void **state)
+TEST(test_struct)
 {
-    (void)state;
     expect_said(tell_struct, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
 }
 
@@ -72,9 +67,8 @@ static void tell_far(void)
     fault_in("write_far", "explain=rerun");
 }
 
-static void test_far(void **state)
+TEST(test_far)
 {
-    (void)state;
     expect_said(tell_far, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, "written +4 bytes past the end: 2\\.5 +re-run",
                                            "at least 4 bytes were written further", NULL});
 }
@@ -88,9 +82,8 @@ static void tell_shared(void)
 }
 
 /* More shared memory than a kernel has without being asked. */
-static void test_shared(void **state)
+TEST(test_shared)
 {
-    (void)state;
     expect_said(tell_shared, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
 }
 
@@ -105,9 +98,8 @@ static void tell_several(void)
 }
 
 /* Of three launches on record, the one in the middle did it. */
-static void test_several(void **state)
+TEST(test_several)
 {
-    (void)state;
     expect_said(tell_several, (const char *[]){"0 bytes past the end of buffer #2", "re-run", NULL});
 }
 
@@ -121,9 +113,8 @@ static void tell_kept(void)
 }
 
 /* `cufence explain` tells from the files what the program told, in the same words. */
-static void test_kept(void **state)
+TEST(test_kept)
 {
-    (void)state;
     char command[512], text[16384], line[512];
     assert_non_null(mkdtemp(kept));
     struct outcome outcome = run_child(tell_kept);
@@ -164,9 +155,8 @@ static void tell_ranks(void)
 }
 
 /* Processes that fault at once each have a second launch and a report of their own. */
-static void test_ranks(void **state)
+TEST(test_ranks)
 {
-    (void)state;
     struct outcome outcome = run_child(tell_ranks);
     int pids[RANKS] = {0}, reports = 0;
     for (const char *line = outcome.err; line; line = strchr(line, '\n')) {
@@ -224,9 +214,8 @@ static void tell_given(void)
 }
 
 /* Without a signature, the bytes show the types. */
-static void test_given(void **state)
+TEST(test_given)
 {
-    (void)state;
     expect_said(
         tell_given,
         (const char *[]){"buffer #1 \\+16, 2016 bytes +re-run$",
@@ -241,9 +230,8 @@ static void tell_declared(void)
     give("_Z9write_endPK6__halfPfi");
 }
 
-static void test_declared(void **state)
+TEST(test_declared)
 {
-    (void)state;
     expect_said(tell_declared,
                 (const char *[]){"   float16\\[1000\\]  min 0\\.5", "   float32\\[1000\\]  min -1\\.0", "!guess", NULL});
 }
@@ -263,9 +251,8 @@ static void tell_large(void)
 }
 
 /* Of a large buffer only the ends are read. */
-static void test_large(void **state)
+TEST(test_large)
 {
-    (void)state;
     expect_said(tell_large,
                 (const char *[]){"   float64\\[6291456\\] \\(guess\\)  of 16 MiB:", "min -1\\.0 max 3\\.0 mean 0\\.0",
                                  " 2097148 zeros,", "   float32\\[8\\] \\(guess\\)  all are 0", NULL});
@@ -278,9 +265,8 @@ static void tell_once(void)
     fault_in("write_once", "explain=rerun");
 }
 
-static void test_once(void **state)
+TEST(test_once)
 {
-    (void)state;
     expect_said(tell_once, (const char *[]){"illegal memory access", "did not fault", NULL});
 }
 
@@ -302,9 +288,8 @@ static void tell_hang(void)
     expect_no_child();
 }
 
-static void test_hang(void **state)
+TEST(test_hang)
 {
-    (void)state;
     expect_said(tell_hang, (const char *[]){"illegal memory access",
                                             "could not be launched again: it took longer than wait_ms=1000/300", NULL});
 }
@@ -314,9 +299,8 @@ static void tell_death(void)
     fault_in("end_later", "explain=rerun");
 }
 
-static void test_death(void **state)
+TEST(test_death)
 {
-    (void)state;
     expect_said(tell_death, (const char *[]){"illegal memory access", "could not be launched again: ", NULL});
 }
 
@@ -326,9 +310,8 @@ static void tell_withheld(void)
     fault_in("write_last", "explain=rerun");
 }
 
-static void test_withheld(void **state)
+TEST(test_withheld)
 {
-    (void)state;
     expect_said(tell_withheld, (const char *[]){"the warp had exited", "could not be launched again: memory that the", NULL});
 }
 
@@ -339,9 +322,8 @@ static void tell_full(void)
 }
 
 /* The device has room for the copy, and for no page to see what is written. */
-static void test_full(void **state)
+TEST(test_full)
 {
-    (void)state;
     expect_said(tell_full, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, "of the second launch: ", NULL});
 }
 
@@ -369,9 +351,8 @@ static void tell_quietly(void)
     expect_no_child();
 }
 
-static void test_quietly(void **state)
+TEST(test_quietly)
 {
-    (void)state;
     expect_said(tell_quietly, (const char *[]){"re-run", NULL});
 }
 
@@ -416,9 +397,8 @@ static void tell_no_trace(void)
     CHECK(count_descriptors() == descriptors);
 }
 
-static void test_no_trace(void **state)
+TEST(test_no_trace)
 {
-    (void)state;
     expect_said(tell_no_trace, (const char *[]){"re-run", NULL});
 }
 
@@ -432,22 +412,7 @@ static void tell_report_first(void)
     CHECK(cufence_fault_count() == 1);
 }
 
-static void test_report_first(void **state)
+TEST(test_report_first)
 {
-    (void)state;
     expect_said(tell_report_first, (const char *[]){"could not be launched again", NULL});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_last),         cmocka_unit_test(test_full),     cmocka_unit_test(test_off),
-        cmocka_unit_test(test_table),        cmocka_unit_test(test_ranks),    cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_struct),       cmocka_unit_test(test_withheld), cmocka_unit_test(test_far),
-        cmocka_unit_test(test_several),      cmocka_unit_test(test_once),     cmocka_unit_test(test_hang),
-        cmocka_unit_test(test_death),        cmocka_unit_test(test_quietly),  cmocka_unit_test(test_given),
-        cmocka_unit_test(test_declared),     cmocka_unit_test(test_large),    cmocka_unit_test(test_no_trace),
-        cmocka_unit_test(test_report_first), cmocka_unit_test(test_shared),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,9 +22,8 @@ static void expect_story(const char *story, const char *const *patterns)
 }
 
 /* In the second process it is the device's primary context. */
-static void a_kernel_is_staged_whatever_its_context(void **state)
+TEST(a_kernel_is_staged_whatever_its_context)
 {
-    (void)state;
     static const char *const stories[] = {"green", "green_stream", "own_context"};
     for (size_t i = 0; i < sizeof stories / sizeof *stories; i++)
         expect_story(stories[i],
@@ -52,9 +51,8 @@ static void tell_refused(void)
 }
 
 /* The report has what the dump told, and why there is no more. */
-static void a_device_for_one_process_gives_a_note(void **state)
+TEST(a_device_for_one_process_gives_a_note)
 {
-    (void)state;
     static const struct {
         CUresult refusal;
         const char *reason;
@@ -70,13 +68,4 @@ static void a_device_for_one_process_gives_a_note(void **state)
                                      "kernel +write_last .* exact$", "model\\.cu:20", "buffer +#1, 4000 bytes", cases[i].reason,
                                      "!re-run$", NULL});
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_kernel_is_staged_whatever_its_context),
-        cmocka_unit_test(a_device_for_one_process_gives_a_note),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,9 +18,8 @@ static void tell_unfenced(void)
 }
 
 /* What was written says that the address is right. */
-static void test_unfenced(void **state)
+TEST(test_unfenced)
 {
-    (void)state;
     expect_said(tell_unfenced,
                 (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 \\(re-run\\)",
                                  "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* re-run$",
@@ -34,9 +33,8 @@ static void tell_fenced(void)
     overrun();
 }
 
-static void test_fenced(void **state)
+TEST(test_fenced)
 {
-    (void)state;
     expect_said(tell_fenced, (const char *[]){"block \\(7,0,0\\) thread \\(104,0,0\\)", "!are emulated", NULL});
 }
 
@@ -49,9 +47,8 @@ static void tell_refused(void)
 }
 
 /* Nothing was launched, so all of it follows from the code. */
-static void test_refused(void **state)
+TEST(test_refused)
 {
-    (void)state;
     expect_said(tell_refused,
                 (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 \\(derived\\)",
                                  "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* derived$",
@@ -67,9 +64,8 @@ static void tell_unknown(void)
 }
 
 /* What was written, and where, contradicts the code. */
-static void test_unknown(void **state)
+TEST(test_unknown)
 {
-    (void)state;
     expect_said(tell_unknown, (const char *[]){PAST_THE_END, "written +4 bytes past the end: 2\\.5 +re-run", "!are emulated",
                                                "could not be emulated: none of the$", "!thread \\(", NULL});
 }
@@ -88,18 +84,8 @@ static void tell_far(void)
 }
 
 /* It faults behind the patterns, before the emulation has its turn. */
-static void test_far(void **state)
+TEST(test_far)
 {
-    (void)state;
     expect_said(tell_far, (const char *[]){"0 bytes past the end of buffer #1 \\(derived\\)", "block and thread are emulated",
                                            "block \\(7,0,0\\) thread \\(7,0,0\\) and 7 more", NULL});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unfenced), cmocka_unit_test(test_fenced), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_unknown),  cmocka_unit_test(test_far),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

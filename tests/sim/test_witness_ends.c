@@ -9,8 +9,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -95,21 +93,18 @@ static void expect_end(void (*story)(void), int is_killed)
     unlink(told);
 }
 
-static void test_killed(void **state)
+TEST(test_killed)
 {
-    (void)state;
     expect_end(hang, 1);
 }
 
-static void test_forked(void **state)
+TEST(test_forked)
 {
-    (void)state;
     expect_end(hang_and_fork, 1);
 }
 
-static void test_replaced(void **state)
+TEST(test_replaced)
 {
-    (void)state;
     expect_end(hang_and_replace, 0);
 }
 
@@ -143,9 +138,8 @@ static void tell_reaping(void)
 }
 
 /* As the first process of a container is one: what has no parent becomes its child. */
-static void test_reaping(void **state)
+TEST(test_reaping)
 {
-    (void)state;
     int file = mkstemp(strcpy(told, "/tmp/cufence-test-XXXXXX"));
     assert_true(file >= 0);
     close(file);
@@ -162,9 +156,8 @@ static void tell_ignored(void)
     CHECK(waitpid(-1, NULL, WNOHANG | __WALL) == -1);
 }
 
-static void test_ignored(void **state)
+TEST(test_ignored)
 {
-    (void)state;
     expect_said(tell_ignored, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
 }
 
@@ -199,9 +192,8 @@ static void tell_limited(void)
     cuCtxSynchronize();
 }
 
-static void test_limited(void **state)
+TEST(test_limited)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* the other process has its own memory where the host memory was */
 #endif
@@ -248,9 +240,8 @@ static void tell_grabbed(void)
 
 /* Memory that could not be handed over is no memory of zeros, where the pointer would be a null pointer. If the thread is late,
  * everything has been handed over. */
-static void test_grabbed(void **state)
+TEST(test_grabbed)
 {
-    (void)state;
     expect_said(tell_grabbed,
                 (const char *[]){"could not be (launched again|handed over)|" PAST_THE_END, "!null-pointer", NULL});
 }
@@ -287,9 +278,8 @@ static void tell_nameless(void)
     CHECK(rmdir(folder) == 0);
 }
 
-static void test_nameless(void **state)
+TEST(test_nameless)
 {
-    (void)state;
     int file = mkstemp(strcpy(told, "/tmp/cufence-test-XXXXXX"));
     assert_true(file >= 0);
     close(file);
@@ -363,9 +353,8 @@ static void tell_swept(void)
     cuCtxSynchronize();
 }
 
-static void test_swept(void **state)
+TEST(test_swept)
 {
-    (void)state;
     expect_said(tell_swept, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
 }
 
@@ -393,10 +382,9 @@ static void tell_closed(void)
     lseek(own, 0, SEEK_SET);
 }
 
-static void test_closed(void **state)
+TEST(test_closed)
 {
-    (void)state;
-    expect_well(tell_closed);
+    expect_ending(tell_closed, 0, NULL, NULL);
 }
 
 static void tell_standard(void)
@@ -427,9 +415,8 @@ static void tell_closed_later(void)
 }
 
 /* Nothing of ours takes the place of standard streams that the program has closed. */
-static void test_standard(void **state)
+TEST(test_standard)
 {
-    (void)state;
     expect_said(tell_standard, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
     expect_said(tell_closed_later, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
 }
@@ -444,21 +431,9 @@ static void tell_other_user(void)
 }
 
 /* A program that gives up root when it has started: the driver opens the pipe as the new user. */
-static void test_other_user(void **state)
+TEST(test_other_user)
 {
-    (void)state;
     if (geteuid() != 0)
         skip();
     expect_said(tell_other_user, (const char *[]){"illegal memory access by a WRITE", "write_last", NULL});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed),  cmocka_unit_test(test_forked),   cmocka_unit_test(test_replaced),
-        cmocka_unit_test(test_reaping), cmocka_unit_test(test_ignored),  cmocka_unit_test(test_limited),
-        cmocka_unit_test(test_grabbed), cmocka_unit_test(test_nameless), cmocka_unit_test(test_swept),
-        cmocka_unit_test(test_closed),  cmocka_unit_test(test_standard), cmocka_unit_test(test_other_user),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,11 +8,8 @@
 #include "stacks/cfi.h"
 
 #include <dwarf.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 
 enum { CODE = 0x1000, CODE_BYTES = 0x40, TABLES = 0x10000, HEADER_BYTES = 20, SP = 0x7000, WORDS = 16, PAGE = 4096 };
 enum { RETURN_PC = 0x2222, SAVED_FP = 0x3333, SAVED_OTHER = 0x4444 };

@@ -1,12 +1,5 @@
 /* Where the slots of an arena lie. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <sys/wait.h>
-#include <unistd.h>
+#include "support/test.h"
 
 #include "driver/driver.h"
 #include "vmm/arena.h"
@@ -65,37 +58,24 @@ static struct first_slot first_of(uint64_t bytes)
 }
 
 /* Memory that the driver places by itself lies at low addresses, in every process. */
-static void slots_of_a_large_arena_are_far_from_its_start(void **state)
+TEST(slots_of_a_large_arena_are_far_from_its_start)
 {
-    (void)state;
     most = 64 * TIB;
     assert_int_equal(first_of(64 * TIB).lead, TIB / MIB);
     assert_int_equal(first_of(16 * TIB).lead, TIB / MIB);
 }
 
 /* An address far in front of the first buffer is no underrun of it. */
-static void what_lies_in_front_is_no_guard(void **state)
+TEST(what_lies_in_front_is_no_guard)
 {
-    (void)state;
     most = 64 * TIB;
     assert_int_equal(first_of(64 * TIB).gap, 64);
     assert_int_equal(first_of(TIB).gap, 64);
 }
 
-static void a_smaller_arena_is_used_whole(void **state)
+TEST(a_smaller_arena_is_used_whole)
 {
-    (void)state;
     most = 8 * TIB; /* the driver gives less than asked for */
     assert_int_equal(first_of(64 * TIB).lead, 64);
     assert_int_equal(first_of(TIB).lead, 64);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slots_of_a_large_arena_are_far_from_its_start),
-        cmocka_unit_test(a_smaller_arena_is_used_whole),
-        cmocka_unit_test(what_lies_in_front_is_no_guard),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* Calls on a stack of our own: who gets one, and what a thread keeps meanwhile. */
+#include "support/test.h"
+
 #include "base/aside.h"
 
 #include <limits.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define LARGE ((size_t)8 << 20)
 #define SMALL ((size_t)128 << 10) /* PTHREAD_STACK_MIN of AArch64 */
@@ -116,35 +111,22 @@ static void run_on_stack_of(size_t size, unsigned count, int is_elsewhere)
     pthread_attr_destroy(&attributes);
 }
 
-static void a_thread_with_room_stays_where_it_is(void **state)
+TEST(a_thread_with_room_stays_where_it_is)
 {
-    (void)state;
     run_on_stack_of(LARGE, 1, 0);
 }
 
-static void a_thread_with_little_gets_another_stack(void **state)
+TEST(a_thread_with_little_gets_another_stack)
 {
-    (void)state;
     run_on_stack_of(SMALL, 1, 1);
     run_on_stack_of(SMALL, 64, 1); /* more than are kept */
 }
 
-static void outside_of_a_call_a_return_is_an_ordinary_call(void **state)
+TEST(outside_of_a_call_a_return_is_an_ordinary_call)
 {
-    (void)state;
     struct seen seen = {0};
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
     aside_return_for(look_at_home, &seen);
     assert_int_equal(seen.state_back, PTHREAD_CANCEL_DISABLE);
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thread_with_room_stays_where_it_is),
-        cmocka_unit_test(a_thread_with_little_gets_another_stack),
-        cmocka_unit_test(outside_of_a_call_a_return_is_an_ordinary_call),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* The header of NumPy's files, and the list of a bundle. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "analysis/snapshot/bundle.h"
 #include "analysis/snapshot/npy.h"
@@ -30,18 +22,16 @@ static uint64_t bytes_of(const char *text)
     return bytes;
 }
 
-static void arrays_have_the_size_of_their_shape(void **state)
+TEST(arrays_have_the_size_of_their_shape)
 {
-    (void)state;
     assert_int_equal(bytes_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n"), 24);
     assert_int_equal(bytes_of("{'descr': '|u1', 'fortran_order': False, 'shape': (7,), }\n"), 7);
     assert_int_equal(bytes_of("{'descr': '<c16', 'fortran_order': False, 'shape': (), }\n"), 16);
     assert_int_equal(bytes_of("{'descr': '>i8', 'fortran_order': True, 'shape': (0, 5), }\n"), 0);
 }
 
-static void damaged_headers_are_refused(void **state)
+TEST(damaged_headers_are_refused)
 {
-    (void)state;
     static const char *const texts[] = {"",
                                         "{}",
                                         "{'descr': '|O', 'shape': (1,), }",
@@ -57,9 +47,8 @@ static void damaged_headers_are_refused(void **state)
     assert_int_equal(npy_read("\x93NUMPY\1\0\xff\0{", 11, &offset, &bytes, &problem), CUFENCE_ERROR_CORRUPT);
 }
 
-static void what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
-    (void)state;
     char header[NPY_HEADER];
     uint64_t offset, bytes;
     npy_write(VALUE_UINT8, UINT64_C(123456789012), header);
@@ -68,9 +57,8 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(bytes, UINT64_C(123456789012));
 }
 
-static void bundles_come_back_as_they_were(void **state)
+TEST(bundles_come_back_as_they_were)
 {
-    (void)state;
     static const struct launch_argument layout[] = {{0, 8}, {8, 4}};
     static const uint8_t arguments[12] = {0xab, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0xff};
     static const struct bundle_buffer buffers[] = {{.id = 7,
@@ -141,9 +129,8 @@ static void bundles_come_back_as_they_were(void **state)
 }
 
 /* In cufence's address space, twice, of another size than its mapping, too many. */
-static void unsound_pinned_memory_is_refused(void **state)
+TEST(unsound_pinned_memory_is_refused)
 {
-    (void)state;
     static const char format[] = "{\"bundle\": 1, \"kernel\": \"k\", \"arena_start\": \"0x10000\", \"arena_end\": \"0x20000\", "
                                  "\"launches\": [{\"grid\": [1, 1, 1], \"block\": [1, 1, 1], \"cluster\": [0, 0, 0], "
                                  "\"arguments\": \"\"}], \"buffers\": [], \"pinned\": [%s]}";
@@ -165,16 +152,4 @@ static void unsound_pinned_memory_is_refused(void **state)
             assert_non_null(strstr(problem.text, i < 5 && i != 3 ? "pinned" : "damaged"));
         bundle_free(read);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arrays_have_the_size_of_their_shape),
-        cmocka_unit_test(damaged_headers_are_refused),
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(bundles_come_back_as_they_were),
-        cmocka_unit_test(unsound_pinned_memory_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

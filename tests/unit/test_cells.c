@@ -1,9 +1,6 @@
 /* The cells of pages that small buffers share: every size has one that it fits in, with its redzones, and little is left over.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "guard/cells.h"
 
@@ -36,9 +33,8 @@ static void check_size(uint64_t size, uint64_t align)
     check_buffer(&cells, size, align, LAYOUT_START);
 }
 
-static void every_size_and_alignment_has_its_cell(void **state)
+TEST(every_size_and_alignment_has_its_cell)
 {
-    (void)state;
     for (uint64_t align = 1; align <= CELLS_UNIT; align *= 2) {
         for (uint64_t size = 1; size <= CELLS_SIZE_MOST; size += size < 20000 ? 1 : 97)
             check_size(size, align);
@@ -47,7 +43,7 @@ static void every_size_and_alignment_has_its_cell(void **state)
 }
 
 /* Of a page, two buffers more would not have fitted. */
-static void little_is_lost(void **state)
+TEST(little_is_lost)
 {
     struct cells cells;
     (void)state;
@@ -58,7 +54,7 @@ static void little_is_lost(void **state)
     }
 }
 
-static void other_buffers_have_no_cell(void **state)
+TEST(other_buffers_have_no_cell)
 {
     struct cells cells;
     (void)state;
@@ -69,7 +65,7 @@ static void other_buffers_have_no_cell(void **state)
     assert_false(cells_for(64 << 10, 60 << 10, 16, &cells));
 }
 
-static void each_byte_of_a_page_is_in_a_cell(void **state)
+TEST(each_byte_of_a_page_is_in_a_cell)
 {
     struct cells cells;
     (void)state;
@@ -83,15 +79,4 @@ static void each_byte_of_a_page_is_in_a_cell(void **state)
         assert_int_equal(cells_at(&cells, cells.leftover + (i + 1) * cells.bytes - 1), i);
     }
     assert_int_equal(cells_at(&cells, PAGE), cells.count - 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_size_and_alignment_has_its_cell),
-        cmocka_unit_test(little_is_lost),
-        cmocka_unit_test(other_buffers_have_no_cell),
-        cmocka_unit_test(each_byte_of_a_page_is_in_a_cell),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* Unwinding one frame with call frame information: tables made here, and damaged ones. */
+#include "support/test.h"
+
 #include "stacks/cfi.h"
 
 #include <dwarf.h>
 #include <link.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-
-#include <cmocka.h>
 
 static const struct cfi_abi *const abi = &cfi_x86_64;
 #define CODE_FACTOR 1
@@ -29,9 +25,8 @@ static const struct code usual = {(const uint8_t[]){DW_CFA_advance_loc | 1, DW_C
                                                     DW_CFA_restore | CFI_RBP},
                                   14};
 
-static void rules_change_along_the_code(void **state)
+TEST(rules_change_along_the_code)
 {
-    (void)state;
     const struct {
         uint64_t offset, cfa;
         int is_rbp_saved;
@@ -60,9 +55,8 @@ static struct rerun_input stepped(struct code own)
     return input;
 }
 
-static void each_rule_for_a_register_is_applied(void **state)
+TEST(each_rule_for_a_register_is_applied)
 {
-    (void)state;
     struct rerun_input input =
         stepped(CODE_OF(DW_CFA_def_cfa_offset, 24, DW_CFA_offset | CFI_R12, 2, DW_CFA_offset_extended, 13, 3));
     assert_int_equal(value_of(&input, CFI_RIP), 0x102);
@@ -91,18 +85,16 @@ static void each_rule_for_a_register_is_applied(void **state)
     assert_int_equal(value_of(&input, CFI_RIP), 0x100);
 }
 
-static void registers_that_callees_may_change_are_forgotten(void **state)
+TEST(registers_that_callees_may_change_are_forgotten)
 {
-    (void)state;
     struct rerun_input input = rerun_input_of(make_tables(PLAIN, entry_rules, CODE_OF(DW_CFA_nop)), 0x10);
     input.frame.known = CFI_BIT(CFI_RIP + 1) - 1;
     assert_int_equal(step(&input), CFI_STEPPED);
     assert_int_equal(input.frame.known, 1u << CFI_RBX | 1u << CFI_RBP | 1u << CFI_RSP | 0xfu << CFI_R12 | 1u << CFI_RIP);
 }
 
-static void each_rule_for_the_cfa_is_applied(void **state)
+TEST(each_rule_for_the_cfa_is_applied)
 {
-    (void)state;
     struct rerun_input input = stepped(CODE_OF(DW_CFA_def_cfa_sf, CFI_RBP, 0x7e)); /* -2, of -8 */
     assert_int_equal(value_of(&input, CFI_RSP), SP + 48);
     input = stepped(CODE_OF(DW_CFA_def_cfa_offset_sf, 0x7b));
@@ -112,9 +104,8 @@ static void each_rule_for_the_cfa_is_applied(void **state)
     assert_int_equal(value_of(&input, CFI_RSP), SP + 32);
 }
 
-static void a_remembered_state_comes_back(void **state)
+TEST(a_remembered_state_comes_back)
 {
-    (void)state;
     struct rerun_input input =
         stepped(CODE_OF(DW_CFA_def_cfa_offset, 32, DW_CFA_offset | CFI_RBX, 2, DW_CFA_remember_state, DW_CFA_def_cfa_offset, 8,
                         DW_CFA_restore | CFI_RBX, DW_CFA_advance_loc | 1, DW_CFA_restore_state));
@@ -123,9 +114,8 @@ static void a_remembered_state_comes_back(void **state)
 }
 
 /* What gcc writes where it realigned the stack: the CFA was saved below the frame pointer. */
-static void the_cfa_of_a_realigned_stack_is_read(void **state)
+TEST(the_cfa_of_a_realigned_stack_is_read)
 {
-    (void)state;
     struct rerun_input input =
         rerun_input_of(make_tables(PLAIN, entry_rules,
                                    CODE_OF(DW_CFA_expression, CFI_RBP, 2, DW_OP_breg0 + CFI_RBP, 0, DW_CFA_def_cfa_expression,
@@ -141,9 +131,8 @@ static void the_cfa_of_a_realigned_stack_is_read(void **state)
 }
 
 /* What linkers write for the entries of a PLT, 16 bytes each, with a push at byte 6 and the jump behind it at byte 11. */
-static void the_cfa_of_a_plt_entry_depends_on_the_place(void **state)
+TEST(the_cfa_of_a_plt_entry_depends_on_the_place)
 {
-    (void)state;
     for (uint64_t offset = 0x10; offset < 0x20; offset++) {
         struct rerun_input input = rerun_input_of(
             make_tables(PLAIN, entry_rules,
@@ -157,9 +146,8 @@ static void the_cfa_of_a_plt_entry_depends_on_the_place(void **state)
     }
 }
 
-static void behind_a_trampoline_of_signals_lies_an_interrupted_instruction(void **state)
+TEST(behind_a_trampoline_of_signals_lies_an_interrupted_instruction)
 {
-    (void)state;
     struct rerun_input input = rerun_input_of(
         make_tables("zRS", CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4), entry_rules,
                     CODE_OF(DW_CFA_def_cfa_expression, 3, DW_OP_breg0 + CFI_RSP, 16, DW_OP_deref, DW_CFA_expression, CFI_RIP, 2,
@@ -174,9 +162,8 @@ static void behind_a_trampoline_of_signals_lies_an_interrupted_instruction(void 
     assert_int_equal(value_of(&input, CFI_R12), 0x100);
 }
 
-static void personalities_and_their_data_are_passed_over(void **state)
+TEST(personalities_and_their_data_are_passed_over)
 {
-    (void)state;
     struct rerun_input input =
         rerun_input_of(make_tables("zPLR",
                                    CODE_OF(DW_EH_PE_indirect | DW_EH_PE_pcrel | DW_EH_PE_sdata4, 1, 2, 3, 4,
@@ -187,9 +174,8 @@ static void personalities_and_their_data_are_passed_over(void **state)
     assert_int_equal(value_of(&input, CFI_RIP), 0x100);
 }
 
-static void the_entry_of_many_is_found_that_covers_the_place(void **state)
+TEST(the_entry_of_many_is_found_that_covers_the_place)
 {
-    (void)state;
     enum { MOST = 9 };
     for (uint64_t count = 1; count <= MOST; count++) {
         struct tables one = make_tables(PLAIN, entry_rules, CODE_OF(DW_CFA_def_cfa_offset, 40));
@@ -217,9 +203,8 @@ static void the_entry_of_many_is_found_that_covers_the_place(void **state)
     }
 }
 
-static void code_that_the_tables_do_not_cover_has_no_entry(void **state)
+TEST(code_that_the_tables_do_not_cover_has_no_entry)
 {
-    (void)state;
     struct tables tables = make_tables(PLAIN, entry_rules, CODE_OF(DW_CFA_nop));
     const uint64_t outside[] = {(uint64_t)-1, CODE_BYTES, CODE_BYTES + 0x1000, (uint64_t)-CODE};
     for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
@@ -239,18 +224,16 @@ static enum cfi_result result_of(struct code own)
     return step(&input);
 }
 
-static void the_outermost_frame_ends_the_walk(void **state)
+TEST(the_outermost_frame_ends_the_walk)
 {
-    (void)state;
     assert_int_equal(result_of(CODE_OF(DW_CFA_undefined, CFI_RIP)), CFI_ENDED);
     struct rerun_input input = rerun_input_of(make_tables(PLAIN, entry_rules, CODE_OF(DW_CFA_nop)), 0x10);
     input.words[0] = 0;
     assert_int_equal(step(&input), CFI_ENDED);
 }
 
-static void what_the_copied_words_do_not_hold_ends_the_walk(void **state)
+TEST(what_the_copied_words_do_not_hold_ends_the_walk)
 {
-    (void)state;
     assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x80, 1)), CFI_STEPPED); /* the last word */
     assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x81, 1)), CFI_ENDED);
     assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x88, 1)), CFI_ENDED);
@@ -258,25 +241,22 @@ static void what_the_copied_words_do_not_hold_ends_the_walk(void **state)
     assert_int_equal(result_of(CODE_OF(DW_CFA_offset | CFI_RIP, 2)), CFI_ENDED);  /* below the stack pointer */
 }
 
-static void a_frame_that_does_not_lie_further_up_ends_the_walk(void **state)
+TEST(a_frame_that_does_not_lie_further_up_ends_the_walk)
 {
-    (void)state;
     assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0, DW_CFA_offset_extended_sf, CFI_RIP, 0x7f)), CFI_ENDED);
     assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_sf, CFI_RSP, 1, DW_CFA_offset_extended_sf, CFI_RIP, 0x7e)), CFI_ENDED);
 }
 
-static void registers_that_are_not_known_end_the_walk(void **state)
+TEST(registers_that_are_not_known_end_the_walk)
 {
-    (void)state;
     assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa, CFI_RBX, 16)), CFI_ENDED);
     assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa, 40, 16)), CFI_ENDED);
     assert_int_equal(result_of(CODE_OF(DW_CFA_register, CFI_RIP, CFI_RBX)), CFI_ENDED);
     assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 2, DW_OP_breg0 + CFI_RBX, 16)), CFI_ENDED);
 }
 
-static void instructions_that_make_no_sense_end_the_walk(void **state)
+TEST(instructions_that_make_no_sense_end_the_walk)
 {
-    (void)state;
     assert_int_equal(result_of(CODE_OF(DW_CFA_restore_state)), CFI_ENDED);
     assert_int_equal(result_of(CODE_OF(0x3f)), CFI_ENDED);
     assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x80)), CFI_ENDED); /* half a number */
@@ -289,9 +269,8 @@ static void instructions_that_make_no_sense_end_the_walk(void **state)
     assert_int_equal(result_of((struct code){nested, 9}), CFI_ENDED);
 }
 
-static void expressions_that_make_no_sense_end_the_walk(void **state)
+TEST(expressions_that_make_no_sense_end_the_walk)
 {
-    (void)state;
     assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 0)), CFI_ENDED);
     assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 1, DW_OP_deref)), CFI_ENDED);
     assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 2, DW_OP_plus_uconst, 8)), CFI_ENDED);
@@ -306,9 +285,8 @@ static void expressions_that_make_no_sense_end_the_walk(void **state)
     }
 }
 
-static void augmentations_that_are_not_known_give_no_entry(void **state)
+TEST(augmentations_that_are_not_known_give_no_entry)
 {
-    (void)state;
     const struct code encoding = CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4), none = {NULL, 0};
     const char *const unknown[] = {"zRB", "zX", "eh", "R"};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
@@ -345,9 +323,8 @@ static void assert_sound(const struct cfi_abi *of, enum cfi_result result, const
 }
 
 /* Every byte in turn becomes each of these, or loses one bit; and the tables end at every byte. */
-static void damaged_tables_are_survived(void **state)
+TEST(damaged_tables_are_survived)
 {
-    (void)state;
     static const uint8_t values[] = {0, 1, 2, 4, 0x0f, 0x16, 0x1b, 0x3f, 0x7f, 0x80, 0xbf, 0xf0, 0xfe, 0xff};
     const struct tables kinds[] = {
         make_tables(PLAIN, entry_rules, usual),
@@ -420,9 +397,8 @@ static int find_own_tables(struct dl_phdr_info *info, size_t size, void *argumen
 }
 
 /* The tables of this program as its linker made them, with a few random bytes at a time. */
-static void damage_to_a_programs_own_tables_is_survived(void **state)
+TEST(damage_to_a_programs_own_tables_is_survived)
 {
-    (void)state;
     enum { ROUNDS = 100000, BYTES = 4 };
     struct own_tables own = {0};
     dl_iterate_phdr(find_own_tables, &own);
@@ -458,31 +434,4 @@ static void damage_to_a_programs_own_tables_is_survived(void **state)
     }
     assert_true(stepped_count > ROUNDS / 4);
     munmap(area, area_size);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rules_change_along_the_code),
-        cmocka_unit_test(each_rule_for_a_register_is_applied),
-        cmocka_unit_test(registers_that_callees_may_change_are_forgotten),
-        cmocka_unit_test(each_rule_for_the_cfa_is_applied),
-        cmocka_unit_test(a_remembered_state_comes_back),
-        cmocka_unit_test(the_cfa_of_a_realigned_stack_is_read),
-        cmocka_unit_test(the_cfa_of_a_plt_entry_depends_on_the_place),
-        cmocka_unit_test(behind_a_trampoline_of_signals_lies_an_interrupted_instruction),
-        cmocka_unit_test(personalities_and_their_data_are_passed_over),
-        cmocka_unit_test(the_entry_of_many_is_found_that_covers_the_place),
-        cmocka_unit_test(code_that_the_tables_do_not_cover_has_no_entry),
-        cmocka_unit_test(the_outermost_frame_ends_the_walk),
-        cmocka_unit_test(what_the_copied_words_do_not_hold_ends_the_walk),
-        cmocka_unit_test(a_frame_that_does_not_lie_further_up_ends_the_walk),
-        cmocka_unit_test(registers_that_are_not_known_end_the_walk),
-        cmocka_unit_test(instructions_that_make_no_sense_end_the_walk),
-        cmocka_unit_test(expressions_that_make_no_sense_end_the_walk),
-        cmocka_unit_test(augmentations_that_are_not_known_give_no_entry),
-        cmocka_unit_test(damaged_tables_are_survived),
-        cmocka_unit_test(damage_to_a_programs_own_tables_is_survived),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,9 +58,8 @@ static void assert_stepped(struct rerun_input *input, uint64_t pc, uint64_t sp, 
     assert_int_equal(input->frame.is_interrupted, 0);
 }
 
-static void a_saved_link_is_followed(void **state)
+TEST(a_saved_link_is_followed)
 {
-    (void)state;
     struct rerun_input input = called(usual, 5);
     assert_stepped(&input, 0x101, SP + 32, 0x100);
     assert_int_equal(ruled, 1); /* the walk of an allocation does it too */
@@ -73,9 +72,8 @@ static void a_saved_link_is_followed(void **state)
     assert_int_equal(ruled, 3);
 }
 
-static void registers_that_callees_keep_are_kept(void **state)
+TEST(registers_that_callees_keep_are_kept)
 {
-    (void)state;
     struct rerun_input input = called(usual, 5);
     input.frame.known = CFI_BIT(CFI_REGISTERS) - 1;
     input.frame.registers[CFI_X19] = SAVED_OTHER;
@@ -91,9 +89,8 @@ static void registers_that_callees_keep_are_kept(void **state)
 }
 
 /* An instruction before the frame is made, or behind its end, or in a function without one. */
-static void an_interrupted_functions_link_is_in_its_register(void **state)
+TEST(an_interrupted_functions_link_is_in_its_register)
 {
-    (void)state;
     const struct {
         struct code own;
         uint64_t at;
@@ -110,9 +107,8 @@ static void an_interrupted_functions_link_is_in_its_register(void **state)
 }
 
 /* Whoever was called has put its own return address there; else the walk would not get on. */
-static void a_callers_link_is_not_in_its_register(void **state)
+TEST(a_callers_link_is_not_in_its_register)
 {
-    (void)state;
     struct rerun_input input = called(CODE_OF(DW_CFA_def_cfa_offset, 16), 5);
     input.frame.known |= CFI_BIT(CFI_X30);
     input.frame.registers[CFI_X30] = RETURN_PC;
@@ -121,9 +117,8 @@ static void a_callers_link_is_not_in_its_register(void **state)
     assert_int_equal(step(&input), CFI_ENDED);
 }
 
-static void an_authentication_code_is_taken_off(void **state)
+TEST(an_authentication_code_is_taken_off)
 {
-    (void)state;
     const uint64_t codes[] = {0, UINT64_C(0x0055000000000000), UINT64_C(0xff7f000000000000)};
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
         struct rerun_input input = called(is_signed, 5);
@@ -144,9 +139,8 @@ static void an_authentication_code_is_taken_off(void **state)
 }
 
 /* Behind code without call frame information: its frame record says where the caller's is, and no more. */
-static void an_unknown_stack_pointer_is_found_by_the_frame_record(void **state)
+TEST(an_unknown_stack_pointer_is_found_by_the_frame_record)
 {
-    (void)state;
     const struct code own[] = {usual, is_signed};
     for (int i = 0; i < 2; i++) {
         struct rerun_input input = called(own[i], 5);
@@ -167,9 +161,8 @@ static void an_unknown_stack_pointer_is_found_by_the_frame_record(void **state)
 }
 
 /* As in glibc's _start() and clone(). */
-static void the_outermost_frame_ends_the_walk(void **state)
+TEST(the_outermost_frame_ends_the_walk)
 {
-    (void)state;
     struct rerun_input input = called(CODE_OF(DW_CFA_undefined, CFI_X30), 5);
     assert_int_equal(step(&input), CFI_ENDED);
     input = called(usual, 5);
@@ -177,9 +170,8 @@ static void the_outermost_frame_ends_the_walk(void **state)
     assert_int_equal(step(&input), CFI_ENDED);
 }
 
-static void what_another_processor_has_makes_no_sense(void **state)
+TEST(what_another_processor_has_makes_no_sense)
 {
-    (void)state;
     struct rerun_input input = called(usual, 5);
     const struct cfi_bytes tables = {TABLES, input.tables.bytes, input.tables.size};
     struct cfi_module module = {
@@ -191,19 +183,4 @@ static void what_another_processor_has_makes_no_sense(void **state)
     assert_int_equal(cfi_rule_at(&module, CODE + 20).base, CFI_NOWHERE);
     module.abi = abi;
     assert_int_equal(cfi_rule_at(&module, CODE + 20).base, CFI_FROM_SP);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_saved_link_is_followed),
-        cmocka_unit_test(registers_that_callees_keep_are_kept),
-        cmocka_unit_test(an_interrupted_functions_link_is_in_its_register),
-        cmocka_unit_test(a_callers_link_is_not_in_its_register),
-        cmocka_unit_test(an_authentication_code_is_taken_off),
-        cmocka_unit_test(an_unknown_stack_pointer_is_found_by_the_frame_record),
-        cmocka_unit_test(the_outermost_frame_ends_the_walk),
-        cmocka_unit_test(what_another_processor_has_makes_no_sense),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

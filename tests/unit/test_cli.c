@@ -1,15 +1,7 @@
 /* The cufence command from outside: its output on stdout and stderr, and its exit status. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cufence.h>
 
@@ -65,9 +57,8 @@ static struct outcome run(const char *const *arguments, const char *out_path)
     return outcome;
 }
 
-static void what_it_does_not_understand_is_named(void **state)
+TEST(what_it_does_not_understand_is_named)
 {
-    (void)state;
     static const struct {
         const char *arguments[4], *message;
     } cases[] = {
@@ -118,9 +109,8 @@ static void expect_columns(const char *text, size_t most)
             fail_msg("%zu columns: %.*s", strcspn(text, "\n"), (int)strcspn(text, "\n"), text);
 }
 
-static void help_is_given_on_standard_output(void **state)
+TEST(help_is_given_on_standard_output)
 {
-    (void)state;
     static const struct {
         const char *arguments[4], *start;
     } cases[] = {
@@ -157,9 +147,8 @@ static void help_is_given_on_standard_output(void **state)
     assert_non_null(strstr(outcome.out, "\n  doctor "));
 }
 
-static void the_version_is_the_headers(void **state)
+TEST(the_version_is_the_headers)
 {
-    (void)state;
     char expected[64];
     snprintf(expected, sizeof expected, "cufence %d.%d.%d\n", CUFENCE_VERSION_MAJOR, CUFENCE_VERSION_MINOR,
              CUFENCE_VERSION_PATCH);
@@ -170,9 +159,8 @@ static void the_version_is_the_headers(void **state)
     }
 }
 
-static void options_are_listed_and_checked(void **state)
+TEST(options_are_listed_and_checked)
 {
-    (void)state;
     struct outcome outcome = run((const char *[]){"options", NULL}, NULL);
     assert_int_equal(outcome.status, 0);
     assert_non_null(strstr(outcome.out, "\nuaf "));
@@ -194,9 +182,8 @@ static void options_are_listed_and_checked(void **state)
 }
 
 /* `cufence x.py`, without `run -- python`. */
-static void a_script_is_suggested_with_its_runner(void **state)
+TEST(a_script_is_suggested_with_its_runner)
 {
-    (void)state;
     char name[] = "/tmp/cufence-cli-XXXXXX.py", expected[256];
     int file = mkstemps(name, 3);
     assert_true(file >= 0);
@@ -209,9 +196,8 @@ static void a_script_is_suggested_with_its_runner(void **state)
     assert_int_equal(outcome.status, USAGE);
 }
 
-static void output_that_cannot_be_written_is_an_error(void **state)
+TEST(output_that_cannot_be_written_is_an_error)
 {
-    (void)state;
     struct outcome outcome = run((const char *[]){"options", NULL}, "");
     assert_string_equal(outcome.err, "cufence: cannot write to standard output: Bad file descriptor\n");
     assert_int_equal(outcome.status, 1);
@@ -223,17 +209,4 @@ static void output_that_cannot_be_written_is_an_error(void **state)
     outcome = run((const char *[]){"--help", NULL}, "/dev/full");
     assert_string_equal(outcome.err, "cufence: cannot write to standard output: No space left on device\n");
     assert_int_equal(outcome.status, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_it_does_not_understand_is_named),
-        cmocka_unit_test(help_is_given_on_standard_output),
-        cmocka_unit_test(the_version_is_the_headers),
-        cmocka_unit_test(options_are_listed_and_checked),
-        cmocka_unit_test(a_script_is_suggested_with_its_runner),
-        cmocka_unit_test(output_that_cannot_be_written_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

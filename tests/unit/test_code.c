@@ -1,17 +1,8 @@
 /* The code of a program's kernels, on a driver with modules and libraries that know one kernel each. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <elf.h>
 #include <pthread.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "analysis/lines/cubin.h"
@@ -94,9 +85,8 @@ static int start(void **state)
 }
 
 /* Names do not decide: two modules may have kernels of the same name. */
-static void each_module_has_its_own(void **state)
+TEST_WITH(each_module_has_its_own, start, NULL)
 {
-    (void)state;
     char *first = strdup("// one"), *second = strdup("// two");
     code_loaded(one, 0, first);
     code_loaded(two, 0, second);
@@ -115,9 +105,8 @@ static void each_module_has_its_own(void **state)
     expect_none(function_of(two), "kernel", UNSEEN);
 }
 
-static void libraries_kernels_are_found(void **state)
+TEST_WITH(libraries_kernels_are_found, start, NULL)
 {
-    (void)state;
     code_loaded(one, 1, "// library");
     expect((CUfunction)one, "kernel", "// library");
     expect((CUfunction)((uintptr_t)one + 1), "kernel", "// library");
@@ -132,9 +121,8 @@ static void libraries_kernels_are_found(void **state)
 }
 
 /* What was found stays, whatever is unloaded. */
-static void what_is_in_use_stays(void **state)
+TEST_WITH(what_is_in_use_stays, start, NULL)
 {
-    (void)state;
     uint64_t size;
     char *text = strdup("// stays");
     code_loaded(one, 0, text);
@@ -149,9 +137,8 @@ static void what_is_in_use_stays(void **state)
     code_give_back(NULL);
 }
 
-static void the_same_bytes_are_kept_once(void **state)
+TEST_WITH(the_same_bytes_are_kept_once, start, NULL)
 {
-    (void)state;
     uint64_t size;
     char *text = strdup("// the same");
     code_loaded(one, 0, text);
@@ -166,9 +153,8 @@ static void the_same_bytes_are_kept_once(void **state)
     code_unloaded(two);
 }
 
-static void files_are_read(void **state)
+TEST_WITH(files_are_read, start, NULL)
 {
-    (void)state;
     char path[] = "/tmp/cufence-code-XXXXXX";
     int fd = mkstemp(path);
     assert_int_equal(write(fd, "// file", 7), 7);
@@ -199,9 +185,8 @@ static const struct {
     void *unused;
 } wrapper = {0x466243b1, 1, &fat_binary, NULL};
 
-static void fat_binaries_are_unwrapped(void **state)
+TEST_WITH(fat_binaries_are_unwrapped, start, NULL)
 {
-    (void)state;
     uint64_t size;
     const struct code *before = NULL;
     for (int i = 0; i < 2; i++) {
@@ -217,9 +202,8 @@ static void fat_binaries_are_unwrapped(void **state)
     code_give_back(before);
 }
 
-static void cubins_end_with_their_last_section(void **state)
+TEST_WITH(cubins_end_with_their_last_section, start, NULL)
 {
-    (void)state;
     struct {
         Elf64_Ehdr header;
         Elf64_Shdr sections[2];
@@ -242,9 +226,8 @@ static void cubins_end_with_their_last_section(void **state)
     assert_int_equal(code_size(&cubin), 0);
 }
 
-static void other_forms_are_not_kept(void **state)
+TEST_WITH(other_forms_are_not_kept, start, NULL)
 {
-    (void)state;
     static const char *const forms[] = {"", "!<arch>\nlto", "\1\2\3\4"};
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         assert_int_equal(code_size(forms[i]), 0);
@@ -320,9 +303,8 @@ static struct seen look_at(const char *name, int *is_whole)
     return seen;
 }
 
-static void the_cubin_that_runs_is_looked_at(void **state)
+TEST_WITH(the_cubin_that_runs_is_looked_at, start, NULL)
 {
-    (void)state;
     static const char *const names[] = {"values.fatbin", "values_default.fatbin", "values_speed.fatbin"};
     int is_whole;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -401,9 +383,8 @@ static const struct driver linking = {.cuModuleGetFunction = get_function,
                                       .cuThreadExchangeStreamCaptureMode = exchange};
 
 /* Once, also if the driver refuses, and only where no cubin is the one that runs. */
-static void ptx_is_compiled_once(void **state)
+TEST_WITH(ptx_is_compiled_once, start, NULL)
 {
-    (void)state;
     driver = &linking;
     version = 90;
     for (unsigned i = 0; i < 2; i++) {
@@ -444,9 +425,8 @@ static void *look_too(void *seen)
 }
 
 /* A second thread waits for what the first one compiles, and does not take it for unknown. */
-static void two_threads_look_at_ptx(void **state)
+TEST_WITH(two_threads_look_at_ptx, start, NULL)
 {
-    (void)state;
     struct seen seen[2] = {0};
     pthread_t thread;
     void *is_found;
@@ -468,9 +448,8 @@ static void two_threads_look_at_ptx(void **state)
 }
 
 /* Of one that is damaged all that the kernel may do is not known. */
-static void a_damaged_cubin_is_not_looked_at(void **state)
+TEST_WITH(a_damaged_cubin_is_not_looked_at, start, NULL)
 {
-    (void)state;
     struct seen seen = {0};
     uint8_t *bytes = load_fixture("values_default.fatbin");
     memset(bytes + 16 + 64, 0, 64);
@@ -479,23 +458,4 @@ static void a_damaged_cubin_is_not_looked_at(void **state)
     assert_int_equal(code_look(function_of(one), one, see, &seen), 0);
     assert_int_equal(seen.count, 0);
     code_unloaded(one);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(each_module_has_its_own, start),
-        cmocka_unit_test_setup(libraries_kernels_are_found, start),
-        cmocka_unit_test_setup(what_is_in_use_stays, start),
-        cmocka_unit_test_setup(the_same_bytes_are_kept_once, start),
-        cmocka_unit_test_setup(files_are_read, start),
-        cmocka_unit_test_setup(fat_binaries_are_unwrapped, start),
-        cmocka_unit_test_setup(cubins_end_with_their_last_section, start),
-        cmocka_unit_test_setup(other_forms_are_not_kept, start),
-        cmocka_unit_test_setup(the_cubin_that_runs_is_looked_at, start),
-        cmocka_unit_test_setup(ptx_is_compiled_once, start),
-        cmocka_unit_test_setup(two_threads_look_at_ptx, start),
-        cmocka_unit_test_setup(a_damaged_cubin_is_not_looked_at, start),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

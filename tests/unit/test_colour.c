@@ -1,17 +1,10 @@
 /* Reports for a terminal: the same text, with colours that end on their line. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
+#include "support/test.h"
 
 #include "finding/colour.h"
 
-static void lines_are_coloured_by_what_they_say(void **state)
+TEST(lines_are_coloured_by_what_they_say)
 {
-    (void)state;
     static const struct {
         const char *line, *coloured;
     } cases[] = {
@@ -38,12 +31,4 @@ static void lines_are_coloured_by_what_they_say(void **state)
     char *none = colour_text("");
     assert_string_equal(none, "");
     free(none);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_are_coloured_by_what_they_say),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* Addresses of which the dump has one half: when the kernel's arguments complete them, and when they must not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "fault_world.h"
 
@@ -160,9 +156,8 @@ static void check(const struct half_case *c, const struct half_story *story, con
     assert_int_equal(diagnosis->candidate_count > 0, !is_told && c->parameters[0] > 77);
 }
 
-static void low_halves_are_completed_where_one_address_fits(void **state)
+TEST(low_halves_are_completed_where_one_address_fits)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof half_cases / sizeof half_cases[0]; i++) {
         struct half_story story;
         struct diagnosis diagnosis;
@@ -173,9 +168,8 @@ static void low_halves_are_completed_where_one_address_fits(void **state)
 }
 
 /* What the low half means depends on the exception: out of range is raised for shared memory too. */
-static void only_illegal_addresses_are_completed(void **state)
+TEST(only_illegal_addresses_are_completed)
 {
-    (void)state;
     static const uint32_t exceptions[] = {5, 6, 7, 12};
     for (size_t i = 0; i < sizeof exceptions / sizeof exceptions[0]; i++) {
         struct half_story story;
@@ -188,9 +182,8 @@ static void only_illegal_addresses_are_completed(void **state)
     }
 }
 
-static void a_whole_address_that_explains_the_fault_comes_first(void **state)
+TEST(a_whole_address_that_explains_the_fault_comes_first)
 {
-    (void)state;
     static const struct half_case both = {
         .set = BIT(A) | BIT(F), .parameters = {A_START, F_START}, .lanes = {{F_START + 8, LOW}, {A_END + 100, UINT64_MAX}}};
     struct half_story story;
@@ -203,9 +196,8 @@ static void a_whole_address_that_explains_the_fault_comes_first(void **state)
 }
 
 /* One instruction of one grid has one base: what contradicts it in another warp counts; another grid's warps do not. */
-static void all_warps_of_the_place_must_agree(void **state)
+TEST(all_warps_of_the_place_must_agree)
 {
-    (void)state;
     for (int is_other_grid = 0; is_other_grid < 2; is_other_grid++) {
         struct half_story story;
         struct diagnosis diagnosis;
@@ -221,9 +213,8 @@ static void all_warps_of_the_place_must_agree(void **state)
     }
 }
 
-static void the_best_lane_of_all_warps_is_reported(void **state)
+TEST(the_best_lane_of_all_warps_is_reported)
 {
-    (void)state;
     static const struct half_case far = {.set = BIT(A), .parameters = {A_START}, .lanes = {{A_END + 64, LOW}}};
     struct half_story story;
     struct diagnosis diagnosis;
@@ -242,9 +233,8 @@ static void the_best_lane_of_all_warps_is_reported(void **state)
 }
 
 /* With more arguments than are looked at, none may be called the only one. */
-static void too_many_arguments_are_not_weighed(void **state)
+TEST(too_many_arguments_are_not_weighed)
 {
-    (void)state;
     for (size_t count = 64; count <= 65; count++) {
         cufence_buffer near[65];
         uint64_t words[65];
@@ -274,9 +264,8 @@ static void too_many_arguments_are_not_weighed(void **state)
 }
 
 /* Arguments that are live but not among the buffers near an address are mapped all the same. */
-static void live_buffers_are_mapped(void **state)
+TEST(live_buffers_are_mapped)
 {
-    (void)state;
     struct fault_memory memory = {
         .live = world, .live_count = 2, .live_total = 2, .arena_start = ARENA, .arena_end = ARENA_END};
     struct evidence_lane lane = {.address = A_START & LOW, .known_bits = LOW};
@@ -290,9 +279,8 @@ static void live_buffers_are_mapped(void **state)
     assert_int_equal(diagnosis.is_completed, 0);
 }
 
-static void high_halves_narrow_the_candidates(void **state)
+TEST(high_halves_narrow_the_candidates)
 {
-    (void)state;
     static const struct {
         uint64_t lanes[2]; /* the second may be 0 */
         size_t count;
@@ -323,19 +311,4 @@ static void high_halves_narrow_the_candidates(void **state)
         assert_int_equal(diagnosis.candidate_source, CANDIDATES_ARGUMENTS);
         assert_int_equal(diagnosis.is_narrowed, cases[i].is_narrowed);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(low_halves_are_completed_where_one_address_fits),
-        cmocka_unit_test(only_illegal_addresses_are_completed),
-        cmocka_unit_test(a_whole_address_that_explains_the_fault_comes_first),
-        cmocka_unit_test(all_warps_of_the_place_must_agree),
-        cmocka_unit_test(the_best_lane_of_all_warps_is_reported),
-        cmocka_unit_test(too_many_arguments_are_not_weighed),
-        cmocka_unit_test(live_buffers_are_mapped),
-        cmocka_unit_test(high_halves_narrow_the_candidates),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,20 +2,15 @@
  * Core dumps: dumps recorded on a GPU match their .expect files; row sizes of older drivers; truncated, out-of-range or
  * invalid data gives an error or less evidence.
  */
+#include "support/test.h"
+
 #include "analysis/dump/evidence.h"
 
 #include "base/error.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "synthetic_dump.h"
 
 #include <dirent.h>
-#include <stdio.h>
 #include <zlib.h>
 
 static struct problem problem;
@@ -148,9 +143,8 @@ static void check_fixture(const char *name)
     evidence_free(evidence);
 }
 
-static void test_recorded(void **state)
+TEST(test_recorded)
 {
-    (void)state;
     DIR *folder = opendir(CUFENCE_FIXTURES);
     assert_non_null(folder);
     unsigned count = 0;
@@ -169,9 +163,8 @@ static void test_recorded(void **state)
 }
 
 /* Masked-off lanes of a Triton kernel are marked by the driver too; they did not make the access. */
-static void test_masked_lanes_are_left_out(void **state)
+TEST(test_masked_lanes_are_left_out)
 {
-    (void)state;
     size_t size;
     uint8_t *bytes = read_fixture("triton_load", &size);
     struct evidence *evidence = NULL;
@@ -228,16 +221,14 @@ static void check_synthetic(const struct sizes *sizes)
     builder_end(&synthetic.builder);
 }
 
-static void test_row_sizes(void **state)
+TEST(test_row_sizes)
 {
-    (void)state;
     check_synthetic(&oldest);
     check_synthetic(&newest);
 }
 
-static void test_row_too_small(void **state)
+TEST(test_row_too_small)
 {
-    (void)state;
     static const struct {
         int part;
         uint64_t stride;
@@ -261,9 +252,8 @@ static void test_row_too_small(void **state)
 }
 
 /* Links that lead nowhere, in circles, or to the wrong kind of table. */
-static void test_links(void **state)
+TEST(test_links)
 {
-    (void)state;
     for (uint32_t part = 0; part < PARTS; part++) {
         for (uint32_t link = 0; link < PARTS + 3; link++) {
             for (uint32_t info = 0; info < 3; info++) {
@@ -281,9 +271,8 @@ static void test_links(void **state)
     }
 }
 
-static void test_offsets_and_sizes(void **state)
+TEST(test_offsets_and_sizes)
 {
-    (void)state;
     static const uint64_t values[] = {0, 1, 0xffff, 0x7fffffff, (uint64_t)1 << 40, UINT64_MAX - 8, UINT64_MAX};
     for (uint32_t part = 0; part < PARTS; part++) {
         for (size_t i = 0; i < 2 * sizeof(values) / sizeof(values[0]); i++) {
@@ -300,9 +289,8 @@ static void test_offsets_and_sizes(void **state)
     }
 }
 
-static void test_truncation(void **state)
+TEST(test_truncation)
 {
-    (void)state;
     struct synthetic synthetic;
     size_t size;
     make_synthetic(&synthetic, &oldest);
@@ -318,9 +306,8 @@ static void test_truncation(void **state)
     builder_end(&synthetic.builder);
 }
 
-static void test_not_a_dump(void **state)
+TEST(test_not_a_dump)
 {
-    (void)state;
     struct synthetic synthetic;
     struct evidence *evidence = NULL;
     size_t size;
@@ -335,9 +322,8 @@ static void test_not_a_dump(void **state)
 }
 
 /* Warps that have exited leave an SM's error PC only; with a running grid of the same kernel its launch is known. */
-static void test_exited_warp(void **state)
+TEST(test_exited_warp)
 {
-    (void)state;
     for (int has_grid = 0; has_grid < 2; has_grid++) {
         struct synthetic synthetic;
         struct evidence *evidence = NULL;
@@ -362,9 +348,8 @@ static void test_exited_warp(void **state)
 }
 
 /* A warp of one kernel stands where one of another has faulted: nothing of it is the other's. */
-static void test_warp_of_another_kernel(void **state)
+TEST(test_warp_of_another_kernel)
 {
-    (void)state;
     for (int is_named_kernel = 0; is_named_kernel < 2; is_named_kernel++) {
         struct synthetic synthetic;
         struct evidence *evidence = NULL;
@@ -396,9 +381,8 @@ static void test_warp_of_another_kernel(void **state)
 }
 
 /* A failed assert() ends in code of the driver's, which the dump does not hold. */
-static void test_called_code_is_not_in_the_dump(void **state)
+TEST(test_called_code_is_not_in_the_dump)
 {
-    (void)state;
     struct synthetic synthetic;
     struct evidence *evidence = NULL;
     make_synthetic(&synthetic, &newest);
@@ -417,9 +401,8 @@ static void test_called_code_is_not_in_the_dump(void **state)
 }
 
 /* What is left of the address in R2:R3 = 0x7fdeadbe00 when the registers are read at +0x40. */
-static void test_half_known(void **state)
+TEST(test_half_known)
 {
-    (void)state;
     static const uint64_t low = 0xffffffff, high = 0xffffffff00000000;
     static const struct {
         const char *name;
@@ -472,9 +455,8 @@ static void test_half_known(void **state)
 }
 
 /* The other thirty lanes of the warp have exited since, the first one among them, and made the same access on their way. */
-static void test_lanes_that_have_left(void **state)
+TEST(test_lanes_that_have_left)
 {
-    (void)state;
     static const uint64_t code[6][2] = {
         {0xdeadbe0000027802, 0x000fe20000000f00}, /* MOV R2, 0xdeadbe00 */
         {0x0000007f00037802, 0x000fe20000000f00}, /* MOV R3, 0x7f */
@@ -513,24 +495,4 @@ static void test_lanes_that_have_left(void **state)
     }
     evidence_free(evidence);
     builder_end(builder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recorded),
-        cmocka_unit_test(test_masked_lanes_are_left_out),
-        cmocka_unit_test(test_row_sizes),
-        cmocka_unit_test(test_row_too_small),
-        cmocka_unit_test(test_links),
-        cmocka_unit_test(test_offsets_and_sizes),
-        cmocka_unit_test(test_truncation),
-        cmocka_unit_test(test_not_a_dump),
-        cmocka_unit_test(test_exited_warp),
-        cmocka_unit_test(test_half_known),
-        cmocka_unit_test(test_lanes_that_have_left),
-        cmocka_unit_test(test_called_code_is_not_in_the_dump),
-        cmocka_unit_test(test_warp_of_another_kernel),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

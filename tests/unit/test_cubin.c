@@ -1,19 +1,12 @@
 /*
  * Cubins: those in recorded dumps, as relocated by the driver, and other forms of line tables.
  */
+#include "support/test.h"
+
 #include "analysis/dump/coredump.h"
 #include "analysis/lines/cubin.h"
 #include "analysis/lines/lines.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 static struct problem problem;
@@ -54,9 +47,8 @@ static uint8_t *read_cubin(const char *fixture, const char *kernel, size_t *size
     return copy;
 }
 
-static void test_functions(void **state)
+TEST(test_functions)
 {
-    (void)state;
     size_t size;
     uint64_t start, work = UINT64_MAX;
     uint8_t *bytes = read_cubin("load_called", "_Z11load_calledIdEvPKT_PS0_i", &size, &start);
@@ -90,9 +82,8 @@ static void check_line(struct span cubin, uint64_t pc, const char *file, int lin
     assert_int_equal(found.line, line);
 }
 
-static void test_lines(void **state)
+TEST(test_lines)
 {
-    (void)state;
     size_t size;
     uint64_t start;
     uint8_t *bytes = read_cubin("atomic_cas", "atomic_cas", &size, &start);
@@ -104,9 +95,8 @@ static void test_lines(void **state)
 }
 
 /* Some tools write the loaded addresses into the line table itself and keep no relocations. */
-static void test_absolute_lines(void **state)
+TEST(test_absolute_lines)
 {
-    (void)state;
     size_t size;
     uint64_t start, offset = 0;
     uint8_t *bytes = read_cubin("load_sum", "load_sum", &size, &start);
@@ -141,9 +131,8 @@ static void test_absolute_lines(void **state)
 }
 
 /* A cubin cut off anywhere gives nothing, or what is left. */
-static void test_truncation(void **state)
+TEST(test_truncation)
 {
-    (void)state;
     size_t size;
     uint64_t start;
     uint8_t *bytes = read_cubin("triton_load", "k_oob", &size, &start);
@@ -180,9 +169,8 @@ static const uint8_t version5[] = {
     0x0b, 1,   0,   1,    1,                            /* special; row; end of sequence */
 };
 
-static void test_version5(void **state)
+TEST(test_version5)
 {
-    (void)state;
     struct line_query query = {.line = {version5, sizeof(version5)}, .start = 0x1000, .offset = 0x10};
     struct line_place place;
     assert_true(lines_find(&query, &place));
@@ -208,13 +196,4 @@ static void test_version5(void **state)
             lines_find(&query, &place);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_functions),  cmocka_unit_test(test_lines),    cmocka_unit_test(test_absolute_lines),
-        cmocka_unit_test(test_truncation), cmocka_unit_test(test_version5),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,10 @@
 /* The whole diagnosis: which lane is reported, what is counted, the neighbouring buffers, and the candidates. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "fault_world.h"
 
-#include <string.h>
-
-static void buffers_are_found_in_any_order(void **state)
+TEST(buffers_are_found_in_any_order)
 {
-    (void)state;
     const cufence_buffer reversed[] = {world[NEWER_F], world[F], world[C], world[B], world[IDLE_A], world[A]};
     struct fault_memory memory = {.near = reversed, .near_count = 6, .arena_start = ARENA, .arena_end = ARENA_END};
     struct evidence_lane lane = {.address = A_END, .certainty = CERTAIN_EXACT};
@@ -28,9 +22,8 @@ static void buffers_are_found_in_any_order(void **state)
     assert_int_equal(id_of(diagnosis.next), 7);
 }
 
-static void an_argument_means_the_live_tenant_of_a_place(void **state)
+TEST(an_argument_means_the_live_tenant_of_a_place)
 {
-    (void)state;
     cufence_buffer near[] = {world[F], world[F], world[A], world[A]};
     near[1].id = 30;
     near[2].id = 40;
@@ -56,9 +49,8 @@ static void an_argument_means_the_live_tenant_of_a_place(void **state)
 }
 
 /* The number decides the kind; an address helps where there is one. */
-static void every_exception_has_its_kind(void **state)
+TEST(every_exception_has_its_kind)
 {
-    (void)state;
     static const struct {
         uint32_t exception;
         enum fault_kind unknown, past_end;
@@ -97,9 +89,8 @@ static void every_exception_has_its_kind(void **state)
     }
 }
 
-static void the_first_element_out_of_bounds_is_reported(void **state)
+TEST(the_first_element_out_of_bounds_is_reported)
 {
-    (void)state;
     cufence_buffer room[ALL];
     struct fault_memory memory = memory_of(BOTH, room);
     struct evidence_lane first[] = {
@@ -138,9 +129,8 @@ static void the_first_element_out_of_bounds_is_reported(void **state)
     assert_int_equal(diagnosis.faulting_threads, 5);
 }
 
-static void known_addresses_come_before_approximate_ones(void **state)
+TEST(known_addresses_come_before_approximate_ones)
 {
-    (void)state;
     cufence_buffer room[ALL];
     struct fault_memory memory = memory_of(BOTH, room);
     struct evidence_lane lanes[] = {
@@ -162,9 +152,8 @@ static void known_addresses_come_before_approximate_ones(void **state)
     assert_int_equal(diagnosis.faulting_threads, 1);
 }
 
-static void the_marked_lane_speaks_where_no_address_belongs_to_a_buffer(void **state)
+TEST(the_marked_lane_speaks_where_no_address_belongs_to_a_buffer)
 {
-    (void)state;
     cufence_buffer room[ALL];
     struct fault_memory memory = memory_of(BOTH, room);
     struct evidence_lane lanes[] = {
@@ -183,9 +172,8 @@ static void the_marked_lane_speaks_where_no_address_belongs_to_a_buffer(void **s
     assert_int_equal(diagnosis.kind, FAULT_HOST_POINTER);
 }
 
-static void misaligned_lanes_are_counted(void **state)
+TEST(misaligned_lanes_are_counted)
 {
-    (void)state;
     cufence_buffer room[ALL];
     struct fault_memory memory = memory_of(BOTH, room);
     struct evidence_lane lanes[] = {
@@ -206,9 +194,8 @@ static void misaligned_lanes_are_counted(void **state)
     assert_int_equal(diagnosis.distance, 10);
 }
 
-static void an_exited_warp_has_the_live_buffers_for_candidates(void **state)
+TEST(an_exited_warp_has_the_live_buffers_for_candidates)
 {
-    (void)state;
     cufence_buffer live[10];
     for (size_t i = 0; i < 10; i++)
         live[i] = (cufence_buffer)LIVE(100 - i, i, 4000);
@@ -255,9 +242,8 @@ static void an_exited_warp_has_the_live_buffers_for_candidates(void **state)
     assert_int_equal(diagnosis.candidate_total, 5000);
 }
 
-static void an_alive_warp_is_preferred_to_an_exited_one(void **state)
+TEST(an_alive_warp_is_preferred_to_an_exited_one)
 {
-    (void)state;
     cufence_buffer room[ALL];
     struct fault_memory memory = memory_of(BOTH, room);
     struct evidence_lane lanes[] = {{.lane = 3, .certainty = CERTAIN_NOT},
@@ -322,9 +308,8 @@ static void diagnose_equal_kernels(size_t culprit, size_t runs, int is_in_graph,
     fault_diagnose(&evidence, &memory, diagnosis);
 }
 
-static void equal_kernels_are_not_taken_for_each_other(void **state)
+TEST(equal_kernels_are_not_taken_for_each_other)
 {
-    (void)state;
     static const struct {
         size_t culprit, runs;
     } cases[] = {{0, 1}, {0, 2}, {1, 2}, {2, 3}};
@@ -351,9 +336,8 @@ static void equal_kernels_are_not_taken_for_each_other(void **state)
 }
 
 /* The only launch of its kernel is the one, whether its warps are in the dump or not. */
-static void a_bystander_of_the_only_launch_tells_its_arguments(void **state)
+TEST(a_bystander_of_the_only_launch_tells_its_arguments)
 {
-    (void)state;
     for (size_t graphs = 0; graphs < 2; graphs++) {
         cufence_buffer room[ALL];
         struct fault_memory memory = memory_of(BOTH, room);
@@ -391,9 +375,8 @@ static void a_bystander_of_the_only_launch_tells_its_arguments(void **state)
 }
 
 /* Each finding keeps to its kernel; the other is named. An error PC in nobody's code may be another process's. */
-static void two_kernels_that_fault_at_once_are_both_named(void **state)
+TEST(two_kernels_that_fault_at_once_are_both_named)
 {
-    (void)state;
     cufence_buffer room[ALL];
     struct fault_memory memory = memory_of(BOTH, room);
     struct evidence_lane first = {.address = A_END + 64, .certainty = CERTAIN_EXACT},
@@ -422,9 +405,8 @@ static void two_kernels_that_fault_at_once_are_both_named(void **state)
     assert_ptr_equal(diagnosis.site, &sites[1]);
 }
 
-static void other_devices_buffers_are_no_neighbours(void **state)
+TEST(other_devices_buffers_are_no_neighbours)
 {
-    (void)state;
     cufence_buffer near[] = {world[A], world[B], world[C]};
     near[1].device = 1;
     struct fault_memory memory = {.near = near, .near_count = 3, .arena_start = ARENA, .arena_end = ARENA_END};
@@ -440,9 +422,8 @@ static void other_devices_buffers_are_no_neighbours(void **state)
     assert_int_equal(id_of(diagnosis.next), 7);
 }
 
-static void a_dump_without_an_exception_is_said_to_be_one(void **state)
+TEST(a_dump_without_an_exception_is_said_to_be_one)
 {
-    (void)state;
     struct fault_memory memory = {.arena_start = ARENA, .arena_end = ARENA_END};
     struct evidence evidence = {.site_count = 0};
     struct diagnosis diagnosis;
@@ -454,33 +435,10 @@ static void a_dump_without_an_exception_is_said_to_be_one(void **state)
     assert_int_equal(diagnosis.candidate_count, 0);
 }
 
-static void kinds_have_the_documented_names(void **state)
+TEST(kinds_have_the_documented_names)
 {
-    (void)state;
     static const char *const names[] = {"overrun",      "underrun",          "use-after-free", "wild address", "null pointer",
                                         "host pointer", "misaligned access", "illegal access", "exception"};
     for (int kind = FAULT_OVERRUN; kind <= FAULT_OTHER; kind++)
         assert_string_equal(fault_kind_name((enum fault_kind)kind), names[kind]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buffers_are_found_in_any_order),
-        cmocka_unit_test(an_argument_means_the_live_tenant_of_a_place),
-        cmocka_unit_test(every_exception_has_its_kind),
-        cmocka_unit_test(the_first_element_out_of_bounds_is_reported),
-        cmocka_unit_test(known_addresses_come_before_approximate_ones),
-        cmocka_unit_test(the_marked_lane_speaks_where_no_address_belongs_to_a_buffer),
-        cmocka_unit_test(misaligned_lanes_are_counted),
-        cmocka_unit_test(an_exited_warp_has_the_live_buffers_for_candidates),
-        cmocka_unit_test(an_alive_warp_is_preferred_to_an_exited_one),
-        cmocka_unit_test(equal_kernels_are_not_taken_for_each_other),
-        cmocka_unit_test(a_bystander_of_the_only_launch_tells_its_arguments),
-        cmocka_unit_test(two_kernels_that_fault_at_once_are_both_named),
-        cmocka_unit_test(other_devices_buffers_are_no_neighbours),
-        cmocka_unit_test(a_dump_without_an_exception_is_said_to_be_one),
-        cmocka_unit_test(kinds_have_the_documented_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

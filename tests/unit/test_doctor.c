@@ -1,18 +1,8 @@
 /* How `cufence doctor` presents its results, and the programs that it starts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include "concurrently.h"
+#include "support/test.h"
 
 #include <cufence.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/version.h"
 #include "cli/doctor.h"
@@ -53,9 +43,8 @@ static void expect_finding(const struct findings *findings, const char *what, en
 
 /* ---- the environment ---- */
 
-static void variables_in_the_way_are_named(void **state)
+TEST(variables_in_the_way_are_named)
 {
-    (void)state;
     static const struct {
         const char *variable, *what;
         enum verdict_mark mark;
@@ -86,9 +75,8 @@ static void variables_in_the_way_are_named(void **state)
     }
 }
 
-static void variables_that_nothing_reads_are_named(void **state)
+TEST(variables_that_nothing_reads_are_named)
 {
-    (void)state;
     struct findings findings = {.is_json = 1};
     char wrong[] = "CUFENCE_UAF=strict", right[] = "CUFENCE_OPTIONS=uaf=strict", other[] = "HOME=/";
     judge_variables(&findings, (char *const[]){right, wrong, other, NULL});
@@ -103,9 +91,8 @@ static void variables_that_nothing_reads_are_named(void **state)
 #define TORCH(version, cuda) "{" PYTHON ",\"packages\":{\"torch\":\"" version "\"},\"torch_cuda\":\"" cuda "\"}"
 #define PACKAGE(name, version) "{" PYTHON ",\"packages\":{\"" name "\":\"" version "\"}}"
 
-static void packages_and_their_settings_are_judged(void **state)
+TEST(packages_and_their_settings_are_judged)
 {
-    (void)state;
     static const struct {
         const char *facts, *variable, *what;
         enum verdict_mark mark;
@@ -156,9 +143,8 @@ static void packages_and_their_settings_are_judged(void **state)
     }
 }
 
-static void settings_that_contradict_each_other_are_told(void **state)
+TEST(settings_that_contradict_each_other_are_told)
 {
-    (void)state;
     struct findings findings = {.is_json = 1};
     struct python_trial trial = {.facts = json_loads(TORCH("2.11.0", "13.0"), 0, NULL)};
     variables = (const char *const[]){"PYTORCH_CUDA_ALLOC_CONF=backend:native", "PYTORCH_ALLOC_CONF=backend:cufence", NULL};
@@ -169,9 +155,8 @@ static void settings_that_contradict_each_other_are_told(void **state)
     findings_free(&findings);
 }
 
-static void no_python_is_no_fault(void **state)
+TEST(no_python_is_no_fault)
 {
-    (void)state;
     struct findings findings = {.is_json = 1};
     const struct python_trial trial = {.problem = "python3: No such file or directory"};
     judge_python(&findings, &trial, environment);
@@ -180,9 +165,8 @@ static void no_python_is_no_fault(void **state)
     findings_free(&findings);
 }
 
-static void the_python_of_the_path_answers(void **state)
+TEST(the_python_of_the_path_answers)
 {
-    (void)state;
     struct python_trial trial;
     if (system("command -v python3 >/dev/null") != 0)
         skip();
@@ -204,9 +188,8 @@ static void the_python_of_the_path_answers(void **state)
 
 /* ---- what hides overruns ---- */
 
-static void what_hides_overruns_is_judged_by_its_setting(void **state)
+TEST(what_hides_overruns_is_judged_by_its_setting)
 {
-    (void)state;
     static const struct {
         const char *variable, *what;
         enum verdict_mark mark;
@@ -240,9 +223,8 @@ static void what_hides_overruns_is_judged_by_its_setting(void **state)
 
 /* ---- the preload ---- */
 
-static void what_a_program_under_the_preload_said_is_judged(void **state)
+TEST(what_a_program_under_the_preload_said_is_judged)
 {
-    (void)state;
     static const struct {
         const char *file;
         struct child child;
@@ -331,9 +313,8 @@ static void shell(const char *command, const char *const changes[], unsigned sec
     child_run((const char *const[]){"sh", "-c", command, NULL}, changes, seconds, child);
 }
 
-static void what_a_program_says_is_taken(void **state)
+TEST(what_a_program_says_is_taken)
 {
-    (void)state;
     static struct child child;
     const char *const none[] = {NULL};
     shell("echo out; echo error >&2; exit 3", none, 100, &child);
@@ -354,9 +335,8 @@ static void what_a_program_says_is_taken(void **state)
     assert_int_equal(child.status, 0);
 }
 
-static void a_program_that_does_not_end_is_killed_with_its_children(void **state)
+TEST(a_program_that_does_not_end_is_killed_with_its_children)
 {
-    (void)state;
     static struct child child;
     const char *const none[] = {NULL};
     struct timespec before, after;
@@ -370,29 +350,12 @@ static void a_program_that_does_not_end_is_killed_with_its_children(void **state
     assert_true(child.is_timed_out && WIFSIGNALED(child.status));
 }
 
-static void a_program_that_is_not_there_says_so(void **state)
+TEST(a_program_that_is_not_there_says_so)
 {
-    (void)state;
     static struct child child;
     child_run((const char *const[]){"/nonexistent/program", NULL}, (const char *const[]){NULL}, 100, &child);
     assert_int_equal(WEXITSTATUS(child.status), 127);
     assert_string_equal(child.error, "No such file or directory");
 }
 
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(variables_in_the_way_are_named),
-        cmocka_unit_test(variables_that_nothing_reads_are_named),
-        cmocka_unit_test(packages_and_their_settings_are_judged),
-        cmocka_unit_test(settings_that_contradict_each_other_are_told),
-        cmocka_unit_test(no_python_is_no_fault),
-        cmocka_unit_test(the_python_of_the_path_answers),
-        cmocka_unit_test(what_hides_overruns_is_judged_by_its_setting),
-        cmocka_unit_test(what_a_program_under_the_preload_said_is_judged),
-        cmocka_unit_test(what_a_program_says_is_taken),
-        cmocka_unit_test(a_program_that_does_not_end_is_killed_with_its_children),
-        cmocka_unit_test(a_program_that_is_not_there_says_so),
-    };
-    return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
-}
+TEST_CONCURRENTLY

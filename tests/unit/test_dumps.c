@@ -1,8 +1,5 @@
 /* What the driver's threads tell of a dump that it makes (witness/arming.h). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -21,9 +18,8 @@ static void *handle(void *unused)
     return unused;
 }
 
-static void a_dump_is_seen_by_the_handlers_that_are_started_for_it(void **state)
+TEST(a_dump_is_seen_by_the_handlers_that_are_started_for_it)
 {
-    (void)state;
     pthread_t threads[1 + MORE];
     sem_init(&named, 0, 0);
     sem_init(&over, 0, 0);
@@ -38,10 +34,4 @@ static void a_dump_is_seen_by_the_handlers_that_are_started_for_it(void **state)
         sem_post(&over);
     for (int i = 0; i < 1 + MORE; i++)
         pthread_join(threads[i], NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_dump_is_seen_by_the_handlers_that_are_started_for_it)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

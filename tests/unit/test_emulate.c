@@ -2,17 +2,11 @@
  * The emulator: ptxas's code for one kernel on each architecture, `if (i <= n) x = in[i]` with i = blockIdx.x * blockDim.x +
  * threadIdx.x; loops and budgets; and results that the lane's registers contradict.
  */
+#include "support/test.h"
+
 #include "analysis/sass/emulate.h"
 
 #include "demo_code.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <string.h>
 
 #define START 0x7f1200003000u
 #define IN 0x10020000000u
@@ -132,9 +126,8 @@ static enum emulate_result run(const struct fixture *fixture, uint64_t budget, u
     return emulate(&fixture->launch, &fixture->lane, fixture->access_pc, &fixture->access, &budget, address);
 }
 
-static void test_architectures(void **state)
+TEST(test_architectures)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++) {
         struct fixture fixture;
         uint64_t address = 0;
@@ -147,9 +140,8 @@ static void test_architectures(void **state)
     }
 }
 
-static void test_budget(void **state)
+TEST(test_budget)
 {
-    (void)state;
     for (uint64_t budget = 0; budget < 10; budget++) {
         struct fixture fixture;
         uint64_t address = 0, left = budget;
@@ -160,9 +152,8 @@ static void test_budget(void **state)
     }
 }
 
-static void test_endless_loop(void **state)
+TEST(test_endless_loop)
 {
-    (void)state;
     static const uint64_t loop[][2] = {{0x0000000000007918, 0x000fc00000000000},  /* NOP */
                                        {0xfffffffc00f87947, 0x000fc0000383ffff}}; /* BRA to the start */
     struct fixture fixture;
@@ -175,9 +166,8 @@ static void test_endless_loop(void **state)
 }
 
 /* A lane whose registers contradict the first way past the access has been there more than once, or elsewhere. */
-static void test_registers_decide(void **state)
+TEST(test_registers_decide)
 {
-    (void)state;
     /* R4 counts up: MOV R4, 0; LOOP: STG [R4.U64]; IADD3 R4, R4, 1; BRA LOOP */
     static const uint64_t loop[][2] = {{0x0000000000047802, 0x000fe20000000f00},  /* MOV R4, 0x0 */
                                        {0x0000000000057802, 0x000fe20000000f00},  /* MOV R5, 0x0 */
@@ -200,9 +190,8 @@ static void test_registers_decide(void **state)
 }
 
 /* 64-bit sums in halves, as sm_75 and sm_80 make them: carries go through predicates. */
-static void test_carry(void **state)
+TEST(test_carry)
 {
-    (void)state;
     static const uint64_t code[][2] = {{0xfffffff000027802, 0x000fe20000000f00},  /* MOV R2, 0xfffffff0 */
                                        {0x0000000500037802, 0x000fe20000000f00},  /* MOV R3, 0x5 */
                                        {0x0000002002027810, 0x000fe20007f1e0ff},  /* IADD3 R2, P0, R2, 0x20, RZ */
@@ -221,9 +210,8 @@ static void test_carry(void **state)
 }
 
 /* sm_120 has 64-bit sums and moves. */
-static void test_wide(void **state)
+TEST(test_wide)
 {
-    (void)state;
     static const uint64_t code[][2] = {{0x3456789abc067402, 0x000fe20000000012},  /* MOV.64 R6, 0x123456789abc */
                                        {0x00000024060a7835, 0x000fca00078e0200},  /* IADD.64 R10, R6, 0x24 */
                                        {0xffffcfc7060e7835, 0x000fe400078e0200},  /* IADD.64 R14, R6, -0x3039 */
@@ -244,9 +232,8 @@ static void test_wide(void **state)
 }
 
 /* A loop over the rows before the access, unrolled by ptxas in four ways, and what it loads does not matter. */
-static void test_demo_overrun(void **state)
+TEST(test_demo_overrun)
 {
-    (void)state;
     static const struct {
         unsigned sm;
         uint64_t parameters_at;
@@ -287,9 +274,8 @@ static void test_demo_overrun(void **state)
 }
 
 /* table[keys[i]]: where the load goes is in memory, and what comes behind it does not depend on that. */
-static void test_gather(void **state)
+TEST(test_gather)
 {
-    (void)state;
     static const struct {
         size_t access;
         enum emulate_result result;
@@ -324,9 +310,8 @@ static void test_gather(void **state)
     }
 
 /* Predicates decide over the way, and so over the address: 2 where the branch is taken, else 1. */
-static void test_predicates(void **state)
+TEST(test_predicates)
 {
-    (void)state;
     /* clang-format off */
     static const struct {
         const char *name;
@@ -373,14 +358,4 @@ static void test_predicates(void **state)
         if (result != cases[i].result || (result == EMULATE_ADDRESS && address != cases[i].address))
             fail_msg("%s: result %d, address %lu", cases[i].name, (int)result, (unsigned long)address);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_architectures),    cmocka_unit_test(test_budget), cmocka_unit_test(test_endless_loop),
-        cmocka_unit_test(test_registers_decide), cmocka_unit_test(test_carry),  cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_demo_overrun),     cmocka_unit_test(test_gather), cmocka_unit_test(test_predicates),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

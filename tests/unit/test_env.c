@@ -1,14 +1,10 @@
 /* Which variables of the environment cufence sees. */
+#include "support/test.h"
+
 #include "base/env.h"
 #include "base/options.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <sys/auxv.h>
-#include <cmocka.h>
 
 static unsigned long is_secure;
 
@@ -19,7 +15,7 @@ unsigned long __wrap_getauxval(unsigned long type)
     return is_secure;
 }
 
-static void a_program_with_more_rights_than_its_caller_obeys_no_variable(void **state)
+TEST(a_program_with_more_rights_than_its_caller_obeys_no_variable)
 {
     char path[64];
     (void)state;
@@ -33,10 +29,4 @@ static void a_program_with_more_rights_than_its_caller_obeys_no_variable(void **
     assert_int_equal(options_expand_path("a%r", path, sizeof path), CUFENCE_OK);
     assert_string_equal(path, "a0");
     is_secure = 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_program_with_more_rights_than_its_caller_obeys_no_variable)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* What a sequence of allocations and frees would take guarded. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <string.h>
+#include "support/test.h"
 
 #include "guard/estimate.h"
 
@@ -25,9 +20,8 @@ static int end(void **state)
     return 0;
 }
 
-static void whole_pages_are_counted(void **state)
+TEST_WITH(whole_pages_are_counted, NULL, end)
 {
-    (void)state;
     static const struct estimate_options all[1];
     static const uint64_t sizes[] = {1, 512, 513, PAGE - 1, PAGE, PAGE + 1, 5 * PAGE};
     static const uint64_t pages[] = {1, 1, 1, 1, 1, 2, 5}, native[] = {512, 512, 1024, PAGE, PAGE, PAGE + 512, 5 * PAGE};
@@ -46,9 +40,8 @@ static void whole_pages_are_counted(void **state)
 }
 
 /* A freed mapping serves the next buffer of its size class, and one that is at most `waste` percent smaller. */
-static void freed_mappings_are_reused(void **state)
+TEST_WITH(freed_mappings_are_reused, NULL, end)
 {
-    (void)state;
     static const struct estimate_options all[1];
     begin(12, all, 1);
     struct estimate_way *way = &estimate.ways[0];
@@ -68,9 +61,8 @@ static void freed_mappings_are_reused(void **state)
     assert_int_equal(way->kept_peak, 18 * PAGE);
 }
 
-static void without_waste_only_equal_ones_are(void **state)
+TEST_WITH(without_waste_only_equal_ones_are, NULL, end)
 {
-    (void)state;
     static const struct estimate_options all[1];
     begin(0, all, 1);
     struct estimate_buffer large = estimate_allocated(&estimate, 10 * PAGE);
@@ -80,9 +72,8 @@ static void without_waste_only_equal_ones_are(void **state)
     assert_int_equal(estimate.ways[0].idle, 0);
 }
 
-static void options_leave_buffers_out(void **state)
+TEST_WITH(options_leave_buffers_out, NULL, end)
 {
-    (void)state;
     static const struct estimate_options ways[] = {{0}, {.min_size = 4096}, {.max_guarded = 3 * PAGE}, {.sample = 4}};
     struct estimate_buffer buffers[400];
     begin(12, ways, 4);
@@ -107,9 +98,8 @@ static void options_leave_buffers_out(void **state)
 }
 
 /* 448 cells of 4608 bytes in a page; one buffer in 16 has a page of its own, as long as there are four of these at most. */
-static void small_buffers_share_pages(void **state)
+TEST_WITH(small_buffers_share_pages, NULL, end)
 {
-    (void)state;
     static const struct estimate_options ways[] = {{.small = ESTIMATE_MAP}, {.small = ESTIMATE_PACK}};
     struct estimate_buffer buffers[1000];
     begin(12, ways, 2);
@@ -131,9 +121,8 @@ static void small_buffers_share_pages(void **state)
     assert_int_equal(pack->peak, 8 * PAGE);
 }
 
-static void packing_begins_when_pages_are_scarce(void **state)
+TEST_WITH(packing_begins_when_pages_are_scarce, NULL, end)
 {
-    (void)state;
     static const struct estimate_options ways[] = {
         {.small = ESTIMATE_AUTO, .alone_most = 10 * PAGE, .taken_most = UINT64_MAX},
         {.small = ESTIMATE_AUTO, .alone_most = UINT64_MAX, .taken_most = 20 * PAGE},
@@ -151,9 +140,8 @@ static void packing_begins_when_pages_are_scarce(void **state)
 }
 
 /* Beyond the last bin nothing is reused, and nothing is lost count of. */
-static void huge_buffers(void **state)
+TEST_WITH(huge_buffers, NULL, end)
 {
-    (void)state;
     static const struct estimate_options all[1];
     begin(12, all, 1);
     struct estimate_buffer huge = estimate_allocated(&estimate, ESTIMATE_BINS * PAGE);
@@ -162,18 +150,4 @@ static void huge_buffers(void **state)
     assert_int_equal(estimate.ways[0].guarded, 0);
     assert_int_equal(estimate.ways[0].idle, 0);
     assert_int_equal(estimate_allocated(&estimate, ESTIMATE_BINS * PAGE).pages[0], ESTIMATE_BINS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(whole_pages_are_counted, end),
-        cmocka_unit_test_teardown(freed_mappings_are_reused, end),
-        cmocka_unit_test_teardown(without_waste_only_equal_ones_are, end),
-        cmocka_unit_test_teardown(options_leave_buffers_out, end),
-        cmocka_unit_test_teardown(small_buffers_share_pages, end),
-        cmocka_unit_test_teardown(packing_begins_when_pages_are_scarce, end),
-        cmocka_unit_test_teardown(huge_buffers, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

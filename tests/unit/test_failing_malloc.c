@@ -1,15 +1,10 @@
 /* The allocator that fails on demand, tested with calls of this program itself. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#define TEST_OWN_MAIN
+#include "support/test.h"
 
 #include <failing_malloc.h>
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void *by_malloc(void)
 {
@@ -46,9 +41,8 @@ static void *by_posix_memalign(void)
 static void *(*const ways[])(void) = {by_malloc, by_calloc, by_realloc, by_reallocarray, by_aligned_alloc, by_posix_memalign};
 #define WAYS (sizeof ways / sizeof ways[0])
 
-static void the_nth_call_fails_and_no_other(void **state)
+TEST(the_nth_call_fails_and_no_other)
 {
-    (void)state;
     for (unsigned nth = 0; nth <= WAYS + 1; nth++) {
         void *memory[WAYS];
         fail_malloc(nth);
@@ -64,9 +58,8 @@ static void the_nth_call_fails_and_no_other(void **state)
     }
 }
 
-static void a_failed_realloc_leaves_the_memory(void **state)
+TEST(a_failed_realloc_leaves_the_memory)
 {
-    (void)state;
     char *memory = malloc(4);
     assert_non_null(memory);
     memcpy(memory, "abc", 4);
@@ -78,9 +71,8 @@ static void a_failed_realloc_leaves_the_memory(void **state)
     free(larger);
 }
 
-static void calls_from_elsewhere_are_not_counted(void **state)
+TEST(calls_from_elsewhere_are_not_counted)
 {
-    (void)state;
     fail_malloc(1);
     char *copy = strdup("allocated by the C library");
     unsigned count = fail_malloc_count();
@@ -90,15 +82,10 @@ static void calls_from_elsewhere_are_not_counted(void **state)
     free(copy);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 #if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
     return 77; /* its runtime takes the calls before the library can */
 #endif
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_nth_call_fails_and_no_other),
-        cmocka_unit_test(a_failed_realloc_leaves_the_memory),
-        cmocka_unit_test(calls_from_elsewhere_are_not_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(argc, argv);
 }

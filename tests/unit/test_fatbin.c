@@ -1,18 +1,11 @@
 /* Fat binaries of nvcc 13.0 in all of its modes of compression (tests/fixtures/cubins), and what is kept of them unpacked. */
+#include "support/test.h"
+
 #include "analysis/lines/cubin.h"
 #include "analysis/lines/fatbin.h"
 #include "analysis/lines/lz4.h"
 #include "lens/code/unpacked.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 static const char *const modes[] = {"values_default", "values_size", "values_speed"};
@@ -43,9 +36,8 @@ static uint8_t *bytes_of(struct span file)
     return (uint8_t *)(uintptr_t)file.bytes;
 }
 
-static void a_plain_one_has_its_cubins(void **state)
+TEST(a_plain_one_has_its_cubins)
 {
-    (void)state;
     struct span file = read_file("values");
     struct fatbin_image image;
     uint64_t at = 0;
@@ -65,9 +57,8 @@ static void a_plain_one_has_its_cubins(void **state)
     free_file(file);
 }
 
-static void compressed_ones_have_the_same_cubins(void **state)
+TEST(compressed_ones_have_the_same_cubins)
 {
-    (void)state;
     struct span plain = read_file("values");
     for (size_t mode = 0; mode < MODES; mode++) {
         struct span file = read_file(modes[mode]);
@@ -104,9 +95,8 @@ static unsigned count_of(struct span file, uint64_t most, unsigned *unpacked)
 }
 
 /* Nothing is read behind the file, nor written behind the room. */
-static void damage_is_survived(void **state)
+TEST(damage_is_survived)
 {
-    (void)state;
     for (size_t mode = 0; mode < MODES; mode++) {
         struct span file = read_file(modes[mode]);
         unsigned unpacked = 0;
@@ -128,9 +118,8 @@ static void damage_is_survived(void **state)
     }
 }
 
-static void a_damaged_header_ends_the_file(void **state)
+TEST(a_damaged_header_ends_the_file)
 {
-    (void)state;
     static const struct {
         unsigned at;
         uint32_t value;
@@ -163,9 +152,8 @@ static int unpacks(const void *block, size_t bytes, const char *text, size_t siz
 
 #define UNPACKS(block, text) unpacks(block, sizeof(block) - 1, text, sizeof(text) - 1)
 
-static void blocks_are_unpacked(void **state)
+TEST(blocks_are_unpacked)
 {
-    (void)state;
     assert_true(UNPACKS("\060abc", "abc"));
     assert_true(UNPACKS("\060abc\3\0\020x", "abcabcax")); /* a match that makes what it copies */
     assert_true(UNPACKS("\020a\1\0\020x", "aaaaax"));     /* a byte that is repeated */
@@ -175,9 +163,8 @@ static void blocks_are_unpacked(void **state)
     assert_true(UNPACKS("\020a\1\0\0", "aaaaa"));                           /* no literals at the end */
 }
 
-static void damaged_blocks_are_refused(void **state)
+TEST(damaged_blocks_are_refused)
 {
-    (void)state;
     char text[600] = {0};
     assert_false(unpacks("", 0, text, 1));
     assert_false(UNPACKS("\060ab", "abc"));                /* literals are missing */
@@ -202,9 +189,8 @@ static struct fatbin_image first_of(struct span file)
     return image;
 }
 
-static void a_cubin_is_unpacked_once(void **state)
+TEST(a_cubin_is_unpacked_once)
 {
-    (void)state;
     struct span plain = read_file("values"), file = read_file("values_default");
     struct fatbin_image same = first_of(plain), image = first_of(file);
     int one, two;
@@ -240,9 +226,8 @@ static struct span zeros(uint64_t size)
     return (struct span){block, (size_t)(at - block) + 5};
 }
 
-static void what_is_kept_is_bounded(void **state)
+TEST(what_is_kept_is_bounded)
 {
-    (void)state;
     enum { IMAGES = 5 };
     uint64_t size = UNPACKED_MOST / 4;
     int owner;
@@ -264,15 +249,4 @@ static void what_is_kept_is_bounded(void **state)
     for (int i = 0; i < IMAGES; i++)
         free_file(images[i].packed);
     free_file(large.packed);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plain_one_has_its_cubins), cmocka_unit_test(compressed_ones_have_the_same_cubins),
-        cmocka_unit_test(damage_is_survived),         cmocka_unit_test(a_damaged_header_ends_the_file),
-        cmocka_unit_test(blocks_are_unpacked),        cmocka_unit_test(damaged_blocks_are_refused),
-        cmocka_unit_test(a_cubin_is_unpacked_once),   cmocka_unit_test(what_is_kept_is_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /*
  * Barriers in front of exits: the bytes for every architecture, with and without room for them; damaged cubins.
  */
+#include "support/test.h"
+
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/fence.h"
 #include "analysis/sass/sass.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "coredump_builder.h"
 
@@ -131,9 +127,8 @@ static const struct branch_case {
     {120, 300, 0x000000000000094d, 0x001fea0003800000, 0x0000001000ac0947}, /* @P0 EXIT; @P0 BRA 0x12c0 */
 };
 
-static void test_encodings(void **state)
+TEST(test_encodings)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(branches) / sizeof(branches[0]); i++) {
         const struct branch_case *wanted = &branches[i];
         struct sass_instruction code[CODE_LIMIT];
@@ -159,9 +154,8 @@ static void test_encodings(void **state)
 }
 
 /* Several exits, one of them in a function behind the kernel. Those in other sections stay. */
-static void test_exits(void **state)
+TEST(test_exits)
 {
-    (void)state;
     const struct sass_instruction code[] = {{0x294d, EXIT_HIGH}, store,  {0xa94d, EXIT_HIGH}, plain_exit, self_90,
                                             plain_exit,          self_90};
     struct cubin cubin = make_cubin(90, code, 7, 8);
@@ -179,9 +173,8 @@ static void test_exits(void **state)
 }
 
 /* Exits that say more than a branch could. */
-static void test_other_forms(void **state)
+TEST(test_other_forms)
 {
-    (void)state;
     const struct sass_instruction code[] = {{EXIT_LOW, 0x000fea0003900000},  /* EXIT.KEEPREFCOUNT */
                                             {EXIT_LOW, 0x000fea0003c00000},  /* EXIT.NO_ATEXIT */
                                             {EXIT_LOW, 0x000fea0003000000},  /* EXIT P6 */
@@ -219,9 +212,8 @@ static void test_other_forms(void **state)
 }
 
 /* With too few NOPs for the barriers, the code moves to the end of the file. */
-static void test_move(void **state)
+TEST(test_move)
 {
-    (void)state;
     for (unsigned sm = 80; sm <= 90; sm += 10) {
         for (size_t padding = 0; padding < 6; padding++) {
             const struct sass_instruction self = sm < 90 ? self_80 : self_90;
@@ -280,9 +272,8 @@ static void set_flags(struct cubin *cubin, uint8_t abi, uint32_t flags)
     memcpy(cubin->bytes + offsetof(Elf64_Ehdr, e_flags), &flags, sizeof(flags));
 }
 
-static void test_architectures(void **state)
+TEST(test_architectures)
 {
-    (void)state;
     static const struct {
         uint8_t abi;
         uint32_t flags;
@@ -304,9 +295,8 @@ static void test_architectures(void **state)
     }
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
-    (void)state;
     const struct sass_instruction code[] = {plain_exit, store, {0x0000000000080947, EXIT_HIGH}};
     struct cubin cubin = make_cubin(90, code, 3, 8);
     refuse(&cubin, "kerne", CUFENCE_ERROR_NOT_FOUND, "no kernel kerne");
@@ -329,9 +319,8 @@ static void test_refusals(void **state)
 }
 
 /* Any byte may be wrong, and any part missing: the sanitizers see a write outside the file. */
-static void test_hostile(void **state)
+TEST(test_hostile)
 {
-    (void)state;
     const struct sass_instruction code[] = {plain_exit, store, plain_exit, self_90};
     struct fence fence;
     struct cubin good = make_cubin(90, code, 4, 0);
@@ -356,14 +345,4 @@ static void test_hostile(void **state)
         }
     }
     free(good.bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_encodings),     cmocka_unit_test(test_exits),    cmocka_unit_test(test_other_forms),
-        cmocka_unit_test(test_move),          cmocka_unit_test(test_refusals), cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_architectures),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,7 @@
 /* Figures of a buffer's bytes, and the type that they are taken for. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "analysis/values/figures.h"
 
@@ -36,9 +31,8 @@ static void expect_counts(const struct figures *figures, enum value_type type, c
     assert_int_equal(found->infinities, counts[3]);
 }
 
-static void halves_are_converted(void **state)
+TEST(halves_are_converted)
 {
-    (void)state;
     static const struct {
         uint16_t bits;
         double half, bfloat;
@@ -88,9 +82,8 @@ static void halves_are_converted(void **state)
     assert_true(value_of_bits(VALUE_BFLOAT16, 0xff80) == -INFINITY && isnan(value_of_bits(VALUE_BFLOAT16, 0x7fc0)));
 }
 
-static void every_type_has_figures(void **state)
+TEST(every_type_has_figures)
 {
-    (void)state;
     static const uint8_t bytes[] = {1, 2, 3, 4, 5, 6, 7, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0xfe};
     const struct figures figures = of(bytes, sizeof bytes);
     assert_int_equal(figures.seen, 17);
@@ -109,9 +102,8 @@ static void every_type_has_figures(void **state)
     expect_counts(&figures, VALUE_FLOAT64, (const uint64_t[]){2, 1, 0, 0});
 }
 
-static void what_is_no_number_is_counted_apart(void **state)
+TEST(what_is_no_number_is_counted_apart)
 {
-    (void)state;
     const float floats[] = {NAN, 2, -INFINITY, -0.0F, INFINITY, -4, 0, 1e-45F};
     const struct figures figures = of(floats, sizeof floats);
     expect(&figures, VALUE_FLOAT32, -4, 2, (2 - 4 + (double)1e-45F) / 5);
@@ -122,9 +114,8 @@ static void what_is_no_number_is_counted_apart(void **state)
     expect_counts(&narrow, VALUE_FLOAT16, (const uint64_t[]){2, 1, 2, 1});
 }
 
-static void nothing_but_nan(void **state)
+TEST(nothing_but_nan)
 {
-    (void)state;
     const float floats[] = {NAN, NAN, -NAN};
     const struct figures figures = of(floats, sizeof floats);
     expect(&figures, VALUE_FLOAT32, 0, 0, 0);
@@ -132,9 +123,8 @@ static void nothing_but_nan(void **state)
     assert_int_equal(figures_guess(&figures, 8), VALUE_FLOAT32);
 }
 
-static void no_bytes(void **state)
+TEST(no_bytes)
 {
-    (void)state;
     const struct figures figures = of("", 0);
     assert_int_equal(figures.seen, 0);
     for (enum value_type type = 0; type < VALUE_GUESSED; type++)
@@ -142,18 +132,16 @@ static void no_bytes(void **state)
     assert_int_equal(figures_guess(&figures, 8), VALUE_FLOAT32);
 }
 
-static void the_mean_does_not_overflow(void **state)
+TEST(the_mean_does_not_overflow)
 {
-    (void)state;
     const double large[] = {1.5e308, 1.5e308, 1.2e308}, opposite[] = {-1.5e308, -1.5e308, 1.5e308, 1.5e308, INFINITY};
     const struct figures figures = of(large, sizeof large), balanced = of(opposite, sizeof opposite);
     expect(&figures, VALUE_FLOAT64, 1.2e308, 1.5e308, 1.4e308);
     expect(&balanced, VALUE_FLOAT64, -1.5e308, 1.5e308, 0);
 }
 
-static void pieces_add_up(void **state)
+TEST(pieces_add_up)
 {
-    (void)state;
     uint8_t bytes[1000];
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)(i * 37 % 251);
@@ -259,9 +247,8 @@ static enum value_type guess_of(enum value_type type, int kind, size_t count)
     return figures_guess(&figures, 8);
 }
 
-static void common_numbers_are_recognised(void **state)
+TEST(common_numbers_are_recognised)
 {
-    (void)state;
     static const enum value_type types[] = {VALUE_FLOAT32, VALUE_FLOAT64, VALUE_FLOAT16, VALUE_BFLOAT16};
     for (size_t i = 0; i < 4; i++)
         for (int kind = 0; kind < 7; kind++)
@@ -281,9 +268,8 @@ static enum value_type guess(const void *bytes, size_t size)
     return figures_guess(&figures, 8);
 }
 
-static void few_numbers_are_recognised(void **state)
+TEST(few_numbers_are_recognised)
 {
-    (void)state;
     assert_int_equal(GUESS(float, 0, 0, 0), VALUE_FLOAT32);
     assert_int_equal(GUESS(float, 0.5F), VALUE_FLOAT32);
     assert_int_equal(GUESS(float, 1, 1, 1, 1), VALUE_FLOAT32);
@@ -304,9 +290,8 @@ static void few_numbers_are_recognised(void **state)
 }
 
 /* An access of 2 bytes is not to elements of 4. */
-static void no_type_is_wider_than_allowed(void **state)
+TEST(no_type_is_wider_than_allowed)
 {
-    (void)state;
     const float floats[] = {0.1F, -0.25F, 3};
     const struct figures figures = of(floats, sizeof floats);
     assert_int_equal(figures_guess(&figures, 8), VALUE_FLOAT32);
@@ -316,9 +301,8 @@ static void no_type_is_wider_than_allowed(void **state)
 }
 
 /* Only samples of a large piece are judged, but all of it is counted. */
-static void large_pieces(void **state)
+TEST(large_pieces)
 {
-    (void)state;
     const size_t count = 1 << 18;
     float *floats = malloc(count * sizeof *floats);
     assert_non_null(floats);
@@ -331,22 +315,4 @@ static void large_pieces(void **state)
     assert_int_equal(figures_guess(&figures, 8), VALUE_FLOAT32);
     assert_true(figures.types[VALUE_FLOAT32].min == -1000);
     assert_int_equal(figures.types[VALUE_FLOAT32].nans, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(halves_are_converted),
-        cmocka_unit_test(every_type_has_figures),
-        cmocka_unit_test(what_is_no_number_is_counted_apart),
-        cmocka_unit_test(nothing_but_nan),
-        cmocka_unit_test(no_bytes),
-        cmocka_unit_test(the_mean_does_not_overflow),
-        cmocka_unit_test(pieces_add_up),
-        cmocka_unit_test(common_numbers_are_recognised),
-        cmocka_unit_test(few_numbers_are_recognised),
-        cmocka_unit_test(no_type_is_wider_than_allowed),
-        cmocka_unit_test(large_pieces),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* Which links the names of files may be. */
+#include "support/test.h"
+
 #include "base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
-#include <cmocka.h>
 
 #define NOBODY 65534
 
@@ -39,9 +33,8 @@ static long size_of(const char *name)
     return stat(name, &status) == 0 ? (long)status.st_size : -1;
 }
 
-static void a_link_of_another_user_is_not_followed(void **state)
+TEST(a_link_of_another_user_is_not_followed)
 {
-    (void)state;
     assert_non_null(mkdtemp(folder));
     assert_true(writes(in_folder("file"), O_APPEND) && writes(in_folder("file"), O_APPEND));
     assert_int_equal(size_of(in_folder("file")), 14);
@@ -64,10 +57,4 @@ static void a_link_of_another_user_is_not_followed(void **state)
     unlink(in_folder("own"));
     unlink(in_folder("file"));
     rmdir(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_link_of_another_user_is_not_followed)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* Which launches a filter chooses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/filter.h"
 
@@ -30,26 +24,23 @@ static int chooses(const char *text, const char *const *names, uint64_t number, 
     return filter_chooses(&filter, &(const struct filter_launch){names, 3, number, label, places, 3});
 }
 
-static void by_name(void **state)
+TEST(by_name)
 {
-    (void)state;
     assert_true(chooses("gemm", gemm, 1, NULL) && chooses("_Z4gemm*", gemm, 1, NULL) && chooses("gemm(float*", gemm, 1, NULL));
     assert_true(chooses("*", gemm, 1, NULL) && chooses("g?mm", gemm, 1, NULL) && chooses("[fg]emm", gemm, 1, NULL));
     assert_false(chooses("gem", gemm, 1, NULL) || chooses("gemm", softmax, 1, NULL) || chooses("*GEMM*", gemm, 1, NULL));
 }
 
-static void by_number(void **state)
+TEST(by_number)
 {
-    (void)state;
     assert_true(chooses("#120", gemm, 120, NULL) && !chooses("#120", gemm, 12, NULL) && !chooses("#120", gemm, 121, NULL));
     assert_true(chooses("#10-20", gemm, 10, NULL) && chooses("#10-20", gemm, 20, NULL));
     assert_false(chooses("#10-20", gemm, 9, NULL) || chooses("#10-20", gemm, 21, NULL));
     assert_true(chooses("#9-", gemm, UINT64_MAX, NULL) && !chooses("#9-", gemm, 8, NULL));
 }
 
-static void by_place(void **state)
+TEST(by_place)
 {
-    (void)state;
     assert_true(chooses("@train.py:41", gemm, 1, NULL) && chooses("@train.py", gemm, 1, NULL) &&
                 chooses("@*.py:41", gemm, 1, NULL));
     assert_true(chooses("@nn/functional.py:1999", gemm, 1, NULL) && chooses("@/home/me/train.py", gemm, 1, NULL));
@@ -59,16 +50,14 @@ static void by_place(void **state)
     assert_true(filter_needs_places(&with) && !filter_needs_places(&without));
 }
 
-static void by_label(void **state)
+TEST(by_label)
 {
-    (void)state;
     assert_true(chooses("label:layer*", gemm, 1, "layer 3") && chooses("label:layer 3", gemm, 1, "layer 3"));
     assert_false(chooses("label:layer*", gemm, 1, "head") || chooses("label:layer*", gemm, 1, NULL));
 }
 
-static void both_and_either(void **state)
+TEST(both_and_either)
 {
-    (void)state;
     assert_true(chooses("gemm & #5", gemm, 5, NULL) && !chooses("gemm&#5", gemm, 6, NULL) &&
                 !chooses("gemm&#5", softmax, 5, NULL));
     assert_true(chooses("gemm|#5", gemm, 6, NULL) && chooses("gemm|#5", softmax, 5, NULL) &&
@@ -78,9 +67,8 @@ static void both_and_either(void **state)
 }
 
 /* Asked about the kernel alone, everything else may hold. */
-static void may_choose(void **state)
+TEST(may_choose)
 {
-    (void)state;
     static const struct {
         const char *text;
         int gemm, softmax;
@@ -94,17 +82,15 @@ static void may_choose(void **state)
     }
 }
 
-static void chooses_nothing_if_empty(void **state)
+TEST(chooses_nothing_if_empty)
 {
-    (void)state;
     struct filter filter = parsed("");
     assert_int_equal(filter.count, 0);
     assert_false(filter_may_choose(&filter, gemm, 3) || chooses("", gemm, 1, NULL));
 }
 
-static void what_is_wrong_is_said(void **state)
+TEST(what_is_wrong_is_said)
 {
-    (void)state;
     static const char *const wrong[] = {"#",       "#0",      "#x",     "#5-4", "#5-x", "#5x",  "@", "@:4", "@a.py:",
                                         "@a.py:0", "@a.py:x", "label:", "a&",   "&a",   "a||b", "|", " "};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -122,19 +108,4 @@ static void what_is_wrong_is_said(void **state)
     assert_non_null(strstr(problem, "longer than 255"));
     assert_false(filter_parse(&filter, "a|a|a|a|a|a|a|a|a|a|a|a|a|a|a|a|a", problem, sizeof problem));
     assert_non_null(strstr(problem, "more than 16"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_name),
-        cmocka_unit_test(by_number),
-        cmocka_unit_test(by_place),
-        cmocka_unit_test(by_label),
-        cmocka_unit_test(both_and_either),
-        cmocka_unit_test(may_choose),
-        cmocka_unit_test(chooses_nothing_if_empty),
-        cmocka_unit_test(what_is_wrong_is_said),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

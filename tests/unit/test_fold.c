@@ -1,17 +1,11 @@
 /* Text for terminals that are narrower than a report. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/fold.h"
 #include "finding/colour.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 static void expect(const char *text, int columns, const char *wanted)
 {
@@ -20,16 +14,14 @@ static void expect(const char *text, int columns, const char *wanted)
     free(folded);
 }
 
-static void lines_that_fit_stay(void **state)
+TEST(lines_that_fit_stay)
 {
-    (void)state;
     expect("", 40, "");
     expect("a line\n\n  and    another  exact\n", 40, "a line\n\n  and    another  exact\n");
 }
 
-static void a_table_goes_on_in_its_last_column(void **state)
+TEST(a_table_goes_on_in_its_last_column)
 {
-    (void)state;
     expect("==42==   buffer     #1, 4000 bytes, stream 0x0 and more\n", 40,
            "==42==   buffer     #1, 4000 bytes,\n"
            "==42==              stream 0x0 and more\n");
@@ -44,9 +36,8 @@ static void a_table_goes_on_in_its_last_column(void **state)
            "              CUDA, unmodified\n");
 }
 
-static void answers_go_on_below_themselves(void **state)
+TEST(answers_go_on_below_themselves)
 {
-    (void)state;
     expect("==42== cufence: out-of-bounds WRITE of 4 bytes past the end\n", 50,
            "==42== cufence: out-of-bounds WRITE of 4 bytes\n"
            "==42==          past the end\n");
@@ -58,9 +49,8 @@ static void answers_go_on_below_themselves(void **state)
            "==42==      block (0,0,0)\n");
 }
 
-static void words_stay_whole(void **state)
+TEST(words_stay_whole)
 {
-    (void)state;
     expect("/a/path/that/is/longer/than/forty/columns/in/all and more\n", 40,
            "/a/path/that/is/longer/than/forty/columns/in/all\nand more\n");
     expect(
@@ -70,9 +60,8 @@ static void words_stay_whole(void **state)
 }
 
 /* It begins further to the left, if that helps. */
-static void a_long_word_gets_room(void **state)
+TEST(a_long_word_gets_room)
 {
-    (void)state;
     expect("==42==              launched at   ../a/longer/path/to/a/program.c:86 in store   exact\n", 60,
            "==42==              launched at\n"
            "==42==             ../a/longer/path/to/a/program.c:86  exact\n"
@@ -82,18 +71,16 @@ static void a_long_word_gets_room(void **state)
            "==42==     ../a/much/longer/path/that/fits/nowhere/to/a/program.c:86  exact\n");
 }
 
-static void a_number_stays_with_what_it_counts(void **state)
+TEST(a_number_stays_with_what_it_counts)
 {
-    (void)state;
     expect("==42==   same  min 1.0 max 1000.0 mean 500.5 std 288.675, 0 NaN\n", 62,
            "==42==   same  min 1.0 max 1000.0 mean 500.5 std 288.675,\n==42==         0 NaN\n");
     expect("a buffer that was given 1,000 bytes of memory\n", 40, "a buffer that was given 1,000 bytes of\nmemory\n");
     expect("one more buffer than there were in all 1,000 bytes\n", 46, "one more buffer than there were in all\n1,000 bytes\n");
 }
 
-static void a_certainty_stands_at_the_edge(void **state)
+TEST(a_certainty_stands_at_the_edge)
 {
-    (void)state;
     expect("==42==   address    0x200004200000, past the end                     exact\n", 60,
            "==42==   address    0x200004200000, past the end       exact\n");
     expect("==42==              launched at   ../a/path/to/program.c:86 in store   exact\n", 60,
@@ -105,9 +92,8 @@ static void a_certainty_stands_at_the_edge(void **state)
 }
 
 /* A report breaks its hints at 100 columns: they are no paragraph of long and short lines here. */
-static void a_hint_is_broken_anew(void **state)
+TEST(a_hint_is_broken_anew)
 {
-    (void)state;
     expect("==42==   hint       one thread went one element too far: is <= meant to be <, or a size one  candidate\n"
            "==42==              too large?\n"
            "==42== SUMMARY: cufence\n",
@@ -124,9 +110,8 @@ static void a_hint_is_broken_anew(void **state)
 }
 
 /* Of the colours the one that is on goes on in the next line; its indentation has none. */
-static void colours_take_no_columns(void **state)
+TEST(colours_take_no_columns)
 {
-    (void)state;
     char *coloured =
         colour_text("==42== cufence: out-of-bounds WRITE of 4 bytes, 0 bytes\n==42==   kernel     a          exact\n");
     assert_non_null(coloured);
@@ -138,16 +123,14 @@ static void colours_take_no_columns(void **state)
     free(coloured);
 }
 
-static void commands_to_github_stay_whole(void **state)
+TEST(commands_to_github_stay_whole)
 {
-    (void)state;
     expect("::error file=a.py,line=3::a text that is longer than forty columns\n", 40,
            "::error file=a.py,line=3::a text that is longer than forty columns\n");
 }
 
-static void only_terminals_have_columns(void **state)
+TEST(only_terminals_have_columns)
 {
-    (void)state;
     int pipes[2], terminal = posix_openpt(O_RDWR | O_NOCTTY);
     assert_int_equal(pipe(pipes), 0);
     assert_int_equal(fold_columns(pipes[1]), 0);
@@ -162,22 +145,4 @@ static void only_terminals_have_columns(void **state)
     assert_int_equal(ioctl(terminal, TIOCSWINSZ, &(struct winsize){.ws_row = 24, .ws_col = 20}), 0);
     assert_int_equal(fold_columns(terminal), 0);
     close(terminal);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_that_fit_stay),
-        cmocka_unit_test(a_table_goes_on_in_its_last_column),
-        cmocka_unit_test(answers_go_on_below_themselves),
-        cmocka_unit_test(words_stay_whole),
-        cmocka_unit_test(a_long_word_gets_room),
-        cmocka_unit_test(a_number_stays_with_what_it_counts),
-        cmocka_unit_test(a_certainty_stands_at_the_edge),
-        cmocka_unit_test(a_hint_is_broken_anew),
-        cmocka_unit_test(colours_take_no_columns),
-        cmocka_unit_test(commands_to_github_stay_whole),
-        cmocka_unit_test(only_terminals_have_columns),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,7 @@
 /* Which frames a report shows, and how it writes their file names. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "finding/frames.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #define PACKAGES "/venv/lib/python3.12/site-packages/"
 
@@ -29,9 +22,8 @@ static size_t make(const char *letters, struct stack_frame *frames)
     return count;
 }
 
-static void the_programs_own_frames_come_first(void **state)
+TEST(the_programs_own_frames_come_first)
 {
-    (void)state;
     static const struct {
         const char *stack, *shown;
         size_t lines;
@@ -62,9 +54,8 @@ static void the_programs_own_frames_come_first(void **state)
     }
 }
 
-static void a_test_runner_is_left_out(void **state)
+TEST(a_test_runner_is_left_out)
 {
-    (void)state;
     static const struct {
         const char *files[5];
         size_t count;
@@ -89,7 +80,7 @@ static void a_test_runner_is_left_out(void **state)
 }
 
 /* What only passes a call on hides the line of the program: neither is it shown, nor is it the program's own frame. */
-static void plumbing_is_left_out(void **state)
+TEST(plumbing_is_left_out)
 {
     static const char invoke[] =
         "std::_Function_handler<void (int), main::{lambda(int)#1}>::_M_invoke(std::_Any_data const&, int&&)";
@@ -114,17 +105,15 @@ static void plumbing_is_left_out(void **state)
     assert_string_equal(name, lambda);
 }
 
-static void no_frames_need_no_lines(void **state)
+TEST(no_frames_need_no_lines)
 {
-    (void)state;
     unsigned char shown[1] = {7};
     assert_int_equal(frames_choose(NULL, 0, 8, shown), 0);
     assert_int_equal(shown[0], 7);
 }
 
-static void files_are_written_as_import_finds_them(void **state)
+TEST(files_are_written_as_import_finds_them)
 {
-    (void)state;
     static const struct {
         const char *file, *written;
     } rows[] = {
@@ -141,16 +130,4 @@ static void files_are_written_as_import_finds_them(void **state)
         snprintf(frame.file, sizeof frame.file, "%s", rows[i].file);
         assert_string_equal(frames_file(&frame), rows[i].written);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_programs_own_frames_come_first),
-        cmocka_unit_test(a_test_runner_is_left_out),
-        cmocka_unit_test(plumbing_is_left_out),
-        cmocka_unit_test(no_frames_need_no_lines),
-        cmocka_unit_test(files_are_written_as_import_finds_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,14 @@
 /*
  * The images of kernels, from recorded dumps and from a synthetic one.
  */
+#include "support/test.h"
+
 #include "analysis/dump/image.h"
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/fence.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "synthetic_dump.h"
 
-#include <stdio.h>
 #include <zlib.h>
 
 static struct problem problem;
@@ -94,9 +89,8 @@ static void check_image(struct span relocated, struct span cleaned)
     assert_true(values > 0);
 }
 
-static void test_recorded(void **state)
+TEST(test_recorded)
 {
-    (void)state;
     static const struct {
         const char *fixture, *symbol;
         unsigned exits;
@@ -192,9 +186,8 @@ static uint8_t *cubin_in(struct synthetic *synthetic, uint32_t section)
 }
 
 /* The module as the program loaded it comes first, if it has the kernel. */
-static void test_plain(void **state)
+TEST(test_plain)
 {
-    (void)state;
     struct synthetic synthetic;
     uint8_t cubin[4096], *image;
     size_t size, plain_size = make_cubin(cubin);
@@ -224,9 +217,8 @@ static void test_plain(void **state)
 }
 
 /* The same kernel in two modules. */
-static void test_two(void **state)
+TEST(test_two)
 {
-    (void)state;
     struct synthetic synthetic;
     uint8_t cubin[4096], *image;
     size_t size, cubin_size = make_cubin(cubin);
@@ -253,9 +245,8 @@ static void test_two(void **state)
     builder_end(&synthetic.builder);
 }
 
-static void test_damage(void **state)
+TEST(test_damage)
 {
-    (void)state;
     struct synthetic synthetic;
     make_synthetic(&synthetic, &oldest);
     uint8_t *cubin = cubin_in(&synthetic, synthetic.part[CUBIN]);
@@ -304,9 +295,8 @@ static void test_damage(void **state)
 }
 
 /* Any byte of the module may be wrong, and any part of it missing. */
-static void test_hostile(void **state)
+TEST(test_hostile)
 {
-    (void)state;
     struct synthetic synthetic;
     uint8_t good[4096], *image;
     size_t size, cubin_size = make_cubin(good);
@@ -326,13 +316,4 @@ static void test_hostile(void **state)
         assert_int_equal(ask(&synthetic.builder, KERNEL_START, &image, &size), CUFENCE_ERROR_NOT_FOUND);
     }
     builder_end(&synthetic.builder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recorded), cmocka_unit_test(test_plain),   cmocka_unit_test(test_two),
-        cmocka_unit_test(test_damage),   cmocka_unit_test(test_hostile),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

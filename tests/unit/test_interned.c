@@ -1,4 +1,6 @@
 /* Python stacks as numbers: one number per stack, found again, bounded; without an interpreter. */
+#include "support/test.h"
+
 #include "stacks/interned.h"
 
 #include "failing_malloc.h"
@@ -6,13 +8,6 @@
 #include <cufence.h>
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define IMPORTER 1 /* identity of its code objects */
 
@@ -45,9 +40,8 @@ static uint64_t hash_of(const struct interned_frame *frames, size_t count)
 }
 
 /* The first of the tests: the tables are made in it. More stacks than those have room for at first, so that they grow. */
-static void malloc_may_fail_at_every_position(void **state)
+TEST(malloc_may_fail_at_every_position)
 {
-    (void)state;
     for (uint64_t i = 0; i < 500; i++) {
         struct interned_frame frames[] = {frame_at(0x100000 + 64 * i, 4), frame_at(0x200000 + 64 * i, 8)};
         struct stack_frame out[2];
@@ -69,9 +63,8 @@ static void malloc_may_fail_at_every_position(void **state)
 }
 
 /* All that is read of a stack is told. */
-static void the_public_text_has_every_frame(void **state)
+TEST(the_public_text_has_every_frame)
 {
-    (void)state;
     struct interned_frame frames[INTERNED_DEPTH];
     char text[INTERNED_DEPTH * 64];
     for (size_t i = 0; i < INTERNED_DEPTH; i++)
@@ -84,9 +77,8 @@ static void the_public_text_has_every_frame(void **state)
     assert_non_null(strstr(text, "file.py:123 in f"));
 }
 
-static void a_stack_has_one_number(void **state)
+TEST(a_stack_has_one_number)
 {
-    (void)state;
     struct interned_frame frames[] = {frame_at(0x1000, 4), frame_at(0x2000, 8)};
     assert_int_equal(interned_find(hash_of(frames, 2)).number, 0);
     uint32_t number = add(frames, 2);
@@ -106,9 +98,8 @@ static void a_stack_has_one_number(void **state)
     assert_int_equal(interned_read(number, out, 1), 1);
 }
 
-static void what_differs_in_anything_is_another_stack(void **state)
+TEST(what_differs_in_anything_is_another_stack)
 {
-    (void)state;
     struct interned_frame frames[] = {frame_at(0x3000, 4), frame_at(0x4000, 8)};
     uint32_t seen[6] = {add(frames, 2), add(frames, 1), add(frames + 1, 1)};
     frames[1].instruction += 2;
@@ -131,9 +122,8 @@ static int compare(const void *a, const void *b)
 }
 
 /* Neighbours in memory, neighbouring versions, and the same few frames at all depths, as programs have them. */
-static void hashes_of_like_stacks_differ(void **state)
+TEST(hashes_of_like_stacks_differ)
 {
-    (void)state;
     enum { CODES = 16, VERSIONS = 16, POSITIONS = 16, DEPTHS = INTERNED_DEPTH };
     static uint64_t hashes[CODES * VERSIONS * POSITIONS * DEPTHS];
     size_t count = 0;
@@ -155,9 +145,8 @@ static void hashes_of_like_stacks_differ(void **state)
         assert_true(hashes[i] != hashes[i - 1]);
 }
 
-static void only_no_frames_hash_to_0(void **state)
+TEST(only_no_frames_hash_to_0)
 {
-    (void)state;
     struct interned_frame frame = frame_at(0x8000, 4);
     assert_true(hash_of(NULL, 0) == 0);
     assert_true(hash_of(&frame, 1) != 0);
@@ -165,9 +154,8 @@ static void only_no_frames_hash_to_0(void **state)
     assert_true(hash_of(&frame, 1) != 0);
 }
 
-static void nothing_and_unknown_numbers_have_no_frames(void **state)
+TEST(nothing_and_unknown_numbers_have_no_frames)
 {
-    (void)state;
     struct stack_frame out[2];
     assert_int_equal(add(NULL, 0), 0);
     assert_int_equal(interned_read(0, out, 2), 0);
@@ -175,9 +163,8 @@ static void nothing_and_unknown_numbers_have_no_frames(void **state)
     assert_int_equal(interned_read(INTERNED_FULL, out, 0), 0);
 }
 
-static void the_importer_is_left_out(void **state)
+TEST(the_importer_is_left_out)
 {
-    (void)state;
     struct interned_frame frames[] = {frame_at(0x5000, 4), {{0x6000, IMPORTER}, 0x6006}, frame_at(0x7000, 8)};
     struct interned_stack stack = interned_add(frames, 3, describe);
     struct stack_frame out[4];
@@ -200,9 +187,8 @@ static void *add_many(void *argument)
     return NULL;
 }
 
-static void threads_get_the_same_numbers(void **state)
+TEST(threads_get_the_same_numbers)
 {
-    (void)state;
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, add_many, numbers[i]), 0);
@@ -213,9 +199,8 @@ static void threads_get_the_same_numbers(void **state)
 }
 
 /* The last of the tests: afterwards there is no room. */
-static void what_comes_after_the_last_one_says_so(void **state)
+TEST(what_comes_after_the_last_one_says_so)
 {
-    (void)state;
     struct interned_frame known = frame_at(0x30000, 0);
     struct interned_stack last = {0};
     uint32_t number = add(&known, 1);
@@ -230,21 +215,4 @@ static void what_comes_after_the_last_one_says_so(void **state)
     struct stack_frame out[2];
     assert_int_equal(interned_read(INTERNED_FULL, out, 2), 1);
     assert_non_null(strstr(out[0].function, "not kept"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(malloc_may_fail_at_every_position),
-        cmocka_unit_test(a_stack_has_one_number),
-        cmocka_unit_test(the_public_text_has_every_frame),
-        cmocka_unit_test(what_differs_in_anything_is_another_stack),
-        cmocka_unit_test(hashes_of_like_stacks_differ),
-        cmocka_unit_test(only_no_frames_hash_to_0),
-        cmocka_unit_test(nothing_and_unknown_numbers_have_no_frames),
-        cmocka_unit_test(the_importer_is_left_out),
-        cmocka_unit_test(threads_get_the_same_numbers),
-        cmocka_unit_test(what_comes_after_the_last_one_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,10 @@
 /* A snapshot as bytes: reading it back gives the same report, and a modified one gives an error or fewer facts. */
+#include "support/test.h"
+
 #include "analysis/snapshot/keep.h"
 #include "support/told.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "fault_stories.h"
-
-#include <stdlib.h>
 
 static struct problem problem;
 static const struct snapshot_origin origin = {.pid = 4242,
@@ -78,9 +72,8 @@ static void forget(struct told told)
     free(told.json);
 }
 
-static void what_is_read_back_tells_the_same(void **state)
+TEST(what_is_read_back_tells_the_same)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
         struct story story;
         struct snapshot *snapshot = NULL;
@@ -103,9 +96,8 @@ static void what_is_read_back_tells_the_same(void **state)
     }
 }
 
-static void a_second_launch_is_kept(void **state)
+TEST(a_second_launch_is_kept)
 {
-    (void)state;
     struct story story;
     struct snapshot *snapshot = NULL;
     make(&story, 6); /* exited_launched */
@@ -172,9 +164,8 @@ static void a_second_launch_is_kept(void **state)
 }
 
 /* Labels are cut to fit, also within a letter. */
-static void half_a_letter_is_survived(void **state)
+TEST(half_a_letter_is_survived)
 {
-    (void)state;
     struct story story;
     struct snapshot *snapshot = NULL;
     make(&story, 0);
@@ -190,9 +181,8 @@ static void half_a_letter_is_survived(void **state)
     free(bytes);
 }
 
-static void what_is_no_snapshot_gets_a_sentence(void **state)
+TEST(what_is_no_snapshot_gets_a_sentence)
 {
-    (void)state;
     static const struct {
         const char *bytes, *sentence;
         cufence_status status;
@@ -212,9 +202,8 @@ static void what_is_no_snapshot_gets_a_sentence(void **state)
 }
 
 /* Fields that are missing, of another type or out of range: nothing is claimed, and nothing is touched that is not there. */
-static void hostile_fields_are_survived(void **state)
+TEST(hostile_fields_are_survived)
 {
-    (void)state;
     static const char *const texts[] = {
         "{\"snapshot\":1}",
         "{\"snapshot\":1,\"near\":{},\"live\":7,\"stacks\":[],\"functions\":1,\"launches\":\"x\",\"origin\":3,\"memory\":[]}",
@@ -242,9 +231,8 @@ static void hostile_fields_are_survived(void **state)
     }
 }
 
-static void what_is_cut_off_is_no_snapshot(void **state)
+TEST(what_is_cut_off_is_no_snapshot)
 {
-    (void)state;
     struct story story;
     make(&story, 2);
     char *bytes = snapshot_write(&story.memory, &origin, NULL);
@@ -253,14 +241,4 @@ static void what_is_cut_off_is_no_snapshot(void **state)
         assert_int_equal(snapshot_read(bytes, length, &snapshot, &problem), CUFENCE_ERROR_CORRUPT);
     }
     free(bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_read_back_tells_the_same), cmocka_unit_test(a_second_launch_is_kept),
-        cmocka_unit_test(half_a_letter_is_survived),        cmocka_unit_test(what_is_no_snapshot_gets_a_sentence),
-        cmocka_unit_test(hostile_fields_are_survived),      cmocka_unit_test(what_is_cut_off_is_no_snapshot),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

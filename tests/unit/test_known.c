@@ -1,13 +1,5 @@
 /* Names of findings that a user knows: what files of them may hold, and what they name. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "support/test.h"
 
 #include "base/error.h"
 #include "base/known.h"
@@ -32,9 +24,8 @@ static int forget(void **state)
     return 0;
 }
 
-static void a_line_is_a_name_or_a_glob(void **state)
+TEST_WITH(a_line_is_a_name_or_a_glob, NULL, forget)
 {
-    (void)state;
     assert_int_equal(read_text("# overrun in commented\n\n  overrun at a.py in k \r\nslack write * in fill<[48]>\nin x[0]"),
                      CUFENCE_OK);
     assert_int_equal(names.count, 3);
@@ -57,9 +48,8 @@ static void a_line_is_a_name_or_a_glob(void **state)
     assert_int_equal(known_as(&names, NULL), KNOWN_NOT);
 }
 
-static void a_baseline_has_the_names_of_its_findings(void **state)
+TEST_WITH(a_baseline_has_the_names_of_its_findings, NULL, forget)
 {
-    (void)state;
     assert_int_equal(
         read_text(
             "{\"cufence\":\"1\",\"kind\":\"run\"}\n"
@@ -73,9 +63,8 @@ static void a_baseline_has_the_names_of_its_findings(void **state)
     assert_int_equal(known_as(&names, "a\\b more"), KNOWN_NOT); /* no glob */
 }
 
-static void names_and_an_earlier_run_are_in_one_file(void **state)
+TEST_WITH(names_and_an_earlier_run_are_in_one_file, NULL, forget)
 {
-    (void)state;
     assert_int_equal(read_text("overrun * in k\n"), CUFENCE_OK);
     assert_false(names.has_run);
     assert_int_equal(read_text("leak of x\n\n  {\"cufence\":\"1\"}\n{\"cufence\":\"1\",\"finding_name\":\"leak of z\"}\n"),
@@ -87,9 +76,8 @@ static void names_and_an_earlier_run_are_in_one_file(void **state)
     assert_int_equal(known_as(&names, "{"), KNOWN_NOT);
 }
 
-static void what_is_no_such_file_is_told(void **state)
+TEST_WITH(what_is_no_such_file_is_told, NULL, forget)
 {
-    (void)state;
     static const struct {
         const char *text, *why;
     } cases[] = {
@@ -103,15 +91,4 @@ static void what_is_no_such_file_is_told(void **state)
     }
     assert_int_equal(known_read(&names, "/nowhere"), CUFENCE_ERROR_OPTION);
     assert_string_equal(error_detail(), "/nowhere: No such file or directory");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_line_is_a_name_or_a_glob, forget),
-        cmocka_unit_test_teardown(a_baseline_has_the_names_of_its_findings, forget),
-        cmocka_unit_test_teardown(names_and_an_earlier_run_are_in_one_file, forget),
-        cmocka_unit_test_teardown(what_is_no_such_file_is_told, forget),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,12 @@
 /* Labels: nested, stored once, bounded, and an error if out of host memory. */
+#include "support/test.h"
+
 #include "stacks/labels.h"
 
 #include "failing_malloc.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static void labels_nest(void **state)
+TEST(labels_nest)
 {
-    (void)state;
     assert_null(label_current());
     assert_int_equal(label_push("outer"), CUFENCE_OK);
     const char *outer = label_current();
@@ -27,9 +21,8 @@ static void labels_nest(void **state)
     assert_int_equal(label_push(NULL), CUFENCE_ERROR_INVALID_ARGUMENT);
 }
 
-static void no_deeper_than_said(void **state)
+TEST(no_deeper_than_said)
 {
-    (void)state;
     for (int i = 0; i < LABEL_DEPTH; i++)
         assert_int_equal(label_push("deep"), CUFENCE_OK);
     assert_int_equal(label_push("deeper"), CUFENCE_ERROR_INVALID_ARGUMENT);
@@ -38,9 +31,8 @@ static void no_deeper_than_said(void **state)
 }
 
 /* What a buffer's label has no room for is not kept. */
-static void a_long_label_is_cut(void **state)
+TEST(a_long_label_is_cut)
 {
-    (void)state;
     char text[2 * LABEL_BYTES];
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = 0;
@@ -55,9 +47,8 @@ static void a_long_label_is_cut(void **state)
 }
 
 /* More than the table has room for at first, so that it grows in between. */
-static void malloc_may_fail_at_every_position(void **state)
+TEST(malloc_may_fail_at_every_position)
 {
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         char text[32];
         cufence_status status = CUFENCE_OK;
@@ -79,9 +70,8 @@ static void malloc_may_fail_at_every_position(void **state)
 }
 
 /* The last of the tests: afterwards there is no room. */
-static void a_label_a_step_is_bounded(void **state)
+TEST(a_label_a_step_is_bounded)
 {
-    (void)state;
     char text[32];
     assert_int_equal(label_push("known"), CUFENCE_OK);
     for (unsigned i = 0; i <= LABEL_TEXTS; i++) {
@@ -95,16 +85,4 @@ static void a_label_a_step_is_bounded(void **state)
     label_pop();
     assert_int_equal(label_push("known"), CUFENCE_OK);
     assert_string_equal(label_current(), "known");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(labels_nest),
-        cmocka_unit_test(no_deeper_than_said),
-        cmocka_unit_test(a_long_label_is_cut),
-        cmocka_unit_test(malloc_may_fail_at_every_position),
-        cmocka_unit_test(a_label_a_step_is_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,13 @@
 /* The ring of recent launches: what it keeps and for how long, and which driver calls it makes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "launch_world.h"
 
-static void a_launch_is_kept_as_it_was_called(void **state)
+TEST(a_launch_is_kept_as_it_was_called)
 {
-    (void)state;
     static struct launch_entry entry[2];
     struct context *context = fresh();
     uint64_t x = 0x7e0000001000, y = 0x7e0000002000;
@@ -40,9 +33,8 @@ static void a_launch_is_kept_as_it_was_called(void **state)
     assert_memory_equal(entry->bytes + 20, &n, 4);
 }
 
-static void the_ring_keeps_the_newest(void **state)
+TEST(the_ring_keeps_the_newest)
 {
-    (void)state;
     static struct launch_entry entries[2 * SIZE];
     struct context *context = fresh();
     for (uint64_t i = 1; i <= 3 * SIZE + 2; i++)
@@ -58,9 +50,8 @@ static void the_ring_keeps_the_newest(void **state)
     assert_int_equal(entries[0].sequence, 3 * SIZE + 2);
 }
 
-static void readers_choose_by_kernel_context_and_device(void **state)
+TEST(readers_choose_by_kernel_context_and_device)
 {
-    (void)state;
     static struct launch_entry entries[2 * SIZE];
     struct context *context = fresh(), *other = CONTEXT(0x50);
     uint64_t word = 1;
@@ -84,9 +75,8 @@ static void readers_choose_by_kernel_context_and_device(void **state)
 }
 
 /* The runtime passes a CUkernel, which the functions for a CUfunction refuse. */
-static void a_kernel_in_a_functions_clothes_is_known(void **state)
+TEST(a_kernel_in_a_functions_clothes_is_known)
 {
-    (void)state;
     static struct launch_entry entry;
     struct context *context = fresh();
     uint64_t word = 0x7e0000001000;
@@ -98,9 +88,8 @@ static void a_kernel_in_a_functions_clothes_is_known(void **state)
     assert_memory_equal(entry.bytes + 8, &n, 4);
 }
 
-static void the_driver_is_asked_once_for_each_handle(void **state)
+TEST(the_driver_is_asked_once_for_each_handle)
 {
-    (void)state;
     struct context *context = fresh();
     uint64_t word = 1;
     record(context, 1, (void *[]){&word, &word});
@@ -115,9 +104,8 @@ static void the_driver_is_asked_once_for_each_handle(void **state)
 
 /* A handle that comes again with a longer list of arguments must not be read with the old one, nor the other way round: the
  * array has two pointers, and the third is not ours to read. */
-static void a_forgotten_function_may_change_its_layout(void **state)
+TEST(a_forgotten_function_may_change_its_layout)
 {
-    (void)state;
     static struct launch_entry entries[2];
     struct context *context = fresh();
     uint64_t x = 1, y = 2;
@@ -140,9 +128,8 @@ static void a_forgotten_function_may_change_its_layout(void **state)
 }
 
 /* A driver before CUDA 12.3 says nothing of its functions: the array must not be touched. */
-static void an_old_driver_gives_no_arguments(void **state)
+TEST(an_old_driver_gives_no_arguments)
 {
-    (void)state;
     static struct launch_entry entry;
     struct context *context = fresh();
     driver = &old;
@@ -156,9 +143,8 @@ static void an_old_driver_gives_no_arguments(void **state)
     launch_forget_functions();
 }
 
-static void a_context_that_is_gone_leaves_no_launches(void **state)
+TEST(a_context_that_is_gone_leaves_no_launches)
 {
-    (void)state;
     static struct launch_entry entries[SIZE];
     struct context *context = fresh(), *next = CONTEXT(0xe);
     uint64_t word = 1;
@@ -176,9 +162,8 @@ static void a_context_that_is_gone_leaves_no_launches(void **state)
     launch_forget_context(next);
 }
 
-static void many_contexts_are_counted(void **state)
+TEST(many_contexts_are_counted)
 {
-    (void)state;
     fresh();
     uint64_t word = 1;
     for (uintptr_t i = 0; i < 80; i++)
@@ -214,9 +199,8 @@ static void *write_launches(void *user)
 }
 
 /* Readers see whole launches only, and take nothing from the writers' count. */
-static void writers_and_a_reader_do_not_disturb_each_other(void **state)
+TEST(writers_and_a_reader_do_not_disturb_each_other)
 {
-    (void)state;
     static struct launch_entry entries[SIZE];
     struct context *context = fresh();
     pthread_t threads[WRITERS];
@@ -256,9 +240,8 @@ static void *write_burst(void *user)
 }
 
 /* A thread that launches much does not push out what another has launched before, and the newest of all come first. */
-static void each_thread_has_a_ring_of_its_own(void **state)
+TEST(each_thread_has_a_ring_of_its_own)
 {
-    (void)state;
     static struct launch_entry entries[3 * SIZE];
     struct context *context = fresh();
     pthread_t thread;
@@ -279,9 +262,8 @@ static void each_thread_has_a_ring_of_its_own(void **state)
     assert_memory_equal(entries[1].bytes, &wanted[1], 8);
 }
 
-static void without_a_ring_launches_are_counted(void **state)
+TEST(without_a_ring_launches_are_counted)
 {
-    (void)state;
     static struct launch_entry entry;
     struct context *context = CONTEXT(0x60);
     uint64_t word = 1;
@@ -294,23 +276,4 @@ static void without_a_ring_launches_are_counted(void **state)
     assert_int_equal(launch_count(context), 2);
     assert_int_equal(questions, before);
     assert_int_equal(read_all(context, NULL, &entry, 1), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_launch_is_kept_as_it_was_called),
-        cmocka_unit_test(the_ring_keeps_the_newest),
-        cmocka_unit_test(readers_choose_by_kernel_context_and_device),
-        cmocka_unit_test(a_kernel_in_a_functions_clothes_is_known),
-        cmocka_unit_test(the_driver_is_asked_once_for_each_handle),
-        cmocka_unit_test(a_forgotten_function_may_change_its_layout),
-        cmocka_unit_test(an_old_driver_gives_no_arguments),
-        cmocka_unit_test(a_context_that_is_gone_leaves_no_launches),
-        cmocka_unit_test(many_contexts_are_counted),
-        cmocka_unit_test(writers_and_a_reader_do_not_disturb_each_other),
-        cmocka_unit_test(each_thread_has_a_ring_of_its_own),
-        cmocka_unit_test(without_a_ring_launches_are_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* The arguments of recorded launches: all of them are kept, however long. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
 
 #include "failing_malloc.h"
 #include "launch_world.h"
@@ -49,9 +45,8 @@ static void assert_all(const uint8_t *bytes, const struct all *all)
 static uint8_t bytes[LIMIT + 1];
 static struct all all;
 
-static void the_entry_has_the_first_256_bytes(void **state)
+TEST(the_entry_has_the_first_256_bytes)
 {
-    (void)state;
     static struct launch_entry entry;
     struct context *context = fresh();
     uint64_t pointer = 0x7e0000001000;
@@ -70,9 +65,8 @@ static void the_entry_has_the_first_256_bytes(void **state)
     assert_memory_equal(bytes + 252, last, sizeof last);
 }
 
-static void all_bytes_are_kept_up_to_the_drivers_limit(void **state)
+TEST(all_bytes_are_kept_up_to_the_drivers_limit)
 {
-    (void)state;
     static struct launch_entry entries[SIZE];
     struct context *context = fresh();
     for (unsigned i = 0; i < 2 * SIZE; i++)
@@ -86,9 +80,8 @@ static void all_bytes_are_kept_up_to_the_drivers_limit(void **state)
     }
 }
 
-static void no_more_is_read_than_asked_for(void **state)
+TEST(no_more_is_read_than_asked_for)
 {
-    (void)state;
     static struct launch_entry entry;
     struct context *context = fresh();
     record_all(context, make_all(&all, 3));
@@ -102,9 +95,8 @@ static void no_more_is_read_than_asked_for(void **state)
     }
 }
 
-static void a_small_launch_leaves_nothing_of_a_large_one(void **state)
+TEST(a_small_launch_leaves_nothing_of_a_large_one)
 {
-    (void)state;
     static struct launch_entry entry;
     struct context *context = fresh();
     uint64_t words[] = {21, 22};
@@ -121,9 +113,8 @@ static void a_small_launch_leaves_nothing_of_a_large_one(void **state)
 
 /* What was read of a launch does not stand for the next one in the same place, not even for that with the same number in the
  * next context. */
-static void what_left_the_ring_is_not_read(void **state)
+TEST(what_left_the_ring_is_not_read)
 {
-    (void)state;
     static struct launch_entry entry, gone;
     struct context *context = fresh();
     record_all(context, make_all(&all, 1));
@@ -147,9 +138,8 @@ static void what_left_the_ring_is_not_read(void **state)
     assert_int_equal(launch_read_arguments(&entry, bytes, sizeof bytes), 0);
 }
 
-static void memory_is_taken_once_and_only_for_long_arguments(void **state)
+TEST(memory_is_taken_once_and_only_for_long_arguments)
 {
-    (void)state;
     struct context *context = fresh();
     uint64_t word = 1;
     record_all(context, &all); /* the functions become known, and the ring gets its places */
@@ -167,9 +157,8 @@ static void memory_is_taken_once_and_only_for_long_arguments(void **state)
     fail_malloc_at(-1);
 }
 
-static void without_memory_256_bytes_are_kept(void **state)
+TEST(without_memory_256_bytes_are_kept)
 {
-    (void)state;
     static struct launch_entry entry;
     struct context *context = fresh();
     make_all(&all, 9);
@@ -184,9 +173,8 @@ static void without_memory_256_bytes_are_kept(void **state)
     assert_memory_equal(bytes + 8, all.table, LAUNCH_KEPT_BYTES - 8);
 }
 
-static void one_buffer_may_hold_all_arguments(void **state)
+TEST(one_buffer_may_hold_all_arguments)
 {
-    (void)state;
     static struct launch_entry entry;
     struct context *context = fresh();
     uint64_t words[64] = {11, 22, 33};
@@ -201,9 +189,8 @@ static void one_buffer_may_hold_all_arguments(void **state)
 }
 
 /* A buffer may be larger than the arguments: not all of it need be readable. */
-static void only_the_arguments_of_a_buffer_are_read(void **state)
+TEST(only_the_arguments_of_a_buffer_are_read)
 {
-    (void)state;
     static struct launch_entry entry;
     struct context *context = fresh();
     uint8_t *words = malloc(268);
@@ -230,9 +217,8 @@ static void only_the_arguments_of_a_buffer_are_read(void **state)
     launch_forget_functions();
 }
 
-static void missing_arguments_are_left_out(void **state)
+TEST(missing_arguments_are_left_out)
 {
-    (void)state;
     static struct launch_entry entry;
     struct context *context = fresh();
     uint64_t word = 5;
@@ -262,9 +248,8 @@ static void *write_launches(void *user)
 }
 
 /* The arguments that are read are those of one launch, the one that was asked for. */
-static void readers_see_whole_launches(void **state)
+TEST(readers_see_whole_launches)
 {
-    (void)state;
     static struct launch_entry entries[SIZE];
     struct context *context = fresh();
     pthread_t threads[WRITERS];
@@ -283,22 +268,4 @@ static void readers_see_whole_launches(void **state)
     atomic_store(&has_read, 1);
     for (size_t i = 0; i < WRITERS; i++)
         pthread_join(threads[i], NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_entry_has_the_first_256_bytes),
-        cmocka_unit_test(all_bytes_are_kept_up_to_the_drivers_limit),
-        cmocka_unit_test(no_more_is_read_than_asked_for),
-        cmocka_unit_test(a_small_launch_leaves_nothing_of_a_large_one),
-        cmocka_unit_test(what_left_the_ring_is_not_read),
-        cmocka_unit_test(memory_is_taken_once_and_only_for_long_arguments),
-        cmocka_unit_test(without_memory_256_bytes_are_kept),
-        cmocka_unit_test(one_buffer_may_hold_all_arguments),
-        cmocka_unit_test(only_the_arguments_of_a_buffer_are_read),
-        cmocka_unit_test(missing_arguments_are_left_out),
-        cmocka_unit_test(readers_see_whole_launches),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* Which recorded launch faulted, with which certainty, and the kernel's arguments. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <string.h>
+#include "support/test.h"
 
 #include "analysis/verdict/arguments.h"
 #include "analysis/verdict/launches.h"
@@ -17,9 +12,8 @@ static struct diagnosis diagnose(const struct story *story)
     return diagnosis;
 }
 
-static void every_part_that_the_dump_has_must_fit(void **state)
+TEST(every_part_that_the_dump_has_must_fit)
 {
-    (void)state;
     struct story story;
     struct launch_entry *launch = &story.entries[0];
     struct evidence_site *site = &story.sites[0];
@@ -52,9 +46,8 @@ static void every_part_that_the_dump_has_must_fit(void **state)
 }
 
 /* Padding holds what an older launch left there. */
-static void bytes_between_arguments_do_not_count(void **state)
+TEST(bytes_between_arguments_do_not_count)
 {
-    (void)state;
     static const struct launch_function padded = {
         .name = "k_oob", .has_layout = 1, .argument_bytes = 16, .argument_count = 2, .arguments = {{0, 4}, {8, 8}}};
     struct story story;
@@ -67,9 +60,8 @@ static void bytes_between_arguments_do_not_count(void **state)
     assert_false(launch_fits(&story.entries[0], &story.sites[0]));
 }
 
-static void the_origin_is_as_sure_as_it_is_alone(void **state)
+TEST(the_origin_is_as_sure_as_it_is_alone)
 {
-    (void)state;
     static const struct {
         void (*make)(struct story *story);
         enum certainty certainty;
@@ -107,9 +99,8 @@ static void the_origin_is_as_sure_as_it_is_alone(void **state)
     assert_int_equal(diagnose(&story).origin.certainty, CERTAIN_CANDIDATE);
 }
 
-static void arguments_of_launches_are_told_where_they_agree(void **state)
+TEST(arguments_of_launches_are_told_where_they_agree)
 {
-    (void)state;
     struct story story;
     exited_launched(&story);
     add_launch(&story, native_frames_of, 1, 2);
@@ -124,9 +115,8 @@ static void arguments_of_launches_are_told_where_they_agree(void **state)
 }
 
 /* One buffer, one launch: that is derived only where the code shows that the address comes from that argument. */
-static void the_code_says_which_argument_it_was(void **state)
+TEST(the_code_says_which_argument_it_was)
 {
-    (void)state;
     struct story story;
     exited_launched(&story);
     struct diagnosis diagnosis = diagnose(&story);
@@ -170,9 +160,8 @@ static void the_code_says_which_argument_it_was(void **state)
     assert_int_equal(diagnose(&story).candidate_certainty, CERTAIN_CANDIDATE);
 }
 
-static void an_exited_warp_may_mean_any_argument(void **state)
+TEST(an_exited_warp_may_mean_any_argument)
 {
-    (void)state;
     struct story story;
     exited_launched_traced(&story);
     story.entries[0].argument_bytes = 400; /* more was given than was kept */
@@ -206,9 +195,8 @@ static void an_exited_warp_may_mean_any_argument(void **state)
 }
 
 /* A launch means the tenants of its own time. */
-static void an_argument_means_the_tenant_of_the_launches_time(void **state)
+TEST(an_argument_means_the_tenant_of_the_launches_time)
 {
-    (void)state;
     cufence_buffer near[] = {world[A], world[A]};
     near[0].id = 1;
     near[0].allocated_ns = 1000000000;
@@ -224,9 +212,8 @@ static void an_argument_means_the_tenant_of_the_launches_time(void **state)
     assert_int_equal(word_buffer(&memory, A_START, 4000000000)->id, 2);
 }
 
-static void words_are_found_in_their_arguments(void **state)
+TEST(words_are_found_in_their_arguments)
 {
-    (void)state;
     static const struct launch_function layout = {
         .has_layout = 1, .argument_count = 4, .arguments = {{0, 8}, {8, 4}, {12, 4}, {16, 24}}};
     uint32_t offset = 9;
@@ -237,19 +224,4 @@ static void words_are_found_in_their_arguments(void **state)
     assert_int_equal(offset, 16);
     assert_int_equal(launch_argument_of(&layout, 5, &offset), -1);
     assert_int_equal(launch_argument_of(NULL, 0, &offset), -1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_part_that_the_dump_has_must_fit),
-        cmocka_unit_test(bytes_between_arguments_do_not_count),
-        cmocka_unit_test(the_origin_is_as_sure_as_it_is_alone),
-        cmocka_unit_test(arguments_of_launches_are_told_where_they_agree),
-        cmocka_unit_test(the_code_says_which_argument_it_was),
-        cmocka_unit_test(an_exited_warp_may_mean_any_argument),
-        cmocka_unit_test(an_argument_means_the_tenant_of_the_launches_time),
-        cmocka_unit_test(words_are_found_in_their_arguments),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

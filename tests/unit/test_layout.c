@@ -1,11 +1,7 @@
 /* Layout arithmetic: all sizes near the limits of a page and of 64 bits, and random sizes against the invariants. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "guard/layout.h"
@@ -49,9 +45,8 @@ static void check(const struct layout_request *request, const struct layout *lay
     assert_int_equal(layout_offset(layout->mapped, request->size, layout->align, request->side), layout->offset);
 }
 
-static void every_size_alignment_and_side_is_flush(void **state)
+TEST(every_size_alignment_and_side_is_flush)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (uint64_t align = 1; align <= PAGE; align *= 2)
             for (int side = LAYOUT_END; side <= LAYOUT_START; side++) {
@@ -62,9 +57,8 @@ static void every_size_alignment_and_side_is_flush(void **state)
             }
 }
 
-static void automatic_alignment_leaves_no_slack_at_the_end(void **state)
+TEST(automatic_alignment_leaves_no_slack_at_the_end)
 {
-    (void)state;
     static const struct {
         uint64_t size, align;
     } cases[] = {{1, 1},      {2, 2},        {15, 1},       {16, 16},        {17, 1},         {20, 4},
@@ -83,9 +77,8 @@ static void automatic_alignment_leaves_no_slack_at_the_end(void **state)
     }
 }
 
-static void known_layouts(void **state)
+TEST(known_layouts)
 {
-    (void)state;
     static const struct {
         struct layout_request request;
         struct layout layout; /* align, mapped, pages, offset, tail slack, guard, span */
@@ -112,9 +105,8 @@ static void known_layouts(void **state)
     }
 }
 
-static void what_is_refused_leaves_the_result_alone(void **state)
+TEST(what_is_refused_leaves_the_result_alone)
 {
-    (void)state;
     static const struct {
         struct layout_request request;
         cufence_status status;
@@ -154,9 +146,8 @@ static void what_is_refused_leaves_the_result_alone(void **state)
     }
 }
 
-static void the_largest_that_fits_is_accepted(void **state)
+TEST(the_largest_that_fits_is_accepted)
 {
-    (void)state;
     struct layout_request request = {UINT64_MAX - 2 * PAGE + 1, 16, LAYOUT_END, PAGE, PAGE, PAGE};
     struct layout layout;
     assert_int_equal(layout_compute(&request, &layout, &problem), CUFENCE_OK);
@@ -175,9 +166,8 @@ static uint64_t next_random(void)
     return seed;
 }
 
-static void random_requests_keep_the_invariants(void **state)
+TEST(random_requests_keep_the_invariants)
 {
-    (void)state;
     size_t accepted = 0;
     for (int i = 0; i < 200000; i++) {
         struct layout_request request = {
@@ -200,9 +190,8 @@ static void random_requests_keep_the_invariants(void **state)
     assert_true(accepted > 190000);
 }
 
-static void larger_mappings_keep_the_end_flush(void **state)
+TEST(larger_mappings_keep_the_end_flush)
 {
-    (void)state;
     for (int i = 0; i < 100000; i++) {
         uint64_t mapped = PAGE * (1 + next_random() % 64), size = 1 + next_random() % mapped;
         uint64_t align = UINT64_C(1) << (next_random() % 22), padded = (size + align - 1) / align * align;
@@ -211,9 +200,8 @@ static void larger_mappings_keep_the_end_flush(void **state)
     }
 }
 
-static void addresses_are_placed(void **state)
+TEST(addresses_are_placed)
 {
-    (void)state;
     static const struct {
         uint64_t address, start, size;
         cufence_place place;
@@ -240,9 +228,8 @@ static void addresses_are_placed(void **state)
     }
 }
 
-static void slack_ends_with_the_mapping_and_with_the_reach(void **state)
+TEST(slack_ends_with_the_mapping_and_with_the_reach)
 {
-    (void)state;
     static const struct {
         uint64_t mapped, offset, size, reach, head, tail;
     } cases[] = {
@@ -257,20 +244,4 @@ static void slack_ends_with_the_mapping_and_with_the_reach(void **state)
         assert_int_equal(slack.head, cases[i].head);
         assert_int_equal(slack.tail, cases[i].tail);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_size_alignment_and_side_is_flush),
-        cmocka_unit_test(automatic_alignment_leaves_no_slack_at_the_end),
-        cmocka_unit_test(known_layouts),
-        cmocka_unit_test(what_is_refused_leaves_the_result_alone),
-        cmocka_unit_test(the_largest_that_fits_is_accepted),
-        cmocka_unit_test(random_requests_keep_the_invariants),
-        cmocka_unit_test(larger_mappings_keep_the_end_flush),
-        cmocka_unit_test(addresses_are_placed),
-        cmocka_unit_test(slack_ends_with_the_mapping_and_with_the_reach),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,10 @@
 /* Sessions of libdw, whose files change meanwhile. */
+#include "support/test.h"
+
 #include "stacks/libdw.h"
 
 #include <dlfcn.h>
 #include <link.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 static char copy[] = "/tmp/cufence-test-XXXXXX";
 
@@ -58,9 +51,8 @@ static void cut_while_it_is_used(const struct libdw *libdw)
 }
 
 /* A build overwrites a library in place: what it had behind the code is gone, and touching it would end the process. */
-static void a_file_that_has_changed_is_opened_again(void **state)
+TEST(a_file_that_has_changed_is_opened_again)
 {
-    (void)state;
     char command[2048];
     int status = -1, made = mkstemp(copy);
     const struct libdw *libdw = libdw_open();
@@ -76,10 +68,4 @@ static void a_file_that_has_changed_is_opened_again(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     unlink(copy);
     assert_int_equal(status, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_file_that_has_changed_is_opened_again)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,8 +3,6 @@
 
 #include "base/lock.h"
 
-#include <signal.h>
-
 #ifdef NDEBUG
 enum { IS_CHECKED = 0 };
 #else
@@ -85,17 +83,15 @@ static void expected_after_a_release(void)
     lock_expect(RANK_BOOKS);
 }
 
-static void the_order_of_ranks_is_fine(void **state)
+TEST(the_order_of_ranks_is_fine)
 {
-    (void)state;
-    expect_well(rising);
-    expect_well(of_another_thread);
-    expect_well(expected);
+    expect_ending(rising, 0, NULL, NULL);
+    expect_ending(of_another_thread, 0, NULL, NULL);
+    expect_ending(expected, 0, NULL, NULL);
 }
 
-static void another_order_ends_a_debug_build(void **state)
+TEST(another_order_ends_a_debug_build)
 {
-    (void)state;
     static const struct {
         void (*story)(void);
         int taken, held;
@@ -117,9 +113,8 @@ static void another_order_ends_a_debug_build(void **state)
     }
 }
 
-static void a_lock_that_is_missing_ends_a_debug_build(void **state)
+TEST(a_lock_that_is_missing_ends_a_debug_build)
 {
-    (void)state;
     if (!IS_CHECKED)
         skip();
     char wanted[128];
@@ -128,14 +123,4 @@ static void a_lock_that_is_missing_ends_a_debug_build(void **state)
     assert_non_null(strstr(outcome.err, wanted));
     free(outcome.err);
     assert_true(WIFSIGNALED(outcome.status) && WTERMSIG(outcome.status) == SIGABRT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_order_of_ranks_is_fine),
-        cmocka_unit_test(another_order_ends_a_debug_build),
-        cmocka_unit_test(a_lock_that_is_missing_ends_a_debug_build),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

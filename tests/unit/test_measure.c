@@ -1,13 +1,7 @@
 /* Figures of memory: the kernels' own code on the host, and the simulated device's twins, against figures made one by one. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "support/test.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "sim/figures.h"
 #include "lens/values/measure.h"
@@ -164,9 +158,8 @@ static uint8_t *random_bytes(void)
 }
 
 /* Any bits: each of them is a number of each type, many are none, and some are denormal. */
-static void any_bits_at_any_place(void **state)
+TEST(any_bits_at_any_place)
 {
-    (void)state;
     static const size_t sizes[] = {1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 64, 100, 1000, 32768, 32769, 100003};
     uint8_t *bytes = random_bytes();
     for (is_twin = 0; is_twin < 2; is_twin++) {
@@ -179,9 +172,8 @@ static void any_bits_at_any_place(void **state)
     }
 }
 
-static void every_number_of_two_bytes(void **state)
+TEST(every_number_of_two_bytes)
 {
-    (void)state;
     static uint16_t numbers[65536];
     for (uint32_t i = 0; i < 65536; i++)
         numbers[i] = (uint16_t)i;
@@ -193,9 +185,8 @@ static void every_number_of_two_bytes(void **state)
     }
 }
 
-static void special_numbers(void **state)
+TEST(special_numbers)
 {
-    (void)state;
     static const double wide[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, -NAN, 4.9e-324, -4.9e-324, 2.2e-308, 1.0, -1.0, 1e300};
     static const float narrow[] = {0.0f,   -0.0f,   INFINITY, -INFINITY, NAN,      -NAN,
                                    1e-45f, -1e-45f, 1e-38f,   3.4e38f,   -3.4e38f, 1.0f};
@@ -213,9 +204,8 @@ static void special_numbers(void **state)
 
 /* A plain sum of squares would lose all digits of the deviation. */
 /* The largest numbers of float8_e4m3fn have the exponent that others keep for infinities. */
-static void numbers_of_one_byte(void **state)
+TEST(numbers_of_one_byte)
 {
-    (void)state;
     static const uint8_t numbers[] = {0x7e, 0xfe, 0x78, 0x00, 0x80, 0x01, 0x38, 0x7f, 0xff, 0x7c};
     for (is_twin = 0; is_twin < 2; is_twin++) {
         struct measured measured = measure(numbers, sizeof numbers, VALUE_FLOAT8_E4M3);
@@ -228,9 +218,8 @@ static void numbers_of_one_byte(void **state)
     }
 }
 
-static void small_deviation_far_from_zero(void **state)
+TEST(small_deviation_far_from_zero)
 {
-    (void)state;
     static double numbers[10000];
     for (size_t i = 0; i < 10000; i++)
         numbers[i] = 1e9 + (double)(i % 3);
@@ -241,9 +230,8 @@ static void small_deviation_far_from_zero(void **state)
     }
 }
 
-static void the_hash_tells_every_change(void **state)
+TEST(the_hash_tells_every_change)
 {
-    (void)state;
     uint8_t *bytes = random_bytes();
     for (size_t size = 1; size < 70; size++) {
         is_twin = 0;
@@ -266,9 +254,8 @@ static void the_hash_tells_every_change(void **state)
     }
 }
 
-static void one_nan_is_found_wherever_it_is(void **state)
+TEST(one_nan_is_found_wherever_it_is)
 {
-    (void)state;
     static const enum value_type types[] = {VALUE_FLOAT16, VALUE_BFLOAT16,    VALUE_FLOAT32,
                                             VALUE_FLOAT64, VALUE_FLOAT8_E4M3, VALUE_FLOAT8_E5M2};
     static uint8_t zeros[70016];
@@ -287,9 +274,8 @@ static void one_nan_is_found_wherever_it_is(void **state)
 }
 
 /* More than one launch takes. */
-static void many_pieces(void **state)
+TEST(many_pieces)
 {
-    (void)state;
     enum { PIECES = 150 };
     uint8_t *bytes = random_bytes();
     struct measure_item items[PIECES];
@@ -312,19 +298,11 @@ static void many_pieces(void **state)
     free(room);
 }
 
-int main(void)
+static int set_up(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_bits_at_any_place),
-        cmocka_unit_test(every_number_of_two_bytes),
-        cmocka_unit_test(special_numbers),
-        cmocka_unit_test(numbers_of_one_byte),
-        cmocka_unit_test(small_deviation_far_from_zero),
-        cmocka_unit_test(the_hash_tells_every_change),
-        cmocka_unit_test(one_nan_is_found_wherever_it_is),
-        cmocka_unit_test(many_pieces),
-    };
+    (void)state;
     fake.cuLaunchKernel = launch;
     driver = &fake;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+TEST_GROUP(set_up, NULL)

@@ -1,12 +1,5 @@
 /* Which reports are the same finding for `cufence hunt`, and what it makes of files that are damaged. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "support/test.h"
 
 #include "cli/hunt.h"
 
@@ -61,9 +54,8 @@ static void write_file(const char *name, const char *text)
     "\"buffer\":{\"size\":64,\"allocated\":{\"frames\":[{\"file\":\"m.py\",\"line\":" line ",\"function\":\"f\"}]}}"
 #define REPORT(rest) "{\"schema\":1,\"kind\":\"overrun\"," rest "}\n"
 
-static void what_differs_is_another_finding(void **state)
+TEST_WITH(what_differs_is_another_finding, NULL, forget)
 {
-    (void)state;
     static const struct {
         const char *first, *second;
         size_t findings;
@@ -106,9 +98,8 @@ static void what_differs_is_another_finding(void **state)
     }
 }
 
-static void lines_that_are_no_report_are_counted(void **state)
+TEST_WITH(lines_that_are_no_report_are_counted, NULL, forget)
 {
-    (void)state;
     write_file("end.1.json", "{\"kind\":\"overr\n\n[]\n{\"kind\":3}\n" REPORT(SIZED) "{\"kind\":\"under");
     write_file("end.2.json", "");
     write_file("end.2.json.more", REPORT(SIZED));
@@ -121,9 +112,8 @@ static void lines_that_are_no_report_are_counted(void **state)
     assert_int_equal(merged.unreadable, 4);
 }
 
-static void a_file_may_be_empty(void **state)
+TEST_WITH(a_file_may_be_empty, NULL, forget)
 {
-    (void)state;
     write_file("start.1.json", "");
     assert_true(merged_is_any(folder, mode_of("start")));
     merged_read(&merged, folder, mode_of("start"));
@@ -131,12 +121,4 @@ static void a_file_may_be_empty(void **state)
     assert_int_equal(merged.count, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(what_differs_is_another_finding, forget),
-        cmocka_unit_test_teardown(lines_that_are_no_report_are_counted, forget),
-        cmocka_unit_test_teardown(a_file_may_be_empty, forget),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

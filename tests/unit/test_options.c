@@ -1,12 +1,5 @@
 /* The option table, its parser, and the error messages. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "support/test.h"
 
 #include "base/error.h"
 #include "base/options.h"
@@ -23,9 +16,8 @@ static const struct option_row *row_named(const char *name)
     return row;
 }
 
-static void defaults_are_the_documented_ones(void **state)
+TEST(defaults_are_the_documented_ones)
 {
-    (void)state;
     struct options options;
     memset(&options, 0xa5, sizeof options);
     options_default(&options);
@@ -60,9 +52,8 @@ static void defaults_are_the_documented_ones(void **state)
 }
 
 /* What one writes, and what comes back in the shortest form. */
-static void values_are_read_and_written_back(void **state)
+TEST(values_are_read_and_written_back)
 {
-    (void)state;
     static const struct {
         const char *text, *name, *value;
     } cases[] = {
@@ -131,9 +122,8 @@ static const struct options *parsed(const char *text)
 }
 
 /* Options of two parts; a part that is left out has its default, whatever was said before. */
-static void merged_options_set_their_parts(void **state)
+TEST(merged_options_set_their_parts)
 {
-    (void)state;
     const uint64_t mib = 1 << 20;
     static const struct {
         const char *text;
@@ -229,9 +219,8 @@ static void merged_options_set_their_parts(void **state)
     }
 }
 
-static void refusals_name_the_source_the_value_and_the_way_out(void **state)
+TEST(refusals_name_the_source_the_value_and_the_way_out)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -278,9 +267,8 @@ static void refusals_name_the_source_the_value_and_the_way_out(void **state)
     }
 }
 
-static void an_unknown_key_gets_the_nearest_one_and_the_list(void **state)
+TEST(an_unknown_key_gets_the_nearest_one_and_the_list)
 {
-    (void)state;
     static const struct {
         const char *text, *start;
     } cases[] = {
@@ -309,9 +297,8 @@ static void an_unknown_key_gets_the_nearest_one_and_the_list(void **state)
     }
 }
 
-static void an_option_that_is_gone_says_so(void **state)
+TEST(an_option_that_is_gone_says_so)
 {
-    (void)state;
     struct options options;
     int is_exact;
     options_default(&options);
@@ -327,9 +314,8 @@ static void an_option_that_is_gone_says_so(void **state)
     assert_null(options_gone("stats_m", 7));
 }
 
-static void a_refused_list_changes_nothing(void **state)
+TEST(a_refused_list_changes_nothing)
 {
-    (void)state;
     struct options options;
     options_default(&options);
     assert_int_equal(options_parse(&options, "uaf=strict,align=4,nonsense=1", "test"), CUFENCE_ERROR_OPTION);
@@ -338,9 +324,8 @@ static void a_refused_list_changes_nothing(void **state)
     assert_int_equal(options.align, 16);
 }
 
-static void later_texts_win_and_empty_ones_are_fine(void **state)
+TEST(later_texts_win_and_empty_ones_are_fine)
 {
-    (void)state;
     struct options options;
     options_default(&options);
     assert_int_equal(options_parse(&options, NULL, "test"), CUFENCE_OK);
@@ -352,9 +337,8 @@ static void later_texts_win_and_empty_ones_are_fine(void **state)
     assert_int_equal(options.peers, PEERS_ON);
 }
 
-static void long_texts_are_cut_in_messages_and_bounded_in_paths(void **state)
+TEST(long_texts_are_cut_in_messages_and_bounded_in_paths)
 {
-    (void)state;
     char text[5000] = "log=";
     struct options options;
     options_default(&options);
@@ -375,9 +359,8 @@ static void long_texts_are_cut_in_messages_and_bounded_in_paths(void **state)
 }
 
 /* The `allowed` column is written for people; it must say the same as the limits do. */
-static void every_row_allows_its_limits_and_no_more(void **state)
+TEST(every_row_allows_its_limits_and_no_more)
 {
-    (void)state;
     size_t count;
     const struct option_row *rows = options_table(&count);
     for (size_t i = 0; i < count; i++) {
@@ -415,9 +398,8 @@ static void every_row_allows_its_limits_and_no_more(void **state)
     }
 }
 
-static void the_table_is_printed_with_every_default(void **state)
+TEST(the_table_is_printed_with_every_default)
 {
-    (void)state;
     char *text = NULL;
     size_t size = 0, count;
     FILE *out = open_memstream(&text, &size);
@@ -449,9 +431,8 @@ static void the_table_is_printed_with_every_default(void **state)
     free(text);
 }
 
-static void file_names_are_expanded(void **state)
+TEST(file_names_are_expanded)
 {
-    (void)state;
     char out[64], expected[64];
     unsetenv("RANK");
     unsetenv("LOCAL_RANK");
@@ -477,9 +458,8 @@ static void file_names_are_expanded(void **state)
     unsetenv("LOCAL_RANK");
 }
 
-static void file_names_that_cannot_be_expanded_are_refused(void **state)
+TEST(file_names_that_cannot_be_expanded_are_refused)
 {
-    (void)state;
     char out[8];
     assert_int_equal(options_expand_path("x%d", out, sizeof out), CUFENCE_ERROR_OPTION);
     assert_string_equal(error_detail(), "file name 'x%d': 'd' after % is not allowed; use %p, %r, %h or %%");
@@ -488,24 +468,4 @@ static void file_names_that_cannot_be_expanded_are_refused(void **state)
     assert_int_equal(options_expand_path("1234567", out, sizeof out), CUFENCE_OK);
     assert_int_equal(options_expand_path("12345678", out, sizeof out), CUFENCE_ERROR_OVERFLOW);
     assert_string_equal(error_detail(), "file name '12345678' is longer than 7 bytes when expanded");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_the_documented_ones),
-        cmocka_unit_test(values_are_read_and_written_back),
-        cmocka_unit_test(merged_options_set_their_parts),
-        cmocka_unit_test(refusals_name_the_source_the_value_and_the_way_out),
-        cmocka_unit_test(an_unknown_key_gets_the_nearest_one_and_the_list),
-        cmocka_unit_test(an_option_that_is_gone_says_so),
-        cmocka_unit_test(a_refused_list_changes_nothing),
-        cmocka_unit_test(later_texts_win_and_empty_ones_are_fine),
-        cmocka_unit_test(long_texts_are_cut_in_messages_and_bounded_in_paths),
-        cmocka_unit_test(every_row_allows_its_limits_and_no_more),
-        cmocka_unit_test(the_table_is_printed_with_every_default),
-        cmocka_unit_test(file_names_are_expanded),
-        cmocka_unit_test(file_names_that_cannot_be_expanded_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* What orders what (allocator/order/clocks.h), as tables of steps; and which uses of a buffer conflict (uses.h). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "order/uses.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Of two contexts. */
 enum { LEGACY, BLOCKED, BLOCKED_TOO, FREE_1, FREE_2, FREE_3, FAR_LEGACY, FAR_BLOCKED, STREAMS };
@@ -269,9 +261,8 @@ static const struct {
     {"a destroyed context", {{USE, FAR_BLOCKED, 0}, {CONTEXT_ENDS, FAR_LEGACY, 0}, {ORDERED, FREE_1, 0}}},
 };
 
-static void every_order(void **state)
+TEST(every_order)
 {
-    (void)state;
     unsigned wrong = 0;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct world world;
@@ -289,9 +280,8 @@ static void every_order(void **state)
 
 /* ---- limits: what is not known counts as ordered ---- */
 
-static void streams_without_a_place_count_as_ordered(void **state)
+TEST(streams_without_a_place_count_as_ordered)
 {
-    (void)state;
     struct world world;
     world_open(&world);
     struct order_clocks *clocks = world.clocks;
@@ -315,9 +305,8 @@ static void streams_without_a_place_count_as_ordered(void **state)
     world_close(&world);
 }
 
-static void a_place_that_is_used_again_has_no_past(void **state)
+TEST(a_place_that_is_used_again_has_no_past)
 {
-    (void)state;
     struct world world;
     world_open(&world);
     struct order_clocks *clocks = world.clocks;
@@ -331,9 +320,8 @@ static void a_place_that_is_used_again_has_no_past(void **state)
     world_close(&world);
 }
 
-static void forgotten_events_count_as_ordered(void **state)
+TEST(forgotten_events_count_as_ordered)
 {
-    (void)state;
     struct world world;
     world_open(&world);
     play(&world, &(struct step){MADE, 0, E});
@@ -396,9 +384,8 @@ static const struct use *written(struct rerun_input *input, uint64_t buffer, uns
                               START + end);
 }
 
-static void a_free_conflicts_with_any_use(void **state)
+TEST(a_free_conflicts_with_any_use)
 {
-    (void)state;
     static const enum use_kind any[] = {USE_LAUNCH, USE_READ, USE_WRITE};
     for (size_t i = 0; i < sizeof any / sizeof any[0]; i++) {
         struct rerun_input input;
@@ -418,9 +405,8 @@ static void a_free_conflicts_with_any_use(void **state)
     }
 }
 
-static void a_launch_conflicts_with_a_write_of_all(void **state)
+TEST(a_launch_conflicts_with_a_write_of_all)
 {
-    (void)state;
     struct rerun_input input;
     rerun_input_open(&input);
     use(&input, 7, FREE_1, USE_LAUNCH, 0, SIZE);
@@ -431,9 +417,8 @@ static void a_launch_conflicts_with_a_write_of_all(void **state)
     rerun_input_close(&input);
 }
 
-static void copies_conflict_where_they_overlap(void **state)
+TEST(copies_conflict_where_they_overlap)
 {
-    (void)state;
     struct rerun_input input;
     rerun_input_open(&input);
     use(&input, 7, FREE_1, USE_READ, 100, 200);
@@ -445,9 +430,8 @@ static void copies_conflict_where_they_overlap(void **state)
 }
 
 /* A copy does not hide the launch before it, and of both the launch is reported. */
-static void launches_and_copies_are_kept_apart(void **state)
+TEST(launches_and_copies_are_kept_apart)
 {
-    (void)state;
     struct rerun_input input;
     rerun_input_open(&input);
     use(&input, 7, FREE_1, USE_LAUNCH, 0, SIZE);
@@ -458,9 +442,8 @@ static void launches_and_copies_are_kept_apart(void **state)
     rerun_input_close(&input);
 }
 
-static void the_latest_use_of_a_stream_counts(void **state)
+TEST(the_latest_use_of_a_stream_counts)
 {
-    (void)state;
     struct rerun_input input;
     rerun_input_open(&input);
     use(&input, 7, FREE_1, USE_LAUNCH, 0, SIZE);
@@ -471,9 +454,8 @@ static void the_latest_use_of_a_stream_counts(void **state)
     rerun_input_close(&input);
 }
 
-static void the_table_is_bounded(void **state)
+TEST(the_table_is_bounded)
 {
-    (void)state;
     struct rerun_input input;
     rerun_input_open(&input);
     for (uint64_t i = 0; i < 2 * USES_WAYS; i++) /* all in one set */
@@ -487,21 +469,4 @@ static void the_table_is_bounded(void **state)
         use(&input, 2, stream, USE_LAUNCH, 0, SIZE);
     assert_non_null(freed(&input, 2, FREE_1));
     rerun_input_close(&input);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_order),
-        cmocka_unit_test(streams_without_a_place_count_as_ordered),
-        cmocka_unit_test(a_place_that_is_used_again_has_no_past),
-        cmocka_unit_test(forgotten_events_count_as_ordered),
-        cmocka_unit_test(a_free_conflicts_with_any_use),
-        cmocka_unit_test(a_launch_conflicts_with_a_write_of_all),
-        cmocka_unit_test(copies_conflict_where_they_overlap),
-        cmocka_unit_test(launches_and_copies_are_kept_apart),
-        cmocka_unit_test(the_latest_use_of_a_stream_counts),
-        cmocka_unit_test(the_table_is_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* The verdict on one access: kind, owner, distance and certainty, for every place and every tie between two buffers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "fault_world.h"
 
@@ -154,25 +150,22 @@ static void check_access(const struct access_case *c, enum certainty address_cer
     assert_int_equal(diagnosis.address_certainty, address_certainty);
 }
 
-static void every_place_of_an_exact_address(void **state)
+TEST(every_place_of_an_exact_address)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof access_cases / sizeof access_cases[0]; i++)
         check_access(&access_cases[i], CERTAIN_EXACT);
 }
 
-static void an_owner_is_never_surer_than_the_address(void **state)
+TEST(an_owner_is_never_surer_than_the_address)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof access_cases / sizeof access_cases[0]; i++)
         check_access(&access_cases[i], CERTAIN_DERIVED);
 }
 
 /* Mapped memory does not fault by itself. An address that is only approximate, or that was unmapped at some time, may not be
  * the one; then the lane may be, but not its address. */
-static void an_access_in_bounds_is_no_evidence(void **state)
+TEST(an_access_in_bounds_is_no_evidence)
 {
-    (void)state;
     static const struct {
         const char *name;
         uint64_t address;
@@ -219,9 +212,8 @@ static void an_access_in_bounds_is_no_evidence(void **state)
     }
 }
 
-static void another_devices_buffer_may_fault_in_bounds(void **state)
+TEST(another_devices_buffer_may_fault_in_bounds)
 {
-    (void)state;
     cufence_buffer room[ALL];
     struct fault_memory memory = memory_of(BOTH, room);
     struct evidence_lane lane = {.address = B_START + 12, .certainty = CERTAIN_EXACT};
@@ -245,9 +237,8 @@ static void another_devices_buffer_may_fault_in_bounds(void **state)
 }
 
 /* An argument that the access did not go through, by the kernel's code, does not decide between two neighbours. */
-static void arguments_count_as_far_as_the_code_uses_them(void **state)
+TEST(arguments_count_as_far_as_the_code_uses_them)
 {
-    (void)state;
     static const struct {
         struct address_source source;
         uint64_t owner;
@@ -312,9 +303,8 @@ static struct diagnosis between(uint64_t gap, uint64_t into)
     return diagnosis;
 }
 
-static void the_nearer_end_is_found_to_the_byte(void **state)
+TEST(the_nearer_end_is_found_to_the_byte)
 {
-    (void)state;
     static const struct {
         uint64_t gap, into, owner, distance;
         const char *reason;
@@ -329,17 +319,4 @@ static void the_nearer_end_is_found_to_the_byte(void **state)
         assert_int_equal(diagnosis.distance, cases[i].distance);
         assert_string_equal(diagnosis.owner_reason, cases[i].reason);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_place_of_an_exact_address),
-        cmocka_unit_test(an_owner_is_never_surer_than_the_address),
-        cmocka_unit_test(an_access_in_bounds_is_no_evidence),
-        cmocka_unit_test(another_devices_buffer_may_fault_in_bounds),
-        cmocka_unit_test(arguments_count_as_far_as_the_code_uses_them),
-        cmocka_unit_test(the_nearer_end_is_found_to_the_byte),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

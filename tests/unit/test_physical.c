@@ -1,12 +1,5 @@
 /* Physical memory that another process can be given, on a driver that can, cannot, or only says that it can. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
+#include "support/test.h"
 
 #include "driver/driver.h"
 #include "vmm/arena.h"
@@ -158,9 +151,8 @@ static CUmemGenericAllocationHandle take(int device)
 
 /* ---- handles ---- */
 
-static void handles_can_be_given_away(void **state)
+TEST_WITH(handles_can_be_given_away, start, NULL)
 {
-    (void)state;
     take(GOOD);
     assert_true(physical_is_shareable(GOOD));
     assert_int_equal(calls.last.requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
@@ -171,9 +163,8 @@ static void handles_can_be_given_away(void **state)
     assert_int_equal(calls.last.location.id, ALSO_GOOD);
 }
 
-static void a_device_is_asked_once(void **state)
+TEST_WITH(a_device_is_asked_once, start, NULL)
 {
-    (void)state;
     take(GOOD);
     unsigned before = calls.questions;
     take(GOOD);
@@ -182,18 +173,16 @@ static void a_device_is_asked_once(void **state)
     assert_int_equal(calls.questions, before);
 }
 
-static void a_device_that_cannot_is_not_tried(void **state)
+TEST_WITH(a_device_that_cannot_is_not_tried, start, NULL)
 {
-    (void)state;
     take(UNABLE);
     assert_false(physical_is_shareable(UNABLE));
     assert_int_equal(calls.last.requestedHandleTypes, 0);
     assert_int_equal(calls.creations, 1);
 }
 
-static void a_device_that_refuses_is_tried_once(void **state)
+TEST_WITH(a_device_that_refuses_is_tried_once, start, NULL)
 {
-    (void)state;
     take(REFUSING);
     assert_int_equal(calls.creations, 2);
     assert_int_equal(calls.last.requestedHandleTypes, 0);
@@ -203,9 +192,8 @@ static void a_device_that_refuses_is_tried_once(void **state)
     assert_int_equal(calls.shareable, 1);
 }
 
-static void other_failures_say_nothing_of_sharing(void **state)
+TEST_WITH(other_failures_say_nothing_of_sharing, start, NULL)
 {
-    (void)state;
     CUmemGenericAllocationHandle handle;
     assert_int_equal(physical_take(FULL, PAGE, &handle), CUFENCE_ERROR_OUT_OF_MEMORY);
     assert_int_equal(calls.creations, 1);
@@ -215,9 +203,8 @@ static void other_failures_say_nothing_of_sharing(void **state)
     assert_true(physical_is_shareable(BROKEN));
 }
 
-static void a_driver_that_cannot_export_is_not_asked_to(void **state)
+TEST_WITH(a_driver_that_cannot_export_is_not_asked_to, start, NULL)
 {
-    (void)state;
     driver = &old;
     take(FRESH);
     assert_false(physical_is_shareable(FRESH));
@@ -253,9 +240,8 @@ static void assert_refused(uint64_t address, cufence_status wanted)
     assert_memory_equal(&out, &untouched, sizeof out);
 }
 
-static void a_mapping_is_exported_by_any_of_its_addresses(void **state)
+TEST_WITH(a_mapping_is_exported_by_any_of_its_addresses, start, NULL)
 {
-    (void)state;
     static struct slot slots[2];
     map_slot(&slots[0], GOOD, 1);
     map_slot(&slots[1], ALSO_GOOD, 3);
@@ -274,9 +260,8 @@ static void a_mapping_is_exported_by_any_of_its_addresses(void **state)
     }
 }
 
-static void what_is_not_mapped_is_not_exported(void **state)
+TEST_WITH(what_is_not_mapped_is_not_exported, start, NULL)
 {
-    (void)state;
     static struct slot slot, cut;
     map_slot(&slot, GOOD, 2);
     assert_int_equal(slot_cut(&cut, GOOD, PAGE, PAGE), CUFENCE_OK);
@@ -291,9 +276,8 @@ static void what_is_not_mapped_is_not_exported(void **state)
     assert_int_equal(calls.retained, 0);
 }
 
-static void a_failing_export_leaves_nothing(void **state)
+TEST_WITH(a_failing_export_leaves_nothing, start, NULL)
 {
-    (void)state;
     static struct slot slot, refused;
     map_slot(&slot, GOOD, 1);
     map_slot(&refused, LATE, 1);
@@ -310,18 +294,4 @@ static void a_failing_export_leaves_nothing(void **state)
     assert_int_equal(calls.exported, 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(handles_can_be_given_away, start),
-        cmocka_unit_test_setup(a_device_is_asked_once, start),
-        cmocka_unit_test_setup(a_device_that_cannot_is_not_tried, start),
-        cmocka_unit_test_setup(a_device_that_refuses_is_tried_once, start),
-        cmocka_unit_test_setup(other_failures_say_nothing_of_sharing, start),
-        cmocka_unit_test_setup(a_driver_that_cannot_export_is_not_asked_to, start),
-        cmocka_unit_test_setup(a_mapping_is_exported_by_any_of_its_addresses, start),
-        cmocka_unit_test_setup(what_is_not_mapped_is_not_exported, start),
-        cmocka_unit_test_setup(a_failing_export_leaves_nothing, start),
-    };
-    return cmocka_run_group_tests(tests, open_arena, NULL);
-}
+TEST_GROUP(open_arena, NULL)

@@ -1,18 +1,13 @@
 /* Which interpreters are supported, and frames in memory that no interpreter wrote. */
+#include "support/test.h"
+
 #include "stacks/python.h"
 #include "stacks/python_proof.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
-#include <cmocka.h>
-
-static void known_versions_only(void **state)
+TEST(known_versions_only)
 {
-    (void)state;
     struct python_layout layout;
     assert_true(python_layout_for(0x030912f0, NULL, &layout));
     assert_int_equal(layout.format, LINETABLE_LNOTAB);
@@ -39,9 +34,8 @@ static void fill_3_13(uint64_t *words)
     memcpy(words + 44, object, sizeof object);
 }
 
-static void a_runtime_describes_itself(void **state)
+TEST(a_runtime_describes_itself)
 {
-    (void)state;
     uint64_t words[128] = {0};
     struct python_layout layout;
     fill_3_13(words);
@@ -57,9 +51,8 @@ static void a_runtime_describes_itself(void **state)
                         sizeof layout.frame); /* the walk whose offsets are constants serves both */
 }
 
-static void a_runtime_that_is_not_what_it_should_be_is_refused(void **state)
+TEST(a_runtime_that_is_not_what_it_should_be_is_refused)
 {
-    (void)state;
     static const struct {
         unsigned word;
         uint64_t value;
@@ -103,9 +96,8 @@ static struct python_layout set_up(void)
     return layout;
 }
 
-static void frames_are_read_up_to_the_limit(void **state)
+TEST(frames_are_read_up_to_the_limit)
 {
-    (void)state;
     struct python_layout layout = set_up();
     struct interned_frame out[INTERNED_DEPTH + 1];
     memset(out, 0, sizeof out);
@@ -115,9 +107,8 @@ static void frames_are_read_up_to_the_limit(void **state)
     assert_int_equal(out[INTERNED_DEPTH].code.address, 0);
 }
 
-static void shims_and_what_is_no_code_are_left_out(void **state)
+TEST(shims_and_what_is_no_code_are_left_out)
 {
-    (void)state;
     struct python_layout layout = set_up();
     struct interned_frame out[INTERNED_DEPTH];
     ((unsigned char *)world.frames[0])[70] = 3;
@@ -128,9 +119,8 @@ static void shims_and_what_is_no_code_are_left_out(void **state)
     assert_true(out[0].instruction == (uintptr_t)world.code + 192 + 6);
 }
 
-static void pointers_that_are_none_end_the_walk(void **state)
+TEST(pointers_that_are_none_end_the_walk)
 {
-    (void)state;
     struct python_layout layout = set_up();
     struct interned_frame out[INTERNED_DEPTH];
     world.frames[2][1] = (uintptr_t)world.frames[3] + 1;
@@ -142,9 +132,8 @@ static void pointers_that_are_none_end_the_walk(void **state)
 }
 
 /* Nothing to keep in it: the walk ends all the same. */
-static void a_ring_of_frames_ends(void **state)
+TEST(a_ring_of_frames_ends)
 {
-    (void)state;
     struct python_layout layout = set_up();
     struct interned_frame out[INTERNED_DEPTH];
     world.frames[0][0] = world.frames[1][0] = 0;
@@ -163,9 +152,8 @@ static uint64_t hash_of_frames(const struct python_layout *layout)
 }
 
 /* With offsets that are constants, and with others. */
-static void the_hash_is_that_of_the_frames(void **state)
+TEST(the_hash_is_that_of_the_frames)
 {
-    (void)state;
     struct python_layout layout = set_up();
     ((unsigned char *)world.frames[2])[70] = 3;
     uint64_t hash = python_hash_of(&layout, world.thread, &world.code_type);
@@ -186,9 +174,8 @@ static uint64_t first_identity(const struct python_layout *layout)
 }
 
 /* The version alone, whatever else has changed; but for the first line, which tells interpreters apart. */
-static void a_version_is_the_identity(void **state)
+TEST(a_version_is_the_identity)
 {
-    (void)state;
     struct python_layout layout = set_up();
     uint64_t before = first_identity(&layout);
     world.text[3] = world.table[4] = 5;
@@ -200,9 +187,8 @@ static void a_version_is_the_identity(void **state)
     assert_true(first_identity(&layout) != before);
 }
 
-static void without_a_version_what_a_report_shows_is_the_identity(void **state)
+TEST(without_a_version_what_a_report_shows_is_the_identity)
 {
-    (void)state;
     static uint64_t other_text[8];
     struct {
         uint64_t *word, value;
@@ -239,9 +225,8 @@ static uint64_t nowhere(void)
     return (uintptr_t)pages + 4088;
 }
 
-static void a_layout_is_proved_without_a_fault(void **state)
+TEST(a_layout_is_proved_without_a_fault)
 {
-    (void)state;
     static uint64_t str_type, bytes_type;
     const struct python_types types = {&world.code_type, &str_type, &bytes_type};
     struct {
@@ -272,28 +257,8 @@ static void a_layout_is_proved_without_a_fault(void **state)
     }
 }
 
-static void without_an_interpreter_there_is_no_number(void **state)
+TEST(without_an_interpreter_there_is_no_number)
 {
-    (void)state;
     for (int i = 0; i < 100; i++)
         assert_int_equal(stack_capture_python(), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_versions_only),
-        cmocka_unit_test(a_runtime_describes_itself),
-        cmocka_unit_test(a_runtime_that_is_not_what_it_should_be_is_refused),
-        cmocka_unit_test(frames_are_read_up_to_the_limit),
-        cmocka_unit_test(shims_and_what_is_no_code_are_left_out),
-        cmocka_unit_test(pointers_that_are_none_end_the_walk),
-        cmocka_unit_test(a_ring_of_frames_ends),
-        cmocka_unit_test(the_hash_is_that_of_the_frames),
-        cmocka_unit_test(a_version_is_the_identity),
-        cmocka_unit_test(without_a_version_what_a_report_shows_is_the_identity),
-        cmocka_unit_test(a_layout_is_proved_without_a_fault),
-        cmocka_unit_test(without_an_interpreter_there_is_no_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,5 @@
 /* The kernel that follows pointers, on the host, and the simulated device's twin of it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "lens/kernels/reach.h"
 #include "sim/sim.h"
@@ -77,9 +70,8 @@ static void tie(void)
     world.memory[1][3] = address(5, 512); /* one past the end of the last */
 }
 
-static void pointers_are_followed(void **state)
+TEST(pointers_are_followed)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         struct reach reach = start();
         tie();
@@ -105,9 +97,8 @@ static void pointers_are_followed(void **state)
     }
 }
 
-static void what_has_no_room_is_left_out(void **state)
+TEST(what_has_no_room_is_left_out)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         struct reach reach = start();
         tie();
@@ -121,9 +112,8 @@ static void what_has_no_room_is_left_out(void **state)
 }
 
 /* The last bytes are searched, at multiples of 8. */
-static void the_search_has_limits(void **state)
+TEST(the_search_has_limits)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         struct reach reach = start();
         tie();
@@ -147,14 +137,4 @@ static void the_search_has_limits(void **state)
         assert_int_equal(world.found.queue.count, 2);
         assert_int_equal(world.found.queue.at[1], 1);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pointers_are_followed),
-        cmocka_unit_test(what_has_no_room_is_left_out),
-        cmocka_unit_test(the_search_has_limits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

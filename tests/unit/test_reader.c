@@ -1,13 +1,7 @@
 /* The bounds-checked reader: numbers, strings, parts; a read past the end breaks it, and it returns 0 from then on. */
+#include "support/test.h"
+
 #include "base/reader.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
 
 #define SPAN(...) ((struct span){(const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__})})
 
@@ -20,9 +14,8 @@ static struct span exact(struct span span)
     return (struct span){copy, span.size};
 }
 
-static void numbers_are_little_endian(void **state)
+TEST(numbers_are_little_endian)
 {
-    (void)state;
     struct span bytes = SPAN(0xf1, 2, 0xf3, 4, 5, 6, 0xf7, 8, 9, 10, 11, 12, 13, 14, 0xff, 16, 17, 0x80, 0xfe, 0xff);
     struct reader reader = reader_of(bytes, 0);
     assert_int_equal(reader_u8(&reader), 0xf1);
@@ -40,9 +33,8 @@ static void numbers_are_little_endian(void **state)
 }
 
 /* Of every size, one byte short. */
-static void the_end_breaks_it(void **state)
+TEST(the_end_breaks_it)
 {
-    (void)state;
     for (unsigned size = 1; size <= 8; size++) {
         struct span bytes = exact(SPAN(1, 2, 3, 4, 5, 6, 7, 8));
         struct reader reader = reader_of(bytes, 8 - (size - 1) % 8), start = reader_of(bytes, 0);
@@ -68,9 +60,8 @@ static void the_end_breaks_it(void **state)
     assert_null(reader.at);
 }
 
-static void offsets_outside_give_nothing(void **state)
+TEST(offsets_outside_give_nothing)
 {
-    (void)state;
     static const uint64_t outside[] = {3, 4, UINT32_MAX, UINT64_MAX - 1, UINT64_MAX};
     struct span bytes = SPAN(1, 2, 0);
     for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
@@ -89,9 +80,8 @@ static void offsets_outside_give_nothing(void **state)
     assert_int_equal(span_part(bytes, 1, 2).bytes[1], 0);
 }
 
-static void a_part_ends_where_it_was_cut(void **state)
+TEST(a_part_ends_where_it_was_cut)
 {
-    (void)state;
     struct reader reader = reader_of(SPAN(1, 2, 3, 4, 5), 1), inner = reader_cut(&reader, 2);
     assert_int_equal(inner.position, 1);
     assert_int_equal(reader_left(&inner), 2);
@@ -105,9 +95,8 @@ static void a_part_ends_where_it_was_cut(void **state)
     assert_null(reader.at);
 }
 
-static void leb128(void **state)
+TEST(leb128)
 {
-    (void)state;
     static const struct {
         uint8_t bytes[11];
         size_t size;
@@ -143,9 +132,8 @@ static void leb128(void **state)
     assert_null(reader.at);
 }
 
-static void strings_have_their_end_inside(void **state)
+TEST(strings_have_their_end_inside)
 {
-    (void)state;
     struct span bytes = exact(SPAN('a', 'b', 0, 0, 'c'));
     struct reader reader = reader_of(bytes, 0);
     assert_string_equal(reader_string(&reader), "ab");
@@ -157,17 +145,4 @@ static void strings_have_their_end_inside(void **state)
     assert_string_equal(span_string(bytes, 1), "b");
     assert_null(span_string(bytes, 4));
     free((void *)(uintptr_t)bytes.bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_little_endian),
-        cmocka_unit_test(the_end_breaks_it),
-        cmocka_unit_test(offsets_outside_give_nothing),
-        cmocka_unit_test(a_part_ends_where_it_was_cut),
-        cmocka_unit_test(leb128),
-        cmocka_unit_test(strings_have_their_end_inside),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

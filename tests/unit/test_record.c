@@ -1,12 +1,7 @@
 /* Records of every type of field: as JSON and back, as bytes and back; and what is damaged. */
+#include "support/test.h"
+
 #include "record/record.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
 
 struct point {
     uint32_t x;
@@ -87,9 +82,8 @@ static void expect_json(const struct record *record, const void *from, const cha
     json_decref(json);
 }
 
-static void json_is_read_as_it_was_written(void **state)
+TEST(json_is_read_as_it_was_written)
 {
-    (void)state;
     static const char *const cases[] = {least, full};
     for (size_t i = 0; i < 2; i++) {
         struct record_memory memory = {NULL};
@@ -104,9 +98,8 @@ static void json_is_read_as_it_was_written(void **state)
     }
 }
 
-static void bytes_are_read_as_they_were_written(void **state)
+TEST(bytes_are_read_as_they_were_written)
 {
-    (void)state;
     struct record_memory memory = {NULL};
     struct record_bytes bytes = {NULL};
     struct all from, read;
@@ -139,9 +132,8 @@ static void bytes_are_read_as_they_were_written(void **state)
     json_decref(json);
 }
 
-static void what_is_wrong_is_named(void **state)
+TEST(what_is_wrong_is_named)
 {
-    (void)state;
     static const struct {
         const char *json, *name;
     } cases[] = {
@@ -186,9 +178,8 @@ static void what_is_wrong_is_named(void **state)
     }
 }
 
-static void a_long_text_is_cut_and_one_that_is_no_utf8_repaired(void **state)
+TEST(a_long_text_is_cut_and_one_that_is_no_utf8_repaired)
 {
-    (void)state;
     struct record_memory memory = {NULL};
     struct all read;
     json_t *json = json_loads("{\"chars\":\"123456789\",\"unknown\":1}", 0, NULL);
@@ -198,16 +189,14 @@ static void a_long_text_is_cut_and_one_that_is_no_utf8_repaired(void **state)
     expect_json(&point, &(struct point){1, "a\xff"}, "{\"x\":1,\"name\":\"a\xef\xbf\xbd\"}");
 }
 
-static void a_number_that_readers_lack_is_absent(void **state)
+TEST(a_number_that_readers_lack_is_absent)
 {
-    (void)state;
     struct all from = {.number = (uint64_t)INT64_MAX + 1, .none = -1};
     expect_json(&all, &from, least);
 }
 
-static void the_schema_has_all_members(void **state)
+TEST(the_schema_has_all_members)
 {
-    (void)state;
     json_t *definitions = json_object(), *schema = record_schema(&all, definitions);
     char *text = json_dumps(json_object_get(json_object_get(schema, "properties"), "points"), JSON_COMPACT);
     assert_string_equal(text, "{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/point\"}}");
@@ -235,9 +224,8 @@ static void *scarce_malloc(size_t size)
     return allowance-- > 0 ? malloc(size) : NULL;
 }
 
-static void a_host_without_memory_gives_nothing(void **state)
+TEST(a_host_without_memory_gives_nothing)
 {
-    (void)state;
     struct record_memory memory = {NULL};
     struct all from;
     json_t *json = json_loads(full, 0, NULL), *made = NULL;
@@ -254,18 +242,4 @@ static void a_host_without_memory_gives_nothing(void **state)
     json_decref(made);
     json_decref(json);
     record_free(&memory);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_is_read_as_it_was_written),
-        cmocka_unit_test(bytes_are_read_as_they_were_written),
-        cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(a_long_text_is_cut_and_one_that_is_no_utf8_repaired),
-        cmocka_unit_test(a_number_that_readers_lack_is_absent),
-        cmocka_unit_test(the_schema_has_all_members),
-        cmocka_unit_test(a_host_without_memory_gives_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,21 +2,16 @@
  * Truncated core dumps: every fixture, cut at the start and in the middle of its tables, and within its section headers. The
  * result must be a subset of what the complete dump gives, and must have the exception if the SM table is complete.
  */
+#include "support/test.h"
+
 #include "analysis/dump/remains.h"
 
 #include "analysis/dump/evidence.h"
 #include "analysis/dump/standing.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "synthetic_dump.h"
 
 #include <dirent.h>
-#include <stdio.h>
 #include <zlib.h>
 
 static struct problem problem;
@@ -178,9 +173,8 @@ static size_t read_fixture(const char *name, uint8_t *bytes)
     return (size_t)size;
 }
 
-static void what_is_left_of_recorded_dumps(void **state)
+TEST(what_is_left_of_recorded_dumps)
 {
-    (void)state;
     DIR *folder = opendir(CUFENCE_FIXTURES);
     uint8_t *bytes = malloc(ROOM);
     int count = 0;
@@ -203,9 +197,8 @@ static void what_is_left_of_recorded_dumps(void **state)
 }
 
 /* Without headers, what looks like the row of a launch counts only if it begins where a kernel does. */
-static void a_launch_begins_at_a_kernel(void **state)
+TEST(a_launch_begins_at_a_kernel)
 {
-    (void)state;
     enum { GRID_AT = 50536, ENTRY_AT = GRID_AT + 24, SIZE = 60000 };
     uint8_t *bytes = malloc(ROOM);
     assert_non_null(bytes);
@@ -224,9 +217,8 @@ static void a_launch_begins_at_a_kernel(void **state)
 /* ---- the kinds that no recorded one has ---- */
 
 /* Tables behind the section headers. */
-static void the_headers_may_come_first(void **state)
+TEST(the_headers_may_come_first)
 {
-    (void)state;
     struct synthetic synthetic;
     struct told part;
     size_t size;
@@ -281,9 +273,8 @@ static size_t make_headless(uint8_t *bytes, const Elf64_Ehdr *header, int sm_tab
     return at + 20;
 }
 
-static void what_is_ambiguous_is_left_out(void **state)
+TEST(what_is_ambiguous_is_left_out)
 {
-    (void)state;
     static const struct {
         int sm_tables, devices, type;
         cufence_status status;
@@ -313,15 +304,4 @@ static void what_is_ambiguous_is_left_out(void **state)
         }
         forget(&part);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_left_of_recorded_dumps),
-        cmocka_unit_test(a_launch_begins_at_a_kernel),
-        cmocka_unit_test(the_headers_may_come_first),
-        cmocka_unit_test(what_is_ambiguous_is_left_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

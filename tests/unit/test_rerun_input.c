@@ -1,20 +1,13 @@
 /* The input of a second launch, as bytes, and the messages about it. */
+#include "support/test.h"
+
 #include "base/error.h"
 #include "rerun/input.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 static const uint8_t arguments[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 static const struct rerun_launch two[] = {
@@ -57,9 +50,8 @@ static uint8_t *written(const struct rerun_input *what, size_t *size)
     return bytes;
 }
 
-static void what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
-    (void)state;
     struct rerun_input read;
     struct rerun_launch launches[RERUN_LAUNCHES];
     struct problem problem;
@@ -91,9 +83,8 @@ static void what_is_written_is_read(void **state)
     free(bytes);
 }
 
-static void a_damaged_one_is_refused(void **state)
+TEST(a_damaged_one_is_refused)
 {
-    (void)state;
     struct rerun_input read;
     struct rerun_launch launches[RERUN_LAUNCHES];
     struct problem problem;
@@ -108,9 +99,8 @@ static void a_damaged_one_is_refused(void **state)
 }
 
 /* Ranges that cannot be mapped: empty, out of order or overlapping, in cufence's address space, beyond the host's, too many. */
-static void unsound_pinned_memory_is_refused(void **state)
+TEST(unsound_pinned_memory_is_refused)
 {
-    (void)state;
     static const struct rerun_range cases[][2] = {
         {{0x1000, 0}},
         {{0x2000, 16}, {0x1000, 16}},
@@ -141,9 +131,8 @@ static void unsound_pinned_memory_is_refused(void **state)
     assert_false(rerun_pinned_is_sound(bad.pinned, RERUN_PINNED + 1, 0x10000, 0x20000));
 }
 
-static void unsound_reserved_parts_are_refused(void **state)
+TEST(unsound_reserved_parts_are_refused)
 {
-    (void)state;
     static const struct rerun_range cases[][2] = {
         {{0xf000, 0x1000}}, {{0x1f000, 0x1001}}, {{0x10000, 0}}, {{0x12000, 16}, {0x1200f, 16}}, {{0x20001, UINT64_MAX}}};
     struct rerun_input read, bad = input;
@@ -159,9 +148,8 @@ static void unsound_reserved_parts_are_refused(void **state)
     }
 }
 
-static void a_message_arrives_with_its_descriptor(void **state)
+TEST(a_message_arrives_with_its_descriptor)
 {
-    (void)state;
     int ends[2], fd, pipes[2];
     char byte = 0;
     struct rerun_message sent = {.type = MESSAGE_GIVE, .address = 77, .text = "text"}, got;
@@ -211,9 +199,8 @@ static cufence_status ask(const struct rerun_message *answer, int passed, struct
     return status;
 }
 
-static void an_answer_says_what_it_is(void **state)
+TEST(an_answer_says_what_it_is)
 {
-    (void)state;
     struct rerun_message got;
     int fd;
     const struct rerun_message give = {.type = MESSAGE_GIVE, .address = 0x4000}, file = {.type = MESSAGE_FILE},
@@ -238,9 +225,8 @@ static void an_answer_says_what_it_is(void **state)
 }
 
 /* The one who asks has no descriptor left. */
-static void a_descriptor_that_does_not_arrive_is_missed(void **state)
+TEST(a_descriptor_that_does_not_arrive_is_missed)
 {
-    (void)state;
     struct rerun_message got;
     struct rlimit before, none;
     int fd, ends[2];
@@ -258,18 +244,4 @@ static void a_descriptor_that_does_not_arrive_is_missed(void **state)
     assert_non_null(strstr(error_detail(), "its descriptor has not arrived"));
     close(ends[0]);
     close(ends[1]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_answer_says_what_it_is),
-        cmocka_unit_test(a_descriptor_that_does_not_arrive_is_missed),
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(a_damaged_one_is_refused),
-        cmocka_unit_test(unsound_pinned_memory_is_refused),
-        cmocka_unit_test(unsound_reserved_parts_are_refused),
-        cmocka_unit_test(a_message_arrives_with_its_descriptor),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,5 @@
 /* The ranges of memory that an input asks the second process to describe. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "support/test.h"
 
 #include "fault_world.h"
 #include "rerun/input.h"
@@ -38,9 +31,8 @@ static struct rerun_input small_input(void)
                                 .launch_count = 1};
 }
 
-static void ranges_arrive(void **state)
+TEST(ranges_arrive)
 {
-    (void)state;
     uint8_t bytes[MOST];
     struct rerun_input input = small_input(), found;
     struct rerun_launch launches[RERUN_LAUNCHES];
@@ -59,9 +51,8 @@ static void ranges_arrive(void **state)
 }
 
 /* Finds the number of ranges in the file, and makes it larger than an input may have. */
-static void too_many_ranges_are_refused(void **state)
+TEST(too_many_ranges_are_refused)
 {
-    (void)state;
     uint8_t few[MOST], many[MOST];
     struct rerun_input input = small_input(), found;
     struct rerun_launch launches[RERUN_LAUNCHES];
@@ -78,9 +69,8 @@ static void too_many_ranges_are_refused(void **state)
     }
 }
 
-static void what_arguments_point_to_is_described(void **state)
+TEST(what_arguments_point_to_is_described)
 {
-    (void)state;
     uint64_t words[40] = {A_START + 8, B_START, 17, A_START + 8, A_END, A_START};
     struct rerun_launch launch = {.argument_bytes = 6 * 8 + 4, .arguments = (const uint8_t *)words};
     cufence_buffer near[2] = {world[0], world[1]};
@@ -102,14 +92,4 @@ static void what_arguments_point_to_is_described(void **state)
     launch.argument_bytes = sizeof words;
     rerun_input_describe(&input, &launch, &memory);
     assert_int_equal(input.range_count, RERUN_RANGES);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges_arrive),
-        cmocka_unit_test(too_many_ranges_are_refused),
-        cmocka_unit_test(what_arguments_point_to_is_described),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

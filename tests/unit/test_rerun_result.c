@@ -1,10 +1,5 @@
 /* What the second launch of a kernel adds to a diagnosis, and what it must not change. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <string.h>
+#include "support/test.h"
 
 #include "rerun_stories.h"
 
@@ -49,9 +44,8 @@ static void expect_nothing_new(struct story *story)
     assert_int_equal(diagnosis.arguments.certainty, alone.arguments.certainty);
 }
 
-static void an_exited_warp_is_found_in_the_second_launch(void **state)
+TEST(an_exited_warp_is_found_in_the_second_launch)
 {
-    (void)state;
     struct story story;
     rerun(&story);
     expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
@@ -91,9 +85,8 @@ static void an_exited_warp_is_found_in_the_second_launch(void **state)
 }
 
 /* Puts a fault at another place before the one that counts. */
-static void only_the_same_place_counts(void **state)
+TEST(only_the_same_place_counts)
 {
-    (void)state;
     struct story story;
     rerun(&story);
     story.sites_again[1] = story.sites_again[0];
@@ -113,9 +106,8 @@ static void only_the_same_place_counts(void **state)
     assert_null(rerun_result_elsewhere(&diagnosis, &story.rerun));
 }
 
-static void a_known_address_stays(void **state)
+TEST(a_known_address_stays)
 {
-    (void)state;
     struct story story;
     rerun_for_nothing(&story);
     expect_nothing_new(&story);
@@ -129,9 +121,8 @@ static void a_known_address_stays(void **state)
     expect_nothing_new(&story);
 }
 
-static void a_half_address_is_replaced(void **state)
+TEST(a_half_address_is_replaced)
 {
-    (void)state;
     struct story story;
     half_known(&story);
     assert_true(diagnose(&story).is_completed);
@@ -149,9 +140,8 @@ static void a_half_address_is_replaced(void **state)
     expect_nothing_new(&story);
 }
 
-static void other_exceptions_are_left_alone(void **state)
+TEST(other_exceptions_are_left_alone)
 {
-    (void)state;
     struct story story;
     assertion(&story);
     fault_again(&story, A_END);
@@ -164,9 +154,8 @@ static void other_exceptions_are_left_alone(void **state)
     expect_nothing_new(&story);
 }
 
-static void the_launch_that_did_it_again_is_the_launch(void **state)
+TEST(the_launch_that_did_it_again_is_the_launch)
 {
-    (void)state;
     struct story story;
     rerun_second_launch(&story);
     expect_address(&story, FAULT_OVERRUN, 2, B_END + 12, 12);
@@ -198,9 +187,8 @@ static void the_launch_that_did_it_again_is_the_launch(void **state)
     assert_int_equal(diagnosis.origin.certainty, CERTAIN_EXACT);
 }
 
-static void what_was_written_names_the_buffer_if_it_is_one(void **state)
+TEST(what_was_written_names_the_buffer_if_it_is_one)
 {
-    (void)state;
     struct story story;
     rerun_exited(&story);
     expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
@@ -232,9 +220,8 @@ static void what_was_written_names_the_buffer_if_it_is_one(void **state)
     expect_address(&story, FAULT_UNDERRUN, 2, B_START - 2200000, 2200000);
 }
 
-static void an_emulated_warp_stands_in(void **state)
+TEST(an_emulated_warp_stands_in)
 {
-    (void)state;
     struct story story;
     rerun_emulated(&story);
     expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
@@ -271,9 +258,8 @@ static void an_emulated_warp_stands_in(void **state)
 }
 
 /* It does not fault there, so it is not where the fault was. */
-static void what_was_written_into_slack_names_none(void **state)
+TEST(what_was_written_into_slack_names_none)
 {
-    (void)state;
     struct story story;
     rerun_exited(&story);
     struct rerun_write *write = add_write(&story, NULL, story.near[1].mapping_start, 4, &two, sizeof two);
@@ -289,9 +275,8 @@ static void what_was_written_into_slack_names_none(void **state)
 }
 
 /* The list has room for so many: what was written into guards comes first. */
-static void much_slack_does_not_hide_the_guard(void **state)
+TEST(much_slack_does_not_hide_the_guard)
 {
-    (void)state;
     struct story story;
     rerun_exited(&story);
     for (unsigned i = 0; i < 7; i++) {
@@ -304,9 +289,8 @@ static void much_slack_does_not_hide_the_guard(void **state)
 }
 
 /* A snapshot from elsewhere may say so. */
-static void slack_without_a_buffer_may_come_first(void **state)
+TEST(slack_without_a_buffer_may_come_first)
 {
-    (void)state;
     struct story story;
     rerun_exited(&story);
     struct rerun_write guard = story.rerun.writes[0];
@@ -317,28 +301,8 @@ static void slack_without_a_buffer_may_come_first(void **state)
     expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
 }
 
-static void every_outcome_has_a_name(void **state)
+TEST(every_outcome_has_a_name)
 {
-    (void)state;
     assert_null(rerun_result_outcome_name(RERUN_NOT_TRIED));
     assert_string_equal(rerun_result_outcome_name(RERUN_WROTE), "wrote");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_exited_warp_is_found_in_the_second_launch),
-        cmocka_unit_test(only_the_same_place_counts),
-        cmocka_unit_test(a_known_address_stays),
-        cmocka_unit_test(a_half_address_is_replaced),
-        cmocka_unit_test(other_exceptions_are_left_alone),
-        cmocka_unit_test(the_launch_that_did_it_again_is_the_launch),
-        cmocka_unit_test(what_was_written_names_the_buffer_if_it_is_one),
-        cmocka_unit_test(what_was_written_into_slack_names_none),
-        cmocka_unit_test(an_emulated_warp_stands_in),
-        cmocka_unit_test(much_slack_does_not_hide_the_guard),
-        cmocka_unit_test(slack_without_a_buffer_may_come_first),
-        cmocka_unit_test(every_outcome_has_a_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

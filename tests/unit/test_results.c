@@ -1,15 +1,8 @@
 /* Pieces of pinned memory: apart from each other, zeroed, within the limit, and found soon in the order of use. */
+#include "support/test.h"
+
 #include "driver/driver.h"
 #include "kernels/results.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -64,9 +57,8 @@ static void expect(const uint8_t *memory, size_t size, uint8_t fill)
 }
 
 /* Taken and given back in any order, no piece touches another, and all of it can be had again at the end. */
-static void pieces_lie_apart(void **state)
+TEST_WITH(pieces_lie_apart, set_up, tear_down)
 {
-    (void)state;
     struct results results = {.limit = 4 * MIB};
     uint8_t *held[100] = {0};
     size_t sizes[100];
@@ -93,9 +85,8 @@ static void pieces_lie_apart(void **state)
     results_forget(&results);
 }
 
-static void the_limit_is_kept(void **state)
+TEST_WITH(the_limit_is_kept, set_up, tear_down)
 {
-    (void)state;
     struct results results = {.limit = 9 * MIB};
     uint8_t *memory[9];
     for (unsigned i = 0; i < 8; i++)
@@ -112,9 +103,8 @@ static void the_limit_is_kept(void **state)
 }
 
 /* First in, first out, with ten thousand that wait, around the end too. */
-static void the_oldest_is_next(void **state)
+TEST_WITH(the_oldest_is_next, set_up, tear_down)
 {
-    (void)state;
     enum { WAITING = 10000, SIZE = 64 };
     static uint8_t *waiting[WAITING];
     struct results results = {.limit = (size_t)WAITING * 2 * SIZE};
@@ -128,14 +118,4 @@ static void the_oldest_is_next(void **state)
         assert_ptr_equal(waiting[i % WAITING] = results_take(&results, SIZE), oldest);
     }
     results_forget(&results);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(pieces_lie_apart, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_limit_is_kept, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_oldest_is_next, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,7 @@
 /* `cufence run` from outside: the environment of the program, how it ends, and the messages if it can't be run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/options.h"
 
@@ -105,9 +96,8 @@ static int forget(void **state)
     return 0;
 }
 
-static void the_program_sees_the_settings(void **state)
+TEST_WITH(the_program_sees_the_settings, NULL, forget)
 {
-    (void)state;
     variables = (const char *const[]){"CUDA_COREDUMP_FILE=core", "PYTORCH_NO_CUDA_MEMORY_CACHING=1", "KEPT=yes", NULL};
     struct outcome outcome = RUN("--", "env");
     expect_exit(&outcome, 0);
@@ -123,9 +113,8 @@ static void the_program_sees_the_settings(void **state)
     assert_null(strstr(outcome.out, "CUFENCE_OPTIONS"));
 }
 
-static void options_come_in_their_order(void **state)
+TEST_WITH(options_come_in_their_order, NULL, forget)
 {
-    (void)state;
     variables = (const char *const[]){"CUFENCE_OPTIONS=uaf=strict,align=auto, ",
                                       "PYTORCH_CUDA_ALLOC_CONF=backend:cufence,cufence_align:64,max_split_size_mb:1", NULL};
     struct outcome outcome = RUN("--set", "side=start,peers=on", "--error-exitcode", "3", "--set=uaf=off", "env");
@@ -134,9 +123,8 @@ static void options_come_in_their_order(void **state)
     assert_true(has_line(&outcome, "PYTORCH_CUDA_ALLOC_CONF=" ASYNC ",max_split_size_mb:1"));
 }
 
-static void each_option_has_a_name_of_its_own(void **state)
+TEST_WITH(each_option_has_a_name_of_its_own, NULL, forget)
 {
-    (void)state;
     char folder[2048], line[4300];
     assert_non_null(getcwd(folder, sizeof folder));
     struct outcome outcome = RUN("--uaf", "strict", "--set", "uaf=off", "--max-reports=7", "--on_fault", "abort",
@@ -152,9 +140,8 @@ static void each_option_has_a_name_of_its_own(void **state)
 }
 
 /* Whatever their order, what is set beside a preset wins over it, and it over CUFENCE_OPTIONS. */
-static void a_preset_stands_for_options(void **state)
+TEST_WITH(a_preset_stands_for_options, NULL, forget)
 {
-    (void)state;
     variables = (const char *const[]){"CUFENCE_OPTIONS=slack=off", NULL};
     struct outcome outcome = RUN("--max-reports", "3", "--preset", "production", "env");
     expect_exit(&outcome, 0);
@@ -175,9 +162,8 @@ static void a_preset_stands_for_options(void **state)
     assert_true(strstr(outcome.out, "uaf=strict") < strstr(outcome.out, "uaf=adaptive"));
 }
 
-static void variables_that_nothing_reads_are_named(void **state)
+TEST_WITH(variables_that_nothing_reads_are_named, NULL, forget)
 {
-    (void)state;
     static const struct {
         const char *variable, *message;
     } cases[] = {
@@ -202,9 +188,8 @@ static void variables_that_nothing_reads_are_named(void **state)
     }
 }
 
-static void coredump_off_leaves_the_users_dumps(void **state)
+TEST_WITH(coredump_off_leaves_the_users_dumps, NULL, forget)
 {
-    (void)state;
     variables = (const char *const[]){"CUDA_COREDUMP_FILE=core", NULL};
     struct outcome outcome = RUN("--set", "explain=off", "env");
     expect_exit(&outcome, 0);
@@ -221,9 +206,8 @@ static int has_option(const char *name)
     return 0;
 }
 
-static void a_json_file_is_named_whole(void **state)
+TEST_WITH(a_json_file_is_named_whole, NULL, forget)
 {
-    (void)state;
     if (!has_option("json"))
         skip();
     char folder[4096], line[4200];
@@ -241,9 +225,8 @@ static void a_json_file_is_named_whole(void **state)
     assert_true(has_line(&outcome, "CUFENCE_OPTIONS=json=/tmp/report.json"));
 }
 
-static void verbose_tells_what_was_done(void **state)
+TEST_WITH(verbose_tells_what_was_done, NULL, forget)
 {
-    (void)state;
     variables = (const char *const[]){"LD_PRELOAD=", "PYTORCH_ALLOC_CONF=backend:native", NULL};
     struct outcome outcome = RUN("--verbose", "--set", "uaf=strict", "true");
     static const char *const said[] = {
@@ -263,9 +246,8 @@ static void verbose_tells_what_was_done(void **state)
     assert_null(strstr(outcome.err, "starts /"));
 }
 
-static void the_programs_end_is_its_own(void **state)
+TEST_WITH(the_programs_end_is_its_own, NULL, forget)
 {
-    (void)state;
     static const int statuses[] = {0, 1, 2, 86, 126, 127, 255};
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
         char command[32];
@@ -279,9 +261,8 @@ static void the_programs_end_is_its_own(void **state)
     assert_int_equal(WTERMSIG(outcome.status), SIGSEGV);
 }
 
-static void input_and_output_are_the_programs_own(void **state)
+TEST_WITH(input_and_output_are_the_programs_own, NULL, forget)
 {
-    (void)state;
     char bytes[5000];
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (char)(i * 7 + i / 256);
@@ -297,9 +278,8 @@ static void input_and_output_are_the_programs_own(void **state)
 }
 
 /* The program is the same process: its number, and so whatever is sent to it. */
-static void signals_reach_the_program(void **state)
+TEST_WITH(signals_reach_the_program, NULL, forget)
 {
-    (void)state;
     static const int signals[] = {SIGINT, SIGTERM};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         struct outcome outcome = {0};
@@ -324,9 +304,8 @@ static void signals_reach_the_program(void **state)
     }
 }
 
-static void children_keep_the_environment(void **state)
+TEST_WITH(children_keep_the_environment, NULL, forget)
 {
-    (void)state;
     struct outcome outcome = RUN("--set", "uaf=strict", "sh", "-c", "sh -c env");
     expect_exit(&outcome, 0);
     assert_true(has_line(&outcome, "LD_PRELOAD=" PRELOAD));
@@ -338,9 +317,8 @@ static void children_keep_the_environment(void **state)
     assert_true(has_line(&outcome, "CUFENCE_OPTIONS=uaf=strict,align=auto"));
 }
 
-static void arguments_are_the_programs_own(void **state)
+TEST_WITH(arguments_are_the_programs_own, NULL, forget)
 {
-    (void)state;
     struct outcome outcome = RUN("printf", "%s|", "--set", "", "a b", "--", "-x");
     expect_exit(&outcome, 0);
     assert_string_equal(outcome.out, "--set||a b|--|-x|");
@@ -349,9 +327,8 @@ static void arguments_are_the_programs_own(void **state)
     assert_string_equal(outcome.out, "--verbose|--help|-h|");
 }
 
-static void a_wrong_command_line_is_told(void **state)
+TEST_WITH(a_wrong_command_line_is_told, NULL, forget)
 {
-    (void)state;
     static const struct {
         const char *arguments[6], *message;
     } cases[] = {
@@ -416,9 +393,8 @@ static void a_wrong_command_line_is_told(void **state)
     }
 }
 
-static void wrong_options_of_the_environment_are_told(void **state)
+TEST_WITH(wrong_options_of_the_environment_are_told, NULL, forget)
 {
-    (void)state;
     variables = (const char *const[]){"CUFENCE_OPTIONS=uav=strict", NULL};
     struct outcome outcome = RUN("true");
     expect_exit(&outcome, 2);
@@ -434,9 +410,8 @@ static void wrong_options_of_the_environment_are_told(void **state)
 }
 
 /* What the start-up hook executes. */
-static void a_program_that_asks_for_nothing_runs_as_it_is(void **state)
+TEST_WITH(a_program_that_asks_for_nothing_runs_as_it_is, NULL, forget)
 {
-    (void)state;
     static const char *const texts[] = {"a:[backend:cufence]", "backend:native", "backend:cudaMallocAsync", ""};
     char line[128];
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -461,9 +436,8 @@ static void a_program_that_asks_for_nothing_runs_as_it_is(void **state)
     assert_non_null(strstr(outcome.err, "PYTORCH_ALLOC_CONF has options of cufence (uaf=strict), but does not ask for it"));
 }
 
-static void a_program_that_cannot_be_run_is_told(void **state)
+TEST_WITH(a_program_that_cannot_be_run_is_told, NULL, forget)
 {
-    (void)state;
     struct outcome outcome = RUN("--", "no-such-program");
     expect_exit(&outcome, 127);
     assert_non_null(strstr(outcome.err, "cufence run: there is no program no-such-program in the folders of PATH"));
@@ -481,9 +455,8 @@ static void a_program_that_cannot_be_run_is_told(void **state)
 }
 
 /* A command far from its library: what was looked for is told. */
-static void a_missing_library_is_told(void **state)
+TEST_WITH(a_missing_library_is_told, NULL, forget)
 {
-    (void)state;
     char folder[] = "/tmp/cufence-run-XXXXXX", command[8192], expected[4096];
     assert_non_null(mkdtemp(folder));
     snprintf(command, sizeof command, "mkdir %s/bin && cp %s %s/bin/cufence", folder, CUFENCE, folder);
@@ -507,29 +480,4 @@ static void a_missing_library_is_told(void **state)
     assert_true(has_line(&outcome, expected));
     snprintf(command, sizeof command, "rm -r %s", folder);
     assert_int_equal(system(command), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(the_program_sees_the_settings, forget),
-        cmocka_unit_test_teardown(options_come_in_their_order, forget),
-        cmocka_unit_test_teardown(each_option_has_a_name_of_its_own, forget),
-        cmocka_unit_test_teardown(a_preset_stands_for_options, forget),
-        cmocka_unit_test_teardown(variables_that_nothing_reads_are_named, forget),
-        cmocka_unit_test_teardown(coredump_off_leaves_the_users_dumps, forget),
-        cmocka_unit_test_teardown(a_json_file_is_named_whole, forget),
-        cmocka_unit_test_teardown(verbose_tells_what_was_done, forget),
-        cmocka_unit_test_teardown(the_programs_end_is_its_own, forget),
-        cmocka_unit_test_teardown(input_and_output_are_the_programs_own, forget),
-        cmocka_unit_test_teardown(signals_reach_the_program, forget),
-        cmocka_unit_test_teardown(children_keep_the_environment, forget),
-        cmocka_unit_test_teardown(arguments_are_the_programs_own, forget),
-        cmocka_unit_test_teardown(a_wrong_command_line_is_told, forget),
-        cmocka_unit_test_teardown(wrong_options_of_the_environment_are_told, forget),
-        cmocka_unit_test_teardown(a_program_that_asks_for_nothing_runs_as_it_is, forget),
-        cmocka_unit_test_teardown(a_program_that_cannot_be_run_is_told, forget),
-        cmocka_unit_test_teardown(a_missing_library_is_told, forget),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

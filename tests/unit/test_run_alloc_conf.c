@@ -1,10 +1,5 @@
 /* How `cufence run` rewrites PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <string.h>
+#include "support/test.h"
 
 #include "cli/alloc_conf.h"
 #include "base/error.h"
@@ -33,9 +28,8 @@ static void expect(const struct story *story)
     for (size_t i = 0; i < sizeof(stories) / sizeof *(stories); i++)                                                           \
     expect(&(stories)[i])
 
-static void the_back_end_is_put_in_front(void **state)
+TEST(the_back_end_is_put_in_front)
 {
-    (void)state;
     static const struct story stories[] = {
         {NULL, ASYNC, "", NULL},
         {"", ASYNC, "", NULL},
@@ -49,9 +43,8 @@ static void the_back_end_is_put_in_front(void **state)
     EXPECT_ALL(stories);
 }
 
-static void another_back_end_gives_way(void **state)
+TEST(another_back_end_gives_way)
 {
-    (void)state;
     static const struct story stories[] = {
         {"backend:native", ASYNC, "", "native"},
         {"backend:cudaMallocAsync", ASYNC, "", "cudaMallocAsync"},
@@ -68,9 +61,8 @@ static void another_back_end_gives_way(void **state)
     EXPECT_ALL(stories);
 }
 
-static void blanks_count_for_nothing(void **state)
+TEST(blanks_count_for_nothing)
 {
-    (void)state;
     static const struct story stories[] = {
         {" backend : native ", ASYNC, "", "native"},
         {"backend:\tnative\n, a : 1", ASYNC ",a:1", "", "native"},
@@ -83,9 +75,8 @@ static void blanks_count_for_nothing(void **state)
     EXPECT_ALL(stories);
 }
 
-static void a_list_keeps_its_commas(void **state)
+TEST(a_list_keeps_its_commas)
 {
-    (void)state;
     static const struct story stories[] = {
         {"roundup_power2_divisions:[256:1,512:2]", ASYNC ",roundup_power2_divisions:[256:1,512:2]", "", NULL},
         {"backend:native,roundup_power2_divisions:[256:1, 512:2, >:4],a:1",
@@ -97,9 +88,8 @@ static void a_list_keeps_its_commas(void **state)
     EXPECT_ALL(stories);
 }
 
-static void what_is_not_well_formed_is_left_to_pytorch(void **state)
+TEST(what_is_not_well_formed_is_left_to_pytorch)
 {
-    (void)state;
     static const struct story stories[] = {
         {"a:[1,2", ASYNC ",a:[1,2", "", NULL},
         {"a:1],b:2", ASYNC ",a:1],b:2", "", NULL},
@@ -115,9 +105,8 @@ static void what_is_not_well_formed_is_left_to_pytorch(void **state)
     EXPECT_ALL(stories);
 }
 
-static void cufence_entries_become_options(void **state)
+TEST(cufence_entries_become_options)
 {
-    (void)state;
     static const struct story stories[] = {
         {"backend:cufence,cufence_uaf:strict", ASYNC, "uaf=strict", "cufence"},
         {"cufence_uaf:strict,a:1,cufence_align:auto", ASYNC ",a:1", "uaf=strict,align=auto", NULL},
@@ -129,16 +118,14 @@ static void cufence_entries_become_options(void **state)
 }
 
 /* A text that is rewritten once more stays as it is: children of a child. */
-static void a_rewritten_text_stays(void **state)
+TEST(a_rewritten_text_stays)
 {
-    (void)state;
     static const struct story story = {ASYNC ",a:1,b:[1,2]", ASYNC ",a:1,b:[1,2]", "", "cudaMallocAsync"};
     expect(&story);
 }
 
-static void what_is_meant_for_cufence_must_be_right(void **state)
+TEST(what_is_meant_for_cufence_must_be_right)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -169,9 +156,8 @@ static void what_is_meant_for_cufence_must_be_right(void **state)
 }
 
 /* Of both variables: {PYTORCH_ALLOC_CONF, PYTORCH_CUDA_ALLOC_CONF}. */
-static void each_variable_keeps_its_own(void **state)
+TEST(each_variable_keeps_its_own)
 {
-    (void)state;
     static const struct {
         const char *texts[ALLOC_CONFS], *rewritten[ALLOC_CONFS], *options[ALLOC_CONFS], *asking;
     } cases[] = {
@@ -202,9 +188,8 @@ static void each_variable_keeps_its_own(void **state)
     }
 }
 
-static void variables_that_contradict_each_other_are_refused(void **state)
+TEST(variables_that_contradict_each_other_are_refused)
 {
-    (void)state;
     static const struct {
         const char *texts[ALLOC_CONFS], *message;
     } cases[] = {
@@ -221,21 +206,4 @@ static void variables_that_contradict_each_other_are_refused(void **state)
         assert_null(confs[0].text);
         assert_null(confs[1].text);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_back_end_is_put_in_front),
-        cmocka_unit_test(another_back_end_gives_way),
-        cmocka_unit_test(blanks_count_for_nothing),
-        cmocka_unit_test(a_list_keeps_its_commas),
-        cmocka_unit_test(what_is_not_well_formed_is_left_to_pytorch),
-        cmocka_unit_test(cufence_entries_become_options),
-        cmocka_unit_test(a_rewritten_text_stays),
-        cmocka_unit_test(what_is_meant_for_cufence_must_be_right),
-        cmocka_unit_test(each_variable_keeps_its_own),
-        cmocka_unit_test(variables_that_contradict_each_other_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* The environment that `cufence run` gives a program. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
+#include "support/test.h"
 
 #include "cli/environment.h"
 #include "base/error.h"
@@ -55,9 +49,8 @@ static int is_said(const char *text)
     return strstr(words, text) != NULL;
 }
 
-static void variables_are_set_and_removed(void **state)
+TEST_WITH(variables_are_set_and_removed, NULL, end)
 {
-    (void)state;
     START("A=1", "AB=2", "A=3", "no equals sign", "B=");
     expect("A", "1");
     expect("AB", "2");
@@ -76,9 +69,8 @@ static void variables_are_set_and_removed(void **state)
     assert_string_equal(words, "");
 }
 
-static void the_preload_comes_first_and_once(void **state)
+TEST_WITH(the_preload_comes_first_and_once, NULL, end)
 {
-    (void)state;
     static const struct {
         const char *before, *after;
     } cases[] = {
@@ -104,9 +96,8 @@ static void the_preload_comes_first_and_once(void **state)
     expect("LD_PRELOAD", OURS);
 }
 
-static void a_path_that_cannot_be_preloaded_is_refused(void **state)
+TEST_WITH(a_path_that_cannot_be_preloaded_is_refused, NULL, end)
 {
-    (void)state;
     START("LD_PRELOAD=liba.so");
     assert_int_equal(environment_preload(&environment, "/my tools/libcufence_preload.so"), CUFENCE_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(error_detail(), "/my tools/libcufence_preload.so"));
@@ -114,9 +105,8 @@ static void a_path_that_cannot_be_preloaded_is_refused(void **state)
     expect("LD_PRELOAD", "liba.so");
 }
 
-static void the_python_folder_comes_first_and_once(void **state)
+TEST_WITH(the_python_folder_comes_first_and_once, NULL, end)
 {
-    (void)state;
     START("PYTHONPATH=/home/a:/home/b");
     assert_int_equal(environment_python(&environment, "/opt/_bootstrap"), CUFENCE_OK);
     expect("PYTHONPATH", "/opt/_bootstrap:/home/a:/home/b");
@@ -142,9 +132,8 @@ static void settle_pytorch(void)
         alloc_conf_free(&confs[i]);
 }
 
-static void both_of_pytorchs_variables_are_set(void **state)
+TEST_WITH(both_of_pytorchs_variables_are_set, NULL, end)
 {
-    (void)state;
     START("A=1");
     settle_pytorch();
     expect("PYTORCH_CUDA_ALLOC_CONF", ASYNC);
@@ -167,18 +156,16 @@ static void both_of_pytorchs_variables_are_set(void **state)
     assert_false(is_said("replaced with"));
 }
 
-static void what_goes_round_the_back_end_is_unset(void **state)
+TEST_WITH(what_goes_round_the_back_end_is_unset, NULL, end)
 {
-    (void)state;
     START("PYTORCH_NO_CUDA_MEMORY_CACHING=1");
     settle_pytorch();
     expect("PYTORCH_NO_CUDA_MEMORY_CACHING", NULL);
     assert_true(is_said("PYTORCH_NO_CUDA_MEMORY_CACHING: unset"));
 }
 
-static void a_chosen_allocator_stays_and_is_told(void **state)
+TEST_WITH(a_chosen_allocator_stays_and_is_told, NULL, end)
 {
-    (void)state;
     START("XLA_PYTHON_CLIENT_ALLOCATOR=");
     assert_int_equal(environment_frameworks(&environment), CUFENCE_OK);
     expect("XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async");
@@ -204,9 +191,8 @@ static void a_chosen_allocator_stays_and_is_told(void **state)
     assert_false(is_said("hidden"));
 }
 
-static void core_dump_variables_are_unset(void **state)
+TEST_WITH(core_dump_variables_are_unset, NULL, end)
 {
-    (void)state;
     START("CUDA_ENABLE_COREDUMP_ON_EXCEPTION=0", "CUDA_COREDUMP_FILE=core.%p", "CUDA_COREDUMP_GENERATION_FLAGS=skip_abort",
           "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1", "CUDA_VISIBLE_DEVICES=1");
     environment_coredumps(&environment);
@@ -216,19 +202,4 @@ static void core_dump_variables_are_unset(void **state)
     assert_true(is_said("CUDA_COREDUMP_FILE: unset"));
     assert_true(is_said("CUDA_COREDUMP_GENERATION_FLAGS: unset"));
     assert_true(is_said("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP: unset"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(variables_are_set_and_removed, end),
-        cmocka_unit_test_teardown(the_preload_comes_first_and_once, end),
-        cmocka_unit_test_teardown(a_path_that_cannot_be_preloaded_is_refused, end),
-        cmocka_unit_test_teardown(the_python_folder_comes_first_and_once, end),
-        cmocka_unit_test_teardown(both_of_pytorchs_variables_are_set, end),
-        cmocka_unit_test_teardown(what_goes_round_the_back_end_is_unset, end),
-        cmocka_unit_test_teardown(a_chosen_allocator_stays_and_is_told, end),
-        cmocka_unit_test_teardown(core_dump_variables_are_unset, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,8 @@
 /* Whether a program can run under `cufence run`: found files, crafted ELF files and scripts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <elf.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/program.h"
 #include "base/error.h"
@@ -66,9 +58,8 @@ static int remove_folder(void **state)
 
 /* ---- finding ---- */
 
-static void a_program_is_found_as_a_shell_does(void **state)
+TEST(a_program_is_found_as_a_shell_does)
 {
-    (void)state;
     char found[PATH_MAX], path[2 * PATH_MAX], expected[PATH_MAX];
     make_script("there", "#!/bin/sh\n");
     snprintf(path, sizeof path, "/nonexistent:%s:/bin", folder);
@@ -91,9 +82,8 @@ static void a_program_is_found_as_a_shell_does(void **state)
     assert_int_equal(chdir(before), 0);
 }
 
-static void a_program_that_is_missing_is_named(void **state)
+TEST(a_program_that_is_missing_is_named)
 {
-    (void)state;
     char found[PATH_MAX], lengthy[PATH_MAX + 8];
     assert_int_equal(program_find("no-such-program", "/bin:/usr/bin", found), PROGRAM_MISSING);
     assert_string_equal(error_detail(), "there is no program no-such-program in the folders of PATH");
@@ -107,9 +97,8 @@ static void a_program_that_is_missing_is_named(void **state)
     assert_non_null(strstr(error_detail(), "bytes; at most 4095"));
 }
 
-static void what_cannot_be_run_is_named(void **state)
+TEST(what_cannot_be_run_is_named)
 {
-    (void)state;
     char found[PATH_MAX], message[2 * PATH_MAX];
     assert_int_equal(program_find(folder, "/bin", found), PROGRAM_UNFIT);
     snprintf(message, sizeof message, "%s is a directory", folder);
@@ -124,9 +113,8 @@ static void what_cannot_be_run_is_named(void **state)
 
 /* ---- scripts ---- */
 
-static void scripts_are_judged_by_their_interpreter(void **state)
+TEST(scripts_are_judged_by_their_interpreter)
 {
-    (void)state;
     char line[2 * PATH_MAX];
     expect_judgement(make_script("good", "#!/bin/sh\n"), PROGRAM_FITS, NULL);
     expect_judgement(make_script("blanks", "#! \t /bin/sh -e\nx"), PROGRAM_FITS, NULL);
@@ -146,9 +134,8 @@ static void scripts_are_judged_by_their_interpreter(void **state)
     expect_judgement(make_script("bad chain", line), PROGRAM_UNFIT, "/no/such/python");
 }
 
-static void a_first_line_is_as_long_as_the_kernel_reads(void **state)
+TEST(a_first_line_is_as_long_as_the_kernel_reads)
 {
-    (void)state;
     char line[512];
     memset(line, 'x', sizeof line);
     line[0] = '#';
@@ -160,9 +147,8 @@ static void a_first_line_is_as_long_as_the_kernel_reads(void **state)
     expect_judgement(make_file("long argument", 0755, line, sizeof line), PROGRAM_FITS, NULL);
 }
 
-static void a_circle_of_scripts_ends(void **state)
+TEST(a_circle_of_scripts_ends)
 {
-    (void)state;
     char line[2 * PATH_MAX];
     snprintf(line, sizeof line, "#!%s/circle\n", folder);
     expect_judgement(make_script("circle", line), PROGRAM_UNFIT, "run each other");
@@ -204,9 +190,8 @@ static void expect_elf(const struct program_file *file, size_t size, int status,
     expect_judgement(make_file("elf", 0755, file, size), status, word);
 }
 
-static void real_programs_fit(void **state)
+TEST(real_programs_fit)
 {
-    (void)state;
     expect_judgement("/proc/self/exe", PROGRAM_FITS, NULL);
     expect_judgement("/bin/sh", PROGRAM_FITS, NULL);
     struct program_file file = good_program();
@@ -215,9 +200,8 @@ static void real_programs_fit(void **state)
     expect_elf(&file, sizeof file, PROGRAM_FITS, NULL);
 }
 
-static void programs_without_the_loader_are_refused(void **state)
+TEST(programs_without_the_loader_are_refused)
 {
-    (void)state;
     struct program_file file = good_program();
     file.program[1].p_type = PT_NOTE;
     expect_elf(&file, sizeof file, PROGRAM_UNFIT, "is statically linked");
@@ -228,9 +212,8 @@ static void programs_without_the_loader_are_refused(void **state)
     expect_elf(&file, sizeof file, PROGRAM_UNFIT, "its loader /nix/no-such-loader cannot be found");
 }
 
-static void programs_for_other_machines_are_refused(void **state)
+TEST(programs_for_other_machines_are_refused)
 {
-    (void)state;
     struct program_file file = good_program();
     file.header.e_machine = EM_S390;
     expect_elf(&file, sizeof file, PROGRAM_UNFIT, "another processor architecture");
@@ -246,9 +229,8 @@ static void programs_for_other_machines_are_refused(void **state)
     expect_elf(&file, sizeof file, PROGRAM_UNFIT, "is an ELF file, but not a program");
 }
 
-static void damaged_files_are_refused(void **state)
+TEST(damaged_files_are_refused)
 {
-    (void)state;
     struct program_file file = good_program();
     for (size_t size = SELFMAG; size < offsetof(struct program_file, loader) + file.program[1].p_filesz; size++)
         expect_elf(&file, size, PROGRAM_UNFIT, NULL); /* cut at every byte */
@@ -288,9 +270,8 @@ static void damaged_files_are_refused(void **state)
 }
 
 /* Every byte of the headers turned: whatever is said, it has to come to an end. */
-static void no_byte_of_a_header_leads_astray(void **state)
+TEST(no_byte_of_a_header_leads_astray)
 {
-    (void)state;
     for (size_t i = SELFMAG; i < offsetof(struct program_file, loader); i++) {
         struct program_file file = good_program();
         ((unsigned char *)&file)[i] ^= 0xff;
@@ -301,9 +282,8 @@ static void no_byte_of_a_header_leads_astray(void **state)
 
 /* ---- rights ---- */
 
-static void programs_that_gain_rights_are_told(void **state)
+TEST(programs_that_gain_rights_are_told)
 {
-    (void)state;
     static const struct {
         struct program_rights rights;
         uid_t user;
@@ -333,21 +313,4 @@ static void programs_that_gain_rights_are_told(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_program_is_found_as_a_shell_does),
-        cmocka_unit_test(a_program_that_is_missing_is_named),
-        cmocka_unit_test(what_cannot_be_run_is_named),
-        cmocka_unit_test(scripts_are_judged_by_their_interpreter),
-        cmocka_unit_test(a_first_line_is_as_long_as_the_kernel_reads),
-        cmocka_unit_test(a_circle_of_scripts_ends),
-        cmocka_unit_test(real_programs_fit),
-        cmocka_unit_test(programs_without_the_loader_are_refused),
-        cmocka_unit_test(programs_for_other_machines_are_refused),
-        cmocka_unit_test(damaged_files_are_refused),
-        cmocka_unit_test(no_byte_of_a_header_leads_astray),
-        cmocka_unit_test(programs_that_gain_rights_are_told),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

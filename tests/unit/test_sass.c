@@ -2,21 +2,14 @@
  * The decoder, compared with nvdisasm 13.5 without its cache and scope modifiers: encodings from code of ptxas 13.0, also with
  * single bits flipped; and what instructions between a fault and a lane's PC may change.
  */
+#include "support/test.h"
+
 #include "analysis/sass/sass.h"
 
 #include "sass_cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <string.h>
-
-static void test_decode(void **state)
+TEST(test_decode)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct encoding_case *wanted = &cases[i];
         struct sass_instruction instruction = {wanted->low, wanted->high};
@@ -33,9 +26,8 @@ static void test_decode(void **state)
     }
 }
 
-static void test_not_an_access(void **state)
+TEST(test_not_an_access)
 {
-    (void)state;
     /* NOP, EXIT, IMAD.WIDE, LDS, STS, LDC, BRA, and nothing at all. */
     static const struct sass_instruction others[] = {
         {0x0000000000007918, 0x000fc00000000000}, {0x000000000000794d, 0x000fea0003800000},
@@ -54,9 +46,8 @@ static void test_not_an_access(void **state)
     }
 }
 
-static void test_class(void **state)
+TEST(test_class)
 {
-    (void)state;
     static const struct {
         uint64_t low;
         const char *name;
@@ -72,9 +63,8 @@ static void test_class(void **state)
     }
 }
 
-static void test_address(void **state)
+TEST(test_address)
 {
-    (void)state;
     static const uint32_t registers[8] = {1, 2, 0xffffff00, 0x7f, 5, 6, 7, 8};
     static const uint32_t uniforms[8] = {0, 0, 0, 0, 0x200, 0x1, 0, 0};
     uint64_t address = 0;
@@ -96,9 +86,8 @@ static void test_address(void **state)
     assert_false(sass_address(&access, registers, 8, uniforms, 8, &address));
 }
 
-static void test_address_halves(void **state)
+TEST(test_address_halves)
 {
-    (void)state;
     enum { WIDE = SASS_LOW | SASS_HIGH };
     static const uint32_t registers[4] = {1, 2, 0xffffff00, 0x7f};
     static const uint32_t uniforms[8] = {0x100, 0x2, 0, 0x3, 0, 0, 0xfffffffc, 0xffffffff};
@@ -143,9 +132,8 @@ static void test_address_halves(void **state)
     }
 }
 
-static void test_effects(void **state)
+TEST(test_effects)
 {
-    (void)state;
     static const struct {
         struct sass_instruction instruction;
         unsigned first, count;
@@ -171,13 +159,4 @@ static void test_effects(void **state)
     }
     assert_true(sass_writes_uniform((struct sass_instruction){0x0000880000047ab9, 0x000fe20000000800})); /* ULDC UR4 */
     assert_false(sass_writes_uniform((struct sass_instruction){0x0000000407027825, 0x001fcc00078e0202}));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decode),  cmocka_unit_test(test_not_an_access),  cmocka_unit_test(test_class),
-        cmocka_unit_test(test_address), cmocka_unit_test(test_address_halves), cmocka_unit_test(test_effects),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

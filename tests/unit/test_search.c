@@ -2,17 +2,11 @@
  * The search for the thread that leaves the memory: ptxas's code of a gather, values[i] = table[keys[i]], with its keys in
  * memory of the test; loads of all widths; what is lost, and what is over.
  */
+#include "support/test.h"
+
 #include "analysis/sass/search.h"
 
 #include "demo_code.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <string.h>
 
 #define START UINT64_C(0x7f1200003000)
 #define COUNT 1000u
@@ -97,9 +91,8 @@ static void expect_found(const struct search *search, size_t lanes, uint32_t blo
     assert_int_equal(search->is_over_before, 0);
 }
 
-static void the_thread_is_found(void **state)
+TEST(the_thread_is_found)
 {
-    (void)state;
     struct world world;
     make(&world, TABLE_LOAD);
     keys[3 * 128 + 53] = COUNT;
@@ -126,9 +119,8 @@ static void the_thread_is_found(void **state)
 }
 
 /* The block's threads are numbered as the hardware does it. */
-static void blocks_have_three_dimensions(void **state)
+TEST(blocks_have_three_dimensions)
 {
-    (void)state;
     struct world world;
     make(&world, KEY_LOAD);
     world.launch.grid[0] = 2;
@@ -152,9 +144,8 @@ static void blocks_have_three_dimensions(void **state)
 }
 
 /* [75:73] of a load: its bytes up to 4, and the sign. */
-static void loads_have_widths(void **state)
+TEST(loads_have_widths)
 {
-    (void)state;
     static const struct {
         unsigned type;
         int32_t key, index;
@@ -177,9 +168,8 @@ static void loads_have_widths(void **state)
     }
 }
 
-static void what_is_not_known_is_lost(void **state)
+TEST(what_is_not_known_is_lost)
 {
-    (void)state;
     struct world world;
     make(&world, TABLE_LOAD);
     world.is_hidden = 1;
@@ -205,9 +195,8 @@ static void what_is_not_known_is_lost(void **state)
     assert_true(world.search.lost_at == 7 * 16);
 }
 
-static void it_can_be_over(void **state)
+TEST(it_can_be_over)
 {
-    (void)state;
     static const uint64_t loop[2] = {0xfffffffc00fc7947, 0x000fc0000383ffff}; /* BRA to itself */
     struct world world;
     make(&world, TABLE_LOAD);
@@ -231,14 +220,4 @@ static void it_can_be_over(void **state)
     world.launch.grid[1] = 0;
     search(&world.search);
     assert_int_equal(world.search.followed, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_thread_is_found), cmocka_unit_test(blocks_have_three_dimensions),
-        cmocka_unit_test(loads_have_widths),   cmocka_unit_test(what_is_not_known_is_lost),
-        cmocka_unit_test(it_can_be_over),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,8 @@
 /* How names of C++ are shortened for people. The mangled ones are real: of g++ 12, and of nvcc 13.0 with Thrust and CUB. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/text.h"
 #include "finding/short_name.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { MOST = 72 };
 
@@ -22,7 +15,7 @@ static void expect(const char *name, size_t most, const char *wanted)
     assert_string_equal(out, wanted);
 }
 
-static void test_plain_names(void **state)
+TEST(test_plain_names)
 {
     static const char *const cases[][2] = {
         {"k_oob", "k_oob"},
@@ -46,9 +39,8 @@ static void test_plain_names(void **state)
         expect(cases[i][0], MOST, cases[i][1]);
 }
 
-static void test_lambdas(void **state)
+TEST(test_lambdas)
 {
-    (void)state;
     expect("main::{lambda(int)#1}::operator()(int) const", MOST, "main::{lambda}");
     expect("_ZZ4mainENKUliE_clEi", MOST, "main::{lambda}");
     expect(
@@ -61,7 +53,7 @@ static void test_lambdas(void **state)
         "at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda::{lambda}, std::array<...>, 4, ...>");
 }
 
-static void test_template_arguments(void **state)
+TEST(test_template_arguments)
 {
     static const char fill[] =
         "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >"
@@ -74,9 +66,8 @@ static void test_template_arguments(void **state)
            "std::_Head_base<...>::_M_head");
 }
 
-static void test_libraries(void **state)
+TEST(test_libraries)
 {
-    (void)state;
     expect("_ZN3cub17CUB_300001_SM_9006detail11EmptyKernelIvEEvv", MOST, "cub::detail::EmptyKernel<void>");
     expect(
         "void "
@@ -94,7 +85,7 @@ static void test_libraries(void **state)
 }
 
 /* Damaged names, and names that are cut: nothing is read behind the end, and something is written. */
-static void test_odd_names(void **state)
+TEST(test_odd_names)
 {
     static const char name[] =
         "void at::native::kernel<4, at::f(int)::{lambda()#3}::operator()() const, std::array<char*, 2ul> >(int)";
@@ -126,7 +117,7 @@ static void test_odd_names(void **state)
     free(deep);
 }
 
-static void test_plumbing(void **state)
+TEST(test_plumbing)
 {
     static const char *const plumbing[] = {
         "std::_Function_handler<void (int), main::{lambda(int)#1}>::_M_invoke(std::_Any_data const&, int&&)",
@@ -152,13 +143,4 @@ static void test_plumbing(void **state)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (short_name_is_plumbing(others[i]))
             fail_msg("%s", others[i]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_names), cmocka_unit_test(test_lambdas),   cmocka_unit_test(test_template_arguments),
-        cmocka_unit_test(test_libraries),   cmocka_unit_test(test_odd_names), cmocka_unit_test(test_plumbing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

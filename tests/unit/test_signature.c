@@ -1,14 +1,10 @@
 /* What a demangled kernel name says about its arguments. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "analysis/verdict/signature.h"
 
-static void pointers_to_const_are_told_apart(void **state)
+TEST(pointers_to_const_are_told_apart)
 {
-    (void)state;
     static const struct {
         const char *name;
         size_t count;
@@ -41,9 +37,8 @@ static void pointers_to_const_are_told_apart(void **state)
     assert_false(signature_is_const(NULL, 1, 0));
 }
 
-static void elements_have_a_type(void **state)
+TEST(elements_have_a_type)
 {
-    (void)state;
     static const struct {
         const char *name;
         size_t count, index;
@@ -76,11 +71,4 @@ static void elements_have_a_type(void **state)
         if (signature_elements(cases[i].name, cases[i].count, cases[i].index) != cases[i].type)
             fail_msg("%s, argument %zu", cases[i].name, cases[i].index);
     assert_int_equal(signature_elements(NULL, 1, 0), VALUE_TYPES);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pointers_to_const_are_told_apart),
-                                       cmocka_unit_test(elements_have_a_type)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,9 @@
 /* Reports of changed slack: distances, certainties, values and notes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "finding/finding.h"
 #include "finding/json.h"
 #include "finding/report.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { START = 0x7e0001000000, SIZE = 1000 };
 
@@ -58,9 +51,8 @@ static void expect(const struct slack_write *write, const char *wanted, int is_i
     assert_true(is_right);
 }
 
-static void says_where_and_what(void **state)
+TEST(says_where_and_what)
 {
-    (void)state;
     struct slack_write write = before();
     expect(&write, "==42== cufence: slack WRITE: 4 bytes changed, 8 bytes before the start of buffer #7 \"y\"\n", 1);
     expect(&write, "found      00 00 20 40 ", 1);
@@ -75,9 +67,8 @@ static void says_where_and_what(void **state)
     expect(&write, "as 4-byte values", 0); /* not aligned */
 }
 
-static void one_launch_is_derived_and_several_are_candidates(void **state)
+TEST(one_launch_is_derived_and_several_are_candidates)
 {
-    (void)state;
     static struct launch_function function = {.name = "_Z5storePfi"};
     const struct launch_entry entry = {.function = &function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .time_ns = 2000};
     struct slack_write write = before();
@@ -99,9 +90,8 @@ static void one_launch_is_derived_and_several_are_candidates(void **state)
     expect(&write, "and 10 more launches", 1);
 }
 
-static void several_buffers_make_the_last_a_candidate(void **state)
+TEST(several_buffers_make_the_last_a_candidate)
 {
-    (void)state;
     struct slack_write write = before();
     write.buffers = 3;
     write.first_id = 5;
@@ -115,9 +105,8 @@ static void several_buffers_make_the_last_a_candidate(void **state)
 }
 
 /* The same launch at the same place of allocation is reported once; the other side is another finding. */
-static void sides_and_launches_tell_findings_apart(void **state)
+TEST(sides_and_launches_tell_findings_apart)
 {
-    (void)state;
     static struct launch_function first = {.name = "first"}, second = {.name = "second"};
     const struct launch_entry entries[] = {{.function = &first}, {.function = &second}};
     const struct finding_origin origin = {.pid = 42};
@@ -135,15 +124,4 @@ static void sides_and_launches_tell_findings_apart(void **state)
         for (int j = 0; j < i; j++)
             assert_true(identities[i] != identities[j]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(says_where_and_what),
-        cmocka_unit_test(one_launch_is_derived_and_several_are_candidates),
-        cmocka_unit_test(several_buffers_make_the_last_a_candidate),
-        cmocka_unit_test(sides_and_launches_tell_findings_apart),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,9 @@
 /* Sources of addresses: kernels compiled by ptxas, a few instructions assembled by hand, and damaged code. */
+#include "support/test.h"
+
 #include "analysis/sass/slice.h"
 
 #include "slice_cases.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
 
 #define WORD(n) (1u << (n))
 
@@ -90,9 +83,8 @@ static void expect(const char *name, unsigned access, struct address_source got,
         fail_msg("%s, instruction %u: known %d, words 0x%x, loaded %d", name, access, got.is_known, got.words, got.is_loaded);
 }
 
-static void kernels_of_ptxas(void **state)
+TEST(kernels_of_ptxas)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         expect(cases[i].name, cases[i].access, slice_of(cases[i].code, cases[i].count, cases[i].sm, cases[i].access),
                cases[i].answer);
@@ -222,17 +214,15 @@ static const struct {
     {"a branch to anywhere", {INDEXED_BRANCH, LOAD_R2_ARGUMENT_0, NOP, NOP, NOP, NOP, NOP, STORE}, NOBODY_KNOWS},
 };
 
-static void instructions_by_hand(void **state)
+TEST(instructions_by_hand)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(snippets) / sizeof(snippets[0]); i++)
         expect(snippets[i].name, 7, slice_of(snippets[i].code, 8, 90, 7), snippets[i].answer);
 }
 
 /* A pointer that a loop moves on, and one that a loop replaces. */
-static void loops(void **state)
+TEST(loops)
 {
-    (void)state;
     static const uint64_t moves[][2] = {LOAD_R2_ARGUMENT_0, NOP, STORE, ADD_4, ADD_CARRY, NOP, NOP, NOP, BACK_TO_2};
     static const uint64_t replaces[][2] = {LOAD_R2_ARGUMENT_0, NOP, STORE, ADD_4, LOAD_R2_MEMORY, NOP, NOP, NOP, BACK_TO_2};
     expect("moves", 2, slice_of(moves, 9, 90, 2), (struct address_source)FROM(WORD(0)));
@@ -240,9 +230,8 @@ static void loops(void **state)
 }
 
 /* Any bytes: no crash, no read behind the end, and an end. */
-static void damaged_code(void **state)
+TEST(damaged_code)
 {
-    (void)state;
     uint64_t code[64][2], seed = 1;
     for (unsigned round = 0; round < 300; round++) {
         for (size_t i = 0; i < 64; i++) {
@@ -257,21 +246,11 @@ static void damaged_code(void **state)
     }
 }
 
-static void places_that_are_none(void **state)
+TEST(places_that_are_none)
 {
-    (void)state;
     struct sass_access access = {.base = 2, .is_base_wide = 1, .uniform = -1};
     const struct span code = {(const uint8_t *)direct_90, sizeof(direct_90)};
     assert_false(slice_address(code, 8, &access, 90).is_known);
     assert_false(slice_address(code, sizeof(direct_90), &access, 90).is_known);
     assert_false(slice_address((struct span){NULL, 0}, 0, &access, 90).is_known);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels_of_ptxas), cmocka_unit_test(instructions_by_hand), cmocka_unit_test(loops),
-        cmocka_unit_test(damaged_code),     cmocka_unit_test(places_that_are_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,9 @@
 /* base/source.h: where a source file is looked for, and which of its lines are read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/source.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static char folder[] = "/tmp/cufence-source-XXXXXX";
 
@@ -60,7 +52,7 @@ static void expect_line(const char *path, int line, const char *text)
     assert_null(text);
 }
 
-static void test_lines(void **state)
+TEST(test_lines)
 {
     struct source_line lines[SOURCE_LINES];
     (void)state;
@@ -74,7 +66,7 @@ static void test_lines(void **state)
     expect_line("elsewhere", 1, NULL);
 }
 
-static void test_the_folder_of_sources(void **state)
+TEST(test_the_folder_of_sources)
 {
     char path[256];
     (void)state;
@@ -90,11 +82,4 @@ static void test_the_folder_of_sources(void **state)
     expect_line("there.cu", 1, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_the_folder_of_sources),
-    };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
-}
+TEST_GROUP(make_files, remove_files)

@@ -1,18 +1,12 @@
 /* The native half of captured stacks, resolved with libdw and without. Built with frame pointers. */
+#include "support/test.h"
+
 #include "stacks/native.h"
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #define MOST 64
 #define NOINLINE __attribute__((noinline))
@@ -51,9 +45,8 @@ static const struct libdw *with_libdw(void)
     return libdw;
 }
 
-static void libdw_finds_functions_and_lines(void **state)
+TEST(libdw_finds_functions_and_lines)
 {
-    (void)state;
     struct stack stack;
     struct stack_frame frames[MOST];
     chain_outer(&stack);
@@ -72,9 +65,8 @@ static void libdw_finds_functions_and_lines(void **state)
 
 /* All but source lines. */
 /* libdw opens the files of libraries for as long as a session lasts. */
-static void a_started_process_inherits_no_file_of_libdw(void **state)
+TEST(a_started_process_inherits_no_file_of_libdw)
 {
-    (void)state;
     const struct libdw *libdw = with_libdw();
     struct libdw_session *session = libdw_begin(libdw);
     char name[256] = "", file[256] = "";
@@ -94,9 +86,8 @@ static void a_started_process_inherits_no_file_of_libdw(void **state)
     libdw_end(session);
 }
 
-static void frames_are_the_same_without_libdw(void **state)
+TEST(frames_are_the_same_without_libdw)
 {
-    (void)state;
     struct stack stack;
     struct stack_frame plain[MOST], full[MOST];
     chain_outer(&stack);
@@ -114,9 +105,8 @@ static void frames_are_the_same_without_libdw(void **state)
 }
 
 #if !defined(__aarch64__)
-static void wild_frame_pointers_end_the_chain(void **state)
+TEST(wild_frame_pointers_end_the_chain)
 {
-    (void)state;
     struct stack stack;
     struct stack_frame frames[MOST];
     chain_outer(&stack);
@@ -141,9 +131,8 @@ static void wild_frame_pointers_end_the_chain(void **state)
 }
 #endif
 
-static void words_and_counters_of_no_stack_are_survived(void **state)
+TEST(words_and_counters_of_no_stack_are_survived)
 {
-    (void)state;
     struct stack stack;
     struct stack_frame frames[MOST];
     srand(1);
@@ -159,9 +148,8 @@ static void words_and_counters_of_no_stack_are_survived(void **state)
 }
 
 /* As code that a compiler made at run time calls: the frame pointer leads on. */
-static void a_frame_in_no_module_is_left_out(void **state)
+TEST(a_frame_in_no_module_is_left_out)
 {
-    (void)state;
     struct stack stack;
     struct stack_frame frames[MOST];
     chain_outer(&stack);
@@ -191,9 +179,8 @@ static NOINLINE void start_thread(struct stack *out)
 }
 
 /* Reading its line may take longer than the rest of the report. */
-static void what_starts_a_thread_is_left_out_before_its_line_is_read(void **state)
+TEST(what_starts_a_thread_is_left_out_before_its_line_is_read)
 {
-    (void)state;
     struct stack stack;
     struct stack_frame frames[MOST];
     start_thread(&stack);
@@ -207,9 +194,8 @@ static void what_starts_a_thread_is_left_out_before_its_line_is_read(void **stat
     assert_true(frames[3].line > 0);
 }
 
-static void room_for_fewer_frames_is_respected(void **state)
+TEST(room_for_fewer_frames_is_respected)
 {
-    (void)state;
     struct stack stack;
     struct stack_frame frames[2] = {0};
     chain_outer(&stack);
@@ -217,17 +203,15 @@ static void room_for_fewer_frames_is_respected(void **state)
     assert_int_equal(frames[1].offset, 0);
 }
 
-static void a_deep_stack_is_copied_as_far_as_there_is_room(void **state)
+TEST(a_deep_stack_is_copied_as_far_as_there_is_room)
 {
-    (void)state;
     struct stack stack;
     chain_outer(&stack);
     assert_int_equal(stack.word_count, STACK_WORDS);
 }
 
-static void a_copy_begins_where_it_is_told_to(void **state)
+TEST(a_copy_begins_where_it_is_told_to)
 {
-    (void)state;
     struct stack stack;
     const uint64_t *frame = __builtin_frame_address(0);
     stack_capture_from(&stack, frame);
@@ -250,9 +234,8 @@ static void *capture_near_the_end(void *argument)
 }
 
 /* A new thread's stack is shallow: the copy must stop where it ends. */
-static void nothing_beyond_a_threads_stack_is_read(void **state)
+TEST(nothing_beyond_a_threads_stack_is_read)
 {
-    (void)state;
     size_t size = 2048 * 1024, page = 4096;
     char *area = mmap(NULL, size + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(area, MAP_FAILED);
@@ -282,9 +265,8 @@ static void fibre_main(void)
 }
 
 /* A stack that the thread library knows nothing of, with unreadable memory behind it. */
-static void a_coroutines_stack_is_copied_to_the_end_of_its_page(void **state)
+TEST(a_coroutines_stack_is_copied_to_the_end_of_its_page)
 {
-    (void)state;
     size_t size = 64 * 1024, page = 4096;
     char *area = mmap(NULL, size + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(area, MAP_FAILED);
@@ -303,25 +285,4 @@ static void a_coroutines_stack_is_copied_to_the_end_of_its_page(void **state)
     assert_true(native_frames(&from_fibre, with_libdw(), frames, MOST) >= 3);
     assert_string_equal(frames[2].function, "chain_outer");
     munmap(area, size + page);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(libdw_finds_functions_and_lines),
-        cmocka_unit_test(a_started_process_inherits_no_file_of_libdw),
-        cmocka_unit_test(frames_are_the_same_without_libdw),
-#if !defined(__aarch64__) /* there the stack pointer leads on */
-        cmocka_unit_test(wild_frame_pointers_end_the_chain),
-#endif
-        cmocka_unit_test(words_and_counters_of_no_stack_are_survived),
-        cmocka_unit_test(a_frame_in_no_module_is_left_out),
-        cmocka_unit_test(what_starts_a_thread_is_left_out_before_its_line_is_read),
-        cmocka_unit_test(room_for_fewer_frames_is_respected),
-        cmocka_unit_test(a_deep_stack_is_copied_as_far_as_there_is_room),
-        cmocka_unit_test(a_copy_begins_where_it_is_told_to),
-        cmocka_unit_test(nothing_beyond_a_threads_stack_is_read),
-        cmocka_unit_test(a_coroutines_stack_is_copied_to_the_end_of_its_page),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

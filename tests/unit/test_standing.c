@@ -1,20 +1,13 @@
 /* Where the threads of a core dump were, and how `cufence explain` handles files and folders. */
+#include "support/test.h"
+
 #include "analysis/dump/standing.h"
 #include "finding/standing_report.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "synthetic_dump.h"
 
 #include <jansson.h>
-#include <stdio.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <zlib.h>
 
 static struct problem problem;
@@ -39,9 +32,8 @@ static void finish(struct synthetic *synthetic, struct coredump *dump, struct st
 }
 
 /* As the dump of a program that hangs: both lanes wait at +0x40, or one of them is further on. */
-static void threads_are_grouped_by_place(void **state)
+TEST(threads_are_grouped_by_place)
 {
-    (void)state;
     for (int is_split = 0; is_split < 2; is_split++) {
         struct synthetic synthetic;
         struct coredump dump;
@@ -76,9 +68,8 @@ static void threads_are_grouped_by_place(void **state)
     }
 }
 
-static void those_with_an_exception_come_first(void **state)
+TEST(those_with_an_exception_come_first)
 {
-    (void)state;
     struct synthetic synthetic;
     struct coredump dump;
     uint32_t registers[256];
@@ -94,9 +85,8 @@ static void those_with_an_exception_come_first(void **state)
     finish(&synthetic, &dump, standing);
 }
 
-static void memory_is_shown_as_far_as_the_dump_has_it(void **state)
+TEST(memory_is_shown_as_far_as_the_dump_has_it)
 {
-    (void)state;
     struct synthetic synthetic;
     struct coredump dump;
     make_synthetic(&synthetic, &oldest);
@@ -149,9 +139,8 @@ static void expect_in(const char *text, const char *part)
         fail_msg("missing: %s\nin:\n%s", part, text);
 }
 
-static void a_load_is_explained(void **state)
+TEST(a_load_is_explained)
 {
-    (void)state;
     struct outcome outcome = explain("--registers " CUFENCE_FIXTURES "/load_128.core.gz");
     assert_int_equal(outcome.status, 0);
     assert_string_equal(outcome.err, "");
@@ -168,9 +157,8 @@ static void a_load_is_explained(void **state)
     assert_null(strstr(outcome.out, "cufence's")); /* nobody knew the buffers */
 }
 
-static void a_store_whose_warp_has_exited_is_explained(void **state)
+TEST(a_store_whose_warp_has_exited_is_explained)
 {
-    (void)state;
     struct outcome outcome = explain(CUFENCE_FIXTURES "/store_last.core.gz");
     assert_int_equal(outcome.status, 0);
     expect_in(outcome.out, "illegal memory access by a WRITE (address unknown: the warp had exited)");
@@ -179,9 +167,8 @@ static void a_store_whose_warp_has_exited_is_explained(void **state)
 }
 
 /* Asked for by the user (CUDA_ENABLE_USER_TRIGGERED_COREDUMP) on an H100 while tests/fixtures/hang/deadlock.cu hung. */
-static void a_recorded_hang_is_explained(void **state)
+TEST(a_recorded_hang_is_explained)
 {
-    (void)state;
     struct outcome outcome = explain(CUFENCE_FIXTURES "/hang/deadlock.core.gz");
     assert_int_equal(outcome.status, 0);
     assert_string_equal(outcome.err, "");
@@ -194,9 +181,8 @@ static void a_recorded_hang_is_explained(void **state)
     expect_in(outcome.out, "  launches   deadlock<<<(1,1,1), (64,1,1)>>>, 64 threads left\n");
 }
 
-static void json_says_the_same(void **state)
+TEST(json_says_the_same)
 {
-    (void)state;
     struct outcome outcome = explain("--json --registers " CUFENCE_FIXTURES "/load_128.core.gz");
     json_t *report = json_loads(outcome.out, 0, NULL);
     assert_non_null(report);
@@ -234,9 +220,8 @@ static size_t read_fixture(const char *name, void *bytes, size_t room)
 }
 
 /* Its headers: 34560 bytes at the end. The table of SMs ends at byte 57092. */
-static void a_truncated_dump_is_explained_as_far_as_it_goes(void **state)
+TEST(a_truncated_dump_is_explained_as_far_as_it_goes)
 {
-    (void)state;
     static uint8_t bytes[1 << 18];
     size_t size = read_fixture(CUFENCE_FIXTURES "/load_128.core.gz", bytes, sizeof bytes);
     char path[] = "/tmp/explain.XXXXXX", arguments[128];
@@ -286,9 +271,8 @@ static void a_truncated_dump_is_explained_as_far_as_it_goes(void **state)
 }
 
 /* gzip's own end is then missing too. */
-static void a_packed_dump_may_be_truncated(void **state)
+TEST(a_packed_dump_may_be_truncated)
 {
-    (void)state;
     static uint8_t packed[1 << 18];
     FILE *file = fopen(CUFENCE_FIXTURES "/load_128.core.gz", "rb");
     assert_non_null(file);
@@ -313,9 +297,8 @@ static void a_packed_dump_may_be_truncated(void **state)
     unlink(path);
 }
 
-static void what_is_no_dump_gets_a_sentence(void **state)
+TEST(what_is_no_dump_gets_a_sentence)
 {
-    (void)state;
     char folder[] = "/tmp/explain.XXXXXX", path[64], arguments[256];
     struct synthetic synthetic;
     size_t size;
@@ -358,9 +341,8 @@ static void what_is_no_dump_gets_a_sentence(void **state)
     builder_end(&synthetic.builder);
 }
 
-static void a_hang_is_explained(void **state)
+TEST(a_hang_is_explained)
 {
-    (void)state;
     char path[] = "/tmp/explain.XXXXXX";
     struct synthetic synthetic;
     size_t size;
@@ -382,9 +364,8 @@ static void a_hang_is_explained(void **state)
     builder_end(&synthetic.builder);
 }
 
-static void arguments_are_checked(void **state)
+TEST(arguments_are_checked)
 {
-    (void)state;
     static const struct {
         const char *arguments, *message;
     } cases[] = {
@@ -402,23 +383,4 @@ static void arguments_are_checked(void **state)
         assert_string_equal(outcome.out, "");
     }
     expect_in(explain("--help").out, "usage: cufence explain ");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_are_grouped_by_place),
-        cmocka_unit_test(those_with_an_exception_come_first),
-        cmocka_unit_test(memory_is_shown_as_far_as_the_dump_has_it),
-        cmocka_unit_test(a_load_is_explained),
-        cmocka_unit_test(a_store_whose_warp_has_exited_is_explained),
-        cmocka_unit_test(a_recorded_hang_is_explained),
-        cmocka_unit_test(json_says_the_same),
-        cmocka_unit_test(a_truncated_dump_is_explained_as_far_as_it_goes),
-        cmocka_unit_test(a_packed_dump_may_be_truncated),
-        cmocka_unit_test(what_is_no_dump_gets_a_sentence),
-        cmocka_unit_test(a_hang_is_explained),
-        cmocka_unit_test(arguments_are_checked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,9 @@
 /* base/thread: numbers of threads, memory of threads, and the signals that cufence's own threads leave to the program. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/thread.h"
 
-#include <signal.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 static uint32_t asked(void)
 {
@@ -24,9 +17,8 @@ static void *is_own(void *unused)
     return (void *)(uintptr_t)(first == asked() && thread_id() == first && first != (uint32_t)getpid());
 }
 
-static void a_thread_knows_its_number(void **state)
+TEST(a_thread_knows_its_number)
 {
-    (void)state;
     pthread_t thread;
     void *is_right = NULL;
     assert_int_equal(thread_id(), asked());
@@ -36,9 +28,8 @@ static void a_thread_knows_its_number(void **state)
     assert_int_equal(thread_id(), asked());
 }
 
-static void a_forked_child_has_another(void **state)
+TEST(a_forked_child_has_another)
 {
-    (void)state;
     int status = 0;
     assert_int_equal(thread_id(), asked());
     pid_t child = fork();
@@ -55,9 +46,8 @@ static void *blocked(void *out)
     return NULL;
 }
 
-static void own_threads_take_no_signals(void **state)
+TEST(own_threads_take_no_signals)
 {
-    (void)state;
     pthread_t thread;
     sigset_t before, after, own;
     pthread_sigmask(SIG_SETMASK, NULL, &before);
@@ -86,9 +76,8 @@ static void *own_memory(void *unused)
     return own;
 }
 
-static void each_thread_has_its_memory(void **state)
+TEST(each_thread_has_its_memory)
 {
-    (void)state;
     pthread_t thread;
     void *other = NULL, *mine = own_memory(NULL);
     assert_non_null(mine);
@@ -108,9 +97,8 @@ static void *ask_for_size(void *size)
 }
 
 /* As `ulimit -s 64` sets it. */
-static void own_threads_have_room_whatever_the_default(void **state)
+TEST(own_threads_have_room_whatever_the_default)
 {
-    (void)state;
     const size_t little = 64 << 10;
     size_t size = 0;
     pthread_attr_t before, attributes;
@@ -123,16 +111,4 @@ static void own_threads_have_room_whatever_the_default(void **state)
     pthread_join(thread, NULL);
     pthread_setattr_default_np(&before);
     assert_true(size >= 1 << 20);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thread_knows_its_number),
-        cmocka_unit_test(a_forked_child_has_another),
-        cmocka_unit_test(own_threads_take_no_signals),
-        cmocka_unit_test(each_thread_has_its_memory),
-        cmocka_unit_test(own_threads_have_room_whatever_the_default),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,15 @@
 /* The newest launches, allocations and frees before a fault, in order. */
+#include "support/test.h"
+
 #include "finding/timeline.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static struct launch_entry launch(uint64_t time, uint32_t tid, uint64_t sequence)
 {
     return (struct launch_entry){.time_ns = time, .tid = tid, .sequence = sequence};
 }
 
-static void events_are_in_order_of_time(void **state)
+TEST(events_are_in_order_of_time)
 {
-    (void)state;
     const struct launch_entry launches[] = {launch(40, 1, 3), launch(10, 1, 1), launch(20, 1, 2)};
     const cufence_buffer near[] = {{.id = 1, .allocated_ns = 5, .freed_ns = 30}, {.id = 2, .allocated_ns = 15}};
     const cufence_buffer live[] = {{.id = 2, .allocated_ns = 15}, {.id = 3}}; /* one is in both; of one nothing is known */
@@ -32,9 +27,8 @@ static void events_are_in_order_of_time(void **state)
     assert_true(events[4].is_free);
 }
 
-static void launches_of_one_thread_are_in_their_order_within_a_tick(void **state)
+TEST(launches_of_one_thread_are_in_their_order_within_a_tick)
 {
-    (void)state;
     const struct launch_entry launches[] = {launch(10, 1, 3), launch(10, 1, 2), launch(10, 1, 1)};
     const struct fault_memory memory = {.recent = launches, .recent_count = 3};
     struct timeline_event events[TIMELINE_MOST];
@@ -43,9 +37,8 @@ static void launches_of_one_thread_are_in_their_order_within_a_tick(void **state
         assert_int_equal(events[i].launch->sequence, i + 1);
 }
 
-static void the_newest_are_kept(void **state)
+TEST(the_newest_are_kept)
 {
-    (void)state;
     enum { COUNT = TIMELINE_MOST + 9 };
     cufence_buffer live[COUNT];
     struct launch_entry last = launch(COUNT + 100, 1, 1), first = launch(1, 1, 2);
@@ -72,9 +65,8 @@ static json_t *json_of(const struct fault_memory *memory, const struct launch_en
     return report.object;
 }
 
-static void the_launch_that_faulted_is_marked(void **state)
+TEST(the_launch_that_faulted_is_marked)
 {
-    (void)state;
     const struct launch_entry launches[] = {launch(10, 1, 1), launch(10, 1, 2), launch(10, 2, 2)};
     const struct launch_entry copy = launches[1];
     const struct fault_memory memory = {.recent = launches, .recent_count = 3, .now_ns = 15};
@@ -93,15 +85,4 @@ static void the_launch_that_faulted_is_marked(void **state)
     report = json_of(&(struct fault_memory){0}, &copy);
     assert_null(json_object_get(report, "timeline"));
     json_decref(report);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(events_are_in_order_of_time),
-        cmocka_unit_test(launches_of_one_thread_are_in_their_order_within_a_tick),
-        cmocka_unit_test(the_newest_are_kept),
-        cmocka_unit_test(the_launch_that_faulted_is_marked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

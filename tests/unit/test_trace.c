@@ -1,14 +1,7 @@
 /* The lines of traces, the comparison of two events, and who wrote a buffer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "lens/diff/compare.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 static struct trace_writers *of_a, *of_b;
 
@@ -78,9 +71,8 @@ static struct trace_difference compared(struct launch *a, struct launch *b, unsi
 
 #define EXPECT(wanted, ignored) assert_int_equal(compared(&a, &b, ignored).kind, wanted)
 
-static void each_difference_is_told(void **state)
+TEST_WITH(each_difference_is_told, set_up, tear_down)
 {
-    (void)state;
     struct launch a, b;
     plain(&a);
     plain(&b);
@@ -113,9 +105,8 @@ static void each_difference_is_told(void **state)
     assert_int_equal(compared(&a, &b, 0).index, 1);
 }
 
-static void a_large_argument_counts_if_outputs_differ(void **state)
+TEST_WITH(a_large_argument_counts_if_outputs_differ, set_up, tear_down)
 {
-    (void)state;
     struct launch a, b;
     plain(&a);
     plain(&b)->scalars[1].value = "00112233445566778899aabbccddee00";
@@ -126,9 +117,8 @@ static void a_large_argument_counts_if_outputs_differ(void **state)
 }
 
 /* PyTorch leaves pointers of earlier launches in such structs. */
-static void a_pointer_in_a_large_argument_counts_if_others_differ(void **state)
+TEST_WITH(a_pointer_in_a_large_argument_counts_if_others_differ, set_up, tear_down)
 {
-    (void)state;
     struct launch a, b;
     plain(&a)->buffers[1].argument = 3;
     plain(&b)->buffers[1].argument = 3;
@@ -153,9 +143,8 @@ static void a_pointer_in_a_large_argument_counts_if_others_differ(void **state)
     EXPECT(TRACE_OTHER_POINTER, 0);
 }
 
-static void hashes_that_are_missing_are_equal(void **state)
+TEST_WITH(hashes_that_are_missing_are_equal, set_up, tear_down)
 {
-    (void)state;
     struct launch a, b;
     plain(&a)->buffers[1].has_after = 0;
     plain(&b)->buffers[1].after = 10;
@@ -165,9 +154,8 @@ static void hashes_that_are_missing_are_equal(void **state)
 }
 
 /* A buffer that nobody has written holds anything: it is an input if it is used. */
-static void old_bytes_are_inputs_only_if_they_matter(void **state)
+TEST_WITH(old_bytes_are_inputs_only_if_they_matter, set_up, tear_down)
 {
-    (void)state;
     struct launch a, b, writer;
     plain(&a);
     plain(&b)->buffers[1].before = 2;
@@ -182,9 +170,8 @@ static void old_bytes_are_inputs_only_if_they_matter(void **state)
     assert_int_equal(compared(&a, &b, 0).index, 1);
 }
 
-static void an_input_that_was_written_comes_first(void **state)
+TEST_WITH(an_input_that_was_written_comes_first, set_up, tear_down)
 {
-    (void)state;
     struct launch a, b, writer;
     plain(&a);
     plain(&b);
@@ -195,9 +182,8 @@ static void an_input_that_was_written_comes_first(void **state)
     assert_int_equal(compared(&a, &b, 0).index, 1);
 }
 
-static void other_data_of_the_host_is_told(void **state)
+TEST_WITH(other_data_of_the_host_is_told, set_up, tear_down)
 {
-    (void)state;
     struct launch a, b;
     for (int is_set = 0; is_set < 2; is_set++) {
         plain(&a);
@@ -215,9 +201,8 @@ static void other_data_of_the_host_is_told(void **state)
     EXPECT(TRACE_OTHER_OUTPUT, 0);
 }
 
-static void the_last_writer_before_a_line_is_found(void **state)
+TEST_WITH(the_last_writer_before_a_line_is_found, set_up, tear_down)
 {
-    (void)state;
     struct launch writer;
     struct trace_write write;
     for (uint64_t line = 10; line <= 50; line += 10)
@@ -232,9 +217,8 @@ static void the_last_writer_before_a_line_is_found(void **state)
 }
 
 /* Without its hashes, a launch may have written all that it has pointers to. */
-static void a_launch_without_hashes_may_have_written(void **state)
+TEST_WITH(a_launch_without_hashes_may_have_written, set_up, tear_down)
 {
-    (void)state;
     struct launch writer;
     struct trace_write write;
     plain(&writer);
@@ -246,9 +230,8 @@ static void a_launch_without_hashes_may_have_written(void **state)
 }
 
 /* A trace of any length takes the same memory: what was not written for long is forgotten, and that is said. */
-static void what_was_written_long_ago_is_forgotten(void **state)
+TEST_WITH(what_was_written_long_ago_is_forgotten, set_up, tear_down)
 {
-    (void)state;
     char name[32];
     struct launch writer;
     struct trace_write write;
@@ -268,9 +251,8 @@ static void what_was_written_long_ago_is_forgotten(void **state)
     assert_int_equal(trace_writers_find(of_a, "b #1", 300000, &write), -1);
 }
 
-static void what_is_written_is_read(void **state)
+TEST_WITH(what_is_written_is_read, set_up, tear_down)
 {
-    (void)state;
     char *text = NULL;
     size_t size = 0;
     struct launch a;
@@ -290,24 +272,4 @@ static void what_is_written_is_read(void **state)
     assert_string_equal(read.scalars[1].value, a.scalars[1].value);
     trace_event_free(&read);
     free(text);
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(each_difference_is_told),
-        TEST(a_large_argument_counts_if_outputs_differ),
-        TEST(a_pointer_in_a_large_argument_counts_if_others_differ),
-        TEST(hashes_that_are_missing_are_equal),
-        TEST(old_bytes_are_inputs_only_if_they_matter),
-        TEST(an_input_that_was_written_comes_first),
-        TEST(other_data_of_the_host_is_told),
-        TEST(the_last_writer_before_a_line_is_found),
-        TEST(a_launch_without_hashes_may_have_written),
-        TEST(what_was_written_long_ago_is_forgotten),
-        TEST(what_is_written_is_read),
-    };
-    return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
 }

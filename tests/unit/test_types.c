@@ -1,12 +1,5 @@
 /* The types of what kernels' pointers point to: from the user, the signature, or the bytes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "lens/values/types.h"
 
@@ -34,9 +27,8 @@ static enum value_type type_of(const struct launch_function *function, int argum
     return known.type;
 }
 
-static void the_signature_says(void **state)
+TEST(the_signature_says)
 {
-    (void)state;
     /* mixed(float const*, __half*, __nv_bfloat16 const*, double, unsigned char*) */
     const struct launch_function *mixed = function_of("_Z5mixedPKfP6__halfPK13__nv_bfloat16dPh", 5, 8);
     assert_int_equal(type_of(mixed, 0, TYPE_SIGNATURE), VALUE_FLOAT32);
@@ -49,18 +41,16 @@ static void the_signature_says(void **state)
     assert_string_equal(types_names(mixed)->plain, "mixed");
 }
 
-static void it_says_nothing_of_what_is_in_structs(void **state)
+TEST(it_says_nothing_of_what_is_in_structs)
 {
-    (void)state;
     const struct launch_function *function = function_of("_Z6structPKf", 1, 24);
     assert_int_equal(type_of(function, 0, TYPE_UNKNOWN), VALUE_TYPES);
     struct reached reached = reached_by(function, 0);
     assert_false(types_is_const(function, &reached));
 }
 
-static void the_user_wins(void **state)
+TEST(the_user_wins)
 {
-    (void)state;
     char problem[512];
     const struct launch_function *gemm = function_of("_Z4gemmPKfPf", 2, 8), *other = function_of("other", 2, 8);
     assert_true(types_override("gem*/1:f16+*Z5oth*:bf16+other:int64", problem, sizeof problem));
@@ -73,9 +63,8 @@ static void the_user_wins(void **state)
     assert_int_equal(type_of(gemm, 1, TYPE_SIGNATURE), VALUE_FLOAT32);
 }
 
-static void what_the_user_says_wrong_is_named(void **state)
+TEST(what_the_user_says_wrong_is_named)
 {
-    (void)state;
     static const char *const wrong[] = {"f15", "gemm:", ":f16", "gemm:float17", "a:f16+b", "+f16"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char problem[512] = "";
@@ -92,9 +81,8 @@ static enum value_type guess(const struct launch_function *function, const void 
     return types_guess(function, &reached, bytes, size);
 }
 
-static void the_bytes_are_remembered(void **state)
+TEST(the_bytes_are_remembered)
 {
-    (void)state;
     float numbers[512];
     int64_t indices[512];
     for (int i = 0; i < 512; i++) {
@@ -109,18 +97,16 @@ static void the_bytes_are_remembered(void **state)
     assert_int_equal(type_of(longs, 1, TYPE_UNKNOWN), VALUE_TYPES); /* another pointer of it */
 }
 
-static void zeros_are_not_remembered(void **state)
+TEST(zeros_are_not_remembered)
 {
-    (void)state;
     static const uint8_t zeros[4096];
     const struct launch_function *function = function_of("zeros", 1, 8);
     guess(function, zeros, sizeof zeros);
     assert_int_equal(type_of(function, 0, TYPE_UNKNOWN), VALUE_TYPES);
 }
 
-static void noise_is_bytes(void **state)
+TEST(noise_is_bytes)
 {
-    (void)state;
     uint8_t noise[4096];
     uint64_t seed = 88172645463325252u;
     for (size_t i = 0; i < sizeof noise; i++) {
@@ -130,9 +116,8 @@ static void noise_is_bytes(void **state)
     assert_int_equal(guess(function_of("noise", 1, 8), noise, sizeof noise), VALUE_UINT8);
 }
 
-static void nan_alone_has_a_type(void **state)
+TEST(nan_alone_has_a_type)
 {
-    (void)state;
     uint32_t wide[256];
     uint16_t narrow[256];
     for (int i = 0; i < 256; i++) {
@@ -145,19 +130,4 @@ static void nan_alone_has_a_type(void **state)
     assert_int_equal(guess(function_of("_Z3addIN3c108BFloat16EEvPv", 1, 8), narrow, sizeof narrow), VALUE_BFLOAT16);
     memset(wide, 0xff, sizeof wide);
     assert_int_not_equal(guess(function_of("minus_one", 1, 8), wide, sizeof wide), VALUE_FLOAT32);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_signature_says),
-        cmocka_unit_test(it_says_nothing_of_what_is_in_structs),
-        cmocka_unit_test(the_user_wins),
-        cmocka_unit_test(what_the_user_says_wrong_is_named),
-        cmocka_unit_test(the_bytes_are_remembered),
-        cmocka_unit_test(zeros_are_not_remembered),
-        cmocka_unit_test(noise_is_bytes),
-        cmocka_unit_test(nan_alone_has_a_type),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

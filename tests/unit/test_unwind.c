@@ -1,18 +1,12 @@
 /* Stacks through compiled code, unwound and resolved without libdw. */
+#define TEST_OWN_MAIN
+#include "support/test.h"
+
 #include "stacks/native.h"
 #include "unwind_code.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #define MOST 64
 #define NOINLINE __attribute__((noinline))
@@ -68,33 +62,28 @@ NOINLINE static void finds_callers_beyond(void (*function)(unwind_callee *, void
     assert_string_equal(named->frames[1].file, "");
 }
 
-static void code_without_frame_pointers_is_no_end(void **state)
+TEST(code_without_frame_pointers_is_no_end)
 {
-    (void)state;
     finds_callers_beyond(code_small, "code_small");
 }
 
-static void registers_that_callees_keep_are_followed(void **state)
+TEST(registers_that_callees_keep_are_followed)
 {
-    (void)state;
     finds_callers_beyond(code_with_full_registers, "code_with_full_registers");
 }
 
-static void alloca_is_no_end(void **state)
+TEST(alloca_is_no_end)
 {
-    (void)state;
     finds_callers_beyond(code_with_alloca, "code_with_alloca");
 }
 
-static void a_large_frame_is_no_end(void **state)
+TEST(a_large_frame_is_no_end)
 {
-    (void)state;
     finds_callers_beyond(code_with_large_frame, "code_with_large_frame");
 }
 
-static void a_realigned_frame_is_no_end(void **state)
+TEST(a_realigned_frame_is_no_end)
 {
-    (void)state;
     finds_callers_beyond(code_with_realigned_frame, "code_with_realigned_frame");
 }
 
@@ -110,9 +99,8 @@ NOINLINE static void late(unwind_callee *callee, void *argument)
     sink++;
 }
 
-static void code_behind_an_early_return_is_no_end(void **state)
+TEST(code_behind_an_early_return_is_no_end)
 {
-    (void)state;
     void (*const ways[])(unwind_callee *, void *) = {early, late};
     const char *const names[] = {"early", "late"};
     for (int i = 0; i < 2; i++) {
@@ -127,9 +115,8 @@ static void code_behind_an_early_return_is_no_end(void **state)
 }
 
 /* What the frame pointer register holds in code that keeps none leads nowhere: it was put to another use. */
-static void the_frame_pointer_register_is_not_trusted(void **state)
+TEST(the_frame_pointer_register_is_not_trusted)
 {
-    (void)state;
     struct stack stack;
     code_small(code_take, &stack);
     sink++;
@@ -149,9 +136,8 @@ enum { FRAMES_COPIED = 3 };
 enum { FRAMES_COPIED = 2 };
 #endif
 
-static void a_frame_beyond_the_copied_words_is_the_last(void **state)
+TEST(a_frame_beyond_the_copied_words_is_the_last)
 {
-    (void)state;
     struct stack stack;
     code_with_huge_frame(code_take, &stack);
     sink++;
@@ -160,9 +146,8 @@ static void a_frame_beyond_the_copied_words_is_the_last(void **state)
     assert_frame(named, 1, "code_with_huge_frame");
 }
 
-static void code_without_call_frame_information_is_crossed_by_frame_pointers(void **state)
+TEST(code_without_call_frame_information_is_crossed_by_frame_pointers)
 {
-    (void)state;
     struct stack stack;
     struct through through = {plain_outer, &stack};
     code_small(go_through, &through);
@@ -175,9 +160,8 @@ static void code_without_call_frame_information_is_crossed_by_frame_pointers(voi
     assert_frame(named, 4, "code_small");
 }
 
-static void wild_frame_pointers_in_such_code_end_the_walk(void **state)
+TEST(wild_frame_pointers_in_such_code_end_the_walk)
 {
-    (void)state;
     struct stack stack;
     plain_outer(code_take, &stack);
     sink++;
@@ -199,9 +183,8 @@ static void wild_frame_pointers_in_such_code_end_the_walk(void **state)
     assert_int_equal(names_of(&stack)->count, 3);
 }
 
-static void a_static_runtimes_own_frames_are_left_out(void **state)
+TEST(a_static_runtimes_own_frames_are_left_out)
 {
-    (void)state;
     struct stack stack;
     code_that_launches(&stack);
     sink++;
@@ -212,9 +195,8 @@ static void a_static_runtimes_own_frames_are_left_out(void **state)
 
 static struct stack under_main;
 
-static void what_starts_a_program_is_left_out(void **state)
+TEST(what_starts_a_program_is_left_out)
 {
-    (void)state;
     const struct named *named = names_of(&under_main);
     assert_int_equal(named->count, 2);
     assert_frame(named, 0, "code_take");
@@ -228,9 +210,8 @@ static void *take_in_thread(void *out)
     return NULL;
 }
 
-static void the_walk_ends_where_a_thread_began(void **state)
+TEST(the_walk_ends_where_a_thread_began)
 {
-    (void)state;
     struct stack stack;
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, take_in_thread, &stack), 0);
@@ -257,9 +238,8 @@ static void on_trap(int number)
     siglongjmp(behind_signal, 1);
 }
 
-static void the_instruction_that_a_signal_came_before_is_found(void **state)
+TEST(the_instruction_that_a_signal_came_before_is_found)
 {
-    (void)state;
     struct sigaction action = {.sa_handler = on_trap}, before;
     assert_int_equal(sigaction(SIGILL, &action, &before), 0);
     if (!sigsetjmp(behind_signal, 1))
@@ -289,9 +269,8 @@ NOINLINE static void names_in_library(const char *path, struct stack *stack)
     sink++;
 }
 
-static void a_librarys_static_functions_have_names(void **state)
+TEST(a_librarys_static_functions_have_names)
 {
-    (void)state;
     struct stack stack;
     names_in_library(UNWIND_LIBRARY, &stack);
     const struct named *named = names_of(&stack);
@@ -303,9 +282,8 @@ static void a_librarys_static_functions_have_names(void **state)
     assert_string_equal(named->frames[2].module, "libunwind_library.so");
 }
 
-static void without_a_symbol_table_module_and_offset_are_left(void **state)
+TEST(without_a_symbol_table_module_and_offset_are_left)
 {
-    (void)state;
     struct stack stack, whole;
     names_in_library(UNWIND_LIBRARY, &whole);
     uint64_t offset = names_of(&whole)->frames[1].offset;
@@ -332,9 +310,8 @@ static void copy_file(const char *from, const char *to)
 }
 
 /* As when a program is built anew while it runs: the new file's symbols are not the code's that runs. */
-static void another_file_of_the_same_name_gives_no_names(void **state)
+TEST(another_file_of_the_same_name_gives_no_names)
 {
-    (void)state;
     char folder[] = "/tmp/cufence-unwind-XXXXXX", path[64], other[64];
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/library.so", folder);
@@ -353,29 +330,8 @@ static void another_file_of_the_same_name_gives_no_names(void **state)
     rmdir(folder);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(code_without_frame_pointers_is_no_end),
-        cmocka_unit_test(registers_that_callees_keep_are_followed),
-        cmocka_unit_test(alloca_is_no_end),
-        cmocka_unit_test(a_large_frame_is_no_end),
-        cmocka_unit_test(a_realigned_frame_is_no_end),
-        cmocka_unit_test(code_behind_an_early_return_is_no_end),
-        cmocka_unit_test(the_frame_pointer_register_is_not_trusted),
-        cmocka_unit_test(a_frame_beyond_the_copied_words_is_the_last),
-        cmocka_unit_test(code_without_call_frame_information_is_crossed_by_frame_pointers),
-        cmocka_unit_test(wild_frame_pointers_in_such_code_end_the_walk),
-        cmocka_unit_test(a_static_runtimes_own_frames_are_left_out),
-        cmocka_unit_test(what_starts_a_program_is_left_out),
-        cmocka_unit_test(the_walk_ends_where_a_thread_began),
-#ifdef HAS_SIGNALS
-        cmocka_unit_test(the_instruction_that_a_signal_came_before_is_found),
-#endif
-        cmocka_unit_test(a_librarys_static_functions_have_names),
-        cmocka_unit_test(without_a_symbol_table_module_and_offset_are_left),
-        cmocka_unit_test(another_file_of_the_same_name_gives_no_names),
-    };
     code_take(&under_main);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(argc, argv);
 }

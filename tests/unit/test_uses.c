@@ -2,18 +2,11 @@
  * What kernels read and write, according to their code: kernels of nvcc and Triton for sm_90 (tests/fixtures/cubins, with their
  * sources).
  */
+#include "support/test.h"
+
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/uses.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 /* On the heap and to the byte, so that a sanitizer sees a read behind its end. */
@@ -56,9 +49,8 @@ static unsigned written(const struct uses *uses)
     return words;
 }
 
-static void writes_are_those_of_the_source(void **state)
+TEST(writes_are_those_of_the_source)
 {
-    (void)state;
     static const struct {
         const char *kernel;
         int is_known;
@@ -80,9 +72,8 @@ static void writes_are_those_of_the_source(void **state)
     free_file(cubin);
 }
 
-static void accesses_tell_widths_and_kinds(void **state)
+TEST(accesses_tell_widths_and_kinds)
 {
-    (void)state;
     struct span cubin = read_file("values.cubin"), triton = read_file("triton_add.cubin");
     struct uses uses = uses_of(cubin, "members");
     for (unsigned i = 1; i < 4; i++)
@@ -102,9 +93,8 @@ static void accesses_tell_widths_and_kinds(void **state)
 }
 
 /* Behind an assertion that has failed nothing is executed. Where functions of others are called, as printf's, nobody knows. */
-static void assertions_write_nothing(void **state)
+TEST(assertions_write_nothing)
 {
-    (void)state;
     struct span asserts = read_file("like_pytorch.cubin"), values = read_file("values.cubin");
     struct cubin_kernel kernel;
     struct uses uses;
@@ -120,9 +110,8 @@ static void assertions_write_nothing(void **state)
     free_file(values);
 }
 
-static void parameters_may_be_large(void **state)
+TEST(parameters_may_be_large)
 {
-    (void)state;
     struct span cubin = read_file("like_pytorch.cubin");
     struct uses uses = uses_of(cubin, "far");
     assert_true(uses.knows_writes);
@@ -141,9 +130,8 @@ static int line_of(struct span cubin, const char *symbol, const struct use *use,
     return line.line;
 }
 
-static void stores_have_lines(void **state)
+TEST(stores_have_lines)
 {
-    (void)state;
     struct span cubin = read_file("values.cubin");
     struct uses uses = uses_of(cubin, "normalise");
     struct cubin_line line;
@@ -159,9 +147,8 @@ static void stores_have_lines(void **state)
 }
 
 /* Every byte: nothing is read behind the file, and the work is bounded. */
-static void damage_is_survived(void **state)
+TEST(damage_is_survived)
 {
-    (void)state;
     struct span file = read_file("triton_add.cubin");
     uint8_t *bytes = malloc(file.size);
     for (size_t i = 0; i < file.size; i++) {
@@ -179,17 +166,4 @@ static void damage_is_survived(void **state)
     }
     free(bytes);
     free_file(file);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_are_those_of_the_source),
-        cmocka_unit_test(accesses_tell_widths_and_kinds),
-        cmocka_unit_test(assertions_write_nothing),
-        cmocka_unit_test(parameters_may_be_large),
-        cmocka_unit_test(stores_have_lines),
-        cmocka_unit_test(damage_is_survived),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,6 @@
 /* Native stacks of allocations: walked with what is known of each return address, interned, and read later. */
+#include "support/test.h"
+
 #include "stacks/native.h"
 #include "unwind_code.h"
 
@@ -6,12 +8,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define MOST 24
 #define NOINLINE __attribute__((noinline))
@@ -41,9 +37,8 @@ NOINLINE static struct both taken_through(void (*function)(unwind_callee *, void
 }
 
 /* The unwinder, which interprets everything anew, is what the walk is measured by. */
-static void the_walk_finds_what_the_unwinder_finds(void **state)
+TEST(the_walk_finds_what_the_unwinder_finds)
 {
-    (void)state;
     void (*const shapes[])(unwind_callee *, void *) = {code_small, code_with_full_registers, code_with_alloca,
                                                        code_with_large_frame, code_with_realigned_frame};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -67,9 +62,8 @@ static void the_walk_finds_what_the_unwinder_finds(void **state)
     }
 }
 
-static void one_place_is_one_number_and_two_are_two(void **state)
+TEST(one_place_is_one_number_and_two_are_two)
 {
-    (void)state;
     uint32_t numbers[3];
     for (volatile int i = 0; i < 3; i++) { /* not unrolled: one place */
         struct both both;
@@ -83,9 +77,8 @@ static void one_place_is_one_number_and_two_are_two(void **state)
     assert_int_not_equal(elsewhere.number, numbers[0]);
 }
 
-static void the_walk_goes_past_a_frame_larger_than_a_captured_stack(void **state)
+TEST(the_walk_goes_past_a_frame_larger_than_a_captured_stack)
 {
-    (void)state;
     struct stack_frame frames[MOST];
     struct both both = taken_through(code_with_huge_frame);
     assert_true(stack_interned_frames(both.number, frames, MOST) >= 3);
@@ -100,9 +93,8 @@ static void *take_in_thread(void *both)
     return NULL;
 }
 
-static void the_walk_ends_where_a_thread_began(void **state)
+TEST(the_walk_ends_where_a_thread_began)
 {
-    (void)state;
     struct both both;
     struct stack_frame frames[MOST];
     pthread_t thread;
@@ -130,9 +122,8 @@ NOINLINE static void *take_in_library(const char *path, struct both *both)
 }
 
 /* Its names can't be found any more, and another library's at the same address would be wrong. */
-static void an_unloaded_librarys_frames_keep_module_and_offset(void **state)
+TEST(an_unloaded_librarys_frames_keep_module_and_offset)
 {
-    (void)state;
     struct both first, second;
     struct stack_frame there[MOST], gone[MOST];
     void *library = take_in_library(UNWIND_LIBRARY, &first);
@@ -157,21 +148,6 @@ static void an_unloaded_librarys_frames_keep_module_and_offset(void **state)
     dlclose(library);
 }
 
-static void many_places_at_once_have_their_own_numbers(void **state);
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_walk_finds_what_the_unwinder_finds),
-        cmocka_unit_test(one_place_is_one_number_and_two_are_two),
-        cmocka_unit_test(the_walk_goes_past_a_frame_larger_than_a_captured_stack),
-        cmocka_unit_test(the_walk_ends_where_a_thread_began),
-        cmocka_unit_test(an_unloaded_librarys_frames_keep_module_and_offset),
-        cmocka_unit_test(many_places_at_once_have_their_own_numbers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
 /* ---- threads ---- */
 
 enum { THREADS = 4, ROUNDS = 20000 };
@@ -191,9 +167,8 @@ static void *take_often(void *argument)
     return numbers[0] == numbers[1] && numbers[0] ? argument : NULL;
 }
 
-static void many_places_at_once_have_their_own_numbers(void **state)
+TEST(many_places_at_once_have_their_own_numbers)
 {
-    (void)state;
     pthread_t threads[THREADS];
     uint32_t numbers[THREADS][2];
     for (int i = 0; i < THREADS; i++)

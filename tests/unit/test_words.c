@@ -1,12 +1,5 @@
 /* Text broken into lines (cli/words.h), and what is a slip of what (base/text.h). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "support/test.h"
 
 #include "base/text.h"
 #include "cli/words.h"
@@ -26,9 +19,8 @@ static void expect_lines(const char *text, size_t indent, const char *expected)
 #define TEN "123456789 "
 #define FIFTY TEN TEN TEN TEN TEN
 
-static void lines_have_at_most_100_columns(void **state)
+TEST(lines_have_at_most_100_columns)
 {
-    (void)state;
     expect_lines("", 0, "\n");
     expect_lines("one  two", 4, "one two\n");
     expect_lines(FIFTY FIFTY "1", 0, TEN TEN TEN TEN TEN TEN TEN TEN TEN "123456789\n1\n");       /* 99 and 2 more */
@@ -38,18 +30,16 @@ static void lines_have_at_most_100_columns(void **state)
     expect_lines("\xc3\xa9 " FIFTY TEN TEN TEN TEN "123456 1", 0, "\xc3\xa9 " FIFTY TEN TEN TEN TEN "123456 1\n");
 }
 
-static void a_long_word_is_never_cut(void **state)
+TEST(a_long_word_is_never_cut)
 {
-    (void)state;
     char word[121] = "", expected[200];
     memset(word, 'w', 120);
     snprintf(expected, sizeof expected, "%s\n", word);
     expect_lines(word, 10, expected);
 }
 
-static void slips_are_two_letters_at_most(void **state)
+TEST(slips_are_two_letters_at_most)
 {
-    (void)state;
     static const struct {
         const char *word, *name;
         size_t edits;
@@ -62,14 +52,4 @@ static void slips_are_two_letters_at_most(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(text_slip(cases[i].word, strlen(cases[i].word), cases[i].name), cases[i].edits);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_have_at_most_100_columns),
-        cmocka_unit_test(a_long_word_is_never_cut),
-        cmocka_unit_test(slips_are_two_letters_at_most),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,7 @@
 /* Which names of files and folders could be written (base/writable.h). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/writable.h"
@@ -19,6 +12,8 @@ static char said[4096];
 static int make_folder(void **state)
 {
     (void)state;
+    unsetenv("RANK");
+    unsetenv("LOCAL_RANK");
     return mkdtemp(folder) && chdir(folder) == 0 && mkdir("there", 0700) == 0 && system(": > file") == 0 ? 0 : -1;
 }
 
@@ -43,9 +38,8 @@ static int check(const char *text, int is_here)
     return writable_check(&options, is_here, take);
 }
 
-static void what_can_be_written_is_accepted(void **state)
+TEST(what_can_be_written_is_accepted)
 {
-    (void)state;
     static const char *const good[] = {
         "",
         "log=file",
@@ -70,9 +64,8 @@ static void what_can_be_written_is_accepted(void **state)
     assert_int_equal(access("new", F_OK), -1); /* nothing is made */
 }
 
-static void what_cannot_is_named(void **state)
+TEST(what_cannot_is_named)
 {
-    (void)state;
     static const struct {
         const char *text, *sentence;
         int is_here;
@@ -100,9 +93,8 @@ static void what_cannot_is_named(void **state)
 }
 
 /* Only where the user is another than root, whom no mode stops. */
-static void a_folder_without_the_right_is_named(void **state)
+TEST(a_folder_without_the_right_is_named)
 {
-    (void)state;
     if (getuid() == 0)
         skip();
     assert_int_equal(chmod("there", 0500), 0);
@@ -111,14 +103,4 @@ static void a_folder_without_the_right_is_named(void **state)
     assert_int_equal(chmod("there", 0700), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_can_be_written_is_accepted),
-        cmocka_unit_test(what_cannot_is_named),
-        cmocka_unit_test(a_folder_without_the_right_is_named),
-    };
-    unsetenv("RANK");
-    unsetenv("LOCAL_RANK");
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

@@ -1,11 +1,5 @@
 /* How bytes that were written out of bounds read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
+#include "support/test.h"
 
 #include "finding/written.h"
 
@@ -56,9 +50,8 @@ static char *line_of(const struct rerun_result *rerun, enum access_kind kind, ui
         __VA_ARGS__                                                                                                            \
     }
 
-static void values_have_the_width_of_the_access(void **state)
+TEST(values_have_the_width_of_the_access)
 {
-    (void)state;
     const struct {
         uint64_t width;
         size_t size;
@@ -98,9 +91,8 @@ static void values_have_the_width_of_the_access(void **state)
 }
 
 /* Values of an atomic depend on what the guard held; a faulting read is another instruction than what wrote. */
-static void values_are_no_more_than_is_known(void **state)
+TEST(values_are_no_more_than_is_known)
 {
-    (void)state;
     struct rerun_result rerun = {.write_count = 1, .written_bytes = 1000};
     rerun.writes[0] = (struct rerun_write){.address = 0x1000, .bytes = 4, .value_bytes = 4, .values = {1}};
     char *text = line_of(&rerun, ACCESS_ATOMIC, 4);
@@ -114,13 +106,4 @@ static void values_are_no_more_than_is_known(void **state)
     assert_string_equal(text, "4 bytes at 0x1002: 01 00 00 00");
     assert_non_null(strstr(text + strlen(text) + 1, "re-run\n             and more, 1000 bytes in all\n"));
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_have_the_width_of_the_access),
-        cmocka_unit_test(values_are_no_more_than_is_known),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
