@@ -1,15 +1,18 @@
 #include "arguments.h"
-#include "cli.h"
+#include "help.h"
 #include "base/options.h"
 #include "base/text.h"
 
+#include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { FIRST = 256 };       /* getopt_long()'s value of known[0]: above any letter, so that `optopt` tells them apart */
+enum { FIRST = 256 };       /* getopt_long()'s value of the first option: above any letter, so that `optopt` tells them apart */
 enum { LONGEST_NAME = 32 }; /* of an option of the library */
 enum { MOST = 128 };        /* options of a sub-command and of the library, both spellings */
 
@@ -24,6 +27,8 @@ int arguments_complain(const char *command, int status, const char *format, ...)
     return status;
 }
 
+#define complain(...) arguments_complain(command->name, CLI_USAGE, __VA_ARGS__)
+
 int arguments_surplus(const char *command, const char *argument)
 {
     int is_command = *command != '-' && strcmp(command, "help") != 0;
@@ -33,39 +38,36 @@ int arguments_surplus(const char *command, const char *argument)
 
 /* ---- the names ---- */
 
-/* max_reports can be written --max-reports. */
-static void with_dashes(const char *name, char out[LONGEST_NAME])
+static void replace(char *text, char from, char to)
 {
-    snprintf(out, LONGEST_NAME, "%s", name);
-    for (char *at = out; *at; at++)
-        if (*at == '_')
-            *at = '-';
+    while ((text = strchr(text, from)))
+        *text++ = to;
 }
 
-static int is_known(const struct arguments *arguments, const char *name)
+int arguments_has(const struct command *command, const char *name)
 {
-    for (size_t i = 0; i < arguments->count; i++)
-        if (!strcmp(arguments->known[i].name, name))
+    for (size_t i = 0; i < command->count; i++)
+        if (!strcmp(command->arguments[i].name, name))
             return 1;
     return 0;
 }
 
-/* Fills in the names for getopt_long(), which `dashed` has room for. A sub-command's own option hides the library's. */
-static void list_names(const struct arguments *arguments, struct option *names, char (*dashed)[LONGEST_NAME])
+/* Fills in the names for getopt_long(), which `dashed` has room for: max_reports can be written --max-reports. */
+static void list_names(const struct command *command, struct option *names, char (*dashed)[LONGEST_NAME])
 {
     size_t rows, used = 0;
     const struct option_row *row = options_table(&rows);
     names[used++] = (struct option){"help", no_argument, NULL, 'h'};
-    for (size_t i = 0; i < arguments->count; i++) {
-        const struct argument *argument = &arguments->known[i];
+    for (size_t i = 0; i < command->count; i++)
         names[used++] =
-            (struct option){argument->name, argument->example ? required_argument : no_argument, NULL, FIRST + (int)i};
-    }
-    for (size_t i = 0; arguments->has_library && i < rows && used + 2 < MOST; i++) {
-        if (is_known(arguments, row[i].name))
+            (struct option){command->arguments[i].name, command->arguments[i].value ? required_argument : optional_argument,
+                            NULL, FIRST + (int)i};
+    for (size_t i = 0; command->take_row && i < rows && used + 2 < MOST; i++) {
+        if (arguments_has(command, row[i].name))
             continue;
-        int value = FIRST + (int)(arguments->count + i);
-        with_dashes(row[i].name, dashed[i]);
+        int value = FIRST + (int)(command->count + i);
+        snprintf(dashed[i], LONGEST_NAME, "%s", row[i].name);
+        replace(dashed[i], '_', '-');
         names[used++] = (struct option){row[i].name, required_argument, NULL, value};
         if (strcmp(dashed[i], row[i].name) != 0)
             names[used++] = (struct option){dashed[i], required_argument, NULL, value};
@@ -75,116 +77,145 @@ static void list_names(const struct arguments *arguments, struct option *names, 
 
 /* ---- messages ---- */
 
-/* Copies the name in --NAME=VALUE as the library writes it, "" if there is none. */
-static void name_in(const char *argument, char name[LONGEST_NAME])
-{
-    name[0] = '\0';
-    if (strncmp(argument, "--", 2) == 0)
-        snprintf(name, LONGEST_NAME, "%.*s", (int)strcspn(argument + 2, "="), argument + 2);
-    for (char *at = name; *at; at++)
-        if (*at == '-')
-            *at = '_';
-}
-
 /* The sub-command's own option that `argument` is probably a slip of, NULL if there is none. *edits: how far it is. */
-static const char *nearest_own(const struct arguments *arguments, const char *argument, size_t *edits)
+static const char *nearest_own(const struct command *command, const char *argument, size_t *edits)
 {
     const char *found = NULL;
     *edits = SIZE_MAX;
-    for (size_t i = 0; i < arguments->count && !strncmp(argument, "--", 2); i++) {
-        size_t far = text_slip(argument + 2, strcspn(argument + 2, "="), arguments->known[i].name);
+    for (size_t i = 0; i < command->count && !strncmp(argument, "--", 2); i++) {
+        size_t far = text_slip(argument + 2, strcspn(argument + 2, "="), command->arguments[i].name);
         if (far < *edits) {
             *edits = far;
-            found = arguments->known[i].name;
+            found = command->arguments[i].name;
         }
     }
     return found;
 }
 
-static int wrong(const struct arguments *arguments, const char *argument)
+static int unknown(const struct command *command, const char *argument)
 {
-    char name[LONGEST_NAME] = "";
+    char name[LONGEST_NAME] = ""; /* as the library writes it */
     int is_exact = 0;
     size_t edits;
-    if (arguments->has_library)
-        name_in(argument, name);
+    if (command->take_row && !strncmp(argument, "--", 2))
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(argument + 2, "="), argument + 2);
+    replace(name, '-', '_');
     const struct option_row *row = *name ? options_find(name, strlen(name), &is_exact) : NULL;
-    const char *instead = options_gone(name, strlen(name)), *near = nearest_own(arguments, argument, &edits);
+    const char *instead = options_gone(name, strlen(name)), *near = nearest_own(command, argument, &edits);
     if (instead)
-        return arguments_complain(arguments->command, ARGUMENTS_WRONG, "the option --%s is gone; %s", name, instead);
+        return complain("the option --%s is gone; %s", name, instead);
     if (row && is_exact)
-        return arguments_complain(arguments->command, ARGUMENTS_WRONG, "cufence sets %s by itself; --set %s=VALUE forces it",
-                                  row->name, row->name);
-    int is_own = !row || text_slip(name, strlen(name), row->name) >= edits;
-    if (!is_own)
-        near = row->name;
-    fprintf(stderr, "cufence %s: unknown option \"%s\"", arguments->command, argument);
-    if (near) {
-        fprintf(stderr, ", did you mean --%s? `cufence %s%s` lists all\n", near, is_own ? arguments->command : "options",
-                is_own ? " --help" : " --all");
-        return ARGUMENTS_WRONG;
-    }
-    fprintf(stderr, "; the options are");
-    for (size_t i = 0; i < arguments->count; i++)
-        fprintf(stderr, " --%s,", arguments->known[i].name);
-    fprintf(stderr, " --help%s%s\n", arguments->has_library ? ", --KEY VALUE for each that `cufence options --all` lists" : "",
-            arguments->is_operand_the_end ? ", and -- before a program whose name begins with a dash" : "");
-    return ARGUMENTS_WRONG;
+        return complain("cufence sets %s by itself; --set %s=VALUE forces it", row->name, row->name);
+    if (row && text_slip(name, strlen(name), row->name) < edits)
+        return complain("unknown option \"%s\", did you mean --%s? `cufence options --all` lists all", argument, row->name);
+    if (near)
+        return complain("unknown option \"%s\", did you mean --%s? `cufence %s --help` lists all", argument, near,
+                        command->name);
+    fprintf(stderr, "cufence %s: unknown option \"%s\"; the options are", command->name, argument);
+    for (size_t i = 0; i < command->count; i++)
+        fprintf(stderr, " --%s,", command->arguments[i].name);
+    fprintf(stderr, " --help%s%s\n", command->take_row ? ", --KEY VALUE for each that `cufence options --all` lists" : "",
+            command->is_operand_the_end ? ", and -- before a program whose name begins with a dash" : "");
+    return CLI_USAGE;
 }
 
-/* getopt_long() has returned '?': an unknown option, one cut too short, or a value for one that takes none. */
-static int explain_unknown(const struct arguments *arguments, char **argv)
-{
-    char letter[] = {'-', (char)optopt, '\0'};
-    if (optopt == 'h') /* --help=anything */
-        return ARGUMENTS_HELP;
-    if (optopt >= FIRST) {
-        const char *value = strchr(argv[optind - 1], '=');
-        return arguments_complain(arguments->command, ARGUMENTS_WRONG, "--%s takes no value, but got \"%s\"",
-                                  arguments->known[optopt - FIRST].name, value ? value + 1 : "");
-    }
-    return wrong(arguments, optopt ? letter : argv[optind - 1]);
-}
-
-static int explain_missing(const struct arguments *arguments)
+static int missing(const struct command *command)
 {
     size_t rows, place = (size_t)(optopt - FIRST);
-    if (place < arguments->count) {
-        const struct argument *argument = &arguments->known[place];
-        return arguments_complain(arguments->command, ARGUMENTS_WRONG, "--%s needs a value, such as --%s %s", argument->name,
-                                  argument->name, argument->example);
-    }
-    const struct option_row *row = &options_table(&rows)[place - arguments->count];
-    return arguments_complain(arguments->command, ARGUMENTS_WRONG, "--%s needs a value; use %s", row->name, row->allowed);
+    if (place < command->count)
+        return complain("--%s needs a value: --%s %s", command->arguments[place].name, command->arguments[place].name,
+                        command->arguments[place].value);
+    const struct option_row *row = &options_table(&rows)[place - command->count];
+    return complain("--%s needs a value; use %s", row->name, row->allowed);
 }
+
+/* ---- the values ---- */
 
 /* `--verbose on` and `--verbose off` are read as meant: the word is not the program. */
-static int is_switched_off(const struct arguments *arguments, int place, int argc, char **argv)
+static const char *value_of_switch(int argc, char **argv)
 {
-    if ((size_t)place >= arguments->count || arguments->known[place].example || optind >= argc)
-        return 0;
-    int is_off = !strcmp(argv[optind], "off");
-    optind += is_off || !strcmp(argv[optind], "on");
-    return is_off;
+    if (optarg)
+        return optarg;
+    int is_word = optind < argc && (!strcmp(argv[optind], "on") || !strcmp(argv[optind], "off"));
+    return is_word ? argv[optind++] : "on";
 }
 
-int arguments_next(const struct arguments *arguments, int argc, char **argv)
+static int take(const struct command *command, size_t place, int argc, char **argv, char *wanted)
+{
+    if (place >= command->count)
+        return command->take_row(wanted + command->settings, place - command->count, optarg);
+    const struct argument *argument = &command->arguments[place];
+    const struct given given = {command, argument, argument->value ? optarg : value_of_switch(argc, argv)};
+    void *field = wanted + argument->offset;
+    int is_on = !strcmp(given.value, "on");
+    if (!argument->value && !is_on && strcmp(given.value, "off") != 0)
+        return complain("--%s takes no value but on or off, and got \"%s\"", argument->name, given.value);
+    if (argument->take)
+        return argument->take(&given, field);
+    if (argument->value)
+        *(const char **)field = given.value;
+    else
+        *(int *)field = is_on != !strncmp(argument->name, "no-", 3);
+    return 0;
+}
+
+int arguments_bits(const struct given *given, void *field)
+{
+    unsigned *bits = field;
+    const char *at = given->value;
+    do {
+        size_t length = strcspn(at, ",");
+        unsigned bit = 1;
+        const char *word = given->argument->values;
+        while (word && (strcspn(word, " ") != length || strncmp(word, at, length) != 0)) {
+            word = strchr(word, ' ');
+            word += word != NULL;
+            bit <<= 1;
+        }
+        if (!word)
+            return arguments_complain(given->command->name, CLI_USAGE, "--%s: \"%.*s\" is not allowed; use some of: %s",
+                                      given->argument->name, (int)(length < 64 ? length : 64), at, given->argument->values);
+        *bits |= bit;
+        at += length;
+    } while (*at++ == ',');
+    return 0;
+}
+
+int arguments_number(const struct given *given, void *field)
+{
+    uint64_t *number = field;
+    char *end = NULL;
+    errno = 0;
+    *number = strspn(given->value, "0123456789") ? strtoull(given->value, &end, 10) : 0;
+    if (end && !*end && !errno && *number >= 1 && *number <= given->argument->most)
+        return 0;
+    return arguments_complain(given->command->name, CLI_USAGE, "--%s '%.64s' is not allowed; use 1..%u", given->argument->name,
+                              given->value, given->argument->most);
+}
+
+/* ---- all of them ---- */
+
+int arguments_read(const struct command *command, int argc, char **argv, void *wanted, int *status)
 {
     struct option names[MOST];
     char dashed[MOST][LONGEST_NAME];
-    list_names(arguments, names, dashed);
-    opterr = 0;
-    int found = getopt_long(argc, argv, arguments->is_operand_the_end ? "+:h" : ":h", names, NULL);
-    switch (found) {
-    case -1:
-        return ARGUMENTS_END;
-    case 'h':
-        return ARGUMENTS_HELP;
-    case '?':
-        return explain_unknown(arguments, argv);
-    case ':':
-        return explain_missing(arguments);
-    default:
-        return is_switched_off(arguments, found - FIRST, argc, argv) ? arguments_next(arguments, argc, argv) : found - FIRST;
+    int found;
+    list_names(command, names, dashed);
+    opterr = optind = 0; /* getopt_long() starts anew: hunt and demo are run in turn */
+    *status = 0;
+    while (*status == 0 && (found = getopt_long(argc, argv, command->is_operand_the_end ? "+:h" : ":h", names, NULL)) != -1) {
+        char letter[] = {'-', (char)optopt, '\0'};
+        if (found == 'h' || (found == '?' && optopt == 'h')) { /* --help=anything */
+            help_print(command);
+            return 0;
+        }
+        *status = found == '?'   ? unknown(command, optopt ? letter : argv[optind - 1])
+                    : found == ':' ? missing(command)
+                                 : take(command, (size_t)(found - FIRST), argc, argv, wanted);
     }
+    if (*status == 0 && argc - optind < command->least)
+        *status = complain("%s", command->missing);
+    else if (*status == 0 && command->most >= 0 && argc - optind > command->most)
+        *status = arguments_surplus(command->name, argv[optind + command->most]);
+    return *status == 0;
 }

@@ -1,6 +1,7 @@
 /*
- * The options of a sub-command, read by getopt_long(), with our own messages. Every sub-command has --help (-h), takes
- * --option value and --option=value, and accepts an option cut short where that is unambiguous. "--" ends the options.
+ * The sub-commands, and the reader of their arguments: one table for each sub-command feeds getopt_long(), --help, completions
+ * and messages. Every sub-command has --help (-h), takes --option value and --option=value, and accepts an option cut short
+ * where that is unambiguous. "--" ends the options.
  *
  * Not thread-safe, as getopt_long() is not.
  */
@@ -9,34 +10,73 @@
 
 #include <stddef.h>
 
+#define CLI_USAGE 2
+
 /* What a shell may complete a value to, instead of a list of words. */
 #define ARGUMENT_FILE "FILE"
 #define ARGUMENT_FOLDER "FOLDER"
 #define ARGUMENT_COMMAND "COMMAND" /* operands only: a program and its own arguments */
 
+struct given;
+
+/* Takes a value into a field. Returns 0, or the exit status after a message. */
+typedef int argument_taker(const struct given *given, void *field);
+
 struct argument {
-    const char *name;    /* without its dashes */
-    const char *example; /* of its value, for messages; NULL: it takes none but `on` or `off` */
-    const char *help;    /* a few words, for completions */
-    const char *values;  /* words with blanks between them, or ARGUMENT_FILE, ARGUMENT_FOLDER; NULL: anything */
+    const char *name;     /* without its dashes; one that begins with no- sets its int to 0 */
+    const char *value;    /* how --help names its value; NULL: it takes none but `on` (the default) or `off` */
+    const char *help;     /* completions show it up to the first semicolon */
+    const char *values;   /* words with blanks between them, or ARGUMENT_FILE, ARGUMENT_FOLDER; NULL: anything */
+    size_t offset;        /* of the field in what is filled in */
+    argument_taker *take; /* NULL: the field is a const char *, or an int if the option takes no value */
+    const char *key;      /* settings_take_key(): the option of the library that it sets */
+    unsigned most;        /* arguments_number() */
 };
 
-struct arguments {
-    const char *command; /* the sub-command's name */
-    const struct argument *known;
+struct command {
+    const char *name;
+    const char *help; /* in the list of commands */
+    int (*run)(int argc, char **argv);
+    const struct argument *arguments;
     size_t count;
-    const char *operands;   /* as `values` of an argument; NULL: none */
-    int has_library;        /* it takes the library's options too: --KEY VALUE for each row of options_table() */
-    int is_operand_the_end; /* ignore what follows the first operand */
+    const char *operands; /* as --help shows them; NULL: none */
+    const char *values;   /* of the operands, as of an argument */
+    int least, most;      /* operands; most = -1: any number */
+    const char *missing;  /* the message where there are fewer */
+    const char *about;    /* of --help: paragraphs, each a line */
+    void (*more)(void);   /* prints what follows the options; NULL: nothing does */
+    const char *examples; /* lines */
+    /* It takes the library's options too: --KEY VALUE for each row of options_table(). NULL: it does not. */
+    int (*take_row)(void *settings, size_t row, const char *value);
+    size_t settings;        /* offset of the first argument of take_row() */
+    int is_operand_the_end; /* ignore what follows the first operand: a program and its arguments */
 };
 
-enum { ARGUMENTS_END = -1, ARGUMENTS_HELP = -2, ARGUMENTS_WRONG = -3 };
+/* An option of the command line. */
+struct given {
+    const struct command *command;
+    const struct argument *argument;
+    const char *value; /* "on" or "off" for an option that takes none */
+};
 
-/* Returns the next option: its place in `known`, or `count` plus its place in options_table(), with its value in `optarg`
- * (NULL without one).
- * ARGUMENTS_END: there is none, `optind` is the first operand's place. ARGUMENTS_HELP: the caller prints its usage.
- * ARGUMENTS_WRONG: after a message on stderr. */
-int arguments_next(const struct arguments *arguments, int argc, char **argv);
+#define ARGUMENTS(list) .arguments = (list), .count = sizeof(list) / sizeof *(list)
+
+/* The sub-commands, in the order of the help; NULL ends them. commands.c has them. */
+extern const struct command *const commands[];
+const struct command *command_find(const char *name); /* NULL: there is none */
+
+/* Whether it has an option of its own of that name, which hides the library's. */
+int arguments_has(const struct command *command, const char *name);
+
+/* Reads the options into the fields of `wanted`, and counts the operands, of which `optind` is the first. Returns 0 if nothing
+ * is left to do: *status is the exit status then, 0 after --help, or another after a message. */
+int arguments_read(const struct command *command, int argc, char **argv, void *wanted, int *status);
+
+/* The field is an unsigned: the bits of the words of argument->values that the value names, with commas between them. */
+argument_taker arguments_bits;
+
+/* The field is a uint64_t: a number from 1 to argument->most. */
+argument_taker arguments_number;
 
 /* Prints a message on stderr behind the sub-command's name, and returns `status`. */
 int arguments_complain(const char *command, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));

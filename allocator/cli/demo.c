@@ -8,7 +8,6 @@
 #include "settings.h"
 #include "supervise.h"
 #include "words.h"
-#include "statuses.h"
 
 #include "base/beside.h"
 #include "base/env.h"
@@ -200,7 +199,6 @@ static int become(void *argument)
                     (char *)(uintptr_t)play->bug->name,
                     (char *)(uintptr_t)driver->path,
                     NULL};
-    optind = 0; /* so that getopt_long() starts again */
     int status = cli_run((int)(sizeof argv / sizeof *argv) - 1, argv);
     free(more);
     return status;
@@ -335,24 +333,6 @@ static int run(struct play *play)
 
 /* ---- the command line ---- */
 
-static int usage(void)
-{
-    printf("usage: cufence demo [BUG] [--set key=value[,key=value]]... [--KEY VALUE]...\n"
-           "       cufence demo --list\n\n"
-           "Plays a program with that bug (overrun if none is named) under `cufence run`,\n"
-           "and checks that it is reported. Runs on GPU 0, or on the simulated device where\n"
-           "there is no GPU or with CUFENCE_DRIVER=sim.\n\n"
-           "  --list           the bugs, and what each teaches\n"
-           "  --KEY VALUE      an option that `cufence options` lists: --align auto\n"
-           "  --set key=value  the same for several\n\n"
-           "Example: cufence demo underrun\n"
-           "The launch that faults, saved and launched again; what kernels read and write:\n"
-           "  cufence demo --keep faults; cufence replay faults\n"
-           "  cufence demo --values '*'\n");
-    statuses_print("demo");
-    return 0;
-}
-
 static int list(void)
 {
     for (size_t i = 0; i < BUG_COUNT; i++)
@@ -368,32 +348,6 @@ static const struct bug *bug_find(const char *name)
     return NULL;
 }
 
-enum { SET, LIST, KNOWN };
-static const struct argument known[KNOWN] = {
-    [SET] = {"set", "uaf=strict", "options of the library, key=value,key=value", NULL},
-    [LIST] = {"list", NULL, "the bugs that can be planted", NULL},
-};
-const struct arguments demo_arguments = {"demo", known, KNOWN, BUG_NAMES, .has_library = 1};
-
-/* Returns the exit status. Sets *is_done if nothing is left to do: after an error, and after --help. */
-static int read_arguments(int argc, char **argv, struct settings *settings, int *is_done, int *is_list)
-{
-    int option, status = 0;
-    while (status == 0 && (option = arguments_next(&demo_arguments, argc, argv)) != ARGUMENTS_END) {
-        if (option < 0) {
-            *is_done = 1;
-            return option == ARGUMENTS_HELP ? usage() : CLI_USAGE;
-        }
-        if (option == LIST)
-            *is_list = 1;
-        else
-            status = option == SET ? settings_add(settings, "--set", optarg)
-                                   : settings_take_row(settings, (size_t)option - KNOWN, optarg);
-    }
-    *is_done = status != 0;
-    return status;
-}
-
 static int unknown_bug(const char *name)
 {
     const struct bug *nearest = NULL;
@@ -407,14 +361,6 @@ static int unknown_bug(const char *name)
     }
     return arguments_complain("demo", CLI_USAGE, "unknown bug '%s'%s%s%s `cufence demo --list` lists them", name,
                               nearest ? ", did you mean '" : ";", nearest ? nearest->name : "", nearest ? "'?" : "");
-}
-
-static int find_bug(int argc, char **argv, const struct bug **bug)
-{
-    *bug = optind < argc ? bug_find(argv[optind++]) : &bugs[0];
-    if (!*bug)
-        return unknown_bug(argv[optind - 1]);
-    return optind < argc ? arguments_surplus("demo", argv[optind]) : 0;
 }
 
 /* Fills in the play. Returns 0, or the exit status after a message. */
@@ -451,17 +397,45 @@ static int demonstrate(const struct bug *bug, const struct settings *settings)
     return status;
 }
 
-int cli_demo(int argc, char **argv)
+struct wanted {
+    struct settings settings;
+    int is_list;
+};
+
+static const struct argument arguments[] = {
+    {"list", NULL, "the bugs, and what each teaches", NULL, .offset = offsetof(struct wanted, is_list)},
+    {SETTINGS_SET, .offset = offsetof(struct wanted, settings)},
+};
+
+static int start(int argc, char **argv)
 {
-    struct settings settings = {.command = "demo"};
-    const struct bug *bug = NULL;
-    int is_done, is_list = 0, status = read_arguments(argc, argv, &settings, &is_done, &is_list);
-    if (!is_done)
-        status = is_list && optind < argc ? arguments_surplus("demo", argv[optind]) : find_bug(argc, argv, &bug);
-    if (!is_done && status == 0 && is_list)
-        status = list();
-    else if (!is_done && status == 0 && bug)
-        status = demonstrate(bug, &settings);
-    settings_free(&settings);
+    struct wanted wanted = {.settings.command = "demo"};
+    int status;
+    if (arguments_read(&demo_command, argc, argv, &wanted, &status)) {
+        const struct bug *bug = optind < argc ? bug_find(argv[optind]) : &bugs[0];
+        if (wanted.is_list)
+            status = optind < argc ? arguments_surplus("demo", argv[optind]) : list();
+        else
+            status = bug ? demonstrate(bug, &wanted.settings) : unknown_bug(argv[optind]);
+    }
+    settings_free(&wanted.settings);
     return status;
 }
+
+const struct command demo_command = {
+    .name = "demo",
+    .help = "plant a bug and show its report; on a simulated GPU if need be",
+    .run = start,
+    ARGUMENTS(arguments),
+    .operands = "[BUG]",
+    .values = BUG_NAMES,
+    .most = 1,
+    .about =
+        "Plays a program with that bug (overrun if none is named) under `cufence run`, and checks that it is reported. Runs "
+        "on GPU 0, or on the simulated device where there is no GPU or with CUFENCE_DRIVER=sim.",
+    .examples = "Example: cufence demo underrun\n"
+                "The launch that faults, saved and launched again; what kernels read and write:\n"
+                "  cufence demo --keep faults; cufence replay faults\n"
+                "  cufence demo --values '*'\n",
+    SETTINGS_ROWS(struct wanted),
+};

@@ -2,7 +2,7 @@
 #include "arguments.h"
 #include "cli.h"
 #include "installed.h"
-#include "statuses.h"
+#include "help.h"
 #include "base/beside.h"
 #include "base/text.h"
 
@@ -18,15 +18,6 @@
 
 enum { LONGEST = 256 };
 static const char suffix[] = ".md";
-
-static int usage(void)
-{
-    printf("usage: cufence docs [NAME]\n\n"
-           "Prints a page of the documentation, or the names and titles of all pages.\n\n"
-           "Example: cufence docs report | less\n");
-    statuses_print("docs");
-    return 0;
-}
 
 /* The folder of the pages: in the package, in the prefix, in a checkout. */
 static int pages_folder(char folder[PATH_MAX])
@@ -127,16 +118,12 @@ static int print_if_sought(const char *folder, const char *below, const char *fi
     return 1;
 }
 
-const struct arguments docs_arguments = {"docs", NULL, 0, NULL, 0, 0};
-
-int cli_docs(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     char folder[PATH_MAX];
-    int option;
-    while ((option = arguments_next(&docs_arguments, argc, argv)) != ARGUMENTS_END)
-        return option == ARGUMENTS_HELP ? usage() : STATUS_USAGE;
-    if (optind + 1 < argc)
-        return arguments_surplus("docs", argv[optind + 1]);
+    int status;
+    if (!arguments_read(&docs_command, argc, argv, NULL, &status))
+        return status;
     if (!pages_folder(folder))
         return complain(STATUS_FAILED, "no documentation is installed with this program");
     if (optind == argc) {
@@ -151,3 +138,13 @@ int cli_docs(int argc, char **argv)
         return complain(STATUS_USAGE, "no page '%s', did you mean '%s'? `cufence docs` lists all", sought.name, sought.nearest);
     return complain(STATUS_USAGE, "no page '%s'; `cufence docs` lists all", sought.name);
 }
+
+const struct command docs_command = {
+    .name = "docs",
+    .help = "print a page of the documentation, or list all pages",
+    .run = run,
+    .operands = "[NAME]",
+    .most = 1,
+    .about = "Prints a page of the documentation, or the names and titles of all pages.",
+    .examples = "Example: cufence docs report | less\n",
+};

@@ -3,7 +3,6 @@
 #include "cli.h"
 
 #include "doctor.h"
-#include "statuses.h"
 
 #include "base/env.h"
 
@@ -16,18 +15,6 @@
 static const char *from_environment(const char *name)
 {
     return env_get(name);
-}
-
-static int usage(void)
-{
-    printf("usage: cufence doctor [--json]\n\n"
-           "Says what this machine's driver and permissions allow, and what to do about\n"
-           "each no. A NO in capitals is something that cufence needs. It asks the python3\n"
-           "on the PATH for PyTorch, JAX, CuPy and TensorFlow without importing them.\n\n"
-           "  --json  prints the same as one JSON document (`cufence docs doctor`)\n\n"
-           "Example: cufence doctor\n");
-    statuses_print("doctor");
-    return 0;
 }
 
 static int examine(int is_json)
@@ -50,18 +37,23 @@ static int examine(int is_json)
     return missing ? 1 : 0;
 }
 
-static const struct argument known[] = {{"json", NULL, "print one JSON document", NULL}};
-const struct arguments doctor_arguments = {"doctor", known, 1, NULL, 0, 0};
+static const struct argument arguments[] = {{"json", NULL, "print one JSON document; `cufence docs doctor`", .offset = 0}};
 
-int cli_doctor(int argc, char **argv)
+static int run(int argc, char **argv)
 {
-    int option, is_json = 0;
+    int is_json = 0, status;
     if (argc == 2 && strcmp(argv[1], "--probe") == 0)
         return cli_doctor_probe();
-    while ((option = arguments_next(&doctor_arguments, argc, argv)) != ARGUMENTS_END) {
-        if (option < 0)
-            return option == ARGUMENTS_HELP ? usage() : CLI_USAGE;
-        is_json = 1;
-    }
-    return optind < argc ? arguments_surplus("doctor", argv[optind]) : examine(is_json);
+    return arguments_read(&doctor_command, argc, argv, &is_json, &status) ? examine(is_json) : status;
 }
+
+const struct command doctor_command = {
+    .name = "doctor",
+    .help = "check this machine's driver and permissions, and say what to fix",
+    .run = run,
+    ARGUMENTS(arguments),
+    .about =
+        "Says what this machine's driver and permissions allow, and what to do about each no. A NO in capitals is something "
+        "that cufence needs. It asks the python3 on the PATH for PyTorch, JAX, CuPy and TensorFlow without importing them.",
+    .examples = "Example: cufence doctor\n",
+};

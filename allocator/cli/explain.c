@@ -3,7 +3,6 @@
 #include "cli.h"
 #include "words.h"
 #include "loaded.h"
-#include "statuses.h"
 
 #include "analysis/dump/standing.h"
 #include "analysis/snapshot/bundle.h"
@@ -31,7 +30,7 @@
 enum { PLACES = 12 }; /* printed without --all-threads */
 
 struct wishes {
-    int is_json;
+    int is_json, is_whole;
     struct standing_wishes standing;
 };
 
@@ -320,76 +319,57 @@ static int explain(const char *path, const struct wishes *wishes)
 
 /* ---- the command ---- */
 
-static int usage(void)
+/* Takes a struct standing_wishes. */
+static int take_address(const struct given *given, void *field)
 {
-    printf("usage: cufence explain [--json] [--all-threads] [--registers]\n"
-           "                       [--memory ADDRESS] FILE|FOLDER...\n\n"
-           "Explains a GPU core dump, also one of a program that ran without cufence: the\n"
-           "exception, its kernel, source line and instruction, the addresses of its\n"
-           "lanes; then where all threads stood, grouped by place, and which launches ran,\n"
-           "with their parameters. Needs no GPU and no CUDA. Given a folder, it explains\n"
-           "every dump in it, and those of the launches that keep= has kept there.\n\n"
-           "  --json            one line of JSON for each dump (`cufence docs explain`)\n"
-           "  --all-threads     every place, not only the first %d\n"
-           "  --registers       the registers of the first thread of each place\n"
-           "  --memory ADDRESS  %d bytes of device memory from there on, if the dump has\n"
-           "                    them\n\n"
-           "To get a dump: CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1\n"
-           "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1, and of a program that hangs:\n"
-           "CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1, then write into the pipe that it names.\n\n"
-           "Example: cufence explain --registers core_1700000000_host_4242.nvcudmp\n",
-           PLACES, 128);
-    statuses_print("explain");
-    return 0;
-}
-
-static int parse_address(const char *text, uint64_t *address)
-{
+    struct standing_wishes *wishes = field;
     char *end;
     errno = 0;
-    *address = strtoull(text, &end, 0);
-    return *text && *text != '-' && !*end && !errno;
+    wishes->memory = strtoull(given->value, &end, 0);
+    wishes->has_memory = 1;
+    return *given->value && *given->value != '-' && !*end && !errno
+               ? 0
+               : arguments_complain("explain", CLI_USAGE, "--memory '%s' is not an address, such as 0x7f0000001000",
+                                    given->value);
 }
 
-enum { JSON, ALL_THREADS, REGISTERS, MEMORY, KNOWN };
-static const struct argument known[KNOWN] = {
-    [JSON] = {"json", NULL, "one line of JSON for each dump", NULL},
-    [ALL_THREADS] = {"all-threads", NULL, "every place, not the first few", NULL},
-    [REGISTERS] = {"registers", NULL, "registers of the first thread of each place", NULL},
-    [MEMORY] = {"memory", "0x7f0000001000", "bytes of the device's memory from this address on", NULL},
+static const struct argument arguments[] = {
+    {"json", NULL, "one line of JSON for each dump; `cufence docs explain`", NULL, .offset = offsetof(struct wishes, is_json)},
+    {"all-threads", NULL, "every place, not only the first 12", NULL, .offset = offsetof(struct wishes, is_whole)},
+    {"registers", NULL, "the registers of the first thread of each place", NULL,
+     .offset = offsetof(struct wishes, standing.has_registers)},
+    {"memory", "ADDRESS", "128 bytes of device memory from there on, if the dump has them", NULL,
+     offsetof(struct wishes, standing), .take = take_address},
 };
-const struct arguments explain_arguments = {"explain", known, KNOWN, ARGUMENT_FILE, 0, 0};
 
-int cli_explain(int argc, char **argv)
+static int run(int argc, char **argv)
 {
-    struct wishes wishes = {.standing = {.places = PLACES}};
-    int option, is_well = 1;
-    while ((option = arguments_next(&explain_arguments, argc, argv)) != ARGUMENTS_END) {
-        switch (option) {
-        case JSON:
-            wishes.is_json = 1;
-            break;
-        case ALL_THREADS:
-            wishes.standing.places = SIZE_MAX;
-            break;
-        case REGISTERS:
-            wishes.standing.has_registers = 1;
-            break;
-        case MEMORY:
-            wishes.standing.has_memory = 1;
-            if (parse_address(optarg, &wishes.standing.memory))
-                break;
-            fprintf(stderr, "cufence explain: --memory '%s' is not an address, such as 0x7f0000001000\n", optarg);
-            return CLI_USAGE;
-        default:
-            return option == ARGUMENTS_HELP ? usage() : CLI_USAGE;
-        }
-    }
-    if (optind == argc) {
-        fprintf(stderr, "cufence explain: no file given; `cufence explain --help` says how to get one\n");
-        return CLI_USAGE;
-    }
+    struct wishes wishes = {0};
+    int is_well = 1, status;
+    if (!arguments_read(&explain_command, argc, argv, &wishes, &status))
+        return status;
+    wishes.standing.places = wishes.is_whole ? SIZE_MAX : PLACES;
     for (int i = optind; i < argc; i++)
         is_well &= explain(argv[i], &wishes);
     return is_well ? 0 : 1;
 }
+
+const struct command explain_command = {
+    .name = "explain",
+    .help = "explain a GPU core dump: what faulted, where each thread stood",
+    .run = run,
+    ARGUMENTS(arguments),
+    .operands = "FILE|FOLDER...",
+    .values = ARGUMENT_FILE,
+    .least = 1,
+    .most = -1,
+    .missing = "no file given; `cufence explain --help` says how to get one",
+    .about = "Explains a GPU core dump, also one of a program that ran without cufence: the exception, its kernel, source line "
+             "and instruction, the addresses of its lanes; then where all threads stood, grouped by place, and which launches "
+             "ran, with their parameters. Needs no GPU and no CUDA. Given a folder, it explains every dump in it, and those of "
+             "the launches that keep= has kept there.",
+    .examples = "To get a dump: CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1\n"
+                "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1, and of a program that hangs:\n"
+                "CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1, then write into the pipe that it names.\n\n"
+                "Example: cufence explain --registers core_1700000000_host_4242.nvcudmp\n",
+};

@@ -1,9 +1,9 @@
 /* `cufence hunt`: runs a program in each mode in turn, and merges what was found. */
 #include "cli.h"
+#include "help.h"
 #include "hunt.h"
 #include "outputs.h"
 #include "settings.h"
-#include "statuses.h"
 #include "variables.h"
 
 #include "base/env.h"
@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -39,130 +40,6 @@ struct hunt {
 
 #define complain(status, ...) arguments_complain("hunt", status, __VA_ARGS__)
 
-static void usage(void)
-{
-    printf("usage: cufence hunt [--modes end,start,align,strict] [--first] [--json FILE]\n"
-           "                    [--html FILE] [--sarif FILE] [--keep FOLDER]\n"
-           "                    [--set key=value[,key=value]]...\n"
-           "                    [--KEY VALUE]... [--preset NAME] [--error-exitcode N]\n"
-           "                    [--no-require-guarded] [--] PROGRAM [ARGUMENT]...\n\n"
-           "Runs a program under `cufence run` once in each mode, and lists what was found,\n"
-           "each finding once:\n\n");
-    for (size_t i = 0; i < MODES; i++)
-        printf("  %-7s %-20s  %s\n", modes[i].name, modes[i].options, modes[i].looks_for);
-    printf("\n  --modes LIST         only these, in the order above\n"
-           "  --first              stop at the first finding: a program that goes on after\n"
-           "                       it is ended\n"
-           "  --json FILE          the merged list as JSON; \"-\": on standard output, at the\n"
-           "                       end. `cufence docs hunt` describes it\n"
-           "  --html FILE, --sarif FILE\n"
-           "                       the findings as one page, and as SARIF 2.1.0; \"-\" as\n"
-           "                       above\n"
-           "  --keep FOLDER        keep the reports of each process in FOLDER, as\n"
-           "                       MODE.PROCESS.json\n"
-           "  --set key=value, --KEY VALUE, --preset NAME\n"
-           "                       options for every run, as of `cufence run`; a mode's own\n"
-           "                       win\n"
-           "  --error-exitcode N   exit with N instead of 86 if something was found\n"
-           "  --no-require-guarded exit with 0 also if nothing was guarded in a run; the\n"
-           "                       default is 87\n"
-           "  --                   ends the options; needed if PROGRAM begins with a dash\n\n"
-           "The program has the terminal, input and output to itself; all that hunt says\n"
-           "goes to stderr. Ctrl-C ends the program and lists what was found so far; a\n"
-           "second one kills the program.\n\n"
-           "Example: cufence hunt --modes end,start -- python train.py --steps 10\n");
-    statuses_print("hunt");
-}
-
-/* ---- the command line ---- */
-
-enum { MODE_LIST, FIRST, JSON, HTML, SARIF, KEEP, SET, PRESET, EXITCODE, REQUIRE, NO_REQUIRE, KNOWN };
-static const struct argument known[KNOWN] = {
-    [MODE_LIST] = {"modes", "end,start", "the modes to run in", MODE_NAMES},
-    [FIRST] = {"first", NULL, "stop at the first finding", NULL},
-    [JSON] = {"json", "findings.json", "file for the merged list", ARGUMENT_FILE},
-    [HTML] = {"html", "found.html", "one page of all findings", ARGUMENT_FILE},
-    [SARIF] = {"sarif", "found.sarif", "SARIF 2.1.0 of all findings", ARGUMENT_FILE},
-    [KEEP] = {"keep", "reports", "folder that keeps the reports", ARGUMENT_FOLDER},
-    [SET] = {"set", "guard=1G", "options of the library, key=value,key=value", NULL},
-    [PRESET] = {"preset", "thorough", "options for a purpose", PRESET_NAMES},
-    [EXITCODE] = {"error-exitcode", "86", "exit status if something was found", NULL},
-    [REQUIRE] = {"require-guarded", NULL, "fail if nothing was guarded in a run: the default", NULL},
-    [NO_REQUIRE] = {"no-require-guarded", NULL, "do not", NULL},
-};
-const struct arguments hunt_arguments = {"hunt", known, KNOWN, ARGUMENT_COMMAND, .has_library = 1, .is_operand_the_end = 1};
-
-static int take_modes(const char *list, unsigned *bits)
-{
-    *bits = 0;
-    for (const char *at = list;; at++) {
-        size_t length = strcspn(at, ","), i = 0;
-        while (i < MODES && (strlen(modes[i].name) != length || strncmp(at, modes[i].name, length) != 0))
-            i++;
-        if (i == MODES)
-            return complain(CLI_USAGE, "--modes: \"%.*s\" is not allowed; use end, start, align, strict", (int)length, at);
-        *bits |= 1u << i;
-        at += length;
-        if (!*at)
-            return 0;
-    }
-}
-
-static int take(struct hunt *hunt, int option, const char *value)
-{
-    switch (option) {
-    case MODE_LIST:
-        return take_modes(value, &hunt->plan.modes);
-    case FIRST:
-        hunt->plan.is_first = 1;
-        return 0;
-    case JSON:
-        hunt->json = value;
-        return *value ? 0 : complain(CLI_USAGE, "--json: the file name \"\" is empty");
-    case HTML:
-        return outputs_take(&hunt->outputs, OUTPUT_HTML, value);
-    case SARIF:
-        return outputs_take(&hunt->outputs, OUTPUT_SARIF, value);
-    case KEEP:
-        hunt->kept = value;
-        return *value ? 0 : complain(CLI_USAGE, "--keep: the folder's name is empty");
-    case SET:
-        return settings_add(&hunt->settings, "--set", value);
-    case PRESET:
-        hunt->plan.preset = value;
-        return 0;
-    case EXITCODE:
-        return settings_take(&hunt->settings, "--error-exitcode", "exitcode", value);
-    case REQUIRE:
-    case NO_REQUIRE:
-        hunt->plan.is_guarded_required = option == REQUIRE;
-        return 0;
-    default:
-        return settings_take_row(&hunt->settings, (size_t)option - KNOWN, value);
-    }
-}
-
-/* Returns 0, or the exit status after a message. Without a command after --help. */
-static int read_arguments(int argc, char **argv, struct hunt *hunt)
-{
-    int option, status = settings_add(&hunt->settings, "CUFENCE_OPTIONS", env_get("CUFENCE_OPTIONS"));
-    while (status == 0 && (option = arguments_next(&hunt_arguments, argc, argv)) != ARGUMENTS_END) {
-        if (option == ARGUMENTS_WRONG)
-            return CLI_USAGE;
-        if (option == ARGUMENTS_HELP) {
-            usage();
-            return 0;
-        }
-        status = take(hunt, option, optarg);
-    }
-    if (status == 0 && optind == argc)
-        return complain(CLI_USAGE,
-                        "no program given: cufence hunt [options] -- PROGRAM [ARGUMENT]...; see cufence hunt --help");
-    hunt->plan.command = argv + optind;
-    hunt->plan.words = (size_t)(argc - optind);
-    return status;
-}
-
 /* ---- before the first run ---- */
 
 static unsigned count_bits(unsigned bits)
@@ -171,10 +48,10 @@ static unsigned count_bits(unsigned bits)
 }
 
 /* Refuses an option of the command line that every mode sets otherwise. */
-static int check_effect(const struct plan *plan)
+static int check_effect(const struct plan *plan, const char *options)
 {
     char word[64];
-    for (const char *at = plan->options; *at; at += strcspn(at, ","), at += *at == ',') {
+    for (const char *at = options; *at; at += strcspn(at, ","), at += *at == ',') {
         unsigned without = plan->modes;
         snprintf(word, sizeof word, ",%.*s=", (int)strcspn(at, "=,"), at);
         for (unsigned mode = 0; mode < MODES; mode++)
@@ -191,15 +68,8 @@ static int check_effect(const struct plan *plan)
 static int check_settings(struct hunt *hunt, char **own)
 {
     struct options options;
-    struct settings scratch = {.command = "hunt"};
-    int status = hunt->plan.preset ? settings_preset(&scratch, 0, hunt->plan.preset) : 0;
-    settings_free(&scratch);
-    if (status != 0)
-        return status;
     options_default(&options);
-    char *text = settings_text(&hunt->settings);
-    status = text ? settings_check(&hunt->settings, &options) : complain(CANNOT_RUN, "no host memory");
-    free(text);
+    int status = settings_check(&hunt->settings, &options);
     if (status != 0)
         return status;
     if (options.estimate)
@@ -220,7 +90,9 @@ static int check_settings(struct hunt *hunt, char **own)
                         "keeps the reports of each process",
                         options.json);
     hunt->plan.options = *own;
-    return check_effect(&hunt->plan);
+    for (size_t i = hunt->settings.presets; i < hunt->settings.count && status == 0; i++)
+        status = check_effect(&hunt->plan, hunt->settings.all[i].text);
+    return status;
 }
 
 /* The folder as the option json= takes it: a % is doubled, a comma is not possible. */
@@ -375,21 +247,62 @@ static int conclude(struct hunt *hunt, int refusal)
     return refusal ? refusal : status;
 }
 
-int cli_hunt(int argc, char **argv)
+/* ---- the command line ---- */
+
+static const struct argument arguments[] = {
+    {"modes", "LIST", "only these, in the order below; several with commas", MODE_NAMES, offsetof(struct hunt, plan.modes),
+     .take = arguments_bits},
+    {"first", NULL, "stop at the first finding; a program that goes on after it is ended", NULL,
+     .offset = offsetof(struct hunt, plan.is_first)},
+    {"json", "FILE", "the merged list as JSON; \"-\": on standard output, at the end. `cufence docs hunt` describes it",
+     ARGUMENT_FILE, .offset = offsetof(struct hunt, json)},
+    {"html", "FILE", "the findings as one page; \"-\" as above", ARGUMENT_FILE,
+     .offset = offsetof(struct hunt, outputs.paths[OUTPUT_HTML])},
+    {"sarif", "FILE", "the findings as SARIF 2.1.0; \"-\" as above", ARGUMENT_FILE,
+     .offset = offsetof(struct hunt, outputs.paths[OUTPUT_SARIF])},
+    {"keep", "FOLDER", "keep the reports of each process in FOLDER, as MODE.PROCESS.json", ARGUMENT_FOLDER,
+     .offset = offsetof(struct hunt, kept)},
+    {SETTINGS_SET, .offset = offsetof(struct hunt, settings)},
+    {SETTINGS_PRESET, .offset = offsetof(struct hunt, settings)},
+    {"error-exitcode", "N", "exit with N instead of 86 if something was found", NULL, offsetof(struct hunt, settings),
+     settings_take_key, .key = "exitcode"},
+    {"require-guarded", NULL, "exit with 87 if nothing was guarded in a run; the default", NULL,
+     .offset = offsetof(struct hunt, plan.is_guarded_required)},
+    {"no-require-guarded", NULL, "exit with 0 also if nothing was guarded in a run", NULL,
+     .offset = offsetof(struct hunt, plan.is_guarded_required)},
+};
+
+static void print_modes(void)
+{
+    printf("\nModes, whose own options win:\n");
+    for (size_t i = 0; i < MODES; i++)
+        printf("  %-7s %-20s  %s\n", modes[i].name, modes[i].options, modes[i].looks_for);
+}
+
+static int start(struct hunt *hunt, int argc, char **argv, char **own)
+{
+    hunt->plan.command = argv + optind;
+    hunt->plan.words = (size_t)(argc - optind);
+    if (!hunt->plan.modes)
+        hunt->plan.modes = ALL_MODES;
+    if ((hunt->json && !*hunt->json) || (hunt->kept && !*hunt->kept))
+        return complain(CLI_USAGE, "--%s: the name \"\" is empty", hunt->json && !*hunt->json ? "json" : "keep");
+    int status = check_settings(hunt, own);
+    if (status == 0)
+        status = open_documents(hunt);
+    if (status == 0)
+        status = make_folder(hunt);
+    return status == 0 ? conclude(hunt, run_all(hunt)) : status;
+}
+
+static int run(int argc, char **argv)
 {
     struct hunt hunt = {
-        .plan.modes = ALL_MODES, .plan.is_guarded_required = 1, .settings.command = "hunt", .outputs.command = "hunt"};
+        .plan.is_guarded_required = 1, .settings = {.command = "hunt", .presets = 1}, .outputs.command = "hunt"};
     char *own = NULL;
-    int status = read_arguments(argc, argv, &hunt);
-    int is_wanted = status == 0 && hunt.plan.command;
-    if (is_wanted)
-        status = check_settings(&hunt, &own);
-    if (is_wanted && status == 0)
-        status = open_documents(&hunt);
-    if (is_wanted && status == 0)
-        status = make_folder(&hunt);
-    if (is_wanted && status == 0)
-        status = conclude(&hunt, run_all(&hunt));
+    int status = settings_add(&hunt.settings, "CUFENCE_OPTIONS", env_get("CUFENCE_OPTIONS"));
+    if (status == 0 && arguments_read(&hunt_command, argc, argv, &hunt, &status))
+        status = start(&hunt, argc, argv, &own);
     if (!hunt.kept && hunt.plan.folder[0])
         remove_files(&hunt.plan);
     if (hunt.json_out && hunt.json_out != stdout)
@@ -400,3 +313,22 @@ int cli_hunt(int argc, char **argv)
     free(own);
     return status;
 }
+
+const struct command hunt_command = {
+    .name = "hunt",
+    .help = "run it once in each mode, and list what was found",
+    .run = run,
+    ARGUMENTS(arguments),
+    .operands = "PROGRAM [ARGUMENT]...",
+    .values = ARGUMENT_COMMAND,
+    .is_operand_the_end = 1,
+    .least = 1,
+    .most = -1,
+    .missing = "no program given: cufence hunt [options] -- PROGRAM [ARGUMENT]...; see cufence hunt --help",
+    .about = "Runs a program under `cufence run` once in each mode, and lists what was found, each finding once.\n"
+             "The program has the terminal, input and output to itself; all that hunt says goes to stderr. Ctrl-C ends the "
+             "program and lists what was found so far; a second one kills the program.",
+    .more = print_modes,
+    .examples = "Example: cufence hunt --modes end,start -- python train.py --steps 10\n",
+    SETTINGS_ROWS(struct hunt),
+};

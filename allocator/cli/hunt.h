@@ -43,7 +43,6 @@ struct plan {
     unsigned modes; /* a bit for each place in modes[] */
     int is_first;   /* stop at the first finding */
     int is_guarded_required;
-    const char *preset;
     const char *options; /* "key=value,..." of the command line */
     char **command;      /* up to a NULL */
     size_t words;        /* in command */

@@ -63,15 +63,11 @@ int signals_come(struct signals *signals)
 /* In the new process: becomes the program, or writes the exit status of `cufence run` to `told`. */
 static void become(const struct plan *plan, unsigned mode, const struct signals *signals, int told, const char *tally)
 {
-    char **argv = calloc(plan->words + 12, sizeof *argv), *last = NULL;
+    char **argv = calloc(plan->words + 8, sizeof *argv), *last = NULL;
     size_t used = 0;
     int status = 126;
     if (argv && asprintf(&last, "%s,exitcode=0,json=%s/%s.%%p.json", modes[mode].options, plan->json, modes[mode].name) > 0) {
         argv[used++] = (char *)"run";
-        if (plan->preset) {
-            argv[used++] = (char *)"--preset";
-            argv[used++] = (char *)plan->preset;
-        }
         argv[used++] = (char *)"--set";
         argv[used++] = (char *)plan->options;
         argv[used++] = (char *)"--set";
@@ -80,7 +76,6 @@ static void become(const struct plan *plan, unsigned mode, const struct signals 
         memcpy(argv + used, plan->command, plan->words * sizeof *argv);
         sigprocmask(SIG_SETMASK, &signals->before, NULL);
         tally_set(tally);
-        optind = 0; /* so that getopt_long() starts again */
         status = cli_run((int)(used + plan->words), argv);
     }
     if (write(told, &status, sizeof status) < 0)

@@ -1,8 +1,8 @@
 #include "arguments.h"
 #include "cli.h"
+#include "help.h"
 #include "planted.h"
 #include "program.h"
-#include "statuses.h"
 #include "base/env.h"
 #include "base/text.h"
 #include "rerun/rerun.h"
@@ -22,23 +22,15 @@ static int is_help(const char *argument)
     return !strcmp(argument, "--help") || !strcmp(argument, "-h");
 }
 
-static const struct command *command_find(const char *name)
-{
-    for (const struct command *command = commands; command->name; command++)
-        if (!strcmp(command->name, name))
-            return command;
-    return NULL;
-}
-
 static int print_usage(void)
 {
     printf("cufence %s: Electric Fence for CUDA\n\nusage: cufence COMMAND [arguments]\n\n", cufence_version_string());
-    for (const struct command *command = commands; command->name; command++)
-        printf("  %-10s  %s\n", command->name, command->help);
+    for (const struct command *const *command = commands; *command; command++)
+        printf("  %-10s  %s\n", (*command)->name, (*command)->help);
     printf("\n`cufence COMMAND --help` says more about one, `cufence -V` prints the version.\n"
            "Options are also read from CUFENCE_OPTIONS=\"key=value,key=value\".\n\n"
            "Example: cufence run -- python train.py\n");
-    statuses_print(NULL);
+    help_statuses(NULL);
     return 0;
 }
 
@@ -47,11 +39,11 @@ static const struct command *command_nearest(const char *name)
 {
     const struct command *nearest = NULL;
     size_t best = SIZE_MAX;
-    for (const struct command *command = commands; command->name; command++) {
-        size_t edits = text_slip(name, strlen(name), command->name);
+    for (const struct command *const *command = commands; *command; command++) {
+        size_t edits = text_slip(name, strlen(name), (*command)->name);
         if (edits < best) {
             best = edits;
-            nearest = command;
+            nearest = *command;
         }
     }
     return nearest;
@@ -96,8 +88,8 @@ static int unknown_command(char **words)
         return CLI_USAGE;
     }
     fprintf(stderr, "cufence: unknown command '%s'; the commands are", words[0]);
-    for (const struct command *command = commands; command->name; command++)
-        fprintf(stderr, " %s,", command->name);
+    for (const struct command *const *command = commands; *command; command++)
+        fprintf(stderr, " %s,", (*command)->name);
     fprintf(stderr, " help, --help and --version\n");
     return CLI_USAGE;
 }
@@ -111,9 +103,8 @@ static int run_help(int argc, char **argv)
         return unknown_command(argv + 1);
     if (argc > 2)
         return arguments_surplus("help", argv[2]);
-    char help[] = "--help";
-    char *arguments[] = {argv[1], help, NULL};
-    return command->run(2, arguments);
+    help_print(command);
+    return 0;
 }
 
 static int dispatch(int argc, char **argv)
@@ -132,10 +123,10 @@ static int dispatch(int argc, char **argv)
     }
     if (!strcmp(argv[0], "rerun") && argc <= 2) /* started by cufence, with a socket as standard input or as that descriptor */
         return rerun_play(argc == 2 ? atoi(argv[1]) : STDIN_FILENO);
+    if (!strcmp(argv[0], "complete")) /* started by the scripts of `cufence completion` */
+        return completion_tell(argc - 1, argv + 1);
     const struct command *command = command_find(argv[0]);
-    if (!command)
-        return unknown_command(argv);
-    return command->run(argc, argv);
+    return command ? command->run(argc, argv) : unknown_command(argv);
 }
 
 /* Output into a full disk or a closed pipe is lost: a script must not take that for success. It is exported, so that the stacks

@@ -1,7 +1,7 @@
 /* `cufence options`: lists the options, or some of them, or checks a text of them. */
 #include "arguments.h"
 #include "cli.h"
-#include "statuses.h"
+#include "help.h"
 #include "words.h"
 #include "base/error.h"
 #include "base/fold.h"
@@ -9,28 +9,12 @@
 
 #include <getopt.h>
 #include <jansson.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define complain(status, ...) arguments_complain("options", status, __VA_ARGS__)
-
-static int usage(void)
-{
-    printf("usage: cufence options [--all] [--json] [KEY]...\n"
-           "       cufence options --check \"key=value,...\"\n\n"
-           "Prints the options that are set most, all of them, or those named, with their\n"
-           "allowed values, defaults and what they do.\n\n"
-           "  --all    every option\n"
-           "  --json   as JSON: a list of objects with key, type, allowed, default, help\n"
-           "           and is_common; of all options, unless some are named\n"
-           "  --check  prints nothing, but exits with status %d and says why if the options\n"
-           "           are not allowed\n\n"
-           "Example: cufence options uaf align\n",
-           STATUS_USAGE);
-    statuses_print("options");
-    return 0;
-}
 
 /* The table of options_print() is wider than any terminal. */
 static void print_row(const struct option_row *row)
@@ -124,34 +108,45 @@ static int print_named(int is_json, char **keys)
     return status;
 }
 
-enum { ALL, CHECK, JSON, KNOWN };
-static const struct argument known[KNOWN] = {
-    [ALL] = {"all", NULL, "every option", NULL},
-    [CHECK] = {"check", "uaf=strict,align=auto", "say only whether these are allowed", NULL},
-    [JSON] = {"json", NULL, "as JSON", NULL},
+struct wanted {
+    int is_all, is_json;
+    const char *check;
 };
-const struct arguments options_arguments = {"options", known, KNOWN, NULL, 0, 0};
 
-int cli_options(int argc, char **argv)
+static const struct argument arguments[] = {
+    {"all", NULL, "every option", NULL, .offset = offsetof(struct wanted, is_all)},
+    {"check", "key=value,...", "print nothing; exit with status 2 and say why if these are not allowed", NULL,
+     .offset = offsetof(struct wanted, check)},
+    {"json", NULL,
+     "as JSON; a list of objects with key, type, allowed, default, help and is_common, of all options unless some are named",
+     NULL, .offset = offsetof(struct wanted, is_json)},
+};
+
+static int run(int argc, char **argv)
 {
+    struct wanted wanted = {0};
     struct options options;
-    int option, is_check = 0, is_json = 0, is_all = 0;
-
+    int status;
+    if (!arguments_read(&options_command, argc, argv, &wanted, &status))
+        return status;
+    if (!wanted.check)
+        return optind < argc ? print_named(wanted.is_json, argv + optind) : print_list(wanted.is_json, wanted.is_all);
     options_default(&options);
-    while ((option = arguments_next(&options_arguments, argc, argv)) != ARGUMENTS_END) {
-        if (option < 0)
-            return option == ARGUMENTS_HELP ? usage() : STATUS_USAGE;
-        is_json |= option == JSON;
-        is_all |= option == ALL;
-        if (option != CHECK)
-            continue;
-        is_check = 1;
-        if (options_parse(&options, optarg, "--check"))
-            return complain(STATUS_USAGE, "%s", error_detail());
-    }
-    if (is_check && is_json)
+    if (options_parse(&options, wanted.check, "--check"))
+        return complain(STATUS_USAGE, "%s", error_detail());
+    if (wanted.is_json)
         return complain(STATUS_USAGE, "--check prints nothing: leave --json out");
-    if (is_check)
-        return optind < argc ? arguments_surplus("options", argv[optind]) : 0;
-    return optind < argc ? print_named(is_json, argv + optind) : print_list(is_json, is_all);
+    return optind < argc ? arguments_surplus("options", argv[optind]) : 0;
 }
+
+const struct command options_command = {
+    .name = "options",
+    .help = "print every option with its allowed values and default",
+    .run = run,
+    ARGUMENTS(arguments),
+    .operands = "[KEY]...",
+    .most = -1,
+    .about = "Prints the options that are set most, all of them, or those named, with their allowed values, defaults and what "
+             "they do.",
+    .examples = "Example: cufence options uaf align\n",
+};

@@ -1,7 +1,6 @@
 #include "outputs.h"
 
 #include "arguments.h"
-#include "cli.h"
 #include "faces.h"
 
 #include <errno.h>
@@ -23,19 +22,6 @@ static int is_dash(const char *path)
     return path && !strcmp(path, "-");
 }
 
-int outputs_take(struct outputs *outputs, enum output which, const char *path)
-{
-    if (!*path)
-        return complain(CLI_USAGE, "%s: the file name \"\" is empty", faces[which].option);
-    if (is_dash(path) && outputs->is_stdout_taken)
-        return complain(CLI_USAGE, "%s -: standard output is the program's; name a file", faces[which].option);
-    outputs->paths[which] = path;
-    for (int i = 0; is_dash(path) && i < OUTPUTS; i++)
-        if (i != (int)which && is_dash(outputs->paths[i]))
-            return complain(CLI_USAGE, "standard output (-) takes one document; give the others a file");
-    return 0;
-}
-
 int outputs_is_any(const struct outputs *outputs)
 {
     for (int i = 0; i < OUTPUTS; i++)
@@ -52,8 +38,26 @@ int outputs_is_stdout(const struct outputs *outputs)
     return 0;
 }
 
+/* Returns 0, or the exit status after a message. */
+static int check(const struct outputs *outputs)
+{
+    int dashes = 0;
+    for (int i = 0; i < OUTPUTS; i++) {
+        const char *path = outputs->paths[i];
+        if (path && !*path)
+            return complain(CLI_USAGE, "%s: the file name \"\" is empty", faces[i].option);
+        if (is_dash(path) && outputs->is_stdout_taken)
+            return complain(CLI_USAGE, "%s -: standard output is the program's; name a file", faces[i].option);
+        dashes += is_dash(path);
+    }
+    return dashes > 1 ? complain(CLI_USAGE, "standard output (-) takes one document; give the others a file") : 0;
+}
+
 int outputs_open(struct outputs *outputs)
 {
+    int refusal = check(outputs);
+    if (refusal)
+        return refusal;
     for (int i = 0; i < OUTPUTS; i++) {
         const char *path = outputs->paths[i];
         if (!path)

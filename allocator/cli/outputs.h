@@ -14,21 +14,17 @@
 enum output { OUTPUT_HTML, OUTPUT_SARIF, OUTPUT_JSON, OUTPUTS };
 
 struct outputs {
-    const char *command; /* the sub-command, for messages */
-    int is_stdout_taken; /* by something else than its documents: "-" is refused */
-    const char *paths[OUTPUTS];
+    const char *command;        /* the sub-command, for messages */
+    int is_stdout_taken;        /* by something else than its documents: "-" is refused */
+    const char *paths[OUTPUTS]; /* of the command line; "-" is standard output, for one document */
     FILE *files[OUTPUTS];
 };
-
-/* Takes the file name of an option of the command line; "-" is standard output, for one document. Returns 0, or the exit status
- * after a message. */
-int outputs_take(struct outputs *outputs, enum output which, const char *path);
 
 /* Whether any document is wanted, or one on standard output. */
 int outputs_is_any(const struct outputs *outputs);
 int outputs_is_stdout(const struct outputs *outputs);
 
-/* Opens the files, and leaves what is in them. Returns 0, or the exit status after a message. */
+/* Checks the names and opens the files, and leaves what is in them. Returns 0, or the exit status after a message. */
 int outputs_open(struct outputs *outputs);
 
 /* Writes each document in place of what its file has. What is no file, a pipe or standard output, gets nothing as long as

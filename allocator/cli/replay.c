@@ -6,12 +6,12 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "cli.h"
-#include "statuses.h"
 #include "driver/driver.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,90 +244,40 @@ static int run_times(struct replay *replay, uint64_t times)
     return faulted ? fault_status() : different ? REPLAY_DIFFERS : 0;
 }
 
-static int usage(void)
-{
-    printf("usage: cufence replay [--times N] [--no-guards] [--set-arg K=VALUE]\n"
-           "                      [--buffer K=FILE.npy] [--under TOOL] [--seconds N]\n"
-           "                      [--json] [--verbose] FOLDER\n\n"
-           "Launches a kernel again, on any GPU of the same kind, with the same arguments\n"
-           "and the same memory at the same addresses, and reports. keep=FOLDER saves a\n"
-           "kernel that faults; save_values=KERNEL=FOLDER one that does not, and then what\n"
-           "it writes is compared to what it wrote then. If FOLDER holds one saved launch,\n"
-           "that is taken; if several, they are listed. `cufence docs replay` says more.\n\n"
-           "  --times N            N launches, and how many of them faulted\n"
-           "  --no-guards          with memory after the buffers, as without cufence\n"
-           "  --set-arg K=VALUE    another value of argument K, from 0: 999, -1, 0x3e7,\n"
-           "                       1.5f (float), 1.5d (double)\n"
-           "  --buffer K=FILE.npy  other bytes in the buffer that argument K points to\n"
-           "  --under TOOL         one launch under a tool, such as compute-sanitizer or\n"
-           "                       cuda-gdb\n"
-           "  --seconds N          max seconds for a launch, 60 by default\n"
-           "  --json               the report as one line of JSON (`cufence docs json`)\n"
-           "  --verbose            print also what the launching process prints\n\n"
-           "Example: cufence replay --set-arg 1=999 faults/fault-4242-1\n");
-    statuses_print("replay");
-    return 0;
-}
-
-enum { TIMES, NO_GUARDS, SET_ARG, BUFFER, UNDER, SECONDS, JSON, VERBOSE, KNOWN };
-static const struct argument known[KNOWN] = {
-    [TIMES] = {"times", "20", "launches, and how many of them faulted", NULL},
-    [NO_GUARDS] = {"no-guards", NULL, "with memory after the buffers", NULL},
-    [SET_ARG] = {"set-arg", "1=999", "another value of an argument", NULL},
-    [BUFFER] = {"buffer", "0=values.npy", "other bytes in an argument's buffer", NULL},
-    [UNDER] = {"under", "compute-sanitizer", "one launch under a tool", "compute-sanitizer cuda-gdb"},
-    [SECONDS] = {"seconds", "60", "max seconds for a launch", NULL},
-    [JSON] = {"json", NULL, "the report as one line of JSON", NULL},
-    [VERBOSE] = {"verbose", NULL, "what the launching process prints", NULL},
-};
-const struct arguments replay_arguments = {"replay", known, KNOWN, ARGUMENT_FOLDER, 0, 0};
-
-/* Returns 0 after a message unless it is a number from 1 to `most`. */
-static int parse_number(const char *name, const char *text, uint64_t most, uint64_t *number)
-{
-    char *end = NULL;
-    errno = 0;
-    *number = *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
-    if (end && !*end && !errno && *number >= 1 && *number <= most)
-        return 1;
-    arguments_complain("replay", CLI_USAGE, "--%s '%s' is not allowed; use 1..%" PRIu64, name, text, most);
-    return 0;
-}
-
 struct wishes {
-    uint64_t times;
+    uint64_t times, seconds;
+    int has_guards, is_json, is_verbose;
     const char *under; /* NULL: none */
     struct changes changes;
 };
 
-/* Returns 0 after a message. */
-static int take_option(int option, struct wishes *wishes, struct replay *replay)
+/* Takes struct changes. */
+static int take_change(const struct given *given, void *field)
 {
-    switch (option) {
-    case TIMES:
-        return parse_number("times", optarg, 1000000, &wishes->times);
-    case SECONDS:
-        return parse_number("seconds", optarg, 86400, &replay->seconds);
-    case NO_GUARDS:
-        replay->input.mode = RERUN_ZEROS;
-        return 1;
-    case UNDER:
-        wishes->under = optarg;
-        return 1;
-    case JSON:
-        replay->is_json = 1;
-        return 1;
-    case VERBOSE:
-        replay->is_verbose = !optarg || strcmp(optarg, "on") == 0;
-        return 1;
-    default: /* SET_ARG, BUFFER */
-        if (wishes->changes.count == MOST_CHANGES)
-            return !arguments_complain("replay", CLI_USAGE, "at most %d arguments and buffers can be changed", MOST_CHANGES);
-        wishes->changes.text[wishes->changes.count] = optarg;
-        wishes->changes.is_buffer[wishes->changes.count++] = option == BUFFER;
-        return 1;
-    }
+    struct changes *changes = field;
+    if (changes->count == MOST_CHANGES)
+        return arguments_complain("replay", CLI_USAGE, "at most %d arguments and buffers can be changed", MOST_CHANGES);
+    changes->text[changes->count] = given->value;
+    changes->is_buffer[changes->count++] = !strcmp(given->argument->name, "buffer");
+    return 0;
 }
+
+static const struct argument arguments[] = {
+    {"times", "N", "N launches, and how many of them faulted", NULL, offsetof(struct wishes, times), arguments_number,
+     .most = 1000000},
+    {"no-guards", NULL, "with memory after the buffers, as without cufence", NULL,
+     .offset = offsetof(struct wishes, has_guards)},
+    {"set-arg", "K=VALUE", "another value of argument K, from 0: 999, -1, 0x3e7, 1.5f (float), 1.5d (double)", NULL,
+     offsetof(struct wishes, changes), .take = take_change},
+    {"buffer", "K=FILE.npy", "other bytes in the buffer that argument K points to", NULL, offsetof(struct wishes, changes),
+     .take = take_change},
+    {"under", "TOOL", "one launch under a tool, such as compute-sanitizer or cuda-gdb", "compute-sanitizer cuda-gdb",
+     .offset = offsetof(struct wishes, under)},
+    {"seconds", "N", "max seconds for a launch, 60 by default", NULL, offsetof(struct wishes, seconds), arguments_number,
+     .most = 86400},
+    {"json", NULL, "the report as one line of JSON; `cufence docs json`", NULL, .offset = offsetof(struct wishes, is_json)},
+    {"verbose", NULL, "print also what the launching process prints", NULL, .offset = offsetof(struct wishes, is_verbose)},
+};
 
 static int play(struct replay *replay, const struct wishes *wishes)
 {
@@ -345,29 +295,41 @@ static int play(struct replay *replay, const struct wishes *wishes)
     return status < 0 ? fault_status() : status;
 }
 
-int cli_replay(int argc, char **argv)
+static int run(int argc, char **argv)
 {
-    static struct replay replay = {.opened = {.folder = -1, .buffers = -1}, .seconds = 60};
-    struct wishes wishes = {.times = 1};
+    static struct replay replay = {.opened = {.folder = -1, .buffers = -1}};
+    struct wishes wishes = {.times = 1, .seconds = 60, .has_guards = 1};
     char folder[PATH_MAX];
-    int option;
-    while ((option = arguments_next(&replay_arguments, argc, argv)) != ARGUMENTS_END) {
-        if (option == ARGUMENTS_HELP)
-            return usage();
-        if (option == ARGUMENTS_WRONG || !take_option(option, &wishes, &replay))
-            return CLI_USAGE;
-    }
-    if (optind == argc)
-        return arguments_complain(
-            "replay", CLI_USAGE,
-            "no folder given; keep=FOLDER makes one, and save_values=KERNEL=FOLDER (`cufence docs replay`)");
-    if (optind + 1 < argc)
-        return arguments_surplus("replay", argv[optind + 1]);
-    int status = replay_choose(argv[optind], folder);
+    int status;
+    if (!arguments_read(&replay_command, argc, argv, &wishes, &status))
+        return status;
+    status = replay_choose(argv[optind], folder);
     replay.folder = folder;
+    replay.seconds = wishes.seconds;
+    replay.is_json = wishes.is_json;
+    replay.is_verbose = wishes.is_verbose;
+    if (!wishes.has_guards)
+        replay.input.mode = RERUN_ZEROS;
     if (status == 0)
         status = play(&replay, &wishes);
     free(replay.image);
     opened_close(&replay.opened);
     return status;
 }
+
+const struct command replay_command = {
+    .name = "replay",
+    .help = "launch a saved kernel again as it faulted, on any GPU of its kind",
+    .run = run,
+    ARGUMENTS(arguments),
+    .operands = "FOLDER",
+    .values = ARGUMENT_FOLDER,
+    .least = 1,
+    .most = 1,
+    .missing = "no folder given; keep=FOLDER makes one, and save_values=KERNEL=FOLDER (`cufence docs replay`)",
+    .about = "Launches a kernel again, on any GPU of the same kind, with the same arguments and the same memory at the same "
+             "addresses, and reports. keep=FOLDER saves a kernel that faults; save_values=KERNEL=FOLDER one that does not, and "
+             "then what it writes is compared to what it wrote then. If FOLDER holds one saved launch, that is taken; if "
+             "several, they are listed. `cufence docs replay` says more.",
+    .examples = "Example: cufence replay --set-arg 1=999 faults/fault-4242-1\n",
+};

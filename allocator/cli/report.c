@@ -4,13 +4,14 @@
 #include "collected.h"
 #include "faces.h"
 #include "outputs.h"
-#include "statuses.h"
+#include "help.h"
 #include "words.h"
 
 #include "base/error.h"
 
 #include <ctype.h>
 #include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #define PROCESSES_NAMED 4
@@ -119,73 +120,17 @@ int face_json(const struct collected *collected, FILE *out)
            put_findings(collected->known, collected->known_count, out) && put_lines(collected->guarded, out);
 }
 
-static int usage(void)
-{
-    printf("usage: cufence report [--html FILE] [--sarif FILE] [--json FILE]\n"
-           "                      [--known FILE]... [--exit-code] FILE...\n\n"
-           "Merges the findings of many processes into one list: each once, with how often\n"
-           "and by whom it was reported. The files are those of json=FILE and of\n"
-           "`cufence explain --json`; - is standard input.\n\n"
-           "  --html FILE      one page of HTML, with all that it needs in it\n"
-           "  --sarif FILE     SARIF 2.1.0, for code hosts and editors; paths below the\n"
-           "                   current folder become relative to it\n"
-           "  --json FILE      JSON Lines: the first report of each finding, with `count`\n"
-           "                   and `processes`\n"
-           "  --known FILE     leave out the findings with these names, one a line; * ? and\n"
-           "                   [ ] as in file names; # begins a comment. Or those of an\n"
-           "                   earlier run: of its json=FILE, or of `cufence report --json`\n"
-           "                   or `cufence hunt --json`\n"
-           "  --exit-code      exit with 86 if a finding is left, and with 87 if nothing\n"
-           "                   was guarded\n\n"
-           "For each document, - is standard output, which then has no list for people. If\n"
-           "a file cannot be read there is no verdict, and no document is written.\n\n"
-           "Example: cufence run --json found.%%r.json -- torchrun train.py\n"
-           "         cufence report --html found.html found.*.json\n");
-    statuses_print("report");
-    return 0;
-}
-
-enum { HTML = OUTPUT_HTML, SARIF = OUTPUT_SARIF, JSON = OUTPUT_JSON, KNOWN_FILE, EXIT_CODE, KNOWN };
-
-static const struct argument known[KNOWN] = {
-    [HTML] = {"html", "found.html", "one self-contained page", ARGUMENT_FILE},
-    [SARIF] = {"sarif", "found.sarif", "SARIF 2.1.0", ARGUMENT_FILE},
-    [JSON] = {"json", "found.json", "JSON Lines", ARGUMENT_FILE},
-    [KNOWN_FILE] = {"known", "before.json", "findings to leave out: their names, or an earlier run", ARGUMENT_FILE},
-    [EXIT_CODE] = {"exit-code", NULL, "exit with 86 if something was found", NULL},
-};
-
-const struct arguments report_arguments = {"report", known, KNOWN, ARGUMENT_FILE, 0, 0};
-
 struct wanted {
     struct outputs outputs;
     struct known_names names;
     int is_gate;
 };
 
-static int take(struct wanted *wanted, int option, const char *value)
+static int take_known(const struct given *given, void *field)
 {
-    if (option < OUTPUTS)
-        return outputs_take(&wanted->outputs, (enum output)option, value);
-    wanted->is_gate |= option == EXIT_CODE;
-    if (option != EXIT_CODE && known_read(&wanted->names, value) != CUFENCE_OK)
-        return arguments_complain("report", CLI_USAGE, "--%s: %s", known[option].name, error_detail());
-    return 0;
-}
-
-/* Returns 0 with *first the place of the first file (0 after --help), or the exit status after a message. */
-static int read_arguments(int argc, char **argv, struct wanted *wanted, int *first)
-{
-    int option, status = 0;
-    while (status == 0 && (option = arguments_next(&report_arguments, argc, argv)) != ARGUMENTS_END) {
-        if (option < 0)
-            return option == ARGUMENTS_HELP ? usage() : CLI_USAGE;
-        status = take(wanted, option, optarg);
-    }
-    *first = optind;
-    if (status == 0 && optind == argc)
-        status = arguments_complain("report", CLI_USAGE, "no file given; run the program with --set json=FILE to get one");
-    return status;
+    return known_read(field, given->value) == CUFENCE_OK
+               ? 0
+               : arguments_complain("report", CLI_USAGE, "--%s: %s", given->argument->name, error_detail());
 }
 
 /* The documents, the list for people, and the exit status. */
@@ -209,19 +154,51 @@ static int conclude(struct wanted *wanted, const struct collected *collected, in
                                                                                  : 0;
 }
 
-int cli_report(int argc, char **argv)
+static const struct argument arguments[] = {
+    {"html", "FILE", "one page of HTML, with all that it needs in it", ARGUMENT_FILE,
+     .offset = offsetof(struct wanted, outputs.paths[OUTPUT_HTML])},
+    {"sarif", "FILE", "SARIF 2.1.0, for code hosts and editors; paths below the current folder become relative to it",
+     ARGUMENT_FILE, .offset = offsetof(struct wanted, outputs.paths[OUTPUT_SARIF])},
+    {"json", "FILE", "JSON Lines: the first report of each finding, with `count` and `processes`", ARGUMENT_FILE,
+     .offset = offsetof(struct wanted, outputs.paths[OUTPUT_JSON])},
+    {"known", "FILE",
+     "leave out the findings with these names, one a line; * ? and [ ] as in file names; # begins a comment. Or those of an "
+     "earlier run: of its json=FILE, or of `cufence report --json` or `cufence hunt --json`",
+     ARGUMENT_FILE, offsetof(struct wanted, names), .take = take_known},
+    {"exit-code", NULL, "exit with 86 if a finding is left, and with 87 if nothing was guarded", NULL,
+     .offset = offsetof(struct wanted, is_gate)},
+};
+
+static int run(int argc, char **argv)
 {
     struct wanted wanted = {.outputs.command = "report"};
     struct collected collected = {.names = &wanted.names};
-    int first = 0, is_whole = 1, status = read_arguments(argc, argv, &wanted, &first);
-    if (status == 0 && first)
-        status = outputs_open(&wanted.outputs);
-    for (int i = first; status == 0 && first && i < argc; i++)
-        is_whole &= collected_read(&collected, "report", argv[i]);
-    if (status == 0 && first)
+    int is_whole = 1, status;
+    if (arguments_read(&report_command, argc, argv, &wanted, &status) && (status = outputs_open(&wanted.outputs)) == 0) {
+        for (int i = optind; i < argc; i++)
+            is_whole &= collected_read(&collected, "report", argv[i]);
         status = conclude(&wanted, &collected, is_whole);
+    }
     outputs_close(&wanted.outputs);
     collected_free(&collected);
     known_free(&wanted.names);
     return status;
 }
+
+const struct command report_command = {
+    .name = "report",
+    .help = "merge findings of many processes: a list, HTML page or SARIF",
+    .run = run,
+    ARGUMENTS(arguments),
+    .operands = "FILE...",
+    .values = ARGUMENT_FILE,
+    .least = 1,
+    .most = -1,
+    .missing = "no file given; run the program with --set json=FILE to get one",
+    .about = "Merges the findings of many processes into one list: each once, with how often and by whom it was reported. The "
+             "files are those of json=FILE and of `cufence explain --json`; - is standard input.\n"
+             "For each document, - is standard output, which then has no list for people. If a file cannot be read there is no "
+             "verdict, and no document is written.",
+    .examples = "Example: cufence run --json found.%r.json -- torchrun train.py\n"
+                "         cufence report --html found.html found.*.json\n",
+};

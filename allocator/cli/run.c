@@ -6,10 +6,9 @@
 #include "cli/run_page.h"
 #include "cli/program.h"
 #include "cli/settings.h"
-#include "cli/statuses.h"
+#include "cli/help.h"
 #include "cli/supervise.h"
 #include "cli/variables.h"
-#include "cli/words.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/known.h"
@@ -23,6 +22,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,13 +37,12 @@ enum inherited { FROM_OPTIONS, FROM_ALLOC_CONF, FROM_CUDA_ALLOC_CONF, INHERITED 
 
 struct request {
     struct settings settings;
-    size_t presets; /* number of settings from --preset; they follow the inherited ones */
     int is_verbose;
     int is_estimate;
     int is_guarded_required; /* --require-guarded */
     int is_if_asked;         /* leave the program alone unless PyTorch's variables ask for cufence */
     int is_left;             /* they do not */
-    char **command;          /* ends with NULL; NULL after --help */
+    char **command;          /* ends with NULL */
     struct page page;        /* --html and --sarif */
 };
 
@@ -52,123 +51,6 @@ struct request {
 static int no_memory(void)
 {
     return complain(CANNOT_RUN, "no host memory");
-}
-
-static void usage(void)
-{
-    printf("usage: cufence run [--KEY VALUE]... [--set key=value[,key=value]]...\n"
-           "                   [--preset NAME] [--json FILE] [--html FILE] [--sarif FILE]\n"
-           "                   [--error-exitcode N] [--require-guarded] [--estimate]\n"
-           "                   [--if-asked] [--verbose] [--] PROGRAM [ARGUMENT]...\n\n"
-           "Runs any program that uses CUDA, unmodified, with its GPU buffers under\n"
-           "cufence. It sets up the environment and becomes the program: input, output,\n"
-           "signals and exit status are the program's. At the end stderr says what was\n"
-           "guarded, or that nothing was, and why.\n\n"
-           "  --KEY VALUE          an option that `cufence options` lists: --uaf strict\n"
-           "  --set key=value      the same for several; both win over CUFENCE_OPTIONS\n"
-           "  --preset NAME        options for a purpose; --KEY and --set win over them:\n");
-    for (size_t i = 0; i < PRESETS; i++) {
-        printf("     %-16s  ", presets[i].name);
-        words_print_within(stdout, presets[i].help, 23, WORDS_HELP);
-    }
-    printf("  --json FILE          append each report as a line of JSON; in FILE, %%p is\n"
-           "                       the process, %%r the rank, %%h the host. Not \"-\":\n"
-           "                       standard output is the program's\n"
-           "  --html FILE          all that was found as one page of HTML. The program is\n"
-           "                       then a process of its own, and its exit status is passed\n"
-           "                       on\n"
-           "  --sarif FILE         the same as SARIF 2.1.0, for code hosts and editors\n"
-           "  --error-exitcode N   the same as --exitcode N\n"
-           "  --require-guarded    exit with 87 if nothing was guarded, where the program\n"
-           "                       would exit with 0. The program is then a process of its\n"
-           "                       own, as with --html\n"
-           "  --estimate           guard nothing: run the program as it is, and say at its\n"
-           "                       end how much memory it would take guarded, whether that\n"
-           "                       fits, and which options make it fit\n"
-           "  --if-asked           only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF\n"
-           "                       says backend:cufence; otherwise run the program as it is\n"
-           "  --verbose            print what is set up to stderr; --say verbose: also what\n"
-           "                       cufence does in the program\n"
-           "  --                   ends the options; needed if PROGRAM begins with a dash\n\n"
-           "Example: cufence run --preset thorough --json found.%%p.json -- python train.py\n"
-           "What goes into a kernel and comes out, and which launch makes the first NaN\n"
-           "(`cufence docs values`):\n"
-           "  cufence run --values '*softmax*' -- python train.py\n"
-           "  cufence run --nan report -- python train.py\n"
-           "Where two runs part, launch by launch, and what some launches were given, as\n"
-           ".npy files (`cufence docs diff`):\n"
-           "  cufence run --trace a.jsonl -- python train.py; cufence diff a.jsonl b.jsonl\n"
-           "  cufence run --save_values '*softmax*=saved' -- python train.py\n");
-    statuses_print("run");
-}
-
-/* ---- the command line ---- */
-
-enum { SET, PRESET, JSON, HTML, SARIF, EXITCODE, REQUIRE, ESTIMATE, IF_ASKED, VERBOSE, KNOWN };
-static const struct argument known[KNOWN] = {
-    [SET] = {"set", "uaf=strict", "options of the library, key=value,key=value", NULL},
-    [PRESET] = {"preset", "thorough", "options for a purpose", PRESET_NAMES},
-    [JSON] = {"json", "report.json", "file that gets each report as a line of JSON", ARGUMENT_FILE},
-    [HTML] = {"html", "found.html", "one page of all findings, at the end", ARGUMENT_FILE},
-    [SARIF] = {"sarif", "found.sarif", "SARIF 2.1.0 of all findings, at the end", ARGUMENT_FILE},
-    [EXITCODE] = {"error-exitcode", "86", "exit status after a fault", NULL},
-    [REQUIRE] = {"require-guarded", NULL, "fail if nothing was guarded", NULL},
-    [ESTIMATE] = {"estimate", NULL, "guard nothing, and say how much memory it would take", NULL},
-    [IF_ASKED] = {"if-asked", NULL, "only if PyTorch's variables ask for cufence", NULL},
-    [VERBOSE] = {"verbose", NULL, "say what is set up", NULL},
-};
-const struct arguments run_arguments = {"run", known, KNOWN, ARGUMENT_COMMAND, .has_library = 1, .is_operand_the_end = 1};
-
-static int take(struct request *request, int option, const char *value)
-{
-    switch (option) {
-    case SET:
-        return settings_add(&request->settings, "--set", value);
-    case PRESET:
-        return settings_preset(&request->settings, INHERITED + request->presets++, value);
-    case JSON:
-        return settings_take(&request->settings, "--json", "json", value);
-    case HTML:
-        return outputs_take(&request->page.outputs, OUTPUT_HTML, value);
-    case SARIF:
-        return outputs_take(&request->page.outputs, OUTPUT_SARIF, value);
-    case EXITCODE:
-        return settings_take(&request->settings, "--error-exitcode", "exitcode", value);
-    case REQUIRE:
-        request->is_guarded_required = 1;
-        return 0;
-    case ESTIMATE:
-        return settings_take(&request->settings, "--estimate", "estimate", "on");
-    case IF_ASKED:
-        request->is_if_asked = 1;
-        return 0;
-    case VERBOSE:
-        request->is_verbose = 1;
-        return 0;
-    default:
-        return settings_take_row(&request->settings, (size_t)option - KNOWN, value);
-    }
-}
-
-/* Returns 0 with request->command set (NULL after --help), or the exit status after a message. */
-static int read_arguments(int argc, char **argv, struct request *request)
-{
-    int option, status = 0;
-    for (int i = 0; i < INHERITED && status == 0; i++)
-        status = settings_add(&request->settings, "", NULL);
-    while (status == 0 && (option = arguments_next(&run_arguments, argc, argv)) != ARGUMENTS_END) {
-        if (option == ARGUMENTS_WRONG)
-            return CLI_USAGE;
-        if (option == ARGUMENTS_HELP) {
-            usage();
-            return 0;
-        }
-        status = take(request, option, optarg);
-    }
-    if (status == 0 && optind == argc)
-        return complain(CLI_USAGE, "no program given: cufence run [options] -- PROGRAM [ARGUMENT]...; see cufence run --help");
-    request->command = argv + optind;
-    return status;
 }
 
 /* ---- the environment ---- */
@@ -440,12 +322,84 @@ static int run_apart(struct request *request)
     return request->is_guarded_required ? judge(fd, status) : supervise_end_as(status);
 }
 
+/* ---- the command line ---- */
+
+static const struct argument arguments[] = {
+    {SETTINGS_SET, .offset = offsetof(struct request, settings)},
+    {SETTINGS_PRESET, .offset = offsetof(struct request, settings)},
+    {"json", "FILE",
+     "append each report as a line of JSON; in FILE, %p is the process, %r the rank, %h the host. Not \"-\": standard output "
+     "is "
+     "the program's",
+     ARGUMENT_FILE, offsetof(struct request, settings), settings_take_key, .key = "json"},
+    {"html", "FILE",
+     "all that was found as one page of HTML; the program is then a process of its own, and its exit status is passed on",
+     ARGUMENT_FILE, .offset = offsetof(struct request, page.outputs.paths[OUTPUT_HTML])},
+    {"sarif", "FILE", "the same as SARIF 2.1.0, for code hosts and editors", ARGUMENT_FILE,
+     .offset = offsetof(struct request, page.outputs.paths[OUTPUT_SARIF])},
+    {"error-exitcode", "N", "the same as --exitcode N", NULL, offsetof(struct request, settings), settings_take_key,
+     .key = "exitcode"},
+    {"require-guarded", NULL,
+     "exit with 87 if nothing was guarded, where the program would exit with 0; the program is then a process of its own, as "
+     "with --html",
+     NULL, .offset = offsetof(struct request, is_guarded_required)},
+    {"estimate", NULL,
+     "guard nothing; run the program as it is, and say at its end how much memory it would take guarded, whether that fits, "
+     "and "
+     "which options make it fit",
+     NULL, offsetof(struct request, settings), settings_take_key, .key = "estimate"},
+    {"if-asked", NULL,
+     "only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF says backend:cufence; otherwise run the program as it is", NULL,
+     .offset = offsetof(struct request, is_if_asked)},
+    {"verbose", NULL, "print what is set up to stderr; --say verbose: also what cufence does in the program", NULL,
+     .offset = offsetof(struct request, is_verbose)},
+};
+
+static void print_presets(void)
+{
+    printf("\nPresets:\n");
+    settings_print_presets(stdout);
+}
+
 int cli_run(int argc, char **argv)
 {
-    struct request request = {.settings = {.command = "run"}, .page.outputs = {.command = "run", .is_stdout_taken = 1}};
-    int status = read_arguments(argc, argv, &request);
-    if (request.command && status == 0)
+    struct request request = {.settings = {.command = "run", .presets = INHERITED},
+                              .page.outputs = {.command = "run", .is_stdout_taken = 1}};
+    int status = 0;
+    for (int i = 0; i < INHERITED && status == 0; i++)
+        status = settings_add(&request.settings, "", NULL);
+    if (status == 0 && arguments_read(&run_command, argc, argv, &request, &status)) {
+        request.command = argv + optind;
         status = outputs_is_any(&request.page.outputs) || request.is_guarded_required ? run_apart(&request) : run_it(&request);
+    }
     settings_free(&request.settings);
     return status;
 }
+
+const struct command run_command = {
+    .name = "run",
+    .help = "run a CUDA program, unmodified, with its GPU buffers guarded",
+    .run = cli_run,
+    ARGUMENTS(arguments),
+    .operands = "PROGRAM [ARGUMENT]...",
+    .values = ARGUMENT_COMMAND,
+    .is_operand_the_end = 1,
+    .least = 1,
+    .most = -1,
+    .missing = "no program given: cufence run [options] -- PROGRAM [ARGUMENT]...; see cufence run --help",
+    .about = "Runs any program that uses CUDA, unmodified, with its GPU buffers under cufence. It sets up the environment and "
+             "becomes the program: input, output, signals and exit status are the program's. At the end stderr says what was "
+             "guarded, or that nothing was, and why.\n"
+             "The options --KEY, --set and --preset win over CUFENCE_OPTIONS.",
+    .more = print_presets,
+    .examples = "Example: cufence run --preset thorough --json found.%p.json -- python train.py\n"
+                "What goes into a kernel and comes out, and which launch makes the first NaN\n"
+                "(`cufence docs values`):\n"
+                "  cufence run --values '*softmax*' -- python train.py\n"
+                "  cufence run --nan report -- python train.py\n"
+                "Where two runs part, launch by launch, and what some launches were given, as\n"
+                ".npy files (`cufence docs diff`):\n"
+                "  cufence run --trace a.jsonl -- python train.py; cufence diff a.jsonl b.jsonl\n"
+                "  cufence run --save_values '*softmax*=saved' -- python train.py\n",
+    SETTINGS_ROWS(struct request),
+};

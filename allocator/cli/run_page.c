@@ -2,7 +2,7 @@
 
 #include "arguments.h"
 #include "cli.h"
-#include "statuses.h"
+#include "help.h"
 
 #include "base/env.h"
 

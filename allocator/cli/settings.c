@@ -1,7 +1,6 @@
 #include "settings.h"
-#include "arguments.h"
-#include "cli.h"
-#include "cli/program.h"
+#include "help.h"
+#include "words.h"
 #include "base/error.h"
 #include "base/option_merged.h"
 
@@ -11,7 +10,11 @@
 #include <unistd.h>
 
 /* docs/run.md says what each is for and costs. */
-const struct preset presets[PRESETS] = {
+static const struct preset {
+    const char *name;
+    const char *options;
+    const char *help; /* what it is for */
+} presets[] = {
     {"fast", "uaf=adaptive,align=16,side=end,stacks=on,slack=on",
      "the defaults: ends of buffers and some frees, at nearly the program's own speed"},
     {"thorough", "uaf=strict,align=auto,slack=on,slack_every=1,remember=262144/16384,max_reports=1000,wait_ms=60000",
@@ -22,7 +25,7 @@ const struct preset presets[PRESETS] = {
 
 static int no_memory(const struct settings *settings)
 {
-    return arguments_complain(settings->command, PROGRAM_UNFIT, "no host memory");
+    return arguments_complain(settings->command, STATUS_UNFIT, "no host memory");
 }
 
 /* Takes `text` over. */
@@ -71,7 +74,7 @@ int settings_take(struct settings *settings, const char *source, const char *key
     return append(settings, source, text);
 }
 
-int settings_take_row(struct settings *settings, size_t row, const char *value)
+int settings_take_row(void *settings, size_t row, const char *value)
 {
     char source[sizeof((struct setting *)0)->source];
     size_t rows;
@@ -80,23 +83,44 @@ int settings_take_row(struct settings *settings, size_t row, const char *value)
     return settings_take(settings, source, key, value);
 }
 
-int settings_preset(struct settings *settings, size_t place, const char *name)
+int settings_take_set(const struct given *given, void *field)
 {
-    for (size_t i = 0; i < PRESETS; i++) {
-        if (strcmp(presets[i].name, name) != 0)
+    return settings_add(field, "--set", given->value);
+}
+
+int settings_take_key(const struct given *given, void *field)
+{
+    char source[sizeof((struct setting *)0)->source];
+    snprintf(source, sizeof source, "--%s", given->argument->name);
+    return settings_take(field, source, given->argument->key, given->value);
+}
+
+int settings_take_preset(const struct given *given, void *field)
+{
+    struct settings *settings = field;
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        if (strcmp(presets[i].name, given->value) != 0)
             continue;
         int status = settings_add(settings, "--preset", presets[i].options);
         if (status != 0)
             return status;
+        size_t place = settings->presets++;
         struct setting added = settings->all[settings->count - 1];
         memmove(settings->all + place + 1, settings->all + place, (settings->count - 1 - place) * sizeof added);
         settings->all[place] = added;
         return 0;
     }
-    arguments_complain(settings->command, 0, "--preset: \"%s\" is not allowed; use one of", name);
-    for (size_t i = 0; i < PRESETS; i++)
-        fprintf(stderr, "  %-10s  %s\n", presets[i].name, presets[i].help);
+    arguments_complain(settings->command, 0, "--preset: \"%s\" is not allowed; use one of", given->value);
+    settings_print_presets(stderr);
     return CLI_USAGE;
+}
+
+void settings_print_presets(FILE *out)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        int indent = fprintf(out, "  %-10s  ", presets[i].name);
+        words_print_within(out, presets[i].help, (size_t)indent, WORDS_HELP);
+    }
 }
 
 /* The length of an option text without the trailing comma that options_parse() allows. */

@@ -7,6 +7,7 @@
 #ifndef CUFENCE_CLI_SETTINGS_H
 #define CUFENCE_CLI_SETTINGS_H
 
+#include "arguments.h"
 #include "base/options.h"
 
 struct setting {
@@ -18,17 +19,8 @@ struct settings {
     const char *command; /* the sub-command's name, for messages */
     struct setting *all; /* in order: the last one wins */
     size_t count;
+    size_t presets; /* the place behind the inherited settings and the presets, which all others follow */
 };
-
-/* Sets of options by name. */
-struct preset {
-    const char *name;
-    const char *options;
-    const char *help; /* what it is for */
-};
-extern const struct preset presets[];
-enum { PRESETS = 3 };
-#define PRESET_NAMES "fast thorough production"
 
 /* Appends `text` as it is; NULL is fine. */
 int settings_add(struct settings *settings, const char *source, const char *text);
@@ -37,11 +29,19 @@ int settings_add(struct settings *settings, const char *source, const char *text
  * is left as it is if the whole name would be too long or hold a comma or a percent sign of the folder's. */
 int settings_take(struct settings *settings, const char *source, const char *key, const char *value);
 
-/* Appends what an option of arguments_next() says that stands for row `row` of options_table(), with its value. */
-int settings_take_row(struct settings *settings, size_t row, const char *value);
+/* As takers of arguments and of rows of options_table(); the field is a struct settings. */
+int settings_take_row(void *settings, size_t row, const char *value);
+argument_taker settings_take_set, settings_take_key, settings_take_preset;
 
-/* Puts the options of a preset in front of all settings from `place` on. Errors: an unknown name. */
-int settings_preset(struct settings *settings, size_t place, const char *name);
+/* The options of every sub-command that takes the library's. */
+#define SETTINGS_SET "set", "key=value", "options that `cufence options` lists; several with commas", .take = settings_take_set
+#define SETTINGS_PRESET                                                                                                        \
+    "preset", "NAME", "options for a purpose; --KEY and --set win over them", "fast thorough production",                      \
+        .take = settings_take_preset
+#define SETTINGS_ROWS(type) .take_row = settings_take_row, .settings = offsetof(type, settings)
+
+/* Lists the presets, for --help. */
+void settings_print_presets(FILE *out);
 
 /* All settings as one text, to be freed; NULL without memory. */
 char *settings_text(const struct settings *settings);

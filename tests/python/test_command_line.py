@@ -7,7 +7,9 @@ import fcntl
 import os
 import pty
 import re
+import select
 import shutil
+import signal
 import struct
 import subprocess
 import tempfile
@@ -42,6 +44,16 @@ def library_options() -> list[str]:
     return [line.split()[0] for line in cufence("options", "--all").splitlines()[1:]]
 
 
+def read_until(terminal: int, word: str) -> str:
+    """Reads what a terminal shows, until it has shown the word."""
+    text, until = "", time.monotonic() + 60
+    while word not in text:
+        if time.monotonic() > until or not select.select([terminal], [], [], until - time.monotonic())[0]:
+            raise AssertionError(f"no {word!r} in {text!r}")
+        text += os.read(terminal, 4096).decode()
+    return text
+
+
 @unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")
 class Completion(unittest.TestCase):
     def setUp(self) -> None:
@@ -50,6 +62,8 @@ class Completion(unittest.TestCase):
         self.files = {shell: Path(folder.name) / f"completion.{shell}" for shell in SHELLS}
         for shell, file in self.files.items():
             file.write_text(cufence("completion", shell))
+        self.folder = folder.name
+        self.environment = {**os.environ, "PATH": f"{COMMAND.parent}:{os.environ['PATH']}"}
 
     def test_syntax(self) -> None:
         for shell in SHELLS:
@@ -58,23 +72,23 @@ class Completion(unittest.TestCase):
                     self.skipTest(f"no {shell} here")
                 subprocess.run([shell, "-n", self.files[shell]], check=True, timeout=60)
 
-    def test_everything_occurs(self) -> None:
+    def test_everything_is_offered(self) -> None:
+        def offered(*words: str) -> set[str]:
+            return {line.split("\t")[0] for line in cufence("complete", *words).splitlines()}
+
         self.assertGreater(len(sub_commands()), 5)
         self.assertGreater(len(library_options()), 20)
-        for shell, file in self.files.items():
-            text = file.read_text()
-            for command in sub_commands():
-                with self.subTest(shell, command=command):
-                    self.assertRegex(text, rf"\b{command}\b")
-                    for option in own_options(command):
-                        written = f"-l {option[2:]} " if shell == "fish" else option
-                        self.assertIn(written, text)
-            for option in library_options():
-                self.assertIn(f"-l {option} " if shell == "fish" else f"--{option}", text)
+        self.assertEqual(offered(""), {*sub_commands(), "help", "--help", "--version"})
+        for command in sub_commands():
+            with self.subTest(command):
+                self.assertLessEqual({command}, offered("help", ""))
+                usage = re.split(r"\n\n\w", cufence(command, "--help"))[0]
+                self.assertLessEqual(set(re.findall(r"\[(--[-a-z]+)", usage)), offered(command, "--"))
+        self.assertLessEqual({f"--{option}" for option in library_options()}, offered("run", "-"))
 
     def complete_in_bash(self, *words: str) -> list[str]:
         code = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cufence; printf "%s\\n" "${COMPREPLY[@]}"'
-        command = ["bash", "-c", code, "bash", self.files["bash"], "cufence", *words]
+        command = ["bash", "-c", code, "bash", self.files["bash"], COMMAND, *words]
         environment = {**os.environ, "LC_ALL": "C"}  # bash complains of a locale that is not installed
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
         self.assertEqual(done.stderr, "")
@@ -90,6 +104,8 @@ class Completion(unittest.TestCase):
             (("run", "--uaf", ""), ["off", "adaptive", "strict"]),
             (("run", "--uaf", "=", "s"), ["strict"]),
             (("run", "--uaf", "=", "strict", "--sid"), ["--side"]),
+            (("run", "--verbose", "=", "o"), []),
+            (("replay", "--json", "=", "on", "--ver"), ["--verbose"]),
             (("run", "--preset", "t"), ["thorough"]),
             (("hunt", "--first", "--mo"), ["--modes"]),
             (("hunt", "--modes", "st"), ["start", "strict"]),
@@ -112,11 +128,40 @@ class Completion(unittest.TestCase):
             ("cufence run --ua", {"--uaf"}),
             ("cufence run --uaf=s", {"--uaf=strict"}),
             ("cufence demo use", {"use-after-free"}),
+            ("cufence replay --json on --ver", {"--verbose"}),
+            ("cufence report --html complet", {"completion.bash", "completion.fish", "completion.zsh"}),
+            ("cufence report --html=complet", {f"--html=completion.{shell}" for shell in SHELLS}),
+            ("cufence run --uaf strict true --uaf=", set()),
         ):
             with self.subTest(line):
-                code = f"source {self.files['fish']}; complete -C '{line}'"
-                done = subprocess.run(["fish", "--no-config", "-c", code], capture_output=True, text=True, timeout=60)
+                code = f"source completion.fish; complete -C '{line}'"
+                done = subprocess.run(
+                    ["fish", "--no-config", "-c", code], env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=60
+                )
                 self.assertEqual({word.split("\t")[0] for word in done.stdout.splitlines()}, expected, done.stderr)
+
+    @unittest.skipUnless(shutil.which("zsh"), "no zsh here")
+    def test_in_zsh(self) -> None:
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(self.folder)
+            os.execvpe("zsh", ["zsh", "-f"], {**self.environment, "TERM": "dumb"})
+        os.write(terminal, b"autoload -Uz compinit && compinit -D; source completion.zsh; echo rea''dy\n")
+        read_until(terminal, "ready\r")
+        for line, expected in (
+            ("cufence hu", "cufence hunt "),
+            ("cufence run --uaf=st", "cufence run --uaf=strict "),
+            ("cufence demo use", "cufence demo use-after-free "),
+            ("cufence report --html completion.f", "cufence report --html completion.fish "),
+            ("cufence report --html=completion.f", "cufence report --html=completion.fish "),
+            ("cufence run --uaf strict ech", "cufence run --uaf strict echo"),
+        ):
+            os.write(terminal, line.encode() + b"\t")
+            read_until(terminal, expected)
+            os.write(terminal, b"\x15")  # Ctrl-U: another line
+        os.close(terminal)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 @unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")
@@ -240,23 +285,16 @@ class Terminal(unittest.TestCase):
         if pid == 0:
             environment = standin.clean_environment(CUFENCE_DRIVER="sim", PATH=os.environ["PATH"])
             os.execve(COMMAND, ["cufence", "hunt", "--modes", "end,start", "--", "bash", "-c", self.PROGRAM], environment)
-        self.text = ""
         os.write(terminal, b"a line\n")
-        self.read(terminal, "got a line")
+        text = read_until(terminal, "got a line")
         os.write(terminal, b"\x03")
-        self.read(terminal, "No mode sees")
+        text += read_until(terminal, "No mode sees")
         _, status = os.waitpid(pid, 0)
         os.close(terminal)
-        self.assertEqual(os.waitstatus_to_exitcode(status), 128 + 2, self.text)
-        self.assertEqual(self.text.count("interrupted\r"), 1, self.text)
-        self.assertIn("cufence hunt: end: exit status 7 after", self.text)
-        self.assertNotIn("run 2 of 2", self.text)
-
-    def read(self, terminal: int, word: str) -> None:
-        until = time.monotonic() + 60
-        while word not in self.text and time.monotonic() < until:
-            self.text += os.read(terminal, 4096).decode()
-        self.assertIn(word, self.text)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 128 + 2, text)
+        self.assertEqual(text.count("interrupted\r"), 1, text)
+        self.assertIn("cufence hunt: end: exit status 7 after", text)
+        self.assertNotIn("run 2 of 2", text)
 
 
 if __name__ == "__main__":

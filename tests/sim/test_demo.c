@@ -203,7 +203,7 @@ TEST(test_wrong_command_lines)
         {ARGUMENTS("demo", "--json", "-"), "give a name"},
         {ARGUMENTS("demo", "--log", "/nowhere/log"), "/nowhere"},
         {ARGUMENTS("demo", "--sett", "a=b"), "\"--sett\""},
-        {ARGUMENTS("demo", "--set"), "--set needs a value, such as --set uaf=strict"},
+        {ARGUMENTS("demo", "--set"), "--set needs a value: --set key=value"},
         {ARGUMENTS("demo", "--set", "no_such_key=1"), "no_such_key"},
         {ARGUMENTS("demo", "--set", "align=3"), "align"},
         {ARGUMENTS("doctor", "now"), "now"},

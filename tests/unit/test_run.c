@@ -241,6 +241,10 @@ TEST_WITH(verbose_tells_what_was_done, NULL, forget)
     outcome = RUN("--verbose", "on", "true");
     expect_exit(&outcome, 0);
     assert_non_null(strstr(outcome.err, "starts /"));
+    outcome = RUN("--verbose=on", "--if-asked=off", "true");
+    assert_non_null(strstr(outcome.err, "LD_PRELOAD"));
+    outcome = RUN("--verbose=off", "true");
+    assert_null(strstr(outcome.err, "LD_PRELOAD"));
     outcome = RUN("--verbose", "off", "true");
     expect_exit(&outcome, 0);
     assert_null(strstr(outcome.err, "starts /"));
@@ -335,7 +339,7 @@ TEST_WITH(a_wrong_command_line_is_told, NULL, forget)
         {{"run"}, "no program given"},
         {{"run", "--"}, "no program given"},
         {{"run", "--set", "uaf=strict"}, "no program given"},
-        {{"run", "--set"}, "--set needs a value, such as --set uaf=strict"},
+        {{"run", "--set"}, "--set needs a value: --set key=value"},
         {{"run", "--error-exitcode"}, "--error-exitcode needs a value"},
         {{"run", "--sett", "uaf=strict", "true"},
          "unknown option \"--sett\", did you mean --set? `cufence run --help` lists all\n"},
@@ -353,7 +357,7 @@ TEST_WITH(a_wrong_command_line_is_told, NULL, forget)
         {{"run", "-x", "true"}, "unknown option \"-x\""},
         {{"run", "-xh", "true"}, "unknown option \"-x\""},
         {{"run", "--verbose=1", "true"}, "--verbose takes no value"},
-        {{"run", "--if-asked=1", "true"}, "--if-asked takes no value, but got \"1\""},
+        {{"run", "--if-asked=1", "true"}, "--if-asked takes no value but on or off, and got \"1\""},
         {{"run", "--set", "uav=strict", "true"}, "--set: unknown option 'uav', did you mean 'uaf'?"},
         {{"run", "--set", "uaf=maybe", "true"}, "--set: uaf=maybe is not allowed; use off | adaptive | strict"},
         {{"run", "--error-exitcode", "256", "true"}, "--error-exitcode: exitcode=256 is not allowed; use 0..255"},

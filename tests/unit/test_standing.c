@@ -372,7 +372,7 @@ TEST(arguments_are_checked)
         {"", "cufence explain: no file given; `cufence explain --help` says how to get one\n"},
         {"--all", ""}, /* a prefix that only one option has */
         {"--jsn x", "cufence explain: unknown option \"--jsn\", did you mean --json? `cufence explain --help` lists all\n"},
-        {"--memory", "cufence explain: --memory needs a value, such as --memory 0x7f0000001000\n"},
+        {"--memory", "cufence explain: --memory needs a value: --memory ADDRESS\n"},
         {"--memory 12z x", "cufence explain: --memory '12z' is not an address, such as 0x7f0000001000\n"},
         {"--memory -1 x", "cufence explain: --memory '-1' is not an address, such as 0x7f0000001000\n"},
     };

@@ -1,11 +1,12 @@
-#include "statuses.h"
+#include "help.h"
 
 #include "words.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { INDENT = 9 };
+enum { STATUS_INDENT = 9, OPTION_INDENT = 23 };
 
 struct row {
     const char *commands; /* with a blank around each; NULL: what it means in general */
@@ -54,7 +55,7 @@ static const struct row table[] = {
     {" hunt ", "128+N", "signal N ended the hunt before anything was found"},
 };
 
-void statuses_print(const char *command)
+void help_statuses(const char *command)
 {
     char name[32];
     snprintf(name, sizeof name, " %s ", command ? command : "");
@@ -64,6 +65,78 @@ void statuses_print(const char *command)
         if (command ? !row->commands || !strstr(row->commands, name) : row->commands != NULL)
             continue;
         printf("  %-5s  ", row->number);
-        words_print_within(stdout, row->meaning, INDENT, WORDS_HELP);
+        words_print_within(stdout, row->meaning, STATUS_INDENT, WORDS_HELP);
     }
+}
+
+/* ---- of one sub-command ---- */
+
+/* "usage: cufence diff [--all N] A B". No word of it is broken. */
+struct usage {
+    size_t indent, column;
+};
+
+static void put_word(struct usage *usage, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put_word(struct usage *usage, const char *format, ...)
+{
+    char word[64];
+    va_list arguments;
+    va_start(arguments, format);
+    size_t length = (size_t)vsnprintf(word, sizeof word, format, arguments);
+    va_end(arguments);
+    if (usage->column + 1 + length > WORDS_HELP) {
+        printf("\n%*s", (int)usage->indent, "");
+        usage->column = usage->indent;
+    }
+    usage->column += (size_t)printf(" %s", word);
+}
+
+static void put_usage(const struct command *command)
+{
+    struct usage usage;
+    usage.indent = usage.column = (size_t)printf("usage: cufence %s", command->name);
+    for (size_t i = 0; i < command->count; i++) {
+        const struct argument *argument = &command->arguments[i];
+        put_word(&usage, "[--%s%s%s]", argument->name, argument->value ? " " : "", argument->value ? argument->value : "");
+    }
+    if (command->take_row)
+        put_word(&usage, "[--KEY VALUE]...");
+    if (command->is_operand_the_end)
+        put_word(&usage, "[--]");
+    if (command->operands)
+        put_word(&usage, "%s", command->operands);
+    putchar('\n');
+}
+
+static void put_option(const char *name, const char *value, const char *help)
+{
+    int width = printf("  --%s%s%s", name, value ? " " : "", value ? value : "");
+    int is_wide = width + 2 > OPTION_INDENT; /* the help begins in a line of its own */
+    printf("%s%*s", is_wide ? "\n" : "", is_wide ? OPTION_INDENT : OPTION_INDENT - width, "");
+    words_print_within(stdout, help, OPTION_INDENT, WORDS_HELP);
+}
+
+void help_print(const struct command *command)
+{
+    put_usage(command);
+    for (const char *at = command->about; *at; at += *at == '\n') {
+        char paragraph[1024];
+        size_t length = strcspn(at, "\n");
+        snprintf(paragraph, sizeof paragraph, "%.*s", (int)length, at);
+        putchar('\n');
+        words_print_within(stdout, paragraph, 0, WORDS_HELP);
+        at += length;
+    }
+    if (command->count || command->take_row)
+        putchar('\n');
+    for (size_t i = 0; i < command->count; i++)
+        put_option(command->arguments[i].name, command->arguments[i].value, command->arguments[i].help);
+    if (command->take_row)
+        put_option("KEY", "VALUE", "an option that `cufence options` lists, such as --uaf strict");
+    if (command->is_operand_the_end)
+        put_option("", NULL, "ends the options; needed if PROGRAM begins with a dash");
+    if (command->more)
+        command->more();
+    printf("\n%s", command->examples);
+    help_statuses(command->name);
 }
