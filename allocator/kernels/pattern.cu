@@ -1,6 +1,6 @@
 /*
  * Checks and writes the pattern in the slack of many buffers: one block of threads for each job. The structs are those of
- * pattern.h; allocator/sim/pattern.c does the same on the host.
+ * pattern.h; allocator/sim/own.cpp runs it on the host.
  */
 typedef unsigned char byte;
 typedef unsigned int word;
@@ -26,7 +26,7 @@ struct found {
 struct job {
     range check[2], write[2];
     word does, unused;
-    found found[2];
+    struct found found[2];
 };
 static_assert(sizeof(job) == 248, "as in pattern.h");
 

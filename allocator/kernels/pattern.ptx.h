@@ -1,4 +1,4 @@
-/* Made of pattern.cu by ./dev ptx; sha256 of the source: 40773e55c5a93febe14a3244df660432 */
+/* Made of pattern.cu by ./dev ptx; sha256 of the source: 2d214e783ccd5ce14764ccc4cb9b24bd */
 #ifndef CUFENCE_KERNELS_PATTERN_PTX_H
 #define CUFENCE_KERNELS_PATTERN_PTX_H
 

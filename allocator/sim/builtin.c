@@ -1,8 +1,9 @@
+#include "call.h"
+#include "config.h"
 #include "fault.h"
-#include "figures.h"
 #include "kernel.h"
 
-#include <time.h>
+#include <unistd.h>
 
 #define SPIN_SECONDS 10
 
@@ -20,14 +21,18 @@ NOT_SANITIZED static void poison(const cusim_thread *thread, void *const *argume
     *word = *word;
 }
 
+/* Until it is nonzero, or for 10 s. */
+static void await(const uint32_t *flag)
+{
+    for (unsigned waited = 0; !__atomic_load_n(flag, __ATOMIC_ACQUIRE) && waited < SPIN_SECONDS * 10000; waited++)
+        usleep(100);
+}
+
 static void spin(const cusim_thread *thread, void *const *arguments)
 {
     (void)thread;
     const uint32_t *flag = *(const uint32_t *const *)arguments[0];
-    for (unsigned waited = 0; __atomic_load_n(flag, __ATOMIC_ACQUIRE) == 0 && waited < SPIN_SECONDS * 10000; waited++) {
-        struct timespec pause = {.tv_nsec = 100000};
-        nanosleep(&pause, NULL);
-    }
+    await(flag);
 }
 
 static void raise(const cusim_thread *thread, void *const *arguments)
@@ -48,22 +53,56 @@ static void mark(const cusim_thread *thread, void *const *arguments)
     __atomic_store_n(*(uint64_t *const *)arguments[0], 1, __ATOMIC_RELEASE);
 }
 
+static const uint32_t *room; /* atomic */
+
+SIM_API void cusim_hold_own(const uint32_t *flag)
+{
+    __atomic_store_n(&room, flag, __ATOMIC_RELEASE);
+}
+
+/* For the first thread of a launch. Late is also one launch in eight, by another part of the limit each time. */
+static void be_late(const cusim_thread *thread)
+{
+    static uint32_t launches; /* atomic */
+    const uint32_t *flag = __atomic_load_n(&room, __ATOMIC_ACQUIRE);
+    unsigned most = config_get()->slow;
+    if (thread->block_index[0] || thread->thread_index[0])
+        return;
+    if (flag)
+        await(flag);
+    uint32_t mixed = __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED) * UINT32_C(0x9e3779b9);
+    if (most && mixed >> 29 == 0)
+        usleep((mixed ^ mixed >> 16) % most);
+}
+
+static void pattern(const cusim_thread *thread, void *const *arguments)
+{
+    be_late(thread);
+    own_pattern(thread, arguments);
+}
+
+static void pattern_fill(const cusim_thread *thread, void *const *arguments)
+{
+    be_late(thread);
+    own_pattern_fill(thread, arguments);
+}
+
 static const size_t one_pointer[] = {sizeof(uint64_t)}, one_number[] = {sizeof(uint32_t)},
                     two_pointers[] = {sizeof(uint64_t), sizeof(uint64_t)};
 static const size_t of_hash[] = {32 * 3 * sizeof(uint64_t), sizeof(uint32_t), sizeof(uint64_t)};
 static const size_t of_reach[] = {3 * sizeof(void *) + 3 * sizeof(uint64_t) + 4 * sizeof(uint32_t)};
-static const size_t some_items[] = {sizeof(struct twin_items)};
+static const size_t of_figures[] = {64 * (3 * sizeof(uint64_t) + 4 * sizeof(uint32_t)) + 2 * sizeof(uint32_t)};
 
 const cusim_kernel builtin_kernels[] = {
     {.name = "cufence_fence", .function = fence},
     {.name = "cufence_poison", .function = poison, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
-    {.name = "cufence_pattern", .function = builtin_pattern, .argument_bytes = two_pointers, .argument_count = 2},
-    {.name = "cufence_pattern_fill", .function = builtin_pattern_fill, .argument_bytes = two_pointers, .argument_count = 2},
-    {.name = "cufence_hash", .function = kernel_hash, .argument_bytes = of_hash, .argument_count = 3, .access_bytes = 8},
-    {.name = "cufence_reach", .function = kernel_reach, .argument_bytes = of_reach, .argument_count = 1, .access_bytes = 8},
+    {.name = "cufence_pattern", .function = pattern, .argument_bytes = two_pointers, .argument_count = 2},
+    {.name = "cufence_pattern_fill", .function = pattern_fill, .argument_bytes = two_pointers, .argument_count = 2},
+    {.name = "cufence_hash", .function = own_hash, .argument_bytes = of_hash, .argument_count = 3, .access_bytes = 8},
+    {.name = "cufence_reach", .function = own_reach, .argument_bytes = of_reach, .argument_count = 1, .access_bytes = 8},
     {.name = "cufence_mark", .function = mark, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 8},
-    {.name = "cufence_figures", .function = figures_twin, .argument_bytes = some_items, .argument_count = 1, .access_bytes = 8},
-    {.name = "cufence_nans", .function = nans_twin, .argument_bytes = some_items, .argument_count = 1, .access_bytes = 8},
+    {.name = "cufence_figures", .function = own_figures, .argument_bytes = of_figures, .argument_count = 1, .access_bytes = 8},
+    {.name = "cufence_nans", .function = own_nans, .argument_bytes = of_figures, .argument_count = 1, .access_bytes = 8},
     {.name = "cusim_spin", .function = spin, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
     {.name = "cusim_raise", .function = raise, .argument_bytes = one_number, .argument_count = 1, .access_bytes = 4},
 };

@@ -41,17 +41,16 @@ CUresult kernel_load_library(void);
 /* Unloads the context's modules. */
 void kernel_unload_all(CUcontext context);
 
-/* hash.c: cufence's kernel of that name. Its arguments: 32 ranges, their number, sums. */
-void kernel_hash(const cusim_thread *thread, void *const *arguments);
-/* reach.c: likewise; one struct. */
-void kernel_reach(const cusim_thread *thread, void *const *arguments);
-
 /* builtin.c */
 extern const cusim_kernel builtin_kernels[];
 extern const size_t builtin_kernel_count;
 
-/* pattern.c */
-void builtin_pattern(const cusim_thread *thread, void *const *arguments);
-void builtin_pattern_fill(const cusim_thread *thread, void *const *arguments);
+/* own.cpp: cufence's kernels. The first thread of a block does all of its work. */
+void own_figures(const cusim_thread *thread, void *const *arguments);
+void own_nans(const cusim_thread *thread, void *const *arguments);
+void own_hash(const cusim_thread *thread, void *const *arguments);
+void own_reach(const cusim_thread *thread, void *const *arguments);
+void own_pattern(const cusim_thread *thread, void *const *arguments);
+void own_pattern_fill(const cusim_thread *thread, void *const *arguments);
 
 #endif

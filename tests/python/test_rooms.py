@@ -158,11 +158,10 @@ class Arrows(unittest.TestCase):
             text = (ROOT / "docs" / name).read_text()
             self.assertEqual({room for room in rooms if f"{room}/" not in text}, set(), name)
 
-    def test_the_simulated_device_knows_nobody(self):
-        for path in sorted((ALLOCATOR / "sim").rglob("*.[ch]")):
-            for included in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
-                with self.subTest(path.name, includes=included):
-                    self.assertTrue((ALLOCATOR / "sim" / included).exists())
+    def test_the_simulated_device_knows_nobody_but_the_kernels(self):
+        knows = [included for path in sorted((ALLOCATOR / "sim").iterdir())
+                 for included in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M) if not (ALLOCATOR / "sim" / included).exists()]
+        self.assertEqual([name for name in knows if "kernels/" not in name], [])
 
 
 @unittest.skipUnless((BUILD / "CMakeFiles").exists() and shutil.which("nm"), "there is no build, or no nm")

@@ -1,25 +1,26 @@
-/* Figures of memory: the kernels' own code on the host, and the simulated device's twins, against figures made one by one. */
+/* Figures of memory: the kernels' own code on the host, against figures made one by one. */
 #include "support/test.h"
 
 #include <math.h>
 
-#include "sim/figures.h"
 #include "lens/values/measure.h"
+#include "sim/sim.h"
 
 #define MOST 200000
 
-void run_on_host(int is_nans, const struct figures_items *items); /* figures_on_host.cpp */
+/* sim/own.cpp */
+void own_figures(const cusim_thread *thread, void *const *arguments);
+void own_nans(const cusim_thread *thread, void *const *arguments);
 
-static int is_twin; /* which of the two measures */
 static int launches;
 
-static void run_twin(int is_nans, const struct figures_items *items)
+static void run_on_host(int is_nans, const struct figures_items *items)
 {
     const struct figures_item *last = &items->items[items->count - 1];
     cusim_thread thread = {.grid = {1, 1, 1}};
     void *arguments[] = {(void *)(uintptr_t)items};
     for (thread.block_index[0] = 0; thread.block_index[0] < last->first_block + last->blocks; thread.block_index[0]++)
-        is_nans ? nans_twin(&thread, arguments) : figures_twin(&thread, arguments);
+        is_nans ? own_nans(&thread, arguments) : own_figures(&thread, arguments);
 }
 
 /* Stands in for the driver. */
@@ -31,7 +32,7 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
     launches++;
     assert_int_equal(gx, items->items[items->count - 1].first_block + items->items[items->count - 1].blocks);
     assert_int_equal(bx, FIGURES_THREADS);
-    is_twin ? run_twin(f != NULL, items) : run_on_host(f != NULL, items);
+    run_on_host(f != NULL, items);
     return CUDA_SUCCESS;
 }
 
@@ -162,12 +163,10 @@ TEST(any_bits_at_any_place)
 {
     static const size_t sizes[] = {1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 64, 100, 1000, 32768, 32769, 100003};
     uint8_t *bytes = random_bytes();
-    for (is_twin = 0; is_twin < 2; is_twin++) {
-        for (enum value_type type = 0; type < VALUE_TYPES; type++) {
-            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-                for (size_t offset = 0; offset < (sizes[i] < 100 ? 17 : 3); offset++)
-                    assert_right(bytes + offset, sizes[i], type);
-            }
+    for (enum value_type type = 0; type < VALUE_TYPES; type++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            for (size_t offset = 0; offset < (sizes[i] < 100 ? 17 : 3); offset++)
+                assert_right(bytes + offset, sizes[i], type);
         }
     }
 }
@@ -177,11 +176,9 @@ TEST(every_number_of_two_bytes)
     static uint16_t numbers[65536];
     for (uint32_t i = 0; i < 65536; i++)
         numbers[i] = (uint16_t)i;
-    for (is_twin = 0; is_twin < 2; is_twin++) {
-        for (enum value_type type = 0; type < VALUE_TYPES; type++) {
-            if (value_width(type) == 2)
-                assert_right((const uint8_t *)numbers, sizeof numbers, type);
-        }
+    for (enum value_type type = 0; type < VALUE_TYPES; type++) {
+        if (value_width(type) == 2)
+            assert_right((const uint8_t *)numbers, sizeof numbers, type);
     }
 }
 
@@ -191,15 +188,13 @@ TEST(special_numbers)
     static const float narrow[] = {0.0f,   -0.0f,   INFINITY, -INFINITY, NAN,      -NAN,
                                    1e-45f, -1e-45f, 1e-38f,   3.4e38f,   -3.4e38f, 1.0f};
     static const int64_t whole[] = {INT64_MIN, INT64_MAX, 0, -1, 1, INT64_MIN + 1};
-    for (is_twin = 0; is_twin < 2; is_twin++) {
-        assert_right((const uint8_t *)wide, sizeof wide, VALUE_FLOAT64);
-        assert_right((const uint8_t *)narrow, sizeof narrow, VALUE_FLOAT32);
-        assert_right((const uint8_t *)narrow + 16, 8, VALUE_FLOAT32); /* NaN alone */
-        struct measured measured = measure((const uint8_t *)whole, sizeof whole, VALUE_INT64);
-        assert_true((int64_t)measured.least == INT64_MIN && (int64_t)measured.greatest == INT64_MAX); /* to the bit */
-        measured = measure((const uint8_t *)whole, sizeof whole, VALUE_UINT64);
-        assert_true(measured.least == 0 && measured.greatest == UINT64_MAX && measured.zeros == 1);
-    }
+    assert_right((const uint8_t *)wide, sizeof wide, VALUE_FLOAT64);
+    assert_right((const uint8_t *)narrow, sizeof narrow, VALUE_FLOAT32);
+    assert_right((const uint8_t *)narrow + 16, 8, VALUE_FLOAT32); /* NaN alone */
+    struct measured measured = measure((const uint8_t *)whole, sizeof whole, VALUE_INT64);
+    assert_true((int64_t)measured.least == INT64_MIN && (int64_t)measured.greatest == INT64_MAX); /* to the bit */
+    measured = measure((const uint8_t *)whole, sizeof whole, VALUE_UINT64);
+    assert_true(measured.least == 0 && measured.greatest == UINT64_MAX && measured.zeros == 1);
 }
 
 /* A plain sum of squares would lose all digits of the deviation. */
@@ -207,15 +202,13 @@ TEST(special_numbers)
 TEST(numbers_of_one_byte)
 {
     static const uint8_t numbers[] = {0x7e, 0xfe, 0x78, 0x00, 0x80, 0x01, 0x38, 0x7f, 0xff, 0x7c};
-    for (is_twin = 0; is_twin < 2; is_twin++) {
-        struct measured measured = measure(numbers, sizeof numbers, VALUE_FLOAT8_E4M3);
-        assert_true(measured.min == -448 && measured.max == 448 && measured.nans == 2 && measured.infinities == 0);
-        assert_true(measured.zeros == 2 && measured.finite == 8 && measured.first_nan == 7);
-        struct counted counted = count(numbers, sizeof numbers, VALUE_FLOAT8_E4M3);
-        assert_true(counted.nans == 2 && counted.infinities == 0 && counted.last_nan == 8);
-        measured = measure(numbers, sizeof numbers, VALUE_FLOAT8_E5M2);
-        assert_true(measured.min == 0 && measured.max == 32768 && measured.nans == 4 && measured.infinities == 1);
-    }
+    struct measured measured = measure(numbers, sizeof numbers, VALUE_FLOAT8_E4M3);
+    assert_true(measured.min == -448 && measured.max == 448 && measured.nans == 2 && measured.infinities == 0);
+    assert_true(measured.zeros == 2 && measured.finite == 8 && measured.first_nan == 7);
+    struct counted counted = count(numbers, sizeof numbers, VALUE_FLOAT8_E4M3);
+    assert_true(counted.nans == 2 && counted.infinities == 0 && counted.last_nan == 8);
+    measured = measure(numbers, sizeof numbers, VALUE_FLOAT8_E5M2);
+    assert_true(measured.min == 0 && measured.max == 32768 && measured.nans == 4 && measured.infinities == 1);
 }
 
 TEST(small_deviation_far_from_zero)
@@ -223,20 +216,16 @@ TEST(small_deviation_far_from_zero)
     static double numbers[10000];
     for (size_t i = 0; i < 10000; i++)
         numbers[i] = 1e9 + (double)(i % 3);
-    for (is_twin = 0; is_twin < 2; is_twin++) {
-        struct measured measured = measure((const uint8_t *)numbers, sizeof numbers, VALUE_FLOAT64);
-        assert_close(measured.mean, 1e9L + 0.9999L, 1e6L);
-        assert_close(measured.deviation, sqrtl(1.6665L - 0.9999L * 0.9999L), 1);
-    }
+    struct measured measured = measure((const uint8_t *)numbers, sizeof numbers, VALUE_FLOAT64);
+    assert_close(measured.mean, 1e9L + 0.9999L, 1e6L);
+    assert_close(measured.deviation, sqrtl(1.6665L - 0.9999L * 0.9999L), 1);
 }
 
 TEST(the_hash_tells_every_change)
 {
     uint8_t *bytes = random_bytes();
     for (size_t size = 1; size < 70; size++) {
-        is_twin = 0;
         uint64_t before = measure(bytes, size, VALUE_FLOAT16).hash;
-        is_twin = 1;
         assert_true(measure(bytes, size, VALUE_UINT8).hash == before); /* whatever the type */
         for (size_t i = 0; i < size; i++) {
             bytes[i] ^= 0x10;
@@ -259,17 +248,15 @@ TEST(one_nan_is_found_wherever_it_is)
     static const enum value_type types[] = {VALUE_FLOAT16, VALUE_BFLOAT16,    VALUE_FLOAT32,
                                             VALUE_FLOAT64, VALUE_FLOAT8_E4M3, VALUE_FLOAT8_E5M2};
     static uint8_t zeros[70016];
-    for (is_twin = 0; is_twin < 2; is_twin++) {
-        for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-            size_t width = value_width(types[i]), elements = 70000 / width;
-            for (size_t at = 0; at < elements; at += 1 + elements / 97) {
-                memset(zeros + at * width, 0xff, width); /* NaN in all of them */
-                struct counted counted = count(zeros, 70000, types[i]);
-                assert_true(counted.nans == 1 && counted.first_nan == at && counted.last_nan == at && !counted.infinities);
-                memset(zeros + at * width, 0, width);
-            }
-            assert_int_equal(count(zeros, 70000, types[i]).nans, 0);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        size_t width = value_width(types[i]), elements = 70000 / width;
+        for (size_t at = 0; at < elements; at += 1 + elements / 97) {
+            memset(zeros + at * width, 0xff, width); /* NaN in all of them */
+            struct counted counted = count(zeros, 70000, types[i]);
+            assert_true(counted.nans == 1 && counted.first_nan == at && counted.last_nan == at && !counted.infinities);
+            memset(zeros + at * width, 0, width);
         }
+        assert_int_equal(count(zeros, 70000, types[i]).nans, 0);
     }
 }
 
@@ -282,18 +269,16 @@ TEST(many_pieces)
     struct visit_part part = part_of();
     size_t each = measure_bytes(MEASURE_FIGURES, 1000);
     uint8_t *room = calloc(PIECES, each);
-    for (is_twin = 0; is_twin < 2; is_twin++) {
-        for (size_t i = 0; i < PIECES; i++)
-            items[i] = (struct measure_item){(uintptr_t)bytes + i, 1000 - i, VALUE_INT8, room + i * each};
-        launches = 0;
-        measure_submit(&part, MEASURE_FIGURES, items, PIECES);
-        assert_int_equal(launches, 3);
-        for (size_t i = 0; i < PIECES; i++) {
-            struct measured got, alone = measure(bytes + i, 1000 - i, VALUE_INT8);
-            measure_read(room + i * each, 1000 - i, VALUE_INT8, &got);
-            assert_int_equal(got.type, alone.type);
-            assert_memory_equal(&got.count, &alone.count, sizeof got - offsetof(struct measured, count));
-        }
+    for (size_t i = 0; i < PIECES; i++)
+        items[i] = (struct measure_item){(uintptr_t)bytes + i, 1000 - i, VALUE_INT8, room + i * each};
+    launches = 0;
+    measure_submit(&part, MEASURE_FIGURES, items, PIECES);
+    assert_int_equal(launches, 3);
+    for (size_t i = 0; i < PIECES; i++) {
+        struct measured got, alone = measure(bytes + i, 1000 - i, VALUE_INT8);
+        measure_read(room + i * each, 1000 - i, VALUE_INT8, &got);
+        assert_int_equal(got.type, alone.type);
+        assert_memory_equal(&got.count, &alone.count, sizeof got - offsetof(struct measured, count));
     }
     free(room);
 }

@@ -1,11 +1,10 @@
-/* The kernel that follows pointers, on the host, and the simulated device's twin of it. */
+/* The kernel that follows pointers, on the host. */
 #include "support/test.h"
 
 #include "lens/kernels/reach.h"
 #include "sim/sim.h"
 
-void reach_on_host(const void *arguments);
-void kernel_reach(const cusim_thread *thread, void *const *arguments);
+void own_reach(const cusim_thread *thread, void *const *arguments); /* sim/own.cpp */
 
 enum { BUFFERS = 6, WORDS = 64 };
 
@@ -19,14 +18,12 @@ static struct {
     } found;
 } world;
 
-static void run_twin(const void *arguments)
+static void run(const struct reach *reach)
 {
     const cusim_thread thread = {.block = {1, 1, 1}};
-    void *list[] = {(void *)(uintptr_t)arguments};
-    kernel_reach(&thread, list);
+    void *list[] = {(void *)(uintptr_t)reach};
+    own_reach(&thread, list);
 }
-
-static void (*const runs[])(const void *) = {reach_on_host, run_twin};
 
 static uint64_t address(size_t buffer, size_t byte)
 {
@@ -72,69 +69,63 @@ static void tie(void)
 
 TEST(pointers_are_followed)
 {
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-        struct reach reach = start();
-        tie();
-        runs[i](&reach);
-        assert_int_equal(world.found.queue.count, 3);
-        assert_int_equal(world.found.queue.at[1], 3);
-        assert_int_equal(world.found.queue.at[2], 1);
-        assert_int_equal(world.table[3].at, 0);
-        assert_int_equal(world.table[1].at, 512); /* 500 rounded up */
-        assert_memory_equal(world.before, (const uint8_t *)world.memory[3] + 12, 500);
-        assert_memory_equal(world.before + 512, world.memory[1], 512);
-        assert_false(world.table[2].is_found || world.table[4].is_found || world.table[5].is_found);
+    struct reach reach = start();
+    tie();
+    run(&reach);
+    assert_int_equal(world.found.queue.count, 3);
+    assert_int_equal(world.found.queue.at[1], 3);
+    assert_int_equal(world.found.queue.at[2], 1);
+    assert_int_equal(world.table[3].at, 0);
+    assert_int_equal(world.table[1].at, 512); /* 500 rounded up */
+    assert_memory_equal(world.before, (const uint8_t *)world.memory[3] + 12, 500);
+    assert_memory_equal(world.before + 512, world.memory[1], 512);
+    assert_false(world.table[2].is_found || world.table[4].is_found || world.table[5].is_found);
 
-        world.memory[1][9] = 77;
-        world.memory[1][10] = address(4, 0);
-        reach.is_again = 1;
-        reach.out = (uint64_t)(uintptr_t)world.after;
-        runs[i](&reach);
-        assert_int_equal(world.found.queue.count, 3);
-        assert_memory_equal(world.after + 512, world.memory[1], 512);
-        assert_memory_not_equal(world.before + 512, world.after + 512, 512);
-        assert_false(world.table[4].is_found);
-    }
+    world.memory[1][9] = 77;
+    world.memory[1][10] = address(4, 0);
+    reach.is_again = 1;
+    reach.out = (uint64_t)(uintptr_t)world.after;
+    run(&reach);
+    assert_int_equal(world.found.queue.count, 3);
+    assert_memory_equal(world.after + 512, world.memory[1], 512);
+    assert_memory_not_equal(world.before + 512, world.after + 512, 512);
+    assert_false(world.table[4].is_found);
 }
 
 TEST(what_has_no_room_is_left_out)
 {
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-        struct reach reach = start();
-        tie();
-        reach.room = 1000; /* 500 bytes fit, and 512 more do not */
-        runs[i](&reach);
-        assert_int_equal(world.found.queue.count, 3);
-        assert_int_equal(world.table[3].at, 0);
-        assert_true(world.table[1].at == REACH_NONE);
-        assert_int_equal(world.before[512], 0);
-    }
+    struct reach reach = start();
+    tie();
+    reach.room = 1000; /* 500 bytes fit, and 512 more do not */
+    run(&reach);
+    assert_int_equal(world.found.queue.count, 3);
+    assert_int_equal(world.table[3].at, 0);
+    assert_true(world.table[1].at == REACH_NONE);
+    assert_int_equal(world.before[512], 0);
 }
 
 /* The last bytes are searched, at multiples of 8. */
 TEST(the_search_has_limits)
 {
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-        struct reach reach = start();
-        tie();
-        reach.each = 512 - 6 * 8; /* without the words 0 to 5 */
-        runs[i](&reach);
-        assert_int_equal(world.found.queue.count, 3); /* by word 6 */
-        reach = start();
-        tie();
-        reach.each = 512 - 7 * 8;
-        runs[i](&reach);
-        assert_int_equal(world.found.queue.count, 1);
-        reach = start();
-        tie();
-        reach.most = 512;
-        runs[i](&reach);
-        assert_int_equal(world.found.queue.count, 2);
-        reach = start();
-        memcpy((char *)world.memory[0] + 20, &(uint64_t){address(3, 100)}, 8);
-        world.memory[0][63] = address(2, 0) - 1; /* the one before */
-        runs[i](&reach);
-        assert_int_equal(world.found.queue.count, 2);
-        assert_int_equal(world.found.queue.at[1], 1);
-    }
+    struct reach reach = start();
+    tie();
+    reach.each = 512 - 6 * 8; /* without the words 0 to 5 */
+    run(&reach);
+    assert_int_equal(world.found.queue.count, 3); /* by word 6 */
+    reach = start();
+    tie();
+    reach.each = 512 - 7 * 8;
+    run(&reach);
+    assert_int_equal(world.found.queue.count, 1);
+    reach = start();
+    tie();
+    reach.most = 512;
+    run(&reach);
+    assert_int_equal(world.found.queue.count, 2);
+    reach = start();
+    memcpy((char *)world.memory[0] + 20, &(uint64_t){address(3, 100)}, 8);
+    world.memory[0][63] = address(2, 0) - 1; /* the one before */
+    run(&reach);
+    assert_int_equal(world.found.queue.count, 2);
+    assert_int_equal(world.found.queue.at[1], 1);
 }

@@ -1,5 +1,5 @@
 /*
- * What the host and the kernels of figures.cu share. Plain C and CUDA C++. The simulated device has its own copy.
+ * What the host and the kernels of figures.cu share. Plain C and CUDA C++.
  *
  * A launch looks at several pieces of memory, with a number of blocks for each. Each block writes its part of the result; the
  * host adds them up.
