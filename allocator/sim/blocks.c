@@ -5,24 +5,17 @@
 
 static struct block *blocks; /* under space_lock() */
 
-static void raise(uint64_t *high, uint64_t value)
+static void count(uint64_t *sum, uint64_t *high, uint64_t bytes)
 {
-    if (value > *high)
-        *high = value;
-}
-
-static void count_used_locked(struct space_pool *pool, size_t requested)
-{
-    if (pool == NULL)
-        return;
-    pool->used += requested;
-    raise(&pool->used_high, pool->used);
+    *sum += bytes;
+    if (*sum > *high)
+        *high = *sum;
 }
 
 /* One granule of address space behind each allocation stays unmapped, so that an overrun doesn't reach host memory. */
 static CUresult create_block_locked(struct block **out, size_t bytes, int device)
 {
-    uint64_t start;
+    CUdeviceptr start;
     struct physical *physical;
     struct mapping *mapping;
     const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -117,19 +110,17 @@ static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext con
             trim_locked(pool, 0);
             result = create_block_locked(&block, bytes, device);
         }
-        if (result != CUDA_SUCCESS)
-            return result;
-        if (pool != NULL) {
-            pool->reserved += bytes;
-            raise(&pool->reserved_high, pool->reserved);
-        }
+        CALL_TRY(result);
+        if (pool != NULL)
+            count(&pool->reserved, &pool->reserved_high, bytes);
     }
     block->context = context;
     block->pool = pool;
     block->requested = size;
     block->state = BLOCK_LIVE;
-    block->id = space_new_id_locked();
-    count_used_locked(pool, size);
+    block->id = space_new_id();
+    if (pool != NULL)
+        count(&pool->used, &pool->used_high, size);
     *address = block->reserved_start;
     return CUDA_SUCCESS;
 }
@@ -140,10 +131,8 @@ CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, in
         return CUDA_ERROR_INVALID_VALUE;
     if (size > config_get()->memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    space_lock();
-    CUresult result = allocate_locked(address, size, context, device, pool);
-    space_unlock();
-    return result;
+    HOLD(&space_lock);
+    return allocate_locked(address, size, context, device, pool);
 }
 
 /* Returns the block that starts at an address, or NULL. */
@@ -182,89 +171,77 @@ static void collect_locked(struct block *block)
 
 CUresult space_free(CUdeviceptr address)
 {
-    space_lock();
+    HOLD(&space_lock);
     struct block *block = find_block_locked(address);
-    CUresult result = retire_locked(block);
-    if (result == CUDA_SUCCESS)
-        collect_locked(block);
-    space_unlock();
-    return result;
+    CALL_TRY(retire_locked(block));
+    collect_locked(block);
+    return CUDA_SUCCESS;
 }
 
 CUresult space_retire(CUdeviceptr address)
 {
-    space_lock();
-    CUresult result = retire_locked(find_block_locked(address));
-    space_unlock();
-    return result;
+    HOLD(&space_lock);
+    return retire_locked(find_block_locked(address));
 }
 
 void space_collect(CUdeviceptr address)
 {
-    space_lock();
+    HOLD(&space_lock);
     collect_locked(find_block_locked(address));
-    space_unlock();
 }
 
 uint64_t space_give_to_graph(CUdeviceptr address)
 {
-    space_lock();
+    HOLD(&space_lock);
     struct block *block = find_block_locked(address);
-    if (block != NULL)
-        block->is_of_graph = 1;
-    uint64_t id = block == NULL ? 0 : block->id;
-    space_unlock();
-    return id;
+    if (block == NULL)
+        return 0;
+    block->is_of_graph = 1;
+    return block->id;
 }
 
 void space_free_of_graph(CUdeviceptr address, uint64_t id)
 {
-    space_lock();
+    HOLD(&space_lock);
     struct block *block = find_block_locked(address);
     /* The end of the context may have freed the memory, and the address may have been reused. */
     if (block != NULL && block->is_of_graph && block->id == id)
         free_block_locked(block);
-    space_unlock();
 }
 
 void space_trim(struct space_pool *pool, uint64_t reserved_bytes)
 {
-    space_lock();
+    HOLD(&space_lock);
     trim_locked(pool, reserved_bytes);
-    space_unlock();
 }
 
 void space_read_pool(const struct space_pool *pool, struct space_pool *figures)
 {
-    space_lock();
+    HOLD(&space_lock);
     *figures = *pool;
-    space_unlock();
 }
 
 void space_reset_high_marks(struct space_pool *pool, int of_used, int of_reserved)
 {
-    space_lock();
+    HOLD(&space_lock);
     if (of_used)
         pool->used_high = pool->used;
     if (of_reserved)
         pool->reserved_high = pool->reserved;
-    space_unlock();
 }
 
 void space_set_threshold(struct space_pool *pool, uint64_t threshold)
 {
-    space_lock();
+    HOLD(&space_lock);
     pool->threshold = threshold;
-    space_unlock();
 }
 
 void space_release_context(CUcontext context)
 {
-    space_lock();
+    HOLD(&space_lock);
     for (struct block *block = blocks, *next; block != NULL; block = next) {
         next = block->next;
         if (block->context == context)
             free_block_locked(block);
     }
-    space_unlock();
 }

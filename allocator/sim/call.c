@@ -67,9 +67,8 @@ static struct call *find_locked(const char *name)
 
 static struct call *find(const char *name)
 {
-    pthread_mutex_lock(&call_lock);
+    HOLD(&call_lock);
     struct call *call = find_locked(name);
-    pthread_mutex_unlock(&call_lock);
     return call;
 }
 
@@ -152,16 +151,15 @@ SIM_API uint64_t cusim_call_count(const char *function)
         return call == NULL ? 0 : atomic_load(&call->count);
     }
     uint64_t all = 0;
-    pthread_mutex_lock(&call_lock);
+    HOLD(&call_lock);
     for (const struct call *call = calls; call != NULL; call = call->next)
         all += atomic_load(&call->count);
-    pthread_mutex_unlock(&call_lock);
     return all;
 }
 
 SIM_API void cusim_set_latency(const char *function, unsigned microseconds)
 {
-    pthread_mutex_lock(&call_lock);
+    HOLD(&call_lock);
     if (function != NULL) {
         struct call *call = find_locked(function);
         if (call != NULL)
@@ -173,5 +171,4 @@ SIM_API void cusim_set_latency(const char *function, unsigned microseconds)
                 atomic_store(&call->latency, microseconds);
         }
     }
-    pthread_mutex_unlock(&call_lock);
 }

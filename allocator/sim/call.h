@@ -9,6 +9,7 @@
 
 #include "sim.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #define SIM_API __attribute__((visibility("default")))
@@ -36,6 +37,23 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
         if (try_result != CUDA_SUCCESS)                                                                                        \
             return try_result;                                                                                                 \
     } while (0)
+
+/* Returns a CUresult from the calling function if the condition holds: CALL_REFUSE(size == 0, INVALID_VALUE). */
+#define CALL_REFUSE(condition, error)                                                                                          \
+    do {                                                                                                                       \
+        if (condition)                                                                                                         \
+            return CUDA_ERROR_##error;                                                                                         \
+    } while (0)
+
+/* Holds a lock until the end of the block. */
+#define HOLD(lock)                                                                                                             \
+    pthread_mutex_t *const held __attribute__((cleanup(call_unlock), unused)) = (lock);                                        \
+    pthread_mutex_lock(held)
+
+static inline void call_unlock(pthread_mutex_t *const *held)
+{
+    pthread_mutex_unlock(*held);
+}
 
 /* Returns the driver function that the calling thread is in, or was last in. */
 const char *call_name(void);

@@ -52,15 +52,11 @@ CUresult capture_check_unsafe_locked(void)
 
 CUresult capture_check_unsafe(void)
 {
-    queue_lock();
-    CUresult result = capture_check_unsafe_locked();
-    queue_unlock();
-    return result;
+    HOLD(&queue_lock);
+    return capture_check_unsafe_locked();
 }
 
-/* Whether a blocking stream of the legacy stream's context is capturing; if so and `invalidates` is set, invalidates the
- * capture. */
-static CUresult check_implicit(CUstream stream, int invalidates)
+CUresult capture_check_implicit_locked(CUstream stream, int invalidates)
 {
     CUresult result = CUDA_SUCCESS;
     if (stream != stream->context->legacy)
@@ -73,11 +69,6 @@ static CUresult check_implicit(CUstream stream, int invalidates)
         result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     }
     return result;
-}
-
-CUresult capture_check_implicit_locked(CUstream stream)
-{
-    return check_implicit(stream, 1);
 }
 
 CUresult capture_refuse_locked(CUstream stream)
@@ -169,9 +160,12 @@ CUresult capture_join_locked(CUstream stream, struct capture *capture, const str
 }
 
 /* `into` is the graph to add to; NULL: create one. */
-static CUresult begin_locked(CUcontext context, CUstream handle, CUstreamCaptureMode mode, CUgraph into)
+static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
 {
     CUstream stream;
+    CONTEXT_CURRENT(context);
+    CALL_REFUSE((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED, INVALID_VALUE);
+    HOLD(&queue_lock);
     CALL_TRY(stream_find_locked(context, handle, &stream));
     if (stream == stream->context->legacy)
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -194,18 +188,6 @@ static CUresult begin_locked(CUcontext context, CUstream handle, CUstreamCapture
                                 .is_into_graph = into != NULL};
     active = capture;
     return add_stream(capture, stream);
-}
-
-static CUresult begin(CUstream stream, CUstreamCaptureMode mode, CUgraph into)
-{
-    CUcontext context;
-    CALL_TRY(context_current(&context));
-    if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_ERROR_INVALID_VALUE;
-    queue_lock();
-    CUresult result = begin_locked(context, stream, mode, into);
-    queue_unlock();
-    return result;
 }
 
 SIM_API CUresult cuStreamBeginCapture(CUstream hStream, CUstreamCaptureMode mode)
@@ -250,9 +232,10 @@ static void end_locked(struct capture *capture)
     capture_release_locked(capture);
 }
 
-static CUresult finish_locked(CUcontext context, CUstream handle, CUgraph *out)
+static CUresult finish(CUcontext context, CUstream handle, CUgraph *out)
 {
     CUstream stream;
+    HOLD(&queue_lock);
     CALL_TRY(stream_find_locked(context, handle, &stream));
     struct capture *capture = stream->capture;
     if (capture == NULL)
@@ -276,14 +259,10 @@ static CUresult finish_locked(CUcontext context, CUstream handle, CUgraph *out)
 SIM_API CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
     CALL_ENTER("cuStreamEndCapture");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
-    if (phGraph == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CONTEXT_CURRENT(context);
+    CALL_REFUSE(phGraph == NULL, INVALID_VALUE);
     CUgraph graph = NULL;
-    queue_lock();
-    CUresult result = finish_locked(context, hStream, &graph);
-    queue_unlock();
+    CUresult result = finish(context, hStream, &graph);
     if (result != CUDA_SUCCESS && graph != NULL) {
         graph_free(graph); /* outside the queue lock, which releasing its events takes */
         graph = NULL;
@@ -346,10 +325,13 @@ static CUresult set_dependencies_locked(CUstream stream, const struct capture_cl
     return CUDA_SUCCESS;
 }
 
-static CUresult update_locked(CUcontext context, CUstream handle, CUgraphNode *nodes, size_t count, int is_set)
+static CUresult update(CUstream handle, CUgraphNode *nodes, size_t count, unsigned flags)
 {
     CUstream stream;
     struct capture_clock clock = {{0}};
+    CONTEXT_CURRENT(context);
+    CALL_REFUSE(flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count != 0 && nodes == NULL), INVALID_VALUE);
+    HOLD(&queue_lock);
     CALL_TRY(stream_find_locked(context, handle, &stream));
     if (stream->capture == NULL)
         return CUDA_ERROR_ILLEGAL_STATE;
@@ -361,22 +343,10 @@ static CUresult update_locked(CUcontext context, CUstream handle, CUgraphNode *n
             return CUDA_ERROR_INVALID_VALUE;
         raise_clock(&clock, &node->clock);
     }
-    if (is_set)
+    if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
         return set_dependencies_locked(stream, &clock);
     raise_clock(clock_of(stream), &clock);
     return CUDA_SUCCESS;
-}
-
-static CUresult update(CUstream stream, CUgraphNode *nodes, size_t count, unsigned flags)
-{
-    CUcontext context;
-    CALL_TRY(context_current(&context));
-    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count != 0 && nodes == NULL))
-        return CUDA_ERROR_INVALID_VALUE;
-    queue_lock();
-    CUresult result = update_locked(context, stream, nodes, count, flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES);
-    queue_unlock();
-    return result;
 }
 
 SIM_API CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies,
@@ -394,68 +364,40 @@ SIM_API CUresult update_dependencies_v1(CUstream hStream, CUgraphNode *dependenc
     return update(hStream, dependencies, numDependencies, flags);
 }
 
-struct capture_info {
-    CUstreamCaptureStatus status;
-    unsigned long long id;
-    CUgraph graph;
-    const CUgraphNode *dependencies; /* valid until the capture continues */
-    size_t dependency_count;
-};
-
-static CUresult info_get(CUstream handle, struct capture_info *info)
+/* The dependencies are valid until the capture continues. */
+static CUresult get_info(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                         const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count)
 {
-    CUcontext context;
     CUstream stream;
-    CALL_TRY(context_current(&context));
-    *info = (struct capture_info){.status = CU_STREAM_CAPTURE_STATUS_NONE};
-    queue_lock();
-    CUresult result = stream_find_locked(context, handle, &stream);
-    if (result == CUDA_SUCCESS)
-        result = check_implicit(stream, 0);
-    if (result == CUDA_SUCCESS && stream->capture != NULL) {
-        int is_invalid = stream->capture->is_invalid;
-        info->status = is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-        info->id = stream->capture->id;
-        info->graph = stream->capture->graph;
-        info->dependencies = stream->capture->frontier;
-        info->dependency_count = find_frontier(stream);
-    }
-    queue_unlock();
-    return result;
+    CALL_REFUSE(status == NULL, INVALID_VALUE);
+    CONTEXT_CURRENT(context);
+    HOLD(&queue_lock);
+    CALL_TRY(stream_find_locked(context, handle, &stream));
+    CALL_TRY(capture_check_implicit_locked(stream, 0));
+    struct capture *capture = stream->capture;
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (capture != NULL)
+        *status = capture->is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return CUDA_SUCCESS;
+    size_t found = find_frontier(stream);
+    if (id != NULL)
+        *id = capture->id;
+    if (graph != NULL)
+        *graph = capture->graph;
+    if (dependencies != NULL)
+        *dependencies = capture->frontier;
+    if (edges != NULL)
+        *edges = NULL;
+    if (count != NULL)
+        *count = found;
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 {
     CALL_ENTER("cuStreamIsCapturing");
-    struct capture_info info;
-    if (captureStatus == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CALL_TRY(info_get(hStream, &info));
-    *captureStatus = info.status;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                         const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count)
-{
-    struct capture_info info;
-    if (status == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CALL_TRY(info_get(stream, &info));
-    *status = info.status;
-    if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
-        return CUDA_SUCCESS;
-    if (id != NULL)
-        *id = info.id;
-    if (graph != NULL)
-        *graph = info.graph;
-    if (dependencies != NULL)
-        *dependencies = info.dependencies;
-    if (edges != NULL)
-        *edges = NULL;
-    if (count != NULL)
-        *count = info.dependency_count;
-    return CUDA_SUCCESS;
+    return get_info(hStream, captureStatus, NULL, NULL, NULL, NULL, NULL);
 }
 
 SIM_API CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,

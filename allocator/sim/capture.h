@@ -50,9 +50,9 @@ struct capture {
 CUresult capture_check_unsafe_locked(void);
 CUresult capture_check_unsafe(void);
 
-/* For work on the legacy stream. If blocking streams of its context are capturing: returns CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
- * and invalidates their captures. Work on other streams is allowed. */
-CUresult capture_check_implicit_locked(CUstream stream);
+/* For work on the legacy stream. If blocking streams of its context are capturing: returns CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+ * and with `invalidates` set their captures are invalid. Work on other streams is allowed. */
+CUresult capture_check_implicit_locked(CUstream stream, int invalidates);
 
 /* For a call that is not allowed on a capturing stream: invalidates the capture. */
 CUresult capture_refuse_locked(CUstream stream);

@@ -39,6 +39,11 @@ const struct sim_config *config_get(void)
     return &config;
 }
 
+int config_has_device(int device)
+{
+    return device >= 0 && (unsigned)device < config.devices;
+}
+
 SIM_API void cusim_configure(unsigned devices, size_t device_memory_bytes, size_t reserve_bytes)
 {
     if (atomic_load(&is_closed))

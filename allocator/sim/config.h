@@ -28,6 +28,7 @@ struct sim_config {
 };
 
 const struct sim_config *config_get(void);
+int config_has_device(int device);
 
 /* Reads CUFENCE_SIM, and makes the configuration final. Errors: INVALID_VALUE, with a message on stderr. */
 CUresult config_load(void);

@@ -59,11 +59,10 @@ CUresult context_check(void)
 
 static int is_known(CUcontext context)
 {
-    pthread_mutex_lock(&contexts_lock);
+    HOLD(&contexts_lock);
     struct CUctx_st *known = contexts;
     while (known != NULL && known != context)
         known = known->next;
-    pthread_mutex_unlock(&contexts_lock);
     return known != NULL;
 }
 
@@ -88,16 +87,14 @@ CUresult context_validate(CUcontext context)
 
 void context_dump_settings(CUcontext context, struct dump_settings *settings)
 {
-    pthread_mutex_lock(&contexts_lock);
+    HOLD(&contexts_lock);
     *settings = context->home->dump;
-    pthread_mutex_unlock(&contexts_lock);
 }
 
 void context_set_dump_settings(CUcontext context, const struct dump_settings *settings)
 {
-    pthread_mutex_lock(&contexts_lock);
+    HOLD(&contexts_lock);
     context->home->dump = *settings;
-    pthread_mutex_unlock(&contexts_lock);
 }
 
 static CUcontext take_locked(void)
@@ -149,7 +146,7 @@ static CUresult create_locked(CUcontext *out, int device, unsigned flags, CUcont
     context->device = device;
     context->flags = flags;
     coredump_snapshot(&context->dump);
-    context->legacy = stream_create_legacy(context);
+    context->legacy = stream_create(context, CU_STREAM_DEFAULT);
     if (context->legacy == NULL) {
         give_back_locked(context);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -164,20 +161,18 @@ static CUresult create_locked(CUcontext *out, int device, unsigned flags, CUcont
 /* Makes the handle available to the next context. Until then it stays known as a destroyed one. */
 static void retire(CUcontext context)
 {
-    pthread_mutex_lock(&contexts_lock);
+    HOLD(&contexts_lock);
     if (config_get()->reuses_handles)
         give_back_locked(context);
-    pthread_mutex_unlock(&contexts_lock);
 }
 
 static void end_greens(CUcontext home)
 {
-    pthread_mutex_lock(&contexts_lock);
+    HOLD(&contexts_lock);
     for (CUcontext context = contexts; context != NULL; context = context->next) {
         if (context->home == home)
             atomic_store(&context->is_alive, 0);
     }
-    pthread_mutex_unlock(&contexts_lock);
 }
 
 /* Called without contexts_lock: the context's work may call the driver. */
@@ -192,51 +187,39 @@ static void destroy(CUcontext context)
     retire(context);
 }
 
-static int is_device(CUdevice device)
-{
-    return device >= 0 && (unsigned)device < config_get()->devices;
-}
-
 static CUresult retain_primary_locked(CUdevice dev)
 {
-    CUresult result = CUDA_SUCCESS;
     if (primaries[dev] == NULL) {
-        result = create_locked(&primaries[dev], dev, primary_flags[dev], NULL);
-        if (result == CUDA_SUCCESS)
-            primaries[dev]->is_primary = 1;
+        CALL_TRY(create_locked(&primaries[dev], dev, primary_flags[dev], NULL));
+        primaries[dev]->is_primary = 1;
     }
-    if (result == CUDA_SUCCESS)
-        primaries[dev]->references++;
-    return result;
+    primaries[dev]->references++;
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     CALL_ENTER("cuDevicePrimaryCtxRetain");
-    if (pctx == NULL || !is_device(dev))
+    if (pctx == NULL || !config_has_device(dev))
         return pctx == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
-    pthread_mutex_lock(&contexts_lock);
-    CUresult result = retain_primary_locked(dev);
-    if (result == CUDA_SUCCESS)
-        *pctx = primaries[dev];
-    pthread_mutex_unlock(&contexts_lock);
-    return result;
+    HOLD(&contexts_lock);
+    CALL_TRY(retain_primary_locked(dev));
+    *pctx = primaries[dev];
+    return CUDA_SUCCESS;
 }
 
 static CUresult primary_drop(CUdevice dev, int drops_all)
 {
-    if (!is_device(dev))
+    if (!config_has_device(dev))
         return CUDA_ERROR_INVALID_DEVICE;
-    CUcontext gone = NULL;
     pthread_mutex_lock(&contexts_lock);
     CUcontext primary = primaries[dev];
-    if (primary != NULL && (drops_all || --primary->references == 0)) {
-        gone = primary;
+    int is_gone = primary != NULL && (drops_all || --primary->references == 0);
+    if (is_gone)
         primaries[dev] = NULL;
-    }
     pthread_mutex_unlock(&contexts_lock);
-    if (gone != NULL)
-        destroy(gone);
+    if (is_gone)
+        destroy(primary);
     return primary == NULL && !drops_all ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
@@ -282,25 +265,23 @@ SIM_API CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 SIM_API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
 {
     CALL_ENTER("cuDevicePrimaryCtxGetState");
-    if (!is_device(dev))
+    if (!config_has_device(dev))
         return CUDA_ERROR_INVALID_DEVICE;
     if (flags == NULL || active == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&contexts_lock);
+    HOLD(&contexts_lock);
     *flags = primary_flags[dev];
     *active = primaries[dev] != NULL;
-    pthread_mutex_unlock(&contexts_lock);
     return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
 {
     CALL_ENTER("cuDevicePrimaryCtxSetFlags");
-    if (!is_device(dev))
+    if (!config_has_device(dev))
         return CUDA_ERROR_INVALID_DEVICE;
-    pthread_mutex_lock(&contexts_lock);
+    HOLD(&contexts_lock);
     primary_flags[dev] = flags;
-    pthread_mutex_unlock(&contexts_lock);
     return CUDA_SUCCESS;
 }
 
@@ -318,7 +299,7 @@ CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev);
 SIM_API CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     CALL_ENTER("cuCtxCreate");
-    if (pctx == NULL || !is_device(dev))
+    if (pctx == NULL || !config_has_device(dev))
         return pctx == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
     CUcontext context = NULL;
     pthread_mutex_lock(&contexts_lock);
@@ -365,9 +346,8 @@ SIM_API CUresult cuCtxSetCurrent(CUcontext ctx)
     CALL_ENTER("cuCtxSetCurrent");
     if (ctx != NULL)
         CALL_TRY(check_alive(ctx));
-    if (current.depth == 0)
-        return ctx == NULL ? CUDA_SUCCESS : push(ctx);
-    current.depth--;
+    if (current.depth != 0)
+        current.depth--;
     return ctx == NULL ? CUDA_SUCCESS : push(ctx);
 }
 
@@ -389,27 +369,19 @@ SIM_API CUresult cuCtxPopCurrent(CUcontext *pctx)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCtxGetDevice(CUdevice *device)
-{
-    CALL_ENTER("cuCtxGetDevice");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *device = context->device;
-    return CUDA_SUCCESS;
-}
-
 SIM_API CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 {
     CALL_ENTER("cuCtxGetDevice");
-    CUresult result = ctx == NULL ? context_current(&ctx) : context_validate(ctx);
-    if (result != CUDA_SUCCESS)
-        return result;
+    CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
     if (device == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *device = ctx->device;
     return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxGetDevice(CUdevice *device)
+{
+    return cuCtxGetDevice_v2(device, NULL);
 }
 
 SIM_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
@@ -417,10 +389,7 @@ SIM_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
     CALL_ENTER("cuCtxGetId");
     if (ctxId == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (ctx == NULL)
-        CALL_TRY(context_current(&ctx));
-    else
-        CALL_TRY(context_validate(ctx));
+    CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
     *ctxId = ctx->id;
     return CUDA_SUCCESS;
 }
@@ -428,8 +397,7 @@ SIM_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 SIM_API CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 {
     CALL_ENTER("cuCtxEnablePeerAccess");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     CALL_TRY(context_validate(peerContext));
     return Flags != 0 || context->device == peerContext->device ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }

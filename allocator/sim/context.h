@@ -13,9 +13,7 @@
 #ifndef CUFENCE_SIM_CONTEXT_H
 #define CUFENCE_SIM_CONTEXT_H
 
-#include "sim.h"
-
-#include <stdatomic.h>
+#include "call.h"
 
 /* Core dump settings. A context copies them at creation. */
 struct dump_settings {
@@ -44,7 +42,7 @@ struct CUctx_st {
     struct CUstream_st *marker;  /* for events of the whole context; created on demand, under the queue lock */
     uint64_t held_until;         /* work of the marker that later work of the context waits for; under the queue lock */
     struct CUstream_st *streams; /* of a home: its own and its green contexts' streams; under the queue lock */
-    unsigned dumps_in_progress;  /* of a home, under the queue lock */
+    int dumps_in_progress;       /* of a home, under the queue lock */
 };
 
 /* The sticky error that the context's calls return. */
@@ -53,6 +51,10 @@ CUresult context_error(const struct CUctx_st *context);
 /* Returns the calling thread's current context. Errors: INVALID_CONTEXT (there is none), CONTEXT_IS_DESTROYED, its sticky
  * error. */
 CUresult context_current(CUcontext *context);
+/* Declares a variable with the current context. Returns from the calling function if there is none. */
+#define CONTEXT_CURRENT(name)                                                                                                  \
+    CUcontext name;                                                                                                            \
+    CALL_TRY(context_current(&(name)))
 
 /* For calls that need no context: returns the sticky error of the current context, if there is one. */
 CUresult context_check(void);

@@ -22,9 +22,8 @@ static int is_fixed[CU_COREDUMP_MAX];
 
 void coredump_snapshot(struct dump_settings *settings)
 {
-    pthread_mutex_lock(&settings_lock);
+    HOLD(&settings_lock);
     *settings = global;
-    pthread_mutex_unlock(&settings_lock);
 }
 
 static unsigned flags_from_text(const char *text)
@@ -52,7 +51,7 @@ void coredump_load_environment(void)
     const char *file = secure_getenv("CUDA_COREDUMP_FILE");
     const char *flags = secure_getenv("CUDA_COREDUMP_GENERATION_FLAGS");
     const char *lightweight = secure_getenv("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP");
-    pthread_mutex_lock(&settings_lock);
+    HOLD(&settings_lock);
     if (enable != NULL) {
         global.is_enabled = atoi(enable) != 0;
         is_fixed[CU_COREDUMP_ENABLE_ON_EXCEPTION] = 1;
@@ -69,7 +68,6 @@ void coredump_load_environment(void)
         global.flags |= flags_from_text(flags);
         is_fixed[CU_COREDUMP_GENERATION_FLAGS] = is_fixed[CU_COREDUMP_LIGHTWEIGHT] = is_fixed[CU_COREDUMP_TRIGGER_HOST] = 1;
     }
-    pthread_mutex_unlock(&settings_lock);
 }
 
 static size_t value_size(CUcoredumpSettings attribute)
@@ -191,18 +189,15 @@ SIM_API CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *v
 SIM_API CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
 {
     CALL_ENTER("cuCoredumpSetAttributeGlobal");
-    pthread_mutex_lock(&settings_lock);
-    CUresult result = set(&global, attrib, value, size);
-    pthread_mutex_unlock(&settings_lock);
-    return result;
+    HOLD(&settings_lock);
+    return set(&global, attrib, value, size);
 }
 
 /* Measured: enabling dumps has no effect on an existing context, so that value is checked and ignored. */
 SIM_API CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
 {
     CALL_ENTER("cuCoredumpSetAttribute");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     if (attrib == CU_COREDUMP_ENABLE_USER_TRIGGER || attrib == CU_COREDUMP_PIPE)
         return CUDA_ERROR_NOT_PERMITTED;
     struct dump_settings settings;

@@ -19,22 +19,16 @@ SIM_API CUresult cuInit(unsigned int Flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (call_is_forked())
         return CUDA_ERROR_NOT_INITIALIZED;
-    CUresult result = CUDA_SUCCESS;
-    pthread_mutex_lock(&init_lock);
-    if (!is_done) {
-        result = config_load();
-        if (result == CUDA_SUCCESS)
-            result = space_initialize();
-        if (result == CUDA_SUCCESS)
-            result = kernel_load_library();
-        if (result == CUDA_SUCCESS) {
-            coredump_load_environment();
-            call_set_initialized();
-            is_done = 1;
-        }
-    }
-    pthread_mutex_unlock(&init_lock);
-    return result;
+    HOLD(&init_lock);
+    if (is_done)
+        return CUDA_SUCCESS;
+    CALL_TRY(config_load());
+    CALL_TRY(space_initialize());
+    CALL_TRY(kernel_load_library());
+    coredump_load_environment();
+    call_set_initialized();
+    is_done = 1;
+    return CUDA_SUCCESS;
 }
 
 /* The function tables that NVIDIA's own libraries request are not public, so there are none here. */
@@ -69,7 +63,7 @@ static CUresult check_device(CUdevice device, const void *out)
 {
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    return device < 0 || (unsigned)device >= config_get()->devices ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    return config_has_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 SIM_API CUresult cuDeviceGet(CUdevice *device, int ordinal)

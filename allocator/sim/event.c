@@ -17,9 +17,10 @@ void event_release(struct CUevent_st *event)
 {
     if (atomic_fetch_sub(&event->references, 1) != 1)
         return;
-    queue_lock();
-    forget_locked(event);
-    queue_unlock();
+    {
+        HOLD(&queue_lock);
+        forget_locked(event);
+    }
     handle_free(event);
 }
 
@@ -27,17 +28,15 @@ void event_complete(struct CUevent_st *event, uint64_t generation)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    queue_lock();
+    HOLD(&queue_lock);
     if (event->generation == generation)
         event->completed_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-    queue_unlock();
 }
 
 SIM_API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 {
     CALL_ENTER("cuEventCreate");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
     if (phEvent == NULL || (Flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -77,30 +76,6 @@ static void keep_locked(CUevent event, struct ticket ticket)
     stream_retain_locked(ticket.stream);
 }
 
-static CUresult record_locked(CUcontext context, CUevent event, CUstream handle, struct operation *operation)
-{
-    CUstream stream;
-    CALL_TRY(stream_find_locked(context, handle, &stream));
-    if (stream->context->home != event->context)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (stream->capture != NULL) {
-        struct capture *capture;
-        struct capture_clock clock;
-        CALL_TRY(capture_position_locked(stream, &capture, &clock));
-        capture_retain_locked(capture);
-        forget_locked(event);
-        event->capture = capture;
-        event->clock = clock;
-        return CUDA_SUCCESS;
-    }
-    CALL_TRY(capture_check_implicit_locked(stream));
-    struct ticket ticket;
-    operation->event.generation = event->generation + 1;
-    CALL_TRY(stream_enqueue_locked(stream, operation, NULL, &ticket));
-    keep_locked(event, ticket);
-    return CUDA_SUCCESS;
-}
-
 static struct operation *create_operation(CUevent event)
 {
     struct operation *operation = operation_create(OPERATION_EVENT);
@@ -111,20 +86,31 @@ static struct operation *create_operation(CUevent event)
     return operation;
 }
 
-static CUresult record(CUevent event, CUstream stream)
+static CUresult record(CUevent event, CUstream handle)
 {
-    CUcontext context;
-    CALL_TRY(context_current(&context));
-    if (!handle_is_valid(HANDLE_EVENT, event))
-        return CUDA_ERROR_INVALID_HANDLE;
-    struct operation *operation = create_operation(event);
-    if (operation == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    queue_lock();
-    CUresult result = record_locked(context, event, stream, operation);
-    queue_unlock();
-    operation_release(operation);
-    return result;
+    CUstream stream;
+    CONTEXT_CURRENT(context);
+    CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event), INVALID_HANDLE);
+    OPERATION(operation, create_operation(event));
+    HOLD(&queue_lock);
+    CALL_TRY(stream_find_locked(context, handle, &stream));
+    CALL_REFUSE(stream->context->home != event->context, INVALID_HANDLE);
+    if (stream->capture != NULL) {
+        struct capture *capture;
+        struct capture_clock clock;
+        CALL_TRY(capture_position_locked(stream, &capture, &clock));
+        capture_retain_locked(capture);
+        forget_locked(event);
+        event->capture = capture;
+        event->clock = clock;
+        return CUDA_SUCCESS;
+    }
+    CALL_TRY(capture_check_implicit_locked(stream, 1));
+    struct ticket ticket;
+    operation->event.generation = event->generation + 1;
+    CALL_TRY(stream_enqueue_locked(stream, operation, NULL, &ticket));
+    keep_locked(event, ticket);
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
@@ -158,12 +144,9 @@ SIM_API CUresult cuEventQuery(CUevent hEvent)
     CALL_ENTER("cuEventQuery");
     if (!handle_is_valid(HANDLE_EVENT, hEvent))
         return CUDA_ERROR_INVALID_HANDLE;
-    queue_lock();
-    CUresult result = check_observable_locked(hEvent);
-    if (result == CUDA_SUCCESS && !ticket_is_done_locked(&hEvent->ticket))
-        result = CUDA_ERROR_NOT_READY;
-    queue_unlock();
-    return result == CUDA_SUCCESS ? context_error(hEvent->context) : result;
+    HOLD(&queue_lock);
+    CALL_TRY(check_observable_locked(hEvent));
+    return ticket_is_done_locked(&hEvent->ticket) ? context_error(hEvent->context) : CUDA_ERROR_NOT_READY;
 }
 
 SIM_API CUresult cuEventSynchronize(CUevent hEvent)
@@ -172,12 +155,10 @@ SIM_API CUresult cuEventSynchronize(CUevent hEvent)
     if (!handle_is_valid(HANDLE_EVENT, hEvent))
         return CUDA_ERROR_INVALID_HANDLE;
     CUcontext context = hEvent->context;
-    queue_lock();
-    CUresult result = check_observable_locked(hEvent);
-    if (result == CUDA_SUCCESS)
-        ticket_wait_locked(&hEvent->ticket);
-    queue_unlock();
-    return result == CUDA_SUCCESS ? context_error(context) : result;
+    HOLD(&queue_lock);
+    CALL_TRY(check_observable_locked(hEvent));
+    ticket_wait_locked(&hEvent->ticket);
+    return context_error(context);
 }
 
 SIM_API CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
@@ -188,50 +169,33 @@ SIM_API CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUeven
     if (!handle_is_valid(HANDLE_EVENT, hStart) || !handle_is_valid(HANDLE_EVENT, hEnd) || hStart->context != hEnd->context ||
         ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING) != 0)
         return CUDA_ERROR_INVALID_HANDLE;
-    CUresult result = CUDA_SUCCESS;
-    queue_lock();
-    if (hStart->generation == 0 || hEnd->generation == 0)
-        result = CUDA_ERROR_INVALID_HANDLE;
-    else if (hStart->completed_ns == 0 || hEnd->completed_ns == 0)
-        result = CUDA_ERROR_NOT_READY;
-    else
-        *pMilliseconds = (float)((double)hEnd->completed_ns - (double)hStart->completed_ns) / 1e6f;
-    queue_unlock();
-    return result;
-}
-
-static CUresult wait_locked(CUcontext context, CUstream handle, CUevent event, struct operation *operation)
-{
-    CUstream stream;
-    CALL_TRY(stream_find_locked(context, handle, &stream));
-    if (event->capture != NULL)
-        return capture_join_locked(stream, event->capture, &event->clock);
-    if (stream->capture != NULL) {
-        stream->capture->is_invalid = 1;
-        return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
-    }
-    CALL_TRY(capture_check_implicit_locked(stream));
-    return ticket_is_done_locked(&event->ticket) ? CUDA_SUCCESS
-                                                 : stream_enqueue_locked(stream, operation, &event->ticket, NULL);
+    HOLD(&queue_lock);
+    CALL_REFUSE(hStart->generation == 0 || hEnd->generation == 0, INVALID_HANDLE);
+    CALL_REFUSE(hStart->completed_ns == 0 || hEnd->completed_ns == 0, NOT_READY);
+    *pMilliseconds = (float)((double)hEnd->completed_ns - (double)hStart->completed_ns) / 1e6f;
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
     CALL_ENTER("cuStreamWaitEvent");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
-    if (!handle_is_valid(HANDLE_EVENT, hEvent))
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (Flags != CU_EVENT_WAIT_DEFAULT)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct operation *operation = operation_create(OPERATION_NOTHING);
-    if (operation == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    queue_lock();
-    CUresult result = wait_locked(context, hStream, hEvent, operation);
-    queue_unlock();
-    operation_release(operation);
-    return result;
+    CUstream stream;
+    CONTEXT_CURRENT(context);
+    CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
+    CALL_REFUSE(Flags != CU_EVENT_WAIT_DEFAULT, INVALID_VALUE);
+    OPERATION(operation, operation_create(OPERATION_NOTHING));
+    HOLD(&queue_lock);
+    CALL_TRY(stream_find_locked(context, hStream, &stream));
+    if (hEvent->capture != NULL)
+        return capture_join_locked(stream, hEvent->capture, &hEvent->clock);
+    if (stream->capture != NULL) {
+        stream->capture->is_invalid = 1;
+        return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    }
+    CALL_TRY(capture_check_implicit_locked(stream, 1));
+    if (ticket_is_done_locked(&hEvent->ticket))
+        return CUDA_SUCCESS;
+    return stream_enqueue_locked(stream, operation, &hEvent->ticket, NULL);
 }
 
 /* Events and waits of a whole context cannot be captured. */
@@ -245,9 +209,12 @@ static CUresult refuse_captures_locked(CUcontext context)
     return result;
 }
 
-static CUresult record_context_locked(CUevent event, CUcontext context, struct operation *operation)
+CUresult event_record_context(CUevent event, CUcontext context)
 {
     struct ticket ticket;
+    CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event) || event->context != context->home, INVALID_HANDLE);
+    OPERATION(operation, create_operation(event));
+    HOLD(&queue_lock);
     CALL_TRY(refuse_captures_locked(context));
     operation->event.generation = event->generation + 1;
     CALL_TRY(stream_mark_context_locked(context, operation, &ticket));
@@ -255,40 +222,15 @@ static CUresult record_context_locked(CUevent event, CUcontext context, struct o
     return CUDA_SUCCESS;
 }
 
-CUresult event_record_context(CUevent event, CUcontext context)
+CUresult event_hold_context(CUevent event, CUcontext context)
 {
-    if (!handle_is_valid(HANDLE_EVENT, event) || event->context != context->home)
-        return CUDA_ERROR_INVALID_HANDLE;
-    struct operation *operation = create_operation(event);
-    if (operation == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    queue_lock();
-    CUresult result = record_context_locked(event, context, operation);
-    queue_unlock();
-    operation_release(operation);
-    return result;
-}
-
-static CUresult hold_context_locked(CUevent event, CUcontext context, struct operation *operation)
-{
+    CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event), INVALID_HANDLE);
+    OPERATION(operation, operation_create(OPERATION_NOTHING));
+    HOLD(&queue_lock);
     CALL_TRY(refuse_captures_locked(context));
     if (event->capture != NULL) {
         event->capture->is_invalid = 1;
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
     return stream_hold_context_locked(context, operation, &event->ticket);
-}
-
-CUresult event_hold_context(CUevent event, CUcontext context)
-{
-    if (!handle_is_valid(HANDLE_EVENT, event))
-        return CUDA_ERROR_INVALID_HANDLE;
-    struct operation *operation = operation_create(OPERATION_NOTHING);
-    if (operation == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    queue_lock();
-    CUresult result = hold_context_locked(event, context, operation);
-    queue_unlock();
-    operation_release(operation);
-    return result;
 }

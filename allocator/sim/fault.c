@@ -170,9 +170,9 @@ int fault_report(const struct fault_site *site)
     /* Measured: if several processes fault at once, one of them may get the error before its dump. */
     unsigned late_ms = config_get()->late_dump;
     if (settings.is_enabled) {
-        stream_dump_begin(context);
+        stream_count_dumps(context, 1);
         coredump_write(site, &settings, late_ms);
-        stream_dump_end(context);
+        stream_count_dumps(context, -1);
         if ((settings.flags & CU_COREDUMP_SKIP_ABORT) == 0)
             abort();
         /* Measured: without abort, a context survives its first fault but not its second. */

@@ -173,9 +173,10 @@ SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
     CALL_ENTER("cuGraphExecDestroy");
     if (!handle_remove(HANDLE_GRAPH_EXEC, hGraphExec))
         return CUDA_ERROR_INVALID_VALUE;
-    queue_lock();
-    ticket_drop_locked(&hGraphExec->last);
-    queue_unlock();
+    {
+        HOLD(&queue_lock);
+        ticket_drop_locked(&hGraphExec->last);
+    }
     recording_release(hGraphExec->recording);
     handle_free(hGraphExec);
     return CUDA_SUCCESS;

@@ -35,15 +35,10 @@ static CUresult check(CUgreenCtx green)
     return context_validate(green->context);
 }
 
-static int is_device(CUdevice device)
-{
-    return device >= 0 && (unsigned)device < config_get()->devices;
-}
-
 SIM_API CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
 {
     CALL_ENTER("cuDeviceGetDevResource");
-    if (!is_device(device))
+    if (!config_has_device(device))
         return CUDA_ERROR_INVALID_DEVICE;
     if (resource == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -107,7 +102,7 @@ SIM_API CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUd
     CALL_ENTER("cuGreenCtxCreate");
     if (phCtx == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM || !handle_is_valid(HANDLE_DESCRIPTION, desc))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!is_device(dev) || desc->device != dev)
+    if (!config_has_device(dev) || desc->device != dev)
         return CUDA_ERROR_INVALID_DEVICE;
     CUgreenCtx green = malloc(sizeof *green);
     if (green == NULL)

@@ -119,10 +119,9 @@ void *handle_open(enum handle_kind kind, void *object, const void *owner)
 static void put(struct slot **list, void *memory)
 {
     struct slot *slot = memory;
-    pthread_mutex_lock(&handles_lock);
+    HOLD(&handles_lock);
     slot->next = *list;
     *list = slot;
-    pthread_mutex_unlock(&handles_lock);
 }
 
 void handle_close(enum handle_kind kind, void *handle)

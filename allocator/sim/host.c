@@ -24,11 +24,10 @@ static struct host_block **find_locked(CUdeviceptr address)
 
 int host_find(CUdeviceptr address, struct host_range *range)
 {
-    pthread_mutex_lock(&host_lock);
+    HOLD(&host_lock);
     const struct host_block *block = *find_locked(address);
     if (block != NULL)
         *range = block->range;
-    pthread_mutex_unlock(&host_lock);
     return block != NULL;
 }
 
@@ -39,30 +38,19 @@ static void release(struct host_block *block)
     free(block);
 }
 
-/* Removes memory of that kind that starts at the address. Errors: INVALID_VALUE. */
-static CUresult drop(CUdeviceptr address, enum host_kind kind)
+CUresult host_drop(CUdeviceptr address, enum host_kind kind)
 {
-    pthread_mutex_lock(&host_lock);
+    HOLD(&host_lock);
     struct host_block **link = find_locked(address), *block = *link;
-    if (block != NULL && (block->range.start != address || block->range.kind != kind))
-        block = NULL;
-    if (block != NULL)
-        *link = block->next;
-    pthread_mutex_unlock(&host_lock);
-    if (block == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(block == NULL || block->range.start != address || block->range.kind != kind, INVALID_VALUE);
+    *link = block->next;
     release(block);
     return CUDA_SUCCESS;
 }
 
-CUresult host_free_managed(CUdeviceptr address)
-{
-    return drop(address, HOST_MANAGED);
-}
-
 void host_release_context(CUcontext context)
 {
-    pthread_mutex_lock(&host_lock);
+    HOLD(&host_lock);
     for (struct host_block **link = &blocks; *link != NULL;) {
         struct host_block *block = *link;
         if (block->range.context != context) {
@@ -72,7 +60,6 @@ void host_release_context(CUcontext context)
         *link = block->next;
         release(block);
     }
-    pthread_mutex_unlock(&host_lock);
 }
 
 static CUresult add(void *memory, size_t size, enum host_kind kind, CUcontext context)
@@ -81,10 +68,9 @@ static CUresult add(void *memory, size_t size, enum host_kind kind, CUcontext co
     if (block == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     block->range = (struct host_range){(CUdeviceptr)(uintptr_t)memory, size, kind, context, space_new_id()};
-    pthread_mutex_lock(&host_lock);
+    HOLD(&host_lock);
     block->next = blocks;
     blocks = block;
-    pthread_mutex_unlock(&host_lock);
     return CUDA_SUCCESS;
 }
 
@@ -148,7 +134,7 @@ SIM_API CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 SIM_API CUresult cuMemHostUnregister(void *p)
 {
     CALL_ENTER("cuMemHostUnregister");
-    CUresult result = drop((CUdeviceptr)(uintptr_t)p, HOST_REGISTERED);
+    CUresult result = host_drop((CUdeviceptr)(uintptr_t)p, HOST_REGISTERED);
     return result == CUDA_ERROR_INVALID_VALUE && p != NULL ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : result;
 }
 
@@ -169,9 +155,8 @@ SIM_API CUresult cuMemFreeHost(void *p)
     struct host_range range;
     CALL_TRY(context_current(&context));
     if (host_find((CUdeviceptr)(uintptr_t)p, &range)) {
-        queue_lock();
+        HOLD(&queue_lock);
         context_wait_locked(range.context);
-        queue_unlock();
     }
-    return drop((CUdeviceptr)(uintptr_t)p, HOST_PINNED);
+    return host_drop((CUdeviceptr)(uintptr_t)p, HOST_PINNED);
 }

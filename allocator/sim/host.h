@@ -21,8 +21,8 @@ struct host_range {
 
 /* Looks up an address. Returns whether the device knows it. */
 int host_find(CUdeviceptr address, struct host_range *range);
-/* Frees managed memory. Errors: INVALID_VALUE (not the start of managed memory). */
-CUresult host_free_managed(CUdeviceptr address);
+/* Forgets memory of that kind, and frees what the device allocated. Errors: INVALID_VALUE (not the start of such memory). */
+CUresult host_drop(CUdeviceptr address, enum host_kind kind);
 /* Frees all memory that the context has allocated, and forgets what it has registered. */
 void host_release_context(CUcontext context);
 

@@ -110,21 +110,19 @@ static void add_builtins_locked(void)
 
 SIM_API void cusim_register_kernel(const cusim_kernel *kernel)
 {
-    pthread_mutex_lock(&kernels_lock);
+    HOLD(&kernels_lock);
     add_builtins_locked();
     add_locked(kernel);
-    pthread_mutex_unlock(&kernels_lock);
 }
 
 CUfunction kernel_find(const char *name)
 {
-    pthread_mutex_lock(&kernels_lock);
+    HOLD(&kernels_lock);
     add_builtins_locked();
     struct CUfunc_st *function = functions;
     while (function != NULL &&
            (function->kernel_handle != NULL || function->code != NULL || strcmp(function->kernel.name, name) != 0))
         function = function->next;
-    pthread_mutex_unlock(&kernels_lock);
     return function;
 }
 
@@ -144,7 +142,7 @@ CUresult kernel_load_library(void)
 /* Returns the kernel with that code: the same one each time. NULL if out of memory. */
 static CUfunction with_code(CUfunction kernel, struct image *image, const struct code *code)
 {
-    pthread_mutex_lock(&kernels_lock);
+    HOLD(&kernels_lock);
     struct CUfunc_st *function = functions;
     /* A name belongs to one registration. */
     while (function != NULL &&
@@ -156,7 +154,6 @@ static CUfunction with_code(CUfunction kernel, struct image *image, const struct
         image_keep(image, code);
         add_function_locked(function, code->size);
     }
-    pthread_mutex_unlock(&kernels_lock);
     return function;
 }
 
@@ -176,7 +173,7 @@ static CUresult find_in(struct image *image, const char *name, CUfunction *out)
 
 CUfunction kernel_bind(CUfunction kernel, CUcontext context)
 {
-    pthread_mutex_lock(&kernels_lock);
+    HOLD(&kernels_lock);
     struct CUfunc_st *function = functions;
     while (function != NULL && (function->kernel_handle != kernel || function->context_id != context->id))
         function = function->next;
@@ -187,7 +184,6 @@ CUfunction kernel_bind(CUfunction kernel, CUcontext context)
         function->next = functions;
         functions = function;
     }
-    pthread_mutex_unlock(&kernels_lock);
     return function;
 }
 
@@ -213,8 +209,7 @@ static __attribute__((noinline)) void compile(void)
 
 static CUresult load(CUmodule *module, const void *image)
 {
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     if (module == NULL || image == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CALL_TRY(capture_check_unsafe());
@@ -279,8 +274,7 @@ SIM_API CUresult cuModuleUnload(CUmodule hmod)
 SIM_API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
     CALL_ENTER("cuModuleGetFunction");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     if (hfunc == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (!handle_is_valid(HANDLE_MODULE, hmod))
@@ -362,8 +356,7 @@ SIM_API CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
 SIM_API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
     CALL_ENTER("cuKernelGetFunction");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     if (pFunc == NULL || !kernel_is_valid(kernel))
         return pFunc == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
     *pFunc = kernel_bind((CUfunction)kernel, context->home);

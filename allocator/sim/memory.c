@@ -86,9 +86,7 @@ SIM_API CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
     CALL_ENTER("cuMemGetAllocationGranularity");
     if (granularity == NULL || prop == NULL || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
         return CUDA_ERROR_INVALID_VALUE;
-    if (prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-        (prop->location.id < 0 || (unsigned)prop->location.id >= config_get()->devices))
-        return CUDA_ERROR_INVALID_DEVICE;
+    CALL_REFUSE(prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !config_has_device(prop->location.id), INVALID_DEVICE);
     *granularity = SIM_GRANULARITY;
     return CUDA_SUCCESS;
 }
@@ -96,8 +94,7 @@ SIM_API CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
 SIM_API CUresult cuMemGetInfo(size_t *free, size_t *total)
 {
     CALL_ENTER("cuMemGetInfo");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     if (free == NULL || total == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     space_memory_info(context->device, free, total);
@@ -107,8 +104,7 @@ SIM_API CUresult cuMemGetInfo(size_t *free, size_t *total)
 SIM_API CUresult cuMemAlloc(CUdeviceptr *dptr, size_t bytesize)
 {
     CALL_ENTER("cuMemAlloc");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     CALL_TRY(capture_check_unsafe());
     return space_allocate(dptr, bytesize, context->home, context->device, NULL);
 }
@@ -117,8 +113,7 @@ SIM_API CUresult cuMemAllocPitch(CUdeviceptr *dptr, size_t *pPitch, size_t Width
                                  unsigned int ElementSizeBytes)
 {
     CALL_ENTER("cuMemAllocPitch");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     CALL_TRY(capture_check_unsafe());
     size_t pitch, size;
     if (pPitch == NULL || (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) ||
@@ -142,17 +137,15 @@ static CUcontext owner_of(CUdeviceptr address)
 SIM_API CUresult cuMemFree(CUdeviceptr dptr)
 {
     CALL_ENTER("cuMemFree");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     if (dptr == 0)
         return CUDA_SUCCESS;
     CALL_TRY(capture_check_unsafe());
     CUcontext owner = owner_of(dptr);
     if (owner != NULL) {
-        queue_lock();
+        HOLD(&queue_lock);
         context_wait_locked(owner);
-        queue_unlock();
         CALL_TRY(context_error(owner));
     }
-    return space_is_device(dptr) ? space_free(dptr) : host_free_managed(dptr);
+    return space_is_device(dptr) ? space_free(dptr) : host_drop(dptr, HOST_MANAGED);
 }

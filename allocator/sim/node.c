@@ -100,15 +100,13 @@ SIM_API CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph
                                         size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 {
     CALL_ENTER("cuGraphAddMemAllocNode");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
     if (nodeParams == NULL || nodeParams->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
         nodeParams->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_INVALID_VALUE;
     int device = nodeParams->poolProps.location.id;
-    if (device < 0 || (unsigned)device >= config_get()->devices)
-        return CUDA_ERROR_INVALID_DEVICE;
+    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     CALL_TRY(space_allocate(&nodeParams->dptr, nodeParams->bytesize, context->home, device, NULL));
     if (recording_add_allocation(hGraph->recording, nodeParams->dptr) != 0) {
         space_free(nodeParams->dptr);

@@ -78,6 +78,17 @@ struct operation *operation_create(enum operation_kind kind);
 struct operation *operation_retain(struct operation *operation);
 void operation_release(struct operation *operation);
 
+/* Declares a variable that gives up its reference at the end of the block. Returns OUT_OF_MEMORY if there is no operation. */
+#define OPERATION(name, value)                                                                                                 \
+    struct operation *const name __attribute__((cleanup(operation_end))) = (value);                                            \
+    CALL_REFUSE((name) == NULL, OUT_OF_MEMORY)
+
+static inline void operation_end(struct operation *const *operation)
+{
+    if (*operation != NULL)
+        operation_release(*operation);
+}
+
 /* Runs the operation on the calling thread, a stream's worker, without locks. */
 void operation_run(struct operation *operation, CUcontext context);
 

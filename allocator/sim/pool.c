@@ -21,11 +21,6 @@ static struct CUmemPoolHandle_st defaults[SIM_MAX_DEVICES];    /* under pools_lo
 static CUmemoryPool current[SIM_MAX_DEVICES];                  /* NULL: the default */
 static CUmemoryPool pools;                                     /* created by the program */
 
-static int is_device(int device)
-{
-    return device >= 0 && (unsigned)device < config_get()->devices;
-}
-
 static void set_up(CUmemoryPool pool, int device)
 {
     pool->device = device;
@@ -49,10 +44,8 @@ static CUmemoryPool current_pool_locked(int device)
 
 static int is_pool_locked(CUmemoryPool pool)
 {
-    for (unsigned i = 0; i < config_get()->devices; i++) {
-        if (pool == &defaults[i])
-            return 1;
-    }
+    if (pool >= defaults && pool < defaults + config_get()->devices)
+        return 1;
     CUmemoryPool known = pools;
     while (known != NULL && known != pool)
         known = known->next;
@@ -64,21 +57,18 @@ static int is_pool_locked(CUmemoryPool pool)
 
 static int is_pool(CUmemoryPool pool)
 {
-    pthread_mutex_lock(&pools_lock);
-    int is_known = is_pool_locked(pool);
-    pthread_mutex_unlock(&pools_lock);
-    return is_known;
+    HOLD(&pools_lock);
+    return is_pool_locked(pool);
 }
 
 static CUresult get_pool(CUmemoryPool *pool, int device, CUmemoryPool (*find_locked)(int device))
 {
     if (pool == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!is_device(device))
+    if (!config_has_device(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    pthread_mutex_lock(&pools_lock);
+    HOLD(&pools_lock);
     *pool = find_locked(device);
-    pthread_mutex_unlock(&pools_lock);
     return CUDA_SUCCESS;
 }
 
@@ -97,14 +87,12 @@ SIM_API CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 SIM_API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
     CALL_ENTER("cuDeviceSetMemPool");
-    if (!is_device(dev))
+    if (!config_has_device(dev))
         return CUDA_ERROR_INVALID_DEVICE;
-    pthread_mutex_lock(&pools_lock);
-    int is_fine = is_pool_locked(pool) && pool->device == dev;
-    if (is_fine)
-        current[dev] = pool;
-    pthread_mutex_unlock(&pools_lock);
-    return is_fine ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    HOLD(&pools_lock);
+    CALL_REFUSE(!is_pool_locked(pool) || pool->device != dev, INVALID_VALUE);
+    current[dev] = pool;
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
@@ -114,7 +102,7 @@ SIM_API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolP
         return CUDA_ERROR_INVALID_VALUE;
     if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE || poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (!is_device(poolProps->location.id))
+    if (!config_has_device(poolProps->location.id))
         return CUDA_ERROR_INVALID_DEVICE;
     CUmemoryPool created = calloc(1, sizeof *created);
     if (created == NULL)
@@ -132,17 +120,14 @@ SIM_API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolP
 SIM_API CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     CALL_ENTER("cuMemPoolDestroy");
-    pthread_mutex_lock(&pools_lock);
-    int is_fine = is_pool_locked(pool) && pool != &defaults[pool->device];
-    if (is_fine) {
-        pool->is_destroyed = 1;
-        if (current[pool->device] == pool)
-            current[pool->device] = NULL;
-        space_set_threshold(&pool->memory, 0);
-        space_trim(&pool->memory, 0);
-    }
-    pthread_mutex_unlock(&pools_lock);
-    return is_fine ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    HOLD(&pools_lock);
+    CALL_REFUSE(!is_pool_locked(pool) || pool == &defaults[pool->device], INVALID_VALUE);
+    pool->is_destroyed = 1;
+    if (current[pool->device] == pool)
+        current[pool->device] = NULL;
+    space_set_threshold(&pool->memory, 0);
+    space_trim(&pool->memory, 0);
+    return CUDA_SUCCESS;
 }
 
 /* Memory allocated while its stream is capturing belongs to the graph and not to a pool, and is freed with the graph. */
@@ -150,7 +135,7 @@ static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext con
 {
     if (stream->capture != NULL && stream->capture->is_invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    CALL_TRY(capture_check_implicit_locked(stream));
+    CALL_TRY(capture_check_implicit_locked(stream, 1));
     if (stream->capture == NULL)
         return space_allocate(address, size, context, pool->device, &pool->memory);
     CALL_TRY(space_allocate(address, size, context, pool->device, NULL));
@@ -169,10 +154,12 @@ static int is_beyond_limit(CUmemoryPool pool, size_t size)
 }
 
 /* Without `pool`, uses the current pool of the stream's device, whatever context is current. */
-static CUresult find_and_allocate_locked(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUcontext context,
-                                         CUstream handle)
+static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream handle)
 {
     CUstream stream;
+    CONTEXT_CURRENT(context);
+    CALL_REFUSE(address == NULL || size == 0, INVALID_VALUE);
+    HOLD(&queue_lock);
     CALL_TRY(stream_find_locked(context, handle, &stream));
     CALL_TRY(context_error(stream->context));
     if (pool == NULL)
@@ -180,18 +167,6 @@ static CUresult find_and_allocate_locked(CUdeviceptr *address, size_t size, CUme
     if (is_beyond_limit(pool, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return allocate_locked(address, size, stream->context->home, pool, stream);
-}
-
-static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
-{
-    CUcontext context;
-    CALL_TRY(context_current(&context));
-    if (address == NULL || size == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    queue_lock();
-    CUresult result = find_and_allocate_locked(address, size, pool, context, stream);
-    queue_unlock();
-    return result;
 }
 
 SIM_API CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
@@ -209,13 +184,10 @@ SIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUm
 static CUresult find_capture(CUcontext context, CUstream handle, int *is_captured)
 {
     CUstream stream;
-    queue_lock();
-    CUresult result = stream_find_locked(context, handle, &stream);
-    if (result == CUDA_SUCCESS)
-        result = context_error(stream->context);
-    *is_captured = result == CUDA_SUCCESS && stream->capture != NULL;
-    queue_unlock();
-    return result;
+    HOLD(&queue_lock);
+    CALL_TRY(stream_find_locked(context, handle, &stream));
+    *is_captured = stream->capture != NULL;
+    return context_error(stream->context);
 }
 
 /* A captured free is a node of the graph, and only allowed for memory of a graph: the capture goes on without it. Another free
@@ -223,8 +195,7 @@ static CUresult find_capture(CUcontext context, CUstream handle, int *is_capture
 SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     CALL_ENTER("cuMemFreeAsync");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     struct space_range range;
     int is_captured;
     if (dptr == 0)
@@ -236,17 +207,11 @@ SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         return CUDA_ERROR_INVALID_VALUE;
     if (!is_captured)
         CALL_TRY(capture_check_unsafe());
-    struct operation *operation = operation_create(range.is_of_graph ? OPERATION_NOTHING : OPERATION_FREE);
-    if (operation == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    OPERATION(operation, operation_create(range.is_of_graph ? OPERATION_NOTHING : OPERATION_FREE));
     if (!range.is_of_graph)
         operation->address = dptr;
-    CUresult result = space_retire(dptr);
-    if (result != CUDA_SUCCESS) {
-        operation_release(operation);
-        return result;
-    }
-    return stream_submit(hStream, operation, SUBMIT_ASYNC);
+    CALL_TRY(space_retire(dptr));
+    return stream_submit(hStream, operation_retain(operation), SUBMIT_ASYNC);
 }
 
 SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
@@ -284,10 +249,8 @@ static CUresult set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
 SIM_API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
     CALL_ENTER("cuMemPoolSetAttribute");
-    pthread_mutex_lock(&pools_lock);
-    CUresult result = value == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : set_attribute(pool, attr, value);
-    pthread_mutex_unlock(&pools_lock);
-    return result;
+    HOLD(&pools_lock);
+    return value == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : set_attribute(pool, attr, value);
 }
 
 /* Measured: in steps of 32 MiB. */
@@ -330,10 +293,8 @@ static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
 SIM_API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
     CALL_ENTER("cuMemPoolGetAttribute");
-    pthread_mutex_lock(&pools_lock);
-    CUresult result = value == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : get_attribute(pool, attr, value);
-    pthread_mutex_unlock(&pools_lock);
-    return result;
+    HOLD(&pools_lock);
+    return value == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : get_attribute(pool, attr, value);
 }
 
 static CUresult set_access_locked(CUmemoryPool pool, const CUmemAccessDesc *description)
@@ -342,7 +303,7 @@ static CUresult set_access_locked(CUmemoryPool pool, const CUmemAccessDesc *desc
     if (description->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
         (device == pool->device && description->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!is_device(device))
+    if (!config_has_device(device))
         return CUDA_ERROR_INVALID_DEVICE;
     pool->access[device] = description->flags;
     return CUDA_SUCCESS;
@@ -351,23 +312,20 @@ static CUresult set_access_locked(CUmemoryPool pool, const CUmemAccessDesc *desc
 SIM_API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
     CALL_ENTER("cuMemPoolSetAccess");
-    pthread_mutex_lock(&pools_lock);
-    CUresult result = map == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
-        result = set_access_locked(pool, &map[i]);
-    pthread_mutex_unlock(&pools_lock);
-    return result;
+    HOLD(&pools_lock);
+    CALL_REFUSE(map == NULL || !is_pool_locked(pool), INVALID_VALUE);
+    for (size_t i = 0; i < count; i++)
+        CALL_TRY(set_access_locked(pool, &map[i]));
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
 {
     CALL_ENTER("cuMemPoolGetAccess");
-    if (flags == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !is_device(location->id))
+    if (flags == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !config_has_device(location->id))
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&pools_lock);
-    int is_fine = is_pool_locked(memPool);
-    if (is_fine)
-        *flags = memPool->access[location->id];
-    pthread_mutex_unlock(&pools_lock);
-    return is_fine ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    HOLD(&pools_lock);
+    CALL_REFUSE(!is_pool_locked(memPool), INVALID_VALUE);
+    *flags = memPool->access[location->id];
+    return CUDA_SUCCESS;
 }

@@ -70,38 +70,14 @@ void share_close_locked(struct shared_file *file)
 
 CUresult space_export(int *descriptor, CUmemGenericAllocationHandle handle)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    space_lock();
+    HOLD(&space_lock);
     struct physical *physical = space_physical_locked(handle);
-    if (physical != NULL && physical->references != 0 && physical->properties.requestedHandleTypes != 0) {
-        const struct note note = {MAGIC, physical->offset, physical->size, physical->properties};
-        *descriptor = pages_export(physical->descriptor, physical->offset, &note);
-        physical->is_exported |= *descriptor >= 0;
-        result = *descriptor < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
-    }
-    space_unlock();
-    return result;
-}
-
-static CUresult import_locked(CUmemGenericAllocationHandle *handle, int descriptor, const struct note *note)
-{
-    struct shared_file *file = open_locked(descriptor);
-    if (file == NULL)
-        return CUDA_ERROR_OPERATING_SYSTEM;
-    int is_device = note->properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    const struct physical values = {.offset = note->offset,
-                                    .size = note->size,
-                                    .file = is_device ? note->properties.location.id : HOST_FILE,
-                                    .descriptor = file->descriptor,
-                                    .shared = file,
-                                    .properties = note->properties};
-    struct physical *physical = space_add_locked(&values);
-    if (physical == NULL) {
-        share_close_locked(file);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *handle = physical->handle;
-    return CUDA_SUCCESS;
+    if (physical == NULL || physical->references == 0 || physical->properties.requestedHandleTypes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct note note = {MAGIC, physical->offset, physical->size, physical->properties};
+    *descriptor = pages_export(physical->descriptor, physical->offset, &note);
+    physical->is_exported |= *descriptor >= 0;
+    return *descriptor < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 }
 
 CUresult space_import(CUmemGenericAllocationHandle *handle, int descriptor)
@@ -110,13 +86,25 @@ CUresult space_import(CUmemGenericAllocationHandle *handle, int descriptor)
     struct note note;
     if (pages_import(descriptor, &offset, &note) != 0 || note.magic != MAGIC || note.offset != offset)
         return CUDA_ERROR_INVALID_VALUE;
-    if (note.properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-        (unsigned)note.properties.location.id >= config_get()->devices)
-        return CUDA_ERROR_INVALID_DEVICE;
-    space_lock();
-    CUresult result = import_locked(handle, descriptor, &note);
-    space_unlock();
-    return result;
+    int is_device = note.properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    CALL_REFUSE(is_device && !config_has_device(note.properties.location.id), INVALID_DEVICE);
+    HOLD(&space_lock);
+    struct shared_file *file = open_locked(descriptor);
+    if (file == NULL)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    const struct physical values = {.offset = note.offset,
+                                    .size = note.size,
+                                    .file = is_device ? note.properties.location.id : HOST_FILE,
+                                    .descriptor = file->descriptor,
+                                    .shared = file,
+                                    .properties = note.properties};
+    struct physical *physical = space_add_locked(&values);
+    if (physical == NULL) {
+        share_close_locked(file);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *handle = physical->handle;
+    return CUDA_SUCCESS;
 }
 
 static CUresult check_type(CUmemAllocationHandleType type)

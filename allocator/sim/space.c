@@ -19,7 +19,7 @@
 #endif
 
 /* Guards everything below. */
-static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t space_lock = PTHREAD_MUTEX_INITIALIZER;
 static int files[SIM_MAX_DEVICES + 1];
 static uint64_t file_ends[SIM_MAX_DEVICES + 1];
 static size_t used[SIM_MAX_DEVICES + 1];
@@ -27,7 +27,6 @@ static size_t reserved;
 static uint64_t next_reservation = ARENA_START;
 static CUmemGenericAllocationHandle next_handle = 0x5100000001;
 static void *physicals, *reservations, *mappings;
-static uint64_t next_id = 1;
 
 static int compare_handles(const void *a, const void *b)
 {
@@ -51,24 +50,21 @@ static void *find_range(void *tree, uint64_t start, uint64_t end)
     return found == NULL ? NULL : *found;
 }
 
-void space_lock(void)
+/* The one that holds the address, or NULL. */
+static void *find_at(void *tree, uint64_t address)
 {
-    pthread_mutex_lock(&memory_lock);
-}
-
-void space_unlock(void)
-{
-    pthread_mutex_unlock(&memory_lock);
+    return address == UINT64_MAX ? NULL : find_range(tree, address, address + 1);
 }
 
 struct mapping *space_mapping_locked(uint64_t address)
 {
-    return address == UINT64_MAX ? NULL : find_range(mappings, address, address + 1);
+    return find_at(mappings, address);
 }
 
-uint64_t space_new_id_locked(void)
+uint64_t space_new_id(void)
 {
-    return next_id++;
+    static atomic_ullong next_id = 1;
+    return atomic_fetch_add(&next_id, 1);
 }
 
 struct physical *space_physical_locked(CUmemGenericAllocationHandle handle)
@@ -100,7 +96,7 @@ static uint64_t choose_address_locked(size_t size, size_t alignment)
     return start;
 }
 
-CUresult space_reserve_locked(uint64_t *address, size_t size, size_t alignment, uint64_t hint, int is_counted)
+CUresult space_reserve_locked(CUdeviceptr *address, size_t size, size_t alignment, uint64_t hint, int is_counted)
 {
     if (is_counted && (size > config_get()->reserve || reserved > config_get()->reserve - size))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -128,7 +124,7 @@ fail_reservation:
 
 CUresult space_unreserve_locked(uint64_t address, size_t size)
 {
-    struct reservation *reservation = find_range(reservations, address, address + 1);
+    struct reservation *reservation = find_at(reservations, address);
     if (reservation == NULL || reservation->range.start != address || reservation->range.end != address + size ||
         find_range(mappings, address, address + size) != NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -150,21 +146,14 @@ CUresult space_reserve(CUdeviceptr *address, size_t size, size_t alignment, CUde
     hint = (hint + unit - 1) & ~(CUdeviceptr)(unit - 1);
     if (address == NULL || size == 0 || size % SIM_GRANULARITY != 0 || (alignment & (alignment - 1)) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    uint64_t start = 0;
-    pthread_mutex_lock(&memory_lock);
-    CUresult result = space_reserve_locked(&start, size, alignment, hint, 1);
-    pthread_mutex_unlock(&memory_lock);
-    if (result == CUDA_SUCCESS)
-        *address = start;
-    return result;
+    HOLD(&space_lock);
+    return space_reserve_locked(address, size, alignment, hint, 1);
 }
 
 CUresult space_unreserve(CUdeviceptr address, size_t size)
 {
-    pthread_mutex_lock(&memory_lock);
-    CUresult result = space_unreserve_locked(address, size);
-    pthread_mutex_unlock(&memory_lock);
-    return result;
+    HOLD(&space_lock);
+    return space_unreserve_locked(address, size);
 }
 
 struct physical *space_add_locked(const struct physical *values)
@@ -228,53 +217,41 @@ CUresult space_create(CUmemGenericAllocationHandle *handle, size_t size, const C
         file = properties->location.id;
     else if (properties->location.type == CU_MEM_LOCATION_TYPE_INVALID)
         return CUDA_ERROR_INVALID_VALUE;
-    if (file != HOST_FILE && (file < 0 || (unsigned)file >= config_get()->devices))
-        return CUDA_ERROR_INVALID_DEVICE;
+    CALL_REFUSE(file != HOST_FILE && !config_has_device(file), INVALID_DEVICE);
     struct physical *physical;
-    pthread_mutex_lock(&memory_lock);
-    CUresult result = space_create_locked(&physical, size, file, properties);
-    if (result == CUDA_SUCCESS)
-        *handle = physical->handle;
-    pthread_mutex_unlock(&memory_lock);
-    return result;
+    HOLD(&space_lock);
+    CALL_TRY(space_create_locked(&physical, size, file, properties));
+    *handle = physical->handle;
+    return CUDA_SUCCESS;
 }
 
 CUresult space_release(CUmemGenericAllocationHandle handle)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&memory_lock);
+    HOLD(&space_lock);
     struct physical *physical = space_physical_locked(handle);
-    if (physical != NULL && physical->references != 0) {
-        physical->references--;
-        space_drop_locked(physical);
-        result = CUDA_SUCCESS;
-    }
-    pthread_mutex_unlock(&memory_lock);
-    return result;
+    CALL_REFUSE(physical == NULL || physical->references == 0, INVALID_VALUE);
+    physical->references--;
+    space_drop_locked(physical);
+    return CUDA_SUCCESS;
 }
 
 CUresult space_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr address)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&memory_lock);
-    struct mapping *mapping = find_range(mappings, address, address + 1);
-    if (mapping != NULL && mapping->block == NULL) {
-        mapping->physical->references++;
-        *handle = mapping->physical->handle;
-        result = CUDA_SUCCESS;
-    }
-    pthread_mutex_unlock(&memory_lock);
-    return result;
+    HOLD(&space_lock);
+    struct mapping *mapping = space_mapping_locked(address);
+    CALL_REFUSE(mapping == NULL || mapping->block != NULL, INVALID_VALUE);
+    mapping->physical->references++;
+    *handle = mapping->physical->handle;
+    return CUDA_SUCCESS;
 }
 
 CUresult space_properties(CUmemAllocationProp *properties, CUmemGenericAllocationHandle handle)
 {
-    pthread_mutex_lock(&memory_lock);
-    struct physical *physical = space_physical_locked(handle);
-    if (physical != NULL)
-        *properties = physical->properties;
-    pthread_mutex_unlock(&memory_lock);
-    return physical == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    HOLD(&space_lock);
+    const struct physical *physical = space_physical_locked(handle);
+    CALL_REFUSE(physical == NULL, INVALID_VALUE);
+    *properties = physical->properties;
+    return CUDA_SUCCESS;
 }
 
 CUresult space_map_locked(struct mapping **out, uint64_t address, struct physical *physical)
@@ -284,7 +261,7 @@ CUresult space_map_locked(struct mapping **out, uint64_t address, struct physica
         return CUDA_ERROR_OUT_OF_MEMORY;
     mapping->range = (struct range){address, address + physical->size};
     mapping->physical = physical;
-    mapping->id = next_id++;
+    mapping->id = space_new_id();
     if (pages_map(address, physical->size, physical->descriptor, physical->offset) != 0)
         goto fail_mapping;
     if (tsearch(mapping, &mappings, compare_ranges) == NULL)
@@ -304,27 +281,22 @@ CUresult space_map(CUdeviceptr address, size_t size, size_t offset, CUmemGeneric
 {
     if (address % SIM_GRANULARITY != 0 || size == 0 || size % SIM_GRANULARITY != 0 || address + size < address)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&memory_lock);
+    HOLD(&space_lock);
     struct physical *physical = space_physical_locked(handle);
-    struct reservation *reservation = find_range(reservations, address, address + 1);
+    struct reservation *reservation = find_at(reservations, address);
     struct mapping *mapping;
     if (physical == NULL || physical->references == 0 || reservation == NULL || reservation->range.end < address + size ||
         !reservation->is_counted || find_range(mappings, address, address + size) != NULL)
-        result = CUDA_ERROR_INVALID_VALUE;
-    else if (offset != 0 || size != physical->size)
-        result = CUDA_ERROR_NOT_SUPPORTED;
-    else
-        result = space_map_locked(&mapping, address, physical);
-    pthread_mutex_unlock(&memory_lock);
-    return result;
+        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(offset != 0 || size != physical->size, NOT_SUPPORTED);
+    return space_map_locked(&mapping, address, physical);
 }
 
 /* Whether [start, end) consists of whole mappings. */
 static int is_whole(uint64_t start, uint64_t end)
 {
     while (start < end) {
-        struct mapping *mapping = find_range(mappings, start, start + 1);
+        struct mapping *mapping = space_mapping_locked(start);
         if (mapping == NULL || mapping->range.start != start || mapping->range.end > end)
             return 0;
         start = mapping->range.end;
@@ -346,73 +318,64 @@ CUresult space_unmap(CUdeviceptr address, size_t size)
     uint64_t end;
     if (size == 0 || __builtin_add_overflow(address, size, &end))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&memory_lock);
-    struct mapping *first = find_range(mappings, address, address + 1);
-    if (first != NULL && first->block == NULL && is_whole(address, end)) {
-        for (uint64_t start = address; start < end;) {
-            struct mapping *mapping = find_range(mappings, start, start + 1);
-            start = mapping->range.end;
-            space_unmap_locked(mapping);
-        }
-        result = CUDA_SUCCESS;
+    HOLD(&space_lock);
+    const struct mapping *first = space_mapping_locked(address);
+    CALL_REFUSE(first == NULL || first->block != NULL || !is_whole(address, end), INVALID_VALUE);
+    while (address < end) {
+        struct mapping *mapping = space_mapping_locked(address);
+        address = mapping->range.end;
+        space_unmap_locked(mapping);
     }
-    pthread_mutex_unlock(&memory_lock);
-    return result;
+    return CUDA_SUCCESS;
 }
 
-int space_protect_locked(struct mapping *mapping, int device, enum pages_access access)
+static enum pages_access widest_access(const struct mapping *mapping)
 {
-    mapping->access[device] = (unsigned char)access;
     enum pages_access widest = PAGES_NONE;
     for (unsigned i = 0; i < SIM_MAX_DEVICES; i++) {
         if (mapping->access[i] > widest)
             widest = mapping->access[i];
     }
-    return pages_protect(mapping->range.start, mapping->range.end - mapping->range.start, widest);
+    return widest;
 }
+
+int space_protect_locked(struct mapping *mapping, int device, enum pages_access access)
+{
+    mapping->access[device] = (unsigned char)access;
+    return pages_protect(mapping->range.start, mapping->range.end - mapping->range.start, widest_access(mapping));
+}
+
+static const CUmemAccess_flags access_flags[] = {[PAGES_NONE] = CU_MEM_ACCESS_FLAGS_PROT_NONE,
+                                                 [PAGES_READ] = CU_MEM_ACCESS_FLAGS_PROT_READ,
+                                                 [PAGES_READ_WRITE] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
 CUresult space_set_access(CUdeviceptr address, size_t size, int device, CUmemAccess_flags access)
 {
     uint64_t end;
     if (size == 0 || __builtin_add_overflow(address, size, &end))
         return CUDA_ERROR_INVALID_VALUE;
-    if (device < 0 || (unsigned)device >= config_get()->devices)
-        return CUDA_ERROR_INVALID_DEVICE;
-    enum pages_access wanted = PAGES_NONE;
-    if (access == CU_MEM_ACCESS_FLAGS_PROT_READ)
-        wanted = PAGES_READ;
-    else if (access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-        wanted = PAGES_READ_WRITE;
-    else if (access != CU_MEM_ACCESS_FLAGS_PROT_NONE)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&memory_lock);
-    if (is_whole(address, end)) {
-        result = CUDA_SUCCESS;
-        for (uint64_t start = address; start < end && result == CUDA_SUCCESS;) {
-            struct mapping *mapping = find_range(mappings, start, start + 1);
-            if (space_protect_locked(mapping, device, wanted) != 0)
-                result = CUDA_ERROR_OUT_OF_MEMORY;
-            start = mapping->range.end;
-        }
+    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
+    unsigned wanted = PAGES_NONE;
+    while (wanted <= PAGES_READ_WRITE && access_flags[wanted] != access)
+        wanted++;
+    HOLD(&space_lock);
+    CALL_REFUSE(wanted > PAGES_READ_WRITE || !is_whole(address, end), INVALID_VALUE);
+    while (address < end) {
+        struct mapping *mapping = space_mapping_locked(address);
+        CALL_REFUSE(space_protect_locked(mapping, device, (enum pages_access)wanted) != 0, OUT_OF_MEMORY);
+        address = mapping->range.end;
     }
-    pthread_mutex_unlock(&memory_lock);
-    return result;
+    return CUDA_SUCCESS;
 }
 
 CUresult space_get_access(CUdeviceptr address, int device, unsigned long long *access)
 {
-    if (device < 0 || (unsigned)device >= config_get()->devices)
-        return CUDA_ERROR_INVALID_DEVICE;
-    static const CUmemAccess_flags flags[] = {CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READ,
-                                              CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    pthread_mutex_lock(&memory_lock);
-    struct mapping *mapping = find_range(mappings, address, address + 1);
-    if (mapping != NULL)
-        *access = flags[mapping->access[device]];
-    pthread_mutex_unlock(&memory_lock);
-    return mapping == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
+    HOLD(&space_lock);
+    const struct mapping *mapping = space_mapping_locked(address);
+    CALL_REFUSE(mapping == NULL, INVALID_VALUE);
+    *access = access_flags[mapping->access[device]];
+    return CUDA_SUCCESS;
 }
 
 static struct space_range describe(const struct mapping *mapping)
@@ -436,30 +399,17 @@ static struct space_range describe(const struct mapping *mapping)
 
 CUresult space_find(CUdeviceptr address, struct space_range *range)
 {
-    pthread_mutex_lock(&memory_lock);
-    struct mapping *mapping = space_mapping_locked(address);
-    if (mapping != NULL && mapping->block != NULL && mapping->block->state != BLOCK_LIVE)
-        mapping = NULL;
-    if (mapping != NULL)
-        *range = describe(mapping);
-    pthread_mutex_unlock(&memory_lock);
-    return mapping == NULL ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
-}
-
-uint64_t space_new_id(void)
-{
-    pthread_mutex_lock(&memory_lock);
-    uint64_t id = next_id++;
-    pthread_mutex_unlock(&memory_lock);
-    return id;
+    HOLD(&space_lock);
+    const struct mapping *mapping = space_mapping_locked(address);
+    CALL_REFUSE(mapping == NULL || (mapping->block != NULL && mapping->block->state != BLOCK_LIVE), NOT_FOUND);
+    *range = describe(mapping);
+    return CUDA_SUCCESS;
 }
 
 int space_is_device(CUdeviceptr address)
 {
-    pthread_mutex_lock(&memory_lock);
-    int is_device = address != UINT64_MAX && find_range(reservations, address, address + 1) != NULL;
-    pthread_mutex_unlock(&memory_lock);
-    return is_device;
+    HOLD(&space_lock);
+    return find_at(reservations, address) != NULL;
 }
 
 int space_is_accessible(CUdeviceptr address, size_t size, int is_write)
@@ -467,31 +417,23 @@ int space_is_accessible(CUdeviceptr address, size_t size, int is_write)
     uint64_t end;
     if (__builtin_add_overflow(address, size, &end))
         return 0;
-    int is_accessible = 1;
-    pthread_mutex_lock(&memory_lock);
-    for (uint64_t start = address; start < end && is_accessible;) {
-        struct mapping *mapping = find_range(mappings, start, start + 1);
-        enum pages_access access = PAGES_NONE;
-        for (unsigned i = 0; mapping != NULL && i < SIM_MAX_DEVICES; i++) {
-            if (mapping->access[i] > access)
-                access = mapping->access[i];
-        }
-        is_accessible = mapping != NULL && access >= (is_write ? PAGES_READ_WRITE : PAGES_READ);
+    HOLD(&space_lock);
+    while (address < end) {
+        const struct mapping *mapping = space_mapping_locked(address);
+        if (mapping == NULL || widest_access(mapping) < (is_write ? PAGES_READ_WRITE : PAGES_READ))
+            return 0;
         /* An allocation ends at its requested size, although its last page goes further. */
-        if (is_accessible && mapping->block != NULL &&
+        if (mapping->block != NULL &&
             (end > mapping->range.start + mapping->block->requested || mapping->block->state == BLOCK_PARKED))
-            is_accessible = 0;
-        if (mapping != NULL)
-            start = mapping->range.end;
+            return 0;
+        address = mapping->range.end;
     }
-    pthread_mutex_unlock(&memory_lock);
-    return is_accessible;
+    return 1;
 }
 
 void space_memory_info(int device, size_t *free_bytes, size_t *total)
 {
-    pthread_mutex_lock(&memory_lock);
+    HOLD(&space_lock);
     *total = config_get()->memory;
     *free_bytes = *total - used[device];
-    pthread_mutex_unlock(&memory_lock);
 }

@@ -83,7 +83,7 @@ struct space_range {
 /* Finds the mapping at an address. Errors: NOT_FOUND. */
 CUresult space_find(CUdeviceptr address, struct space_range *range);
 
-/* Returns a new id for a piece of memory, from 1. */
+/* Returns a new id for a piece of memory, from 1. Needs no lock. */
 uint64_t space_new_id(void);
 
 /* Whether the address is in a reservation, mapped or not. */

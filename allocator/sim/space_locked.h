@@ -1,10 +1,11 @@
 /*
  * What space.c and blocks.c share: reservations, handles and mappings (space.c), and on top of them the memory of cuMemAlloc
- * and of pools (blocks.c). Functions named _locked require space_lock().
+ * and of pools (blocks.c). Functions named _locked require space_lock.
  */
 #ifndef CUFENCE_SIM_SPACE_LOCKED_H
 #define CUFENCE_SIM_SPACE_LOCKED_H
 
+#include "call.h"
 #include "pages.h"
 #include "space.h"
 
@@ -54,10 +55,9 @@ struct mapping {
     uint64_t id;
 };
 
-void space_lock(void);
-void space_unlock(void);
+extern pthread_mutex_t space_lock;
 
-CUresult space_reserve_locked(uint64_t *address, size_t size, size_t alignment, uint64_t hint, int is_counted);
+CUresult space_reserve_locked(CUdeviceptr *address, size_t size, size_t alignment, uint64_t hint, int is_counted);
 CUresult space_unreserve_locked(uint64_t address, size_t size);
 CUresult space_create_locked(struct physical **out, size_t size, int file, const CUmemAllocationProp *properties);
 /* Gives a copy of `values` a handle and the program's reference. NULL if out of memory. */
@@ -69,7 +69,6 @@ CUresult space_map_locked(struct mapping **out, uint64_t address, struct physica
 void space_unmap_locked(struct mapping *mapping);
 int space_protect_locked(struct mapping *mapping, int device, enum pages_access access);
 struct mapping *space_mapping_locked(uint64_t address); /* that holds the address, or NULL */
-uint64_t space_new_id_locked(void);
 
 /* share.c: gives back an imported handle's use of its file. */
 void share_close_locked(struct shared_file *file);

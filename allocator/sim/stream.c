@@ -1,5 +1,4 @@
 #include "stream.h"
-#include "stream_work.h"
 #include "call.h"
 #include "capture.h"
 #include "handle.h"
@@ -7,25 +6,20 @@
 
 #include <stdlib.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* work was completed, or a dump was written */
-static uint64_t last_serial;                               /* under lock */
+static uint64_t last_serial;                               /* under queue_lock */
 static atomic_ullong next_stream_id = 1;
 static atomic_ulong next_thread_number = 1;
 static __thread unsigned long own_thread_number;
 static __thread int uses_own_default;
-
-void queue_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
 
 /* A thread that is cancelled meanwhile goes on waiting: the lock must not stay with it. */
 void queue_sleep_locked(pthread_cond_t *until)
 {
     int state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    pthread_cond_wait(until, &lock);
+    pthread_cond_wait(until, &queue_lock);
     pthread_setcancelstate(state, NULL);
 }
 
@@ -37,11 +31,6 @@ void queue_await_progress_locked(void)
 void queue_progressed_locked(void)
 {
     pthread_cond_broadcast(&progress);
-}
-
-void queue_unlock(void)
-{
-    pthread_mutex_unlock(&lock);
 }
 
 unsigned long thread_number(void)
@@ -73,18 +62,8 @@ static CUstream create_locked(CUcontext context, unsigned flags)
 
 CUstream stream_create(CUcontext context, unsigned flags)
 {
-    queue_lock();
-    CUstream stream = create_locked(context, flags);
-    queue_unlock();
-    return stream;
-}
-
-CUstream stream_create_legacy(CUcontext context)
-{
-    queue_lock();
-    CUstream stream = create_locked(context, CU_STREAM_DEFAULT);
-    queue_unlock();
-    return stream;
+    HOLD(&queue_lock);
+    return create_locked(context, flags);
 }
 
 struct CUstream_st *stream_retain_locked(struct CUstream_st *stream)
@@ -197,19 +176,18 @@ void stream_wait_locked(CUstream stream)
 
 void stream_destroy_all(CUcontext context)
 {
-    queue_lock();
+    HOLD(&queue_lock);
     context_wait_locked(context);
     for (struct CUstream_st *stream = context->streams, *next; stream != NULL; stream = next) {
         next = stream->next;
         if (!stream->is_closed)
             close_locked(stream);
     }
-    queue_unlock();
 }
 
 void stream_detach_all(CUcontext context)
 {
-    queue_lock();
+    HOLD(&queue_lock);
     for (struct CUstream_st *stream = context->home->streams, *next; stream != NULL; stream = next) {
         next = stream->next;
         if (stream->context != context)
@@ -223,22 +201,13 @@ void stream_detach_all(CUcontext context)
         if (!stream->is_closed && !is_programs)
             close_locked(stream);
     }
-    queue_unlock();
 }
 
-void stream_dump_begin(CUcontext context)
+void stream_count_dumps(CUcontext context, int change)
 {
-    queue_lock();
-    context->home->dumps_in_progress++;
-    queue_unlock();
-}
-
-void stream_dump_end(CUcontext context)
-{
-    queue_lock();
-    context->home->dumps_in_progress--;
+    HOLD(&queue_lock);
+    context->home->dumps_in_progress += change;
     queue_progressed_locked();
-    queue_unlock();
 }
 
 static void add_ticket(struct work *work, struct ticket ticket)
@@ -373,7 +342,7 @@ static CUresult submit_locked(CUcontext context, CUstream handle, struct operati
         CALL_TRY(capture_check_unsafe_locked());
     if (stream->capture != NULL)
         return mode == SUBMIT_ASYNC ? capture_append_locked(stream, operation) : capture_refuse_locked(stream);
-    CALL_TRY(capture_check_implicit_locked(stream));
+    CALL_TRY(capture_check_implicit_locked(stream, 1));
     struct ticket ticket;
     CALL_TRY(stream_enqueue_locked(stream, operation, last, &ticket));
     if (mode == SUBMIT_AND_WAIT)
@@ -393,21 +362,14 @@ void ticket_drop_locked(struct ticket *ticket)
     *ticket = (struct ticket){0};
 }
 
-static CUresult submit(CUstream handle, struct operation *operation, enum submit_mode mode, struct ticket *last)
+/* Consumes the caller's reference, behind the lock. */
+static CUresult submit(CUstream handle, struct operation *consumed, enum submit_mode mode, struct ticket *last)
 {
-    if (operation == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUcontext context;
-    CUresult result = context_current(&context);
-    if (result == CUDA_SUCCESS) {
-        queue_lock();
-        result = submit_locked(context, handle, operation, mode, last);
-        queue_unlock();
-    }
-    operation_release(operation);
-    if (result == CUDA_SUCCESS && mode == SUBMIT_AND_WAIT)
-        result = context_error(context);
-    return result;
+    OPERATION(operation, consumed);
+    CONTEXT_CURRENT(context);
+    HOLD(&queue_lock);
+    CALL_TRY(submit_locked(context, handle, operation, mode, last));
+    return mode == SUBMIT_AND_WAIT ? context_error(context) : CUDA_SUCCESS;
 }
 
 CUresult stream_submit(CUstream handle, struct operation *operation, enum submit_mode mode)
@@ -422,8 +384,7 @@ CUresult stream_submit_behind(CUstream handle, struct operation *operation, stru
 
 static CUresult create(CUstream *out, unsigned flags)
 {
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUstream stream = stream_create(context, flags);
@@ -446,8 +407,12 @@ SIM_API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int fla
     return create(phStream, flags);
 }
 
-static CUresult destroy_locked(CUstream stream)
+SIM_API CUresult cuStreamDestroy(CUstream hStream)
 {
+    CALL_ENTER("cuStreamDestroy");
+    HOLD(&queue_lock);
+    CUstream stream = handle_find(HANDLE_STREAM, hStream);
+    CALL_REFUSE(stream == NULL || stream == stream->context->legacy || stream->owner != 0, INVALID_HANDLE);
     CALL_TRY(check_attached(stream));
     if (stream->capture != NULL)
         return capture_refuse_locked(stream);
@@ -455,39 +420,24 @@ static CUresult destroy_locked(CUstream stream)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamDestroy(CUstream hStream)
-{
-    CALL_ENTER("cuStreamDestroy");
-    queue_lock();
-    CUresult result = CUDA_ERROR_INVALID_HANDLE;
-    CUstream stream = handle_find(HANDLE_STREAM, hStream);
-    if (stream != NULL && stream != stream->context->legacy && stream->owner == 0)
-        result = destroy_locked(stream);
-    queue_unlock();
-    return result;
-}
-
 static CUresult synchronize(CUcontext context)
 {
-    queue_lock();
-    CUresult result = capture_check_unsafe_locked();
-    if (result == CUDA_SUCCESS)
-        context_wait_locked(context);
-    queue_unlock();
-    return result == CUDA_SUCCESS ? context_error(context) : result;
+    HOLD(&queue_lock);
+    CALL_TRY(capture_check_unsafe_locked());
+    context_wait_locked(context);
+    return context_error(context);
 }
 
 SIM_API CUresult cuCtxSynchronize(void)
 {
     CALL_ENTER("cuCtxSynchronize");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     return synchronize(context);
 }
 
 SIM_API CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
     CALL_ENTER("cuCtxSynchronize");
-    CUresult result = ctx == NULL ? context_current(&ctx) : context_validate(ctx);
-    return result == CUDA_SUCCESS ? synchronize(ctx) : result;
+    CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
+    return synchronize(ctx);
 }

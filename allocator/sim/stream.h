@@ -9,8 +9,6 @@
 
 #include "operation.h"
 
-#include <pthread.h>
-
 struct capture;
 struct work;
 
@@ -39,16 +37,13 @@ struct ticket {
     uint64_t count;
 };
 
-void queue_lock(void);
-void queue_unlock(void);
+extern pthread_mutex_t queue_lock;
 
 /* Returns a small number for the calling thread, from 1, never reused. */
 unsigned long thread_number(void);
 
 /* Returns NULL if out of memory. The context's list holds it until it is destroyed and idle. */
 CUstream stream_create(CUcontext context, unsigned flags);
-/* Creates the default stream; like stream_create(). */
-CUstream stream_create_legacy(CUcontext context);
 /* Waits for all work of the context, then closes its streams. */
 void stream_destroy_all(CUcontext context);
 /* Moves the streams of a green context to its home: queued work runs, and calls return CUDA_ERROR_CONTEXT_IS_DESTROYED. Does
@@ -70,12 +65,29 @@ CUresult stream_mark_context_locked(CUcontext context, struct operation *operati
 /* Makes all later work of the context wait; for a primary context, of its green ones too. */
 CUresult stream_hold_context_locked(CUcontext context, struct operation *operation, const struct ticket *after);
 
+/* What stream.c shares with the thread that runs a stream's work (stream_worker.c). */
+struct work {
+    struct work *next;
+    struct operation *operation;
+    uint64_t serial; /* in order of submission, over all streams */
+    size_t ticket_count;
+    struct ticket after[];
+};
+
+/* Starts the stream's thread. Returns 0 or errno's number. */
+int stream_start_worker_locked(CUstream stream);
+/* Takes the stream off its home's list. */
+void stream_unlink_locked(CUstream stream);
+void queue_sleep_locked(pthread_cond_t *until);
+void queue_await_progress_locked(void); /* until work was completed or a dump was written */
+void queue_progressed_locked(void);
+
 enum submit_mode { SUBMIT_ASYNC, SUBMIT_AND_WAIT };
 
 /* Used by most calls: resolves the handle in the current context, and records the operation if the stream is capturing, else
  * enqueues it. Consumes the caller's reference; NULL returns CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult stream_submit(CUstream handle, struct operation *operation, enum submit_mode mode);
-/* Likewise; the work also waits for *last, which becomes its own ticket with a reference to its stream. */
+/* Likewise, without a wait; the work is also behind *last, which becomes its own ticket with a reference to its stream. */
 CUresult stream_submit_behind(CUstream handle, struct operation *operation, struct ticket *last);
 
 /* Gives up a ticket that holds a reference, if it is one. */
@@ -91,8 +103,7 @@ void context_wait_locked(CUcontext context);
 /* Sets what the NULL stream means to the calling thread: its per-thread default stream, or the legacy one (initially). */
 void stream_use_own_default(int is_own);
 
-/* Bracket the writing of a core dump of the context: synchronisations wait for it. */
-void stream_dump_begin(CUcontext context);
-void stream_dump_end(CUcontext context);
+/* Counts the core dumps of the context that are being written: synchronisations wait for them. */
+void stream_count_dumps(CUcontext context, int change);
 
 #endif

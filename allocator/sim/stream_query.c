@@ -1,47 +1,34 @@
 #include "call.h"
 #include "capture.h"
 
-/* Common to all calls about one stream: gets the current context and the stream, under the queue lock. */
-static CUresult enter(CUstream handle, CUstream *stream)
-{
-    CUcontext context;
-    CALL_TRY(context_current(&context));
-    queue_lock();
-    CUresult result = stream_find_locked(context, handle, stream);
-    if (result != CUDA_SUCCESS)
-        queue_unlock();
-    return result;
-}
+/* Common to all calls about one stream: finds it in the current context, and holds the queue lock from then on. */
+#define STREAM_HELD(name, handle)                                                                                              \
+    CUstream name;                                                                                                             \
+    CONTEXT_CURRENT(context);                                                                                                  \
+    HOLD(&queue_lock);                                                                                                         \
+    CALL_TRY(stream_find_locked(context, handle, &(name)))
 
 static CUresult check_observable_locked(CUstream stream)
 {
-    return stream->capture != NULL ? capture_refuse_locked(stream) : capture_check_implicit_locked(stream);
+    return stream->capture != NULL ? capture_refuse_locked(stream) : capture_check_implicit_locked(stream, 1);
 }
 
 SIM_API CUresult cuStreamSynchronize(CUstream hStream)
 {
     CALL_ENTER("cuStreamSynchronize");
-    CUstream stream;
-    CALL_TRY(enter(hStream, &stream));
-    CUcontext context = stream->context;
-    CUresult result = check_observable_locked(stream);
-    if (result == CUDA_SUCCESS)
-        stream_wait_locked(stream);
-    queue_unlock();
-    return result == CUDA_SUCCESS ? context_error(context) : result;
+    STREAM_HELD(stream, hStream);
+    context = stream->context;
+    CALL_TRY(check_observable_locked(stream));
+    stream_wait_locked(stream);
+    return context_error(context);
 }
 
 SIM_API CUresult cuStreamQuery(CUstream hStream)
 {
     CALL_ENTER("cuStreamQuery");
-    CUstream stream;
-    CALL_TRY(enter(hStream, &stream));
-    CUresult result = check_observable_locked(stream);
-    if (result == CUDA_SUCCESS && !stream_is_idle_locked(stream))
-        result = CUDA_ERROR_NOT_READY;
-    CUcontext context = stream->context;
-    queue_unlock();
-    return result == CUDA_SUCCESS ? context_error(context) : result;
+    STREAM_HELD(stream, hStream);
+    CALL_TRY(check_observable_locked(stream));
+    return stream_is_idle_locked(stream) ? context_error(stream->context) : CUDA_ERROR_NOT_READY;
 }
 
 /* What a stream tells of itself. */
@@ -49,12 +36,9 @@ SIM_API CUresult cuStreamQuery(CUstream hStream)
     SIM_API CUresult symbol(CUstream hStream, type *out)                                                                       \
     {                                                                                                                          \
         CALL_ENTER(#symbol);                                                                                                   \
-        CUstream stream;                                                                                                       \
-        if (out == NULL)                                                                                                       \
-            return CUDA_ERROR_INVALID_VALUE;                                                                                   \
-        CALL_TRY(enter(hStream, &stream));                                                                                     \
+        CALL_REFUSE(out == NULL, INVALID_VALUE);                                                                               \
+        STREAM_HELD(stream, hStream);                                                                                          \
         *out = stream->field;                                                                                                  \
-        queue_unlock();                                                                                                        \
         return CUDA_SUCCESS;                                                                                                   \
     }
 STREAM_GETTER(cuStreamGetFlags, unsigned int, flags)
@@ -65,12 +49,9 @@ STREAM_GETTER(cuStreamGetGreenCtx, CUgreenCtx, context->green)
 SIM_API CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
     CALL_ENTER("cuStreamGetCtx");
-    CUstream stream;
-    if (pCtx == NULL || pGreenCtx == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CALL_TRY(enter(hStream, &stream));
+    CALL_REFUSE(pCtx == NULL || pGreenCtx == NULL, INVALID_VALUE);
+    STREAM_HELD(stream, hStream);
     *pCtx = stream->context->home;
     *pGreenCtx = stream->context->green;
-    queue_unlock();
     return CUDA_SUCCESS;
 }

@@ -1,6 +1,6 @@
 /* The thread that runs a stream's work. */
-#include "stream_work.h"
 #include "fault.h"
+#include "stream.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static void *worker(void *argument)
     struct CUstream_st *stream = argument;
     char memory[FAULT_STACK_BYTES];
     fault_thread_begin(memory);
-    queue_lock();
+    pthread_mutex_lock(&queue_lock);
     for (;;) {
         while (stream->first == NULL && !stream->is_closed)
             queue_sleep_locked(&stream->wake);
@@ -28,10 +28,10 @@ static void *worker(void *argument)
             while (!ticket_is_done_locked(&work->after[i]))
                 queue_await_progress_locked();
         }
-        queue_unlock();
+        pthread_mutex_unlock(&queue_lock);
         operation_run(work->operation, stream->home);
         operation_release(work->operation);
-        queue_lock();
+        pthread_mutex_lock(&queue_lock);
         stream->first = work->next;
         if (stream->first == NULL)
             stream->last = NULL;
@@ -42,7 +42,7 @@ static void *worker(void *argument)
     stream->has_worker = 0;
     stream->references--; /* of the worker; the list's reference is dropped last, except for those of events and tickets */
     stream_unlink_locked(stream);
-    queue_unlock();
+    pthread_mutex_unlock(&queue_lock);
     fault_thread_end();
     return NULL;
 }

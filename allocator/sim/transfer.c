@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RERUN_BYTES ((size_t)64 << 10) /* up to this size the driver copies pageable memory before it returns */
+#define STAGED_BYTES ((size_t)64 << 10) /* up to this size the driver copies pageable memory before it returns */
 
 static CUresult check_side(enum transfer_side side, uint64_t address, size_t bytes, int is_write)
 {
@@ -39,8 +39,7 @@ static CUresult check_end(const struct transfer *transfer, const struct transfer
 
 CUresult transfer_copy(const struct transfer *transfer, CUstream stream, enum submit_mode mode)
 {
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     if (transfer->bytes == 0 || transfer->rows == 0 || transfer->slices == 0)
         return CUDA_SUCCESS;
     CALL_TRY(check_end(transfer, &transfer->to, 1));
@@ -76,19 +75,19 @@ static uint64_t host(const void *pointer)
     return (uint64_t)(uintptr_t)pointer;
 }
 
+static int is_capturing(CUcontext context, CUstream handle)
+{
+    CUstream stream;
+    HOLD(&queue_lock);
+    return stream_find_locked(context, handle, &stream) == CUDA_SUCCESS && stream->capture != NULL;
+}
+
 /* A graph reads host memory at each launch; a plain small copy reads it now. */
 static CUresult copy_from_host(CUdeviceptr destination, const void *source, size_t bytes, CUstream stream)
 {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUcontext context;
-    CALL_TRY(context_current(&context));
-    int is_rerun = bytes <= RERUN_BYTES && bytes != 0 && source != NULL && !space_is_device(host(source));
-    queue_lock();
-    CUstream found;
-    if (stream_find_locked(context, stream, &found) == CUDA_SUCCESS && found->capture != NULL)
-        status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    queue_unlock();
-    if (!is_rerun || status != CU_STREAM_CAPTURE_STATUS_NONE)
+    CONTEXT_CURRENT(context);
+    int is_staged = bytes <= STAGED_BYTES && bytes != 0 && source != NULL && !space_is_device(host(source));
+    if (!is_staged || is_capturing(context, stream))
         return copy(destination, SIDE_DEVICE, host(source), SIDE_EITHER, bytes, stream, SUBMIT_ASYNC);
     CALL_TRY(check_side(SIDE_DEVICE, destination, bytes, 1));
     struct operation *operation = operation_create(OPERATION_COPY);
