@@ -21,8 +21,7 @@ static CUresult create_block_locked(struct block **out, size_t bytes, int device
     const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
     struct block *block = calloc(1, sizeof *block);
-    if (block == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(block == NULL, OUT_OF_MEMORY);
     CUresult result = space_reserve_locked(&start, bytes + SIM_GRANULARITY, SIM_GRANULARITY, 0, 0);
     if (result != CUDA_SUCCESS)
         goto fail_block;
@@ -127,10 +126,8 @@ static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext con
 
 CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, int device, struct space_pool *pool)
 {
-    if (address == NULL || size == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (size > config_get()->memory)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(address == NULL || size == 0, INVALID_VALUE);
+    CALL_REFUSE(size > config_get()->memory, OUT_OF_MEMORY);
     HOLD(&space_lock);
     return allocate_locked(address, size, context, device, pool);
 }
@@ -153,8 +150,7 @@ static void release_block_locked(struct block *block)
 
 static CUresult retire_locked(struct block *block)
 {
-    if (block == NULL || block->state != BLOCK_LIVE)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(block == NULL || block->state != BLOCK_LIVE, INVALID_VALUE);
     if (block->is_of_graph)
         return CUDA_SUCCESS;
     block->state = BLOCK_RETIRED;

@@ -87,8 +87,7 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
     struct call *call = atomic_load_explicit(site, memory_order_acquire);
     if (call == NULL) {
         call = find(name);
-        if (call == NULL)
-            return CUDA_ERROR_OUT_OF_MEMORY;
+        CALL_REFUSE(call == NULL, OUT_OF_MEMORY);
         atomic_store_explicit(site, call, memory_order_release);
     }
     name_of_call = name;

@@ -98,18 +98,15 @@ static void raise_clock(struct capture_clock *clock, const struct capture_clock 
 CUresult capture_append_locked(CUstream stream, struct operation *operation)
 {
     struct capture *capture = stream->capture;
-    if (capture->is_invalid)
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    CALL_REFUSE(capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
     if (capture->node_count == capture->node_capacity) {
         size_t wanted = capture->node_capacity == 0 ? 16 : capture->node_capacity * 2;
         struct capture_node *larger = reallocarray(capture->nodes, wanted, sizeof *larger);
-        if (larger == NULL)
-            return CUDA_ERROR_OUT_OF_MEMORY;
+        CALL_REFUSE(larger == NULL, OUT_OF_MEMORY);
         capture->nodes = larger;
         capture->node_capacity = wanted;
     }
-    if (recording_append(capture->graph->recording, operation) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(recording_append(capture->graph->recording, operation) != 0, OUT_OF_MEMORY);
     struct capture_clock *clock = clock_of(stream);
     clock->counts[component_of(stream)]++;
     capture->nodes[capture->node_count++] = (struct capture_node){operation, *clock, component_of(stream)};
@@ -118,8 +115,7 @@ CUresult capture_append_locked(CUstream stream, struct operation *operation)
 
 CUresult capture_position_locked(CUstream stream, struct capture **capture, struct capture_clock *clock)
 {
-    if (stream->capture->is_invalid)
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    CALL_REFUSE(stream->capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
     *capture = stream->capture;
     *clock = *clock_of(stream);
     return CUDA_SUCCESS;
@@ -127,8 +123,7 @@ CUresult capture_position_locked(CUstream stream, struct capture **capture, stru
 
 static CUresult add_stream(struct capture *capture, CUstream stream)
 {
-    if (capture->component_count == CAPTURE_STREAMS)
-        return CUDA_ERROR_NOT_SUPPORTED;
+    CALL_REFUSE(capture->component_count == CAPTURE_STREAMS, NOT_SUPPORTED);
     unsigned component = capture->component_count++;
     stream->capture = capture;
     stream->participant = capture->stream_count;
@@ -151,8 +146,7 @@ CUresult capture_join_locked(CUstream stream, struct capture *capture, const str
             stream->capture->is_invalid = 1;
         return capture->is_ended ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION : CUDA_ERROR_STREAM_CAPTURE_MERGE;
     }
-    if (capture->is_invalid)
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    CALL_REFUSE(capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
     if (stream->capture == NULL)
         CALL_TRY(add_stream(capture, stream));
     raise_clock(clock_of(stream), clock);
@@ -167,10 +161,8 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
     CALL_REFUSE((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED, INVALID_VALUE);
     HOLD(&queue_lock);
     CALL_TRY(stream_find_locked(context, handle, &stream));
-    if (stream == stream->context->legacy)
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (stream->capture != NULL)
-        return CUDA_ERROR_ILLEGAL_STATE;
+    CALL_REFUSE(stream == stream->context->legacy, STREAM_CAPTURE_UNSUPPORTED);
+    CALL_REFUSE(stream->capture != NULL, ILLEGAL_STATE);
     struct capture *capture = calloc(1, sizeof *capture);
     CUgraph graph = into != NULL ? into : graph_create(NULL);
     if (capture == NULL || graph == NULL) {
@@ -203,8 +195,7 @@ SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, c
 {
     CALL_ENTER("cuStreamBeginCaptureToGraph");
     (void)dependencyData;
-    if (!handle_is_valid(HANDLE_GRAPH, hGraph) || (numDependencies != 0 && dependencies == NULL))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, hGraph) || (numDependencies != 0 && dependencies == NULL), INVALID_VALUE);
     return begin(hStream, mode, hGraph);
 }
 
@@ -238,8 +229,7 @@ static CUresult finish(CUcontext context, CUstream handle, CUgraph *out)
     HOLD(&queue_lock);
     CALL_TRY(stream_find_locked(context, handle, &stream));
     struct capture *capture = stream->capture;
-    if (capture == NULL)
-        return CUDA_ERROR_ILLEGAL_STATE;
+    CALL_REFUSE(capture == NULL, ILLEGAL_STATE);
     if (stream != capture->streams[0]) {
         capture->is_invalid = 1;
         return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
@@ -315,8 +305,7 @@ static size_t find_frontier(const struct CUstream_st *stream)
 static CUresult set_dependencies_locked(CUstream stream, const struct capture_clock *clock)
 {
     struct capture *capture = stream->capture;
-    if (capture->component_count == CAPTURE_STREAMS)
-        return CUDA_ERROR_NOT_SUPPORTED;
+    CALL_REFUSE(capture->component_count == CAPTURE_STREAMS, NOT_SUPPORTED);
     unsigned component = capture->component_count++;
     capture->is_dropped[component_of(stream)] = 1;
     capture->clocks[component] = *clock;
@@ -333,14 +322,11 @@ static CUresult update(CUstream handle, CUgraphNode *nodes, size_t count, unsign
     CALL_REFUSE(flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count != 0 && nodes == NULL), INVALID_VALUE);
     HOLD(&queue_lock);
     CALL_TRY(stream_find_locked(context, handle, &stream));
-    if (stream->capture == NULL)
-        return CUDA_ERROR_ILLEGAL_STATE;
-    if (stream->capture->is_invalid)
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    CALL_REFUSE(stream->capture == NULL, ILLEGAL_STATE);
+    CALL_REFUSE(stream->capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
     for (size_t i = 0; i < count; i++) {
         const struct capture_node *node = find_node(stream->capture, nodes[i]);
-        if (node == NULL)
-            return CUDA_ERROR_INVALID_VALUE;
+        CALL_REFUSE(node == NULL, INVALID_VALUE);
         raise_clock(&clock, &node->clock);
     }
     if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
@@ -427,8 +413,7 @@ SIM_API CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStat
 SIM_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
     CALL_ENTER("cuThreadExchangeStreamCaptureMode");
-    if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED, INVALID_VALUE);
     CUstreamCaptureMode previous = thread_mode;
     thread_mode = *mode;
     *mode = previous;

@@ -42,8 +42,7 @@ static CUcontext top(void)
 CUresult context_current(CUcontext *context)
 {
     *context = top();
-    if (*context == NULL)
-        return CUDA_ERROR_INVALID_CONTEXT;
+    CALL_REFUSE(*context == NULL, INVALID_CONTEXT);
     int is_gone = current.stack[current.depth - 1].id != (*context)->id || !atomic_load(&(*context)->is_alive);
     if (is_gone)
         handle_is_stale("current context", (uint64_t)(uintptr_t)*context);
@@ -139,8 +138,7 @@ static int take_space_locked(int device)
 static CUresult create_locked(CUcontext *out, int device, unsigned flags, CUcontext home)
 {
     struct CUctx_st *context = take_space_locked(device) ? take_locked() : NULL;
-    if (context == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(context == NULL, OUT_OF_MEMORY);
     context->home = home == NULL ? context : home;
     atomic_store(&context->id, next_id++);
     context->device = device;
@@ -210,8 +208,7 @@ SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 
 static CUresult primary_drop(CUdevice dev, int drops_all)
 {
-    if (!config_has_device(dev))
-        return CUDA_ERROR_INVALID_DEVICE;
+    CALL_REFUSE(!config_has_device(dev), INVALID_DEVICE);
     pthread_mutex_lock(&contexts_lock);
     CUcontext primary = primaries[dev];
     int is_gone = primary != NULL && (drops_all || --primary->references == 0);
@@ -240,8 +237,7 @@ CUresult context_create_green(CUcontext *out, int device, CUgreenCtx green)
 CUresult context_destroy_green(CUcontext context)
 {
     int expected = 1;
-    if (!atomic_compare_exchange_strong(&context->is_alive, &expected, 0))
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    CALL_REFUSE(!atomic_compare_exchange_strong(&context->is_alive, &expected, 0), CONTEXT_IS_DESTROYED);
     if (top() == context)
         current.depth--;
     int device = context->device;
@@ -265,10 +261,8 @@ SIM_API CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 SIM_API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
 {
     CALL_ENTER("cuDevicePrimaryCtxGetState");
-    if (!config_has_device(dev))
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (flags == NULL || active == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(!config_has_device(dev), INVALID_DEVICE);
+    CALL_REFUSE(flags == NULL || active == NULL, INVALID_VALUE);
     HOLD(&contexts_lock);
     *flags = primary_flags[dev];
     *active = primaries[dev] != NULL;
@@ -278,8 +272,7 @@ SIM_API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, i
 SIM_API CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
 {
     CALL_ENTER("cuDevicePrimaryCtxSetFlags");
-    if (!config_has_device(dev))
-        return CUDA_ERROR_INVALID_DEVICE;
+    CALL_REFUSE(!config_has_device(dev), INVALID_DEVICE);
     HOLD(&contexts_lock);
     primary_flags[dev] = flags;
     return CUDA_SUCCESS;
@@ -287,8 +280,7 @@ SIM_API CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
 
 static CUresult push(CUcontext context)
 {
-    if (current.depth == STACK_DEPTH)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(current.depth == STACK_DEPTH, OUT_OF_MEMORY);
     current.stack[current.depth].context = context;
     current.stack[current.depth++].id = context->id;
     return CUDA_SUCCESS;
@@ -324,8 +316,7 @@ SIM_API CUresult cuCtxDestroy(CUcontext ctx)
 {
     CALL_ENTER("cuCtxDestroy");
     CALL_TRY(check_alive(ctx));
-    if (ctx->is_primary || ctx->green != NULL)
-        return CUDA_ERROR_INVALID_CONTEXT;
+    CALL_REFUSE(ctx->is_primary || ctx->green != NULL, INVALID_CONTEXT);
     if (top() == ctx)
         current.depth--;
     destroy(ctx);
@@ -335,8 +326,7 @@ SIM_API CUresult cuCtxDestroy(CUcontext ctx)
 SIM_API CUresult cuCtxGetCurrent(CUcontext *pctx)
 {
     CALL_ENTER("cuCtxGetCurrent");
-    if (pctx == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(pctx == NULL, INVALID_VALUE);
     *pctx = top();
     return CUDA_SUCCESS;
 }
@@ -361,8 +351,7 @@ SIM_API CUresult cuCtxPushCurrent(CUcontext ctx)
 SIM_API CUresult cuCtxPopCurrent(CUcontext *pctx)
 {
     CALL_ENTER("cuCtxPopCurrent");
-    if (current.depth == 0)
-        return CUDA_ERROR_INVALID_CONTEXT;
+    CALL_REFUSE(current.depth == 0, INVALID_CONTEXT);
     current.depth--;
     if (pctx != NULL)
         *pctx = current.stack[current.depth].context;
@@ -373,8 +362,7 @@ SIM_API CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 {
     CALL_ENTER("cuCtxGetDevice");
     CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(device == NULL, INVALID_VALUE);
     *device = ctx->device;
     return CUDA_SUCCESS;
 }
@@ -387,8 +375,7 @@ SIM_API CUresult cuCtxGetDevice(CUdevice *device)
 SIM_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 {
     CALL_ENTER("cuCtxGetId");
-    if (ctxId == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(ctxId == NULL, INVALID_VALUE);
     CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
     *ctxId = ctx->id;
     return CUDA_SUCCESS;

@@ -118,13 +118,11 @@ static CUresult get(const struct dump_settings *settings, CUcoredumpSettings att
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (size == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(size == NULL, INVALID_VALUE);
     if (value != NULL) {
         int is_text = attribute == CU_COREDUMP_FILE || attribute == CU_COREDUMP_PIPE;
         size_t used = is_text ? strlen(source) + 1 : wanted;
-        if (*size < used)
-            return CUDA_ERROR_INVALID_VALUE;
+        CALL_REFUSE(*size < used, INVALID_VALUE);
         memcpy(value, source, used);
         *size = used;
         return CUDA_SUCCESS;
@@ -141,8 +139,7 @@ static void set_flags(struct dump_settings *settings, unsigned flags, int is_set
 static CUresult set_text(char out[1024], const char *value, size_t size)
 {
     size_t length = strnlen(value, size);
-    if (length >= 1024)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(length >= 1024, INVALID_VALUE);
     memcpy(out, value, length);
     out[length] = '\0';
     return CUDA_SUCCESS;
@@ -156,14 +153,12 @@ static CUresult set(struct dump_settings *settings, CUcoredumpSettings attribute
         *size = value_size(attribute);
         return CUDA_SUCCESS;
     }
-    if (is_fixed[attribute])
-        return CUDA_ERROR_NOT_PERMITTED;
+    CALL_REFUSE(is_fixed[attribute], NOT_PERMITTED);
     if (attribute == CU_COREDUMP_FILE)
         return set_text(settings->file, value, *size);
     if (attribute == CU_COREDUMP_PIPE)
         return set_text(settings->pipe, value, *size);
-    if (*size < value_size(attribute))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(*size < value_size(attribute), INVALID_VALUE);
     unsigned char truth = *(const unsigned char *)value;
     if (attribute == CU_COREDUMP_ENABLE_ON_EXCEPTION)
         settings->is_enabled = truth;
@@ -198,8 +193,7 @@ SIM_API CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, 
 {
     CALL_ENTER("cuCoredumpSetAttribute");
     CONTEXT_CURRENT(context);
-    if (attrib == CU_COREDUMP_ENABLE_USER_TRIGGER || attrib == CU_COREDUMP_PIPE)
-        return CUDA_ERROR_NOT_PERMITTED;
+    CALL_REFUSE(attrib == CU_COREDUMP_ENABLE_USER_TRIGGER || attrib == CU_COREDUMP_PIPE, NOT_PERMITTED);
     struct dump_settings settings;
     context_dump_settings(context, &settings);
     int was_enabled = settings.is_enabled;

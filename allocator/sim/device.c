@@ -15,10 +15,8 @@ SIM_API CUresult cuInit(unsigned int Flags)
     CALL_ENTER_UNINITIALIZED("cuInit");
     static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
     static int is_done; /* under init_lock */
-    if (Flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (call_is_forked())
-        return CUDA_ERROR_NOT_INITIALIZED;
+    CALL_REFUSE(Flags != 0, INVALID_VALUE);
+    CALL_REFUSE(call_is_forked(), NOT_INITIALIZED);
     HOLD(&init_lock);
     if (is_done)
         return CUDA_SUCCESS;
@@ -35,8 +33,7 @@ SIM_API CUresult cuInit(unsigned int Flags)
 SIM_API CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
     CALL_ENTER_UNINITIALIZED("cuGetExportTable");
-    if (ppExportTable == NULL || pExportTableId == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(ppExportTable == NULL || pExportTableId == NULL, INVALID_VALUE);
     *ppExportTable = NULL;
     return CUDA_ERROR_NOT_FOUND;
 }
@@ -44,8 +41,7 @@ SIM_API CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExp
 SIM_API CUresult cuDriverGetVersion(int *driverVersion)
 {
     CALL_ENTER_UNINITIALIZED("cuDriverGetVersion");
-    if (driverVersion == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(driverVersion == NULL, INVALID_VALUE);
     *driverVersion = newer_version() != 0 ? newer_version() : CUDA_VERSION;
     return CUDA_SUCCESS;
 }
@@ -53,16 +49,14 @@ SIM_API CUresult cuDriverGetVersion(int *driverVersion)
 SIM_API CUresult cuDeviceGetCount(int *count)
 {
     CALL_ENTER("cuDeviceGetCount");
-    if (count == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(count == NULL, INVALID_VALUE);
     *count = (int)config_get()->devices;
     return CUDA_SUCCESS;
 }
 
 static CUresult check_device(CUdevice device, const void *out)
 {
-    if (out == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(out == NULL, INVALID_VALUE);
     return config_has_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
@@ -76,8 +70,7 @@ SIM_API CUresult cuDeviceGet(CUdevice *device, int ordinal)
 
 static CUresult copy_text(char *out, int capacity, const char *text)
 {
-    if (capacity <= 0)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(capacity <= 0, INVALID_VALUE);
     snprintf(out, (size_t)capacity, "%s", text);
     return CUDA_SUCCESS;
 }

@@ -38,8 +38,7 @@ SIM_API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     CALL_ENTER("cuEventCreate");
     CONTEXT_CURRENT(context);
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
-    if (phEvent == NULL || (Flags & ~known) != 0)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(phEvent == NULL || (Flags & ~known) != 0, INVALID_VALUE);
     CUevent event = calloc(1, sizeof *event);
     if (event == NULL || handle_add(HANDLE_EVENT, event, context->home) != 0) {
         free(event);
@@ -61,8 +60,7 @@ void event_destroy_all(CUcontext context)
 SIM_API CUresult cuEventDestroy(CUevent hEvent)
 {
     CALL_ENTER("cuEventDestroy");
-    if (!handle_remove(HANDLE_EVENT, hEvent))
-        return CUDA_ERROR_INVALID_HANDLE;
+    CALL_REFUSE(!handle_remove(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     event_release(hEvent);
     return CUDA_SUCCESS;
 }
@@ -122,8 +120,7 @@ SIM_API CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
 SIM_API CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
     CALL_ENTER("cuEventRecordWithFlags");
-    if (flags != CU_EVENT_RECORD_DEFAULT)
-        return CUDA_ERROR_NOT_SUPPORTED;
+    CALL_REFUSE(flags != CU_EVENT_RECORD_DEFAULT, NOT_SUPPORTED);
     return record(hEvent, hStream);
 }
 
@@ -133,8 +130,7 @@ static CUresult check_observable_locked(CUevent event)
     CALL_TRY(capture_check_unsafe_locked());
     if (event->capture == NULL)
         return CUDA_SUCCESS;
-    if (event->capture->is_ended)
-        return CUDA_ERROR_CAPTURED_EVENT;
+    CALL_REFUSE(event->capture->is_ended, CAPTURED_EVENT);
     event->capture->is_invalid = 1;
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
@@ -142,8 +138,7 @@ static CUresult check_observable_locked(CUevent event)
 SIM_API CUresult cuEventQuery(CUevent hEvent)
 {
     CALL_ENTER("cuEventQuery");
-    if (!handle_is_valid(HANDLE_EVENT, hEvent))
-        return CUDA_ERROR_INVALID_HANDLE;
+    CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     HOLD(&queue_lock);
     CALL_TRY(check_observable_locked(hEvent));
     return ticket_is_done_locked(&hEvent->ticket) ? context_error(hEvent->context) : CUDA_ERROR_NOT_READY;
@@ -152,8 +147,7 @@ SIM_API CUresult cuEventQuery(CUevent hEvent)
 SIM_API CUresult cuEventSynchronize(CUevent hEvent)
 {
     CALL_ENTER("cuEventSynchronize");
-    if (!handle_is_valid(HANDLE_EVENT, hEvent))
-        return CUDA_ERROR_INVALID_HANDLE;
+    CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     CUcontext context = hEvent->context;
     HOLD(&queue_lock);
     CALL_TRY(check_observable_locked(hEvent));
@@ -164,8 +158,7 @@ SIM_API CUresult cuEventSynchronize(CUevent hEvent)
 SIM_API CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 {
     CALL_ENTER("cuEventElapsedTime");
-    if (pMilliseconds == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(pMilliseconds == NULL, INVALID_VALUE);
     if (!handle_is_valid(HANDLE_EVENT, hStart) || !handle_is_valid(HANDLE_EVENT, hEnd) || hStart->context != hEnd->context ||
         ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING) != 0)
         return CUDA_ERROR_INVALID_HANDLE;

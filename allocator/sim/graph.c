@@ -122,8 +122,7 @@ void graph_free(CUgraph graph)
 SIM_API CUresult cuGraphDestroy(CUgraph hGraph)
 {
     CALL_ENTER("cuGraphDestroy");
-    if (!handle_remove(HANDLE_GRAPH, hGraph))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(!handle_remove(HANDLE_GRAPH, hGraph), INVALID_VALUE);
     free_removed(hGraph);
     return CUDA_SUCCESS;
 }
@@ -131,10 +130,8 @@ SIM_API CUresult cuGraphDestroy(CUgraph hGraph)
 SIM_API CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
 {
     CALL_ENTER("cuGraphGetNodes");
-    if (!handle_is_valid(HANDLE_GRAPH, hGraph) || numNodes == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (nodes != NULL)
-        return CUDA_ERROR_NOT_SUPPORTED;
+    CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, hGraph) || numNodes == NULL, INVALID_VALUE);
+    CALL_REFUSE(nodes != NULL, NOT_SUPPORTED);
     *numNodes = hGraph->recording->count;
     return CUDA_SUCCESS;
 }
@@ -145,8 +142,7 @@ SIM_API CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, un
     CALL_ENTER("cuGraphInstantiate");
     const unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
                                      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
-    if (phGraphExec == NULL || !handle_is_valid(HANDLE_GRAPH, hGraph) || (flags & ~known) != 0)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(phGraphExec == NULL || !handle_is_valid(HANDLE_GRAPH, hGraph) || (flags & ~known) != 0, INVALID_VALUE);
     CUgraphExec executable = calloc(1, sizeof *executable);
     if (executable == NULL || handle_add(HANDLE_GRAPH_EXEC, executable, NULL) != 0) {
         free(executable);
@@ -160,8 +156,7 @@ SIM_API CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, un
 SIM_API CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
                                               CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
-    if (instantiateParams == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(instantiateParams == NULL, INVALID_VALUE);
     CUresult result = cuGraphInstantiate(phGraphExec, hGraph, instantiateParams->flags);
     instantiateParams->hErrNode_out = NULL;
     instantiateParams->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
@@ -171,8 +166,7 @@ SIM_API CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph 
 SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
     CALL_ENTER("cuGraphExecDestroy");
-    if (!handle_remove(HANDLE_GRAPH_EXEC, hGraphExec))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(!handle_remove(HANDLE_GRAPH_EXEC, hGraphExec), INVALID_VALUE);
     {
         HOLD(&queue_lock);
         ticket_drop_locked(&hGraphExec->last);
@@ -185,8 +179,7 @@ SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 SIM_API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 {
     CALL_ENTER("cuGraphLaunch");
-    if (!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec), INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_GRAPH);
     if (operation != NULL)
         operation->recording = recording_retain(hGraphExec->recording);

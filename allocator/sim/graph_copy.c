@@ -31,8 +31,7 @@ SIM_API CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGra
         !handle_is_valid(HANDLE_GRAPH, childGraph) || !can_be_copied(childGraph))
         return CUDA_ERROR_INVALID_VALUE;
     struct operation *operation = operation_create(OPERATION_GRAPH);
-    if (operation == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(operation == NULL, OUT_OF_MEMORY);
     operation->recording = recording_copy(childGraph->recording);
     int error = operation->recording == NULL ? -1 : recording_append(hGraph->recording, operation);
     *phGraphNode = error == 0 ? (CUgraphNode)operation : NULL;
@@ -57,8 +56,7 @@ SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgra
     int is_fine = is_alike(hGraphExec->recording, hGraph->recording);
     *resultInfo = (CUgraphExecUpdateResultInfo){.result = is_fine ? CU_GRAPH_EXEC_UPDATE_SUCCESS
                                                                   : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED};
-    if (!is_fine)
-        return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    CALL_REFUSE(!is_fine, GRAPH_EXEC_UPDATE_FAILURE);
     struct recording *previous = hGraphExec->recording;
     hGraphExec->recording = recording_retain(hGraph->recording);
     recording_release(previous);

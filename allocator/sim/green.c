@@ -30,20 +30,16 @@ static CUdevResource describe(int device, unsigned multiprocessors)
 
 static CUresult check(CUgreenCtx green)
 {
-    if (!handle_is_valid(HANDLE_GREEN, green))
-        return CUDA_ERROR_INVALID_CONTEXT;
+    CALL_REFUSE(!handle_is_valid(HANDLE_GREEN, green), INVALID_CONTEXT);
     return context_validate(green->context);
 }
 
 SIM_API CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
 {
     CALL_ENTER("cuDeviceGetDevResource");
-    if (!config_has_device(device))
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (resource == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (type != CU_DEV_RESOURCE_TYPE_SM)
-        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
+    CALL_REFUSE(resource == NULL, INVALID_VALUE);
+    CALL_REFUSE(type != CU_DEV_RESOURCE_TYPE_SM, INVALID_RESOURCE_TYPE);
     *resource = describe(device, SIM_MULTIPROCESSORS);
     return CUDA_SUCCESS;
 }
@@ -54,13 +50,10 @@ SIM_API CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int
     CALL_ENTER("cuDevSmResourceSplitByCount");
     const unsigned known =
         CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
-    if (nbGroups == NULL || input == NULL || (useFlags & ~known) != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (input->type != CU_DEV_RESOURCE_TYPE_SM)
-        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    CALL_REFUSE(nbGroups == NULL || input == NULL || (useFlags & ~known) != 0, INVALID_VALUE);
+    CALL_REFUSE(input->type != CU_DEV_RESOURCE_TYPE_SM, INVALID_RESOURCE_TYPE);
     unsigned size = minCount < SM_ALIGNMENT ? SM_ALIGNMENT : (minCount + SM_ALIGNMENT - 1) / SM_ALIGNMENT * SM_ALIGNMENT;
-    if (size > input->sm.smCount)
-        return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    CALL_REFUSE(size > input->sm.smCount, INVALID_RESOURCE_CONFIGURATION);
     unsigned groups = input->sm.smCount / size;
     if (result != NULL && groups > *nbGroups)
         groups = *nbGroups;
@@ -77,17 +70,13 @@ SIM_API CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int
 SIM_API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources, unsigned int nbResources)
 {
     CALL_ENTER("cuDevResourceGenerateDesc");
-    if (phDesc == NULL || resources == NULL || nbResources == 0)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(phDesc == NULL || resources == NULL || nbResources == 0, INVALID_VALUE);
     for (unsigned i = 0; i < nbResources; i++) {
-        if (resources[i].type != CU_DEV_RESOURCE_TYPE_SM)
-            return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-        if (resources[i]._internal_padding[0] != resources[0]._internal_padding[0])
-            return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+        CALL_REFUSE(resources[i].type != CU_DEV_RESOURCE_TYPE_SM, INVALID_RESOURCE_TYPE);
+        CALL_REFUSE(resources[i]._internal_padding[0] != resources[0]._internal_padding[0], INVALID_RESOURCE_CONFIGURATION);
     }
     CUdevResourceDesc description = malloc(sizeof *description);
-    if (description == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(description == NULL, OUT_OF_MEMORY);
     *description = (struct CUdevResourceDesc_st){resources[0]._internal_padding[0]};
     if (handle_add(HANDLE_DESCRIPTION, description, NULL) != 0) {
         free(description);
@@ -102,11 +91,9 @@ SIM_API CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUd
     CALL_ENTER("cuGreenCtxCreate");
     if (phCtx == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM || !handle_is_valid(HANDLE_DESCRIPTION, desc))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!config_has_device(dev) || desc->device != dev)
-        return CUDA_ERROR_INVALID_DEVICE;
+    CALL_REFUSE(!config_has_device(dev) || desc->device != dev, INVALID_DEVICE);
     CUgreenCtx green = malloc(sizeof *green);
-    if (green == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(green == NULL, OUT_OF_MEMORY);
     CUresult result = context_create_green(&green->context, dev, green);
     if (result == CUDA_SUCCESS && handle_add(HANDLE_GREEN, green, NULL) != 0) {
         context_destroy_green(green->context);
@@ -122,8 +109,7 @@ SIM_API CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUd
 SIM_API CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
     CALL_ENTER("cuGreenCtxDestroy");
-    if (!handle_remove(HANDLE_GREEN, hCtx))
-        return CUDA_ERROR_INVALID_CONTEXT;
+    CALL_REFUSE(!handle_remove(HANDLE_GREEN, hCtx), INVALID_CONTEXT);
     CUresult result = context_destroy_green(hCtx->context);
     handle_free(hCtx);
     return result;
@@ -132,8 +118,7 @@ SIM_API CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 SIM_API CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 {
     CALL_ENTER("cuCtxFromGreenCtx");
-    if (pContext == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(pContext == NULL, INVALID_VALUE);
     CALL_TRY(check(hCtx));
     *pContext = hCtx->context;
     return CUDA_SUCCESS;
@@ -143,12 +128,10 @@ SIM_API CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx,
 {
     CALL_ENTER("cuGreenCtxStreamCreate");
     CALL_TRY(check(greenCtx));
-    if (phStream == NULL || flags != CU_STREAM_NON_BLOCKING)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(phStream == NULL || flags != CU_STREAM_NON_BLOCKING, INVALID_VALUE);
     (void)priority;
     CUstream stream = stream_create(greenCtx->context, flags);
-    if (stream == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(stream == NULL, OUT_OF_MEMORY);
     *phStream = stream->handle;
     return CUDA_SUCCESS;
 }

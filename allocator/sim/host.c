@@ -65,8 +65,7 @@ void host_release_context(CUcontext context)
 static CUresult add(void *memory, size_t size, enum host_kind kind, CUcontext context)
 {
     struct host_block *block = calloc(1, sizeof *block);
-    if (block == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(block == NULL, OUT_OF_MEMORY);
     block->range = (struct host_range){(CUdeviceptr)(uintptr_t)memory, size, kind, context, space_new_id()};
     HOLD(&host_lock);
     block->next = blocks;
@@ -80,10 +79,8 @@ static CUresult allocate(void **pointer, size_t size, enum host_kind kind)
     void *memory;
     CALL_TRY(context_current(&context));
     CALL_TRY(capture_check_unsafe());
-    if (pointer == NULL || size == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (posix_memalign(&memory, (size_t)sysconf(_SC_PAGESIZE), size) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(pointer == NULL || size == 0, INVALID_VALUE);
+    CALL_REFUSE(posix_memalign(&memory, (size_t)sysconf(_SC_PAGESIZE), size) != 0, OUT_OF_MEMORY);
     CUresult result = add(memory, size, kind, context->home);
     if (result == CUDA_SUCCESS)
         *pointer = memory;
@@ -108,8 +105,7 @@ SIM_API CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 SIM_API CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
     CALL_ENTER("cuMemAllocManaged");
-    if (dptr == NULL || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(dptr == NULL || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST), INVALID_VALUE);
     void *memory;
     CALL_TRY(allocate(&memory, bytesize, HOST_MANAGED));
     *dptr = (CUdeviceptr)(uintptr_t)memory;
@@ -124,10 +120,8 @@ SIM_API CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
     struct host_range range;
     CALL_TRY(context_current(&context));
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)p;
-    if (p == NULL || bytesize == 0 || (Flags & ~known) != 0 || space_is_device(address))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (host_find(address, &range) || host_find(address + bytesize - 1, &range))
-        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    CALL_REFUSE(p == NULL || bytesize == 0 || (Flags & ~known) != 0 || space_is_device(address), INVALID_VALUE);
+    CALL_REFUSE(host_find(address, &range) || host_find(address + bytesize - 1, &range), HOST_MEMORY_ALREADY_REGISTERED);
     return add(p, bytesize, HOST_REGISTERED, context->home);
 }
 

@@ -89,8 +89,7 @@ struct file {
 /* Errors: INVALID_IMAGE. */
 static CUresult section_at(const struct file *file, uint32_t index, Elf64_Shdr *section)
 {
-    if (index == 0 || index >= file->header.e_shnum)
-        return CUDA_ERROR_INVALID_IMAGE;
+    CALL_REFUSE(index == 0 || index >= file->header.e_shnum, INVALID_IMAGE);
     memcpy(section, file->bytes + file->header.e_shoff + index * sizeof *section, sizeof *section);
     return CUDA_SUCCESS;
 }
@@ -108,12 +107,10 @@ static CUresult add_kernel(struct image *image, const struct file *file, const E
     if (section_at(file, symbol->st_shndx, &text) != CUDA_SUCCESS || symbol->st_name >= strings->sh_size)
         return CUDA_ERROR_INVALID_IMAGE;
     uint64_t offset = symbol->st_value >= text.sh_addr ? symbol->st_value - text.sh_addr : symbol->st_value;
-    if (offset % INSTRUCTION_BYTES != 0 || offset >= text.sh_size)
-        return CUDA_ERROR_INVALID_IMAGE;
+    CALL_REFUSE(offset % INSTRUCTION_BYTES != 0 || offset >= text.sh_size, INVALID_IMAGE);
     const char *name = (const char *)file->bytes + strings->sh_offset + symbol->st_name;
     struct kernel_code *kernel = create_kernel(name, file->bytes + text.sh_offset + offset, text.sh_size - offset);
-    if (kernel == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(kernel == NULL, OUT_OF_MEMORY);
     image->kernels[image->count++] = kernel;
     return CUDA_SUCCESS;
 }

@@ -162,11 +162,9 @@ static CUresult find_in(struct image *image, const char *name, CUfunction *out)
 {
     const struct code *code = image == NULL ? NULL : image_find(image, name);
     CUfunction kernel = kernel_find(name);
-    if (kernel == NULL || (image != NULL && code == NULL))
-        return CUDA_ERROR_NOT_FOUND;
+    CALL_REFUSE(kernel == NULL || (image != NULL && code == NULL), NOT_FOUND);
     CUfunction found = code == NULL ? kernel : with_code(kernel, image, code);
-    if (found == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(found == NULL, OUT_OF_MEMORY);
     *out = found;
     return CUDA_SUCCESS;
 }
@@ -210,8 +208,7 @@ static __attribute__((noinline)) void compile(void)
 static CUresult load(CUmodule *module, const void *image)
 {
     CONTEXT_CURRENT(context);
-    if (module == NULL || image == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(module == NULL || image == NULL, INVALID_VALUE);
     CALL_TRY(capture_check_unsafe());
     struct image *read;
     if (strstr(image, ".version"))
@@ -245,8 +242,7 @@ SIM_API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigne
                                     void **optionValues)
 {
     CALL_ENTER("cuModuleLoadDataEx");
-    if (numOptions != 0 && (options == NULL || optionValues == NULL))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(numOptions != 0 && (options == NULL || optionValues == NULL), INVALID_VALUE);
     return load(module, image);
 }
 
@@ -265,8 +261,7 @@ void kernel_unload_all(CUcontext context)
 SIM_API CUresult cuModuleUnload(CUmodule hmod)
 {
     CALL_ENTER("cuModuleUnload");
-    if (!handle_remove(HANDLE_MODULE, hmod))
-        return CUDA_ERROR_INVALID_HANDLE;
+    CALL_REFUSE(!handle_remove(HANDLE_MODULE, hmod), INVALID_HANDLE);
     free_module(hmod);
     return CUDA_SUCCESS;
 }
@@ -275,15 +270,12 @@ SIM_API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const cha
 {
     CALL_ENTER("cuModuleGetFunction");
     CONTEXT_CURRENT(context);
-    if (hfunc == NULL || name == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!handle_is_valid(HANDLE_MODULE, hmod))
-        return CUDA_ERROR_INVALID_HANDLE;
+    CALL_REFUSE(hfunc == NULL || name == NULL, INVALID_VALUE);
+    CALL_REFUSE(!handle_is_valid(HANDLE_MODULE, hmod), INVALID_HANDLE);
     CUfunction kernel;
     CALL_TRY(find_in(hmod->image, name, &kernel));
     CUfunction function = kernel_bind(kernel, hmod->context);
-    if (function == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(function == NULL, OUT_OF_MEMORY);
     atomic_store(&function->owner, hmod);
     *hfunc = function;
     return CUDA_SUCCESS;
@@ -322,8 +314,7 @@ SIM_API CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_o
 SIM_API CUresult cuLibraryUnload(CUlibrary library)
 {
     CALL_ENTER("cuLibraryUnload");
-    if (!handle_remove(HANDLE_LIBRARY, library))
-        return CUDA_ERROR_INVALID_HANDLE;
+    CALL_REFUSE(!handle_remove(HANDLE_LIBRARY, library), INVALID_HANDLE);
     image_free(library->image);
     handle_free(library);
     return CUDA_SUCCESS;
@@ -332,10 +323,8 @@ SIM_API CUresult cuLibraryUnload(CUlibrary library)
 SIM_API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
 {
     CALL_ENTER("cuLibraryGetKernel");
-    if (pKernel == NULL || name == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!handle_is_valid(HANDLE_LIBRARY, library))
-        return CUDA_ERROR_INVALID_HANDLE;
+    CALL_REFUSE(pKernel == NULL || name == NULL, INVALID_VALUE);
+    CALL_REFUSE(!handle_is_valid(HANDLE_LIBRARY, library), INVALID_HANDLE);
     CUfunction kernel;
     CALL_TRY(find_in(library->image, name, &kernel));
     atomic_store(&kernel->owner, library);
@@ -385,10 +374,8 @@ SIM_API CUresult cuKernelGetName(const char **name, CUkernel hfunc)
 
 static CUresult get_attribute(int *value, CUfunction_attribute attribute, const void *function)
 {
-    if (value == NULL || attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!kernel_is_valid(function))
-        return CUDA_ERROR_INVALID_HANDLE;
+    CALL_REFUSE(value == NULL || attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX, INVALID_VALUE);
+    CALL_REFUSE(!kernel_is_valid(function), INVALID_HANDLE);
     *value = atomic_load(&((const struct CUfunc_st *)function)->attributes[attribute]);
     return CUDA_SUCCESS;
 }
@@ -423,10 +410,8 @@ SIM_API CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attri
 {
     CALL_ENTER("cuFuncSetAttribute");
     CALL_TRY(context_check());
-    if (!kernel_is_valid(hfunc))
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!is_settable(attrib, value))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(!kernel_is_valid(hfunc), INVALID_HANDLE);
+    CALL_REFUSE(!is_settable(attrib, value), INVALID_VALUE);
     atomic_store(&hfunc->attributes[attrib], value);
     return CUDA_SUCCESS;
 }
@@ -436,8 +421,7 @@ static CUresult get_parameter(const void *handle, size_t index, size_t *offset, 
     if (offset == NULL || !kernel_is_valid(handle))
         return offset == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
     const struct CUfunc_st *function = handle;
-    if (index >= function->kernel.argument_count)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(index >= function->kernel.argument_count, INVALID_VALUE);
     *offset = function->argument_offsets[index];
     if (size != NULL)
         *size = function->kernel.argument_bytes[index];

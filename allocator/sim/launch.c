@@ -29,13 +29,11 @@ static CUresult copy_parameters(struct launch *launch, void **parameters, void *
     const struct CUfunc_st *function = launch->function;
     size_t count = function->kernel.argument_count;
     const unsigned char *buffer = parameters == NULL ? extra_buffer(extra, function->parameter_bytes) : NULL;
-    if (count != 0 && parameters == NULL && buffer == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(count != 0 && parameters == NULL && buffer == NULL, INVALID_VALUE);
     launch->parameter_bytes = function->parameter_bytes;
     launch->parameters = calloc(1, function->parameter_bytes + 1);
     launch->arguments = calloc(count + 1, sizeof *launch->arguments);
-    if (launch->parameters == NULL || launch->arguments == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(launch->parameters == NULL || launch->arguments == NULL, OUT_OF_MEMORY);
     for (size_t i = 0; i < count; i++) {
         size_t offset = function->argument_offsets[i];
         launch->arguments[i] = launch->parameters + offset;
@@ -47,15 +45,13 @@ static CUresult copy_parameters(struct launch *launch, void **parameters, void *
 CUresult launch_create(struct operation **out, CUfunction function, const uint32_t grid[3], const uint32_t block[3],
                        uint32_t shared_bytes, void **parameters, void **extra)
 {
-    if (!kernel_is_valid(function))
-        return CUDA_ERROR_INVALID_HANDLE;
+    CALL_REFUSE(!kernel_is_valid(function), INVALID_HANDLE);
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || block[0] == 0 || block[1] == 0 || block[2] == 0 ||
         (uint64_t)block[0] * block[1] * block[2] > MAX_BLOCK_THREADS ||
         shared_bytes > (uint32_t)atomic_load(&function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]))
         return CUDA_ERROR_INVALID_VALUE;
     struct operation *operation = operation_create(OPERATION_KERNEL);
-    if (operation == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(operation == NULL, OUT_OF_MEMORY);
     struct launch *launch = &operation->launch;
     launch->function = function;
     memcpy(launch->grid, grid, sizeof launch->grid);
@@ -92,8 +88,7 @@ SIM_API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
 SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
     CALL_ENTER("cuLaunchKernelEx");
-    if (config == NULL || (config->numAttrs != 0 && config->attrs == NULL))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(config == NULL || (config->numAttrs != 0 && config->attrs == NULL), INVALID_VALUE);
     return launch_kernel(f, (const uint32_t[3]){config->gridDimX, config->gridDimY, config->gridDimZ},
                          (const uint32_t[3]){config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes,
                          config->hStream, kernelParams, extra);
@@ -111,8 +106,7 @@ SIM_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, 
 SIM_API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 {
     CALL_ENTER("cuLaunchHostFunc");
-    if (fn == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(fn == NULL, INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_HOST);
     if (operation != NULL) {
         operation->host.function = fn;
@@ -124,8 +118,7 @@ SIM_API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 SIM_API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 {
     CALL_ENTER("cuStreamAddCallback");
-    if (callback == NULL || flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(callback == NULL || flags != 0, INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_CALLBACK);
     if (operation != NULL) {
         operation->host.callback = callback;

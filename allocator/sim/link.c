@@ -19,8 +19,7 @@ SIM_API CUresult cuLinkCreate(unsigned int numOptions, CUjit_option *options, vo
 {
     CALL_ENTER("cuLinkCreate");
     CALL_TRY(context_check());
-    if (stateOut == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(stateOut == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)), INVALID_VALUE);
     *stateOut = calloc(1, sizeof **stateOut);
     return *stateOut == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
@@ -30,11 +29,9 @@ SIM_API CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *dat
 {
     CALL_ENTER("cuLinkAddData");
     (void)name;
-    if (state == NULL || data == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(state == NULL || data == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)), INVALID_VALUE);
     const char *text = data;
-    if (type != CU_JIT_INPUT_PTX || size == 0 || text[size - 1] != '\0')
-        return CUDA_ERROR_INVALID_PTX;
+    CALL_REFUSE(type != CU_JIT_INPUT_PTX || size == 0 || text[size - 1] != '\0', INVALID_PTX);
     const char *file = strstr(text, ".file");
     return file != NULL && sscanf(file, ".file%*d \"%511[^\"]", state->file) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
 }
@@ -42,8 +39,7 @@ SIM_API CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *dat
 SIM_API CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 {
     CALL_ENTER("cuLinkComplete");
-    if (state == NULL || cubinOut == NULL || sizeOut == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(state == NULL || cubinOut == NULL || sizeOut == NULL, INVALID_VALUE);
     FILE *file = fopen(state->file, "rb");
     *cubinOut = state->cubin;
     *sizeOut = file == NULL ? 0 : fread(state->cubin, 1, sizeof state->cubin, file);

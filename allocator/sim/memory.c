@@ -62,11 +62,9 @@ SIM_API CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 SIM_API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     CALL_ENTER("cuMemSetAccess");
-    if (desc == NULL || count == 0)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(desc == NULL || count == 0, INVALID_VALUE);
     for (size_t i = 0; i < count; i++) {
-        if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-            return CUDA_ERROR_NOT_SUPPORTED;
+        CALL_REFUSE(desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE, NOT_SUPPORTED);
         CALL_TRY(space_set_access(ptr, size, desc[i].location.id, desc[i].flags));
     }
     return CUDA_SUCCESS;
@@ -75,8 +73,7 @@ SIM_API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
 SIM_API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
 {
     CALL_ENTER("cuMemGetAccess");
-    if (flags == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(flags == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE, INVALID_VALUE);
     return space_get_access(ptr, location->id, flags);
 }
 
@@ -84,8 +81,7 @@ SIM_API CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
                                                CUmemAllocationGranularity_flags option)
 {
     CALL_ENTER("cuMemGetAllocationGranularity");
-    if (granularity == NULL || prop == NULL || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(granularity == NULL || prop == NULL || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, INVALID_VALUE);
     CALL_REFUSE(prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !config_has_device(prop->location.id), INVALID_DEVICE);
     *granularity = SIM_GRANULARITY;
     return CUDA_SUCCESS;
@@ -95,8 +91,7 @@ SIM_API CUresult cuMemGetInfo(size_t *free, size_t *total)
 {
     CALL_ENTER("cuMemGetInfo");
     CONTEXT_CURRENT(context);
-    if (free == NULL || total == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(free == NULL || total == NULL, INVALID_VALUE);
     space_memory_info(context->device, free, total);
     return CUDA_SUCCESS;
 }

@@ -7,16 +7,14 @@
 
 static CUresult check(const CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count)
 {
-    if (node == NULL || !handle_is_valid(HANDLE_GRAPH, graph) || (count != 0 && dependencies == NULL))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(node == NULL || !handle_is_valid(HANDLE_GRAPH, graph) || (count != 0 && dependencies == NULL), INVALID_VALUE);
     return CUDA_SUCCESS;
 }
 
 /* A node's handle is the address of its operation. Consumes the caller's reference; NULL returns CUDA_ERROR_OUT_OF_MEMORY. */
 static CUresult add(CUgraphNode *node, CUgraph graph, struct operation *operation)
 {
-    if (operation == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(operation == NULL, OUT_OF_MEMORY);
     int error = recording_append(graph->recording, operation);
     *node = error == 0 ? (CUgraphNode)operation : NULL;
     operation_release(operation);
@@ -26,16 +24,14 @@ static CUresult add(CUgraphNode *node, CUgraph graph, struct operation *operatio
 SIM_API CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
 {
     CALL_ENTER("cuGraphCreate");
-    if (phGraph == NULL || flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(phGraph == NULL || flags != 0, INVALID_VALUE);
     *phGraph = graph_create(NULL);
     return *phGraph == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 static CUresult create_kernel(struct operation **operation, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-    if (nodeParams == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(nodeParams == NULL, INVALID_VALUE);
     CUfunction function = nodeParams->func != NULL ? nodeParams->func : (CUfunction)nodeParams->kern;
     return launch_create(operation, function,
                          (const uint32_t[3]){nodeParams->gridDimX, nodeParams->gridDimY, nodeParams->gridDimZ},
@@ -59,8 +55,7 @@ SIM_API CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphN
     CALL_ENTER("cuGraphExecKernelNodeSetParams");
     struct operation *operation;
     size_t at = 0;
-    if (!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec), INVALID_VALUE);
     struct recording *previous = hGraphExec->recording;
     while (at < previous->count && previous->operations[at]->node != hNode && previous->operations[at] != (void *)hNode)
         at++;
@@ -121,7 +116,6 @@ SIM_API CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     CALL_ENTER("cuGraphAddMemFreeNode");
     struct space_range range;
     CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
-    if (space_find(dptr, &range) != CUDA_SUCCESS || !range.is_of_graph || range.start != dptr)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(space_find(dptr, &range) != CUDA_SUCCESS || !range.is_of_graph || range.start != dptr, INVALID_VALUE);
     return add(phGraphNode, hGraph, operation_create(OPERATION_NOTHING));
 }

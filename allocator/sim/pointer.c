@@ -61,8 +61,7 @@ SIM_API CUresult cuMemGetAddressRange(CUdeviceptr *pbase, size_t *psize, CUdevic
 {
     CALL_ENTER("cuMemGetAddressRange");
     struct facts facts;
-    if (!gather(dptr, &facts))
-        return CUDA_ERROR_NOT_FOUND;
+    CALL_REFUSE(!gather(dptr, &facts), NOT_FOUND);
     if (pbase != NULL)
         *pbase = facts.start;
     if (psize != NULL)
@@ -124,8 +123,7 @@ SIM_API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
     CALL_ENTER("cuPointerGetAttributes");
     static const struct facts unknown = {.is_on_host = 1, .device = CU_DEVICE_INVALID};
     struct facts facts;
-    if (numAttributes == 0 || wanted == NULL || data == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(numAttributes == 0 || wanted == NULL || data == NULL, INVALID_VALUE);
     int is_known = gather(ptr, &facts);
     for (unsigned i = 0; i < numAttributes; i++) {
         if (data[i] == NULL || (!(is_known && give(wanted[i], &facts, data[i])) && !give(wanted[i], &unknown, data[i])))
@@ -150,8 +148,7 @@ SIM_API CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
     CALL_ENTER("cuIpcGetMemHandle");
     struct facts facts;
-    if (pHandle == NULL || !gather(dptr, &facts) || !facts.is_exportable)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(pHandle == NULL || !gather(dptr, &facts) || !facts.is_exportable, INVALID_VALUE);
     struct exported exported = {.process = getpid(), .device = facts.device, .address = facts.start, .id = facts.id};
     memcpy(exported.mark, exported_mark, sizeof exported.mark);
     memset(pHandle, 0, sizeof *pHandle);
@@ -167,9 +164,7 @@ SIM_API CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, u
     struct exported exported;
     CALL_TRY(context_current(&context));
     memcpy(&exported, &handle, sizeof exported);
-    if (pdptr == NULL || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (memcmp(exported.mark, exported_mark, sizeof exported.mark) != 0)
-        return CUDA_ERROR_INVALID_HANDLE;
+    CALL_REFUSE(pdptr == NULL || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, INVALID_VALUE);
+    CALL_REFUSE(memcmp(exported.mark, exported_mark, sizeof exported.mark) != 0, INVALID_HANDLE);
     return exported.process == getpid() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -63,10 +63,8 @@ static int is_pool(CUmemoryPool pool)
 
 static CUresult get_pool(CUmemoryPool *pool, int device, CUmemoryPool (*find_locked)(int device))
 {
-    if (pool == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!config_has_device(device))
-        return CUDA_ERROR_INVALID_DEVICE;
+    CALL_REFUSE(pool == NULL, INVALID_VALUE);
+    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     HOLD(&pools_lock);
     *pool = find_locked(device);
     return CUDA_SUCCESS;
@@ -87,8 +85,7 @@ SIM_API CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 SIM_API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
     CALL_ENTER("cuDeviceSetMemPool");
-    if (!config_has_device(dev))
-        return CUDA_ERROR_INVALID_DEVICE;
+    CALL_REFUSE(!config_has_device(dev), INVALID_DEVICE);
     HOLD(&pools_lock);
     CALL_REFUSE(!is_pool_locked(pool) || pool->device != dev, INVALID_VALUE);
     current[dev] = pool;
@@ -98,15 +95,12 @@ SIM_API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 SIM_API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
     CALL_ENTER("cuMemPoolCreate");
-    if (pool == NULL || poolProps == NULL || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(pool == NULL || poolProps == NULL || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED, INVALID_VALUE);
     if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE || poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (!config_has_device(poolProps->location.id))
-        return CUDA_ERROR_INVALID_DEVICE;
+    CALL_REFUSE(!config_has_device(poolProps->location.id), INVALID_DEVICE);
     CUmemoryPool created = calloc(1, sizeof *created);
-    if (created == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(created == NULL, OUT_OF_MEMORY);
     set_up(created, poolProps->location.id);
     created->max_bytes = poolProps->maxSize;
     pthread_mutex_lock(&pools_lock);
@@ -133,8 +127,7 @@ SIM_API CUresult cuMemPoolDestroy(CUmemoryPool pool)
 /* Memory allocated while its stream is capturing belongs to the graph and not to a pool, and is freed with the graph. */
 static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext context, CUmemoryPool pool, CUstream stream)
 {
-    if (stream->capture != NULL && stream->capture->is_invalid)
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    CALL_REFUSE(stream->capture != NULL && stream->capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
     CALL_TRY(capture_check_implicit_locked(stream, 1));
     if (stream->capture == NULL)
         return space_allocate(address, size, context, pool->device, &pool->memory);
@@ -201,10 +194,8 @@ SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (dptr == 0)
         return CUDA_SUCCESS;
     CALL_TRY(find_capture(context, hStream, &is_captured));
-    if (space_find(dptr, &range) != CUDA_SUCCESS || range.context == NULL || range.start != dptr)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (is_captured && !range.is_of_graph)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(space_find(dptr, &range) != CUDA_SUCCESS || range.context == NULL || range.start != dptr, INVALID_VALUE);
+    CALL_REFUSE(is_captured && !range.is_of_graph, INVALID_VALUE);
     if (!is_captured)
         CALL_TRY(capture_check_unsafe());
     OPERATION(operation, operation_create(range.is_of_graph ? OPERATION_NOTHING : OPERATION_FREE));
@@ -217,8 +208,7 @@ SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     CALL_ENTER("cuMemPoolTrimTo");
-    if (!is_pool(pool))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(!is_pool(pool), INVALID_VALUE);
     space_trim(&pool->memory, minBytesToKeep);
     return CUDA_SUCCESS;
 }
@@ -236,8 +226,7 @@ static CUresult set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
         return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-        if (*(const cuuint64_t *)value != 0)
-            return CUDA_ERROR_INVALID_VALUE;
+        CALL_REFUSE(*(const cuuint64_t *)value != 0, INVALID_VALUE);
         space_reset_high_marks(&pool->memory, attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH,
                                attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH);
         return CUDA_SUCCESS;
@@ -303,8 +292,7 @@ static CUresult set_access_locked(CUmemoryPool pool, const CUmemAccessDesc *desc
     if (description->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
         (device == pool->device && description->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!config_has_device(device))
-        return CUDA_ERROR_INVALID_DEVICE;
+    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     pool->access[device] = description->flags;
     return CUDA_SUCCESS;
 }

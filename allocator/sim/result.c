@@ -67,8 +67,7 @@ SIM_API CUresult cuGetErrorName(CUresult error, const char **pStr)
 {
     CALL_ENTER_UNINITIALIZED("cuGetErrorName");
     const struct result_text *text = find_result(error);
-    if (pStr == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(pStr == NULL, INVALID_VALUE);
     *pStr = text == NULL ? NULL : text->name;
     return text == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
@@ -77,8 +76,7 @@ SIM_API CUresult cuGetErrorString(CUresult error, const char **pStr)
 {
     CALL_ENTER_UNINITIALIZED("cuGetErrorString");
     const struct result_text *text = find_result(error);
-    if (pStr == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(pStr == NULL, INVALID_VALUE);
     *pStr = text == NULL ? NULL : text->text;
     return text == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }

@@ -72,8 +72,7 @@ CUresult space_export(int *descriptor, CUmemGenericAllocationHandle handle)
 {
     HOLD(&space_lock);
     struct physical *physical = space_physical_locked(handle);
-    if (physical == NULL || physical->references == 0 || physical->properties.requestedHandleTypes == 0)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(physical == NULL || physical->references == 0 || physical->properties.requestedHandleTypes == 0, INVALID_VALUE);
     const struct note note = {MAGIC, physical->offset, physical->size, physical->properties};
     *descriptor = pages_export(physical->descriptor, physical->offset, &note);
     physical->is_exported |= *descriptor >= 0;
@@ -84,14 +83,12 @@ CUresult space_import(CUmemGenericAllocationHandle *handle, int descriptor)
 {
     uint64_t offset;
     struct note note;
-    if (pages_import(descriptor, &offset, &note) != 0 || note.magic != MAGIC || note.offset != offset)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(pages_import(descriptor, &offset, &note) != 0 || note.magic != MAGIC || note.offset != offset, INVALID_VALUE);
     int is_device = note.properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     CALL_REFUSE(is_device && !config_has_device(note.properties.location.id), INVALID_DEVICE);
     HOLD(&space_lock);
     struct shared_file *file = open_locked(descriptor);
-    if (file == NULL)
-        return CUDA_ERROR_OPERATING_SYSTEM;
+    CALL_REFUSE(file == NULL, OPERATING_SYSTEM);
     const struct physical values = {.offset = note.offset,
                                     .size = note.size,
                                     .file = is_device ? note.properties.location.id : HOST_FILE,
@@ -109,8 +106,7 @@ CUresult space_import(CUmemGenericAllocationHandle *handle, int descriptor)
 
 static CUresult check_type(CUmemAllocationHandleType type)
 {
-    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, INVALID_VALUE);
     return config_get()->is_shareable ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -119,8 +115,7 @@ SIM_API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGeneri
                                               CUmemAllocationHandleType handleType, unsigned long long flags)
 {
     CALL_ENTER("cuMemExportToShareableHandle");
-    if (shareableHandle == NULL || flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(shareableHandle == NULL || flags != 0, INVALID_VALUE);
     CALL_TRY(check_type(handleType));
     int descriptor;
     CALL_TRY(space_export(&descriptor, handle));
@@ -132,8 +127,7 @@ SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
                                                 CUmemAllocationHandleType shHandleType)
 {
     CALL_ENTER("cuMemImportFromShareableHandle");
-    if (handle == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(handle == NULL, INVALID_VALUE);
     CALL_TRY(check_type(shHandleType));
     return space_import(handle, (int)(intptr_t)osHandle);
 }

@@ -81,8 +81,7 @@ CUresult space_initialize(void)
         char name[32];
         snprintf(name, sizeof name, "cufence-sim-%u", i);
         files[i] = i < config_get()->devices || i == HOST_FILE ? pages_open(name) : -1;
-        if (files[i] < 0 && (i < config_get()->devices || i == HOST_FILE))
-            return CUDA_ERROR_OPERATING_SYSTEM;
+        CALL_REFUSE(files[i] < 0 && (i < config_get()->devices || i == HOST_FILE), OPERATING_SYSTEM);
     }
     return CUDA_SUCCESS;
 }
@@ -98,8 +97,7 @@ static uint64_t choose_address_locked(size_t size, size_t alignment)
 
 CUresult space_reserve_locked(CUdeviceptr *address, size_t size, size_t alignment, uint64_t hint, int is_counted)
 {
-    if (is_counted && (size > config_get()->reserve || reserved > config_get()->reserve - size))
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(is_counted && (size > config_get()->reserve || reserved > config_get()->reserve - size), OUT_OF_MEMORY);
     struct reservation *reservation = calloc(1, sizeof *reservation);
     if (hint == 0 && is_counted)
         hint = choose_address_locked(size, alignment);
@@ -175,13 +173,11 @@ struct physical *space_add_locked(const struct physical *values)
 CUresult space_create_locked(struct physical **out, size_t size, int file, const CUmemAllocationProp *properties)
 {
     size_t limit = file == HOST_FILE ? SIZE_MAX : config_get()->memory;
-    if (size > limit || used[file] > limit - size)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(size > limit || used[file] > limit - size, OUT_OF_MEMORY);
     const struct physical values = {
         .offset = file_ends[file], .size = size, .file = file, .descriptor = files[file], .properties = *properties};
     struct physical *physical = space_add_locked(&values);
-    if (physical == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(physical == NULL, OUT_OF_MEMORY);
     file_ends[file] += size;
     used[file] += size;
     *out = physical;
@@ -210,8 +206,7 @@ CUresult space_create(CUmemGenericAllocationHandle *handle, size_t size, const C
         size % SIM_GRANULARITY != 0)
         return CUDA_ERROR_INVALID_VALUE;
     unsigned supported = config_get()->is_shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
-    if (((unsigned)properties->requestedHandleTypes & ~supported) != 0)
-        return CUDA_ERROR_NOT_SUPPORTED;
+    CALL_REFUSE(((unsigned)properties->requestedHandleTypes & ~supported) != 0, NOT_SUPPORTED);
     int file = HOST_FILE;
     if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
         file = properties->location.id;
@@ -257,8 +252,7 @@ CUresult space_properties(CUmemAllocationProp *properties, CUmemGenericAllocatio
 CUresult space_map_locked(struct mapping **out, uint64_t address, struct physical *physical)
 {
     struct mapping *mapping = calloc(1, sizeof *mapping);
-    if (mapping == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(mapping == NULL, OUT_OF_MEMORY);
     mapping->range = (struct range){address, address + physical->size};
     mapping->physical = physical;
     mapping->id = space_new_id();
@@ -316,8 +310,7 @@ void space_unmap_locked(struct mapping *mapping)
 CUresult space_unmap(CUdeviceptr address, size_t size)
 {
     uint64_t end;
-    if (size == 0 || __builtin_add_overflow(address, size, &end))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(size == 0 || __builtin_add_overflow(address, size, &end), INVALID_VALUE);
     HOLD(&space_lock);
     const struct mapping *first = space_mapping_locked(address);
     CALL_REFUSE(first == NULL || first->block != NULL || !is_whole(address, end), INVALID_VALUE);
@@ -352,8 +345,7 @@ static const CUmemAccess_flags access_flags[] = {[PAGES_NONE] = CU_MEM_ACCESS_FL
 CUresult space_set_access(CUdeviceptr address, size_t size, int device, CUmemAccess_flags access)
 {
     uint64_t end;
-    if (size == 0 || __builtin_add_overflow(address, size, &end))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(size == 0 || __builtin_add_overflow(address, size, &end), INVALID_VALUE);
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     unsigned wanted = PAGES_NONE;
     while (wanted <= PAGES_READ_WRITE && access_flags[wanted] != access)

@@ -308,12 +308,10 @@ CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream
     }
     if (handle != CU_STREAM_PER_THREAD) {
         *stream = handle_find(HANDLE_STREAM, handle);
-        if (*stream == NULL)
-            return CUDA_ERROR_INVALID_HANDLE;
+        CALL_REFUSE(*stream == NULL, INVALID_HANDLE);
         return check_attached(*stream);
     }
-    if (context->green != NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
+    CALL_REFUSE(context->green != NULL, INVALID_HANDLE);
     unsigned long owner = thread_number();
     *stream = context->streams;
     while (*stream != NULL && ((*stream)->owner != owner || (*stream)->is_closed))
@@ -336,8 +334,7 @@ static CUresult submit_locked(CUcontext context, CUstream handle, struct operati
     CUstream stream;
     CALL_TRY(stream_find_locked(context, handle, &stream));
     CALL_TRY(context_error(stream->context));
-    if (is_foreign(operation, stream))
-        return CUDA_ERROR_INVALID_HANDLE;
+    CALL_REFUSE(is_foreign(operation, stream), INVALID_HANDLE);
     if (mode == SUBMIT_AND_WAIT)
         CALL_TRY(capture_check_unsafe_locked());
     if (stream->capture != NULL)
@@ -385,11 +382,9 @@ CUresult stream_submit_behind(CUstream handle, struct operation *operation, stru
 static CUresult create(CUstream *out, unsigned flags)
 {
     CONTEXT_CURRENT(context);
-    if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0, INVALID_VALUE);
     CUstream stream = stream_create(context, flags);
-    if (stream == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(stream == NULL, OUT_OF_MEMORY);
     *out = stream->handle;
     return CUDA_SUCCESS;
 }

@@ -8,8 +8,7 @@
 SIM_API CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
     CALL_ENTER("cuStreamWaitValue32");
-    if (addr == 0 || addr % ADDRESS_ALIGNMENT != 0 || flags > CU_STREAM_WAIT_VALUE_NOR)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(addr == 0 || addr % ADDRESS_ALIGNMENT != 0 || flags > CU_STREAM_WAIT_VALUE_NOR, INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_WAIT);
     if (operation != NULL) {
         operation->wait.address = addr;

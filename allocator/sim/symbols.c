@@ -356,16 +356,14 @@ static const struct symbol *find_symbol(const char *name, int version, CUdriverP
 static CUresult look_up(const char *name, void **function, int version, cuuint64_t flags,
                         CUdriverProcAddressQueryResult *status)
 {
-    if (name == NULL || function == NULL || (version > CUDA_VERSION && version > newer_version()))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(name == NULL || function == NULL || (version > CUDA_VERSION && version > newer_version()), INVALID_VALUE);
     int is_own = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     *status = CU_GET_PROC_ADDRESS_SUCCESS;
     if (newer_find(name, version, is_own, function))
         return CUDA_SUCCESS;
     const struct symbol *symbol = find_symbol(name, version, status);
     *function = NULL;
-    if (symbol == NULL)
-        return CUDA_ERROR_NOT_FOUND;
+    CALL_REFUSE(symbol == NULL, NOT_FOUND);
     int is_twin = is_own && symbol->twin != NULL;
     memcpy(function, is_twin ? &symbol->twin : &symbol->function, sizeof *function);
     return CUDA_SUCCESS;

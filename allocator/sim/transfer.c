@@ -45,8 +45,7 @@ CUresult transfer_copy(const struct transfer *transfer, CUstream stream, enum su
     CALL_TRY(check_end(transfer, &transfer->to, 1));
     CALL_TRY(check_end(transfer, &transfer->from, 0));
     struct operation *operation = operation_create(OPERATION_COPY);
-    if (operation == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(operation == NULL, OUT_OF_MEMORY);
     operation->copy.destination = transfer->to.address;
     operation->copy.destination_pitch = transfer->to.pitch;
     operation->copy.destination_slice = transfer->to.slice;
@@ -112,8 +111,7 @@ CUresult transfer_create_set(struct operation **out, CUdeviceptr destination, si
         return CUDA_ERROR_INVALID_VALUE;
     CALL_TRY(check_end(&transfer, &end, 1));
     struct operation *operation = operation_create(OPERATION_SET);
-    if (operation == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL_REFUSE(operation == NULL, OUT_OF_MEMORY);
     operation->set.destination = destination;
     operation->set.pitch = pitch;
     operation->set.rows = rows;

@@ -66,8 +66,7 @@ SIM_API CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, uns
         count > INT_MAX || (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++) {
-        if (recording_add_object(graph->recording, object) != 0)
-            return CUDA_ERROR_OUT_OF_MEMORY;
+        CALL_REFUSE(recording_add_object(graph->recording, object) != 0, OUT_OF_MEMORY);
         if (flags == 0)
             user_object_retain(object);
     }
