@@ -1,6 +1,5 @@
 #include "config.h"
 #include "call.h"
-#include "newer.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -112,40 +111,43 @@ static int parse_pci(const char *text)
 
 static int parse_setting(const char *key, char *value)
 {
-    size_t number = 0;
+    static const struct {
+        const char *key;
+        size_t least, most;
+        unsigned *number; /* or */
+        size_t *bytes;
+    } settings[] = {
+        {"devices", 1, SIM_MAX_DEVICES, &config.devices, NULL},
+        {"memory", SIM_GRANULARITY, SIZE_MAX, NULL, &config.memory},
+        {"reserve", SIM_GRANULARITY, SIZE_MAX, NULL, &config.reserve},
+        {"space", SIM_GRANULARITY, SIZE_MAX, NULL, &config.space},
+        {"latency", 0, 10000000, NULL, NULL},
+        {"reuse", 0, 1, &config.reuses_handles, NULL},
+        {"shareable", 0, 1, &config.is_shareable, NULL},
+        {"padding", 0, 1, &config.has_padding, NULL},
+        {"strict", 0, 1, &config.is_strict, NULL},
+        {"slow", 1, 1000000, &config.slow, NULL},
+        {"late_dump", 1, 10000, &config.late_dump, NULL},
+    };
+    size_t number = 0, i = 0;
+    int version;
     if (strcmp(key, "fail") == 0)
         return parse_failure(value);
-    int version;
     if (strcmp(key, "pci") == 0)
         return parse_pci(value);
     if (strcmp(key, "newer") == 0)
         return newer_parse(value, &version);
-    if (!parse_size(value, &number))
+    while (i < sizeof settings / sizeof *settings && strcmp(settings[i].key, key) != 0)
+        i++;
+    if (i == sizeof settings / sizeof *settings || !parse_size(value, &number) || number < settings[i].least ||
+        number > settings[i].most)
         return 0;
-    if (strcmp(key, "devices") == 0 && number >= 1 && number <= SIM_MAX_DEVICES)
-        config.devices = (unsigned)number;
-    else if (strcmp(key, "memory") == 0 && number >= SIM_GRANULARITY)
-        config.memory = number;
-    else if (strcmp(key, "reserve") == 0 && number >= SIM_GRANULARITY)
-        config.reserve = number;
-    else if (strcmp(key, "space") == 0 && number >= SIM_GRANULARITY)
-        config.space = number;
-    else if (strcmp(key, "latency") == 0 && number <= 10000000)
-        cusim_set_latency(NULL, (unsigned)number);
-    else if (strcmp(key, "reuse") == 0 && number <= 1)
-        config.reuses_handles = (int)number;
-    else if (strcmp(key, "shareable") == 0 && number <= 1)
-        config.is_shareable = (int)number;
-    else if (strcmp(key, "padding") == 0 && number <= 1)
-        config.has_padding = (int)number;
-    else if (strcmp(key, "strict") == 0 && number <= 1)
-        config.is_strict = (int)number;
-    else if (strcmp(key, "slow") == 0 && number >= 1 && number <= 1000000)
-        config.slow = (unsigned)number;
-    else if (strcmp(key, "late_dump") == 0 && number >= 1 && number <= 10000)
-        config.late_dump = (unsigned)number;
+    if (settings[i].bytes != NULL)
+        *settings[i].bytes = number;
+    else if (settings[i].number != NULL)
+        *settings[i].number = (unsigned)number;
     else
-        return 0;
+        cusim_set_latency(NULL, (unsigned)number);
     return 1;
 }
 

@@ -13,16 +13,16 @@
 
 struct sim_config {
     unsigned devices;
-    size_t memory;      /* bytes per device */
-    size_t reserve;     /* bytes of address space per process */
-    size_t space;       /* bytes of address space that the first context of a device takes */
-    int reuses_handles; /* of destroyed objects */
-    int is_shareable;   /* memory can be exported as file descriptors */
-    int has_padding;    /* kernels end with NOPs */
+    size_t memory;           /* bytes per device */
+    size_t reserve;          /* bytes of address space per process */
+    size_t space;            /* bytes of address space that the first context of a device takes */
+    unsigned reuses_handles; /* of destroyed objects */
+    unsigned is_shareable;   /* memory can be exported as file descriptors */
+    unsigned has_padding;    /* kernels end with NOPs */
     struct {
         unsigned domain, bus, device;
     } pci[SIM_MAX_DEVICES];
-    int is_strict;      /* abort on a stale handle */
+    unsigned is_strict; /* abort on a stale handle */
     unsigned slow;      /* microseconds by which cufence's kernels may be late */
     unsigned late_dump; /* milliseconds from a fault's error to its dump; 0: the dump comes first, and there is no error */
 };
@@ -32,5 +32,16 @@ int config_has_device(int device);
 
 /* Reads CUFENCE_SIM, and makes the configuration final. Errors: INVALID_VALUE, with a message on stderr. */
 CUresult config_load(void);
+
+/*
+ * newer.c: simulates a driver newer than the headers, CUFENCE_SIM newer=VERSION. Read from the environment at each call,
+ * because programs look functions up before cuInit(). Thread safety: any thread.
+ */
+/* Returns the driver version from that setting, as cuDriverGetVersion counts; 0: not newer. */
+int newer_version(void);
+/* Parses the setting's value, a version above CUDA_VERSION. Returns whether it is valid. */
+int newer_parse(const char *text, int *version);
+/* Finds a form that only the newer driver has. Returns whether there is one for that version. */
+int newer_find(const char *name, int version, int is_twin, void **function);
 
 #endif

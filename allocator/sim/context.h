@@ -17,11 +17,10 @@
 
 /* Core dump settings. A context copies them at creation. */
 struct dump_settings {
-    int is_enabled;
+    unsigned char is_enabled, is_user_trigger_enabled;
     unsigned flags; /* CUCoredumpGenerationFlags */
     char file[1024];
     char pipe[1024];
-    int is_user_trigger_enabled;
 };
 
 struct CUctx_st {

@@ -1,11 +1,11 @@
 #include "call.h"
-#include "dump.h"
+#include "fault.h"
 #include "stream.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,106 +70,69 @@ void coredump_load_environment(void)
     }
 }
 
-static size_t value_size(CUcoredumpSettings attribute)
-{
-    switch (attribute) {
-    case CU_COREDUMP_FILE:
-    case CU_COREDUMP_PIPE:
-        return sizeof global.file;
-    case CU_COREDUMP_GENERATION_FLAGS:
-        return sizeof global.flags;
-    default:
-        return 1; /* a C++ bool */
-    }
-}
+enum form { NONE, TRUTH, WITH_FLAGS, WITHOUT_FLAGS, NUMBER, TEXT };
+static const size_t form_bytes[] = {0, 1, 1, 1, sizeof global.flags, sizeof global.file}; /* a truth is a C++ bool */
 
-static int is_flag_set(const struct dump_settings *settings, unsigned flags)
-{
-    return (settings->flags & flags) == flags;
-}
+static const struct attribute {
+    enum form form;
+    size_t offset; /* in the settings */
+    unsigned flags;
+} attributes[CU_COREDUMP_MAX] = {
+    [CU_COREDUMP_ENABLE_ON_EXCEPTION] = {TRUTH, offsetof(struct dump_settings, is_enabled), 0},
+    [CU_COREDUMP_TRIGGER_HOST] = {WITHOUT_FLAGS, 0, CU_COREDUMP_SKIP_ABORT},
+    [CU_COREDUMP_LIGHTWEIGHT] = {WITH_FLAGS, 0, CU_COREDUMP_LIGHTWEIGHT_FLAGS},
+    [CU_COREDUMP_ENABLE_USER_TRIGGER] = {TRUTH, offsetof(struct dump_settings, is_user_trigger_enabled), 0},
+    [CU_COREDUMP_FILE] = {TEXT, offsetof(struct dump_settings, file), 0},
+    [CU_COREDUMP_PIPE] = {TEXT, offsetof(struct dump_settings, pipe), 0},
+    [CU_COREDUMP_GENERATION_FLAGS] = {NUMBER, offsetof(struct dump_settings, flags), 0},
+};
 
-static CUresult get(const struct dump_settings *settings, CUcoredumpSettings attribute, void *value, size_t *size)
+/* Checks the arguments of both. Without a value, tells the size that it takes. */
+static CUresult find_attribute(const struct attribute **out, CUcoredumpSettings attribute, const void *value, size_t *size)
 {
-    size_t wanted = value_size(attribute);
-    unsigned char truth = 0;
-    const void *source = &truth;
-    switch (attribute) {
-    case CU_COREDUMP_ENABLE_ON_EXCEPTION:
-        truth = settings->is_enabled != 0;
-        break;
-    case CU_COREDUMP_TRIGGER_HOST:
-        truth = !is_flag_set(settings, CU_COREDUMP_SKIP_ABORT);
-        break;
-    case CU_COREDUMP_LIGHTWEIGHT:
-        truth = is_flag_set(settings, CU_COREDUMP_LIGHTWEIGHT_FLAGS) != 0;
-        break;
-    case CU_COREDUMP_ENABLE_USER_TRIGGER:
-        truth = settings->is_user_trigger_enabled != 0;
-        break;
-    case CU_COREDUMP_FILE:
-        source = settings->file;
-        break;
-    case CU_COREDUMP_PIPE:
-        source = settings->pipe;
-        break;
-    case CU_COREDUMP_GENERATION_FLAGS:
-        source = &settings->flags;
-        break;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    CALL_REFUSE(size == NULL, INVALID_VALUE);
-    if (value != NULL) {
-        int is_text = attribute == CU_COREDUMP_FILE || attribute == CU_COREDUMP_PIPE;
-        size_t used = is_text ? strlen(source) + 1 : wanted;
-        CALL_REFUSE(*size < used, INVALID_VALUE);
-        memcpy(value, source, used);
-        *size = used;
-        return CUDA_SUCCESS;
-    }
-    *size = wanted;
+    CALL_REFUSE(size == NULL || (unsigned)attribute >= CU_COREDUMP_MAX || attributes[attribute].form == NONE, INVALID_VALUE);
+    *out = &attributes[attribute];
+    if (value == NULL)
+        *size = form_bytes[(*out)->form];
     return CUDA_SUCCESS;
 }
 
-static void set_flags(struct dump_settings *settings, unsigned flags, int is_set)
+static CUresult get(const struct dump_settings *settings, CUcoredumpSettings number, void *value, size_t *size)
 {
-    settings->flags = is_set ? settings->flags | flags : settings->flags & ~flags;
-}
-
-static CUresult set_text(char out[1024], const char *value, size_t size)
-{
-    size_t length = strnlen(value, size);
-    CALL_REFUSE(length >= 1024, INVALID_VALUE);
-    memcpy(out, value, length);
-    out[length] = '\0';
+    const struct attribute *attribute;
+    CALL_TRY(find_attribute(&attribute, number, value, size));
+    if (value == NULL)
+        return CUDA_SUCCESS;
+    const char *source = (const char *)settings + attribute->offset;
+    size_t used = attribute->form == TEXT ? strlen(source) + 1 : form_bytes[attribute->form];
+    unsigned char truth = (settings->flags & attribute->flags) == attribute->flags;
+    CALL_REFUSE(*size < used, INVALID_VALUE);
+    if (attribute->form == WITHOUT_FLAGS)
+        truth = !truth;
+    memcpy(value, attribute->form == WITH_FLAGS || attribute->form == WITHOUT_FLAGS ? (const void *)&truth : source, used);
+    *size = used;
     return CUDA_SUCCESS;
 }
 
-static CUresult set(struct dump_settings *settings, CUcoredumpSettings attribute, const void *value, size_t *size)
+static CUresult set(struct dump_settings *settings, CUcoredumpSettings number, const void *value, size_t *size)
 {
-    if (size == NULL || (int)attribute < CU_COREDUMP_ENABLE_ON_EXCEPTION || attribute >= CU_COREDUMP_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (value == NULL) {
-        *size = value_size(attribute);
+    const struct attribute *attribute;
+    CALL_TRY(find_attribute(&attribute, number, value, size));
+    if (value == NULL)
         return CUDA_SUCCESS;
+    CALL_REFUSE(is_fixed[number], NOT_PERMITTED);
+    char *out = (char *)settings + attribute->offset;
+    size_t length = attribute->form == TEXT ? strnlen(value, *size) : form_bytes[attribute->form];
+    if (attribute->form == TEXT ? length >= form_bytes[TEXT] : *size < length)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (attribute->form != WITH_FLAGS && attribute->form != WITHOUT_FLAGS) {
+        memcpy(out, value, length);
+        if (attribute->form == TEXT)
+            out[length] = '\0';
+    } else {
+        int is_set = (*(const unsigned char *)value != 0) == (attribute->form == WITH_FLAGS);
+        settings->flags = is_set ? settings->flags | attribute->flags : settings->flags & ~attribute->flags;
     }
-    CALL_REFUSE(is_fixed[attribute], NOT_PERMITTED);
-    if (attribute == CU_COREDUMP_FILE)
-        return set_text(settings->file, value, *size);
-    if (attribute == CU_COREDUMP_PIPE)
-        return set_text(settings->pipe, value, *size);
-    CALL_REFUSE(*size < value_size(attribute), INVALID_VALUE);
-    unsigned char truth = *(const unsigned char *)value;
-    if (attribute == CU_COREDUMP_ENABLE_ON_EXCEPTION)
-        settings->is_enabled = truth;
-    else if (attribute == CU_COREDUMP_TRIGGER_HOST)
-        set_flags(settings, CU_COREDUMP_SKIP_ABORT, !truth);
-    else if (attribute == CU_COREDUMP_LIGHTWEIGHT)
-        set_flags(settings, CU_COREDUMP_LIGHTWEIGHT_FLAGS, truth);
-    else if (attribute == CU_COREDUMP_ENABLE_USER_TRIGGER)
-        settings->is_user_trigger_enabled = truth;
-    else
-        memcpy(&settings->flags, value, sizeof settings->flags);
     return CUDA_SUCCESS;
 }
 
@@ -196,7 +159,7 @@ SIM_API CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, 
     CALL_REFUSE(attrib == CU_COREDUMP_ENABLE_USER_TRIGGER || attrib == CU_COREDUMP_PIPE, NOT_PERMITTED);
     struct dump_settings settings;
     context_dump_settings(context, &settings);
-    int was_enabled = settings.is_enabled;
+    unsigned char was_enabled = settings.is_enabled;
     CALL_TRY(set(&settings, attrib, value, size));
     settings.is_enabled = was_enabled;
     context_set_dump_settings(context, &settings);
@@ -243,10 +206,8 @@ static int open_file(const char *name)
         return open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     double end = now_seconds() + READER_SECONDS;
     int file;
-    while ((file = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0 && errno == ENXIO && now_seconds() < end) {
-        struct timespec pause = {.tv_nsec = 1000000};
-        nanosleep(&pause, NULL);
-    }
+    while ((file = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0 && errno == ENXIO && now_seconds() < end)
+        usleep(1000);
     return file;
 }
 

@@ -1,8 +1,8 @@
-#include "dump.h"
 #include "config.h"
 #include "cubin.h"
 #include "dump_rows.h"
 #include "elf_file.h"
+#include "fault.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,6 @@
 #ifndef CUFENCE_SIM_DUMP_ROWS_H
 #define CUFENCE_SIM_DUMP_ROWS_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -29,30 +28,25 @@ struct __attribute__((packed)) device_row {
     uint32_t devId, pciBusId, pciDevId, numSMs, numWarpsPerSM, numLanesPerWarp, numRegsPerLane, numPredicates;
     uint32_t smMajor, smMinor, instructionSize, status, numUniformRegs, numUniformPreds, numConvBarriers, pad;
 };
-_Static_assert(sizeof(struct device_row) == 88, "device row");
-_Static_assert(offsetof(struct device_row, devId) == 24 && offsetof(struct device_row, instructionSize) == 64, "device row");
-_Static_assert(offsetof(struct device_row, numUniformRegs) == 72 && offsetof(struct device_row, numConvBarriers) == 80, "");
+_Static_assert(sizeof(struct device_row) == 88, "as in the format");
 
 struct __attribute__((packed)) context_row {
     uint64_t contextId, sharedWindowBase, localWindowBase, globalWindowBase;
     uint32_t deviceIdx, tid;
 };
-_Static_assert(sizeof(struct context_row) == 40 && offsetof(struct context_row, deviceIdx) == 32, "context row");
+_Static_assert(sizeof(struct context_row) == 40, "as in the format");
 
 struct __attribute__((packed)) module_row {
     uint64_t moduleHandle;
 };
-_Static_assert(sizeof(struct module_row) == 8, "module row");
+_Static_assert(sizeof(struct module_row) == 8, "as in the format");
 
 struct __attribute__((packed)) grid_row {
     uint64_t gridId64, contextId, function, functionEntry, moduleHandle, parentGridId64, paramsOffset;
     uint32_t kernelType, origin, gridStatus, numRegs, gridDim[3], blockDim[3], launchBlocking, hostTid;
     uint32_t clusterDim[3], pad1, preferredClusterDim[3], pad2;
 };
-_Static_assert(sizeof(struct grid_row) == 136, "grid row");
-_Static_assert(offsetof(struct grid_row, kernelType) == 56 && offsetof(struct grid_row, gridDim) == 72, "grid row");
-_Static_assert(offsetof(struct grid_row, hostTid) == 100 && offsetof(struct grid_row, clusterDim) == 104, "grid row");
-_Static_assert(offsetof(struct grid_row, preferredClusterDim) == 120, "grid row");
+_Static_assert(sizeof(struct grid_row) == 136, "as in the format");
 
 struct __attribute__((packed)) sm_row {
     uint32_t smId, pad, exception, errorPCValid;
@@ -60,36 +54,31 @@ struct __attribute__((packed)) sm_row {
     uint32_t clusterTargetValid, clusterTarget[3];
     uint64_t exceptionString;
 };
-_Static_assert(sizeof(struct sm_row) == 48 && offsetof(struct sm_row, errorPC) == 16, "SM row");
-_Static_assert(offsetof(struct sm_row, clusterTarget) == 28 && offsetof(struct sm_row, exceptionString) == 40, "SM row");
+_Static_assert(sizeof(struct sm_row) == 48, "as in the format");
 
 struct __attribute__((packed)) cta_row {
     uint64_t gridId64;
     uint32_t blockIdx[3], pad1, clusterIdx[3], pad2, clusterDim[3], pad3;
 };
-_Static_assert(sizeof(struct cta_row) == 56 && offsetof(struct cta_row, blockIdx) == 8, "CTA row");
-_Static_assert(offsetof(struct cta_row, clusterIdx) == 24 && offsetof(struct cta_row, clusterDim) == 40, "CTA row");
+_Static_assert(sizeof(struct cta_row) == 56, "as in the format");
 
 struct __attribute__((packed)) warp_row {
     uint64_t errorPC;
     uint32_t warpId, validLanes, activeLanes, isBroken, errorPCValid, pad1, numRegs, pad2, sharedMemSize, pad3;
     uint32_t inSyscall, cbuActive, cbuExited, cbuCollective;
 };
-_Static_assert(sizeof(struct warp_row) == 64 && offsetof(struct warp_row, errorPCValid) == 24, "warp row");
-_Static_assert(offsetof(struct warp_row, numRegs) == 32 && offsetof(struct warp_row, sharedMemSize) == 40, "warp row");
-_Static_assert(offsetof(struct warp_row, inSyscall) == 48 && offsetof(struct warp_row, cbuCollective) == 60, "warp row");
+_Static_assert(sizeof(struct warp_row) == 64, "as in the format");
 
 struct __attribute__((packed)) lane_row {
     uint64_t virtualPC, physPC;
     uint32_t ln, threadIdx[3], exception, callDepth, syscallDepth, cc, cbuState, pad;
 };
-_Static_assert(sizeof(struct lane_row) == 56 && offsetof(struct lane_row, ln) == 16, "lane row");
-_Static_assert(offsetof(struct lane_row, exception) == 32 && offsetof(struct lane_row, cbuState) == 48, "lane row");
+_Static_assert(sizeof(struct lane_row) == 56, "as in the format");
 
 struct __attribute__((packed)) meta_row {
     uint64_t generatorName;
     uint32_t driverMajor, driverMinor, cudaMajor, cudaMinor, flags, timestamp;
 };
-_Static_assert(sizeof(struct meta_row) == 32 && offsetof(struct meta_row, timestamp) == 28, "meta row");
+_Static_assert(sizeof(struct meta_row) == 32, "as in the format");
 
 #endif

@@ -1,7 +1,7 @@
 /* Invented forms of functions, for simulating a driver newer than its users know (CUFENCE_SIM newer=VERSION). Their parameters
  * are in a different order than today's, so that calling them as a known form fails. */
-#include "newer.h"
 #include "call.h"
+#include "config.h"
 #include "stream.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #include "call.h"
-#include "newer.h"
+#include "config.h"
 #include "stream.h"
 
 #include <string.h>
@@ -145,7 +145,6 @@ static const struct symbol symbols[] = {
     {"cuGetProcAddress", "cuGetProcAddress", 11030, (symbol_function)get_proc_address_v1, NULL},
     PLAIN(cuGetExportTable, 3000),
     PLAIN(cuGetErrorName, 6000),
-    PLAIN(cuGetErrorString, 6000),
     PLAIN(cuDeviceGet, 2000),
     PLAIN(cuDeviceGetCount, 2000),
     PLAIN(cuDeviceGetName, 2000),
