@@ -93,9 +93,10 @@ struct CUgraphExec_st {
     struct ticket last; /* of its launches, which do not overlap; reference to its stream held */
 };
 
-/* Takes over `recording`; NULL: an empty one. Returns NULL if out of memory, and the caller keeps the recording. */
-CUgraph graph_create(struct recording *recording);
-void graph_free(CUgraph graph);
+/* Its contents are a copy; NULL: it is empty. Returns NULL if out of memory. */
+CUgraph graph_create(const struct recording *contents);
+/* Errors: INVALID_VALUE (no graph, or no longer). */
+CUresult graph_free(CUgraph graph);
 int recording_append(struct recording *recording, struct operation *operation);
 int recording_add_allocation(struct recording *recording, CUdeviceptr address);
 /* Takes over a reference from the caller. */

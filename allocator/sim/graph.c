@@ -1,51 +1,53 @@
-#include "call.h"
+/*
+ * Graphs: their contents, which executables and launches share, graphs built node by node, and copies of them. Nodes run in the
+ * order in which they were added, which always satisfies their dependencies.
+ */
 #include "capture.h"
 #include "handle.h"
 #include "space.h"
+#include "transfer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static int grow(void **array, size_t *capacity, size_t count, size_t size)
+/* Appends an item to an array that grows. Returns 0, or -1 if out of memory. */
+static int append(void *array, size_t *count, size_t *capacity, const void *item, size_t size)
 {
-    if (count < *capacity)
-        return 0;
-    size_t wanted = *capacity == 0 ? 16 : *capacity * 2;
-    void *larger = reallocarray(*array, wanted, size);
-    if (larger == NULL)
-        return -1;
-    *array = larger;
-    *capacity = wanted;
+    void *items;
+    memcpy(&items, array, sizeof items);
+    if (*count == *capacity) {
+        size_t wanted = *capacity == 0 ? 16 : *capacity * 2;
+        items = reallocarray(items, wanted, size);
+        if (items == NULL)
+            return -1;
+        memcpy(array, &items, sizeof items);
+        *capacity = wanted;
+    }
+    memcpy((char *)items + (*count)++ * size, item, size);
     return 0;
 }
 
 int recording_append(struct recording *recording, struct operation *operation)
 {
-    void *array = recording->operations;
-    if (grow(&array, &recording->capacity, recording->count, sizeof(struct operation *)) != 0)
-        return -1;
-    recording->operations = array;
-    recording->operations[recording->count++] = operation_retain(operation);
-    return 0;
+    int error = append(&recording->operations, &recording->count, &recording->capacity, &operation, sizeof operation);
+    if (error == 0)
+        operation_retain(operation);
+    return error;
 }
 
 int recording_add_allocation(struct recording *recording, CUdeviceptr address)
 {
-    void *array = recording->allocations;
-    if (grow(&array, &recording->allocation_capacity, recording->allocation_count, sizeof *recording->allocations) != 0)
+    const struct graph_memory memory = {.address = address};
+    size_t at = recording->allocation_count;
+    if (append(&recording->allocations, &recording->allocation_count, &recording->allocation_capacity, &memory, sizeof memory))
         return -1;
-    recording->allocations = array;
-    recording->allocations[recording->allocation_count++] = (struct graph_memory){address, space_give_to_graph(address)};
+    recording->allocations[at].id = space_give_to_graph(address);
     return 0;
 }
 
 int recording_add_object(struct recording *recording, CUuserObject object)
 {
-    void *array = recording->objects;
-    if (grow(&array, &recording->object_capacity, recording->object_count, sizeof(CUuserObject)) != 0)
-        return -1;
-    recording->objects = array;
-    recording->objects[recording->object_count++] = object;
-    return 0;
+    return append(&recording->objects, &recording->object_count, &recording->object_capacity, &object, sizeof object);
 }
 
 struct recording *recording_retain(struct recording *recording)
@@ -94,37 +96,32 @@ struct recording *recording_copy(const struct recording *recording)
     return error ? NULL : copy;
 }
 
-CUgraph graph_create(struct recording *recording)
+CUgraph graph_create(const struct recording *contents)
 {
     CUgraph graph = calloc(1, sizeof *graph);
-    struct recording *own = recording == NULL ? recording_create() : NULL;
-    if (graph == NULL || (recording == NULL && own == NULL) || handle_add(HANDLE_GRAPH, graph, NULL) != 0) {
+    struct recording *recording = contents == NULL ? recording_create() : recording_copy(contents);
+    if (graph == NULL || recording == NULL || handle_add(HANDLE_GRAPH, graph, NULL) != 0) {
         free(graph);
-        free(own);
+        if (recording != NULL)
+            recording_release(recording);
         return NULL;
     }
-    graph->recording = recording == NULL ? own : recording;
+    graph->recording = recording;
     return graph;
 }
 
-static void free_removed(CUgraph graph)
+CUresult graph_free(CUgraph graph)
 {
+    CALL_REFUSE(!handle_remove(HANDLE_GRAPH, graph), INVALID_VALUE);
     recording_release(graph->recording);
     handle_free(graph);
-}
-
-void graph_free(CUgraph graph)
-{
-    handle_remove(HANDLE_GRAPH, graph);
-    free_removed(graph);
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuGraphDestroy(CUgraph hGraph)
 {
     CALL_ENTER("cuGraphDestroy");
-    CALL_REFUSE(!handle_remove(HANDLE_GRAPH, hGraph), INVALID_VALUE);
-    free_removed(hGraph);
-    return CUDA_SUCCESS;
+    return graph_free(hGraph);
 }
 
 SIM_API CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
@@ -184,4 +181,183 @@ SIM_API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     if (operation != NULL)
         operation->recording = recording_retain(hGraphExec->recording);
     return stream_submit_behind(hStream, operation, &hGraphExec->last);
+}
+
+static CUresult check(const CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count)
+{
+    CALL_REFUSE(node == NULL || !handle_is_valid(HANDLE_GRAPH, graph) || (count != 0 && dependencies == NULL), INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+
+/* A node's handle is the address of its operation. Consumes the caller's reference; NULL returns CUDA_ERROR_OUT_OF_MEMORY. */
+static CUresult add(CUgraphNode *node, CUgraph graph, struct operation *consumed)
+{
+    OPERATION(operation, consumed);
+    CALL_REFUSE(recording_append(graph->recording, operation) != 0, OUT_OF_MEMORY);
+    *node = (CUgraphNode)operation;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
+{
+    CALL_ENTER("cuGraphCreate");
+    CALL_REFUSE(phGraph == NULL || flags != 0, INVALID_VALUE);
+    *phGraph = graph_create(NULL);
+    return *phGraph == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUresult create_kernel(struct operation **operation, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    CALL_REFUSE(nodeParams == NULL, INVALID_VALUE);
+    CUfunction function = nodeParams->func != NULL ? nodeParams->func : (CUfunction)nodeParams->kern;
+    return launch_create(operation, function,
+                         (const uint32_t[3]){nodeParams->gridDimX, nodeParams->gridDimY, nodeParams->gridDimZ},
+                         (const uint32_t[3]){nodeParams->blockDimX, nodeParams->blockDimY, nodeParams->blockDimZ},
+                         nodeParams->sharedMemBytes, nodeParams->kernelParams, nodeParams->extra);
+}
+
+SIM_API CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                      size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    CALL_ENTER("cuGraphAddKernelNode");
+    struct operation *operation;
+    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
+    CALL_TRY(create_kernel(&operation, nodeParams));
+    return add(phGraphNode, hGraph, operation);
+}
+/* Launches in progress continue with the previous contents of the executable. */
+SIM_API CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    CALL_ENTER("cuGraphExecKernelNodeSetParams");
+    struct operation *operation;
+    size_t at = 0;
+    CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec), INVALID_VALUE);
+    struct recording *previous = hGraphExec->recording;
+    while (at < previous->count && previous->operations[at]->node != hNode && previous->operations[at] != (void *)hNode)
+        at++;
+    if (at == previous->count || previous->operations[at]->kind != OPERATION_KERNEL || previous->allocation_count != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CALL_TRY(create_kernel(&operation, nodeParams));
+    struct recording *copy = recording_copy(previous);
+    if (copy == NULL) {
+        operation_release(operation);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    operation->node = hNode;
+    operation_release(copy->operations[at]);
+    copy->operations[at] = operation;
+    hGraphExec->recording = copy;
+    recording_release(previous);
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                      size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+{
+    CALL_ENTER("cuGraphAddMemsetNode");
+    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
+    CALL_TRY(context_validate(ctx));
+    if (memsetParams == NULL || memsetParams->width == 0 || memsetParams->height == 0 ||
+        (memsetParams->elementSize != 1 && memsetParams->elementSize != 2 && memsetParams->elementSize != 4))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct operation *operation;
+    CALL_TRY(transfer_create_set(&operation, memsetParams->dst, memsetParams->height == 1 ? 0 : memsetParams->pitch,
+                                 memsetParams->value, memsetParams->elementSize, memsetParams->width, memsetParams->height));
+    return add(phGraphNode, hGraph, operation);
+}
+
+/* Allocates the memory at once. All replays use the same address. It is freed with the graph and its executables. */
+SIM_API CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                        size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+{
+    CALL_ENTER("cuGraphAddMemAllocNode");
+    CONTEXT_CURRENT(context);
+    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
+    if (nodeParams == NULL || nodeParams->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        nodeParams->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        return CUDA_ERROR_INVALID_VALUE;
+    int device = nodeParams->poolProps.location.id;
+    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
+    CALL_TRY(space_allocate(&nodeParams->dptr, nodeParams->bytesize, context->home, device, NULL));
+    if (recording_add_allocation(hGraph->recording, nodeParams->dptr) != 0) {
+        space_free(nodeParams->dptr);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return add(phGraphNode, hGraph, operation_create(OPERATION_NOTHING));
+}
+
+SIM_API CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                       size_t numDependencies, CUdeviceptr dptr)
+{
+    CALL_ENTER("cuGraphAddMemFreeNode");
+    struct space_range range;
+    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
+    CALL_REFUSE(space_find(dptr, &range) != CUDA_SUCCESS || !range.is_of_graph || range.start != dptr, INVALID_VALUE);
+    return add(phGraphNode, hGraph, operation_create(OPERATION_NOTHING));
+}
+
+/* A graph that owns memory can't be copied: each of its addresses exists only once. */
+static int can_be_copied(CUgraph graph)
+{
+    return graph->recording->allocation_count == 0;
+}
+
+SIM_API CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
+{
+    CALL_ENTER("cuGraphClone");
+    if (phGraphClone == NULL || !handle_is_valid(HANDLE_GRAPH, originalGraph) || !can_be_copied(originalGraph))
+        return CUDA_ERROR_INVALID_VALUE;
+    *phGraphClone = graph_create(originalGraph->recording);
+    return *phGraphClone == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                          size_t numDependencies, CUgraph childGraph)
+{
+    CALL_ENTER("cuGraphAddChildGraphNode");
+    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
+    CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, childGraph) || !can_be_copied(childGraph), INVALID_VALUE);
+    OPERATION(operation, operation_create(OPERATION_GRAPH));
+    operation->recording = recording_copy(childGraph->recording);
+    CALL_REFUSE(operation->recording == NULL, OUT_OF_MEMORY);
+    return add(phGraphNode, hGraph, operation_retain(operation));
+}
+
+static int is_alike(const struct recording *a, const struct recording *b)
+{
+    size_t same = 0;
+    while (same < a->count && same < b->count && a->operations[same]->kind == b->operations[same]->kind)
+        same++;
+    return same == a->count && same == b->count;
+}
+
+/* Launches in progress continue with the previous contents of the executable. */
+SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
+{
+    CALL_ENTER("cuGraphExecUpdate");
+    if (!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec) || !handle_is_valid(HANDLE_GRAPH, hGraph) || resultInfo == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    int is_fine = is_alike(hGraphExec->recording, hGraph->recording);
+    *resultInfo = (CUgraphExecUpdateResultInfo){.result = is_fine ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+                                                                  : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED};
+    CALL_REFUSE(!is_fine, GRAPH_EXEC_UPDATE_FAILURE);
+    struct recording *previous = hGraphExec->recording;
+    hGraphExec->recording = recording_retain(hGraph->recording);
+    recording_release(previous);
+    return CUDA_SUCCESS;
+}
+
+/* Creates a handle for conditional nodes, which are not simulated. */
+SIM_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx,
+                                                unsigned int defaultLaunchValue, unsigned int flags)
+{
+    CALL_ENTER("cuGraphConditionalHandleCreate");
+    static _Atomic CUgraphConditionalHandle next = 1;
+    (void)defaultLaunchValue;
+    CALL_TRY(context_validate(ctx));
+    if (pHandle_out == NULL || !handle_is_valid(HANDLE_GRAPH, hGraph) || (flags & ~(unsigned)CU_GRAPH_COND_ASSIGN_DEFAULT) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pHandle_out = next++;
+    return CUDA_SUCCESS;
 }
