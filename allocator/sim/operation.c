@@ -32,7 +32,7 @@ void operation_release(struct operation *operation)
         free(operation->launch.arguments);
         free(operation->launch.parameters);
     } else if (operation->kind == OPERATION_COPY) {
-        free(operation->copy.rerun);
+        free(operation->copy.staging);
     } else if (operation->kind == OPERATION_EVENT && operation->event.event != NULL) {
         event_release(operation->event.event);
     } else if (operation->kind == OPERATION_GRAPH && operation->recording != NULL) {
@@ -44,14 +44,15 @@ void operation_release(struct operation *operation)
 static void copy(void *argument)
 {
     const struct operation *operation = argument;
-    const unsigned char *source = operation->copy.rerun;
+    const struct transfer *transfer = &operation->copy.transfer;
+    const struct transfer_end *to = &transfer->to, *from = &transfer->from;
+    const unsigned char *source = operation->copy.staging;
     if (source == NULL)
-        source = (const unsigned char *)(uintptr_t)operation->copy.source;
-    unsigned char *destination = (unsigned char *)(uintptr_t)operation->copy.destination;
-    for (size_t slice = 0; slice < operation->copy.slices; slice++) {
-        for (size_t row = 0; row < operation->copy.rows; row++)
-            memmove(destination + slice * operation->copy.destination_slice + row * operation->copy.destination_pitch,
-                    source + slice * operation->copy.source_slice + row * operation->copy.source_pitch, operation->copy.bytes);
+        source = (const unsigned char *)(uintptr_t)from->address;
+    for (size_t slice = 0; slice < transfer->slices; slice++) {
+        for (size_t row = 0; row < transfer->rows; row++)
+            memmove((unsigned char *)(uintptr_t)to->address + slice * to->slice + row * to->pitch,
+                    source + slice * from->slice + row * from->pitch, transfer->bytes);
     }
 }
 

@@ -24,6 +24,21 @@ enum operation_kind {
     OPERATION_FREE
 };
 
+enum transfer_side { SIDE_HOST, SIDE_DEVICE, SIDE_EITHER };
+
+struct transfer_end {
+    enum transfer_side side;
+    uint64_t address;
+    size_t pitch; /* from one row to the next */
+    size_t slice; /* from one slice to the next */
+};
+
+struct transfer {
+    struct transfer_end to, from;
+    size_t bytes; /* of a row */
+    size_t rows, slices;
+};
+
 struct launch {
     const struct CUfunc_st *function; /* functions are never freed */
     uint32_t grid[3], block[3];
@@ -40,11 +55,8 @@ struct operation {
     union {
         struct launch launch;
         struct {
-            uint64_t destination, source;
-            size_t bytes; /* of a row */
-            size_t rows, slices;
-            size_t destination_pitch, destination_slice, source_pitch, source_slice;
-            void *rerun; /* copy of a host source, or NULL; owned; one row only */
+            struct transfer transfer;
+            void *staging; /* copy of a host source, or NULL; owned; one row only */
         } copy;
         struct {
             uint64_t destination;

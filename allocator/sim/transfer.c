@@ -44,18 +44,9 @@ CUresult transfer_copy(const struct transfer *transfer, CUstream stream, enum su
         return CUDA_SUCCESS;
     CALL_TRY(check_end(transfer, &transfer->to, 1));
     CALL_TRY(check_end(transfer, &transfer->from, 0));
-    struct operation *operation = operation_create(OPERATION_COPY);
-    CALL_REFUSE(operation == NULL, OUT_OF_MEMORY);
-    operation->copy.destination = transfer->to.address;
-    operation->copy.destination_pitch = transfer->to.pitch;
-    operation->copy.destination_slice = transfer->to.slice;
-    operation->copy.source = transfer->from.address;
-    operation->copy.source_pitch = transfer->from.pitch;
-    operation->copy.source_slice = transfer->from.slice;
-    operation->copy.bytes = transfer->bytes;
-    operation->copy.rows = transfer->rows;
-    operation->copy.slices = transfer->slices;
-    return stream_submit(stream, operation, mode);
+    OPERATION(operation, operation_create(OPERATION_COPY));
+    operation->copy.transfer = *transfer;
+    return stream_submit(stream, operation_retain(operation), mode);
 }
 
 static CUresult copy(uint64_t destination, enum transfer_side to, uint64_t source, enum transfer_side from, size_t bytes,
@@ -69,11 +60,6 @@ static CUresult copy(uint64_t destination, enum transfer_side to, uint64_t sourc
     return transfer_copy(&transfer, stream, mode);
 }
 
-static uint64_t host(const void *pointer)
-{
-    return (uint64_t)(uintptr_t)pointer;
-}
-
 static int is_capturing(CUcontext context, CUstream handle)
 {
     CUstream stream;
@@ -85,20 +71,16 @@ static int is_capturing(CUcontext context, CUstream handle)
 static CUresult copy_from_host(CUdeviceptr destination, const void *source, size_t bytes, CUstream stream)
 {
     CONTEXT_CURRENT(context);
-    int is_staged = bytes <= STAGED_BYTES && bytes != 0 && source != NULL && !space_is_device(host(source));
+    int is_staged = bytes <= STAGED_BYTES && bytes != 0 && source != NULL && !space_is_device((uintptr_t)source);
     if (!is_staged || is_capturing(context, stream))
-        return copy(destination, SIDE_DEVICE, host(source), SIDE_EITHER, bytes, stream, SUBMIT_ASYNC);
+        return copy(destination, SIDE_DEVICE, (uintptr_t)source, SIDE_EITHER, bytes, stream, SUBMIT_ASYNC);
     CALL_TRY(check_side(SIDE_DEVICE, destination, bytes, 1));
-    struct operation *operation = operation_create(OPERATION_COPY);
-    if (operation == NULL || (operation->copy.rerun = malloc(bytes)) == NULL) {
-        free(operation);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    memcpy(operation->copy.rerun, source, bytes);
-    operation->copy.destination = destination;
-    operation->copy.bytes = bytes;
-    operation->copy.rows = operation->copy.slices = 1;
-    return stream_submit(stream, operation, SUBMIT_ASYNC);
+    OPERATION(operation, operation_create(OPERATION_COPY));
+    operation->copy.transfer = (struct transfer){.to = {.address = destination}, .bytes = bytes, .rows = 1, .slices = 1};
+    operation->copy.staging = malloc(bytes);
+    CALL_REFUSE(operation->copy.staging == NULL, OUT_OF_MEMORY);
+    memcpy(operation->copy.staging, source, bytes);
+    return stream_submit(stream, operation_retain(operation), SUBMIT_ASYNC);
 }
 
 CUresult transfer_create_set(struct operation **out, CUdeviceptr destination, size_t pitch, uint32_t value, unsigned width,
@@ -134,27 +116,26 @@ CUresult transfer_set(CUdeviceptr destination, size_t pitch, uint32_t value, uns
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 
-static CUresult set(CUdeviceptr destination, uint32_t value, unsigned width, size_t count, CUstream stream)
-{
-    return transfer_set(destination, 0, value, width, count, 1, stream);
-}
-
-SIM_API CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
-{
-    CALL_ENTER("cuMemcpy");
-    return copy(dst, SIDE_EITHER, src, SIDE_EITHER, ByteCount, NULL, SUBMIT_AND_WAIT);
-}
-
-SIM_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
-{
-    CALL_ENTER("cuMemcpyAsync");
-    return copy(dst, SIDE_EITHER, src, SIDE_EITHER, ByteCount, hStream, SUBMIT_ASYNC);
-}
+/* Both forms of a copy: on the legacy default stream, and on a given stream. */
+#define COPY(name, to_type, to_side, from_type, from_side, mode)                                                               \
+    SIM_API CUresult name(to_type to, from_type from, size_t ByteCount)                                                        \
+    {                                                                                                                          \
+        CALL_ENTER(#name);                                                                                                     \
+        return copy((uintptr_t)to, to_side, (uintptr_t)from, from_side, ByteCount, NULL, mode);                                \
+    }                                                                                                                          \
+    SIM_API CUresult name##Async(to_type to, from_type from, size_t ByteCount, CUstream hStream)                               \
+    {                                                                                                                          \
+        CALL_ENTER(#name "Async");                                                                                             \
+        return copy((uintptr_t)to, to_side, (uintptr_t)from, from_side, ByteCount, hStream, SUBMIT_ASYNC);                     \
+    }
+COPY(cuMemcpy, CUdeviceptr, SIDE_EITHER, CUdeviceptr, SIDE_EITHER, SUBMIT_AND_WAIT)
+COPY(cuMemcpyDtoH, void *, SIDE_EITHER, CUdeviceptr, SIDE_DEVICE, SUBMIT_AND_WAIT)
+COPY(cuMemcpyDtoD, CUdeviceptr, SIDE_DEVICE, CUdeviceptr, SIDE_DEVICE, SUBMIT_ASYNC)
 
 SIM_API CUresult cuMemcpyHtoD(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 {
     CALL_ENTER("cuMemcpyHtoD");
-    return copy(dstDevice, SIDE_DEVICE, host(srcHost), SIDE_EITHER, ByteCount, NULL, SUBMIT_AND_WAIT);
+    return copy(dstDevice, SIDE_DEVICE, (uintptr_t)srcHost, SIDE_EITHER, ByteCount, NULL, SUBMIT_AND_WAIT);
 }
 
 SIM_API CUresult cuMemcpyHtoDAsync(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
@@ -163,41 +144,17 @@ SIM_API CUresult cuMemcpyHtoDAsync(CUdeviceptr dstDevice, const void *srcHost, s
     return copy_from_host(dstDevice, srcHost, ByteCount, hStream);
 }
 
-SIM_API CUresult cuMemcpyDtoH(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
-{
-    CALL_ENTER("cuMemcpyDtoH");
-    return copy(host(dstHost), SIDE_EITHER, srcDevice, SIDE_DEVICE, ByteCount, NULL, SUBMIT_AND_WAIT);
-}
-
-SIM_API CUresult cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
-{
-    CALL_ENTER("cuMemcpyDtoHAsync");
-    return copy(host(dstHost), SIDE_EITHER, srcDevice, SIDE_DEVICE, ByteCount, hStream, SUBMIT_ASYNC);
-}
-
-SIM_API CUresult cuMemcpyDtoD(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
-{
-    CALL_ENTER("cuMemcpyDtoD");
-    return copy(dstDevice, SIDE_DEVICE, srcDevice, SIDE_DEVICE, ByteCount, NULL, SUBMIT_ASYNC);
-}
-
-SIM_API CUresult cuMemcpyDtoDAsync(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
-{
-    CALL_ENTER("cuMemcpyDtoDAsync");
-    return copy(dstDevice, SIDE_DEVICE, srcDevice, SIDE_DEVICE, ByteCount, hStream, SUBMIT_ASYNC);
-}
-
 /* Both forms of a set: on the legacy default stream, and on a given stream. */
 #define SET(name, element)                                                                                                     \
     SIM_API CUresult name(CUdeviceptr dstDevice, element value, size_t N)                                                      \
     {                                                                                                                          \
         CALL_ENTER(#name);                                                                                                     \
-        return set(dstDevice, value, sizeof value, N, NULL);                                                                   \
+        return transfer_set(dstDevice, 0, value, sizeof value, N, 1, NULL);                                                    \
     }                                                                                                                          \
     SIM_API CUresult name##Async(CUdeviceptr dstDevice, element value, size_t N, CUstream hStream)                             \
     {                                                                                                                          \
         CALL_ENTER(#name "Async");                                                                                             \
-        return set(dstDevice, value, sizeof value, N, hStream);                                                                \
+        return transfer_set(dstDevice, 0, value, sizeof value, N, 1, hStream);                                                 \
     }
 SET(cuMemsetD8, unsigned char)
 SET(cuMemsetD16, unsigned short)

@@ -8,21 +8,6 @@
 
 #include "stream.h"
 
-enum transfer_side { SIDE_HOST, SIDE_DEVICE, SIDE_EITHER };
-
-struct transfer_end {
-    enum transfer_side side;
-    uint64_t address;
-    size_t pitch; /* from one row to the next */
-    size_t slice; /* from one slice to the next */
-};
-
-struct transfer {
-    struct transfer_end to, from;
-    size_t bytes; /* of a row */
-    size_t rows, slices;
-};
-
 /* Errors: INVALID_VALUE (source or destination is not entirely mapped), and those of stream_submit(). */
 CUresult transfer_copy(const struct transfer *transfer, CUstream stream, enum submit_mode mode);
 
