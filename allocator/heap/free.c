@@ -38,7 +38,7 @@ cufence_status heap_claim(void *pointer, struct heap_claim *claim)
 
 static int has_recorded(const struct block *block)
 {
-    return (block_ties(block) & TIED_TO_STREAMS) != 0;
+    return (block_links(block) & LINKED_TO_STREAMS) != 0;
 }
 
 /* Returns the time of the free. The facts must not be read once the block is in a list: another buffer may have it by then.
@@ -181,7 +181,7 @@ static void free_for_twin(struct block *block, struct block *twin, struct stream
         __atomic_add_fetch(&books->replaced, 1, __ATOMIC_RELAXED);
     } else {
         facts_write_none(twin, now);
-        block->heir = twin;
+        block->successor = twin;
     }
     freelist_put(&books->shared, block, BLOCK_RETIRING, now);
     bell_ring();
@@ -252,13 +252,13 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
     if (__builtin_expect(block->pool || may_be_captured || __atomic_load_n(&books->active_pools, __ATOMIC_RELAXED), 0) &&
         free_of_graph(block, stream, users))
         return;
-    unsigned ties = block_ties(block);
-    struct block *twin = __builtin_expect(ties & TIED_TO_TWIN, 0) ? take_turn(block) : NULL;
+    unsigned links = block_links(block);
+    struct block *twin = __builtin_expect(links & LINKED_TO_TWIN, 0) ? take_turn(block) : NULL;
     if (__builtin_expect(twin != NULL, 0)) {
         free_for_twin(block, twin, stream, users);
         return;
     }
-    if (users != HEAP_STREAM || stream->context != books->context || ties & TIED_TO_STREAMS ||
+    if (users != HEAP_STREAM || stream->context != books->context || links & LINKED_TO_STREAMS ||
         (heap_options->uaf == UAF_STRICT && !is_cell) || block->is_elsewhere || (list = freelist_of(stream)) == NULL) {
         free_with_waits(block, stream, users);
         return;
@@ -290,7 +290,7 @@ static cufence_status record(struct block *block, struct stream *stream)
             grown[count] = (struct recorded){stream, __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE)};
             block->recorded = grown;
             block->recorded_count = (uint16_t)(count + 1);
-            block_tie(block, TIED_TO_STREAMS);
+            block_link(block, LINKED_TO_STREAMS);
         } else {
             status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "cannot record stream %u of a buffer: no memory, or more than %u",
                                count + 1, RECORDED_MOST);

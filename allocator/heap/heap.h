@@ -149,7 +149,7 @@ struct heap_slack {
 
 /* Sets what is called for each, without locks held: on the background thread, or on a thread that calls heap_check_slack().
  * Call before heap_open(). */
-void heap_on_slack(void (*tell)(const struct heap_slack *found));
+void heap_on_slack(void (*report)(const struct heap_slack *found));
 
 /*
  * Checks the slack of all buffers of a device (-1: all), live and freed, and reports what has changed since the last check.
@@ -227,8 +227,8 @@ void heap_executable_gone(CUgraphExec executable);
  * work is done. */
 void heap_stream_ends(struct stream *stream);
 
-/* Bracket the destruction of a context (NULL: unknown which one, or none). In between, no thread enters a context that it does
- * not work in, and none queries an event of the ending one. */
+/* Bracket the destruction of a context (NULL: unknown which one, or none). In between, threads enter only the contexts
+ * that they work in, and query no event of the ending one. */
 void heap_hold(struct context *ending);
 void heap_go_on(void);
 

@@ -71,8 +71,8 @@ void clocks_context_ends(struct order_clocks *clocks, const void *context)
 }
 
 /* Joins what streams of the set and of the same context have done that the clock does not cover. */
-static void join_tied(const struct order_clocks *clocks, struct order_clock *clock, const void *context,
-                      const struct order_set *set)
+static void join_set(const struct order_clocks *clocks, struct order_clock *clock, const void *context,
+                     const struct order_set *set)
 {
     for (unsigned word = 0; word < ORDER_STREAMS / 64; word++) {
         for (uint64_t left = set->words[word]; left; left &= left - 1) {
@@ -90,11 +90,11 @@ static void join_legacy(const struct order_clocks *clocks, struct order_clock *c
     const void *context = clocks->streams[stream].context;
     if (!is_legacy && !order_set_has(&clocks->blocking, stream))
         return;
-    if (clocks->has_untracked) /* one of them may be tied to this one */
+    if (clocks->has_untracked) /* one of them may synchronise with this one */
         join(clocks, clock, &clocks->latest);
-    join_tied(clocks, clock, context, &clocks->legacy);
+    join_set(clocks, clock, context, &clocks->legacy);
     if (is_legacy)
-        join_tied(clocks, clock, context, &clocks->blocking);
+        join_set(clocks, clock, context, &clocks->blocking);
 }
 
 uint64_t clocks_step(struct order_clocks *clocks, unsigned stream)

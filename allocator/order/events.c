@@ -84,7 +84,7 @@ void order_stream_waits_unseen(CUstream handle)
     lock_release(&order_lock);
 }
 
-void order_host_is_told(CUstream handle)
+void order_host_learns(CUstream handle)
 {
     struct order_clock seen;
     if (follow(stream_resolve(handle)) != FOLLOWED) {

@@ -283,7 +283,7 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
         count += heap_range_of(copy->accesses[i].address, &ranges[i]) != 0;
         writes += copy->accesses[i].is_write != 0;
     }
-    int is_told = copy->is_awaited || (!writes && is_pageable(copy->host_target));
+    int host_learns = copy->is_awaited || (!writes && is_pageable(copy->host_target));
     struct use use = {.tid = thread_id(), .handle = name_of(copy->stream)};
     *race = (struct order_race){.stream = copy->stream, .by_host = copy->is_awaited};
     lock_take(&order_lock);
@@ -300,7 +300,7 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
         }
         is_race = look_at_accesses(copy, ranges, &use, race);
     }
-    if (is_told) {
+    if (host_learns) {
         struct order_clock seen = clocks_of_stream(&order_state->clocks, use.stream);
         clocks_host_knows(&order_state->clocks, &seen);
     }
@@ -310,7 +310,7 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
 
 /* ---- reports ---- */
 
-static void tell_launch(const struct use *use, struct order_told *out)
+static void describe_launch(const struct use *use, struct order_details *out)
 {
     const struct launch_function *function = use->function;
     const struct launch_mark mark = {.place = use->source, .turn = use->turn};
@@ -321,7 +321,7 @@ static void tell_launch(const struct use *use, struct order_told *out)
     }
 }
 
-static void tell_copy(const struct use *use, struct order_told *out)
+static void describe_copy(const struct use *use, struct order_details *out)
 {
     const struct call_record *record = use->source;
     out->use.call = use->function;
@@ -333,7 +333,7 @@ static void tell_copy(const struct use *use, struct order_told *out)
     lock_release(&order_lock);
 }
 
-void order_tell(const struct order_race *race, int is_named, struct order_told *out)
+void order_describe(const struct order_race *race, int is_named, struct order_details *out)
 {
     const struct use *use = &race->use;
     memset(&out->use, 0, sizeof out->use);
@@ -344,9 +344,9 @@ void order_tell(const struct order_race *race, int is_named, struct order_told *
     out->use.by_stream = name_of(race->stream);
     out->use.by_host = race->by_host;
     if (use->kind == USE_LAUNCH)
-        tell_launch(use, out);
+        describe_launch(use, out);
     else
-        tell_copy(use, out);
+        describe_copy(use, out);
     out->use.place = out->stack.pc ^ (uint64_t)use->python << 48;
     out->use.frames = out->frames;
     out->use.frame_count = is_named ? stack_frames(&out->stack, out->frames, STACK_READ) : 0;

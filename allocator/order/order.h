@@ -46,7 +46,7 @@ void order_event_has_passed(CUevent event);  /* the host or a whole context wait
 /* ---- what cufence can't follow ---- */
 
 void order_stream_waits_unseen(CUstream stream); /* for a value in memory, or a semaphore */
-void order_host_is_told(CUstream stream);        /* the host learns when the stream gets here */
+void order_host_learns(CUstream stream);         /* the host learns when the stream gets here */
 void order_node_added(const CUgraphNodeParams *node);
 void order_graph_waits(void);             /* some graph waits for more than its stream */
 void order_graph_tells(void);             /* some graph calls the host */
@@ -94,12 +94,12 @@ struct order_copy {
 int order_copied(const struct order_copy *copy, struct order_race *race);
 
 /* What there is to say about the use of a race; with its frames if is_named, which takes up to 0.1 s. Large. */
-struct order_told {
+struct order_details {
     struct earlier_use use; /* refers to the rest */
     struct launch_entry entry;
     struct stack stack;
     struct stack_frame frames[STACK_READ];
 };
-void order_tell(const struct order_race *race, int is_named, struct order_told *out);
+void order_describe(const struct order_race *race, int is_named, struct order_details *out);
 
 #endif

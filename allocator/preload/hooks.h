@@ -83,7 +83,7 @@
 /* A node is added to a graph. */
 #define HOOK_NODE(HOOK, symbol, base, version, how, what, type)                                                                \
     HOOK(symbol, base, version, 0, how, what,                                                                                  \
-         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, type added),                               \
+         (CUgraphNode * node, CUgraph graph, const CUgraphNode *nodes, size_t count, type added),                              \
          (node, graph, nodes, count, added))
 
 #define PASSED_TWINS(PASSED, base, version, reason) PASSED(base, version, 0, reason) PASSED(base, version, 1, reason)
@@ -287,24 +287,24 @@
          (CUgreenCtx green, CUevent event), (green, event))                                                                    \
     HOOK(cuGreenCtxWaitEvent, "cuGreenCtxWaitEvent", 12040, 0, ORDERS, order_event_has_passed(event),                          \
          (CUgreenCtx green, CUevent event), (green, event))                                                                    \
-    HOOK_TWINS(HOOK, cuLaunchHostFunc, "cuLaunchHostFunc", 10000, _ptsz, 10000, ORDERS, order_host_is_told(meant(stream)),     \
+    HOOK_TWINS(HOOK, cuLaunchHostFunc, "cuLaunchHostFunc", 10000, _ptsz, 10000, ORDERS, order_host_learns(meant(stream)),     \
          (CUstream stream, CUhostFn called, void *user), (stream, called, user))                                               \
-    HOOK_TWINS(HOOK, cuStreamAddCallback, "cuStreamAddCallback", 5000, _ptsz, 7000, ORDERS, order_host_is_told(meant(stream)), \
+    HOOK_TWINS(HOOK, cuStreamAddCallback, "cuStreamAddCallback", 5000, _ptsz, 7000, ORDERS, order_host_learns(meant(stream)), \
          (CUstream stream, CUstreamCallback called, void *user, unsigned flags), (stream, called, user, flags))                \
     HOOK_VALUE(HOOK, cuStreamWaitValue32, , 8000, order_stream_waits_unseen(meant(stream)), cuuint32_t)                        \
-    HOOK_VALUE(HOOK, cuStreamWriteValue32, , 8000, order_host_is_told(meant(stream)), cuuint32_t)                              \
+    HOOK_VALUE(HOOK, cuStreamWriteValue32, , 8000, order_host_learns(meant(stream)), cuuint32_t)                              \
     HOOK_VALUE(HOOK, cuStreamWaitValue32, _v2, 11070, order_stream_waits_unseen(meant(stream)), cuuint32_t)                    \
-    HOOK_VALUE(HOOK, cuStreamWriteValue32, _v2, 11070, order_host_is_told(meant(stream)), cuuint32_t)                          \
+    HOOK_VALUE(HOOK, cuStreamWriteValue32, _v2, 11070, order_host_learns(meant(stream)), cuuint32_t)                          \
     HOOK_VALUE(HOOK, cuStreamWaitValue64, , 9000, order_stream_waits_unseen(meant(stream)), cuuint64_t)                        \
-    HOOK_VALUE(HOOK, cuStreamWriteValue64, , 9000, order_host_is_told(meant(stream)), cuuint64_t)                              \
+    HOOK_VALUE(HOOK, cuStreamWriteValue64, , 9000, order_host_learns(meant(stream)), cuuint64_t)                              \
     HOOK_VALUE(HOOK, cuStreamWaitValue64, _v2, 11070, order_stream_waits_unseen(meant(stream)), cuuint64_t)                    \
-    HOOK_VALUE(HOOK, cuStreamWriteValue64, _v2, 11070, order_host_is_told(meant(stream)), cuuint64_t)                          \
+    HOOK_VALUE(HOOK, cuStreamWriteValue64, _v2, 11070, order_host_learns(meant(stream)), cuuint64_t)                          \
     HOOK_TWINS(HOOK, cuStreamBatchMemOp, "cuStreamBatchMemOp", 8000, _ptsz, 8000, ORDERS,                                      \
-         (order_stream_waits_unseen(meant(stream)), order_host_is_told(meant(stream))),                                        \
+         (order_stream_waits_unseen(meant(stream)), order_host_learns(meant(stream))),                                        \
          (CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags),                              \
          (stream, count, operations, flags))                                                                                   \
     HOOK_TWINS(HOOK, cuStreamBatchMemOp_v2, "cuStreamBatchMemOp", 11070, _ptsz, 11070, ORDERS,                                 \
-         (order_stream_waits_unseen(meant(stream)), order_host_is_told(meant(stream))),                                        \
+         (order_stream_waits_unseen(meant(stream)), order_host_learns(meant(stream))),                                        \
          (CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags),                              \
          (stream, count, operations, flags))                                                                                   \
     HOOK_TWINS(HOOK, cuWaitExternalSemaphoresAsync, "cuWaitExternalSemaphoresAsync", 10000, _ptsz, 10000, ORDERS,              \

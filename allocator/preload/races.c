@@ -20,16 +20,16 @@ static const char *name_of(const struct earlier_use *use, char *name, size_t siz
     return name[0] ? name : "a kernel";
 }
 
-struct telling {
+struct describing {
     const struct order_race *race;
     int has_frames;
-    struct order_told *told;
+    struct order_details *details;
 };
 
-static void tell(void *argument)
+static void describe(void *argument)
 {
-    const struct telling *telling = argument;
-    order_tell(telling->race, telling->has_frames, telling->told);
+    const struct describing *describing = argument;
+    order_describe(describing->race, describing->has_frames, describing->details);
 }
 
 /* verb: what the call does to the buffer. */
@@ -38,23 +38,23 @@ static void report(const struct host_call *call, const struct order_race *race, 
     static unsigned named; /* atomic */
     cufence_description place;
     char name[256], on[48] = "";
-    struct order_told *told = malloc(sizeof *told);
-    if (!told)
+    struct order_details *details = malloc(sizeof *details);
+    if (!details)
         return;
     what.now_ns = monotonic_ns(); /* naming the frames takes a while */
-    struct telling telling = {race, __atomic_fetch_add(&named, 1, __ATOMIC_RELAXED) < RACES_NAMED, told};
-    aside_call(tell, &telling);
+    struct describing describing = {race, __atomic_fetch_add(&named, 1, __ATOMIC_RELAXED) < RACES_NAMED, details};
+    aside_call(describe, &describing);
     heap_describe(race->address, &place);
     if (!race->by_host)
-        snprintf(on, sizeof on, " on stream 0x%" PRIx64, told->use.by_stream);
+        snprintf(on, sizeof on, " on stream 0x%" PRIx64, details->use.by_stream);
     error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s buffer #%" PRIu64 "%s, which %s on stream 0x%" PRIx64 " may still use", verb,
-              place.buffer.id, on, name_of(&told->use, name, sizeof name), told->use.stream);
+              place.buffer.id, on, name_of(&details->use, name, sizeof name), details->use.stream);
     what.kind = "stream race";
     what.address = race->address;
     what.place = &place;
-    what.earlier = &told->use;
+    what.earlier = &details->use;
     misuse(call, what);
-    free(told);
+    free(details);
 }
 
 void races_before_free(const struct host_call *call, CUdeviceptr pointer, CUstream stream)

@@ -152,10 +152,10 @@ void block_unmap(struct block *block)
     }
     if (block->slack)
         heap_policies.forget(block);
-    struct block *heir = block->heir;
-    block->heir = NULL;
-    if (heir) /* the context is gone */
-        block_unmap(heir);
+    struct block *successor = block->successor;
+    block->successor = NULL;
+    if (successor) /* the context is gone */
+        block_unmap(successor);
     block_join(block, NULL);
     if (block->is_replaced)
         __atomic_sub_fetch(&books->replaced, 1, __ATOMIC_RELAXED);

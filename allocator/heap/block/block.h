@@ -80,7 +80,7 @@ struct block {
     uint32_t pages : 22; /* of the mapping, in units of the granularity; constant while mapped, like the next two. See pack.h */
     uint32_t is_alone : 1;     /* mapped for a small buffer; a twin's as well */
     uint32_t is_elsewhere : 1; /* its physical memory is on another device than its context: never reused for another buffer */
-    uint8_t ties;              /* atomic; enum ties: what makes its free less simple */
+    uint8_t links;             /* atomic; enum links: what makes its free less simple */
     uint8_t state;             /* enum block_state; atomic; block_become() */
     uint8_t is_counted : 1;    /* counted as allocated and not yet freed */
     uint8_t is_replaced : 1;   /* retiring, while a twin goes on with its memory */
@@ -96,33 +96,33 @@ struct block {
     uint32_t awaits_context;    /* enum awaits: what it waits for besides events */
     uint64_t returned_launches; /* launches of its graph at its latest return */
 
-    struct block *twin;   /* the next of its twins; see twins.c. Under RANK_TWINS, like the count */
-    uint32_t twin_count;  /* how many it has */
-    uint32_t claims;      /* places of allocation that count on one of them; used by the background thread only */
-    struct block *heir;   /* of a retiring block: the twin that becomes idle when its waits are over, or NULL */
-    uint64_t ids_at_free; /* heap_ids() when its last buffer was freed; 0: unknown. Known for retired blocks only */
-    struct slack *slack;  /* slack.h; NULL: not watched. Written by the holder */
-    struct page *page;    /* pack.h; of a packed page, while it is mapped: its cells; of a cell: its page. Atomic */
+    struct block *twin;      /* the next of its twins; see twins.c. Under RANK_TWINS, like the count */
+    uint32_t twin_count;     /* how many it has */
+    uint32_t claims;         /* places of allocation that count on one of them; used by the background thread only */
+    struct block *successor; /* of a retiring block: the twin that becomes idle when its waits are over, or NULL */
+    uint64_t ids_at_free;    /* heap_ids() when its last buffer was freed; 0: unknown. Known for retired blocks only */
+    struct slack *slack;     /* slack.h; NULL: not watched. Written by the holder */
+    struct page *page;       /* pack.h; of a packed page, while it is mapped: its cells; of a cell: its page. Atomic */
 };
 
-enum ties {
-    TIED_TO_STREAMS = 1, /* recorded_count is not 0 */
-    TIED_TO_TWIN = 2     /* twin_count is not 0 */
+enum links {
+    LINKED_TO_STREAMS = 1, /* recorded_count is not 0 */
+    LINKED_TO_TWIN = 2     /* twin_count is not 0 */
 };
 
-static inline unsigned block_ties(const struct block *block)
+static inline unsigned block_links(const struct block *block)
 {
-    return __atomic_load_n(&block->ties, __ATOMIC_RELAXED);
+    return __atomic_load_n(&block->links, __ATOMIC_RELAXED);
 }
 
-static inline void block_tie(struct block *block, enum ties tie)
+static inline void block_link(struct block *block, enum links link)
 {
-    __atomic_or_fetch(&block->ties, (uint8_t)tie, __ATOMIC_RELAXED);
+    __atomic_or_fetch(&block->links, (uint8_t)link, __ATOMIC_RELAXED);
 }
 
-static inline void block_untie(struct block *block, enum ties tie)
+static inline void block_unlink(struct block *block, enum links link)
 {
-    __atomic_and_fetch(&block->ties, (uint8_t)~tie, __ATOMIC_RELAXED);
+    __atomic_and_fetch(&block->links, (uint8_t)~link, __ATOMIC_RELAXED);
 }
 
 static inline enum block_state block_state_now(const struct block *block)

@@ -226,7 +226,7 @@ int freelist_put(struct freelist *list, struct block *block, enum block_state st
     put(list, block, state);
     int is_due = (list->freed >= list->mark_at || now >= list->mark_at_ns) && !list->pool && list->stream;
     if (is_due) {
-        list->mark_at = list->freed + MARK_FREES; /* whether a marker can be recorded or not: on a stream that lags, none can */
+        list->mark_at = list->freed + MARK_FREES; /* also if none can be recorded, as on a stream that lags */
         list->mark_at_ns = now + MARK_NS;
     }
     verify(list);

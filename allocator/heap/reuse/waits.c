@@ -166,7 +166,7 @@ static struct recorded *take_recorded(struct block *block, unsigned *count)
     *count = block->recorded_count;
     block->recorded = NULL;
     block->recorded_count = 0;
-    block_untie(block, TIED_TO_STREAMS);
+    block_unlink(block, LINKED_TO_STREAMS);
     recorded_unlock(block);
     return recorded;
 }

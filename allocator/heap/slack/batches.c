@@ -266,27 +266,27 @@ size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max)
 }
 
 /* The buffers that the heap reports slack of to. */
-static void (*tell)(const struct heap_slack *found); /* constant */
+static void (*report)(const struct heap_slack *found); /* constant */
 
 void heap_on_slack(void (*function)(const struct heap_slack *found))
 {
-    tell = function;
+    report = function;
 }
 
-static HOT_TLS unsigned own_telling;
+static HOT_TLS unsigned own_reporting;
 
-void slack_tell(struct watch *watch, const struct heap_slack *found, size_t count)
+void slack_report_found(struct watch *watch, const struct heap_slack *found, size_t count)
 {
-    own_telling++;
-    for (size_t i = 0; tell && i < count; i++)
-        tell(&found[i]);
-    own_telling--;
-    __atomic_sub_fetch(&watch->telling, 1, __ATOMIC_RELEASE);
+    own_reporting++;
+    for (size_t i = 0; report && i < count; i++)
+        report(&found[i]);
+    own_reporting--;
+    __atomic_sub_fetch(&watch->reporting, 1, __ATOMIC_RELEASE);
 }
 
-int slack_is_told_elsewhere(const struct watch *watch)
+int slack_is_reported_elsewhere(const struct watch *watch)
 {
-    return !own_telling && __atomic_load_n(&watch->telling, __ATOMIC_ACQUIRE);
+    return !own_reporting && __atomic_load_n(&watch->reporting, __ATOMIC_ACQUIRE);
 }
 
 struct heap_slack_figures heap_slack_figures(void)
@@ -317,7 +317,7 @@ static size_t collect_one(struct watch *watch, struct heap_slack *found)
             count = batch_collect(batch, found, 2 * SLACK_MOST);
     }
     if (count)
-        __atomic_add_fetch(&watch->telling, 1, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&watch->reporting, 1, __ATOMIC_RELAXED);
     lock_release(&watch->lock);
     return count;
 }
@@ -343,7 +343,7 @@ size_t slack_collect(struct books *books)
     struct heap_slack *found = watch ? malloc(2 * SLACK_MOST * sizeof *found) : NULL;
     size_t count, all = 0;
     while (found && (count = collect_one(watch, found)) != 0) {
-        slack_tell(watch, found, count);
+        slack_report_found(watch, found, count);
         all += count;
     }
     free(found);

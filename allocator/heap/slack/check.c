@@ -125,9 +125,9 @@ static int check_all(struct watch *watch, uint64_t until, size_t *total)
     struct slack *at = watch->is_ready ? watch->slacks : NULL;
     while (at && is_done)
         is_done = check_some(watch, &at, &gathered, until);
-    __atomic_add_fetch(&watch->telling, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&watch->reporting, 1, __ATOMIC_RELAXED);
     lock_release(&watch->lock);
-    slack_tell(watch, gathered.found, gathered.count); /* not under the lock: it calls the program's handler */
+    slack_report_found(watch, gathered.found, gathered.count); /* not under the lock: it calls the program's handler */
     *total += gathered.count;
     free(gathered.found);
     return is_done;
@@ -156,7 +156,7 @@ static size_t collect_rest(struct watch *watch, uint64_t until)
     while (is_flying(watch, turns) && monotonic_ms() < until)
         aside_sleep(PAUSE_US);
     size_t found = slack_collect(watch->books);
-    while (slack_is_told_elsewhere(watch) && monotonic_ms() < until)
+    while (slack_is_reported_elsewhere(watch) && monotonic_ms() < until)
         aside_sleep(PAUSE_US);
     return found;
 }

@@ -6,7 +6,7 @@
 
 #include "heap/reuse/reuse.h"
 
-/* ---- slack.c, batches.c: slack watch. Only with slack=on; but where nothing is watched the others do nothing ---- */
+/* ---- slack.c, batches.c: slack watch. Only with slack=on; the others return at once where nothing is watched ---- */
 
 /* The block, held, is to become a buffer of the list. is_fresh: it was mapped for it. */
 void slack_hand_out(struct freelist *list, struct block *block, uint64_t address, uint64_t size, int is_fresh);

@@ -21,7 +21,7 @@
 #define SLACK_MOST 128u  /* jobs in a launch, the upper limit of slack_every */
 #define QUEUE_MOST 1024u /* what waits on a stream while all batches are in flight */
 #define BATCHES 32u      /* in flight, per context */
-#define CREDIT_MOST 16u  /* launches beside the regular ones that a free list can save up */
+#define CREDIT_MOST 16u  /* launches out of turn that a free list can save up */
 
 /* The layout that the pattern fits. */
 struct slack_layout {
@@ -76,7 +76,7 @@ struct watch {
     CUfunction kernel, fill;
     void *memory;           /* of all batches; registered with the context */
     unsigned next, in_vain; /* waits for a pattern that did not come in time */
-    unsigned telling;       /* atomic: threads that report what they have collected; changed upwards under the lock */
+    unsigned reporting;     /* atomic: threads that report what they have collected; changed upwards under the lock */
     struct slack *slacks;
     uint64_t launches, checked, missed; /* missed: buffers that were not checked, because their memory was used again at once */
     struct batch batches[BATCHES];
@@ -95,9 +95,9 @@ void slack_launch(struct watch *watch, struct freelist *list, struct stream *str
 /* Copies what the batch has found, at most `max`, and makes it available again. Returns the number. */
 size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max);
 
-/* Reports what the thread has collected, for which it has raised watch->telling. Not under a lock. */
-void slack_tell(struct watch *watch, const struct heap_slack *found, size_t count);
-int slack_is_told_elsewhere(const struct watch *watch); /* another thread is reporting */
+/* Reports what the thread has collected, for which it has raised watch->reporting. Not under a lock. */
+void slack_report_found(struct watch *watch, const struct heap_slack *found, size_t count);
+int slack_is_reported_elsewhere(const struct watch *watch); /* another thread is reporting */
 
 /* ---- queue.c; likewise ---- */
 

@@ -102,7 +102,7 @@ static int look_at_slot(struct slot *slot, void *user)
         return 0;
     if (facts.freed_ns && !__atomic_load_n(&block->pool, __ATOMIC_RELAXED))
         place_see(&facts, look->now);
-    if (block_ties(block) & TIED_TO_TWIN && latest + STALE_NS < look->now)
+    if (block_links(block) & LINKED_TO_TWIN && latest + STALE_NS < look->now)
         look->stale = block;
     return 0;
 }

@@ -56,14 +56,14 @@ static int is_wanted_again(const struct books *books, const struct block *block)
 }
 
 /* Maps the memory of a held block at a new address. NULL if that fails; the memory then goes to the cache. */
-static struct block *successor(struct block *block)
+static struct block *map_successor(struct block *block)
 {
-    struct block *heir = block_map_second(block);
-    if (heir) {
-        slot_hand_over(&block->slot, &heir->slot);
-        facts_write_none(heir, now_ns());
+    struct block *successor = block_map_second(block);
+    if (successor) {
+        slot_hand_over(&block->slot, &successor->slot);
+        facts_write_none(successor, now_ns());
     }
-    return heir;
+    return successor;
 }
 
 enum { RETIRED_AT_ONCE = 16 };
@@ -97,13 +97,13 @@ static void unmap_retired(struct books *books, struct block *block)
         freelist_retired(books, pages);
         return;
     }
-    struct block *heir = block->heir;
-    block->heir = NULL;
-    if (!heir && is_wanted_again(books, block))
-        heir = successor(block);
-    if (heir) {
-        slack_forget(block); /* or a check of all might find the heir's bytes around the block */
-        freelist_put(shared, heir, BLOCK_IDLE, now_ns());
+    struct block *successor = block->successor;
+    block->successor = NULL;
+    if (!successor && is_wanted_again(books, block))
+        successor = map_successor(block);
+    if (successor) {
+        slack_forget(block); /* or a check of all might find the successor's bytes around the block */
+        freelist_put(shared, successor, BLOCK_IDLE, now_ns());
     }
     block_unmap(block);
     freelist_retired(books, pages);

@@ -27,9 +27,9 @@ static void set_twins(struct block *block, struct block *first, uint32_t count)
     block->twin = first;
     __atomic_store_n(&block->twin_count, count, __ATOMIC_RELAXED);
     if (count)
-        block_tie(block, TIED_TO_TWIN);
+        block_link(block, LINKED_TO_TWIN);
     else
-        block_untie(block, TIED_TO_TWIN);
+        block_unlink(block, LINKED_TO_TWIN);
 }
 
 /* Adds a mapped twin. Returns 0 if the block's memory is another's by now. */

@@ -158,7 +158,7 @@ void passed_context_gone(const struct context *context)
     lock_release(&lock);
 }
 
-/* Whether the driver can be told the stream. Caller holds RANK_TOUCH, or it may end. */
+/* Whether the stream can be named to the driver. Caller holds RANK_TOUCH, or it may end. */
 static int is_nameable(const struct recorded *use)
 {
     lock_expect(RANK_TOUCH);
