@@ -30,8 +30,8 @@ struct lens {
     void (*executable_gone)(CUgraphExec executable); /* about to be */
     void (*host_writes)(uint64_t address);           /* is about to, with a copy or a set. NULL: not wanted */
     void (*copied)(const struct lens_copy *copy);    /* NULL: not wanted */
-    /* What the program's compiler knows of a kernel's arguments; see lens/values/told.h. */
-    void (*kernel_told)(CUfunction handle, const char *symbol, const char *arguments);
+    /* What the program's compiler knows of a kernel's arguments; see lens/values/declared.h. */
+    void (*kernel_declared)(CUfunction handle, const char *symbol, const char *arguments);
     void (*close)(unsigned ms); /* once, at exit: waits at most so long for what it looks at */
 };
 

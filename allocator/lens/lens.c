@@ -5,7 +5,7 @@
 #include "lens/code/code.h"
 #include "lens/nan/written.h"
 #include "lens/values/machine.h"
-#include "lens/values/told.h"
+#include "lens/values/declared.h"
 #include "lens/values/types.h"
 #include "lens/users.h"
 #include "lens/visits/visits.h"
@@ -16,7 +16,7 @@ static void unloads(const void *module)
         code_unloaded(module);
         machine_gone(module);
     }
-    told_gone(module);
+    declared_gone(module);
 }
 
 void lens_register(void)
@@ -26,7 +26,7 @@ void lens_register(void)
                                 .unloads = unloads,
                                 .graph_instantiated = captured_instantiated,
                                 .executable_gone = captured_executable_gone,
-                                .kernel_told = told_add,
+                                .kernel_declared = declared_add,
                                 .close = visits_close};
     table.loaded = code_is_kept ? code_loaded : NULL;
     table.loaded_file = code_is_kept ? code_loaded_file : NULL;

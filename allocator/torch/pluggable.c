@@ -90,5 +90,5 @@ void cufence_torch_add(const char *text, const char *json)
 void cufence_torch_kernel(uint64_t function, const char *symbol, const char *arguments)
 {
     if (lens)
-        lens->kernel_told((CUfunction)(uintptr_t)function, symbol, arguments);
+        lens->kernel_declared((CUfunction)(uintptr_t)function, symbol, arguments);
 }

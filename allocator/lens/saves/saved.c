@@ -3,7 +3,7 @@
 #include "analysis/snapshot/npy.h"
 #include "base/files.h"
 #include "base/output.h"
-#include "lens/values/told.h"
+#include "lens/values/declared.h"
 #include "lens/values/types.h"
 
 #include <errno.h>
@@ -82,7 +82,7 @@ void saved_begin(FILE *file, const struct visit *visit)
 void saved_describe(FILE *file, const struct visit *visit, size_t index, enum value_type type, int has_changed)
 {
     const struct reached *reached = &visit->reached[index];
-    const char *name = told_name(reached->handle, reached->function, reached->argument);
+    const char *name = declared_name(reached->handle, reached->function, reached->argument);
     fprintf(file, "%zu.before.npy%s: ", index, has_changed ? " and .after.npy" : " (the launch did not change it)");
     if (reached->argument >= 0)
         fprintf(file, "argument %d%s%s, ", reached->argument, name ? " " : "", name ? name : "");

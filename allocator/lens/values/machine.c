@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS 1024u
+#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
+#include <uthash.h>
+#include <utlist.h>
 
 /* A word of the parameters. */
 struct word {
@@ -20,18 +22,21 @@ struct word {
 };
 
 struct known_code {
-    struct known_code *next;
-    CUfunction handle;
-    const void *module;                     /* NULL: it is gone */
-    const struct launch_function *function; /* whose code it is */
-    int is_whole;                           /* all that the kernel writes is known */
+    UT_hash_handle hh;       /* by key: no padding between its members */
+    struct known_code *next; /* among those that are out of the table: others may still read them */
+    struct code_key {
+        CUfunction handle;
+        const struct launch_function *function; /* whose code it is */
+    } key;
+    const void *module;
+    int is_whole; /* all that the kernel writes is known */
     int cubins;
     unsigned word_count;
     struct word *words; /* of the parameters, up to the last one that is a pointer */
 };
 
-static struct lock lock = LOCK(RANK_LEAF); /* a leaf; guards the table. Entries stay */
-static struct known_code *buckets[BUCKETS];
+static struct lock lock = LOCK(RANK_LEAF);
+static struct known_code *codes, *gone; /* under the lock */
 
 /* ---- finding out ---- */
 
@@ -88,10 +93,10 @@ static void look(struct span cubin, void *user)
     struct known_code *code = user;
     struct cubin_kernel kernel;
     struct uses uses;
-    if (!cubin_find_kernel(cubin, code->function->name, &kernel)) {
+    if (!cubin_find_kernel(cubin, code->key.function->name, &kernel)) {
         uint64_t work = UINT64_MAX;
         Elf64_Sym symbol;
-        code->is_whole &= !cubin_find_named(cubin, code->function->name, &work, &symbol);
+        code->is_whole &= !cubin_find_named(cubin, code->key.function->name, &work, &symbol);
         return;
     }
     if (kernel.parameters_at != slice_parameters_at(kernel.sm)) { /* another compiler than those that the slicer knows */
@@ -108,7 +113,7 @@ static void look(struct span cubin, void *user)
             word->narrowest = use->narrowest;
         word->kinds |= use->kinds;
         if (use->write_count)
-            add_line(word, cubin, code->function->name, use, code->cubins == 0);
+            add_line(word, cubin, code->key.function->name, use, code->cubins == 0);
     }
     code->cubins++;
 }
@@ -118,42 +123,29 @@ static struct known_code *find_out(CUfunction handle, const struct launch_functi
     struct known_code *made = calloc(1, sizeof *made);
     if (!made)
         return NULL;
-    made->handle = handle;
+    made->key = (struct code_key){handle, function};
     made->module = code_module_of(handle);
-    made->function = function;
     made->is_whole = 1;
     int is_all = made->module && code_look(handle, made->module, look, made);
     made->is_whole &= is_all && made->cubins > 0;
     return made;
 }
 
-static struct known_code **bucket_of(CUfunction handle)
-{
-    return &buckets[((uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15) >> 32) % BUCKETS];
-}
-
-static struct known_code *find_locked(CUfunction handle, const struct launch_function *function)
-{
-    struct known_code *code = *bucket_of(handle);
-    while (code && !(code->handle == handle && code->function == function))
-        code = code->next;
-    return code;
-}
-
 static const struct known_code *code_of(CUfunction handle, const struct launch_function *function)
 {
+    const struct code_key key = {handle, function};
+    const struct known_code *code;
     lock_take(&lock);
-    const struct known_code *code = find_locked(handle, function);
+    HASH_FIND(hh, codes, &key, sizeof key, code);
     lock_release(&lock);
     return code;
 }
 
 static void free_code(struct known_code *code)
 {
-    for (unsigned i = 0; code && i < code->word_count; i++)
+    for (unsigned i = 0; i < code->word_count; i++)
         free((char *)(uintptr_t)code->words[i].line.file);
-    if (code)
-        free(code->words);
+    free(code->words);
     free(code);
 }
 
@@ -161,27 +153,31 @@ void machine_find_out(CUfunction handle, const struct launch_function *function)
 {
     if (!code_is_kept || !handle || !function || !function->name[0] || code_of(handle, function))
         return;
-    struct known_code *made = find_out(handle, function);
+    struct known_code *made = find_out(handle, function), *other = NULL;
+    if (!made)
+        return;
     lock_take(&lock);
-    if (made && !find_locked(handle, function)) {
-        made->next = *bucket_of(handle);
-        *bucket_of(handle) = made;
-        made = NULL;
-    }
+    HASH_FIND(hh, codes, &made->key, sizeof made->key, other); /* another thread may have been faster */
+    if (!other)
+        HASH_ADD(hh, codes, key, sizeof made->key, made);
+    int is_added = made->hh.tbl != NULL;
     lock_release(&lock);
-    free_code(made);
+    if (!is_added)
+        free_code(made);
 }
 
 void machine_gone(const void *module)
 {
-    for (size_t i = 0; i < BUCKETS; i++) {
-        lock_take(&lock);
-        for (struct known_code *code = buckets[i]; code; code = code->next) {
-            if (code->module == module)
-                code->handle = NULL;
-        }
-        lock_release(&lock);
+    struct known_code *code, *next;
+    lock_take(&lock);
+    HASH_ITER(hh, codes, code, next)
+    {
+        if (code->module != module)
+            continue;
+        HASH_DEL(codes, code);
+        LL_PREPEND(gone, code);
     }
+    lock_release(&lock);
 }
 
 /* ---- asking ---- */

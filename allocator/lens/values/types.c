@@ -1,7 +1,7 @@
 #include "types.h"
 
 #include "machine.h"
-#include "told.h"
+#include "declared.h"
 
 #include "analysis/values/figures.h"
 #include "analysis/verdict/signature.h"
@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS 256u
+#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
+#include <uthash.h>
+
 #define OVERRIDES 16
 #define LEAST_BYTES 256u /* of a guess that is remembered */
 #define LEAST_FIT 0.3    /* bytes that fit every type worse than that are taken for nothing */
@@ -32,7 +34,7 @@ struct guess {
 };
 
 struct known_kernel {
-    struct known_kernel *next;
+    UT_hash_handle hh; /* by function */
     const struct launch_function *function;
     struct kernel_names names;
     enum value_type hint;  /* the floating-point type that its name mentions, VALUE_TYPES if there is none, or several */
@@ -45,53 +47,10 @@ struct override {
     enum value_type type;
 };
 
-static struct lock lock = LOCK(RANK_LEAF);    /* a leaf */
-static struct known_kernel *kernels[BUCKETS]; /* under the lock */
-static struct override overrides[OVERRIDES];  /* constant after the start, with their number */
+static struct lock lock = LOCK(RANK_LEAF);   /* a leaf */
+static struct known_kernel *kernels;         /* under the lock */
+static struct override overrides[OVERRIDES]; /* constant after the start, with their number */
 static size_t override_count;
-
-/* ---- names of types ---- */
-
-enum value_type types_named(const char *name, size_t length)
-{
-    static const struct {
-        const char *name;
-        enum value_type type;
-    } others[] = {{"f32", VALUE_FLOAT32},
-                  {"fp32", VALUE_FLOAT32},
-                  {"float", VALUE_FLOAT32},
-                  {"f64", VALUE_FLOAT64},
-                  {"fp64", VALUE_FLOAT64},
-                  {"double", VALUE_FLOAT64},
-                  {"f16", VALUE_FLOAT16},
-                  {"fp16", VALUE_FLOAT16},
-                  {"half", VALUE_FLOAT16},
-                  {"bf16", VALUE_BFLOAT16},
-                  {"i8", VALUE_INT8},
-                  {"u8", VALUE_UINT8},
-                  {"bool", VALUE_UINT8},
-                  {"i1", VALUE_UINT8},
-                  {"f8e4m3", VALUE_FLOAT8_E4M3},
-                  {"fp8e4nv", VALUE_FLOAT8_E4M3},
-                  {"f8e5m2", VALUE_FLOAT8_E5M2},
-                  {"fp8e5", VALUE_FLOAT8_E5M2},
-                  {"i16", VALUE_INT16},
-                  {"u16", VALUE_UINT16},
-                  {"i32", VALUE_INT32},
-                  {"int", VALUE_INT32},
-                  {"u32", VALUE_UINT32},
-                  {"i64", VALUE_INT64},
-                  {"u64", VALUE_UINT64}};
-    for (enum value_type type = 0; type < VALUE_TYPES; type++) {
-        if (strlen(value_name(type)) == length && !memcmp(value_name(type), name, length))
-            return type;
-    }
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (strlen(others[i].name) == length && !memcmp(others[i].name, name, length))
-            return others[i].type;
-    }
-    return VALUE_TYPES;
-}
 
 /* ---- what the user says ---- */
 
@@ -123,7 +82,7 @@ static int add_override(const char *text, size_t length)
     const char *colon = last_of(text, length, ':');
     const char *type = colon ? colon + 1 : text;
     size_t kernel = colon ? (size_t)(colon - text) : 0;
-    made.type = types_named(type, (size_t)(text + length - type));
+    made.type = declared_type(type, (size_t)(text + length - type));
     if (made.type == VALUE_TYPES || override_count == OVERRIDES || kernel >= sizeof made.kernel || (colon && !kernel))
         return 0;
     if (kernel) {
@@ -213,17 +172,16 @@ static struct known_kernel *make(const struct launch_function *function)
 
 static struct known_kernel *kernel_locked(const struct launch_function *function)
 {
-    struct known_kernel **bucket = &kernels[((uintptr_t)function >> 4) % BUCKETS];
-    for (struct known_kernel *kernel = *bucket; kernel; kernel = kernel->next) {
-        if (kernel->function == function)
-            return kernel;
-    }
-    struct known_kernel *kernel = make(function);
-    if (kernel) {
-        kernel->next = *bucket;
-        *bucket = kernel;
-    }
-    return kernel;
+    struct known_kernel *kernel;
+    lock_expect(RANK_LEAF);
+    HASH_FIND_PTR(kernels, &function, kernel);
+    if (kernel || !(kernel = make(function)))
+        return kernel;
+    HASH_ADD_PTR(kernels, function, kernel);
+    if (kernel->hh.tbl)
+        return kernel;
+    free(kernel);
+    return NULL;
 }
 
 const struct kernel_names *types_names(const struct launch_function *function)
@@ -265,7 +223,7 @@ struct known_type types_of(const struct launch_function *function, const struct 
     enum value_type type = overridden(names, reached->argument);
     if (type != VALUE_TYPES)
         return (struct known_type){type, TYPE_OPTION};
-    type = told_elements(reached);
+    type = declared_elements(reached);
     if (type == VALUE_TYPES && is_whole_argument(function, reached))
         type = signature_elements(names->demangled, function->argument_count, (size_t)reached->argument);
     if (type != VALUE_TYPES)
@@ -277,7 +235,7 @@ struct known_type types_of(const struct launch_function *function, const struct 
 int types_is_const(const struct launch_function *function, const struct reached *reached)
 {
     const struct kernel_names *names = is_whole_argument(function, reached) ? types_names(function) : NULL;
-    return told_is_const(reached) ||
+    return declared_is_const(reached) ||
            (names && signature_is_const(names->demangled, function->argument_count, (size_t)reached->argument));
 }
 

@@ -3,9 +3,9 @@
  * each pointer, the first of
  *
  *   values_type=        what the user says
- *   the signature       what the compiler has told (told.h), or that of the demangled name: "float const*"; a pointer to const
- * is not written through a guess             from the bytes that were seen there, and the kernel's code (code.h); until then,
- * candidates
+ *   the signature       what the compiler has declared (declared.h), or that of the demangled name: "float const*"; a pointer
+ *                       to const is not written through
+ *   a guess             from the bytes that were seen there, and the kernel's code (code.h); until then, candidates
  *
  * Thread safety: any thread. Kernels are never forgotten.
  */
@@ -46,8 +46,5 @@ enum value_type types_guess(const struct launch_function *function, const struct
 #define TYPE_CANDIDATES 7
 extern const enum value_type type_candidates[TYPE_CANDIDATES]; /* floating-point ones first */
 #define TYPE_FLOATS 4
-
-/* Returns the type of that name, long or short ("float16", "f16", "half"); VALUE_TYPES if there is none. */
-enum value_type types_named(const char *name, size_t length);
 
 #endif
