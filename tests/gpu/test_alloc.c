@@ -4,8 +4,6 @@
 
 #include "story.h"
 
-#include <pthread.h>
-
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
 

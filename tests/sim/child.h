@@ -7,6 +7,7 @@
 
 #include "support/test.h"
 
+#include <cuda.h>
 #include <cufence.h>
 
 #define CHECK(condition)                                                                                                       \
@@ -90,7 +91,7 @@ static inline void expect_ending(void (*story)(void), int status, const char *wa
     static void name(void);                                                                                                    \
     TEST(test_##name)                                                                                                          \
     {                                                                                                                          \
-        expect_ending(name, status, wanted, unwanted);                                                                          \
+        expect_ending(name, status, wanted, unwanted);                                                                         \
     }                                                                                                                          \
     static void name(void)
 #define STORY(name) STORY_OF(name, 0, NULL, NULL)

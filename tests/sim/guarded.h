@@ -180,7 +180,6 @@ static inline unsigned count_in(const char *text, const char *wanted)
 
 static inline int finish(void **state)
 {
-    (void)state;
     int failed = has_failed;
     has_failed = 0;
     return failed ? -1 : 0;

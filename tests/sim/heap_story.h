@@ -4,7 +4,6 @@
 
 #include "child.h"
 
-#include <cuda.h>
 #include <sim.h>
 
 #define MIB ((size_t)1 << 20)

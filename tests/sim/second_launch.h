@@ -9,7 +9,6 @@
 #include "launch/launch.h"
 #include "launch/pinned.h"
 
-#include <cuda.h>
 #include <regex.h>
 #include <sim.h>
 

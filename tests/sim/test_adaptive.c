@@ -2,8 +2,6 @@
  */
 #include "heap_story.h"
 
-#include <pthread.h>
-
 #define PLACES 60 /* without Python, a place is a size and a stream */
 
 static size_t size_of(int place)
@@ -285,7 +283,6 @@ STORY(a_capture_goes_on)
 static void *loop(void *streams)
 {
     void *seen[PLACES];
-    (void)streams;
     CHECK_CU(cuCtxSetCurrent(context));
     CUstream stream = new_stream();
     for (int i = 0; i < 100; i++)
@@ -367,7 +364,6 @@ STORY(forks_while_busy)
 
 static int set_up(void **state)
 {
-    (void)state;
     setenv("CUFENCE_OPTIONS", "stacks=python", 1); /* a place of allocation is a size and a stream */
     return 0;
 }

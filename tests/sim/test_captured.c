@@ -5,8 +5,6 @@
 #include "contexts/contexts.h"
 #include "heap/internal.h"
 
-#include <cuda.h>
-
 #define BYTES 4096
 
 /* A graph of the current context that uses memory of its own, and what stands for it in the books. */

@@ -8,18 +8,12 @@
 
 #include "torch/pluggable.h"
 
-#include <cuda.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sim.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #define COUNT 1000
@@ -224,8 +218,6 @@ static cufence_status waited;
 
 static void waits_for_itself(const cufence_fault *fault, void *user)
 {
-    (void)fault;
-    (void)user;
     waited = cufence_wait_reports(30000);
     CHECK(strstr(cufence_error_detail(), "handler"));
 }
@@ -239,8 +231,6 @@ static void handler_waits(void)
 
 static void ends_the_process(const cufence_fault *fault, void *user)
 {
-    (void)fault;
-    (void)user;
     exit(5);
 }
 
@@ -382,13 +372,11 @@ static void expect_text(const char *wanted)
 
 static int make_scratch(void **state)
 {
-    (void)state;
     return mkdtemp(scratch) ? 0 : -1;
 }
 
 static int remove_scratch(void **state)
 {
-    (void)state;
     rmdir(scratch);
     return 0;
 }

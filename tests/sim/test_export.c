@@ -11,12 +11,10 @@ static int can_export;
 
 static void forget(struct slot *slot)
 {
-    (void)slot;
 }
 
 static int start(void **state)
 {
-    (void)state;
     CUcontext context;
     assert_int_equal(driver_load(), CUFENCE_OK);
     assert_int_equal(driver->cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);

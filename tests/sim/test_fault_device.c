@@ -2,8 +2,6 @@
  */
 #include "child.h"
 
-#include <cuda.h>
-
 #include "launch/launch.h"
 #include "witness/device.h"
 

@@ -2,13 +2,10 @@
 #include "child.h"
 #include "refused.h"
 
-#include <cuda.h>
 #include <dirent.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <sim.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #define COUNT 1000
 
@@ -210,7 +207,6 @@ static int is_registered; /* atomic: the exit handler below */
 
 static void CUDA_CB nap(void *unused)
 {
-    (void)unused;
     AWAIT(__atomic_load_n(&is_registered, __ATOMIC_ACQUIRE));
     usleep(100000);
 }

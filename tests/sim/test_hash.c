@@ -7,7 +7,6 @@ static struct hash_bench bench;
 
 static int set_up(void **state)
 {
-    (void)state;
     CUcontext context;
     if (driver_load() != CUFENCE_OK || cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
         cuCtxSetCurrent(context) != CUDA_SUCCESS || cuMemAlloc(&bench.memory, HASH_BYTES) != CUDA_SUCCESS ||

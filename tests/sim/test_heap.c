@@ -1,8 +1,6 @@
 /* Buffers on the simulated device: layout, reuse, streams, quarantine, captures, memory pressure, threads. */
 #include "heap_story.h"
 
-#include <pthread.h>
-
 STORY(ends_flush)
 {
     static const size_t sizes[] = {1, 4, 15, 16, 17, 4000, PAGE - 1, PAGE, PAGE + 1, 3 * MIB + 512 * 1024, 40 * MIB + 4};
@@ -408,7 +406,6 @@ static int is_captured(CUstream stream, void *user)
 static int destroyed;
 static void destroy(void *user)
 {
-    (void)user;
     destroyed++;
 }
 

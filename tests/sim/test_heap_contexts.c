@@ -2,8 +2,6 @@
  * context current that is gone. */
 #include "child.h"
 
-#include <cuda.h>
-#include <pthread.h>
 #include <sim.h>
 
 #define MIB ((size_t)1 << 20)

@@ -1,8 +1,6 @@
 /* The C API without the preload library: streams that it is told about once, and hears no more of; forks; numbers. */
 #include "heap_story.h"
 
-#include <pthread.h>
-
 #define BYTES 4096
 
 static uint32_t flag;
@@ -121,7 +119,6 @@ STORY(recorded_handle_that_came_back)
 
 static void *hold_up(void *unused)
 {
-    (void)unused;
     CHECK_CU(cuCtxSetCurrent(context));
     allocate(BYTES, new_stream());
     return NULL;

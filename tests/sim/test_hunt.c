@@ -14,7 +14,6 @@ static struct {
 
 static int make_folder(void **state)
 {
-    (void)state;
     if (!mkdtemp(folder))
         return -1;
     setenv("CUFENCE", CUFENCE_CLI, 1);
@@ -29,7 +28,6 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    (void)state;
     json_decref(last.list);
     return system("rm -r \"$FOLDER\"");
 }

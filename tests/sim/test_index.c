@@ -4,7 +4,6 @@
 #include "driver/driver.h"
 #include "heap/internal.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <sys/time.h>
 
@@ -12,12 +11,10 @@
 
 static void forget(struct slot *slot)
 {
-    (void)slot;
 }
 
 static int open_index(void **state)
 {
-    (void)state;
     assert_int_equal(driver_load(), CUFENCE_OK);
     assert_int_equal(driver->cuInit(0), CUDA_SUCCESS);
     assert_int_equal(arena_open((uint64_t)1 << 30, 16, forget), CUFENCE_OK);
@@ -87,7 +84,6 @@ static void interrupt_soon(void)
 /* Finds a live buffer at the first place, and has its memory serve another one. */
 static void move_on(int signal)
 {
-    (void)signal;
     struct block *block = index_claim(places[0]);
     if (block)
         live_at(block, places[1]);

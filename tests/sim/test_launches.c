@@ -1,7 +1,6 @@
 /* Faults of kernels whose launches are on record: what the report gains from them. */
 #include "child.h"
 
-#include <cuda.h>
 #include <sim.h>
 
 #include "launch/launch.h"

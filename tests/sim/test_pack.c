@@ -1,8 +1,6 @@
 /* Small buffers that share pages on the simulated device: what fits, what is found between them, and who may use what when. */
 #include "pokes.h"
 
-#include <pthread.h>
-
 #define KIB ((size_t)1 << 10)
 
 static cufence_buffer buffer_at(const char *pointer)
@@ -419,7 +417,6 @@ SAYS_ONCE(nor_is_it_without_the_driver, "share pages")
 
 static int set_up(void **state)
 {
-    (void)state;
     return setenv("CUFENCE_SIM", "memory=256M", 1); /* a small device: 128 pages */
 }
 TEST_GROUP(set_up, NULL)

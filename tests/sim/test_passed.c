@@ -2,7 +2,6 @@
 #include "heap/unguarded/unguarded.h"
 #include "heap_story.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 static void *allocate_used(size_t size, CUstream stream)

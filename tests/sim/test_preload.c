@@ -5,7 +5,6 @@
 #include "guarded.h"
 
 #include <jansson.h>
-#include <sys/stat.h>
 
 /* ---- memory ---- */
 

@@ -3,9 +3,6 @@
 
 #include "analysis/snapshot/npy.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* by when the second process has come to its launch */
 #define HANG_MS "6000"
 #else

@@ -5,13 +5,11 @@ static char folder[] = "/tmp/cufence-ranks-XXXXXX";
 
 static int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) ? 0 : -1;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     char command[256];
     snprintf(command, sizeof command, "rm -r %s", folder);
     return system(command);

@@ -3,20 +3,17 @@
 #include "child.h"
 
 #include <regex.h>
-#include <sys/stat.h>
 
 static char folder[] = "/tmp/cufence-saved-XXXXXX";
 static char text[1 << 16];
 
 static int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) ? 0 : -1;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     char command[256];
     snprintf(command, sizeof command, "rm -r %s", folder);
     return system(command);

@@ -5,9 +5,7 @@
 #include "base/files.h"
 #include "driver/driver.h"
 
-#include <fcntl.h>
 #include <sys/auxv.h>
-#include <sys/stat.h>
 
 #define NOBODY 65534
 enum { OBEYS_NOTHING, TAKES_DRIVER, TAKES_OPTIONS, IS_NOT_SECURE = 77 };

@@ -1,8 +1,6 @@
 /* The simulated device's stream capture: what is recorded, what is refused, and what a refusal does to the capture. */
 #include "results.h"
 
-#include <pthread.h>
-
 #define GRANULE ((size_t)2 << 20)
 
 static CUcontext context;
@@ -12,13 +10,11 @@ static CUstream stream, other, blocking;
 
 static void add_kernel(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
     **(uint32_t *const *)arguments[0] += *(const uint32_t *)arguments[1];
 }
 
 static int set_up(void **state)
 {
-    (void)state;
     static const size_t bytes[] = {8, 4};
     const cusim_kernel kernel = {.name = "add", .function = add_kernel, .argument_bytes = bytes, .argument_count = 2};
     cusim_register_kernel(&kernel);
@@ -37,7 +33,6 @@ static int set_up(void **state)
 
 static int clear_counter(void **state)
 {
-    (void)state;
     OK(cuMemsetD32(counter, 0, 1));
     OK(cuCtxSynchronize());
     return 0;

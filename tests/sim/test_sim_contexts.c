@@ -1,7 +1,6 @@
 /* The simulated device's contexts: those of several devices, of their own making, and what crosses from one to another. */
 #include "results.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 static CUcontext contexts[2]; /* the primary ones */
@@ -11,13 +10,11 @@ static atomic_uint counter;
 
 static void add_kernel(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
     atomic_fetch_add(&counter, *(const uint32_t *)arguments[0]);
 }
 
 static int set_up(void **state)
 {
-    (void)state;
     static const size_t one_number[] = {sizeof(uint32_t)};
     const cusim_kernel kernel = {.name = "add", .function = add_kernel, .argument_bytes = one_number, .argument_count = 1};
     cusim_register_kernel(&kernel);
@@ -35,7 +32,6 @@ static int set_up(void **state)
 
 static int start_anew(void **state)
 {
-    (void)state;
     atomic_store(&counter, 0);
     OK(cuCtxSetCurrent(contexts[0]));
     return 0;

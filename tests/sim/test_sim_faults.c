@@ -9,9 +9,6 @@
 #include <sim/sim.h>
 
 #include <elf.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <sys/stat.h>
 
 #define GRANULE ((size_t)2 << 20)
 #define FLAGS_SURVIVE (CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT)
@@ -36,19 +33,16 @@ NOT_SANITIZED static void store_kernel(const cusim_thread *thread, void *const *
 
 NOT_SANITIZED static void load_kernel(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
     (void)*(*(volatile uint64_t *const *)arguments[0]);
 }
 
 NOT_SANITIZED static void atomic_kernel(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
     __atomic_fetch_add(*(uint32_t *const *)arguments[0], 1, __ATOMIC_RELAXED);
 }
 
 NOT_SANITIZED static void touch_until_gone_kernel(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
     uint32_t *is_running = *(uint32_t *const *)arguments[1];
     for (;;) {
         (void)*(*(volatile uint32_t *const *)arguments[0]);
@@ -404,7 +398,6 @@ static sigjmp_buf back;
 
 static void host_handler(int signal_number)
 {
-    (void)signal_number;
     siglongjmp(back, 1);
 }
 

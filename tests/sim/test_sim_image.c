@@ -9,8 +9,6 @@
 #include "sim_dump.h"
 #include <sim/sim.h>
 
-#include <fcntl.h>
-
 #define GRANULE ((size_t)2 << 20)
 #define EXIT_AT 0x60 /* of the code that the simulated device makes up */
 #define PADDING_AT 0x80

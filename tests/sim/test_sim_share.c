@@ -9,7 +9,6 @@
 #include <sim/sim.h>
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>

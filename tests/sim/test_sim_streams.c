@@ -3,7 +3,6 @@
 
 #include "../support/thread_id.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 static CUcontext context;
@@ -15,7 +14,6 @@ static uint32_t log_values[64];
 
 static void append_kernel(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
     log_values[atomic_fetch_add(&log_count, 1) % 64] = *(const uint32_t *)arguments[0];
 }
 
@@ -38,7 +36,6 @@ static void set_up(void)
 
 static int clear_log(void **state)
 {
-    (void)state;
     if (!context)
         set_up();
     atomic_store(&log_count, 0);

@@ -29,7 +29,6 @@ static CUmemGenericAllocationHandle create(size_t size)
 
 static int set_up(void **state)
 {
-    (void)state;
     cusim_configure(2, (size_t)64 << 20, 0);
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&context, 0));

@@ -1,8 +1,6 @@
 /* Slack watch, fill and poison on the simulated device: writes beside buffers that no hardware sees, and what is not one. */
 #include "pokes.h"
 
-#include <pthread.h>
-
 /* ---- one write ---- */
 
 FINDS(finds_one_byte_before, "slack WRITE: 1 byte changed, 1 byte before the start of buffer #1")
@@ -116,7 +114,6 @@ static int is_told, was_told; /* atomic */
 
 static void tell_slowly(const cufence_fault *fault, void *user)
 {
-    (void)fault, (void)user;
     __atomic_store_n(&is_told, 1, __ATOMIC_RELEASE);
     usleep(300000);
     __atomic_store_n(&was_told, 1, __ATOMIC_RELEASE);

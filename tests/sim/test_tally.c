@@ -8,7 +8,6 @@ static char said[65536]; /* stderr of the last program */
 
 static int make_folder(void **state)
 {
-    (void)state;
     setenv("CUFENCE", CUFENCE_CLI, 1);
     setenv("STORY", CUFENCE_RUN_STORY, 1);
     setenv("LD_LIBRARY_PATH", CUFENCE_RUN_DRIVER, 1); /* libcuda.so.1 is the simulated device there */
@@ -19,7 +18,6 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    (void)state;
     return system("rm -r \"$FOLDER\"");
 }
 

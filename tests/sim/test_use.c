@@ -179,7 +179,6 @@ static void signalled(void)
 
 static void ignored(int number)
 {
-    (void)number;
 }
 
 static void signalled_with_own_handler(void)
@@ -253,7 +252,6 @@ TEST(test_by_stream)
 
 static int set_up(void **state)
 {
-    (void)state;
     setenv("CUFENCE_OPTIONS", "stacks=python", 1); /* the tests are linked with the frames that would be left out */
     return 0;
 }

@@ -1,7 +1,6 @@
 /* Visits to launches: work before and after them, in order, without waiting for them. */
 #include "child.h"
 
-#include <cuda.h>
 #include <sim.h>
 
 #include "lens/lens.h"
@@ -18,13 +17,11 @@
 static void add(const cusim_thread *t, void *const *arguments)
 {
     uint32_t *numbers = *(uint32_t *const *)arguments[0];
-    (void)t;
     numbers[0] += *(const uint32_t *)arguments[1];
 }
 
 static void look(const cusim_thread *t, void *const *arguments)
 {
-    (void)t;
     **(uint32_t *const *)arguments[0] = **(const uint32_t *const *)arguments[1];
 }
 
@@ -35,7 +32,6 @@ struct pair {
 
 static void add_pair(const cusim_thread *t, void *const *arguments)
 {
-    (void)t;
     ((const struct pair *)arguments[0])->numbers[0] += 1;
 }
 
@@ -65,7 +61,6 @@ static int wants_function(const struct launch_function *function)
 
 static size_t size(const struct visit *visit)
 {
-    (void)visit;
     return user_saw.wanted_bytes;
 }
 

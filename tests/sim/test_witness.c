@@ -333,7 +333,6 @@ static volatile sig_atomic_t signals;
 
 static void count_signal(int signal)
 {
-    (void)signal;
     signals++;
 }
 

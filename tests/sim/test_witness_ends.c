@@ -5,12 +5,8 @@
 #include "base/clock.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #define GONE_MS 200  /* how long the second process may outlive the program */
@@ -114,7 +110,6 @@ static volatile sig_atomic_t signals;
 
 static void count_signal(int signal)
 {
-    (void)signal;
     signals++;
 }
 
@@ -218,7 +213,6 @@ static int socket_count;
 static void *grab(void *unused)
 {
     struct rlimit limit;
-    (void)unused;
     CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     AWAIT(count_sockets() > socket_count);
     limit.rlim_cur = 3;

@@ -11,13 +11,11 @@ static char text[1 << 16];
 
 static inline int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) ? 0 : -1;
 }
 
 static inline int remove_folder(void **state)
 {
-    (void)state;
     char command[256];
     snprintf(command, sizeof command, "rm -r %s", folder);
     return system(command);

@@ -14,6 +14,9 @@
 #ifndef CUFENCE_TESTS_TEST_H
 #define CUFENCE_TESTS_TEST_H
 
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -23,10 +26,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* a callback has the parameters that its caller wants */
 
 /* Filled before main(), in the order of the file. */
 static struct {
@@ -43,7 +49,7 @@ static struct {
     {                                                                                                                          \
         test_cases.all[test_cases.count++] = (struct CMUnitTest){#name, name, set_up, tear_down, initial};                     \
     }                                                                                                                          \
-    static void name(void **state __attribute__((unused)))
+    static void name(void **state)
 #define TEST_WITH(name, set_up, tear_down) TEST_OF(name, set_up, tear_down, NULL)
 #define TEST(name) TEST_OF(name, NULL, NULL, NULL)
 #define TEST_GROUP(before, after)                                                                                              \

@@ -159,7 +159,6 @@ static void begin_refused(void)
 
 static void nothing(int number)
 {
-    (void)number;
 }
 
 static void begin_alarms(void)

@@ -33,7 +33,6 @@ static void *need(void *library, const char *name)
 
 RACES static void fill(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
     volatile uint32_t *to = (volatile uint32_t *)*(const uintptr_t *)arguments[0];
     uint64_t words = *(const uint64_t *)arguments[1];
     uint32_t value = *(const uint32_t *)arguments[2], step = *(const uint32_t *)arguments[3];
@@ -43,7 +42,6 @@ RACES static void fill(const cusim_thread *thread, void *const *arguments)
 
 RACES static void check(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
     const volatile uint32_t *from = (const volatile uint32_t *)*(const uintptr_t *)arguments[0];
     uint64_t words = *(const uint64_t *)arguments[1];
     uint32_t value = *(const uint32_t *)arguments[2], step = *(const uint32_t *)arguments[3];
@@ -60,7 +58,6 @@ RACES static void check(const cusim_thread *thread, void *const *arguments)
 
 RACES static void copy(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
     volatile uint32_t *to = (volatile uint32_t *)*(const uintptr_t *)arguments[0];
     const volatile uint32_t *from = (const volatile uint32_t *)*(const uintptr_t *)arguments[1];
     uint64_t words = *(const uint64_t *)arguments[2];
@@ -77,7 +74,6 @@ static uint64_t microseconds_now(void)
 
 static void hold(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
     const uint32_t *flag = (const uint32_t *)*(const uintptr_t *)arguments[0];
     uint32_t *expired = (uint32_t *)*(const uintptr_t *)arguments[1];
     uint64_t start = microseconds_now(), most = *(const uint32_t *)arguments[2];

@@ -7,6 +7,8 @@
 #ifndef TORTURE_DRIVER_H
 #define TORTURE_DRIVER_H
 
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* a callback has the parameters that its caller wants */
+
 #include <cuda.h>
 #include <cufence.h>
 #include <sim/sim.h>

@@ -50,7 +50,6 @@ static void *watch(void *unused)
 {
     enum { PATIENCE_S = 60 };
     uint64_t before = 0;
-    (void)unused;
     for (int still = 0; still < PATIENCE_S; still++) {
         uint64_t now = __atomic_load_n(&progress, __ATOMIC_RELAXED);
         if (now != before)

@@ -86,7 +86,6 @@ static size_t draw_size(struct world *world)
 
 static void used(struct world *world, struct buffer *buffer, int queue, uint32_t position, int is_written)
 {
-    (void)world;
     buffer->uses.at[queue] = position;
     if (is_written) {
         memset(&buffer->contents, 0, sizeof buffer->contents);

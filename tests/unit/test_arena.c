@@ -12,16 +12,12 @@ static uint64_t most; /* that the driver reserves */
 
 static CUresult reserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr wanted, unsigned long long flags)
 {
-    (void)alignment;
-    (void)flags;
-    (void)wanted;
     *address = START;
     return size <= most ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static void forget(struct slot *slot)
 {
-    (void)slot;
 }
 
 static void note_gap(struct slot *slot, uint64_t gap_start, void *user)

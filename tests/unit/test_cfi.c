@@ -372,7 +372,6 @@ struct own_tables {
 
 static int find_own_tables(struct dl_phdr_info *info, size_t size, void *argument)
 {
-    (void)size;
     struct own_tables *own = argument;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];

@@ -1,8 +1,6 @@
 /* The cufence command from outside: its output on stdout and stderr, and its exit status. */
 #include "support/test.h"
 
-#include <fcntl.h>
-
 #include <cufence.h>
 
 #define USAGE 2

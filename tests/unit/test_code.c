@@ -2,7 +2,6 @@
 #include "support/test.h"
 
 #include <elf.h>
-#include <pthread.h>
 #include <zlib.h>
 
 #include "analysis/lines/cubin.h"
@@ -79,7 +78,6 @@ static void expect_none(CUfunction function, const char *name, const char *reaso
 
 static int start(void **state)
 {
-    (void)state;
     driver = &usual;
     return 0;
 }
@@ -244,7 +242,6 @@ static int version; /* of the kernel's code; 0: the driver does not tell */
 
 static CUresult get_attribute(int *value, CUfunction_attribute attribute, CUfunction function)
 {
-    (void)function;
     *value = version;
     return version && attribute == CU_FUNC_ATTRIBUTE_BINARY_VERSION ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
@@ -257,7 +254,6 @@ static CUresult get_device(CUdevice *device)
 
 static CUresult get_attribute_there(int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device)
 {
-    (void)kernel;
     *value = 80;
     return device == 3 && attribute == CU_FUNC_ATTRIBUTE_BINARY_VERSION ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -342,9 +338,6 @@ static CUresult link_create(unsigned count, CUjit_option *options, void **values
 static CUresult link_add(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned count,
                          CUjit_option *options, void **values)
 {
-    (void)name;
-    (void)options;
-    (void)values;
     assert_true(state == (CUlinkState)&links && type == CU_JIT_INPUT_PTX && count == 0 && size == strlen(data) + 1);
     snprintf(given, sizeof given, "%s", (const char *)data);
     return CUDA_SUCCESS;
@@ -354,7 +347,6 @@ static useconds_t pause_us;
 
 static CUresult link_complete(CUlinkState state, void **cubin, size_t *size)
 {
-    (void)state;
     __atomic_add_fetch(&links, 1, __ATOMIC_RELEASE);
     usleep(pause_us);
     *cubin = linked;
@@ -370,7 +362,6 @@ static CUresult link_destroy(CUlinkState state)
 
 static CUresult exchange(CUstreamCaptureMode *mode)
 {
-    (void)mode;
     return CUDA_SUCCESS;
 }
 

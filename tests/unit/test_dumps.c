@@ -1,7 +1,6 @@
 /* What the driver's threads tell of a dump that it makes (witness/arming.h). */
 #include "support/test.h"
 
-#include <pthread.h>
 #include <semaphore.h>
 
 #include "witness/arming.h"

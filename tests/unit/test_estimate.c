@@ -15,7 +15,6 @@ static void begin(unsigned waste, const struct estimate_options *ways, size_t co
 
 static int end(void **state)
 {
-    (void)state;
     estimate_close(&estimate);
     return 0;
 }

@@ -4,8 +4,6 @@
 
 #include <failing_malloc.h>
 
-#include <errno.h>
-
 static void *by_malloc(void)
 {
     return malloc(8);

@@ -3,10 +3,6 @@
 
 #include "base/files.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #define NOBODY 65534
 
 static char folder[] = "/tmp/cufence-files-XXXXXX";

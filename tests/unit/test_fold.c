@@ -4,7 +4,6 @@
 #include "base/fold.h"
 #include "finding/colour.h"
 
-#include <fcntl.h>
 #include <sys/ioctl.h>
 
 static void expect(const char *text, int columns, const char *wanted)

@@ -7,8 +7,6 @@
 
 #include <cufence.h>
 
-#include <pthread.h>
-
 #define IMPORTER 1 /* identity of its code objects */
 
 static unsigned described; /* calls of describe(); under the room's lock */

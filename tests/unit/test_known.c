@@ -19,7 +19,6 @@ static cufence_status read_text(const char *text)
 
 static int forget(void **state)
 {
-    (void)state;
     known_free(&names);
     return 0;
 }

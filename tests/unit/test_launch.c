@@ -1,7 +1,6 @@
 /* The ring of recent launches: what it keeps and for how long, and which driver calls it makes. */
 #include "support/test.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "launch_world.h"

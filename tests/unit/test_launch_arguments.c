@@ -1,7 +1,6 @@
 /* The arguments of recorded launches: all of them are kept, however long. */
 #include "support/test.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "failing_malloc.h"

@@ -11,7 +11,6 @@ static char copy[] = "/tmp/cufence-test-XXXXXX";
 /* Returns where the loaded part of the copy ends in its file, with the rest of the page. */
 static int find_end(struct dl_phdr_info *info, size_t size, void *end)
 {
-    (void)size;
     if (strcmp(info->dlpi_name, copy) != 0)
         return 0;
     for (int i = 0; i < info->dlpi_phnum; i++) {

@@ -52,7 +52,6 @@ static void falling_after_a_release(void)
 
 static void *take_first(void *unused)
 {
-    (void)unused;
     lock_take(&first);
     lock_release(&first);
     return NULL;

@@ -28,7 +28,6 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
                        unsigned shared, CUstream stream, void **arguments, void **extra)
 {
     const struct figures_items *items = arguments[0];
-    (void)gy, (void)gz, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
     launches++;
     assert_int_equal(gx, items->items[items->count - 1].first_block + items->items[items->count - 1].blocks);
     assert_int_equal(bx, FIGURES_THREADS);
@@ -285,7 +284,6 @@ TEST(many_pieces)
 
 static int set_up(void **state)
 {
-    (void)state;
     fake.cuLaunchKernel = launch;
     driver = &fake;
     return 0;

@@ -8,13 +8,11 @@ static struct collected merged;
 
 static int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) ? 0 : -1;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     char command[64];
     snprintf(command, sizeof command, "rm -r %s", folder);
     return system(command);
@@ -22,7 +20,6 @@ static int remove_folder(void **state)
 
 static int forget(void **state)
 {
-    (void)state;
     char command[64];
     collected_free(&merged);
     snprintf(command, sizeof command, "rm -f %s/*", folder);

@@ -34,8 +34,6 @@ static CUresult attribute(int *value, CUdevice_attribute which, CUdevice device)
 static CUresult create(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
                        unsigned long long flags)
 {
-    (void)size;
-    (void)flags;
     calls.creations++;
     calls.last = *prop;
     int is_shareable = prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -59,7 +57,6 @@ static CUresult create(CUmemGenericAllocationHandle *handle, size_t size, const 
 
 static CUresult release(CUmemGenericAllocationHandle handle)
 {
-    (void)handle;
     calls.released++;
     return CUDA_SUCCESS;
 }
@@ -85,10 +82,6 @@ static CUresult export(void *out, CUmemGenericAllocationHandle handle, CUmemAllo
 
 static CUresult reserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr wanted, unsigned long long flags)
 {
-    (void)size;
-    (void)alignment;
-    (void)wanted;
-    (void)flags;
     *address = START;
     return CUDA_SUCCESS;
 }
@@ -96,33 +89,21 @@ static CUresult reserve(CUdeviceptr *address, size_t size, size_t alignment, CUd
 static CUresult map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                     unsigned long long flags)
 {
-    (void)address;
-    (void)size;
-    (void)offset;
-    (void)handle;
-    (void)flags;
     return CUDA_SUCCESS;
 }
 
 static CUresult unmap(CUdeviceptr address, size_t size)
 {
-    (void)address;
-    (void)size;
     return CUDA_SUCCESS;
 }
 
 static CUresult set_access(CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count)
 {
-    (void)address;
-    (void)size;
-    (void)access;
-    (void)count;
     return CUDA_SUCCESS;
 }
 
 static CUresult error_name(CUresult result, const char **name)
 {
-    (void)result;
     *name = "CUDA_ERROR_OF_THE_TEST";
     return CUDA_SUCCESS;
 }
@@ -136,7 +117,6 @@ static const struct driver old = {REQUIRED_FUNCTIONS};
 
 static int start(void **state)
 {
-    (void)state;
     driver = &able;
     memset(&calls, 0, sizeof calls);
     return 0;
@@ -215,7 +195,6 @@ TEST_WITH(a_driver_that_cannot_export_is_not_asked_to, start, NULL)
 
 static void forget(struct slot *slot)
 {
-    (void)slot;
 }
 
 static int open_arena(void **state)

@@ -4,8 +4,6 @@
 #include "base/error.h"
 #include "rerun/input.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 

@@ -31,7 +31,6 @@ static const struct rerun_step expected[RERUN_STATES][RERUN_EVENTS] = {
 
 static void each_step_is_the_one_expected(void **state)
 {
-    (void)state;
     for (unsigned event = 0; event < RERUN_EVENTS; event++) {
         for (enum rerun_state from = RERUN_FIRST; from <= RERUN_PLAIN; from++) {
             struct rerun_step step = rerun_step(from, event);
@@ -44,7 +43,6 @@ static void each_step_is_the_one_expected(void **state)
 /* They look again at a launch that has its outcome. */
 static void a_further_look_takes_nothing_away(void **state)
 {
-    (void)state;
     for (unsigned event = 0; event < RERUN_EVENTS; event++) {
         assert_int_equal(rerun_step(RERUN_UNMAPPED, event).next, RERUN_EMULATED);
         assert_int_equal(rerun_step(RERUN_DUMPED, event).next, RERUN_EMULATED);
@@ -57,7 +55,6 @@ static void a_further_look_takes_nothing_away(void **state)
 /* So at most one process of each kind is started. */
 static void no_state_comes_back(void **state)
 {
-    (void)state;
     for (enum rerun_state from = RERUN_FIRST; from < RERUN_OVER; from++)
         for (unsigned event = 0; event < RERUN_EVENTS; event++)
             if (from != RERUN_PLAIN || event != RERUN_BARRIERS_REFUSED)
@@ -67,7 +64,6 @@ static void no_state_comes_back(void **state)
 /* It leaves a reason, and nothing is emulated for it. */
 static void a_process_that_ends_early_is_a_failure(void **state)
 {
-    (void)state;
     static const uint8_t image[] = "no cubin";
     static const struct rerun_launch launch = {.grid = {1, 1, 1}, .block = {1, 1, 1}};
     struct rerun rerun = {.input = {.arena_start = 1,

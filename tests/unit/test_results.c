@@ -12,7 +12,6 @@ static size_t slab_count;
 
 static CUresult allocate(void **out, size_t bytes, unsigned flags)
 {
-    (void)flags;
     if (slab_count == sizeof slabs / sizeof slabs[0] || !(*out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     memset(*out, 0xaa, bytes);
@@ -23,7 +22,6 @@ static CUresult allocate(void **out, size_t bytes, unsigned flags)
 static int set_up(void **state)
 {
     static struct driver simple;
-    (void)state;
     simple.cuMemHostAlloc = allocate;
     usual = driver;
     driver = &simple;
@@ -32,7 +30,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     driver = usual;
     while (slab_count)
         free(slabs[--slab_count]);

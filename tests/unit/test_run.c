@@ -1,8 +1,6 @@
 /* `cufence run` from outside: the environment of the program, how it ends, and the messages if it can't be run. */
 #include "support/test.h"
 
-#include <sys/stat.h>
-
 #include "base/options.h"
 
 #define CUFENCE CUFENCE_RUN_TREE "/bin/cufence"
@@ -88,7 +86,6 @@ static int has_line(const struct outcome *outcome, const char *line)
 
 static int forget(void **state)
 {
-    (void)state;
     variables = NULL;
     if (input)
         fclose(input);

@@ -23,7 +23,6 @@ static void start(char *const *entries)
 
 static int end(void **state)
 {
-    (void)state;
     if (environment.words)
         fclose(environment.words);
     environment_free(&environment);

@@ -2,7 +2,6 @@
 #include "support/test.h"
 
 #include <elf.h>
-#include <sys/stat.h>
 
 #include "cli/program.h"
 #include "base/error.h"
@@ -44,13 +43,11 @@ static void expect_judgement(const char *path, int status, const char *word)
 
 static int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) ? 0 : -1;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     char command[PATH_MAX];
     snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command);

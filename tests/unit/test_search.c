@@ -40,7 +40,6 @@ static int read_keys(void *user, uint64_t address, void *bytes, size_t size)
 static enum search_place place_of(void *user, uint64_t address, uint64_t bytes)
 {
     static const uint64_t starts[] = {TABLE, KEYS, VALUES};
-    (void)user;
     for (size_t i = 0; i < 3; i++)
         if (address - starts[i] <= 4ul * COUNT - bytes)
             return SEARCH_INSIDE;

@@ -3,8 +3,6 @@
 
 #include "base/source.h"
 
-#include <sys/stat.h>
-
 static char folder[] = "/tmp/cufence-source-XXXXXX";
 
 static void write_file(const char *name, const char *text)
@@ -20,7 +18,6 @@ static void write_file(const char *name, const char *text)
 static int make_files(void **state)
 {
     char path[256];
-    (void)state;
     if (!mkdtemp(folder) || chdir(folder) != 0)
         return -1;
     snprintf(path, sizeof path, "%s/elsewhere", folder);
@@ -35,7 +32,6 @@ static int make_files(void **state)
 static int remove_files(void **state)
 {
     char command[256];
-    (void)state;
     snprintf(command, sizeof command, "rm -r %s", folder);
     return system(command);
 }

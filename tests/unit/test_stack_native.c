@@ -3,8 +3,6 @@
 
 #include "stacks/native.h"
 
-#include <fcntl.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 

@@ -7,7 +7,6 @@
 #include "synthetic_dump.h"
 
 #include <jansson.h>
-#include <sys/stat.h>
 #include <zlib.h>
 
 static struct problem problem;

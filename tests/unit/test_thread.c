@@ -12,7 +12,6 @@ static uint32_t asked(void)
 
 static void *is_own(void *unused)
 {
-    (void)unused;
     uint32_t first = thread_id(); /* asks */
     return (void *)(uintptr_t)(first == asked() && thread_id() == first && first != (uint32_t)getpid());
 }
@@ -64,7 +63,6 @@ static struct thread_memory memory = {.size = 64};
 
 static void *own_memory(void *unused)
 {
-    (void)unused;
     char *own = thread_memory(&memory);
     if (!own || own != thread_memory(&memory))
         return NULL;

@@ -7,7 +7,6 @@ static struct trace_writers *of_a, *of_b;
 
 static int set_up(void **state)
 {
-    (void)state;
     of_a = trace_writers_make();
     of_b = trace_writers_make();
     return of_a && of_b ? 0 : -1;
@@ -15,7 +14,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     trace_writers_free(of_a);
     trace_writers_free(of_b);
     return 0;

@@ -6,7 +6,6 @@
 #include "unwind_code.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 
 #define MOST 64
 #define NOINLINE __attribute__((noinline))
@@ -233,7 +232,6 @@ static sigjmp_buf behind_signal;
 
 static void on_trap(int number)
 {
-    (void)number;
     code_take(&at_signal);
     siglongjmp(behind_signal, 1);
 }

@@ -7,7 +7,6 @@
 #include <cufence.h>
 
 #include <dlfcn.h>
-#include <pthread.h>
 
 #define MOST 24
 #define NOINLINE __attribute__((noinline))

@@ -1,8 +1,6 @@
 /* Which names of files and folders could be written (base/writable.h). */
 #include "support/test.h"
 
-#include <sys/stat.h>
-
 #include "base/error.h"
 #include "base/writable.h"
 
@@ -11,7 +9,6 @@ static char said[4096];
 
 static int make_folder(void **state)
 {
-    (void)state;
     unsetenv("RANK");
     unsetenv("LOCAL_RANK");
     return mkdtemp(folder) && chdir(folder) == 0 && mkdir("there", 0700) == 0 && system(": > file") == 0 ? 0 : -1;
@@ -19,7 +16,6 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    (void)state;
     return system("cd / && rm -r \"$OLDPWD\"");
 }
 

@@ -65,7 +65,6 @@ static CUresult others_end;
 
 static void *begin_another(void *unused)
 {
-    (void)unused;
     CUdeviceptr kept;
     CUgraph graph;
     MUST(cu.cuCtxSetCurrent(context));
@@ -127,7 +126,6 @@ static CUstream captured, untouched;
 
 static void *end_elsewhere(void *argument)
 {
-    (void)argument;
     CUgraph graph;
     MUST(cu.cuCtxSetCurrent(context));
     say("end by another thread", cu.cuStreamEndCapture(captured, &graph));
@@ -137,8 +135,6 @@ static void *end_elsewhere(void *argument)
 
 int story_uneven_end(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     pthread_t thread;
     CUdeviceptr kept, other;
     CUgraph graph;
@@ -178,8 +174,6 @@ int story_uneven_end(int count, char **arguments)
 
 int story_into_graph(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr kept, other;
     CUgraph graph, same;
     start();

@@ -65,8 +65,6 @@ static void record(CUdeviceptr buffer, CUstream stream)
  * outlives the green context, whose stream was used to free some of it. */
 int story_green(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUcontext primary, as_context, next_context;
     CUdeviceptr kept, freed, ordered, next, recorded;
     CUstream green_stream;
@@ -209,7 +207,6 @@ int story_ending_contexts(int count, char **arguments)
 
 static void *end_the_process(void *unused)
 {
-    (void)unused;
     exit(0);
 }
 
@@ -217,8 +214,6 @@ static void *end_the_process(void *unused)
  * devices are waited for once then. */
 int story_silent_fault(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr buffer;
     start();
     for (int device = 0; device < 2; device++) {

@@ -44,11 +44,8 @@ static void *ask(const char *base_name, int version)
 void *driver_function(const char *base_name, const char *abi_name, int version)
 {
 #ifdef LOOKUP_PROC
-    (void)abi_name;
     return ask(base_name, version);
 #else
-    (void)base_name;
-    (void)version;
     return dlsym(library(), abi_name);
 #endif
 }
@@ -93,7 +90,6 @@ void driver_register_kernel(const cusim_kernel *kernel)
 
 static int is_cufence(struct dl_phdr_info *info, size_t size, void *path)
 {
-    (void)size;
     if (strstr(info->dlpi_name, "/libcufence.so") == NULL)
         return 0;
     *(const char **)path = info->dlpi_name;

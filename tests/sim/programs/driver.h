@@ -9,6 +9,8 @@
 #ifndef PROGRAMS_DRIVER_H
 #define PROGRAMS_DRIVER_H
 
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* a callback has the parameters that its caller wants */
+
 #include <cuda.h>
 #include <sim/sim.h>
 

@@ -60,8 +60,6 @@ int story_overrun(int count, char **arguments)
 /* beyond: past the end of a buffer as the driver allocates it, where nothing is mapped. */
 int story_beyond(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     start();
     CUdeviceptr address = allocate("plain", 4096, NULL);
     MUST(store(address + ((CUdeviceptr)2 << 20) + 512, 7, NULL));
@@ -85,8 +83,6 @@ int story_end_at_once(int count, char **arguments)
 /* One kernel is launched in every way, the last time with a fault. */
 int story_ways_to_launch(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr address;
     start();
     MUST(cu.cuMemAlloc(&address, 4096));
@@ -130,8 +126,6 @@ static void await_unmapping(CUdeviceptr address)
 
 int story_use_after_free(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr address;
     start();
     MUST(cu.cuMemAlloc(&address, 4096));
@@ -145,8 +139,6 @@ int story_use_after_free(int count, char **arguments)
  * align=16 leaves, in freed memory, past an end. */
 int story_several_bugs(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr begun, uneven, freed, ended;
     start();
     MUST(cu.cuMemAlloc(&begun, 4096));
@@ -167,8 +159,6 @@ int story_several_bugs(int count, char **arguments)
 /* Every call after a fault. What the default stream writes lies apart: where each thread has its own, the streams overlap. */
 int story_after_fault(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr address, other, more;
     CUstream stream, capturing;
     CUevent event;

@@ -277,7 +277,6 @@ static atomic_int is_open;
 
 static void wait_until_open(void *unused)
 {
-    (void)unused;
     while (!atomic_load(&is_open))
         usleep(1000);
 }

@@ -162,8 +162,6 @@ int story_unmarked(int count, char **arguments)
 
 int story_tail(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     const size_t size = (size_t)40 << 30;
     CUdeviceptr buffer, small, base = 0;
     size_t found = 0;

@@ -17,7 +17,6 @@ static CUcontext context;
 
 static void *allocate_on_another(void *unused)
 {
-    (void)unused;
     CUdeviceptr buffer;
     CUstream stream;
     MUST(cu.cuCtxSetCurrent(context));
@@ -39,8 +38,6 @@ static int ask_all(CUdeviceptr buffer, CUstream stream)
 /* The other thread is held up in a question about the first stream's frees, whose list is locked meanwhile. */
 int story_fork_while(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     static uint32_t flag;
     CUdeviceptr kept, freed;
     CUstream stream;
@@ -162,8 +159,6 @@ static int try(unsigned nth)
 /* Each allocation of cufence's fails once: in captures, and with graphs. */
 int story_little_memory(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     unsigned nth = 1;
     int answer = 1;
     *(void **)&fail_malloc = dlsym(RTLD_DEFAULT, "fail_malloc");

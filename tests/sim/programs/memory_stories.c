@@ -23,8 +23,6 @@ static void describe(const char *what, CUdeviceptr address, size_t size)
 
 int story_allocations(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr address;
     CUmemoryPool pool;
     CUstream stream;
@@ -85,8 +83,6 @@ int story_small_ones(int count, char **arguments)
 
 int story_alignment(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr address;
     CUmemoryPool pool;
     size_t pitch;
@@ -105,8 +101,6 @@ int story_alignment(int count, char **arguments)
 
 int story_statistics(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUmemoryPool pool;
     CUdeviceptr small, large;
     CUstream stream;
@@ -150,8 +144,6 @@ int story_statistics(int count, char **arguments)
 
 int story_memory_info(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     size_t before, during, after, total;
     CUdeviceptr address;
     start();
@@ -168,8 +160,6 @@ int story_memory_info(int count, char **arguments)
 
 int story_ranges(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr address, start_address = 0, base = 0;
     CUmemoryPool pool, standard;
     CUcontext context = NULL;
@@ -205,8 +195,6 @@ int story_ranges(int count, char **arguments)
 
 int story_foreign(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr managed, mapped;
     void *pinned, *other;
     unsigned is_managed = 0;
@@ -272,8 +260,6 @@ int story_double_free(int count, char **arguments)
 
 int story_own_pool(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
                                        .maxSize = 4 * GRANULE};
@@ -310,8 +296,6 @@ int story_own_pool(int count, char **arguments)
 
 int story_two_devices(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr address[2];
     int ordinal[2] = {-1, -1};
     cuuint64_t used[2];
@@ -387,8 +371,6 @@ int story_peers(int count, char **arguments)
 
 int story_ipc(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr address;
     CUipcMemHandle handle;
     start();
@@ -437,8 +419,6 @@ int story_out_of_bounds(int count, char **arguments)
 
 int story_out_of_memory(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr kept[64], large;
     size_t held = 0;
     start();

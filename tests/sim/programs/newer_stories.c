@@ -22,8 +22,6 @@ static const char *end_of(CUdeviceptr address, size_t bytes)
 /* Both forms of one function side by side, asked for twice, as a program's libraries do. */
 int story_newer_forms(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr by_known, by_newer;
     CUresult (*alloc)(CUdeviceptr *, size_t);
     CUresult (*alloc_newer)(size_t, unsigned, CUdeviceptr *);

@@ -130,7 +130,6 @@ static CUcontext current;
 
 static void *free_in_thread(void *unused)
 {
-    (void)unused;
     MUST(cu.cuCtxSetCurrent(current));
     free_on(first);
     return NULL;
@@ -162,7 +161,6 @@ struct span {
 
 static void clear_kernel(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
     const struct span *span = arguments[0];
     memset((void *)(uintptr_t)span->start, 0, span->count);
 }

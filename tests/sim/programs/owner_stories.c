@@ -72,8 +72,6 @@ int story_foreign_stream(int count, char **arguments)
 /* A trim of device 0's pool, while a stream of device 1 is still to use what was freed on it; and one after that. */
 int story_foreign_explicit(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUstream stream;
     cuuint64_t reserved = 77;
     start();
@@ -94,8 +92,6 @@ int story_foreign_explicit(int count, char **arguments)
  */
 int story_foreign_kernel(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUcontext owner;
     CUdeviceptr shared;
     start();
@@ -118,7 +114,6 @@ static pid_t first_thread;
 
 static void *leave_work(void *unused)
 {
-    (void)unused;
     first_thread = gettid();
     MUST(cu.cuCtxSetCurrent(context));
     MUST(cu.cuMemAllocAsync(&left, BYTES, CU_STREAM_PER_THREAD));
@@ -130,7 +125,6 @@ static void *leave_work(void *unused)
 
 static void *allocate_as_another(void *unused)
 {
-    (void)unused;
     CUdeviceptr next;
     MUST(cu.cuCtxSetCurrent(context));
     MUST(cu.cuMemAllocAsync(&next, BYTES, CU_STREAM_PER_THREAD));
@@ -146,8 +140,6 @@ static void *allocate_as_another(void *unused)
 /* A thread ends with work on its default stream, and a later one has its id. */
 int story_thread_id(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     pthread_t thread;
     start();
     MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
@@ -161,8 +153,6 @@ int story_thread_id(int count, char **arguments)
 /* A pool's memory is that of its device, whichever device the stream is of. */
 int story_pool_device(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUstream stream;
     CUdeviceptr buffer;
     int device = -1;
@@ -184,8 +174,6 @@ int story_pool_device(int count, char **arguments)
 /* What was refused has never been used. */
 int story_high_mark(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr buffer, none;
     cuuint64_t used = 77;
     start();
@@ -213,8 +201,6 @@ static void say_pool(const char *when)
  * the former as it is. */
 int story_pool_steps(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr first, second;
     cuuint64_t all = UINT64_MAX;
     start();

@@ -22,8 +22,6 @@ static int use_memory(uint32_t value)
 /* A fork before cuInit: both processes use CUDA afterwards. */
 int story_fork_first(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     int status = -1;
     driver_find();
     fflush(NULL);
@@ -52,8 +50,6 @@ static void *allocate_and_free(void *unused)
 /* Children drop what they inherit while a thread of the parent, which is not in them, is just allocating and freeing. */
 int story_fork_while_freeing(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUdeviceptr kept;
     pthread_t thread;
     int status = 0, i = 0;
@@ -102,8 +98,6 @@ static int count_threads(void)
 /* A process that takes no interest in CUDA, and its child. */
 int story_untouched(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     int status = -1;
     fflush(NULL);
     pid_t child = fork();
@@ -118,7 +112,6 @@ int story_untouched(int count, char **arguments)
 /* A program that starts another one, here itself. */
 int story_exec_child(int count, char **arguments)
 {
-    (void)count;
     int status = -1;
     fflush(NULL);
     pid_t child = fork();
@@ -134,8 +127,6 @@ int story_exec_child(int count, char **arguments)
 /* cuGetProcAddress that is asked for itself gives out the same functions. */
 int story_itself(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     void *first = NULL, *again = NULL, *function = NULL, *other = NULL;
     CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
     CUresult (*get_v1)(const char *, void **, int, cuuint64_t);

@@ -30,7 +30,6 @@ int is_guarded(void)
 
 static void store_kernel(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
     volatile uint32_t *address = (volatile uint32_t *)*(const uintptr_t *)arguments[0];
     *address = *(const uint32_t *)arguments[1];
 }

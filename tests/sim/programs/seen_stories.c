@@ -53,8 +53,6 @@ int story_busy_end(int count, char **arguments)
 {
     static uint32_t flag;
     CUstream stream;
-    (void)count;
-    (void)arguments;
     start();
     MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     spin(&flag, stream);
@@ -177,7 +175,6 @@ static CUdeviceptr __attribute__((noinline)) allocate_here(size_t size, CUstream
 static CUdeviceptr __attribute__((noinline)) allocate_there(size_t size, CUstream stream)
 {
     CUdeviceptr address;
-    (void)stream;
     MUST(cu.cuMemAlloc(&address, size));
     return address;
 }

@@ -58,8 +58,6 @@ static unsigned long times_busy(CUstream stream)
  */
 int story_idle(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUstream stream;
     int is_often = 1;
     start();

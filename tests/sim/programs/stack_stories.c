@@ -177,8 +177,6 @@ static void tell_depth(const char *name, size_t depth)
 /* The start may open libcufence.so, in the loader's own frames. */
 int story_fibres(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     driver_find();
     tell_depth("the start", depth_of(begin));
     MUST(cu.cuMemAlloc(&kept, 4000));
@@ -199,7 +197,6 @@ static void *run_step_on_thread(void *step)
 
 static void *end_on_thread(void *unused)
 {
-    (void)unused;
     exit(0);
 }
 
@@ -331,7 +328,6 @@ int story_cancelled(int count, char **arguments)
 
 static void end_in_handler(int signal)
 {
-    (void)signal;
     abort();
 }
 

@@ -50,8 +50,6 @@ int story_capture(int count, char **arguments)
 
 int story_graph_nodes(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     CUgraph graph;
     CUgraphExec executable;
     CUgraphNode allocation, set, release;
@@ -138,8 +136,6 @@ static void *work(void *argument)
 
 int story_threads(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
     enum { THREADS = 4 };
     pthread_t threads[THREADS];
     uint32_t ids[THREADS];

@@ -34,7 +34,6 @@ static void sum(const cusim_thread *thread, void *const *arguments)
     const float *from = *(const float *const *)arguments[0];
     float *to = *(float *const *)arguments[1], total = 0;
     int count = *(const int *)arguments[2];
-    (void)thread;
     for (int i = 0; i < count; i++)
         total += from[is_variant("atomic") ? count - 1 - i : i];
     *to += total;
@@ -44,7 +43,6 @@ static void sum(const cusim_thread *thread, void *const *arguments)
 static void race(const cusim_thread *thread, void *const *arguments)
 {
     float *to = *(float *const *)arguments[0];
-    (void)thread;
     to[7] = is_variant("race") ? 2.0f : 1.0f;
 }
 
@@ -52,7 +50,6 @@ static void with_struct(const cusim_thread *thread, void *const *arguments)
 {
     const struct wide *wide = arguments[0];
     float *to = *(float *const *)arguments[1];
-    (void)thread;
     to[0] = wide->factor;
 }
 
@@ -117,8 +114,6 @@ int story_traced(int count, char **arguments)
     uint32_t size = COUNT;
     float factor = is_variant("constant") ? 2.5f : 2.0f, total = 0;
     struct wide wide = {.factor = is_variant("struct") ? 3.0f : 4.0f, .unused = (uint32_t)getpid() & 0xfff};
-    (void)count;
-    (void)arguments;
     driver_find();
     register_all();
     start();
