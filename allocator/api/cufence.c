@@ -10,10 +10,8 @@
 #include "heap/unguarded/unguarded.h"
 #include "lifecycle.h"
 #include "order/order.h"
-#include "settle.h"
 #include "stacks/labels.h"
 #include "stacks/stack.h"
-#include "use.h"
 #include "witness/delivery.h"
 #include "witness/monitor.h"
 

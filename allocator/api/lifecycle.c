@@ -1,9 +1,6 @@
 #include "lifecycle.h"
 
 #include "closing.h"
-#include "slack.h"
-#include "use.h"
-#include "usr1.h"
 
 #include "base/aside.h"
 #include "base/clock.h"

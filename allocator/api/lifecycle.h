@@ -1,10 +1,13 @@
 /*
- * Start of cufence, exit and fork, and the wiring between the rooms. Thread safety: any thread, at any time.
+ * Start of cufence, exit and fork, and the wiring between the rooms; what the other files of the room do. Thread safety: any
+ * thread, at any time while cufence runs, without a lock; usr1_start() and usr1_stop(): the threads that start and end cufence.
  */
 #ifndef CUFENCE_API_LIFECYCLE_H
 #define CUFENCE_API_LIFECYCLE_H
 
 #include "base/options.h"
+#include "driver/driver.h"
+#include "heap/heap.h"
 
 #include <cufence.h>
 
@@ -24,5 +27,34 @@ cufence_status lifecycle_lens(const struct options *options, int is_start);
 /* The preload library keeps the driver's debugger library from crashing at process exit, so exit need not wait for the debugger
  * to come to rest. */
 void lifecycle_needs_no_rest(void);
+
+/* ---- settle.c: what a synchronisation tells, and the end of a context. The preload library sees both in the driver's calls,
+ * the C API is told of an end by cufence_context_gone(). ---- */
+
+/* Call after waiting for work of the current context, with the wait's result: CUDA_SUCCESS or a fault. Learns of faults in that
+ * work, and waits for their reports. is_context_idle: all of the context's work was waited for. */
+void settle_learn(CUresult result, int is_context_idle);
+
+/* Call before a context ends: waits for its work, reports its faults, and then keeps our threads away from it, as heap_hold()
+ * does, also if it fails: the caller ends this with heap_go_on(). Returns the wait's result; CUDA_SUCCESS if the context had
+ * faulted before. */
+CUresult settle_before_end(CUcontext context);
+
+/* slack.c: reports what the heap finds in the slack of a buffer, with the launches that may have written it. Takes
+ * milliseconds. */
+void slack_report(const struct heap_slack *found);
+
+/* ---- use.c: what is allocated, by place of allocation ---- */
+
+/* Prints what is live on a device (-1: all), and writes it to the file of json=. when: "at exit", or NULL. */
+void use_print(int device, const char *when);
+
+/* Reports each place that still has live buffers as a finding of kind "leak". Call at exit, after the last fault. */
+void use_report_leaks(void);
+
+/* usr1.c, for live=usr1: starts a thread that prints what is allocated at each SIGUSR1, and says on stderr if that fails;
+ * returns when it prints no more. */
+void usr1_start(void);
+void usr1_stop(void);
 
 #endif

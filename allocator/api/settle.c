@@ -1,4 +1,4 @@
-#include "settle.h"
+#include "lifecycle.h"
 
 #include "base/aside.h"
 #include "contexts/contexts.h"

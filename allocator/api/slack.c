@@ -1,4 +1,4 @@
-#include "slack.h"
+#include "lifecycle.h"
 
 #include "base/clock.h"
 #include "launch/launch.h"

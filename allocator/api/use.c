@@ -1,4 +1,4 @@
-#include "use.h"
+#include "lifecycle.h"
 
 #include "base/clock.h"
 #include "base/options.h"

@@ -1,8 +1,7 @@
-#include "usr1.h"
+#include "lifecycle.h"
 
 #include "base/output.h"
 #include "base/thread.h"
-#include "use.h"
 
 #include <errno.h>
 #include <semaphore.h>

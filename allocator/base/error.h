@@ -15,4 +15,13 @@ cufence_status error_set(cufence_status status, const char *format, ...) __attri
 /* Returns the calling thread's message, "" if there is none. Valid until the thread's next error_set(). */
 const char *error_detail(void);
 
+/* problem.c: a message in memory of the caller, for functions that must not keep it in a global. */
+struct problem {
+    char text[256]; /* names the value, the limit and the way out; set where a function does not return CUFENCE_OK */
+};
+
+/* Sets the formatted message and returns `status`. */
+cufence_status problem_set(struct problem *problem, cufence_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 #endif

@@ -1,4 +1,4 @@
-#include "fold.h"
+#include "output.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,3 @@
-#include "option_merged.h"
 #include "option_value.h"
 
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "rules.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 
@@ -224,12 +223,4 @@ int option_set_parts(const struct option_row *row, const char *value, size_t len
 int option_set(const struct option_row *row, const char *value, size_t length, struct options *options)
 {
     return (row->set ? row->set : option_set_parts)(row, value, length, options);
-}
-
-void option_format_bytes(uint64_t bytes, char *out, size_t size)
-{
-    int unit = 0;
-    for (; unit < (int)strlen(suffixes) && bytes && bytes % KIB == 0; unit++)
-        bytes /= KIB;
-    snprintf(out, size, "%" PRIu64 "%.*s", bytes, unit > 0, unit ? suffixes + unit - 1 : "");
 }

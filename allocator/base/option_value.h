@@ -17,7 +17,18 @@ int option_set_field(const struct option_row *row, const char *value, size_t len
 /* The position of a value in a list such as "off | strict", -1 if it is not in the list. */
 int option_choice(const char *allowed, const char *value, size_t length);
 
-/* Writes bytes with the largest suffix that leaves no rest: "64M". At most `size` bytes with the NUL. */
-void option_format_bytes(uint64_t bytes, char *out, size_t size);
+/* ---- option_merged.c: options that set several fields; each function is the `set` of a row (options.h) ---- */
+
+option_setter set_guard;   /* MIN, which raises the maximum if need be, or MIN..MAX */
+option_setter set_explain; /* coredump and witness */
+option_setter set_live;    /* usr1, at_exit and leaks */
+option_setter set_say;     /* quiet and verbose */
+option_setter set_keep;    /* FOLDER, dump=FOLDER or replay=FOLDER: the row's field and that of row->rest */
+option_setter set_skip;    /* rules (rules.h), of which one may be smaller:BYTES, for row->rest */
+option_setter set_nan;     /* nan and inf */
+option_setter set_trace;   /* FILE or LAUNCHES=FILE. A name that begins with / or . is a file's, with all its equals signs. */
+
+/* The name of a file or folder within a value of that option, NULL if there is none. */
+const char *option_path_in(const struct option_row *row, const char *value);
 
 #endif

@@ -1,6 +1,5 @@
 #include "options.h"
 #include "error.h"
-#include "option_merged.h"
 #include "option_value.h"
 #include "rules.h"
 #include "text.h"

@@ -3,7 +3,6 @@
 #include "aside.h"
 #include "clock.h"
 #include "files.h"
-#include "fold.h"
 #include "lock.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "problem.h"
+#include "error.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "finding/json.h"
 #include "finding/json_run.h"
 #include "finding/short_name.h"
-#include "witness/process.h"
+#include "witness/tell.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #ifndef CUFENCE_CLI_LOADED_H
 #define CUFENCE_CLI_LOADED_H
 
-#include "base/problem.h"
+#include "base/error.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,7 +4,7 @@
 #include "help.h"
 #include "words.h"
 #include "base/error.h"
-#include "base/fold.h"
+#include "base/output.h"
 #include "base/options.h"
 
 #include <getopt.h>

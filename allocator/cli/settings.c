@@ -2,7 +2,7 @@
 #include "help.h"
 #include "words.h"
 #include "base/error.h"
-#include "base/option_merged.h"
+#include "base/option_value.h"
 
 #include <limits.h>
 #include <stdlib.h>

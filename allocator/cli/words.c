@@ -1,6 +1,6 @@
 #include "words.h"
 
-#include "base/fold.h"
+#include "base/output.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #include "layout.h"
-#include "base/problem.h"
+#include "base/error.h"
 
 #include <inttypes.h>
 

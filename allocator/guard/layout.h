@@ -10,7 +10,7 @@
 #ifndef CUFENCE_GUARD_LAYOUT_H
 #define CUFENCE_GUARD_LAYOUT_H
 
-#include "base/problem.h"
+#include "base/error.h"
 
 #include <cufence.h>
 

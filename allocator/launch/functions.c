@@ -1,4 +1,4 @@
-#include "functions.h"
+#include "launch.h"
 
 #include "base/lock.h"
 #include "base/aside.h"
@@ -225,7 +225,7 @@ const struct launch_function *functions_find(CUfunction handle)
     return looked_up.function;
 }
 
-void functions_forget(void)
+void launch_forget_functions(void)
 {
     lock_take(&lock);
     for (size_t i = 0; newest && i < newest->slots; i++)

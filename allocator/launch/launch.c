@@ -1,6 +1,5 @@
 #include "launch.h"
 
-#include "functions.h"
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/thread.h"
@@ -339,11 +338,6 @@ void launch_settle(const struct context *context, uint64_t count)
         __atomic_store_n(&record->settled, count, __ATOMIC_RELAXED);
 }
 
-void launch_forget_functions(void)
-{
-    functions_forget();
-}
-
 static void clear(struct ring *ring)
 {
     for (uint64_t i = 0; ring->places && i < launches.size; i++) {
@@ -357,7 +351,7 @@ static void clear(struct ring *ring)
 
 void launch_forget_context(struct context *context)
 {
-    functions_forget(); /* its modules are unloaded with it */
+    launch_forget_functions(); /* its modules are unloaded with it */
     struct record *record = find(context);
     lock_take(&launches.lock);
     if (record)

@@ -13,9 +13,10 @@
 #define CUFENCE_LAUNCH_H
 
 #include "analysis/snapshot/snapshot.h"
+#include "contexts/contexts.h"
 #include "stacks/stack.h"
 
-#include "contexts/contexts.h"
+#include <cuda.h>
 
 /* The arguments of a launch. Everything is borrowed for the duration of the call. */
 struct launch_call {
@@ -96,5 +97,9 @@ size_t launch_read(const struct launch_query *query, struct launch_entry *out, s
  * they are unknown, or if newer launches have taken the place; LAUNCH_KEPT_BYTES of more if the host had no memory for the
  * others. Padding between arguments is undefined. */
 size_t launch_read_arguments(const struct launch_entry *entry, uint8_t *out, size_t max);
+
+/* functions.c: the name and argument layout of a kernel, queried from the driver once per handle. Known handles are found
+ * without a lock. NULL: out of host memory. */
+const struct launch_function *functions_find(CUfunction handle);
 
 #endif

@@ -3,7 +3,7 @@
 #include "internal.h"
 #include "base/thread.h"
 #include "heap/heap.h"
-#include "launch/functions.h"
+#include "launch/launch.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The end of contexts and streams, and what cufence learns from synchronisations. The registry itself is in contexts/. */
 #include "internal.h"
 
-#include "api/settle.h"
+#include "api/lifecycle.h"
 
 #include <stdlib.h>
 

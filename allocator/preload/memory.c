@@ -1,6 +1,5 @@
 /* Hooks that allocate and free memory, and queries about memory. */
 #include "internal.h"
-#include "observe.h"
 
 #include "base/options.h"
 #include "base/output.h"

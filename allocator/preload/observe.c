@@ -1,10 +1,8 @@
-#include "observe.h"
-
 #include "api/closing.h"
 #include "base/lock.h"
+#include "base/options.h"
 #include "base/output.h"
 #include "base/tally.h"
-#include "driver/driver.h"
 #include "finding/writer.h"
 #include "guard/estimate.h"
 
@@ -13,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "internal.h" /* last: see hooks.h */
 
 #define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
 #include <uthash.h>

@@ -16,7 +16,7 @@
 #ifndef CUFENCE_RECORD_RECORD_H
 #define CUFENCE_RECORD_RECORD_H
 
-#include "base/problem.h"
+#include "base/error.h"
 #include "base/reader.h"
 
 #include <jansson.h>

@@ -14,7 +14,7 @@
 #include "analysis/snapshot/rerun_pinned.h"
 #include "analysis/values/figures.h"
 #include "analysis/verdict/diagnosis.h"
-#include "base/problem.h"
+#include "base/error.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,5 @@
 #include "cfi.h"
 
-#include "cfi_entry.h"
-
 #include <dwarf.h>
 
 #define BIT CFI_BIT

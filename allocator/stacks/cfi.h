@@ -13,6 +13,8 @@
 #ifndef CUFENCE_STACKS_CFI_H
 #define CUFENCE_STACKS_CFI_H
 
+#include "base/reader.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -107,5 +109,25 @@ struct cfi_rule {
 
 /* The rule for the code at `pc`. CFI_NOWHERE if there is none. */
 struct cfi_rule cfi_rule_at(const struct cfi_module *module, uint64_t pc);
+
+/* ---- cfi_entry.c: finds the information for an address in the code and decodes its two entries ---- */
+
+/* A function's frame description entry, and the common information entry that it refers to. */
+struct cfi_entry {
+    uint64_t code_factor;
+    int64_t data_factor;
+    uint64_t return_register;
+    unsigned encoding; /* of pointers */
+    int has_augmentation;
+    int is_signal;             /* the code is a signal trampoline */
+    uint64_t start;            /* of the code */
+    struct reader common, own; /* instructions: execute the common entry's first */
+};
+
+/* Returns a reader for the bytes from `address` on; its position is the address. Broken if `address` is outside the bytes. */
+struct reader cfi_read(const struct cfi_bytes *bytes, uint64_t address);
+
+/* Returns 0 if there is no valid entry for `pc`; *entry is then undefined. */
+int cfi_find_entry(const struct cfi_module *module, uint64_t pc, struct cfi_entry *entry);
 
 #endif

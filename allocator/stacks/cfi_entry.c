@@ -1,4 +1,4 @@
-#include "cfi_entry.h"
+#include "cfi.h"
 
 #include <dwarf.h>
 

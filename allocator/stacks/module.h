@@ -10,6 +10,7 @@
 
 #include <limits.h>
 #include <link.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* The module that contains an address. Holds no pointers into the module, which may be unloaded at any time. */
@@ -36,5 +37,10 @@ int module_is_cufence(const char *path);
 
 /* Gets the call frame information of a module that is being visited. */
 void module_tables(const struct dl_phdr_info *module, struct cfi_module *out);
+
+/* symbols.c, for functions that are missing in the module's dynamic symbol table: writes the symbol name (mangled) of the
+ * function that contains the address. Writes nothing if the file can't be read, is not the one that was loaded, or has no such
+ * function. */
+void symbols_name(const struct module *module, uint64_t address, char *name, size_t size);
 
 #endif

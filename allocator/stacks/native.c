@@ -1,7 +1,6 @@
 #include "native.h"
 
-#include "symbols.h"
-#include "unwind.h"
+#include "module.h"
 #include "base/aside.h"
 #include "base/text.h"
 #include "finding/short_name.h"

@@ -55,4 +55,10 @@ struct native_place {
 size_t native_frames_at(const struct native_place *places, size_t count, const struct libdw *libdw, struct stack_frame *out,
                         size_t max);
 
+/* unwind.c: unwinds a captured stack with the call frame information of the loaded modules (cfi.h), and through code without
+ * any by frame pointers, as long as each one is plausible. Gets the return addresses, innermost first; the first is stack->pc.
+ * For a frame interrupted by a signal it is the address of the next instruction to run plus one, so that the value minus one is
+ * always inside the running code. Returns their number, at most `max`. */
+size_t unwind(const struct stack *stack, uint64_t *pcs, size_t max);
+
 #endif

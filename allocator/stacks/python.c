@@ -1,6 +1,6 @@
 #include "python.h"
 
-#include "python_proof.h"
+#include "python_layout.h"
 #include "base/lock.h"
 #include "base/aside.h"
 #include "base/thread.h"

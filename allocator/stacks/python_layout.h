@@ -67,4 +67,21 @@ struct python_layout {
  * undefined, if the version is unknown or the runtime's description of itself makes no sense. */
 int python_layout_for(unsigned long version, const void *runtime, struct python_layout *out);
 
+/* ---- python_proof.c: checks that an interpreter's frames match the layout. Walks them once with reads that may fail, before
+ * any walk whose reads may not. So a build with different structs (a patched or debug interpreter that reports a known version)
+ * is detected here and not by a crash. Any thread, for its own thread state. ---- */
+
+struct python_types {
+    const void *code, *str, *bytes;
+};
+
+enum python_proof {
+    PYTHON_IS_OTHERWISE = -1,
+    PYTHON_IS_UNPROVEN = 0, /* no frame of the program's code to check against */
+    PYTHON_IS_PROVEN = 1,   /* also if the system forbids such reads (seccomp) */
+};
+
+/* Takes about 50 microseconds. */
+enum python_proof python_prove(const struct python_layout *layout, const struct python_types *types, const void *thread_state);
+
 #endif

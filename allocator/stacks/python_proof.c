@@ -1,4 +1,4 @@
-#include "python_proof.h"
+#include "python_layout.h"
 
 #include <errno.h>
 #include <sys/uio.h>

@@ -6,7 +6,6 @@
 #include "native.h"
 #include "python.h"
 #include "python_end.h"
-#include "unwind.h"
 #include "walk.h"
 #include "base/lock.h"
 #include "base/aside.h"

@@ -1,4 +1,4 @@
-#include "symbols.h"
+#include "module.h"
 
 #include "base/image.h"
 

@@ -1,4 +1,4 @@
-#include "unwind.h"
+#include "native.h"
 
 #include "cfi.h"
 #include "module.h"

@@ -1,4 +1,4 @@
-#include "bounds.h"
+#include "surroundings.h"
 
 #include "heap/heap.h"
 

@@ -1,4 +1,4 @@
-#include "device.h"
+#include "surroundings.h"
 
 #include "driver/driver.h"
 #include "heap/heap.h"

@@ -1,4 +1,4 @@
-#include "files.h"
+#include "record.h"
 
 #include "base/clock.h"
 #include "base/env.h"

@@ -29,4 +29,17 @@ void hidden_stop(void);
 /* Ends the thread; whoever has opened the pipe keeps it. path: of the pipe or FIFO. */
 void hidden_close(const char *path);
 
+/* ---- spares.c: file descriptors that are kept from the start on, so that a fault is reported and its kernel launched again
+ * where the program has used up its limit. They are lent while a report is made; what other threads open meanwhile may take
+ * them. One thread at a time. ---- */
+
+/* Takes the descriptors, as far as the limit allows. */
+void spares_take(void);
+
+/* Gives them up until the next spares_take(). One that the program has closed, and may have used anew, is left alone. */
+void spares_lend(void);
+
+/* Gives all of them up. */
+void spares_end(void);
+
 #endif

@@ -1,6 +1,6 @@
 #include "hosted.h"
 
-#include "files.h"
+#include "record.h"
 #include "launch/pinned.h"
 
 #include <errno.h>

@@ -7,12 +7,11 @@
 #include "base/output.h"
 #include "base/thread.h"
 #include "delivery.h"
-#include "device.h"
+#include "surroundings.h"
 #include "base/error.h"
 #include "hidden.h"
 #include "intake.h"
 #include "kernels/kernels.h"
-#include "spares.h"
 #include "tell.h"
 #include "vmm/arena.h"
 

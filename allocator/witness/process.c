@@ -1,4 +1,4 @@
-#include "process.h"
+#include "tell.h"
 
 #include "base/env.h"
 

@@ -1,7 +1,6 @@
 #include "record.h"
 
 #include "base/output.h"
-#include "files.h"
 
 #include <errno.h>
 #include <stdio.h>

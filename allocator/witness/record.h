@@ -7,8 +7,11 @@
 #define CUFENCE_WITNESS_RECORD_H
 
 #include "analysis/snapshot/keep.h"
+#include "base/files.h"
 #include "base/options.h"
 #include "rerun/dump.h"
+
+#include <stddef.h>
 
 /* Reads the folder's name from the options. May be called again. Errors: OPTION, OVERFLOW (the name). */
 cufence_status record_open(const struct options *options);
@@ -20,5 +23,13 @@ int record_is_wanted(void);
  * with the dump's name, or with the error. again and rerun: NULL without a second launch. */
 void record_keep(const struct dump *dump, const struct dump *again, const struct fault_memory *memory,
                  const struct rerun_result *rerun, struct snapshot_origin *origin);
+
+/* ---- files.c: the files that are kept of a fault, open to their owner alone; none is overwritten. Any thread. ---- */
+
+/* Writes a dump to STEM.core.gz, or STEM.core without libz.so.1, and the name to `name`. Returns 0 on failure. */
+int files_put_dump(char *name, size_t room, const char *stem, const void *dump, size_t size);
+
+/* Fills in program, options and time. */
+void files_complete_origin(struct snapshot_origin *origin);
 
 #endif

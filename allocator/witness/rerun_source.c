@@ -5,7 +5,7 @@
 #include "analysis/verdict/launches.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "bounds.h"
+#include "surroundings.h"
 #include "driver/driver.h"
 #include "hosted.h"
 #include "launch/launch.h"

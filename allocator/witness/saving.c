@@ -3,9 +3,9 @@
 #include "analysis/snapshot/keep.h"
 #include "base/output.h"
 #include "base/version.h"
-#include "bounds.h"
+#include "surroundings.h"
 #include "driver/driver.h"
-#include "files.h"
+#include "record.h"
 #include "analysis/snapshot/npy.h"
 
 #include <errno.h>

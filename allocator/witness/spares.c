@@ -1,4 +1,4 @@
-#include "spares.h"
+#include "hidden.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -5,6 +5,7 @@
 #ifndef CUFENCE_WITNESS_SURROUNDINGS_H
 #define CUFENCE_WITNESS_SURROUNDINGS_H
 
+#include "analysis/snapshot/rerun_launch.h"
 #include "analysis/verdict/diagnosis.h"
 #include "stacks/stack.h"
 
@@ -41,5 +42,27 @@ struct surroundings *surroundings_of(const struct evidence *evidence, int device
 /* Adds the buffers at the addresses that further evidence, or a write to `address`, names. */
 void surroundings_add(struct surroundings *around, const struct evidence *evidence);
 void surroundings_add_address(struct surroundings *around, uint64_t address);
+
+/* ---- bounds.c: which part of a mapping was the buffer's when a kernel was launched; the rest is slack, where a write is out
+ * of bounds though it does not fault ---- */
+
+/* Finds the buffer whose mapping contains the address: the live one, or else the newest of those that were freed. Returns 0 if
+ * there is none. */
+int bounds_find(uint64_t address, cufence_buffer *found);
+
+/* Returns 1 if the buffer, now the newest in its memory, had it at each of the launches. The host runs ahead of the device: it
+ * may have freed the buffer that a launch was given, and another one has the memory since. recorded: NULL where a launch is not
+ * on record; then the answer is 0. */
+int bounds_are_sure(const cufence_buffer *buffer, const struct rerun_launch *launches,
+                    const struct fault_launch *const *recorded, size_t count);
+
+/*
+ * device.c: returns the driver's ordinal of the device that the dump names, -1 if it can't be determined. Driver and dump may
+ * number devices differently (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER), so the PCI bus and device number decide. A dump has no
+ * PCI domain (drivers up to 580), and virtual machines may give each GPU a domain of its own. Among devices with equal numbers,
+ * returns the only one that the kernel was launched on, else the one that has the buffers that the kernel accessed or was
+ * given.
+ */
+int faulted_device(const struct evidence *evidence);
 
 #endif

@@ -12,7 +12,6 @@
 #include "finding/json.h"
 #include "finding/leak.h"
 #include "finding/report.h"
-#include "process.h"
 #include "record.h"
 #include "rerun_source.h"
 #include "saving.h"

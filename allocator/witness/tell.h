@@ -6,14 +6,15 @@
 #ifndef CUFENCE_WITNESS_TELL_H
 #define CUFENCE_WITNESS_TELL_H
 
-#include "finding/json_run.h"
-#include "finding/misuse.h"
-#include "finding/slack.h"
-#include "finding/nan.h"
-#include "rerun/dump.h"
 #include "surroundings.h"
 
 #include "base/options.h"
+#include "finding/finding.h"
+#include "finding/json_run.h"
+#include "finding/misuse.h"
+#include "finding/nan.h"
+#include "finding/slack.h"
+#include "rerun/dump.h"
 
 /* May be called again. Errors: OPTION, OVERFLOW (file names). */
 cufence_status tell_open(const struct options *options);
@@ -48,5 +49,13 @@ void tell_guarded(const struct guarded *guarded);
 
 /* Reports that a launch has made a NaN. device: of the launch. */
 void tell_nan(const struct nan_fact *nan, int device);
+
+/* ---- process.c: what a finding says about the process: host, command line, job ---- */
+
+/* Reads host, command line and environment. Called early, because the program may change its environment later. */
+void process_open(void);
+
+/* Returns the process, with the present time. `time` receives the text for the field of that name. */
+struct finding_process process_now(char time[32]);
 
 #endif

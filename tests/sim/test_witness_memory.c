@@ -4,7 +4,7 @@
 #include "driver/driver.h"
 #include "rerun/host.h"
 #include "rerun/memory.h"
-#include "witness/bounds.h"
+#include "witness/surroundings.h"
 
 /* ---- memory of the host ---- */
 

@@ -7,6 +7,16 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* With the largest suffix that leaves no rest: "64M". */
+static inline void bytes_text(uint64_t bytes, char *out, size_t size)
+{
+    static const char suffixes[] = "KMGT";
+    int unit = 0;
+    for (; unit < (int)strlen(suffixes) && bytes && bytes % 1024 == 0; unit++)
+        bytes /= 1024;
+    snprintf(out, size, "%" PRIu64 "%.*s", bytes, unit > 0, unit ? suffixes + unit - 1 : "");
+}
+
 static inline void option_text(const struct options *options, const struct option_row *row, char *out, size_t size)
 {
     const void *field = (const char *)options + row->offset;
@@ -45,7 +55,7 @@ static inline void option_text(const struct options *options, const struct optio
     else if (row->type == OPTION_ALIGN && number == OPTION_ALIGN_AUTO)
         snprintf(out, size, "auto");
     else
-        option_format_bytes(number, out, size);
+        bytes_text(number, out, size);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* Text for terminals that are narrower than a report. */
 #include "support/test.h"
 
-#include "base/fold.h"
+#include "base/output.h"
 #include "finding/colour.h"
 
 #include <sys/ioctl.h>

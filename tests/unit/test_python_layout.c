@@ -2,7 +2,7 @@
 #include "support/test.h"
 
 #include "stacks/python.h"
-#include "stacks/python_proof.h"
+#include "stacks/python_layout.h"
 
 #include <sys/mman.h>
 

@@ -1,6 +1,6 @@
 #include "coredump.h"
 
-#include "base/problem.h"
+#include "base/error.h"
 #include "remains.h"
 
 #include <stdlib.h>

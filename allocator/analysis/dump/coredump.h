@@ -10,7 +10,7 @@
 #define CUFENCE_ANALYSIS_DUMP_COREDUMP_H
 
 #include "base/image.h"
-#include "base/problem.h"
+#include "base/error.h"
 
 #include <cufence.h>
 

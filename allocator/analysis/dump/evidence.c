@@ -1,7 +1,7 @@
 #include "evidence.h"
 
 #include "coredump.h"
-#include "base/problem.h"
+#include "base/error.h"
 #include "locate.h"
 #include "scratch.h"
 #include "analysis/sass/slice.h"

@@ -5,7 +5,7 @@
 #ifndef CUFENCE_ANALYSIS_DUMP_EVIDENCE_H
 #define CUFENCE_ANALYSIS_DUMP_EVIDENCE_H
 
-#include "base/problem.h"
+#include "base/error.h"
 #include "exception.h"
 
 #include <cufence.h>

@@ -6,7 +6,8 @@
 #define WARP_LIMIT 262144u
 #define WARP_TABLE_LIMIT 128u
 
-int warp_read(const struct coredump *dump, struct coredump_place warp, struct warp_view *view)
+/* Returns 1 if the warp and its block, SM and device are in the dump. */
+static int warp_read(const struct coredump *dump, struct coredump_place warp, struct warp_view *view)
 {
     memset(view, 0, sizeof(*view));
     struct coredump_place cta = coredump_parent(dump, warp.section, COREDUMP_CTAS);

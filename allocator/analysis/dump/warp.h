@@ -21,9 +21,6 @@ struct warp_view {
     struct coredump_lane lanes[WARP_LANES];
 };
 
-/* Returns 1 if the warp and its block, SM and device are in the dump. */
-int warp_read(const struct coredump *dump, struct coredump_place warp, struct warp_view *view);
-
 /* Calls `add` for the warps in the dump, at most 262144, until it returns 0. Returns what the last call has, 1 without one. */
 int warp_each(const struct coredump *dump, int (*add)(void *user, const struct warp_view *view), void *user);
 

@@ -8,7 +8,7 @@
 #ifndef CUFENCE_ANALYSIS_SASS_FENCE_H
 #define CUFENCE_ANALYSIS_SASS_FENCE_H
 
-#include "base/problem.h"
+#include "base/error.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -10,7 +10,7 @@
 #ifndef CUFENCE_ANALYSIS_SNAPSHOT_BUNDLE_H
 #define CUFENCE_ANALYSIS_SNAPSHOT_BUNDLE_H
 
-#include "base/problem.h"
+#include "base/error.h"
 #include "rerun_launch.h"
 #include "rerun_pinned.h"
 #include "snapshot.h"

@@ -7,7 +7,7 @@
 #ifndef CUFENCE_ANALYSIS_SNAPSHOT_KEEP_H
 #define CUFENCE_ANALYSIS_SNAPSHOT_KEEP_H
 
-#include "base/problem.h"
+#include "base/error.h"
 #include "analysis/verdict/rerun_result.h"
 #include "snapshot.h"
 

@@ -6,7 +6,7 @@
 #define CUFENCE_ANALYSIS_SNAPSHOT_NPY_H
 
 #include "analysis/values/value.h"
-#include "base/problem.h"
+#include "base/error.h"
 
 #include <stddef.h>
 #include <stdint.h>

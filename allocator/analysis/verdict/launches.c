@@ -7,7 +7,8 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-int launch_is_of_kernel(const struct launch_entry *launch, const struct evidence_site *site)
+/* Returns 1 if the launch is of the site's kernel, as far as known. */
+static int launch_is_of_kernel(const struct launch_entry *launch, const struct evidence_site *site)
 {
     return launch->function && launch->function->name[0] && site->symbol && !strcmp(launch->function->name, site->symbol);
 }

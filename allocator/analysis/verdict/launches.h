@@ -7,9 +7,6 @@
 
 #include "diagnosis.h"
 
-/* Returns 1 if the launch is of the site's kernel, as far as known. */
-int launch_is_of_kernel(const struct launch_entry *launch, const struct evidence_site *site);
-
 /* Returns 1 if the launch may be the faulting one: same kernel, and the same grid, block and arguments as far as the dump
  * has them. */
 int launch_fits(const struct launch_entry *launch, const struct evidence_site *site);

@@ -9,7 +9,7 @@
 #ifndef CUFENCE_LENS_EVENT_H
 #define CUFENCE_LENS_EVENT_H
 
-#include "base/problem.h"
+#include "base/error.h"
 
 #include <stdint.h>
 #include <stdio.h>

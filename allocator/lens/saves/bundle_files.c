@@ -6,7 +6,7 @@
 #include "saved.h"
 #include "lens/values/types.h"
 #include "vmm/arena.h"
-#include "witness/files.h"
+#include "witness/record.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "launch/functions.h"
+#include "launch/launch.h"
 #include "stacks/labels.h"
 
 #include <assert.h>
