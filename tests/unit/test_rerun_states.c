@@ -1,10 +1,5 @@
 /* The states of a second launch: what follows each of them, however it ends. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/clock.h"
 #include "rerun/rerun.h"
@@ -29,7 +24,7 @@ static const struct rerun_step expected[RERUN_STATES][RERUN_EVENTS] = {
                      {RERUN_OVER, RERUN_FAILED}},
 };
 
-static void each_step_is_the_one_expected(void **state)
+TEST(each_step_is_the_one_expected)
 {
     for (unsigned event = 0; event < RERUN_EVENTS; event++) {
         for (enum rerun_state from = RERUN_FIRST; from <= RERUN_PLAIN; from++) {
@@ -41,7 +36,7 @@ static void each_step_is_the_one_expected(void **state)
 }
 
 /* They look again at a launch that has its outcome. */
-static void a_further_look_takes_nothing_away(void **state)
+TEST(a_further_look_takes_nothing_away)
 {
     for (unsigned event = 0; event < RERUN_EVENTS; event++) {
         assert_int_equal(rerun_step(RERUN_UNMAPPED, event).next, RERUN_EMULATED);
@@ -53,7 +48,7 @@ static void a_further_look_takes_nothing_away(void **state)
 }
 
 /* So at most one process of each kind is started. */
-static void no_state_comes_back(void **state)
+TEST(no_state_comes_back)
 {
     for (enum rerun_state from = RERUN_FIRST; from < RERUN_OVER; from++)
         for (unsigned event = 0; event < RERUN_EVENTS; event++)
@@ -62,7 +57,7 @@ static void no_state_comes_back(void **state)
 }
 
 /* It leaves a reason, and nothing is emulated for it. */
-static void a_process_that_ends_early_is_a_failure(void **state)
+TEST(a_process_that_ends_early_is_a_failure)
 {
     static const uint8_t image[] = "no cubin";
     static const struct rerun_launch launch = {.grid = {1, 1, 1}, .block = {1, 1, 1}};
@@ -83,15 +78,4 @@ static void a_process_that_ends_early_is_a_failure(void **state)
     assert_string_equal(rerun.result.reason, "the process that launches it again has ended early");
     assert_string_equal(rerun.result.note, "");
     rerun_end(&rerun);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_step_is_the_one_expected),
-        cmocka_unit_test(a_further_look_takes_nothing_away),
-        cmocka_unit_test(no_state_comes_back),
-        cmocka_unit_test(a_process_that_ends_early_is_a_failure),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
