@@ -12,11 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *from_environment(const char *name)
-{
-    return env_get(name);
-}
-
 static int examine(int is_json)
 {
     struct findings findings = {.is_json = is_json};
@@ -26,15 +21,14 @@ static int examine(int is_json)
     check_driver(&findings);
     judge_preload(&findings, &preload);
     check_system(&findings);
-    judge_variables(&findings, environ);
     ask_python(&python);
-    judge_python(&findings, &python, from_environment);
-    judge_hidden(&findings, python.facts, from_environment);
+    judge_python(&findings, &python, env_get);
+    judge_hidden(&findings, python.facts, env_get);
     findings_conclude(&findings);
-    size_t missing = findings_count(&findings, FOUND_MISSING);
+    int status = findings.count[FOUND_MISSING] ? 1 : 0;
     json_decref(python.facts);
     findings_free(&findings);
-    return missing ? 1 : 0;
+    return status;
 }
 
 static const struct argument arguments[] = {{"json", NULL, "print one JSON document; `cufence docs doctor`", .offset = 0}};
@@ -43,7 +37,7 @@ static int run(int argc, char **argv)
 {
     int is_json = 0, status;
     if (argc == 2 && strcmp(argv[1], "--probe") == 0)
-        return cli_doctor_probe();
+        return doctor_probe();
     return arguments_read(&doctor_command, argc, argv, &is_json, &status) ? examine(is_json) : status;
 }
 

@@ -17,10 +17,10 @@ typedef const char *(*environment_lookup)(const char *name);
 /* doctor_driver.c: makes each device's primary context. */
 void check_driver(struct findings *findings);
 
-/* doctor_system.c */
+/* doctor_system.c; judge_variables(): the environment, as execve() takes it. */
 void check_system(struct findings *findings);
 void judge_environment(struct findings *findings, environment_lookup environment);
-void judge_variables(struct findings *findings, char *const *entries); /* the environment, as execve() takes it */
+void judge_variables(struct findings *findings, char *const *entries);
 
 /* doctor_preload.c */
 struct preload_trial {
@@ -32,8 +32,8 @@ struct preload_trial {
 void try_preload(struct preload_trial *trial);
 void judge_preload(struct findings *findings, const struct preload_trial *trial);
 
-/* doctor_probe.c: what the child does. Prints one JSON object; the exit status is 0 if it came to its end. */
-int cli_doctor_probe(void);
+/* What the child does: prints one JSON object, and returns the exit status. */
+int doctor_probe(void);
 
 /* doctor_python.c */
 struct python_trial {
@@ -44,10 +44,7 @@ struct python_trial {
 void ask_python(struct python_trial *trial);
 void judge_python(struct findings *findings, const struct python_trial *trial, environment_lookup environment);
 
-/* doctor_hidden.c: what keeps overruns inside of one allocation. `facts` may be NULL. */
+/* What keeps overruns inside of one allocation. `facts` may be NULL. */
 void judge_hidden(struct findings *findings, json_t *facts, environment_lookup environment);
-
-/* The version of a package of Python's, NULL if it is not there. Of several names the first that is there. */
-const char *package_version(json_t *facts, const char *const *names);
 
 #endif

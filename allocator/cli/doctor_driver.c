@@ -38,7 +38,7 @@ static void check_address_space(struct findings *findings)
           "not even 1 GiB can be reserved: %s", result_name(result));
 }
 
-/* Maps one page. The device's primary context is current. */
+/* Maps one page. The device's primary context is current. *call: the one that failed. */
 static CUresult try_mapping(CUdevice device, size_t *granularity, const char **call)
 {
     const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -46,28 +46,19 @@ static CUresult try_mapping(CUdevice device, size_t *granularity, const char **c
     const CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle handle;
     CUdeviceptr address = 0;
-    *call = "cuMemGetAllocationGranularity";
-    CUresult result = driver->cuMemGetAllocationGranularity(granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-    if (result != CUDA_SUCCESS)
+    CUresult result;
+#define TRY(function, ...) (*call = #function, result = driver->function(__VA_ARGS__), result == CUDA_SUCCESS)
+    if (!TRY(cuMemGetAllocationGranularity, granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM) ||
+        !TRY(cuMemAddressReserve, &address, *granularity, 0, 0, 0))
         return result;
-    *call = "cuMemAddressReserve";
-    result = driver->cuMemAddressReserve(&address, *granularity, 0, 0, 0);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *call = "cuMemCreate";
-    result = driver->cuMemCreate(&handle, *granularity, &properties, 0);
-    if (result != CUDA_SUCCESS)
-        goto free_address;
-    *call = "cuMemMap";
-    result = driver->cuMemMap(address, *granularity, 0, handle, 0);
-    if (result != CUDA_SUCCESS)
-        goto release_handle;
-    *call = "cuMemSetAccess";
-    result = driver->cuMemSetAccess(address, *granularity, &access, 1);
-    driver->cuMemUnmap(address, *granularity);
-release_handle:
-    driver->cuMemRelease(handle);
-free_address:
+    if (TRY(cuMemCreate, &handle, *granularity, &properties, 0)) {
+        if (TRY(cuMemMap, address, *granularity, 0, handle, 0)) {
+            (void)TRY(cuMemSetAccess, address, *granularity, &access, 1);
+            driver->cuMemUnmap(address, *granularity);
+        }
+        driver->cuMemRelease(handle);
+    }
+#undef TRY
     driver->cuMemAddressFree(address, *granularity);
     return result;
 }
@@ -75,14 +66,9 @@ free_address:
 /* Checks compute mode, MPS and MIG. */
 static void check_sharing(struct findings *findings, CUdevice device, const char *name)
 {
-    static const char *const compute_modes[] = {"default", "exclusive-thread", "prohibited", "exclusive-process"};
-    int mode = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
-    const char *mode_name = mode >= 0 && mode <= 3 ? compute_modes[mode] : "unknown";
-    if (mode == CU_COMPUTEMODE_PROHIBITED)
+    if (attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED)
         found(findings, FOUND_MISSING, "  compute mode", "nvidia-smi --compute-mode=0 (as root)",
-              "%s: no context can be created", mode_name);
-    else
-        found(findings, FOUND_YES, "  compute mode", NULL, "%s", mode_name);
+              "prohibited: no context can be created");
     if (attribute(device, CU_DEVICE_ATTRIBUTE_MPS_ENABLED) == 1)
         found(findings, FOUND_NO, "  sharing",
               "run it without MPS: unset CUDA_MPS_PIPE_DIRECTORY, or stop the daemon (echo quit | nvidia-cuda-mps-control)",
@@ -140,28 +126,14 @@ static void check_witness(struct findings *findings, CUdevice device)
         found(findings, FOUND_YES, "  second launch", NULL, "a faulted kernel can be launched again in another process");
 }
 
-/* What is known of the GPU's generation; docs/guide/platforms.md has the table. */
-static void check_generation(struct findings *findings, CUdevice device)
+/* What is known of the GPU's generation; docs/guide/platforms.md has the table. `capability`: major * 10 + minor. */
+static void check_generation(struct findings *findings, int capability)
 {
-    static const struct {
-        int first, last; /* compute capability, major * 10 + minor */
-        const char *says;
-    } generations[] = {
-        {0, 69, "older than Volta: guards where memory can be mapped; code is not decoded, so reports say less"},
-        {70, 79,
-         "Volta or Turing: buffers are guarded and faults explained; of a store at the end of a kernel, reports list "
-         "candidates only"},
-        {80, 89, "Ampere or Ada: everything should work; tested against NVIDIA's disassembler, not on hardware"},
-        {90, 90, "Hopper: everything works, tested"},
-        {100, 121, "Blackwell: everything should work; tested against NVIDIA's disassembler, not on hardware"},
-        {122, 999, "newer than this version of cufence: guards and faults; code is not decoded, so reports may say less"},
-    };
-    int capability = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
-                     attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-    for (size_t i = 0; i < sizeof generations / sizeof *generations; i++) {
-        if (capability >= generations[i].first && capability <= generations[i].last)
-            found(findings, FOUND_YES, "  generation", NULL, "%s", generations[i].says);
-    }
+    if (capability < 80 || capability > 121)
+        found(findings, FOUND_NEITHER, "  generation", NULL, "%s",
+              capability < 70   ? "older than Volta: code is not decoded, so reports say less"
+              : capability < 80 ? "Volta or Turing: of a store at the end of a kernel, reports list candidates only"
+                                : "newer than this version of cufence: code is not decoded, so reports may say less");
 }
 
 static void check_device(struct findings *findings, int ordinal)
@@ -177,28 +149,14 @@ static void check_device(struct findings *findings, int ordinal)
     }
     driver->cuDeviceGetName(name, sizeof name, device);
     driver->cuDeviceTotalMem(&memory, device);
-    found(findings, FOUND_YES, what, NULL, "%s, compute capability %d.%d, %.1f GiB", name,
-          attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-          attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), (double)memory / (double)GIB);
-    check_generation(findings, device);
+    int major = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    int minor = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    found(findings, FOUND_YES, what, NULL, "%s, compute capability %d.%d, %.1f GiB", name, major, minor,
+          (double)memory / (double)GIB);
+    check_generation(findings, major * 10 + minor);
     check_sharing(findings, device, name);
     check_mapping(findings, device);
     check_witness(findings, device);
-}
-
-/* What depends on the driver's version, beside core dumps. */
-static void check_version(struct findings *findings)
-{
-    if (driver->cuFuncGetParamInfo)
-        found(findings, FOUND_YES, "arguments", NULL, "the driver tells the layout of kernels' arguments (since CUDA 12.4)");
-    else
-        found(findings, FOUND_NO, "arguments", "update the NVIDIA driver to CUDA 12.4 or later",
-              "the driver does not tell the layout of kernels' arguments: reports show fewer of them");
-    if (driver->version >= 13030)
-        found(findings, FOUND_YES, "exited warps", NULL, "core dumps keep warps that have exited (since CUDA 13.3)");
-    else
-        found(findings, FOUND_NEITHER, "exited warps", NULL,
-              "core dumps lack them before CUDA 13.3: a second launch finds who stored at the end of a kernel");
 }
 
 void check_driver(struct findings *findings)
@@ -228,5 +186,7 @@ void check_driver(struct findings *findings)
     else
         found(findings, FOUND_NO, "core dumps", "update the NVIDIA driver to CUDA 12.1 or later",
               "the driver has no cuCoredumpSetAttributeGlobal: a fault stops the program, but is not explained");
-    check_version(findings);
+    if (!driver->cuFuncGetParamInfo)
+        found(findings, FOUND_NO, "arguments", "update the NVIDIA driver to CUDA 12.4 or later",
+              "the driver does not tell the layout of kernels' arguments: reports show fewer of them");
 }

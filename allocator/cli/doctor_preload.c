@@ -3,9 +3,11 @@
 #include "installed.h"
 
 #include "base/env.h"
+#include "driver/driver.h"
 
 #include <cufence.h>
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,8 +81,6 @@ static void judge_hooks(struct findings *findings, const struct child *child, js
 {
     const char *problem = json_string_value(json_object_get(facts, "problem"));
     const char *version = json_string_value(json_object_get(facts, "version"));
-    if (!json_object_get(facts, "preload"))
-        return;
     if (problem) {
         found(findings, FOUND_NEITHER, "hooks", NULL, "not tried: %s", problem);
         return;
@@ -113,6 +113,93 @@ void judge_preload(struct findings *findings, const struct preload_trial *trial)
         found(findings, FOUND_YES, "preload library", NULL, "%s", trial->file);
     json_t *facts = json_loads(trial->child.out, 0, NULL);
     judge_loading(findings, &trial->child, facts);
-    judge_hooks(findings, &trial->child, facts);
+    if (json_object_get(facts, "preload"))
+        judge_hooks(findings, &trial->child, facts);
     json_decref(facts);
+}
+
+/* ---- the child ---- */
+
+/* Looks functions up as a program does: the driver table of ours bypasses the hooks. */
+#define NAME(function) #function
+#define FIND(function) ((__typeof__(&(function)))dlsym(driver->library, NAME(function)))
+
+/* Starts CUDA and makes device 0's context current. Returns what failed, or NULL. */
+static const char *start_cuda(void)
+{
+    CUdevice device;
+    CUcontext context;
+    if (driver_load() != CUFENCE_OK)
+        return cufence_error_detail();
+    if (!FIND(cuInit) || !FIND(cuDeviceGet) || !FIND(cuDevicePrimaryCtxRetain) || !FIND(cuCtxSetCurrent))
+        return "the driver lacks a function";
+    if (FIND(cuInit)(0) != CUDA_SUCCESS)
+        return "cuInit has failed";
+    if (FIND(cuDeviceGet)(&device, 0) != CUDA_SUCCESS)
+        return "there is no device";
+    return FIND(cuDevicePrimaryCtxRetain)(&context, device) == CUDA_SUCCESS && FIND(cuCtxSetCurrent)(context) == CUDA_SUCCESS
+               ? NULL
+               : "no context can be made";
+}
+
+/* Allocates with these functions and says whose memory it is. `library` is libcufence.so, NULL if it is not there. */
+static const char *whose(void *allocate, void *release, void *library)
+{
+    enum { BYTES = 1000 };
+    CUdeviceptr pointer = 0;
+    cufence_description what = {0};
+    __typeof__(&cufence_describe) describe = library ? (__typeof__(describe))dlsym(library, "cufence_describe") : NULL;
+    if (!allocate || !release)
+        return "the functions were not found";
+    if (((__typeof__(&cuMemAlloc))allocate)(&pointer, BYTES) != CUDA_SUCCESS)
+        return "the allocation has failed";
+    int is_ours = describe && describe((const void *)(uintptr_t)pointer, &what) == CUFENCE_OK &&
+                  what.place == CUFENCE_PLACE_INSIDE && what.buffer.size == BYTES;
+    if (((__typeof__(&cuMemFree))release)(pointer) != CUDA_SUCCESS)
+        return "the free has failed";
+    return is_ours ? "ours" : "the driver's";
+}
+
+static void *by_address(const char *name)
+{
+    void *function = NULL;
+    CUdriverProcAddressQueryResult found;
+    return FIND(cuGetProcAddress_v2)(name, &function, 3020, 0, &found) == CUDA_SUCCESS ? function : NULL;
+}
+
+static void try_hooks(json_t *facts)
+{
+    void *library = dlopen("libcufence.so.0", RTLD_NOW | RTLD_NOLOAD);
+    void *version = library ? dlsym(library, "cufence_version_string") : NULL;
+    if (version)
+        json_object_set_new(facts, "version", json_string(((__typeof__(&cufence_version_string))version)()));
+    json_object_set_new(facts, "dlsym", json_string(whose(FIND(cuMemAlloc), FIND(cuMemFree), library)));
+    if (FIND(cuGetProcAddress_v2))
+        json_object_set_new(facts, "cuGetProcAddress",
+                            json_string(whose(by_address("cuMemAlloc"), by_address("cuMemFree"), library)));
+}
+
+/*
+ * Uses CUDA as a program does, and checks whether the memory that it gets is cufence's. Prints one JSON object:
+ * - preload: true if the preload library is mapped; all others are absent if it is not
+ * - problem: why CUDA could not be tried, such as no driver or no device
+ * - version: of the libcufence.so that the preload library has opened; absent if it has not
+ * - dlsym, cuGetProcAddress (CUDA 12): whose memory an allocation is by a symbol found in this way: "ours", "the driver's", or
+ *   what failed
+ */
+int doctor_probe(void)
+{
+    json_t *facts = json_object();
+    if (dlopen(INSTALLED_PRELOAD, RTLD_NOW | RTLD_NOLOAD)) {
+        const char *problem = start_cuda();
+        json_object_set_new(facts, "preload", json_true());
+        if (problem)
+            json_object_set_new(facts, "problem", json_string(problem));
+        else
+            try_hooks(facts);
+    }
+    json_dumpf(facts, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(facts);
+    return 0;
 }

@@ -1,6 +1,6 @@
 /* Checks Python's packages and the variables that choose their allocators. */
-#include "alloc_conf.h"
 #include "doctor.h"
+#include "environment.h"
 
 #include <cufence.h>
 
@@ -62,18 +62,14 @@ static const char *text_at(json_t *facts, const char *key)
     return json_string_value(json_object_get(facts, key));
 }
 
-const char *package_version(json_t *facts, const char *const *names)
+/* The version of a package, NULL if it is not there. Of several names the first that is there. */
+static const char *package_version(json_t *facts, const char *const *names)
 {
     json_t *packages = json_object_get(facts, "packages");
     for (size_t i = 0; names[i]; i++)
         if (text_at(packages, names[i]))
             return text_at(packages, names[i]);
     return NULL;
-}
-
-static const char *one_package(json_t *facts, const char *name)
-{
-    return package_version(facts, (const char *const[]){name, NULL});
 }
 
 /* ---- cufence's own package ---- */
@@ -118,7 +114,9 @@ static int has_prefix(const char *text, const char *prefix)
 
 static void judge_torch(struct findings *findings, const char *torch, const char *cuda)
 {
-    if (!cuda || !*cuda)
+    if (!torch)
+        found(findings, FOUND_NEITHER, "PyTorch", NULL, "not installed");
+    else if (!cuda || !*cuda)
         found(findings, FOUND_NO, "PyTorch", "install a CUDA build: https://pytorch.org/get-started", "%s, built without CUDA",
               torch);
     else if (atoi(torch) < OLDEST_TORCH || version_number(cuda) < OLDEST_CUDA)
@@ -155,59 +153,21 @@ static void judge_allocator_settings(struct findings *findings, environment_look
         alloc_conf_free(&confs[i]);
 }
 
-static void judge_uncached(struct findings *findings, environment_lookup environment)
-{
-    const char *value = environment("PYTORCH_NO_CUDA_MEMORY_CACHING");
-    if (value)
-        found(
-            findings, FOUND_NO, "  caching",
-            "unset it, as `cufence run` does: cufence guards every tensor without it, and with it each one costs a cudaMalloc",
-            "PYTORCH_NO_CUDA_MEMORY_CACHING=%s is set", value);
-    else
-        found(findings, FOUND_YES, "  caching", NULL, "PYTORCH_NO_CUDA_MEMORY_CACHING is not set");
-}
-
 /* ---- the others ---- */
 
-static void judge_jax(struct findings *findings, json_t *facts, environment_lookup environment)
+static void judge_framework(struct findings *findings, json_t *facts, environment_lookup environment,
+                            const struct framework *framework)
 {
-    const char *version = one_package(facts, "jax");
-    const char *plugin = package_version(facts, (const char *const[]){"jax-cuda13-plugin", "jax-cuda12-plugin", NULL});
-    const char *allocator = environment("XLA_PYTHON_CLIENT_ALLOCATOR");
-    const char *preallocate = environment("XLA_PYTHON_CLIENT_PREALLOCATE");
-    if (!version) {
-        found(findings, FOUND_NEITHER, "JAX", NULL, "not installed");
-        return;
-    }
-    const char *kind = plugin ? "with a CUDA plug-in" : "without a CUDA plug-in (jax[cuda12], jax[cuda13])";
-    const char *remedy = "unset it: `cufence run` and backend:cufence set cuda_async, with which JAX asks the driver for every "
-                         "buffer";
-    if (!allocator || !*allocator)
-        found(findings, FOUND_YES, "JAX", NULL, "%s, %s; it gets XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", version, kind);
-    else if (strcmp(allocator, "cuda_async") == 0)
-        found(findings, FOUND_YES, "JAX", NULL, "%s, %s; XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", version, kind);
-    else if (strcmp(allocator, "platform") == 0)
-        found(findings, FOUND_NO, "JAX", remedy,
-              "%s: with XLA_PYTHON_CLIENT_ALLOCATOR=platform JAX 0.11 maps its memory itself, unguarded", version);
-    else
-        found(findings, FOUND_NO, "JAX", remedy, "%s: XLA_PYTHON_CLIENT_ALLOCATOR=%s keeps a pool that hides overruns", version,
-              allocator);
-    if (preallocate && strcmp(preallocate, "false") != 0 && strcmp(preallocate, "0") != 0)
-        found(findings, FOUND_NEITHER, "  preallocation", NULL,
-              "XLA_PYTHON_CLIENT_PREALLOCATE=%s: JAX takes most of the GPU's memory at its start", preallocate);
-}
-
-static void judge_tensorflow(struct findings *findings, json_t *facts, environment_lookup environment)
-{
-    const char *version = one_package(facts, "tensorflow");
-    const char *allocator = environment("TF_GPU_ALLOCATOR");
-    if (!version)
-        found(findings, FOUND_NEITHER, "TensorFlow", NULL, "not installed");
-    else if (allocator && *allocator && strcmp(allocator, "cuda_malloc_async") != 0)
-        found(findings, FOUND_NO, "TensorFlow", "unset it: `cufence run` then sets cuda_malloc_async",
-              "%s: TF_GPU_ALLOCATOR=%s keeps a pool that hides overruns", version, allocator);
-    else
-        found(findings, FOUND_YES, "TensorFlow", NULL, "%s; `cufence run` sets TF_GPU_ALLOCATOR=cuda_malloc_async", version);
+    const char *version = package_version(facts, (const char *const[]){framework->package, NULL});
+    const char *chosen = environment(framework->variable);
+    int is_chosen = chosen && *chosen && strcmp(chosen, framework->value) != 0;
+    if (!version && !framework->allocator)
+        found(findings, FOUND_NEITHER, framework->name, NULL, "not installed");
+    else if (version && is_chosen)
+        found(findings, FOUND_NO, framework->name, "unset it: `cufence run` and backend:cufence set what cufence needs",
+              "%s: with %s=%s it %s", version, framework->variable, chosen, framework->loss);
+    else if (version && !framework->allocator)
+        found(findings, FOUND_YES, framework->name, NULL, "%s; it gets %s=%s", version, framework->variable, framework->value);
 }
 
 static void judge_cupy(struct findings *findings, json_t *facts)
@@ -230,17 +190,57 @@ void judge_python(struct findings *findings, const struct python_trial *trial, e
         return;
     }
     found(findings, FOUND_YES, "python3", NULL, "%s, %s", text_at(facts, "version"), text_at(facts, "executable"));
-    const char *torch = one_package(facts, "torch");
+    const char *torch = package_version(facts, (const char *const[]){"torch", NULL});
     judge_package(findings, facts, torch != NULL);
+    judge_torch(findings, torch, text_at(facts, "torch_cuda"));
     if (torch)
-        judge_torch(findings, torch, text_at(facts, "torch_cuda"));
-    else
-        found(findings, FOUND_NEITHER, "PyTorch", NULL, "not installed");
-    if (torch) {
         judge_allocator_settings(findings, environment);
-        judge_uncached(findings, environment);
-    }
-    judge_jax(findings, facts, environment);
+    for (size_t i = 0; i < FRAMEWORKS; i++)
+        judge_framework(findings, facts, environment, &frameworks[i]);
     judge_cupy(findings, facts);
-    judge_tensorflow(findings, facts, environment);
+}
+
+/* ---- what keeps overruns inside one allocation, where there is no guard ---- */
+
+/* Inductor's settings and defaults are those of PyTorch 2.11, torch/_inductor/config.py. It takes only "1" for on. */
+static const struct {
+    const char *what;
+    const char *variable;
+    int is_on_by_default;
+    const char *harm;
+} inductor[] = {
+    {"memory planning", "TORCHINDUCTOR_MEMORY_PLANNING", 0, "puts the intermediates of a graph into one allocation"},
+    {"stride padding", "TORCHINDUCTOR_COMPREHENSIVE_PADDING", 1,
+     "makes rows of large tensors longer than asked for, so that they end in bytes that belong to the tensor"},
+    {"shape padding", "TORCHINDUCTOR_SHAPE_PADDING", 1,
+     "pads the operands of a matmul, which then end after their last element"},
+    {"in-place padding", "TORCHINDUCTOR_INPLACE_PADDING", 1, "leaves room after a tensor to pad it in place"},
+};
+
+static void judge_inductor(struct findings *findings, environment_lookup environment)
+{
+    char remedy[64];
+    for (size_t i = 0; i < sizeof inductor / sizeof *inductor; i++) {
+        const char *value = environment(inductor[i].variable);
+        if (value ? strcmp(value, "1") != 0 : !inductor[i].is_on_by_default)
+            continue;
+        snprintf(remedy, sizeof remedy, "%s=0", inductor[i].variable);
+        found(findings, FOUND_NO, inductor[i].what, remedy, "torch.compile %s (%s)", inductor[i].harm,
+              value ? "it is switched on" : "the default");
+    }
+    found(findings, FOUND_NO, "buffer reuse", "torch._inductor.config.allow_buffer_reuse = False, and inplace_buffers = False",
+          "torch.compile reuses a buffer that is done for another tensor of the graph, which may be smaller (the default)");
+}
+
+void judge_hidden(struct findings *findings, json_t *facts, environment_lookup environment)
+{
+    const char *rmm = package_version(facts, (const char *const[]){"rmm", "rmm-cu13", "rmm-cu12", "rmm-cu11", NULL});
+    const char *torch = package_version(facts, (const char *const[]){"torch", NULL});
+    if (torch || rmm)
+        findings_section(findings, "what hides overruns inside one allocation");
+    if (torch)
+        judge_inductor(findings, environment);
+    if (rmm)
+        found(findings, FOUND_NO, "RMM", "rmm.reinitialize(pool_allocator=False), and no pool in C++",
+              "%s: a pool of RMM's is one buffer to cufence", rmm);
 }

@@ -17,29 +17,38 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Enough for the files that the driver and its libraries open with a few devices. */
-#define ENOUGH_FILES 256
 #define SYSLOG_ACTION_READ_ALL 3
 
 /* ---- variables ---- */
 
-/* Variables that override the core-dump settings which cufence makes in the driver. */
-static void judge_dump_variables(struct findings *findings, environment_lookup environment)
-{
-    static const char *const variables[] = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE",
-                                            "CUDA_COREDUMP_GENERATION_FLAGS", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP"};
-    int count = 0;
-    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
-        const char *value = environment(variables[i]);
-        if (!value)
-            continue;
-        count++;
-        found(findings, FOUND_NO, "environment", "unset it: it wins over what cufence asks the driver for", "%s=%s is set",
-              variables[i], value);
-    }
-    if (!count)
-        found(findings, FOUND_YES, "environment", NULL, "no CUDA_*COREDUMP* variable is in the way");
-}
+#define DUMPS "unset it: it wins over what cufence asks the driver for"
+#define SANITIZER                                                                                                              \
+    "unset it while you look for a GPU bug: a sanitizer has to be loaded first, and AddressSanitizer lets CUDA start only "    \
+    "with "                                                                                                                    \
+    "ASAN_OPTIONS=protect_shadow_gap=0"
+
+/* What it means that a variable is set: to another value than "" and `fine`, if that is given; or to one that holds `part`. */
+static const struct row {
+    const char *check, *variable, *fine, *part;
+    enum verdict_mark mark;
+    const char *harm, *remedy;
+} rows[] = {
+    {"environment", "CUDA_ENABLE_COREDUMP_ON_EXCEPTION", NULL, NULL, FOUND_NO, " is set", DUMPS},
+    {"environment", "CUDA_COREDUMP_FILE", NULL, NULL, FOUND_NO, " is set", DUMPS},
+    {"environment", "CUDA_COREDUMP_GENERATION_FLAGS", NULL, NULL, FOUND_NO, " is set", DUMPS},
+    {"environment", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", NULL, NULL, FOUND_NO, " is set", DUMPS},
+    {"LD_PRELOAD", "LD_PRELOAD", NULL, "libcufence_preload.so", FOUND_YES, ": every program started here runs under cufence",
+     NULL},
+    {"LD_PRELOAD", "LD_PRELOAD", NULL, "libasan", FOUND_NO, "", SANITIZER},
+    {"LD_PRELOAD", "LD_PRELOAD", NULL, "libtsan", FOUND_NO, "", SANITIZER},
+    {"LD_PRELOAD", "LD_PRELOAD", NULL, "libclang_rt", FOUND_NO, "", SANITIZER},
+    {"launches", "CUDA_LAUNCH_BLOCKING", "0", NULL, FOUND_NO, " makes every launch wait for its kernel",
+     "unset it: cufence names the kernel without it, and the program runs at its own speed"},
+    {"other tools", "CUDA_INJECTION64_PATH", "", NULL, FOUND_NO, " loads a tool into every CUDA program",
+     "unset it while cufence runs: a tool that patches kernels, or that handles their exceptions, leaves nothing for cufence"},
+    {"caching", "PYTORCH_NO_CUDA_MEMORY_CACHING", NULL, NULL, FOUND_NO, " is set",
+     "unset it, as `cufence run` does: cufence guards every tensor without it, and with it each one costs a cudaMalloc"},
+};
 
 static void judge_options(struct findings *findings, environment_lookup environment)
 {
@@ -54,48 +63,19 @@ static void judge_options(struct findings *findings, environment_lookup environm
         found(findings, FOUND_MISSING, "options", "correct it: `cufence options` lists what is allowed", "%s", error_detail());
 }
 
-/* Other libraries that are loaded into every program. */
-static void judge_ld_preload(struct findings *findings, environment_lookup environment)
-{
-    const char *value = environment("LD_PRELOAD");
-    if (!value || !*value)
-        found(findings, FOUND_YES, "LD_PRELOAD", NULL, "not set");
-    else if (strstr(value, "libcufence_preload.so"))
-        found(findings, FOUND_YES, "LD_PRELOAD", NULL, "%s: every program started here runs under cufence", value);
-    else if (strstr(value, "libasan") || strstr(value, "libtsan") || strstr(value, "libclang_rt"))
-        found(findings, FOUND_NO, "LD_PRELOAD",
-              "unset it while you look for a GPU bug: a sanitizer has to be loaded first, and AddressSanitizer lets CUDA "
-              "start only "
-              "with ASAN_OPTIONS=protect_shadow_gap=0",
-              "%s", value);
-    else
-        found(findings, FOUND_NEITHER, "LD_PRELOAD", NULL, "%s: `cufence run` puts its library first and keeps the rest",
-              value);
-}
-
-static void judge_tools(struct findings *findings, environment_lookup environment)
-{
-    const char *blocking = environment("CUDA_LAUNCH_BLOCKING");
-    const char *injected = environment("CUDA_INJECTION64_PATH");
-    if (blocking && *blocking && strcmp(blocking, "0") != 0)
-        found(findings, FOUND_NO, "launches",
-              "unset it: cufence names the kernel without it, and the program runs at its own speed",
-              "CUDA_LAUNCH_BLOCKING=%s makes every launch wait for its kernel", blocking);
-    else
-        found(findings, FOUND_YES, "launches", NULL, "asynchronous (CUDA_LAUNCH_BLOCKING is not set)");
-    if (injected && *injected)
-        found(findings, FOUND_NO, "other tools",
-              "unset it while cufence runs: a tool that patches kernels, or that handles their exceptions, leaves nothing for "
-              "cufence",
-              "CUDA_INJECTION64_PATH=%s loads a tool into every CUDA program", injected);
-}
-
 void judge_environment(struct findings *findings, environment_lookup environment)
 {
-    judge_dump_variables(findings, environment);
+    size_t limits = findings->count[FOUND_NO];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct row *row = &rows[i];
+        const char *value = environment(row->variable);
+        if (value && (!row->fine || (*value && strcmp(value, row->fine) != 0)) && (!row->part || strstr(value, row->part)))
+            found(findings, row->mark, row->check, row->remedy, "%s=%s%s", row->variable, value, row->harm);
+    }
+    if (findings->count[FOUND_NO] == limits)
+        found(findings, FOUND_YES, "environment", NULL,
+              "no variable is in the way of core dumps, launches or the preload library");
     judge_options(findings, environment);
-    judge_ld_preload(findings, environment);
-    judge_tools(findings, environment);
 }
 
 void judge_variables(struct findings *findings, char *const *entries)
@@ -108,63 +88,44 @@ void judge_variables(struct findings *findings, char *const *entries)
 
 /* ---- the system ---- */
 
-static void check_fifo(struct findings *findings)
-{
-    char folder[4096], path[4200];
-    const char *temporary = env_get("TMPDIR");
-    if (!temporary || !*temporary)
-        temporary = "/tmp";
-    int made = snprintf(folder, sizeof folder, "%s/cufence-doctor-XXXXXX", temporary) < (int)sizeof folder && mkdtemp(folder);
-    int error = errno;
-    if (made) {
-        snprintf(path, sizeof path, "%s/fifo", folder);
-        made = mkfifo(path, 0600) == 0;
-        error = errno;
-        unlink(path);
-        rmdir(folder);
-    }
-    if (made)
-        found(findings, FOUND_YES, "named pipe", NULL, "can be made in %s, for core dumps", temporary);
-    else
-        found(findings, FOUND_NO, "named pipe", "set TMPDIR to a folder on a local file system that you may write to",
-              "cannot be made in %s: %s", temporary, strerror(error));
-}
-
-/* Where a pipe without a name can be had, no folder is needed. */
+/* A pipe without a name, else a named one in a folder. */
 static void check_pipe(struct findings *findings)
 {
-    char path[64];
-    int is_there = hidden_open(path, sizeof path);
-    if (is_there)
+    char path[4200], folder[4096];
+    const char *temporary = env_get("TMPDIR");
+    if (hidden_open(path, sizeof path)) {
         hidden_close(path);
-    if (is_there)
         found(findings, FOUND_YES, "dump pipe", NULL, "needs no name in the file system");
+        return;
+    }
+    snprintf(folder, sizeof folder, "%s/cufence-doctor-XXXXXX", temporary && *temporary ? temporary : "/tmp");
+    int is_made = mkdtemp(folder) != NULL;
+    snprintf(path, sizeof path, "%s/fifo", folder);
+    is_made = is_made && mkfifo(path, 0600) == 0;
+    if (is_made)
+        found(findings, FOUND_YES, "named pipe", NULL, "can be made, for core dumps: %s", path);
     else
-        check_fifo(findings);
+        found(findings, FOUND_NO, "named pipe", "set TMPDIR to a folder on a local file system that you may write to",
+              "%s cannot be made: %s", path, strerror(errno));
+    unlink(path);
+    rmdir(folder);
 }
 
-static void check_address_limit(struct findings *findings)
+static void check_limits(struct findings *findings)
 {
+    static const struct {
+        int limit;
+        rlim_t enough;
+        const char *check, *remedy, *of;
+    } limits[] = {
+        {RLIMIT_AS, RLIM_INFINITY, "address limit", "ulimit -v unlimited", "bytes of address space (ulimit -v)"},
+        {RLIMIT_NOFILE, 256, "file limit", "ulimit -n 1024", "open files (ulimit -n); CUDA opens many, cufence up to 30 more"},
+    };
     struct rlimit limit;
-    if (getrlimit(RLIMIT_AS, &limit) != 0)
-        found(findings, FOUND_NO, "address limit", "ulimit -v unlimited", "cannot be read: %s", strerror(errno));
-    else if (limit.rlim_cur == RLIM_INFINITY)
-        found(findings, FOUND_YES, "address limit", NULL, "none (ulimit -v)");
-    else
-        found(findings, FOUND_NO, "address limit", "ulimit -v unlimited", "%llu KiB of address space (ulimit -v)",
-              (unsigned long long)limit.rlim_cur >> 10);
-}
-
-static void check_file_limit(struct findings *findings)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        found(findings, FOUND_NO, "file limit", "ulimit -n 1024", "cannot be read: %s", strerror(errno));
-    else if (limit.rlim_cur < ENOUGH_FILES)
-        found(findings, FOUND_NO, "file limit", "ulimit -n 1024",
-              "%llu open files (ulimit -n); CUDA opens many, cufence up to 30 more", (unsigned long long)limit.rlim_cur);
-    else
-        found(findings, FOUND_YES, "file limit", NULL, "%llu open files (ulimit -n)", (unsigned long long)limit.rlim_cur);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (getrlimit((__rlimit_resource_t)limits[i].limit, &limit) == 0 && limit.rlim_cur < limits[i].enough)
+            found(findings, FOUND_NO, limits[i].check, limits[i].remedy, "%llu %s", (unsigned long long)limit.rlim_cur,
+                  limits[i].of);
 }
 
 /* Reads the kernel log without consuming it. Returns 0 or an errno value. */
@@ -183,27 +144,20 @@ static void check_kernel_log(struct findings *findings)
 {
     char text[4096];
     int error = try_kmsg();
-    if (!error)
-        found(findings, FOUND_YES, "kernel log", NULL, "/dev/kmsg can be read");
-    else if (klogctl(SYSLOG_ACTION_READ_ALL, text, sizeof text) >= 0)
-        found(findings, FOUND_YES, "kernel log", NULL, "can be read as dmesg does (/dev/kmsg: %s)", strerror(error));
+    if (!error || klogctl(SYSLOG_ACTION_READ_ALL, text, sizeof text) >= 0)
+        found(findings, FOUND_YES, "kernel log", NULL, "can be read%s", error ? " as dmesg does" : "");
     else
         found(findings, FOUND_NO, "kernel log",
               "not needed while core dumps work; else run as root or with CAP_SYSLOG, or set kernel.dmesg_restrict=0",
               "/dev/kmsg cannot be read: %s", strerror(error));
 }
 
-static const char *from_environment(const char *name)
-{
-    return env_get(name);
-}
-
 void check_system(struct findings *findings)
 {
     findings_section(findings, "process and system");
-    judge_environment(findings, from_environment);
+    judge_environment(findings, env_get);
+    judge_variables(findings, environ);
     check_pipe(findings);
-    check_address_limit(findings);
-    check_file_limit(findings);
+    check_limits(findings);
     check_kernel_log(findings);
 }

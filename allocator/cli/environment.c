@@ -186,18 +186,12 @@ cufence_status environment_pytorch(struct environment *environment, const struct
     return status;
 }
 
-struct framework {
-    const char *name, *variable, *value;
-    const char *gain, *loss; /* what the framework does with that value, and with others */
-    const char *allocator;   /* only if the previous row's variable has this value; NULL: always */
-};
-
-static const struct framework frameworks[] = {
-    {"JAX", "XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async", "asks the driver for every buffer",
+const struct framework frameworks[FRAMEWORKS] = {
+    {"JAX", "jax", "XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async", "asks the driver for every buffer",
      "keeps a pool of its own or maps its memory itself, where overruns are hidden", NULL},
-    {"JAX", "XLA_PYTHON_CLIENT_PREALLOCATE", "false", "does not take most of the GPU beforehand",
+    {"JAX", "jax", "XLA_PYTHON_CLIENT_PREALLOCATE", "false", "does not take most of the GPU beforehand",
      "takes most of the GPU's memory at its start", "cuda_async"},
-    {"TensorFlow", "TF_GPU_ALLOCATOR", "cuda_malloc_async", "asks the driver for every buffer",
+    {"TensorFlow", "tensorflow", "TF_GPU_ALLOCATOR", "cuda_malloc_async", "asks the driver for every buffer",
      "keeps a pool of its own, in which overruns are hidden", NULL},
 };
 
@@ -219,7 +213,7 @@ static cufence_status settle(struct environment *environment, const struct frame
 cufence_status environment_frameworks(struct environment *environment)
 {
     cufence_status status = CUFENCE_OK;
-    for (size_t i = 0; i < sizeof frameworks / sizeof *frameworks && status == CUFENCE_OK; i++) {
+    for (size_t i = 0; i < FRAMEWORKS && status == CUFENCE_OK; i++) {
         const struct framework *framework = &frameworks[i];
         if (!framework->allocator || !strcmp(environment_get(environment, framework[-1].variable), framework->allocator))
             status = settle(environment, framework);

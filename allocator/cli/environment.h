@@ -47,7 +47,16 @@ cufence_status environment_python(struct environment *environment, const char *f
 cufence_status environment_read_pytorch(const struct environment *environment, struct alloc_conf confs[ALLOC_CONFS]);
 cufence_status environment_pytorch(struct environment *environment, const struct alloc_conf confs[ALLOC_CONFS]);
 
-/* Sets the allocators of JAX and TensorFlow, unless the user has chosen one. */
+/* What makes a framework ask the driver for its buffers. */
+struct framework {
+    const char *name, *package, *variable, *value;
+    const char *gain, *loss; /* what the framework does with that value, and with others */
+    const char *allocator;   /* only if the previous row's variable has this value; NULL: always */
+};
+enum { FRAMEWORKS = 3 };
+extern const struct framework frameworks[FRAMEWORKS];
+
+/* Sets their variables, unless the user has chosen other values. */
 cufence_status environment_frameworks(struct environment *environment);
 
 /* Unsets the variables that override the core-dump settings which cufence makes in the driver. */

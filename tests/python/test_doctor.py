@@ -58,10 +58,10 @@ class Doctor(unittest.TestCase):
         self.install("cupy-cuda13x", "14.0.1", {"cupy/__init__.py": BOMB})
         checks = self.checks(XLA_PYTHON_CLIENT_ALLOCATOR="bfc")
         self.expect(checks["PyTorch"], "yes", "2.11.0+cu130 with CUDA 13.0")
-        self.expect(checks["JAX"], "no", "0.8.1: XLA_PYTHON_CLIENT_ALLOCATOR=bfc")
+        self.expect(checks["JAX"], "no", "0.8.1: with XLA_PYTHON_CLIENT_ALLOCATOR=bfc it keeps a pool")
         self.expect(checks["CuPy"], "yes", "14.0.1")
         self.expect(checks["cufence package"], "yes", f"{cufence.__version__}, {PACKAGES / 'cufence'}")
-        self.expect(checks["memory planning"], "yes", "is off")
+        self.expect(checks["stride padding"], "no", "the default")
         self.assertEqual(list(self.folder.rglob("imported")), [])
 
     def test_a_build_without_cuda(self) -> None:
