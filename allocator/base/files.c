@@ -71,6 +71,6 @@ int files_open_named(const char *name, int flags)
 
 int files_put_text(int fd, const char *text)
 {
-    int is_well = files_write(fd, text, strlen(text));
-    return close(fd) == 0 && is_well;
+    int is_written = files_write(fd, text, strlen(text));
+    return close(fd) == 0 && is_written;
 }

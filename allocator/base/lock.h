@@ -37,7 +37,7 @@ enum lock_rank {
     RANK_ARENA,       /* the address space */
     RANK_PHYSICAL,    /* the cache of physical handles */
     RANK_PASSED,      /* buffers that are left to the driver */
-    RANK_BELL,        /* wakes the background thread */
+    RANK_WAKE,        /* wakes the background thread */
     RANK_CODE,        /* the code of all modules; held while the driver is asked for a kernel's module, and while it is read */
     RANK_ESTIMATE,    /* what an estimate follows; held while it is printed */
     RANK_FRAMES,      /* the session of libdw that is kept; held while it names frames */

@@ -25,11 +25,11 @@ static FILE *open_regular(const char *path)
 /* A name without a folder, as a compiler keeps it that was started beside the file, is looked for in CUFENCE_SOURCES too. */
 static FILE *open_source(const char *path)
 {
-    char beside[4096];
+    char in_folder[4096];
     FILE *file = open_regular(path);
     const char *folder = file || *path == '/' ? NULL : env_get("CUFENCE_SOURCES");
-    if (folder && *folder && snprintf(beside, sizeof beside, "%s/%s", folder, path) < (int)sizeof beside)
-        file = open_regular(beside);
+    if (folder && *folder && snprintf(in_folder, sizeof in_folder, "%s/%s", folder, path) < (int)sizeof in_folder)
+        file = open_regular(in_folder);
     return file;
 }
 

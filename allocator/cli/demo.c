@@ -9,7 +9,7 @@
 #include "supervise.h"
 #include "words.h"
 
-#include "base/beside.h"
+#include "base/installation.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -223,7 +223,7 @@ static void show_sources(const struct play *play)
 {
     static const char *const folders[] = {"../", "../share/cufence/", "../../allocator/cli/"};
     char path[PATH_MAX];
-    if (!beside_find(play->program, folders, sizeof folders / sizeof *folders, "demo.cu", path))
+    if (!installation_find(play->program, folders, sizeof folders / sizeof *folders, "demo.cu", path))
         return;
     *strrchr(path, '/') = '\0';
     setenv("CUFENCE_SOURCES", path, 0);

@@ -3,7 +3,7 @@
 #include "cli.h"
 #include "installed.h"
 #include "help.h"
-#include "base/beside.h"
+#include "base/installation.h"
 #include "base/text.h"
 
 #include <dirent.h>
@@ -24,7 +24,8 @@ static int pages_folder(char folder[PATH_MAX])
 {
     static const char *const folders[] = {"../docs/", "../share/doc/cufence/", "../../docs/"};
     char program[PATH_MAX];
-    if (!installed_program(program) || !beside_find(program, folders, sizeof folders / sizeof *folders, "index.md", folder))
+    if (!installed_program(program) ||
+        !installation_find(program, folders, sizeof folders / sizeof *folders, "index.md", folder))
         return 0;
     *strrchr(folder, '/') = '\0';
     return 1;

@@ -1,6 +1,6 @@
 #include "installed.h"
 
-#include "base/beside.h"
+#include "base/installation.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ int installed_program(char path[PATH_MAX])
 
 int installed_preload(const char *program, char path[PATH_MAX])
 {
-    return beside_library(program, INSTALLED_PRELOAD, path);
+    return installation_library(program, INSTALLED_PRELOAD, path);
 }
 
 /* Looks in the package beside the program, beside the package's library, and in a checkout. */
@@ -22,7 +22,7 @@ int installed_bootstrap(const char *program, char path[PATH_MAX])
 {
     static const char *const folders[] = {
         "../", "", "cufence/", "../cufence/", "../lib/cufence/", "../../allocator/torch/cufence/"};
-    if (!beside_find(program, folders, sizeof folders / sizeof *folders, "_bootstrap/sitecustomize.py", path))
+    if (!installation_find(program, folders, sizeof folders / sizeof *folders, "_bootstrap/sitecustomize.py", path))
         return 0;
     *strrchr(path, '/') = '\0';
     return 1;

@@ -1,7 +1,7 @@
 #include "driver.h"
 
 #include "base/lock.h"
-#include "base/beside.h"
+#include "base/installation.h"
 #include "base/env.h"
 #include "base/error.h"
 
@@ -67,7 +67,7 @@ static int find_sim(char path[PATH_MAX])
         return 0;
     if (!realpath(strchr(info.dli_fname, '/') ? info.dli_fname : "/proc/self/exe", own))
         return 0;
-    return beside_library(own, "libcufence_sim.so", path);
+    return installation_library(own, "libcufence_sim.so", path);
 }
 
 static cufence_status open_library(void)

@@ -184,7 +184,7 @@ static void free_for_twin(struct block *block, struct block *twin, struct stream
         block->successor = twin;
     }
     freelist_put(&books->shared, block, BLOCK_RETIRING, now);
-    bell_ring();
+    wake_worker();
 }
 
 /* Frees a buffer that is used by more than one stream of its own context. */
@@ -201,7 +201,7 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
     if (state == BLOCK_PAST)
         block_unmap(block);
     else if (state == BLOCK_RETIRING)
-        bell_ring();
+        wake_worker();
 }
 
 /* Buffers that a graph allocates again are not counted again. */

@@ -3,7 +3,6 @@
 
 #include "base/options.h"
 
-
 void heap_stream_ends(struct stream *stream)
 {
     struct freelist *list = stream->books, *other;
@@ -17,7 +16,7 @@ void heap_stream_ends(struct stream *stream)
         if (freelist_is_unmarked(list))
             freelist_mark_touched(list, stream);
         freelist_end(list);
-        bell_stir();
+        wake_sleeping_worker();
     }
     lock_take(&books->lock);
     LL_FOREACH(books->pools, pool)

@@ -79,7 +79,7 @@ static struct agenda look_around(int is_time_to_trim)
 
 struct rest {
     uint64_t until_ns;
-    enum bell_depth depth;
+    enum wake_depth depth;
 };
 
 /* Until when to wait. quiet: looks in vain so far. is_seen: everybody could see the thread sleep for WATCH_NS before the last
@@ -91,15 +91,15 @@ static struct rest choose_rest(const struct agenda *agenda, unsigned quiet, int 
     if (has_retiring()) {
         unsigned slower = quiet / PATIENCE;
         uint64_t pause = (is_adaptive ? PACE_NS : agenda->is_active ? YIELD_NS : POLL_NS) << slower;
-        return (struct rest){now + (pause < WATCH_NS ? pause : WATCH_NS), slower < 3 ? BELL_POLLING : BELL_RESTING};
+        return (struct rest){now + (pause < WATCH_NS ? pause : WATCH_NS), slower < 3 ? WAKE_POLLING : WAKE_RESTING};
     }
     if (is_adaptive && agenda->is_active)
-        return (struct rest){now + PACE_NS, BELL_POLLING};
+        return (struct rest){now + PACE_NS, WAKE_POLLING};
     if (quiet < QUIET || agenda->is_pending)
-        return (struct rest){now + (is_adaptive && quiet < QUIET ? WATCH_NS : REST_NS), BELL_RESTING};
+        return (struct rest){now + (is_adaptive && quiet < QUIET ? WATCH_NS : REST_NS), WAKE_RESTING};
     if (!is_seen || agenda->due_ns <= now)
-        return (struct rest){now + WATCH_NS, BELL_SLEEPING};
-    return (struct rest){agenda->due_ns, BELL_SLEEPING};
+        return (struct rest){now + WATCH_NS, WAKE_SLEEPING};
+    return (struct rest){agenda->due_ns, WAKE_SLEEPING};
 }
 
 static void *run(void *unused)
@@ -109,22 +109,22 @@ static void *run(void *unused)
     struct rest rest = choose_rest(&agenda, 0, 0);
     uint64_t trimmed_ns = now_ns();
     unsigned quiet = 0;
-    enum bell_end end;
+    enum wake_end end;
     pthread_setname_np(pthread_self(), "cufence-worker");
-    while ((end = bell_wait(rest.until_ns, rest.depth)) != BELL_STOPPED) {
+    while ((end = wake_wait(rest.until_ns, rest.depth)) != WAKE_STOPPED) {
         int is_time_to_trim = now_ns() - trimmed_ns > REST_NS;
         if (is_time_to_trim)
             trimmed_ns = now_ns();
         agenda = look_around(is_time_to_trim);
-        quiet = agenda.is_active || end == BELL_RUNG ? 0 : quiet + (quiet < 7 * PATIENCE);
-        rest = choose_rest(&agenda, quiet, end == BELL_TIMED_OUT && rest.depth == BELL_SLEEPING);
+        quiet = agenda.is_active || end == WAKE_WOKEN ? 0 : quiet + (quiet < 7 * PATIENCE);
+        rest = choose_rest(&agenda, quiet, end == WAKE_TIMED_OUT && rest.depth == WAKE_SLEEPING);
     }
     return NULL;
 }
 
 cufence_status worker_start(void)
 {
-    bell_reset();
+    wake_reset();
     int failed = thread_start(&thread, run, NULL);
     if (failed)
         return error_set(CUFENCE_ERROR_SYSTEM, "cannot start the background thread: %s", strerror(failed));
@@ -136,7 +136,7 @@ void worker_stop(void)
 {
     if (!is_running)
         return;
-    bell_stop();
+    wake_stop();
     if (!thread_join_within(thread, STOP_MS))
         pthread_detach(thread); /* a driver call that does not return must not keep the process */
     is_running = 0;

@@ -31,7 +31,7 @@ extern struct real real;
 
 /* start.c */
 extern int preload_is_active;                 /* atomic: cufence runs. Cleared only in a forked child */
-extern int preload_has_told;                  /* atomic: a fault was returned to the program */
+extern int preload_fault_returned;            /* atomic: a fault was returned to the program */
 extern const struct options *preload_options; /* constant once set, like the number of devices */
 extern int preload_devices;
 
@@ -46,7 +46,7 @@ static inline CUresult failure(void)
 {
     CUresult fault = is_active() ? context_fault() : CUDA_SUCCESS;
     if (__builtin_expect(fault != CUDA_SUCCESS, 0))
-        __atomic_store_n(&preload_has_told, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&preload_fault_returned, 1, __ATOMIC_RELAXED);
     return fault;
 }
 

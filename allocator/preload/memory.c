@@ -12,7 +12,7 @@
 #define PITCH 512u /* bytes: row alignment of cuMemAllocPitch on every device since compute capability 5.0 */
 
 /* Returns the error of a faulted context. */
-static CUresult told_fault(void)
+static CUresult returned_fault(void)
 {
     CUresult fault = failure();
     if (fault == CUDA_SUCCESS)
@@ -27,7 +27,7 @@ static CUresult result_of(cufence_status status)
     case CUFENCE_OK:
         return CUDA_SUCCESS;
     case CUFENCE_ERROR_FAULTED:
-        return told_fault();
+        return returned_fault();
     case CUFENCE_ERROR_OUT_OF_MEMORY:
     case CUFENCE_ERROR_OVERFLOW:
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -271,11 +271,11 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
         return refuse_free(HOST_CALL("cuMemFree"), pointer, status, &claim.place);
-    int was_told = __atomic_load_n(&preload_has_told, __ATOMIC_RELAXED);
+    int was_returned = __atomic_load_n(&preload_fault_returned, __ATOMIC_RELAXED);
     /* A synchronisation would invalidate a capture, so the buffer waits for the next one instead. */
     CUresult waited = heap_captures() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_users(claim.context);
     give_back(&claim, NULL, waited == CUDA_SUCCESS ? HEAP_NONE : HEAP_CONTEXT);
-    return driver_has_faulted(waited) && !was_told ? waited : CUDA_SUCCESS; /* it frees in destructors after that */
+    return driver_has_faulted(waited) && !was_returned ? waited : CUDA_SUCCESS; /* it frees in destructors after that */
 }
 
 /* Frees in the order of the caller's stream: a default stream is that of the current context, whichever context owns the

@@ -58,32 +58,32 @@ static const struct caller *caller_of(const struct stack *stack)
     return keep(fresh);
 }
 
-struct told {
+struct reported {
     struct misuse *what;
     struct stack stack;
 };
 
-static void tell(void *argument)
+static void report(void *argument)
 {
-    const struct told *told = argument;
-    const struct caller *caller = caller_of(&told->stack);
-    told->what->frames = caller ? caller->frames : NULL;
-    told->what->frame_count = caller ? caller->frame_count : 0;
-    monitor_misuse(told->what);
+    const struct reported *reported = argument;
+    const struct caller *caller = caller_of(&reported->stack);
+    reported->what->frames = caller ? caller->frames : NULL;
+    reported->what->frame_count = caller ? caller->frame_count : 0;
+    monitor_misuse(reported->what);
 }
 
 CUresult misuse(const struct host_call *call, struct misuse what)
 {
-    struct told told = {.what = &what};
+    struct reported reported = {.what = &what};
     if (!what.now_ns)
         what.now_ns = monotonic_ns(); /* taken first: resolving frames takes a while */
-    stack_capture_from(&told.stack, call->frame);
+    stack_capture_from(&reported.stack, call->frame);
     /* The hook's own frame: its return address is the word above the saved frame pointer. */
-    what.caller = ((const uint64_t *)call->frame)[1] ^ (uint64_t)told.stack.python << 48;
+    what.caller = ((const uint64_t *)call->frame)[1] ^ (uint64_t)reported.stack.python << 48;
     what.call = call->name;
     what.tid = thread_id();
     what.sentence = cufence_error_detail();
     what.buffer_frames.read = stack_buffer_frames;
-    aside_call(tell, &told);
+    aside_call(report, &reported);
     return CUDA_ERROR_INVALID_VALUE;
 }

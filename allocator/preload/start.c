@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 int preload_is_active;
-int preload_has_told;
+int preload_fault_returned;
 const struct options *preload_options;
 int preload_devices;
 static pid_t preload_pid; /* a child of vfork() shares the rest with its parent */

@@ -1,6 +1,6 @@
 #include "spawn.h"
 
-#include "base/beside.h"
+#include "base/installation.h"
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -69,7 +69,7 @@ static int find_program(char path[PATH_MAX])
     static const char *const folders[] = {"", "../bin/", "../../bin/", "../../../bin/"};
     Dl_info own;
     return dladdr((void *)(uintptr_t)rerun_process_start, &own) && own.dli_fname &&
-           beside_find(own.dli_fname, folders, sizeof folders / sizeof *folders, "cufence", path);
+           installation_find(own.dli_fname, folders, sizeof folders / sizeof *folders, "cufence", path);
 }
 
 struct plan {

@@ -4,7 +4,7 @@
 #ifndef CUFENCE_HEAP_BOOKS_H
 #define CUFENCE_HEAP_BOOKS_H
 
-#include "bell.h"
+#include "wake.h"
 #include "index.h"
 #include "base/lock.h"
 

@@ -37,7 +37,7 @@ static void CUDA_CB graph_gone(void *user)
         return;
     __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&has_gone, 1, __ATOMIC_RELEASE);
-    bell_ring();
+    wake_worker();
 }
 
 /* Sets the graph handle of a pool. Graphs have no ids, so the handle may have belonged to a destroyed graph of any context:

@@ -231,7 +231,7 @@ int freelist_put(struct freelist *list, struct block *block, enum block_state st
     }
     verify(list);
     list_unlock(list);
-    bell_stir();
+    wake_sleeping_worker();
     return is_due;
 }
 

@@ -129,7 +129,7 @@ struct batch *batch_take(struct watch *watch)
         if (!flight_is_over(&batch->flight))
             continue;
         if (has_findings(batch)) {
-            bell_ring(); /* the background thread reports it */
+            wake_worker(); /* the background thread reports it */
             continue;
         }
         flight_end(&batch->flight);
@@ -149,7 +149,7 @@ int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list
         watch->launches++;
     else
         flight_end(&batch->flight);
-    bell_stir(); /* the background thread collects what it finds */
+    wake_sleeping_worker(); /* the background thread collects what it finds */
     return batch->flight.is_begun;
 }
 

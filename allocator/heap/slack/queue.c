@@ -58,7 +58,7 @@ int slack_enqueue(struct slack_queue *queue, struct slack *slack, unsigned does)
     DL_APPEND2(queue->first, slack, ahead, behind);
     __atomic_store_n(&queue->count, queue->count + 1, __ATOMIC_RELAXED);
     __atomic_store_n(&slack->queue, queue, __ATOMIC_RELAXED);
-    bell_stir(); /* if no launch of the program's comes, the background thread makes one */
+    wake_sleeping_worker(); /* if no launch of the program's comes, the background thread makes one */
     return 1;
 }
 

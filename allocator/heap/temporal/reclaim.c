@@ -201,7 +201,7 @@ static int is_list_pending(struct freelist *list)
     return is_marked || (can_mark && (freelist_is_unmarked(list) || slack_waits(list)));
 }
 
-/* Of what waits, a part waits for a synchronisation, which rings. Caller holds the books' lock. */
+/* Of what waits, a part waits for a synchronisation, which wakes the thread. Caller holds the books' lock. */
 static int has_waits(struct freelist *shared)
 {
     lock_expect(RANK_BOOKS);
@@ -374,5 +374,5 @@ void heap_sync_ended(struct context *context, uint64_t since)
     struct scope scope = scope_enter(context);
     freelists_end_waits(books, since);
     scope_leave(scope);
-    bell_ring();
+    wake_worker();
 }

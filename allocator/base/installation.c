@@ -1,10 +1,10 @@
-#include "beside.h"
+#include "installation.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int beside_find(const char *file, const char *const *folders, size_t count, const char *name, char path[PATH_MAX])
+int installation_find(const char *file, const char *const *folders, size_t count, const char *name, char path[PATH_MAX])
 {
     char candidate[PATH_MAX];
     const char *slash = strrchr(file, '/');
@@ -17,9 +17,9 @@ int beside_find(const char *file, const char *const *folders, size_t count, cons
     return 0;
 }
 
-int beside_library(const char *file, const char *name, char path[PATH_MAX])
+int installation_library(const char *file, const char *name, char path[PATH_MAX])
 {
     static const char *const folders[] = {
         "", "../lib/", "../lib64/", "../lib/x86_64-linux-gnu/", "../lib/aarch64-linux-gnu/", "../cufence/lib/"};
-    return beside_find(file, folders, sizeof folders / sizeof *folders, name, path);
+    return installation_find(file, folders, sizeof folders / sizeof *folders, name, path);
 }

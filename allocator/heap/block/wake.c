@@ -1,0 +1,69 @@
+/* The background thread's sleep, in a file of its own: whoever has work for the thread wakes it, without knowing what it does.
+ */
+#include "wake.h"
+
+#include "base/lock.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+
+static struct {
+    struct lock lock;
+    pthread_cond_t wake;
+    int is_open, is_stopping, has_work;
+} worker = {.lock = LOCK(RANK_WAKE)};
+
+int wake_depth; /* written under the lock */
+
+void wake_reset(void)
+{
+    pthread_condattr_t attributes;
+    lock_take(&worker.lock);
+    if (!worker.is_open) {
+        pthread_condattr_init(&attributes);
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        pthread_cond_init(&worker.wake, &attributes);
+        pthread_condattr_destroy(&attributes);
+        worker.is_open = 1;
+    }
+    worker.is_stopping = 0;
+    lock_release(&worker.lock);
+}
+
+void wake_worker(void)
+{
+    /* A polling thread finds the work by itself. */
+    if (__atomic_load_n(&wake_depth, __ATOMIC_RELAXED) == WAKE_POLLING)
+        return;
+    lock_take(&worker.lock);
+    worker.has_work = 1;
+    __atomic_store_n(&wake_depth, WAKE_POLLING, __ATOMIC_RELAXED); /* one is enough */
+    pthread_cond_signal(&worker.wake);
+    lock_release(&worker.lock);
+}
+
+void wake_stop(void)
+{
+    lock_take(&worker.lock);
+    worker.is_stopping = 1;
+    pthread_cond_signal(&worker.wake);
+    lock_release(&worker.lock);
+}
+
+/* After a timeout the depth stays: what happens while the thread looks around wakes it at the next wait. */
+enum wake_end wake_wait(uint64_t until_ns, enum wake_depth depth)
+{
+    const struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S), .tv_nsec = (long)(until_ns % NS_PER_S)};
+    int failed = 0;
+    lock_take(&worker.lock);
+    if (!worker.has_work)
+        __atomic_store_n(&wake_depth, depth, __ATOMIC_RELAXED);
+    while (!worker.is_stopping && !(depth != WAKE_POLLING && worker.has_work) && failed != ETIMEDOUT)
+        failed = until_ns == UINT64_MAX ? pthread_cond_wait(&worker.wake, &worker.lock.mutex)
+                                        : pthread_cond_timedwait(&worker.wake, &worker.lock.mutex, &until);
+    enum wake_end end = worker.is_stopping ? WAKE_STOPPED : worker.has_work ? WAKE_WOKEN : WAKE_TIMED_OUT;
+    worker.has_work = 0;
+    lock_release(&worker.lock);
+    return end;
+}
