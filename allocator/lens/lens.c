@@ -7,7 +7,6 @@
 #include "lens/values/machine.h"
 #include "lens/values/declared.h"
 #include "lens/values/types.h"
-#include "lens/users.h"
 #include "lens/visits/visits.h"
 
 static void unloads(const void *module)

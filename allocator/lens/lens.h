@@ -1,8 +1,8 @@
 /*
- * Opens what the options ask for of launches: values, nan, trace, save_values. Included by api/ alone; who calls the lens later
- * knows launch/lens.h.
+ * Opens what the options ask for of launches: values, nan, trace, save_values. Included by api/ and by these users of visits;
+ * who calls the lens later knows launch/lens.h.
  *
- * Thread safety: lens_open() at the start, before any context.
+ * Thread safety: all at the start, before any context.
  */
 #ifndef CUFENCE_LENS_LENS_H
 #define CUFENCE_LENS_LENS_H
@@ -17,5 +17,28 @@ cufence_status lens_check(const struct options *options);
 
 /* Registers the lens for the visits' users that there are. Part of lens_open(). */
 void lens_register(void);
+
+/* ---- the users of visits, each of which begins if its option is set. Part of lens_open() ---- */
+
+/* values=FILTER: shows the arguments of launches, and figures of what they point to, before and after each. Errors: OPTION,
+ * OVERFLOW (values). */
+cufence_status show_open(const struct options *options);
+
+/* nan=report|stop: finds the launches that make a NaN of inputs that have none. It looks at everything that a launch was given
+ * before it, and after it at what the launch may write: not pointers to const, nor what the kernel's code only reads.
+ * Only memory that somebody was seen to write is an input. Where only one launch in N is looked at, writes of those in between
+ * are not seen, so all memory counts as written. Errors: OUT_OF_MEMORY (the host's). */
+cufence_status nan_open(const struct options *options);
+
+/* trace=FILE: a line for each launch, with hashes of the buffers that it reaches before and after (diff/event.h, docs/diff.md).
+ * The lines are written on the visits' thread. The file is made at the first launch, so that a process that launches nothing
+ * leaves another's alone. Errors: OPTION, OVERFLOW (the file's name). */
+cufence_status trace_open(const struct options *options);
+
+/* save_values=FILTER=FOLDER: keeps what went into the launches that the filter chooses, and what came out: a folder for each,
+ * with the buffers before and after as .npy files, and the launch in launch.json (docs/diff.md); the first of each kernel as
+ * bundles for `cufence replay`, too (saves/bundles.h). The buffers are copied on the launch's own stream, and written on the
+ * visits' thread. Graph launches are left out. Errors: OPTION, OVERFLOW (the folder's name). */
+cufence_status saves_open(const struct options *options);
 
 #endif

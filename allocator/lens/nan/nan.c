@@ -1,4 +1,4 @@
-#include "lens/users.h"
+#include "lens/lens.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -24,12 +24,6 @@ static struct {
 } watch;
 
 /* ---- what is looked at ---- */
-
-static int any_function(const struct launch_function *function)
-{
-    (void)function;
-    return 1;
-}
 
 static int wants_number(const struct launch_function *function, uint64_t number)
 {
@@ -190,7 +184,7 @@ static struct nan_input input_of(const struct visit *visit, const struct looked 
 }
 
 /* What a report needs besides the fact. Too large for the stack. */
-struct telling {
+struct report_parts {
     struct stack_frame frames[STACK_READ];
     struct nan_input inputs[NAN_INPUTS];
     char labels[NAN_INPUTS][64];
@@ -229,18 +223,18 @@ static void tell(const struct results *results, const struct looked *made, int i
 {
     const struct visit *visit = results->visit;
     const struct reached *reached = &visit->reached[made->reached];
-    struct telling *telling = calloc(1, sizeof *telling);
-    if (!telling)
+    struct report_parts *parts = calloc(1, sizeof *parts);
+    if (!parts)
         return;
-    heap_describe(reached->range.address, &telling->place);
-    if (telling->place.buffer.id != reached->range.id)
-        telling->place.buffer.id = 0;
+    heap_describe(reached->range.address, &parts->place);
+    if (parts->place.buffer.id != reached->range.id)
+        parts->place.buffer.id = 0;
     struct nan_fact fact = {.kind = is_inf ? FINDING_INF : FINDING_NAN,
                             .launch = visit->number,
                             .stream = (uint64_t)(uintptr_t)visit->handle,
                             .tid = visit->tid,
-                            .frames = telling->frames,
-                            .frame_count = stack_frames(&visit->stack, telling->frames, STACK_READ),
+                            .frames = parts->frames,
+                            .frame_count = stack_frames(&visit->stack, parts->frames, STACK_READ),
                             .index = is_inf ? made->after.first_infinity : made->after.first_nan,
                             .made = is_inf ? made->after.infinities : made->after.nans,
                             .count = made->bytes / value_width(made->type),
@@ -248,21 +242,21 @@ static void tell(const struct results *results, const struct looked *made, int i
                             .argument = visit->function ? reached->argument : -1,
                             .type = made->type,
                             .is_guess = made->from == TYPE_GUESSED,
-                            .buffer = &telling->place.buffer,
+                            .buffer = &parts->place.buffer,
                             .buffer_frames = {stack_buffer_frames, NULL},
-                            .inputs = telling->inputs,
+                            .inputs = parts->inputs,
                             .is_of_unwritten = is_of_unwritten,
                             .now_ns = monotonic_ns()};
     find_line(visit, reached->pointer, &fact);
     memcpy(fact.grid, visit->grid, sizeof fact.grid);
     memcpy(fact.block, visit->block, sizeof fact.block);
-    name_kernels(visit, &fact, telling->plain, sizeof telling->plain);
+    name_kernels(visit, &fact, parts->plain, sizeof parts->plain);
     for (size_t i = 0; i < results->count && i < NAN_INPUTS; i++)
-        telling->inputs[fact.input_count++] = input_of(visit, &results->looked[i], telling->labels[i]);
+        parts->inputs[fact.input_count++] = input_of(visit, &results->looked[i], parts->labels[i]);
     tell_nan(&fact, visit->device);
     if (watch.stops)
         contexts_set_faulted(visit->device, CUDA_ERROR_ASSERT);
-    free(telling);
+    free(parts);
 }
 
 static uint64_t number_of(const struct counted *counted, int is_inf)
@@ -345,7 +339,6 @@ cufence_status nan_open(const struct options *options)
 {
     static struct visit_user user = {.kernels = MEASURE_KERNELS,
                                      .looks_at_all = 1,
-                                     .wants_function = any_function,
                                      .wants_graphs = 1,
                                      .wants_number = wants_number,
                                      .wants = wants,

@@ -1,10 +1,9 @@
-#include "lens/users.h"
+#include "lens/lens.h"
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/output.h"
 #include "bundles.h"
-#include "lens/visits/chosen.h"
 #include "lens/trace/events.h"
 #include "lens/values/names.h"
 #include "saved.h"
@@ -45,13 +44,6 @@ static cufence_status parse(const char *option)
     if (!filter_parse(&saves.filter, text, problem, sizeof problem))
         return error_set(CUFENCE_ERROR_OPTION, "save_values=%s: %s", option, problem);
     return options_expand_path(equals + 1, saves.folder, sizeof saves.folder);
-}
-
-/* ---- which launches ---- */
-
-static int wants_function(const struct launch_function *function)
-{
-    return chosen_function(&saves.filter, function);
 }
 
 /* ---- the buffers of a launch: each once, in order, as long as there is room ---- */
@@ -122,8 +114,6 @@ static int take_room(uint64_t bytes)
 
 static int wants(const struct visit *visit)
 {
-    if (!chosen_visit(&saves.filter, visit))
-        return 0;
     if (!take_room(size_of_buffers(visit))) {
         __atomic_add_fetch(&saves.refused, 1, __ATOMIC_RELAXED);
         return 0;
@@ -283,7 +273,7 @@ static void closed(void)
 cufence_status saves_open(const struct options *options)
 {
     static struct visit_user user = {.kernels = BUNDLES_KERNELS,
-                                     .wants_function = wants_function,
+                                     .filter = &saves.filter,
                                      .wants = wants,
                                      .size = size,
                                      .before = before,

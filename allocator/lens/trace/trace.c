@@ -1,12 +1,10 @@
-#include "lens/users.h"
+#include "lens/lens.h"
 
 #include "base/lock.h"
 #include "base/env.h"
-#include "base/error.h"
 #include "base/files.h"
 #include "base/output.h"
 #include "base/version.h"
-#include "lens/visits/chosen.h"
 #include "events.h"
 #include "lens/values/names.h"
 
@@ -17,12 +15,6 @@
 #include <sys/file.h>
 #include <unistd.h>
 #include <uthash.h>
-
-/* A stream of the trace. */
-struct counted {
-    UT_hash_handle hh; /* by number */
-    uint64_t number, events;
-};
 
 /* The launches of a kernel on a stream so far, for every=. */
 struct turns {
@@ -36,16 +28,13 @@ struct turns {
 };
 
 static struct {
-    char path[1024];      /* constant after the start, like those down to `every`; "" if nothing is wanted */
-    const char *options;  /* as the user wrote them; "" if there are none */
-    struct filter filter; /* of no terms: all */
-    char filter_text[FILTER_BYTES];
-    uint64_t every;          /* one in so many */
+    const struct options *options; /* constant after the start, like the next two */
+    char path[1024];
+    struct filter filter;    /* of no terms: all */
     FILE *file;              /* this and the rest: used by the visits' thread alone */
     int has_failed;          /* nothing is written any more */
     uint64_t events, missed; /* written; and those without hashes */
-    struct counted *streams;
-    struct lock turns_lock; /* taken while a thread launches, with nothing else under it */
+    struct lock turns_lock;  /* taken while a thread launches, with nothing else under it */
     struct turns *turns;
 } trace = {.turns_lock = LOCK(RANK_LEAF)};
 
@@ -75,10 +64,11 @@ static void put_header(int number)
 {
     int major = 0, minor = 0;
     CUdevice device;
-    struct trace_header header = {.driver = (uint32_t)driver->version, .every = trace.every};
-    snprintf(header.filter, sizeof header.filter, "%s", trace.filter.count ? trace.filter_text : "");
+    struct trace_header header = {.driver = (uint32_t)driver->version, .every = trace.options->every};
+    const char *written = env_get("CUFENCE_OPTIONS");
+    snprintf(header.filter, sizeof header.filter, "%s", trace.options->trace_filter);
     snprintf(header.cufence, sizeof header.cufence, "%s", VERSION_TEXT);
-    snprintf(header.options, sizeof header.options, "%s", trace.options);
+    snprintf(header.options, sizeof header.options, "%s", written ? written : "");
     read_command_line(header.program, sizeof header.program);
     if (driver->cuDeviceGet(&device, number) == CUDA_SUCCESS) {
         driver->cuDeviceGetName(header.device, sizeof header.device, device);
@@ -112,22 +102,10 @@ static void make_file(int device)
     put_header(device);
 }
 
-/* The event's number in its stream. */
-static uint64_t count_event(uint64_t stream)
-{
-    struct counted *counted;
-    HASH_FIND(hh, trace.streams, &stream, sizeof stream, counted);
-    if (!counted && (counted = calloc(1, sizeof *counted)) != NULL) {
-        counted->number = stream;
-        HASH_ADD(hh, trace.streams, number, sizeof counted->number, counted);
-    }
-    return counted ? ++counted->events : trace.events + 1;
-}
-
 static void put_event(const struct visit *visit, const struct hashing *hashing, const uint64_t *sums)
 {
     struct trace_event event = events_make(visit, hashing, sums);
-    event.number = count_event(event.stream);
+    event.number = names_count_event(visit);
     trace_event_write(trace.file, &event);
     trace.events++;
     trace.missed += visit->reached_count && !sums;
@@ -136,16 +114,6 @@ static void put_event(const struct visit *visit, const struct hashing *hashing, 
 }
 
 /* ---- the user of visits ---- */
-
-static int wants_function(const struct launch_function *function)
-{
-    return !trace.filter.count || chosen_function(&trace.filter, function);
-}
-
-static int wants_number(const struct launch_function *function, uint64_t number)
-{
-    return !trace.filter.count || chosen_number(&trace.filter, function, number);
-}
 
 /* Every launch is counted exactly, by kernel and stream: the same ones must have their turn in another run. Without host memory
  * all have. */
@@ -163,14 +131,14 @@ static int has_turn(const struct visit *visit)
         turns->key = key;
         HASH_ADD(hh, trace.turns, key, sizeof turns->key, turns);
     }
-    int has = !turns || turns->count++ % trace.every == 0;
+    int has = !turns || turns->count++ % trace.options->every == 0;
     lock_release(&trace.turns_lock);
     return has;
 }
 
 static int wants(const struct visit *visit)
 {
-    if ((trace.filter.count && !chosen_visit(&trace.filter, visit)) || (trace.every > 1 && !has_turn(visit)))
+    if (trace.options->every > 1 && !has_turn(visit))
         return 0;
     names_note(visit);
     return 1;
@@ -214,8 +182,8 @@ static void closed(void)
         return;
     }
     trace_event_write(trace.file, &end);
-    int is_well = !ferror(trace.file);
-    if (fclose(trace.file) != 0 || !is_well)
+    int is_written = !ferror(trace.file);
+    if (fclose(trace.file) != 0 || !is_written)
         output_say("==%d== cufence: trace: cannot write %s: %s\n", (int)getpid(), trace.path, strerror(errno));
     trace.file = NULL;
     trace.has_failed = 1;
@@ -230,8 +198,6 @@ cufence_status trace_open(const struct options *options)
     static struct visit_user user = {.kernels = {HASH_KERNEL},
                                      .looks_at_all = 1,
                                      .sees_copies = 1,
-                                     .wants_function = wants_function,
-                                     .wants_number = wants_number,
                                      .wants_graphs = 1,
                                      .wants = wants,
                                      .size = size,
@@ -239,19 +205,14 @@ cufence_status trace_open(const struct options *options)
                                      .after = after,
                                      .finished = finished,
                                      .closed = closed};
-    static int is_added; /* the start may be tried again */
-    const char *written = env_get("CUFENCE_OPTIONS");
-    char problem[256];
     cufence_status status = options_expand_path(options->trace, trace.path, sizeof trace.path);
-    if (status != CUFENCE_OK || !trace.path[0] || is_added)
+    if (status == CUFENCE_OK)
+        status = visits_choose(&trace.filter, options->trace_filter, "trace");
+    if (status != CUFENCE_OK || !trace.path[0])
         return status;
-    if (!filter_parse(&trace.filter, options->trace_filter, problem, sizeof problem))
-        return error_set(CUFENCE_ERROR_OPTION, "trace=%s: %s", options->trace_filter, problem);
-    snprintf(trace.filter_text, sizeof trace.filter_text, "%s", options->trace_filter);
-    trace.every = options->every;
-    trace.options = written ? written : "";
+    trace.options = options;
+    user.filter = trace.filter.count ? &trace.filter : NULL;
     user.ptx = hash_kernel_ptx;
     visits_add(&user);
-    is_added = 1;
     return CUFENCE_OK;
 }

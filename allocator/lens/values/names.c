@@ -31,7 +31,7 @@ struct stream_name {
         const struct stream *stream;
         uint64_t generation;
     } key;
-    uint64_t number;
+    uint64_t number, events;
 };
 
 static struct {
@@ -263,6 +263,15 @@ uint64_t names_stream(const struct visit *visit)
     uint64_t number = stream ? stream->number : 0;
     lock_release(&names.lock);
     return number;
+}
+
+uint64_t names_count_event(const struct visit *visit)
+{
+    lock_take(&names.lock);
+    struct stream_name *stream = find_stream_locked(visit);
+    uint64_t count = stream ? ++stream->events : 0;
+    lock_release(&names.lock);
+    return count;
 }
 
 void names_note(const struct visit *visit)

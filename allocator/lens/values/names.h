@@ -22,6 +22,9 @@ void names_note(const struct visit *visit);
 /* The number that the visit's stream has been given; 0: none. */
 uint64_t names_stream(const struct visit *visit);
 
+/* Counts an event of the visit's stream. Returns their number; 0 if the stream has no name. */
+uint64_t names_count_event(const struct visit *visit);
+
 /* "train.py:17 in forward #2". */
 void names_buffer(uint64_t id, char out[NAME_BYTES]);
 

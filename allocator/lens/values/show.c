@@ -1,9 +1,7 @@
-#include "lens/users.h"
+#include "lens/lens.h"
 
-#include "base/error.h"
 #include "machine.h"
 #include "base/output.h"
-#include "lens/visits/chosen.h"
 #include "heap/heap.h"
 #include "lens/code/code.h"
 #include "plan.h"
@@ -20,24 +18,11 @@ static struct {
     char file[1024];
 } show;
 
-/* ---- which launches ---- */
-
-static int wants_function(const struct launch_function *function)
-{
-    return chosen_function(&show.filter, function);
-}
-
-static int wants_number(const struct launch_function *function, uint64_t number)
-{
-    return chosen_number(&show.filter, function, number);
-}
-
 static int wants(const struct visit *visit)
 {
-    int is_wanted = chosen_visit(&show.filter, visit);
-    if (is_wanted && visit->function && visit->reached_count)
+    if (visit->function && visit->reached_count)
         machine_find_out(visit->reached[0].handle, visit->function); /* for guesses of types */
-    return is_wanted;
+    return 1;
 }
 
 /* ---- what is measured ---- */
@@ -153,24 +138,20 @@ static void finished(const struct visit *visit, uint8_t *results, size_t bytes, 
 cufence_status show_open(const struct options *options)
 {
     static struct visit_user user = {.kernels = MEASURE_KERNELS,
-                                     .wants_function = wants_function,
-                                     .wants_number = wants_number,
+                                     .filter = &show.filter,
                                      .wants_graphs = 1,
                                      .wants = wants,
                                      .size = size,
                                      .before = before,
                                      .after = after,
                                      .finished = finished};
-    char problem[512];
     cufence_status status = options_expand_path(options->values_out, show.file, sizeof show.file);
-    if (status != CUFENCE_OK)
+    if (status == CUFENCE_OK)
+        status = visits_choose(&show.filter, options->values, "values");
+    if (status != CUFENCE_OK || !show.filter.count)
         return status;
-    if (!filter_parse(&show.filter, options->values, problem, sizeof problem))
-        return error_set(CUFENCE_ERROR_OPTION, "values=%s: %s", options->values, problem);
     user.ptx = measure_ptx();
-    if (show.filter.count) {
-        code_keep();
-        visits_add(&user);
-    }
+    code_keep();
+    visits_add(&user);
     return CUFENCE_OK;
 }

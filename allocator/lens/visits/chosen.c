@@ -1,4 +1,4 @@
-#include "chosen.h"
+#include "jobs.h"
 
 #include "stacks/labels.h"
 #include "lens/values/types.h"

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_JOBS 65536 /* that wait; of later ones nobody is told */
+#define MOST_JOBS 65536 /* that wait; later ones are only counted */
 #define PAUSE_US 100    /* between two looks at work that is not done */
 #define AWAIT_SECONDS 10
 #define FAULT_MS 1000 /* after a fault, work that was done before it may still be about to say so */
@@ -26,7 +26,7 @@ static struct {
     pthread_cond_t ended; /* the thread has */
     int has_thread, is_closing, has_ended;
     struct job *first, **last; /* in the order of their submission */
-    uint64_t finishing;        /* number of the launch whose users are being told, 0: none */
+    uint64_t finishing;        /* number of the launch that its users are just getting the results of, 0: none */
     size_t count;
     int has_waited_in_vain;
     uint64_t limit;  /* of pinned memory in a context; constant after the start */

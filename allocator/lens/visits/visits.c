@@ -1,6 +1,7 @@
 #include "jobs.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/thread.h"
 #include "launch/launch.h"
 #include "stacks/labels.h"
@@ -30,7 +31,7 @@ static uint32_t ask_users(const struct launch_function *function)
 {
     uint32_t users = 0;
     for (unsigned i = 0; i < visit_user_count; i++)
-        users |= (uint32_t)(visit_users[i]->wants_function(function) != 0) << i;
+        users |= (uint32_t)(!visit_users[i]->filter || chosen_function(visit_users[i]->filter, function)) << i;
     return users;
 }
 
@@ -49,11 +50,15 @@ static uint32_t users_of_function(const struct launch_function *function)
 
 static uint32_t users_of_number(const struct launch_function *function, uint64_t number, uint32_t asked)
 {
+    uint32_t users = 0;
     for (unsigned i = 0; i < visit_user_count; i++) {
-        if ((asked >> i & 1) && visit_users[i]->wants_number && !visit_users[i]->wants_number(function, number))
-            asked &= ~(1u << i);
+        const struct visit_user *user = visit_users[i];
+        if (asked >> i & 1)
+            users |= (uint32_t)((!user->filter || chosen_number(user->filter, function, number)) &&
+                                (!user->wants_number || user->wants_number(function, number)))
+                     << i;
     }
-    return asked;
+    return users;
 }
 
 static uint32_t users_of_graph(CUgraphExec graph)
@@ -68,8 +73,10 @@ static uint32_t users_of_visit(const struct visit *visit, uint32_t asked)
 {
     uint32_t users = 0;
     for (unsigned i = 0; i < visit_user_count; i++) {
+        const struct visit_user *user = visit_users[i];
         if (asked >> i & 1)
-            users |= (uint32_t)(!visit_users[i]->wants || visit_users[i]->wants(visit)) << i;
+            users |= (uint32_t)((!user->filter || chosen_visit(user->filter, visit)) && (!user->wants || user->wants(visit)))
+                     << i;
     }
     return users;
 }
@@ -199,6 +206,18 @@ static void keep_buffers(const struct job *job)
         heap_record_stream((void *)(uintptr_t)job->visit.reached[i].range.address, job->visit.handle);
 }
 
+/* Makes the visit one of those users that want it, with memory for its results. Returns 0, and frees the job, if none does. */
+static int join(struct job *job, uint32_t asked)
+{
+    job->users = users_of_visit(&job->visit, asked);
+    if (!job->users) {
+        jobs_free(job);
+        return 0;
+    }
+    job->how = prepare(job) ? VISIT_DONE : VISIT_NO_ROOM;
+    return 1;
+}
+
 static void submit_before(struct job *job)
 {
     keep_buffers(job);
@@ -241,12 +260,8 @@ __attribute__((noinline)) static void begin(const struct launch_event *event, ui
         return;
     fill(&job->visit, event, stream, number);
     stack_capture_from(&job->visit.stack, event->frame ? event->frame : __builtin_frame_address(0));
-    job->users = users_of_visit(&job->visit, users);
-    if (!job->users) {
-        jobs_free(job);
+    if (!join(job, users))
         return;
-    }
-    job->how = prepare(job) ? VISIT_DONE : VISIT_NO_ROOM;
     if (job->how == VISIT_DONE)
         submit_before(job);
     begun = job;
@@ -351,12 +366,8 @@ void visits_copied(const struct lens_copy *copy)
     job->visit.written_count = job->visit.reached_count;
     add_reached(&job->visit, reached, copy->from, copy->read);
     stack_capture_from(&job->visit.stack, copy->frame);
-    job->users = users_of_visit(&job->visit, users_of_copies());
-    if (!job->users) {
-        jobs_free(job);
+    if (!join(job, users_of_copies()))
         return;
-    }
-    job->how = prepare(job) ? VISIT_DONE : VISIT_NO_ROOM;
     if (job->how == VISIT_DONE)
         submit_after(job);
     jobs_submit(job);
@@ -385,6 +396,14 @@ void visit_copy(struct visit_part *part, uint8_t *to, uint64_t from, size_t byte
 void visits_open(const struct options *options)
 {
     visits.keeps_buffers = options->uaf == UAF_STRICT;
+}
+
+cufence_status visits_choose(struct filter *filter, const char *text, const char *option)
+{
+    char problem[512];
+    return filter_parse(filter, text, problem, sizeof problem)
+               ? CUFENCE_OK
+               : error_set(CUFENCE_ERROR_OPTION, "%s=%s: %s", option, text, problem);
 }
 
 void visits_add(const struct visit_user *user)

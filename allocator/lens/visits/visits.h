@@ -9,7 +9,7 @@
  *
  * Memory: at most VISITS_PINNED bytes of pinned memory a context (visits_need() for more), and one record for each visit that
  * is not finished. Where that is full, the launching thread waits for visits to finish, at most VISIT_WAIT_MS, and never again
- * until there is room; then the launch goes on without a visit, and its users are told (VISIT_NO_ROOM).
+ * until there is room; then the launch goes on without a visit, and its users learn of it (VISIT_NO_ROOM).
  *
  * Order: visits are finished in the order of their launches. One that is not done VISIT_PATIENCE_MS after its launch lets later
  * ones pass: those of its own stream cannot be done before it.
@@ -21,6 +21,7 @@
 
 #include "arguments.h"
 
+#include "base/filter.h"
 #include "captured.h"
 #include "launch/lens.h"
 #include "launch/observers.h"
@@ -84,14 +85,14 @@ struct visit_user {
     int waits;        /* the launching thread waits until the visit is finished: the stream is synchronised after each launch */
     int looks_at_all; /* so many launches that their buffers are not kept from reuse by other streams (uaf=off) */
 
-    /* Whether it may want launches of this kernel. Asked about once a kernel, perhaps more often; any thread. */
-    int (*wants_function)(const struct launch_function *function);
+    /* Which launches; NULL: all. Constant. */
+    const struct filter *filter;
     /* Whether it wants launches of graphs that were captured with such kernels in them. */
     int wants_graphs;
-    /* Whether it may want this launch of such a kernel, which costs the least to ask. NULL: yes. */
+    /* Of those that the filter may choose, whether it may want this launch, which costs the least to ask. NULL: yes. */
     int (*wants_number)(const struct launch_function *function, uint64_t number);
-    /* Whether it wants this launch; and how many bytes of pinned memory it needs for it. On the launching thread. NULL: all; 0.
-     */
+    /* Of those that the filter chooses, whether it wants this launch; and how many bytes of pinned memory it needs for it. On
+     * the launching thread. NULL: all; 0. */
     int (*wants)(const struct visit *visit);
     size_t (*size)(const struct visit *visit);
     /* Submit work to the stream, before and after the launch. NULL: none. */
@@ -104,6 +105,8 @@ struct visit_user {
     void (*closed)(void);
 };
 
+/* Reads the filter of a user from its option. Errors: OPTION. */
+cufence_status visits_choose(struct filter *filter, const char *text, const char *option);
 /* Adds a user, which must stay valid. The first one makes cufence look at launches. At most VISIT_USERS. */
 void visits_add(const struct visit_user *user);
 /* Raises the limit of pinned memory of each context. */
