@@ -22,8 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from harness import Result
-from results import write_json
+from driver import MULTIPROCESSORS, THREADS_OF_EACH, Cuda, run_script
 
 COUNT = 100
 HANGS, HANGS_NATIVELY = 60, 15  # seconds
@@ -78,25 +77,9 @@ DONE:
   ret;
 }
 """
-MULTIPROCESSORS, THREADS_OF_EACH = 16, 39  # CUdevice_attribute
 
 
 # ---- the program ----
-
-class Cuda:
-    def __init__(self) -> None:
-        self.library = ctypes.CDLL("libcuda.so.1")
-
-    def __call__(self, name: str, *arguments: object) -> None:
-        error = getattr(self.library, name)(*arguments)
-        if error:
-            sys.exit(f"{name}: error {error}")
-
-    def attribute(self, number: int, device: ctypes.c_int) -> int:
-        value = ctypes.c_int()
-        self("cuDeviceGetAttribute", ctypes.byref(value), number, device)
-        return value.value
-
 
 def use_up(left: int) -> None:
     """Leaves so many descriptors."""
@@ -112,15 +95,8 @@ def use_up(left: int) -> None:
 
 
 def play(way: str) -> None:
-    cuda = Cuda()
-    context, device, module, function = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
-    buffer, count = ctypes.c_uint64(), ctypes.c_int(COUNT)
-    cuda("cuInit", 0)
-    cuda("cuDeviceGet", ctypes.byref(device), 0)
-    cuda("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-    cuda("cuCtxSetCurrent", context)
-    cuda("cuModuleLoadData", ctypes.byref(module), FULL if way == "full" else PTX)
-    cuda("cuModuleGetFunction", ctypes.byref(function), module, b"write_last")
+    cuda, buffer, count = Cuda().start(), ctypes.c_uint64(), ctypes.c_int(COUNT)
+    function = cuda.kernel(FULL if way == "full" else PTX, b"write_last")
     cuda("cuMemAlloc_v2", ctypes.byref(buffer), ctypes.c_size_t(COUNT * 4))
     cuda("cuMemsetD8_v2", buffer, 0, ctypes.c_size_t(COUNT * 4))
     cuda("cuCtxSynchronize")
@@ -131,13 +107,12 @@ def play(way: str) -> None:
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     if way.startswith("left"):
         use_up(int(way[4:]))
-    arguments = (ctypes.c_void_p * 2)(ctypes.addressof(buffer), ctypes.addressof(count))
     if way == "full":
-        blocks = cuda.attribute(MULTIPROCESSORS, device) * (cuda.attribute(THREADS_OF_EACH, device) // 1024)
-        cuda("cuLaunchKernel", function, blocks, 1, 1, 1024, 1, 1, 0, None, arguments, None)
+        blocks = cuda.attribute(MULTIPROCESSORS) * (cuda.attribute(THREADS_OF_EACH) // 1024)
+        cuda.launch(function, blocks, 1024, None, buffer, count)
         print("the end", flush=True)
         return
-    cuda("cuLaunchKernel", function, 1, 1, 1, 128, 1, 1, 0, None, arguments, None)
+    cuda.launch(function, 1, 128, None, buffer, count)
     print(f"sync={cuda.library.cuCtxSynchronize()}", flush=True)
     until = time.monotonic() + 3
     while way == "reaper" and time.monotonic() < until:
@@ -295,49 +270,24 @@ def killed(build: pathlib.Path, way: str, folder: str, rounds: int) -> str:
     return f"gone {slowest * 1000:.0f} ms after the program, at most, in {seen} of {rounds} rounds"
 
 
-def cases(rounds: int) -> dict[str, tuple[Callable[[pathlib.Path, str, str], str], str]]:
-    return {
-        "as_it_is": (explained, "plain"),
-        "reaper": (explained, "reaper"),
-        "full": (explained, "full"),
-        "killed": (lambda *words: killed(*words, rounds), "plain"),
-        "nine_descriptors": (explained, "left9"),
-        "no_descriptor": (missed, "left0"),
-    }
+CASES: dict[str, tuple[Callable[..., str], str]] = {
+    "as_it_is": (explained, "plain"),
+    "reaper": (explained, "reaper"),
+    "full": (explained, "full"),
+    "killed": (killed, "plain"),
+    "nine_descriptors": (explained, "left9"),
+    "no_descriptor": (missed, "left0"),
+}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--play", help=argparse.SUPPRESS)
-    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2] / "build")
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("names", nargs="*", metavar="CASE", help=", ".join(cases(0)))
-    options = parser.parse_args()
-    if options.play:
-        play(options.play)
-        return 0
-    try:
-        if ctypes.CDLL("libcuda.so.1").cuInit(0):
-            raise OSError("cuInit failed")
-    except OSError as error:
-        print(f"no GPU: {error}")
-        return 2
-    results = []
-    for name, (judge, way) in cases(options.rounds).items():
-        if options.names and name not in options.names:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                is_ok, detail = True, judge(options.build.resolve(), way, folder)
-            except AssertionError as error:
-                is_ok, detail = False, str(error)
-        results.append(Result(f"ends_{name}", is_ok, detail))
-        print(f"{'ok    ' if is_ok else 'FAILED'} {name}: {detail}", flush=True)
-    if options.json:
-        write_json(results, options.json)
-    return int(not all(result.ok for result in results))
+def judge(name: str, options: argparse.Namespace) -> tuple[bool, str, list[str]]:
+    case, way = CASES[name]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return True, case(options.build.resolve(), way, folder, *([options.rounds] if case is killed else [])), []
+        except AssertionError as error:
+            return False, str(error), []
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_script(__doc__, "ends", CASES, play, judge, {"rounds": 20}, needs_device=True))

@@ -18,8 +18,7 @@ import resource
 import subprocess
 import sys
 
-from harness import Result
-from results import write_json
+from driver import Cuda, run_script
 
 MIB, GIB = 1 << 20, 1 << 30
 SMALL, LARGE, ROUNDS = 400, 60, 3
@@ -27,24 +26,8 @@ ENOUGH = 24  # GiB, in which CUDA starts
 START = re.compile(r"^(cuInit|cuDevicePrimaryCtxRetain): ")
 
 
-class Cuda:
-    def __init__(self) -> None:
-        self.library = ctypes.CDLL("libcuda.so.1")
-
-    def __call__(self, name: str, *arguments: object) -> None:
-        error = getattr(self.library, name)(*arguments)
-        if error:
-            sys.exit(f"{name}: error {error}")
-
-
-def play() -> None:
-    cuda = Cuda()
-    context, device = ctypes.c_void_p(), ctypes.c_int()
-    cuda("cuInit", 0)
-    cuda("cuDeviceGet", ctypes.byref(device), 0)
-    cuda("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-    cuda("cuCtxSetCurrent", context)
-    trial = ctypes.c_uint64()
+def play(_: str) -> None:
+    cuda, trial = Cuda().start(), ctypes.c_uint64()
     # With a limit the driver has no room for its pools (measured), and stream-ordered memory fails natively too.
     has_pools = cuda.library.cuMemAllocAsync(ctypes.byref(trial), ctypes.c_size_t(4), None) == 0
     sizes = [4 + number for number in range(SMALL)] + [(number % 7) * MIB + 4 for number in range(LARGE)]
@@ -75,7 +58,7 @@ def run(gib: int, preload: pathlib.Path | None) -> subprocess.CompletedProcess[s
         resource.setrlimit(resource.RLIMIT_AS, (gib * GIB, gib * GIB))
 
     return subprocess.run(
-        [sys.executable, os.path.abspath(__file__), "--play"], env=environment, preexec_fn=limit, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, os.path.abspath(__file__), "--play", "it"], env=environment, preexec_fn=limit, capture_output=True, text=True, timeout=120, check=False
     )
 
 
@@ -88,33 +71,11 @@ def verdict(gib: int, native: subprocess.CompletedProcess[str], guarded: subproc
     return guarded.returncode in (0, 1), f"CUDA cannot start natively, and guarded it ends with {guarded.returncode}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
-    parser.add_argument("gib", type=int, nargs="*", metavar="GIB", help="4 8 16 24 32 64")
-    parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--play", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.play:
-        play()
-        return 0
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError as error:
-        print(f"skipped: {error}")
-        return 2
-    preload = arguments.build.resolve() / "lib" / "libcufence_preload.so"
-    results = []
-    for gib in arguments.gib or [4, 8, 16, 24, 32, 64]:
-        native, guarded = run(gib, None), run(gib, preload)
-        is_ok, said = verdict(gib, native, guarded)
-        results.append(Result(f"little_space_{gib}", is_ok, f"{said}: {(native.stdout or native.stderr).strip()}"))
-        print(f"{gib} GiB: {results[-1].detail}")
-        print("".join(f"    {line}\n" for line in guarded.stderr.splitlines()), end="", flush=True)
-    if arguments.json:
-        write_json(results, arguments.json)
-    return int(not all(result.ok for result in results))
+def judge(name: str, options: argparse.Namespace) -> tuple[bool, str, list[str]]:
+    native, guarded = run(int(name), None), run(int(name), options.build.resolve() / "lib" / "libcufence_preload.so")
+    is_ok, said = verdict(int(name), native, guarded)
+    return is_ok, f"{said}: {(native.stdout or native.stderr).strip()}", guarded.stderr.splitlines()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_script(__doc__, "little_space", ("4", "8", "16", "24", "32", "64"), play, judge))

@@ -21,8 +21,7 @@ import subprocess
 import sys
 import time
 
-from harness import Result
-from results import write_json
+from driver import MULTIPROCESSORS, THREADS_OF_EACH, Cuda, run_script
 
 PATIENCE, LATER = 5.0, 2.0
 ENDS = ["by itself", "by SIGTERM", "by SIGKILL"]
@@ -72,50 +71,31 @@ done:
     ret;
 }
 """
-MULTIPROCESSORS, THREADS_OF_EACH = 16, 39  # CUdevice_attribute
 CHECKED = re.compile(r"slack of (\d+) buffers? checked")
 
 
-class Cuda:
-    def __init__(self) -> None:
-        self.library = ctypes.CDLL("libcuda.so.1")
-        context, device = ctypes.c_void_p(), ctypes.c_int()
-        self("cuInit", 0)
-        self("cuDeviceGet", ctypes.byref(device), 0)
-        self.device = device
-        self("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        self("cuCtxSetCurrent", context)
-
-    def __call__(self, name: str, *arguments: object) -> None:
-        error = getattr(self.library, name)(*arguments)
-        if error:
-            sys.exit(f"{name}: error {error}")
-
-    def work(self) -> None:
-        for size in range(1000, 60000, 1000):
-            buffer = ctypes.c_uint64()
-            self("cuMemAllocAsync", ctypes.byref(buffer), ctypes.c_size_t(size), None)
-            self("cuMemsetD8_v2", buffer, 1, ctypes.c_size_t(size))
-            self("cuMemFreeAsync", buffer, None)
-        self("cuCtxSynchronize")
+def work(cuda: Cuda) -> None:
+    for size in range(1000, 60000, 1000):
+        buffer = ctypes.c_uint64()
+        cuda("cuMemAllocAsync", ctypes.byref(buffer), ctypes.c_size_t(size), None)
+        cuda("cuMemsetD8_v2", buffer, 1, ctypes.c_size_t(size))
+        cuda("cuMemFreeAsync", buffer, None)
+    cuda("cuCtxSynchronize")
 
 
 def leaves() -> None:
-    Cuda().work()
+    work(Cuda().start())
     print("main leaves", flush=True)
     ctypes.CDLL(None).pthread_exit(None)
 
 
 def busy() -> None:
-    cuda = Cuda()
-    cuda.work()
-    module, function, flag = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-    cuda("cuModuleLoadData", ctypes.byref(module), SPIN)
-    cuda("cuModuleGetFunction", ctypes.byref(function), module, b"cusim_spin")
+    cuda, flag = Cuda().start(), ctypes.c_void_p()
+    work(cuda)
+    function = cuda.kernel(SPIN, b"cusim_spin")
     cuda("cuMemHostAlloc", ctypes.byref(flag), ctypes.c_size_t(4096), 3)
     ctypes.memset(flag, 0, 4096)
-    arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(flag), ctypes.c_void_p))
-    cuda("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, None, arguments, None)
+    cuda.launch(function, 1, 1, None, flag)
     print("a kernel waits", flush=True)
 
 
@@ -133,7 +113,7 @@ def wakeups() -> int:
 
 
 def idle() -> None:
-    Cuda().work()
+    work(Cuda().start())
     for _ in range(30):
         before = wakeups()
         time.sleep(1)
@@ -149,12 +129,6 @@ def idle() -> None:
     )
 
 
-def attribute(cuda: Cuda, number: int) -> int:
-    value = ctypes.c_int()
-    cuda("cuDeviceGetAttribute", ctypes.byref(value), number, cuda.device)
-    return value.value
-
-
 def fill(cuda: Cuda, stream: ctypes.c_void_p, sizes: range) -> list[tuple[ctypes.c_uint64, int]]:
     buffers = []
     for size in sizes:
@@ -167,16 +141,13 @@ def fill(cuda: Cuda, stream: ctypes.c_void_p, sizes: range) -> list[tuple[ctypes
 
 def meet() -> None:
     """All memory is taken before the first kernel: a driver may let an allocation wait for the free of another stream."""
-    cuda = Cuda()
-    module, function, words = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()
-    streams = [ctypes.c_void_p(), ctypes.c_void_p()]
-    cuda("cuModuleLoadData", ctypes.byref(module), MEET)
-    cuda("cuModuleGetFunction", ctypes.byref(function), module, b"meet")
+    cuda, words, streams = Cuda().start(), ctypes.c_uint64(), [ctypes.c_void_p(), ctypes.c_void_p()]
+    function = cuda.kernel(MEET, b"meet")
     cuda("cuMemAlloc_v2", ctypes.byref(words), ctypes.c_size_t(8))
     cuda("cuMemsetD8_v2", words, 0, ctypes.c_size_t(8))
     for stream in streams:
         cuda("cuStreamCreate", ctypes.byref(stream), 1)
-    blocks = attribute(cuda, MULTIPROCESSORS) * (attribute(cuda, THREADS_OF_EACH) // 1024) // 2
+    blocks = cuda.attribute(MULTIPROCESSORS) * (cuda.attribute(THREADS_OF_EACH) // 1024) // 2
     wrong = 0
     for number in range(1, 21):
         kept = [fill(cuda, stream, range(1001, 1021)) for stream in streams]
@@ -187,8 +158,7 @@ def meet() -> None:
                 if place % 2 == mine:
                     cuda("cuMemFreeAsync", buffer, stream)
             flags = (ctypes.c_uint64(words.value + 4 * mine), ctypes.c_uint64(words.value + 4 - 4 * mine), ctypes.c_uint(blocks * number))
-            arguments = (ctypes.c_void_p * 3)(*(ctypes.addressof(flag) for flag in flags))
-            cuda("cuLaunchKernel", function, blocks, 1, 1, 1024, 1, 1, 0, stream, arguments, None)
+            cuda.launch(function, blocks, 1024, stream, *flags)
         for mine, stream in enumerate(streams):
             cuda("cuStreamSynchronize", stream)
             for buffer, size in kept[mine]:
@@ -258,34 +228,15 @@ def problems_of(play: str, native: Run, guarded: Run) -> list[str]:
     return found
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
-    parser.add_argument("--play", choices=PLAYS, help=argparse.SUPPRESS)
-    parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("plays", nargs="*", metavar="PLAY", help=", ".join(PLAYS))
-    arguments = parser.parse_args()
-    if arguments.play:
-        PLAYS[arguments.play]()
-        return 0
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError as error:
-        print(f"skipped: {error}")
-        return 2
-    preload = arguments.build.resolve() / "lib" / "libcufence_preload.so"
-    results = []
-    for play in arguments.plays or PLAYS:
-        native, guarded = Run(play, None), Run(play, preload)
-        problems = problems_of(play, native, guarded)
-        results.append(Result(f"seen_{play}", not problems, "; ".join(problems) or "alike"))
-        print(f"{play}: {results[-1].detail}")
-        for name, run in (("natively", native), ("guarded", guarded)):
-            print(f"    {name} ends {run.end} with {run.status} after {run.seconds:.2f} s: {run.err.strip()}", flush=True)
-    if arguments.json:
-        write_json(results, arguments.json)
-    return int(not all(result.ok for result in results))
+def judge(play: str, options: argparse.Namespace) -> tuple[bool, str, list[str]]:
+    native, guarded = Run(play, None), Run(play, options.build.resolve() / "lib" / "libcufence_preload.so")
+    problems = problems_of(play, native, guarded)
+    lines = [
+        f"{name} ends {run.end} with {run.status} after {run.seconds:.2f} s: {run.err.strip()}"
+        for name, run in (("natively", native), ("guarded", guarded))
+    ]
+    return not problems, "; ".join(problems) or "alike", lines
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_script(__doc__, "seen", PLAYS, lambda play: PLAYS[play](), judge))

@@ -24,7 +24,7 @@ def play(script: str, *arguments: str, **variables: str) -> subprocess.Completed
 
 class GpuScripts(unittest.TestCase):
     def test_ends(self) -> None:
-        kernels = str(BUILD / "lib" / "librestaged_kernels.so")
+        kernels = str(BUILD / "lib" / "librerun_kernels.so")
         options = "--set arena=64G --explain rerun"
         done = play("ends.py", "as_it_is", "nine_descriptors", "no_descriptor", "full", CUSIM_KERNELS=kernels, ENDS_OPTIONS=options)
         self.assertEqual((done.returncode, done.stdout.count("explained")), (0, 3), done.stdout + done.stderr)
@@ -41,13 +41,17 @@ class GpuScripts(unittest.TestCase):
         """A device whose memory others use is no proof that both runs are alike."""
         done = play("little_space.py", "24", CUFENCE_SIM="devices=1,memory=2097152")
         self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("24 GiB: NOTHING WAS TESTED", done.stdout)
+        self.assertIn("24: NOTHING WAS TESTED", done.stdout)
         run = types.SimpleNamespace(out="", end=seen.ENDS[0], status=1, seconds=0, err="cuDevicePrimaryCtxRetain: error 2")
         self.assertIn("NOTHING WAS TESTED", seen.problems_of("busy", run, run)[0])  # type: ignore[arg-type]
 
     def test_little_space(self) -> None:
         done = play("little_space.py", "24")
-        self.assertEqual((done.returncode, done.stdout.splitlines()[0]), (0, "24 GiB: the same: every buffer was right"), done.stdout)
+        self.assertEqual((done.returncode, done.stdout.splitlines()[0]), (0, "ok     24: the same: every buffer was right"), done.stdout)
+
+    def test_seen(self) -> None:
+        done = play("seen.py", "busy", "idle")
+        self.assertEqual((done.returncode, done.stdout.count(": alike")), (0, 2), done.stdout + done.stderr)
 
 
 if __name__ == "__main__":
