@@ -11,40 +11,6 @@
 #define BACKEND "backend:" BENEATH
 #define PREFIX "cufence_"
 
-/* A piece of the text; not NUL-terminated. */
-struct piece {
-    const char *start;
-    size_t length;
-};
-
-static struct piece trim(struct piece piece)
-{
-    while (piece.length && isspace((unsigned char)piece.start[0])) {
-        piece.start++;
-        piece.length--;
-    }
-    while (piece.length && isspace((unsigned char)piece.start[piece.length - 1]))
-        piece.length--;
-    return piece;
-}
-
-/* Returns the rest of `piece` after `word`, ignoring blanks, which PyTorch skips. start is NULL if `piece` does not begin with
- * `word`. */
-static struct piece behind(struct piece piece, const char *word)
-{
-    for (; *word; word++) {
-        while (piece.length && isspace((unsigned char)piece.start[0])) {
-            piece.start++;
-            piece.length--;
-        }
-        if (!piece.length || piece.start[0] != *word)
-            return (struct piece){NULL, 0};
-        piece.start++;
-        piece.length--;
-    }
-    return piece;
-}
-
 /* Returns the length of the entry at `at`, up to the next comma outside a list. Lists do not nest. */
 static size_t entry_length(const char *at)
 {
@@ -58,19 +24,26 @@ static size_t entry_length(const char *at)
     return length;
 }
 
-/* Copies an entry without its blanks, which PyTorch skips. */
-static void write_entry(FILE *out, struct piece entry)
+/* Returns a copy without blanks, which PyTorch skips, or without those at both ends. The caller frees it. */
+static char *without_blanks(const char *text, size_t length, int is_inner_kept)
 {
-    fputc(',', out);
-    for (size_t i = 0; i < entry.length; i++)
-        if (!isspace((unsigned char)entry.start[i]))
-            fputc(entry.start[i], out);
+    char *copy = malloc(length + 1);
+    size_t used = 0;
+    while (length && isspace((unsigned char)*text)) {
+        text++;
+        length--;
+    }
+    while (length && isspace((unsigned char)text[length - 1]))
+        length--;
+    for (size_t i = 0; copy && i < length; i++)
+        if (is_inner_kept || !isspace((unsigned char)text[i]))
+            copy[used++] = text[i];
+    if (copy)
+        copy[used] = '\0';
+    return copy;
 }
 
 /* ---- what is meant for cufence ---- */
-
-/* A piece of the user's text, for messages. */
-#define SHOWN(piece) (int)((piece).length < 200 ? (piece).length : 200), (piece).start
 
 /* State of one rewrite. */
 struct rewriting {
@@ -84,31 +57,19 @@ static cufence_status no_memory(const char *name)
     return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the settings of %s", name);
 }
 
-static cufence_status read_option(struct rewriting *rewriting, struct piece key, struct piece value)
+static cufence_status read_option(struct rewriting *rewriting, const char *key, const char *value)
 {
-    if (!key.length || !value.length)
+    if (!*key || !*value)
         return error_set(CUFENCE_ERROR_OPTION,
-                         "%s: '" PREFIX "%.*s:%.*s' is not of the form " PREFIX "KEY:value, for example " PREFIX "uaf:strict",
-                         rewriting->name, SHOWN(key), SHOWN(value));
-    if (memchr(value.start, ',', value.length))
+                         "%s: '" PREFIX "%.200s:%.200s' is not of the form " PREFIX "KEY:value, for example " PREFIX
+                         "uaf:strict",
+                         rewriting->name, key, value);
+    if (strchr(value, ','))
         return error_set(CUFENCE_ERROR_OPTION,
-                         "%s: " PREFIX "%.*s: the value '%.*s' holds a comma, which an option's value cannot", rewriting->name,
-                         SHOWN(key), SHOWN(value));
-    fprintf(rewriting->options, "%s%.*s=%.*s", ftell(rewriting->options) > 0 ? "," : "", (int)key.length, key.start,
-            (int)value.length, value.start);
+                         "%s: " PREFIX "%.200s: the value '%.200s' holds a comma, which an option's value cannot",
+                         rewriting->name, key, value);
+    fprintf(rewriting->options, "%s%s=%s", ftell(rewriting->options) > 0 ? "," : "", key, value);
     return CUFENCE_OK;
-}
-
-static char *without_blanks(struct piece piece)
-{
-    char *copy = malloc(piece.length + 1);
-    size_t length = 0;
-    for (size_t i = 0; copy && i < piece.length; i++)
-        if (!isspace((unsigned char)piece.start[i]))
-            copy[length++] = piece.start[i];
-    if (copy)
-        copy[length] = '\0';
-    return copy;
 }
 
 static int is_asking(const char *backend)
@@ -116,54 +77,51 @@ static int is_asking(const char *backend)
     return backend && !strcmp(backend, ALLOC_CONF_ASKED);
 }
 
-static cufence_status read_backend(struct rewriting *rewriting, struct piece value)
+static cufence_status read_backend(struct rewriting *rewriting, const char *backend)
 {
-    char *before = rewriting->backend, *backend = without_blanks(value);
-    cufence_status status = CUFENCE_OK;
-    if (!backend)
-        return no_memory(rewriting->name);
+    const char *before = rewriting->backend;
     if (!is_asking(backend) && !strncasecmp(backend, ALLOC_CONF_ASKED, strlen(ALLOC_CONF_ASKED)))
-        status = error_set(CUFENCE_ERROR_OPTION, "%s: there is no back end '%.200s'; write backend:" ALLOC_CONF_ASKED,
-                           rewriting->name, backend);
-    else if (before && (is_asking(before) || is_asking(backend)))
-        status = error_set(CUFENCE_ERROR_OPTION, "%s: the back end is named twice, '%.200s' and '%.200s'; name one",
-                           rewriting->name, before, backend);
-    rewriting->backend = backend;
-    free(before);
-    return status;
+        return error_set(CUFENCE_ERROR_OPTION, "%s: there is no back end '%.200s'; write backend:" ALLOC_CONF_ASKED,
+                         rewriting->name, backend);
+    if (before && (is_asking(before) || is_asking(backend)))
+        return error_set(CUFENCE_ERROR_OPTION, "%s: the back end is named twice, '%.200s' and '%.200s'; name one",
+                         rewriting->name, before, backend);
+    free(rewriting->backend);
+    rewriting->backend = strdup(backend);
+    return rewriting->backend ? CUFENCE_OK : no_memory(rewriting->name);
 }
 
-static cufence_status rewrite_entry(struct rewriting *rewriting, struct piece entry)
+/* plain: the entry without blanks; value: behind its colon, with those inside of it. */
+static cufence_status read_entry(struct rewriting *rewriting, char *plain, const char *value)
 {
-    const char *colon = memchr(entry.start, ':', entry.length);
-    size_t key_length = colon ? (size_t)(colon - entry.start) : entry.length;
-    struct piece key = trim((struct piece){entry.start, key_length}), value = {"", 0};
-    if (colon)
-        value = trim((struct piece){colon + 1, entry.length - key_length - 1});
-    struct piece of_backend = behind(key, "backend"), option = behind(key, PREFIX), bare = behind(key, ALLOC_CONF_ASKED);
-    if (of_backend.start && !of_backend.length)
-        return read_backend(rewriting, value);
-    if (option.start)
-        return read_option(rewriting, trim(option), value);
-    if (bare.start && !bare.length)
+    size_t key = strcspn(plain, ":");
+    if (key == strlen("backend") && !strncmp(plain, "backend", key))
+        return read_backend(rewriting, plain + key + (plain[key] == ':'));
+    if (!strncmp(plain, PREFIX, strlen(PREFIX))) {
+        plain[key] = '\0';
+        return read_option(rewriting, plain + strlen(PREFIX), value);
+    }
+    if (key == strlen(ALLOC_CONF_ASKED) && !strncmp(plain, ALLOC_CONF_ASKED, key))
         return error_set(CUFENCE_ERROR_OPTION,
-                         "%s: '%.*s' is not understood; write backend:" ALLOC_CONF_ASKED ", and its options as " PREFIX
+                         "%s: '%.200s' is not understood; write backend:" ALLOC_CONF_ASKED ", and its options as " PREFIX
                          "KEY:value",
-                         rewriting->name, SHOWN(entry));
-    write_entry(rewriting->text, entry);
+                         rewriting->name, plain);
+    if (*plain)
+        fprintf(rewriting->text, ",%s", plain);
     return CUFENCE_OK;
 }
 
-static cufence_status rewrite_entries(struct rewriting *rewriting, const char *text)
+static cufence_status rewrite_entries(struct rewriting *rewriting, const char *at)
 {
     cufence_status status = CUFENCE_OK;
     fputs(BACKEND, rewriting->text);
-    for (const char *at = text; *at && status == CUFENCE_OK;) {
-        size_t length = entry_length(at);
-        struct piece entry = trim((struct piece){at, length});
-        if (entry.length)
-            status = rewrite_entry(rewriting, entry);
-        at += length + (at[length] == ',');
+    for (size_t length; *at && status == CUFENCE_OK; at += length + (at[length] == ',')) {
+        length = entry_length(at);
+        const char *colon = memchr(at, ':', length), *behind = colon ? colon + 1 : at + length;
+        char *plain = without_blanks(at, length, 0), *value = without_blanks(behind, (size_t)(at + length - behind), 1);
+        status = plain && value ? read_entry(rewriting, plain, value) : no_memory(rewriting->name);
+        free(plain);
+        free(value);
     }
     return status;
 }
@@ -205,16 +163,16 @@ static cufence_status check_agreement(const struct alloc_conf confs[ALLOC_CONFS]
     return CUFENCE_OK;
 }
 
-cufence_status alloc_conf_rewrite_both(const char *const texts[ALLOC_CONFS], struct alloc_conf confs[ALLOC_CONFS])
+cufence_status alloc_conf_rewrite_both(const char *(*lookup)(const char *name), struct alloc_conf confs[ALLOC_CONFS])
 {
     cufence_status status = CUFENCE_OK;
     memset(confs, 0, ALLOC_CONFS * sizeof *confs);
     for (int i = 0; i < ALLOC_CONFS && status == CUFENCE_OK; i++)
-        status = alloc_conf_rewrite(texts[i], alloc_conf_names[i], &confs[i]);
+        status = alloc_conf_rewrite(lookup(alloc_conf_names[i]), alloc_conf_names[i], &confs[i]);
     if (status == CUFENCE_OK)
         status = check_agreement(confs);
     for (int i = 0; i < ALLOC_CONFS && status == CUFENCE_OK; i++) {
-        if (texts[i] || !texts[!i])
+        if (lookup(alloc_conf_names[i]))
             continue;
         free(confs[i].text);
         confs[i].text = strdup(confs[!i].text);

@@ -33,11 +33,11 @@ struct alloc_conf {
 cufence_status alloc_conf_rewrite(const char *text, const char *name, struct alloc_conf *conf);
 
 /*
- * Rewrites the texts of both variables. A variable that is not set (NULL) gets the other's text without options.
+ * Rewrites the texts of both variables, which `lookup` finds. One that is not set (NULL) gets the other's text without options.
  * The caller frees each of `confs` with alloc_conf_free().
  * Errors: as above, and OPTION if one asks for cufence and the other for another back end; both are empty then.
  */
-cufence_status alloc_conf_rewrite_both(const char *const texts[ALLOC_CONFS], struct alloc_conf confs[ALLOC_CONFS]);
+cufence_status alloc_conf_rewrite_both(const char *(*lookup)(const char *name), struct alloc_conf confs[ALLOC_CONFS]);
 
 /* Returns the name of a variable that says backend:cufence, NULL if neither does. */
 const char *alloc_conf_asking(const struct alloc_conf confs[ALLOC_CONFS]);

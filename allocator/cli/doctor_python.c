@@ -131,13 +131,13 @@ static void judge_torch(struct findings *findings, const char *torch, const char
 
 static void judge_allocator_settings(struct findings *findings, environment_lookup environment)
 {
-    const char *texts[ALLOC_CONFS], *name = NULL;
+    const char *name = NULL;
     struct alloc_conf confs[ALLOC_CONFS];
     for (int i = 0; i < ALLOC_CONFS; i++) {
-        texts[i] = environment(alloc_conf_names[i]);
-        name = texts[i] && *texts[i] ? alloc_conf_names[i] : name;
+        const char *text = environment(alloc_conf_names[i]);
+        name = text && *text ? alloc_conf_names[i] : name;
     }
-    cufence_status status = alloc_conf_rewrite_both(texts, confs);
+    cufence_status status = alloc_conf_rewrite_both(environment, confs);
     const char *asking = status == CUFENCE_OK ? alloc_conf_asking(confs) : NULL;
     if (status != CUFENCE_OK)
         found(findings, FOUND_NO, "  settings", "correct the variable", "%s", cufence_error_detail());

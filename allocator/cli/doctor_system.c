@@ -1,6 +1,6 @@
 /* Checks the environment, limits and permissions. */
 #include "doctor.h"
-#include "variables.h"
+#include "environment.h"
 
 #include "base/env.h"
 #include "base/error.h"
@@ -82,7 +82,7 @@ void judge_variables(struct findings *findings, char *const *entries)
 {
     struct variable_note note;
     for (; *entries; entries++)
-        if (variables_judge(*entries, &note))
+        if (environment_judge(*entries, &note))
             found(findings, FOUND_NO, "unknown variable", note.remedy, "%s", note.what);
 }
 

@@ -1,8 +1,16 @@
 #include "cli/environment.h"
-#include "base/error.h"
+#include "arguments.h"
 
+#include "base/env.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "base/text.h"
+
+#include <ctype.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static cufence_status no_memory(void)
 {
@@ -10,83 +18,23 @@ static cufence_status no_memory(void)
 }
 
 /* Prints a line, unless `words` is NULL. */
-#define SAY(environment, ...)                                                                                                  \
+#define SAY(...)                                                                                                               \
     do {                                                                                                                       \
-        if ((environment)->words)                                                                                              \
-            fprintf((environment)->words, "cufence run: " __VA_ARGS__);                                                        \
+        if (words)                                                                                                             \
+            fprintf(words, "cufence run: " __VA_ARGS__);                                                                       \
     } while (0)
 
 /* ---- variables ---- */
 
-cufence_status environment_copy(struct environment *environment, char *const *entries, FILE *words)
+cufence_status environment_set(const char *name, const char *value)
 {
-    size_t count = 0;
-    while (entries[count])
-        count++;
-    *environment = (struct environment){calloc(count + 1, sizeof(char *)), 0, words};
-    if (!environment->entries)
-        return no_memory();
-    for (size_t i = 0; i < count; i++) {
-        environment->entries[i] = strdup(entries[i]);
-        if (!environment->entries[i])
-            return no_memory();
-        environment->count++;
-    }
-    return CUFENCE_OK;
+    return unsetenv(name) == 0 && setenv(name, value, 1) == 0 ? CUFENCE_OK : no_memory();
 }
 
-void environment_free(struct environment *environment)
+static void unset(const char *name, const char *reason, FILE *words)
 {
-    for (size_t i = 0; i < environment->count; i++)
-        free(environment->entries[i]);
-    free(environment->entries);
-    *environment = (struct environment){0};
-}
-
-/* Returns the value if the entry has that name, else NULL. */
-static const char *value_of(const char *entry, const char *name)
-{
-    size_t length = strlen(name);
-    return !strncmp(entry, name, length) && entry[length] == '=' ? entry + length + 1 : NULL;
-}
-
-const char *environment_get(const struct environment *environment, const char *name)
-{
-    const char *value = NULL;
-    for (size_t i = 0; i < environment->count && !value; i++)
-        value = value_of(environment->entries[i], name);
-    return value;
-}
-
-int environment_unset(struct environment *environment, const char *name)
-{
-    size_t kept = 0, count = environment->count;
-    for (size_t i = 0; i < count; i++) {
-        if (value_of(environment->entries[i], name))
-            free(environment->entries[i]);
-        else
-            environment->entries[kept++] = environment->entries[i];
-    }
-    environment->entries[kept] = NULL;
-    environment->count = kept;
-    return kept < count;
-}
-
-cufence_status environment_set(struct environment *environment, const char *name, const char *value)
-{
-    char *entry = NULL;
-    if (asprintf(&entry, "%s=%s", name, value) < 0)
-        return no_memory();
-    environment_unset(environment, name);
-    char **entries = realloc(environment->entries, (environment->count + 2) * sizeof *entries);
-    if (!entries) {
-        free(entry);
-        return no_memory();
-    }
-    environment->entries = entries;
-    entries[environment->count++] = entry;
-    entries[environment->count] = NULL;
-    return CUFENCE_OK;
+    if (env_get(name) && unsetenv(name) == 0)
+        SAY("%s: unset, %s\n", name, reason);
 }
 
 /* ---- lists ---- */
@@ -104,9 +52,9 @@ static int is_same_file_name(const char *path, size_t length, const char *other)
     return size == strlen(wanted) && !memcmp(name, wanted, size);
 }
 
-cufence_status environment_preload(struct environment *environment, const char *path)
+cufence_status environment_preload(const char *path, FILE *words)
 {
-    const char *at = environment_get(environment, "LD_PRELOAD");
+    const char *at = env_get("LD_PRELOAD");
     char *list = NULL;
     size_t size;
     int others = 0;
@@ -132,15 +80,15 @@ cufence_status environment_preload(struct environment *environment, const char *
         free(list);
         return no_memory();
     }
-    SAY(environment, "LD_PRELOAD: put %s first%s\n", path, others ? ", before what was there" : "");
-    cufence_status status = environment_set(environment, "LD_PRELOAD", list);
+    SAY("LD_PRELOAD: put %s first%s\n", path, others ? ", before what was there" : "");
+    cufence_status status = environment_set("LD_PRELOAD", list);
     free(list);
     return status;
 }
 
-cufence_status environment_python(struct environment *environment, const char *folder)
+cufence_status environment_python(const char *folder, FILE *words)
 {
-    const char *old = environment_get(environment, "PYTHONPATH");
+    const char *old = env_get("PYTHONPATH");
     char *list = NULL;
     size_t length = strlen(folder);
 
@@ -148,41 +96,27 @@ cufence_status environment_python(struct environment *environment, const char *f
         return CUFENCE_OK;
     if (asprintf(&list, "%s%s%s", folder, old && *old ? ":" : "", old ? old : "") < 0)
         return no_memory();
-    SAY(environment, "PYTHONPATH: put %s first%s\n", folder, old && *old ? ", before what was there" : "");
-    cufence_status status = environment_set(environment, "PYTHONPATH", list);
+    SAY("PYTHONPATH: put %s first%s\n", folder, old && *old ? ", before what was there" : "");
+    cufence_status status = environment_set("PYTHONPATH", list);
     free(list);
     return status;
 }
 
 /* ---- frameworks ---- */
 
-cufence_status environment_read_pytorch(const struct environment *environment, struct alloc_conf confs[ALLOC_CONFS])
-{
-    const char *texts[ALLOC_CONFS];
-    for (int i = 0; i < ALLOC_CONFS; i++)
-        texts[i] = environment_get(environment, alloc_conf_names[i]);
-    return alloc_conf_rewrite_both(texts, confs);
-}
-
-static void say_what_was_taken(const struct environment *environment, const char *name, const struct alloc_conf *conf)
-{
-    if (conf->backend && strcmp(conf->backend, "cudaMallocAsync") != 0)
-        SAY(environment, "%s: backend:%s replaced with backend:cudaMallocAsync\n", name, conf->backend);
-    if (conf->options[0])
-        SAY(environment, "%s: took the options %s\n", name, conf->options);
-}
-
-cufence_status environment_pytorch(struct environment *environment, const struct alloc_conf confs[ALLOC_CONFS])
+cufence_status environment_pytorch(const struct alloc_conf confs[ALLOC_CONFS], FILE *words)
 {
     cufence_status status = CUFENCE_OK;
     for (int i = 0; i < ALLOC_CONFS && status == CUFENCE_OK; i++) {
         const char *name = alloc_conf_names[i];
-        say_what_was_taken(environment, name, &confs[i]);
-        SAY(environment, "%s=%s, so that PyTorch asks the driver for every tensor\n", name, confs[i].text);
-        status = environment_set(environment, name, confs[i].text);
+        if (confs[i].backend && strcmp(confs[i].backend, "cudaMallocAsync") != 0)
+            SAY("%s: backend:%s replaced with backend:cudaMallocAsync\n", name, confs[i].backend);
+        if (confs[i].options[0])
+            SAY("%s: took the options %s\n", name, confs[i].options);
+        SAY("%s=%s, so that PyTorch asks the driver for every tensor\n", name, confs[i].text);
+        status = environment_set(name, confs[i].text);
     }
-    if (status == CUFENCE_OK && environment_unset(environment, "PYTORCH_NO_CUDA_MEMORY_CACHING"))
-        SAY(environment, "PYTORCH_NO_CUDA_MEMORY_CACHING: unset, because it bypasses the back end cudaMallocAsync\n");
+    unset("PYTORCH_NO_CUDA_MEMORY_CACHING", "because it bypasses the back end cudaMallocAsync", words);
     return status;
 }
 
@@ -195,38 +129,125 @@ const struct framework frameworks[FRAMEWORKS] = {
      "keeps a pool of its own, in which overruns are hidden", NULL},
 };
 
-static cufence_status settle(struct environment *environment, const struct framework *framework)
+static cufence_status settle(const struct framework *framework, FILE *words)
 {
-    const char *chosen = environment_get(environment, framework->variable);
+    const char *chosen = env_get(framework->variable);
     if (!chosen || !*chosen) {
-        SAY(environment, "%s=%s, so that %s %s\n", framework->variable, framework->value, framework->name, framework->gain);
-        return environment_set(environment, framework->variable, framework->value);
+        SAY("%s=%s, so that %s %s\n", framework->variable, framework->value, framework->name, framework->gain);
+        return environment_set(framework->variable, framework->value);
     }
     if (!strcmp(chosen, framework->value))
-        SAY(environment, "%s=%s: left as it was\n", framework->variable, chosen);
+        SAY("%s=%s: left as it was\n", framework->variable, chosen);
     else
-        SAY(environment, "%s=%s: left as it was, but %s then %s; unset it\n", framework->variable, chosen, framework->name,
-            framework->loss);
+        SAY("%s=%s: left as it was, but %s then %s; unset it\n", framework->variable, chosen, framework->name, framework->loss);
     return CUFENCE_OK;
 }
 
-cufence_status environment_frameworks(struct environment *environment)
+cufence_status environment_frameworks(FILE *words)
 {
     cufence_status status = CUFENCE_OK;
     for (size_t i = 0; i < FRAMEWORKS && status == CUFENCE_OK; i++) {
         const struct framework *framework = &frameworks[i];
-        if (!framework->allocator || !strcmp(environment_get(environment, framework[-1].variable), framework->allocator))
-            status = settle(environment, framework);
+        const char *before = framework->allocator ? env_get(framework[-1].variable) : NULL;
+        if (!framework->allocator || (before && !strcmp(before, framework->allocator)))
+            status = settle(framework, words);
     }
     return status;
 }
 
-void environment_coredumps(struct environment *environment)
+void environment_coredumps(FILE *words)
 {
     static const char *const names[] = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE",
                                         "CUDA_COREDUMP_GENERATION_FLAGS", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (environment_unset(environment, names[i]))
-            SAY(environment, "%s: unset, because the driver prefers it to what cufence asks for; explain=off leaves it\n",
-                names[i]);
+        unset(names[i], "because the driver prefers it to what cufence asks for; explain=off leaves it", words);
+}
+
+/* ---- what nothing reads ---- */
+
+#define PREFIX "CUFENCE_"
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* What users set comes first. */
+enum { FOR_USERS = 5 };
+static const char *const known[] = {"OPTIONS", "DRIVER", "SIM", "LIBRARY", "SOURCES",
+                                    /* set by cufence itself */
+                                    "COLLECT", "RESTARTED", "PYTEST_WORKER", "TALLY",
+                                    /* of ./dev, the build and the tests */
+                                    "BUILD", "CUDA_INCLUDE", "PREBUILT", "PYTHONS", "RESULTS", "SANITIZER", "TORTURE_MINUTES",
+                                    "YES"};
+static const char *const known_families[] = {"FAIL_MALLOC", "TEST_"};
+
+static int is_known(const char *name, size_t length)
+{
+    for (size_t i = 0; i < COUNT(known); i++)
+        if (strlen(known[i]) == length && !memcmp(known[i], name, length))
+            return 1;
+    for (size_t i = 0; i < COUNT(known_families); i++)
+        if (!strncmp(name, known_families[i], strlen(known_families[i])))
+            return 1;
+    return 0;
+}
+
+static const char *nearest(const char *name, size_t length)
+{
+    const char *found = NULL;
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < FOR_USERS; i++) {
+        size_t edits = text_slip(name, length, known[i]);
+        if (edits < best) {
+            best = edits;
+            found = known[i];
+        }
+    }
+    return found;
+}
+
+/* The option that `name` stands for, or is a slip of. */
+static const struct option_row *option_of(const char *name, size_t length)
+{
+    char key[64];
+    int is_exact;
+    if (length >= sizeof key)
+        return NULL;
+    for (size_t i = 0; i < length; i++)
+        key[i] = (char)tolower((unsigned char)name[i]);
+    return options_find(key, length, &is_exact);
+}
+
+int environment_judge(const char *entry, struct variable_note *note)
+{
+    if (strncmp(entry, PREFIX, strlen(PREFIX)) != 0)
+        return 0;
+    const char *name = entry + strlen(PREFIX), *value = strchr(entry, '=');
+    if (!value || is_known(name, (size_t)(value - name)))
+        return 0;
+    size_t length = (size_t)(value - name);
+    const char *variable = nearest(name, length);
+    const struct option_row *row = option_of(name, length);
+    snprintf(note->what, sizeof note->what, "%.100s: cufence does not read this variable", entry);
+    if (variable)
+        snprintf(note->remedy, sizeof note->remedy, "write " PREFIX "%s%.100s", variable, value);
+    else if (row)
+        snprintf(note->remedy, sizeof note->remedy, "write CUFENCE_OPTIONS=%s%.100s", row->name, value);
+    else
+        snprintf(note->remedy, sizeof note->remedy,
+                 "unset it: options go into CUFENCE_OPTIONS=key=value, and `cufence options` lists them");
+    for (char *at = note->what; *at; at++)
+        if (iscntrl((unsigned char)*at))
+            *at = '?';
+    for (char *at = note->remedy; *at; at++)
+        if (iscntrl((unsigned char)*at))
+            *at = '?';
+    return 1;
+}
+
+void environment_tell(const char *command)
+{
+    static int has_told; /* by the only thread */
+    struct variable_note note;
+    for (char **entry = environ; !has_told && *entry; entry++)
+        if (environment_judge(*entry, &note))
+            arguments_complain(command, 0, "%s; %s", note.what, note.remedy);
+    has_told = 1;
 }

@@ -1,10 +1,10 @@
 /* `cufence hunt`: runs a program in each mode in turn, and merges what was found. */
 #include "cli.h"
+#include "environment.h"
 #include "help.h"
 #include "hunt.h"
 #include "outputs.h"
 #include "settings.h"
-#include "variables.h"
 
 #include "base/env.h"
 
@@ -196,7 +196,7 @@ static int run_in(struct hunt *hunt, unsigned mode)
 static int run_all(struct hunt *hunt)
 {
     int refusal = 0, is_on = 1;
-    variables_tell("hunt", environ);
+    environment_tell("hunt");
     signals_watch(&hunt->signals);
     for (unsigned mode = 0; mode < MODES; mode++) {
         if (!(hunt->plan.modes & 1u << mode) || !is_on)

@@ -8,7 +8,6 @@
 #include "cli/settings.h"
 #include "cli/help.h"
 #include "cli/supervise.h"
-#include "cli/variables.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/known.h"
@@ -64,10 +63,9 @@ static int inherit(struct settings *settings, enum inherited place, const char *
 }
 
 /* Fills in the settings that the environment gives. */
-static int inherit_settings(struct request *request, const struct environment *environment,
-                            const struct alloc_conf confs[ALLOC_CONFS])
+static int inherit_settings(struct request *request, const struct alloc_conf confs[ALLOC_CONFS])
 {
-    int status = inherit(&request->settings, FROM_OPTIONS, "CUFENCE_OPTIONS", environment_get(environment, "CUFENCE_OPTIONS"));
+    int status = inherit(&request->settings, FROM_OPTIONS, "CUFENCE_OPTIONS", env_get("CUFENCE_OPTIONS"));
     for (int i = 0; i < ALLOC_CONFS && status == 0; i++)
         status = inherit(&request->settings, FROM_ALLOC_CONF + (enum inherited)i, alloc_conf_names[i], confs[i].options);
     return status;
@@ -128,7 +126,7 @@ static int check_estimate(const struct request *request, const struct options *o
     return 0;
 }
 
-static int set_options(const struct request *request, struct environment *environment, struct options *options)
+static int set_options(const struct request *request, struct options *options)
 {
     char *merged = settings_text(&request->settings);
     if (!merged)
@@ -147,7 +145,7 @@ static int set_options(const struct request *request, struct environment *enviro
     if (status == 0)
         empty_trace(options->trace);
     if (status == 0 && merged[0]) {
-        if (environment_set(environment, "CUFENCE_OPTIONS", merged) != CUFENCE_OK)
+        if (environment_set("CUFENCE_OPTIONS", merged) != CUFENCE_OK)
             status = complain(CANNOT_RUN, "%s", error_detail());
         else if (request->is_verbose)
             complain(0, "CUFENCE_OPTIONS=%s", merged);
@@ -169,53 +167,52 @@ static int find_preload(char own[PATH_MAX], char preload[PATH_MAX])
     return 0;
 }
 
-static int set_up(struct request *request, struct environment *environment, struct alloc_conf confs[ALLOC_CONFS])
+static int set_up(struct request *request, const struct alloc_conf confs[ALLOC_CONFS])
 {
     char own[PATH_MAX], preload[PATH_MAX], bootstrap[PATH_MAX];
+    FILE *words = request->is_verbose ? stderr : NULL;
     struct options options;
 
     options_default(&options);
-    if (environment_pytorch(environment, confs) != CUFENCE_OK)
+    if (environment_pytorch(confs, words) != CUFENCE_OK)
         return complain(CANNOT_RUN, "%s", error_detail());
-    int status = inherit_settings(request, environment, confs);
+    int status = inherit_settings(request, confs);
     if (status == 0)
-        status = set_options(request, environment, &options);
+        status = set_options(request, &options);
     if (status == 0)
         status = find_preload(own, preload);
     if (status != 0)
         return status;
-    variables_tell("run", environment->entries);
-    if (environment_preload(environment, preload) != CUFENCE_OK || environment_frameworks(environment) != CUFENCE_OK ||
-        (installed_bootstrap(own, bootstrap) && environment_python(environment, bootstrap) != CUFENCE_OK))
+    environment_tell("run");
+    if (environment_preload(preload, words) != CUFENCE_OK || environment_frameworks(words) != CUFENCE_OK ||
+        (installed_bootstrap(own, bootstrap) && environment_python(bootstrap, words) != CUFENCE_OK))
         return complain(CANNOT_RUN, "%s", error_detail());
     request->is_estimate = options.estimate;
     if (options.coredump && !options.estimate)
-        environment_coredumps(environment);
+        environment_coredumps(words);
     return 0;
 }
 
 /* --if-asked, and neither variable asks for cufence: changes nothing, but refuses options that are meant for cufence. */
-static int leave_it(const struct environment *environment, const struct alloc_conf confs[ALLOC_CONFS])
+static int leave_it(const struct request *request, const struct alloc_conf confs[ALLOC_CONFS])
 {
     for (int i = 0; i < ALLOC_CONFS; i++)
         if (confs[i].options[0])
             return complain(CLI_USAGE, "%s has options of cufence (%s), but does not ask for it; add backend:" ALLOC_CONF_ASKED,
                             alloc_conf_names[i], confs[i].options);
-    if (environment->words)
+    if (request->is_verbose)
         complain(0, "neither %s nor %s asks for cufence", alloc_conf_names[0], alloc_conf_names[1]);
     return 0;
 }
 
-static int prepare(struct request *request, struct environment *environment)
+static int prepare(struct request *request)
 {
     struct alloc_conf confs[ALLOC_CONFS];
-    if (environment_copy(environment, environ, request->is_verbose ? stderr : NULL) != CUFENCE_OK)
-        return complain(CANNOT_RUN, "%s", error_detail());
-    cufence_status status = environment_read_pytorch(environment, confs);
+    cufence_status status = alloc_conf_rewrite_both(env_get, confs);
     if (status != CUFENCE_OK)
         return complain(status == CUFENCE_ERROR_OPTION ? CLI_USAGE : CANNOT_RUN, "%s", error_detail());
     request->is_left = request->is_if_asked && !alloc_conf_asking(confs);
-    int outcome = request->is_left ? leave_it(environment, confs) : set_up(request, environment, confs);
+    int outcome = request->is_left ? leave_it(request, confs) : set_up(request, confs);
     for (int i = 0; i < ALLOC_CONFS; i++)
         alloc_conf_free(&confs[i]);
     return outcome;
@@ -239,10 +236,10 @@ static int has_tally(const char *list)
 }
 
 /* The program says at its end whether anything was guarded. Without a descriptor for that it runs all the same. */
-static void keep_tally(const struct request *request, struct environment *environment)
+static void keep_tally(const struct request *request)
 {
     static const char torch = TALLY_TORCH, estimate = TALLY_ESTIMATE;
-    const char *outer = environment_get(environment, TALLY_VARIABLE);
+    const char *outer = env_get(TALLY_VARIABLE);
     char name[TALLY_NAME], *list = NULL;
     int fd = has_tally(outer) ? -1 : tally_make(name);
     if (fd < 0)
@@ -250,18 +247,18 @@ static void keep_tally(const struct request *request, struct environment *enviro
     int is_written =
         (!request->is_if_asked || write(fd, &torch, 1) == 1) && (!request->is_estimate || write(fd, &estimate, 1) == 1);
     if (!is_written || asprintf(&list, "%s%s%s", name, outer ? ":" : "", outer ? outer : "") < 0 ||
-        environment_set(environment, TALLY_VARIABLE, list) != CUFENCE_OK)
+        environment_set(TALLY_VARIABLE, list) != CUFENCE_OK)
         close(fd);
     free(list);
 }
 
-static int become(const char *path, const struct request *request, struct environment *environment)
+static int become(const char *path, const struct request *request)
 {
-    if (environment->words)
+    if (request->is_verbose)
         complain(0, "starts %s", path);
     if (!request->is_left)
-        keep_tally(request, environment);
-    execve(path, request->command, environment->entries);
+        keep_tally(request);
+    execv(path, request->command);
     return complain(CANNOT_RUN, "%s cannot be run: %s", path, strerror(errno));
 }
 
@@ -269,14 +266,12 @@ static int become(const char *path, const struct request *request, struct enviro
 static int run_it(void *argument)
 {
     struct request *request = argument;
-    struct environment environment = {0};
     char path[PATH_MAX];
     int status = choose(request->command[0], path);
     if (status == 0)
-        status = prepare(request, &environment);
+        status = prepare(request);
     if (status == 0)
-        status = become(path, request, &environment);
-    environment_free(&environment);
+        status = become(path, request);
     return status;
 }
 
