@@ -60,6 +60,11 @@ uint64_t cells_offset(uint64_t bytes, uint64_t size, uint64_t align, enum layout
     return side == LAYOUT_START ? round_up(CELLS_REDZONE, align) : (bytes - CELLS_REDZONE - size) & ~(align - 1);
 }
 
+uint64_t cells_alone_most(uint64_t page, uint64_t shared)
+{
+    return shared / 8 > 4 * page ? shared / 8 : 4 * page;
+}
+
 uint32_t cells_at(const struct cells *cells, uint64_t offset)
 {
     uint64_t number = offset < cells->leftover ? 0 : (offset - cells->leftover) / cells->bytes;

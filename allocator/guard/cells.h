@@ -25,6 +25,14 @@ struct cells {
     uint64_t leftover; /* bytes of the page in front of the cells */
 };
 
+/* One in so many of a place's allocations that could be cells has a page of its own, flush with its guard, as long as that page
+ * is within cells_alone_most(). */
+#define CELLS_ROUND 16u
+
+/* Returns the bytes of pages with one small buffer each, beside `shared` bytes of pages with cells: four pages, or an eighth.
+ */
+uint64_t cells_alone_most(uint64_t page, uint64_t shared);
+
 /* Chooses the cells for a buffer in a page of `page` bytes. `align`: a power of two. Returns 0 if it needs a page of its own:
  * because of its size (0, or above CELLS_SIZE_MOST), its alignment (above CELLS_UNIT), or a page that is too small. */
 int cells_for(uint64_t page, uint64_t size, uint64_t align, struct cells *out);

@@ -3,10 +3,7 @@
 #include <stdlib.h>
 
 #define UNIT UINT64_C(512)
-#define SMALL 8       /* parts of a page */
-#define ROUND 16      /* heap/pack/packing.c has the same three */
-#define ALONE_LEAST 4 /* pages */
-#define ALONE_SHARE 8
+#define SMALL 8 /* parts of a page */
 
 static uint64_t native_bytes(uint64_t size)
 {
@@ -41,15 +38,6 @@ void estimate_close(struct estimate *estimate)
     *estimate = (struct estimate){0};
 }
 
-/* splitmix64, as the heap chooses: another allocation in each run, but one in N. */
-static int is_sampled(uint64_t number, uint64_t one_in)
-{
-    uint64_t mixed = number * UINT64_C(0x9e3779b97f4a7c15);
-    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
-    return one_in <= 1 || (mixed ^ mixed >> 31) % one_in == 0;
-}
-
 /* Takes the smallest freed mapping that is large enough, and at most `waste` percent too large. Returns its pages, 0 if there
  * is none. */
 static uint64_t reuse(struct estimate_way *way, uint64_t pages, unsigned waste)
@@ -78,14 +66,14 @@ static void fill_cells(const struct estimate *estimate, struct estimate_way *way
 static int is_packed(const struct estimate *estimate, struct estimate_way *way, uint64_t size, struct cells *cells)
 {
     const struct estimate_options *options = &way->options;
-    uint64_t page = estimate->granularity, least = ALONE_LEAST * page, share = way->shared / ALONE_SHARE;
+    uint64_t page = estimate->granularity;
     if (options->small == ESTIMATE_MAP || !cells_for(page, size, options->align ? options->align : 1, cells))
         return 0;
     way->is_packing |= options->small == ESTIMATE_PACK || way->alone + page > options->alone_most ||
                        way->guarded + way->unguarded + page > options->taken_most;
     if (!way->is_packing)
         return 0;
-    return way->packed++ % ROUND != 0 || way->alone + page > (share > least ? share : least);
+    return way->packed++ % CELLS_ROUND != 0 || way->alone + page > cells_alone_most(page, way->shared);
 }
 
 /* Returns the pages of the buffer's mapping, or its cell, 0 if it is not guarded. */
@@ -93,7 +81,7 @@ static uint32_t map(const struct estimate *estimate, struct estimate_way *way, u
 {
     struct cells cells = {0};
     uint64_t pages = (size + estimate->granularity - 1) / estimate->granularity, limit = way->options.max_guarded;
-    if (size < way->options.min_size || !is_sampled(estimate->allocations, way->options.sample) ||
+    if (size < way->options.min_size || !layout_is_sampled(estimate->allocations, way->options.sample) ||
         (limit && way->guarded + pages * estimate->granularity > limit)) {
         way->unguarded += native_bytes(size);
         return 0;

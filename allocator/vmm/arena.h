@@ -30,10 +30,6 @@ static inline struct slot slot_described(const struct slot *slot)
         .base = slot->base, .mapped = slot->mapped, .span = slot->span, .device = slot->device, .is_mapped = slot->is_mapped};
 }
 
-/* How much more address space the process may take (`ulimit -v`); UINT64_MAX: as much as there is. Of a limit, the driver's
- * contexts take most: 13 GB each (H100, driver 580.159). */
-uint64_t arena_limit(void);
-
 /*
  * Reserves `bytes` of address space, or half as much until the driver succeeds, down to 64 MiB.
  *   history   how many slots without a mapping to remember; beyond that the oldest are dropped

@@ -18,17 +18,17 @@ static struct pool *find(struct books *books, const uint64_t id[2])
     return NULL;
 }
 
-/* Finds or creates a pool. Caller holds books->lock. */
-static struct pool *obtain(struct books *books, const uint64_t id[2])
+/* NULL: out of host memory. Caller holds books->lock. */
+static struct pool *add(struct books *books, uint64_t first, uint64_t second)
 {
     lock_expect(RANK_BOOKS);
-    struct pool *pool = find(books, id);
-    if (!pool && (pool = calloc(1, sizeof *pool)) != NULL) {
-        pool->books = books;
-        pool->id[0] = id[0];
-        pool->id[1] = id[1];
-        LL_PREPEND(books->pools, pool);
-    }
+    struct pool *pool = calloc(1, sizeof *pool);
+    if (!pool)
+        return NULL;
+    pool->books = books;
+    pool->id[0] = first;
+    pool->id[1] = second;
+    LL_PREPEND(books->pools, pool);
     return pool;
 }
 
@@ -112,13 +112,10 @@ static struct pool *obtain_capture(struct books *books, uint64_t capture)
         if (pool->is_capture && !pool_is_held(pool) && !pool_has_memory(pool))
             spare = pool;
     }
-    if (!spare && (spare = calloc(1, sizeof *spare)) != NULL) {
-        spare->books = books;
-        spare->id[0] = UINT64_MAX;
-        spare->is_capture = 1;
-        LL_PREPEND(books->pools, spare);
-    }
+    if (!spare)
+        spare = add(books, UINT64_MAX, capture);
     if (spare) {
+        spare->is_capture = 1;
         __atomic_store_n(&spare->id[1], capture, __ATOMIC_RELAXED);
         spare->graph = NULL;
         spare->is_auto_freed = 0;
@@ -193,7 +190,9 @@ cufence_status pool_begin(int device, const uint64_t id[2], cufence_pool_filter 
         return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the pool's id is NULL or its first number is reserved");
     lock_take(&filter_lock);
     lock_take(&books->lock);
-    struct pool *pool = obtain(books, id);
+    struct pool *pool = find(books, id);
+    if (!pool)
+        pool = add(books, id[0], id[1]);
     if (!pool) {
         status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for a pool");
     } else if (pool->active) {

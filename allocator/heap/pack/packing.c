@@ -9,10 +9,6 @@
 
 #include <stdio.h>
 
-#define ROUND 16u      /* one in so many allocations of a place has a page of its own, flush with its guard */
-#define ALONE_LEAST 4u /* pages for these, ... */
-#define ALONE_SHARE 8u /* ... or the packed pages divided by this, if that is more */
-
 int packing_may(const struct freelist *list, const struct heap_request *wanted, uint64_t align, struct cells *out)
 {
     return heap_options->small != SMALL_MAP && wanted->size <= CELLS_SIZE_MOST && !list->pool &&
@@ -31,9 +27,8 @@ static int has_idle_page(struct freelist *list)
 /* Whether another page may be mapped for one small buffer. */
 static int may_be_alone(const struct books *books)
 {
-    uint64_t least = ALONE_LEAST * heap_granularity;
-    uint64_t share = __atomic_load_n(&books->packed_mapped, __ATOMIC_RELAXED) / ALONE_SHARE;
-    return __atomic_load_n(&books->alone_bytes, __ATOMIC_RELAXED) + heap_granularity <= (share > least ? share : least);
+    return __atomic_load_n(&books->alone_bytes, __ATOMIC_RELAXED) + heap_granularity <=
+           cells_alone_most(heap_granularity, __atomic_load_n(&books->packed_mapped, __ATOMIC_RELAXED));
 }
 
 int packing_wants(struct freelist *list, const struct heap_request *wanted, uint64_t align, uint64_t label, struct cells *out)
@@ -43,7 +38,7 @@ int packing_wants(struct freelist *list, const struct heap_request *wanted, uint
     const struct facts facts = {
         .size = wanted->size, .stream = wanted->stream ? (uint64_t)(uintptr_t)wanted->stream->handle : 0, .label = label};
     struct place *place = place_of(&facts);
-    int is_due = __atomic_load_n(&place->packed, __ATOMIC_RELAXED) % ROUND == 0;
+    int is_due = __atomic_load_n(&place->packed, __ATOMIC_RELAXED) % CELLS_ROUND == 0;
     if (is_due && !has_idle_page(list) && !may_be_alone(list->books))
         return 1; /* its turn comes when there is a page */
     __atomic_add_fetch(&place->packed, 1, __ATOMIC_RELAXED);

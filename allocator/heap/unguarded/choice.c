@@ -33,10 +33,7 @@ static uint64_t guarded_bytes(int device)
 static int is_sampled(void)
 {
     static uint64_t allocations; /* atomic */
-    uint64_t mixed = __atomic_fetch_add(&allocations, 1, __ATOMIC_RELAXED) * UINT64_C(0x9e3779b97f4a7c15);
-    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9); /* splitmix64: no stride of the program's fits it */
-    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
-    return (mixed ^ mixed >> 31) % heap_options->sample == 0;
+    return layout_is_sampled(__atomic_fetch_add(&allocations, 1, __ATOMIC_RELAXED), heap_options->sample);
 }
 
 enum { FITS_ONLY = 1, FITS_SKIP = 2, FITS = 3 };
