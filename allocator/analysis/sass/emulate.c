@@ -10,7 +10,7 @@
 /* Returns whether a BRA whose guard is true is taken. */
 static enum truth is_taken(const struct machine *machine, struct sass_instruction instruction)
 {
-    unsigned form = (unsigned)instruction_bits(instruction, 9, 3), kind = (unsigned)instruction_bits(instruction, 32, 2);
+    unsigned form = (unsigned)sass_bits(instruction, 9, 3), kind = (unsigned)sass_bits(instruction, 32, 2);
     if (form == 2 && kind == 1) /* BRA.U UPn: the uniform predicate is encoded in place of a register */
         return machine_predicate(machine, instruction, 24, UNIFORM);
     /* A second predicate at [90:87] must be true too; .DIV and .CONV depend on the other lanes. */
@@ -23,11 +23,11 @@ static enum flow go_on(const struct machine *machine, struct sass_instruction in
 {
     uint64_t next = *pc + SASS_INSTRUCTION_BYTES;
     struct cell target;
-    switch (instruction_bits(instruction, 0, 9)) {
+    switch (sass_bits(instruction, 0, 9)) {
     case 0x141: /* BSYNC: waits for diverged lanes */
         break;
     case 0x144: /* CALL.REL; other forms have no known target */
-        if (instruction_bits(instruction, 0, 12) != 0x944)
+        if (sass_bits(instruction, 0, 12) != 0x944)
             return FLOW_LOST;
         next += (uint64_t)instruction_branch_offset(instruction, machine->launch->sm);
         break;
@@ -40,7 +40,7 @@ static enum flow go_on(const struct machine *machine, struct sass_instruction in
     case 0x14d: /* EXIT */
         return FLOW_DONE;
     case 0x150: /* RET.REL: a register holds the offset in the function at the branch target */
-        target = machine_get(machine, 0, (unsigned)instruction_bits(instruction, 24, 8));
+        target = machine_get(machine, 0, (unsigned)sass_bits(instruction, 24, 8));
         if (!target.is_known)
             return FLOW_LOST;
         next += (uint64_t)instruction_branch_offset(instruction, machine->launch->sm) + target.value;

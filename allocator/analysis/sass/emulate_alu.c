@@ -7,14 +7,20 @@ struct operands {
     int is_b_immediate;
 };
 
+/* The other half of a pair. */
+static struct cell next_of(const struct machine *machine, int file, unsigned number)
+{
+    return number == machine->zero[file] ? known(0) : machine_get(machine, file, number + 1);
+}
+
 static int flag(struct sass_instruction instruction, unsigned at)
 {
-    return (int)instruction_bits(instruction, at, 1);
+    return (int)sass_bits(instruction, at, 1);
 }
 
 static void set_predicate(struct machine *machine, struct sass_instruction instruction, unsigned at, int file, enum truth truth)
 {
-    uint64_t number = instruction_bits(instruction, at, 3);
+    uint64_t number = sass_bits(instruction, at, 3);
     if (number != 7)
         machine->predicates[file][number] = (uint8_t)truth;
 }
@@ -22,21 +28,20 @@ static void set_predicate(struct machine *machine, struct sass_instruction instr
 /* [11:9] selects the sources of b and c; a is always a register. */
 static struct operands get_operands(const struct machine *machine, struct sass_instruction instruction)
 {
-    unsigned opcode = (unsigned)instruction_bits(instruction, 0, 9), form = (unsigned)instruction_bits(instruction, 9, 3);
+    unsigned opcode = sass_opcode(instruction), form = (unsigned)sass_bits(instruction, 9, 3);
     struct operands operands = {.file = opcode >= 0x80 && opcode < 0x100 ? UNIFORM : VECTOR};
     int file = operands.file;
     unsigned mask = machine->zero[UNIFORM], wide_mask = file == UNIFORM ? mask : 255;
-    unsigned rb = (unsigned)instruction_bits(instruction, 32, 8) & wide_mask;
-    unsigned rc = (unsigned)instruction_bits(instruction, 64, 8) & wide_mask;
-    unsigned ub = (unsigned)instruction_bits(instruction, 32, 8) & mask;
-    uint64_t bank = instruction_bits(instruction, 54, 5), offset = instruction_bits(instruction, 38, 16);
-    struct cell immediate = known(instruction_bits(instruction, 32, 32));
+    unsigned rb = (unsigned)sass_bits(instruction, 32, 8) & wide_mask;
+    unsigned rc = (unsigned)sass_bits(instruction, 64, 8) & wide_mask;
+    unsigned ub = (unsigned)sass_bits(instruction, 32, 8) & mask;
+    uint64_t bank = sass_bits(instruction, 54, 5), offset = sass_bits(instruction, 38, 16);
+    struct cell immediate = known(sass_bits(instruction, 32, 32));
     struct cell register_c = machine_get(machine, file, rc);
-    struct cell register_high = rc == machine->zero[file] ? known(0) : machine_get(machine, file, rc + 1);
-    operands.a = machine_get(machine, file, (unsigned)instruction_bits(instruction, 24, 8) & wide_mask);
+    operands.a = machine_get(machine, file, (unsigned)sass_bits(instruction, 24, 8) & wide_mask);
     operands.b = register_c;
     operands.c = register_c;
-    operands.c_high = register_high;
+    operands.c_high = next_of(machine, file, rc);
     switch (form) {
     case 1:
         operands.b = machine_get(machine, file, rb);
@@ -61,7 +66,7 @@ static struct operands get_operands(const struct machine *machine, struct sass_i
         break;
     case 7:
         operands.c = machine_get(machine, UNIFORM, ub);
-        operands.c_high = ub == mask ? known(0) : machine_get(machine, UNIFORM, ub + 1);
+        operands.c_high = next_of(machine, UNIFORM, ub);
         break;
     default:
         operands.b = operands.c = operands.c_high = unknown;
@@ -72,14 +77,14 @@ static struct operands get_operands(const struct machine *machine, struct sass_i
 static void set_result(struct machine *machine, struct sass_instruction instruction, const struct operands *operands,
                        struct cell cell)
 {
-    unsigned number = (unsigned)instruction_bits(instruction, 16, 8);
+    unsigned number = (unsigned)sass_bits(instruction, 16, 8);
     machine_set(machine, operands->file, operands->file == UNIFORM ? number & machine->zero[UNIFORM] : number, cell);
 }
 
 static void set_wide(struct machine *machine, struct sass_instruction instruction, const struct operands *operands,
                      int is_known, uint64_t value)
 {
-    unsigned number = (unsigned)instruction_bits(instruction, 16, 8);
+    unsigned number = (unsigned)sass_bits(instruction, 16, 8);
     if (operands->file == UNIFORM)
         number &= machine->zero[UNIFORM];
     if (number == machine->zero[operands->file])
@@ -126,24 +131,21 @@ static void finish_sum(struct machine *machine, struct sass_instruction instruct
 static struct cell high_of_b(const struct machine *machine, struct sass_instruction instruction,
                              const struct operands *operands)
 {
-    unsigned form = (unsigned)instruction_bits(instruction, 9, 3);
+    unsigned form = (unsigned)sass_bits(instruction, 9, 3);
     int file = form == 6 ? UNIFORM : operands->file;
-    unsigned number = (unsigned)instruction_bits(instruction, 32, 8);
+    unsigned number = (unsigned)sass_bits(instruction, 32, 8);
     if (operands->is_b_immediate)
         return known((int32_t)operands->b.value < 0 ? 0xffffffffu : 0);
     if (form != 1 && form != 6)
         return unknown;
-    if (file == UNIFORM)
-        number &= machine->zero[UNIFORM];
-    return number == machine->zero[file] ? known(0) : machine_get(machine, file, number + 1);
+    return next_of(machine, file, file == UNIFORM ? number & machine->zero[UNIFORM] : number);
 }
 
 /* MOV, and MOV.64 (bit 80, or a 64-bit immediate in [87:24]) of sm_120. */
 static void run_move(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
-    if (instruction_bits(instruction, 9, 3) == 2) {
-        set_wide(machine, instruction, operands, 1,
-                 instruction_bits(instruction, 24, 40) | instruction_bits(instruction, 64, 24) << 40);
+    if (sass_bits(instruction, 9, 3) == 2) {
+        set_wide(machine, instruction, operands, 1, sass_bits(instruction, 24, 40) | sass_bits(instruction, 64, 24) << 40);
     } else if (flag(instruction, 80)) {
         struct cell high = high_of_b(machine, instruction, operands);
         set_wide(machine, instruction, operands, operands->b.is_known && high.is_known,
@@ -171,7 +173,7 @@ static int compare(unsigned comparison, int64_t a, int64_t b)
 static void run_compare(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
     int is_signed = flag(instruction, 73);
-    unsigned comparison = (unsigned)instruction_bits(instruction, 76, 3);
+    unsigned comparison = (unsigned)sass_bits(instruction, 76, 3);
     int64_t a = is_signed ? (int32_t)operands->a.value : (int64_t)operands->a.value;
     int64_t b = is_signed ? (int32_t)operands->b.value : (int64_t)operands->b.value;
     enum truth truth = TRUTH_UNKNOWN;
@@ -181,7 +183,7 @@ static void run_compare(struct machine *machine, struct sass_instruction instruc
     if (flag(instruction, 72) && truth != TRUTH_UNKNOWN && a == b)
         truth = machine_predicate(machine, instruction, 68, operands->file);
     enum truth other = machine_predicate(machine, instruction, 87, operands->file);
-    unsigned combination = (unsigned)instruction_bits(instruction, 74, 2);
+    unsigned combination = (unsigned)sass_bits(instruction, 74, 2);
     enum truth results[2] = {truth, truth == TRUTH_UNKNOWN ? truth : (enum truth) !truth};
     for (unsigned i = 0; i < 2; i++) {
         enum truth result = results[i];
@@ -205,8 +207,8 @@ static void run_predicate_logic(struct machine *machine, struct sass_instruction
     const enum truth inputs[3] = {machine_predicate(machine, instruction, 68, file),
                                   machine_predicate(machine, instruction, 77, operands->file),
                                   machine_predicate(machine, instruction, 87, operands->file)};
-    const uint64_t tables[2] = {instruction_bits(instruction, 72, 5) << 3 | instruction_bits(instruction, 64, 3),
-                                instruction_bits(instruction, 16, 8)};
+    const uint64_t tables[2] = {sass_bits(instruction, 72, 5) << 3 | sass_bits(instruction, 64, 3),
+                                sass_bits(instruction, 16, 8)};
     for (unsigned i = 0; i < 2; i++) {
         int can_be[2] = {0, 0};
         for (unsigned row = 0; row < 8; row++) {
@@ -240,7 +242,7 @@ static void run_add3(struct machine *machine, struct sass_instruction instructio
 /* VIADD; its modifiers, if any, are unknown. */
 static void run_add(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
-    int is_known = operands->a.is_known && operands->b.is_known && instruction_bits(instruction, 72, 8) == 0 &&
+    int is_known = operands->a.is_known && operands->b.is_known && sass_bits(instruction, 72, 8) == 0 &&
                    (operands->is_b_immediate || !flag(instruction, 63));
     set_result(machine, instruction, operands, is_known ? known((uint64_t)operands->a.value + operands->b.value) : unknown);
 }
@@ -248,8 +250,7 @@ static void run_add(struct machine *machine, struct sass_instruction instruction
 /* IADD.64 of sm_120; a or b may be negated. */
 static void run_add_wide(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
-    unsigned number = (unsigned)instruction_bits(instruction, 24, 8);
-    struct cell high = number == SASS_RZ ? known(0) : machine_get(machine, VECTOR, number + 1);
+    struct cell high = next_of(machine, VECTOR, (unsigned)sass_bits(instruction, 24, 8));
     struct cell other = high_of_b(machine, instruction, operands);
     uint64_t a = (uint64_t)high.value << 32 | operands->a.value, b = (uint64_t)other.value << 32 | operands->b.value;
     if (flag(instruction, 72))
@@ -263,8 +264,8 @@ static void run_add_wide(struct machine *machine, struct sass_instruction instru
 /* UIADD3.64 of sm_120; its carries are not tracked. */
 static void run_add3_wide(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
-    unsigned number = (unsigned)instruction_bits(instruction, 24, 8) & machine->zero[UNIFORM];
-    struct cell a_high = number == machine->zero[UNIFORM] ? known(0) : machine_get(machine, UNIFORM, number + 1);
+    unsigned number = (unsigned)sass_bits(instruction, 24, 8) & machine->zero[UNIFORM];
+    struct cell a_high = next_of(machine, UNIFORM, number);
     struct cell b_high = high_of_b(machine, instruction, operands);
     uint64_t terms[3] = {(uint64_t)a_high.value << 32 | operands->a.value, (uint64_t)b_high.value << 32 | operands->b.value,
                          (uint64_t)operands->c_high.value << 32 | operands->c.value};
@@ -283,11 +284,11 @@ static void run_add3_wide(struct machine *machine, struct sass_instruction instr
 /* ptxas loads constants with HFMA2 and HFMA2.MMA with -RZ * RZ. From sm_100 on, the opcode of HFMA2.MMA is IADD.64. */
 static void run_constant_or_add(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
-    int is_constant = instruction_bits(instruction, 9, 3) == 2 && instruction_bits(instruction, 24, 8) == SASS_RZ &&
-                      instruction_bits(instruction, 64, 8) == SASS_RZ;
+    int is_constant = sass_bits(instruction, 9, 3) == 2 && sass_bits(instruction, 24, 8) == SASS_RZ &&
+                      sass_bits(instruction, 64, 8) == SASS_RZ;
     if (is_constant)
         set_result(machine, instruction, operands, operands->c);
-    else if (machine->launch->sm >= 100 && instruction_bits(instruction, 0, 9) == 0x35)
+    else if (machine->launch->sm >= 100 && sass_bits(instruction, 0, 9) == 0x35)
         run_add_wide(machine, instruction, operands);
     else
         machine_forget(machine, instruction);
@@ -295,7 +296,7 @@ static void run_constant_or_add(struct machine *machine, struct sass_instruction
 
 static void run_lea(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
-    unsigned shift = (unsigned)instruction_bits(instruction, 75, 5);
+    unsigned shift = (unsigned)sass_bits(instruction, 75, 5);
     int is_high = flag(instruction, 80);
     struct sum sum = {0, operands->a.is_known, flag(instruction, 74)};
     uint64_t low = operands->a.value;
@@ -316,7 +317,7 @@ static void run_lea(struct machine *machine, struct sass_instruction instruction
 
 static void run_logic(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
-    unsigned table = (unsigned)instruction_bits(instruction, 72, 8);
+    unsigned table = (unsigned)sass_bits(instruction, 72, 8);
     int is_known = operands->a.is_known && operands->b.is_known && operands->c.is_known;
     uint32_t a = operands->a.value, b = operands->b.value, c = operands->c.value, value = 0;
     for (unsigned i = 0; i < 8; i++)
@@ -331,7 +332,7 @@ static void run_logic(struct machine *machine, struct sass_instruction instructi
 
 static void run_shift(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
-    unsigned type = (unsigned)instruction_bits(instruction, 73, 2), shift = operands->b.value;
+    unsigned type = (unsigned)sass_bits(instruction, 73, 2), shift = operands->b.value;
     int is_right = flag(instruction, 76), is_high = flag(instruction, 80), is_signed = type == 0 || type == 2;
     int is_narrow_high = is_right && is_high && type >= 2;
     int is_known = operands->b.is_known && shift < (type < 2 ? 64u : 32u);
@@ -399,11 +400,11 @@ static void run_absolute(struct machine *machine, struct sass_instruction instru
 /* Loads from a constant bank: LDC, ULDC, LDCU. Handles whole words without an index register only. */
 static void run_load_constant(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
-    unsigned opcode = (unsigned)instruction_bits(instruction, 0, 9), type = (unsigned)instruction_bits(instruction, 73, 3);
-    int is_indexed = opcode != 0xb9 && instruction_bits(instruction, 24, 8) != SASS_RZ;
-    uint64_t offset = instruction_bits(instruction, opcode == 0x1ac ? 37 : 38, opcode == 0x1ac ? 17 : 16);
-    uint64_t bank = instruction_bits(instruction, 54, 5);
-    unsigned number = (unsigned)instruction_bits(instruction, 16, 8), words = type == 6 ? 4 : type == 5 ? 2 : 1;
+    unsigned opcode = sass_opcode(instruction), type = (unsigned)sass_bits(instruction, 73, 3);
+    int is_indexed = opcode != 0xb9 && sass_bits(instruction, 24, 8) != SASS_RZ;
+    uint64_t offset = sass_bits(instruction, opcode == 0x1ac ? 37 : 38, opcode == 0x1ac ? 17 : 16);
+    uint64_t bank = sass_bits(instruction, 54, 5);
+    unsigned number = (unsigned)sass_bits(instruction, 16, 8), words = type == 6 ? 4 : type == 5 ? 2 : 1;
     operands->file = opcode == 0x182 ? VECTOR : UNIFORM;
     if (operands->file == UNIFORM)
         number &= machine->zero[UNIFORM];
@@ -418,8 +419,8 @@ static void run_load_constant(struct machine *machine, struct sass_instruction i
 static void run_special(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
     const struct emulate_lane *lane = machine->lane;
-    unsigned opcode = (unsigned)instruction_bits(instruction, 0, 9);
-    unsigned special = (unsigned)instruction_bits(instruction, 72, 8);
+    unsigned opcode = sass_opcode(instruction);
+    unsigned special = (unsigned)sass_bits(instruction, 72, 8);
     struct cell cell = unknown;
     operands->file = opcode == 0x1c3 ? UNIFORM : VECTOR;
     if (special >= 0x21 && special <= 0x23)
@@ -439,57 +440,35 @@ static void run_special(struct machine *machine, struct sass_instruction instruc
 static void run_to_uniform(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
     operands->file = UNIFORM;
-    set_result(machine, instruction, operands, machine_get(machine, VECTOR, (unsigned)instruction_bits(instruction, 24, 8)));
+    set_result(machine, instruction, operands, machine_get(machine, VECTOR, (unsigned)sass_bits(instruction, 24, 8)));
 }
 
 int machine_compute(struct machine *machine, struct sass_instruction instruction)
 {
-    /* By [8:0]; the uniform variant of a vector instruction has the opcode plus 0x80. */
-    static const struct {
-        uint16_t opcode;
-        void (*run)(struct machine *, struct sass_instruction, struct operands *);
-    } instructions[] = {
-        {0x002, run_move},
-        {0x005, run_special},
-        {0x007, run_select},
-        {0x00c, run_compare},
-        {0x010, run_add3},
-        {0x011, run_lea},
-        {0x012, run_logic},
-        {0x013, run_absolute},
-        {0x019, run_shift},
-        {0x01c, run_predicate_logic},
-        {0x024, run_multiply_add},
-        {0x025, run_multiply_wide},
-        {0x027, run_multiply_high},
-        {0x031, run_constant_or_add},
-        {0x035, run_constant_or_add},
-        {0x036, run_add},
-        {0x082, run_move},
-        {0x087, run_select},
-        {0x08c, run_compare},
-        {0x090, run_add3},
-        {0x091, run_lea},
-        {0x092, run_logic},
-        {0x097, run_add3_wide},
-        {0x099, run_shift},
-        {0x09c, run_predicate_logic},
-        {0x0a4, run_multiply_add},
-        {0x0a5, run_multiply_wide},
-        {0x0b9, run_load_constant},
-        {0x119, run_special},
-        {0x182, run_load_constant},
-        {0x1ac, run_load_constant},
-        {0x1c2, run_to_uniform},
-        {0x1c3, run_special},
+    static void (*const runs[SASS_OPERATIONS])(struct machine *, struct sass_instruction, struct operands *) = {
+        [SASS_MOVE] = run_move,
+        [SASS_SPECIAL] = run_special,
+        [SASS_SELECT] = run_select,
+        [SASS_COMPARE] = run_compare,
+        [SASS_ADD3] = run_add3,
+        [SASS_ADD3_WIDE] = run_add3_wide,
+        [SASS_ADD] = run_add,
+        [SASS_LEA] = run_lea,
+        [SASS_LOGIC] = run_logic,
+        [SASS_ABSOLUTE] = run_absolute,
+        [SASS_SHIFT] = run_shift,
+        [SASS_PREDICATE_LOGIC] = run_predicate_logic,
+        [SASS_MULTIPLY_ADD] = run_multiply_add,
+        [SASS_MULTIPLY_WIDE] = run_multiply_wide,
+        [SASS_MULTIPLY_HIGH] = run_multiply_high,
+        [SASS_CONSTANT_OR_ADD] = run_constant_or_add,
+        [SASS_TO_UNIFORM] = run_to_uniform,
+        [SASS_LOAD_CONSTANT] = run_load_constant,
     };
-    uint64_t opcode = instruction_bits(instruction, 0, 9);
-    for (size_t i = 0; i < sizeof(instructions) / sizeof(instructions[0]); i++) {
-        if (instructions[i].opcode != opcode)
-            continue;
-        struct operands operands = get_operands(machine, instruction);
-        instructions[i].run(machine, instruction, &operands);
-        return 1;
-    }
-    return 0;
+    unsigned operation = sass_row_of(instruction)->operation;
+    if (!runs[operation])
+        return 0;
+    struct operands operands = get_operands(machine, instruction);
+    runs[operation](machine, instruction, &operands);
+    return 1;
 }

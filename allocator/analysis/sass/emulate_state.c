@@ -2,24 +2,12 @@
 
 #include <string.h>
 
-uint64_t instruction_bits(struct sass_instruction instruction, unsigned at, unsigned count)
-{
-    uint64_t value = at >= 64 ? instruction.high >> (at - 64) : instruction.low >> at;
-    if (at < 64 && at + count > 64)
-        value |= instruction.high << (64 - at);
-    return value & (((uint64_t)1 << count) - 1);
-}
-
 int64_t instruction_branch_offset(struct sass_instruction instruction, unsigned sm)
 {
     /* From sm_90 on, the low byte, in units of 4, is in [23:16]. */
-    if (sm < 90) {
-        uint64_t sign = (uint64_t)1 << 49;
-        return (int64_t)((instruction_bits(instruction, 32, 50) ^ sign) - sign);
-    }
-    uint64_t sign = (uint64_t)1 << 47;
-    int64_t high = (int64_t)((instruction_bits(instruction, 34, 48) ^ sign) - sign);
-    return (int64_t)((uint64_t)high << 8 | instruction_bits(instruction, 16, 8)) * 4;
+    if (sm < 90)
+        return sass_signed_bits(instruction, 32, 50);
+    return (int64_t)((uint64_t)sass_signed_bits(instruction, 34, 48) << 8 | sass_bits(instruction, 16, 8)) * 4;
 }
 
 struct cell machine_get(const struct machine *machine, int file, unsigned number)
@@ -35,8 +23,8 @@ void machine_set(struct machine *machine, int file, unsigned number, struct cell
 
 enum truth machine_predicate(const struct machine *machine, struct sass_instruction instruction, unsigned at, int file)
 {
-    enum truth truth = (enum truth)machine->predicates[file][instruction_bits(instruction, at, 3)];
-    return instruction_bits(instruction, at + 3, 1) && truth != TRUTH_UNKNOWN ? (enum truth) !truth : truth;
+    enum truth truth = (enum truth)machine->predicates[file][sass_bits(instruction, at, 3)];
+    return sass_bits(instruction, at + 3, 1) && truth != TRUTH_UNKNOWN ? (enum truth) !truth : truth;
 }
 
 /* Constant bank 0: launch dimensions and parameters. The offset of the dimensions changed with sm_100. */
@@ -63,7 +51,7 @@ struct cell machine_constant(const struct machine *machine, uint64_t bank, uint6
  * [23:16] on, and the predicates in [83:81] and [86:84]. */
 void machine_forget(struct machine *machine, struct sass_instruction instruction)
 {
-    unsigned first = (unsigned)instruction_bits(instruction, 16, 8);
+    unsigned first = (unsigned)sass_bits(instruction, 16, 8);
     int is_known = sass_is_known(instruction);
     int uniforms = sass_writes_uniform(instruction);
     for (unsigned i = is_known ? first : 0; i < (is_known ? first + 4 : 255) && i < 255; i++)
@@ -74,7 +62,7 @@ void machine_forget(struct machine *machine, struct sass_instruction instruction
     for (unsigned i = first & machine->zero[UNIFORM], end = i + 4; uniforms && i < end && i < 256; i++)
         machine->registers[UNIFORM][i] = unknown;
     for (unsigned i = 0; i < 7; i++) {
-        int is_target = !is_known || instruction_bits(instruction, 81, 3) == i || instruction_bits(instruction, 84, 3) == i;
+        int is_target = !is_known || sass_bits(instruction, 81, 3) == i || sass_bits(instruction, 84, 3) == i;
         if (sass_may_write_predicate(instruction, i))
             machine->predicates[VECTOR][i] = TRUTH_UNKNOWN;
         if (is_target && sass_writes_uniform_predicate(instruction))
@@ -85,8 +73,8 @@ void machine_forget(struct machine *machine, struct sass_instruction instruction
 /* LDG and LD, by [75:73]: the bytes, and whether the sign is extended. */
 int machine_load(struct machine *machine, struct sass_instruction instruction)
 {
-    uint64_t opcode = instruction_bits(instruction, 0, 9);
-    unsigned type = (unsigned)instruction_bits(instruction, 73, 3), target = (unsigned)instruction_bits(instruction, 16, 8);
+    uint64_t opcode = sass_bits(instruction, 0, 9);
+    unsigned type = (unsigned)sass_bits(instruction, 73, 3), target = (unsigned)sass_bits(instruction, 16, 8);
     const struct emulate_memory *memory = machine->launch->memory;
     struct sass_access access;
     uint8_t bytes[16] = {0};

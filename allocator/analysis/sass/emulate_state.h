@@ -5,6 +5,7 @@
 #define CUFENCE_ANALYSIS_SASS_EMULATE_STATE_H
 
 #include "emulate.h"
+#include "sass_rows.h"
 
 struct cell {
     uint32_t value; /* 0 if unknown */
@@ -31,9 +32,6 @@ struct machine {
     uint8_t predicates[2][8];      /* enum truth; the last one is always true */
     unsigned zero[2];              /* numbers of RZ and URZ */
 };
-
-/* Returns `count` bits of the instruction from bit `at`; count < 64. */
-uint64_t instruction_bits(struct sass_instruction instruction, unsigned at, unsigned count);
 
 /* Returns the target of a BRA, CALL.REL or RET.REL, in bytes from the next instruction. */
 int64_t instruction_branch_offset(struct sass_instruction instruction, unsigned sm);

@@ -124,13 +124,13 @@ static cufence_status find_code(uint8_t *bytes, size_t size, const char *symbol,
 
 static int is_exit(struct sass_instruction instruction)
 {
-    return instruction_bits(instruction, 0, 9) == 0x14d;
+    return sass_bits(instruction, 0, 9) == 0x14d;
 }
 
 /* Without operands and modifiers, but for the predicate. */
 static int is_plain_exit(struct sass_instruction instruction)
 {
-    return (instruction.low & ~(uint64_t)0xf000) == 0x94d && instruction_bits(instruction, 64, SCHEDULE_BIT) == 0x3800000;
+    return (instruction.low & ~(uint64_t)0xf000) == 0x94d && sass_bits(instruction, 64, SCHEDULE_BIT) == 0x3800000;
 }
 
 static void count_exits(const struct code *code, struct fence *fence)

@@ -1,4 +1,4 @@
-#include "sass.h"
+#include "sass_rows.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -103,23 +103,9 @@ static const char *const operations[16] = {".ADD",  ".MIN", ".MAX", ".INC", ".DE
 /* Floating point operations, by [89:88]. */
 static const char *const float_operations[4] = {".ADD", ".MIN", ".MAX", ""};
 
-static uint64_t bits(struct sass_instruction instruction, unsigned at, unsigned count)
-{
-    uint64_t value = at >= 64 ? instruction.high >> (at - 64) : instruction.low >> at;
-    if (at < 64 && at + count > 64)
-        value |= instruction.high << (64 - at);
-    return value & (((uint64_t)1 << count) - 1);
-}
-
 static int bit(struct sass_instruction instruction, unsigned at)
 {
-    return at == ALWAYS || (at != NEVER && bits(instruction, at, 1) != 0);
-}
-
-static int64_t signed_bits(struct sass_instruction instruction, unsigned at, unsigned count)
-{
-    uint64_t sign = (uint64_t)1 << (count - 1);
-    return (int64_t)((bits(instruction, at, count) ^ sign) - sign);
+    return at == ALWAYS || (at != NEVER && sass_bits(instruction, at, 1) != 0);
 }
 
 static enum era era_of(unsigned sm)
@@ -132,15 +118,15 @@ static struct data_width width_of(const struct encoding *encoding, struct sass_i
     switch (encoding->type) {
     case TYPE_INTEGER:
     case TYPE_COMPARE:
-        return (sm >= 90 ? integer_widths_90 : integer_widths_70)[bits(instruction, 73, 3)];
+        return (sm >= 90 ? integer_widths_90 : integer_widths_70)[sass_bits(instruction, 73, 3)];
     case TYPE_FLOAT:
-        return float_widths[bits(instruction, 73, 4)];
+        return float_widths[sass_bits(instruction, 73, 4)];
     case TYPE_COPY:
-        return sm >= 100 ? copy_widths[bits(instruction, 74, 2)] : memory_widths[bits(instruction, 73, 3)];
+        return sm >= 100 ? copy_widths[sass_bits(instruction, 74, 2)] : memory_widths[sass_bits(instruction, 73, 3)];
     case TYPE_256:
         return (struct data_width){"", 32};
     default:
-        return memory_widths[bits(instruction, 73, 3)];
+        return memory_widths[sass_bits(instruction, 73, 3)];
     }
 }
 
@@ -156,7 +142,7 @@ struct sass_instruction sass_load(const uint8_t *bytes)
 
 static const struct encoding *find_encoding(struct sass_instruction instruction, unsigned sm)
 {
-    uint64_t opcode = bits(instruction, 0, 12);
+    uint64_t opcode = sass_bits(instruction, 0, 12);
     int is_extended = bit(instruction, 91);
     enum era era = era_of(sm);
     for (size_t i = 0; i < sizeof(encodings) / sizeof(encodings[0]); i++) {
@@ -224,21 +210,21 @@ static void write_text(const struct encoding *encoding, struct sass_instruction 
     struct writer writer = {access->text, sizeof(access->text), 0};
     const char *operation = "";
     if (encoding->operation_bits)
-        operation = operations[bits(instruction, 87, encoding->operation_bits)];
+        operation = operations[sass_bits(instruction, 87, encoding->operation_bits)];
     else if (encoding->type == TYPE_FLOAT)
-        operation = float_operations[bits(instruction, 88, 2)];
+        operation = float_operations[sass_bits(instruction, 88, 2)];
     if (access->predicate != 7)
         put(&writer, "@%sP%u ", access->is_negated ? "!" : "", access->predicate);
     put(&writer, "%s%s%s ", encoding->name, operation, suffix);
-    unsigned data = (unsigned)bits(instruction, encoding->data_at, 8);
+    unsigned data = (unsigned)sass_bits(instruction, encoding->data_at, 8);
     int is_reduction = encoding->kind == ACCESS_ATOMIC && strncmp(encoding->name, "RED", 3) == 0;
     if (encoding->type == TYPE_COPY) {
         put(&writer, "[");
         put_register(&writer, data);
-        put_offset(&writer, "+", signed_bits(instruction, 44, 20)); /* in shared memory */
+        put_offset(&writer, "+", sass_signed_bits(instruction, 44, 20)); /* in shared memory */
         put(&writer, "], ");
     } else if (encoding->kind == ACCESS_READ || (encoding->kind == ACCESS_ATOMIC && !is_reduction)) {
-        put_register(&writer, (unsigned)bits(instruction, 16, 8));
+        put_register(&writer, (unsigned)sass_bits(instruction, 16, 8));
         put(&writer, ", ");
     }
     put_address(&writer, access, encoding->is_extended);
@@ -248,7 +234,7 @@ static void write_text(const struct encoding *encoding, struct sass_instruction 
     }
     if (encoding->type == TYPE_COMPARE) {
         put(&writer, ", ");
-        put_register(&writer, (unsigned)bits(instruction, 64, 8));
+        put_register(&writer, (unsigned)sass_bits(instruction, 64, 8));
     }
 }
 
@@ -264,17 +250,17 @@ int sass_decode(struct sass_instruction instruction, unsigned sm, struct sass_ac
     struct data_width width = width_of(encoding, instruction, sm);
     access->kind = (enum access_kind)encoding->kind;
     access->bytes = width.bytes;
-    access->predicate = (unsigned)bits(instruction, 12, 3);
+    access->predicate = (unsigned)sass_bits(instruction, 12, 3);
     access->is_negated = bit(instruction, 15);
-    access->base = (unsigned)bits(instruction, 24, 8);
+    access->base = (unsigned)sass_bits(instruction, 24, 8);
     access->is_base_wide = bit(instruction, encoding->wide_bit);
-    access->immediate = signed_bits(instruction, encoding->immediate_at, encoding->immediate_bits);
+    access->immediate = sass_signed_bits(instruction, encoding->immediate_at, encoding->immediate_bits);
     if (encoding->type == TYPE_256)
         access->immediate *= 32; /* in units of the access width */
     access->uniform = -1;
     if (encoding->is_extended && !is_descriptor) {
         unsigned field = sm >= 100 ? 8 : 6;
-        unsigned uniform = (unsigned)bits(instruction, encoding->uniform_at, field);
+        unsigned uniform = (unsigned)sass_bits(instruction, encoding->uniform_at, field);
         if (uniform != (1u << field) - 1)
             access->uniform = (int)uniform;
     }
@@ -334,7 +320,7 @@ const char *sass_thrower(struct sass_instruction instruction)
         const char *name;
     } throwers[] = {{0x006, "VOTE"}, {0x148, "WARPSYNC"}, {0x15c, "BPT"}, {0x189, "SHFL"}, {0x1a1, "MATCH"}, {0x1c4, "REDUX"}};
     for (size_t i = 0; i < sizeof(throwers) / sizeof(throwers[0]); i++)
-        if (throwers[i].opcode == bits(instruction, 0, 9))
+        if (throwers[i].opcode == sass_bits(instruction, 0, 9))
             return throwers[i].name;
     return NULL;
 }
@@ -352,7 +338,7 @@ const char *sass_class(struct sass_instruction instruction, enum access_kind *ki
         {0x1b6, ACCESS_ATOMIC, "UTMAREDG"}, {0x1ba, ACCESS_UNKNOWN, "UBLKCP"}, {0x1bb, ACCESS_ATOMIC, "UBLKRED"},
     };
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
-        if (classes[i].opcode != bits(instruction, 0, 9))
+        if (classes[i].opcode != sass_bits(instruction, 0, 9))
             continue;
         *kind = (enum access_kind)classes[i].kind;
         return classes[i].name;

@@ -1,193 +1,185 @@
-#include "sass.h"
+#include "sass_rows.h"
 
-/* What instructions change, by [8:0] of the opcode; [11:9] only select the form of the operands. Instructions that are not
- * listed may change anything. Derived from code of ptxas 13.0 for sm_75 to sm_120, and from PyTorch's kernels. */
+/* By [8:0] of the opcode; [11:9] only select the form of the operands. Instructions that are not listed may change anything.
+ * The uniform variant of a vector instruction has the opcode plus 0x80. Derived from code of ptxas 13.0 for sm_75 to sm_120,
+ * and from PyTorch's kernels. */
 enum effect {
     ANYTHING,
     NOTHING,    /* stores, barriers, branches */
     REGISTERS,  /* `width` registers from [23:16] on */
     PREDICATES, /* predicates, and `width` registers from [23:16] on */
-    UNIFORM,    /* uniform registers from [23:16] on */
+    UNIFORM,    /* `width` uniform registers from [23:16] on; 0 if that is not known */
     UPREDICATES /* the same, and uniform predicates */
 };
 
-struct effects {
-    uint8_t effect;
-    uint8_t width; /* 0 with REGISTERS: given by the data width in [75:73] */
-    uint8_t is_branch;
-};
+#define HALVES (USES_FLOAT16 | USES_BFLOAT16)
 
-static const struct effects table[512] = {
-    [0x002] = {REGISTERS, 1, 0},   /* MOV */
-    [0x003] = {REGISTERS, 1, 0},   /* P2R */
-    [0x004] = {PREDICATES, 0, 0},  /* R2P: any of them */
-    [0x005] = {REGISTERS, 2, 0},   /* CS2R */
-    [0x006] = {PREDICATES, 1, 0},  /* VOTE */
-    [0x007] = {REGISTERS, 1, 0},   /* SEL */
-    [0x008] = {REGISTERS, 1, 0},   /* FSEL */
-    [0x009] = {REGISTERS, 1, 0},   /* FMNMX */
-    [0x00a] = {REGISTERS, 1, 0},   /* FSET */
-    [0x00b] = {PREDICATES, 0, 0},  /* FSETP */
-    [0x00c] = {PREDICATES, 0, 0},  /* ISETP */
-    [0x00f] = {REGISTERS, 1, 0},   /* VIMNMX3 */
-    [0x010] = {PREDICATES, 1, 0},  /* IADD3 */
-    [0x011] = {PREDICATES, 1, 0},  /* LEA */
-    [0x012] = {PREDICATES, 1, 0},  /* LOP3 */
-    [0x013] = {REGISTERS, 1, 0},   /* IABS */
-    [0x014] = {REGISTERS, 1, 0},   /* VABSDIFF */
-    [0x016] = {REGISTERS, 1, 0},   /* PRMT */
-    [0x017] = {PREDICATES, 1, 0},  /* IMNMX */
-    [0x019] = {REGISTERS, 1, 0},   /* SHF */
-    [0x01a] = {REGISTERS, 1, 0},   /* SGXT */
-    [0x01b] = {REGISTERS, 1, 0},   /* BMSK */
-    [0x01c] = {PREDICATES, 1, 0},  /* PLOP3 */
-    [0x020] = {REGISTERS, 1, 0},   /* FMUL */
-    [0x021] = {REGISTERS, 1, 0},   /* FADD */
-    [0x023] = {REGISTERS, 1, 0},   /* FFMA */
-    [0x024] = {PREDICATES, 1, 0},  /* IMAD */
-    [0x025] = {PREDICATES, 2, 0},  /* IMAD.WIDE */
-    [0x026] = {REGISTERS, 1, 0},   /* IDP */
-    [0x027] = {PREDICATES, 1, 0},  /* IMAD.HI */
-    [0x028] = {REGISTERS, 2, 0},   /* DMUL */
-    [0x029] = {REGISTERS, 2, 0},   /* DADD */
-    [0x02a] = {PREDICATES, 0, 0},  /* DSETP */
-    [0x02b] = {REGISTERS, 2, 0},   /* DFMA */
-    [0x02e] = {NOTHING, 0, 0},     /* ACQBULK: waits for the kernel before */
-    [0x030] = {REGISTERS, 1, 0},   /* HADD2 */
-    [0x031] = {REGISTERS, 1, 0},   /* HFMA2 */
-    [0x032] = {REGISTERS, 1, 0},   /* HMUL2 */
-    [0x033] = {REGISTERS, 1, 0},   /* HSET2 */
-    [0x035] = {REGISTERS, 2, 0},   /* HFMA2.MMA, and IADD.64 from sm_100 on */
-    [0x036] = {REGISTERS, 1, 0},   /* VIADD */
-    [0x037] = {REGISTERS, 4, 0},   /* IMMA: at most */
-    [0x03a] = {REGISTERS, 1, 0},   /* MOVM */
-    [0x03b] = {REGISTERS, 4, 0},   /* LDSM: at most */
-    [0x03c] = {REGISTERS, 4, 0},   /* HMMA: at most */
-    [0x03e] = {REGISTERS, 1, 0},   /* F2FP */
-    [0x040] = {REGISTERS, 1, 0},   /* HMNMX2 */
-    [0x044] = {NOTHING, 0, 0},     /* STSM */
-    [0x045] = {REGISTERS, 1, 0},   /* I2FP */
-    [0x046] = {PREDICATES, 1, 0},  /* VIADDMNMX */
-    [0x048] = {PREDICATES, 1, 0},  /* VIMNMX */
-    [0x050] = {UNIFORM, 0, 0},     /* UFMNMX */
-    [0x051] = {UNIFORM, 0, 0},     /* UFSEL */
-    [0x052] = {UNIFORM, 0, 0},     /* UFSET */
-    [0x053] = {UPREDICATES, 0, 0}, /* UFSETP */
-    [0x054] = {UNIFORM, 0, 0},     /* UFADD */
-    [0x055] = {UNIFORM, 0, 0},     /* UFFMA */
-    [0x056] = {UNIFORM, 0, 0},     /* UFMUL */
-    [0x05a] = {UNIFORM, 0, 0},     /* UI2F */
-    [0x05e] = {UNIFORM, 0, 0},     /* UI2FP */
-    [0x082] = {UNIFORM, 0, 0},     /* UMOV */
-    [0x086] = {UPREDICATES, 0, 0}, /* VOTEU */
-    [0x087] = {UNIFORM, 0, 0},     /* USEL */
-    [0x08c] = {UPREDICATES, 0, 0}, /* UISETP */
-    [0x090] = {UPREDICATES, 0, 0}, /* UIADD3 */
-    [0x091] = {UPREDICATES, 0, 0}, /* ULEA */
-    [0x092] = {UPREDICATES, 0, 0}, /* ULOP3 */
-    [0x096] = {UNIFORM, 0, 0},     /* UPRMT */
-    [0x097] = {UPREDICATES, 0, 0}, /* UIADD3.64 */
-    [0x099] = {UNIFORM, 0, 0},     /* USHF */
-    [0x09a] = {UNIFORM, 0, 0},     /* USGXT */
-    [0x09b] = {UNIFORM, 0, 0},     /* UBMSK */
-    [0x09c] = {UPREDICATES, 0, 0}, /* UPLOP3 */
-    [0x0a4] = {UPREDICATES, 0, 0}, /* UIMAD */
-    [0x0a5] = {UPREDICATES, 0, 0}, /* UIMAD.WIDE */
-    [0x0b9] = {UNIFORM, 0, 0},     /* ULDC */
-    [0x0bb] = {UNIFORM, 0, 0},     /* ULDC, indexed */
-    [0x0bd] = {UPREDICATES, 0, 0}, /* UFLO */
-    [0x0bf] = {UNIFORM, 0, 0},     /* UPOPC */
-    [0x0ca] = {UPREDICATES, 0, 0}, /* R2UR */
-    [0x0cb] = {UNIFORM, 0, 0},     /* CS2UR */
-    [0x100] = {PREDICATES, 1, 0},  /* FLO */
-    [0x101] = {REGISTERS, 1, 0},   /* BREV */
-    [0x102] = {PREDICATES, 0, 0},  /* FCHK */
-    [0x104] = {REGISTERS, 2, 0},   /* F2F */
-    [0x105] = {REGISTERS, 2, 0},   /* F2I */
-    [0x106] = {REGISTERS, 2, 0},   /* I2F */
-    [0x107] = {REGISTERS, 1, 0},   /* FRND */
-    [0x108] = {REGISTERS, 1, 0},   /* MUFU */
-    [0x109] = {REGISTERS, 1, 0},   /* POPC */
-    [0x110] = {REGISTERS, 2, 0},   /* F2F, 64-bit */
-    [0x111] = {REGISTERS, 2, 0},   /* F2I, 64-bit */
-    [0x112] = {REGISTERS, 2, 0},   /* I2F, 64-bit */
-    [0x113] = {REGISTERS, 2, 0},   /* FRND, 64-bit */
-    [0x118] = {NOTHING, 0, 0},     /* NOP */
-    [0x119] = {REGISTERS, 1, 0},   /* S2R */
-    [0x11a] = {NOTHING, 0, 0},     /* DEPBAR */
-    [0x11b] = {NOTHING, 0, 0},     /* ENDCOLLECTIVE */
-    [0x11c] = {PREDICATES, 1, 0},  /* B2R */
-    [0x11d] = {PREDICATES, 1, 0},  /* BAR */
-    [0x141] = {NOTHING, 0, 1},     /* BSYNC */
-    [0x142] = {NOTHING, 0, 0},     /* BREAK: a barrier register */
-    [0x144] = {ANYTHING, 0, 1},    /* CALL */
-    [0x145] = {NOTHING, 0, 0},     /* BSSY */
-    [0x146] = {NOTHING, 0, 0},     /* YIELD */
-    [0x147] = {NOTHING, 0, 1},     /* BRA */
-    [0x148] = {NOTHING, 0, 0},     /* WARPSYNC */
-    [0x14e] = {REGISTERS, 2, 0},   /* LEPC */
-    [0x14d] = {NOTHING, 0, 1},     /* EXIT */
-    [0x150] = {ANYTHING, 0, 1},    /* RET */
-    [0x155] = {REGISTERS, 1, 0},   /* BMOV */
-    [0x15d] = {NOTHING, 0, 0},     /* NANOSLEEP */
-    [0x180] = {REGISTERS, 0, 0},   /* LD */
-    [0x181] = {PREDICATES, 0, 0},  /* LDG */
-    [0x182] = {REGISTERS, 0, 0},   /* LDC */
-    [0x183] = {REGISTERS, 0, 0},   /* LDL */
-    [0x184] = {REGISTERS, 0, 0},   /* LDS */
-    [0x185] = {NOTHING, 0, 0},     /* ST */
-    [0x186] = {NOTHING, 0, 0},     /* STG */
-    [0x187] = {NOTHING, 0, 0},     /* STL */
-    [0x188] = {NOTHING, 0, 0},     /* STS */
-    [0x189] = {PREDICATES, 1, 0},  /* SHFL */
-    [0x18a] = {PREDICATES, 4, 0},  /* ATOM */
-    [0x18b] = {PREDICATES, 4, 0},  /* ATOM.CAS */
-    [0x18c] = {PREDICATES, 4, 0},  /* ATOMS */
-    [0x18d] = {PREDICATES, 4, 0},  /* ATOMS.CAS */
-    [0x18e] = {NOTHING, 0, 0},     /* RED */
-    [0x18f] = {NOTHING, 0, 0},     /* CCTL */
-    [0x192] = {NOTHING, 0, 0},     /* MEMBAR */
-    [0x1a1] = {PREDICATES, 1, 0},  /* MATCH */
-    [0x1a2] = {PREDICATES, 4, 0},  /* ATOM, float */
-    [0x1a3] = {PREDICATES, 4, 0},  /* ATOMG, float */
-    [0x1a6] = {NOTHING, 0, 0},     /* RED, float */
-    [0x1a8] = {PREDICATES, 4, 0},  /* ATOMG */
-    [0x1a9] = {PREDICATES, 4, 0},  /* ATOMG.CAS */
-    [0x1aa] = {PREDICATES, 1, 0},  /* QSPC */
-    [0x1ab] = {NOTHING, 0, 0},     /* ERRBAR */
-    [0x1ac] = {UNIFORM, 0, 0},     /* LDCU */
-    [0x1ae] = {NOTHING, 0, 0},     /* LDGSTS */
-    [0x1af] = {NOTHING, 0, 0},     /* LDGDEPBAR */
-    [0x1c2] = {UNIFORM, 0, 0},     /* R2UR */
-    [0x1c3] = {UNIFORM, 0, 0},     /* S2UR */
-    [0x1c4] = {UNIFORM, 0, 0},     /* REDUX */
-    [0x1c5] = {NOTHING, 0, 0},     /* WARPGROUP: ARRIVE, DEPBAR */
-    [0x1c6] = {NOTHING, 0, 0},     /* FENCE.VIEW */
-    [0x1f0] = {REGISTERS, 128, 0}, /* HGMMA: at most */
-    [0x1f1] = {REGISTERS, 128, 0}, /* IGMMA */
-    [0x1f3] = {REGISTERS, 128, 0}, /* QGMMA */
+static const struct sass_row table[512] = {
+    [0x002] = {REGISTERS, 1, SASS_MOVES | SASS_NO_FIRST, SASS_MOVE, 0},                           /* MOV */
+    [0x003] = {REGISTERS, 1, 0, 0, 0},                                                            /* P2R */
+    [0x004] = {PREDICATES, 0, 0, 0, 0},                                                           /* R2P: any of them */
+    [0x005] = {REGISTERS, 2, 0, SASS_SPECIAL, 0},                                                 /* CS2R */
+    [0x006] = {PREDICATES, 1, 0, 0, 0},                                                           /* VOTE */
+    [0x007] = {REGISTERS, 1, SASS_MOVES, SASS_SELECT, 0},                                         /* SEL */
+    [0x008] = {REGISTERS, 1, 0, 0, 0},                                                            /* FSEL */
+    [0x009] = {REGISTERS, 1, 0, 0, USES_FLOAT32},                                                 /* FMNMX */
+    [0x00a] = {REGISTERS, 1, 0, 0, 0},                                                            /* FSET */
+    [0x00b] = {PREDICATES, 0, 0, 0, USES_FLOAT32},                                                /* FSETP */
+    [0x00c] = {PREDICATES, 0, 0, SASS_COMPARE, USES_INTEGER},                                     /* ISETP */
+    [0x00f] = {REGISTERS, 1, 0, 0, 0},                                                            /* VIMNMX3 */
+    [0x010] = {PREDICATES, 1, SASS_THIRD, SASS_ADD3, USES_INTEGER},                               /* IADD3 */
+    [0x011] = {PREDICATES, 1, SASS_ONE_PREDICATE, SASS_LEA, USES_INTEGER},                        /* LEA */
+    [0x012] = {PREDICATES, 1, SASS_ONE_PREDICATE, SASS_LOGIC, 0},                                 /* LOP3 */
+    [0x013] = {REGISTERS, 1, 0, SASS_ABSOLUTE, 0},                                                /* IABS */
+    [0x014] = {REGISTERS, 1, 0, 0, 0},                                                            /* VABSDIFF */
+    [0x016] = {REGISTERS, 1, SASS_MOVES | SASS_THIRD, SASS_PERMUTE, 0},                           /* PRMT */
+    [0x017] = {PREDICATES, 1, 0, SASS_LESSER, 0},                                                 /* IMNMX */
+    [0x019] = {REGISTERS, 1, SASS_THIRD, SASS_SHIFT, 0},                                          /* SHF */
+    [0x01a] = {REGISTERS, 1, 0, 0, 0},                                                            /* SGXT */
+    [0x01b] = {REGISTERS, 1, 0, 0, 0},                                                            /* BMSK */
+    [0x01c] = {PREDICATES, 1, 0, SASS_PREDICATE_LOGIC, 0},                                        /* PLOP3 */
+    [0x020] = {REGISTERS, 1, 0, 0, USES_FLOAT32},                                                 /* FMUL */
+    [0x021] = {REGISTERS, 1, 0, 0, USES_FLOAT32},                                                 /* FADD */
+    [0x023] = {REGISTERS, 1, SASS_THIRD, 0, USES_FLOAT32},                                        /* FFMA */
+    [0x024] = {PREDICATES, 1, SASS_THIRD | SASS_ONE_PREDICATE, SASS_MULTIPLY_ADD, USES_INTEGER},  /* IMAD */
+    [0x025] = {PREDICATES, 2, SASS_THIRD | SASS_ONE_PREDICATE, SASS_MULTIPLY_WIDE, USES_INTEGER}, /* IMAD.WIDE */
+    [0x026] = {REGISTERS, 1, 0, 0, 0},                                                            /* IDP */
+    [0x027] = {PREDICATES, 1, SASS_ONE_PREDICATE, SASS_MULTIPLY_HIGH, 0},                         /* IMAD.HI */
+    [0x028] = {REGISTERS, 2, 0, 0, USES_FLOAT64},                                                 /* DMUL */
+    [0x029] = {REGISTERS, 2, SASS_THIRD, 0, USES_FLOAT64},                                        /* DADD */
+    [0x02a] = {PREDICATES, 0, 0, 0, USES_FLOAT64},                                                /* DSETP */
+    [0x02b] = {REGISTERS, 2, SASS_THIRD, 0, USES_FLOAT64},                                        /* DFMA */
+    [0x02e] = {NOTHING, 0, 0, 0, 0},                                                              /* ACQBULK */
+    [0x030] = {REGISTERS, 1, 0, 0, HALVES},                                                       /* HADD2 */
+    [0x031] = {REGISTERS, 1, SASS_THIRD, SASS_CONSTANT_OR_ADD, HALVES},                           /* HFMA2 */
+    [0x032] = {REGISTERS, 1, 0, 0, HALVES},                                                       /* HMUL2 */
+    [0x033] = {REGISTERS, 1, 0, 0, 0},                                                            /* HSET2 */
+    [0x035] = {REGISTERS, 2, SASS_THIRD, SASS_CONSTANT_OR_ADD, HALVES},                           /* IADD.64 from sm_100 on */
+    [0x036] = {REGISTERS, 1, 0, SASS_ADD, 0},                                                     /* VIADD */
+    [0x037] = {REGISTERS, 4, 0, 0, 0},                                                            /* IMMA: at most */
+    [0x03a] = {REGISTERS, 1, 0, 0, 0},                                                            /* MOVM */
+    [0x03b] = {REGISTERS, 4, 0, 0, 0},                                                            /* LDSM: at most */
+    [0x03c] = {REGISTERS, 4, 0, 0, 0},                                                            /* HMMA: at most */
+    [0x03e] = {REGISTERS, 1, 0, 0, 0},                                                            /* F2FP */
+    [0x040] = {REGISTERS, 1, 0, 0, 0},                                                            /* HMNMX2 */
+    [0x044] = {NOTHING, 0, 0, 0, 0},                                                              /* STSM */
+    [0x045] = {REGISTERS, 1, SASS_NO_FIRST, 0, USES_INTEGER},                                     /* I2FP */
+    [0x046] = {PREDICATES, 1, 0, 0, 0},                                                           /* VIADDMNMX */
+    [0x048] = {PREDICATES, 1, 0, SASS_LESSER, 0},                                                 /* VIMNMX */
+    [0x050] = {UNIFORM, 0, 0, 0, 0},                                                              /* UFMNMX */
+    [0x051] = {UNIFORM, 0, 0, 0, 0},                                                              /* UFSEL */
+    [0x052] = {UNIFORM, 0, 0, 0, 0},                                                              /* UFSET */
+    [0x053] = {UPREDICATES, 0, 0, 0, 0},                                                          /* UFSETP */
+    [0x054] = {UNIFORM, 0, 0, 0, 0},                                                              /* UFADD */
+    [0x055] = {UNIFORM, 0, 0, 0, 0},                                                              /* UFFMA */
+    [0x056] = {UNIFORM, 0, 0, 0, 0},                                                              /* UFMUL */
+    [0x05a] = {UNIFORM, 0, 0, 0, 0},                                                              /* UI2F */
+    [0x05e] = {UNIFORM, 0, 0, 0, 0},                                                              /* UI2FP */
+    [0x082] = {UNIFORM, 1, 0, SASS_MOVE, 0},                                                      /* UMOV */
+    [0x086] = {UPREDICATES, 0, 0, 0, 0},                                                          /* VOTEU */
+    [0x087] = {UNIFORM, 1, 0, SASS_SELECT, 0},                                                    /* USEL */
+    [0x08c] = {UPREDICATES, 0, 0, SASS_COMPARE, 0},                                               /* UISETP */
+    [0x090] = {UPREDICATES, 1, 0, SASS_ADD3, 0},                                                  /* UIADD3 */
+    [0x091] = {UPREDICATES, 1, 0, SASS_LEA, 0},                                                   /* ULEA */
+    [0x092] = {UPREDICATES, 1, 0, SASS_LOGIC, 0},                                                 /* ULOP3 */
+    [0x096] = {UNIFORM, 0, 0, 0, 0},                                                              /* UPRMT */
+    [0x097] = {UPREDICATES, 2, 0, SASS_ADD3_WIDE, 0},                                             /* UIADD3.64 */
+    [0x099] = {UNIFORM, 1, 0, SASS_SHIFT, 0},                                                     /* USHF */
+    [0x09a] = {UNIFORM, 0, 0, 0, 0},                                                              /* USGXT */
+    [0x09b] = {UNIFORM, 0, 0, 0, 0},                                                              /* UBMSK */
+    [0x09c] = {UPREDICATES, 0, 0, SASS_PREDICATE_LOGIC, 0},                                       /* UPLOP3 */
+    [0x0a4] = {UPREDICATES, 1, 0, SASS_MULTIPLY_ADD, 0},                                          /* UIMAD */
+    [0x0a5] = {UPREDICATES, 2, 0, SASS_MULTIPLY_WIDE, 0},                                         /* UIMAD.WIDE */
+    [0x0b9] = {UNIFORM, 0, 0, SASS_LOAD_CONSTANT, 0},                                             /* ULDC */
+    [0x0bb] = {UNIFORM, 0, 0, SASS_LOAD_INDEXED, 0},                                              /* ULDC, indexed */
+    [0x0bd] = {UPREDICATES, 0, 0, 0, 0},                                                          /* UFLO */
+    [0x0bf] = {UNIFORM, 0, 0, 0, 0},                                                              /* UPOPC */
+    [0x0ca] = {UPREDICATES, 1, 0, SASS_TO_UNIFORM_AND_TEST, 0},                                   /* R2UR */
+    [0x0cb] = {UNIFORM, 0, 0, 0, 0},                                                              /* CS2UR */
+    [0x100] = {PREDICATES, 1, SASS_ONE_PREDICATE, SASS_COUNT, 0},                                 /* FLO */
+    [0x101] = {REGISTERS, 1, 0, 0, 0},                                                            /* BREV */
+    [0x102] = {PREDICATES, 0, 0, 0, 0},                                                           /* FCHK */
+    [0x104] = {REGISTERS, 2, 0, 0, 0},                                                            /* F2F */
+    [0x105] = {REGISTERS, 2, 0, 0, 0},                                                            /* F2I */
+    [0x106] = {REGISTERS, 2, SASS_NO_FIRST, 0, USES_INTEGER},                                     /* I2F */
+    [0x107] = {REGISTERS, 1, 0, 0, 0},                                                            /* FRND */
+    [0x108] = {REGISTERS, 1, 0, 0, 0},                                                            /* MUFU */
+    [0x109] = {REGISTERS, 1, 0, SASS_COUNT, 0},                                                   /* POPC */
+    [0x110] = {REGISTERS, 2, 0, 0, 0},                                                            /* F2F, 64-bit */
+    [0x111] = {REGISTERS, 2, 0, 0, 0},                                                            /* F2I, 64-bit */
+    [0x112] = {REGISTERS, 2, SASS_NO_FIRST, 0, USES_INTEGER},                                     /* I2F, 64-bit */
+    [0x113] = {REGISTERS, 2, 0, 0, 0},                                                            /* FRND, 64-bit */
+    [0x118] = {NOTHING, 0, 0, 0, 0},                                                              /* NOP */
+    [0x119] = {REGISTERS, 1, 0, SASS_SPECIAL, 0},                                                 /* S2R */
+    [0x11a] = {NOTHING, 0, 0, 0, 0},                                                              /* DEPBAR */
+    [0x11b] = {NOTHING, 0, 0, 0, 0},                                                              /* ENDCOLLECTIVE */
+    [0x11c] = {PREDICATES, 1, 0, 0, 0},                                                           /* B2R */
+    [0x11d] = {PREDICATES, 1, 0, 0, 0},                                                           /* BAR */
+    [0x141] = {NOTHING, 0, SASS_BRANCHES, 0, 0},                                                  /* BSYNC */
+    [0x142] = {NOTHING, 0, 0, 0, 0},                                                              /* BREAK */
+    [0x144] = {ANYTHING, 0, SASS_BRANCHES, 0, 0},                                                 /* CALL */
+    [0x145] = {NOTHING, 0, 0, 0, 0},                                                              /* BSSY */
+    [0x146] = {NOTHING, 0, 0, 0, 0},                                                              /* YIELD */
+    [0x147] = {NOTHING, 0, SASS_BRANCHES, 0, 0},                                                  /* BRA */
+    [0x148] = {NOTHING, 0, 0, 0, 0},                                                              /* WARPSYNC */
+    [0x14e] = {REGISTERS, 2, 0, 0, 0},                                                            /* LEPC */
+    [0x14d] = {NOTHING, 0, SASS_BRANCHES, 0, 0},                                                  /* EXIT */
+    [0x150] = {ANYTHING, 0, SASS_BRANCHES, 0, 0},                                                 /* RET */
+    [0x155] = {REGISTERS, 1, 0, 0, 0},                                                            /* BMOV */
+    [0x15d] = {NOTHING, 0, 0, 0, 0},                                                              /* NANOSLEEP */
+    [0x180] = {REGISTERS, 0, 0, SASS_LOAD, 0},                                                    /* LD */
+    [0x181] = {PREDICATES, 0, 0, SASS_LOAD, 0},                                                   /* LDG */
+    [0x182] = {REGISTERS, 0, 0, SASS_LOAD_CONSTANT, 0},                                           /* LDC */
+    [0x183] = {REGISTERS, 0, 0, 0, 0},                                                            /* LDL */
+    [0x184] = {REGISTERS, 0, 0, SASS_LOAD, 0},                                                    /* LDS */
+    [0x185] = {NOTHING, 0, SASS_WRITES, 0, 0},                                                    /* ST */
+    [0x186] = {NOTHING, 0, SASS_WRITES, 0, 0},                                                    /* STG */
+    [0x187] = {NOTHING, 0, 0, 0, 0},                                                              /* STL */
+    [0x188] = {NOTHING, 0, 0, 0, 0},                                                              /* STS */
+    [0x189] = {PREDICATES, 1, 0, 0, 0},                                                           /* SHFL */
+    [0x18a] = {PREDICATES, 4, SASS_WRITES, SASS_LOAD, 0},                                         /* ATOM */
+    [0x18b] = {PREDICATES, 4, SASS_WRITES, 0, 0},                                                 /* ATOM.CAS */
+    [0x18c] = {PREDICATES, 4, 0, SASS_LOAD, 0},                                                   /* ATOMS */
+    [0x18d] = {PREDICATES, 4, 0, 0, 0},                                                           /* ATOMS.CAS */
+    [0x18e] = {NOTHING, 0, SASS_WRITES, 0, 0},                                                    /* RED */
+    [0x18f] = {NOTHING, 0, 0, 0, 0},                                                              /* CCTL */
+    [0x192] = {NOTHING, 0, 0, 0, 0},                                                              /* MEMBAR */
+    [0x1a1] = {PREDICATES, 1, 0, 0, 0},                                                           /* MATCH */
+    [0x1a2] = {PREDICATES, 4, SASS_WRITES, 0, 0},                                                 /* ATOM, float */
+    [0x1a3] = {PREDICATES, 4, SASS_WRITES, 0, 0},                                                 /* ATOMG, float */
+    [0x1a6] = {NOTHING, 0, SASS_WRITES, 0, 0},                                                    /* RED, float */
+    [0x1a8] = {PREDICATES, 4, SASS_WRITES, SASS_LOAD, 0},                                         /* ATOMG */
+    [0x1a9] = {PREDICATES, 4, SASS_WRITES, SASS_LOAD, 0},                                         /* ATOMG.CAS */
+    [0x1aa] = {PREDICATES, 1, 0, 0, 0},                                                           /* QSPC */
+    [0x1ab] = {NOTHING, 0, 0, 0, 0},                                                              /* ERRBAR */
+    [0x1ac] = {UNIFORM, 0, 0, SASS_LOAD_CONSTANT, 0},                                             /* LDCU */
+    [0x1ae] = {NOTHING, 0, 0, 0, 0},                                                              /* LDGSTS */
+    [0x1af] = {NOTHING, 0, 0, 0, 0},                                                              /* LDGDEPBAR */
+    [0x1c2] = {UNIFORM, 1, 0, SASS_TO_UNIFORM, 0},                                                /* R2UR */
+    [0x1c3] = {UNIFORM, 1, 0, SASS_SPECIAL, 0},                                                   /* S2UR */
+    [0x1c4] = {UNIFORM, 0, 0, 0, 0},                                                              /* REDUX */
+    [0x1c5] = {NOTHING, 0, 0, 0, 0},                                                              /* WARPGROUP */
+    [0x1c6] = {NOTHING, 0, 0, 0, 0},                                                              /* FENCE.VIEW */
+    [0x1f0] = {REGISTERS, 128, 0, 0, 0},                                                          /* HGMMA: at most */
+    [0x1f1] = {REGISTERS, 128, 0, 0, 0},                                                          /* IGMMA */
+    [0x1f3] = {REGISTERS, 128, 0, 0, 0},                                                          /* QGMMA */
 };
 
 /* Registers that a load writes, by [75:73]; the last value may not exist. */
 static const uint8_t load_registers[8] = {1, 1, 1, 1, 1, 2, 4, 4};
 
-static unsigned opcode_of(struct sass_instruction instruction)
+const struct sass_row *sass_row_of(struct sass_instruction instruction)
 {
-    return instruction.low & 0x1ff;
-}
-
-static const struct effects *effects_of(struct sass_instruction instruction)
-{
-    static const struct effects barrier = {NOTHING, 0, 0};
+    static const struct sass_row barrier = {NOTHING, 0, 0, 0, 0};
     /* BAR.SYNC, with or without .DEFER_BLOCKING (bit 80), writes nothing. For a reduction, [79:64] would hold its kind. */
-    if (opcode_of(instruction) == 0x11d && (instruction.high & 0xffffffff & ~((uint64_t)1 << 16)) == 0)
+    if (sass_opcode(instruction) == 0x11d && (instruction.high & 0xffffffff & ~((uint64_t)1 << 16)) == 0)
         return &barrier;
-    return &table[opcode_of(instruction)];
+    return &table[sass_opcode(instruction)];
 }
 
-static unsigned width_of(struct sass_instruction instruction, const struct effects *effects)
+static unsigned width_of(struct sass_instruction instruction, const struct sass_row *row)
 {
-    unsigned opcode = opcode_of(instruction);
+    unsigned opcode = sass_opcode(instruction);
     if (opcode >= 0x180 && opcode <= 0x184)
         return load_registers[instruction.high >> 9 & 7];
     /* F2I and I2F: 8- to 32-bit results, by [76:75]. 64-bit ones have their own opcodes, so 3 is unexpected. */
@@ -196,80 +188,66 @@ static unsigned width_of(struct sass_instruction instruction, const struct effec
     /* MOV.64 of sm_120: bit 80, or the form with a 64-bit immediate. */
     if (opcode == 0x002 && ((instruction.high >> 16 & 1) || (instruction.low >> 9 & 7) == 2))
         return 2;
-    return effects->width;
+    return row->width;
 }
 
 int sass_writes_register(struct sass_instruction instruction, unsigned first, unsigned count)
 {
-    const struct effects *effects = effects_of(instruction);
-    if (effects->effect == ANYTHING)
+    const struct sass_row *row = sass_row_of(instruction);
+    if (row->effect == ANYTHING)
         return 1;
-    if (effects->effect != REGISTERS && effects->effect != PREDICATES)
+    if (row->effect != REGISTERS && row->effect != PREDICATES)
         return 0;
-    unsigned width = width_of(instruction, effects);
+    unsigned width = width_of(instruction, row);
     unsigned target = instruction.low >> 16 & 0xff;
     return width != 0 && target != SASS_RZ && target < first + count && first < target + width;
 }
 
 int sass_writes_uniform(struct sass_instruction instruction)
 {
-    enum effect effect = (enum effect)effects_of(instruction)->effect;
+    enum effect effect = (enum effect)sass_row_of(instruction)->effect;
     return effect == ANYTHING || effect == UNIFORM || effect == UPREDICATES;
 }
 
 int sass_writes_uniform_predicate(struct sass_instruction instruction)
 {
-    enum effect effect = (enum effect)effects_of(instruction)->effect;
+    enum effect effect = (enum effect)sass_row_of(instruction)->effect;
     return effect == ANYTHING || effect == UPREDICATES;
 }
 
 int sass_writes_predicate(struct sass_instruction instruction)
 {
-    const struct effects *effects = effects_of(instruction);
+    const struct sass_row *row = sass_row_of(instruction);
     /* The predicate result of a load is in [83:81]; 7 means none. */
-    if (opcode_of(instruction) == 0x181)
+    if (sass_opcode(instruction) == 0x181)
         return (instruction.high >> 17 & 7) != 7;
-    return effects->effect == ANYTHING || effects->effect == PREDICATES;
-}
-
-/* Predicate results are in [83:81] and [86:84]; these instructions have only the first one, and other things in the second. */
-static int has_one_predicate(struct sass_instruction instruction)
-{
-    switch (opcode_of(instruction)) {
-    case 0x011: /* LEA */
-    case 0x012: /* LOP3 */
-    case 0x024: /* IMAD */
-    case 0x025: /* IMAD.WIDE */
-    case 0x027: /* IMAD.HI */
-    case 0x100: /* FLO */
-        return 1;
-    default:
-        return 0;
-    }
+    return row->effect == ANYTHING || row->effect == PREDICATES;
 }
 
 int sass_may_write_predicate(struct sass_instruction instruction, unsigned number)
 {
-    if (!sass_is_known(instruction) || opcode_of(instruction) == 0x004)
+    if (!sass_is_known(instruction) || sass_opcode(instruction) == 0x004)
         return 1;
-    return sass_writes_predicate(instruction) && ((instruction.high >> 17 & 7) == number ||
-                                                  ((instruction.high >> 20 & 7) == number && !has_one_predicate(instruction)));
+    /* The results are in [83:81] and [86:84]; some instructions have only the first one, and other things in the second. */
+    int has_one = sass_row_of(instruction)->flags & SASS_ONE_PREDICATE;
+    return sass_writes_predicate(instruction) &&
+           ((instruction.high >> 17 & 7) == number || ((instruction.high >> 20 & 7) == number && !has_one));
 }
 
 int sass_branches(struct sass_instruction instruction)
 {
-    const struct effects *effects = effects_of(instruction);
-    return effects->effect == ANYTHING || effects->is_branch;
+    const struct sass_row *row = sass_row_of(instruction);
+    return row->effect == ANYTHING || (row->flags & SASS_BRANCHES) != 0;
 }
 
 int sass_is_known(struct sass_instruction instruction)
 {
-    return effects_of(instruction)->effect != ANYTHING;
+    return sass_row_of(instruction)->effect != ANYTHING;
 }
 
 int sass_has_uniform_guard(struct sass_instruction instruction)
 {
-    unsigned opcode = opcode_of(instruction);
+    unsigned opcode = sass_opcode(instruction);
     return (opcode >= 0x80 && opcode < 0x100 && opcode != 0x86) || (opcode >= 0x50 && opcode < 0x60) || opcode == 0x1ac ||
            opcode == 0x1c3;
 }

@@ -45,14 +45,9 @@ struct slicer {
     int is_lost;
 };
 
-static inline unsigned opcode_of(struct sass_instruction instruction)
-{
-    return (unsigned)instruction_bits(instruction, 0, 9);
-}
-
 static inline unsigned register_field(const struct slicer *slicer, struct sass_instruction instruction, unsigned at, int file)
 {
-    return (unsigned)instruction_bits(instruction, at, 8) & slicer->zero[file];
+    return (unsigned)sass_bits(instruction, at, 8) & slicer->zero[file];
 }
 
 /* Merges the terms of several paths. They must agree, except that paths not reached yet are ignored. */

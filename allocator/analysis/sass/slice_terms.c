@@ -44,10 +44,10 @@ static term_set read_field(struct reading *reading, unsigned at, int file, enum 
 /* Reads operand b or c, whose source [11:9] selects; some forms swap their positions. */
 static term_set read_operand(struct reading *reading, int is_c, enum which which)
 {
-    unsigned form = (unsigned)instruction_bits(reading->instruction, 9, 3);
-    uint64_t bank = instruction_bits(reading->instruction, 54, 5), offset = instruction_bits(reading->instruction, 38, 16);
+    unsigned form = (unsigned)sass_bits(reading->instruction, 9, 3);
+    uint64_t bank = sass_bits(reading->instruction, 54, 5), offset = sass_bits(reading->instruction, 38, 16);
     int is_elsewhere = is_c ? form == 2 || form == 3 || form == 7 : form == 1 || form == 4 || form == 5 || form == 6;
-    int is_indexed = instruction_bits(reading->instruction, 91, 1) != 0 && reading->file == VECTOR;
+    int is_indexed = sass_bits(reading->instruction, 91, 1) != 0 && reading->file == VECTOR;
     if (!is_elsewhere)
         return read_field(reading, 64, reading->file, which);
     switch (form) {
@@ -72,8 +72,8 @@ static term_set read_a(struct reading *reading, enum which which)
 /* ptxas encodes sums with a factor of 1; with any other factor, the product is an index. */
 static term_set read_product(struct reading *reading)
 {
-    int is_immediate = instruction_bits(reading->instruction, 9, 3) == 4;
-    return is_immediate && instruction_bits(reading->instruction, 32, 32) == 1 ? read_a(reading, LOW) : NOTHING;
+    int is_immediate = sass_bits(reading->instruction, 9, 3) == 4;
+    return is_immediate && sass_bits(reading->instruction, 32, 32) == 1 ? read_a(reading, LOW) : NOTHING;
 }
 
 static term_set of_nothing(struct reading *reading, enum which which)
@@ -92,7 +92,7 @@ static term_set of_memory(struct reading *reading, enum which which)
 
 static term_set of_move(struct reading *reading, enum which which)
 {
-    return instruction_bits(reading->instruction, 9, 3) == 2 ? NOTHING : read_operand(reading, 0, which);
+    return sass_bits(reading->instruction, 9, 3) == 2 ? NOTHING : read_operand(reading, 0, which);
 }
 
 static term_set of_select(struct reading *reading, enum which which)
@@ -118,7 +118,7 @@ static term_set of_three(struct reading *reading, enum which which)
 static term_set of_lea(struct reading *reading, enum which which)
 {
     (void)which;
-    return (instruction_bits(reading->instruction, 75, 5) ? NOTHING : read_a(reading, LOW)) | read_operand(reading, 0, LOW);
+    return (sass_bits(reading->instruction, 75, 5) ? NOTHING : read_a(reading, LOW)) | read_operand(reading, 0, LOW);
 }
 
 static term_set of_multiply_add(struct reading *reading, enum which which)
@@ -129,31 +129,28 @@ static term_set of_multiply_add(struct reading *reading, enum which which)
 /* The high half of a product is an index, too. */
 static term_set of_high_product(struct reading *reading, enum which which)
 {
-    unsigned form = (unsigned)instruction_bits(reading->instruction, 9, 3);
+    unsigned form = (unsigned)sass_bits(reading->instruction, 9, 3);
     (void)which;
-    return (form == 1 || form == 4 || form == 5) && instruction_bits(reading->instruction, 64, 8) == SASS_RZ ? NOTHING
-                                                                                                             : UNKNOWN;
+    return (form == 1 || form == 4 || form == 5) && sass_bits(reading->instruction, 64, 8) == SASS_RZ ? NOTHING : UNKNOWN;
 }
 
 /* HFMA2.MMA of constants, or IADD.64 from sm_100 on. */
 static term_set of_constant_or_add(struct reading *reading, enum which which)
 {
-    int is_constant = instruction_bits(reading->instruction, 9, 3) == 2 &&
-                      instruction_bits(reading->instruction, 24, 8) == SASS_RZ &&
-                      instruction_bits(reading->instruction, 64, 8) == SASS_RZ;
+    int is_constant = sass_bits(reading->instruction, 9, 3) == 2 && sass_bits(reading->instruction, 24, 8) == SASS_RZ &&
+                      sass_bits(reading->instruction, 64, 8) == SASS_RZ;
     if (is_constant)
         return NOTHING;
-    return reading->slicer->sm >= 100 && opcode_of(reading->instruction) == 0x35 ? of_two(reading, which) : UNKNOWN;
+    return reading->slicer->sm >= 100 && sass_opcode(reading->instruction) == 0x35 ? of_two(reading, which) : UNKNOWN;
 }
 
 /* LDC, ULDC, LDCU: the n-th word. With an index register it may be any parameter. */
 static term_set constant_load(const struct reading *reading, unsigned word)
 {
-    unsigned opcode = opcode_of(reading->instruction);
-    int is_indexed = opcode != 0xb9 && instruction_bits(reading->instruction, 24, 8) != SASS_RZ;
-    uint64_t offset =
-        opcode == 0x1ac ? instruction_bits(reading->instruction, 37, 17) : instruction_bits(reading->instruction, 38, 16);
-    uint64_t bank = instruction_bits(reading->instruction, 54, 5);
+    unsigned opcode = sass_opcode(reading->instruction);
+    int is_indexed = opcode != 0xb9 && sass_bits(reading->instruction, 24, 8) != SASS_RZ;
+    uint64_t offset = opcode == 0x1ac ? sass_bits(reading->instruction, 37, 17) : sass_bits(reading->instruction, 38, 16);
+    uint64_t bank = sass_bits(reading->instruction, 54, 5);
     if (is_indexed && bank == 0)
         return UNKNOWN;
     return constant_terms(reading->slicer, bank, offset + 4ul * word);
@@ -166,84 +163,58 @@ static term_set of_to_uniform(struct reading *reading, enum which which)
     return read_field(reading, 24, VECTOR, LOW);
 }
 
-/* By [8:0]; instructions that are not listed are not supported. The uniform variant of a vector instruction has the opcode
- * plus 0x80. */
-static const struct operation {
-    uint16_t opcode;
-    uint8_t width; /* number of registers written */
-    term_set (*read)(struct reading *, enum which);
-} operations[] = {
-    {0x002, 2, of_move},            /* MOV; 2 with .64 */
-    {0x082, 2, of_move},            /* UMOV */
-    {0x005, 2, of_nothing},         /* CS2R */
-    {0x119, 1, of_nothing},         /* S2R */
-    {0x1c3, 1, of_nothing},         /* S2UR */
-    {0x007, 1, of_select},          /* SEL */
-    {0x087, 1, of_select},          /* USEL */
-    {0x010, 1, of_three},           /* IADD3 */
-    {0x090, 1, of_three},           /* UIADD3 */
-    {0x012, 1, of_three},           /* LOP3 */
-    {0x092, 1, of_three},           /* ULOP3 */
-    {0x016, 1, of_three},           /* PRMT */
-    {0x097, 2, of_three},           /* UIADD3.64 */
-    {0x036, 1, of_two},             /* VIADD */
-    {0x017, 1, of_two},             /* IMNMX */
-    {0x048, 1, of_two},             /* VIMNMX */
-    {0x011, 1, of_lea},             /* LEA */
-    {0x091, 1, of_lea},             /* ULEA */
-    {0x019, 1, of_nothing},         /* SHF */
-    {0x099, 1, of_nothing},         /* USHF */
-    {0x024, 1, of_multiply_add},    /* IMAD */
-    {0x0a4, 1, of_multiply_add},    /* UIMAD */
-    {0x025, 2, of_multiply_add},    /* IMAD.WIDE */
-    {0x0a5, 2, of_multiply_add},    /* UIMAD.WIDE */
-    {0x027, 1, of_high_product},    /* IMAD.HI */
-    {0x031, 1, of_constant_or_add}, /* HFMA2 */
-    {0x035, 2, of_constant_or_add}, /* HFMA2.MMA, IADD.64 */
-    {0x1c2, 1, of_to_uniform},      /* R2UR */
-    {0x0ca, 1, of_to_uniform},      /* R2UR */
-    {0x100, 1, of_nothing},         /* FLO */
-    {0x109, 1, of_nothing},         /* POPC */
-    {0x180, 4, of_memory},          /* LD */
-    {0x181, 4, of_memory},          /* LDG */
-    {0x184, 4, of_memory},          /* LDS */
-    {0x18a, 4, of_memory},          /* ATOM */
-    {0x18c, 4, of_memory},          /* ATOMS */
-    {0x1a8, 4, of_memory},          /* ATOMG */
-    {0x1a9, 4, of_memory},          /* ATOMG.CAS */
+/* Operations that are not listed are not supported. */
+static term_set (*const readers[SASS_OPERATIONS])(struct reading *, enum which) = {
+    [SASS_MOVE] = of_move,
+    [SASS_SPECIAL] = of_nothing,
+    [SASS_SELECT] = of_select,
+    [SASS_ADD3] = of_three,
+    [SASS_ADD3_WIDE] = of_three,
+    [SASS_ADD] = of_two,
+    [SASS_LEA] = of_lea,
+    [SASS_LOGIC] = of_three,
+    [SASS_PERMUTE] = of_three,
+    [SASS_LESSER] = of_two,
+    [SASS_SHIFT] = of_nothing,
+    [SASS_MULTIPLY_ADD] = of_multiply_add,
+    [SASS_MULTIPLY_WIDE] = of_multiply_add,
+    [SASS_MULTIPLY_HIGH] = of_high_product,
+    [SASS_CONSTANT_OR_ADD] = of_constant_or_add,
+    [SASS_COUNT] = of_nothing,
+    [SASS_TO_UNIFORM] = of_to_uniform,
+    [SASS_TO_UNIFORM_AND_TEST] = of_to_uniform,
+    [SASS_LOAD] = of_memory,
 };
 
-static const struct operation *operation_of(struct sass_instruction instruction)
+/* Returns the number of registers written, at most. */
+static unsigned width_of(const struct sass_row *row)
 {
-    for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++)
-        if (operations[i].opcode == opcode_of(instruction))
-            return &operations[i];
-    return NULL;
+    return row->operation == SASS_LOAD ? 4 : row->operation == SASS_MOVE ? 2 : row->width;
 }
 
 static int is_constant_load(struct sass_instruction instruction)
 {
-    unsigned opcode = opcode_of(instruction);
-    return opcode == 0x182 || opcode == 0x0b9 || opcode == 0x0bb || opcode == 0x1ac;
+    unsigned operation = sass_row_of(instruction)->operation;
+    return operation == SASS_LOAD_CONSTANT || operation == SASS_LOAD_INDEXED;
 }
 
 /* Returns the number of uniform registers written; more than exist if unknown. */
 static unsigned uniform_width(struct sass_instruction instruction)
 {
     static const uint8_t loads[8] = {1, 1, 1, 1, 1, 2, 4, 255};
-    const struct operation *operation = operation_of(instruction);
+    const struct sass_row *row = sass_row_of(instruction);
     if (is_constant_load(instruction))
-        return loads[instruction_bits(instruction, 73, 3)];
-    if (opcode_of(instruction) == 0x082)
-        return instruction_bits(instruction, 80, 1) || instruction_bits(instruction, 9, 3) == 2 ? 2 : 1;
-    return operation ? operation->width : 255;
+        return loads[sass_bits(instruction, 73, 3)];
+    if (sass_opcode(instruction) == 0x082)
+        return sass_bits(instruction, 80, 1) || sass_bits(instruction, 9, 3) == 2 ? 2 : 1;
+    return readers[row->operation] ? width_of(row) : 255;
 }
 
 int slice_writes(const struct slicer *slicer, struct sass_instruction instruction, int file, unsigned number)
 {
-    int is_single = opcode_of(instruction) == 0x035 && slicer->sm < 100; /* HFMA2.MMA, not IADD.64 */
+    int is_single = sass_opcode(instruction) == 0x035 && slicer->sm < 100; /* HFMA2.MMA, not IADD.64 */
     if (file == VECTOR && is_single)
-        return instruction_bits(instruction, 16, 8) == number;
+        return sass_bits(instruction, 16, 8) == number;
     if (file == VECTOR)
         return sass_writes_register(instruction, number, 1);
     unsigned first = register_field(slicer, instruction, 16, UNIFORM);
@@ -254,16 +225,16 @@ int slice_writes(const struct slicer *slicer, struct sass_instruction instructio
 struct meeting slice_terms_of(struct slicer *slicer, const struct value *value)
 {
     struct reading reading = {slicer, ways_instruction(&slicer->ways, value->instruction), value->instruction, VECTOR, 1};
-    const struct operation *operation = operation_of(reading.instruction);
-    unsigned opcode = opcode_of(reading.instruction);
+    const struct sass_row *row = sass_row_of(reading.instruction);
+    unsigned opcode = sass_opcode(reading.instruction);
     unsigned first = register_field(slicer, reading.instruction, 16, value->file), word = (unsigned)value->number - first;
     if (value->number < first || word >= 4)
         return (struct meeting){UNKNOWN, 1};
     if (is_constant_load(reading.instruction))
         return (struct meeting){constant_load(&reading, word), 1};
-    if (!operation || word >= operation->width)
+    if (!readers[row->operation] || word >= width_of(row))
         return (struct meeting){UNKNOWN, 1};
     reading.file = opcode >= 0x80 && opcode < 0x100 ? UNIFORM : VECTOR;
-    term_set terms = operation->read(&reading, word ? HIGH : LOW);
+    term_set terms = readers[row->operation](&reading, word ? HIGH : LOW);
     return (struct meeting){terms, reading.is_complete};
 }

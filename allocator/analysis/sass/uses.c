@@ -1,6 +1,5 @@
 #include "uses.h"
 
-#include "kinds.h"
 #include "ways.h"
 
 #include <stdlib.h>
@@ -9,13 +8,8 @@
 /* For all accesses of a kernel. Most need a tenth of it, a few milliseconds; the worst take a fifth of a second. */
 #define STEPS 500000u
 
-#define CALL_ABSOLUTE 0x143u
+#define CALL_ABSOLUTE 0x143u /* a function elsewhere */
 #define EXIT 0x94du
-
-static unsigned opcode_of(struct sass_instruction instruction)
-{
-    return (unsigned)(instruction.low & 0x1ff);
-}
 
 /* Whether an instruction that is no access of a known form may write memory of a buffer, itself or by calling a function. */
 static int may_write(struct sass_instruction instruction)
@@ -23,25 +17,10 @@ static int may_write(struct sass_instruction instruction)
     enum access_kind kind;
     if (sass_class(instruction, &kind))
         return kind != ACCESS_READ;
-    switch (opcode_of(instruction)) {
-    case CALL_ABSOLUTE: /* a function elsewhere */
-    case 0x185:         /* ST */
-    case 0x186:         /* STG */
-    case 0x18a:         /* ATOM */
-    case 0x18b:         /* ATOM.CAS */
-    case 0x18e:         /* RED */
-    case 0x1a2:         /* ATOM, float */
-    case 0x1a3:         /* ATOMG, float */
-    case 0x1a6:         /* RED, float */
-    case 0x1a8:         /* ATOMG */
-    case 0x1a9:         /* ATOMG.CAS */
-        return 1;
-    case 0x144: /* CALL.REL: its target is in the code, or the code is not analysed */
-    case 0x150: /* RET */
+    /* CALL.REL: its target is in the code, or the code is not analysed. RET */
+    if (sass_opcode(instruction) == 0x144 || sass_opcode(instruction) == 0x150)
         return 0;
-    default:
-        return !sass_is_known(instruction);
-    }
+    return !sass_is_known(instruction) || (sass_row_of(instruction)->flags & SASS_WRITES);
 }
 
 static void add_write(struct use *use, uint64_t at)
@@ -117,7 +96,7 @@ uint8_t *uses_end_at_calls(struct span code)
     memcpy(copy, code.bytes, code.size);
     for (uint64_t at = 0; at + SASS_INSTRUCTION_BYTES <= code.size; at += SASS_INSTRUCTION_BYTES) {
         struct sass_instruction instruction = sass_load(copy + at);
-        if (opcode_of(instruction) != CALL_ABSOLUTE)
+        if (sass_opcode(instruction) != CALL_ABSOLUTE)
             continue;
         copy[at] = EXIT & 0xff;
         copy[at + 1] = (uint8_t)((copy[at + 1] & 0xf0) | EXIT >> 8); /* the predicate stays */

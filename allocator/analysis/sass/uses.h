@@ -10,13 +10,11 @@
 #ifndef CUFENCE_ANALYSIS_SASS_USES_H
 #define CUFENCE_ANALYSIS_SASS_USES_H
 
+#include "sass_rows.h"
 #include "slice.h"
 
 #define USES_WRITES 16 /* that are kept of a parameter */
 #define USES_WORDS 512 /* of the parameters, 4 KiB; a pointer behind them makes the writes unknown */
-
-/* What arithmetic says about elements. */
-enum { USES_FLOAT32 = 1, USES_FLOAT64 = 2, USES_FLOAT16 = 4, USES_BFLOAT16 = 8, USES_INTEGER = 16 };
 
 /* The memory that an 8-byte word of the parameters points to. */
 struct use {
@@ -39,5 +37,10 @@ uint8_t *uses_end_at_calls(struct span code);
 void uses_find_writes(struct span code, unsigned sm, struct uses *out);
 /* Adds what its loads tell to `narrowest` and `kinds`. */
 void uses_find_reads(struct span code, unsigned sm, struct uses *uses);
+
+/* kinds.c: returns USES_ flags for what an access loads or stores, according to the instructions near it: those that first use
+ * a loaded register, and the one that makes a stored register; 0 if nothing near tells. Hints, not proofs: bits may be moved
+ * with any of them. */
+unsigned kinds_at(struct span code, uint64_t at, const struct sass_access *access);
 
 #endif

@@ -11,8 +11,8 @@ struct sass_instruction ways_instruction(const struct ways *ways, uint32_t index
 
 enum way way_of(struct sass_instruction instruction)
 {
-    int is_always = instruction_bits(instruction, 12, 4) == 7;
-    unsigned opcode = (unsigned)instruction_bits(instruction, 0, 9);
+    int is_always = sass_bits(instruction, 12, 4) == 7;
+    unsigned opcode = sass_opcode(instruction);
     switch (opcode) {
     case 0x141: /* BSYNC: waits for diverged lanes */
     case 0x146: /* YIELD */
@@ -24,8 +24,8 @@ enum way way_of(struct sass_instruction instruction)
     case 0x144: /* CALL.REL */
         return WAY_CALL;
     case 0x147: /* BRA; with a second predicate it may fall through, and so may .U and .DIV */
-        return is_always && instruction_bits(instruction, 0, 12) == 0x947 && instruction_bits(instruction, 32, 2) == 0 &&
-                       instruction_bits(instruction, 87, 4) == 7
+        return is_always && sass_bits(instruction, 0, 12) == 0x947 && sass_bits(instruction, 32, 2) == 0 &&
+                       sass_bits(instruction, 87, 4) == 7
                    ? WAY_END
                    : WAY_ON;
     case 0x14d: /* EXIT */
@@ -45,10 +45,10 @@ int ways_find(struct ways *ways, struct span code, unsigned sm)
     ways->count = (uint32_t)(code.size / SASS_INSTRUCTION_BYTES);
     for (uint32_t i = 0; i < ways->count; i++) {
         struct sass_instruction instruction = ways_instruction(ways, i);
-        unsigned opcode = (unsigned)instruction_bits(instruction, 0, 9);
+        unsigned opcode = sass_opcode(instruction);
         if (way_of(instruction) == WAY_UNKNOWN)
             return 0;
-        if (opcode != 0x147 && instruction_bits(instruction, 0, 12) != 0x944)
+        if (opcode != 0x147 && sass_bits(instruction, 0, 12) != 0x944)
             continue;
         int64_t to = (int64_t)(i + 1) * SASS_INSTRUCTION_BYTES + instruction_branch_offset(instruction, sm);
         if (to < 0 || to % SASS_INSTRUCTION_BYTES != 0 || to / SASS_INSTRUCTION_BYTES >= ways->count ||

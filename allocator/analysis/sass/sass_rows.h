@@ -1,0 +1,81 @@
+/*
+ * What the files of this folder know of each opcode: one row for all of them. Internal header.
+ */
+#ifndef CUFENCE_ANALYSIS_SASS_SASS_ROWS_H
+#define CUFENCE_ANALYSIS_SASS_SASS_ROWS_H
+
+#include "sass.h"
+
+/* What arithmetic says about elements. */
+enum { USES_FLOAT32 = 1, USES_FLOAT64 = 2, USES_FLOAT16 = 4, USES_BFLOAT16 = 8, USES_INTEGER = 16 };
+
+enum {
+    SASS_BRANCHES = 1,
+    SASS_ONE_PREDICATE = 2, /* of those that write predicates: only one */
+    SASS_WRITES = 4,        /* memory of a buffer */
+    SASS_MOVES = 8,         /* its first result is one of its operands */
+    SASS_NO_FIRST = 16,     /* [31:24] is no operand */
+    SASS_THIRD = 32         /* [71:64] is one; elsewhere these bits mean something else */
+};
+
+/* What it computes, for those that emulate.h or slice.h understands. Both have functions for them. */
+enum sass_operation {
+    SASS_NO_OPERATION,
+    SASS_MOVE,
+    SASS_SPECIAL,
+    SASS_SELECT,
+    SASS_COMPARE,
+    SASS_ADD3,
+    SASS_ADD3_WIDE,
+    SASS_ADD,
+    SASS_LEA,
+    SASS_LOGIC,
+    SASS_ABSOLUTE,
+    SASS_PERMUTE,
+    SASS_LESSER,
+    SASS_SHIFT,
+    SASS_PREDICATE_LOGIC,
+    SASS_MULTIPLY_ADD,
+    SASS_MULTIPLY_WIDE,
+    SASS_MULTIPLY_HIGH,
+    SASS_CONSTANT_OR_ADD,
+    SASS_COUNT,
+    SASS_TO_UNIFORM,
+    SASS_TO_UNIFORM_AND_TEST,
+    SASS_LOAD,
+    SASS_LOAD_CONSTANT,
+    SASS_LOAD_INDEXED,
+    SASS_OPERATIONS
+};
+
+struct sass_row {
+    uint8_t effect; /* what it writes: see sass_effects.c */
+    uint8_t width;  /* number of registers; 0 with loads: given by the data width in [75:73] */
+    uint8_t flags;
+    uint8_t operation;
+    uint8_t numbers; /* USES_ flags of what it computes with; 0 if it only moves bits, or is not known */
+};
+
+const struct sass_row *sass_row_of(struct sass_instruction instruction);
+
+/* Returns `count` bits of the instruction from bit `at`; count < 64. */
+static inline uint64_t sass_bits(struct sass_instruction instruction, unsigned at, unsigned count)
+{
+    uint64_t value = at >= 64 ? instruction.high >> (at - 64) : instruction.low >> at;
+    if (at < 64 && at + count > 64)
+        value |= instruction.high << (64 - at);
+    return value & (((uint64_t)1 << count) - 1);
+}
+
+static inline int64_t sass_signed_bits(struct sass_instruction instruction, unsigned at, unsigned count)
+{
+    uint64_t sign = (uint64_t)1 << (count - 1);
+    return (int64_t)((sass_bits(instruction, at, count) ^ sign) - sign);
+}
+
+static inline unsigned sass_opcode(struct sass_instruction instruction)
+{
+    return instruction.low & 0x1ff;
+}
+
+#endif
