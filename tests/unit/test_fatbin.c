@@ -3,7 +3,6 @@
 
 #include "analysis/lines/cubin.h"
 #include "analysis/lines/fatbin.h"
-#include "analysis/lines/lz4.h"
 #include "lens/code/unpacked.h"
 
 #include <zlib.h>

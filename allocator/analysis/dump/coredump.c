@@ -10,10 +10,10 @@ struct coredump_child {
     uint32_t parent, row, type, section;
 };
 
-/* Offset and size of a field in a row of the dump, and its offset in our struct. */
+/* Offset and size of a field, or of an array, in a row of the dump, and its offset in our struct. */
 struct field {
     uint16_t at;
-    uint8_t size; /* 4 or 8 */
+    uint8_t size;
     uint8_t member;
 };
 
@@ -39,11 +39,9 @@ static const struct field context_fields[] = {
 };
 static const struct field module_fields[] = {{0, 8, MEMBER(module, handle)}};
 static const struct field grid_fields[] = {
-    {0, 8, MEMBER(grid, id)},           {8, 8, MEMBER(grid, context)},        {24, 8, MEMBER(grid, entry)},
-    {32, 8, MEMBER(grid, module)},      {48, 8, MEMBER(grid, parameters_at)}, {72, 4, MEMBER(grid, grid[0])},
-    {76, 4, MEMBER(grid, grid[1])},     {80, 4, MEMBER(grid, grid[2])},       {84, 4, MEMBER(grid, block[0])},
-    {88, 4, MEMBER(grid, block[1])},    {92, 4, MEMBER(grid, block[2])},      {100, 4, MEMBER(grid, tid)},
-    {104, 4, MEMBER(grid, cluster[0])}, {108, 4, MEMBER(grid, cluster[1])},   {112, 4, MEMBER(grid, cluster[2])},
+    {0, 8, MEMBER(grid, id)},      {8, 8, MEMBER(grid, context)},        {24, 8, MEMBER(grid, entry)},
+    {32, 8, MEMBER(grid, module)}, {48, 8, MEMBER(grid, parameters_at)}, {72, 12, MEMBER(grid, grid)},
+    {84, 12, MEMBER(grid, block)}, {100, 4, MEMBER(grid, tid)},          {104, 12, MEMBER(grid, cluster)},
 };
 static const struct field sm_fields[] = {
     {0, 4, MEMBER(sm, id)},
@@ -52,9 +50,9 @@ static const struct field sm_fields[] = {
     {16, 8, MEMBER(sm, error_pc)},
 };
 static const struct field cta_fields[] = {
-    {0, 8, MEMBER(cta, grid_id)},          {8, 4, MEMBER(cta, block[0])},         {12, 4, MEMBER(cta, block[1])},
-    {16, 4, MEMBER(cta, block[2])},        {40, 4, MEMBER(cta, cluster_size[0])}, {44, 4, MEMBER(cta, cluster_size[1])},
-    {48, 4, MEMBER(cta, cluster_size[2])},
+    {0, 8, MEMBER(cta, grid_id)},
+    {8, 12, MEMBER(cta, block)},
+    {40, 12, MEMBER(cta, cluster_size)},
 };
 static const struct field warp_fields[] = {
     {0, 8, MEMBER(warp, error_pc)},        {8, 4, MEMBER(warp, id)},
@@ -62,8 +60,10 @@ static const struct field warp_fields[] = {
     {24, 4, MEMBER(warp, error_pc_valid)},
 };
 static const struct field lane_fields[] = {
-    {0, 8, MEMBER(lane, pc)},         {16, 4, MEMBER(lane, lane)},      {20, 4, MEMBER(lane, thread[0])},
-    {24, 4, MEMBER(lane, thread[1])}, {28, 4, MEMBER(lane, thread[2])}, {32, 4, MEMBER(lane, exception)},
+    {0, 8, MEMBER(lane, pc)},
+    {16, 4, MEMBER(lane, lane)},
+    {20, 12, MEMBER(lane, thread)},
+    {32, 4, MEMBER(lane, exception)},
 };
 static const struct field meta_fields[] = {
     {8, 4, MEMBER(meta, driver_major)},

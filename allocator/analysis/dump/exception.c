@@ -4,62 +4,63 @@
 #include <stddef.h>
 #include <string.h>
 
+/* The result of every later call, by CUDA's documentation. */
+enum {
+    ADDRESS = CUDA_ERROR_ILLEGAL_ADDRESS,
+    STACK = CUDA_ERROR_HARDWARE_STACK_ERROR,
+    ILLEGAL = CUDA_ERROR_ILLEGAL_INSTRUCTION,
+    MISALIGNED = CUDA_ERROR_MISALIGNED_ADDRESS,
+    SPACE = CUDA_ERROR_INVALID_ADDRESS_SPACE,
+    PC = CUDA_ERROR_INVALID_PC,
+    ASSERT = CUDA_ERROR_ASSERT,
+    FAILED = CUDA_ERROR_LAUNCH_FAILED /* what is not documented otherwise */
+};
+
 /* By number, as enum CUDBGException_t of cudadebugger.h; 30 is new in CUDA 13. Meanings: cuda-gdb's manual. */
 static const struct known {
     const char *name;
     enum exception_class class;
+    int error;
     const char *meaning, *cause;
 } exceptions[] = {
-    [0] = {"no exception", CLASS_OTHER, NULL, NULL},
-    [1] = {"illegal address", CLASS_ADDRESS, NULL, NULL},
-    [2] = {"user stack overflow", CLASS_NO_BUFFER, "a thread's stack is full",
+    [0] = {"no exception", CLASS_OTHER, FAILED, NULL, NULL},
+    [1] = {"illegal address", CLASS_ADDRESS, ADDRESS, NULL, NULL},
+    [2] = {"user stack overflow", CLASS_NO_BUFFER, FAILED, "a thread's stack is full",
            "a recursion, or large arrays in a function; cudaLimitStackSize sets its size"},
-    [3] = {"hardware stack overflow", CLASS_NO_BUFFER, "the hardware's stack of calls is full", "a deep recursion"},
-    [4] = {"illegal instruction", CLASS_NO_BUFFER, "a warp ran an illegal instruction", NULL},
-    [5] = {"out-of-range address", CLASS_GIVEN_ONLY, "an access went outside the shared or local memory that it was meant for",
+    [3] = {"hardware stack overflow", CLASS_NO_BUFFER, STACK, "the hardware's stack of calls is full", "a deep recursion"},
+    [4] = {"illegal instruction", CLASS_NO_BUFFER, ILLEGAL, "a warp ran an illegal instruction", NULL},
+    [5] = {"out-of-range address", CLASS_GIVEN_ONLY, FAILED,
+           "an access went outside the shared or local memory that it was meant for", NULL},
+    [6] = {"misaligned address", CLASS_MISALIGNED, MISALIGNED, NULL, NULL},
+    [7] = {"invalid address space", CLASS_GIVEN_ONLY, SPACE, "an instruction was given an address of the wrong kind of memory",
            NULL},
-    [6] = {"misaligned address", CLASS_MISALIGNED, NULL, NULL},
-    [7] = {"invalid address space", CLASS_GIVEN_ONLY, "an instruction was given an address of the wrong kind of memory", NULL},
-    [8] = {"invalid program counter", CLASS_NO_BUFFER, "a warp jumped to an address without code",
+    [8] = {"invalid program counter", CLASS_NO_BUFFER, PC, "a warp jumped to an address without code",
            "a function pointer that is not valid on the device, or a return address that was overwritten on the stack"},
-    [9] = {"hardware stack overflow", CLASS_NO_BUFFER, "the hardware's stack of calls is full", "a deep recursion"},
-    [10] = {"illegal address", CLASS_ADDRESS, NULL, NULL},
-    [11] = {"misaligned address", CLASS_MISALIGNED, NULL, NULL},
-    [12] = {"assertion failed", CLASS_NO_BUFFER, "an assert() in the kernel failed; its text is on stdout or stderr", NULL},
-    [13] = {"system call error", CLASS_NO_BUFFER, "malloc(), free() or another call in the kernel failed",
+    [9] = {"hardware stack overflow", CLASS_NO_BUFFER, STACK, "the hardware's stack of calls is full", "a deep recursion"},
+    [10] = {"illegal address", CLASS_ADDRESS, ADDRESS, NULL, NULL},
+    [11] = {"misaligned address", CLASS_MISALIGNED, MISALIGNED, NULL, NULL},
+    [12] = {"assertion failed", CLASS_NO_BUFFER, ASSERT, "an assert() in the kernel failed; its text is on stdout or stderr",
+            NULL},
+    [13] = {"system call error", CLASS_NO_BUFFER, FAILED, "malloc(), free() or another call in the kernel failed",
             "free() of a pointer that the kernel's malloc() did not return, or a double free"},
-    [14] = {"illegal address", CLASS_ADDRESS, NULL, NULL},
-    [15] = {"system atomic on memory that cannot migrate", CLASS_OTHER, NULL, NULL},
-    [16] = {"invalid system atomic", CLASS_OTHER, NULL, NULL},
-    [17] = {"cluster: out-of-range address", CLASS_NO_BUFFER,
+    [14] = {"illegal address", CLASS_ADDRESS, ADDRESS, NULL, NULL},
+    [15] = {"system atomic on memory that cannot migrate", CLASS_OTHER, FAILED, NULL, NULL},
+    [16] = {"invalid system atomic", CLASS_OTHER, FAILED, NULL, NULL},
+    [17] = {"cluster: out-of-range address", CLASS_NO_BUFFER, FAILED,
             "an access went outside the shared memory of the cluster's blocks", NULL},
-    [18] = {"cluster: block not present", CLASS_NO_BUFFER, "a block was accessed that is not in the cluster",
+    [18] = {"cluster: block not present", CLASS_NO_BUFFER, FAILED, "a block was accessed that is not in the cluster",
             "a block that has ended, or a rank outside of the cluster"},
-    [19] = {"stack canary overwritten", CLASS_NO_BUFFER, "a function wrote past the end of an array on its thread's stack",
-            NULL},
-    [20] = {"tensor memory access check", CLASS_NO_BUFFER, "an access to tensor memory that was not allocated", NULL},
-    [21] = {"tensor memory leak", CLASS_NO_BUFFER, "a block ended before it had freed its tensor memory", NULL},
-    [22] = {"call requires a newer driver", CLASS_NO_BUFFER, "the kernel calls a function that this driver does not have",
-            NULL},
-    [23] = {"misaligned program counter", CLASS_NO_BUFFER, "a warp jumped to an address where no instruction begins",
+    [19] = {"stack canary overwritten", CLASS_NO_BUFFER, FAILED,
+            "a function wrote past the end of an array on its thread's stack", NULL},
+    [20] = {"tensor memory access check", CLASS_NO_BUFFER, FAILED, "an access to tensor memory that was not allocated", NULL},
+    [21] = {"tensor memory leak", CLASS_NO_BUFFER, FAILED, "a block ended before it had freed its tensor memory", NULL},
+    [22] = {"call requires a newer driver", CLASS_NO_BUFFER, FAILED,
+            "the kernel calls a function that this driver does not have", NULL},
+    [23] = {"misaligned program counter", CLASS_NO_BUFFER, PC, "a warp jumped to an address where no instruction begins",
             "a function pointer that is not valid on the device, or a return address that was overwritten on the stack"},
-    [24] = {"program counter overflow", CLASS_NO_BUFFER, "a warp ran past the end of the code", NULL},
-    [25] = {"misaligned register", CLASS_NO_BUFFER, "an instruction names a register that it may not use", NULL},
-    [30] = {"MMU fault", CLASS_ADDRESS, NULL, NULL},
-};
-
-/* What CUDA's documentation says about each exception's error. */
-static const struct {
-    uint32_t exception;
-    CUresult error;
-} errors[] = {
-    {1, CUDA_ERROR_ILLEGAL_ADDRESS},       {3, CUDA_ERROR_HARDWARE_STACK_ERROR},
-    {4, CUDA_ERROR_ILLEGAL_INSTRUCTION},   {6, CUDA_ERROR_MISALIGNED_ADDRESS},
-    {7, CUDA_ERROR_INVALID_ADDRESS_SPACE}, {8, CUDA_ERROR_INVALID_PC},
-    {9, CUDA_ERROR_HARDWARE_STACK_ERROR},  {10, CUDA_ERROR_ILLEGAL_ADDRESS},
-    {11, CUDA_ERROR_MISALIGNED_ADDRESS},   {12, CUDA_ERROR_ASSERT},
-    {14, CUDA_ERROR_ILLEGAL_ADDRESS},      {23, CUDA_ERROR_INVALID_PC},
-    {24, CUDA_ERROR_INVALID_PC},           {30, CUDA_ERROR_ILLEGAL_ADDRESS},
+    [24] = {"program counter overflow", CLASS_NO_BUFFER, PC, "a warp ran past the end of the code", NULL},
+    [25] = {"misaligned register", CLASS_NO_BUFFER, FAILED, "an instruction names a register that it may not use", NULL},
+    [30] = {"MMU fault", CLASS_ADDRESS, ADDRESS, NULL, NULL},
 };
 
 /* What the throwing instruction adds. `instruction` as in sass_thrower(). */
@@ -78,7 +79,7 @@ static const struct {
 
 static const struct known *find(uint32_t exception)
 {
-    static const struct known unknown = {"unknown exception", CLASS_OTHER, NULL, NULL};
+    static const struct known unknown = {"unknown exception", CLASS_OTHER, FAILED, NULL, NULL};
     int is_known = exception < sizeof(exceptions) / sizeof(exceptions[0]) && exceptions[exception].name;
     return is_known ? &exceptions[exception] : &unknown;
 }
@@ -94,15 +95,6 @@ static int thrower_of(uint32_t exception, const char *instruction)
     return -1;
 }
 
-static int error_of(uint32_t exception)
-{
-    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
-        if (errors[i].exception == exception)
-            return (int)errors[i].error;
-    }
-    return CUDA_ERROR_LAUNCH_FAILED;
-}
-
 struct exception exception_of(uint32_t number, const char *instruction)
 {
     const struct known *known = find(number);
@@ -113,5 +105,5 @@ struct exception exception_of(uint32_t number, const char *instruction)
                               .class = known->class,
                               .meaning = has_meaning ? throwers[thrower].meaning : known->meaning,
                               .cause = thrower >= 0 ? throwers[thrower].cause : known->cause,
-                              .error = error_of(number)};
+                              .error = known->error};
 }

@@ -218,11 +218,9 @@ int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line)
 #define INSTRUCTION_BYTES 16
 enum { CALL_ABSOLUTE = 0x143, CALL_RELATIVE = 0x144 }; /* bits 8:0 */
 
-static unsigned architecture_of(const uint8_t *file)
+unsigned cubin_architecture(const Elf64_Ehdr *header)
 {
-    Elf64_Ehdr header;
-    memcpy(&header, file, sizeof(header));
-    return header.e_ident[EI_OSABI] == 0x41 ? header.e_flags >> 8 & 0xff : header.e_flags & 0xff;
+    return header->e_ident[EI_OSABI] == 0x41 ? header->e_flags >> 8 & 0xff : header->e_flags & 0xff;
 }
 
 /* Whether a relocation of section `number` is that of a call: the linker puts in another function. */
@@ -313,11 +311,13 @@ static int find_kernel(struct span bytes, const char *symbol, struct image *imag
 int cubin_find_kernel(struct span bytes, const char *symbol, struct cubin_kernel *kernel)
 {
     struct image image;
+    Elf64_Ehdr header;
     Elf64_Sym found;
     memset(kernel, 0, sizeof(*kernel));
     if (!find_kernel(bytes, symbol, &image, &found, &kernel->code) || calls_others(&image, found.st_shndx, kernel->code))
         return 0;
-    kernel->sm = architecture_of(bytes.bytes);
+    memcpy(&header, bytes.bytes, sizeof(header));
+    kernel->sm = cubin_architecture(&header);
     kernel->parameters_at = parameters_of(&image, symbol);
     kernel->only_asserts = has_only_asserts(&image);
     return 1;

@@ -36,6 +36,9 @@ int cubin_find_named(struct span bytes, const char *symbol, uint64_t *work, Elf6
 /* Returns 1 if the cubin's line table has a line for `pc`. */
 int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line);
 
+/* Returns the compute capability a cubin was compiled for. e_flags has two layouts; since CUDA 13, the file says so. */
+unsigned cubin_architecture(const Elf64_Ehdr *header);
+
 /* A kernel of a cubin as the compiler has written it, where no function has an address yet. */
 struct cubin_kernel {
     struct span code;       /* with its functions: all of its section */

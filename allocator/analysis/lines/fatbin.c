@@ -1,7 +1,5 @@
 #include "fatbin.h"
 
-#include "lz4.h"
-
 #include <zstd.h>
 
 #define IS_LZ4 UINT64_C(0x2000)

@@ -115,16 +115,13 @@ static void take_form(const struct line_query *query, const struct unit *unit, s
         *number = reader_uleb(tables);
         return;
     case DW_FORM_data1:
-        *number = reader_u8(tables);
-        return;
     case DW_FORM_data2:
-        *number = reader_u16(tables);
-        return;
     case DW_FORM_data4:
-        *number = reader_u32(tables);
-        return;
     case DW_FORM_data8:
-        *number = reader_u64(tables);
+        *number = reader_unsigned(tables, form == DW_FORM_data1   ? 1
+                                          : form == DW_FORM_data2 ? 2
+                                          : form == DW_FORM_data4 ? 4
+                                                                  : 8);
         return;
     case DW_FORM_data16:
         reader_skip(tables, 16);

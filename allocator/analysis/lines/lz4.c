@@ -1,4 +1,4 @@
-#include "lz4.h"
+#include "fatbin.h"
 
 #define LONGER 15 /* in a token: more bytes follow, which add to it */
 #define LEAST_MATCH 4

@@ -46,15 +46,9 @@ struct code {
     uint64_t stub_size;
 };
 
-/* Returns the compute capability a cubin was compiled for. e_flags has two layouts; since CUDA 13, the file says so. */
-static unsigned architecture_of(const Elf64_Ehdr *header)
-{
-    return header->e_ident[EI_OSABI] == 0x41 ? header->e_flags >> 8 & 0xff : header->e_flags & 0xff;
-}
-
 static cufence_status choose_stub(const Elf64_Ehdr *header, struct code *code, struct problem *problem)
 {
-    code->sm = architecture_of(header);
+    code->sm = cubin_architecture(header);
     int is_known = memchr(architectures, (int)code->sm, sizeof(architectures)) != NULL;
     code->stub = code->sm < 90 ? stub_80 : stub_90;
     code->stub_size = code->sm < 90 ? sizeof(stub_80) : sizeof(stub_90);

@@ -56,25 +56,19 @@ static inline void enter(struct tally *tally, double value, uint64_t times)
     tally->sum += value * (double)times;
 }
 
-static void enter_float32(struct tally *to, const uint8_t *bytes, size_t size)
-{
-    struct tally tally = *to;
-    for (size_t at = 0; at + 4 <= size; at += 4) {
-        float value;
-        memcpy(&value, bytes + at, sizeof value);
-        enter(&tally, (double)value, 1);
-    }
-    *to = tally;
-}
+/* Each call of the next two has constants for type and width: these loops see every byte. */
+#define EACH static inline __attribute__((always_inline)) void
 
-static void enter_float64(struct tally *to, const uint8_t *bytes, size_t size)
+EACH enter_floats(struct tally *to, enum value_type type, size_t width, const uint8_t *bytes, size_t size)
 {
     struct tally tally = *to;
-    for (size_t at = 0; at + 8 <= size; at += 8) {
-        double value;
-        memcpy(&value, bytes + at, sizeof value);
+    for (size_t at = 0; at + width <= size; at += width) {
+        uint64_t bits = 0;
+        memcpy(&bits, bytes + at, width);
+        double value = value_of_bits(type, bits);
         enter(&tally, value, 1);
-        tally.small_sum += value - value == 0 ? value * SMALL : 0;
+        if (type == VALUE_FLOAT64)
+            tally.small_sum += value - value == 0 ? value * SMALL : 0;
     }
     *to = tally;
 }
@@ -92,27 +86,16 @@ static inline void enter_whole(struct whole_tally *tally, int64_t value, uint64_
     tally->negatives += value < 0;
 }
 
-static void enter_whole32(struct whole_tally *to, const uint8_t *bytes, size_t size)
+EACH enter_wholes(struct whole_tally *to, size_t width, const uint8_t *bytes, size_t size)
 {
     struct whole_tally tally = *to;
-    for (size_t at = 0; at + 4 <= size; at += 4) {
-        int32_t value;
-        memcpy(&value, bytes + at, sizeof value);
-        enter_whole(&tally, value, (uint32_t)value);
-        tally.high_sum += value;
-    }
-    *to = tally;
-}
-
-static void enter_whole64(struct whole_tally *to, const uint8_t *bytes, size_t size)
-{
-    struct whole_tally tally = *to;
-    for (size_t at = 0; at + 8 <= size; at += 8) {
-        int64_t value;
-        memcpy(&value, bytes + at, sizeof value);
-        enter_whole(&tally, value, (uint64_t)value);
-        tally.high_sum += value >> 32;
-        tally.low_sum += (uint32_t)value;
+    for (size_t at = 0; at + width <= size; at += width) {
+        uint64_t bits = 0;
+        memcpy(&bits, bytes + at, width);
+        int64_t value = width == 4 ? (int32_t)bits : (int64_t)bits;
+        enter_whole(&tally, value, bits);
+        tally.high_sum += width == 4 ? value : value >> 32;
+        tally.low_sum += width == 4 ? 0 : (uint32_t)bits;
     }
     *to = tally;
 }
@@ -136,10 +119,10 @@ void figures_add(struct figures_count *count, const uint8_t *bytes, size_t size)
     }
     count->seen += size;
     count_patterns(count, bytes, size);
-    enter_float32(&count->float32, bytes, size);
-    enter_float64(&count->float64, bytes, size);
-    enter_whole32(&count->whole32, bytes, size);
-    enter_whole64(&count->whole64, bytes, size);
+    enter_floats(&count->float32, VALUE_FLOAT32, 4, bytes, size);
+    enter_floats(&count->float64, VALUE_FLOAT64, 8, bytes, size);
+    enter_wholes(&count->whole32, 4, bytes, size);
+    enter_wholes(&count->whole64, 8, bytes, size);
     likeness_add(&count->likeness, bytes, size);
 }
 
@@ -171,45 +154,32 @@ static struct type_figures of_whole(const struct whole_tally *tally, int is_wide
     return made;
 }
 
-/* Makes the figures for the types of two bytes, and adds up how often each byte occurs. */
-static void make_pairs(const struct figures_count *count, struct figures *figures, uint64_t bytes[256])
+/* Makes the figures for types of which all patterns were counted. */
+static void make(struct figures *figures, const enum value_type *types, size_t count, const uint64_t *times, uint32_t patterns)
 {
-    static const enum value_type types[] = {VALUE_FLOAT16, VALUE_BFLOAT16, VALUE_INT16, VALUE_UINT16};
     struct tally tallies[4] = {0};
-    for (uint32_t bits = 0; bits < PATTERNS; bits++) {
-        uint64_t times = count->patterns[bits];
-        if (!times)
-            continue;
-        bytes[bits & 0xff] += times;
-        bytes[bits >> 8] += times;
-        for (size_t i = 0; i < 4; i++)
-            enter(&tallies[i], value_of_bits(types[i], bits), times);
+    for (uint32_t bits = 0; bits < patterns; bits++) {
+        for (size_t i = 0; times[bits] && i < count; i++)
+            enter(&tallies[i], value_of_bits(types[i], bits), times[bits]);
     }
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < count; i++)
         figures->types[types[i]] = of_tally(&tallies[i]);
-}
-
-static void make_bytes(struct figures *figures, const uint64_t bytes[256])
-{
-    struct tally with_sign = {0}, without = {0};
-    for (uint32_t bits = 0; bits < 256; bits++) {
-        if (!bytes[bits])
-            continue;
-        enter(&with_sign, value_of_bits(VALUE_INT8, bits), bytes[bits]);
-        enter(&without, value_of_bits(VALUE_UINT8, bits), bytes[bits]);
-    }
-    figures->types[VALUE_INT8] = of_tally(&with_sign);
-    figures->types[VALUE_UINT8] = of_tally(&without);
 }
 
 void figures_end(struct figures_count *count, struct figures *figures)
 {
+    static const enum value_type pairs[] = {VALUE_FLOAT16, VALUE_BFLOAT16, VALUE_INT16, VALUE_UINT16},
+                                 singles[] = {VALUE_INT8, VALUE_UINT8};
     uint64_t bytes[256] = {0};
     figures->seen = count->seen;
     memcpy(figures->first, count->first, sizeof count->first);
     bytes[count->odd] += count->has_odd != 0;
-    make_pairs(count, figures, bytes);
-    make_bytes(figures, bytes);
+    for (uint32_t bits = 0; bits < PATTERNS; bits++) {
+        bytes[bits & 0xff] += count->patterns[bits];
+        bytes[bits >> 8] += count->patterns[bits];
+    }
+    make(figures, pairs, 4, count->patterns, PATTERNS);
+    make(figures, singles, 2, bytes, 256);
     figures->types[VALUE_FLOAT32] = of_tally(&count->float32);
     figures->types[VALUE_FLOAT64] = of_tally(&count->float64);
     figures->types[VALUE_INT32] = of_whole(&count->whole32, 0, 1);
