@@ -3,7 +3,6 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "finding/json.h"
-#include "finding/json_run.h"
 #include "finding/short_name.h"
 #include "witness/tell.h"
 

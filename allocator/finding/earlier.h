@@ -6,14 +6,8 @@
 
 #include "report_common.h"
 
-/* Says why the use and the call are unordered. */
-struct earlier_order {
-    char text[192];
-};
-struct earlier_order earlier_order(const struct earlier_use *use);
-
-/* Returns what the reader may do about it. */
-const char *earlier_hint(const struct misuse *misuse);
+/* Fills in finding->used, and what the reader may do about it. Requires misuse->earlier. */
+void earlier_take(struct finding *finding, const struct misuse *misuse);
 
 /* Puts the lines about the use, if the finding has one. */
 void earlier_lines(struct report *report, const struct finding *finding);

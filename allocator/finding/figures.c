@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define MARK_WIDTH 8              /* "  re-run" */
+#define EXACT_LIMIT 0x1p53        /* a double has all integers up to this */
 #define PLAIN_LIMIT 1000000000000 /* 8-byte values beyond this are probably no counts, and are printed in hex */
 
 /* ---- taking ---- */
@@ -30,39 +31,71 @@ static uint64_t most_width(const struct finding *finding, const cufence_buffer *
     return is_accessed && finding->access.bytes ? finding->access.bytes : sizeof(uint64_t);
 }
 
+static struct scalar scalar_of(enum value_type type, double value)
+{
+    return (struct scalar){value, !value_is_float(type) && value < EXACT_LIMIT && value > -EXACT_LIMIT};
+}
+
+/* Fills in what is told of the figures. */
+static void describe(struct value_fact *value)
+{
+    enum value_type type = value->told.type;
+    const struct type_figures *figures = &value->figures->types[type];
+    struct figures_fact *told = &value->told;
+    told->is_float = value_is_float(type);
+    told->has_finite = figures->finite != 0;
+    told->count = value->figures->bytes / value_width(type);
+    told->seen = value->figures->seen;
+    told->min = scalar_of(type, figures->min);
+    told->max = scalar_of(type, figures->max);
+    told->mean = figures->mean;
+    told->zeros = figures->zeros;
+    told->nans = figures->nans;
+    told->infinities = figures->infinities;
+    told->first_count = figures_first_count(value);
+    for (size_t i = 0; i < told->first_count; i++)
+        told->first[i] = scalar_of(type, value_of_bits(type, figures_bits(value, i)));
+}
+
 static void take(struct finding *finding, struct value_fact *value, size_t argument_count)
 {
     const struct figures *figures = find(finding->rerun, value);
     if (!figures)
         return;
-    value->type = VALUE_TYPES;
+    value->told.type = VALUE_TYPES;
     if (!value->is_member)
-        value->type = signature_elements(finding->site.kernel, argument_count, value->number);
-    value->is_guess = value->type == VALUE_TYPES;
-    if (value->is_guess)
-        value->type = figures_guess(figures, most_width(finding, value->target));
-    if (figures->seen >= value_width(value->type))
-        value->figures = figures;
+        value->told.type = signature_elements(finding->site.kernel, argument_count, value->number);
+    value->told.is_guess = value->told.type == VALUE_TYPES;
+    if (value->told.is_guess)
+        value->told.type = figures_guess(figures, most_width(finding, value->target));
+    if (figures->seen < value_width(value->told.type))
+        return;
+    value->figures = figures;
+    describe(value);
 }
 
 void figures_take(struct finding *finding, const struct launch_function *layout)
 {
     if (!finding->rerun || !layout)
         return;
-    for (size_t i = 0; i < finding->value_count; i++)
-        if (finding->values[i].target)
-            take(finding, &finding->values[i], layout->argument_count);
+    for (size_t i = 0; i < finding->value_count; i++) {
+        struct value_fact *value = &finding->values[i];
+        if (value->target)
+            take(finding, value, layout->argument_count);
+        for (size_t k = 0; k < value->member_count; k++)
+            take(finding, &value->members[k], layout->argument_count);
+    }
 }
 
 size_t figures_first_count(const struct value_fact *value)
 {
-    uint64_t count = value->figures->seen / value_width(value->type);
+    uint64_t count = value->figures->seen / value_width(value->told.type);
     return count < FIGURES_FIRST ? (size_t)count : FIGURES_FIRST;
 }
 
 uint64_t figures_bits(const struct value_fact *value, size_t index)
 {
-    return value_bits(value->type, value->figures->first + index * value_width(value->type));
+    return value_bits(value->told.type, value->figures->first + index * value_width(value->told.type));
 }
 
 /* ---- putting ---- */
@@ -133,7 +166,7 @@ static struct amount seen_of(const struct figures *figures)
 
 static void put_range(struct flow *flow, const struct value_fact *value)
 {
-    const struct type_figures *figures = &value->figures->types[value->type];
+    const struct type_figures *figures = &value->figures->types[value->told.type];
     char text[192] = "";
     const char *gap = "  ";
     if (value->figures->seen < value->figures->bytes) {
@@ -145,8 +178,8 @@ static void put_range(struct flow *flow, const struct value_fact *value)
     if (figures->finite && figures->zeros == figures->finite)
         part_add(text, "all are 0");
     else if (figures->finite)
-        part_add(text, "min %s max %s mean %s", bound_of(value->type, figures->min).text,
-                 bound_of(value->type, figures->max).text, real_of(figures->mean).text);
+        part_add(text, "min %s max %s mean %s", bound_of(value->told.type, figures->min).text,
+                 bound_of(value->told.type, figures->max).text, real_of(figures->mean).text);
     else
         part_add(text, "no finite number");
     put_part(flow, gap, text);
@@ -165,8 +198,8 @@ static void put_first(struct flow *flow, const struct value_fact *value)
     for (size_t i = 0; i < figures_first_count(value); i++) {
         uint64_t bits = figures_bits(value, i);
         part_add(text, " %s",
-                 value_is_float(value->type) ? real_of(value_of_bits(value->type, bits)).text
-                                             : whole_of(value->type, bits).text);
+                 value_is_float(value->told.type) ? real_of(value_of_bits(value->told.type, bits)).text
+                                                  : whole_of(value->told.type, bits).text);
     }
     put_part(flow, "; ", text);
 }
@@ -176,14 +209,14 @@ void figures_lines(struct report *report, const struct value_fact *value)
     struct flow flow = {report, value->is_member ? 5 : 3, CERTAIN_RERUN};
     if (!value->figures)
         return;
-    const struct type_figures *figures = &value->figures->types[value->type];
+    const struct type_figures *figures = &value->figures->types[value->told.type];
     begin_line(&flow);
-    report_put(report, "%s[%" PRIu64 "]%s", value_name(value->type), value->figures->bytes / value_width(value->type),
-               value->is_guess ? " (guess)" : "");
+    report_put(report, "%s[%" PRIu64 "]%s", value_name(value->told.type), value->figures->bytes / value_width(value->told.type),
+               value->told.is_guess ? " (guess)" : "");
     put_range(&flow, value);
     if (figures->zeros && figures->zeros < figures->finite)
         put_count(&flow, figures->zeros, figures->zeros == 1 ? "zero" : "zeros");
-    if (value_is_float(value->type))
+    if (value_is_float(value->told.type))
         put_count(&flow, figures->nans, "NaN");
     if (figures->infinities)
         put_count(&flow, figures->infinities, "Inf");

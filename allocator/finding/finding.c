@@ -12,12 +12,12 @@ static void take_place(struct finding *finding, const struct misuse *misuse)
     static const enum measured_from from[] = {[CUFENCE_PLACE_INSIDE] = FROM_START,
                                               [CUFENCE_PLACE_PAST_END] = PAST_END,
                                               [CUFENCE_PLACE_BEFORE_START] = BEFORE_START,
-                                              [CUFENCE_PLACE_FREED] = FROM_START,
-                                              [CUFENCE_PLACE_NO_BUFFER] = FROM_NOWHERE};
+                                              [CUFENCE_PLACE_FREED] = FROM_START};
     const cufence_description *place = misuse->place;
-    finding->address.certainty = CERTAIN_EXACT;
-    finding->address.value = misuse->address;
-    finding->address.is_in_arena = place->place != CUFENCE_PLACE_UNKNOWN;
+    finding->address = (struct address_fact){.certainty = CERTAIN_EXACT,
+                                             .is_one = 1,
+                                             .value = misuse->address,
+                                             .is_in_arena = place->place != CUFENCE_PLACE_UNKNOWN};
     if (!place->buffer.id)
         return;
     finding->buffer = part_buffer(&place->buffer, misuse->buffer_frames);
@@ -37,21 +37,19 @@ void finding_of_misuse(struct finding *finding, const struct misuse *misuse, con
                                 .caller_tid = misuse->tid,
                                 .caller = misuse->frames,
                                 .caller_count = misuse->frame_count,
-                                .earlier = misuse->earlier,
+                                .access = {.source = NO_ARGUMENT},
                                 .now_ns = misuse->now_ns};
     part_add(finding->what, "%s by %s", misuse->kind, misuse->call);
     part_add(finding->headline, "%s: %s", finding->what, misuse->sentence);
     take_place(finding, misuse);
-    finding->access.source.word = -1;
     if (misuse->earlier)
-        part_add(finding->hint, "%s", earlier_hint(misuse));
-    if (misuse->access == ACCESS_UNKNOWN)
-        return;
-    finding->access.is_known = 1;
+        earlier_take(finding, misuse);
+    finding->access.is_known = misuse->access != ACCESS_UNKNOWN;
     finding->access.kind = misuse->access;
     finding->access.bytes = misuse->bytes;
     if (place->place == CUFENCE_PLACE_INSIDE && !misuse->earlier)
         finding->access.bytes_past_end = misuse->bytes - (place->buffer.size - place->offset);
+    finding_complete(finding);
 }
 
 void finding_unexplained(struct finding *finding, const char *reason, const struct finding_origin *origin)
@@ -59,12 +57,28 @@ void finding_unexplained(struct finding *finding, const char *reason, const stru
     *finding = (struct finding){.origin = *origin, .kind = FINDING_UNEXPLAINED, .reason = reason};
     part_add(finding->what, "unexplained fault of a kernel");
     part_add(finding->headline, "%s", finding->what);
+    finding_complete(finding);
+}
+
+void finding_complete(struct finding *finding)
+{
+    finding->has_device = finding->origin.device >= 0 || finding->origin.device_name;
+    finding_name(finding, finding->name, sizeof finding->name);
 }
 
 static void free_frames(struct buffer_fact *fact)
 {
     free(fact->allocated.frames);
     free(fact->freed.frames);
+}
+
+void finding_free_values(struct finding *finding)
+{
+    for (size_t i = 0; i < finding->value_count; i++)
+        free(finding->values[i].members);
+    free(finding->values);
+    finding->values = NULL;
+    finding->value_count = 0;
 }
 
 void finding_free(struct finding *finding)
@@ -74,6 +88,7 @@ void finding_free(struct finding *finding)
         free_frames(single[i]);
     for (size_t i = 0; i < finding->candidate_count; i++)
         free_frames(&finding->candidates[i]);
-    free(finding->values);
+    finding_free_values(finding);
+    free(finding->timeline);
     *finding = (struct finding){0};
 }

@@ -13,24 +13,34 @@
 #include "analysis/verdict/rerun_result.h"
 #include "base/source.h"
 #include "misuse.h"
-#include "slack.h"
 #include "nan.h"
+#include "record/record.h"
+#include "slack.h"
+#include "timeline.h"
 
 /* The kind of a fault whose core dump could not be read. */
 #define FINDING_UNEXPLAINED "unexplained"
 
 #define PROCESS_JOB 8 /* job variables */
 
+struct job_variable {
+    const char *name, *value; /* "SLURM_PROCID", "3" */
+};
+
 /* The process in which something was found. Unknown fields are NULL or 0. */
 struct finding_process {
     const char *time; /* of the finding, "2026-11-22T05:46:49Z" */
     const char *host;
-    const char *command; /* the arguments, each terminated by a NUL */
-    size_t command_bytes;
-    struct {
-        const char *name, *value; /* "SLURM_PROCID", "3" */
-    } job[PROCESS_JOB];           /* variables that launchers of distributed jobs set */
+    const char *const *command; /* its words */
+    size_t word_count;
+    struct job_variable job[PROCESS_JOB]; /* those that launchers of distributed jobs set */
     size_t job_count;
+};
+
+/* What a process has guarded, and found, by its end. */
+struct guarded {
+    uint64_t allocations, peak_bytes, launches, findings, known;
+    uint64_t left, left_bytes; /* allocations that were left to the driver */
 };
 
 /* Where a finding comes from. */
@@ -49,13 +59,18 @@ struct argument_name {
     uint32_t offset; /* of the word within the argument, in bytes */
 };
 
+#define NO_ARGUMENT                                                                                                            \
+    {                                                                                                                          \
+        -1, -1, 0                                                                                                              \
+    }
+
 /* Frames, innermost first. */
 struct called_from {
     struct stack_frame *frames; /* owned by the finding */
     size_t count;
 };
 
-enum measured_from { FROM_START, PAST_END, BEFORE_START, FROM_NOWHERE };
+enum measured_from { FROM_NOWHERE, FROM_START, PAST_END, BEFORE_START };
 
 /* A buffer, and its part in the finding. */
 struct buffer_fact {
@@ -65,6 +80,8 @@ struct buffer_fact {
     enum measured_from from;
     uint64_t distance; /* from the buffer to the access, in bytes */
     struct argument_name argument;
+    int is_allocated, is_freed; /* it is known when */
+    int has_redzone;
     struct called_from allocated, freed;
 };
 
@@ -80,6 +97,7 @@ struct access_fact {
 /* The address of an access, or of a call on the host. */
 struct address_fact {
     enum certainty certainty; /* CERTAIN_NOT: unknown, the other fields are not valid */
+    int is_one;               /* it is known, and no range */
     uint64_t value;
     uint64_t last;     /* highest address among threads that may have faulted, if the faulting one is unknown */
     size_t lanes;      /* number of such threads; 0: the address is `value` */
@@ -89,18 +107,41 @@ struct address_fact {
     int is_misaligned; /* not a multiple of the access width */
 };
 
+/* What the memory held from a pointer to the end of its buffer, as the fault left it: RERUN. */
+struct figures_fact {
+    enum value_type type; /* of the elements */
+    int is_guess;         /* the type is one that fits the bytes; else the kernel's signature has it */
+    int is_float, has_finite;
+    uint64_t count, seen; /* elements; bytes that were looked at */
+    struct scalar min, max;
+    double mean;
+    uint64_t zeros, nans, infinities;
+    struct scalar first[4];
+    size_t first_count;
+};
+
 /* One argument of the launch, or one pointer inside an argument that is a struct. */
 struct value_fact {
     uint32_t number, size; /* of the argument: number from 0, size in bytes */
     int is_kept;           /* 0: its bytes are unknown */
-    int is_member;         /* a pointer at byte `at` of the argument before it */
+    int is_member;         /* a pointer at byte `at` of the argument that has it among its members */
     uint32_t at;
-    uint64_t bits;                /* its value, if size <= 8 or is_member */
-    const cufence_buffer *target; /* the buffer it points to, NULL if none is known */
-    /* What the memory held from there to the end of that buffer, as the fault left it: RERUN. NULL if unknown. */
-    const struct figures *figures;
-    enum value_type type; /* of the elements */
-    int is_guess;         /* the type is one that fits the bytes; else the kernel's signature has it */
+    int has_bits;                  /* its value is known, and a number: is_kept, and size <= 8 */
+    uint64_t bits;                 /* its value, also of a member */
+    const cufence_buffer *target;  /* the buffer it points to, NULL if none is known */
+    uint64_t offset;               /* into it */
+    const struct figures *figures; /* NULL if unknown */
+    struct figures_fact told;      /* of them */
+    int has_members;               /* a struct whose bytes are known */
+    struct value_fact *members;    /* the pointers in it */
+    size_t member_count;
+};
+
+/* What may still use the buffer of a stream race. */
+struct used_fact {
+    const struct earlier_use *use; /* NULL: it is none */
+    char kernel[256];              /* its short name; "" if unknown, or if it was no launch */
+    char order[192];               /* why the use and the call are unordered */
 };
 
 /* An explanatory sentence. */
@@ -117,32 +158,37 @@ enum strip { STRIP_NONE, STRIP_PAST_END, STRIP_BEFORE_START, STRIP_FREED, STRIP_
 
 struct finding {
     struct finding_origin origin;
-    const char *architecture;            /* "sm_90"; NULL if unknown */
-    uint32_t driver_major, driver_minor; /* of the driver that wrote the core dump, 0 if unknown */
-    const char *kind;                    /* one of those in docs/json.md */
-    char what[192];                      /* "out-of-bounds WRITE of 4 bytes", "double free by cuMemFree" */
-    char headline[512];                  /* the answer in one line: what, and at which address or buffer */
-    const char *reason;                  /* why a fault is unexplained, or what a call on the host did; else NULL */
-    const char *known;                   /* how it is known already (base/known.h), NULL: it is not */
-    uint64_t identity;                   /* equal for repetitions of the same finding; 0: never compared */
+    const char *architecture; /* "sm_90"; NULL if unknown */
+    char driver[24];          /* "580.159": that wrote the core dump, "" if unknown */
+    int has_device;           /* something is known of the device */
+    const char *kind;         /* one of those in docs/json.md */
+    char what[192];           /* "out-of-bounds WRITE of 4 bytes", "double free by cuMemFree" */
+    char headline[512];       /* the answer in one line: what, and at which address or buffer */
+    const char *reason;       /* why a fault is unexplained, or what a call on the host did; else NULL */
+    char name[512];           /* finding_name() */
+    const char *known;        /* how it is known already (base/known.h), NULL: it is not */
+    uint64_t identity;        /* equal for repetitions of the same finding; 0: never compared */
 
     const char *call;                 /* the driver function that the host called, NULL for a fault */
     uint64_t caller_tid;              /* thread that made the call */
     const struct stack_frame *caller; /* innermost first */
     size_t caller_count;
-    const struct earlier_use *earlier; /* of a stream race: what may still use the buffer; else NULL */
+    struct used_fact used; /* of a stream race */
 
     int has_site; /* a kernel faulted and the dump says where: `site` is valid, without data that belongs to another launch */
     struct evidence_site site;
-    int has_exited;                   /* the warp had exited when the driver wrote its dump: so it is in the JSON */
-    int is_warp_of_rerun;             /* block, threads and lanes are those of the second launch, ... */
-    int is_grid_of_rerun;             /* ... and so are grid, block and cluster */
-    int is_warp_emulated;             /* block, threads and lanes are those that the kernel's code leads to */
-    int is_exception;                 /* the exception is not about a memory access */
-    const struct evidence_lane *lane; /* the first thread that faulted, NULL if unknown */
-    size_t faulting_threads;          /* number of threads at this instruction, as far as the dump shows; 0 if unknown */
-    size_t other_sites;               /* further warps, or SMs where the warp had exited, that faulted at this instruction */
-    const struct evidence_site *also[FAULT_PLACES]; /* faults at other places at the same time */
+    int has_kernel;                          /* something is known of the code */
+    int has_no_buffer;                       /* the exception is about none */
+    int has_cluster;                         /* of more than one block */
+    int has_exited;                          /* the warp had exited when the driver wrote its dump: so it is in the JSON */
+    int is_warp_of_rerun;                    /* block, threads and lanes are those of the second launch, ... */
+    int is_grid_of_rerun;                    /* ... and so are grid, block and cluster */
+    int is_warp_emulated;                    /* block, threads and lanes are those that the kernel's code leads to */
+    int is_exception;                        /* the exception is not about a memory access */
+    const struct evidence_lane *lane;        /* the first thread that faulted, NULL if unknown */
+    size_t faulting_threads;                 /* number of threads at this instruction, as far as the dump shows; 0 if unknown */
+    size_t warps, sms;                       /* warps, or SMs where the warp had exited, that faulted at this instruction */
+    struct evidence_site also[FAULT_PLACES]; /* faults at other places at the same time */
     size_t also_count;
 
     struct source_line source[SOURCE_LINES]; /* lines around the fault; filled in by a caller that can read files */
@@ -162,13 +208,16 @@ struct finding {
     int is_narrowed, is_const_excluded, is_traced;
 
     struct fault_origin launch;
-    const struct fault_memory *memory; /* of a fault: for the timeline; else NULL */
-    enum certainty values_certainty;   /* CERTAIN_NOT: the arguments of the launch are unknown */
-    struct value_fact *values;         /* the arguments in order, each followed by the pointers inside it */
+    struct timeline_event *timeline; /* of a fault */
+    size_t timeline_count;
+    enum certainty values_certainty; /* CERTAIN_NOT: the arguments of the launch are unknown */
+    struct value_fact *values;       /* the arguments in order */
     size_t value_count;
 
     const struct slack_write *slack; /* what was found in the slack of the buffer, NULL if it is not about that */
     const struct nan_fact *nan;      /* a launch has made a NaN; else NULL */
+
+    const struct guarded *guarded; /* of a line about what a process has guarded (json.h); else NULL */
 
     const struct rerun_result *rerun; /* the second launch of the kernel, NULL if there was none */
 
@@ -186,7 +235,8 @@ struct finding {
 void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis, const struct rerun_result *rerun,
                       const struct finding_origin *origin);
 void finding_of_misuse(struct finding *finding, const struct misuse *misuse, const struct finding_origin *origin);
-void finding_of_slack(struct finding *finding, const struct slack_write *write, const struct finding_origin *origin);
+void finding_of_slack(struct finding *finding, struct slack_write *write,
+                      const struct finding_origin *origin); /* sets write->certainty */
 void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const struct finding_origin *origin);
 void finding_unexplained(struct finding *finding, const char *reason, const struct finding_origin *origin);
 void finding_free(struct finding *finding);

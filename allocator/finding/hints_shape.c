@@ -23,8 +23,8 @@ static struct integers integers_of(const struct finding *finding)
         return found;
     for (size_t i = 0; i < finding->value_count && found.count < INTEGERS_MOST; i++) {
         const struct value_fact *value = &finding->values[i];
-        int is_length = value->is_kept && !value->is_member && !value->target && (value->size == 4 || value->size == 8) &&
-                        value->bits > 1 && value->bits <= INT32_MAX;
+        int is_length = value->has_bits && !value->target && (value->size == 4 || value->size == 8) && value->bits > 1 &&
+                        value->bits <= INT32_MAX;
         if (is_length) {
             found.list[found.count].value = value->bits;
             found.list[found.count++].number = value->number;

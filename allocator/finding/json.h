@@ -1,16 +1,21 @@
 /*
- * Renders a finding as JSON. docs/json.md describes the schema. Unknown facts are absent. Addresses, streams and other 64-bit
- * numbers that are not amounts are strings "0x...". Pure; any thread.
+ * The lines of JSON that cufence writes: findings, that a run has begun, and what a process has guarded (docs/json.md). A file
+ * with the latter says that nothing was found where there is no finding in it. Pure; any thread.
  */
 #ifndef CUFENCE_FINDING_JSON_H
 #define CUFENCE_FINDING_JSON_H
 
 #include "finding.h"
 
-/* Incremented when a field changes its meaning or is removed, not when a field is added. */
+/* Incremented when a member changes its meaning or is removed, not when one is added. */
 #define JSON_SCHEMA 2
 
-/* Returns one line of malloc'ed text that ends with a newline, or NULL if out of host memory. The caller frees it. */
+#define KIND_RUN "run"
+#define KIND_GUARDED "guarded"
+
+/* Return one line of malloc'ed text that ends with a newline, or NULL if out of host memory. */
 char *finding_json(const struct finding *finding);
+char *json_of_run(const struct finding_origin *origin);
+char *json_of_guarded(const struct finding_origin *origin, const struct guarded *guarded);
 
 #endif

@@ -16,6 +16,7 @@ void finding_of_leak(struct finding *finding, struct leak *leak, const struct fi
                                 .kind = "leak",
                                 .reason = leak->reason,
                                 .identity = identity_of_leak(leak->largest),
+                                .access = {.source = NO_ARGUMENT},
                                 .now_ns = leak->now_ns};
     snprintf(leak->reason, sizeof leak->reason, "nobody has freed %s",
              leak->buffers == 1 ? "this buffer" : "these buffers, allocated at one place; the largest is");
@@ -23,5 +24,5 @@ void finding_of_leak(struct finding *finding, struct leak *leak, const struct fi
     part_add(finding->headline, "%s, %s%s in all", finding->what, amount.text, unit);
     finding->buffer = part_buffer(leak->largest, leak->frames);
     finding->buffer.certainty = CERTAIN_EXACT;
-    finding->access.source.word = -1;
+    finding_complete(finding);
 }

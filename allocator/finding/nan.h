@@ -21,14 +21,14 @@ struct nan_input {
     int is_guess;     /* of the type */
     int is_unwritten; /* nobody was seen to write it */
     uint64_t nans, infinities;
-    int has_figures; /* those below are valid, if any element is finite */
-    uint64_t finite, zeros;
+    uint64_t finite, zeros; /* finite: 0 if there is none, or the figures are unknown; those below are then not valid */
     double min, max, mean, deviation;
 };
 
 struct nan_fact {
     const char *kind;            /* FINDING_NAN or FINDING_INF */
     const char *kernel, *symbol; /* demangled and mangled; NULL: a graph */
+    const char *graph_kernels;   /* of a graph: as `plain`; else NULL */
     const char *plain;           /* the kernel without types; of a graph: its kernels */
     uint32_t grid[3], block[3];
     uint64_t launch, stream, tid;     /* number of the launch; its stream; its thread */

@@ -30,7 +30,7 @@ static void put_figures(struct report *report, const struct nan_input *input)
 {
     report_begin(report, "", NULL);
     report_put(report, "   ");
-    if (input->has_figures && input->finite)
+    if (input->finite)
         report_put(report, "min %s max %s mean %s std %s, %" PRIu64 " zero%s, ", real_of(input->min).text,
                    real_of(input->max).text, real_of(input->mean).text, real_of(input->deviation).text, input->zeros,
                    input->zeros == 1 ? "" : "s");

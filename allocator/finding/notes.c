@@ -51,8 +51,8 @@ static void note_exited_warp(struct finding *finding, const struct diagnosis *di
 {
     struct note_fact *note = &finding->notes[finding->note_count++];
     part_add(note->text, "the warp had exited when the driver");
-    if (finding->driver_major)
-        part_add(note->text, " (%" PRIu32 ".%" PRIu32 ")", finding->driver_major, finding->driver_minor);
+    if (finding->driver[0])
+        part_add(note->text, " (%s)", finding->driver);
     part_add(note->text, " wrote its dump, so %s missing from it; drivers from CUDA 13.3 on keep such warps",
              diagnosis->is_rerun ? "the thread is" : "address and thread are");
     if (diagnosis->is_bystander)

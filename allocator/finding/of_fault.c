@@ -176,6 +176,7 @@ static void take_address(struct finding *finding, const struct diagnosis *diagno
         return;
     }
     address->value = diagnosis->address;
+    address->is_one = 1;
     address->is_in_arena = address->value >= memory->arena_start && address->value < memory->arena_end;
     address->is_completed = diagnosis->is_completed;
     address->is_misaligned = diagnosis->kind == FAULT_MISALIGNED && is_misaligned(&finding->site, diagnosis->lane);
@@ -243,51 +244,45 @@ static void take_candidates(struct finding *finding, const struct diagnosis *dia
 
 /* ---- the kernel's arguments ---- */
 
-/* Returns 0 if out of host memory. */
-static int add_value(struct finding *finding, struct value_fact value)
-{
-    struct value_fact *grown = realloc(finding->values, (finding->value_count + 1) * sizeof *grown);
-    if (!grown)
-        return 0;
-    finding->values = grown;
-    finding->values[finding->value_count++] = value;
-    return 1;
-}
-
 static struct value_fact pointer_of(const struct diagnosis *diagnosis, struct value_fact value, const uint8_t *bytes)
 {
     memcpy(&value.bits, bytes, sizeof value.bits);
     value.target = word_buffer(diagnosis->memory, value.bits, diagnosis->arguments.time_ns);
+    value.offset = value.target ? value.bits - value.target->address : 0;
     return value;
 }
 
 /* Adds the pointers in a struct passed by value. It is aligned like its widest member, so pointers are 8-byte aligned.
  * Returns 0 if out of host memory. */
-static int add_members(struct finding *finding, const struct diagnosis *diagnosis, struct value_fact whole, uint32_t offset)
+static int add_members(struct value_fact *whole, const struct diagnosis *diagnosis, uint32_t offset)
 {
-    for (uint32_t at = (8 - offset % 8) % 8; at + 8 <= whole.size; at += 8) {
-        struct value_fact member = whole;
-        member.is_member = 1;
-        member.at = at;
-        member = pointer_of(diagnosis, member, diagnosis->arguments.bytes + offset + at);
-        if (member.target && !add_value(finding, member))
-            return 0;
+    struct value_fact member = *whole;
+    member.is_member = 1;
+    whole->has_members = 1;
+    whole->members = calloc(whole->size / 8, sizeof *whole->members);
+    for (member.at = (8 - offset % 8) % 8; whole->members && member.at + 8 <= whole->size; member.at += 8) {
+        struct value_fact made = pointer_of(diagnosis, member, diagnosis->arguments.bytes + offset + member.at);
+        if (made.target)
+            whole->members[whole->member_count++] = made;
     }
-    return 1;
+    return whole->members != NULL;
 }
 
-static int add_argument(struct finding *finding, const struct diagnosis *diagnosis, uint32_t number)
+/* Returns 0 if out of host memory. */
+static int fill_value(struct value_fact *value, const struct diagnosis *diagnosis, uint32_t number)
 {
     const struct fault_arguments *arguments = &diagnosis->arguments;
     struct launch_argument argument = arguments->layout->arguments[number];
-    struct value_fact value = {.number = number, .size = argument.size};
-    value.is_kept = (size_t)argument.offset + argument.size <= arguments->count;
-    if (value.is_kept && argument.size == sizeof value.bits)
-        value = pointer_of(diagnosis, value, arguments->bytes + argument.offset);
-    else if (value.is_kept && argument.size < sizeof value.bits)
-        memcpy(&value.bits, arguments->bytes + argument.offset, argument.size);
-    return add_value(finding, value) &&
-           (!value.is_kept || argument.size <= sizeof value.bits || add_members(finding, diagnosis, value, argument.offset));
+    *value = (struct value_fact){.number = number, .size = argument.size};
+    value->is_kept = (size_t)argument.offset + argument.size <= arguments->count;
+    value->has_bits = value->is_kept && argument.size <= sizeof value->bits;
+    if (value->is_kept && !value->has_bits)
+        return add_members(value, diagnosis, argument.offset);
+    if (value->has_bits && argument.size == sizeof value->bits)
+        *value = pointer_of(diagnosis, *value, arguments->bytes + argument.offset);
+    else if (value->has_bits)
+        memcpy(&value->bits, arguments->bytes + argument.offset, argument.size);
+    return 1;
 }
 
 static void take_values(struct finding *finding, const struct diagnosis *diagnosis)
@@ -295,14 +290,13 @@ static void take_values(struct finding *finding, const struct diagnosis *diagnos
     const struct launch_function *layout = diagnosis->arguments.layout;
     if (!diagnosis->arguments.bytes || !layout)
         return;
-    finding->values_certainty = diagnosis->arguments.certainty;
-    for (uint32_t i = 0; i < layout->argument_count; i++) {
-        if (!add_argument(finding, diagnosis, i)) {
-            free(finding->values);
-            finding->values = NULL;
-            finding->value_count = 0;
+    finding->values = calloc(layout->argument_count + 1u, sizeof *finding->values);
+    finding->values_certainty = finding->values ? diagnosis->arguments.certainty : CERTAIN_NOT;
+    for (uint32_t i = 0; finding->values && i < layout->argument_count; i++) {
+        finding->value_count = i + 1;
+        if (!fill_value(&finding->values[i], diagnosis, i)) {
+            finding_free_values(finding);
             finding->values_certainty = CERTAIN_NOT;
-            return;
         }
     }
 }
@@ -336,19 +330,39 @@ static void say_headline(struct finding *finding, const struct diagnosis *diagno
     }
 }
 
+/* The offset is told where it is known. */
+static void tell_offset(struct evidence_site *site)
+{
+    if (!site->symbol || site->is_in_driver)
+        site->kernel_offset = UINT64_MAX;
+}
+
 static void take_site(struct finding *finding, const struct diagnosis *diagnosis)
 {
+    struct evidence_site *site = &finding->site;
+    const struct evidence_site *also[FAULT_PLACES];
     finding->has_site = 1;
-    finding->site = *fault_site(diagnosis);
+    *site = *fault_site(diagnosis);
+    finding->has_kernel = site->kernel || site->symbol || site->error_pc;
+    finding->has_no_buffer = site->exception.class == CLASS_NO_BUFFER;
+    finding->has_cluster = site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1;
     finding->has_exited = diagnosis->is_warp_of_rerun ? diagnosis->has_first_exited : !finding->site.is_warp_alive;
     finding->is_warp_of_rerun = diagnosis->is_warp_of_rerun && !diagnosis->is_emulated;
     finding->is_warp_emulated = diagnosis->is_emulated;
     finding->is_grid_of_rerun = diagnosis->is_grid_of_rerun;
     finding->is_exception = diagnosis->kind == FAULT_OTHER;
+    if (!finding->is_exception)
+        site->exception.meaning = site->exception.cause = NULL;
+    tell_offset(site);
     finding->lane = finding->site.is_warp_alive ? diagnosis->lane : NULL;
     finding->faulting_threads = diagnosis->faulting_threads;
-    finding->other_sites = diagnosis->other_sites;
-    finding->also_count = fault_other_places(diagnosis, finding->also);
+    *(site->is_warp_alive ? &finding->warps : &finding->sms) = diagnosis->other_sites + 1;
+    finding->also_count = fault_other_places(diagnosis, also);
+    for (size_t i = 0; i < finding->also_count; i++) {
+        finding->also[i] = *also[i];
+        finding->also[i].exception.meaning = finding->also[i].exception.cause = NULL;
+        tell_offset(&finding->also[i]);
+    }
     finding->launch = diagnosis->origin;
 }
 
@@ -358,15 +372,14 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
     const struct evidence *evidence = diagnosis->evidence;
     *finding = (struct finding){.origin = *origin,
                                 .architecture = evidence->sm_type,
-                                .driver_major = evidence->driver_major,
-                                .driver_minor = evidence->driver_minor,
                                 .kind = fault_kind_name(diagnosis->kind),
                                 .identity = identity_of_fault(diagnosis),
-                                .rerun = rerun && rerun->outcome != RERUN_NOT_TRIED ? rerun : NULL,
-                                .memory = diagnosis->memory,
+                                .rerun = diagnosis->site && rerun && rerun->outcome != RERUN_NOT_TRIED ? rerun : NULL,
                                 .now_ns = diagnosis->memory->now_ns};
     if (!origin->device_name)
         finding->origin.device_name = evidence->device_name;
+    if (evidence->driver_major)
+        part_add(finding->driver, "%" PRIu32 ".%" PRIu32, evidence->driver_major, evidence->driver_minor);
     if (diagnosis->site) {
         take_site(finding, diagnosis);
         finding->access = access_of(diagnosis);
@@ -379,6 +392,9 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
         notes_take(finding, diagnosis);
         hint_take(finding, diagnosis);
     }
+    finding->timeline_count =
+        timeline_of(diagnosis->memory, finding->launch.launch ? finding->launch.launch->entry : NULL, &finding->timeline);
     say_what(finding, diagnosis);
     say_headline(finding, diagnosis);
+    finding_complete(finding);
 }

@@ -28,8 +28,8 @@ static void add_hint(struct finding *finding, const struct nan_fact *nan)
         if (input->is_unwritten)
             continue;
         infinities += input->infinities;
-        zeros += input->has_figures ? input->zeros : 0;
-        has_negative |= input->has_figures && input->finite && input->min < 0;
+        zeros += input->finite ? input->zeros : 0;
+        has_negative |= input->finite && input->min < 0;
     }
     const char *name = nan->kernel ? nan->kernel : nan->plain;
     if (nan->is_of_unwritten)
@@ -50,7 +50,8 @@ static void add_hint(struct finding *finding, const struct nan_fact *nan)
 void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const struct finding_origin *origin)
 {
     const char *what = strcmp(nan->kind, FINDING_INF) == 0 ? "Inf" : "NaN";
-    *finding = (struct finding){.origin = *origin, .kind = nan->kind, .nan = nan, .now_ns = nan->now_ns};
+    *finding = (struct finding){
+        .origin = *origin, .kind = nan->kind, .nan = nan, .access = {.source = NO_ARGUMENT}, .now_ns = nan->now_ns};
     part_add(finding->what, "%s", nan->kind);
     part_add(finding->headline, "%s: %s writes %" PRIu64 " %s to ", nan->kind, nan->kernel ? nan->plain : "a CUDA graph",
              nan->made, what);
@@ -60,17 +61,15 @@ void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const s
         part_add(finding->headline, "\"%s\", ", nan->buffer->label);
     part_add(finding->headline, "first to element %" PRIu64 " of %s[%" PRIu64 "]", nan->index, value_name(nan->type),
              nan->count);
-    finding->access.source.word = -1;
     if (nan->buffer->id) {
         uint64_t at = nan->pointer + nan->index * value_width(nan->type);
         finding->buffer = part_buffer(nan->buffer, nan->buffer_frames);
         finding->buffer.certainty = CERTAIN_EXACT;
         finding->buffer.from = FROM_START;
         finding->buffer.distance = at - nan->buffer->address;
-        finding->address.certainty = CERTAIN_EXACT;
-        finding->address.value = at;
-        finding->address.is_in_arena = 1;
+        finding->address = (struct address_fact){.certainty = CERTAIN_EXACT, .is_one = 1, .value = at, .is_in_arena = 1};
     }
     finding->identity = identity_of_nan(nan);
     add_hint(finding, nan);
+    finding_complete(finding);
 }

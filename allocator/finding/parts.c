@@ -45,8 +45,10 @@ static struct called_from called_from(struct buffer_frames known, uint32_t stack
 struct buffer_fact part_buffer(const cufence_buffer *buffer, struct buffer_frames frames)
 {
     return (struct buffer_fact){.buffer = buffer,
-                                .from = FROM_NOWHERE,
-                                .argument = {-1, -1, 0},
+                                .argument = NO_ARGUMENT,
+                                .is_allocated = buffer->allocated_ns != 0,
+                                .is_freed = buffer->freed_ns != 0,
+                                .has_redzone = buffer->redzone_before || buffer->redzone_after,
                                 .allocated = called_from(frames, buffer->allocated_stack),
                                 .freed = called_from(frames, buffer->freed_stack)};
 }

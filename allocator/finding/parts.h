@@ -16,6 +16,10 @@ struct buffer_fact part_buffer(const cufence_buffer *buffer, struct buffer_frame
 /* Appends "argument 2", "argument 2 at byte 16", or, if the layout is unknown, "argument word 4". */
 void part_append_argument(char *text, size_t size, struct argument_name name);
 
+/* Fills in what follows from the other facts; the last thing that a function does that builds a finding. */
+void finding_complete(struct finding *finding);
+void finding_free_values(struct finding *finding);
+
 const char *plural(uint64_t count); /* returns "s" or "" */
 
 #endif

@@ -186,7 +186,7 @@ static void reason_line(struct report *report, const struct finding *finding)
 /* Puts why this buffer is blamed, unless that is certain. */
 static void owner_line(struct report *report, const struct finding *finding)
 {
-    static const char *const sides[] = {"into", "past the end of", "before the start of"};
+    static const char *const sides[] = {"", "into", "past the end of", "before the start of"};
     const struct buffer_fact *rival = &finding->rival;
     if (!finding->is_disputed)
         return;
@@ -221,7 +221,7 @@ static void kernel_line(struct report *report, const struct finding *finding)
     int has_grid = site->has_grid && !finding->is_grid_of_rerun;
     if (has_grid)
         report_put_grid(report, site->grid, site->block);
-    if (has_grid && (site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1)) {
+    if (has_grid && finding->has_cluster) {
         report_put(report, " in clusters of ");
         report_put_dim(report, site->cluster);
     }
@@ -272,11 +272,12 @@ static void also_line(struct report *report, const struct evidence_site *site)
 
 static void also_lines(struct report *report, const struct finding *finding)
 {
-    if (finding->other_sites)
-        report_line(report, "", "also", CERTAIN_NOT, "%zu more %s%s at this instruction", finding->other_sites,
-                    finding->site.is_warp_alive ? "warp" : "SM", plural(finding->other_sites));
+    size_t others = finding->warps + finding->sms - 1;
+    if (others)
+        report_line(report, "", "also", CERTAIN_NOT, "%zu more %s%s at this instruction", others,
+                    finding->warps ? "warp" : "SM", plural(others));
     for (size_t i = 0; i < finding->also_count; i++)
-        also_line(report, finding->also[i]);
+        also_line(report, &finding->also[i]);
 }
 
 static void note_lines(struct report *report, const char *key, const struct note_fact *notes, size_t count)
@@ -363,10 +364,23 @@ static void put_value(struct report *report, const struct value_fact *value)
     if (!value->is_kept)
         report_put(report, "%" PRIu32 " byte%s, not kept", value->size, plural(value->size));
     else if (target)
-        report_put(report, "buffer #%" PRIu64 " +%" PRIu64 ", %" PRIu64 " byte%s%s", target->id, value->bits - target->address,
-                   target->size, plural(target->size), target->freed_ns ? ", freed" : "");
+        report_put(report, "buffer #%" PRIu64 " +%" PRIu64 ", %" PRIu64 " byte%s%s", target->id, value->offset, target->size,
+                   plural(target->size), target->freed_ns ? ", freed" : "");
     else
         put_scalar(report, value->bits, value->size);
+}
+
+/* Puts a line and those of its figures, unless there have been enough. Returns whether there is room. */
+static int value_line(struct report *report, const struct finding *finding, const struct value_fact *value, size_t *shown)
+{
+    if (*shown == MAX_VALUES)
+        return 0;
+    report_begin(report, *shown ? "" : "arguments", NULL);
+    put_value(report, value);
+    report_end(report, *shown ? CERTAIN_NOT : finding->values_certainty);
+    figures_lines(report, value);
+    ++*shown;
+    return 1;
 }
 
 static void value_lines(struct report *report, const struct finding *finding)
@@ -374,14 +388,9 @@ static void value_lines(struct report *report, const struct finding *finding)
     size_t shown = 0, left = 0;
     for (size_t i = 0; i < finding->value_count; i++) {
         const struct value_fact *value = &finding->values[i];
-        if (shown == MAX_VALUES) {
-            left += !value->is_member;
-            continue;
-        }
-        report_begin(report, shown ? "" : "arguments", NULL);
-        put_value(report, value);
-        report_end(report, shown++ ? CERTAIN_NOT : finding->values_certainty);
-        figures_lines(report, value);
+        left += !value_line(report, finding, value, &shown);
+        for (size_t k = 0; k < value->member_count; k++)
+            value_line(report, finding, &value->members[k], &shown);
     }
     if (left)
         report_line(report, "", NULL, CERTAIN_NOT, "and %zu more", left);

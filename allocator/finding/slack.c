@@ -50,7 +50,7 @@ static void take_notes(struct finding *finding, const struct slack_write *write)
     }
 }
 
-void finding_of_slack(struct finding *finding, const struct slack_write *write, const struct finding_origin *origin)
+void finding_of_slack(struct finding *finding, struct slack_write *write, const struct finding_origin *origin)
 {
     const cufence_buffer *buffer = write->buffer;
     *finding = (struct finding){.origin = *origin,
@@ -59,19 +59,22 @@ void finding_of_slack(struct finding *finding, const struct slack_write *write, 
                                 .slack = write,
                                 .now_ns = write->now_ns};
     uint64_t distance = distance_of(write);
+    write->certainty = slack_launch_certainty(write);
     part_add(finding->what, "slack WRITE");
     part_add(finding->headline, "slack WRITE: %" PRIu64 " byte%s changed, %" PRIu64 " byte%s %s buffer #%" PRIu64,
              write->changed, plural(write->changed), distance, plural(distance),
              write->is_before ? "before the start of" : "past the end of", buffer->id);
     if (buffer->label[0])
         part_add(finding->headline, " \"%s\"", buffer->label);
-    finding->access = (struct access_fact){.is_known = 1, .kind = ACCESS_WRITE, .source = {-1, -1, 0}};
-    finding->address = (struct address_fact){.certainty = CERTAIN_EXACT, .value = write->address, .is_in_arena = 1};
+    finding->access = (struct access_fact){.is_known = 1, .kind = ACCESS_WRITE, .source = NO_ARGUMENT};
+    finding->address =
+        (struct address_fact){.certainty = CERTAIN_EXACT, .is_one = 1, .value = write->address, .is_in_arena = 1};
     finding->buffer = part_buffer(buffer, write->buffer_frames);
     finding->buffer.certainty = write->buffers > 1 ? CERTAIN_CANDIDATE : CERTAIN_EXACT;
     finding->buffer.from = write->is_before ? BEFORE_START : PAST_END;
     finding->buffer.distance = distance;
     take_notes(finding, write);
+    finding_complete(finding);
 }
 
 /* ---- text ---- */
@@ -109,12 +112,11 @@ static void put_kernel(struct report *report, const struct launch_entry *entry)
 
 static void launch_lines(struct report *report, const struct slack_write *write)
 {
-    enum certainty certainty = slack_launch_certainty(write);
     for (size_t i = 0; i < write->launch_count; i++) {
         const struct fault_launch *launch = &write->launches[i];
         report_begin(report, i ? "" : "given to", NULL);
         put_kernel(report, launch->entry);
-        report_end(report, certainty);
+        report_end(report, write->certainty);
         report_begin(report, "", "launched");
         report_put_age(report, write->now_ns, launch->entry->time_ns);
         report_put(report, "by thread %" PRIu32 " on stream 0x%" PRIx64, launch->entry->tid, launch->entry->stream);

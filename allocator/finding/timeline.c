@@ -2,6 +2,7 @@
 
 #include "finding.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Whether `a` happened after `b`, as far as is known. */
@@ -52,59 +53,48 @@ static size_t insert_buffers(struct timeline_event *out, size_t count, const cuf
     return count;
 }
 
-size_t timeline_of(const struct fault_memory *memory, struct timeline_event out[TIMELINE_MOST])
+const char *const timeline_words[] = {"launch", "graph launch", "allocation", "free", NULL};
+
+static void describe_launch(struct timeline_event *event, const struct launch_entry *faulted)
+{
+    const struct launch_entry *launch = event->launch;
+    event->what = timeline_words[launch->graph != 0];
+    event->has_kernel = launch->function != NULL;
+    if (launch->function)
+        finding_kernel_of(launch->function->name, event->kernel, sizeof event->kernel);
+    event->tid = launch->tid;
+    event->stream = launch->stream;
+    event->has_faulted = faulted && faulted->tid == launch->tid && faulted->sequence == launch->sequence &&
+                         faulted->function == launch->function && faulted->time_ns == launch->time_ns;
+}
+
+static void describe_buffer(struct timeline_event *event)
+{
+    const cufence_buffer *buffer = event->buffer;
+    event->what = timeline_words[2 + event->is_free];
+    event->id = buffer->id;
+    event->size = buffer->size;
+    event->label = buffer->label;
+    event->tid = event->is_free ? buffer->freed_tid : buffer->allocated_tid;
+    event->stream = event->is_free ? buffer->free_stream : buffer->stream;
+}
+
+size_t timeline_of(const struct fault_memory *memory, const struct launch_entry *faulted, struct timeline_event **out)
 {
     size_t count = 0;
+    struct timeline_event *events = *out = calloc(TIMELINE_MOST, sizeof *events);
+    if (!events)
+        return 0;
     for (size_t i = 0; i < memory->recent_count; i++)
-        count = insert(out, count, (struct timeline_event){.time_ns = memory->recent[i].time_ns, .launch = &memory->recent[i]});
-    count = insert_buffers(out, count, memory->near, memory->near_count);
-    return insert_buffers(out, count, memory->live, memory->live_count);
-}
-
-static void put_launch(struct members event, const struct launch_entry *launch, const struct launch_entry *faulted)
-{
-    char kernel[256];
-    put_text(event, "what", launch->graph ? "graph launch" : "launch");
-    if (launch->function) {
-        finding_kernel_of(launch->function->name, kernel, sizeof kernel);
-        put_text(event, "kernel", kernel);
-        put_dim(event, "grid", launch->grid);
-        put_dim(event, "block", launch->block);
-    }
-    put_number(event, "tid", launch->tid);
-    put_hex(event, "stream", launch->stream);
-    put_true(event, "faulted",
-             faulted && faulted->tid == launch->tid && faulted->sequence == launch->sequence &&
-                 faulted->function == launch->function && faulted->time_ns == launch->time_ns);
-}
-
-static void put_buffer(struct members event, const cufence_buffer *buffer, int is_free)
-{
-    put_text(event, "what", is_free ? "free" : "allocation");
-    put_number(event, "buffer", buffer->id);
-    put_number(event, "size", buffer->size);
-    put_text(event, "label", buffer->label);
-    put_number(event, "tid", is_free ? buffer->freed_tid : buffer->allocated_tid);
-    put_hex(event, "stream", is_free ? buffer->free_stream : buffer->stream);
-}
-
-void json_put_timeline(struct members report, const struct fault_memory *memory, const struct launch_entry *faulted)
-{
-    struct timeline_event events[TIMELINE_MOST];
-    size_t count = timeline_of(memory, events);
-    if (!count)
-        return;
-    json_t *list = json_array();
+        count =
+            insert(events, count, (struct timeline_event){.time_ns = memory->recent[i].time_ns, .launch = &memory->recent[i]});
+    count = insert_buffers(events, count, memory->near, memory->near_count);
+    count = insert_buffers(events, count, memory->live, memory->live_count);
     for (size_t i = 0; i < count; i++) {
-        struct members event = {json_object(), report.has_failed};
-        put_number(event, "ns", events[i].time_ns);
-        if (memory->now_ns >= events[i].time_ns)
-            put_number(event, "ago_ns", memory->now_ns - events[i].time_ns);
         if (events[i].launch)
-            put_launch(event, events[i].launch, faulted);
+            describe_launch(&events[i], faulted);
         else
-            put_buffer(event, events[i].buffer, events[i].is_free);
-        append(list, event.object, report.has_failed);
+            describe_buffer(&events[i]);
     }
-    put(report, "timeline", list);
+    return count;
 }

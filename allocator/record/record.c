@@ -56,16 +56,26 @@ uint64_t field_most(const struct field *field)
     return field->type == FIELD_INT ? INT32_MAX : field->size < 8 ? ((uint64_t)1 << 8 * field->size) - 1 : INT64_MAX;
 }
 
-/* ---- JSON ---- */
-
 static int is_zero(const void *at, size_t size)
 {
     const char *bytes = at;
     return size == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0);
 }
 
+int field_is_wanted(const struct field *field, const void *holder)
+{
+    return !field->when || !is_zero((const char *)holder + field->when - 1, field->when_size);
+}
+
+/* ---- JSON ---- */
+
+static int is_finite(double value)
+{
+    return value - value == 0;
+}
+
 /* `at` is the value, not the pointer to it. */
-static int is_absent(const struct field *field, const void *at, const void *holder)
+static int is_absent(const struct field *field, const void *at, const void *holder, uint64_t now_ns)
 {
     int is_optional = (field->flags & NOT_ZERO) != 0;
     switch (field->type) {
@@ -80,6 +90,10 @@ static int is_absent(const struct field *field, const void *at, const void *hold
         return !*(const int *)at;
     case FIELD_WORD:
         return !*field->words[*(const unsigned *)at];
+    case FIELD_REAL:
+        return (field->flags & OR_NONE) && !is_finite(*(const double *)at);
+    case FIELD_AGO:
+        return now_ns < field_number(field, at);
     case FIELD_BYTES:
     case FIELD_LIST:
     case FIELD_PAIRS:
@@ -101,7 +115,7 @@ static json_t *real_of(double value)
 {
     if (value != value)
         return json_string("NaN");
-    if (value - value != 0)
+    if (!is_finite(value))
         return json_string(value < 0 ? "-Infinity" : "Infinity");
     return json_real(value);
 }
@@ -136,14 +150,14 @@ static json_t *bytes_of(const uint8_t *bytes, size_t count)
     return string;
 }
 
-static json_t *value_of(const struct field *field, const void *at, const void *holder);
+static json_t *value_of(const struct field *field, const void *at, const void *holder, uint64_t now_ns);
 
-static json_t *list_of(const struct record *record, const char *at, size_t count)
+static json_t *list_of(const struct record *record, const char *at, size_t count, uint64_t now_ns)
 {
     json_t *array = json_array();
     for (; count && array; count--, at += record->bytes)
-        array = with(array, record_is_bare(record) ? value_of(record->fields, at + record->fields->at, at)
-                                                   : record_to_json(record, at));
+        array = with(array, record_is_bare(record) ? value_of(record->fields, at + record->fields->at, at, now_ns)
+                                                   : record_to_json_at(record, at, now_ns));
     return array;
 }
 
@@ -163,7 +177,7 @@ static json_t *pairs_of(const struct record *record, const char *at, size_t coun
 }
 
 /* Returns NULL if out of host memory. */
-static json_t *value_of(const struct field *field, const void *at, const void *holder)
+static json_t *value_of(const struct field *field, const void *at, const void *holder, uint64_t now_ns)
 {
     const struct scalar *scalar = at;
     switch (field->type) {
@@ -192,35 +206,46 @@ static json_t *value_of(const struct field *field, const void *at, const void *h
     case FIELD_BYTES:
         return bytes_of(at, field_count(field, holder));
     case FIELD_PART:
-        return record_to_json(field->record, at);
+        return record_to_json_at(field->record, at, now_ns);
     case FIELD_LIST:
-        return list_of(field->record, at, field_count(field, holder));
+        return list_of(field->record, at, field_count(field, holder), now_ns);
     case FIELD_PAIRS:
         return pairs_of(field->record, at, field_count(field, holder));
+    case FIELD_AGO:
+        return json_integer((json_int_t)(now_ns - field_number(field, at)));
+    case FIELD_FIXED:
+        return field->words ? json_string(field->words[0]) : json_integer((json_int_t)field->most);
     }
     return NULL;
 }
 
 /* Returns 0 if out of host memory. */
-static int put_fields(json_t *object, const struct record *record, const void *from)
+static int put_fields(json_t *object, const struct record *record, const void *from, uint64_t now_ns)
 {
     int is_well = 1;
     for (size_t i = 0; i < record->count && is_well; i++) {
         const struct field *field = &record->fields[i];
         const void *at = field_at(field, from);
-        if (!field_is_wanted(field, from) || !at || is_absent(field, at, from))
+        if (!at && field->count) /* an empty list */
+            at = "";
+        if (!field_is_wanted(field, from) || !at || is_absent(field, at, from, now_ns))
             continue;
-        is_well = field->name ? json_object_set_new(object, field->name, value_of(field, at, from)) == 0
-                              : put_fields(object, field->record, at);
+        is_well = field->name ? json_object_set_new(object, field->name, value_of(field, at, from, now_ns)) == 0
+                              : put_fields(object, field->record, at, now_ns);
     }
     return is_well;
 }
 
-json_t *record_to_json(const struct record *record, const void *from)
+json_t *record_to_json_at(const struct record *record, const void *from, uint64_t now_ns)
 {
     json_t *object = json_object();
-    if (object && put_fields(object, record, from))
+    if (object && put_fields(object, record, from, now_ns))
         return object;
     json_decref(object);
     return NULL;
+}
+
+json_t *record_to_json(const struct record *record, const void *from)
+{
+    return record_to_json_at(record, from, 0);
 }

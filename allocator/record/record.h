@@ -25,7 +25,7 @@
 
 enum field_type {
     FIELD_NUMBER, /* an integer of 1, 2, 4 or 8 bytes, without sign. Above INT64_MAX, which JSON readers lack, it is absent */
-    FIELD_INT,    /* an int; with OR_NONE -1 if absent, and absent if negative */
+    FIELD_INT,    /* an int */
     FIELD_HEX,    /* uint64_t, "0x7e0000" */
     FIELD_HASH,   /* uint64_t, 16 hexadecimal digits */
     FIELD_TEXT,   /* const char *. NULL and "" are absent, unless EVEN_EMPTY. One that is no UTF-8 is repaired */
@@ -39,7 +39,9 @@ enum field_type {
     FIELD_BYTES,  /* uint8_t[], or behind a pointer, of which `count` are valid: hexadecimal digits */
     FIELD_PART,   /* another record. Without a name its members are told as the holder's own */
     FIELD_LIST,   /* an array of records, or behind a pointer, of which `count` are valid */
-    FIELD_PAIRS   /* a list of records with two texts, as one object: the first is the member's name */
+    FIELD_PAIRS,  /* a list of records with two texts, as one object: the first is the member's name */
+    FIELD_AGO,    /* uint64_t, a time: how long before the present, see record_to_json_at(); absent if later. Not read */
+    FIELD_FIXED   /* always the first of `words`, or `most` if there are none. Not read */
 };
 
 /* A number that is an integer or not. */
@@ -50,7 +52,7 @@ struct scalar {
 
 enum {
     NOT_ZERO = 1,   /* absent if 0; a list or bytes if empty; a triple if all are 0 */
-    OR_NONE = 2,    /* see FIELD_INT */
+    OR_NONE = 2,    /* a number: absent if negative, UINT64_MAX or not finite; an absent one is read as that */
     REQUIRED = 4,   /* reading JSON without it fails */
     BEHIND = 8,     /* the struct has a pointer to it; NULL: absent */
     EVEN_EMPTY = 16 /* a text is told even if it is "" */
@@ -60,11 +62,12 @@ struct field {
     const char *name; /* in a list's record with one field and no name, each element is that field's value itself */
     enum field_type type;
     unsigned flags;
-    uint32_t at, size;   /* of the member: its offset in the struct, and its bytes */
-    uint32_t when;       /* WHEN(): 1 + offset of an int; where that is 0, the field is absent. Reading sets it */
-    uint32_t count;      /* COUNT(): 1 + offset of a size_t or uint32_t */
-    uint32_t count_size; /* and the bytes of it */
-    uint64_t most;       /* reading: the largest number, or the longest list that is accepted; 0: what fits its type, 4096 */
+    uint32_t at, size;        /* of the member: its offset in the struct, and its bytes */
+    uint32_t when, when_size; /* WHEN(): 1 + offset and bytes of a member; where that is 0, the field is absent. If it is an
+                                 int, reading makes it 1 where the field is there and it is still 0 */
+    uint32_t count;           /* COUNT(): 1 + offset of a size_t or uint32_t */
+    uint32_t count_size;      /* and the bytes of it */
+    uint64_t most; /* reading: the largest number, or the longest list that is accepted; 0: what fits its type, 4096 */
     const struct record *record;
     const char *const *words; /* ends with NULL. Of a text: those that the schema allows */
     const char *about;        /* for the schema; NULL: nothing */
@@ -87,7 +90,7 @@ struct record {
         .type = FIELD_PART, .record = &(group), .name = __VA_ARGS__                                                            \
     }
 #define COUNT(of, member) .count = 1 + offsetof(of, member), .count_size = sizeof(((of *)0)->member)
-#define WHEN(of, member) .when = 1 + offsetof(of, member)
+#define WHEN(of, member) .when = 1 + offsetof(of, member), .when_size = sizeof(((of *)0)->member)
 #define RECORD(of, table) NAMED_RECORD(NULL, of, table)
 #define NAMED_RECORD(title, of, table)                                                                                         \
     {                                                                                                                          \
@@ -96,6 +99,7 @@ struct record {
 
 /* Returns a new object, or NULL if out of host memory. */
 json_t *record_to_json(const struct record *record, const void *from);
+json_t *record_to_json_at(const struct record *record, const void *from, uint64_t now_ns);
 
 /* What a record that was read has in further blocks of memory: lists, and parts behind pointers. Begins as {NULL}. */
 struct record_memory {
@@ -135,11 +139,7 @@ static inline const void *field_at(const struct field *field, const void *holder
     return field->flags & BEHIND ? *(const void *const *)at : at;
 }
 
-static inline int field_is_wanted(const struct field *field, const void *holder)
-{
-    return !field->when || *(const int *)((const char *)holder + field->when - 1);
-}
-
+int field_is_wanted(const struct field *field, const void *holder);
 uint64_t field_number(const struct field *field, const void *at);
 size_t field_count(const struct field *field, const void *holder);
 void field_set_number(const struct field *field, void *to, uint64_t number);

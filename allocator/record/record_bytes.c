@@ -45,6 +45,9 @@ static void put_value(const struct field *field, const void *at, const void *hol
     case FIELD_PART:
         record_write(field->record, at, to);
         break;
+    case FIELD_AGO:
+    case FIELD_FIXED:
+        break;
     case FIELD_LIST:
     case FIELD_PAIRS:
         count = field_count(field, holder);
@@ -168,6 +171,9 @@ static int take_value(struct taking *taking, const struct field *field, void *to
     case FIELD_LIST:
     case FIELD_PAIRS:
         return take_list(taking, field, to);
+    case FIELD_AGO:
+    case FIELD_FIXED:
+        return 1;
     default:
         return take_plain(taking->reader, field, at);
     }
@@ -182,7 +188,7 @@ static int take_fields(struct taking *taking, const struct record *record, void 
             is_there = reader_u8(taking->reader) == 1;
         if (!taking->reader->at || (is_there && !take_value(taking, field, to)))
             return 0;
-        if (field->when)
+        if (is_there && field->when_size == sizeof is_there && !field_is_wanted(field, to))
             memcpy((char *)to + field->when - 1, &is_there, sizeof is_there);
     }
     return 1;

@@ -144,7 +144,9 @@ static char *room_for(struct reading *reading, const struct field *field, size_t
         return NULL;
     if (!(field->flags & BEHIND))
         return count * size <= field->size ? at : NULL;
-    void *taken = record_take(reading->memory, count, size);
+    void *taken = *(void **)at; /* a part may be told in several places */
+    if (!taken || field->type != FIELD_PART)
+        taken = record_take(reading->memory, count, size);
     memcpy(at, &taken, sizeof taken);
     reading->is_out_of_memory |= !taken;
     return taken;
@@ -248,6 +250,9 @@ static int take_value(struct reading *reading, const struct field *field, const 
         return take_list(reading, field, json, to);
     case FIELD_PAIRS:
         return take_pairs(reading, field, (json_t *)(uintptr_t)json, to);
+    case FIELD_AGO:
+    case FIELD_FIXED:
+        return 1;
     }
     return 0;
 }
@@ -257,12 +262,12 @@ static void take_fields(struct reading *reading, const struct record *record, co
     for (size_t i = 0; i < record->count; i++) {
         const struct field *field = &record->fields[i];
         const json_t *value = field->name ? json_object_get(json, field->name) : json;
-        int is_there = value && take_value(reading, field, value, to), none = -1;
+        int is_there = value && take_value(reading, field, value, to);
         if (!is_there && (value || field->flags & REQUIRED) && !reading->wrong)
             reading->wrong = field->name ? field->name : "value";
         if (!is_there && field->flags & OR_NONE)
-            memcpy((char *)to + field->at, &none, sizeof none);
-        if (field->when)
+            memset((char *)to + field->at, 0xff, field->size); /* of a double, that is NaN */
+        if (is_there && field->when_size == sizeof is_there && !field_is_wanted(field, to))
             memcpy((char *)to + field->when - 1, &is_there, sizeof is_there);
     }
 }

@@ -77,7 +77,7 @@ static json_t *schema_of(const struct field *field, json_t *definitions)
         return words_of(field->words);
     case FIELD_REAL:
     case FIELD_SCALAR:
-        return real_of();
+        return field->flags & OR_NONE ? typed("number") : real_of();
     case FIELD_BYTES:
         return pattern_of("^([0-9a-f]{2})*$");
     case FIELD_PART:
@@ -86,6 +86,10 @@ static json_t *schema_of(const struct field *field, json_t *definitions)
         return list_of(field->record, definitions);
     case FIELD_PAIRS:
         return json_pack("{sss{ss}}", "type", "object", "additionalProperties", "type", "string");
+    case FIELD_AGO:
+        return number_of(field);
+    case FIELD_FIXED:
+        return field->words ? json_pack("{ss}", "const", field->words[0]) : json_pack("{sI}", "const", (json_int_t)field->most);
     }
     return NULL;
 }

@@ -14,19 +14,23 @@
 static const char *const job_names[PROCESS_JOB] = {"RANK",         "LOCAL_RANK",   "WORLD_SIZE",           "SLURM_JOB_ID",
                                                    "SLURM_PROCID", "SLURM_NODEID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 
-static char host[256], command[4096], values[PROCESS_JOB][VALUE_BYTES]; /* constant after process_open(), like command_bytes */
-static size_t command_bytes;
+/* Constant after process_open(). */
+static char host[256], command[4096], values[PROCESS_JOB][VALUE_BYTES];
+static const char *words[sizeof command]; /* of the command */
+static size_t word_count;
 
-/* Reads the command line, truncated to fit and terminated by a NUL. */
+/* Reads the command line, truncated to fit. */
 static void read_command(void)
 {
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
     ssize_t got = fd >= 0 ? read(fd, command, sizeof command - 1) : 0;
     if (fd >= 0)
         close(fd);
-    command_bytes = got > 0 ? (size_t)got : 0;
-    if (command_bytes && command[command_bytes - 1])
-        command[command_bytes++] = '\0';
+    size_t size = got > 0 ? (size_t)got : 0;
+    command[size] = '\0';
+    word_count = 0;
+    for (size_t at = 0; at < size; at += strlen(command + at) + 1)
+        words[word_count++] = command + at;
 }
 
 void process_open(void)
@@ -43,7 +47,7 @@ void process_open(void)
 struct finding_process process_now(char time_text[32])
 {
     struct finding_process process = {
-        .time = time_text, .host = host[0] ? host : NULL, .command = command, .command_bytes = command_bytes};
+        .time = time_text, .host = host[0] ? host : NULL, .command = words, .word_count = word_count};
     time_t now = time(NULL);
     struct tm utc;
     if (!gmtime_r(&now, &utc) || !strftime(time_text, 32, "%Y-%m-%dT%H:%M:%SZ", &utc))

@@ -132,11 +132,8 @@ struct told {
  * of JSON only. */
 static struct told publish(struct finding *finding)
 {
-    char name[512] = "";
     struct told told = {.made_ns = monotonic_ns()};
-    if (finding)
-        finding_name(finding, name, sizeof name);
-    enum known as = known_as(&known, name);
+    enum known as = known_as(&known, finding ? finding->name : "");
     if (finding) {
         finding->known = known_words[as];
         finding->is_verbose = wanted->verbose;
@@ -283,7 +280,7 @@ void tell_misuse(const struct misuse *misuse)
     finish(&finding, publish(&finding));
 }
 
-void tell_slack(const struct slack_write *write)
+void tell_slack(struct slack_write *write)
 {
     struct setting setting;
     struct finding finding;

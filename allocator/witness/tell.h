@@ -10,7 +10,7 @@
 
 #include "base/options.h"
 #include "finding/finding.h"
-#include "finding/json_run.h"
+#include "finding/json.h"
 #include "finding/misuse.h"
 #include "finding/nan.h"
 #include "finding/slack.h"
@@ -35,7 +35,7 @@ uint64_t tell_fault(struct telling *telling);
 uint64_t tell_unexplained(size_t size, const char *why);
 
 /* Reports bytes that were changed in the slack of a buffer. */
-void tell_slack(const struct slack_write *write);
+void tell_slack(struct slack_write *write);
 
 /* Reports a misuse by the host. */
 void tell_misuse(const struct misuse *misuse);

@@ -15,7 +15,6 @@
 #include "base/version.h"
 #include "finding/annotation.h"
 #include "finding/json.h"
-#include "finding/json_run.h"
 #include "finding/leak.h"
 #include "finding/report.h"
 #include "finding/use.h"
@@ -165,10 +164,11 @@ static void a_fault_with_all_that_can_be_known(void **state)
 {
     (void)state;
     struct story story;
+    static const char *const words[] = {"python", "tr\xff.py"};
     const struct finding_process process = {.time = "2026-11-22T05:46:49Z",
                                             .host = "node7",
-                                            .command = "python\0tr\xff.py\0",
-                                            .command_bytes = sizeof "python\0tr\xff.py",
+                                            .command = words,
+                                            .word_count = 2,
                                             .job = {{"RANK", "3"}, {"SLURM_JOB_ID", "17"}},
                                             .job_count = 2};
     const struct finding_origin known = {4242, 3, 2, "Tesla T4", &process};
@@ -379,9 +379,9 @@ static void nans(void **state)
     /* clang-format off */
     const struct nan_input inputs[] = {
         {.argument = 1, .at = 8, .buffer = 2, .offset = 4, .count = 100, .label = "x", .type = VALUE_FLOAT16, .is_guess = 1,
-         .infinities = 2, .has_figures = 1, .finite = 98, .zeros = 1, .min = -1.5, .max = 3, .mean = 0.25, .deviation = 1.5},
+         .infinities = 2, .finite = 98, .zeros = 1, .min = -1.5, .max = 3, .mean = 0.25, .deviation = 1.5},
         {.argument = -1, .buffer = 3, .count = 7, .type = VALUE_FLOAT32, .is_unwritten = 1, .nans = 7},
-        {.argument = 2, .buffer = 4, .count = 7, .type = VALUE_FLOAT32, .has_figures = 1, .finite = 1, .max = 1e300,
+        {.argument = 2, .buffer = 4, .count = 7, .type = VALUE_FLOAT32, .finite = 1, .max = 1e300,
          .mean = __builtin_inf(), .deviation = __builtin_nan("")},
     };
     /* clang-format on */
@@ -413,7 +413,7 @@ static void nans(void **state)
     check_finding("nan_of_a_kernel", &finding);
     nan.kind = FINDING_INF;
     nan.kernel = nan.symbol = nan.file = NULL;
-    nan.plain = "norm, scale";
+    nan.plain = nan.graph_kernels = "norm, scale";
     nan.buffer = &none;
     nan.argument = -1;
     nan.input_count = 0;

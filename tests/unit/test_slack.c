@@ -30,7 +30,7 @@ static struct slack_write before(void)
                                 .now_ns = 90000000};
 }
 
-static char *told(char *(*tell)(const struct finding *finding), const struct slack_write *write)
+static char *told(char *(*tell)(const struct finding *finding), struct slack_write *write)
 {
     struct finding finding;
     const struct finding_origin origin = {.pid = 42, .rank = -1, .device = 0};
@@ -41,7 +41,7 @@ static char *told(char *(*tell)(const struct finding *finding), const struct sla
     return text;
 }
 
-static void expect(const struct slack_write *write, const char *wanted, int is_in)
+static void expect(struct slack_write *write, const char *wanted, int is_in)
 {
     char *text = told(finding_text, write);
     int is_right = (strstr(text, wanted) != NULL) == is_in;

@@ -29,6 +29,7 @@ enum value_type {
 
 size_t value_width(enum value_type type); /* in bytes */
 int value_is_float(enum value_type type);
+extern const char *const value_names[];       /* of the types; ends with NULL */
 const char *value_name(enum value_type type); /* "float32", "bfloat16", "uint8"; static */
 
 /* How the bits of a floating-point type are divided. */

@@ -252,13 +252,14 @@ void fault_diagnose_rerun(const struct evidence *evidence, const struct rerun_re
         take_write(diagnosis, rerun);
 }
 
+const char *const rerun_outcome_words[] = {
+    [RERUN_NOT_TRIED] = "",        [RERUN_FAULTED] = "faulted", [RERUN_WROTE] = "wrote",
+    [RERUN_NO_FAULT] = "no fault", [RERUN_FAILED] = "failed",   NULL,
+};
+
 const char *rerun_result_outcome_name(enum rerun_outcome outcome)
 {
-    static const char *const names[] = {
-        [RERUN_NOT_TRIED] = NULL,      [RERUN_FAULTED] = "faulted", [RERUN_WROTE] = "wrote",
-        [RERUN_NO_FAULT] = "no fault", [RERUN_FAILED] = "failed",
-    };
-    return names[outcome];
+    return outcome == RERUN_NOT_TRIED ? NULL : rerun_outcome_words[outcome];
 }
 
 static void take_buffer(struct rerun_write *write, const cufence_buffer *buffer)

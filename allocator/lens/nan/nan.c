@@ -157,6 +157,7 @@ static void read_all(struct results *out, const uint8_t *results)
 static struct nan_input input_of(const struct visit *visit, const struct looked *looked, char label[64])
 {
     const struct reached *reached = &visit->reached[looked->reached];
+    const struct measured none = {0}, *figures = looked->has_figures ? &looked->figures : &none;
     cufence_description place;
     label[0] = '\0';
     heap_describe(reached->range.address, &place);
@@ -174,13 +175,12 @@ static struct nan_input input_of(const struct visit *visit, const struct looked 
                               .is_unwritten = !looked->is_written,
                               .nans = looked->before.nans,
                               .infinities = looked->before.infinities,
-                              .has_figures = looked->has_figures,
-                              .finite = looked->figures.finite,
-                              .zeros = looked->figures.zeros,
-                              .min = looked->figures.min,
-                              .max = looked->figures.max,
-                              .mean = looked->figures.mean,
-                              .deviation = looked->figures.deviation};
+                              .finite = figures->finite,
+                              .zeros = figures->zeros,
+                              .min = figures->min,
+                              .max = figures->max,
+                              .mean = figures->mean,
+                              .deviation = figures->deviation};
 }
 
 /* What a report needs besides the fact. Too large for the stack. */
@@ -205,6 +205,7 @@ static void name_kernels(const struct visit *visit, struct nan_fact *fact, char 
         }
     }
     fact->plain = plain;
+    fact->graph_kernels = fact->kernel ? NULL : plain;
 }
 
 /* Finds the line that writes there. Of arguments with equal pointers, only the first has been looked at. */
