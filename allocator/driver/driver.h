@@ -76,7 +76,6 @@
     X(cuMemExportToShareableHandle, 10020, OPTIONAL)                                                                           \
     X(cuMemImportFromShareableHandle, 10020, OPTIONAL)                                                                         \
     X(cuMemcpyDtoD, 3020, OPTIONAL)                                                                                            \
-    X(cuMemsetD32, 3020, OPTIONAL)                                                                                             \
     X(cuFuncSetAttribute, 9000, OPTIONAL)                                                                                      \
     X(cuLaunchKernelEx, 11060, OPTIONAL)                                                                                       \
     X(cuDeviceGetMemPool, 11020, OPTIONAL)                                                                                     \

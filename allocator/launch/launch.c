@@ -217,7 +217,6 @@ static void fill(struct place *place, const struct launch_call *call, const stru
 {
     struct launch_entry *entry = &place->entry;
     entry->function = function;
-    entry->graph = 0;
     entry->is_cooperative = call->is_cooperative;
     memcpy(entry->grid, call->grid, sizeof entry->grid);
     memcpy(entry->block, call->block, sizeof entry->block);
@@ -231,7 +230,7 @@ static void fill(struct place *place, const struct launch_call *call, const stru
 
 /* Counts one launch in the ring and returns its place, held, with the common fields filled in; NULL if the launch is not kept.
  */
-static inline struct place *begin_in(struct context *context, struct record *record, struct ring *ring, CUstream stream)
+static inline struct place *begin(struct context *context, struct record *record, struct ring *ring, CUstream stream)
 {
     struct place *places = places_of(record, ring);
     uint64_t sequence = __atomic_add_fetch(&ring->count, 1, __ATOMIC_RELAXED);
@@ -247,45 +246,37 @@ static inline struct place *begin_in(struct context *context, struct record *rec
     return place;
 }
 
-static struct place *begin(struct context *context, CUstream stream)
+/* Records it in the ring. `frame` is of the function whose caller launches. */
+static inline __attribute__((always_inline)) void keep(struct context *context, struct record *record, struct ring *ring,
+                                                       const struct launch_call *call, CUgraphExec graph, const void *frame)
 {
-    struct record *record = find_or_add(context);
-    return begin_in(context, record, own_ring(record), stream);
+    const struct launch_function *function = launches.size && !graph ? functions_find(call->function) : NULL;
+    struct place *place = begin(context, record, ring, call->stream);
+    if (!place)
+        return;
+    fill(place, call, function);
+    place->entry.graph = (uint64_t)(uintptr_t)graph;
+    stack_capture_from(&place->stack, frame);
+    let_go(place);
 }
 
 void launch_record(struct context *context, const struct launch_call *call)
 {
-    const struct launch_function *function = launches.size ? functions_find(call->function) : NULL;
-    struct place *place = begin(context, call->stream);
-    if (!place)
-        return;
-    fill(place, call, function);
-    stack_capture_from(&place->stack, call->frame ? call->frame : __builtin_frame_address(0));
-    let_go(place);
+    struct record *record = find_or_add(context);
+    keep(context, record, own_ring(record), call, NULL, call->frame ? call->frame : __builtin_frame_address(0));
 }
 
 void launch_record_node(struct context *context, const struct launch_call *call)
 {
-    const struct launch_function *function = launches.size ? functions_find(call->function) : NULL;
     struct record *record = find_or_add(context);
-    struct place *place = begin_in(context, record, &record->rings[NODES], call->stream);
-    if (!place)
-        return;
-    fill(place, call, function);
-    stack_capture_from(&place->stack, call->frame ? call->frame : __builtin_frame_address(0));
-    let_go(place);
+    keep(context, record, &record->rings[NODES], call, NULL, call->frame ? call->frame : __builtin_frame_address(0));
 }
 
 void launch_record_graph(struct context *context, CUgraphExec graph, CUstream stream, const void *frame)
 {
-    static const struct launch_call no_kernel;
-    struct place *place = begin(context, stream);
-    if (!place)
-        return;
-    fill(place, &no_kernel, NULL);
-    place->entry.graph = (uint64_t)(uintptr_t)graph;
-    stack_capture_from(&place->stack, frame ? frame : __builtin_frame_address(0));
-    let_go(place);
+    const struct launch_call no_kernel = {.stream = stream};
+    struct record *record = find_or_add(context);
+    keep(context, record, own_ring(record), &no_kernel, graph, frame ? frame : __builtin_frame_address(0));
 }
 
 struct launch_mark launch_newest(struct context *context)

@@ -12,50 +12,24 @@ struct reader cfi_read(const struct cfi_bytes *bytes, uint64_t address)
 /* Reads a pointer encoded as DW_EH_PE_*. `data`: base of data-relative pointers, 0 if there is none. */
 static uint64_t read_pointer(struct reader *reader, unsigned encoding, uint64_t data)
 {
-    enum { FORMAT = 0x0f, APPLICATION = 0x70 };
-    uint64_t base = 0, value;
-    switch (encoding & APPLICATION) {
-    case DW_EH_PE_absptr:
-        break;
-    case DW_EH_PE_pcrel:
-        base = reader->position;
-        break;
-    case DW_EH_PE_datarel:
-        base = data;
-        if (data)
-            break;
+    enum { FORMAT = 0x0f, APPLICATION = 0x70, IS_SIGNED = DW_EH_PE_signed };
+    static const unsigned char sizes[] = {
+        [DW_EH_PE_absptr] = 8, [DW_EH_PE_udata2] = 2, [DW_EH_PE_udata4] = 4, [DW_EH_PE_udata8] = 8};
+    unsigned format = encoding & FORMAT, kind = format & ~(unsigned)IS_SIGNED;
+    uint64_t base = reader->position;
+    if ((encoding & APPLICATION) == DW_EH_PE_datarel)
+        base = data ? data : reader_break(reader);
+    else if ((encoding & APPLICATION) == DW_EH_PE_absptr)
+        base = 0;
+    else if ((encoding & APPLICATION) != DW_EH_PE_pcrel)
         return reader_break(reader);
-    default:
+    if (format == DW_EH_PE_uleb128)
+        return base + reader_uleb(reader);
+    if (format == DW_EH_PE_sleb128)
+        return base + (uint64_t)reader_sleb(reader);
+    if (format == DW_EH_PE_signed || kind >= sizeof sizes || !sizes[kind])
         return reader_break(reader);
-    }
-    switch (encoding & FORMAT) {
-    case DW_EH_PE_absptr:
-    case DW_EH_PE_udata8:
-    case DW_EH_PE_sdata8:
-        value = reader_u64(reader);
-        break;
-    case DW_EH_PE_udata2:
-        value = reader_u16(reader);
-        break;
-    case DW_EH_PE_udata4:
-        value = reader_u32(reader);
-        break;
-    case DW_EH_PE_sdata2:
-        value = (uint64_t)reader_signed(reader, 2);
-        break;
-    case DW_EH_PE_sdata4:
-        value = (uint64_t)reader_signed(reader, 4);
-        break;
-    case DW_EH_PE_uleb128:
-        value = reader_uleb(reader);
-        break;
-    case DW_EH_PE_sleb128:
-        value = (uint64_t)reader_sleb(reader);
-        break;
-    default:
-        return reader_break(reader);
-    }
-    return base + value;
+    return base + (format & IS_SIGNED ? (uint64_t)reader_signed(reader, sizes[kind]) : reader_unsigned(reader, sizes[kind]));
 }
 
 static struct reader in_module(const struct cfi_module *module, uint64_t address)
