@@ -44,12 +44,12 @@ static int is_ours(uint32_t id)
 static void *begin(void *user)
 {
     const struct beginning beginning = *(struct beginning *)user;
-    uint32_t *place = enlist();
+    uint32_t *own = enlist();
     free(user);
     pthread_setname_np(pthread_self(), "cufence"); /* the function may choose a longer one */
     void *result = beginning.function(beginning.argument);
-    if (place)
-        __atomic_store_n(place, 0, __ATOMIC_SEQ_CST);
+    if (own)
+        __atomic_store_n(own, 0, __ATOMIC_SEQ_CST);
     return result;
 }
 

@@ -15,11 +15,11 @@
 #define REST_STEP 512u     /* memory for the arguments beyond LAUNCH_KEPT_BYTES is a multiple of this */
 
 /* Only the thread that holds an entry may read or write it. */
-struct place {
+struct slot {
     int is_held;         /* atomic */
     uint32_t rest_bytes; /* of the launch's arguments, kept in rest[] */
     uint32_t rest_size;
-    uint8_t *rest; /* what does not fit into the entry. Kept for the next launch in this place */
+    uint8_t *rest; /* what does not fit into the entry. Kept for the next launch in this slot */
     struct launch_entry entry;
     struct stack stack;
 };
@@ -27,7 +27,7 @@ struct place {
 /* One ring per thread and context, because a cache line that two processors write in turn moves between them each time. */
 struct ring {
     uint64_t count;              /* atomic: launches in this context */
-    struct place *places;        /* atomic; written once, under the lock. NULL: launches are only counted */
+    struct slot *slots;          /* atomic; written once, under the lock. NULL: launches are only counted */
 } __attribute__((aligned(128))); /* no false sharing between threads */
 
 /* Launches of one context. Reused by the next context in the same entry. */
@@ -40,7 +40,7 @@ struct record {
 
 static struct {
     struct lock lock;       /* held while a record is created or cleared, and while a ring is allocated */
-    uint64_t size;          /* places per ring, a power of two or 0; constant after launch_open() */
+    uint64_t size;          /* slots per ring, a power of two or 0; constant after launch_open() */
     unsigned threads;       /* atomic: number of threads that have launched */
     struct record *records; /* atomic; added at the front, never removed */
     uint64_t ended;         /* atomic: number of launches of destroyed contexts */
@@ -90,42 +90,42 @@ static struct ring *own_ring(struct record *record)
     return &record->rings[number - 1];
 }
 
-static struct place *make_places(struct ring *ring)
+static struct slot *make_slots(struct ring *ring)
 {
     lock_take(&launches.lock);
-    struct place *places = ring->places;
-    if (!places) {
-        places = calloc(launches.size, sizeof *places); /* without host memory, launches are only counted */
-        __atomic_store_n(&ring->places, places, __ATOMIC_RELEASE);
+    struct slot *slots = ring->slots;
+    if (!slots) {
+        slots = calloc(launches.size, sizeof *slots); /* without host memory, launches are only counted */
+        __atomic_store_n(&ring->slots, slots, __ATOMIC_RELEASE);
     }
     lock_release(&launches.lock);
-    return places;
+    return slots;
 }
 
-static struct place *places_of(struct record *record, struct ring *ring)
+static struct slot *slots_of(struct record *record, struct ring *ring)
 {
     if (!launches.size || record == &launches.others)
         return NULL;
-    struct place *places = __atomic_load_n(&ring->places, __ATOMIC_ACQUIRE);
-    return places ? places : make_places(ring);
+    struct slot *slots = __atomic_load_n(&ring->slots, __ATOMIC_ACQUIRE);
+    return slots ? slots : make_slots(ring);
 }
 
 /* ---- entries ---- */
 
-static int hold(struct place *place)
+static int hold(struct slot *slot)
 {
-    return !__atomic_exchange_n(&place->is_held, 1, __ATOMIC_ACQUIRE);
+    return !__atomic_exchange_n(&slot->is_held, 1, __ATOMIC_ACQUIRE);
 }
 
-static void let_go(struct place *place)
+static void let_go(struct slot *slot)
 {
-    __atomic_store_n(&place->is_held, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&slot->is_held, 0, __ATOMIC_RELEASE);
 }
 
-static int hold_soon(struct place *place)
+static int hold_soon(struct slot *slot)
 {
     for (int i = 0; i < READ_ATTEMPTS; i++)
-        if (hold(place))
+        if (hold(slot))
             return 1;
     return 0;
 }
@@ -136,40 +136,40 @@ static uint32_t at_most(size_t bytes, size_t most)
 }
 
 /* Makes room for arguments of `bytes`, which may be less than that if the host has no memory. */
-static void make_room(struct place *place, uint32_t bytes)
+static void make_room(struct slot *slot, uint32_t bytes)
 {
     uint32_t rest = at_most(bytes, MOST_BYTES) - LAUNCH_KEPT_BYTES;
-    if (rest > place->rest_size) {
-        free(place->rest);
-        place->rest_size = (rest + REST_STEP - 1) / REST_STEP * REST_STEP;
-        place->rest = malloc(place->rest_size);
-        if (!place->rest)
-            place->rest_size = 0;
+    if (rest > slot->rest_size) {
+        free(slot->rest);
+        slot->rest_size = (rest + REST_STEP - 1) / REST_STEP * REST_STEP;
+        slot->rest = malloc(slot->rest_size);
+        if (!slot->rest)
+            slot->rest_size = 0;
     }
-    place->rest_bytes = at_most(rest, place->rest_size);
+    slot->rest_bytes = at_most(rest, slot->rest_size);
 }
 
-/* Sets the size of the launch's arguments, before they are put into the place. */
-static void set_size(struct place *place, uint32_t bytes)
+/* Sets the size of the launch's arguments, before they are put into the slot. */
+static void set_size(struct slot *slot, uint32_t bytes)
 {
-    place->entry.argument_bytes = bytes;
-    place->entry.kept_bytes = at_most(bytes, LAUNCH_KEPT_BYTES);
-    place->rest_bytes = 0;
+    slot->entry.argument_bytes = bytes;
+    slot->entry.kept_bytes = at_most(bytes, LAUNCH_KEPT_BYTES);
+    slot->rest_bytes = 0;
     if (bytes > LAUNCH_KEPT_BYTES)
-        make_room(place, bytes);
+        make_room(slot, bytes);
 }
 
-/* Puts arguments into the place. `size` is not 0. */
-static void put(struct place *place, uint32_t offset, const uint8_t *from, uint32_t size)
+/* Puts arguments into the slot. `size` is not 0. */
+static void put(struct slot *slot, uint32_t offset, const uint8_t *from, uint32_t size)
 {
     uint32_t near = offset < LAUNCH_KEPT_BYTES ? at_most(size, LAUNCH_KEPT_BYTES - offset) : 0;
     if (near)
-        memcpy(place->entry.bytes + offset, from, near);
+        memcpy(slot->entry.bytes + offset, from, near);
     if (near == size)
         return;
     uint32_t at = offset + near - LAUNCH_KEPT_BYTES;
-    if (at < place->rest_bytes)
-        memcpy(place->rest + at, from + near, at_most(size - near, place->rest_bytes - at));
+    if (at < slot->rest_bytes)
+        memcpy(slot->rest + at, from + near, at_most(size - near, slot->rest_bytes - at));
 }
 
 const void *launch_buffer(void *const *extra, size_t *size)
@@ -187,35 +187,35 @@ const void *launch_buffer(void *const *extra, size_t *size)
     return buffer;
 }
 
-static void keep_buffer(struct place *place, void *const *extra)
+static void keep_buffer(struct slot *slot, void *const *extra)
 {
-    const struct launch_function *function = place->entry.function;
+    const struct launch_function *function = slot->entry.function;
     size_t size, most = function && function->has_layout ? function->argument_bytes : UINT32_MAX;
     const void *buffer = launch_buffer(extra, &size);
-    set_size(place, buffer ? at_most(size, most) : 0);
-    if (place->entry.argument_bytes)
-        put(place, 0, buffer, place->entry.argument_bytes);
+    set_size(slot, buffer ? at_most(size, most) : 0);
+    if (slot->entry.argument_bytes)
+        put(slot, 0, buffer, slot->entry.argument_bytes);
 }
 
 /* For launches that pass a pointer to each argument. */
-static void keep_each(struct place *place, void *const *parameters)
+static void keep_each(struct slot *slot, void *const *parameters)
 {
-    const struct launch_function *function = place->entry.function;
-    set_size(place, function->argument_bytes);
+    const struct launch_function *function = slot->entry.function;
+    set_size(slot, function->argument_bytes);
     for (uint32_t i = 0; i < function->argument_count; i++) {
         struct launch_argument argument = function->arguments[i];
         if (!parameters[i])
             continue;
         if (argument.size == 8 && argument.offset <= LAUNCH_KEPT_BYTES - 8)
-            memcpy(place->entry.bytes + argument.offset, parameters[i], 8);
+            memcpy(slot->entry.bytes + argument.offset, parameters[i], 8);
         else if (argument.size)
-            put(place, argument.offset, parameters[i], argument.size);
+            put(slot, argument.offset, parameters[i], argument.size);
     }
 }
 
-static void fill(struct place *place, const struct launch_call *call, const struct launch_function *function)
+static void fill(struct slot *slot, const struct launch_call *call, const struct launch_function *function)
 {
-    struct launch_entry *entry = &place->entry;
+    struct launch_entry *entry = &slot->entry;
     entry->function = function;
     entry->is_cooperative = call->is_cooperative;
     memcpy(entry->grid, call->grid, sizeof entry->grid);
@@ -223,27 +223,27 @@ static void fill(struct place *place, const struct launch_call *call, const stru
     memcpy(entry->cluster, call->cluster, sizeof entry->cluster);
     entry->shared_bytes = call->shared_bytes;
     if (call->parameters && function && function->has_layout)
-        keep_each(place, call->parameters);
+        keep_each(slot, call->parameters);
     else
-        keep_buffer(place, call->parameters ? NULL : call->extra);
+        keep_buffer(slot, call->parameters ? NULL : call->extra);
 }
 
-/* Counts one launch in the ring and returns its place, held, with the common fields filled in; NULL if the launch is not kept.
+/* Counts one launch in the ring and returns its slot, held, with the common fields filled in; NULL if the launch is not kept.
  */
-static inline struct place *begin(struct context *context, struct record *record, struct ring *ring, CUstream stream)
+static inline struct slot *begin(struct context *context, struct record *record, struct ring *ring, CUstream stream)
 {
-    struct place *places = places_of(record, ring);
+    struct slot *slots = slots_of(record, ring);
     uint64_t sequence = __atomic_add_fetch(&ring->count, 1, __ATOMIC_RELAXED);
-    struct place *place = places ? &places[(sequence - 1) & (launches.size - 1)] : NULL;
-    if (!place || !hold(place))
+    struct slot *slot = slots ? &slots[(sequence - 1) & (launches.size - 1)] : NULL;
+    if (!slot || !hold(slot))
         return NULL;
-    place->entry.turn++;
-    place->entry.sequence = sequence;
-    place->entry.time_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
-    place->entry.stream = (uint64_t)(uintptr_t)stream;
-    place->entry.tid = thread_id();
-    place->entry.device = context ? context->device : -1;
-    return place;
+    slot->entry.turn++;
+    slot->entry.sequence = sequence;
+    slot->entry.time_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
+    slot->entry.stream = (uint64_t)(uintptr_t)stream;
+    slot->entry.tid = thread_id();
+    slot->entry.device = context ? context->device : -1;
+    return slot;
 }
 
 /* Records it in the ring. `frame` is of the function whose caller launches. */
@@ -251,13 +251,13 @@ static inline __attribute__((always_inline)) void keep(struct context *context, 
                                                        const struct launch_call *call, CUgraphExec graph, const void *frame)
 {
     const struct launch_function *function = launches.size && !graph ? functions_find(call->function) : NULL;
-    struct place *place = begin(context, record, ring, call->stream);
-    if (!place)
+    struct slot *slot = begin(context, record, ring, call->stream);
+    if (!slot)
         return;
-    fill(place, call, function);
-    place->entry.graph = (uint64_t)(uintptr_t)graph;
-    stack_capture_from(&place->stack, frame);
-    let_go(place);
+    fill(slot, call, function);
+    slot->entry.graph = (uint64_t)(uintptr_t)graph;
+    stack_capture_from(&slot->stack, frame);
+    let_go(slot);
 }
 
 void launch_record(struct context *context, const struct launch_call *call)
@@ -283,15 +283,15 @@ struct launch_mark launch_newest(struct context *context)
 {
     struct record *record = find(context);
     struct ring *ring = record ? own_ring(record) : NULL;
-    struct place *places = ring ? __atomic_load_n(&ring->places, __ATOMIC_ACQUIRE) : NULL;
+    struct slot *slots = ring ? __atomic_load_n(&ring->slots, __ATOMIC_ACQUIRE) : NULL;
     uint64_t sequence = ring ? __atomic_load_n(&ring->count, __ATOMIC_RELAXED) : 0;
-    struct place *place = places ? &places[(sequence - 1) & (launches.size - 1)] : NULL;
+    struct slot *slot = slots ? &slots[(sequence - 1) & (launches.size - 1)] : NULL;
     struct launch_mark mark = {0};
-    if (!place || !hold(place))
+    if (!slot || !hold(slot))
         return mark;
-    if (place->entry.sequence == sequence && place->entry.tid == thread_id()) /* threads may share a ring */
-        mark = (struct launch_mark){place, place->entry.turn, place->entry.function, place->stack.python};
-    let_go(place);
+    if (slot->entry.sequence == sequence && slot->entry.tid == thread_id()) /* threads may share a ring */
+        mark = (struct launch_mark){slot, slot->entry.turn, slot->entry.function, slot->stack.python};
+    let_go(slot);
     return mark;
 }
 
@@ -331,11 +331,11 @@ void launch_settle(const struct context *context, uint64_t count)
 
 static void clear(struct ring *ring)
 {
-    for (uint64_t i = 0; ring->places && i < launches.size; i++) {
-        if (hold_soon(&ring->places[i])) {
-            ring->places[i].entry.sequence = 0;
-            ring->places[i].entry.turn++;
-            let_go(&ring->places[i]);
+    for (uint64_t i = 0; ring->slots && i < launches.size; i++) {
+        if (hold_soon(&ring->slots[i])) {
+            ring->slots[i].entry.sequence = 0;
+            ring->slots[i].entry.turn++;
+            let_go(&ring->slots[i]);
         }
     }
 }
@@ -367,20 +367,20 @@ static int is_asked_for(const struct launch_query *query, const struct launch_en
 
 /* A reader's position in a ring: everything newer has been visited. */
 struct cursor {
-    struct place *places;
+    struct slot *slots;
     uint64_t sequence, oldest; /* next launch to return, if sequence >= oldest */
     uint64_t time_ns;          /* of that launch */
 };
 
-/* Holds the launch's place if the launch is still in it and matches the query; else returns NULL. */
-static struct place *hold_wanted(const struct launch_query *query, struct place *places, uint64_t sequence)
+/* Holds the launch's slot if the launch is still in it and matches the query; else returns NULL. */
+static struct slot *hold_wanted(const struct launch_query *query, struct slot *slots, uint64_t sequence)
 {
-    struct place *place = &places[(sequence - 1) & (launches.size - 1)];
-    if (!hold_soon(place))
+    struct slot *slot = &slots[(sequence - 1) & (launches.size - 1)];
+    if (!hold_soon(slot))
         return NULL;
-    if (place->entry.sequence == sequence && is_asked_for(query, &place->entry))
-        return place;
-    let_go(place);
+    if (slot->entry.sequence == sequence && is_asked_for(query, &slot->entry))
+        return slot;
+    let_go(slot);
     return NULL;
 }
 
@@ -388,11 +388,11 @@ static struct place *hold_wanted(const struct launch_query *query, struct place 
 static void seek(struct cursor *cursor, const struct launch_query *query)
 {
     for (; cursor->sequence >= cursor->oldest; cursor->sequence--) {
-        struct place *place = hold_wanted(query, cursor->places, cursor->sequence);
-        if (!place)
+        struct slot *slot = hold_wanted(query, cursor->slots, cursor->sequence);
+        if (!slot)
             continue;
-        cursor->time_ns = place->entry.time_ns;
-        let_go(place);
+        cursor->time_ns = slot->entry.time_ns;
+        let_go(slot);
         return;
     }
 }
@@ -404,10 +404,10 @@ static size_t begin_reading(struct record *record, const struct launch_query *qu
         (query->device >= 0 && query->device != record->context->device))
         return 0;
     for (size_t i = 0; i <= NODES; i++) {
-        struct cursor cursor = {.places = __atomic_load_n(&record->rings[i].places, __ATOMIC_ACQUIRE),
+        struct cursor cursor = {.slots = __atomic_load_n(&record->rings[i].slots, __ATOMIC_ACQUIRE),
                                 .sequence = __atomic_load_n(&record->rings[i].count, __ATOMIC_ACQUIRE)};
         cursor.oldest = cursor.sequence > launches.size ? cursor.sequence - launches.size + 1 : 1;
-        if (!cursor.places)
+        if (!cursor.slots)
             continue;
         seek(&cursor, query);
         cursors[found++] = cursor;
@@ -435,13 +435,13 @@ size_t launch_read(const struct launch_query *query, struct launch_entry *out, s
     for (record = cursors ? first : NULL; record; record = record->next)
         count += begin_reading(record, query, cursors + count);
     while (found < max && (next = newest(cursors, count)) != NULL) {
-        struct place *place = hold_wanted(query, next->places, next->sequence--);
-        if (place) {
+        struct slot *slot = hold_wanted(query, next->slots, next->sequence--);
+        if (slot) {
             if (stacks)
-                stacks[found] = place->stack;
-            out[found] = place->entry;
-            out[found++].place = place;
-            let_go(place);
+                stacks[found] = slot->stack;
+            out[found] = slot->entry;
+            out[found++].slot = slot;
+            let_go(slot);
         }
         seek(next, query);
     }
@@ -451,33 +451,33 @@ size_t launch_read(const struct launch_query *query, struct launch_entry *out, s
 
 int launch_read_marked(const struct launch_mark *mark, struct launch_entry *out, struct stack *stack)
 {
-    struct place *place = (struct place *)(uintptr_t)mark->place;
+    struct slot *slot = (struct slot *)(uintptr_t)mark->slot;
     int is_there = 0;
-    if (!place || !hold_soon(place))
+    if (!slot || !hold_soon(slot))
         return 0;
-    if (place->entry.turn == mark->turn && place->entry.sequence) {
-        *out = place->entry;
-        out->place = place;
-        *stack = place->stack;
+    if (slot->entry.turn == mark->turn && slot->entry.sequence) {
+        *out = slot->entry;
+        out->slot = slot;
+        *stack = slot->stack;
         is_there = 1;
     }
-    let_go(place);
+    let_go(slot);
     return is_there;
 }
 
 size_t launch_read_arguments(const struct launch_entry *entry, uint8_t *out, size_t max)
 {
-    struct place *place = entry->place;
+    struct slot *slot = entry->slot;
     size_t near = 0, far = 0;
-    if (!place || !hold_soon(place))
+    if (!slot || !hold_soon(slot))
         return 0;
-    if (place->entry.turn == entry->turn) {
+    if (slot->entry.turn == entry->turn) {
         near = at_most(entry->kept_bytes, max);
-        far = at_most(place->rest_bytes, max - near);
-        memcpy(out, place->entry.bytes, near);
+        far = at_most(slot->rest_bytes, max - near);
+        memcpy(out, slot->entry.bytes, near);
         if (far)
-            memcpy(out + near, place->rest, far);
+            memcpy(out + near, slot->rest, far);
     }
-    let_go(place);
+    let_go(slot);
     return near + far;
 }

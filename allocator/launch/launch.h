@@ -3,9 +3,9 @@
  * where.
  *
  * Recording makes no driver call, except for a kernel seen for the first time (to query its name and argument layout), takes no
- * lock and never waits. If the place in the ring is held, by a reader or by a writer that is a whole round late, the launch is
+ * lock and never waits. If the slot in the ring is held, by a reader or by a writer that is a whole round late, the launch is
  * counted but not kept. A ring takes 1.7 KiB per launch, allocated at its thread's first launch in the context. With more than
- * sixteen threads, some share a ring. Arguments beyond LAUNCH_KEPT_BYTES take memory of their own, which stays with the place.
+ * sixteen threads, some share a ring. Arguments beyond LAUNCH_KEPT_BYTES take memory of their own, which stays with the slot.
  *
  * Thread safety: every function, from any thread, after launch_open().
  */
@@ -50,7 +50,7 @@ void launch_record_graph(struct context *context, CUgraphExec graph, CUstream st
 
 /* Refers to a launch on record. */
 struct launch_mark {
-    const void *place; /* NULL: none */
+    const void *slot; /* NULL: none */
     uint64_t turn;
     const struct launch_function *function; /* NULL: a graph */
     uint32_t python;                        /* the caller's Python frames, see stack_capture_python() */
@@ -59,7 +59,7 @@ struct launch_mark {
 /* Returns the newest launch that the calling thread has recorded in the context, if it is kept. */
 struct launch_mark launch_newest(struct context *context);
 
-/* Copies a launch and its stack. Returns 0 if newer launches have taken its place. */
+/* Copies a launch and its stack. Returns 0 if newer launches have taken its slot. */
 int launch_read_marked(const struct launch_mark *mark, struct launch_entry *out, struct stack *stack);
 
 /* Returns the number of launches recorded in the context (NULL: without one), including graphs, kept or not. Never decreases
@@ -94,7 +94,7 @@ struct launch_query {
 size_t launch_read(const struct launch_query *query, struct launch_entry *out, struct stack *stacks, size_t max);
 
 /* Copies the arguments of a launch that launch_read() has returned, at most `max` bytes of them, and returns their number: 0 if
- * they are unknown, or if newer launches have taken the place; LAUNCH_KEPT_BYTES of more if the host had no memory for the
+ * they are unknown, or if newer launches have taken the slot; LAUNCH_KEPT_BYTES of more if the host had no memory for the
  * others. Padding between arguments is undefined. */
 size_t launch_read_arguments(const struct launch_entry *entry, uint8_t *out, size_t max);
 

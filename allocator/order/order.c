@@ -146,7 +146,7 @@ static void kernel_launched(const struct launch_event *event, struct stream *str
     const struct launch_mark mark = launch_newest(event->context);
     const struct launch_function *function = mark.function ? mark.function : functions_find(event->call->function);
     struct use use = {.kind = USE_LAUNCH,
-                      .source = mark.place,
+                      .source = mark.slot,
                       .turn = mark.turn,
                       .function = function,
                       .python = mark.python,
@@ -313,7 +313,7 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
 static void describe_launch(const struct use *use, struct order_details *out)
 {
     const struct launch_function *function = use->function;
-    const struct launch_mark mark = {.place = use->source, .turn = use->turn};
+    const struct launch_mark mark = {.slot = use->source, .turn = use->turn};
     out->use.kernel = function ? function->name : "";
     if (launch_read_marked(&mark, &out->entry, &out->stack)) {
         out->use.entry = &out->entry;

@@ -33,17 +33,17 @@ static struct needs look_up(const void *address)
     return (struct needs){0};
 }
 
-/* Programs allocate from few places, so the answers are cached. User addresses have 48 bits, so an address and its answer fit
- * in one word. */
+/* Programs allocate from a few callers, so the answers are cached. User addresses have 48 bits, so an address and its answer
+ * fit in one word. */
 struct needs caller_needs(const void *address)
 {
     static uint64_t known[64]; /* atomic; address << 16 | alignment << 1 | exports */
-    uint64_t place = (uint64_t)(uintptr_t)address;
-    uint64_t *entry = &known[(place * UINT64_C(0x9e3779b97f4a7c15)) >> 58];
+    uint64_t key = (uint64_t)(uintptr_t)address;
+    uint64_t *entry = &known[(key * UINT64_C(0x9e3779b97f4a7c15)) >> 58];
     uint64_t word = __atomic_load_n(entry, __ATOMIC_RELAXED);
-    if (word >> 16 == place)
+    if (word >> 16 == key)
         return (struct needs){.alignment = (uint32_t)(word & 0xffff) >> 1, .exports = word & 1};
     struct needs needs = look_up(address);
-    __atomic_store_n(entry, place << 16 | needs.alignment << 1 | needs.exports, __ATOMIC_RELAXED);
+    __atomic_store_n(entry, key << 16 | needs.alignment << 1 | needs.exports, __ATOMIC_RELAXED);
     return needs;
 }

@@ -115,7 +115,7 @@ static void say_once(const char *base)
  * Returns our hook for an address that the driver has returned, if it belongs to a form in the table. Any other form has
  * different parameters, whatever its version, so the program calls the driver's function.
  */
-static void *in_place_of(void *address, const char *name, int version)
+static void *hook_for(void *address, const char *name, int version)
 {
     for (size_t i = 0; i < ROWS; i++) {
         if ((void *)*rows[i].real == address)
@@ -133,5 +133,5 @@ static void *in_place_of(void *address, const char *name, int version)
 void give_hook(const char *name, void **out, int version)
 {
     if (name && out && *out)
-        *out = in_place_of(*out, name, version);
+        *out = hook_for(*out, name, version);
 }

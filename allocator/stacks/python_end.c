@@ -118,7 +118,7 @@ static object *on_exit_of_python(object *self, object *unused)
 static void find_python(void)
 {
     const struct {
-        void *place;
+        void *into;
         const char *name;
     } functions[] = {
         {&python.add_pending_call, "Py_AddPendingCall"},
@@ -131,7 +131,7 @@ static void find_python(void)
     };
     int found = 1;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        if (!(*(void **)functions[i].place = dlsym(RTLD_DEFAULT, functions[i].name)))
+        if (!(*(void **)functions[i].into = dlsym(RTLD_DEFAULT, functions[i].name)))
             found = -1;
     }
     *(void **)&python.is_finalizing = dlsym(RTLD_DEFAULT, "Py_IsFinalizing"); /* from 3.13 on */

@@ -18,20 +18,20 @@ struct known {
     uint8_t is_own;  /* the code is cufence's */
     uint8_t from_fp; /* the CFA is fp + cfa, else sp + cfa */
     uint8_t fp_kept; /* the caller's frame pointer is the word at CFA + fp, else it is the same */
-    uint8_t rare;    /* 0, or of a rule that is none of these: 1 + its place in enum cfi_base, 16 times its enum cfi_fp added */
+    uint8_t rare;    /* 0, or of a rule that is none of these: 1 + its enum cfi_base, 16 times its enum cfi_fp added */
 #endif
     int16_t cfa, fp; /* in words */
 };
-_Static_assert(sizeof(struct known) == sizeof(uint64_t), "a place holds one in a word");
+_Static_assert(sizeof(struct known) == sizeof(uint64_t), "a slot holds one in a word");
 
 /*
- * A cache. `check` is pc ^ rule, so that a place that two threads write at once is taken for neither's: Robert Hyatt, Timothy
+ * A cache. `check` is pc ^ rule, so that a slot that two threads write at once is taken for neither's: Robert Hyatt, Timothy
  * Mann, "A lockless transposition-table implementation for parallel search chess engines", 2002. Both words are atomic.
  */
-#define PLACES 4096u /* a power of two; of 16 bytes */
-static struct place {
+#define SLOTS 4096u /* a power of two; of 16 bytes */
+static struct slot {
     uint64_t check, rule;
-} places[PLACES];
+} slots[SLOTS];
 
 /* Counts of the loader, which rise when it maps or unmaps a module. Addresses seen before may be other code then. Atomic. */
 static uint64_t loaded, unloaded;
@@ -42,15 +42,15 @@ struct interned_frame walk_frame(uint64_t pc)
     return (struct interned_frame){{pc, __atomic_load_n(&unloaded, __ATOMIC_RELAXED)}, pc};
 }
 
-static inline size_t place_of(uint64_t pc)
+static inline size_t slot_of(uint64_t pc)
 {
-    return (size_t)(pc ^ pc >> 11) & (PLACES - 1);
+    return (size_t)(pc ^ pc >> 11) & (SLOTS - 1);
 }
 
 static inline int look(uint64_t pc, size_t at, struct known *out)
 {
-    uint64_t rule = __atomic_load_n(&places[at].rule, __ATOMIC_RELAXED);
-    if ((__atomic_load_n(&places[at].check, __ATOMIC_RELAXED) ^ rule) != pc)
+    uint64_t rule = __atomic_load_n(&slots[at].rule, __ATOMIC_RELAXED);
+    if ((__atomic_load_n(&slots[at].check, __ATOMIC_RELAXED) ^ rule) != pc)
         return 0;
     memcpy(out, &rule, sizeof rule);
     return 1;
@@ -60,18 +60,18 @@ static void keep(uint64_t pc, const struct known *known)
 {
     uint64_t rule;
     memcpy(&rule, known, sizeof rule);
-    size_t at = place_of(pc);
-    if (__atomic_load_n(&places[at].check, __ATOMIC_RELAXED) != 0) /* in use: the other place of the pair */
+    size_t at = slot_of(pc);
+    if (__atomic_load_n(&slots[at].check, __ATOMIC_RELAXED) != 0) /* in use: the other slot of the pair */
         at ^= 1;
-    __atomic_store_n(&places[at].rule, rule, __ATOMIC_RELAXED);
-    __atomic_store_n(&places[at].check, pc ^ rule, __ATOMIC_RELAXED);
+    __atomic_store_n(&slots[at].rule, rule, __ATOMIC_RELAXED);
+    __atomic_store_n(&slots[at].check, pc ^ rule, __ATOMIC_RELAXED);
 }
 
 static void forget_all(void)
 {
-    for (size_t i = 0; i < PLACES; i++) {
-        __atomic_store_n(&places[i].check, 0, __ATOMIC_RELAXED);
-        __atomic_store_n(&places[i].rule, 0, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < SLOTS; i++) {
+        __atomic_store_n(&slots[i].check, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&slots[i].rule, 0, __ATOMIC_RELAXED);
     }
 }
 
@@ -135,13 +135,13 @@ static __attribute__((cold, noinline)) struct known ask(uint64_t pc)
 static __attribute__((noinline)) struct known look_further(uint64_t pc)
 {
     struct known known;
-    return look(pc, place_of(pc) ^ 1, &known) ? known : ask(pc);
+    return look(pc, slot_of(pc) ^ 1, &known) ? known : ask(pc);
 }
 
 static inline __attribute__((always_inline)) struct known known_of(uint64_t pc)
 {
     struct known known;
-    return __builtin_expect(look(pc, place_of(pc), &known), 1) ? known : look_further(pc);
+    return __builtin_expect(look(pc, slot_of(pc), &known), 1) ? known : look_further(pc);
 }
 
 /* ---- walking ---- */

@@ -212,7 +212,7 @@ static uint64_t affordable(uint64_t guard)
     return guard < most ? guard : most;
 }
 
-static int place(struct slot *slot, uint64_t guard)
+static int find_room(struct slot *slot, uint64_t guard)
 {
     lock_expect(RANK_ARENA);
     slot->span = slot->mapped + affordable(guard);
@@ -231,7 +231,7 @@ cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t
         forget_oldest();
     if (arena.count == arena.capacity && grow() != 0) {
         status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of %zu mappings", arena.count);
-    } else if (!place(slot, guard)) {
+    } else if (!find_room(slot, guard)) {
         status = error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
                            "no %llu bytes of address space left between %zu mappings and their guards in an arena of %llu "
                            "bytes; a larger `ulimit -v` makes room",

@@ -130,10 +130,10 @@ TEST(what_left_the_ring_is_not_read)
     for (unsigned i = 0; i < SIZE + 1; i++)
         record_all(context, make_all(&all, 4));
     assert_int_equal(read_all(context, NULL, &entry, 1), 1);
-    assert_ptr_equal(entry.place, gone.place);
+    assert_ptr_equal(entry.slot, gone.slot);
     assert_int_equal(entry.sequence, gone.sequence);
     assert_int_equal(launch_read_arguments(&gone, bytes, sizeof bytes), 0);
-    entry.place = NULL; /* as of a snapshot from a file */
+    entry.slot = NULL; /* as of a snapshot from a file */
     assert_int_equal(launch_read_arguments(&entry, bytes, sizeof bytes), 0);
 }
 

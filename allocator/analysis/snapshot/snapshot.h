@@ -54,7 +54,7 @@ struct launch_entry {
     uint32_t argument_bytes; /* size of all arguments, kept or not; 0 if unknown */
     uint32_t kept_bytes;     /* number of valid bytes in bytes[]. Padding between arguments is undefined */
     uint8_t bytes[LAUNCH_KEPT_BYTES];
-    void *place; /* for launch_read_arguments(): where the launch is on record, NULL in what launch_read() has not returned; */
+    void *slot; /* for launch_read_arguments(): where the launch is on record, NULL in what launch_read() has not returned; */
     uint64_t turn; /* and the number of the launch among those that were on record there */
 };
 

@@ -109,10 +109,10 @@ void index_add(struct block *block)
         ;
     block_become(block, BLOCK_LIVE);
     uint64_t entry = (uint64_t)(uintptr_t)block | (uint64_t)++block->tag << ADDRESS_BITS,
-             *place = entry_inside(block->facts.address);
+             *slot = entry_inside(block->facts.address);
     if (block_is_cell(block))
-        place = entry_of_cell(__atomic_load_n(place, __ATOMIC_ACQUIRE), block->facts.address);
-    __atomic_store_n(place, entry, __ATOMIC_RELEASE);
+        slot = entry_of_cell(__atomic_load_n(slot, __ATOMIC_ACQUIRE), block->facts.address);
+    __atomic_store_n(slot, entry, __ATOMIC_RELEASE);
 }
 
 struct block *index_find(uint64_t address)

@@ -10,7 +10,7 @@ enum { KEPT = 4, BUFFERS = 1 << 15, SLOTS = 2 * BUFFERS };
 struct written {
     uint64_t key;                  /* hash of the buffer's name; 0: empty */
     uint64_t count;                /* of all writes */
-    struct trace_write last[KEPT]; /* write number n (from 0) is in place n % KEPT */
+    struct trace_write last[KEPT]; /* write number n (from 0) is in slot n % KEPT */
 };
 
 struct generation {
@@ -51,8 +51,8 @@ static uint64_t key_of(const char *name)
     return key ? key : 1;
 }
 
-/* Returns the place of the key, or the empty one where it belongs. */
-static struct written *place_of(const struct generation *generation, uint64_t key)
+/* Returns the slot of the key, or the empty one where it belongs. */
+static struct written *slot_of(const struct generation *generation, uint64_t key)
 {
     size_t at = (size_t)(key >> 20) & (SLOTS - 1);
     while (generation->slots[at].key && generation->slots[at].key != key)
@@ -62,9 +62,9 @@ static struct written *place_of(const struct generation *generation, uint64_t ke
 
 static const struct written *find(const struct trace_writers *writers, uint64_t key)
 {
-    const struct written *found = place_of(&writers->now, key);
+    const struct written *found = slot_of(&writers->now, key);
     if (!found->key && writers->before.slots)
-        found = place_of(&writers->before, key);
+        found = slot_of(&writers->before, key);
     return found->key ? found : NULL;
 }
 
@@ -88,19 +88,19 @@ static void turn(struct trace_writers *writers)
 
 static struct written *take(struct trace_writers *writers, uint64_t key)
 {
-    struct written *place = place_of(&writers->now, key);
-    if (place->key)
-        return place;
+    struct written *slot = slot_of(&writers->now, key);
+    if (slot->key)
+        return slot;
     if (writers->now.used == BUFFERS) {
         turn(writers);
-        place = place_of(&writers->now, key);
+        slot = slot_of(&writers->now, key);
     }
-    const struct written *old = writers->before.slots ? place_of(&writers->before, key) : NULL;
+    const struct written *old = writers->before.slots ? slot_of(&writers->before, key) : NULL;
     if (old && old->key)
-        *place = *old;
-    place->key = key;
+        *slot = *old;
+    slot->key = key;
     writers->now.used++;
-    return place;
+    return slot;
 }
 
 void trace_writers_note(struct trace_writers *writers, const struct trace_event *event, uint64_t line, uint64_t offset)

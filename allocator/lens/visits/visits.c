@@ -39,12 +39,12 @@ static uint32_t ask_users(const struct launch_function *function)
 static uint32_t users_of_function(const struct launch_function *function)
 {
     uint64_t key = (uint64_t)(uintptr_t)function, hash = key * UINT64_C(0x9e3779b97f4a7c15) >> 40;
-    uint64_t *place = &visits.decisions[hash & (DECISIONS - 1)];
-    uint64_t known = __atomic_load_n(place, __ATOMIC_RELAXED);
+    uint64_t *slot = &visits.decisions[hash & (DECISIONS - 1)];
+    uint64_t known = __atomic_load_n(slot, __ATOMIC_RELAXED);
     if (known >> 8 == key)
         return (uint32_t)(known & 0xff);
     uint32_t users = ask_users(function);
-    __atomic_store_n(place, key << 8 | users, __ATOMIC_RELAXED);
+    __atomic_store_n(slot, key << 8 | users, __ATOMIC_RELAXED);
     return users;
 }
 
