@@ -8,9 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
 #include <uthash.h>
 
-enum { KEPT = 1 << 17, SLOTS = 2 * KEPT, STACKS = 1 << 16 };
+enum { KEPT = 200000, STACKS = 1 << 16 };
 
 /* A place of allocation or launch, or a label. Never freed. */
 struct place {
@@ -19,9 +21,11 @@ struct place {
     char text[];
 };
 
+/* A buffer. */
 struct named {
-    uint64_t id; /* 0: empty */
-    struct place *place;
+    UT_hash_handle hh; /* by id */
+    uint64_t id;
+    const struct place *place;
     uint64_t number;
 };
 
@@ -39,8 +43,7 @@ static struct {
     struct place *places;
     struct stream_name *streams;
     struct place *stacks[STACKS]; /* by the number of a Python stack: its place; NULL: not looked at */
-    struct named *now, *before;   /* open addressing; `before` is what `now` was when it was full */
-    size_t now_used;
+    struct named *buffers;        /* the one used last is the last one */
 } names = {.lock = LOCK(RANK_LEAF)};
 
 /* ---- places ---- */
@@ -55,7 +58,10 @@ static struct place *intern_locked(const char *text)
         return place;
     memcpy(place->text, text, length + 1);
     HASH_ADD_KEYPTR(hh, names.places, place->text, length, place);
-    return place;
+    if (place->hh.tbl)
+        return place;
+    free(place);
+    return NULL;
 }
 
 static struct place *intern(const char *text)
@@ -143,64 +149,51 @@ const char *names_place(const struct visit *visit)
 
 /* ---- buffers ---- */
 
-static struct named *slot_of(struct named *table, uint64_t id)
+static struct named *find_locked(uint64_t id)
 {
-    size_t at = (size_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 40) & (SLOTS - 1);
-    while (table[at].id && table[at].id != id)
-        at = (at + 1) & (SLOTS - 1);
-    return &table[at];
+    struct named *found;
+    lock_expect(RANK_LEAF);
+    HASH_FIND(hh, names.buffers, &id, sizeof id, found);
+    return found;
 }
 
-static const struct named *find_locked(uint64_t id)
+static void put_locked(struct named *named)
 {
-    const struct named *found = names.now ? slot_of(names.now, id) : NULL;
-    if ((!found || !found->id) && names.before)
-        found = slot_of(names.before, id);
-    return found && found->id ? found : NULL;
-}
-
-/* Makes room for one more name. Returns 0 if the host has no memory. */
-static int make_room_locked(void)
-{
-    if (names.now && names.now_used < KEPT)
-        return 1;
-    struct named *old = names.before;
-    names.before = names.now;
-    names.now = old ? old : malloc(SLOTS * sizeof *names.now);
-    names.now_used = 0;
-    if (names.now)
-        memset(names.now, 0, SLOTS * sizeof *names.now);
-    return names.now != NULL;
+    HASH_ADD(hh, names.buffers, id, sizeof named->id, named);
+    if (!named->hh.tbl)
+        free(named);
 }
 
 /* A buffer that is used again stays among the latest. Returns whether it has a name. */
-static int touch_locked(uint64_t id)
-{
-    const struct named *found = find_locked(id);
-    if (!found)
-        return 0;
-    struct named copy = *found;
-    if (slot_of(names.now, id)->id || !make_room_locked())
-        return 1;
-    *slot_of(names.now, id) = copy;
-    names.now_used++;
-    return 1;
-}
-
-static void add_locked(uint64_t id, struct place *place)
-{
-    if (!place || find_locked(id) || !make_room_locked())
-        return;
-    *slot_of(names.now, id) = (struct named){id, place, ++place->used};
-    names.now_used++;
-}
-
 static int touch(uint64_t id)
 {
     lock_take(&names.lock);
-    int is_named = touch_locked(id);
+    struct named *found = find_locked(id);
+    if (found) {
+        HASH_DEL(names.buffers, found);
+        put_locked(found);
+    }
     lock_release(&names.lock);
-    return is_named;
+    return found != NULL;
+}
+
+/* Without host memory, the buffer used longest ago makes room. */
+static void add_locked(uint64_t id, struct place *place)
+{
+    lock_expect(RANK_LEAF);
+    struct named *made = HASH_COUNT(names.buffers) < KEPT ? malloc(sizeof *made) : NULL, *oldest = names.buffers;
+    if (!place || find_locked(id) || !(made || oldest)) {
+        free(made);
+        return;
+    }
+    if (!made) {
+        HASH_DEL(names.buffers, oldest);
+        made = oldest;
+    }
+    made->id = id;
+    made->place = place;
+    made->number = ++place->used;
+    put_locked(made);
 }
 
 static void name_buffer(const struct heap_range *range)
@@ -252,6 +245,8 @@ static void name_stream(const struct visit *visit)
         stream->key.generation = visit->stream_generation;
         stream->number = HASH_COUNT(names.streams) + 1;
         HASH_ADD(hh, names.streams, key, sizeof stream->key, stream);
+        if (!stream->hh.tbl)
+            free(stream);
     }
     lock_release(&names.lock);
 }

@@ -3,67 +3,68 @@
 #include "base/lock.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
+#include <uthash.h>
 
 #define MOST_GRAPHS 256 /* captures whose executable is not made yet; the oldest is forgotten */
 
+/* A graph, or an executable. */
 struct graph {
-    struct graph *next;
-    CUgraph handle;
+    UT_hash_handle hh; /* by handle */
+    const void *handle;
     uint64_t capture;
     struct captured known;
 };
 
-struct executable {
-    struct executable *next;
-    CUgraphExec handle;
-    struct captured known;
-};
+static struct lock lock = LOCK(RANK_LEAF);
+static struct graph *graphs, *executables; /* under the lock */
+static unsigned any;                       /* atomic: number of executables */
 
-static struct lock lock = LOCK(RANK_LEAF); /* a leaf */
-static struct graph *graphs;               /* newest first; under the lock, like the rest */
-static struct executable *executables;
-static unsigned any; /* atomic: number of executables that are known */
-
-static struct graph *find_locked(CUgraph handle)
+static struct graph *find_locked(struct graph *table, const void *handle)
 {
-    struct graph *graph = graphs;
-    while (graph && graph->handle != handle)
-        graph = graph->next;
+    struct graph *graph;
+    lock_expect(RANK_LEAF);
+    HASH_FIND_PTR(table, &handle, graph);
     return graph;
 }
 
-static void forget_oldest_locked(void)
+static void forget_locked(struct graph **table, struct graph *graph)
 {
-    size_t count = 0;
-    struct graph **link = &graphs;
-    for (; *link; link = &(*link)->next) {
-        if (++count < MOST_GRAPHS)
-            continue;
-        free(*link);
-        *link = NULL;
-        return;
-    }
+    lock_expect(RANK_LEAF);
+    if (graph)
+        HASH_DEL(*table, graph);
+    free(graph);
+}
+
+/* What is known of it is not set. NULL: out of host memory. */
+static struct graph *add_locked(struct graph **table, const void *handle)
+{
+    lock_expect(RANK_LEAF);
+    struct graph *graph = malloc(sizeof *graph);
+    if (!graph)
+        return NULL;
+    graph->handle = handle;
+    HASH_ADD_PTR(*table, handle, graph);
+    if (graph->hh.tbl)
+        return graph;
+    free(graph);
+    return NULL;
 }
 
 /* A handle may have been that of a graph which is gone: another capture. */
 static struct graph *graph_locked(CUgraph handle, uint64_t capture)
 {
-    struct graph *graph = find_locked(handle);
-    if (!graph) {
-        forget_oldest_locked();
-        if ((graph = malloc(sizeof *graph)) == NULL)
-            return NULL;
-        graph->next = graphs;
-        graphs = graph;
-        graph->handle = handle;
-        graph->capture = ~capture;
-    }
-    if (graph->capture != capture) {
-        graph->capture = capture;
-        graph->known.users = 0;
-        graph->known.function_count = graph->known.reached_count = 0;
-    }
+    struct graph *graph = find_locked(graphs, handle);
+    if (graph && graph->capture == capture)
+        return graph;
+    if (!graph && HASH_COUNT(graphs) == MOST_GRAPHS)
+        forget_locked(&graphs, graphs); /* the oldest */
+    if (!graph && (graph = add_locked(&graphs, handle)) == NULL)
+        return NULL;
+    graph->capture = capture;
+    graph->known.users = 0;
+    graph->known.function_count = graph->known.reached_count = 0;
     return graph;
 }
 
@@ -104,39 +105,21 @@ void captured_note(CUgraph graph, uint64_t capture, const struct launch_function
 void captured_instantiated(CUgraphExec executable, CUgraph graph)
 {
     lock_take(&lock);
-    const struct graph *noted = find_locked(graph);
-    struct executable *made = noted ? malloc(sizeof *made) : NULL;
-    if (made) {
-        made->next = executables; /* one by one: it is too large for a copy on the stack */
-        made->handle = executable;
+    const struct graph *noted = find_locked(graphs, graph);
+    forget_locked(&executables, find_locked(executables, executable)); /* whose end was not seen */
+    struct graph *made = noted ? add_locked(&executables, executable) : NULL;
+    if (made)
         made->known = noted->known;
-        executables = made;
-        __atomic_add_fetch(&any, 1, __ATOMIC_RELEASE);
-    }
+    __atomic_store_n(&any, HASH_COUNT(executables), __ATOMIC_RELEASE);
     lock_release(&lock);
 }
 
 void captured_executable_gone(CUgraphExec executable)
 {
     lock_take(&lock);
-    for (struct executable **link = &executables; *link; link = &(*link)->next) {
-        struct executable *gone = *link;
-        if (gone->handle != executable)
-            continue;
-        *link = gone->next;
-        free(gone);
-        __atomic_sub_fetch(&any, 1, __ATOMIC_RELEASE);
-        break;
-    }
+    forget_locked(&executables, find_locked(executables, executable));
+    __atomic_store_n(&any, HASH_COUNT(executables), __ATOMIC_RELEASE);
     lock_release(&lock);
-}
-
-static const struct executable *executable_locked(CUgraphExec handle)
-{
-    const struct executable *found = executables;
-    while (found && found->handle != handle)
-        found = found->next;
-    return found;
 }
 
 uint32_t captured_users(CUgraphExec executable)
@@ -144,7 +127,7 @@ uint32_t captured_users(CUgraphExec executable)
     if (!__atomic_load_n(&any, __ATOMIC_ACQUIRE))
         return 0;
     lock_take(&lock);
-    const struct executable *found = executable_locked(executable);
+    const struct graph *found = find_locked(executables, executable);
     uint32_t users = found ? found->known.users : 0;
     lock_release(&lock);
     return users;
@@ -153,7 +136,7 @@ uint32_t captured_users(CUgraphExec executable)
 int captured_read(CUgraphExec executable, struct captured *out)
 {
     lock_take(&lock);
-    const struct executable *found = executable_locked(executable);
+    const struct graph *found = find_locked(executables, executable);
     if (found)
         *out = found->known;
     lock_release(&lock);

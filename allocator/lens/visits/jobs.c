@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #define MOST_JOBS 65536 /* that wait; later ones are only counted */
 #define PAUSE_US 100    /* between two looks at work that is not done */
@@ -25,8 +26,8 @@ static struct {
     pthread_t thread;
     pthread_cond_t ended; /* the thread has */
     int has_thread, is_closing, has_ended;
-    struct job *first, **last; /* in the order of their submission */
-    uint64_t finishing;        /* number of the launch that its users are just getting the results of, 0: none */
+    struct job *first;  /* in the order of their submission */
+    uint64_t finishing; /* number of the launch that its users are just getting the results of, 0: none */
     size_t count;
     int has_waited_in_vain;
     uint64_t limit;  /* of pinned memory in a context; constant after the start */
@@ -182,21 +183,18 @@ static int is_hopeless(const struct job *job, uint64_t age_ms)
     return age_ms > FAULT_MS && __atomic_load_n(&job->visit.context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS;
 }
 
-/* Takes the next job that is done out of the queue. *has_more: there are others. */
+/* Takes the next job that is done out of the queue. */
 static struct job *next_locked(void)
 {
     lock_expect(RANK_VALUES);
     uint64_t now = monotonic_ms();
-    for (struct job **link = &jobs.first; *link; link = &(*link)->next) {
-        struct job *job = *link;
+    for (struct job *job = jobs.first; job; job = job->next) {
         uint64_t age = now - job->visit.time_ns / 1000000;
         look_locked(job);
         if (!job->is_done && is_hopeless(job, age))
             give_up_locked(job);
         if (job->is_done) {
-            *link = job->next;
-            if (!*link)
-                jobs.last = link;
+            DL_DELETE(jobs.first, job);
             jobs.count--;
             return job;
         }
@@ -272,11 +270,7 @@ void jobs_submit(struct job *job)
         jobs.has_thread = thread_start(&jobs.thread, work, NULL) == 0;
     int is_kept = jobs.has_thread && !jobs.is_closing && (job->memory || jobs.count < MOST_JOBS);
     if (is_kept) {
-        job->next = NULL;
-        if (!jobs.first)
-            jobs.last = &jobs.first;
-        *jobs.last = job;
-        jobs.last = &job->next;
+        DL_APPEND(jobs.first, job);
         jobs.count++;
         pthread_cond_signal(&jobs.filled);
     } else {

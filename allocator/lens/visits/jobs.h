@@ -12,7 +12,7 @@
 /* A visit on its way, with the parts of its users. Owns its arguments and what they reach. */
 struct job {
     struct visit visit;
-    struct job *next;
+    struct job *prev, *next;
     uint32_t users; /* bit i: user i takes part */
     struct visit_part parts[VISIT_USERS];
     size_t offsets[VISIT_USERS]; /* of the parts' memory */
