@@ -32,25 +32,6 @@ if TYPE_CHECKING:
     from ._library import Error
     from ._torch import enable, is_enabled
 
-# The module of each public name. Imported at its first use, to keep this import fast.
-_HOMES = {
-    "Error": "_library",
-    "check": "_api",
-    "describe": "_api",
-    "enable": "_torch",
-    "fault_count": "_api",
-    "is_enabled": "_torch",
-    "label": "_api",
-    "last_report": "_api",
-    "last_report_text": "_api",
-    "report": "_api",
-    "stats": "_api",
-    "streams": "_api",
-    "trim": "_api",
-    "unguarded": "_api",
-    "wait_reports": "_api",
-}
-
 __all__ = [
     "Error",
     "__version__",
@@ -69,6 +50,9 @@ __all__ = [
     "unguarded",
     "wait_reports",
 ]
+
+# The module of each public name. Imported at its first use, to keep this import fast.
+_HOMES = dict.fromkeys(__all__, "_api") | {"Error": "_library", "enable": "_torch", "is_enabled": "_torch"}
 
 
 def __getattr__(name: str) -> object:

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 from typing import Any
 
-from . import _library, _reports, _tell
+from . import _library, _tell
 
 # enum cufence_place, by value.
 PLACES = ("unknown", "inside", "past end", "before start", "freed", "no buffer")
@@ -141,7 +141,7 @@ def wait_reports(timeout: float = 10.0) -> bool:
 def last_report_text() -> str | None:
     """Returns the text of the latest report, None if there was no fault. Lines with the names of its tensors follow, if PyTorch
     is loaded."""
-    text, report = _reports.last_text(), _reports.last()
+    text, report = _library.last_report_text(), _library.last_report()
     names = _tell.for_caller(report) if report is not None else {}
     return text + _tell.text_of(report, names) if text and report is not None and names else text
 
@@ -149,7 +149,7 @@ def last_report_text() -> str | None:
 def last_report() -> dict[str, Any] | None:
     """Returns the latest report as a dict, None if there was no fault. `cufence docs json` describes the fields; `names`
     has the tensors in its buffers, if PyTorch is loaded."""
-    report = _reports.last()
+    report = _library.last_report()
     names = _tell.for_caller(report) if report is not None else {}
     if report is not None and names:
         report["names"] = names

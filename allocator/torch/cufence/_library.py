@@ -6,6 +6,7 @@ import ctypes
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 from . import __version__, _preload
 
@@ -29,31 +30,20 @@ class Error(RuntimeError):
         self.status = status
 
 
+def _fields(names: str, kind: Any = ctypes.c_uint64) -> list[tuple[str, Any]]:
+    return [(name, kind) for name in names.split()]
+
+
 class Buffer(ctypes.Structure):
     """struct cufence_buffer."""
 
     _fields_ = [
-        ("id", ctypes.c_uint64),
-        ("address", ctypes.c_uint64),
-        ("size", ctypes.c_uint64),
-        ("mapping_start", ctypes.c_uint64),
-        ("mapping_end", ctypes.c_uint64),
-        ("guard_start", ctypes.c_uint64),
-        ("guard_end", ctypes.c_uint64),
-        ("stream", ctypes.c_uint64),
-        ("allocated_ns", ctypes.c_uint64),
-        ("freed_ns", ctypes.c_uint64),
-        ("free_stream", ctypes.c_uint64),
-        ("allocated_tid", ctypes.c_uint64),
-        ("freed_tid", ctypes.c_uint64),
-        ("allocated_stack", ctypes.c_uint32),
-        ("freed_stack", ctypes.c_uint32),
-        ("device", ctypes.c_int32),
-        ("is_mapped", ctypes.c_int32),
+        *_fields("id address size mapping_start mapping_end guard_start guard_end stream"),
+        *_fields("allocated_ns freed_ns free_stream allocated_tid freed_tid"),
+        *_fields("allocated_stack freed_stack", ctypes.c_uint32),
+        *_fields("device is_mapped", ctypes.c_int32),
         ("label", ctypes.c_char * 64),
-        ("freed_ago", ctypes.c_uint64),
-        ("redzone_before", ctypes.c_uint64),
-        ("redzone_after", ctypes.c_uint64),
+        *_fields("freed_ago redzone_before redzone_after"),
     ]
 
 
@@ -66,57 +56,25 @@ class Description(ctypes.Structure):
 class Stats(ctypes.Structure):
     """struct cufence_stats."""
 
-    _fields_ = [
-        ("live_buffers", ctypes.c_uint64),
-        ("live_bytes", ctypes.c_uint64),
-        ("peak_live_bytes", ctypes.c_uint64),
-        ("mapped_bytes", ctypes.c_uint64),
-        ("idle_bytes", ctypes.c_uint64),
-        ("cached_bytes", ctypes.c_uint64),
-        ("captured_bytes", ctypes.c_uint64),
-        ("allocations", ctypes.c_uint64),
-        ("frees", ctypes.c_uint64),
-        ("fresh_mappings", ctypes.c_uint64),
-        ("retired_mappings", ctypes.c_uint64),
-        ("reserved_address_bytes", ctypes.c_uint64),
-        ("used_address_bytes", ctypes.c_uint64),
-        ("faults", ctypes.c_uint64),
-        ("freed_places", ctypes.c_uint64),
-        ("tested_places", ctypes.c_uint64),
-        ("tested_buffers", ctypes.c_uint64),
-        ("tested_rounds", ctypes.c_uint64),
-        ("unguarded_allocations", ctypes.c_uint64),
-        ("unguarded_bytes", ctypes.c_uint64),
-        ("packed_buffers", ctypes.c_uint64),
-        ("packed_bytes", ctypes.c_uint64),
-        ("packed_mapped_bytes", ctypes.c_uint64),
-        ("packed_allocations", ctypes.c_uint64),
-    ]
+    _fields_ = _fields(
+        "live_buffers live_bytes peak_live_bytes mapped_bytes idle_bytes cached_bytes captured_bytes allocations frees "
+        "fresh_mappings retired_mappings reserved_address_bytes used_address_bytes faults freed_places tested_places "
+        "tested_buffers tested_rounds unguarded_allocations unguarded_bytes packed_buffers packed_bytes packed_mapped_bytes "
+        "packed_allocations"
+    )
 
 
 class Unguarded(ctypes.Structure):
     """struct cufence_unguarded."""
 
-    _fields_ = [
-        ("what", ctypes.c_char_p),
-        ("allocations", ctypes.c_uint64),
-        ("bytes", ctypes.c_uint64),
-        ("live_buffers", ctypes.c_uint64),
-        ("live_bytes", ctypes.c_uint64),
-    ]
+    _fields_ = [("what", ctypes.c_char_p), *_fields("allocations bytes live_buffers live_bytes")]
 
 
 class StreamStats(ctypes.Structure):
     """struct cufence_stream_stats."""
 
     _fields_ = [
-        ("stream", ctypes.c_uint64),
-        ("live_buffers", ctypes.c_uint64),
-        ("live_bytes", ctypes.c_uint64),
-        ("mapped_bytes", ctypes.c_uint64),
-        ("idle_bytes", ctypes.c_uint64),
-        ("allocations", ctypes.c_uint64),
-        ("frees", ctypes.c_uint64),
+        *_fields("stream live_buffers live_bytes mapped_bytes idle_bytes allocations frees"),
         ("device", ctypes.c_int32),
     ]
 
@@ -233,3 +191,36 @@ def check(status: int, call: str) -> None:
     if status in (OPTION, INVALID_ARGUMENT):
         raise ValueError(message)
     raise Error(message, status)
+
+
+# ---- the latest report, without the names that Python knows ----
+
+
+def _copied(function: str) -> str | None:
+    """Returns the text that the C function `function` copies into a buffer; None if there was no fault."""
+    library = loaded()
+    if library is None:
+        return None
+    copy = getattr(library, function)
+    size = copy(None, 0)
+    while size:
+        buffer = ctypes.create_string_buffer(size)
+        needed = copy(buffer, size)
+        if needed <= size:
+            return buffer.value.decode(errors="replace")
+        size = needed  # a longer report arrived in between
+    return None
+
+
+def last_report() -> dict[str, Any] | None:
+    """Returns the latest report."""
+    import json
+
+    text = _copied("cufence_last_report_json")
+    report: dict[str, Any] | None = json.loads(text) if text is not None else None
+    return report
+
+
+def last_report_text() -> str | None:
+    """Returns its text."""
+    return _copied("cufence_last_report")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -11,14 +12,16 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from . import _command, _pytest_tally
+from . import _command
 
 SECTION = "cufence"
+STATUS = 87  # docs/exit-status.md
 END_SECONDS = 60  # for the worker's last fixtures and CUDA's shutdown
 
 # The worker uses the sys.path of this process.
@@ -89,18 +92,69 @@ def _guarded(environment: dict[str, str], options: str) -> dict[str, str]:
     return guarded
 
 
+# ---- what the processes of the tests tell of themselves (allocator/base/tally.h) ----
+
+TALLY = "CUFENCE_TALLY"
+TALLY_HEAD = b"cufence tally\n"
+
+# The letters of enum tally_letter.
+NO_DEVICE, STARTED, UNGUARDED, CONTEXT, GUARDED = "niucg"
+
+
+def _begin_tally(file: Path, environment: dict[str, str]) -> None:
+    """Makes the tally, and names it in the environment, in front of those that are there."""
+    file.write_bytes(TALLY_HEAD)
+    environment[TALLY] = ":".join(filter(None, [str(file), os.environ.get(TALLY)]))
+
+
+def _read_tally(file: Path) -> dict[str, int]:
+    """Returns how many processes have written each letter."""
+    try:
+        return dict(Counter(file.read_bytes()[len(TALLY_HEAD) :].decode(errors="replace")))
+    except OSError:
+        return {}
+
+
+def _has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def _sentence(counts: dict[str, int]) -> str:
+    """Returns what was guarded, or why nothing was."""
+    used, guarded = counts.get(CONTEXT, 0), counts.get(GUARDED, 0)
+    if guarded:
+        return f"GPU memory was guarded in {guarded} of {used} process{'es' if used > 1 else ''} that used CUDA"
+    if used:
+        why = "every allocation was left to the driver, as said above"
+    elif UNGUARDED in counts:
+        why = "cufence could not start, as said above"
+    elif STARTED in counts:
+        why = "CUDA was initialised, but no test created a context"
+    elif NO_DEVICE in counts:
+        why = "CUDA could not be initialised: cuInit failed; `cufence doctor` says more"
+    elif not _has_driver():
+        why = "no test used CUDA, and the loader finds no CUDA driver (libcuda.so.1); `cufence doctor` says more"
+    else:
+        why = "no test used CUDA"
+    return f"NOTHING WAS GUARDED: {why}"
+
+
 def judge(session: pytest.Session, counts: dict[str, int]) -> None:
     """Makes the session fail if nothing was guarded."""
-    if session.exitstatus == 0 and not counts.get(_pytest_tally.GUARDED) and session.config.getoption("--require-guarded"):
-        session.exitstatus = _pytest_tally.STATUS
+    if session.exitstatus == 0 and not counts.get(GUARDED) and session.config.getoption("--require-guarded"):
+        session.exitstatus = STATUS
 
 
 def say(terminal: Any, config: pytest.Config, counts: dict[str, int]) -> None:
     """Prints what was guarded, in front of the last line."""
-    is_guarded = bool(counts.get(_pytest_tally.GUARDED))
+    is_guarded = bool(counts.get(GUARDED))
     is_failure = not is_guarded and config.getoption("--require-guarded")
-    way_out = f" (exit status {_pytest_tally.STATUS}; --no-require-guarded lets it pass)" if is_failure else ""
-    terminal.write_line(f"cufence: {_pytest_tally.sentence(counts)}{way_out}", red=is_failure, yellow=not is_guarded)
+    way_out = f" (exit status {STATUS}; --no-require-guarded lets it pass)" if is_failure else ""
+    terminal.write_line(f"cufence: {_sentence(counts)}{way_out}", red=is_failure, yellow=not is_guarded)
 
 
 class Main:
@@ -117,7 +171,7 @@ class Main:
         before = ",".join(filter(None, [log, os.environ.get("CUFENCE_OPTIONS")]))
         self.environment = _guarded({**os.environ, "CUFENCE_OPTIONS": before}, config.getoption("--cufence-options"))
         self.tally = self.folder / "tally"
-        _pytest_tally.begin(self.tally, self.environment)
+        _begin_tally(self.tally, self.environment)
         self.counts: dict[str, int] = {}
         self.options = self.environment["CUFENCE_OPTIONS"].removeprefix(log).removeprefix(",")
 
@@ -214,7 +268,7 @@ class Main:
         if self.worker is not None:
             self.worker.end()
             self.worker = None
-        self.counts = _pytest_tally.read(self.tally)
+        self.counts = _read_tally(self.tally)
         if hasattr(self.config, "workeroutput"):  # of pytest-xdist, whose main process says it for all
             self.config.workeroutput["cufence"] = self.counts
         else:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from . import _api, _library, _reports, _tell
+from . import _api, _library, _tell
 from ._pytest_main import SECTION
 
 WAIT_SECONDS = 30.0
@@ -117,13 +117,7 @@ class Worker:
     def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
         return (yield from _settled())
 
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
-        return (yield from _settled())
-
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
-        return (yield from _settled())
+    pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -140,7 +134,7 @@ class Worker:
         return report
 
     def _blame(self, report: pytest.TestReport, count: int) -> None:
-        text = _reports.last_text() or ""
+        text = _library.last_report_text() or ""
         known = _tell.after(None, None)
         for part in (text, _tell.text_of(*known) if known else ""):
             if part not in report.capstderr:

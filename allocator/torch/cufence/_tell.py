@@ -11,7 +11,7 @@ import sys
 import textwrap
 import threading
 
-from . import _library, _preload, _reports
+from . import _library, _preload
 
 TYPE_CHECKING = False
 
@@ -179,7 +179,7 @@ def _last() -> dict[str, Any] | None:
     library = _library.loaded()
     if library is None or not library.cufence_fault_count():
         return None
-    return _reports.last()
+    return _library.last_report()
 
 
 def for_caller(report: dict[str, Any]) -> dict[str, Any]:
