@@ -5,28 +5,12 @@
 #include "base/version.h"
 
 const char *const certainty_words[] = {"", "candidate", "derived", "re-run", "exact", NULL};
-static const char *const kind_words[] = {"overrun",
-                                         "underrun",
-                                         "use-after-free",
-                                         "wild address",
-                                         "null pointer",
-                                         "host pointer",
-                                         "misaligned access",
-                                         "illegal access",
-                                         "exception",
-                                         "unexplained",
-                                         "double free",
-                                         "invalid free",
-                                         "host write out of bounds",
-                                         "host read out of bounds",
-                                         "stream race",
-                                         "slack write",
-                                         "leak",
-                                         "first NaN",
-                                         "first Inf",
-                                         "run",
-                                         "guarded",
-                                         NULL};
+/* clang-format off */
+static const char *const kind_words[] = {
+    "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
+    "illegal access", "exception", "unexplained", "double free", "invalid free", "host write out of bounds",
+    "host read out of bounds", "stream race", "slack write", "leak", "first NaN", "first Inf", "run", "guarded", NULL};
+/* clang-format on */
 static const char *const known_word[] = {"suppressed", "baseline", NULL};
 static const char *const access_words[] = {"", "read", "write", "atomic", NULL};
 static const char *const from_words[] = {"", "the start", "past the end", "before the start", NULL};
@@ -389,7 +373,7 @@ static const struct field of_process[] = {
 };
 const struct record process_facts = RECORD(ORIGIN, of_process);
 static const struct field of_where[] = {FIELD(PART, ORIGIN, process, NULL, .flags = BEHIND, .record = &now),
-                                        GROUP(ORIGIN, process_facts, "process", .flags = REQUIRED)};
+                                        GROUP(ORIGIN, process_facts, "process")};
 static const struct record where = RECORD(ORIGIN, of_where);
 
 /* ---- the whole ---- */
@@ -477,8 +461,8 @@ static const struct record guarded = RECORD(struct guarded, of_guarded);
 
 static const struct field of_finding[] = {
     {.name = "schema", .type = FIELD_FIXED, .most = JSON_SCHEMA, .flags = REQUIRED},
-    {.name = "cufence", .type = FIELD_FIXED, .words = version_word, .flags = REQUIRED},
-    FIELD(TEXT, FINDING, kind, "kind", .words = kind_words, .flags = REQUIRED),
+    {.name = "cufence", .type = FIELD_FIXED, .words = version_word},
+    FIELD(TEXT, FINDING, kind, "kind", .words = kind_words),
     FIELD(CHARS, FINDING, headline, "headline"),
     FIELD(CHARS, FINDING, name, "finding_name", .about = "equal in each run of the program, for known="),
     FIELD(TEXT, FINDING, known, "known", .words = known_word, .about = "known= names it: it was counted, and not reported"),

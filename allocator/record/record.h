@@ -41,7 +41,8 @@ enum field_type {
     FIELD_LIST,   /* an array of records, or behind a pointer, of which `count` are valid */
     FIELD_PAIRS,  /* a list of records with two texts, as one object: the first is the member's name */
     FIELD_AGO,    /* uint64_t, a time: how long before the present, see record_to_json_at(); absent if later. Not read */
-    FIELD_FIXED   /* always the first of `words`, or `most` if there are none. Not read */
+    FIELD_FIXED   /* always the first of `words`, or `most` if there are none. Not read. The schema allows other words
+                     unless it is REQUIRED: they are those of another version */
 };
 
 /* A number that is an integer or not. */

@@ -89,7 +89,9 @@ static json_t *schema_of(const struct field *field, json_t *definitions)
     case FIELD_AGO:
         return number_of(field);
     case FIELD_FIXED:
-        return field->words ? json_pack("{ss}", "const", field->words[0]) : json_pack("{sI}", "const", (json_int_t)field->most);
+        if (!field->words)
+            return json_pack("{sI}", "const", (json_int_t)field->most);
+        return field->flags & REQUIRED ? json_pack("{ss}", "const", field->words[0]) : typed("string");
     }
     return NULL;
 }

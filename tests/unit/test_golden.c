@@ -2,18 +2,13 @@
  * Reports of every kind, as text, JSON and annotation, and snapshots, as the files in tests/golden have them byte for byte.
  * `bin/unit_golden --update` writes the files anew: read the difference before you commit it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#define TEST_OWN_MAIN
+#include "support/test.h"
 
 #include "analysis/snapshot/keep.h"
 #include "base/version.h"
 #include "finding/annotation.h"
+#include "finding/facts.h"
 #include "finding/json.h"
 #include "finding/leak.h"
 #include "finding/report.h"
@@ -52,7 +47,7 @@ static char *contents(const char *path)
 static void check(const char *folder, const char *name, const char *text)
 {
     char path[512];
-    snprintf(path, sizeof path, FOLDER "%s/%s.expect", folder, name);
+    snprintf(path, sizeof path, FOLDER "%s/%s%s", folder, name, strchr(name, '.') ? "" : ".expect");
     char *known = contents(path);
     if (is_update && (!known || strcmp(known, text) != 0)) {
         FILE *file = fopen(path, "we");
@@ -124,7 +119,7 @@ static void check_story(const char *name, const struct story *story, const struc
     check_snapshot(name, story);
 }
 
-static void faults(void **state)
+TEST(faults)
 {
     /* clang-format off */
     static const struct {
@@ -151,7 +146,6 @@ static void faults(void **state)
         {"rerun_well_with_variables", rerun_well_with_variables}, {"not_rerun", not_rerun},
     };
     /* clang-format on */
-    (void)state;
     for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
         struct story story;
         stories[i].make(&story);
@@ -160,9 +154,8 @@ static void faults(void **state)
 }
 
 /* Everything that is known of buffers, and names of the program that are no UTF-8 or would forge a line. */
-static void a_fault_with_all_that_can_be_known(void **state)
+TEST(a_fault_with_all_that_can_be_known)
 {
-    (void)state;
     struct story story;
     static const char *const words[] = {"python", "tr\xff.py"};
     const struct finding_process process = {.time = "2026-11-22T05:46:49Z",
@@ -191,9 +184,8 @@ static void a_fault_with_all_that_can_be_known(void **state)
     check_story("all_that_can_be_known", &story, &known);
 }
 
-static void a_fault_of_an_unknown_process(void **state)
+TEST(a_fault_of_an_unknown_process)
 {
-    (void)state;
     struct story story;
     const struct finding_origin nobody = {1, -1, -1, NULL, NULL};
     overrun(&story);
@@ -205,9 +197,8 @@ static void a_fault_of_an_unknown_process(void **state)
     check_story("memory_unknown", &story, &nobody);
 }
 
-static void names_and_source_in_full(void **state)
+TEST(names_and_source_in_full)
 {
-    (void)state;
     struct story story;
     struct finding finding;
     struct diagnosis diagnosis;
@@ -232,18 +223,19 @@ static void check_misuse(const char *name, const struct misuse *misuse)
     check_finding(name, &finding);
 }
 
-static void calls_on_the_host(void **state)
+TEST(calls_on_the_host)
 {
-    (void)state;
     static const struct {
         const char *name;
         cufence_place place;
         size_t buffer; /* ALL: none */
         enum access_kind access;
     } cases[] = {
+        /* clang-format off */
         {"host_freed", CUFENCE_PLACE_FREED, F, ACCESS_READ}, {"host_inside", CUFENCE_PLACE_INSIDE, A, ACCESS_WRITE},
-        {"host_past_end", CUFENCE_PLACE_PAST_END, A, 0},     {"host_before", CUFENCE_PLACE_BEFORE_START, A, 0},
+        {"host_past_end", CUFENCE_PLACE_PAST_END, A, 0}, {"host_before", CUFENCE_PLACE_BEFORE_START, A, 0},
         {"host_no_buffer", CUFENCE_PLACE_NO_BUFFER, ALL, 0}, {"host_unknown", CUFENCE_PLACE_UNKNOWN, ALL, 0},
+        /* clang-format on */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         cufence_description place = {.place = cases[i].place, .offset = 8};
@@ -267,9 +259,8 @@ static void calls_on_the_host(void **state)
     }
 }
 
-static void a_call_from_deep_within_a_library(void **state)
+TEST(a_call_from_deep_within_a_library)
 {
-    (void)state;
     enum { DEPTH = 12 };
     struct stack_frame frames[DEPTH] = {0};
     const cufence_description place = {.place = CUFENCE_PLACE_FREED, .buffer = world[F]};
@@ -288,9 +279,8 @@ static void a_call_from_deep_within_a_library(void **state)
                                                 .frame_count = DEPTH});
 }
 
-static void stream_races(void **state)
+TEST(stream_races)
 {
-    (void)state;
     const cufence_description place = {.place = CUFENCE_PLACE_INSIDE, .buffer = world[A]};
     struct stack_frame frames[2];
     const struct launch_entry entry = {.grid = {8, 1, 1}, .block = {128, 1, 1}};
@@ -319,18 +309,16 @@ static void stream_races(void **state)
 
 /* ---- what is found without a fault ---- */
 
-static void unexplained_faults(void **state)
+TEST(unexplained_faults)
 {
-    (void)state;
     struct finding finding;
     const struct finding_origin second = {4242, 1, -1, NULL, NULL};
     finding_unexplained(&finding, "its core dump (7 bytes) cannot be read: it is not an ELF file", &second);
     check_finding("unexplained", &finding);
 }
 
-static void slack(void **state)
+TEST(slack)
 {
-    (void)state;
     struct finding finding;
     static struct launch_function function = {.name = "_Z5storePfi"};
     const struct launch_entry entry = {.function = &function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .time_ns = 2000};
@@ -368,9 +356,8 @@ static void slack(void **state)
     check_finding("slack_by_several", &finding);
 }
 
-static void nans(void **state)
+TEST(nans)
 {
-    (void)state;
     struct finding finding;
     struct stack_frame frames[2];
     cufence_buffer buffer = world[A], none = {0};
@@ -423,9 +410,8 @@ static void nans(void **state)
     check_finding("inf_of_a_graph", &finding);
 }
 
-static void leaks(void **state)
+TEST(leaks)
 {
-    (void)state;
     struct finding finding;
     cufence_buffer buffer = world[A];
     buffer.allocated_stack = 120;
@@ -440,9 +426,8 @@ static void leaks(void **state)
 
 /* ---- what is no finding ---- */
 
-static void lines_that_are_no_findings(void **state)
+TEST(lines_that_are_no_findings)
 {
-    (void)state;
     /* clang-format off */
     static const struct use_place places[] = {
         {.frame = {.is_python = 1, .function = "forward", .file = "/home/me/a/folder/whose/name/is/long/model.py", .line = 41},
@@ -467,22 +452,27 @@ static void lines_that_are_no_findings(void **state)
     free(text);
 }
 
+/* ---- the schema ---- */
+
+TEST(the_schema_has_what_the_tables_have)
+{
+    json_t *whole = json_load_file(CUFENCE_FIXTURES "/../../allocator/finding/schema.json", 0, NULL);
+    json_t *definitions = json_object(), *made = record_schema(&finding_facts, definitions);
+    assert_non_null(whole);
+    json_object_del(whole, "$comment");
+    json_object_update_missing(json_object_get(made, "properties"), json_object_get(whole, "properties"));
+    json_object_set(whole, "properties", json_object_get(made, "properties"));
+    json_object_update_missing(json_object_get(whole, "$defs"), definitions);
+    char *text = json_dumps(whole, JSON_INDENT(1));
+    check("../../docs", "finding.schema.json", text);
+    free(text);
+    json_decref(definitions);
+    json_decref(made);
+    json_decref(whole);
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(faults),
-        cmocka_unit_test(a_fault_with_all_that_can_be_known),
-        cmocka_unit_test(a_fault_of_an_unknown_process),
-        cmocka_unit_test(names_and_source_in_full),
-        cmocka_unit_test(calls_on_the_host),
-        cmocka_unit_test(a_call_from_deep_within_a_library),
-        cmocka_unit_test(stream_races),
-        cmocka_unit_test(unexplained_faults),
-        cmocka_unit_test(slack),
-        cmocka_unit_test(nans),
-        cmocka_unit_test(leaks),
-        cmocka_unit_test(lines_that_are_no_findings),
-    };
     is_update = argc > 1 && strcmp(argv[1], "--update") == 0;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(is_update ? 1 : argc, argv);
 }
