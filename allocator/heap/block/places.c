@@ -80,11 +80,12 @@ void place_requeue(struct place *place)
     DL_APPEND(first, place);
 }
 
-void places_end_round(void)
+void places_end_round(int is_complete)
 {
     uint8_t next = (uint8_t)(__atomic_load_n(&round_now, __ATOMIC_RELAXED) + 1);
     __atomic_store_n(&round_now, next ? next : 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&rounds, 1, __ATOMIC_RELAXED);
+    if (is_complete)
+        __atomic_add_fetch(&rounds, 1, __ATOMIC_RELAXED);
 }
 
 struct place_counts places_counts(void)

@@ -34,7 +34,7 @@ void place_see(const struct facts *freed, uint64_t now); /* by the background th
 struct place *places_first(void);                        /* the list; NULL: none known */
 struct place *place_after(struct place *place);          /* the next in the list, or its first one */
 void place_requeue(struct place *place);                 /* if it had a turn meanwhile: to the end */
-void places_end_round(void);
+void places_end_round(int is_complete);                  /* is_complete: it is counted */
 struct place_counts {
     uint64_t places, tested, retired, rounds;
 } places_counts(void);

@@ -21,7 +21,7 @@
 #define TRIES 24                /* of those, places whose block is looked up */
 #define MOST_TWINS 1024         /* in all, with those whose blocks still wait to be unmapped */
 #define MOST_OF_BLOCK 16        /* of one block */
-#define ACTIVE_NS 1000000000ul  /* a place that was not seen for longer does not hold up the round */
+#define ACTIVE_NS 1000000000ul  /* a place that was not seen for longer holds up no round, nor any if none has a turn */
 #define STALE_NS 10000000000ul  /* a block that has not changed hands for so long gives up its twins */
 #define MOST_CREDIT_NS 2000000l /* the longest burst of driver calls */
 #define GIVE_WAY 8              /* calls to let pass at most while the program itself maps memory */
@@ -44,6 +44,8 @@ static struct {
     uint64_t done_ns;  /* when that was */
     uint64_t retry_ns; /* when to look at the places again although the program does nothing */
     int has_news;      /* buffers were freed since the round began */
+    uint64_t turns;    /* of all places */
+    uint64_t turn_ns;  /* when it was seen that the latest had been had */
     uint64_t fresh;    /* new mappings when it was looked last */
     unsigned gave_way;
 } pace = {.retry_ns = UINT64_MAX};
@@ -218,13 +220,24 @@ static int serve(struct books *books, struct place *place, uint64_t now)
     return 1;
 }
 
-/* All places in use have had their turn: another round begins, as long as the program goes on. */
-static void settle(void)
+/* All places in use have had their turn (is_complete), or none can: another round begins, as long as the program goes on. */
+static void settle(int is_complete)
 {
     pace.settled = 0;
     if (pace.has_news)
-        places_end_round();
+        places_end_round(is_complete);
     pace.has_news = 0;
+}
+
+/* There is no room for the twins of those that are left, or their memory gets none. */
+static int has_stalled(uint64_t now)
+{
+    uint64_t turns = places_counts().retired;
+    int has_stalled = turns == pace.turns && pace.turn_ns + ACTIVE_NS < now;
+    if (turns != pace.turns || has_stalled)
+        pace.turn_ns = now;
+    pace.turns = turns;
+    return has_stalled;
 }
 
 /* Bounds address space and events, above all when the host is far ahead of the device. */
@@ -238,6 +251,8 @@ static int serve_places(struct books *books)
 {
     uint64_t now = now_ns();
     unsigned tries = 0;
+    if (has_stalled(now))
+        settle(0);
     pace.place = pace.place ? pace.place : places_first();
     for (unsigned looks = 0; pace.place && looks < LOOKS && tries < TRIES && pace.credit_ns > 0; looks++) {
         struct place *place = pace.place;
@@ -258,7 +273,7 @@ static int serve_places(struct books *books)
                 pace.retry_ns = place->retry_ns < pace.retry_ns ? place->retry_ns : pace.retry_ns;
         }
         if (pace.settled > places_counts().places)
-            settle();
+            settle(1);
     }
     return pace.place && pace.in_vain <= places_counts().places;
 }
