@@ -54,7 +54,7 @@ static inline struct outcome run_child(void (*story)(void))
         dup2(out[1], STDERR_FILENO);
         close(out[0]);
         close(out[1]);
-        alarm(300);
+        alarm(200); /* before ctest ends this program */
         story();
         exit(0);
     }
