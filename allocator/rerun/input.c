@@ -4,103 +4,68 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/reader.h"
+#include "record/record.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The file: header, ranges, pinned memory, reserved parts, launches, arguments of each launch, name of the dump, symbol, image.
- */
-struct header {
+/* The file: a head, the input as a record (record/record.h), and the image. */
+struct head {
     char magic[8];
-    uint32_t version, launch_count, mode, is_saved;
-    uint32_t range_count, pinned_count;
-    uint32_t reserved_count, is_compared;
-    uint64_t access_at;
-    uint8_t device[16];
-    uint64_t arena_start, arena_end;
-    uint64_t dump_bytes, symbol_bytes, image_bytes; /* texts with their NUL */
+    uint32_t version;
 };
+static const struct head head = {"cufscene", RERUN_VERSION};
 
-struct launch_row {
-    uint32_t grid[3], block[3], cluster[3];
-    uint32_t shared_bytes, is_cooperative, argument_bytes;
+#define INPUT(kind, member, ...) FIELD(kind, struct rerun_input, member, #member, __VA_ARGS__)
+#define LAUNCH(kind, member, ...) FIELD(kind, struct rerun_launch, member, #member, __VA_ARGS__)
+
+static const struct field of_range[] = {FIELD(HEX, struct rerun_range, address, "address"),
+                                        FIELD(NUMBER, struct rerun_range, bytes, "bytes")};
+static const struct record range_record = RECORD(struct rerun_range, of_range);
+static const struct field of_launch[] = {
+    LAUNCH(TRIPLE, grid),
+    LAUNCH(TRIPLE, block),
+    LAUNCH(TRIPLE, cluster),
+    LAUNCH(NUMBER, shared_bytes),
+    LAUNCH(NUMBER, is_cooperative),
+    LAUNCH(BYTES, arguments, .flags = BEHIND, .most = RERUN_ARGUMENTS, COUNT(struct rerun_launch, argument_bytes)),
 };
-
-static const char magic[8] = "cufscene";
-
-/* ---- writing ---- */
-
-static int put_launches(int fd, const struct rerun_input *input)
-{
-    int is_ok = 1;
-    for (size_t i = 0; i < input->launch_count && is_ok; i++) {
-        const struct rerun_launch *launch = &input->launches[i];
-        struct launch_row row = {.shared_bytes = launch->shared_bytes,
-                                 .is_cooperative = launch->is_cooperative,
-                                 .argument_bytes = launch->argument_bytes};
-        memcpy(row.grid, launch->grid, sizeof row.grid);
-        memcpy(row.block, launch->block, sizeof row.block);
-        memcpy(row.cluster, launch->cluster, sizeof row.cluster);
-        is_ok = files_write(fd, &row, sizeof row);
-    }
-    for (size_t i = 0; i < input->launch_count && is_ok; i++)
-        is_ok = files_write(fd, input->launches[i].arguments, input->launches[i].argument_bytes);
-    return is_ok;
-}
+static const struct record launched_again = RECORD(struct rerun_launch, of_launch);
+static const struct field of_input[] = {
+    INPUT(HEX, device[0]),
+    INPUT(HEX, device[1]),
+    INPUT(HEX, arena_start),
+    INPUT(HEX, arena_end),
+    INPUT(NUMBER, mode, .most = RERUN_MODES - 1),
+    INPUT(NUMBER, is_compared),
+    INPUT(NUMBER, is_saved),
+    INPUT(TEXT, dump),
+    INPUT(TEXT, symbol),
+    INPUT(HEX, access_at),
+    INPUT(NUMBER, image_bytes, .most = RERUN_IMAGE),
+    INPUT(LIST, ranges, .record = &range_record, COUNT(struct rerun_input, range_count)),
+    INPUT(LIST, pinned, .record = &range_record, COUNT(struct rerun_input, pinned_count)),
+    INPUT(LIST, reserved, .record = &range_record, COUNT(struct rerun_input, reserved_count)),
+    INPUT(LIST, launches, .flags = BEHIND, .most = RERUN_LAUNCHES, .record = &launched_again,
+          COUNT(struct rerun_input, launch_count)),
+};
+static const struct record input_record = RECORD(struct rerun_input, of_input);
 
 int rerun_input_write(const struct rerun_input *input)
 {
-    struct header header = {.version = RERUN_VERSION,
-                            .launch_count = (uint32_t)input->launch_count,
-                            .mode = input->mode,
-                            .is_saved = input->is_saved,
-                            .is_compared = input->is_compared,
-                            .range_count = (uint32_t)input->range_count,
-                            .pinned_count = (uint32_t)input->pinned_count,
-                            .reserved_count = (uint32_t)input->reserved_count,
-                            .access_at = input->access_at,
-                            .arena_start = input->arena_start,
-                            .arena_end = input->arena_end,
-                            .dump_bytes = strlen(input->dump) + 1,
-                            .symbol_bytes = strlen(input->symbol) + 1,
-                            .image_bytes = input->image_bytes};
-    memcpy(header.magic, magic, sizeof magic);
-    memcpy(header.device, input->device, sizeof header.device);
-    int fd = memfd_create("cufence-input", MFD_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    if (files_write(fd, &header, sizeof header) && files_write(fd, input->ranges, input->range_count * sizeof *input->ranges) &&
-        files_write(fd, input->pinned, input->pinned_count * sizeof *input->pinned) &&
-        files_write(fd, input->reserved, input->reserved_count * sizeof *input->reserved) && put_launches(fd, input) &&
-        files_write(fd, input->dump, header.dump_bytes) && files_write(fd, input->symbol, header.symbol_bytes) &&
-        files_write(fd, input->image, input->image_bytes))
-        return fd;
-    close(fd);
-    return -1;
-}
-
-/* ---- reading ---- */
-
-static int read_launches(struct reader *reader, struct rerun_launch *launches, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        struct launch_row row;
-        if (!reader_copy(reader, &row, sizeof row) || row.argument_bytes > RERUN_ARGUMENTS)
-            return 0;
-        launches[i] = (struct rerun_launch){
-            .shared_bytes = row.shared_bytes, .is_cooperative = row.is_cooperative, .argument_bytes = row.argument_bytes};
-        memcpy(launches[i].grid, row.grid, sizeof row.grid);
-        memcpy(launches[i].block, row.block, sizeof row.block);
-        memcpy(launches[i].cluster, row.cluster, sizeof row.cluster);
-    }
-    for (size_t i = 0; i < count; i++) {
-        launches[i].arguments = reader->at;
-        reader_skip(reader, launches[i].argument_bytes);
-    }
-    return reader->at != NULL;
+    struct record_bytes bytes = {0};
+    record_write(&input_record, input, &bytes);
+    int fd = bytes.has_failed ? -1 : memfd_create("cufence-input", MFD_CLOEXEC);
+    int is_well = fd >= 0 && files_write(fd, &head, sizeof head) && files_write(fd, bytes.at, bytes.size) &&
+                  files_write(fd, input->image, input->image_bytes);
+    if (!is_well && fd >= 0)
+        close(fd);
+    free(bytes.at);
+    return is_well ? fd : -1;
 }
 
 /* Within the address space, in order and apart from each other. */
@@ -117,58 +82,24 @@ static int has_sound_reserved(const struct rerun_input *input)
     return 1;
 }
 
-/* Returns a text of exactly `size` bytes with its NUL, else NULL. */
-static const char *read_text(struct reader *reader, uint64_t size)
-{
-    struct reader text = reader_cut(reader, size);
-    const char *start = (const char *)text.at;
-    return start && size && strnlen(start, size) == size - 1 ? start : NULL;
-}
-
-cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input,
-                                struct rerun_launch launches[RERUN_LAUNCHES], struct problem *problem)
+cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input, struct record_memory *memory,
+                                struct problem *problem)
 {
     struct reader reader = reader_of((struct span){bytes, size}, 0);
-    struct header header;
-    struct rerun_range ranges[RERUN_RANGES], pinned[RERUN_PINNED], reserved[RERUN_RESERVED];
-    if (!reader_copy(&reader, &header, sizeof header) || memcmp(header.magic, magic, sizeof magic) != 0)
+    struct head got;
+    if (!reader_copy(&reader, &got, sizeof got) || memcmp(got.magic, head.magic, sizeof got.magic) != 0)
         return problem_set(problem, CUFENCE_ERROR_CORRUPT, "this is not an input of cufence");
-    if (header.version != RERUN_VERSION)
+    if (got.version != RERUN_VERSION)
         return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "an input of version %u, but this cufence reads version %u",
-                           header.version, RERUN_VERSION);
-    if (header.range_count > RERUN_RANGES || header.pinned_count > RERUN_PINNED || header.reserved_count > RERUN_RESERVED ||
-        !reader_copy(&reader, ranges, header.range_count * sizeof *ranges) ||
-        !reader_copy(&reader, pinned, header.pinned_count * sizeof *pinned) ||
-        !reader_copy(&reader, reserved, header.reserved_count * sizeof *reserved))
-        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the input is damaged");
-    if (!header.launch_count || header.launch_count > RERUN_LAUNCHES || header.image_bytes > RERUN_IMAGE ||
-        header.arena_start >= header.arena_end || header.mode >= RERUN_MODES ||
-        !read_launches(&reader, launches, header.launch_count))
-        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the input is damaged");
-    *input = (struct rerun_input){.arena_start = header.arena_start,
-                                  .arena_end = header.arena_end,
-                                  .mode = header.mode,
-                                  .is_saved = header.is_saved,
-                                  .is_compared = header.is_compared,
-                                  .access_at = header.access_at,
-                                  .dump = read_text(&reader, header.dump_bytes),
-                                  .symbol = read_text(&reader, header.symbol_bytes),
-                                  .image_bytes = header.image_bytes,
-                                  .launches = launches,
-                                  .launch_count = header.launch_count,
-                                  .range_count = header.range_count,
-                                  .pinned_count = header.pinned_count,
-                                  .reserved_count = header.reserved_count};
-    memcpy(input->ranges, ranges, header.range_count * sizeof *ranges);
-    memcpy(input->pinned, pinned, header.pinned_count * sizeof *pinned);
-    memcpy(input->reserved, reserved, header.reserved_count * sizeof *reserved);
-    memcpy(input->device, header.device, sizeof input->device);
+                           got.version, RERUN_VERSION);
+    cufence_status status = record_read(&input_record, &reader, input, memory, problem);
     input->image = reader.at;
-    if (!has_sound_reserved(input) ||
-        !rerun_pinned_is_sound(pinned, header.pinned_count, header.arena_start, header.arena_end) || !input->dump ||
-        !input->symbol || !input->image_bytes || reader_left(&reader) != input->image_bytes)
-        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the input is damaged");
-    return CUFENCE_OK;
+    if (status == CUFENCE_OK && input->launch_count && input->arena_start < input->arena_end && has_sound_reserved(input) &&
+        rerun_pinned_is_sound(input->pinned, input->pinned_count, input->arena_start, input->arena_end) && input->image_bytes &&
+        reader_left(&reader) == input->image_bytes)
+        return CUFENCE_OK;
+    record_free(memory);
+    return status == CUFENCE_ERROR_OUT_OF_MEMORY ? status : problem_set(problem, CUFENCE_ERROR_CORRUPT, "the input is damaged");
 }
 
 /* ---- what is described ---- */

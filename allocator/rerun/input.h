@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RERUN_VERSION 7
+#define RERUN_VERSION 8
 #define RERUN_RANGES 16 /* of memory that is described */
 #define RERUN_RESERVED 256
 #define RERUN_IMAGE ((size_t)1 << 30) /* most bytes of an image */
@@ -32,8 +32,10 @@ enum rerun_mode {
     RERUN_MODES
 };
 
+struct record_memory;
+
 struct rerun_input {
-    uint8_t device[16];              /* the UUID */
+    uint64_t device[2];              /* the UUID */
     uint64_t arena_start, arena_end; /* cufence's address space in the process that faulted */
     uint32_t mode;                   /* enum rerun_mode */
     uint32_t is_compared;            /* hand over with MESSAGE_RESULT what each mapping holds after a launch that ended well */
@@ -56,9 +58,10 @@ struct rerun_input {
 /* Writes the input into a new memory file and returns its descriptor, -1 with errno set on error. */
 int rerun_input_write(const struct rerun_input *input);
 
-/* Reads an input. `launches` receives the launches. Errors: CORRUPT, UNSUPPORTED (another version). */
-cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input,
-                                struct rerun_launch launches[RERUN_LAUNCHES], struct problem *problem);
+/* Reads an input, whose launches are in `memory`, which begins as {NULL}. Errors: CORRUPT, UNSUPPORTED (another version),
+ * OUT_OF_MEMORY; there is nothing to free then. */
+cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input, struct record_memory *memory,
+                                struct problem *problem);
 
 /* Adds to the ranges, as far as there is room, the bytes from each address in the launch's arguments to the end of its buffer.
  */

@@ -7,6 +7,7 @@
 #include "follow.h"
 #include "host.h"
 #include "memory.h"
+#include "record/record.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -28,7 +29,7 @@ static struct {
     int socket, device;
     uint64_t limit_ms; /* for all of it; 0: none */
     struct rerun_input input;
-    struct rerun_launch launches[RERUN_LAUNCHES];
+    struct record_memory memory; /* of the input */
     CUfunction function;
     int is_refused; /* the driver does not load the image */
 } self;
@@ -77,7 +78,7 @@ static cufence_status receive_input(void)
     close(fd);
     if (bytes == MAP_FAILED)
         return error_set(CUFENCE_ERROR_SYSTEM, "the input cannot be mapped");
-    cufence_status status = rerun_input_read(bytes, (size_t)file.st_size, &self.input, self.launches, &problem);
+    cufence_status status = rerun_input_read(bytes, (size_t)file.st_size, &self.input, &self.memory, &problem);
     return status == CUFENCE_OK ? CUFENCE_OK : error_set(status, "%s", problem.text);
 }
 
@@ -220,7 +221,7 @@ static cufence_status look_for_writes(size_t *wrote)
             status = memory_put_patterns();
         tell_launch(*wrote, 1);
         if (status == CUFENCE_OK)
-            status = launch_and_wait(&self.launches[*wrote]);
+            status = launch_and_wait(&self.input.launches[*wrote]);
         if (status != CUFENCE_OK || memory_tell_writes(self.input.launch_count == 1))
             break;
     }
@@ -238,7 +239,7 @@ static cufence_status look_for_fault(size_t wrote)
         status = refresh();
         tell_launch(i, 0);
         if (status == CUFENCE_OK)
-            status = launch_and_wait(&self.launches[i]);
+            status = launch_and_wait(&self.input.launches[i]);
     }
     return status;
 }
@@ -250,7 +251,7 @@ static void follow(void)
     uint64_t share = self.limit_ms / FOLLOW_SHARE / input->launch_count;
     for (size_t i = 0; i < input->launch_count; i++) {
         tell_launch(i, 0);
-        if (follow_launch(self.socket, input, &self.launches[i], share))
+        if (follow_launch(self.socket, input, &self.input.launches[i], share))
             return;
     }
 }

@@ -1,5 +1,6 @@
-/* A input from an untrusted source: everything that it says lies within its bytes, and it can be written again. */
+/* An input from an untrusted source: everything that it says lies within its bytes, and it can be written again. */
 #include "base/reader.h"
+#include "record/record.h"
 #include "rerun/input.h"
 
 #include <stdlib.h>
@@ -23,13 +24,13 @@ static void expect_within(const uint8_t *data, size_t size, const void *part, si
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct rerun_input input;
-    struct rerun_launch launches[RERUN_LAUNCHES];
+    struct record_memory memory = {NULL};
     struct problem problem;
-    if (rerun_input_read(data, size, &input, launches, &problem) != CUFENCE_OK)
+    if (rerun_input_read(data, size, &input, &memory, &problem) != CUFENCE_OK)
         return 0;
     expect(input.launch_count >= 1 && input.launch_count <= RERUN_LAUNCHES);
     for (size_t i = 0; i < input.launch_count; i++)
-        expect_within(data, size, launches[i].arguments, launches[i].argument_bytes);
+        expect_within(data, size, input.launches[i].arguments, input.launches[i].argument_bytes);
     expect_within(data, size, input.image, input.image_bytes);
     expect_within(data, size, input.symbol, strlen(input.symbol) + 1);
     expect_within(data, size, input.dump, strlen(input.dump) + 1);
@@ -46,7 +47,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int fd = rerun_input_write(&input);
     uint8_t *again = malloc(size);
     expect(fd >= 0 && again && lseek(fd, 0, SEEK_END) == (off_t)size && pread(fd, again, size, 0) == (ssize_t)size);
-    expect(rerun_input_read(again, size, &input, launches, &problem) == CUFENCE_OK);
+    expect(rerun_input_read(again, size, &input, &memory, &problem) == CUFENCE_OK);
+    record_free(&memory);
     free(again);
     close(fd);
     return 0;

@@ -2,6 +2,7 @@
 #include "support/test.h"
 
 #include "base/error.h"
+#include "record/record.h"
 #include "rerun/input.h"
 
 #include <sys/resource.h>
@@ -18,7 +19,7 @@ static const struct rerun_launch two[] = {
      .argument_bytes = 3,
      .arguments = arguments + 4},
 };
-static const struct rerun_input input = {.device = {1, 2, 3},
+static const struct rerun_input input = {.device = {1, 2},
                                          .arena_start = 0x10000,
                                          .arena_end = 0x20000,
                                          .mode = RERUN_ZEROS,
@@ -51,11 +52,11 @@ static uint8_t *written(const struct rerun_input *what, size_t *size)
 TEST(what_is_written_is_read)
 {
     struct rerun_input read;
-    struct rerun_launch launches[RERUN_LAUNCHES];
+    struct record_memory memory = {NULL};
     struct problem problem;
     size_t size;
     uint8_t *bytes = written(&input, &size);
-    assert_int_equal(rerun_input_read(bytes, size, &read, launches, &problem), CUFENCE_OK);
+    assert_int_equal(rerun_input_read(bytes, size, &read, &memory, &problem), CUFENCE_OK);
     assert_memory_equal(read.device, input.device, sizeof input.device);
     assert_int_equal(read.arena_start, 0x10000);
     assert_int_equal(read.arena_end, 0x20000);
@@ -67,32 +68,33 @@ TEST(what_is_written_is_read)
     assert_int_equal(read.image_bytes, 5);
     assert_memory_equal(read.image, arguments, 5);
     assert_int_equal(read.launch_count, 2);
-    assert_memory_equal(launches[0].arguments, arguments, 12);
-    assert_memory_equal(launches[1].arguments, arguments + 4, 3);
-    assert_memory_equal(launches[1].grid, two[1].grid, sizeof two[1].grid);
-    assert_memory_equal(launches[1].block, two[1].block, sizeof two[1].block);
-    assert_memory_equal(launches[1].cluster, two[1].cluster, sizeof two[1].cluster);
-    assert_int_equal(launches[1].shared_bytes, 70000);
-    assert_int_equal(launches[1].is_cooperative, 1);
+    assert_memory_equal(read.launches[0].arguments, arguments, 12);
+    assert_memory_equal(read.launches[1].arguments, arguments + 4, 3);
+    assert_memory_equal(read.launches[1].grid, two[1].grid, sizeof two[1].grid);
+    assert_memory_equal(read.launches[1].block, two[1].block, sizeof two[1].block);
+    assert_memory_equal(read.launches[1].cluster, two[1].cluster, sizeof two[1].cluster);
+    assert_int_equal(read.launches[1].shared_bytes, 70000);
+    assert_int_equal(read.launches[1].is_cooperative, 1);
     assert_int_equal(read.reserved_count, 2);
     assert_memory_equal(read.reserved, input.reserved, 2 * sizeof *input.reserved);
     assert_int_equal(read.pinned_count, 3);
     assert_memory_equal(read.pinned, input.pinned, 3 * sizeof *input.pinned);
+    record_free(&memory);
     free(bytes);
 }
 
 TEST(a_damaged_one_is_refused)
 {
     struct rerun_input read;
-    struct rerun_launch launches[RERUN_LAUNCHES];
+    struct record_memory memory = {NULL};
     struct problem problem;
     size_t size;
     uint8_t *bytes = written(&input, &size);
     for (size_t cut = 0; cut < size; cut++)
-        assert_int_equal(rerun_input_read(bytes, cut, &read, launches, &problem), CUFENCE_ERROR_CORRUPT);
+        assert_int_equal(rerun_input_read(bytes, cut, &read, &memory, &problem), CUFENCE_ERROR_CORRUPT);
     bytes[8]++;
-    assert_int_equal(rerun_input_read(bytes, size, &read, launches, &problem), CUFENCE_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(problem.text, "of version 8"));
+    assert_int_equal(rerun_input_read(bytes, size, &read, &memory, &problem), CUFENCE_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(problem.text, "of version 9"));
     free(bytes);
 }
 
@@ -112,7 +114,7 @@ TEST(unsound_pinned_memory_is_refused)
         {{UINT64_C(1) << 32, RERUN_PINNED_BYTES}, {UINT64_C(1) << 33, 1}},
     };
     struct rerun_input read, bad = input;
-    struct rerun_launch launches[RERUN_LAUNCHES];
+    struct record_memory memory = {NULL};
     struct problem problem;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         memcpy(bad.pinned, cases[i], sizeof cases[i]);
@@ -120,7 +122,7 @@ TEST(unsound_pinned_memory_is_refused)
         assert_false(rerun_pinned_is_sound(bad.pinned, bad.pinned_count, 0x10000, 0x20000));
         size_t size;
         uint8_t *bytes = written(&bad, &size);
-        assert_int_equal(rerun_input_read(bytes, size, &read, launches, &problem), CUFENCE_ERROR_CORRUPT);
+        assert_int_equal(rerun_input_read(bytes, size, &read, &memory, &problem), CUFENCE_ERROR_CORRUPT);
         free(bytes);
     }
     bad.pinned[0] = (struct rerun_range){UINT64_C(1) << 32, RERUN_PINNED_BYTES};
@@ -134,14 +136,14 @@ TEST(unsound_reserved_parts_are_refused)
     static const struct rerun_range cases[][2] = {
         {{0xf000, 0x1000}}, {{0x1f000, 0x1001}}, {{0x10000, 0}}, {{0x12000, 16}, {0x1200f, 16}}, {{0x20001, UINT64_MAX}}};
     struct rerun_input read, bad = input;
-    struct rerun_launch launches[RERUN_LAUNCHES];
+    struct record_memory memory = {NULL};
     struct problem problem;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t size;
         memcpy(bad.reserved, cases[i], sizeof cases[i]);
         bad.reserved_count = cases[i][1].address ? 2 : 1;
         uint8_t *bytes = written(&bad, &size);
-        assert_int_equal(rerun_input_read(bytes, size, &read, launches, &problem), CUFENCE_ERROR_CORRUPT);
+        assert_int_equal(rerun_input_read(bytes, size, &read, &memory, &problem), CUFENCE_ERROR_CORRUPT);
         free(bytes);
     }
 }

@@ -2,6 +2,7 @@
 #include "support/test.h"
 
 #include "fault_world.h"
+#include "record/record.h"
 #include "rerun/input.h"
 
 #define MOST 4096
@@ -35,18 +36,19 @@ TEST(ranges_arrive)
 {
     uint8_t bytes[MOST];
     struct rerun_input input = small_input(), found;
-    struct rerun_launch launches[RERUN_LAUNCHES];
+    struct record_memory memory = {NULL};
     struct problem problem;
     for (size_t count = 0; count <= RERUN_RANGES; count += RERUN_RANGES / 2) {
         input.range_count = count;
         for (size_t i = 0; i < count; i++)
             input.ranges[i] = (struct rerun_range){ARENA + i, 1000 - i};
         size_t size = write_input(&input, bytes);
-        assert_int_equal(rerun_input_read(bytes, size, &found, launches, &problem), CUFENCE_OK);
+        assert_int_equal(rerun_input_read(bytes, size, &found, &memory, &problem), CUFENCE_OK);
         assert_int_equal(found.range_count, count);
         assert_memory_equal(found.ranges, input.ranges, count * sizeof *input.ranges);
         assert_memory_equal(found.launches[0].arguments, arguments, sizeof arguments);
         assert_memory_equal(found.image, "image", 5);
+        record_free(&memory);
     }
 }
 
@@ -55,7 +57,7 @@ TEST(too_many_ranges_are_refused)
 {
     uint8_t few[MOST], many[MOST];
     struct rerun_input input = small_input(), found;
-    struct rerun_launch launches[RERUN_LAUNCHES];
+    struct record_memory memory = {NULL};
     struct problem problem;
     size_t at = 0, size = write_input(&input, few);
     input.range_count = 1;
@@ -65,7 +67,7 @@ TEST(too_many_ranges_are_refused)
     for (uint32_t count = RERUN_RANGES + 1; count; count = count < 1u << 31 ? count * 2 : 0) {
         memcpy(many, few, size);
         memcpy(many + at, &count, sizeof count);
-        assert_int_equal(rerun_input_read(many, size, &found, launches, &problem), CUFENCE_ERROR_CORRUPT);
+        assert_int_equal(rerun_input_read(many, size, &found, &memory, &problem), CUFENCE_ERROR_CORRUPT);
     }
 }
 
