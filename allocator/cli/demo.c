@@ -323,7 +323,7 @@ static int run(struct play *play)
     words_print(stdout, play->bug->story, 0);
     putchar('\n');
     show_sources(play);
-    supervise(become, play, &status);
+    supervise("demo", become, play, &status);
     if (status == 0)
         status = judge(play);
     if (status == EXIT_FOUND)

@@ -1,13 +1,14 @@
 /* One run of `cufence hunt`: a process of its own does what `cufence run` does. */
 #include "cli.h"
+#include "help.h"
 #include "hunt.h"
+#include "supervise.h"
 
 #include "base/clock.h"
 #include "base/tally.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -28,15 +29,8 @@ static double now(void)
 void signals_watch(struct signals *signals)
 {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action;
     *signals = (struct signals){0};
-    signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the program ended */
-    sigemptyset(&signals->watched);
-    sigaddset(&signals->watched, SIGCHLD);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (sigaction(ends[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
-            sigaddset(&signals->watched, ends[i]);
-    sigprocmask(SIG_BLOCK, &signals->watched, &signals->before);
+    supervise_watch(ends, sizeof ends / sizeof *ends, &signals->watched, &signals->before);
 }
 
 /* Waits for a signal that is watched, for a while. Returns it if it is one that ends a hunt, else 0. */
@@ -60,27 +54,28 @@ int signals_come(struct signals *signals)
 
 /* ---- the program ---- */
 
-/* In the new process: becomes the program, or writes the exit status of `cufence run` to `told`. */
-static void become(const struct plan *plan, unsigned mode, const struct signals *signals, int told, const char *tally)
+struct start {
+    const struct plan *plan;
+    unsigned mode;
+    const char *tally;
+};
+
+/* In the new process: becomes the program, as `cufence run` does. */
+static int become(void *argument)
 {
+    const struct start *start = argument;
+    const struct plan *plan = start->plan;
     char **argv = calloc(plan->words + 8, sizeof *argv), *last = NULL;
     size_t used = 0;
-    int status = 126;
-    if (argv && asprintf(&last, "%s,exitcode=0,json=%s/%s.%%p.json", modes[mode].options, plan->json, modes[mode].name) > 0) {
-        argv[used++] = (char *)"run";
-        argv[used++] = (char *)"--set";
-        argv[used++] = (char *)plan->options;
-        argv[used++] = (char *)"--set";
-        argv[used++] = last;
-        argv[used++] = (char *)"--";
-        memcpy(argv + used, plan->command, plan->words * sizeof *argv);
-        sigprocmask(SIG_SETMASK, &signals->before, NULL);
-        tally_set(tally);
-        status = cli_run((int)(used + plan->words), argv);
-    }
-    if (write(told, &status, sizeof status) < 0)
-        status = 126;
-    _exit(status);
+    if (!argv || asprintf(&last, "%s,exitcode=0,json=%s/%s.%%p.json", modes[start->mode].options, plan->json,
+                          modes[start->mode].name) < 0)
+        return STATUS_UNFIT;
+    for (const char *const *word = (const char *const[]){"run", "--set", plan->options, "--set", last, "--", NULL}; *word;
+         word++)
+        argv[used++] = (char *)*word;
+    memcpy(argv + used, plan->command, plan->words * sizeof *argv);
+    tally_set(start->tally);
+    return cli_run((int)(used + plan->words), argv);
 }
 
 /* On a terminal the program stays in our group, so that it can read from it. Elsewhere it gets a group of its own, by which it
@@ -92,33 +87,6 @@ static int is_at_terminal(void)
     if (terminal >= 0)
         close(terminal);
     return is_ours;
-}
-
-static pid_t start(const struct plan *plan, unsigned mode, const struct signals *signals, int is_grouped, const char *tally,
-                   struct run *run)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        run->refusal = arguments_complain("hunt", 126, "no pipe: %s", strerror(errno));
-        return -1;
-    }
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        if (is_grouped)
-            setpgid(0, 0);
-        become(plan, mode, signals, ends[1], tally);
-    }
-    close(ends[1]);
-    if (pid < 0)
-        run->refusal = arguments_complain("hunt", 126, "no process: %s", strerror(errno));
-    else if (is_grouped)
-        setpgid(pid, pid); /* whichever of the two comes first */
-    while (pid > 0 && read(ends[0], &run->refusal, sizeof run->refusal) < 0 && errno == EINTR)
-        ;
-    close(ends[0]);
-    run->is_started = pid > 0 && run->refusal == 0;
-    return pid;
 }
 
 /* ---- its end ---- */
@@ -175,7 +143,9 @@ void hunt_run(const struct plan *plan, unsigned mode, struct signals *signals, s
     double began = now();
     *run = (struct run){0};
     int fd = tally_make(name);
-    wait.pid = start(plan, mode, signals, wait.is_grouped, name, run);
+    struct start start = {plan, mode, name};
+    wait.pid = supervise_start("hunt", become, &start, &signals->before, wait.is_grouped, &run->refusal);
+    run->is_started = wait.pid > 0 && run->refusal == 0;
     while (wait.pid > 0 && waitpid(wait.pid, &run->status, WNOHANG) == 0) {
         if (next_signal(signals, PAUSE_MS, &got))
             pass_on(&wait, signals, &got, run);

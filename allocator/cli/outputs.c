@@ -1,7 +1,6 @@
 #include "outputs.h"
 
 #include "arguments.h"
-#include "faces.h"
 
 #include <errno.h>
 #include <fcntl.h>

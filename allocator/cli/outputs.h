@@ -31,6 +31,13 @@ int outputs_open(struct outputs *outputs);
  * collected->is_unfinished. Returns 0 after a message. */
 int outputs_write(struct outputs *outputs, const struct collected *collected);
 
+/* Findings in the forms of other programs: SARIF 2.1.0, which code hosts and editors read, with a result for each finding; one
+ * page of HTML that needs nothing else; JSON Lines with each finding's first report, `count` and `processes`. Each prints a
+ * whole document, and returns 0 when the host is out of memory. Whether it was written, ferror() and fclose() tell. */
+int face_html(const struct collected *collected, FILE *out);
+int face_sarif(const struct collected *collected, FILE *out);
+int face_json(const struct collected *collected, FILE *out);
+
 /* Closes the files, and removes those that are empty: nothing was ever written to them. */
 void outputs_close(struct outputs *outputs);
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "cli.h"
+#include "installed.h"
 #include "driver/driver.h"
 
 #include <errno.h>
@@ -150,7 +151,7 @@ static void take_image(struct replay *replay)
 static int make_input(struct replay *replay)
 {
     const struct opened *opened = &replay->opened;
-    if (readlink("/proc/self/exe", replay->program, sizeof replay->program - 1) <= 0)
+    if (!installed_program(replay->program))
         return complain(replay, "/proc is not mounted");
     take_image(replay);
     replay->input.symbol = opened->bundle->symbol;

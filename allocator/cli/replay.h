@@ -30,7 +30,7 @@ struct replay {
     int device;               /* the driver's ordinal */
     uint32_t compute;         /* its compute capability, 90 for 9.0 */
     char device_name[128];
-    char program[4096]; /* the file of this program */
+    char program[PATH_MAX]; /* the file of this program */
     int is_json, is_verbose;
     uint64_t seconds;             /* that one run may take */
     uint8_t *image;               /* unpacked from the module; NULL: its own bytes will do */

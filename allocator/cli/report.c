@@ -2,7 +2,6 @@
 #include "arguments.h"
 #include "cli.h"
 #include "collected.h"
-#include "faces.h"
 #include "outputs.h"
 #include "help.h"
 #include "words.h"

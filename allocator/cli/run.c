@@ -3,7 +3,7 @@
 #include "cli.h"
 #include "cli/environment.h"
 #include "cli/installed.h"
-#include "cli/run_page.h"
+#include "cli/outputs.h"
 #include "cli/program.h"
 #include "cli/settings.h"
 #include "cli/help.h"
@@ -19,6 +19,7 @@
 #include "api/lifecycle.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stddef.h>
@@ -34,6 +35,13 @@ enum { CANNOT_RUN = STATUS_UNFIT };
 /* The settings' first places belong to the environment; those of the command line follow, and so win. */
 enum inherited { FROM_OPTIONS, FROM_ALLOC_CONF, FROM_CUDA_ALLOC_CONF, INHERITED };
 
+/* --html and --sarif: documents of everything that the program's processes report, there from its start. */
+struct page {
+    struct outputs outputs;
+    struct collected begun; /* what was run */
+    char file[PATH_MAX];    /* one for all processes: each report is appended with one write */
+};
+
 struct request {
     struct settings settings;
     int is_verbose;
@@ -42,7 +50,7 @@ struct request {
     int is_if_asked;         /* leave the program alone unless PyTorch's variables ask for cufence */
     int is_left;             /* they do not */
     char **command;          /* ends with NULL */
-    struct page page;        /* --html and --sarif */
+    struct page page;
 };
 
 #define complain(status, ...) arguments_complain("run", status, __VA_ARGS__)
@@ -218,6 +226,60 @@ static int prepare(struct request *request)
     return outcome;
 }
 
+/* ---- the documents ---- */
+
+static int make_reports(struct page *page)
+{
+    const char *parent = env_get("TMPDIR");
+    snprintf(page->file, sizeof page->file, "%s/cufence-run-XXXXXX", parent && *parent ? parent : "/tmp");
+    int file = mkostemp(page->file, O_CLOEXEC);
+    if (file < 0)
+        return complain(STATUS_UNFIT, "no file for reports: %s: %s; set TMPDIR to a folder that can be written", page->file,
+                        strerror(errno));
+    close(file);
+    return setenv("CUFENCE_COLLECT", page->file, 1) == 0 ? 0 : complain(STATUS_UNFIT, "no host memory");
+}
+
+static void write_documents(struct page *page)
+{
+    struct collected *all = &page->begun;
+    char guarded[160];
+    all->is_unfinished = 0;
+    int is_whole = collected_read(all, "run", page->file);
+    if (!outputs_write(&page->outputs, all) || !is_whole)
+        complain(0, "some reports are missing from the documents");
+    collected_say_guarded(all, guarded, sizeof guarded);
+    for (int i = 0; i < OUTPUTS; i++)
+        if (page->outputs.paths[i])
+            complain(0, "%s: %zu finding%s%s", page->outputs.paths[i], all->count, all->count == 1 ? "" : "s", guarded);
+}
+
+/* Writes the documents anew if the program has run, and removes the file for the reports. */
+static void page_close(struct page *page, int has_run)
+{
+    if (has_run)
+        write_documents(page);
+    outputs_close(&page->outputs);
+    collected_free(&page->begun);
+    unlink(page->file);
+}
+
+/* Writes the documents, without findings, and makes the file for the reports, which the processes find in the environment.
+ * Called before the program runs. Returns 0, or the exit status after a message. */
+static int page_open(struct page *page, char *const *command)
+{
+    page->begun = (struct collected){.is_unfinished = 1};
+    collected_begin(&page->begun, command);
+    int refusal = make_reports(page);
+    if (refusal == 0)
+        refusal = outputs_open(&page->outputs);
+    if (refusal == 0 && !outputs_write(&page->outputs, &page->begun))
+        refusal = CLI_USAGE;
+    if (refusal != 0)
+        page_close(page, 0);
+    return refusal;
+}
+
 /* ---- the program ---- */
 
 static int choose(const char *command, char path[PATH_MAX])
@@ -309,7 +371,7 @@ static int run_apart(struct request *request)
         refusal = page_open(&request->page, request->command);
     if (refusal)
         return refusal;
-    int status = supervise(run_it, request, &refusal);
+    int status = supervise("run", run_it, request, &refusal);
     if (is_paged)
         page_close(&request->page, !refusal);
     if (refusal)

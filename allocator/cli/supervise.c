@@ -1,7 +1,6 @@
 #include "cli/supervise.h"
 
-#include "arguments.h"
-#include "cli/program.h"
+#include "help.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,19 +13,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define complain(status, ...) arguments_complain("run", status, __VA_ARGS__)
-
-static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT};
-
-static void watch(sigset_t *watched, sigset_t *before)
+void supervise_watch(const int *signals, size_t count, sigset_t *watched, sigset_t *before)
 {
     struct sigaction action;
     signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the program ended */
     sigemptyset(watched);
     sigaddset(watched, SIGCHLD);
-    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
-        if (sigaction(passed_on[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
-            sigaddset(watched, passed_on[i]);
+    for (size_t i = 0; i < count; i++)
+        if (sigaction(signals[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+            sigaddset(watched, signals[i]);
     sigprocmask(SIG_BLOCK, watched, before);
 }
 
@@ -44,23 +39,27 @@ static int wait_for(pid_t pid, const sigset_t *watched)
     return status;
 }
 
-/* Starts the program. *refusal: the exit status if it could not be run. Returns its process, -1 after a message. */
-static pid_t start(int (*become)(void *argument), void *argument, const sigset_t *before, int *refusal)
+pid_t supervise_start(const char *command, int (*become)(void *argument), void *argument, const sigset_t *before,
+                      int is_grouped, int *refusal)
 {
     int ends[2];
     *refusal = 0;
     fflush(NULL);
     pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
     if (pid < 0) {
-        *refusal = complain(PROGRAM_UNFIT, "no process: %s", strerror(errno));
+        *refusal = arguments_complain(command, STATUS_UNFIT, "no process: %s", strerror(errno));
         return -1;
     }
     if (pid == 0) {
+        if (is_grouped)
+            setpgid(0, 0);
         sigprocmask(SIG_SETMASK, before, NULL);
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* the one signal that cannot be passed on */
         int status = become(argument);
-        _exit(write(ends[1], &status, sizeof status) < 0 ? PROGRAM_UNFIT : status);
+        _exit(write(ends[1], &status, sizeof status) < 0 ? STATUS_UNFIT : status);
     }
+    if (is_grouped)
+        setpgid(pid, pid); /* whichever of the two comes first */
     close(ends[1]);
     while (read(ends[0], refusal, sizeof *refusal) < 0 && errno == EINTR)
         ;
@@ -68,11 +67,12 @@ static pid_t start(int (*become)(void *argument), void *argument, const sigset_t
     return pid;
 }
 
-int supervise(int (*become)(void *argument), void *argument, int *refusal)
+int supervise(const char *command, int (*become)(void *argument), void *argument, int *refusal)
 {
+    static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT};
     sigset_t watched, before;
-    watch(&watched, &before);
-    pid_t pid = start(become, argument, &before, refusal);
+    supervise_watch(passed_on, sizeof passed_on / sizeof *passed_on, &watched, &before);
+    pid_t pid = supervise_start(command, become, argument, &before, 0, refusal);
     return pid > 0 ? wait_for(pid, &watched) : 0;
 }
 

@@ -1,4 +1,4 @@
-#include "child.h"
+#include "doctor.h"
 
 #include "base/clock.h"
 
