@@ -30,7 +30,8 @@ void buffer_free(struct buffer *buffer)
     *buffer = (struct buffer){0};
 }
 
-void buffer_align(struct buffer *buffer, size_t alignment)
+/* 128 at most */
+static void buffer_align(struct buffer *buffer, size_t alignment)
 {
     static const unsigned char zeros[128];
     size_t over = alignment > 1 ? buffer->size % alignment : 0;

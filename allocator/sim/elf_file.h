@@ -20,7 +20,6 @@ struct buffer {
 
 /* Returns the offset of the appended data. */
 size_t buffer_append(struct buffer *buffer, const void *data, size_t size);
-void buffer_align(struct buffer *buffer, size_t alignment); /* 128 at most */
 void buffer_free(struct buffer *buffer);
 
 #define ELF_MAX_SECTIONS 128

@@ -39,11 +39,8 @@ SIM_API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     CONTEXT_CURRENT(context);
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
     CALL_REFUSE(phEvent == NULL || (Flags & ~known) != 0, INVALID_VALUE);
-    CUevent event = calloc(1, sizeof *event);
-    if (event == NULL || handle_add(HANDLE_EVENT, event, context->home) != 0) {
-        free(event);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    CUevent event = handle_create(HANDLE_EVENT, sizeof *event, context->home);
+    CALL_REFUSE(event == NULL, OUT_OF_MEMORY);
     atomic_init(&event->references, 1);
     event->context = context->home;
     event->flags = Flags;

@@ -98,15 +98,12 @@ struct recording *recording_copy(const struct recording *recording)
 
 CUgraph graph_create(const struct recording *contents)
 {
-    CUgraph graph = calloc(1, sizeof *graph);
     struct recording *recording = contents == NULL ? recording_create() : recording_copy(contents);
-    if (graph == NULL || recording == NULL || handle_add(HANDLE_GRAPH, graph, NULL) != 0) {
-        free(graph);
-        if (recording != NULL)
-            recording_release(recording);
-        return NULL;
-    }
-    graph->recording = recording;
+    CUgraph graph = recording == NULL ? NULL : handle_create(HANDLE_GRAPH, sizeof *graph, NULL);
+    if (graph != NULL)
+        graph->recording = recording;
+    else if (recording != NULL)
+        recording_release(recording);
     return graph;
 }
 
@@ -140,11 +137,8 @@ SIM_API CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, un
     const unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
                                      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
     CALL_REFUSE(phGraphExec == NULL || !handle_is_valid(HANDLE_GRAPH, hGraph) || (flags & ~known) != 0, INVALID_VALUE);
-    CUgraphExec executable = calloc(1, sizeof *executable);
-    if (executable == NULL || handle_add(HANDLE_GRAPH_EXEC, executable, NULL) != 0) {
-        free(executable);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    CUgraphExec executable = handle_create(HANDLE_GRAPH_EXEC, sizeof *executable, NULL);
+    CALL_REFUSE(executable == NULL, OUT_OF_MEMORY);
     executable->recording = recording_retain(hGraph->recording);
     *phGraphExec = executable;
     return CUDA_SUCCESS;

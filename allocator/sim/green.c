@@ -75,13 +75,9 @@ SIM_API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResou
         CALL_REFUSE(resources[i].type != CU_DEV_RESOURCE_TYPE_SM, INVALID_RESOURCE_TYPE);
         CALL_REFUSE(resources[i]._internal_padding[0] != resources[0]._internal_padding[0], INVALID_RESOURCE_CONFIGURATION);
     }
-    CUdevResourceDesc description = malloc(sizeof *description);
+    CUdevResourceDesc description = handle_create(HANDLE_DESCRIPTION, sizeof *description, NULL);
     CALL_REFUSE(description == NULL, OUT_OF_MEMORY);
-    *description = (struct CUdevResourceDesc_st){resources[0]._internal_padding[0]};
-    if (handle_add(HANDLE_DESCRIPTION, description, NULL) != 0) {
-        free(description);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    description->device = resources[0]._internal_padding[0];
     *phDesc = description;
     return CUDA_SUCCESS;
 }
@@ -92,17 +88,15 @@ SIM_API CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUd
     if (phCtx == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM || !handle_is_valid(HANDLE_DESCRIPTION, desc))
         return CUDA_ERROR_INVALID_VALUE;
     CALL_REFUSE(!config_has_device(dev) || desc->device != dev, INVALID_DEVICE);
-    CUgreenCtx green = malloc(sizeof *green);
+    CUgreenCtx green = handle_create(HANDLE_GREEN, sizeof *green, NULL);
     CALL_REFUSE(green == NULL, OUT_OF_MEMORY);
     CUresult result = context_create_green(&green->context, dev, green);
-    if (result == CUDA_SUCCESS && handle_add(HANDLE_GREEN, green, NULL) != 0) {
-        context_destroy_green(green->context);
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *phCtx = green;
-    else
+    } else {
+        handle_remove(HANDLE_GREEN, green);
         free(green);
+    }
     return result;
 }
 

@@ -79,9 +79,13 @@ static int add(enum handle_kind kind, const void *value, void *object, const voi
     return node == NULL ? -1 : 0;
 }
 
-int handle_add(enum handle_kind kind, void *object, const void *owner)
+void *handle_create(enum handle_kind kind, size_t size, const void *owner)
 {
-    return add(kind, object, object, owner);
+    void *object = calloc(1, size);
+    if (object != NULL && add(kind, object, object, owner) == 0)
+        return object;
+    free(object);
+    return NULL;
 }
 
 void *handle_find(enum handle_kind kind, const void *value)

@@ -5,6 +5,7 @@
 #ifndef CUFENCE_SIM_HANDLE_H
 #define CUFENCE_SIM_HANDLE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum handle_kind {
@@ -19,8 +20,9 @@ enum handle_kind {
     HANDLE_DESCRIPTION
 };
 
-/* `owner` is the context that the handle ends with, NULL for none. Returns 0, or -1 if out of memory. */
-int handle_add(enum handle_kind kind, void *object, const void *owner);
+/* Returns a zeroed object, whose address is its handle; NULL if out of memory. `owner` is the context that the handle ends
+ * with, NULL for none. */
+void *handle_create(enum handle_kind kind, size_t size, const void *owner);
 int handle_is_valid(enum handle_kind kind, const void *object);
 /* Returns whether it was valid. If two threads remove the same handle, only one gets 1. */
 int handle_remove(enum handle_kind kind, const void *object);

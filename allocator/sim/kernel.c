@@ -17,13 +17,10 @@
 #define CODE_BASE UINT64_C(0x7f0000000000)
 #define CODE_STRIDE UINT64_C(0x10000)
 
+/* Also a library, of which a handle is the same but for its type. */
 struct CUmod_st {
-    CUcontext context;
+    CUcontext context;   /* NULL: a library */
     struct image *image; /* NULL: contains every kernel */
-};
-
-struct CUlib_st {
-    struct image *image; /* likewise */
 };
 
 static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
@@ -49,33 +46,30 @@ static void set_attributes(struct CUfunc_st *function)
     function->attributes[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
 }
 
+/* Registered functions are never freed, and a test can't continue without memory for its set-up. */
+static void *copy_or_abort(const void *bytes, size_t size)
+{
+    void *copy = calloc(1, size + 1);
+    if (copy == NULL)
+        abort();
+    return size == 0 ? copy : memcpy(copy, bytes, size);
+}
+
 static struct CUfunc_st *create(const cusim_kernel *kernel)
 {
-    size_t count = kernel->argument_count;
-    struct CUfunc_st *function = calloc(1, sizeof *function);
-    size_t *bytes = calloc(count + 1, sizeof *bytes), *offsets = calloc(count + 1, sizeof *offsets);
-    char *name = strdup(kernel->name);
-    char *file = kernel->file == NULL ? NULL : strdup(kernel->file);
-    if (function == NULL || bytes == NULL || offsets == NULL || name == NULL || (file == NULL && kernel->file != NULL)) {
-        free(function);
-        free(bytes);
-        free(offsets);
-        free(name);
-        free(file);
-        return NULL;
-    }
-    size_t end = 0;
+    static const struct CUfunc_st empty;
+    size_t count = kernel->argument_count, *offsets, end = 0;
+    struct CUfunc_st *function = copy_or_abort(&empty, sizeof empty);
+    function->kernel = *kernel;
+    function->kernel.name = copy_or_abort(kernel->name, strlen(kernel->name));
+    function->kernel.file = kernel->file == NULL ? NULL : copy_or_abort(kernel->file, strlen(kernel->file));
+    function->kernel.argument_bytes = copy_or_abort(kernel->argument_bytes, count * sizeof *offsets);
+    function->argument_offsets = offsets = copy_or_abort(kernel->argument_bytes, count * sizeof *offsets);
     for (size_t i = 0; i < count; i++) {
         size_t alignment = natural_alignment(kernel->argument_bytes[i]);
-        bytes[i] = kernel->argument_bytes[i];
         offsets[i] = (end + alignment - 1) / alignment * alignment;
-        end = offsets[i] + bytes[i];
+        end = offsets[i] + kernel->argument_bytes[i];
     }
-    function->kernel = *kernel;
-    function->kernel.name = name;
-    function->kernel.file = file;
-    function->kernel.argument_bytes = bytes;
-    function->argument_offsets = offsets;
     function->parameter_bytes = end;
     set_attributes(function);
     return function;
@@ -90,14 +84,6 @@ static void add_function_locked(struct CUfunc_st *function, uint64_t code_bytes)
     functions = function;
 }
 
-static void add_locked(const cusim_kernel *kernel)
-{
-    struct CUfunc_st *function = create(kernel);
-    if (function == NULL)
-        abort(); /* a test can't continue without memory for its set-up */
-    add_function_locked(function, 0);
-}
-
 static void add_builtins_locked(void)
 {
     static int is_done; /* under kernels_lock */
@@ -105,17 +91,18 @@ static void add_builtins_locked(void)
         return;
     is_done = 1;
     for (size_t i = 0; i < builtin_kernel_count; i++)
-        add_locked(&builtin_kernels[i]);
+        add_function_locked(create(&builtin_kernels[i]), 0);
 }
 
 SIM_API void cusim_register_kernel(const cusim_kernel *kernel)
 {
     HOLD(&kernels_lock);
     add_builtins_locked();
-    add_locked(kernel);
+    add_function_locked(create(kernel), 0);
 }
 
-CUfunction kernel_find(const char *name)
+/* Returns the newest kernel of that name, or NULL. */
+static CUfunction kernel_find(const char *name)
 {
     HOLD(&kernels_lock);
     add_builtins_locked();
@@ -169,7 +156,8 @@ static CUresult find_in(struct image *image, const char *name, CUfunction *out)
     return CUDA_SUCCESS;
 }
 
-CUfunction kernel_bind(CUfunction kernel, CUcontext context)
+/* Returns the CUfunction of a CUkernel in a context that is its own home: the same one each time. NULL if out of memory. */
+static CUfunction kernel_bind(CUfunction kernel, CUcontext context)
 {
     HOLD(&kernels_lock);
     struct CUfunc_st *function = functions;
@@ -187,11 +175,10 @@ CUfunction kernel_bind(CUfunction kernel, CUcontext context)
 
 int kernel_is_valid(const void *function)
 {
-    pthread_mutex_lock(&kernels_lock);
+    HOLD(&kernels_lock);
     const struct CUfunc_st *known = functions;
     while (known != NULL && known != function)
         known = known->next;
-    pthread_mutex_unlock(&kernels_lock);
     if (known == NULL)
         handle_is_stale("function", (uint64_t)(uintptr_t)function);
     return known != NULL;
@@ -205,37 +192,43 @@ static __attribute__((noinline)) void compile(void)
         frames[i] = (unsigned char)i;
 }
 
-static CUresult load(CUmodule *module, const void *image)
+static CUresult load(CUmodule *module, const void *image, CUcontext context)
 {
-    CONTEXT_CURRENT(context);
-    CALL_REFUSE(module == NULL || image == NULL, INVALID_VALUE);
-    CALL_TRY(capture_check_unsafe());
     struct image *read;
-    if (strstr(image, ".version"))
-        compile();
     CALL_TRY(image_read(&read, image));
-    CUmodule loaded = calloc(1, sizeof *loaded);
-    if (loaded == NULL || handle_add(HANDLE_MODULE, loaded, context->home) != 0) {
+    CUmodule loaded = handle_create(context == NULL ? HANDLE_LIBRARY : HANDLE_MODULE, sizeof *loaded, context);
+    if (loaded == NULL) {
         image_free(read);
-        free(loaded);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    loaded->context = context->home;
+    loaded->context = context;
     loaded->image = read;
     *module = loaded;
     return CUDA_SUCCESS;
 }
 
-static void free_module(CUmodule module)
+static CUresult load_module(CUmodule *module, const void *image)
 {
+    CONTEXT_CURRENT(context);
+    CALL_REFUSE(module == NULL || image == NULL, INVALID_VALUE);
+    CALL_TRY(capture_check_unsafe());
+    if (strstr(image, ".version"))
+        compile();
+    return load(module, image, context->home);
+}
+
+static CUresult unload(enum handle_kind kind, CUmodule module)
+{
+    CALL_REFUSE(!handle_remove(kind, module), INVALID_HANDLE);
     image_free(module->image);
     handle_free(module);
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
     CALL_ENTER("cuModuleLoadData");
-    return load(module, image);
+    return load_module(module, image);
 }
 
 SIM_API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
@@ -243,27 +236,27 @@ SIM_API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigne
 {
     CALL_ENTER("cuModuleLoadDataEx");
     CALL_REFUSE(numOptions != 0 && (options == NULL || optionValues == NULL), INVALID_VALUE);
-    return load(module, image);
+    return load_module(module, image);
 }
 
 SIM_API CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 {
     CALL_ENTER("cuModuleLoadFatBinary");
-    return load(module, fatCubin);
+    return load_module(module, fatCubin);
 }
 
 void kernel_unload_all(CUcontext context)
 {
-    for (CUmodule module; (module = handle_remove_owned(HANDLE_MODULE, context)) != NULL;)
-        free_module(module);
+    for (CUmodule module; (module = handle_remove_owned(HANDLE_MODULE, context)) != NULL;) {
+        image_free(module->image);
+        handle_free(module);
+    }
 }
 
 SIM_API CUresult cuModuleUnload(CUmodule hmod)
 {
     CALL_ENTER("cuModuleUnload");
-    CALL_REFUSE(!handle_remove(HANDLE_MODULE, hmod), INVALID_HANDLE);
-    free_module(hmod);
-    return CUDA_SUCCESS;
+    return unload(HANDLE_MODULE, hmod);
 }
 
 SIM_API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
@@ -298,26 +291,13 @@ SIM_API CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_o
     if (library == NULL || code == NULL || (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL)) ||
         (numLibraryOptions != 0 && (libraryOptions == NULL || libraryOptionValues == NULL)))
         return CUDA_ERROR_INVALID_VALUE;
-    struct image *read;
-    CALL_TRY(image_read(&read, code));
-    CUlibrary loaded = calloc(1, sizeof *loaded);
-    if (loaded == NULL || handle_add(HANDLE_LIBRARY, loaded, NULL) != 0) {
-        image_free(read);
-        free(loaded);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    loaded->image = read;
-    *library = loaded;
-    return CUDA_SUCCESS;
+    return load((CUmodule *)library, code, NULL);
 }
 
 SIM_API CUresult cuLibraryUnload(CUlibrary library)
 {
     CALL_ENTER("cuLibraryUnload");
-    CALL_REFUSE(!handle_remove(HANDLE_LIBRARY, library), INVALID_HANDLE);
-    image_free(library->image);
-    handle_free(library);
-    return CUDA_SUCCESS;
+    return unload(HANDLE_LIBRARY, (CUmodule)library);
 }
 
 SIM_API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
@@ -326,7 +306,7 @@ SIM_API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const 
     CALL_REFUSE(pKernel == NULL || name == NULL, INVALID_VALUE);
     CALL_REFUSE(!handle_is_valid(HANDLE_LIBRARY, library), INVALID_HANDLE);
     CUfunction kernel;
-    CALL_TRY(find_in(library->image, name, &kernel));
+    CALL_TRY(find_in(((CUmodule)library)->image, name, &kernel));
     atomic_store(&kernel->owner, library);
     *pKernel = (CUkernel)kernel;
     return CUDA_SUCCESS;
@@ -372,18 +352,13 @@ SIM_API CUresult cuKernelGetName(const char **name, CUkernel hfunc)
     return get_name(name, hfunc);
 }
 
-static CUresult get_attribute(int *value, CUfunction_attribute attribute, const void *function)
-{
-    CALL_REFUSE(value == NULL || attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX, INVALID_VALUE);
-    CALL_REFUSE(!kernel_is_valid(function), INVALID_HANDLE);
-    *value = atomic_load(&((const struct CUfunc_st *)function)->attributes[attribute]);
-    return CUDA_SUCCESS;
-}
-
 SIM_API CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
 {
     CALL_ENTER("cuFuncGetAttribute");
-    return get_attribute(pi, attrib, hfunc);
+    CALL_REFUSE(pi == NULL || (unsigned)attrib >= CU_FUNC_ATTRIBUTE_MAX, INVALID_VALUE);
+    CALL_REFUSE(!kernel_is_valid(hfunc), INVALID_HANDLE);
+    *pi = atomic_load(&hfunc->attributes[attrib]);
+    return CUDA_SUCCESS;
 }
 
 /* Whether a program may set the attribute to that value. */

@@ -27,10 +27,6 @@ struct CUfunc_st {
     unsigned long long context_id;
 };
 
-/* Returns the newest kernel of that name, or NULL. */
-CUfunction kernel_find(const char *name);
-/* Returns the CUfunction of a CUkernel in a context that is its own home: the same one each time. NULL if out of memory. */
-CUfunction kernel_bind(CUfunction kernel, CUcontext context);
 /* Whether this is a valid CUfunction or CUkernel. */
 int kernel_is_valid(const void *function);
 

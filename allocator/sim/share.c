@@ -68,22 +68,43 @@ void share_close_locked(struct shared_file *file)
     free(file);
 }
 
-CUresult space_export(int *descriptor, CUmemGenericAllocationHandle handle)
+static CUresult check_type(CUmemAllocationHandleType type)
 {
-    HOLD(&space_lock);
-    struct physical *physical = space_physical_locked(handle);
-    CALL_REFUSE(physical == NULL || physical->references == 0 || physical->properties.requestedHandleTypes == 0, INVALID_VALUE);
-    const struct note note = {MAGIC, physical->offset, physical->size, physical->properties};
-    *descriptor = pages_export(physical->descriptor, physical->offset, &note);
-    physical->is_exported |= *descriptor >= 0;
-    return *descriptor < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+    CALL_REFUSE(type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, INVALID_VALUE);
+    return config_get()->is_shareable ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult space_import(CUmemGenericAllocationHandle *handle, int descriptor)
+/* Neither looks at the current context (measured: both work after its sticky error). */
+SIM_API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+                                              CUmemAllocationHandleType handleType, unsigned long long flags)
 {
+    CALL_ENTER("cuMemExportToShareableHandle");
+    CALL_REFUSE(shareableHandle == NULL || flags != 0, INVALID_VALUE);
+    CALL_TRY(check_type(handleType));
+    HOLD(&space_lock);
+    struct physical *physical = space_physical_locked(handle);
+    if (physical == NULL || physical->references == 0 || physical->properties.requestedHandleTypes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct note note = {MAGIC, physical->offset, physical->size, physical->properties};
+    int descriptor = pages_export(physical->descriptor, physical->offset, &note);
+    CALL_REFUSE(descriptor < 0, OPERATING_SYSTEM);
+    physical->is_exported = 1;
+    memcpy(shareableHandle, &descriptor, sizeof descriptor); /* for any process; the caller closes it */
+    return CUDA_SUCCESS;
+}
+
+/* The descriptor stays the caller's. */
+SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+                                                CUmemAllocationHandleType shHandleType)
+{
+    CALL_ENTER("cuMemImportFromShareableHandle");
     uint64_t offset;
     struct note note;
-    CALL_REFUSE(pages_import(descriptor, &offset, &note) != 0 || note.magic != MAGIC || note.offset != offset, INVALID_VALUE);
+    CALL_REFUSE(handle == NULL, INVALID_VALUE);
+    CALL_TRY(check_type(shHandleType));
+    int descriptor = (int)(intptr_t)osHandle;
+    if (pages_import(descriptor, &offset, &note) != 0 || note.magic != MAGIC || note.offset != offset)
+        return CUDA_ERROR_INVALID_VALUE;
     int is_device = note.properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     CALL_REFUSE(is_device && !config_has_device(note.properties.location.id), INVALID_DEVICE);
     HOLD(&space_lock);
@@ -102,32 +123,4 @@ CUresult space_import(CUmemGenericAllocationHandle *handle, int descriptor)
     }
     *handle = physical->handle;
     return CUDA_SUCCESS;
-}
-
-static CUresult check_type(CUmemAllocationHandleType type)
-{
-    CALL_REFUSE(type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, INVALID_VALUE);
-    return config_get()->is_shareable ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-/* Neither looks at the current context (measured: both work after its sticky error). */
-SIM_API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
-                                              CUmemAllocationHandleType handleType, unsigned long long flags)
-{
-    CALL_ENTER("cuMemExportToShareableHandle");
-    CALL_REFUSE(shareableHandle == NULL || flags != 0, INVALID_VALUE);
-    CALL_TRY(check_type(handleType));
-    int descriptor;
-    CALL_TRY(space_export(&descriptor, handle));
-    memcpy(shareableHandle, &descriptor, sizeof descriptor);
-    return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
-                                                CUmemAllocationHandleType shHandleType)
-{
-    CALL_ENTER("cuMemImportFromShareableHandle");
-    CALL_REFUSE(handle == NULL, INVALID_VALUE);
-    CALL_TRY(check_type(shHandleType));
-    return space_import(handle, (int)(intptr_t)osHandle);
 }

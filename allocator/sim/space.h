@@ -24,13 +24,6 @@ CUresult space_release(CUmemGenericAllocationHandle handle);
 CUresult space_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr address);
 CUresult space_properties(CUmemAllocationProp *properties, CUmemGenericAllocationHandle handle);
 
-/* share.c: a new descriptor of the handle's memory, for any process; the caller closes it. Errors: INVALID_VALUE (not created
- * for it), OPERATING_SYSTEM (out of descriptors). */
-CUresult space_export(int *descriptor, CUmemGenericAllocationHandle handle);
-/* A handle of its own on the same memory. The descriptor stays the caller's. Errors: INVALID_VALUE (not from space_export()),
- * INVALID_DEVICE (this process has no such device), OUT_OF_MEMORY, OPERATING_SYSTEM. */
-CUresult space_import(CUmemGenericAllocationHandle *handle, int descriptor);
-
 /* Maps without access; see space_set_access(). Errors: INVALID_VALUE, NOT_SUPPORTED (an offset, or part of the handle). */
 CUresult space_map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle);
 /* The range must consist of whole mappings. Errors: INVALID_VALUE. */

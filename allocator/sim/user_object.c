@@ -38,11 +38,8 @@ SIM_API CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostF
     if (object_out == NULL || destroy == NULL || initialRefcount == 0 || initialRefcount > INT_MAX ||
         flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
         return CUDA_ERROR_INVALID_VALUE;
-    CUuserObject object = calloc(1, sizeof *object);
-    if (object == NULL || handle_add(HANDLE_USER_OBJECT, object, NULL) != 0) {
-        free(object);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    CUuserObject object = handle_create(HANDLE_USER_OBJECT, sizeof *object, NULL);
+    CALL_REFUSE(object == NULL, OUT_OF_MEMORY);
     atomic_init(&object->references, initialRefcount);
     object->destroy = destroy;
     object->user = ptr;
