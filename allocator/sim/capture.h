@@ -99,16 +99,29 @@ CUgraph graph_create(const struct recording *contents);
 CUresult graph_free(CUgraph graph);
 int recording_append(struct recording *recording, struct operation *operation);
 int recording_add_allocation(struct recording *recording, CUdeviceptr address);
-/* Takes over a reference from the caller. */
-int recording_add_object(struct recording *recording, CUuserObject object);
-struct recording *recording_retain(struct recording *recording);
 void recording_release(struct recording *recording);
-/* Makes a copy with the same operations and references of its own to the same objects. NULL if out of memory. */
-struct recording *recording_copy(const struct recording *recording);
 
-/* user_object.c */
-void user_object_retain(CUuserObject object);
-/* The last release calls the destructor on the calling thread, which must hold no lock. */
-void user_object_release(CUuserObject object);
+/* event.c: events. The queue lock guards the members; the reference count is atomic. */
+struct CUevent_st {
+    atomic_uint references; /* the handle, and pending record operations */
+    CUcontext context;
+    unsigned flags;
+    struct ticket ticket;    /* of the last record; reference to its stream held */
+    uint64_t generation;     /* number of records */
+    uint64_t completed_ns;   /* CLOCK_MONOTONIC; 0 until the last record has run */
+    struct capture *capture; /* set if the last record was captured; reference held */
+    struct capture_clock clock;
+};
+
+/* event_record_context() records the event behind all work of a context; event_hold_context() makes later work of a context
+ * wait for one.
+ * Errors: INVALID_HANDLE, STREAM_CAPTURE_UNSUPPORTED (and the captures are invalidated), OUT_OF_MEMORY. */
+CUresult event_record_context(CUevent event, CUcontext context);
+CUresult event_hold_context(CUevent event, CUcontext context);
+/* Called when the stream has reached the record. */
+void event_complete(struct CUevent_st *event, uint64_t generation);
+void event_release(struct CUevent_st *event);
+/* Destroys all events of the context. */
+void event_destroy_all(CUcontext context);
 
 #endif

@@ -1,7 +1,7 @@
 #include "context.h"
 #include "call.h"
 #include "config.h"
-#include "event.h"
+#include "capture.h"
 #include "handle.h"
 #include "host.h"
 #include "kernel.h"

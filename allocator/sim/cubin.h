@@ -30,10 +30,6 @@ uint32_t cubin_access_bytes(const struct CUfunc_st *function);
 /* Returns a malloc'ed file, or NULL if out of memory. Pure. */
 unsigned char *cubin_create(const struct CUfunc_st *function, int is_write, size_t *size);
 
-/* lines.c: appends a DWARF line program to `out` that maps the access to the kernel's file and line. */
-struct buffer;
-void lines_append(struct buffer *out, const struct CUfunc_st *function);
-
 /* image.c: the kernels of a file. */
 struct image;
 

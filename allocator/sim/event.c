@@ -1,4 +1,4 @@
-#include "event.h"
+#include "capture.h"
 #include "call.h"
 #include "handle.h"
 

@@ -3,12 +3,29 @@
  * order in which they were added, which always satisfies their dependencies.
  */
 #include "capture.h"
+#include "call.h"
 #include "handle.h"
 #include "space.h"
-#include "transfer.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct CUuserObject_st {
+    atomic_uint references;
+    CUhostFn destroy;
+    void *user;
+};
+
+/* The last one calls the destructor on the calling thread, which must hold no lock. */
+static void release(CUuserObject object, unsigned count)
+{
+    if (atomic_fetch_sub(&object->references, count) != count)
+        return;
+    handle_remove(HANDLE_USER_OBJECT, object);
+    object->destroy(object->user);
+    free(object);
+}
 
 /* Appends an item to an array that grows. Returns 0, or -1 if out of memory. */
 static int append(void *array, size_t *count, size_t *capacity, const void *item, size_t size)
@@ -45,12 +62,13 @@ int recording_add_allocation(struct recording *recording, CUdeviceptr address)
     return 0;
 }
 
-int recording_add_object(struct recording *recording, CUuserObject object)
+/* Takes over a reference from the caller. */
+static int recording_add_object(struct recording *recording, CUuserObject object)
 {
     return append(&recording->objects, &recording->object_count, &recording->object_capacity, &object, sizeof object);
 }
 
-struct recording *recording_retain(struct recording *recording)
+static struct recording *recording_retain(struct recording *recording)
 {
     atomic_fetch_add(&recording->references, 1);
     return recording;
@@ -65,7 +83,7 @@ void recording_release(struct recording *recording)
     for (size_t i = 0; i < recording->allocation_count; i++)
         space_free_of_graph(recording->allocations[i].address, recording->allocations[i].id);
     for (size_t i = 0; i < recording->object_count; i++)
-        user_object_release(recording->objects[i]);
+        release(recording->objects[i], 1);
     free(recording->operations);
     free(recording->allocations);
     free(recording->objects);
@@ -80,7 +98,8 @@ static struct recording *recording_create(void)
     return recording;
 }
 
-struct recording *recording_copy(const struct recording *recording)
+/* With the same operations, and references of its own to the same objects. NULL if out of memory. */
+static struct recording *recording_copy(const struct recording *recording)
 {
     struct recording *copy = recording_create();
     int error = copy == NULL;
@@ -89,7 +108,7 @@ struct recording *recording_copy(const struct recording *recording)
     for (size_t i = 0; i < recording->object_count && !error; i++) {
         error = recording_add_object(copy, recording->objects[i]);
         if (!error)
-            user_object_retain(recording->objects[i]);
+            atomic_fetch_add(&recording->objects[i]->references, 1);
     }
     if (error && copy != NULL)
         recording_release(copy);
@@ -219,6 +238,7 @@ SIM_API CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, 
     CALL_TRY(create_kernel(&operation, nodeParams));
     return add(phGraphNode, hGraph, operation);
 }
+
 /* Launches in progress continue with the previous contents of the executable. */
 SIM_API CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                                 const CUDA_KERNEL_NODE_PARAMS *nodeParams)
@@ -268,9 +288,8 @@ SIM_API CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph
     CALL_ENTER("cuGraphAddMemAllocNode");
     CONTEXT_CURRENT(context);
     CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
-    if (nodeParams == NULL || nodeParams->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        nodeParams->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(nodeParams == NULL || nodeParams->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE, INVALID_VALUE);
+    CALL_REFUSE(nodeParams->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE, INVALID_VALUE);
     int device = nodeParams->poolProps.location.id;
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     CALL_TRY(space_allocate(&nodeParams->dptr, nodeParams->bytesize, context->home, device, NULL));
@@ -353,5 +372,43 @@ SIM_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandl
     if (pHandle_out == NULL || !handle_is_valid(HANDLE_GRAPH, hGraph) || (flags & ~(unsigned)CU_GRAPH_COND_ASSIGN_DEFAULT) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     *pHandle_out = next++;
+    return CUDA_SUCCESS;
+}
+
+/* A program attaches user objects to graphs, to be told when nothing can launch them any more. */
+SIM_API CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount,
+                                    unsigned int flags)
+{
+    CALL_ENTER("cuUserObjectCreate");
+    CALL_REFUSE(object_out == NULL || destroy == NULL || initialRefcount == 0, INVALID_VALUE);
+    CALL_REFUSE(initialRefcount > INT_MAX || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, INVALID_VALUE);
+    CUuserObject object = handle_create(HANDLE_USER_OBJECT, sizeof *object, NULL);
+    CALL_REFUSE(object == NULL, OUT_OF_MEMORY);
+    atomic_init(&object->references, initialRefcount);
+    object->destroy = destroy;
+    object->user = ptr;
+    *object_out = object;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
+{
+    CALL_ENTER("cuUserObjectRelease");
+    if (!handle_is_valid(HANDLE_USER_OBJECT, object) || count == 0 || count > atomic_load(&object->references))
+        return CUDA_ERROR_INVALID_VALUE;
+    release(object, count);
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
+{
+    CALL_ENTER("cuGraphRetainUserObject");
+    CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, graph) || !handle_is_valid(HANDLE_USER_OBJECT, object), INVALID_VALUE);
+    CALL_REFUSE(count == 0 || count > INT_MAX || (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) != 0, INVALID_VALUE);
+    for (unsigned i = 0; i < count; i++) {
+        CALL_REFUSE(recording_add_object(graph->recording, object) != 0, OUT_OF_MEMORY);
+        if (flags == 0)
+            atomic_fetch_add(&object->references, 1);
+    }
     return CUDA_SUCCESS;
 }

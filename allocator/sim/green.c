@@ -1,7 +1,7 @@
 /* Green contexts, and the device resources that they are made of. context.h says what they share with their home. */
 #include "call.h"
 #include "config.h"
-#include "event.h"
+#include "capture.h"
 #include "fault.h"
 #include "handle.h"
 

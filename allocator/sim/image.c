@@ -144,9 +144,8 @@ CUresult image_read(struct image **image, const void *bytes)
     if (strncmp(bytes, ELFMAG, SELFMAG) != 0) /* text may be shorter than a header */
         return CUDA_SUCCESS;
     memcpy(&file.header, bytes, sizeof file.header);
-    if (file.header.e_ident[EI_CLASS] != ELFCLASS64 || file.header.e_machine != ELF_MACHINE_CUDA ||
-        file.header.e_shentsize != sizeof(Elf64_Shdr))
-        return CUDA_ERROR_INVALID_IMAGE;
+    CALL_REFUSE(file.header.e_ident[EI_CLASS] != ELFCLASS64 || file.header.e_machine != ELF_MACHINE_CUDA, INVALID_IMAGE);
+    CALL_REFUSE(file.header.e_shentsize != sizeof(Elf64_Shdr), INVALID_IMAGE);
     for (uint32_t i = 1; i < file.header.e_shnum; i++) {
         Elf64_Shdr section;
         CUresult result = section_at(&file, i, &section);

@@ -1,6 +1,5 @@
 #include "operation.h"
 #include "capture.h"
-#include "event.h"
 #include "fault.h"
 #include "space.h"
 

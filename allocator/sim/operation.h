@@ -108,7 +108,6 @@ void operation_run(struct operation *operation, CUcontext context);
 CUresult launch_create(struct operation **out, CUfunction function, const uint32_t grid[3], const uint32_t block[3],
                        uint32_t shared_bytes, void **parameters, void **extra);
 
-/* execute.c */
 void kernel_run(const struct launch *launch, CUcontext context);
 
 #endif

@@ -289,9 +289,8 @@ SIM_API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute at
 static CUresult set_access_locked(CUmemoryPool pool, const CUmemAccessDesc *description)
 {
     int device = description->location.id;
-    if (description->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        (device == pool->device && description->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(description->location.type != CU_MEM_LOCATION_TYPE_DEVICE, INVALID_VALUE);
+    CALL_REFUSE((device == pool->device && description->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE), INVALID_VALUE);
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     pool->access[device] = description->flags;
     return CUDA_SUCCESS;

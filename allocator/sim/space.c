@@ -202,9 +202,8 @@ void space_drop_locked(struct physical *physical)
 
 CUresult space_create(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties)
 {
-    if (handle == NULL || properties == NULL || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED || size == 0 ||
-        size % SIM_GRANULARITY != 0)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(handle == NULL || properties == NULL || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED, INVALID_VALUE);
+    CALL_REFUSE(size == 0 || size % SIM_GRANULARITY != 0, INVALID_VALUE);
     unsigned supported = config_get()->is_shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
     CALL_REFUSE(((unsigned)properties->requestedHandleTypes & ~supported) != 0, NOT_SUPPORTED);
     int file = HOST_FILE;

@@ -106,4 +106,12 @@ void stream_use_own_default(int is_own);
 /* Counts the core dumps of the context that are being written: synchronisations wait for them. */
 void stream_count_dumps(CUcontext context, int change);
 
+/* transfer.c: sets memory. `rows` rows of `count` values of `width` bytes. Errors: INVALID_VALUE (not entirely mapped), and
+ * those of stream_submit(). */
+CUresult transfer_set(CUdeviceptr destination, size_t pitch, uint32_t value, unsigned width, size_t count, size_t rows,
+                      CUstream stream);
+/* Creates the operation only, for a graph; count and rows are not 0. */
+CUresult transfer_create_set(struct operation **out, CUdeviceptr destination, size_t pitch, uint32_t value, unsigned width,
+                             size_t count, size_t rows);
+
 #endif
