@@ -98,21 +98,25 @@ void closing_say_unguarded(void)
     }
 }
 
-/* Whether the driver has allocated device memory. */
-static int is_any_left(void)
+/* Adds up the device memory that the driver has allocated. */
+static void count_left(struct guarded *guarded)
 {
-    int is_left = 0;
-    for (int kind = 0; kind < UNGUARDED_KINDS; kind++)
-        is_left |= __atomic_load_n(&unguarded[kind].count, __ATOMIC_RELAXED) != 0;
-    for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++)
-        is_left |= passed_figures((enum passed_reason)why).count != 0;
-    return is_left;
+    for (int kind = 0; kind < UNGUARDED_KINDS; kind++) {
+        guarded->left += __atomic_load_n(&unguarded[kind].count, __ATOMIC_RELAXED);
+        guarded->left_bytes += __atomic_load_n(&unguarded[kind].bytes, __ATOMIC_RELAXED);
+    }
+    for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++) {
+        struct passed_figures passed = passed_figures((enum passed_reason)why);
+        guarded->left += passed.count;
+        guarded->left_bytes += passed.bytes;
+    }
 }
 
 static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, const struct ending *ending)
 {
     uint64_t found = delivery_findings();
-    int is_left = is_any_left();
+    struct guarded left = {0};
+    count_left(&left);
     char findings[128] = "", seen[96] = "", most[96] = "";
     if (found)
         snprintf(findings, sizeof findings, "%s finding%s", grouped(found).text, s(found));
@@ -132,9 +136,9 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
                    grouped(stats->allocations).text, s(stats->allocations), most, seen);
     else
         output_say("==%d== cufence: NOTHING WAS GUARDED: %s%s%s\n", (int)getpid(),
-                   is_left ? "every allocation was left to the driver, for the reasons below"
-                           : "cufence saw no allocation of device memory",
-                   seen, is_left ? "" : "; `cufence doctor` helps to find out why");
+                   left.left ? "every allocation was left to the driver, for the reasons below"
+                             : "cufence saw no allocation of device memory",
+                   seen, left.left ? "" : "; `cufence doctor` helps to find out why");
 }
 
 /* The last report's summary once more. */
@@ -168,15 +172,7 @@ void closing_record(void)
                               .launches = launch_total(),
                               .findings = delivery_findings(),
                               .known = delivery_known()};
-    for (int kind = 0; kind < UNGUARDED_KINDS; kind++) {
-        guarded.left += __atomic_load_n(&unguarded[kind].count, __ATOMIC_RELAXED);
-        guarded.left_bytes += __atomic_load_n(&unguarded[kind].bytes, __ATOMIC_RELAXED);
-    }
-    for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++) {
-        struct passed_figures passed = passed_figures((enum passed_reason)why);
-        guarded.left += passed.count;
-        guarded.left_bytes += passed.bytes;
-    }
+    count_left(&guarded);
     tell_guarded(&guarded);
 }
 

@@ -247,6 +247,14 @@ struct on_device {
     size_t found;
 };
 
+static struct on_device run_on(int device, void (*function)(void *))
+{
+    struct on_device on = {.device = device, .status = lifecycle_check()};
+    if (on.status == CUFENCE_OK)
+        aside_call(function, &on);
+    return on;
+}
+
 static void report(void *argument)
 {
     struct on_device *on = argument;
@@ -257,10 +265,7 @@ static void report(void *argument)
 
 PUBLIC cufence_status cufence_report(int device)
 {
-    struct on_device on = {.device = device, .status = lifecycle_check()};
-    if (on.status == CUFENCE_OK)
-        aside_call(report, &on);
-    return on.status;
+    return run_on(device, report).status;
 }
 
 PUBLIC size_t cufence_get_unguarded(cufence_unguarded *out, size_t max)
@@ -286,25 +291,21 @@ static void trim(void *argument)
 
 PUBLIC cufence_status cufence_trim(int device)
 {
-    struct on_device on = {.device = device, .status = lifecycle_check()};
-    if (on.status == CUFENCE_OK)
-        aside_call(trim, &on);
-    return on.status;
+    return run_on(device, trim).status;
 }
 
 static void check_slack(void *argument)
 {
     struct on_device *on = argument;
-    on->status = heap_check_slack(on->device, 1, CHECK_MS, &on->found);
+    if (delivery_is_in_handler())
+        on->status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a fault handler cannot check buffers: the device may be stopped");
+    else
+        on->status = heap_check_slack(on->device, 1, CHECK_MS, &on->found);
 }
 
 PUBLIC int cufence_check(int device)
 {
-    struct on_device on = {.device = device, .status = lifecycle_check()};
-    if (on.status == CUFENCE_OK && delivery_is_in_handler())
-        on.status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a fault handler cannot check buffers: the device may be stopped");
-    if (on.status == CUFENCE_OK)
-        aside_call(check_slack, &on);
+    const struct on_device on = run_on(device, check_slack);
     return on.status == CUFENCE_OK ? (int)(on.found < INT_MAX ? on.found : INT_MAX) : -(int)on.status;
 }
 

@@ -17,14 +17,15 @@ void lock_entered(enum lock_rank rank)
     held |= 1u << rank;
 }
 
-void lock_left(enum lock_rank rank)
-{
-    held &= ~(1u << rank);
-}
-
 int lock_is_held(enum lock_rank rank)
 {
     return held >> rank & 1;
+}
+
+void lock_left(enum lock_rank rank)
+{
+    lock_expected(rank, __func__);
+    held &= ~(1u << rank);
 }
 
 void lock_expected(enum lock_rank rank, const char *function)

@@ -60,7 +60,7 @@ struct lock {
 #define lock_left(rank) ((void)(rank))
 #define lock_expect(rank) ((void)(rank))
 #else
-/* The calling thread is about to take, or has just released, a lock of this rank. */
+/* The calling thread is about to take, or has just released, a lock of this rank. Aborts if it may not, or has not held one. */
 void lock_entered(enum lock_rank rank);
 void lock_left(enum lock_rank rank);
 /* Whether the calling thread holds a lock of this rank. */
@@ -95,6 +95,16 @@ static inline void lock_release(struct lock *lock)
 {
     pthread_mutex_unlock(&lock->mutex);
     lock_left(lock->rank);
+}
+
+/* Waits for the condition, until a time of its clock (NULL: for ever); the lock is released meanwhile. Returns 0 or ETIMEDOUT.
+ */
+static inline int lock_wait(struct lock *lock, pthread_cond_t *condition, const struct timespec *until)
+{
+    lock_left(lock->rank);
+    int failed = until ? pthread_cond_timedwait(condition, &lock->mutex, until) : pthread_cond_wait(condition, &lock->mutex);
+    lock_entered(lock->rank);
+    return failed;
 }
 
 #endif

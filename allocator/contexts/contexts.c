@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 uint64_t contexts_epoch = 1;
@@ -119,6 +120,7 @@ static struct context *spare(int device)
 static struct context *begin(CUcontext handle, int device, int is_primary)
 {
     lock_expect(RANK_CONTEXTS);
+    assert(!entry_of(handle));
     struct context *context = spare(device);
     if (!context)
         return NULL;

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define HASH_NONFATAL_OOM 1
@@ -108,6 +109,7 @@ static void give_spare(struct entry *entry)
 static void use(struct entry *entry, struct context *within, CUstream handle, uint64_t thread)
 {
     lock_expect(RANK_STREAMS);
+    assert(!entry->is_used);
     entry->stream.context = context_meant(within);
     entry->stream.within = within;
     entry->stream.handle = handle;

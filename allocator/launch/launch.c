@@ -4,6 +4,7 @@
 #include "base/lock.h"
 #include "base/thread.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -119,6 +120,7 @@ static int hold(struct slot *slot)
 
 static void let_go(struct slot *slot)
 {
+    assert(slot->is_held);
     __atomic_store_n(&slot->is_held, 0, __ATOMIC_RELEASE);
 }
 

@@ -13,6 +13,7 @@
 #include "base/lock.h"
 #include "base/options.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #define POOLS 256
@@ -150,6 +151,7 @@ int pool_reserve(unsigned owner, size_t size)
 
 static void release_if_done(struct pool_account *pool)
 {
+    assert(pool->live);
     if (__atomic_sub_fetch(&pool->live, 1, __ATOMIC_ACQ_REL) || !__atomic_load_n(&pool->is_destroyed, __ATOMIC_ACQUIRE))
         return;
     lock_take(&lock);

@@ -17,6 +17,7 @@
 
 #include "base/thread.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 enum python_reading {
@@ -52,6 +53,7 @@ static inline struct python_reader *python_begin_read(void)
     struct python_reader *reader = python_reader;
     if (__builtin_expect(!reader, 0) && !(reader = python_take_reader()))
         return NULL;
+    assert(!reader->is_reading);
     __atomic_store_n(&reader->is_reading, 1, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* stops the compiler from reordering; membarrier() takes care of the processor */
     if (__builtin_expect(__atomic_load_n(&python_reading, __ATOMIC_ACQUIRE) != PYTHON_MAY_BE_READ, 0) &&

@@ -142,7 +142,7 @@ static int start(const char *fifo)
         return 0;
     lock_take(&hidden.lock);
     while (!hidden.is_made)
-        pthread_cond_wait(&hidden.change, &hidden.lock.mutex);
+        lock_wait(&hidden.lock, &hidden.change, NULL);
     int is_made = hidden.is_made > 0;
     lock_release(&hidden.lock);
     if (!is_made) {
@@ -177,8 +177,7 @@ int hidden_wait(int ms, int is_begun)
     lock_take(&hidden.lock);
     hidden.is_begun &= is_begun;
     while (hidden.came == hidden.seen && !hidden.is_over && !failed)
-        failed = ms < 0 ? pthread_cond_wait(&hidden.change, &hidden.lock.mutex)
-                        : pthread_cond_timedwait(&hidden.change, &hidden.lock.mutex, &until);
+        failed = lock_wait(&hidden.lock, &hidden.change, ms < 0 ? NULL : &until);
     int result = hidden.is_over ? -1 : hidden.came != hidden.seen;
     hidden.is_begun |= result > 0;
     hidden.seen = hidden.came;

@@ -388,7 +388,7 @@ static cufence_status wait_while(int (*is_due)(void), unsigned timeout_ms)
         is_late = now.tv_sec > until.tv_sec || (now.tv_sec == until.tv_sec && now.tv_nsec >= until.tv_nsec);
         soon = after(now, 1); /* nothing signals `change` when bytes arrive in the FIFO */
         lock_take(&monitor.lock);
-        pthread_cond_timedwait(&monitor.change, &monitor.lock.mutex, monitor.work != WORK_NONE ? &until : &soon);
+        lock_wait(&monitor.lock, &monitor.change, monitor.work != WORK_NONE ? &until : &soon);
         lock_release(&monitor.lock);
     }
     pthread_setcancelstate(cancel_state, NULL);

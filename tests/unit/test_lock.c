@@ -3,6 +3,8 @@
 
 #include "base/lock.h"
 
+#include <errno.h>
+
 #ifdef NDEBUG
 enum { IS_CHECKED = 0 };
 #else
@@ -112,14 +114,50 @@ TEST(another_order_ends_a_debug_build)
     }
 }
 
+static void released_twice(void)
+{
+    lock_take(&middle);
+    lock_release(&middle);
+    lock_left(RANK_BOOKS);
+}
+
 TEST(a_lock_that_is_missing_ends_a_debug_build)
 {
+    static const struct {
+        void (*story)(void);
+        const char *function;
+    } cases[] = {{expected_after_a_release, "expected_after_a_release"}, {released_twice, "lock_left"}};
     if (!IS_CHECKED)
         skip();
-    char wanted[128];
-    struct outcome outcome = run_child(expected_after_a_release);
-    snprintf(wanted, sizeof wanted, "expected_after_a_release() is called without a lock of rank %d", RANK_BOOKS);
-    assert_non_null(strstr(outcome.err, wanted));
-    free(outcome.err);
-    assert_true(WIFSIGNALED(outcome.status) && WTERMSIG(outcome.status) == SIGABRT);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char wanted[128];
+        struct outcome outcome = run_child(cases[i].story);
+        snprintf(wanted, sizeof wanted, "%s() is called without a lock of rank %d", cases[i].function, RANK_BOOKS);
+        assert_non_null(strstr(outcome.err, wanted));
+        free(outcome.err);
+        assert_true(WIFSIGNALED(outcome.status) && WTERMSIG(outcome.status) == SIGABRT);
+    }
+}
+
+/* The lock is not held while its owner waits. */
+static void *wake(void *argument)
+{
+    lock_take(&middle);
+    pthread_cond_signal(argument);
+    lock_release(&middle);
+    return NULL;
+}
+
+TEST(a_wait_releases_the_lock)
+{
+    const struct timespec past = {0};
+    pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+    pthread_t thread;
+    lock_take(&middle);
+    assert_int_equal(lock_wait(&middle, &condition, &past), ETIMEDOUT);
+    assert_int_equal(pthread_create(&thread, NULL, wake, &condition), 0);
+    assert_int_equal(lock_wait(&middle, &condition, NULL), 0);
+    lock_expect(RANK_BOOKS);
+    lock_release(&middle);
+    pthread_join(thread, NULL);
 }

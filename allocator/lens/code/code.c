@@ -453,7 +453,7 @@ int code_look(CUfunction kernel, const void *module, void (*look)(struct span cu
         if (looked == LOOKED_AT_NONE && sm && !kept->compiled_for)
             compile_locked(kept, sm);
         while (looked == LOOKED_AT_NONE && kept->is_compiling)
-            pthread_cond_wait(&has_compiled, &lock.mutex);
+            lock_wait(&lock, &has_compiled, NULL);
         if (looked == LOOKED_AT_NONE && kept->compiled_for == sm && kept->compiled.bytes) {
             look(kept->compiled, user);
             looked = LOOKED_AT_ALL;

@@ -105,10 +105,7 @@ static uint8_t *take_locked(struct visit_context *within, size_t bytes)
 /* Waits until pinned memory is given back, or the time is over. Returns 0 then. */
 static int wait_locked(const struct timespec *until)
 {
-    lock_left(RANK_VALUES);
-    int failed = pthread_cond_timedwait(&jobs.freed, &jobs.lock.mutex, until);
-    lock_entered(RANK_VALUES);
-    return failed == 0;
+    return lock_wait(&jobs.lock, &jobs.freed, until) == 0;
 }
 
 int jobs_take_memory(struct visit_context *within, struct job *job, size_t bytes)
@@ -222,9 +219,7 @@ static void *work(void *unused)
     while (!jobs.is_closing || jobs.first) {
         struct job *job = next_locked();
         if (!job && !jobs.first) {
-            lock_left(RANK_VALUES);
-            pthread_cond_wait(&jobs.filled, &jobs.lock.mutex);
-            lock_entered(RANK_VALUES);
+            lock_wait(&jobs.lock, &jobs.filled, NULL);
             continue;
         }
         jobs.finishing = job ? job->visit.number : 0;
@@ -319,10 +314,8 @@ void jobs_close(unsigned ms)
     give_up_all();
     const struct timespec until = clock_after(CLOCK_REALTIME, ms * NS_PER_MS);
     lock_take(&jobs.lock);
-    lock_left(RANK_VALUES);
-    while (!jobs.has_ended && pthread_cond_timedwait(&jobs.ended, &jobs.lock.mutex, &until) == 0)
+    while (!jobs.has_ended && lock_wait(&jobs.lock, &jobs.ended, &until) == 0)
         continue;
-    lock_entered(RANK_VALUES);
     int has_ended = jobs.has_ended;
     lock_release(&jobs.lock);
     if (has_ended) {
