@@ -1,90 +1,47 @@
-/* The kernels of demo.cu for the simulated device, which asks each program for those that it has. */
+/* demo.cu compiled for the simulated device, which asks each program for the kernels that it has. */
 #include "planted.h"
 
 #include "sim/sim.h"
 
-static uint32_t thread_number(const cusim_thread *thread)
-{
-    return thread->block_index[0] * thread->block[0] + thread->thread_index[0];
-}
+#include <math.h>
+
+/* What the words of CUDA mean there. A kernel is called once for each of its threads. */
+static _Thread_local const cusim_thread *running;
+struct index {
+    int x;
+};
+#define __global__ static
+#define blockIdx ((struct index){(int)running->block_index[0]})
+#define blockDim ((struct index){(int)running->block[0]})
+#define threadIdx ((struct index){(int)running->thread_index[0]})
+#include "demo.cu"
 
 /* Argument `index` of the launch. */
 #define ARGUMENT(type, index) (*(type *)arguments[index])
+#define KERNEL(name, ...)                                                                                                      \
+    static void play_##name(const cusim_thread *thread, void *const *arguments)                                                \
+    {                                                                                                                          \
+        running = thread;                                                                                                      \
+        demo_##name(__VA_ARGS__);                                                                                              \
+    }
 
-static void overrun(const cusim_thread *thread, void *const *arguments)
-{
-    const int *lengths = ARGUMENT(const int *, 0);
-    int *offsets = ARGUMENT(int *, 1), rows = ARGUMENT(int, 3);
-    float *blurred = ARGUMENT(float *, 2);
-    int row = (int)thread_number(thread), end = 0;
-    if (row >= rows)
-        return;
-    for (int i = 0; i <= row; i++)
-        end += lengths[i];
-    offsets[row + 1] = end;
-    blurred[row] = (float)lengths[row];
-}
-
-static void underrun(const cusim_thread *thread, void *const *arguments)
-{
-    const float *samples = ARGUMENT(const float *, 0);
-    float *smooth = ARGUMENT(float *, 1);
-    int count = ARGUMENT(int, 2), i = (int)thread_number(thread);
-    if (i >= count)
-        return;
-    float left = samples[i - 1];
-    float right = i + 1 < count ? samples[i + 1] : samples[i];
-    smooth[i] = (left + samples[i] + right) / 3.0f;
-}
-
-static void use_after_free(const cusim_thread *thread, void *const *arguments)
-{
-    const float *table = ARGUMENT(const float *, 0);
-    const int *keys = ARGUMENT(const int *, 1);
-    float *values = ARGUMENT(float *, 2);
-    int count = ARGUMENT(int, 3), i = (int)thread_number(thread);
-    if (i < count)
-        values[i] = table[keys[i]];
-}
-
-static void slack_write(const cusim_thread *thread, void *const *arguments)
-{
-    const char *text = ARGUMENT(const char *, 0);
-    char *copy = ARGUMENT(char *, 1);
-    int length = ARGUMENT(int, 2), i = (int)thread_number(thread);
-    if (i < length)
-        copy[i] = text[i];
-    else if (i == length)
-        copy[i] = '\0';
-}
-
-static void stream_race(const cusim_thread *thread, void *const *arguments)
-{
-    const float *samples = ARGUMENT(const float *, 0);
-    float *squares = ARGUMENT(float *, 1);
-    int count = ARGUMENT(int, 2), i = (int)thread_number(thread);
-    if (i < count)
-        squares[i] = samples[i] * samples[i];
-}
-
-static void first_nan(const cusim_thread *thread, void *const *arguments)
-{
-    const float *samples = ARGUMENT(const float *, 0);
-    float *signs = ARGUMENT(float *, 1);
-    int count = ARGUMENT(int, 2), i = (int)thread_number(thread);
-    if (i < count)
-        signs[i] = samples[i] / (samples[i] < 0 ? -samples[i] : samples[i]);
-}
+/* A radius of 1: what keeps a GPU's warp busy behind the fault would only take time. */
+KERNEL(overrun, ARGUMENT(const int *, 0), ARGUMENT(int *, 1), ARGUMENT(float *, 2), ARGUMENT(int, 3), 1)
+KERNEL(underrun, ARGUMENT(const float *, 0), ARGUMENT(float *, 1), ARGUMENT(int, 2))
+KERNEL(use_after_free, ARGUMENT(const float *, 0), ARGUMENT(const int *, 1), ARGUMENT(float *, 2), ARGUMENT(int, 3))
+KERNEL(slack_write, ARGUMENT(const char *, 0), ARGUMENT(char *, 1), ARGUMENT(int, 2))
+KERNEL(stream_race, ARGUMENT(const float *, 0), ARGUMENT(float *, 1), ARGUMENT(int, 2))
+KERNEL(first_nan, ARGUMENT(const float *, 0), ARGUMENT(float *, 1), ARGUMENT(int, 2))
 
 /* Lines of the faults, marked "planted" in demo.cu; tests/sim/test_demo.c compares them. */
 static const size_t overrun_arguments[] = {8, 8, 8, 4, 4}, three_arguments[] = {8, 8, 4}, table_arguments[] = {8, 8, 8, 4};
 static const cusim_kernel kernels[] = {
-    {"_Z12demo_overrunPKiPiPfii", overrun, overrun_arguments, 5, "demo.cu", 16, 4, 0, 0},
-    {"_Z13demo_underrunPKfPfi", underrun, three_arguments, 3, "demo.cu", 30, 4, 0, 0},
-    {"_Z19demo_use_after_freePKfPKiPfi", use_after_free, table_arguments, 4, "demo.cu", 40, 4, 0, 0},
-    {"_Z16demo_slack_writePKcPci", slack_write, three_arguments, 3, "demo.cu", 50, 1, 0, 0},
-    {"_Z16demo_stream_racePKfPfi", stream_race, three_arguments, 3, "demo.cu", 0, 4, 0, 0},
-    {"_Z14demo_first_nanPKfPfi", first_nan, three_arguments, 3, "demo.cu", 0, 4, 0, 0},
+    {"_Z12demo_overrunPKiPiPfii", play_overrun, overrun_arguments, 5, "demo.cu", 16, 4, 0, 0},
+    {"_Z13demo_underrunPKfPfi", play_underrun, three_arguments, 3, "demo.cu", 30, 4, 0, 0},
+    {"_Z19demo_use_after_freePKfPKiPfi", play_use_after_free, table_arguments, 4, "demo.cu", 40, 4, 0, 0},
+    {"_Z16demo_slack_writePKcPci", play_slack_write, three_arguments, 3, "demo.cu", 50, 1, 0, 0},
+    {"_Z16demo_stream_racePKfPfi", play_stream_race, three_arguments, 3, "demo.cu", 0, 4, 0, 0},
+    {"_Z14demo_first_nanPKfPfi", play_first_nan, three_arguments, 3, "demo.cu", 0, 4, 0, 0},
 };
 
 /* Called by the simulated driver's cuInit(): also in the process that launches a kernel again, which is this program too. */
