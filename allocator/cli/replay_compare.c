@@ -26,11 +26,10 @@ static enum value_type type_of(const struct bundle_buffer *buffer)
 static void print_value(enum value_type type, const uint8_t *at, char out[32])
 {
     uint64_t bits = value_bits(type, at);
-    int spare = 64 - 8 * (int)value_width(type);
     if (value_is_float(type))
         snprintf(out, 32, "%.*g", type == VALUE_FLOAT64 ? 17 : 9, value_of_bits(type, bits));
-    else if (type == VALUE_INT8 || type == VALUE_INT16 || type == VALUE_INT32 || type == VALUE_INT64)
-        snprintf(out, 32, "%" PRId64, (int64_t)(bits << spare) >> spare);
+    else if (value_is_signed(type))
+        snprintf(out, 32, "%" PRId64, value_of_integer(type, bits));
     else
         snprintf(out, 32, "%" PRIu64, bits);
 }

@@ -133,11 +133,9 @@ static void put_part(struct flow *flow, const char *gap, const char *text)
 
 static struct amount whole_of(enum value_type type, uint64_t bits)
 {
-    unsigned shift = (unsigned)(64 - 8 * value_width(type));
-    int is_signed = type == VALUE_INT8 || type == VALUE_INT16 || type == VALUE_INT32 || type == VALUE_INT64;
-    int64_t number = (int64_t)(bits << shift) >> shift;
+    int64_t number = value_of_integer(type, bits);
     struct amount amount;
-    if (is_signed && number < 0)
+    if (value_is_signed(type) && number < 0)
         snprintf(amount.text, sizeof amount.text, "%" PRId64, number);
     else if (bits < PLAIN_LIMIT)
         snprintf(amount.text, sizeof amount.text, "%" PRIu64, bits);

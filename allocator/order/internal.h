@@ -4,12 +4,22 @@
 
 #include "order.h"
 
-#include "calls.h"
 #include "base/lock.h"
+
+#define CALLS_KEPT 256u
+
+/* A copy or set on buffers, with who called: launches have a ring of their own in launch/. */
+struct call_record {
+    uint64_t turn; /* the number of the call, from 1 */
+    const char *name;
+    uint64_t time_ns;
+    struct stack stack;
+};
 
 struct order_state {
     struct order_clocks clocks;
-    struct calls calls;
+    uint64_t call_count;
+    struct call_record calls[CALLS_KEPT]; /* the latest ones */
     struct uses uses;
 };
 extern struct order_state *order_state; /* constant after order_open(); its contents are under the lock */

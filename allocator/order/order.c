@@ -1,6 +1,7 @@
 #include "order.h"
 
 #include "internal.h"
+#include "base/clock.h"
 #include "base/thread.h"
 #include "heap/heap.h"
 #include "launch/launch.h"
@@ -272,6 +273,17 @@ static int look_at_accesses(const struct order_copy *copy, const struct heap_ran
     return is_race;
 }
 
+static const struct call_record *add_call(const struct order_copy *copy)
+{
+    lock_expect(RANK_ORDER);
+    struct call_record *record = &order_state->calls[order_state->call_count % CALLS_KEPT];
+    record->turn = ++order_state->call_count;
+    record->name = copy->call;
+    record->time_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
+    stack_capture_from(&record->stack, copy->frame);
+    return record;
+}
+
 int order_copied(const struct order_copy *copy, struct order_race *race)
 {
     struct heap_range ranges[2] = {{0}};
@@ -292,7 +304,7 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
     int is_race = 0;
     if (use.position && count) {
         if (!copy->is_awaited) {
-            const struct call_record *record = calls_add(&order_state->calls, copy->call, copy->frame);
+            const struct call_record *record = add_call(copy);
             use.source = record;
             use.turn = record->turn;
             use.python = record->stack.python;

@@ -17,7 +17,7 @@ static char letter_of(enum value_type type)
 {
     if (value_is_float(type) && npy_has(type))
         return 'f';
-    return type == VALUE_INT8 || type == VALUE_INT16 || type == VALUE_INT32 || type == VALUE_INT64 ? 'i' : 'u';
+    return value_is_signed(type) ? 'i' : 'u';
 }
 
 void npy_write(enum value_type type, uint64_t count, char header[NPY_HEADER])

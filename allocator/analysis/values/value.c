@@ -40,6 +40,17 @@ int value_is_float(enum value_type type)
     return types[type].exponent_bits != 0;
 }
 
+int value_is_signed(enum value_type type)
+{
+    return type == VALUE_INT8 || type == VALUE_INT16 || type == VALUE_INT32 || type == VALUE_INT64;
+}
+
+int64_t value_of_integer(enum value_type type, uint64_t bits)
+{
+    unsigned spare = (unsigned)(64 - 8 * value_width(type));
+    return value_is_signed(type) ? (int64_t)(bits << spare) >> spare : (int64_t)bits;
+}
+
 const char *value_name(enum value_type type)
 {
     return value_names[type];

@@ -43,6 +43,10 @@ struct value_format value_format(enum value_type type);
 /* Returns the bits of the value at an address, which needs no alignment, in the low bytes of the result. */
 uint64_t value_bits(enum value_type type, const uint8_t *at);
 
+/* Of an integer type: whether it has negative numbers, and the number of these bits, of uint64 modulo 2^64. */
+int value_is_signed(enum value_type type);
+int64_t value_of_integer(enum value_type type, uint64_t bits);
+
 /* Inline, for loops over millions of values. */
 static inline double value_of_float(uint32_t bits)
 {

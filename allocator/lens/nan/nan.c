@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lens/values/machine.h"
+#include "lens/values/names.h"
 #include "finding/nan.h"
 #include "lens/code/code.h"
 #include "lens/values/plan.h"
@@ -192,22 +193,6 @@ struct report_parts {
     cufence_description place;
 };
 
-static void name_kernels(const struct visit *visit, struct nan_fact *fact, char *plain, size_t room)
-{
-    size_t count = visit->function ? 1 : visit->graph_function_count;
-    for (size_t i = 0; i < count; i++) {
-        const struct kernel_names *names = types_names(visit->function ? visit->function : visit->graph_functions[i]);
-        size_t used = strlen(plain);
-        snprintf(plain + used, room - used, "%s%s", used ? ", " : "", names ? names->plain : "a kernel");
-        if (visit->function && names) {
-            fact->kernel = names->demangled;
-            fact->symbol = names->mangled;
-        }
-    }
-    fact->plain = plain;
-    fact->graph_kernels = fact->kernel ? NULL : plain;
-}
-
 /* Finds the line that writes there. Of arguments with equal pointers, only the first has been looked at. */
 static void find_line(const struct visit *visit, uint64_t pointer, struct nan_fact *fact)
 {
@@ -251,7 +236,13 @@ static void tell(const struct results *results, const struct looked *made, int i
     find_line(visit, reached->pointer, &fact);
     memcpy(fact.grid, visit->grid, sizeof fact.grid);
     memcpy(fact.block, visit->block, sizeof fact.block);
-    name_kernels(visit, &fact, parts->plain, sizeof parts->plain);
+    const struct kernel_names *names = visit->function ? types_names(visit->function) : NULL;
+    if (names) {
+        fact.kernel = names->demangled;
+        fact.symbol = names->mangled;
+    }
+    names_kernels(visit, parts->plain, sizeof parts->plain);
+    fact.plain = parts->plain;
     for (size_t i = 0; i < results->count && i < NAN_INPUTS; i++)
         parts->inputs[fact.input_count++] = input_of(visit, &results->looked[i], parts->labels[i]);
     tell_nan(&fact, visit->device);

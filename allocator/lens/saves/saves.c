@@ -61,19 +61,12 @@ static uint64_t rounded(uint64_t size)
     return (size + STEP - 1) / STEP * STEP;
 }
 
-static int is_known(const struct visit *visit, size_t index)
-{
-    size_t i = 0;
-    while (visit->reached[i].range.id != visit->reached[index].range.id)
-        i++;
-    return i < index;
-}
-
 static int next_buffer(const struct visit *visit, struct walk *walk)
 {
     for (; walk->next < visit->reached_count; walk->next++) {
         const struct reached *reached = &visit->reached[walk->next];
-        if (reached->is_out_of_way || is_known(visit, walk->next) || reached->range.size > (PINNED - walk->end) / 2 - STEP)
+        if (reached->is_out_of_way || visit_first_of_buffer(visit, walk->next) < walk->next ||
+            reached->range.size > (PINNED - walk->end) / 2 - STEP)
             continue;
         walk->index = walk->next++;
         walk->at = walk->end;
@@ -217,7 +210,7 @@ static size_t put_buffers(const struct visit *visit, const char *folder, const u
     if (!readme || fclose(readme) != 0)
         saved_fail(path);
     for (size_t i = 0; i < visit->reached_count; i++)
-        different += !is_known(visit, i);
+        different += visit_first_of_buffer(visit, i) == i;
     saves.incomplete += different - count;
     return count;
 }

@@ -110,15 +110,6 @@ static void take_hashes(const struct visit *visit, size_t index, const struct ha
         buffer->has_after = hashing_result(hashing, visit, index, sums + (visit->copy ? 0 : hashing->sums), &buffer->after);
 }
 
-/* The kernels of a graph share buffers. */
-static int is_known(const struct visit *visit, size_t index)
-{
-    size_t i = 0;
-    while (visit->reached[i].range.id != visit->reached[index].range.id)
-        i++;
-    return visit->graph && i < index;
-}
-
 static struct trace_buffer buffer_of(const struct visit *visit, const struct reached *reached)
 {
     char name[NAME_BYTES];
@@ -136,7 +127,7 @@ static size_t take_buffers(const struct visit *visit, const struct hashing *hash
 {
     size_t count = 0;
     for (size_t i = 0; i < visit->reached_count && count < BUFFERS; i++) {
-        if (is_known(visit, i))
+        if (visit->graph && visit_first_of_buffer(visit, i) < i) /* its kernels share buffers */
             continue;
         made.buffers[count] = buffer_of(visit, &visit->reached[i]);
         if (sums)

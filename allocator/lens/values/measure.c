@@ -29,10 +29,9 @@ size_t measure_bytes(unsigned kernel, uint64_t bytes)
 
 static uint32_t format_of(enum value_type type)
 {
-    int is_signed = type == VALUE_INT8 || type == VALUE_INT16 || type == VALUE_INT32 || type == VALUE_INT64;
     struct value_format format = value_is_float(type) ? value_format(type) : (struct value_format){0, 0, 0};
-    return FIGURES_FORMAT(value_width(type), format.exponent_bits, format.mantissa_bits, is_signed || value_is_float(type),
-                          format.has_infinity);
+    return FIGURES_FORMAT(value_width(type), format.exponent_bits, format.mantissa_bits,
+                          value_is_signed(type) || value_is_float(type), format.has_infinity);
 }
 
 static void submit(struct visit_part *part, unsigned kernel, struct figures_items *items)

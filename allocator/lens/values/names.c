@@ -1,5 +1,7 @@
 #include "names.h"
 
+#include "types.h"
+
 #include "base/lock.h"
 
 #include "finding/frames.h"
@@ -145,6 +147,17 @@ const char *names_place(const struct visit *visit)
         place = text[0] ? intern(text) : NULL;
     }
     return place ? place->text : "";
+}
+
+void names_kernels(const struct visit *visit, char *out, size_t room)
+{
+    size_t count = visit->function ? 1 : visit->graph_function_count, used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < count && used < room; i++) {
+        const struct kernel_names *known = types_names(visit->function ? visit->function : visit->graph_functions[i]);
+        int length = snprintf(out + used, room - used, "%s%s", used ? ", " : "", known ? known->plain : "a kernel");
+        used += length > 0 ? (size_t)length : 0;
+    }
 }
 
 /* ---- buffers ---- */

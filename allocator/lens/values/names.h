@@ -25,6 +25,9 @@ uint64_t names_stream(const struct visit *visit);
 /* Counts an event of the visit's stream. Returns their number; 0 if the stream has no name. */
 uint64_t names_count_event(const struct visit *visit);
 
+/* Writes the kernel's name, or those of a graph's kernels: "gemm, softmax". */
+void names_kernels(const struct visit *visit, char *out, size_t room);
+
 /* "train.py:17 in forward #2". */
 void names_buffer(uint64_t id, char out[NAME_BYTES]);
 

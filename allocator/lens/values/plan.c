@@ -3,16 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether an earlier pointer is the same. */
-static int is_again(const struct visit *visit, size_t index)
-{
-    for (size_t i = 0; i < index; i++) {
-        if (visit->reached[i].pointer == visit->reached[index].pointer)
-            return 1;
-    }
-    return 0;
-}
-
 static size_t rounded(size_t bytes)
 {
     return (bytes + 7) / 8 * 8;
@@ -102,7 +92,7 @@ size_t plan_make(const struct plan_rules *rules, const struct visit *visit, uint
     if (memory && !making.plan)
         return 0;
     for (size_t i = 0, taken = 0; i < visit->reached_count && taken < pointers; i++) {
-        if (visit->reached[i].is_out_of_way || !visit->reached[i].function || is_again(visit, i))
+        if (visit->reached[i].is_out_of_way || !visit->reached[i].function || visit_first_pointer(visit, i) < i)
             continue;
         taken++;
         add_pointer(&making, visit, i);

@@ -4,6 +4,7 @@
 #include "base/output.h"
 #include "heap/heap.h"
 #include "lens/code/code.h"
+#include "names.h"
 #include "plan.h"
 #include "tell_values.h"
 
@@ -64,20 +65,11 @@ static void take_figures(struct shown_pointer *pointer, const struct visit *visi
     pointer->is_measured = 1;
 }
 
-/* The same pointer twice has been measured once. */
-static size_t first_of(const struct visit *visit, size_t index)
-{
-    size_t i = 0;
-    while (visit->reached[i].pointer != visit->reached[index].pointer)
-        i++;
-    return i;
-}
-
 static void fill(struct shown_pointer *pointers, const struct visit *visit, const uint8_t *results, size_t count)
 {
     cufence_description place;
     for (size_t i = 0; i < count; i++) {
-        size_t first = first_of(visit, i);
+        size_t first = visit_first_pointer(visit, i); /* it has been measured once */
         if (first < i)
             pointers[i] = pointers[first];
         else if (results)
@@ -103,16 +95,6 @@ static void put_out(const struct shown_launch *launch)
     free(text);
 }
 
-/* Writes the names of the graph's kernels. */
-static void name_kernels(const struct visit *visit, char *out, size_t room)
-{
-    for (size_t i = 0; i < visit->graph_function_count; i++) {
-        const struct kernel_names *names = types_names(visit->graph_functions[i]);
-        size_t used = strlen(out);
-        snprintf(out + used, room - used, "%s%s", used ? ", " : "", names ? names->plain : "");
-    }
-}
-
 static void finished(const struct visit *visit, uint8_t *results, size_t bytes, enum visit_end how)
 {
     struct stack_frame *frames = malloc(STACK_READ * sizeof *frames);
@@ -129,7 +111,8 @@ static void finished(const struct visit *visit, uint8_t *results, size_t bytes, 
     if (pointers)
         launch.pointer_count = visit->reached_count < MOST_POINTERS ? visit->reached_count : MOST_POINTERS;
     fill(pointers, visit, bytes >= sizeof(struct plan) ? results : NULL, launch.pointer_count);
-    name_kernels(visit, kernels, sizeof kernels);
+    if (!visit->function)
+        names_kernels(visit, kernels, sizeof kernels);
     put_out(&launch);
     free(pointers);
     free(frames);

@@ -23,25 +23,20 @@ static const char *const ends[] = {[VISIT_DONE] = NULL,
 
 static struct amount element_of(enum value_type type, uint64_t bits)
 {
-    unsigned spare = (unsigned)(64 - 8 * value_width(type));
     struct amount amount;
     if (value_is_float(type))
         return real_of(value_of_bits(type, bits));
-    if (type == VALUE_INT8 || type == VALUE_INT16 || type == VALUE_INT32 || type == VALUE_INT64)
-        snprintf(amount.text, sizeof amount.text, "%" PRId64, (int64_t)(bits << spare) >> spare);
+    if (value_is_signed(type))
+        snprintf(amount.text, sizeof amount.text, "%" PRId64, value_of_integer(type, bits));
     else
         snprintf(amount.text, sizeof amount.text, "%" PRIu64, bits);
     return amount;
 }
 
-static uint64_t first_bits(const struct measured *measured, size_t index)
+/* Of an element of measured->first or last. */
+static uint64_t bits_at(const struct measured *measured, const uint8_t *end, size_t index)
 {
-    return value_bits(measured->type, measured->first + index * value_width(measured->type));
-}
-
-static uint64_t last_bits(const struct measured *measured, size_t index)
-{
-    return value_bits(measured->type, measured->last + index * value_width(measured->type));
+    return value_bits(measured->type, end + index * value_width(measured->type));
 }
 
 /* ---- text ---- */
@@ -63,11 +58,12 @@ static void put_ends(struct report *report, const struct measured *measured)
     size_t each = measured->ends < 3 ? measured->ends : 3;
     report_put(report, "  [");
     for (size_t i = 0; i < each; i++)
-        report_put(report, "%s%s", i ? " " : "", element_of(measured->type, first_bits(measured, i)).text);
+        report_put(report, "%s%s", i ? " " : "", element_of(measured->type, bits_at(measured, measured->first, i)).text);
     if (measured->count > 2 * each)
         report_put(report, " ..");
     for (size_t i = measured->count < 2 * each ? 2 * each - (size_t)measured->count : 0; i < each; i++)
-        report_put(report, " %s", element_of(measured->type, last_bits(measured, measured->ends - each + i)).text);
+        report_put(report, " %s",
+                   element_of(measured->type, bits_at(measured, measured->last, measured->ends - each + i)).text);
     report_put(report, "]");
 }
 
@@ -218,14 +214,11 @@ char *values_text(const struct shown_launch *launch)
 
 static json_t *number(enum value_type type, uint64_t bits)
 {
-    unsigned spare = (unsigned)(64 - 8 * value_width(type));
     if (value_is_float(type))
         return real_to_json(value_of_bits(type, bits));
     if (type == VALUE_UINT64 && bits > INT64_MAX)
         return json_string(element_of(type, bits).text);
-    return json_integer(type == VALUE_UINT8 || type == VALUE_UINT16 || type == VALUE_UINT32 || type == VALUE_UINT64
-                            ? (json_int_t)bits
-                            : (json_int_t)((int64_t)(bits << spare) >> spare));
+    return json_integer(value_of_integer(type, bits));
 }
 
 static void put_measured(struct members to, const char *key, const struct measured *measured)
@@ -246,8 +239,8 @@ static void put_measured(struct members to, const char *key, const struct measur
     }
     json_t *first = json_array(), *last = json_array();
     for (size_t i = 0; i < measured->ends; i++) {
-        append(first, number(measured->type, first_bits(measured, i)), made.has_failed);
-        append(last, number(measured->type, last_bits(measured, i)), made.has_failed);
+        append(first, number(measured->type, bits_at(measured, measured->first, i)), made.has_failed);
+        append(last, number(measured->type, bits_at(measured, measured->last, i)), made.has_failed);
     }
     put(made, "first", first);
     put(made, "last", last);

@@ -62,6 +62,23 @@ struct visit {
     CUresult result;                     /* of the launch; from after() on */
 };
 
+/* The first pointer of visit->reached that is the same as that one, or that leads into the same buffer. */
+static inline size_t visit_first_pointer(const struct visit *visit, size_t index)
+{
+    size_t i = 0;
+    while (visit->reached[i].pointer != visit->reached[index].pointer)
+        i++;
+    return i;
+}
+
+static inline size_t visit_first_of_buffer(const struct visit *visit, size_t index)
+{
+    size_t i = 0;
+    while (visit->reached[i].range.id != visit->reached[index].range.id)
+        i++;
+    return i;
+}
+
 /* A user's part in a visit, while work is submitted: on the launching thread, whose context is the stream's. */
 struct visit_part {
     const struct visit *visit;
