@@ -5,6 +5,8 @@
 #define TEST_OWN_MAIN
 #include "support/test.h"
 
+#include "support/golden.h"
+
 #include "analysis/snapshot/keep.h"
 #include "base/version.h"
 #include "finding/annotation.h"
@@ -15,9 +17,6 @@
 #include "finding/use.h"
 #include "rerun_stories.h"
 
-#define FOLDER CUFENCE_FIXTURES "/../golden/"
-
-static int is_update;
 static const struct finding_origin origin = {.pid = 4242, .rank = -1, .device = 0};
 
 static size_t frames_of(const void *from, uint32_t stack, struct stack_frame *out, size_t max)
@@ -29,41 +28,12 @@ static size_t frames_of(const void *from, uint32_t stack, struct stack_frame *ou
     return 2;
 }
 
-/* ---- files ---- */
-
-static char *contents(const char *path)
-{
-    FILE *file = fopen(path, "re");
-    char *text = NULL;
-    size_t size = 0;
-    if (!file)
-        return NULL;
-    if (getdelim(&text, &size, '\0', file) < 0)
-        *text = '\0';
-    fclose(file);
-    return text;
-}
-
+/* Of a folder of tests/golden. */
 static void check(const char *folder, const char *name, const char *text)
 {
     char path[512];
-    snprintf(path, sizeof path, FOLDER "%s/%s%s", folder, name, strchr(name, '.') ? "" : ".expect");
-    char *known = contents(path);
-    if (is_update && (!known || strcmp(known, text) != 0)) {
-        FILE *file = fopen(path, "we");
-        assert_non_null(file);
-        fputs(text, file);
-        assert_int_equal(fclose(file), 0);
-        printf("written: %s\n", path);
-    } else if (!known) {
-        fail_msg("there is no %s: unit_golden --update", path);
-    } else if (strcmp(known, text) != 0) {
-        size_t same = 0;
-        while (known[same] == text[same])
-            same++;
-        fail_msg("%s has\n...%.300s\ninstead of\n...%.300s", path, known + same, text + same);
-    }
-    free(known);
+    snprintf(path, sizeof path, GOLDEN "%s/%s%s", folder, name, strchr(name, '.') ? "" : ".expect");
+    golden_check(path, text);
 }
 
 /* Adds a text, and frees it. The version of today is not part of it. */
@@ -469,10 +439,4 @@ TEST(the_schema_has_what_the_tables_have)
     json_decref(definitions);
     json_decref(made);
     json_decref(whole);
-}
-
-int main(int argc, char **argv)
-{
-    is_update = argc > 1 && strcmp(argv[1], "--update") == 0;
-    return test_run(is_update ? 1 : argc, argv);
 }

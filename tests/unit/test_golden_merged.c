@@ -1,0 +1,119 @@
+/* What cufence report and cufence hunt make of the findings in tests/golden/findings and of those in the docs. */
+#define TEST_OWN_MAIN
+#include "support/test.h"
+
+#include "support/golden.h"
+
+#include "cli/faces.h"
+#include "cli/hunt.h"
+
+#include "base/version.h"
+
+#include <dirent.h>
+
+static char folder[] = "/tmp/cufence-golden-XXXXXX", file[64];
+
+/* Copies the lines of JSON of a file. */
+static void copy_lines(FILE *out, const char *path)
+{
+    char *text = golden_read(path);
+    assert_non_null(text);
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+        if (*line == '{' && !strstr(line, "\"kind\":\"use\""))
+            fprintf(out, "%s\n", line);
+    free(text);
+}
+
+static int make_file(void **state)
+{
+    struct dirent **entries;
+    int count = scandir(GOLDEN "findings", &entries, NULL, alphasort);
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(file, sizeof file, "%s/end.1.json", folder);
+    FILE *out = fopen(file, "we");
+    for (int i = 0; i < count; i++) {
+        char path[512];
+        snprintf(path, sizeof path, GOLDEN "findings/%s", entries[i]->d_name);
+        if (strstr(path, ".expect"))
+            copy_lines(out, path);
+        free(entries[i]);
+    }
+    free(entries);
+    copy_lines(out, CUFENCE_FIXTURES "/../../docs/report-example.jsonl");
+    return fclose(out);
+}
+
+static int remove_file(void **state)
+{
+    unlink(file);
+    return rmdir(folder);
+}
+
+TEST_GROUP(make_file, remove_file)
+
+/* Takes the version of today out. */
+static void check(const char *name, char *text)
+{
+    char path[512];
+    for (char *at; (at = strstr(text, "\"" VERSION_TEXT "\"")) != NULL;)
+        memmove(at + 1, at + 1 + strlen(VERSION_TEXT), strlen(at + strlen(VERSION_TEXT)));
+    snprintf(path, sizeof path, GOLDEN "report/%s", name);
+    golden_check(path, text);
+}
+
+static void check_command(const char *name, const char *options)
+{
+    char command[512], *text = NULL;
+    size_t size = 0;
+    snprintf(command, sizeof command, "cd /tmp && '%s' report %s %s", CUFENCE_CLI, options, file);
+    FILE *out = popen(command, "re");
+    assert_true(getdelim(&text, &size, '\0', out) > 0);
+    pclose(out);
+    check(name, text);
+    free(text);
+}
+
+TEST(a_report)
+{
+    check_command("text.expect", "");
+    check_command("lines.expect", "--json -");
+    check_command("sarif.expect", "--sarif -");
+}
+
+/* Without the page around it, which is page.html. */
+TEST(a_page)
+{
+    struct collected collected = {0};
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    assert_true(collected_read(&collected, NULL, file));
+    assert_true(face_html(&collected, out));
+    fclose(out);
+    char *start = strstr(text, "<p>"), *end = strstr(start, "</article></");
+    assert_non_null(end);
+    *end = '\0';
+    check("page.expect", start);
+    free(text);
+    collected_free(&collected);
+}
+
+TEST(a_hunt)
+{
+    struct collected merged = {0};
+    char *words[] = {"python", "train.py", NULL}, *text = NULL;
+    const struct plan plan = {.modes = 5, .is_guarded_required = 1, .options = "", .command = words, .words = 2};
+    const struct run runs[MODES] = {{.is_started = 1, .status = 256, .seconds = 1.5, .is_guarded = 1},
+                                    [2] = {.is_started = 1, .status = 11, .seconds = 0.25}};
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    merged_read(&merged, folder, 0);
+    merged_read(&merged, folder, 2);
+    hunt_tell(out, &plan, runs, &merged);
+    assert_true(hunt_put_json(out, &plan, runs, &merged, 0));
+    fclose(out);
+    check("hunt.expect", text);
+    free(text);
+    collected_free(&merged);
+}
