@@ -2,11 +2,13 @@
 
 #include "base/options.h"
 #include "base/text.h"
+#include "finding/facts.h"
 #include "finding/json.h"
 #include "finding/short_name.h"
 #include "witness/tell.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,60 +18,34 @@
 
 /* ---- facts ---- */
 
-static json_t *member_of(json_t *finding, const char *section, const char *member)
+static void put_frame(FILE *out, const struct stack_frame *frame)
 {
-    return json_object_get(section ? json_object_get(finding, section) : finding, member);
-}
-
-const char *finding_text_of(json_t *finding, const char *section, const char *member)
-{
-    return json_string_value(member_of(finding, section, member));
-}
-
-long long finding_number_of(json_t *finding, const char *section, const char *member)
-{
-    return json_integer_value(member_of(finding, section, member));
-}
-
-/* The first frame of a stack: who called, or who allocated. */
-static json_t *frame_of(json_t *holder)
-{
-    return json_array_get(json_object_get(holder, "frames"), 0);
-}
-
-static void put_frame(FILE *out, json_t *frame)
-{
-    const char *file = json_string_value(json_object_get(frame, "file"));
-    const char *function = json_string_value(json_object_get(frame, "function"));
-    long long line = json_integer_value(json_object_get(frame, "line"));
-    if (file && line)
-        fprintf(out, "%s:%lld", file, line);
-    else if (file)
-        fputs(file, out);
+    if (frame->file[0] && frame->line)
+        fprintf(out, "%s:%d", frame->file, frame->line);
+    else
+        fputs(frame->file, out);
     char name[256];
-    if (function && strchr(function, '(')) /* of C++ */
-        short_name(function, LONGEST_ARGUMENTS, name, sizeof name);
-    if (function)
-        fprintf(out, "%s%s", file ? " in " : "in ", strchr(function, '(') ? name : function);
+    if (strchr(frame->function, '(')) /* of C++ */
+        short_name(frame->function, LONGEST_ARGUMENTS, name, sizeof name);
+    if (frame->function[0])
+        fprintf(out, "%s%s", frame->file[0] ? " in " : "in ", strchr(frame->function, '(') ? name : frame->function);
 }
 
-static void put_place(FILE *out, json_t *finding)
+static void put_place(FILE *out, const void *from)
 {
+    const struct finding *finding = from;
+    const char *file = finding->site.file;
     char kernel[256];
-    const struct evidence_site site = {.kernel = finding_text_of(finding, "kernel", "name"),
-                                       .symbol = finding_text_of(finding, "kernel", "symbol")};
-    const char *file = finding_text_of(finding, "kernel", "file");
-    long long line = finding_number_of(finding, "kernel", "line");
-    json_t *frame = frame_of(json_object_get(finding, "called"));
-    finding_kernel(&site, kernel, sizeof kernel);
-    if (file || (frame && json_object_get(frame, "file")))
+    finding_kernel(&finding->site, kernel, sizeof kernel);
+    if (file || (finding->caller_count && finding->caller[0].file[0]))
         fputs("at ", out);
     if (!file && !kernel[0]) {
-        put_frame(out, frame);
+        if (finding->caller_count)
+            put_frame(out, finding->caller);
         return;
     }
-    if (file && line)
-        fprintf(out, "%s:%lld", file, line);
+    if (file && finding->site.line)
+        fprintf(out, "%s:%d", file, finding->site.line);
     else if (file)
         fputs(file, out);
     if (kernel[0])
@@ -77,7 +53,7 @@ static void put_place(FILE *out, json_t *finding)
 }
 
 /* Calls put() with a stream onto `out`, which gets what fits. */
-static void print_into(char *out, size_t size, void (*put)(FILE *, json_t *), json_t *what)
+static void print_into(char *out, size_t size, void (*put)(FILE *out, const void *what), const void *what)
 {
     FILE *stream = fmemopen(out, size, "w");
     out[0] = '\0';
@@ -88,31 +64,35 @@ static void print_into(char *out, size_t size, void (*put)(FILE *, json_t *), js
     out[size - 1] = '\0';
 }
 
-void finding_place(json_t *finding, char *out, size_t size)
+void finding_place(const struct finding *finding, char *out, size_t size)
 {
     print_into(out, size, put_place, finding);
 }
 
-static void put_who(FILE *out, json_t *process)
+static void put_who(FILE *out, const void *from)
 {
-    json_t *rank = json_object_get(process, "rank");
-    const char *host = json_string_value(json_object_get(process, "host"));
-    if (rank)
-        fprintf(out, "rank %lld, ", json_integer_value(rank));
-    fprintf(out, "pid %lld", json_integer_value(json_object_get(process, "pid")));
-    if (host)
-        fprintf(out, " on %s", host);
+    const struct finding_origin *origin = from;
+    if (origin->rank >= 0)
+        fprintf(out, "rank %d, ", origin->rank);
+    fprintf(out, "pid %d", origin->pid);
+    if (origin->process && origin->process->host)
+        fprintf(out, " on %s", origin->process->host);
+}
+
+static const char *member_of(json_t *object, const char *name)
+{
+    return json_string_value(json_object_get(object, name));
 }
 
 /* The first name of the tensor at the address, or of the first of the buffer's. */
-static json_t *tensor_name(json_t *finding)
+static json_t *tensor_name(const struct collected_finding *finding)
 {
-    long long id = finding_number_of(finding, "buffer", "id");
-    json_t *buffers = json_object_get(json_object_get(finding, "names"), "buffers"), *buffer, *tensor, *name = NULL;
+    uint64_t id = finding->facts->buffer.buffer ? finding->facts->buffer.buffer->id : 0;
+    json_t *buffers = json_object_get(json_object_get(finding->first, "names"), "buffers"), *buffer, *tensor, *name = NULL;
     size_t i, k;
     json_array_foreach(buffers, i, buffer)
     {
-        if (!id || finding_number_of(buffer, NULL, "buffer") != id)
+        if (!id || (uint64_t)json_integer_value(json_object_get(buffer, "buffer")) != id)
             continue;
         json_array_foreach(json_object_get(buffer, "tensors"), k, tensor)
         {
@@ -124,11 +104,10 @@ static json_t *tensor_name(json_t *finding)
     return name;
 }
 
-void finding_tensor(json_t *finding, char *out, size_t size)
+void finding_tensor(const struct collected_finding *finding, char *out, size_t size)
 {
     json_t *found = tensor_name(finding);
-    const char *name = finding_text_of(found, NULL, "name"), *what = finding_text_of(found, NULL, "what");
-    const char *where = finding_text_of(found, NULL, "where");
+    const char *name = member_of(found, "name"), *what = member_of(found, "what"), *where = member_of(found, "where");
     out[0] = '\0';
     if (name && what && where && !strcmp(what, "local"))
         snprintf(out, size, "%s in %s", name, where);
@@ -139,62 +118,61 @@ void finding_tensor(json_t *finding, char *out, size_t size)
 
 void finding_who(json_t *process, char *out, size_t size)
 {
-    print_into(out, size, put_who, process);
+    struct finding_origin origin;
+    struct record_memory memory = {NULL};
+    struct problem ignored;
+    record_from_json(&process_facts, process, &origin, &memory, &ignored);
+    print_into(out, size, put_who, &origin);
+    record_free(&memory);
 }
 
 /* ---- the same again ---- */
 
-static void put_text(FILE *key, json_t *object, const char *member)
+static void put_text(FILE *key, const char *text)
 {
-    const char *text = json_string_value(json_object_get(object, member));
     fprintf(key, "%s|", text ? text : "");
 }
 
-static void put_number(FILE *key, json_t *object, const char *member)
-{
-    fprintf(key, "%lld|", (long long)json_integer_value(json_object_get(object, member)));
-}
-
 /* By source line where it is known: a kernel's code may differ between processes, because Triton compiles for the alignment. */
-static void put_code(FILE *key, json_t *code)
+static void put_code(FILE *key, const char *file, int line, uint64_t offset)
 {
-    put_text(key, code, "file");
-    put_number(key, code, json_object_get(code, "file") ? "line" : "offset");
+    int is_line = file && *file;
+    put_text(key, file);
+    fprintf(key, "%lld|", is_line ? (long long)line : offset == UINT64_MAX ? 0 : (long long)offset);
 }
 
-static void put_frames(FILE *key, json_t *frames)
+static void put_frames(FILE *key, const struct stack_frame *frames, size_t count)
 {
-    size_t i;
-    json_t *each;
-    json_array_foreach(frames, i, each)
-    {
-        put_text(key, each, "function");
-        put_code(key, each);
+    for (size_t i = 0; i < count; i++) {
+        put_text(key, frames[i].function);
+        put_code(key, frames[i].file, frames[i].line, frames[i].offset);
     }
 }
 
 /* As witness/ compares them in one process (finding/identity.h): the kind, the place, and where the buffer was allocated, or
  * what one place allocates again and again. */
-static char *key_of(json_t *finding)
+static char *key_of(const struct finding *finding)
 {
-    json_t *kernel = json_object_get(finding, "kernel"), *buffer = json_object_get(finding, "buffer");
-    json_t *allocated = json_object_get(json_object_get(buffer, "allocated"), "frames");
+    static const cufence_buffer none;
+    const struct evidence_site *site = &finding->site;
+    const cufence_buffer *buffer = finding->buffer.buffer ? finding->buffer.buffer : &none;
+    const struct called_from *allocated = &finding->buffer.allocated;
     char *key = NULL;
     size_t size;
     FILE *out = open_memstream(&key, &size);
     if (!out)
         return NULL;
-    put_text(out, finding, "kind");
-    put_text(out, finding, "call");
-    put_number(out, json_object_get(finding, "exception"), "number");
-    put_text(out, kernel, "symbol");
-    put_code(out, kernel);
-    put_frames(out, json_object_get(json_object_get(finding, "called"), "frames"));
-    put_text(out, buffer, "label");
-    if (json_array_size(allocated))
-        put_frames(out, allocated);
+    put_text(out, finding->kind);
+    put_text(out, finding->call);
+    fprintf(out, "%" PRIu32 "|", site->exception.number);
+    put_text(out, site->symbol);
+    put_code(out, site->file, site->line, site->kernel_offset);
+    put_frames(out, finding->caller, finding->caller_count);
+    put_text(out, buffer->label);
+    if (allocated->count)
+        put_frames(out, allocated->frames, allocated->count);
     else
-        put_number(out, buffer, "size");
+        fprintf(out, "%" PRIu64 "|", buffer->size);
     return fclose(out) ? NULL : key;
 }
 
@@ -218,8 +196,15 @@ static struct collected_finding *find(struct collected_finding *list, size_t cou
     return NULL;
 }
 
-/* Takes the key. Returns NULL when the host is out of memory. */
-static struct collected_finding *append(struct collected_finding **list, size_t *count, json_t *first, char *key)
+/* A line as it was read. */
+struct line {
+    json_t *json;
+    struct finding *facts;
+    struct record_memory memory;
+};
+
+/* Takes the key, and the line's facts. Returns NULL when the host is out of memory. */
+static struct collected_finding *append(struct collected_finding **list, size_t *count, struct line *line, char *key)
 {
     struct collected_finding *grown = realloc(*list, (*count + 1) * sizeof *grown);
     if (!grown) {
@@ -227,31 +212,32 @@ static struct collected_finding *append(struct collected_finding **list, size_t 
         return NULL;
     }
     *list = grown;
-    grown[*count] = (struct collected_finding){json_incref(first), key, 0, 0, json_array(), KNOWN_NOT};
+    grown[*count] = (struct collected_finding){
+        .first = json_incref(line->json), .facts = line->facts, .memory = line->memory, .key = key, .processes = json_array()};
+    line->memory = (struct record_memory){NULL};
     return &grown[(*count)++];
 }
 
 /* By the program's own options, or by the caller's lists. */
-static enum known how_known(const struct collected *collected, json_t *finding)
+static enum known how_known(const struct collected *collected, const struct finding *finding)
 {
-    const char *word = finding_text_of(finding, NULL, "known");
-    for (enum known as = KNOWN_SUPPRESSED; word && as <= KNOWN_BASELINE; as++)
-        if (!strcmp(word, known_words[as]))
+    for (enum known as = KNOWN_SUPPRESSED; finding->known && as <= KNOWN_BASELINE; as++)
+        if (!strcmp(finding->known, known_words[as]))
             return as;
-    return collected->names ? known_as(collected->names, finding_text_of(finding, NULL, "finding_name")) : KNOWN_NOT;
+    return collected->names ? known_as(collected->names, finding->name) : KNOWN_NOT;
 }
 
-static int add(struct collected *collected, json_t *finding)
+static int add(struct collected *collected, struct line *line)
 {
-    json_t *process = json_object_get(finding, "process");
-    char *key = key_of(finding);
-    enum known as = how_known(collected, finding);
+    json_t *process = json_object_get(line->json, "process");
+    char *key = key_of(line->facts);
+    enum known as = how_known(collected, line->facts);
     struct collected_finding **list = as ? &collected->known : &collected->findings;
     size_t *count = as ? &collected->known_count : &collected->count;
     struct collected_finding *found = key ? find(*list, *count, key) : NULL;
     if (found)
         free(key);
-    else if (!key || (found = append(list, count, finding, key)) == NULL)
+    else if (!key || (found = append(list, count, line, key)) == NULL)
         return 0;
     found->count++;
     found->tags |= 1u << collected->tag;
@@ -286,47 +272,46 @@ void collected_begin(struct collected *collected, char *const *command)
     free(line);
 }
 
-struct collected_guarded collected_guarded(const struct collected *collected)
+int collected_is_known(const struct collected *collected)
 {
-    struct collected_guarded all = {.is_known = json_array_size(collected->runs) || json_array_size(collected->guarded)};
-    json_t *line;
-    size_t i;
-    json_array_foreach(collected->guarded, i, line)
-    {
-        long long allocations = finding_number_of(line, "guarded", "allocations");
-        all.allocations += allocations;
-        all.processes += allocations > 0;
-    }
-    return all;
+    return json_array_size(collected->runs) || json_array_size(collected->guarded);
 }
 
 void collected_say_guarded(const struct collected *collected, char *out, size_t size)
 {
-    const struct collected_guarded all = collected_guarded(collected);
+    uint64_t allocations = collected->allocations, processes = collected->processes;
     out[0] = '\0';
-    if (all.allocations)
-        snprintf(out, size, "; %lld allocation%s guarded by %lld process%s", all.allocations, all.allocations == 1 ? "" : "s",
-                 all.processes, all.processes == 1 ? "" : "es");
+    if (allocations)
+        snprintf(out, size, "; %" PRIu64 " allocation%s guarded by %" PRIu64 " process%s", allocations,
+                 allocations == 1 ? "" : "s", processes, processes == 1 ? "" : "es");
     else if (collected->count || collected->known_count) /* of a process that was killed before it could say what it guarded */
         return;
     else if (json_array_size(collected->guarded))
         snprintf(out, size, "; NOTHING WAS GUARDED: every allocation was left to the driver, or there was none");
-    else if (all.is_known)
+    else if (collected_is_known(collected))
         snprintf(out, size, "; NOTHING WAS GUARDED: no process that used CUDA has ended");
 }
 
 /* What Python knows of a finding's tensors follows in a line of its own. Another report of the same finding may have been the
  * first: then its names stay, if it has some. Returns 0 if the host is out of memory. */
-static int add_names(struct collected *collected, json_t *of, json_t *names)
+static int add_names(struct collected *collected, const struct finding *of, json_t *names)
 {
+    const char *time = of->origin.process ? of->origin.process->time : NULL;
     for (size_t i = 0; i < collected->count; i++) {
-        json_t *first = collected->findings[i].first;
-        if (finding_number_of(first, "process", "pid") == finding_number_of(of, "process", "pid") &&
-            json_equal(json_object_get(first, "time"), json_object_get(of, "time")) &&
-            json_equal(json_object_get(first, "headline"), json_object_get(of, "headline")))
-            return json_object_set(first, "names", names) == 0;
+        const struct finding *facts = collected->findings[i].facts;
+        const char *own = facts->origin.process ? facts->origin.process->time : NULL;
+        if (facts->origin.pid == of->origin.pid && own && time && !strcmp(own, time) && !strcmp(facts->headline, of->headline))
+            return json_object_set(collected->findings[i].first, "names", names) == 0;
     }
     return 1;
+}
+
+static int add_guarded(struct collected *collected, const struct line *line)
+{
+    uint64_t allocations = line->facts->guarded ? line->facts->guarded->allocations : 0;
+    collected->allocations += allocations;
+    collected->processes += allocations > 0;
+    return add_line(&collected->guarded, line->json);
 }
 
 /* ---- files ---- */
@@ -342,29 +327,48 @@ static int complain(const char *command, const char *path, size_t line, const ch
     return 0;
 }
 
-static int read_line(struct collected *collected, const char *command, const char *path, size_t number, const char *line)
+/* Fills in what is well formed. Returns 0 if the host is out of memory. */
+static int take_facts(struct line *line, const json_t *from)
+{
+    struct problem problem;
+    line->facts = record_take(&line->memory, 1, sizeof *line->facts);
+    return line->facts &&
+           record_from_json(&finding_facts, from, line->facts, &line->memory, &problem) != CUFENCE_ERROR_OUT_OF_MEMORY;
+}
+
+/* A line of cufence's, by what it is about. Returns 0 if the host is out of memory. */
+static int take_line(struct collected *collected, struct line *line)
+{
+    json_t *of = json_object_get(line->json, "names_of"), *names = json_object_get(line->json, "names");
+    int is_of_another = json_is_object(of) && json_is_object(names);
+    if (!take_facts(line, is_of_another ? of : line->json))
+        return 0;
+    const char *kind = line->facts->kind ? line->facts->kind : "use";
+    if (is_of_another)
+        return add_names(collected, line->facts, names);
+    if (!strcmp(kind, KIND_RUN))
+        return add_line(&collected->runs, line->json);
+    if (!strcmp(kind, KIND_GUARDED))
+        return add_guarded(collected, line);
+    return !strcmp(kind, "use") || add(collected, line);
+}
+
+static int read_line(struct collected *collected, const char *command, const char *path, size_t number, const char *text)
 {
     json_error_t error;
-    json_t *finding = json_loads(line, JSON_REJECT_DUPLICATES, &error);
+    struct line line = {.json = json_loads(text, JSON_REJECT_DUPLICATES, &error)};
     int is_well = 1;
-    if (!finding)
+    if (!line.json)
         return complain(command, path, number, error.text);
-    const char *kind = finding_text_of(finding, NULL, "kind");
-    long long schema = finding_number_of(finding, NULL, "schema");
-    if (!json_is_object(finding) || !schema)
+    json_int_t schema = json_integer_value(json_object_get(line.json, "schema"));
+    if (!json_is_object(line.json) || !schema)
         is_well = complain(command, path, number, "not a finding of cufence: it has no member \"schema\"");
     else if (schema > JSON_SCHEMA)
         is_well = complain(command, path, number, "it was written by a newer cufence: this one reads schemas up to 2");
-    else if (json_is_object(json_object_get(finding, "names_of")) && json_is_object(json_object_get(finding, "names")))
-        is_well = add_names(collected, json_object_get(finding, "names_of"), json_object_get(finding, "names")) ||
-                  complain(command, path, number, "the host is out of memory");
-    else if (kind && !strcmp(kind, KIND_RUN))
-        is_well = add_line(&collected->runs, finding) || complain(command, path, number, "the host is out of memory");
-    else if (kind && !strcmp(kind, KIND_GUARDED))
-        is_well = add_line(&collected->guarded, finding) || complain(command, path, number, "the host is out of memory");
-    else if (kind && strcmp(kind, "use") != 0)
-        is_well = add(collected, finding) || complain(command, path, number, "the host is out of memory");
-    json_decref(finding);
+    else if (!take_line(collected, &line))
+        is_well = complain(command, path, number, "the host is out of memory");
+    record_free(&line.memory);
+    json_decref(line.json);
     return is_well;
 }
 
@@ -410,6 +414,7 @@ json_t *collected_json(const struct collected_finding *finding)
 static void free_list(struct collected_finding *list, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
+        record_free(&list[i].memory);
         json_decref(list[i].first);
         json_decref(list[i].processes);
         free(list[i].key);

@@ -5,18 +5,21 @@
 #define CUFENCE_CLI_COLLECTED_H
 
 #include "base/known.h"
+#include "finding/finding.h"
 
 #include <jansson.h>
 #include <stddef.h>
 
 /* One finding, and how often and where it was reported. */
 struct collected_finding {
-    json_t *first;     /* the first report of it: docs/finding.schema.json */
-    char *key;         /* equal for the same finding, for whoever compares runs */
-    size_t count;      /* reports */
-    unsigned tags;     /* a bit for each value that `tag` had when one was read */
-    json_t *processes; /* an array of their "process" members, each once */
-    enum known known;  /* as what the user knows it already */
+    json_t *first;               /* the first report of it: docs/finding.schema.json */
+    const struct finding *facts; /* what it says, as far as it is well formed */
+    struct record_memory memory; /* of the facts */
+    char *key;                   /* equal for the same finding, for whoever compares runs */
+    size_t count;                /* reports */
+    unsigned tags;               /* a bit for each value that `tag` had when one was read */
+    json_t *processes;           /* an array of their "process" members, each once */
+    enum known known;            /* as what the user knows it already */
 };
 
 struct collected {
@@ -30,14 +33,11 @@ struct collected {
     const struct known_names *names; /* the caller's, for what it reads next; NULL: none */
     int is_unfinished;               /* the caller's: what is run has not come to its end yet */
     json_t *runs, *guarded;          /* arrays of the lines of kind "run" and "guarded"; NULL: none */
+    uint64_t allocations, processes; /* that were guarded, and by how many */
 };
 
-/* What the lines of kind "guarded" say together. */
-struct collected_guarded {
-    long long allocations, processes;
-    int is_known; /* a line says that a run has begun, so that those of its processes would be there, too */
-};
-struct collected_guarded collected_guarded(const struct collected *collected);
+/* Whether a line says that a run has begun, so that those about what its processes have guarded would be there, too. */
+int collected_is_known(const struct collected *collected);
 
 /* ", 12 allocations guarded by 2 processes", ", NOTHING WAS GUARDED: ...", or "" if nothing is known of that. */
 void collected_say_guarded(const struct collected *collected, char *out, size_t size);
@@ -57,15 +57,11 @@ void collected_begin(struct collected *collected, char *const *command);
 /* Returns the first report with `count`, `processes` and `known`; NULL if out of host memory. The caller drops it. */
 json_t *collected_json(const struct collected_finding *finding);
 
-/* Facts of a finding, NULL or 0 where they are not known. Text is borrowed from it. */
-const char *finding_text_of(json_t *finding, const char *section, const char *member); /* section may be NULL */
-long long finding_number_of(json_t *finding, const char *section, const char *member);
-
 /* The name by which the program knows the tensor of the finding's buffer: "decoder.weight (parameter)", "" if it has none. */
-void finding_tensor(json_t *finding, char *out, size_t size);
+void finding_tensor(const struct collected_finding *finding, char *out, size_t size);
 
 /* Where it was, for people: "at oob.py:9 in k_oob", "" if it is not known. */
-void finding_place(json_t *finding, char *out, size_t size);
+void finding_place(const struct finding *finding, char *out, size_t size);
 
 /* Who reported it: "rank 3, pid 4242 on node7". */
 void finding_who(json_t *process, char *out, size_t size);

@@ -232,12 +232,10 @@ static void show_sources(const struct play *play)
 /* ---- what it reported ---- */
 
 /* Whether the finding is about the planted bug: of that kind, if one is given. */
-static int is_planted(const struct play *play, json_t *finding, const char *wanted)
+static int is_planted(const struct play *play, const struct finding *finding, const char *wanted)
 {
-    const char *kind = finding_text_of(finding, NULL, "kind"), *kernel = finding_text_of(finding, "nan", "kernel");
-    if (!kernel)
-        kernel = finding_text_of(finding, "kernel", "name");
-    return wanted && kind && !strcmp(kind, wanted) && (!play->bug->kernel || !kernel || strstr(kernel, play->bug->kernel));
+    const char *kernel = finding->nan && finding->nan->kernel ? finding->nan->kernel : finding->site.kernel;
+    return wanted && !strcmp(finding->kind, wanted) && (!play->bug->kernel || !kernel || strstr(kernel, play->bug->kernel));
 }
 
 enum outcome { OTHER, NOTHING, AS_PLANTED, AS_ALSO };
@@ -247,14 +245,14 @@ static enum outcome look(const struct play *play, const struct collected *collec
 {
     enum outcome outcome = NOTHING;
     for (size_t i = 0; i < collected->count; i++) {
-        json_t *finding = collected->findings[i].first;
-        if (finding_number_of(finding, "process", "pid") != play->told->pid)
+        const struct finding *finding = collected->findings[i].facts;
+        if (finding->origin.pid != play->told->pid)
             continue;
         if (is_planted(play, finding, play->bug->kind))
             return AS_PLANTED;
         if (is_planted(play, finding, play->bug->also))
             outcome = AS_ALSO;
-        *other = finding_text_of(finding, NULL, "kind");
+        *other = finding->kind;
     }
     return outcome == NOTHING && *other ? OTHER : outcome;
 }

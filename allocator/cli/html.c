@@ -63,18 +63,18 @@ static int put_plain(const struct collected *collected, FILE *out)
     collected_say_guarded(collected, guarded, sizeof guarded);
     fprintf(out, "<p>%zu finding%s%s</p>", collected->count, collected->count == 1 ? "" : "s", guarded);
     for (size_t i = 0; i < collected->count; i++) {
-        finding_place(collected->findings[i].first, place, sizeof place);
+        const struct collected_finding *finding = &collected->findings[i];
+        finding_place(finding->facts, place, sizeof place);
         fputs("<article><h2>", out);
-        put_escaped(finding_text_of(collected->findings[i].first, NULL, "headline"), out);
+        put_escaped(finding->facts->headline, out);
         fputs("</h2><p>", out);
         put_escaped(place, out);
-        finding_tensor(collected->findings[i].first, tensor, sizeof tensor);
+        finding_tensor(finding, tensor, sizeof tensor);
         if (tensor[0]) {
             fputs("</p><p>the buffer is ", out);
             put_escaped(tensor, out);
         }
-        fprintf(out, "</p><p>%zu report%s</p></article>", collected->findings[i].count,
-                collected->findings[i].count == 1 ? "" : "s");
+        fprintf(out, "</p><p>%zu report%s</p></article>", finding->count, finding->count == 1 ? "" : "s");
     }
     return 1;
 }

@@ -5,34 +5,12 @@
 #include "finding/finding.h"
 #include "finding/frames.h"
 
+#include <ctype.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/wait.h>
 
 enum { INDENT = 5, KEY = 14 };
-
-/* ---- members of a report ---- */
-
-static const char *text_of(const json_t *object, const char *member)
-{
-    const char *text = json_string_value(json_object_get(object, member));
-    return text ? text : "";
-}
-
-static long long number_of(const json_t *object, const char *member)
-{
-    return (long long)json_integer_value(json_object_get(object, member));
-}
-
-static struct stack_frame frame_of(const json_t *object)
-{
-    struct stack_frame frame = {.is_python = json_is_true(json_object_get(object, "python"))};
-    snprintf(frame.function, sizeof frame.function, "%s", text_of(object, "function"));
-    snprintf(frame.file, sizeof frame.file, "%s", text_of(object, "file"));
-    snprintf(frame.module, sizeof frame.module, "%s", text_of(object, "module"));
-    frame.line = (int)number_of(object, "line");
-    frame.offset = (uint64_t)number_of(object, "offset");
-    return frame;
-}
 
 /* ---- one finding ---- */
 
@@ -50,13 +28,8 @@ static void put_frame(FILE *out, const struct stack_frame *frame)
 
 /* "model.py:12 in forward": the frame that the program's author knows best. In C and C++ the innermost one is often a wrapper,
  * so its caller follows. Returns 0 if there is no frame. */
-static int put_place(FILE *out, const json_t *frames)
+static int put_place(FILE *out, const struct stack_frame *all, size_t count)
 {
-    enum { LOOKED_AT = 64 };
-    struct stack_frame all[LOOKED_AT];
-    size_t count = 0;
-    for (; count < json_array_size(frames) && count < LOOKED_AT; count++)
-        all[count] = frame_of(json_array_get(frames, count));
     if (!count)
         return 0;
     const struct stack_frame *frame = frames_own(all, count), *caller = frame + 1;
@@ -71,94 +44,112 @@ static int put_place(FILE *out, const json_t *frames)
 }
 
 /* " at kernels.cu:12 in store" */
-static void put_kernel(FILE *out, const json_t *kernel)
+static void put_kernel(FILE *out, const struct evidence_site *site)
 {
-    char name[256] = "";
-    const char *full = text_of(kernel, "name"), *symbol = text_of(kernel, "symbol");
-    struct stack_frame place = frame_of(kernel);
-    finding_kernel(&(struct evidence_site){.kernel = *full ? full : NULL, .symbol = symbol}, name, sizeof name);
+    char name[256];
+    struct stack_frame place = {.line = site->line};
+    snprintf(place.file, sizeof place.file, "%s", site->file ? site->file : "");
+    finding_kernel(site, name, sizeof name);
     if (place.file[0])
         fprintf(out, " at %s:%d", frames_file(&place), place.line);
     if (name[0])
         fprintf(out, " in %s", name);
 }
 
-static void put_headline(FILE *out, const json_t *report)
+static void put_headline(FILE *out, const struct finding *finding)
 {
-    fputs(text_of(report, "kind"), out);
-    if (*text_of(report, "call")) {
-        fprintf(out, " by %s at ", text_of(report, "call"));
-        if (!put_place(out, json_object_get(json_object_get(report, "called"), "frames")))
+    fputs(finding->kind, out);
+    if (finding->call) {
+        fprintf(out, " by %s at ", finding->call);
+        if (!put_place(out, finding->caller, finding->caller_count))
             fputs("an unknown place", out);
     }
-    put_kernel(out, json_object_get(report, "kernel"));
+    put_kernel(out, &finding->site);
 }
 
 /* "0 bytes past the end of "y", 4000 bytes" */
-static void put_buffer(FILE *out, const json_t *report)
+static void put_buffer(FILE *out, const struct finding *finding)
 {
-    const json_t *buffer = json_object_get(report, "buffer"), *distance = json_object_get(buffer, "distance");
-    long long bytes = number_of(distance, "bytes"), candidates = number_of(json_object_get(report, "candidates"), "total");
-    if (!buffer) {
-        if (candidates)
-            fprintf(out, "buffer unknown: %lld candidate%s, see the report", candidates, candidates == 1 ? "" : "s");
-        else
-            fputs("buffer unknown", out);
+    const struct buffer_fact *fact = &finding->buffer;
+    const cufence_buffer *buffer = fact->buffer;
+    size_t candidates = finding->candidate_total;
+    if (!buffer && candidates)
+        fprintf(out, "buffer unknown: %zu candidate%s, see the report", candidates, candidates == 1 ? "" : "s");
+    else if (!buffer)
+        fputs("buffer unknown", out);
+    if (!buffer)
         return;
-    }
-    if (distance && !strcmp(text_of(distance, "from"), "the start"))
-        fprintf(out, "at byte %lld of ", bytes);
-    else if (distance)
-        fprintf(out, "%lld byte%s %s of ", bytes, bytes == 1 ? "" : "s", text_of(distance, "from"));
-    if (*text_of(buffer, "label"))
-        fprintf(out, "\"%s\", ", text_of(buffer, "label"));
+    if (fact->from == FROM_START)
+        fprintf(out, "at byte %" PRIu64 " of ", fact->distance);
+    else if (fact->from)
+        fprintf(out, "%" PRIu64 " byte%s %s of ", fact->distance, fact->distance == 1 ? "" : "s",
+                fact->from == PAST_END ? "past the end" : "before the start");
+    if (buffer->label[0])
+        fprintf(out, "\"%s\", ", buffer->label);
     else
         fputs("a buffer of ", out);
-    fprintf(out, "%lld bytes%s", number_of(buffer, "size"), json_object_get(buffer, "freed") ? ", which was freed" : "");
+    fprintf(out, "%" PRIu64 " bytes%s", buffer->size, fact->is_freed ? ", which was freed" : "");
 }
 
-static void put_detail(FILE *out, const json_t *report)
+static void put_detail(FILE *out, const struct finding *finding)
 {
-    const json_t *access = json_object_get(report, "access"), *exception = json_object_get(report, "exception");
-    if (*text_of(report, "reason")) {
-        fputs(text_of(report, "reason"), out);
+    static const char *const accesses[] = {"", "read", "write", "atomic"};
+    const struct exception *exception = &finding->site.exception;
+    if (finding->reason) {
+        fputs(finding->reason, out);
         return;
     }
-    if (json_is_true(json_object_get(exception, "no_buffer"))) {
-        fputs(*text_of(exception, "meaning") ? text_of(exception, "meaning") : text_of(exception, "name"), out);
+    if (finding->has_no_buffer) {
+        fputs(exception->meaning ? exception->meaning : exception->name, out);
         return;
     }
-    if (number_of(access, "bytes"))
-        fprintf(out, "%s of %lld bytes, ", text_of(access, "kind"), number_of(access, "bytes"));
-    put_buffer(out, report);
+    if (finding->access.bytes)
+        fprintf(out, "%s of %" PRIu64 " bytes, ", accesses[finding->access.kind], finding->access.bytes);
+    put_buffer(out, finding);
 }
 
 struct written {
     char text[2048];
 };
 
-static struct written written_by(void (*put)(FILE *out, const json_t *object), const json_t *object)
+/* Names come from the program: none of their characters may end a line, or reach a terminal as an order. */
+static struct written written_by(void (*put)(FILE *out, const struct finding *finding), const struct finding *finding)
 {
     struct written written = {""};
     FILE *memory = fmemopen(written.text, sizeof written.text - 1, "w");
     if (memory) {
-        put(memory, object);
+        put(memory, finding);
         fclose(memory);
     }
+    for (char *at = written.text; *at; at++)
+        *at = iscntrl((unsigned char)*at) ? '?' : *at;
     return written;
 }
 
-static void put_frames(FILE *out, const json_t *frames)
+static void put_launched(FILE *out, const struct finding *finding)
 {
-    put_place(out, frames);
+    if (finding->launch.launch)
+        put_place(out, finding->launch.launch->frames, finding->launch.launch->frame_count);
 }
 
-static void put_line(FILE *out, const char *key, const json_t *frames)
+static void put_allocated(FILE *out, const struct finding *finding)
 {
-    if (!json_array_size(frames))
+    put_place(out, finding->buffer.allocated.frames, finding->buffer.allocated.count);
+}
+
+static void put_freed(FILE *out, const struct finding *finding)
+{
+    put_place(out, finding->buffer.freed.frames, finding->buffer.freed.count);
+}
+
+static void put_line(FILE *out, const char *key, void (*put)(FILE *out, const struct finding *finding),
+                     const struct finding *finding)
+{
+    const struct written written = written_by(put, finding);
+    if (!written.text[0])
         return;
     fprintf(out, "%*s%-*s", INDENT, "", KEY, key);
-    words_print_place(out, written_by(put_frames, frames).text, INDENT + KEY);
+    words_print_place(out, written.text, INDENT + KEY);
 }
 
 static void put_modes(FILE *out, unsigned bits)
@@ -174,14 +165,14 @@ static void put_modes(FILE *out, unsigned bits)
 
 static void tell_finding(FILE *out, size_t number, const struct collected_finding *finding)
 {
-    const json_t *report = finding->first, *buffer = json_object_get(report, "buffer");
+    const struct finding *facts = finding->facts;
     fprintf(out, "\n%3zu  ", number);
-    words_print_place(out, written_by(put_headline, report).text, INDENT);
+    words_print_place(out, written_by(put_headline, facts).text, INDENT);
     fprintf(out, "%*s", INDENT, "");
-    words_print(out, written_by(put_detail, report).text, INDENT);
-    put_line(out, "launched at", json_object_get(json_object_get(report, "launch"), "frames"));
-    put_line(out, "allocated at", json_object_get(json_object_get(buffer, "allocated"), "frames"));
-    put_line(out, "freed at", json_object_get(json_object_get(buffer, "freed"), "frames"));
+    words_print(out, written_by(put_detail, facts).text, INDENT);
+    put_line(out, "launched at", put_launched, facts);
+    put_line(out, "allocated at", put_allocated, facts);
+    put_line(out, "freed at", put_freed, facts);
     fprintf(out, "%*s%-*s", INDENT, "", KEY, "found by");
     put_modes(out, finding->tags);
     fprintf(out, finding->count > 1 ? " (%zu reports)\n" : "\n", finding->count);

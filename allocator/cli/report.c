@@ -44,17 +44,17 @@ static void print_processes(json_t *processes)
 static void print_finding(const struct collected_finding *found, size_t number, int has_baseline)
 {
     char place[512], tensor[256];
-    const char *headline = finding_text_of(found->first, NULL, "headline"), *name;
-    finding_place(found->first, place, sizeof place);
+    const struct finding *facts = found->facts;
+    finding_place(facts, place, sizeof place);
     printf("%zu. %s", number, has_baseline ? "new: " : "");
-    print_line("", headline ? headline : finding_text_of(found->first, NULL, "kind"));
+    print_line("", facts->headline[0] ? facts->headline : facts->kind);
     if (place[0])
         print_line("   ", place);
-    finding_tensor(found->first, tensor, sizeof tensor);
+    finding_tensor(found, tensor, sizeof tensor);
     if (tensor[0])
         print_line("   its buffer is ", tensor);
-    if ((name = finding_text_of(found->first, NULL, "finding_name")) != NULL)
-        print_line("   name: ", name);
+    if (facts->name[0])
+        print_line("   name: ", facts->name);
     printf("   %zu report%s%s\n", found->count, s(found->count), json_array_size(found->processes) ? ":" : "");
     print_processes(found->processes);
 }
@@ -135,7 +135,6 @@ static int take_known(const struct given *given, void *field)
 /* The documents, the list for people, and the exit status. */
 static int conclude(struct wanted *wanted, const struct collected *collected, int is_whole)
 {
-    const struct collected_guarded guarded = collected_guarded(collected);
     int is_written = !is_whole || outputs_write(&wanted->outputs, collected);
     if (!outputs_is_stdout(&wanted->outputs)) {
         FILE *terminal = words_hold();
@@ -148,9 +147,9 @@ static int conclude(struct wanted *wanted, const struct collected *collected, in
         return STATUS_FAILED;
     if (!wanted->is_gate)
         return 0;
-    return collected->count                                                      ? STATUS_FOUND
-           : guarded.is_known && !guarded.allocations && !collected->known_count ? STATUS_NO_VERDICT
-                                                                                 : 0;
+    return collected->count                                                                      ? STATUS_FOUND
+           : collected_is_known(collected) && !collected->allocations && !collected->known_count ? STATUS_NO_VERDICT
+                                                                                                 : 0;
 }
 
 static const struct argument arguments[] = {

@@ -79,40 +79,45 @@ static json_t *location_of(const char *file, long long line, const char *functio
     return location;
 }
 
-static json_t *frame_location(json_t *frame)
+static const char *known(const char *text)
 {
-    return location_of(json_string_value(json_object_get(frame, "file")), json_integer_value(json_object_get(frame, "line")),
-                       json_string_value(json_object_get(frame, "function")));
+    return text && *text ? text : NULL;
 }
 
-static void add_stack(json_t *stacks, const char *what, json_t *holder)
+static json_t *frame_location(const struct stack_frame *frame)
 {
-    json_t *from = json_object_get(holder, "frames"), *frame, *frames = json_array();
-    size_t i;
-    json_array_foreach(from, i, frame) json_array_append_new(frames, json_pack("{so}", "location", frame_location(frame)));
-    if (json_array_size(frames))
+    return location_of(known(frame->file), frame->line, known(frame->function));
+}
+
+static void add_stack(json_t *stacks, const char *what, const struct stack_frame *from, size_t count)
+{
+    json_t *frames = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(frames, json_pack("{so}", "location", frame_location(&from[i])));
+    if (count)
         json_array_append_new(stacks, json_pack("{s{ss} sO}", "message", "text", what, "frames", frames));
     json_decref(frames);
 }
 
-static json_t *stacks_of(json_t *finding)
+static json_t *stacks_of(const struct finding *finding)
 {
-    json_t *stacks = json_array(), *buffer = json_object_get(finding, "buffer");
-    add_stack(stacks, "called at", json_object_get(finding, "called"));
-    add_stack(stacks, "launched at", json_object_get(finding, "launch"));
-    add_stack(stacks, "buffer allocated at", json_object_get(buffer, "allocated"));
-    add_stack(stacks, "buffer freed at", json_object_get(buffer, "freed"));
+    const struct fault_launch *launch = finding->launch.launch;
+    const struct buffer_fact *buffer = &finding->buffer;
+    json_t *stacks = json_array();
+    add_stack(stacks, "called at", finding->caller, finding->caller_count);
+    if (launch)
+        add_stack(stacks, "launched at", launch->frames, launch->frame_count);
+    add_stack(stacks, "buffer allocated at", buffer->allocated.frames, buffer->allocated.count);
+    add_stack(stacks, "buffer freed at", buffer->freed.frames, buffer->freed.count);
     return stacks;
 }
 
 /* In the source: the kernel's line, or the caller's. */
-static json_t *place_of(json_t *finding)
+static json_t *place_of(const struct finding *finding)
 {
-    json_t *frame = json_array_get(json_object_get(json_object_get(finding, "called"), "frames"), 0);
-    const char *name = finding_text_of(finding, "kernel", "name");
-    if (frame)
-        return frame_location(frame);
-    return location_of(finding_text_of(finding, "kernel", "file"), finding_number_of(finding, "kernel", "line"), name);
+    if (finding->caller_count)
+        return frame_location(&finding->caller[0]);
+    return location_of(finding->site.file, finding->site.line, finding->site.kernel);
 }
 
 /* FNV-1a, as a fingerprint by which code hosts follow a finding from one run to the next. */
@@ -126,13 +131,13 @@ static void fingerprint(const char *key, char out[17])
 
 static json_t *result_of(const struct collected_finding *found, int has_baseline)
 {
-    json_t *finding = found->first;
-    const char *kind = finding_text_of(finding, NULL, "kind"), *headline = finding_text_of(finding, NULL, "headline");
+    const struct finding *finding = found->facts;
+    const char *kind = finding->kind;
     char print[17], place[512], tensor[256], message[1280];
     finding_place(finding, place, sizeof place);
-    finding_tensor(finding, tensor, sizeof tensor);
-    snprintf(message, sizeof message, "%s%s%s%s%s", headline ? headline : kind, place[0] ? ", " : "", place,
-             tensor[0] ? "; the buffer is " : "", tensor);
+    finding_tensor(found, tensor, sizeof tensor);
+    snprintf(message, sizeof message, "%s%s%s%s%s", finding->headline[0] ? finding->headline : kind, place[0] ? ", " : "",
+             place, tensor[0] ? "; the buffer is " : "", tensor);
     fingerprint(found->key, print);
     json_t *result =
         json_pack("{ss ss s{ss} s[o] sI s{ss}}", "ruleId", kind, "level", "error", "message", "text", message, "locations",
@@ -147,7 +152,7 @@ static json_t *result_of(const struct collected_finding *found, int has_baseline
         json_object_set_new(result, "suppressions", json_pack("[{ss}]", "kind", "external"));
     if (has_baseline)
         json_object_set_new(result, "baselineState", json_string(found->known == KNOWN_BASELINE ? "unchanged" : "new"));
-    json_object_set_new(result, "properties", json_pack("{sO sO}", "finding", finding, "processes", found->processes));
+    json_object_set_new(result, "properties", json_pack("{sO sO}", "finding", found->first, "processes", found->processes));
     return result;
 }
 
@@ -184,7 +189,7 @@ static json_t *invocations_of(const struct collected *collected)
         json_t *command = json_object_get(json_object_get(run, "process"), "command");
         json_t *made = json_pack("{sb sO? sO? s[{ss s{ss}}]}", "executionSuccessful", !collected->is_unfinished, "arguments",
                                  command, "startTimeUtc", json_object_get(run, "time"), "toolExecutionNotifications", "level",
-                                 collected_guarded(collected).allocations ? "note" : "warning", "message", "text",
+                                 collected->allocations ? "note" : "warning", "message", "text",
                                  collected->is_unfinished ? "the run has not ended" : guarded + strspn(guarded, "; "));
         json_array_append_new(array, made);
     }

@@ -207,6 +207,17 @@ static int take_pairs(struct reading *reading, const struct field *field, json_t
     return 1;
 }
 
+/* Whether one of the members is there that a record has. */
+static int has_any(const struct record *record, const json_t *json)
+{
+    for (size_t i = 0; i < record->count; i++) {
+        const struct field *field = &record->fields[i];
+        if (field->name ? json_object_get(json, field->name) != NULL : has_any(field->record, json))
+            return 1;
+    }
+    return 0;
+}
+
 static int take_part(struct reading *reading, const struct field *field, const json_t *json, void *to)
 {
     char *at = (char *)to + field->at;
@@ -262,6 +273,8 @@ static void take_fields(struct reading *reading, const struct record *record, co
     for (size_t i = 0; i < record->count; i++) {
         const struct field *field = &record->fields[i];
         const json_t *value = field->name ? json_object_get(json, field->name) : json;
+        if (!field->name && field->flags & BEHIND && !has_any(field->record, json))
+            continue; /* the pointer stays NULL */
         int is_there = value && take_value(reading, field, value, to);
         if (!is_there && (value || field->flags & REQUIRED) && !reading->wrong)
             reading->wrong = field->name ? field->name : "value";
