@@ -1,9 +1,13 @@
 /* The memory of cuMemAlloc and of pools: a reservation, a handle and a mapping in one. */
 #include "space_locked.h"
+#include "call.h"
+#include "capture.h"
+#include "host.h"
+#include "space.h"
 
 #include <stdlib.h>
 
-static struct block *blocks; /* under space_lock() */
+static struct block *blocks; /* under space_lock */
 
 static void count(uint64_t *sum, uint64_t *high, uint64_t bytes)
 {
@@ -240,4 +244,63 @@ void space_release_context(CUcontext context)
         if (block->context == context)
             free_block_locked(block);
     }
+}
+
+SIM_API CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
+                                               CUmemAllocationGranularity_flags option)
+{
+    CALL_ENTER("cuMemGetAllocationGranularity");
+    CALL_REFUSE(granularity == NULL || prop == NULL || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, INVALID_VALUE);
+    CALL_REFUSE(prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !config_has_device(prop->location.id), INVALID_DEVICE);
+    *granularity = SIM_GRANULARITY;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuMemAlloc(CUdeviceptr *dptr, size_t bytesize)
+{
+    CALL_ENTER("cuMemAlloc");
+    CONTEXT_CURRENT(context);
+    CALL_TRY(capture_check_unsafe());
+    return space_allocate(dptr, bytesize, context->home, context->device, NULL);
+}
+
+SIM_API CUresult cuMemAllocPitch(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
+                                 unsigned int ElementSizeBytes)
+{
+    CALL_ENTER("cuMemAllocPitch");
+    CONTEXT_CURRENT(context);
+    CALL_TRY(capture_check_unsafe());
+    size_t pitch, size;
+    if (pPitch == NULL || (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) ||
+        __builtin_add_overflow(WidthInBytes, 511, &pitch) || __builtin_mul_overflow(pitch / 512 * 512, Height, &size))
+        return CUDA_ERROR_INVALID_VALUE;
+    *pPitch = pitch / 512 * 512; /* measured on current devices: rows are aligned to 512 bytes */
+    return space_allocate(dptr, size, context->home, context->device, NULL);
+}
+
+/* Returns the context that a free waits for: the owner of the memory, whatever is current (measured: not a peer that uses it).
+ * NULL for none: pool memory is freed at once, as cuda.h says. */
+static CUcontext owner_of(CUdeviceptr address)
+{
+    struct space_range range;
+    struct host_range host;
+    if (space_find(address, &range) == CUDA_SUCCESS)
+        return range.pool == NULL ? range.context : NULL;
+    return host_find(address, &host) ? host.context : NULL;
+}
+
+SIM_API CUresult cuMemFree(CUdeviceptr dptr)
+{
+    CALL_ENTER("cuMemFree");
+    CONTEXT_CURRENT(context);
+    if (dptr == 0)
+        return CUDA_SUCCESS;
+    CALL_TRY(capture_check_unsafe());
+    CUcontext owner = owner_of(dptr);
+    if (owner != NULL) {
+        HOLD(&queue_lock);
+        context_wait_locked(owner);
+        CALL_TRY(context_error(owner));
+    }
+    return space_is_device(dptr) ? space_free(dptr) : host_drop(dptr, HOST_MANAGED);
 }

@@ -31,7 +31,7 @@ struct shared_file {
     unsigned handles;
 };
 
-static struct shared_file *shared_files; /* under space_lock() */
+static struct shared_file *shared_files; /* under space_lock */
 
 /* Returns the file with one use more; NULL if it can't be kept open. */
 static struct shared_file *open_locked(int descriptor)

@@ -134,22 +134,26 @@ CUresult space_unreserve_locked(uint64_t address, size_t size)
     return CUDA_SUCCESS;
 }
 
-/* Measured: a wish for an address is granted at multiples of 32 MiB, and rounded up to one elsewhere; what is as large starts
- * at one. */
-CUresult space_reserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr hint)
+/* Measured: this, cuMemMap and cuMemSetAccess work after the context's sticky error. A wish for an address is granted at
+ * multiples of 32 MiB, and rounded up to one elsewhere; what is as large starts at one. */
+SIM_API CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr hint,
+                                     unsigned long long flags)
 {
+    CALL_ENTER("cuMemAddressReserve");
     const size_t unit = (size_t)32 << 20;
     if (alignment < (size < unit ? SIM_GRANULARITY : unit))
         alignment = size < unit ? SIM_GRANULARITY : unit;
     hint = (hint + unit - 1) & ~(CUdeviceptr)(unit - 1);
-    if (address == NULL || size == 0 || size % SIM_GRANULARITY != 0 || (alignment & (alignment - 1)) != 0)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(address == NULL || flags != 0 || size == 0 || size % SIM_GRANULARITY != 0, INVALID_VALUE);
+    CALL_REFUSE((alignment & (alignment - 1)) != 0, INVALID_VALUE);
     HOLD(&space_lock);
     return space_reserve_locked(address, size, alignment, hint, 1);
 }
 
-CUresult space_unreserve(CUdeviceptr address, size_t size)
+SIM_API CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
 {
+    CALL_ENTER("cuMemAddressFree");
+    CALL_TRY(context_check());
     HOLD(&space_lock);
     return space_unreserve_locked(address, size);
 }
@@ -200,10 +204,13 @@ void space_drop_locked(struct physical *physical)
     free(physical);
 }
 
-CUresult space_create(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties)
+SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties,
+                             unsigned long long flags)
 {
+    CALL_ENTER("cuMemCreate");
+    CALL_TRY(context_check());
     CALL_REFUSE(handle == NULL || properties == NULL || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED, INVALID_VALUE);
-    CALL_REFUSE(size == 0 || size % SIM_GRANULARITY != 0, INVALID_VALUE);
+    CALL_REFUSE(flags != 0 || size == 0 || size % SIM_GRANULARITY != 0, INVALID_VALUE);
     unsigned supported = config_get()->is_shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
     CALL_REFUSE(((unsigned)properties->requestedHandleTypes & ~supported) != 0, NOT_SUPPORTED);
     int file = HOST_FILE;
@@ -219,8 +226,10 @@ CUresult space_create(CUmemGenericAllocationHandle *handle, size_t size, const C
     return CUDA_SUCCESS;
 }
 
-CUresult space_release(CUmemGenericAllocationHandle handle)
+SIM_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
+    CALL_ENTER("cuMemRelease");
+    CALL_TRY(context_check());
     HOLD(&space_lock);
     struct physical *physical = space_physical_locked(handle);
     CALL_REFUSE(physical == NULL || physical->references == 0, INVALID_VALUE);
@@ -229,18 +238,21 @@ CUresult space_release(CUmemGenericAllocationHandle handle)
     return CUDA_SUCCESS;
 }
 
-CUresult space_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr address)
+SIM_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
 {
+    CALL_ENTER("cuMemRetainAllocationHandle");
     HOLD(&space_lock);
-    struct mapping *mapping = space_mapping_locked(address);
-    CALL_REFUSE(mapping == NULL || mapping->block != NULL, INVALID_VALUE);
+    struct mapping *mapping = space_mapping_locked((uintptr_t)address);
+    CALL_REFUSE(handle == NULL || mapping == NULL || mapping->block != NULL, INVALID_VALUE);
     mapping->physical->references++;
     *handle = mapping->physical->handle;
     return CUDA_SUCCESS;
 }
 
-CUresult space_properties(CUmemAllocationProp *properties, CUmemGenericAllocationHandle handle)
+SIM_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties, CUmemGenericAllocationHandle handle)
 {
+    CALL_ENTER("cuMemGetAllocationPropertiesFromHandle");
+    CALL_REFUSE(properties == NULL, INVALID_VALUE);
     HOLD(&space_lock);
     const struct physical *physical = space_physical_locked(handle);
     CALL_REFUSE(physical == NULL, INVALID_VALUE);
@@ -270,9 +282,12 @@ fail_mapping:
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult space_map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle)
+/* Without access; only a whole handle can be mapped. */
+SIM_API CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                          unsigned long long flags)
 {
-    if (address % SIM_GRANULARITY != 0 || size == 0 || size % SIM_GRANULARITY != 0 || address + size < address)
+    CALL_ENTER("cuMemMap");
+    if (flags != 0 || address % SIM_GRANULARITY != 0 || size == 0 || size % SIM_GRANULARITY != 0 || address + size < address)
         return CUDA_ERROR_INVALID_VALUE;
     HOLD(&space_lock);
     struct physical *physical = space_physical_locked(handle);
@@ -306,8 +321,10 @@ void space_unmap_locked(struct mapping *mapping)
     free(mapping);
 }
 
-CUresult space_unmap(CUdeviceptr address, size_t size)
+SIM_API CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 {
+    CALL_ENTER("cuMemUnmap");
+    CALL_TRY(context_check());
     uint64_t end;
     CALL_REFUSE(size == 0 || __builtin_add_overflow(address, size, &end), INVALID_VALUE);
     HOLD(&space_lock);
@@ -341,7 +358,7 @@ static const CUmemAccess_flags access_flags[] = {[PAGES_NONE] = CU_MEM_ACCESS_FL
                                                  [PAGES_READ] = CU_MEM_ACCESS_FLAGS_PROT_READ,
                                                  [PAGES_READ_WRITE] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
-CUresult space_set_access(CUdeviceptr address, size_t size, int device, CUmemAccess_flags access)
+static CUresult set_access(CUdeviceptr address, size_t size, int device, CUmemAccess_flags access)
 {
     uint64_t end;
     CALL_REFUSE(size == 0 || __builtin_add_overflow(address, size, &end), INVALID_VALUE);
@@ -359,13 +376,26 @@ CUresult space_set_access(CUdeviceptr address, size_t size, int device, CUmemAcc
     return CUDA_SUCCESS;
 }
 
-CUresult space_get_access(CUdeviceptr address, int device, unsigned long long *access)
+SIM_API CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
-    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
+    CALL_ENTER("cuMemSetAccess");
+    CALL_REFUSE(desc == NULL || count == 0, INVALID_VALUE);
+    for (size_t i = 0; i < count; i++) {
+        CALL_REFUSE(desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE, NOT_SUPPORTED);
+        CALL_TRY(set_access(address, size, desc[i].location.id, desc[i].flags));
+    }
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuMemGetAccess(unsigned long long *access, const CUmemLocation *location, CUdeviceptr address)
+{
+    CALL_ENTER("cuMemGetAccess");
+    CALL_REFUSE(access == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE, INVALID_VALUE);
+    CALL_REFUSE(!config_has_device(location->id), INVALID_DEVICE);
     HOLD(&space_lock);
     const struct mapping *mapping = space_mapping_locked(address);
     CALL_REFUSE(mapping == NULL, INVALID_VALUE);
-    *access = access_flags[mapping->access[device]];
+    *access = access_flags[mapping->access[location->id]];
     return CUDA_SUCCESS;
 }
 
@@ -422,9 +452,13 @@ int space_is_accessible(CUdeviceptr address, size_t size, int is_write)
     return 1;
 }
 
-void space_memory_info(int device, size_t *free_bytes, size_t *total)
+SIM_API CUresult cuMemGetInfo(size_t *free_bytes, size_t *total)
 {
+    CALL_ENTER("cuMemGetInfo");
+    CONTEXT_CURRENT(context);
+    CALL_REFUSE(free_bytes == NULL || total == NULL, INVALID_VALUE);
     HOLD(&space_lock);
     *total = config_get()->memory;
-    *free_bytes = *total - used[device];
+    *free_bytes = *total - used[context->device];
+    return CUDA_SUCCESS;
 }

@@ -1,6 +1,6 @@
 /*
  * Device address space and physical memory: reservations (mmap PROT_NONE), physical handles (ranges of one memfd per device),
- * mappings, access rights. Knows nothing about streams and captures.
+ * mappings, access rights.
  *
  * Units: bytes, multiples of SIM_GRANULARITY except where noted.
  * Thread safety: any thread; one lock (space.c), held across no calls except mmap, mprotect and fallocate.
@@ -11,26 +11,6 @@
 #include "config.h"
 
 CUresult space_initialize(void);
-
-/* `hint` is used if free. Errors: INVALID_VALUE, OUT_OF_MEMORY (the limit of config.h, or the host's). */
-CUresult space_reserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr hint);
-/* The range must be a whole reservation without mappings. Errors: INVALID_VALUE. */
-CUresult space_unreserve(CUdeviceptr address, size_t size);
-
-/* Errors: INVALID_VALUE, INVALID_DEVICE, NOT_SUPPORTED (a kind of export), OUT_OF_MEMORY. */
-CUresult space_create(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties);
-/* Drops the caller's reference; mappings keep theirs. Errors: INVALID_VALUE. */
-CUresult space_release(CUmemGenericAllocationHandle handle);
-CUresult space_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr address);
-CUresult space_properties(CUmemAllocationProp *properties, CUmemGenericAllocationHandle handle);
-
-/* Maps without access; see space_set_access(). Errors: INVALID_VALUE, NOT_SUPPORTED (an offset, or part of the handle). */
-CUresult space_map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle);
-/* The range must consist of whole mappings. Errors: INVALID_VALUE. */
-CUresult space_unmap(CUdeviceptr address, size_t size);
-/* The range must consist of whole mappings. Errors: INVALID_VALUE, INVALID_DEVICE. */
-CUresult space_set_access(CUdeviceptr address, size_t size, int device, CUmemAccess_flags access);
-CUresult space_get_access(CUdeviceptr address, int device, unsigned long long *access);
 
 /* A memory pool: the driver's own pool of a device, or one of the program's. space.c keeps its statistics. */
 struct space_pool {
@@ -84,7 +64,5 @@ int space_is_device(CUdeviceptr address);
 
 /* Whether [address, address + size) may be read, or also written. Any size; an empty range is accessible if its address is. */
 int space_is_accessible(CUdeviceptr address, size_t size, int is_write);
-
-void space_memory_info(int device, size_t *free_bytes, size_t *total);
 
 #endif
