@@ -1,5 +1,6 @@
 #include "input.h"
 
+#include "analysis/snapshot/fields.h"
 #include "analysis/verdict/arguments.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -21,20 +22,10 @@ struct head {
 static const struct head head = {"cufscene", RERUN_VERSION};
 
 #define INPUT(kind, member, ...) FIELD(kind, struct rerun_input, member, #member, __VA_ARGS__)
-#define LAUNCH(kind, member, ...) FIELD(kind, struct rerun_launch, member, #member, __VA_ARGS__)
 
 static const struct field of_range[] = {FIELD(HEX, struct rerun_range, address, "address"),
                                         FIELD(NUMBER, struct rerun_range, bytes, "bytes")};
 static const struct record range_record = RECORD(struct rerun_range, of_range);
-static const struct field of_launch[] = {
-    LAUNCH(TRIPLE, grid),
-    LAUNCH(TRIPLE, block),
-    LAUNCH(TRIPLE, cluster),
-    LAUNCH(NUMBER, shared_bytes),
-    LAUNCH(NUMBER, is_cooperative),
-    LAUNCH(BYTES, arguments, .flags = BEHIND, .most = RERUN_ARGUMENTS, COUNT(struct rerun_launch, argument_bytes)),
-};
-static const struct record launched_again = RECORD(struct rerun_launch, of_launch);
 static const struct field of_input[] = {
     INPUT(HEX, device[0]),
     INPUT(HEX, device[1]),
@@ -50,7 +41,7 @@ static const struct field of_input[] = {
     INPUT(LIST, ranges, .record = &range_record, COUNT(struct rerun_input, range_count)),
     INPUT(LIST, pinned, .record = &range_record, COUNT(struct rerun_input, pinned_count)),
     INPUT(LIST, reserved, .record = &range_record, COUNT(struct rerun_input, reserved_count)),
-    INPUT(LIST, launches, .flags = BEHIND, .most = RERUN_LAUNCHES, .record = &launched_again,
+    INPUT(LIST, launches, .flags = BEHIND, .most = RERUN_LAUNCHES, .record = &kept_rerun_launch,
           COUNT(struct rerun_input, launch_count)),
 };
 static const struct record input_record = RECORD(struct rerun_input, of_input);

@@ -1,54 +1,67 @@
 #include "bundle.h"
 
 #include "base/text.h"
+#include "fields.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-static json_t *address_json(uint64_t address)
-{
-    char text[24];
-    snprintf(text, sizeof text, "0x%" PRIx64, address);
-    return json_string(text);
-}
+#define ADDRESS_END ((uint64_t)1 << 57)
+#define MOST_SHARED (1u << 20)
+#define MOST_COMPUTE 10000
 
-static json_t *triple_json(const uint32_t triple[3])
-{
-    return json_pack("[III]", (json_int_t)triple[0], (json_int_t)triple[1], (json_int_t)triple[2]);
-}
+#define LAUNCH(kind, member, ...) FIELD(kind, struct rerun_launch, member, #member, __VA_ARGS__)
+#define BUFFER(kind, member, ...) FIELD(kind, struct bundle_buffer, member, #member, __VA_ARGS__)
+#define BUNDLE(kind, member, ...) FIELD(kind, struct bundle, member, __VA_ARGS__)
+#define ADDRESS .flags = REQUIRED, .most = ADDRESS_END
 
-static json_t *hex_json(const uint8_t *bytes, size_t count)
-{
-    char *text = malloc(2 * count + 1);
-    if (!text)
-        return NULL;
-    text[0] = '\0';
-    for (size_t i = 0; i < count; i++)
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-    json_t *json = json_string(text);
-    free(text);
-    return json;
-}
+static const struct field of_launch[] = {
+    LAUNCH(TRIPLE, grid, .flags = REQUIRED, .most = INT32_MAX),
+    LAUNCH(TRIPLE, block, .flags = REQUIRED, .most = BUNDLE_THREADS),
+    LAUNCH(TRIPLE, cluster, .flags = REQUIRED, .most = BUNDLE_THREADS),
+    LAUNCH(NUMBER, shared_bytes, .most = MOST_SHARED),
+    LAUNCH(BOOL, is_cooperative),
+    LAUNCH(BYTES, arguments, .flags = BEHIND | REQUIRED, .most = RERUN_ARGUMENTS, COUNT(struct rerun_launch, argument_bytes)),
+};
+const struct record kept_rerun_launch = RECORD(struct rerun_launch, of_launch);
 
-static json_t *launch_json(const struct rerun_launch *launch)
-{
-    return json_pack("{sosososIsbso}", "grid", triple_json(launch->grid), "block", triple_json(launch->block), "cluster",
-                     triple_json(launch->cluster), "shared_bytes", (json_int_t)launch->shared_bytes, "is_cooperative",
-                     launch->is_cooperative != 0, "arguments", hex_json(launch->arguments, launch->argument_bytes));
-}
+static const struct field of_argument[] = {
+    FIELD(NUMBER, struct launch_argument, offset, "offset", .most = RERUN_ARGUMENTS),
+    FIELD(NUMBER, struct launch_argument, size, "size", .most = RERUN_ARGUMENTS),
+};
+static const struct record argument_record = RECORD(struct launch_argument, of_argument);
 
-static json_t *buffer_json(const struct bundle_buffer *buffer)
-{
-    return json_pack("{sIsosIsososo*ss*ss*so*ss*ss*}", "id", (json_int_t)buffer->id, "address", address_json(buffer->address),
-                     "size", (json_int_t)buffer->size, "mapping_start", address_json(buffer->mapping_start), "mapping_end",
-                     address_json(buffer->mapping_end), "is_bounded", buffer->is_bounded ? json_true() : NULL, "file",
-                     buffer->file[0] ? buffer->file : NULL, "left_out", buffer->reason[0] ? buffer->reason : NULL, "label",
-                     buffer->label[0] ? text_to_json(buffer->label) : NULL, "after", buffer->after[0] ? buffer->after : NULL,
-                     "type", buffer->type[0] ? buffer->type : NULL);
-}
+static const struct field of_buffer[] = {
+    BUFFER(NUMBER, id),
+    BUFFER(HEX, address, ADDRESS),
+    BUFFER(NUMBER, size, .most = ADDRESS_END),
+    BUFFER(HEX, mapping_start, ADDRESS),
+    BUFFER(HEX, mapping_end, ADDRESS),
+    BUFFER(TRUE, is_bounded),
+    BUFFER(CHARS, file),
+    FIELD(CHARS, struct bundle_buffer, reason, "left_out"),
+    BUFFER(CHARS, label),
+    BUFFER(CHARS, after),
+    BUFFER(CHARS, type),
+};
+static const struct record buffer_record = RECORD(struct bundle_buffer, of_buffer);
+
+static const struct field of_bundle[] = {
+    {.name = "bundle", .type = FIELD_FIXED, .most = BUNDLE_VERSION},
+    BUNDLE(TEXT, symbol, "kernel", .flags = REQUIRED),
+    BUNDLE(CHARS, device_name, "device", .flags = EVEN_EMPTY),
+    BUNDLE(NUMBER, compute, "compute", .most = MOST_COMPUTE),
+    BUNDLE(HEX, arena_start, "arena_start", ADDRESS),
+    BUNDLE(HEX, arena_end, "arena_end", ADDRESS),
+    BUNDLE(LIST, layout, "arguments", .flags = BEHIND, .record = &argument_record, COUNT(struct bundle, argument_count)),
+    BUNDLE(LIST, launches, "launches", .flags = REQUIRED, .record = &kept_rerun_launch, COUNT(struct bundle, launch_count)),
+    BUNDLE(LIST, buffers, "buffers", .flags = BEHIND | REQUIRED, .record = &buffer_record, COUNT(struct bundle, buffer_count)),
+    BUNDLE(LIST, pinned, "pinned", .flags = BEHIND | NOT_ZERO, .most = RERUN_PINNED, .record = &buffer_record,
+           COUNT(struct bundle, pinned_count)),
+    BUNDLE(TRUE, has_outputs, "outputs"),
+};
+const struct record kept_bundle = RECORD(struct bundle, of_bundle);
 
 struct bundle_buffer bundle_buffer_of(const cufence_buffer *from)
 {
@@ -63,21 +76,5 @@ struct bundle_buffer bundle_buffer_of(const cufence_buffer *from)
 
 char *bundle_write(const struct bundle *bundle)
 {
-    json_t *launches = json_array(), *buffers = json_array(), *layout = bundle->layout ? json_array() : NULL;
-    json_t *pinned = bundle->pinned_count ? json_array() : NULL;
-    for (size_t i = 0; i < bundle->launch_count; i++)
-        json_array_append_new(launches, launch_json(&bundle->launches[i]));
-    for (size_t i = 0; i < bundle->buffer_count; i++)
-        json_array_append_new(buffers, buffer_json(&bundle->buffers[i]));
-    for (size_t i = 0; i < bundle->pinned_count; i++)
-        json_array_append_new(pinned, buffer_json(&bundle->pinned[i]));
-    for (size_t i = 0; layout && i < bundle->argument_count; i++)
-        json_array_append_new(layout, json_pack("{sIsI}", "offset", (json_int_t)bundle->layout[i].offset, "size",
-                                                (json_int_t)bundle->layout[i].size));
-    json_t *root = json_pack("{sissso*sisososo*sososo*so*}", "bundle", BUNDLE_VERSION, "kernel", bundle->symbol, "device",
-                             text_to_json(bundle->device_name), "compute", (int)bundle->compute, "arena_start",
-                             address_json(bundle->arena_start), "arena_end", address_json(bundle->arena_end), "arguments",
-                             layout, "launches", launches, "buffers", buffers, "pinned", pinned, "outputs",
-                             bundle->has_outputs ? json_true() : NULL);
-    return text_of_json(root, JSON_INDENT(1));
+    return text_of_json(record_to_json(&kept_bundle, bundle), JSON_INDENT(1));
 }

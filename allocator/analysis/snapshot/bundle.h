@@ -19,7 +19,7 @@
 
 #define BUNDLE_VERSION 1
 #define BUNDLE_BUFFERS 4096
-#define BUNDLE_ARGUMENTS 4096
+#define BUNDLE_THREADS 1024u /* of a block */
 
 #define BUNDLE_INPUT "scene.json"
 #define BUNDLE_IMAGE "kernel.cubin"
@@ -54,7 +54,6 @@ struct bundle {
     size_t buffer_count;
     const struct bundle_buffer *pinned; /* host memory, at most RERUN_PINNED blocks; the same order */
     size_t pinned_count;
-    void *own[4]; /* what a bundle that was read owns */
 };
 
 /* The buffer, of which no file is named yet. */

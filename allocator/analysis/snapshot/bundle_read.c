@@ -1,158 +1,47 @@
 /* In a file of its own, so that a library that only writes needs no parser. */
 #include "bundle.h"
 
+#include "fields.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ADDRESS_END ((uint64_t)1 << 57)
 #define PAGE 4096u
-#define MOST_THREADS 1024u /* of a block */
-#define MOST_GRID 65535u   /* in its second and third dimension */
-#define MOST_SHARED (1u << 20)
+#define MOST_GRID 65535u /* in its second and third dimension */
 
-struct input {
-    struct bundle *bundle;
-    struct problem *problem;
+struct whole {
+    struct bundle bundle; /* first: the pointer returned to the caller */
+    struct record_memory memory;
+    json_t *root; /* the kernel's name is in it */
 };
 
-static int bad(const struct input *input, const char *what)
+static int bad(struct problem *problem, const char *what)
 {
-    problem_set(input->problem, CUFENCE_ERROR_CORRUPT, "%s: %s", BUNDLE_INPUT, what);
+    problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s: %s", BUNDLE_INPUT, what);
     return 0;
-}
-
-/* Returns 0 if it is no address. */
-static int take_address(const json_t *object, const char *name, uint64_t *address)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    char *end = NULL;
-    if (!text || strncmp(text, "0x", 2) != 0 || strlen(text) > 18)
-        return 0;
-    *address = strtoull(text + 2, &end, 16);
-    return end != text + 2 && !*end && *address <= ADDRESS_END;
-}
-
-/* Returns 0 if it is no number from 0 to `most`. A missing one is 0. */
-static int take_number(const json_t *object, const char *name, uint64_t most, uint64_t *number)
-{
-    const json_t *value = json_object_get(object, name);
-    json_int_t got = json_integer_value(value);
-    *number = (uint64_t)got;
-    return (!value || json_is_integer(value)) && got >= 0 && (uint64_t)got <= most;
-}
-
-static int take_small(const json_t *object, const char *name, uint32_t most, uint32_t *number)
-{
-    uint64_t wide;
-    int is_well = take_number(object, name, most, &wide);
-    *number = (uint32_t)wide;
-    return is_well;
-}
-
-/* Returns 0 unless there are three numbers from `least` to `most`. */
-static int take_triple(const json_t *object, const char *name, uint32_t least, uint32_t most, uint32_t triple[3])
-{
-    const json_t *array = json_object_get(object, name);
-    for (size_t i = 0; i < 3; i++) {
-        json_int_t got = json_integer_value(json_array_get(array, i));
-        if (got < (json_int_t)least || got > (json_int_t)most)
-            return 0;
-        triple[i] = (uint32_t)got;
-    }
-    return json_array_size(array) == 3;
-}
-
-/* Missing texts are "". Returns 0 if it does not fit. */
-static int take_text(const json_t *object, const char *name, char *text, size_t room)
-{
-    const json_t *value = json_object_get(object, name);
-    const char *got = value ? json_string_value(value) : "";
-    if (!got || strlen(got) >= room)
-        return 0;
-    memcpy(text, got, strlen(got) + 1);
-    return 1;
-}
-
-static int digit_of(char letter)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *found = letter ? strchr(digits, letter) : NULL;
-    return found ? (int)(found - digits) : -1;
-}
-
-/* Writes at most RERUN_ARGUMENTS bytes. Returns 0 if it is no hexadecimal text. */
-static int take_hex(const json_t *value, uint8_t *bytes, uint32_t *count)
-{
-    const char *text = json_string_value(value);
-    size_t length = text ? strlen(text) : 1;
-    if (length % 2 || length / 2 > RERUN_ARGUMENTS)
-        return 0;
-    for (size_t i = 0; i < length / 2; i++) {
-        int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return 0;
-        bytes[i] = (uint8_t)(high << 4 | low);
-    }
-    *count = (uint32_t)(length / 2);
-    return 1;
 }
 
 /* What no driver launches has too many threads to count. */
 static int is_countable(const struct rerun_launch *launch)
 {
-    return launch->grid[1] <= MOST_GRID && launch->grid[2] <= MOST_GRID &&
-           (uint64_t)launch->block[0] * launch->block[1] * launch->block[2] <= MOST_THREADS;
+    return launch->grid[0] && launch->grid[1] && launch->grid[2] && launch->grid[1] <= MOST_GRID &&
+           launch->grid[2] <= MOST_GRID && launch->block[0] && launch->block[1] && launch->block[2] &&
+           (uint64_t)launch->block[0] * launch->block[1] * launch->block[2] <= BUNDLE_THREADS;
 }
 
-static int take_launch(const json_t *object, uint8_t *bytes, struct rerun_launch *launch)
+static int has_sound_launches(const struct bundle *bundle, struct problem *problem)
 {
-    launch->arguments = bytes;
-    launch->is_cooperative = json_is_true(json_object_get(object, "is_cooperative"));
-    return take_triple(object, "grid", 1, INT32_MAX, launch->grid) &&
-           take_triple(object, "block", 1, MOST_THREADS, launch->block) && is_countable(launch) &&
-           take_triple(object, "cluster", 0, MOST_THREADS, launch->cluster) &&
-           take_small(object, "shared_bytes", MOST_SHARED, &launch->shared_bytes) &&
-           take_hex(json_object_get(object, "arguments"), bytes, &launch->argument_bytes);
-}
-
-static int take_launches(const struct input *input, const json_t *array)
-{
-    struct bundle *bundle = input->bundle;
-    size_t count = json_array_size(array);
-    if (!count || count > RERUN_LAUNCHES)
-        return bad(input, "no launches, or too many");
-    uint8_t *bytes = bundle->own[0] = malloc(count * RERUN_ARGUMENTS);
-    bundle->launch_count = bytes ? count : 0;
-    for (size_t i = 0; i < bundle->launch_count; i++)
-        if (!take_launch(json_array_get(array, i), bytes + i * RERUN_ARGUMENTS, &bundle->launches[i]))
-            return bad(input, "a launch is damaged");
-    return bytes || bad(input, "the host has no memory");
-}
-
-/* The arguments must lie in every launch. */
-static int take_layout(const struct input *input, const json_t *array)
-{
-    struct bundle *bundle = input->bundle;
-    size_t count = json_array_size(array);
-    if (!array)
-        return 1;
-    if (!json_is_array(array) || count > BUNDLE_ARGUMENTS)
-        return bad(input, "the arguments are damaged");
-    struct launch_argument *layout = bundle->own[1] = calloc(count + 1, sizeof *layout);
-    if (!layout)
-        return bad(input, "the host has no memory");
-    for (size_t i = 0; i < count; i++) {
-        const json_t *object = json_array_get(array, i);
-        if (!take_small(object, "offset", RERUN_ARGUMENTS, &layout[i].offset) ||
-            !take_small(object, "size", RERUN_ARGUMENTS, &layout[i].size) || !layout[i].size)
-            return bad(input, "the arguments are damaged");
-        for (size_t k = 0; k < bundle->launch_count; k++)
-            if (layout[i].offset + layout[i].size > bundle->launches[k].argument_bytes)
-                return bad(input, "an argument lies outside of a launch's arguments");
+    if (!bundle->launch_count)
+        return bad(problem, "no launches");
+    for (size_t i = 0; i < bundle->launch_count; i++) {
+        if (!is_countable(&bundle->launches[i]))
+            return bad(problem, "a launch is damaged");
+        for (size_t k = 0; k < bundle->argument_count; k++)
+            if (!bundle->layout[k].size ||
+                bundle->layout[k].offset + bundle->layout[k].size > bundle->launches[i].argument_bytes)
+                return bad(problem, "an argument lies outside of a launch's arguments");
     }
-    bundle->layout = layout;
-    bundle->argument_count = count;
     return 1;
 }
 
@@ -172,32 +61,22 @@ static int is_plain(const char *name)
     return name[0] != '.' && strspn(name, letters) == strlen(name);
 }
 
-static int take_buffer(const struct input *input, const json_t *object, struct bundle_buffer *buffer)
+/* No text of ours fills its room: one that does was longer. */
+static int is_cut(const char *text, size_t room)
 {
-    if (!take_number(object, "id", INT64_MAX, &buffer->id) || !take_address(object, "address", &buffer->address) ||
-        !take_number(object, "size", ADDRESS_END, &buffer->size) ||
-        !take_address(object, "mapping_start", &buffer->mapping_start) ||
-        !take_address(object, "mapping_end", &buffer->mapping_end) ||
-        !take_text(object, "left_out", buffer->reason, sizeof buffer->reason) ||
-        !take_text(object, "label", buffer->label, sizeof buffer->label) ||
-        !take_text(object, "type", buffer->type, sizeof buffer->type) || has_control(buffer->type))
-        return bad(input, "a buffer is damaged");
-    buffer->is_bounded = json_is_true(json_object_get(object, "is_bounded"));
-    if (!take_text(object, "file", buffer->file, sizeof buffer->file) || !is_plain(buffer->file) ||
-        !take_text(object, "after", buffer->after, sizeof buffer->after) || !is_plain(buffer->after))
-        return bad(input, "the name of a buffer's file is not a plain name");
-    if (buffer->address < buffer->mapping_start || buffer->address > buffer->mapping_end ||
-        buffer->size > buffer->mapping_end - buffer->address)
-        return bad(input, "a buffer lies outside of its mapping");
-    return 1;
+    return strlen(text) + 1 == room;
 }
 
-static int is_in_arena(const struct input *input, const struct bundle_buffer *buffer)
+static int is_sound(const struct bundle_buffer *buffer, struct problem *problem)
 {
-    const struct bundle *bundle = input->bundle;
-    if (buffer->mapping_start >= buffer->mapping_end || buffer->mapping_start % PAGE || buffer->mapping_end % PAGE ||
-        buffer->mapping_start < bundle->arena_start || buffer->mapping_end > bundle->arena_end)
-        return bad(input, "a buffer lies outside of cufence's address space");
+    if (has_control(buffer->type) || is_cut(buffer->type, sizeof buffer->type) || is_cut(buffer->file, sizeof buffer->file) ||
+        is_cut(buffer->after, sizeof buffer->after))
+        return bad(problem, "a buffer is damaged");
+    if (!is_plain(buffer->file) || !is_plain(buffer->after))
+        return bad(problem, "the name of a buffer's file is not a plain name");
+    if (buffer->address < buffer->mapping_start || buffer->address > buffer->mapping_end ||
+        buffer->size > buffer->mapping_end - buffer->address)
+        return bad(problem, "a buffer lies outside of its mapping");
     return 1;
 }
 
@@ -207,111 +86,83 @@ static int by_mapping(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static int take_buffers(const struct input *input, const json_t *array)
+/* Brings the buffers in order. */
+static int has_sound_buffers(struct bundle *bundle, struct problem *problem)
 {
-    struct bundle *bundle = input->bundle;
-    size_t count = json_array_size(array);
-    if (!json_is_array(array) || count > BUNDLE_BUFFERS)
-        return bad(input, "no list of buffers, or too many");
-    struct bundle_buffer *buffers = bundle->own[2] = calloc(count + 1, sizeof *buffers);
-    if (!buffers)
-        return bad(input, "the host has no memory");
-    for (size_t i = 0; i < count; i++)
-        if (!take_buffer(input, json_array_get(array, i), &buffers[i]) || !is_in_arena(input, &buffers[i]))
+    struct bundle_buffer *buffers = (struct bundle_buffer *)(uintptr_t)bundle->buffers; /* the whole's own */
+    qsort(buffers, bundle->buffer_count, sizeof *buffers, by_mapping);
+    for (size_t i = 0; i < bundle->buffer_count; i++) {
+        const struct bundle_buffer *buffer = &buffers[i];
+        if (!is_sound(buffer, problem))
             return 0;
-    qsort(buffers, count, sizeof *buffers, by_mapping);
-    for (size_t i = 1; i < count; i++)
-        if (buffers[i].mapping_start < buffers[i - 1].mapping_end)
-            return bad(input, "two buffers overlap");
-    bundle->buffers = buffers;
-    bundle->buffer_count = count;
-    return 1;
-}
-
-/* Bundles without such memory have no list of it. */
-static int take_pinned(const struct input *input, const json_t *array)
-{
-    struct bundle *bundle = input->bundle;
-    struct rerun_range ranges[RERUN_PINNED];
-    size_t count = json_array_size(array);
-    if (!array)
-        return 1;
-    if (!json_is_array(array) || count > RERUN_PINNED)
-        return bad(input, "no list of pinned host memory, or too much of it");
-    struct bundle_buffer *pinned = bundle->own[3] = calloc(count + 1, sizeof *pinned);
-    if (!pinned)
-        return bad(input, "the host has no memory");
-    for (size_t i = 0; i < count; i++) {
-        if (!take_buffer(input, json_array_get(array, i), &pinned[i]))
-            return 0;
-        ranges[i] = (struct rerun_range){pinned[i].address, pinned[i].size};
-        if (pinned[i].mapping_start != pinned[i].address || pinned[i].mapping_end != pinned[i].address + pinned[i].size)
-            return bad(input, "pinned host memory is damaged");
+        if (buffer->mapping_start >= buffer->mapping_end || buffer->mapping_start % PAGE || buffer->mapping_end % PAGE ||
+            buffer->mapping_start < bundle->arena_start || buffer->mapping_end > bundle->arena_end)
+            return bad(problem, "a buffer lies outside of cufence's address space");
+        if (i && buffer->mapping_start < buffers[i - 1].mapping_end)
+            return bad(problem, "two buffers overlap");
     }
-    if (!rerun_pinned_is_sound(ranges, count, bundle->arena_start, bundle->arena_end))
-        return bad(input, "pinned host memory is damaged");
-    bundle->pinned = pinned;
-    bundle->pinned_count = count;
     return 1;
 }
 
-static int take_head(const struct input *input, const json_t *root)
+static int has_sound_pinned(const struct bundle *bundle, struct problem *problem)
 {
-    struct bundle *bundle = input->bundle;
-    bundle->has_outputs = json_is_true(json_object_get(root, "outputs"));
-    const char *symbol = json_string_value(json_object_get(root, "kernel"));
-    bundle->symbol = symbol && *symbol ? strdup(symbol) : NULL;
-    if (!bundle->symbol || !take_text(root, "device", bundle->device_name, sizeof bundle->device_name) ||
-        has_control(bundle->device_name) || !take_small(root, "compute", 10000, &bundle->compute))
-        return bad(input, "the kernel or the device is missing");
-    if (!take_address(root, "arena_start", &bundle->arena_start) || !take_address(root, "arena_end", &bundle->arena_end) ||
-        bundle->arena_start >= bundle->arena_end || bundle->arena_start % PAGE || bundle->arena_end % PAGE)
-        return bad(input, "the address space is damaged");
-    return 1;
+    struct rerun_range ranges[RERUN_PINNED];
+    int is_well = 1;
+    for (size_t i = 0; i < bundle->pinned_count; i++) {
+        const struct bundle_buffer *piece = &bundle->pinned[i];
+        if (!is_sound(piece, problem))
+            return 0;
+        ranges[i] = (struct rerun_range){piece->address, piece->size};
+        is_well &= piece->mapping_start == piece->address && piece->mapping_end == piece->address + piece->size;
+    }
+    return (is_well && rerun_pinned_is_sound(ranges, bundle->pinned_count, bundle->arena_start, bundle->arena_end)) ||
+           bad(problem, "pinned host memory is damaged");
 }
 
-static int take_all(const struct input *input, const json_t *root)
+static int is_whole(struct bundle *bundle, struct problem *problem)
 {
-    return take_head(input, root) && take_launches(input, json_object_get(root, "launches")) &&
-           take_layout(input, json_object_get(root, "arguments")) && take_buffers(input, json_object_get(root, "buffers")) &&
-           take_pinned(input, json_object_get(root, "pinned"));
+    if (!*bundle->symbol || has_control(bundle->device_name))
+        return bad(problem, "the kernel or the device is missing");
+    if (bundle->arena_start >= bundle->arena_end || bundle->arena_start % PAGE || bundle->arena_end % PAGE)
+        return bad(problem, "the address space is damaged");
+    return has_sound_launches(bundle, problem) && has_sound_buffers(bundle, problem) && has_sound_pinned(bundle, problem);
 }
 
 cufence_status bundle_read(const char *text, size_t size, struct bundle **out, struct problem *problem)
 {
     json_error_t error;
+    struct problem why;
+    struct whole *whole = calloc(1, sizeof *whole);
+    cufence_status status = CUFENCE_ERROR_CORRUPT;
     *out = NULL;
-    json_t *root = json_loadb(text, size, 0, &error);
-    if (!json_is_object(root)) {
-        json_decref(root);
-        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s is not a JSON object", BUNDLE_INPUT);
-    }
-    json_int_t version = json_integer_value(json_object_get(root, "bundle"));
-    struct input input = {calloc(1, sizeof *input.bundle), problem};
-    cufence_status status = CUFENCE_OK;
-    if (!input.bundle)
-        status = problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
+    if (!whole)
+        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
+    whole->root = json_loadb(text, size, 0, &error);
+    json_int_t version = json_integer_value(json_object_get(whole->root, "bundle"));
+    if (!json_is_object(whole->root))
+        problem_set(problem, status, "%s is not a JSON object", BUNDLE_INPUT);
     else if (version != BUNDLE_VERSION)
         status = problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "%s has version %lld, but this cufence reads version %d",
                              BUNDLE_INPUT, (long long)version, BUNDLE_VERSION);
-    else if (!take_all(&input, root))
+    else if ((status = record_from_json(&kept_bundle, whole->root, &whole->bundle, &whole->memory, &why)) != CUFENCE_OK)
+        problem_set(problem, status, "%s is damaged: %s", BUNDLE_INPUT, why.text);
+    else if (!is_whole(&whole->bundle, problem))
         status = CUFENCE_ERROR_CORRUPT;
-    json_decref(root);
     if (status == CUFENCE_OK)
-        *out = input.bundle;
+        *out = &whole->bundle;
     else
-        bundle_free(input.bundle);
+        bundle_free(&whole->bundle);
     return status;
 }
 
 void bundle_free(struct bundle *bundle)
 {
-    if (!bundle)
+    struct whole *whole = (struct whole *)bundle;
+    if (!whole)
         return;
-    for (size_t i = 0; i < sizeof bundle->own / sizeof *bundle->own; i++)
-        free(bundle->own[i]);
-    free((void *)(uintptr_t)bundle->symbol);
-    free(bundle);
+    record_free(&whole->memory);
+    json_decref(whole->root);
+    free(whole);
 }
 
 const struct bundle_buffer *bundle_find(const struct bundle *bundle, uint64_t address)

@@ -6,6 +6,6 @@
 
 #include "record/record.h"
 
-extern const struct record kept_buffer, kept_frame, kept_launch, kept_memory, kept_origin;
+extern const struct record kept_buffer, kept_frame, kept_launch, kept_memory, kept_origin, kept_rerun_launch, kept_bundle;
 
 #endif
