@@ -103,72 +103,15 @@ static void restore_state(struct machine *machine, struct reader *reader)
         machine->row = machine->remembered[--machine->remembered_count];
 }
 
-static void run_extended(struct machine *machine, struct reader *reader, unsigned code)
+/* The CFA's offset: factored if it is signed. */
+static int64_t read_offset(const struct machine *machine, struct reader *reader, int is_signed)
 {
-    struct rule *cfa = &machine->row.cfa;
-    uint64_t reg;
+    return is_signed ? factored(machine, (uint64_t)reader_sleb(reader)) : (int64_t)reader_uleb(reader);
+}
+
+static void run_rare(struct machine *machine, struct reader *reader, unsigned code)
+{
     switch (code) {
-    case DW_CFA_nop:
-        break;
-    case DW_CFA_advance_loc1:
-        advance(machine, reader_u8(reader));
-        break;
-    case DW_CFA_advance_loc2:
-        advance(machine, reader_u16(reader));
-        break;
-    case DW_CFA_advance_loc4:
-        advance(machine, reader_u32(reader));
-        break;
-    case DW_CFA_def_cfa:
-        reg = reader_uleb(reader);
-        *cfa = (struct rule){.kind = IS_OFFSET, .reg = reg, .offset = (int64_t)reader_uleb(reader)};
-        break;
-    case DW_CFA_def_cfa_sf:
-        reg = reader_uleb(reader);
-        *cfa = (struct rule){.kind = IS_OFFSET, .reg = reg, .offset = factored(machine, (uint64_t)reader_sleb(reader))};
-        break;
-    case DW_CFA_def_cfa_register:
-        cfa->reg = reader_uleb(reader);
-        break;
-    case DW_CFA_def_cfa_offset:
-        cfa->offset = (int64_t)reader_uleb(reader);
-        break;
-    case DW_CFA_def_cfa_offset_sf:
-        cfa->offset = factored(machine, (uint64_t)reader_sleb(reader));
-        break;
-    case DW_CFA_def_cfa_expression:
-        *cfa = (struct rule){.kind = IS_EXPRESSION, .expression = read_block(reader)};
-        break;
-    case DW_CFA_same_value:
-        set_rule(machine, reader_uleb(reader), (struct rule){.kind = SAME});
-        break;
-    case DW_CFA_undefined:
-        set_rule(machine, reader_uleb(reader), (struct rule){.kind = UNDEFINED});
-        break;
-    case DW_CFA_offset_extended:
-        reg = reader_uleb(reader);
-        set_rule(machine, reg, (struct rule){.kind = AT_OFFSET, .offset = factored(machine, reader_uleb(reader))});
-        break;
-    case DW_CFA_offset_extended_sf:
-        reg = reader_uleb(reader);
-        set_rule(machine, reg, (struct rule){.kind = AT_OFFSET, .offset = factored(machine, (uint64_t)reader_sleb(reader))});
-        break;
-    case DW_CFA_val_offset:
-        reg = reader_uleb(reader);
-        set_rule(machine, reg, (struct rule){.kind = IS_OFFSET, .offset = factored(machine, reader_uleb(reader))});
-        break;
-    case DW_CFA_register:
-        reg = reader_uleb(reader);
-        set_rule(machine, reg, (struct rule){.kind = IN_REGISTER, .reg = reader_uleb(reader)});
-        break;
-    case DW_CFA_expression:
-        reg = reader_uleb(reader);
-        set_rule(machine, reg, (struct rule){.kind = AT_EXPRESSION, .expression = read_block(reader)});
-        break;
-    case DW_CFA_val_expression:
-        reg = reader_uleb(reader);
-        set_rule(machine, reg, (struct rule){.kind = IS_EXPRESSION, .expression = read_block(reader)});
-        break;
     case DW_CFA_restore_extended:
         restore(machine, reader_uleb(reader));
         break;
@@ -188,6 +131,63 @@ static void run_extended(struct machine *machine, struct reader *reader, unsigne
         break;
     default:
         reader_break(reader);
+    }
+}
+
+static void run_extended(struct machine *machine, struct reader *reader, unsigned code)
+{
+    struct rule *cfa = &machine->row.cfa, rule = {0};
+    uint64_t reg;
+    switch (code) {
+    case DW_CFA_nop:
+        break;
+    case DW_CFA_advance_loc1:
+    case DW_CFA_advance_loc2:
+    case DW_CFA_advance_loc4:
+        advance(machine, reader_unsigned(reader, 1u << (code - DW_CFA_advance_loc1)));
+        break;
+    case DW_CFA_def_cfa:
+    case DW_CFA_def_cfa_sf:
+        *cfa = (struct rule){.kind = IS_OFFSET, .reg = reader_uleb(reader)};
+        cfa->offset = read_offset(machine, reader, code == DW_CFA_def_cfa_sf);
+        break;
+    case DW_CFA_def_cfa_register:
+        cfa->reg = reader_uleb(reader);
+        break;
+    case DW_CFA_def_cfa_offset:
+    case DW_CFA_def_cfa_offset_sf:
+        cfa->offset = read_offset(machine, reader, code == DW_CFA_def_cfa_offset_sf);
+        break;
+    case DW_CFA_def_cfa_expression:
+        *cfa = (struct rule){.kind = IS_EXPRESSION, .expression = read_block(reader)};
+        break;
+    case DW_CFA_same_value:
+    case DW_CFA_undefined:
+        rule.kind = code == DW_CFA_undefined ? UNDEFINED : SAME;
+        set_rule(machine, reader_uleb(reader), rule);
+        break;
+    case DW_CFA_offset_extended:
+    case DW_CFA_offset_extended_sf:
+    case DW_CFA_val_offset:
+        rule.kind = code == DW_CFA_val_offset ? IS_OFFSET : AT_OFFSET;
+        reg = reader_uleb(reader);
+        rule.offset =
+            factored(machine, code == DW_CFA_offset_extended_sf ? (uint64_t)reader_sleb(reader) : reader_uleb(reader));
+        set_rule(machine, reg, rule);
+        break;
+    case DW_CFA_register:
+        reg = reader_uleb(reader);
+        set_rule(machine, reg, (struct rule){.kind = IN_REGISTER, .reg = reader_uleb(reader)});
+        break;
+    case DW_CFA_expression:
+    case DW_CFA_val_expression:
+        rule.kind = code == DW_CFA_expression ? AT_EXPRESSION : IS_EXPRESSION;
+        reg = reader_uleb(reader);
+        rule.expression = read_block(reader);
+        set_rule(machine, reg, rule);
+        break;
+    default:
+        run_rare(machine, reader, code);
     }
 }
 
