@@ -58,7 +58,7 @@ enum wake_end wake_wait(uint64_t until_ns, enum wake_depth depth)
     int failed = 0;
     lock_take(&worker.lock);
     if (!worker.has_work)
-        __atomic_store_n(&wake_depth, depth, __ATOMIC_RELAXED);
+        __atomic_store_n(&wake_depth, (int)depth, __ATOMIC_RELAXED);
     while (!worker.is_stopping && !(depth != WAKE_POLLING && worker.has_work) && failed != ETIMEDOUT)
         failed = lock_wait(&worker.lock, &worker.wake, until_ns == UINT64_MAX ? NULL : &until);
     enum wake_end end = worker.is_stopping ? WAKE_STOPPED : worker.has_work ? WAKE_WOKEN : WAKE_TIMED_OUT;
