@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define complain(status, ...) arguments_complain("docs", status, __VA_ARGS__)
 
@@ -28,21 +29,18 @@ static int pages_folder(char folder[PATH_MAX])
     return 1;
 }
 
-/* Finds the pages of a folder and those of its guides, each sorted by name. */
-static void find_pages(const char *folder, glob_t *pages)
+/* Finds the pages of the current folder and those of its guides, each sorted by name. */
+static void find_pages(glob_t *pages)
 {
-    static const char *const below[] = {"*.md", "guide/*.md"};
-    char pattern[PATH_MAX];
     *pages = (glob_t){0};
-    for (int i = 0; i < 2; i++)
-        if (snprintf(pattern, sizeof pattern, "%s/%s", folder, below[i]) < (int)sizeof pattern)
-            glob(pattern, i ? GLOB_APPEND : 0, NULL, pages);
+    glob("*.md", 0, NULL, pages);
+    glob("guide/*.md", GLOB_APPEND, NULL, pages);
 }
 
 /* Copies the page's name, without folder and ending. */
 static void name_of(const char *path, char name[LONGEST])
 {
-    const char *file = strrchr(path, '/') + 1;
+    const char *slash = strchr(path, '/'), *file = slash ? slash + 1 : path;
     snprintf(name, LONGEST, "%.*s", (int)(strlen(file) - strlen(".md")), file);
 }
 
@@ -90,10 +88,10 @@ static int run(int argc, char **argv)
     int status;
     if (!arguments_read(&docs_command, argc, argv, NULL, &status))
         return status;
-    if (!pages_folder(folder))
+    if (!pages_folder(folder) || chdir(folder) != 0)
         return complain(STATUS_FAILED, "no documentation is installed with this program");
     glob_t pages;
-    find_pages(folder, &pages);
+    find_pages(&pages);
     if (optind < argc) {
         status = print_page(&pages, argv[optind]);
     } else {

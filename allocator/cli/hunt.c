@@ -31,10 +31,8 @@ struct hunt {
     struct run runs[MODES];
     struct collected merged;
     struct signals signals;
-    const char *json; /* file for the merged list; "-": stdout */
-    FILE *json_out;
-    struct outputs outputs; /* --html and --sarif */
-    const char *kept;       /* the folder of --keep */
+    struct outputs outputs;
+    const char *kept; /* the folder of --keep */
     int exitcode;
 };
 
@@ -137,29 +135,19 @@ static int make_folder(struct hunt *hunt)
     return name_files(plan);
 }
 
-static int put_json(struct hunt *hunt, int is_complete)
-{
-    if (hunt->json_out != stdout && (fseek(hunt->json_out, 0, SEEK_SET) != 0 || ftruncate(fileno(hunt->json_out), 0) != 0))
-        errno = 0; /* a pipe */
-    return hunt_put_json(hunt->json_out, &hunt->plan, hunt->runs, &hunt->merged, is_complete);
-}
-
 /* Opened before the first run, with nothing found yet: the last one may end hours later, or never. */
 static int open_documents(struct hunt *hunt)
 {
     hunt->merged.is_unfinished = 1;
     collected_begin(&hunt->merged, hunt->plan.command);
-    if (hunt->json && strcmp(hunt->json, "-") == 0 && outputs_is_stdout(&hunt->outputs))
-        return complain(CLI_USAGE, "standard output (-) takes one document; give the others a file");
-    if (hunt->json)
-        hunt->json_out = strcmp(hunt->json, "-") != 0 ? fopen(hunt->json, "we") : stdout;
-    if (hunt->json && !hunt->json_out)
-        return complain(CLI_USAGE, "--json %s: %s", hunt->json, strerror(errno));
-    struct stat found;
-    if (hunt->json_out && fstat(fileno(hunt->json_out), &found) == 0 && S_ISREG(found.st_mode) && hunt->json_out != stdout)
-        put_json(hunt, 0);
     int status = outputs_open(&hunt->outputs);
     return status == 0 && !outputs_write(&hunt->outputs, &hunt->merged) ? CLI_USAGE : status;
+}
+
+static int put_json(const void *user, const struct collected *merged, FILE *out)
+{
+    const struct hunt *hunt = user;
+    return hunt_put_json(out, &hunt->plan, hunt->runs, merged, !merged->is_unfinished);
 }
 
 /* ---- the hunt ---- */
@@ -242,8 +230,6 @@ static int conclude(struct hunt *hunt, int refusal)
     hunt->merged.is_unfinished = !is_complete || hunt->signals.first;
     if (!outputs_write(&hunt->outputs, &hunt->merged))
         status = status ? status : STATUS_FAILED;
-    if (hunt->json_out && !put_json(hunt, !hunt->merged.is_unfinished))
-        status = complain(status ? status : STATUS_FAILED, "--json %s: %s", hunt->json, strerror(errno));
     return refusal ? refusal : status;
 }
 
@@ -255,7 +241,7 @@ static const struct argument arguments[] = {
     {"first", NULL, "stop at the first finding; a program that goes on after it is ended", NULL,
      .offset = offsetof(struct hunt, plan.is_first)},
     {"json", "FILE", "the merged list as JSON; \"-\": on standard output, at the end. `cufence docs hunt` describes it",
-     ARGUMENT_FILE, .offset = offsetof(struct hunt, json)},
+     ARGUMENT_FILE, .offset = offsetof(struct hunt, outputs.paths[OUTPUT_JSON])},
     {"html", "FILE", "the findings as one page; \"-\" as above", ARGUMENT_FILE,
      .offset = offsetof(struct hunt, outputs.paths[OUTPUT_HTML])},
     {"sarif", "FILE", "the findings as SARIF 2.1.0; \"-\" as above", ARGUMENT_FILE,
@@ -285,8 +271,10 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
     hunt->plan.words = (size_t)(argc - optind);
     if (!hunt->plan.modes)
         hunt->plan.modes = ALL_MODES;
-    if ((hunt->json && !*hunt->json) || (hunt->kept && !*hunt->kept))
-        return complain(CLI_USAGE, "--%s: the name \"\" is empty", hunt->json && !*hunt->json ? "json" : "keep");
+    if (hunt->kept && !*hunt->kept)
+        return complain(CLI_USAGE, "--keep: the folder's name is empty");
+    hunt->outputs.write_json = put_json;
+    hunt->outputs.user = hunt;
     int status = check_settings(hunt, own);
     if (status == 0)
         status = open_documents(hunt);
@@ -305,8 +293,6 @@ static int run(int argc, char **argv)
         status = start(&hunt, argc, argv, &own);
     if (!hunt.kept && hunt.plan.folder[0])
         remove_files(&hunt.plan);
-    if (hunt.json_out && hunt.json_out != stdout)
-        fclose(hunt.json_out);
     outputs_close(&hunt.outputs);
     collected_free(&hunt.merged);
     settings_free(&hunt.settings);

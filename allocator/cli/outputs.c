@@ -78,6 +78,14 @@ static int is_regular(FILE *file)
     return fstat(fileno(file), &found) == 0 && S_ISREG(found.st_mode);
 }
 
+static int write_face(const struct outputs *outputs, int which, const struct collected *collected)
+{
+    FILE *out = outputs->files[which];
+    int is_made = which == OUTPUT_JSON && outputs->write_json ? outputs->write_json(outputs->user, collected, out)
+                                                              : faces[which].write(collected, out);
+    return is_made && !ferror(out) && fflush(out) == 0;
+}
+
 int outputs_write(struct outputs *outputs, const struct collected *collected)
 {
     int is_well = 1;
@@ -88,7 +96,7 @@ int outputs_write(struct outputs *outputs, const struct collected *collected)
             continue;
         errno = 0;
         int is_ready = !is_file || (fseek(out, 0, SEEK_SET) == 0 && ftruncate(fileno(out), 0) == 0);
-        if (is_ready && faces[i].write(collected, out) && !ferror(out) && fflush(out) == 0)
+        if (is_ready && write_face(outputs, i, collected))
             continue;
         complain(0, "%s %s: %s", faces[i].option, outputs->paths[i], errno ? strerror(errno) : "the host is out of memory");
         is_well = 0;

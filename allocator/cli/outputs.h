@@ -18,6 +18,8 @@ struct outputs {
     int is_stdout_taken;        /* by something else than its documents: "-" is refused */
     const char *paths[OUTPUTS]; /* of the command line; "-" is standard output, for one document */
     FILE *files[OUTPUTS];
+    int (*write_json)(const void *user, const struct collected *collected, FILE *out); /* NULL: face_json() */
+    const void *user;
 };
 
 /* Whether any document is wanted, or one on standard output. */
