@@ -4,8 +4,8 @@
 
 #include "support/golden.h"
 
-#include "cli/faces.h"
 #include "cli/hunt.h"
+#include "cli/outputs.h"
 
 #include "base/version.h"
 
