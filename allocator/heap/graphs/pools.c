@@ -167,7 +167,7 @@ struct pool *pool_of(struct books *books, struct stream *stream)
 
 /* ---- pools named by the program ---- */
 
-static struct books *books_on(int device, cufence_status *status)
+static struct books *books_on(int device, const uint64_t id[2], cufence_status *status)
 {
     struct context *context = NULL;
     if (device >= 0)
@@ -177,17 +177,18 @@ static struct books *books_on(int device, cufence_status *status)
     struct books *books = context ? books_make(context) : NULL;
     if (context && !books)
         *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a context");
-    return books;
+    if (!books || (id && id[0] != UINT64_MAX))
+        return books;
+    *status = error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the pool's id is NULL or its first number is reserved");
+    return NULL;
 }
 
 cufence_status pool_begin(int device, const uint64_t id[2], cufence_pool_filter contains, void *user, void (*destroy)(void *))
 {
     cufence_status status = CUFENCE_OK;
-    struct books *books = books_on(device, &status);
+    struct books *books = books_on(device, id, &status);
     if (!books)
         return status;
-    if (!id || id[0] == UINT64_MAX)
-        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the pool's id is NULL or its first number is reserved");
     lock_take(&filter_lock);
     lock_take(&books->lock);
     struct pool *pool = find(books, id);
@@ -220,11 +221,9 @@ static cufence_status unknown_pool(const uint64_t id[2])
 cufence_status pool_end(int device, const uint64_t id[2])
 {
     cufence_status status = CUFENCE_OK;
-    struct books *books = books_on(device, &status);
+    struct books *books = books_on(device, id, &status);
     if (!books)
         return status;
-    if (!id)
-        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the pool's id is NULL");
     void (*destroy)(void *) = NULL;
     void *user = NULL;
     lock_take(&filter_lock);
@@ -250,11 +249,9 @@ cufence_status pool_end(int device, const uint64_t id[2])
 cufence_status pool_release(int device, const uint64_t id[2])
 {
     cufence_status status = CUFENCE_OK;
-    struct books *books = books_on(device, &status);
+    struct books *books = books_on(device, id, &status);
     if (!books)
         return status;
-    if (!id)
-        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the pool's id is NULL");
     lock_take(&books->lock);
     struct pool *pool = find(books, id);
     if (!pool || !pool->references)

@@ -30,6 +30,14 @@ static inline void remove_idle(struct freelist *list, struct block *block)
     block_become(block, BLOCK_HELD);
 }
 
+/* For another buffer. */
+static inline struct block *take(struct freelist *list, struct block *block)
+{
+    remove_idle(list, block);
+    freelist_remember(list, &block->facts);
+    return block;
+}
+
 /* Of watched blocks: the first whose last buffer was of the same size, because its pattern fits. */
 static struct block *search_same(struct freelist *list, uint64_t pages, uint64_t size)
 {
@@ -38,11 +46,8 @@ static struct block *search_same(struct freelist *list, uint64_t pages, uint64_t
     unsigned seen = 0;
     DL_FOREACH(list->bins[freelist_bin(pages)], block)
     {
-        if (block->pages == pages && block->facts.size == size) {
-            remove_idle(list, block);
-            freelist_remember(list, &block->facts);
-            return block;
-        }
+        if (block->pages == pages && block->facts.size == size)
+            return take(list, block);
         if (++seen == SCAN)
             break;
     }
@@ -59,11 +64,8 @@ static struct block *search(struct freelist *list, uint64_t pages, uint64_t wast
         unsigned seen = 0;
         DL_FOREACH(list->bins[bin], block)
         {
-            if (block->pages >= pages && block->pages <= most && block->free_sequence <= sequence) {
-                remove_idle(list, block);
-                freelist_remember(list, &block->facts);
-                return block;
-            }
+            if (block->pages >= pages && block->pages <= most && block->free_sequence <= sequence)
+                return take(list, block);
             if (++seen == SCAN)
                 break;
         }
@@ -172,32 +174,21 @@ static inline void put(struct freelist *list, struct block *block, enum block_st
     block->free_sequence = ++list->freed;
     if (state == BLOCK_IDLE) {
         put_idle(list, block);
-    } else if (state == BLOCK_WAITING) {
-        block_become(block, BLOCK_WAITING);
-        DL_APPEND(list->waiting, block);
-        __atomic_add_fetch(&list->waiting_count, 1, __ATOMIC_RELAXED);
-    } else if (state == BLOCK_RETIRING) {
-        block_become(block, BLOCK_RETIRING);
-        DL_APPEND(list->retiring, block);
-        __atomic_add_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
+    } else if (state != BLOCK_PAST) {
+        int is_waiting = state == BLOCK_WAITING;
+        block_become(block, state);
+        DL_APPEND(*(is_waiting ? &list->waiting : &list->retiring), block);
+        __atomic_add_fetch(is_waiting ? &list->waiting_count : &list->retiring_count, 1, __ATOMIC_RELAXED);
     }
 }
 
-/* Caller holds the list lock. */
-static void take_retiring(struct freelist *list, struct block *block)
+/* Takes a block that is waiting or retiring out of the list. */
+static void remove_used(struct freelist *list, struct block *block)
 {
     list_expect(list);
-    DL_DELETE(list->retiring, block);
-    __atomic_sub_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
-    block_become(block, BLOCK_HELD);
-}
-
-/* Caller holds the list lock. */
-static void unwait(struct freelist *list, struct block *block)
-{
-    list_expect(list);
-    DL_DELETE(list->waiting, block);
-    __atomic_sub_fetch(&list->waiting_count, 1, __ATOMIC_RELAXED);
+    int is_waiting = block->state == BLOCK_WAITING;
+    DL_DELETE(*(is_waiting ? &list->waiting : &list->retiring), block);
+    __atomic_sub_fetch(is_waiting ? &list->waiting_count : &list->retiring_count, 1, __ATOMIC_RELAXED);
     block_become(block, BLOCK_HELD);
 }
 
@@ -258,7 +249,7 @@ void freelist_advance(struct freelist *list)
             if (asked++ == WAITING_SCAN)
                 break;
             if (waits_are_over(block)) {
-                unwait(list, block);
+                remove_used(list, block);
                 put_idle(list, block);
             }
         }
@@ -309,7 +300,7 @@ struct block *freelist_take_retired(struct freelist *list)
     list_lock(list);
     struct block *block = first_retired(list);
     if (block) {
-        take_retiring(list, block);
+        remove_used(list, block);
         __atomic_add_fetch(&list->retired, 1, __ATOMIC_RELAXED);
         __atomic_add_fetch(&list->books->coming[freelist_bin(block->pages)], 1, __ATOMIC_RELAXED);
     }
@@ -386,17 +377,11 @@ void freelist_take_idle(struct freelist *list, struct block **gone)
 
 void freelist_take_all(struct freelist *list, struct block **gone)
 {
-    struct block *block, *next;
+    struct block *block;
     list_lock(list);
     take_idle(list, gone);
-    DL_FOREACH_SAFE(list->waiting, block, next)
-    {
-        unwait(list, block);
-        DL_APPEND(*gone, block);
-    }
-    DL_FOREACH_SAFE(list->retiring, block, next)
-    {
-        take_retiring(list, block);
+    while ((block = list->waiting ? list->waiting : list->retiring) != NULL) {
+        remove_used(list, block);
         DL_APPEND(*gone, block);
     }
     list_unlock(list);
@@ -409,7 +394,7 @@ void freelist_end_waits(struct freelist *list, const struct books *of, uint64_t 
     DL_FOREACH_SAFE(list->waiting, block, next)
     {
         if (waits_synchronised(block, of, since)) {
-            unwait(list, block);
+            remove_used(list, block);
             put_idle(list, block);
         }
     }
