@@ -1,11 +1,6 @@
 """A buffer of 3.5 MiB, which fills its second 2 MiB page only in part: its end is still flush."""
 
-import sys
-import time
-
-import torch
-import triton
-import triton.language as tl
+from shared import launch, tl, torch, triton
 
 COUNT = 3584 * 1024 // 4
 
@@ -23,7 +18,7 @@ y = torch.zeros(COUNT, device="cuda")
 grid = (triton.cdiv(COUNT + 1, 128),)
 k_big[grid](x, y, COUNT - 1, BLOCK=128)
 torch.cuda.synchronize()
-print("launch", time.time(), file=sys.stderr, flush=True)
+launch()
 k_big[grid](x, y, COUNT, BLOCK=128)
 torch.cuda.synchronize()  # RAISES
 print("not reached")

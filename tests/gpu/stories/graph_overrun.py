@@ -1,11 +1,6 @@
 """The overrun inside a CUDA graph: the capture succeeds, the replay faults."""
 
-import sys
-import time
-
-import torch
-import triton
-import triton.language as tl
+from shared import launch, tl, torch, triton
 
 
 @triton.jit
@@ -29,7 +24,7 @@ with torch.cuda.graph(graph):
     k_oob[(8,)](x, y, 1000, BLOCK=128)
 torch.cuda.synchronize()
 print("captured", flush=True)
-print("launch", time.time(), file=sys.stderr, flush=True)
+launch()
 graph.replay()
 torch.cuda.synchronize()  # RAISES
 print("not reached")

@@ -1,15 +1,10 @@
 """Labels: the report says which part of the program the buffer belongs to."""
 
-import sys
-import time
-
 import cufence
 
 cufence.enable()
 
-import torch
-import triton
-import triton.language as tl
+from shared import launch, tl, torch, triton
 
 
 @triton.jit
@@ -34,7 +29,7 @@ assert cufence.stats()["live_buffers"] >= 3
 print("described", flush=True)
 k_oob[(8,)](x, y, 999, BLOCK=128)
 torch.cuda.synchronize()
-print("launch", time.time(), file=sys.stderr, flush=True)
+launch()
 k_oob[(8,)](x, y, 1000, BLOCK=128)
 try:
     torch.cuda.synchronize()  # RAISES

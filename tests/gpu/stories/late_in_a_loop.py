@@ -1,12 +1,9 @@
 """A loop in which a kernel reads what the step before has freed, with default options: its place of allocation has its turn within
 a few steps, and then the late access faults. Up to then the loop only computes with what happens to be there."""
 
-import sys
 import time
 
-import torch
-import triton
-import triton.language as tl
+from shared import launch, tl, torch, triton
 
 STEPS = 200
 
@@ -37,7 +34,7 @@ stale = None
 for step in range(STEPS):
     buffer = [scratch()]
     if stale is not None:
-        print("launch", time.time(), file=sys.stderr, flush=True)  # the last one counts: that faults
+        launch()  # the last one counts: that faults
         k_late[(8,)](stale, y, 1000, BLOCK=128)
     stale = buffer[0].data_ptr()
     others(50_000)

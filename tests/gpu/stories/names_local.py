@@ -1,11 +1,6 @@
 """The buffer is in a local variable of a function that the exception comes through."""
 
-import sys
-import time
-
-import torch
-import triton
-import triton.language as tl
+from shared import launch, tl, torch, triton
 
 
 @triton.jit
@@ -24,6 +19,6 @@ def step(n):
 
 
 step(999)
-print("launch", time.time(), file=sys.stderr, flush=True)
+launch()
 step(1000)  # RAISES
 print("not reached")

@@ -1,8 +1,6 @@
 """A Triton kernel makes a NaN in one element."""
 
-import torch
-import triton
-import triton.language as tl
+from shared import tl, torch, triton
 
 
 @triton.jit

@@ -1,11 +1,6 @@
 """The overrun while another stream is busy for several seconds: the report does not wait for that stream."""
 
-import sys
-import time
-
-import torch
-import triton
-import triton.language as tl
+from shared import launch, tl, torch, triton
 
 
 @triton.jit
@@ -28,7 +23,7 @@ faulty = torch.cuda.Stream()
 with torch.cuda.stream(busy):
     torch.cuda._sleep(3_000_000_000)  # clock cycles: about 1.5 s
     b = a @ a
-print("launch", time.time(), file=sys.stderr, flush=True)
+launch()
 with torch.cuda.stream(faulty):
     k_oob[(8,)](x, y, 1000, BLOCK=128)
 print("busy when the fault came:", not busy.query(), flush=True)

@@ -1,8 +1,6 @@
 """Kernels write one byte beyond small tensors that share a page with others; cufence.check() finds each, and nothing else."""
 
-import torch
-import triton
-import triton.language as tl
+from shared import tl, torch, triton
 
 import cufence
 

@@ -1,8 +1,6 @@
 """Kernels write in front of a tensor and into its slack, where the hardware sees nothing; cufence.check() finds both."""
 
-import torch
-import triton
-import triton.language as tl
+from shared import tl, torch, triton
 
 import cufence
 

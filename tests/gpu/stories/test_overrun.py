@@ -1,8 +1,6 @@
 """Tests under pytest: the kernel of the second one overruns, the first and the third are correct."""
 
-import torch
-import triton
-import triton.language as tl
+from shared import tl, torch, triton
 
 
 @triton.jit

@@ -4,9 +4,7 @@ import os
 import sys
 import time
 
-import torch
-import triton
-import triton.language as tl
+from shared import launch, tl, torch, triton
 
 
 @triton.jit
@@ -26,7 +24,7 @@ if rank == 0:
     print("rank 0 is done", flush=True)
     sys.exit(0)
 time.sleep(2)  # rank 0 ends first
-print("launch", time.time(), file=sys.stderr, flush=True)
+launch()
 k_oob[(8,)](x, y, 1000, BLOCK=128)
 torch.cuda.synchronize()  # RAISES
 print("not reached")

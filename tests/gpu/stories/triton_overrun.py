@@ -1,11 +1,6 @@
 """The bug that common tools miss: a Triton kernel reads and writes element 1000 of buffers of 1000 floats."""
 
-import sys
-import time
-
-import torch
-import triton
-import triton.language as tl
+from shared import launch, tl, torch, triton
 
 
 @triton.jit
@@ -20,7 +15,7 @@ x = torch.zeros(1000, device="cuda")
 y = torch.zeros(1000, device="cuda")
 k_oob[(8,)](x, y, 999, BLOCK=128)
 torch.cuda.synchronize()
-print("launch", time.time(), file=sys.stderr, flush=True)
+launch()
 k_oob[(8,)](x, y, 1000, BLOCK=128)
 torch.cuda.synchronize()  # RAISES
 print("not reached")

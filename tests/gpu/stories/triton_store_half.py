@@ -1,11 +1,6 @@
 """The same as triton_store_only.py with two bytes: the faulting store is the kernel's last instruction."""
 
-import sys
-import time
-
-import torch
-import triton
-import triton.language as tl
+from shared import launch, tl, torch, triton
 
 
 @triton.jit
@@ -17,7 +12,7 @@ def k_store_half(y, n, BLOCK: tl.constexpr):
 y = torch.zeros(1000, device="cuda", dtype=torch.float16)
 k_store_half[(8,)](y, 999, BLOCK=128)
 torch.cuda.synchronize()
-print("launch", time.time(), file=sys.stderr, flush=True)
+launch()
 k_store_half[(8,)](y, 1000, BLOCK=128)
 torch.cuda.synchronize()  # RAISES
 print("not reached")

@@ -1,11 +1,6 @@
 """A read of the element before the first: with side=start, the buffer is flush with the guard before it."""
 
-import sys
-import time
-
-import torch
-import triton
-import triton.language as tl
+from shared import launch, tl, torch, triton
 
 
 @triton.jit(do_not_specialize=["shift"])
@@ -19,7 +14,7 @@ x = torch.zeros(1024, device="cuda")
 y = torch.zeros(1024, device="cuda")
 k_before[(1,)](x, y, 0, BLOCK=1024)
 torch.cuda.synchronize()
-print("launch", time.time(), file=sys.stderr, flush=True)
+launch()
 k_before[(1,)](x, y, 1, BLOCK=1024)
 torch.cuda.synchronize()  # RAISES
 print("not reached")

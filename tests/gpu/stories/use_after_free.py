@@ -1,11 +1,8 @@
 """A kernel gets the address of a freed tensor. With uaf=strict the freed buffer is unmapped."""
 
-import sys
 import time
 
-import torch
-import triton
-import triton.language as tl
+from shared import launch, tl, torch, triton
 
 
 @triton.jit
@@ -28,7 +25,7 @@ for _ in range(50):
     torch.zeros(1000, device="cuda")
     torch.cuda.synchronize()
     time.sleep(0.01)
-print("launch", time.time(), file=sys.stderr, flush=True)
+launch()
 k_late[(8,)](stale, y, 1000, BLOCK=128)
 torch.cuda.synchronize()  # RAISES
 print("not reached")
