@@ -73,3 +73,5 @@ TEST(test_optional)
     free(outcome.err);
     assert_true(is_right);
 }
+
+TEST_CONCURRENTLY

@@ -119,3 +119,5 @@ STORY(one_device)
     CHECK(find(9, 9, 7) == 0);
     CHECK(find(0, 0, 7) == 0);
 }
+
+TEST_CONCURRENTLY

@@ -545,3 +545,5 @@ STORY(init_rules)
     for (int i = -1; i < 40; i++)
         CHECK(strlen(cufence_strerror((cufence_status)i)) > 3);
 }
+
+TEST_CONCURRENTLY

@@ -296,3 +296,5 @@ STORY(a_living_one_stays)
     AWAIT(!primary_is_active()); /* the background may be asking just now */
     CHECK(!primary_is_active()); /* no question has left it retained */
 }
+
+TEST_CONCURRENTLY

@@ -171,3 +171,5 @@ TEST(test_old)
 {
     expect_said(tell_old, (const char *[]){"0 bytes past the end of buffer #2", THREAD_PAST_THE_END, "re-run$", NULL});
 }
+
+TEST_CONCURRENTLY

@@ -411,3 +411,5 @@ TEST(it_is_said)
         NULL};
     check_told(twice_without_room, lines);
 }
+
+TEST_CONCURRENTLY

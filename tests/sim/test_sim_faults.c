@@ -479,3 +479,5 @@ TEST(a_bad_configuration_is_refused)
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
 }
+
+TEST_CONCURRENTLY

@@ -391,6 +391,8 @@ STORY(the_environment_makes_dumps_lightweight)
     CHECK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_LIGHTWEIGHT, &truth, &one) == CUDA_ERROR_NOT_PERMITTED);
 }
 
+TEST_CONCURRENTLY
+
 int main(int argc, char **argv)
 {
     if (argc == 3) {

@@ -433,6 +433,8 @@ STORY(identifiers_are_those_of_the_devices, NULL)
     CHECK(memcmp(&same, &second, sizeof same) == 0);
 }
 
+TEST_CONCURRENTLY
+
 int main(int argc, char **argv)
 {
     if (argc == 2) {

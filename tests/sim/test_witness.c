@@ -415,3 +415,5 @@ TEST(test_report_first)
 {
     expect_said(tell_report_first, (const char *[]){"could not be launched again", NULL});
 }
+
+TEST_CONCURRENTLY

@@ -89,3 +89,5 @@ TEST(test_far)
     expect_said(tell_far, (const char *[]){"0 bytes past the end of buffer #1 \\(derived\\)", "block and thread are emulated",
                                            "block \\(7,0,0\\) thread \\(7,0,0\\) and 7 more", NULL});
 }
+
+TEST_CONCURRENTLY
