@@ -23,12 +23,12 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 84500),
+    "allocator": (66000, 82000),
     "allocator/lens": (9500, 9500),
-    "allocator/sim": (10000, 10050),
-    "tests": (55000, 67200),
+    "allocator/sim": (10000, 10000),
+    "tests": (55000, 65900),
     "options": (36, 36),
-    f"files over {FILE_LINES} lines": (0, 13),
+    f"files over {FILE_LINES} lines": (0, 11),
     f"functions over {FUNCTION_LINES} lines": (0, 11),
 }
 
@@ -63,7 +63,7 @@ def functions(name, lines):
 
 def options():
     text = (ROOT / "allocator/base/options.c").read_text()
-    return re.search(r"^static const struct option_row table\[\] = \{\n(.*?)^\};", text, re.M | re.S)[1].count("{.name = ")
+    return len(re.findall(r"^    OPTION\(", re.search(r"^static const struct option_row table\[\] = \{\n(.*?)^\};", text, re.M | re.S)[1], re.M))
 
 
 def room_of(name):

@@ -13,6 +13,7 @@ class Size(unittest.TestCase):
         files = size.written_files()
         figures, rooms = size.measure(files)
         self.assertEqual(figures.keys(), size.LIMITS.keys())
+        self.assertGreater(figures["options"], 20)
         self.assertEqual(sum(rooms.values()), figures["allocator"] + figures["tests"])
         for what, (limit, ceiling) in size.LIMITS.items():
             with self.subTest(what):
