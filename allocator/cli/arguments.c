@@ -121,11 +121,11 @@ static int unknown(const struct command *command, const char *argument)
 
 static int missing(const struct command *command)
 {
-    size_t rows, place = (size_t)(optopt - FIRST);
-    if (place < command->count)
-        return complain("--%s needs a value: --%s %s", command->arguments[place].name, command->arguments[place].name,
-                        command->arguments[place].value);
-    const struct option_row *row = &options_table(&rows)[place - command->count];
+    size_t rows, index = (size_t)(optopt - FIRST);
+    if (index < command->count)
+        return complain("--%s needs a value: --%s %s", command->arguments[index].name, command->arguments[index].name,
+                        command->arguments[index].value);
+    const struct option_row *row = &options_table(&rows)[index - command->count];
     return complain("--%s needs a value; use %s", row->name, row->allowed);
 }
 
@@ -140,11 +140,11 @@ static const char *value_of_switch(int argc, char **argv)
     return is_word ? argv[optind++] : "on";
 }
 
-static int take(const struct command *command, size_t place, int argc, char **argv, char *wanted)
+static int take(const struct command *command, size_t index, int argc, char **argv, char *wanted)
 {
-    if (place >= command->count)
-        return command->take_row(wanted + command->settings, place - command->count, optarg);
-    const struct argument *argument = &command->arguments[place];
+    if (index >= command->count)
+        return command->take_row(wanted + command->settings, index - command->count, optarg);
+    const struct argument *argument = &command->arguments[index];
     const struct given given = {command, argument, argument->value ? optarg : value_of_switch(argc, argv)};
     void *field = wanted + argument->offset;
     int is_on = !strcmp(given.value, "on");

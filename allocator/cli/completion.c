@@ -51,12 +51,12 @@ static const char *row_values(const struct option_row *row)
 /* Gets option `i` of a sub-command: its own, the library's, --help. Returns 0 behind the last. */
 static int option_at(const struct command *command, size_t i, struct argument *option)
 {
-    size_t rows, place = i - command->count;
-    const struct option_row *row = options_table(&rows) + place;
+    size_t rows, index = i - command->count;
+    const struct option_row *row = options_table(&rows) + index;
     *option = (struct argument){.name = "help", .help = "say what it does"};
     if (i < command->count)
         *option = command->arguments[i];
-    else if (command->take_row && place < rows)
+    else if (command->take_row && index < rows)
         *option = (struct argument){row->name, row->allowed, row->help, .values = row_values(row)};
     else
         return i == command->count + (command->take_row ? rows : 0);
@@ -91,13 +91,13 @@ static void offer_commands(const char *last)
 
 /* How the words before the last one are understood. */
 struct line {
-    int program;            /* the place of the program, 0: not yet there */
+    int program;            /* the index of the program, 0: not yet there */
     int is_ended;           /* the options are */
     int is_value;           /* the last word is that of `option` */
     struct argument option; /* the last one with a name that is known */
 };
 
-static void read_word(struct line *line, const struct command *command, const char *word, int place)
+static void read_word(struct line *line, const struct command *command, const char *word, int index)
 {
     if (!strcmp(word, "=")) { /* bash takes --key=value for three words */
         line->is_value = 1;
@@ -105,9 +105,9 @@ static void read_word(struct line *line, const struct command *command, const ch
         line->is_value = 0;
     } else if (!strcmp(word, "--")) {
         line->is_ended = 1;
-        line->program = command->is_operand_the_end ? place + 1 : 0;
+        line->program = command->is_operand_the_end ? index + 1 : 0;
     } else if (*word != '-' && command->is_operand_the_end) {
-        line->program = place;
+        line->program = index;
     } else if (*word == '-') {
         int is_known = find_option(command, word, &line->option);
         line->is_value = (!is_known || line->option.value) && !strchr(word, '=');

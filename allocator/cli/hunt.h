@@ -27,7 +27,7 @@ extern const struct mode modes[MODES];
 /* ---- findings ---- */
 
 /* Reads what the processes of a run in `mode` have written into `folder`, and adds it. The tags of a finding are the modes that
- * found it: a bit for each place in modes[]. */
+ * found it: a bit for each index in modes[]. */
 void merged_read(struct collected *merged, const char *folder, unsigned mode);
 
 /* Whether a file of a run in `mode` is in `folder`. */
@@ -40,7 +40,7 @@ size_t merged_known_by(const struct collected *merged, unsigned mode); /* of tho
 /* ---- runs ---- */
 
 struct plan {
-    unsigned modes; /* a bit for each place in modes[] */
+    unsigned modes; /* a bit for each index in modes[] */
     int is_first;   /* stop at the first finding */
     int is_guarded_required;
     const char *options; /* "key=value,..." of the command line */
@@ -83,7 +83,7 @@ int run_has_failed(const struct run *run, const struct collected *merged, unsign
 /* Whether every run was made: not ended early, no failure of the program's own, and something guarded, if that is required. */
 int hunt_is_complete(const struct plan *plan, const struct run runs[MODES], const struct collected *merged);
 
-/* Everything that was found, and by which mode; `runs` has a place for each mode. */
+/* Everything that was found, and by which mode; `runs` has an entry for each mode. */
 void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES], const struct collected *merged);
 
 /* The same as JSON (docs/hunt.md). Returns 0 if it cannot be written. */

@@ -255,7 +255,7 @@ const struct fault_launch *opened_record(const struct opened *opened, size_t num
 
 /* ---- cures ---- */
 
-/* Splits "K=VALUE". Returns the value, and the argument's place, which is the same in all launches. */
+/* Splits "K=VALUE". Returns the value, and the argument's index, which is the same in all launches. */
 static const char *find_argument(const struct opened *opened, const char *text, const struct launch_argument **argument,
                                  struct problem *problem)
 {

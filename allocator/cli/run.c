@@ -32,7 +32,7 @@
 
 enum { CANNOT_RUN = STATUS_UNFIT };
 
-/* The settings' first places belong to the environment; those of the command line follow, and so win. */
+/* The settings' first entries belong to the environment; those of the command line follow, and so win. */
 enum inherited { FROM_OPTIONS, FROM_ALLOC_CONF, FROM_CUDA_ALLOC_CONF, INHERITED };
 
 /* --html and --sarif: documents of everything that the program's processes report, there from its start. */
@@ -62,9 +62,9 @@ static int no_memory(void)
 
 /* ---- the environment ---- */
 
-static int inherit(struct settings *settings, enum inherited place, const char *name, const char *text)
+static int inherit(struct settings *settings, enum inherited which, const char *name, const char *text)
 {
-    struct setting *setting = &settings->all[place];
+    struct setting *setting = &settings->all[which];
     snprintf(setting->source, sizeof setting->source, "%s", name);
     setting->text = text ? strdup(text) : NULL;
     return text && !setting->text ? no_memory() : 0;

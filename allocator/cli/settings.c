@@ -104,10 +104,10 @@ int settings_take_preset(const struct given *given, void *field)
         int status = settings_add(settings, "--preset", presets[i].options);
         if (status != 0)
             return status;
-        size_t place = settings->presets++;
+        size_t index = settings->presets++;
         struct setting added = settings->all[settings->count - 1];
-        memmove(settings->all + place + 1, settings->all + place, (settings->count - 1 - place) * sizeof added);
-        settings->all[place] = added;
+        memmove(settings->all + index + 1, settings->all + index, (settings->count - 1 - index) * sizeof added);
+        settings->all[index] = added;
         return 0;
     }
     arguments_complain(settings->command, 0, "--preset: \"%s\" is not allowed; use one of", given->value);

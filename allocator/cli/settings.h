@@ -19,7 +19,7 @@ struct settings {
     const char *command; /* the sub-command's name, for messages */
     struct setting *all; /* in order: the last one wins */
     size_t count;
-    size_t presets; /* the place behind the inherited settings and the presets, which all others follow */
+    size_t presets; /* the index behind the inherited settings and the presets, which all others follow */
 };
 
 /* Appends `text` as it is; NULL is fine. */

@@ -31,7 +31,7 @@ struct stream {
     uint64_t thread;         /* per-thread streams: our own number of the thread, see stream_is_named_here(); others: 0 */
     uint64_t generation;     /* atomic; changes when the stream is destroyed */
     void *books;             /* atomic; its free list in heap/ */
-    unsigned tracked;        /* atomic; 1 + its place in order/, 0: none yet */
+    unsigned tracked;        /* atomic; 1 + its index in order/, 0: none yet */
     uint64_t behind_ns;      /* atomic; see stream_used_behind() */
 };
 

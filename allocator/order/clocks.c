@@ -33,25 +33,25 @@ static void set_remove(struct order_set *set, unsigned stream)
 
 unsigned clocks_stream_begins(struct order_clocks *clocks, const void *context, enum order_kind kind)
 {
-    unsigned tries = 0, place = clocks->next;
-    while (tries++ < ORDER_STREAMS && order_set_has(&clocks->used, place))
-        place = (place + 1) % ORDER_STREAMS;
-    if (order_set_has(&clocks->used, place)) {
+    unsigned tries = 0, index = clocks->next;
+    while (tries++ < ORDER_STREAMS && order_set_has(&clocks->used, index))
+        index = (index + 1) % ORDER_STREAMS;
+    if (order_set_has(&clocks->used, index)) {
         clocks->has_untracked = 1;
         return ORDER_NOT_TRACKED;
     }
-    clocks->next = (place + 1) % ORDER_STREAMS;
-    if (place >= clocks->count)
-        clocks->count = place + 1;
-    struct order_stream *stream = &clocks->streams[place];
+    clocks->next = (index + 1) % ORDER_STREAMS;
+    if (index >= clocks->count)
+        clocks->count = index + 1;
+    struct order_stream *stream = &clocks->streams[index];
     *stream = (struct order_stream){.context = context};
-    stream->before.at[place] = clocks->host.at[place] = clocks->latest.at[place];
-    order_set_add(&clocks->used, place);
-    set_remove(&clocks->legacy, place);
-    set_remove(&clocks->blocking, place);
+    stream->before.at[index] = clocks->host.at[index] = clocks->latest.at[index];
+    order_set_add(&clocks->used, index);
+    set_remove(&clocks->legacy, index);
+    set_remove(&clocks->blocking, index);
     if (kind != ORDER_NON_BLOCKING)
-        order_set_add(kind == ORDER_LEGACY ? &clocks->legacy : &clocks->blocking, place);
-    return place;
+        order_set_add(kind == ORDER_LEGACY ? &clocks->legacy : &clocks->blocking, index);
+    return index;
 }
 
 void clocks_stream_ends(struct order_clocks *clocks, unsigned stream)

@@ -18,7 +18,7 @@
 
 #define ORDER_STREAMS 128u              /* tracked at once; a multiple of 64 */
 #define ORDER_POINTS 4096u              /* events and executable graphs; the oldest are forgotten */
-#define ORDER_NOT_TRACKED ORDER_STREAMS /* a stream for which there was no place */
+#define ORDER_NOT_TRACKED ORDER_STREAMS /* a stream for which no index was free */
 
 struct order_clock {
     uint64_t at[ORDER_STREAMS];
@@ -44,9 +44,9 @@ struct order_clocks {
     struct order_clock latest; /* the newest step of every stream */
     struct order_clock host;   /* done before the host goes on */
     struct order_set used, legacy, blocking;
-    unsigned count;     /* places up to here have been used */
-    unsigned next;      /* where to look for a free place: the one that has been free for longest */
-    int has_untracked;  /* some stream had no place */
+    unsigned count;     /* indices up to here have been used */
+    unsigned next;      /* where to look for a free index: the one that has been free for longest */
+    int has_untracked;  /* some stream had no index */
     int graphs_wait;    /* graphs may wait for more than their stream */
     int graphs_tell;    /* graphs may tell the host of their progress */
     int has_lost_graph; /* a launched graph was forgotten */
@@ -58,7 +58,8 @@ struct order_clocks {
 /* Frees the table of points. */
 void clocks_clear(struct order_clocks *clocks);
 
-/* Gives a stream a place, and takes it away. When another stream gets the place, the work of the earlier one counts as done. */
+/* Gives a stream an index, and takes it away. When another stream gets the index, the work of the earlier one counts as done.
+ */
 unsigned clocks_stream_begins(struct order_clocks *clocks, const void *context, enum order_kind kind);
 void clocks_stream_ends(struct order_clocks *clocks, unsigned stream);
 

@@ -32,7 +32,7 @@ void order_event_recorded(CUevent event, CUstream handle, unsigned flags)
     if (is != FOLLOWED)
         return;
     lock_take(&order_lock);
-    clocks_event_recorded(&order_state->clocks, name_of(event), place_of(stream));
+    clocks_event_recorded(&order_state->clocks, name_of(event), index_of(stream));
     lock_release(&order_lock);
 }
 
@@ -44,7 +44,7 @@ void order_event_waited(CUstream handle, CUevent event, unsigned flags)
     if (follow(stream) != FOLLOWED)
         return;
     lock_take(&order_lock);
-    clocks_wait(&order_state->clocks, place_of(stream), name_of(event));
+    clocks_wait(&order_state->clocks, index_of(stream), name_of(event));
     lock_release(&order_lock);
 }
 
@@ -80,7 +80,7 @@ void order_stream_waits_unseen(CUstream handle)
         return;
     }
     lock_take(&order_lock);
-    clocks_wait_for_all(&order_state->clocks, place_of(stream));
+    clocks_wait_for_all(&order_state->clocks, index_of(stream));
     lock_release(&order_lock);
 }
 
@@ -145,7 +145,7 @@ void order_sees_stream(struct order_clock *seen, CUstream handle)
     struct stream *stream = stream_resolve(handle);
     unsigned is = follow(stream);
     lock_take(&order_lock);
-    *seen = clocks_of_stream(&order_state->clocks, is == FOLLOWED ? place_of(stream) : ORDER_NOT_TRACKED);
+    *seen = clocks_of_stream(&order_state->clocks, is == FOLLOWED ? index_of(stream) : ORDER_NOT_TRACKED);
     lock_release(&order_lock);
 }
 

@@ -34,7 +34,7 @@ enum followed {
 /* Whether to follow what a call does on the stream, which may be NULL. Takes the lock. */
 enum followed follow(struct stream *stream);
 
-static inline unsigned place_of(const struct stream *stream)
+static inline unsigned index_of(const struct stream *stream)
 {
     lock_expect(RANK_ORDER);
     unsigned tracked = __atomic_load_n(&stream->tracked, __ATOMIC_RELAXED);

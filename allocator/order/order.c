@@ -76,7 +76,7 @@ enum followed follow(struct stream *stream)
 void order_stream_ends(struct stream *stream)
 {
     lock_take(&order_lock);
-    clocks_stream_ends(&order_state->clocks, place_of(stream));
+    clocks_stream_ends(&order_state->clocks, index_of(stream));
     __atomic_store_n(&stream->tracked, 0, __ATOMIC_RELAXED);
     lock_release(&order_lock);
 }
@@ -156,7 +156,7 @@ static void kernel_launched(const struct launch_event *event, struct stream *str
     given.count = 0;
     look_at_arguments(&given, event->call, function);
     lock_take(&order_lock);
-    use.stream = place_of(stream);
+    use.stream = index_of(stream);
     use.position = clocks_step(&order_state->clocks, use.stream);
     for (unsigned i = 0; use.position && i < given.count; i++) {
         use.start = given.ranges[i].address;
@@ -176,7 +176,7 @@ static void launched(const struct launch_event *event, CUresult result)
         return;
     }
     lock_take(&order_lock);
-    clocks_graph_launched(&order_state->clocks, place_of(stream), name_of(event->graph));
+    clocks_graph_launched(&order_state->clocks, index_of(stream), name_of(event->graph));
     lock_release(&order_lock);
 }
 
@@ -200,7 +200,7 @@ void order_recorded(uint64_t address, CUstream handle)
     if (!stream || follow(stream) != FOLLOWED)
         return;
     lock_take(&order_lock);
-    uses_recorded(&order_state->uses, range.id, place_of(stream));
+    uses_recorded(&order_state->uses, range.id, index_of(stream));
     lock_release(&order_lock);
 }
 
@@ -230,9 +230,9 @@ int order_before_free(uint64_t address, CUstream handle, struct order_race *race
         return 0;
     *race = (struct order_race){.address = address, .stream = handle};
     lock_take(&order_lock);
-    unsigned place = place_of(stream);
-    if (clocks_step(&order_state->clocks, place))
-        is_race = found(uses_against_free(&order_state->uses, &order_state->clocks, range.id, place), race);
+    unsigned index = index_of(stream);
+    if (clocks_step(&order_state->clocks, index))
+        is_race = found(uses_against_free(&order_state->uses, &order_state->clocks, range.id, index), race);
     uses_drop(&order_state->uses, range.id);
     lock_release(&order_lock);
     return is_race;
@@ -299,7 +299,7 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
     struct use use = {.tid = thread_id(), .handle = name_of(copy->stream)};
     *race = (struct order_race){.stream = copy->stream, .by_host = copy->is_awaited};
     lock_take(&order_lock);
-    use.stream = place_of(stream);
+    use.stream = index_of(stream);
     use.position = clocks_step(&order_state->clocks, use.stream);
     int is_race = 0;
     if (use.position && count) {

@@ -48,14 +48,14 @@ static int replaces(const struct use *use, const struct use *old)
 void uses_add(struct uses *uses, uint64_t buffer, const struct use *use)
 {
     struct buffer_uses *of = find_or_add(uses, buffer);
-    uint32_t place = 0;
-    while (place < of->count && !replaces(use, &of->uses[place]))
-        place++;
-    if (place == USES_KEPT)
-        place = of->oldest++ % USES_KEPT;
-    else if (place == of->count)
+    uint32_t index = 0;
+    while (index < of->count && !replaces(use, &of->uses[index]))
+        index++;
+    if (index == USES_KEPT)
+        index = of->oldest++ % USES_KEPT;
+    else if (index == of->count)
         of->count++;
-    of->uses[place] = *use;
+    of->uses[index] = *use;
 }
 
 void uses_recorded(struct uses *uses, uint64_t buffer, unsigned stream)

@@ -47,8 +47,8 @@ struct step {
 /* `use_stream` and `use` are the latest USE. */
 struct world {
     struct order_clocks *clocks;
-    unsigned places[STREAMS];
-    unsigned use_place;
+    unsigned indices[STREAMS];
+    unsigned use_index;
     uint64_t use;
 };
 
@@ -57,7 +57,7 @@ static void world_open(struct world *world)
     world->clocks = calloc(1, sizeof *world->clocks);
     assert_non_null(world->clocks);
     for (unsigned i = 0; i < STREAMS; i++)
-        world->places[i] = clocks_stream_begins(world->clocks, context_of(i), kinds[i]);
+        world->indices[i] = clocks_stream_begins(world->clocks, context_of(i), kinds[i]);
 }
 
 static void world_close(struct world *world)
@@ -66,10 +66,10 @@ static void world_close(struct world *world)
     free(world->clocks);
 }
 
-static int is_ordered(struct world *world, unsigned place)
+static int is_ordered(struct world *world, unsigned index)
 {
-    clocks_step(world->clocks, place);
-    return clocks_is_ordered(world->clocks, world->use_place, world->use, place);
+    clocks_step(world->clocks, index);
+    return clocks_is_ordered(world->clocks, world->use_index, world->use, index);
 }
 
 static void synchronise(struct world *world, struct order_clock seen)
@@ -79,35 +79,35 @@ static void synchronise(struct world *world, struct order_clock seen)
 
 static void stream_again(struct world *world, unsigned stream)
 {
-    clocks_stream_ends(world->clocks, world->places[stream]);
-    world->places[stream] = clocks_stream_begins(world->clocks, context_of(stream), kinds[stream]);
+    clocks_stream_ends(world->clocks, world->indices[stream]);
+    world->indices[stream] = clocks_stream_begins(world->clocks, context_of(stream), kinds[stream]);
 }
 
 /* Returns 0 if the order is another one than the step says. */
 static int play(struct world *world, const struct step *step)
 {
     struct order_clocks *clocks = world->clocks;
-    unsigned place = world->places[step->stream];
+    unsigned index = world->indices[step->stream];
     switch (step->kind) {
     case USE:
-        world->use_place = place;
-        world->use = clocks_step(clocks, place);
+        world->use_index = index;
+        world->use = clocks_step(clocks, index);
         break;
     case ORDERED:
-        return is_ordered(world, place);
+        return is_ordered(world, index);
     case UNORDERED:
-        return !is_ordered(world, place);
+        return !is_ordered(world, index);
     case WORK:
-        clocks_step(clocks, place);
+        clocks_step(clocks, index);
         break;
     case MADE:
         clocks_event_made(clocks, step->event);
         break;
     case RECORD:
-        clocks_event_recorded(clocks, step->event, place);
+        clocks_event_recorded(clocks, step->event, index);
         break;
     case WAIT:
-        clocks_wait(clocks, place, step->event);
+        clocks_wait(clocks, index, step->event);
         break;
     case HIDDEN:
         clocks_event_hidden(clocks, step->event);
@@ -119,10 +119,10 @@ static int play(struct world *world, const struct step *step)
         clocks_event_gone(clocks, step->event);
         break;
     case WAIT_FOR_ALL:
-        clocks_wait_for_all(clocks, place);
+        clocks_wait_for_all(clocks, index);
         break;
     case SYNC_STREAM:
-        synchronise(world, clocks_of_stream(clocks, place));
+        synchronise(world, clocks_of_stream(clocks, index));
         break;
     case SYNC_EVENT:
         synchronise(world, clocks_of_event(clocks, step->event));
@@ -131,7 +131,7 @@ static int play(struct world *world, const struct step *step)
         synchronise(world, clocks_of_context(clocks, context_of(step->stream)));
         break;
     case GRAPH:
-        clocks_graph_launched(clocks, place, step->event);
+        clocks_graph_launched(clocks, index, step->event);
         break;
     case GRAPH_GONE:
         clocks_graph_gone(clocks, step->event);
@@ -311,12 +311,12 @@ TEST(a_place_that_is_used_again_has_no_past)
     world_open(&world);
     struct order_clocks *clocks = world.clocks;
     play(&world, &(struct step){USE, FREE_1, 0});
-    clocks_stream_ends(clocks, world.places[FREE_1]);
-    for (unsigned i = STREAMS - 1; i < ORDER_STREAMS; i++) { /* the place is the last to be used again */
-        assert_false(clocks_is_ordered(clocks, world.use_place, world.use, world.places[FREE_2]));
+    clocks_stream_ends(clocks, world.indices[FREE_1]);
+    for (unsigned i = STREAMS - 1; i < ORDER_STREAMS; i++) { /* the index is the last to be used again */
+        assert_false(clocks_is_ordered(clocks, world.use_index, world.use, world.indices[FREE_2]));
         assert_int_not_equal(clocks_stream_begins(clocks, &far_context, ORDER_NON_BLOCKING), ORDER_NOT_TRACKED);
     }
-    assert_true(clocks_is_ordered(clocks, world.use_place, world.use, world.places[FREE_2]));
+    assert_true(clocks_is_ordered(clocks, world.use_index, world.use, world.indices[FREE_2]));
     world_close(&world);
 }
 
@@ -364,9 +364,9 @@ static void rerun_input_close(struct rerun_input *input)
 
 static void use(struct rerun_input *input, uint64_t buffer, unsigned stream, enum use_kind kind, uint64_t start, uint64_t end)
 {
-    unsigned place = input->world.places[stream];
-    const struct use made = {.position = clocks_step(input->world.clocks, place),
-                             .stream = place,
+    unsigned index = input->world.indices[stream];
+    const struct use made = {.position = clocks_step(input->world.clocks, index),
+                             .stream = index,
                              .kind = kind,
                              .start = START + start,
                              .end = START + end};
@@ -375,12 +375,12 @@ static void use(struct rerun_input *input, uint64_t buffer, unsigned stream, enu
 
 static const struct use *freed(struct rerun_input *input, uint64_t buffer, unsigned stream)
 {
-    return uses_against_free(input->uses, input->world.clocks, buffer, input->world.places[stream]);
+    return uses_against_free(input->uses, input->world.clocks, buffer, input->world.indices[stream]);
 }
 
 static const struct use *written(struct rerun_input *input, uint64_t buffer, unsigned stream, uint64_t start, uint64_t end)
 {
-    return uses_against_write(input->uses, input->world.clocks, buffer, input->world.places[stream], START + start,
+    return uses_against_write(input->uses, input->world.clocks, buffer, input->world.indices[stream], START + start,
                               START + end);
 }
 
@@ -395,7 +395,7 @@ TEST(a_free_conflicts_with_any_use)
         assert_null(freed(&input, 8, FREE_2));
         assert_null(freed(&input, 7, FREE_1));
         assert_non_null(freed(&input, 7, FREE_2));
-        uses_recorded(input.uses, 7, input.world.places[FREE_1]);
+        uses_recorded(input.uses, 7, input.world.indices[FREE_1]);
         assert_null(freed(&input, 7, FREE_2));
         use(&input, 7, FREE_3, any[i], 0, 16);
         assert_non_null(freed(&input, 7, FREE_2));
@@ -447,7 +447,7 @@ TEST(the_latest_use_of_a_stream_counts)
     struct rerun_input input;
     rerun_input_open(&input);
     use(&input, 7, FREE_1, USE_LAUNCH, 0, SIZE);
-    synchronise(&input.world, clocks_of_stream(input.world.clocks, input.world.places[FREE_1]));
+    synchronise(&input.world, clocks_of_stream(input.world.clocks, input.world.indices[FREE_1]));
     assert_null(freed(&input, 7, FREE_2));
     use(&input, 7, FREE_1, USE_LAUNCH, 0, SIZE);
     assert_non_null(freed(&input, 7, FREE_2));

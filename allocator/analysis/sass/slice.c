@@ -25,7 +25,7 @@ static int value_of(struct slicer *slicer, uint32_t instruction, int file, unsig
 /* A walk back: where it is, and whether the predicate `guard` is still the one of the instruction from which it began. A write
  * under the same predicate has then certainly executed. */
 struct walk {
-    uint32_t place;
+    uint32_t index;
     int is_guarded;
     unsigned guard; /* [15:12] of that instruction */
 };
@@ -38,15 +38,15 @@ static int has_certainly_run(const struct walk *walk, struct sass_instruction be
     return guard == ALWAYS || (walk->is_guarded && guard == walk->guard && !sass_has_uniform_guard(before));
 }
 
-/* Adds the branches to the place: after such a branch, it is the next instruction. */
+/* Adds the branches to the instruction: after such a branch, it is the next instruction. */
 static void add_branches(struct slicer *slicer, const struct walk *walk, uint32_t *left)
 {
-    uint32_t place = walk->place;
-    if (!(slicer->ways.is_target[place / 8] >> place % 8 & 1))
+    uint32_t index = walk->index;
+    if (!(slicer->ways.is_target[index / 8] >> index % 8 & 1))
         return;
     slicer->steps += slicer->ways.branch_count;
     for (uint32_t i = 0; i < slicer->ways.branch_count; i++) {
-        if (slicer->ways.branches[i].to != place)
+        if (slicer->ways.branches[i].to != index)
             continue;
         if (*left == WAYS_BRANCH_LIMIT) {
             slicer->is_lost = 1;
@@ -86,11 +86,11 @@ static int go_back(struct slicer *slicer, struct walk *walk, int file, unsigned 
 {
     struct sass_instruction before = {0, 0};
     enum way way = WAY_CALL; /* the register was not written before the kernel's start */
-    if (walk->place > 0) {
-        before = ways_instruction(&slicer->ways, walk->place - 1);
+    if (walk->index > 0) {
+        before = ways_instruction(&slicer->ways, walk->index - 1);
         way = way_of(before);
-        if (way == WAY_CALL && is_kept_by_call(slicer, walk->place - 1, file, number)) {
-            walk->place--;
+        if (way == WAY_CALL && is_kept_by_call(slicer, walk->index - 1, file, number)) {
+            walk->index--;
             walk->is_guarded = 0;
             return 1;
         }
@@ -99,11 +99,11 @@ static int go_back(struct slicer *slicer, struct walk *walk, int file, unsigned 
         meet(meeting, UNKNOWN);
     if (way != WAY_ON)
         return 0;
-    walk->place--;
+    walk->index--;
     walk->is_guarded &= !sass_may_write_predicate(before, walk->guard & 7);
     if (!slice_writes(slicer, before, file, number))
         return 1;
-    int value = value_of(slicer, walk->place, file, number);
+    int value = value_of(slicer, walk->index, file, number);
     if (value < 0)
         slicer->is_lost = 1;
     else if (slicer->values[value].is_reached)
@@ -114,9 +114,9 @@ static int go_back(struct slicer *slicer, struct walk *walk, int file, unsigned 
 /* Returns whether the walk has been here. A walk without the guard goes on wherever one with it does. */
 static int is_seen(struct slicer *slicer, const struct walk *walk)
 {
-    uint8_t bit = (uint8_t)(1u << walk->place % 8);
-    int has_been = (slicer->is_seen[0][walk->place / 8] | (walk->is_guarded ? slicer->is_seen[1][walk->place / 8] : 0)) & bit;
-    slicer->is_seen[walk->is_guarded][walk->place / 8] |= bit;
+    uint8_t bit = (uint8_t)(1u << walk->index % 8);
+    int has_been = (slicer->is_seen[0][walk->index / 8] | (walk->is_guarded ? slicer->is_seen[1][walk->index / 8] : 0)) & bit;
+    slicer->is_seen[walk->is_guarded][walk->index / 8] |= bit;
     return has_been;
 }
 
@@ -132,9 +132,9 @@ struct meeting slice_terms_before(struct slicer *slicer, uint32_t at, int file, 
         memset(slicer->is_seen[i], 0, slicer->ways.count / 8 + 1);
     slicer->way[left++] = at | (walk.guard != ALWAYS && !sass_has_uniform_guard(user) ? IS_GUARDED : 0);
     while (left > 0 && !slicer->is_lost) {
-        walk.place = slicer->way[--left];
-        walk.is_guarded = (walk.place & IS_GUARDED) != 0;
-        walk.place &= ~IS_GUARDED;
+        walk.index = slicer->way[--left];
+        walk.is_guarded = (walk.index & IS_GUARDED) != 0;
+        walk.index &= ~IS_GUARDED;
         do {
             if (is_seen(slicer, &walk))
                 break;
@@ -213,14 +213,14 @@ struct address_source slice_within(struct span code, uint64_t at, const struct s
     slicer.missed = SLICE_NONE;
     slicer.zero[VECTOR] = SASS_RZ;
     slicer.zero[UNIFORM] = sm >= 100 ? 255 : 63;
-    uint32_t place = (uint32_t)(at / SASS_INSTRUCTION_BYTES);
-    if (place >= slicer.ways.count)
+    uint32_t index = (uint32_t)(at / SASS_INSTRUCTION_BYTES);
+    if (index >= slicer.ways.count)
         return none;
     /* The first call adds the values to evaluate. */
-    address_terms(&slicer, place, access, LOW);
-    address_terms(&slicer, place, access, HIGH);
+    address_terms(&slicer, index, access, LOW);
+    address_terms(&slicer, index, access, HIGH);
     settle(&slicer);
-    term_set low = address_terms(&slicer, place, access, LOW), high = address_terms(&slicer, place, access, HIGH);
+    term_set low = address_terms(&slicer, index, access, LOW), high = address_terms(&slicer, index, access, HIGH);
     window->steps -= slicer.steps < window->steps ? slicer.steps : window->steps;
     window->missed = slicer.missed;
     return slicer.is_lost ? none : answer(low, high);

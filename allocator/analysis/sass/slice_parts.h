@@ -39,7 +39,7 @@ struct slicer {
     struct value values[VALUE_LIMIT];
     uint32_t value_count;
     uint8_t is_seen[2][WAYS_CODE_LIMIT / 8]; /* on the current walk back, without and with its guard */
-    uint32_t way[WAYS_BRANCH_LIMIT];         /* places from which to continue the walk back */
+    uint32_t way[WAYS_BRANCH_LIMIT];         /* indices of instructions from which to continue the walk back */
     uint32_t steps, most_steps;
     uint32_t first, missed; /* as in struct slice_window */
     int is_lost;

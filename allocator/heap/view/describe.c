@@ -191,18 +191,18 @@ static int collect(struct slot *slot, void *user)
     if (!facts.id || facts.freed_ns || (newest->device >= 0 && slot->device != newest->device))
         return 0;
     newest->total++;
-    size_t place = newest->count;
-    while (place > 0 && newest->out[place - 1].id < facts.id)
-        place--;
-    if (place >= newest->max)
+    size_t index = newest->count;
+    while (index > 0 && newest->out[index - 1].id < facts.id)
+        index--;
+    if (index >= newest->max)
         return 0;
-    size_t moved = newest->count - place;
+    size_t moved = newest->count - index;
     if (newest->count < newest->max)
         newest->count++;
     else
         moved--;
-    memmove(&newest->out[place + 1], &newest->out[place], moved * sizeof *newest->out);
-    facts_describe(&facts, slot, slot->base, &newest->out[place]);
+    memmove(&newest->out[index + 1], &newest->out[index], moved * sizeof *newest->out);
+    facts_describe(&facts, slot, slot->base, &newest->out[index]);
     return 0;
 }
 
