@@ -90,12 +90,6 @@ void context_dump_settings(CUcontext context, struct dump_settings *settings)
     *settings = context->home->dump;
 }
 
-void context_set_dump_settings(CUcontext context, const struct dump_settings *settings)
-{
-    HOLD(&contexts_lock);
-    context->home->dump = *settings;
-}
-
 static CUcontext take_locked(void)
 {
     CUcontext context = spent;

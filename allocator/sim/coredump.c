@@ -151,21 +151,6 @@ SIM_API CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *v
     return set(&global, attrib, value, size);
 }
 
-/* Measured: enabling dumps has no effect on an existing context, so that value is checked and ignored. */
-SIM_API CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
-{
-    CALL_ENTER("cuCoredumpSetAttribute");
-    CONTEXT_CURRENT(context);
-    CALL_REFUSE(attrib == CU_COREDUMP_ENABLE_USER_TRIGGER || attrib == CU_COREDUMP_PIPE, NOT_PERMITTED);
-    struct dump_settings settings;
-    context_dump_settings(context, &settings);
-    unsigned char was_enabled = settings.is_enabled;
-    CALL_TRY(set(&settings, attrib, value, size));
-    settings.is_enabled = was_enabled;
-    context_set_dump_settings(context, &settings);
-    return CUDA_SUCCESS;
-}
-
 /* Expands %p, %h and %t. Without a name: core.cuda.HOST.PID in the working folder. */
 static void expand_name(const char *name, char *out, size_t capacity)
 {

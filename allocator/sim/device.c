@@ -67,28 +67,13 @@ SIM_API CUresult cuDeviceGet(CUdevice *device, int ordinal)
     return CUDA_SUCCESS;
 }
 
-static CUresult copy_text(char *out, int capacity, const char *text)
-{
-    CALL_REFUSE(capacity <= 0, INVALID_VALUE);
-    snprintf(out, (size_t)capacity, "%s", text);
-    return CUDA_SUCCESS;
-}
-
 SIM_API CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 {
     CALL_ENTER("cuDeviceGetName");
     CALL_TRY(check_device(dev, name));
-    return copy_text(name, len, SIM_DEVICE_NAME);
-}
-
-SIM_API CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
-{
-    CALL_ENTER("cuDeviceGetPCIBusId");
-    CALL_TRY(check_device(dev, pciBusId));
-    char text[32]; /* large, because the compiler can't know how few digits there are */
-    const struct sim_config *config = config_get();
-    snprintf(text, sizeof text, "%04X:%02X:%02X.0", config->pci[dev].domain, config->pci[dev].bus, config->pci[dev].device);
-    return copy_text(pciBusId, len, text);
+    CALL_REFUSE(len <= 0, INVALID_VALUE);
+    snprintf(name, (size_t)len, "%s", SIM_DEVICE_NAME);
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)

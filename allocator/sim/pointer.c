@@ -5,7 +5,6 @@
 
 #include <stddef.h>
 #include <string.h>
-#include <unistd.h>
 
 struct facts {
     CUdeviceptr address, start, mapping_start;
@@ -132,39 +131,14 @@ SIM_API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
     return CUDA_SUCCESS;
 }
 
-/* The bytes of a CUipcMemHandle: enough to identify its origin. */
-struct exported {
-    char mark[8];
-    pid_t process;
-    int device;
-    CUdeviceptr address;
-    uint64_t id;
-};
-
-static const char exported_mark[8] = "simulat";
-
-/* Refuses mapped memory (measured), and pool memory, as cuda.h says. */
+/* Nothing can open it: the simulated memory of other processes is out of reach. Refuses mapped memory (measured), and pool
+ * memory, as cuda.h says. */
 SIM_API CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
     CALL_ENTER("cuIpcGetMemHandle");
     struct facts facts;
     CALL_REFUSE(pHandle == NULL || !gather(dptr, &facts) || !facts.is_exportable, INVALID_VALUE);
-    struct exported exported = {.process = getpid(), .device = facts.device, .address = facts.start, .id = facts.id};
-    memcpy(exported.mark, exported_mark, sizeof exported.mark);
     memset(pHandle, 0, sizeof *pHandle);
-    memcpy(pHandle, &exported, sizeof exported);
+    memcpy(pHandle, &facts.id, sizeof facts.id);
     return CUDA_SUCCESS;
-}
-
-/* Always fails: a process can't open its own handles, and the simulated memory of other processes is out of reach. */
-SIM_API CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
-{
-    CALL_ENTER("cuIpcOpenMemHandle");
-    CUcontext context;
-    struct exported exported;
-    CALL_TRY(context_current(&context));
-    memcpy(&exported, &handle, sizeof exported);
-    CALL_REFUSE(pdptr == NULL || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, INVALID_VALUE);
-    CALL_REFUSE(memcmp(exported.mark, exported_mark, sizeof exported.mark) != 0, INVALID_HANDLE);
-    return exported.process == getpid() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_SUPPORTED;
 }

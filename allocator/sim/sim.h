@@ -62,7 +62,7 @@
  * Limits: a process can have about 30,000 mappings (the kernel's vm.max_map_count); access rights are stored per device, but
  * enforced as their union; memory mapped by the host itself does not fault when a kernel touches it; the branches of a graph
  * run one after the other; cuCtxDestroy waits for the context's work; pool memory is freed with the context that allocated it;
- * IPC handles of another process cannot be opened; memory that was exported as a file descriptor goes back to the host when
+ * IPC handles cannot be opened; memory that was exported as a file descriptor goes back to the host when
  * the processes that have it end; there are no arrays and no textures.
  *
  * Thread safety: every function may be called from any thread. Function names are given without version or _ptsz suffix

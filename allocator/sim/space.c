@@ -249,17 +249,6 @@ SIM_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties, CUmemGenericAllocationHandle handle)
-{
-    CALL_ENTER("cuMemGetAllocationPropertiesFromHandle");
-    CALL_REFUSE(properties == NULL, INVALID_VALUE);
-    HOLD(&space_lock);
-    const struct physical *physical = space_physical_locked(handle);
-    CALL_REFUSE(physical == NULL, INVALID_VALUE);
-    *properties = physical->properties;
-    return CUDA_SUCCESS;
-}
-
 CUresult space_map_locked(struct mapping **out, uint64_t address, struct physical *physical)
 {
     struct mapping *mapping = calloc(1, sizeof *mapping);

@@ -45,7 +45,6 @@ SIM_API CUresult cuStreamQuery(CUstream hStream)
 STREAM_GETTER(cuStreamGetFlags, unsigned int, flags)
 STREAM_GETTER(cuStreamGetId, unsigned long long, id)
 STREAM_GETTER(cuStreamGetCtx, CUcontext, context)
-STREAM_GETTER(cuStreamGetGreenCtx, CUgreenCtx, context->green)
 
 SIM_API CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {

@@ -165,7 +165,6 @@ static const struct symbol symbols[] = {
     PLAIN(cuDeviceTotalMem, 3020),
     PLAIN(cuDeviceGetAttribute, 2000),
     PLAIN(cuDeviceGetUuid, 11040),
-    PLAIN(cuDeviceGetPCIBusId, 4010),
     PLAIN(cuDeviceCanAccessPeer, 4000),
     PLAIN(cuDeviceGetDefaultMemPool, 11020),
     PLAIN(cuDeviceGetMemPool, 11020),
@@ -188,7 +187,6 @@ static const struct symbol symbols[] = {
     PLAIN(cuStreamCreate, 2000),
     PLAIN(cuStreamCreateWithPriority, 5050),
     PLAIN(cuStreamDestroy, 4000),
-    PLAIN(cuStreamGetGreenCtx, 12040),
     PLAIN(cuDeviceGetDevResource, 12040),
     PLAIN(cuDevSmResourceSplitByCount, 12040),
     PLAIN(cuDevResourceGenerateDesc, 12040),
@@ -225,7 +223,6 @@ static const struct symbol symbols[] = {
     PLAIN(cuMemCreate, 10020),
     PLAIN(cuMemRelease, 10020),
     PLAIN(cuMemRetainAllocationHandle, 11000),
-    PLAIN(cuMemGetAllocationPropertiesFromHandle, 10020),
     PLAIN(cuMemExportToShareableHandle, 10020),
     PLAIN(cuMemImportFromShareableHandle, 10020),
     PLAIN(cuMemMap, 10020),
@@ -246,7 +243,6 @@ static const struct symbol symbols[] = {
     PLAIN(cuMemHostUnregister, 4000),
     PLAIN(cuMemGetAddressRange, 3020),
     PLAIN(cuIpcGetMemHandle, 4010),
-    PLAIN(cuIpcOpenMemHandle, 11000),
     PLAIN(cuPointerGetAttribute, 4000),
     PLAIN(cuPointerGetAttributes, 7000),
     PLAIN(cuMemPoolCreate, 11020),
@@ -278,7 +274,6 @@ static const struct symbol symbols[] = {
     PLAIN(cuFuncGetName, 12030),
     PLAIN(cuFuncGetParamInfo, 12040),
     PLAIN(cuCoredumpGetAttributeGlobal, 12010),
-    PLAIN(cuCoredumpSetAttribute, 12010),
     PLAIN(cuCoredumpSetAttributeGlobal, 12010)};
 
 /* Of several forms, the newest one that the version knows. */

@@ -267,8 +267,6 @@ TEST_WITH(a_green_context_is_a_context_of_its_own_on_the_primarys_memory, start_
     OK(cuCtxGetId(contexts[1], &primary_id));
     assert_int_not_equal(id, primary_id);
     OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
-    OK(cuStreamGetGreenCtx(stream, &found));
-    assert_ptr_equal(found, green);
     OK(cuStreamGetCtx(stream, &of_stream));
     assert_ptr_equal(of_stream, converted);
     OK(cuStreamGetCtx_v2(stream, &of_stream, &found));

@@ -335,18 +335,6 @@ STORY(without_skip_abort_the_process_ends, SIGABRT, {{0}})
     CHECK(is_over);
 }
 
-STORY(arming_a_context_alone_gives_no_dump, 0, {{0}})
-{
-    open_device();
-    unsigned char yes = 1;
-    size_t one = 1, name_size = strlen(file_name) + 1;
-    OK(cuCoredumpSetAttribute(CU_COREDUMP_FILE, file_name, &name_size));
-    OK(cuCoredumpSetAttribute(CU_COREDUMP_ENABLE_ON_EXCEPTION, &yes, &one));
-    OK(launch_overrun(1000));
-    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
-    CHECK(access(file_name, F_OK) != 0);
-}
-
 STORY(the_environment_wins, 0,
       {{"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1"},
        {"CUDA_COREDUMP_GENERATION_FLAGS", "skip_nonrelocated_elf_images,skip_global_memory,skip_abort"}})
@@ -459,15 +447,12 @@ TEST(a_bad_configuration_is_refused)
         OK(cuDeviceGetCount(&count));
         OK(cuDeviceTotalMem(&bytes, 1));
         CHECK(count == 2 && bytes == (size_t)1 << 30);
-        static const char *const addresses[] = {"0001:0A:03.0", "BEEF:0A:03.0"};
         for (int i = 0; i < 2; i++) {
-            char address[16];
             int domain, bus, device;
-            OK(cuDeviceGetPCIBusId(address, sizeof address, i));
             OK(cuDeviceGetAttribute(&domain, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, i));
             OK(cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, i));
             OK(cuDeviceGetAttribute(&device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, i));
-            CHECK(strcmp(address, addresses[i]) == 0 && domain == (i == 0 ? 1 : 0xbeef) && bus == 10 && device == 3);
+            CHECK(domain == (i == 0 ? 1 : 0xbeef) && bus == 10 && device == 3);
         }
         open_device();
         CHECK(cuMemAlloc(&memory, 1) == CUDA_ERROR_OUT_OF_MEMORY);

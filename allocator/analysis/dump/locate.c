@@ -155,55 +155,33 @@ static enum certainty after(const struct sass_access *access, struct sass_instru
     return CERTAIN_EXACT;
 }
 
-enum certainty locate_certainty(const struct location *location, uint64_t lane_pc, int *are_predicates_sure)
+struct location_kept locate_kept(const struct location *location, uint64_t lane_pc)
 {
-    *are_predicates_sure = 0;
-    if (lane_pc < location->pc || lane_pc - location->pc > TRUSTED_BYTES)
-        return CERTAIN_DERIVED;
-    *are_predicates_sure = 1;
-    enum certainty certainty = CERTAIN_EXACT;
+    const struct sass_access *access = &location->access;
+    struct location_kept kept = {CERTAIN_EXACT, 1, SASS_LOW | SASS_HIGH | SASS_UNIFORM};
     uint64_t end = lane_pc;
+    if (lane_pc < location->pc || lane_pc - location->pc > TRUSTED_BYTES)
+        return (struct location_kept){CERTAIN_DERIVED, 0, 0};
     /* Start with the access itself: a faulting load leaves a value in its target, which may be its own address register. */
     for (uint64_t pc = location->pc; pc < end; pc += SASS_INSTRUCTION_BYTES) {
         struct span bytes = span_part(location->code, pc - location->code_start, SASS_INSTRUCTION_BYTES);
-        if (!bytes.bytes) {
-            *are_predicates_sure = 0;
-            return certainty < CERTAIN_DERIVED ? certainty : CERTAIN_DERIVED;
-        }
-        struct sass_instruction instruction = sass_load(bytes.bytes);
-        enum certainty then = after(&location->access, instruction);
-        if (then < certainty)
-            certainty = then;
-        if (sass_writes_predicate(instruction))
-            *are_predicates_sure = 0;
-        if (sass_branches(instruction)) {
-            /* Any path is possible: check everything up to the function's end. */
-            *are_predicates_sure = 0;
-            if (certainty > CERTAIN_DERIVED)
-                certainty = CERTAIN_DERIVED;
-            end = location->code_start + location->code.size;
-        }
-    }
-    return certainty;
-}
-
-unsigned locate_kept(const struct location *location, uint64_t lane_pc)
-{
-    const struct sass_access *access = &location->access;
-    unsigned kept = SASS_LOW | SASS_HIGH | SASS_UNIFORM;
-    if (lane_pc < location->pc || lane_pc - location->pc > TRUSTED_BYTES)
-        return 0;
-    for (uint64_t pc = location->pc; pc < lane_pc; pc += SASS_INSTRUCTION_BYTES) {
-        struct span bytes = span_part(location->code, pc - location->code_start, SASS_INSTRUCTION_BYTES);
         struct sass_instruction instruction = bytes.bytes ? sass_load(bytes.bytes) : (struct sass_instruction){0, 0};
-        if (!bytes.bytes || sass_branches(instruction))
-            return 0;
-        if (sass_writes_register(instruction, access->base, 1))
-            kept &= ~(unsigned)SASS_LOW;
-        if (sass_writes_register(instruction, access->base + 1, 1))
-            kept &= ~(unsigned)SASS_HIGH;
-        if (sass_writes_uniform(instruction))
-            kept &= ~(unsigned)SASS_UNIFORM;
+        enum certainty then = bytes.bytes ? after(access, instruction) : CERTAIN_DERIVED;
+        int is_lost = !bytes.bytes || sass_branches(instruction);
+        if (is_lost && then > CERTAIN_DERIVED)
+            then = CERTAIN_DERIVED;
+        kept.certainty = then < kept.certainty ? then : kept.certainty;
+        kept.are_predicates_sure &= !is_lost && !sass_writes_predicate(instruction);
+        if (is_lost || sass_writes_register(instruction, access->base, 1))
+            kept.parts &= ~(unsigned)SASS_LOW;
+        if (is_lost || sass_writes_register(instruction, access->base + 1, 1))
+            kept.parts &= ~(unsigned)SASS_HIGH;
+        if (is_lost || sass_writes_uniform(instruction))
+            kept.parts &= ~(unsigned)SASS_UNIFORM;
+        if (!bytes.bytes)
+            break;
+        if (is_lost) /* Any path is possible: check everything up to the function's end. */
+            end = location->code_start + location->code.size;
     }
     return kept;
 }

@@ -46,15 +46,15 @@ struct locator {
  * Returns NULL if out of host memory; an empty location if nothing is known or the limit is reached. */
 const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_place device, uint64_t module, unsigned sm);
 
-/*
- * Returns the certainty of an address computed from the registers at `lane_pc` for the access at the location: EXACT if no
- * instruction executed in between can have changed them, DERIVED if one may have, NOT if one certainly has. A faulting load has
- * written its target, so `LDG R2, [R2]` gives NOT. *are_predicates_sure: the predicates are certainly unchanged.
- */
-enum certainty locate_certainty(const struct location *location, uint64_t lane_pc, int *are_predicates_sure);
-
-/* Returns which registers of the access's address certainly still have their values at `lane_pc`: SASS_LOW and so on. 0 if
- * execution may have taken another path than straight on from the access. */
-unsigned locate_kept(const struct location *location, uint64_t lane_pc);
+/* What is left at a later PC of what an access's address was computed from. */
+struct location_kept {
+    /* Of an address computed from the registers: EXACT if no instruction executed in between can have changed them, DERIVED if
+     * one may have, NOT if one certainly has. A faulting load has written its target, so `LDG R2, [R2]` gives NOT. */
+    enum certainty certainty;
+    int are_predicates_sure; /* they are certainly unchanged */
+    unsigned parts; /* which registers certainly still have their values: SASS_LOW and so on; 0 if execution may have taken
+                       another path than straight on from the access */
+};
+struct location_kept locate_kept(const struct location *location, uint64_t lane_pc);
 
 #endif

@@ -84,12 +84,12 @@ struct lane_state {
 static int read_address(const struct coredump *dump, const struct warp_view *view, const struct location *location,
                         const struct lane_state *state, struct evidence_lane *lane)
 {
-    int is_predicate_sure = 0;
-    enum certainty certainty = locate_certainty(location, state->row->pc, &is_predicate_sure);
-    if (is_predicate_sure && !takes_part(dump, state->place, &location->access))
+    const struct location_kept kept = locate_kept(location, state->row->pc);
+    enum certainty certainty = kept.certainty;
+    if (kept.are_predicates_sure && !takes_part(dump, state->place, &location->access))
         return 0;
     /* The result also claims that the lane performed the access. */
-    if (location->access.predicate != 7 && !is_predicate_sure && certainty > CERTAIN_DERIVED)
+    if (location->access.predicate != 7 && !kept.are_predicates_sure && certainty > CERTAIN_DERIVED)
         certainty = CERTAIN_DERIVED;
     uint32_t uniforms[256];
     size_t uniform_count = coredump_words(dump, view->warp_place, COREDUMP_UNIFORM_REGISTERS, uniforms, 256);
@@ -98,8 +98,8 @@ static int read_address(const struct coredump *dump, const struct warp_view *vie
         lane->certainty = certainty;
     lane->known_bits = lane->certainty != CERTAIN_NOT
                            ? UINT64_MAX
-                           : sass_address_halves(&location->access, locate_kept(location, state->row->pc), state->registers,
-                                                 state->register_count, uniforms, uniform_count, &lane->address);
+                           : sass_address_halves(&location->access, kept.parts, state->registers, state->register_count,
+                                                 uniforms, uniform_count, &lane->address);
     return 1;
 }
 

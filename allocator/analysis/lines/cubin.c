@@ -37,17 +37,27 @@ static int spend(uint64_t *work, uint64_t amount)
     return is_enough;
 }
 
-/* Finds the outermost and the innermost function symbol that contain the PC. */
-static int find_symbols(const struct image *image, uint64_t pc, uint64_t *work, Elf64_Sym *outer, Elf64_Sym *inner,
-                        struct span *names)
+/* Opens the symbol table and the names of its symbols, which may be missing. Returns 0 if the work is too much. */
+static int open_symbols(const struct image *image, uint64_t *work, struct reader *symbols, struct span *names)
 {
     Elf64_Shdr section;
     if (!spend(work, (uint64_t)image->section_count * sizeof(section)) || !find_section(image, SHT_SYMTAB, &section))
         return 0;
-    struct reader symbols = reader_of(image_content(image, &section), 0);
-    if (!spend(work, reader_left(&symbols)))
-        return 0;
+    *symbols = reader_of(image_content(image, &section), 0);
+    *names = (struct span){NULL, 0};
+    if (image_section(image, section.sh_link, &section) && section.sh_type == SHT_STRTAB)
+        *names = image_content(image, &section);
+    return spend(work, reader_left(symbols));
+}
+
+/* Finds the outermost and the innermost function symbol that contain the PC. */
+static int find_symbols(const struct image *image, uint64_t pc, uint64_t *work, Elf64_Sym *outer, Elf64_Sym *inner,
+                        struct span *names)
+{
+    struct reader symbols;
     int found = 0;
+    if (!open_symbols(image, work, &symbols, names))
+        return 0;
     Elf64_Sym symbol;
     while (reader_copy(&symbols, &symbol, sizeof(symbol))) {
         if (!holds(&symbol, pc))
@@ -58,9 +68,6 @@ static int find_symbols(const struct image *image, uint64_t pc, uint64_t *work, 
             *inner = symbol;
         found = 1;
     }
-    *names = (struct span){NULL, 0};
-    if (found && image_section(image, section.sh_link, &section) && section.sh_type == SHT_STRTAB)
-        *names = image_content(image, &section);
     return found;
 }
 
@@ -89,15 +96,10 @@ int cubin_find(struct span bytes, uint64_t pc, uint64_t *work, struct cubin_func
 int cubin_find_named(struct span bytes, const char *symbol, uint64_t *work, Elf64_Sym *found)
 {
     struct image image;
-    Elf64_Shdr section, strings;
+    struct reader symbols;
+    struct span names;
     size_t size = strlen(symbol) + 1;
-    if (!image_open(bytes.bytes, bytes.size, &image) || !spend(work, (uint64_t)image.section_count * sizeof(section)) ||
-        !find_section(&image, SHT_SYMTAB, &section) || !image_section(&image, section.sh_link, &strings) ||
-        strings.sh_type != SHT_STRTAB)
-        return 0;
-    struct span names = image_content(&image, &strings);
-    struct reader symbols = reader_of(image_content(&image, &section), 0);
-    if (!spend(work, reader_left(&symbols)))
+    if (!image_open(bytes.bytes, bytes.size, &image) || !open_symbols(&image, work, &symbols, &names))
         return 0;
     while (reader_copy(&symbols, found, sizeof(*found))) {
         struct span name = span_part(names, found->st_name, size);
@@ -154,19 +156,27 @@ static int relocation_at(void *user, uint64_t offset, uint64_t *base)
     return -1;
 }
 
-/* Finds the relocations for section `target`, with or without addends. */
+/* Finds the next relocations for section `target` behind section *at, with or without addends. Returns the bytes of one, 0 if
+ * there are none. */
+static size_t next_relocations(const struct image *image, uint32_t target, uint32_t *at, Elf64_Shdr *section)
+{
+    while (image_section(image, ++*at, section)) {
+        if ((section->sh_type == SHT_RELA || section->sh_type == SHT_REL) && section->sh_info == target)
+            return section->sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+    }
+    return 0;
+}
+
 static void find_relocations(const struct image *image, uint32_t target, struct relocations *relocations)
 {
     Elf64_Shdr section;
-    for (uint32_t i = 1; image_section(image, i, &section); i++) {
-        if ((section.sh_type != SHT_RELA && section.sh_type != SHT_REL) || section.sh_info != target)
-            continue;
-        relocations->entries = image_content(image, &section);
-        relocations->entry_size = section.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
-        if (image_section(image, section.sh_link, &section) && section.sh_type == SHT_SYMTAB)
-            relocations->symbols = image_content(image, &section);
+    uint32_t at = 0;
+    relocations->entry_size = next_relocations(image, target, &at, &section);
+    if (!relocations->entry_size)
         return;
-    }
+    relocations->entries = image_content(image, &section);
+    if (image_section(image, section.sh_link, &section) && section.sh_type == SHT_SYMTAB)
+        relocations->symbols = image_content(image, &section);
 }
 
 /* Finds the line of an offset in section `number`. */
@@ -227,10 +237,8 @@ unsigned cubin_architecture(const Elf64_Ehdr *header)
 static int calls_others(const struct image *image, uint32_t number, struct span code)
 {
     Elf64_Shdr section;
-    for (uint32_t i = 1; image_section(image, i, &section); i++) {
-        if ((section.sh_type != SHT_RELA && section.sh_type != SHT_REL) || section.sh_info != number)
-            continue;
-        size_t size = section.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+    size_t size;
+    for (uint32_t at_section = 0; (size = next_relocations(image, number, &at_section, &section)) != 0;) {
         struct reader entries = reader_of(image_content(image, &section), 0);
         Elf64_Rela entry = {0};
         while (reader_copy(&entries, &entry, size)) {
@@ -253,12 +261,12 @@ static int is_of_compiler(const char *name)
 /* Whether __assertfail is the only function of a cubin whose address there is, but for kernels. */
 static int has_only_asserts(const struct image *image)
 {
-    Elf64_Shdr section, strings;
     Elf64_Sym symbol;
-    if (!find_section(image, SHT_SYMTAB, &section) || !image_section(image, section.sh_link, &strings))
+    struct reader symbols;
+    struct span names;
+    uint64_t work = UINT64_MAX; /* one cubin's symbols are searched once */
+    if (!open_symbols(image, &work, &symbols, &names))
         return 0;
-    struct span names = image_content(image, &strings);
-    struct reader symbols = reader_of(image_content(image, &section), 0);
     while (reader_copy(&symbols, &symbol, sizeof(symbol))) {
         if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || (symbol.st_other & STO_CUDA_ENTRY))
             continue;
