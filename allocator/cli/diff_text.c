@@ -91,40 +91,28 @@ static void put_argument(int argument)
         fputs("arguments", stdout);
 }
 
-/* A few bytes around the first that differ. */
-static void put_bytes(const struct diff_shown *shown)
+/* Of a struct, a few bytes around the first that differ. */
+static void put_scalars(const struct diff_shown *shown)
 {
-    const char *text[DIFF_SIDES];
-    size_t at = 0;
-    for (int i = 0; i < DIFF_SIDES; i++)
-        text[i] = shown->events[i].scalars[shown->found->what.index].value;
-    while (text[DIFF_A][at] && text[DIFF_A][at] == text[DIFF_B][at])
+    const struct trace_event *events = shown->events;
+    size_t index = shown->found->what.index, at = 0;
+    int is_struct = index != SIZE_MAX && shown->found->what.kind == TRACE_OTHER_STRUCT;
+    while (is_struct && events[DIFF_A].scalars[index].value[at] &&
+           events[DIFF_A].scalars[index].value[at] == events[DIFF_B].scalars[index].value[at])
         at++;
     at -= at % 2;
     for (int i = 0; i < DIFF_SIDES; i++) {
         put_row(side_name(i));
-        put_argument(shown->events[i].scalars[shown->found->what.index].argument);
-        printf(": bytes from +%zu: %.16s", at / 2, text[i] + at);
-    }
-}
-
-static void put_scalars(const struct diff_shown *shown)
-{
-    size_t index = shown->found->what.index;
-    if (index == SIZE_MAX) {
-        for (int i = 0; i < DIFF_SIDES; i++) {
-            put_row(side_name(i));
-            printf("%zu arguments that are not pointers", shown->events[i].scalar_count);
+        if (index == SIZE_MAX) {
+            printf("%zu arguments that are not pointers", events[i].scalar_count);
+            continue;
         }
-    } else if (shown->found->what.kind == TRACE_OTHER_STRUCT) {
-        put_bytes(shown);
-    } else {
-        for (int i = 0; i < DIFF_SIDES; i++) {
-            put_row(side_name(i));
-            put_argument(shown->events[i].scalars[index].argument);
-            fputs(": ", stdout);
-            put_value(&shown->events[i].scalars[index]);
-        }
+        put_argument(events[i].scalars[index].argument);
+        fputs(": ", stdout);
+        if (is_struct)
+            printf("bytes from +%zu: %.16s", at / 2, events[i].scalars[index].value + at);
+        else
+            put_value(&events[i].scalars[index]);
     }
 }
 
@@ -204,49 +192,40 @@ static int has_other_device(const struct diff *diff)
 
 static const char *hint_for(const struct diff *diff, const struct diff_found *found)
 {
-    switch (found->what.kind) {
-    case TRACE_OTHER_OUTPUT:
-        return has_other_device(diff)
-                   ? "the GPU or the driver differs: other code, or other sums. If not, a race or an order of atomics"
-                   : "a race, an order of atomics, or another compilation of the kernel; or it reads memory that cufence does "
-                     "not guard";
-    case TRACE_OTHER_INPUT:
-        if (trace_is_partial(&diff->files[DIFF_A].header))
-            return "what wrote the input last may have been left out: traces of all launches tell";
-        return found->what.is_written ? "see what wrote the input last; --all 100 shows the differences that follow"
-                                      : "the kernel uses memory that nothing in the trace has written";
-    case TRACE_OTHER_COPY:
-        return "the host's data differs: another seed or input file, or host memory that nobody has written";
-    case TRACE_OTHER_KERNEL:
-        return "the program took another path, or another version of it or of a library chose another kernel";
-    case TRACE_OTHER_PLACE:
-        return "if only the source has changed, --ignore place looks further";
-    case TRACE_OTHER_GRID:
-        return "--ignore grid looks further";
-    case TRACE_OTHER_SCALAR:
-        return "--ignore scalars looks further";
-    case TRACE_OTHER_POINTER:
-        return "the runs allocate other buffers, or in another order; --ignore buffers compares contents alone";
-    case TRACE_LONGER:
-        return "one run stopped earlier, or the program took another path";
-    default:
-        return NULL;
-    }
+    static const char *const hints[TRACE_DIFFERENCES] = {
+        [TRACE_OTHER_OUTPUT] =
+            "a race, an order of atomics, or another compilation of the kernel; or it reads memory that cufence "
+            "does not guard",
+        [TRACE_OTHER_INPUT] = "the kernel uses memory that nothing in the trace has written",
+        [TRACE_OTHER_COPY] = "the host's data differs: another seed or input file, or host memory that nobody has written",
+        [TRACE_OTHER_KERNEL] = "the program took another path, or another version of it or of a library chose another kernel",
+        [TRACE_OTHER_PLACE] = "if only the source has changed, --ignore place looks further",
+        [TRACE_OTHER_GRID] = "--ignore grid looks further",
+        [TRACE_OTHER_SCALAR] = "--ignore scalars looks further",
+        [TRACE_OTHER_POINTER] =
+            "the runs allocate other buffers, or in another order; --ignore buffers compares contents alone",
+        [TRACE_LONGER] = "one run stopped earlier, or the program took another path",
+    };
+    if (found->what.kind == TRACE_OTHER_OUTPUT && has_other_device(diff))
+        return "the GPU or the driver differs: other code, or other sums. If not, a race or an order of atomics";
+    if (found->what.kind == TRACE_OTHER_INPUT && trace_is_partial(&diff->files[DIFF_A].header))
+        return "what wrote the input last may have been left out: traces of all launches tell";
+    if (found->what.kind == TRACE_OTHER_INPUT && found->what.is_written)
+        return "see what wrote the input last; --all 100 shows the differences that follow";
+    return hints[found->what.kind];
 }
 
 /* ---- a difference ---- */
 
-static const char *short_name(const struct diff_shown *shown)
+/* The event that both runs have, or the one that is over. */
+static const struct trace_event *event_of(const struct diff_shown *shown)
 {
-    const struct trace_event *event = &shown->events[shown->found->at[DIFF_A].line ? DIFF_A : DIFF_B];
-    return *event->name ? event->name : "a graph";
+    return &shown->events[shown->found->at[DIFF_A].line ? DIFF_A : DIFF_B];
 }
 
 static void put_headline(const struct diff_shown *shown)
 {
-    const struct diff_found *found = shown->found;
-    const struct trace_event *event = &shown->events[found->at[DIFF_A].line ? DIFF_A : DIFF_B];
-    printf("%" PRIu64 " of stream %" PRIu64, event->number, found->stream);
+    printf("%" PRIu64 " of stream %" PRIu64, event_of(shown)->number, shown->found->stream);
 }
 
 static void put_place(const struct diff_shown *shown)
@@ -354,7 +333,7 @@ cufence_status diff_print_text(struct diff *diff, struct problem *problem)
         fputs("SUMMARY: cufence: the first difference is at event ", stdout);
         put_headline(&shown);
         fputs(", ", stdout);
-        put(short_name(&shown));
+        put(*event_of(&shown)->name ? event_of(&shown)->name : "a graph");
         printf(": %s\n", diff_word(diff->found[0].what.kind));
         diff_hide(&shown);
     }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,37 +67,22 @@ static int open_array(const struct opened *opened, const struct bundle_buffer *b
     return -1;
 }
 
-static int open_buffer(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset,
-                       struct problem *problem)
-{
-    return open_array(opened, buffer, buffer->file, offset, problem);
-}
-
-/* A missing name is well. */
-static cufence_status check_array(const struct opened *opened, const struct bundle_buffer *buffer, const char *name,
-                                  struct problem *problem)
-{
-    struct problem why;
-    uint64_t offset = 0;
-    int fd = name[0] ? open_array(opened, buffer, name, &offset, &why) : -1;
-    if (name[0] && fd < 0)
-        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s/%s: %s", BUNDLE_FOLDER, name, why.text);
-    if (fd >= 0)
-        close(fd);
-    return CUFENCE_OK;
-}
-
-/* Looks at the files of all buffers, so that a damaged one is found before anything is launched. */
+/* Looks at the files of all buffers, so that a damaged one is found before anything is launched. A missing name is well. */
 static cufence_status check_buffers(const struct opened *opened, const struct bundle_buffer *buffers, size_t count,
                                     struct problem *problem)
 {
-    cufence_status status = CUFENCE_OK;
-    for (size_t i = 0; i < count && status == CUFENCE_OK; i++) {
-        status = check_array(opened, &buffers[i], buffers[i].file, problem);
-        if (status == CUFENCE_OK)
-            status = check_array(opened, &buffers[i], buffers[i].after, problem);
+    struct problem why;
+    uint64_t offset = 0;
+    for (size_t i = 0; i < 2 * count; i++) {
+        const struct bundle_buffer *buffer = &buffers[i / 2];
+        const char *name = i % 2 ? buffer->after : buffer->file;
+        int fd = name[0] ? open_array(opened, buffer, name, &offset, &why) : -1;
+        if (name[0] && fd < 0)
+            return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s/%s: %s", BUNDLE_FOLDER, name, why.text);
+        if (fd >= 0)
+            close(fd);
     }
-    return status;
+    return CUFENCE_OK;
 }
 
 /* The driver reads a cubin and a fat binary as far as they say, and text up to its NUL. */
@@ -135,13 +121,11 @@ static void load_rest(struct opened *opened)
     if (load(opened, BUNDLE_SNAPSHOT, MOST_JSON, &text, &ignored) == CUFENCE_OK)
         snapshot_read(text.at, text.size, &opened->snapshot, &ignored);
     loaded_forget(&text);
-    if (load(opened, BUNDLE_STEM ".core.gz", MOST_DUMP, &opened->dump, &ignored) == CUFENCE_OK)
-        return;
-    loaded_forget(&opened->dump);
-    if (load(opened, BUNDLE_STEM ".core", MOST_DUMP, &opened->dump, &ignored) == CUFENCE_OK)
-        return;
-    loaded_forget(&opened->dump);
-    opened->dump = (struct loaded){0};
+    for (int i = 0; i < 2 && !opened->dump.at; i++)
+        if (load(opened, i ? BUNDLE_STEM ".core" : BUNDLE_STEM ".core.gz", MOST_DUMP, &opened->dump, &ignored) != CUFENCE_OK) {
+            loaded_forget(&opened->dump);
+            opened->dump = (struct loaded){0};
+        }
 }
 
 cufence_status opened_open(const char *path, struct opened *opened, struct problem *problem)
@@ -158,21 +142,17 @@ cufence_status opened_open(const char *path, struct opened *opened, struct probl
     if (status == CUFENCE_OK)
         status = bundle_read(text.at, text.size, &opened->bundle, problem);
     loaded_forget(&text);
-    if (status == CUFENCE_OK)
-        status = copy_launches(opened, problem);
-    if (status == CUFENCE_OK)
-        status = load(opened, BUNDLE_IMAGE, RERUN_IMAGE, &opened->image, problem);
-    if (status == CUFENCE_OK)
-        status = check_image(&opened->image, problem);
-    if (status == CUFENCE_OK)
-        status = check_buffers(opened, opened->bundle->buffers, opened->bundle->buffer_count, problem);
-    if (status == CUFENCE_OK)
-        status = check_buffers(opened, opened->bundle->pinned, opened->bundle->pinned_count, problem);
-    for (size_t i = 0; status == CUFENCE_OK && i < opened->bundle->buffer_count; i++)
-        opened->mapped += opened->bundle->buffers[i].mapping_end - opened->bundle->buffers[i].mapping_start;
-    if (status == CUFENCE_OK)
-        load_rest(opened);
-    return status;
+    const struct bundle *bundle = opened->bundle;
+    if (status != CUFENCE_OK || (status = copy_launches(opened, problem)) != CUFENCE_OK ||
+        (status = load(opened, BUNDLE_IMAGE, RERUN_IMAGE, &opened->image, problem)) != CUFENCE_OK ||
+        (status = check_image(&opened->image, problem)) != CUFENCE_OK ||
+        (status = check_buffers(opened, bundle->buffers, bundle->buffer_count, problem)) != CUFENCE_OK ||
+        (status = check_buffers(opened, bundle->pinned, bundle->pinned_count, problem)) != CUFENCE_OK)
+        return status;
+    for (size_t i = 0; i < bundle->buffer_count; i++)
+        opened->mapped += bundle->buffers[i].mapping_end - bundle->buffers[i].mapping_start;
+    load_rest(opened);
+    return CUFENCE_OK;
 }
 
 void opened_close(struct opened *opened)
@@ -211,7 +191,7 @@ int opened_answer(const struct opened *opened, const struct rerun_message *quest
     if (replaced >= 0)
         fd = fcntl(replaced, F_DUPFD_CLOEXEC, 0);
     else if (buffer->file[0])
-        fd = open_buffer(opened, buffer, &offset, &ignored);
+        fd = open_array(opened, buffer, buffer->file, &offset, &ignored);
     *answer = (struct rerun_message){.type = replaced >= 0 || buffer->file[0] ? MESSAGE_FILE : MESSAGE_ZEROS,
                                      .number = (uint32_t)offset,
                                      .address = buffer->mapping_start,
@@ -344,20 +324,19 @@ cufence_status opened_set_argument(struct opened *opened, const char *text, stru
     return CUFENCE_OK;
 }
 
-/* Copies bytes between files. Returns 0 on failure. */
+/* Copies bytes to the start of a file. Returns 0 on failure. */
 static int copy(int from, uint64_t offset, int to, uint64_t bytes)
 {
-    enum { AT_ONCE = 1 << 20 };
-    char *part = malloc(AT_ONCE);
-    uint64_t done = 0;
-    while (part && done < bytes) {
-        ssize_t got = pread(from, part, bytes - done < AT_ONCE ? (size_t)(bytes - done) : AT_ONCE, (off_t)(offset + done));
-        if (got <= 0 || pwrite(to, part, (size_t)got, (off_t)done) != got)
-            break;
-        done += (uint64_t)got;
+    off_t at = (off_t)offset;
+    if (lseek(to, 0, SEEK_SET) != 0)
+        return 0;
+    while (bytes) {
+        ssize_t got = sendfile(to, from, &at, bytes);
+        if (got <= 0)
+            return 0;
+        bytes -= (uint64_t)got;
     }
-    free(part);
-    return done == bytes;
+    return 1;
 }
 
 /* Makes a file of the buffer's bytes, with those of the array in front. Returns -1 on failure. */
@@ -366,7 +345,7 @@ static int merge(const struct opened *opened, const struct bundle_buffer *buffer
     struct problem ignored;
     uint64_t start = 0;
     int merged = memfd_create("cufence-buffer", MFD_CLOEXEC);
-    int saved = buffer->file[0] ? open_buffer(opened, buffer, &start, &ignored) : -1;
+    int saved = buffer->file[0] ? open_array(opened, buffer, buffer->file, &start, &ignored) : -1;
     int is_well = merged >= 0 && ftruncate(merged, (off_t)buffer->size) == 0 &&
                   (saved < 0 || copy(saved, start, merged, buffer->size)) && copy(array, offset, merged, bytes);
     if (saved >= 0)
