@@ -4,6 +4,7 @@
 #include "cli.h"
 #include "collected.h"
 #include "installed.h"
+#include "outputs.h"
 #include "planted.h"
 #include "settings.h"
 #include "supervise.h"
@@ -124,39 +125,33 @@ static int simulate(const char *reason)
     return open_device() == CUFENCE_OK ? EXIT_FOUND : complain("no simulated device: %s", error_detail());
 }
 
-static int name_device(void)
-{
-    CUdevice device;
-    char name[128];
-    if (driver->cuDeviceGet(&device, 0) == CUDA_SUCCESS && driver->cuDeviceGetName(name, sizeof name, device) == CUDA_SUCCESS)
-        printf("Runs on GPU 0, %s.\n", name);
-    return EXIT_FOUND;
-}
+#define NO_KERNELS "this cufence was built without nvcc, so it has no kernel for a GPU"
 
 /* Opens the driver that CUFENCE_DRIVER names, else the GPU's, else the simulated device. */
 static int choose_device(void)
 {
     const char *named = env_get("CUFENCE_DRIVER");
-    if (named && *named) {
-        if (open_device() != CUFENCE_OK)
-            return complain("CUFENCE_DRIVER=%s: %s", named, error_detail());
-        if (driver->is_sim) {
-            printf("Runs on the simulated device, as CUFENCE_DRIVER asks.\n");
-            return EXIT_FOUND;
-        }
-        return planted_has_kernels
-                   ? name_device()
-                   : complain("this cufence was built without nvcc, so it has no kernel for a GPU; set CUFENCE_DRIVER=sim");
-    }
-    if (!planted_has_kernels)
-        return simulate("this cufence was built without nvcc, so it has no kernel for a GPU.");
+    int is_named = named && *named;
+    CUdevice device;
+    char name[128];
+    if (!is_named && !planted_has_kernels)
+        return simulate(NO_KERNELS ".");
     cufence_status status = open_device();
-    if (status == CUFENCE_OK)
-        return name_device();
-    if (driver) /* a loaded driver stays, so the simulated one cannot replace it */
+    if (status != CUFENCE_OK && is_named)
+        return complain("CUFENCE_DRIVER=%s: %s", named, error_detail());
+    if (status != CUFENCE_OK && driver) /* a loaded driver stays, so the simulated one cannot replace it */
         return complain("%s", error_detail());
-    return simulate(status == CUFENCE_ERROR_DRIVER_NOT_FOUND ? "no CUDA driver (libcuda.so.1) was found here."
-                                                             : error_detail());
+    if (status != CUFENCE_OK)
+        return simulate(status == CUFENCE_ERROR_DRIVER_NOT_FOUND ? "no CUDA driver (libcuda.so.1) was found here."
+                                                                 : error_detail());
+    if (!driver->is_sim && !planted_has_kernels)
+        return complain(NO_KERNELS "; set CUFENCE_DRIVER=sim");
+    if (driver->is_sim)
+        printf("Runs on the simulated device, as CUFENCE_DRIVER asks.\n");
+    else if (driver->cuDeviceGet(&device, 0) == CUDA_SUCCESS &&
+             driver->cuDeviceGetName(name, sizeof name, device) == CUDA_SUCCESS)
+        printf("Runs on GPU 0, %s.\n", name);
+    return EXIT_FOUND;
 }
 
 /* ---- the planted program ---- */
@@ -164,7 +159,6 @@ static int choose_device(void)
 /* What the new process tells before it becomes the program. */
 struct told {
     pid_t pid;
-    char json[1024]; /* the file that gets the findings */
     char save[1024]; /* the folder that gets the launch, "" if none */
 };
 
@@ -172,7 +166,7 @@ struct play {
     const struct bug *bug;
     char *options;          /* the bug's and the user's */
     struct options parsed;  /* the user's, of the environment too */
-    char reports[PATH_MAX]; /* a file for findings, if the user has named none */
+    char reports[PATH_MAX]; /* a file for findings */
     char program[PATH_MAX]; /* this program */
     struct told *told;      /* in memory that both processes share */
 };
@@ -182,13 +176,11 @@ static int become(void *argument)
 {
     struct play *play = argument;
     struct told *told = play->told;
-    const char *json = play->parsed.json[0] ? play->parsed.json : play->reports;
     char *more = NULL;
     told->pid = getpid();
-    if (options_expand_path(json, told->json, sizeof told->json) != CUFENCE_OK ||
-        options_expand_path(play->parsed.save, told->save, sizeof told->save) != CUFENCE_OK)
+    if (options_expand_path(play->parsed.save, told->save, sizeof told->save) != CUFENCE_OK)
         return complain("%s", error_detail());
-    if (asprintf(&more, "%s%s,json=%s", driver->is_sim ? SIM_OPTIONS : "", play->options, json) < 0)
+    if (asprintf(&more, "%s%s", driver->is_sim ? SIM_OPTIONS : "", play->options) < 0)
         return complain("no host memory");
     char *argv[] = {(char *)"run",
                     (char *)"--set",
@@ -202,20 +194,6 @@ static int become(void *argument)
     int status = cli_run((int)(sizeof argv / sizeof *argv) - 1, argv);
     free(more);
     return status;
-}
-
-/* Makes a file for the findings, whose name can be an option's value. Returns 0 after a message. */
-static int make_reports(char path[PATH_MAX])
-{
-    const char *parent = env_get("TMPDIR");
-    parent =
-        parent && *parent && !strpbrk(parent, ",%") && strlen(parent) < sizeof((struct told *)0)->json / 2 ? parent : "/tmp";
-    snprintf(path, PATH_MAX, "%s/cufence-demo-XXXXXX", parent);
-    int file = mkostemp(path, O_CLOEXEC);
-    if (file < 0)
-        return !complain("no file for the report: %s: %s; set TMPDIR to a folder that can be written", path, strerror(errno));
-    close(file);
-    return 1;
 }
 
 /* The source of the kernels, which has a name without a folder in their line tables. */
@@ -246,8 +224,6 @@ static enum outcome look(const struct play *play, const struct collected *collec
     enum outcome outcome = NOTHING;
     for (size_t i = 0; i < collected->count; i++) {
         const struct finding *finding = collected->findings[i].facts;
-        if (finding->origin.pid != play->told->pid)
-            continue;
         if (is_planted(play, finding, play->bug->kind))
             return AS_PLANTED;
         if (is_planted(play, finding, play->bug->also))
@@ -263,7 +239,7 @@ static int judge(const struct play *play)
     struct collected collected = {0};
     const struct bug *bug = play->bug;
     const char *other = NULL;
-    collected_read(&collected, NULL, play->told->json);
+    collected_read(&collected, NULL, play->reports);
     enum outcome outcome = look(play, &collected, &other);
     int status = EXIT_FOUND;
     if (outcome == OTHER)
@@ -377,9 +353,7 @@ static int prepare(struct play *play, const struct settings *settings)
     free(given);
     if (status == 0 && !installed_program(play->program))
         status = complain("/proc/self/exe: %s", strerror(errno));
-    if (status == 0 && !play->parsed.json[0] && !make_reports(play->reports))
-        status = EXIT_NOT_FOUND;
-    return status;
+    return status == 0 ? outputs_collect("demo", play->reports) : status;
 }
 
 static int demonstrate(const struct bug *bug, const struct settings *settings)

@@ -1,9 +1,12 @@
 #include "outputs.h"
 
-#include "arguments.h"
+#include "help.h"
+
+#include "base/env.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -115,4 +118,17 @@ void outputs_close(struct outputs *outputs)
             fclose(out);
         outputs->files[i] = NULL;
     }
+}
+
+int outputs_collect(const char *command, char file[PATH_MAX])
+{
+    const char *parent = env_get("TMPDIR");
+    snprintf(file, PATH_MAX, "%s/cufence-%s-XXXXXX", parent && *parent ? parent : "/tmp", command);
+    int made = mkostemp(file, O_CLOEXEC);
+    if (made < 0)
+        return arguments_complain(command, STATUS_UNFIT,
+                                  "no file for reports: %s: %s; set TMPDIR to a folder that can be written", file,
+                                  strerror(errno));
+    close(made);
+    return setenv("CUFENCE_COLLECT", file, 1) == 0 ? 0 : arguments_complain(command, STATUS_UNFIT, "no host memory");
 }

@@ -9,6 +9,7 @@
 
 #include "collected.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 enum output { OUTPUT_HTML, OUTPUT_SARIF, OUTPUT_JSON, OUTPUTS };
@@ -39,6 +40,10 @@ int outputs_write(struct outputs *outputs, const struct collected *collected);
 int face_html(const struct collected *collected, FILE *out);
 int face_sarif(const struct collected *collected, FILE *out);
 int face_json(const struct collected *collected, FILE *out);
+
+/* Makes the file to which each process of a program adds its reports, whatever json= says, and names it in the environment.
+ * Returns 0, or the exit status after a message. The caller removes it. */
+int outputs_collect(const char *command, char file[PATH_MAX]);
 
 /* Closes the files, and removes those that are empty: nothing was ever written to them. */
 void outputs_close(struct outputs *outputs);

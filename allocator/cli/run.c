@@ -19,7 +19,6 @@
 #include "api/lifecycle.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stddef.h>
@@ -228,18 +227,6 @@ static int prepare(struct request *request)
 
 /* ---- the documents ---- */
 
-static int make_reports(struct page *page)
-{
-    const char *parent = env_get("TMPDIR");
-    snprintf(page->file, sizeof page->file, "%s/cufence-run-XXXXXX", parent && *parent ? parent : "/tmp");
-    int file = mkostemp(page->file, O_CLOEXEC);
-    if (file < 0)
-        return complain(STATUS_UNFIT, "no file for reports: %s: %s; set TMPDIR to a folder that can be written", page->file,
-                        strerror(errno));
-    close(file);
-    return setenv("CUFENCE_COLLECT", page->file, 1) == 0 ? 0 : complain(STATUS_UNFIT, "no host memory");
-}
-
 static void write_documents(struct page *page)
 {
     struct collected *all = &page->begun;
@@ -270,7 +257,7 @@ static int page_open(struct page *page, char *const *command)
 {
     page->begun = (struct collected){.is_unfinished = 1};
     collected_begin(&page->begun, command);
-    int refusal = make_reports(page);
+    int refusal = outputs_collect("run", page->file);
     if (refusal == 0)
         refusal = outputs_open(&page->outputs);
     if (refusal == 0 && !outputs_write(&page->outputs, &page->begun))

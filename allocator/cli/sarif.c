@@ -133,7 +133,7 @@ static json_t *result_of(const struct collected_finding *found, int has_baseline
 {
     const struct finding *finding = found->facts;
     const char *kind = finding->kind;
-    char print[17], place[512], tensor[256], message[1280];
+    char print[17], place[512], tensor[256], message[1536];
     finding_place(finding, place, sizeof place);
     finding_tensor(found, tensor, sizeof tensor);
     snprintf(message, sizeof message, "%s%s%s%s%s", finding->headline[0] ? finding->headline : kind, place[0] ? ", " : "",
