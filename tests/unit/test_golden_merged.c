@@ -1,4 +1,5 @@
-/* What cufence report and cufence hunt make of the findings in tests/golden/findings and of those in the docs. */
+/* What cufence report and cufence hunt make of the findings in tests/golden/findings and of those in the docs, and
+ * cufence explain of the dumps in tests/fixtures. */
 #define TEST_OWN_MAIN
 #include "support/test.h"
 
@@ -62,11 +63,11 @@ static void check(const char *name, char *text)
     golden_check(path, text);
 }
 
-static void check_command(const char *name, const char *options)
+static void check_command(const char *name, const char *where, const char *arguments)
 {
-    char command[512], *text = NULL;
+    char command[1024], *text = NULL;
     size_t size = 0;
-    snprintf(command, sizeof command, "cd /tmp && '%s' report %s %s", CUFENCE_CLI, options, file);
+    snprintf(command, sizeof command, "cd '%s' && '%s' %s", where, CUFENCE_CLI, arguments);
     FILE *out = popen(command, "re");
     assert_true(getdelim(&text, &size, '\0', out) > 0);
     pclose(out);
@@ -74,11 +75,30 @@ static void check_command(const char *name, const char *options)
     free(text);
 }
 
+static void check_report(const char *name, const char *options)
+{
+    char arguments[128];
+    snprintf(arguments, sizeof arguments, "report %s %s", options, file);
+    check_command(name, "/tmp", arguments);
+}
+
 TEST(a_report)
 {
-    check_command("text.expect", "");
-    check_command("lines.expect", "--json -");
-    check_command("sarif.expect", "--sarif -");
+    check_report("text.expect", "");
+    check_report("lines.expect", "--json -");
+    check_report("sarif.expect", "--sarif -");
+}
+
+#define EXPLAIN "explain --all-threads --registers --memory 0x7f0000000000"
+
+TEST(dumps_from_elsewhere)
+{
+    check_command("explain.expect", CUFENCE_FIXTURES, EXPLAIN " *.core.gz");
+    check_command("explain_json.expect", CUFENCE_FIXTURES, EXPLAIN " --json *.core.gz");
+    check_command("explain_cut.expect", CUFENCE_FIXTURES,
+                  "explain load_128.core.gz >/dev/null && gzip -dc load_128.core.gz | head -c 90000 >/tmp/cufence-cut.core && "
+                  "cd /tmp && " CUFENCE_CLI " explain cufence-cut.core && " CUFENCE_CLI " explain --json cufence-cut.core; "
+                  "rm cufence-cut.core");
 }
 
 /* Without the page around it, which is page.html. */
