@@ -10,6 +10,7 @@
 #include "analysis/verdict/diagnosis.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "finding/facts.h"
 #include "finding/json.h"
 #include "finding/report.h"
 #include "finding/standing_report.h"
@@ -142,9 +143,7 @@ static json_t *finding_of(const struct evidence *evidence, const struct diagnosi
         return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
     struct finding finding;
     finding_of_fault(&finding, diagnosis, rerun_of(known), &origin);
-    char *text = finding_json(&finding);
-    json_t *json = text ? json_loads(text, 0, NULL) : NULL;
-    free(text);
+    json_t *json = record_to_json_at(&finding_facts, &finding, finding.now_ns);
     finding_free(&finding);
     if (!known->snapshot)
         json_object_del(json, "process");
@@ -159,15 +158,13 @@ static void say_json(const char *path, const struct coredump *dump, const struct
     fault_diagnose_rerun(evidence, rerun_of(known), memory_of(known), &diagnosis);
     whole.site = evidence->site_count && !whole.remains ? fault_site(&diagnosis) : NULL;
     json_t *finding = finding_of(evidence, &diagnosis, known, whole.remains != NULL);
-    char *text = standing_json(dump, standing, &whole);
     json_object_set_new(finding, "dump", text_to_json(path));
     if (whole.remains)
         json_object_set_new(finding, "truncated",
                             json_pack("{sIsIsb}", "bytes", (json_int_t)dump->image.file.size, "of", (json_int_t)dump->claimed,
                                       "headers_missing", dump->are_headers_lost));
-    json_object_set_new(finding, "standing", text ? json_loads(text, 0, NULL) : NULL);
-    free(text);
-    text = finding ? json_dumps(finding, JSON_COMPACT) : NULL;
+    json_object_set_new(finding, "standing", standing_json(dump, standing, &whole));
+    char *text = finding ? json_dumps(finding, JSON_COMPACT) : NULL;
     if (text)
         puts(text);
     else

@@ -1,11 +1,9 @@
 #include "standing_report.h"
 
-#include "base/text.h"
 #include "parts.h"
 #include "report_common.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 
 enum {
@@ -18,11 +16,16 @@ enum {
     EXCEPTIONS = 8
 };
 
-/* Sites grouped by exception and PC. */
+/* Sites with the same exception and PC. */
+struct told_exception {
+    const struct evidence_site *first;
+    size_t sms;
+    uint32_t last; /* the SM counted last; sites of one SM are adjacent */
+};
+
 struct exceptions {
-    const struct evidence_site *first[EXCEPTIONS];
-    size_t sms[EXCEPTIONS], count;
-    uint32_t last[EXCEPTIONS]; /* the SM counted last; sites of one SM are adjacent */
+    struct told_exception list[EXCEPTIONS];
+    size_t count;
 };
 
 static struct exceptions exceptions_of(const struct evidence *evidence)
@@ -31,15 +34,15 @@ static struct exceptions exceptions_of(const struct evidence *evidence)
     for (size_t i = 0; evidence && i < evidence->site_count; i++) {
         const struct evidence_site *site = &evidence->sites[i];
         size_t k = 0;
-        while (k < found.count &&
-               (found.first[k]->error_pc != site->error_pc || found.first[k]->exception.number != site->exception.number))
+        while (k < found.count && (found.list[k].first->error_pc != site->error_pc ||
+                                   found.list[k].first->exception.number != site->exception.number))
             k++;
         if (k == EXCEPTIONS)
             continue;
         if (k == found.count)
-            found.first[found.count++] = site;
-        found.sms[k] += !found.sms[k] || found.last[k] != site->sm;
-        found.last[k] = site->sm;
+            found.list[found.count++].first = site;
+        found.list[k].sms += !found.list[k].sms || found.list[k].last != site->sm;
+        found.list[k].last = site->sm;
     }
     return found;
 }
@@ -50,7 +53,7 @@ static void exception_lines(struct report *report, const struct coredump *dump, 
 {
     const struct exceptions found = exceptions_of(evidence);
     for (size_t i = 0; i < found.count; i++) {
-        const struct evidence_site *site = found.first[i];
+        const struct evidence_site *site = found.list[i].first;
         report_begin(report, i ? "" : "exception", NULL);
         report_put(report, "%s", site->exception.name);
         if (site->kernel || site->symbol) {
@@ -58,8 +61,8 @@ static void exception_lines(struct report *report, const struct coredump *dump, 
             report_put_kernel(report, site->kernel ? site->kernel : site->symbol);
         }
         report_put(report, ", SM %" PRIu32, site->sm);
-        if (found.sms[i] > 1)
-            report_put(report, " and %zu more", found.sms[i] - 1);
+        if (found.list[i].sms > 1)
+            report_put(report, " and %zu more", found.list[i].sms - 1);
         report_end(report, CERTAIN_NOT);
         report_begin(report, "", "at");
         report_put_code(report, &(struct report_code){site->file, site->line, site->instruction,
@@ -241,145 +244,133 @@ char *standing_text(const struct coredump *dump, const struct standing *standing
 
 /* ---- JSON ---- */
 
-static json_t *hex(uint64_t value)
-{
-    char text[32];
-    snprintf(text, sizeof text, "0x%" PRIx64, value);
-    return json_string(text);
-}
+#define PLACE struct standing_place
+#define SITE struct evidence_site
+#define CODE(of)                                                                                                               \
+    FIELD(TEXT, of, kernel, "kernel"), FIELD(TEXT, of, symbol, "symbol"),                                                      \
+        FIELD(NUMBER, of, kernel_offset, "offset", WHEN(of, symbol)), FIELD(TEXT, of, file, "file"),                           \
+        FIELD(INT, of, line, "line", .flags = NOT_ZERO, WHEN(of, file)), FIELD(TEXT, of, instruction, "instruction")
 
-static void set_text(json_t *object, const char *key, const char *text)
-{
-    if (text && *text)
-        json_object_set_new(object, key, text_to_json(text));
-}
+static const struct field of_exception[] = {FIELD(NUMBER, struct exception, number, "number"),
+                                            FIELD(TEXT, struct exception, name, "name")};
+static const struct record exception = RECORD(struct exception, of_exception);
+static const struct field of_place[] = {
+    FIELD(NUMBER, PLACE, threads, "threads"),
+    FIELD(NUMBER, PLACE, warps, "warps"),
+    FIELD(NUMBER, PLACE, sm, "sm"),
+    FIELD(NUMBER, PLACE, warp, "warp"),
+    FIELD(TRIPLE, PLACE, block, "block"),
+    FIELD(TRIPLE, PLACE, thread, "thread"),
+    FIELD(HEX, PLACE, grid_id, "launch"),
+    FIELD(HEX, PLACE, pc, "pc"),
+    CODE(PLACE),
+    FIELD(PART, PLACE, exception, "exception", .record = &exception, WHEN(PLACE, exception.number)),
+};
+static const struct record place_record = RECORD(PLACE, of_place);
 
-static json_t *dim_of(const uint32_t dim[3])
-{
-    return json_pack("[iii]", (int)dim[0], (int)dim[1], (int)dim[2]);
-}
+struct told_place {
+    const struct standing_place *place;
+    int has_registers;
+    uint32_t registers[REGISTERS];
+    size_t register_count;
+};
+static const struct field of_register[] = {{.type = FIELD_HEX, .size = sizeof(uint32_t)}};
+static const struct record one_register = {.fields = of_register, .count = 1, .bytes = sizeof(uint32_t)};
+static const struct field of_told[] = {
+    FIELD(PART, struct told_place, place, NULL, .flags = BEHIND, .record = &place_record),
+    FIELD(LIST, struct told_place, registers, "registers", .record = &one_register, COUNT(struct told_place, register_count),
+          WHEN(struct told_place, has_registers)),
+};
+static const struct record told_record = RECORD(struct told_place, of_told);
 
-static void set_code(json_t *object, const struct standing_place *place)
-{
-    set_text(object, "kernel", place->kernel ? place->kernel : place->symbol);
-    set_text(object, "symbol", place->symbol);
-    if (place->symbol)
-        json_object_set_new(object, "offset", json_integer((json_int_t)place->kernel_offset));
-    set_text(object, "file", place->file);
-    if (place->file && place->line)
-        json_object_set_new(object, "line", json_integer(place->line));
-    set_text(object, "instruction", place->instruction);
-}
+#define GRID struct standing_grid
+static const struct field of_grid[] = {
+    FIELD(NUMBER, GRID, threads, "threads"),
+    FIELD(HEX, GRID, id, "id"),
+    FIELD(TEXT, GRID, kernel, "kernel"),
+    FIELD(TEXT, GRID, symbol, "symbol"),
+    FIELD(TRIPLE, GRID, grid, "grid"),
+    FIELD(TRIPLE, GRID, block, "block"),
+    FIELD(TRIPLE, GRID, cluster, "cluster", WHEN(GRID, cluster[0])),
+    FIELD(BYTES, GRID, parameters.bytes, "parameters", .flags = BEHIND | NOT_ZERO, COUNT(GRID, parameters.size)),
+};
+static const struct record grid_record = RECORD(GRID, of_grid);
 
-static json_t *place_of(const struct coredump *dump, const struct standing_place *place, int has_registers)
+static const struct field of_lane[] = {
+    FIELD(NUMBER, struct evidence_lane, lane, "lane"),
+    FIELD(TRIPLE, struct evidence_lane, thread, "thread"),
+    FIELD(HEX, struct evidence_lane, address, "address", WHEN(struct evidence_lane, certainty)),
+};
+static const struct record lane_record = RECORD(struct evidence_lane, of_lane);
+static const struct field of_lanes[] = {
+    FIELD(LIST, SITE, lanes, "lanes", .flags = BEHIND | NOT_ZERO, .record = &lane_record, COUNT(SITE, lane_count)),
+};
+static const struct record lanes_record = RECORD(SITE, of_lanes);
+static const struct field of_raised[] = {FIELD(PART, SITE, exception, "exception", .record = &exception)};
+static const struct record raised_record = RECORD(SITE, of_raised);
+static const struct field of_where[] = {FIELD(NUMBER, SITE, sm, "sm"), FIELD(HEX, SITE, error_pc, "pc"), CODE(SITE)};
+static const struct record where_record = RECORD(SITE, of_where);
+static const struct field of_told_exception[] = {
+    FIELD(PART, struct told_exception, first, NULL, .flags = BEHIND, .record = &raised_record),
+    FIELD(NUMBER, struct told_exception, sms, "sms"),
+    FIELD(PART, struct told_exception, first, NULL, .flags = BEHIND, .record = &where_record),
+};
+static const struct record exception_record = RECORD(struct told_exception, of_told_exception);
+
+/* What is told of a dump. */
+struct told {
+    const struct standing *standing;
+    struct told_place *places;
+    size_t place_count;
+    uint64_t memory;
+    struct span bytes; /* at `memory` */
+    const struct evidence_site *site;
+    int is_cut;
+    struct exceptions exceptions; /* of what is left of the dump */
+};
+static const struct field of_standing[] = {FIELD(NUMBER, struct standing, threads, "threads"),
+                                           FIELD(NUMBER, struct standing, warps, "warps")};
+static const struct record standing_record = RECORD(struct standing, of_standing);
+static const struct field of_grids[] = {
+    FIELD(LIST, struct standing, grids, "launches", .flags = BEHIND, .record = &grid_record,
+          COUNT(struct standing, grid_count)),
+};
+static const struct record grids_record = RECORD(struct standing, of_grids);
+static const struct field of_memory[] = {
+    FIELD(HEX, struct told, memory, "address"),
+    FIELD(BYTES, struct told, bytes.bytes, "bytes", .flags = BEHIND, COUNT(struct told, bytes.size)),
+};
+static const struct record memory_record = RECORD(struct told, of_memory);
+static const struct field of_all[] = {
+    FIELD(PART, struct told, standing, NULL, .flags = BEHIND, .record = &standing_record),
+    FIELD(LIST, struct told, places, "places", .flags = BEHIND, .record = &told_record, COUNT(struct told, place_count)),
+    FIELD(PART, struct told, standing, NULL, .flags = BEHIND, .record = &grids_record),
+    GROUP(struct told, memory_record, "memory", WHEN(struct told, bytes.size)),
+    FIELD(PART, struct told, site, NULL, .flags = BEHIND, .record = &lanes_record),
+    FIELD(LIST, struct told, exceptions.list, "exceptions", .record = &exception_record, COUNT(struct told, exceptions.count),
+          WHEN(struct told, is_cut)),
+};
+static const struct record told_dump = RECORD(struct told, of_all);
+
+json_t *standing_json(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes)
 {
-    json_t *object = json_pack("{sIsIsisi}", "threads", (json_int_t)place->threads, "warps", (json_int_t)place->warps, "sm",
-                               (int)place->sm, "warp", (int)place->warp);
-    json_object_set_new(object, "block", dim_of(place->block));
-    json_object_set_new(object, "thread", dim_of(place->thread));
-    json_object_set_new(object, "launch", hex(place->grid_id));
-    json_object_set_new(object, "pc", hex(place->pc));
-    set_code(object, place);
-    if (place->exception.number)
-        json_object_set_new(object, "exception",
-                            json_pack("{siss}", "number", (int)place->exception.number, "name", place->exception.name));
-    if (has_registers) {
-        uint32_t registers[REGISTERS];
-        size_t count = coredump_words(dump, place->lane, COREDUMP_REGISTERS, registers, REGISTERS);
-        json_t *array = json_array();
-        for (size_t i = 0; i < count; i++)
-            json_array_append_new(array, hex(registers[i]));
-        json_object_set_new(object, "registers", array);
+    struct told told = {.standing = standing,
+                        .memory = wishes->memory,
+                        .bytes =
+                            wishes->has_memory ? standing_memory(dump, wishes->memory, MEMORY_BYTES) : (struct span){NULL, 0},
+                        .site = wishes->site,
+                        .is_cut = wishes->remains != NULL,
+                        .exceptions = exceptions_of(wishes->remains)};
+    told.place_count = standing->place_count < wishes->places ? standing->place_count : wishes->places;
+    told.places = calloc(told.place_count + 1, sizeof *told.places);
+    for (size_t i = 0; told.places && i < told.place_count; i++) {
+        struct told_place *place = &told.places[i];
+        place->place = &standing->places[i];
+        place->has_registers = wishes->has_registers;
+        if (wishes->has_registers)
+            place->register_count = coredump_words(dump, place->place->lane, COREDUMP_REGISTERS, place->registers, REGISTERS);
     }
+    json_t *object = told.places ? record_to_json(&told_dump, &told) : NULL;
+    free(told.places);
     return object;
-}
-
-/* Returns two hex digits per byte, in memory order. */
-static json_t *bytes_of(struct span bytes)
-{
-    static const char digits[] = "0123456789abcdef";
-    char *text = malloc(bytes.size * 2 + 1);
-    if (!text)
-        return NULL;
-    for (size_t i = 0; i < bytes.size; i++) {
-        text[2 * i] = digits[bytes.bytes[i] >> 4];
-        text[2 * i + 1] = digits[bytes.bytes[i] & 15];
-    }
-    json_t *string = json_stringn(text, bytes.size * 2);
-    free(text);
-    return string;
-}
-
-static json_t *launch_of(const struct standing_grid *grid)
-{
-    json_t *object = json_pack("{sI}", "threads", (json_int_t)grid->threads);
-    json_object_set_new(object, "id", hex(grid->id));
-    set_text(object, "kernel", grid->kernel ? grid->kernel : grid->symbol);
-    set_text(object, "symbol", grid->symbol);
-    json_object_set_new(object, "grid", dim_of(grid->grid));
-    json_object_set_new(object, "block", dim_of(grid->block));
-    if (grid->cluster[0])
-        json_object_set_new(object, "cluster", dim_of(grid->cluster));
-    if (grid->parameters.size)
-        json_object_set_new(object, "parameters", bytes_of(grid->parameters));
-    return object;
-}
-
-static json_t *lanes_of(const struct evidence_site *site)
-{
-    json_t *lanes = json_array();
-    for (size_t i = 0; i < site->lane_count; i++) {
-        json_t *lane = json_pack("{si}", "lane", (int)site->lanes[i].lane);
-        json_object_set_new(lane, "thread", dim_of(site->lanes[i].thread));
-        if (site->lanes[i].certainty != CERTAIN_NOT)
-            json_object_set_new(lane, "address", hex(site->lanes[i].address));
-        json_array_append_new(lanes, lane);
-    }
-    return lanes;
-}
-
-static json_t *exceptions_json(const struct evidence *evidence)
-{
-    const struct exceptions found = exceptions_of(evidence);
-    json_t *array = json_array();
-    for (size_t i = 0; i < found.count; i++) {
-        const struct evidence_site *site = found.first[i];
-        json_t *object = json_pack("{s{siss}sIsi}", "exception", "number", (int)site->exception.number, "name",
-                                   site->exception.name, "sms", (json_int_t)found.sms[i], "sm", (int)site->sm);
-        json_object_set_new(object, "pc", hex(site->error_pc));
-        set_code(object, &(struct standing_place){.kernel = site->kernel,
-                                                  .symbol = site->symbol,
-                                                  .kernel_offset = site->kernel_offset,
-                                                  .file = site->file,
-                                                  .line = site->line,
-                                                  .instruction = site->instruction});
-        json_array_append_new(array, object);
-    }
-    return array;
-}
-
-char *standing_json(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes)
-{
-    json_t *object = json_pack("{sIsI}", "threads", (json_int_t)standing->threads, "warps", (json_int_t)standing->warps);
-    json_t *places = json_array(), *launches = json_array();
-    for (size_t i = 0; i < standing->place_count && i < wishes->places; i++)
-        json_array_append_new(places, place_of(dump, &standing->places[i], wishes->has_registers));
-    for (size_t i = 0; i < standing->grid_count; i++)
-        json_array_append_new(launches, launch_of(&standing->grids[i]));
-    json_object_set_new(object, "places", places);
-    json_object_set_new(object, "launches", launches);
-    struct span memory = wishes->has_memory ? standing_memory(dump, wishes->memory, MEMORY_BYTES) : (struct span){NULL, 0};
-    if (memory.size) {
-        json_t *block = json_object();
-        json_object_set_new(block, "address", hex(wishes->memory));
-        json_object_set_new(block, "bytes", bytes_of(memory));
-        json_object_set_new(object, "memory", block);
-    }
-    if (wishes->site && wishes->site->lane_count)
-        json_object_set_new(object, "lanes", lanes_of(wishes->site));
-    if (wishes->remains)
-        json_object_set_new(object, "exceptions", exceptions_json(wishes->remains));
-    char *text = json_dumps(object, JSON_COMPACT);
-    json_decref(object);
-    return text;
 }

@@ -6,6 +6,7 @@
 
 #include "analysis/dump/evidence.h"
 #include "analysis/dump/standing.h"
+#include "record/record.h"
 
 struct standing_wishes {
     const struct evidence_site *site; /* the site whose lanes are listed with their addresses, NULL for none */
@@ -16,11 +17,11 @@ struct standing_wishes {
     uint64_t memory;                  /* a device address */
 };
 
-/* Both return malloc'ed text, or NULL if out of host memory. The caller frees it. */
+/* Returns malloc'ed text, or NULL if out of host memory. The caller frees it. */
 char *standing_text(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes);
 
-/* Returns an object with "threads", "warps", "places", "launches" and, if there are any, "memory", "lanes" and "exceptions"; no
- * trailing newline. */
-char *standing_json(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes);
+/* Returns an object with "threads", "warps", "places", "launches" and, if there are any, "memory", "lanes" and "exceptions";
+ * NULL if out of host memory. */
+json_t *standing_json(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes);
 
 #endif

@@ -4,8 +4,8 @@
 #include "base/version.h"
 #include "frames.h"
 #include "json.h"
-#include "json_members.h"
 #include "parts.h"
+#include "record/record.h"
 #include "writer.h"
 
 #include <inttypes.h>
@@ -48,13 +48,9 @@ static const char *unit_of(struct amount amount)
     return strchr(amount.text, 'B') ? "" : " bytes";
 }
 
-struct sum {
-    uint64_t buffers, bytes, mapped_bytes;
-};
-
-static struct sum sum_of(const struct usage *use, size_t from)
+static struct use_sum sum_of(const struct usage *use, size_t from)
 {
-    struct sum sum = {0};
+    struct use_sum sum = {0};
     for (size_t i = from; i < use->count; i++) {
         sum.buffers += use->places[i].buffers;
         sum.bytes += use->places[i].bytes;
@@ -94,7 +90,7 @@ static void put_rows(struct report *report, const struct usage *use)
         put_row(report, use, &use->places[i], has_devices);
     if (use->count <= USE_SHOWN)
         return;
-    struct sum rest = sum_of(use, USE_SHOWN);
+    struct use_sum rest = sum_of(use, USE_SHOWN);
     report_line(report, NULL, NULL, CERTAIN_NOT, "  %10s %9" PRIu64 " %10s %10s  at %zu more place%s",
                 amount_of(rest.bytes).text, rest.buffers, "", "", use->count - USE_SHOWN, plural(use->count - USE_SHOWN));
 }
@@ -102,7 +98,7 @@ static void put_rows(struct report *report, const struct usage *use)
 char *use_text(const struct usage *use)
 {
     struct report report;
-    struct sum all = sum_of(use, 0);
+    struct use_sum all = sum_of(use, 0);
     if (!report_open(&report, use->pid))
         return NULL;
     report_line(&report, NULL, NULL, CERTAIN_NOT,
@@ -120,48 +116,44 @@ char *use_text(const struct usage *use)
     return report_close(&report);
 }
 
-static json_t *place_to_json(const struct usage *use, const struct use_place *place, int *has_failed)
-{
-    struct members row = {json_object(), has_failed};
-    put(row, "device", json_integer(place->device));
-    if (place->has_frame && place->frame.file[0])
-        put(row, "file", text_to_json(place->frame.file));
-    if (place->has_frame && place->frame.line)
-        put(row, "line", json_integer(place->frame.line));
-    if (place->has_frame && place->frame.function[0])
-        put(row, "function", text_to_json(place->frame.function));
-    if (place->label[0])
-        put(row, "label", text_to_json(place->label));
-    put_number(row, "buffers", place->buffers);
-    put_number(row, "bytes", place->bytes);
-    put_number(row, "mapped_bytes", place->mapped_bytes);
-    put_number(row, "largest", place->largest);
-    put_number(row, "oldest_ns", use->now_ns > place->oldest_ns ? use->now_ns - place->oldest_ns : 0);
-    return row.object;
-}
+static const char *const use_word[] = {"use", NULL}, *const version_word[] = {VERSION_TEXT, NULL};
+
+#define ROW struct use_place
+static const struct field of_frame[] = {
+    FIELD(CHARS, struct stack_frame, file, "file"),
+    FIELD(INT, struct stack_frame, line, "line", .flags = NOT_ZERO),
+    FIELD(CHARS, struct stack_frame, function, "function"),
+};
+static const struct record frame_record = RECORD(struct stack_frame, of_frame);
+static const struct field of_row[] = {
+    FIELD(INT, ROW, device, "device"),      FIELD(PART, ROW, frame, NULL, .record = &frame_record, WHEN(ROW, has_frame)),
+    FIELD(CHARS, ROW, label, "label"),      FIELD(NUMBER, ROW, buffers, "buffers"),
+    FIELD(NUMBER, ROW, bytes, "bytes"),     FIELD(NUMBER, ROW, mapped_bytes, "mapped_bytes"),
+    FIELD(NUMBER, ROW, largest, "largest"), FIELD(AGO, ROW, oldest_ns, "oldest_ns", .flags = EVEN_EMPTY),
+};
+static const struct record row_record = RECORD(ROW, of_row);
+
+#define ALL struct usage
+static const struct field of_process[] = {FIELD(INT, ALL, pid, "pid"), FIELD(INT, ALL, rank, "rank", .flags = OR_NONE)};
+static const struct record process_record = RECORD(ALL, of_process);
+static const struct field of_usage[] = {
+    {.name = "schema", .type = FIELD_FIXED, .most = JSON_SCHEMA},
+    {.name = "cufence", .type = FIELD_FIXED, .words = version_word},
+    {.name = "kind", .type = FIELD_FIXED, .words = use_word},
+    GROUP(ALL, process_record, "process"),
+    FIELD(TEXT, ALL, when, "when"),
+    FIELD(NUMBER, ALL, sum.buffers, "buffers"),
+    FIELD(NUMBER, ALL, sum.bytes, "bytes"),
+    FIELD(NUMBER, ALL, sum.mapped_bytes, "mapped_bytes"),
+    FIELD(NUMBER, ALL, unguarded_buffers, "unguarded_buffers"),
+    FIELD(NUMBER, ALL, unguarded_bytes, "unguarded_bytes"),
+    FIELD(LIST, ALL, places, "places", .flags = BEHIND, .record = &row_record, COUNT(ALL, count)),
+};
+static const struct record usage_record = RECORD(ALL, of_usage);
 
 char *use_json(const struct usage *use)
 {
-    int has_failed = 0;
-    struct sum all = sum_of(use, 0);
-    struct members report = {json_object(), &has_failed};
-    put(report, "schema", json_integer(JSON_SCHEMA));
-    put(report, "cufence", json_string(VERSION_TEXT));
-    put(report, "kind", json_string("use"));
-    struct members process = put_object(report, "process");
-    put(process, "pid", json_integer(use->pid));
-    if (use->rank >= 0)
-        put(process, "rank", json_integer(use->rank));
-    if (use->when)
-        put(report, "when", json_string(use->when));
-    put_number(report, "buffers", all.buffers);
-    put_number(report, "bytes", all.bytes);
-    put_number(report, "mapped_bytes", all.mapped_bytes);
-    put_number(report, "unguarded_buffers", use->unguarded_buffers);
-    put_number(report, "unguarded_bytes", use->unguarded_bytes);
-    json_t *places = json_array();
-    for (size_t i = 0; i < use->count; i++)
-        append(places, place_to_json(use, &use->places[i], &has_failed), &has_failed);
-    put(report, "places", places);
-    return members_line(report);
+    struct usage all = *use;
+    all.sum = sum_of(use, 0);
+    return text_of_json(record_to_json_at(&usage_record, &all, use->now_ns), JSON_COMPACT);
 }

@@ -16,6 +16,10 @@ struct use_place {
     uint64_t oldest_ns; /* the time of the oldest allocation */
 };
 
+struct use_sum {
+    uint64_t buffers, bytes, mapped_bytes;
+};
+
 struct usage {
     const struct use_place *places; /* in the order in which they are shown */
     size_t count;
@@ -23,7 +27,8 @@ struct usage {
     uint64_t unguarded_buffers, unguarded_bytes; /* live, besides these */
     const char *when;                            /* "at exit"; NULL: nothing special */
     int pid;
-    int rank; /* -1: none */
+    int rank;           /* -1: none */
+    struct use_sum sum; /* of all places: use_json()'s own */
 };
 
 #define USE_SHOWN 20 /* places in the table; the others are summed up in its last line */

@@ -93,7 +93,7 @@ static int is_absent(const struct field *field, const void *at, const void *hold
     case FIELD_REAL:
         return (field->flags & OR_NONE) && !is_finite(*(const double *)at);
     case FIELD_AGO:
-        return now_ns < field_number(field, at);
+        return now_ns < field_number(field, at) && !(field->flags & EVEN_EMPTY);
     case FIELD_BYTES:
     case FIELD_LIST:
     case FIELD_PAIRS:
@@ -212,7 +212,7 @@ static json_t *value_of(const struct field *field, const void *at, const void *h
     case FIELD_PAIRS:
         return pairs_of(field->record, at, field_count(field, holder));
     case FIELD_AGO:
-        return json_integer((json_int_t)(now_ns - field_number(field, at)));
+        return json_integer(now_ns < field_number(field, at) ? 0 : (json_int_t)(now_ns - field_number(field, at)));
     case FIELD_FIXED:
         return field->words ? json_string(field->words[0]) : json_integer((json_int_t)field->most);
     }

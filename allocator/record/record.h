@@ -56,7 +56,7 @@ enum {
     OR_NONE = 2,    /* a number: absent if negative, UINT64_MAX or not finite; an absent one is read as that */
     REQUIRED = 4,   /* reading JSON without it fails */
     BEHIND = 8,     /* the struct has a pointer to it; NULL: absent */
-    EVEN_EMPTY = 16 /* a text is told even if it is "" */
+    EVEN_EMPTY = 16 /* a text is told even if it is "", and a time to come as 0 */
 };
 
 struct field {
