@@ -65,7 +65,7 @@ static void find_launches(struct slack_write *write, struct search *search)
 void slack_report(const struct heap_slack *found)
 {
     cufence_buffer buffer = found->buffer;
-    cufence_description place;
+    cufence_description where;
     struct slack_write write = {.buffer = &buffer,
                                 .is_before = found->is_before,
                                 .address = found->first,
@@ -79,9 +79,9 @@ void slack_report(const struct heap_slack *found)
                                 .buffer_frames = {stack_buffer_frames, NULL}};
     struct search *search = malloc(sizeof *search);
     memcpy(write.bytes, found->bytes, found->byte_count);
-    heap_describe(buffer.mapping_start, &place);
-    if (place.buffer.mapping_start == buffer.mapping_start)
-        buffer.guard_start = place.buffer.guard_start;
+    heap_describe(buffer.mapping_start, &where);
+    if (where.buffer.mapping_start == buffer.mapping_start)
+        buffer.guard_start = where.buffer.guard_start;
     if (search)
         find_launches(&write, search);
     tell_slack(&write);

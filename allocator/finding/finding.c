@@ -7,28 +7,28 @@
 #include <stdlib.h>
 
 /* Fills in the address, and the buffer found there. */
-static void take_place(struct finding *finding, const struct misuse *misuse)
+static void take_buffer(struct finding *finding, const struct misuse *misuse)
 {
     static const enum measured_from from[] = {[CUFENCE_PLACE_INSIDE] = FROM_START,
                                               [CUFENCE_PLACE_PAST_END] = PAST_END,
                                               [CUFENCE_PLACE_BEFORE_START] = BEFORE_START,
                                               [CUFENCE_PLACE_FREED] = FROM_START};
-    const cufence_description *place = misuse->place;
+    const cufence_description *where = misuse->where;
     finding->address = (struct address_fact){.certainty = CERTAIN_EXACT,
                                              .is_one = 1,
                                              .value = misuse->address,
-                                             .is_in_arena = place->place != CUFENCE_PLACE_UNKNOWN};
-    if (!place->buffer.id)
+                                             .is_in_arena = where->place != CUFENCE_PLACE_UNKNOWN};
+    if (!where->buffer.id)
         return;
-    finding->buffer = part_buffer(&place->buffer, misuse->buffer_frames);
+    finding->buffer = part_buffer(&where->buffer, misuse->buffer_frames);
     finding->buffer.certainty = CERTAIN_EXACT;
-    finding->buffer.from = from[place->place];
-    finding->buffer.distance = place->offset;
+    finding->buffer.from = from[where->place];
+    finding->buffer.distance = where->offset;
 }
 
 void finding_of_misuse(struct finding *finding, const struct misuse *misuse, const struct finding_origin *origin)
 {
-    const cufence_description *place = misuse->place;
+    const cufence_description *where = misuse->where;
     *finding = (struct finding){.origin = *origin,
                                 .kind = misuse->kind,
                                 .reason = misuse->sentence,
@@ -41,14 +41,14 @@ void finding_of_misuse(struct finding *finding, const struct misuse *misuse, con
                                 .now_ns = misuse->now_ns};
     part_add(finding->what, "%s by %s", misuse->kind, misuse->call);
     part_add(finding->headline, "%s: %s", finding->what, misuse->sentence);
-    take_place(finding, misuse);
+    take_buffer(finding, misuse);
     if (misuse->earlier)
         earlier_take(finding, misuse);
     finding->access.is_known = misuse->access != ACCESS_UNKNOWN;
     finding->access.kind = misuse->access;
     finding->access.bytes = misuse->bytes;
-    if (place->place == CUFENCE_PLACE_INSIDE && !misuse->earlier)
-        finding->access.bytes_past_end = misuse->bytes - (place->buffer.size - place->offset);
+    if (where->place == CUFENCE_PLACE_INSIDE && !misuse->earlier)
+        finding->access.bytes_past_end = misuse->bytes - (where->buffer.size - where->offset);
     finding_complete(finding);
 }
 

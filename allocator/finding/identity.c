@@ -70,7 +70,7 @@ uint64_t identity_of_misuse(const struct misuse *misuse)
         hash = add_text(add_text(hash, misuse->earlier->kernel), misuse->earlier->call);
         hash = add_number(hash, misuse->earlier->place);
     }
-    return not_zero(add_place(hash, misuse->place->buffer.id ? &misuse->place->buffer : NULL));
+    return not_zero(add_place(hash, misuse->where->buffer.id ? &misuse->where->buffer : NULL));
 }
 
 uint64_t identity_of_leak(const cufence_buffer *buffer)

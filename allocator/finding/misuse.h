@@ -26,7 +26,7 @@ struct misuse {
     uint64_t address;
     enum access_kind access; /* ACCESS_UNKNOWN for a free, which accesses nothing */
     uint64_t bytes;
-    const cufence_description *place; /* what is at the address */
+    const cufence_description *where; /* what is at the address */
     uint64_t tid;                     /* the calling thread */
     uint64_t caller;                  /* the call site: equal for the same place, for identity.h */
     const struct stack_frame *frames; /* of the caller, innermost first */

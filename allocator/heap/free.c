@@ -30,7 +30,7 @@ cufence_status heap_claim(void *pointer, struct heap_claim *claim)
     claim->block = block;
     if (__builtin_expect(!block, 0)) {
         claim->context = NULL;
-        return refuse((uint64_t)(uintptr_t)pointer, &claim->place);
+        return refuse((uint64_t)(uintptr_t)pointer, &claim->where);
     }
     claim->context = block->books->context;
     return CUFENCE_OK;

@@ -48,7 +48,7 @@ static inline int heap_lacks_room(cufence_status status)
 struct heap_claim {
     struct block *block;
     struct context *context;   /* whose memory it is */
-    cufence_description place; /* after a failure: what is at the address */
+    cufence_description where; /* after a failure: what is at the address */
 };
 
 /* Errors: DOUBLE_FREE, INVALID_FREE. Every claim must be passed to heap_free(). */

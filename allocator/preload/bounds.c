@@ -34,7 +34,7 @@ static int refuse(const struct host_call *call, CUdeviceptr address, unsigned lo
                                  .address = address,
                                  .access = is_write ? ACCESS_WRITE : ACCESS_READ,
                                  .bytes = size,
-                                 .place = &description});
+                                 .where = &description});
     return 0;
 }
 

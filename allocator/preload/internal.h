@@ -148,7 +148,7 @@ struct host_call {
 };
 #define HOST_CALL(name) (&(const struct host_call){name, __builtin_frame_address(0), NULL, NULL}) /* in a hook */
 
-/* misuse.c: reports an invalid call on one of our buffers. `what` holds its kind, address, access and place;
+/* misuse.c: reports an invalid call on one of our buffers. `what` holds its kind, address, access and what is there;
  * cufence_error_detail() is its message. Returns CUDA_ERROR_INVALID_VALUE. */
 CUresult misuse(const struct host_call *call, struct misuse what);
 

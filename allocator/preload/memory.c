@@ -226,10 +226,10 @@ static CUresult passed_freed(CUresult result, CUdeviceptr pointer, uint64_t numb
  * before they can report the error of the previous call. */
 
 static CUresult refuse_free(const struct host_call *call, CUdeviceptr pointer, cufence_status status,
-                            const cufence_description *place)
+                            const cufence_description *where)
 {
     const char *kind = status == CUFENCE_ERROR_DOUBLE_FREE ? "double free" : "invalid free";
-    return misuse(call, (struct misuse){.kind = kind, .address = pointer, .place = place});
+    return misuse(call, (struct misuse){.kind = kind, .address = pointer, .where = where});
 }
 
 static void give_back(const struct heap_claim *claim, struct stream *stream, enum heap_users users)
@@ -270,7 +270,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
         order_freed(pointer);
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
-        return refuse_free(HOST_CALL("cuMemFree"), pointer, status, &claim.place);
+        return refuse_free(HOST_CALL("cuMemFree"), pointer, status, &claim.where);
     int was_returned = __atomic_load_n(&preload_fault_returned, __ATOMIC_RELAXED);
     /* A synchronisation would invalidate a capture, so the buffer waits for the next one instead. */
     CUresult waited = heap_captures() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_users(claim.context);
@@ -287,7 +287,7 @@ static CUresult free_async(const struct host_call *call, CUdeviceptr pointer, CU
         races_before_free(call, pointer, handle);
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
-        return refuse_free(call, pointer, status, &claim.place);
+        return refuse_free(call, pointer, status, &claim.where);
     struct stream *stream = stream_resolve(handle);
     give_back(&claim, stream, stream ? HEAP_STREAM : HEAP_UNKNOWN);
     return CUDA_SUCCESS;

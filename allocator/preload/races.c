@@ -36,7 +36,7 @@ static void describe(void *argument)
 static void report(const struct host_call *call, const struct order_race *race, struct misuse what, const char *verb)
 {
     static unsigned named; /* atomic */
-    cufence_description place;
+    cufence_description where;
     char name[256], on[48] = "";
     struct order_details *details = malloc(sizeof *details);
     if (!details)
@@ -44,14 +44,14 @@ static void report(const struct host_call *call, const struct order_race *race, 
     what.now_ns = monotonic_ns(); /* naming the frames takes a while */
     struct describing describing = {race, __atomic_fetch_add(&named, 1, __ATOMIC_RELAXED) < RACES_NAMED, details};
     aside_call(describe, &describing);
-    heap_describe(race->address, &place);
+    heap_describe(race->address, &where);
     if (!race->by_host)
         snprintf(on, sizeof on, " on stream 0x%" PRIx64, details->use.by_stream);
     error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s buffer #%" PRIu64 "%s, which %s on stream 0x%" PRIx64 " may still use", verb,
-              place.buffer.id, on, name_of(&details->use, name, sizeof name), details->use.stream);
+              where.buffer.id, on, name_of(&details->use, name, sizeof name), details->use.stream);
     what.kind = "stream race";
     what.address = race->address;
-    what.place = &place;
+    what.where = &where;
     what.earlier = &details->use;
     misuse(call, what);
     free(details);

@@ -28,7 +28,7 @@ static int is_over(void *user)
     return monotonic_ns() >= cache.end_ns;
 }
 
-static enum search_place place_of(void *user, uint64_t address, uint64_t bytes)
+static enum search_region region_of(void *user, uint64_t address, uint64_t bytes)
 {
     const struct rerun_input *input = user;
     int found = memory_find(address, bytes), is_ours = address >= input->arena_start && address < input->arena_end;
@@ -41,7 +41,7 @@ static int read_memory(void *user, uint64_t address, void *bytes, size_t size)
 {
     uint64_t start = address / PART * PART, offset = address - start;
     unsigned part = (unsigned)(start / PART % PARTS);
-    if (place_of(user, address, size) != SEARCH_INSIDE || offset + size > PART)
+    if (region_of(user, address, size) != SEARCH_INSIDE || offset + size > PART)
         return 0;
     uint8_t *own = cache.bytes + part * PART;
     if (cache.addresses[part] != start) {
@@ -117,7 +117,7 @@ size_t follow_launch(int socket, const struct rerun_input *input, const struct r
     struct search found = {.launch = &emulated,
                            .access = &access,
                            .access_pc = input->access_at,
-                           .place = place_of,
+                           .region = region_of,
                            .is_over = is_over,
                            .user = (void *)(uintptr_t)input};
     search(&found);

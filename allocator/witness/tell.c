@@ -276,7 +276,7 @@ void tell_misuse(const struct misuse *misuse)
 {
     struct setting setting;
     struct finding finding;
-    finding_of_misuse(&finding, misuse, setting_of(&setting, misuse->place->buffer.id ? misuse->place->buffer.device : -1));
+    finding_of_misuse(&finding, misuse, setting_of(&setting, misuse->where->buffer.id ? misuse->where->buffer.device : -1));
     finish(&finding, publish(&finding));
 }
 

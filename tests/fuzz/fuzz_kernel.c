@@ -41,7 +41,7 @@ static int read_memory(void *user, uint64_t address, void *bytes, size_t size)
     return part.bytes != NULL;
 }
 
-static enum search_place place_of(void *user, uint64_t address, uint64_t bytes)
+static enum search_region region_of(void *user, uint64_t address, uint64_t bytes)
 {
     const struct world *world = user;
     require(bytes > 0 && bytes <= 16);
@@ -70,12 +70,12 @@ static void emulate_threads(const uint8_t *data, struct span cubin)
                                           .grid = {data[1] & 15u, (data[1] >> 4) + 1u, UINT16_MAX},
                                           .block = {data[2] & 63u, (data[2] >> 6) + 1u, 1}};
     struct search found = {
-        .launch = &launch, .access = &access, .access_pc = at, .place = place_of, .is_over = is_over, .user = &world};
+        .launch = &launch, .access = &access, .access_pc = at, .region = region_of, .is_over = is_over, .user = &world};
     search(&found);
     require(found.lane_count <= SEARCH_LANES);
     for (size_t i = 0; i < found.lane_count; i++)
         require(found.lanes[i].lane < SEARCH_LANES && found.lanes[i].thread[0] < launch.block[0] &&
-                place_of(&world, found.lanes[i].address, 1) != SEARCH_UNKNOWN);
+                region_of(&world, found.lanes[i].address, 1) != SEARCH_UNKNOWN);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -220,7 +220,7 @@ TEST(calls_on_the_host)
                                                      .address = A_START + 8,
                                                      .access = cases[i].access,
                                                      .bytes = cases[i].access ? 4000 : 0,
-                                                     .place = &place,
+                                                     .where = &place,
                                                      .tid = 4242,
                                                      .frames = frames,
                                                      .frame_count = i < 4 ? frames_of(NULL, 41, frames, 2) : 0,
@@ -244,7 +244,7 @@ TEST(a_call_from_deep_within_a_library)
                                                 .call = "cuMemFree",
                                                 .sentence = "has been freed before",
                                                 .address = place.buffer.address,
-                                                .place = &place,
+                                                .where = &place,
                                                 .frames = frames,
                                                 .frame_count = DEPTH});
 }
@@ -268,7 +268,7 @@ TEST(stream_races)
                             .sentence = "what it did",
                             .address = place.buffer.address,
                             .bytes = 16,
-                            .place = &place,
+                            .where = &place,
                             .now_ns = 73000000,
                             .earlier = &launch};
     check_misuse("race_with_a_launch", &misuse);

@@ -37,7 +37,7 @@ static int read_keys(void *user, uint64_t address, void *bytes, size_t size)
     return 1;
 }
 
-static enum search_place place_of(void *user, uint64_t address, uint64_t bytes)
+static enum search_region region_of(void *user, uint64_t address, uint64_t bytes)
 {
     static const uint64_t starts[] = {TABLE, KEYS, VALUES};
     for (size_t i = 0; i < 3; i++)
@@ -72,7 +72,7 @@ static void make(struct world *world, unsigned access)
     world->search = (struct search){.launch = &world->launch,
                                     .access = &world->access,
                                     .access_pc = START + access * 16,
-                                    .place = place_of,
+                                    .region = region_of,
                                     .is_over = is_over,
                                     .user = world};
     for (uint32_t i = 0; i < COUNT; i++)

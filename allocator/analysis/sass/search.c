@@ -18,9 +18,9 @@ static enum end look(const struct search *search, const struct machine *machine,
     int is_known = machine_address(machine, search->access, &is_off, address);
     if (is_off)
         return END_WELL;
-    enum search_place place =
-        is_known ? search->place(search->user, *address, search->access->bytes ? search->access->bytes : 1) : SEARCH_UNKNOWN;
-    return place == SEARCH_INSIDE ? END_WELL : place == SEARCH_OUTSIDE ? END_OUTSIDE : END_LOST;
+    enum search_region region =
+        is_known ? search->region(search->user, *address, search->access->bytes ? search->access->bytes : 1) : SEARCH_UNKNOWN;
+    return region == SEARCH_INSIDE ? END_WELL : region == SEARCH_OUTSIDE ? END_OUTSIDE : END_LOST;
 }
 
 static enum end follow(const struct search *search, const struct emulate_lane *lane, uint64_t *address, uint64_t *pc)

@@ -13,7 +13,7 @@
 
 #define SEARCH_LANES 32
 
-enum search_place {
+enum search_region {
     SEARCH_INSIDE,  /* the memory is there */
     SEARCH_OUTSIDE, /* an access faults */
     SEARCH_UNKNOWN
@@ -29,7 +29,7 @@ struct search {
     const struct emulate_launch *launch;
     const struct sass_access *access;
     uint64_t access_pc;
-    enum search_place (*place)(void *user, uint64_t address, uint64_t bytes);
+    enum search_region (*region)(void *user, uint64_t address, uint64_t bytes);
     int (*is_over)(void *user); /* asked now and then; 1: no more work */
     void *user;
 

@@ -159,11 +159,11 @@ static struct nan_input input_of(const struct visit *visit, const struct looked 
 {
     const struct reached *reached = &visit->reached[looked->reached];
     const struct measured none = {0}, *figures = looked->has_figures ? &looked->figures : &none;
-    cufence_description place;
+    cufence_description where;
     label[0] = '\0';
-    heap_describe(reached->range.address, &place);
-    if (place.buffer.id == reached->range.id)
-        memcpy(label, place.buffer.label, sizeof place.buffer.label < 64 ? sizeof place.buffer.label : 64);
+    heap_describe(reached->range.address, &where);
+    if (where.buffer.id == reached->range.id)
+        memcpy(label, where.buffer.label, sizeof where.buffer.label < 64 ? sizeof where.buffer.label : 64);
     label[63] = '\0';
     return (struct nan_input){.argument = visit->function ? reached->argument : -1,
                               .at = visit->function ? reached->at : 0,
@@ -190,7 +190,7 @@ struct report_parts {
     struct nan_input inputs[NAN_INPUTS];
     char labels[NAN_INPUTS][64];
     char plain[512];
-    cufence_description place;
+    cufence_description where;
 };
 
 /* Finds the line that writes there. Of arguments with equal pointers, only the first has been looked at. */
@@ -212,9 +212,9 @@ static void tell(const struct results *results, const struct looked *made, int i
     struct report_parts *parts = calloc(1, sizeof *parts);
     if (!parts)
         return;
-    heap_describe(reached->range.address, &parts->place);
-    if (parts->place.buffer.id != reached->range.id)
-        parts->place.buffer.id = 0;
+    heap_describe(reached->range.address, &parts->where);
+    if (parts->where.buffer.id != reached->range.id)
+        parts->where.buffer.id = 0;
     struct nan_fact fact = {.kind = is_inf ? FINDING_INF : FINDING_NAN,
                             .launch = visit->number,
                             .stream = (uint64_t)(uintptr_t)visit->handle,
@@ -228,7 +228,7 @@ static void tell(const struct results *results, const struct looked *made, int i
                             .argument = visit->function ? reached->argument : -1,
                             .type = made->type,
                             .is_guess = made->from == TYPE_GUESSED,
-                            .buffer = &parts->place.buffer,
+                            .buffer = &parts->where.buffer,
                             .buffer_frames = {stack_buffer_frames, NULL},
                             .inputs = parts->inputs,
                             .is_of_unwritten = is_of_unwritten,
