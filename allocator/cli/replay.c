@@ -26,14 +26,6 @@ enum { MOST_CHANGES = 64 };
 
 /* ---- the GPU ---- */
 
-static uint32_t compute_of(CUdevice device)
-{
-    int major = 0, minor = 0;
-    driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-    driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
-    return (uint32_t)(major * 10 + minor);
-}
-
 /* Code for 9.0 runs on 9.x. Code that is for 9.0 alone (sm_90a) the driver refuses elsewhere. */
 static int is_fit(uint32_t compute, uint32_t wanted)
 {
@@ -56,7 +48,6 @@ static int use_device(struct replay *replay, int number, CUdevice device)
         return complain(replay, "the driver is too old");
     memcpy(replay->input.device, uuid.bytes, sizeof replay->input.device);
     replay->device = number;
-    driver->cuDeviceGetName(replay->device_name, sizeof replay->device_name, device);
     driver->cuDeviceTotalMem(&total, device);
     if (replay->opened.mapped <= total)
         return 1;
@@ -81,7 +72,7 @@ static int find_device(struct replay *replay)
         CUdevice device;
         if (driver->cuDeviceGet(&device, i) != CUDA_SUCCESS)
             continue;
-        seen = replay->compute = compute_of(device);
+        seen = replay->compute = driver_describe(i, replay->device_name, sizeof replay->device_name);
         if (is_fit(seen, wanted))
             return use_device(replay, i, device);
     }

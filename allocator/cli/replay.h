@@ -48,15 +48,15 @@ enum replay_outcome { REPLAY_FAILED, REPLAY_QUIET, REPLAY_FAULTED };
  * message that lists those in it. */
 int replay_choose(const char *given, char path[PATH_MAX]);
 
-/* Launches the kernel once, and prints the report if it did something wrong and is_told. REPLAY_FAILED: after a message. */
-enum replay_outcome replay_once(struct replay *replay, int is_told);
+/* Launches the kernel once, and prints the report if it did something wrong and is_shown. REPLAY_FAILED: after a message. */
+enum replay_outcome replay_once(struct replay *replay, int is_shown);
 
 /* Launches the kernel once with the tool as that process's parent: "compute-sanitizer --tool memcheck". Returns the exit
  * status.
  */
 int replay_under(struct replay *replay, const char *tool);
 
-/* Answers a question of the second process, as struct rerun wants it; user: the replay. */
+/* Answers a question of the rerun process, as struct rerun wants it; user: the replay. */
 int replay_answer(void *user, const struct rerun_message *question, struct rerun_message *to);
 
 /* Answers a MESSAGE_RESULT, as opened_answer() does a MESSAGE_NEED: with a file for the bytes of the buffer, which are compared

@@ -203,31 +203,31 @@ static void print_slack(const struct replay *replay, const struct rerun *rerun)
                 result->written_bytes, MOST_WRITES);
 }
 
-static enum replay_outcome tell_quiet(const struct replay *replay, const struct rerun *rerun, int is_told)
+static enum replay_outcome tell_quiet(const struct replay *replay, const struct rerun *rerun, int is_shown)
 {
     int is_zero = replay->input.mode == RERUN_ZEROS, has_written = rerun->result.write_count != 0;
-    if (has_written && is_told && is_zero && !replay->is_json)
+    if (has_written && is_shown && is_zero && !replay->is_json)
         print_writes(&rerun->result, "bytes other than 0");
-    else if (has_written && is_told && !is_zero)
+    else if (has_written && is_shown && !is_zero)
         print_slack(replay, rerun);
     return has_written && !is_zero ? REPLAY_FAULTED : REPLAY_QUIET;
 }
 
-static enum replay_outcome tell(const struct replay *replay, struct rerun *rerun, int is_told)
+static enum replay_outcome tell(const struct replay *replay, struct rerun *rerun, int is_shown)
 {
     struct rerun_result *result = &rerun->result;
     rerun_result_name_buffers(result, memory_of(replay));
     switch (result->outcome) {
     case RERUN_FAULTED:
-        if (is_told)
+        if (is_shown)
             print_fault(replay, rerun, NULL);
         return REPLAY_FAULTED;
     case RERUN_WROTE:
-        if (is_told)
+        if (is_shown)
             print_written(replay, rerun);
         return replay->input.mode == RERUN_ZEROS ? REPLAY_QUIET : REPLAY_FAULTED;
     case RERUN_NO_FAULT:
-        return tell_quiet(replay, rerun, is_told);
+        return tell_quiet(replay, rerun, is_shown);
     case RERUN_FAILED:
     case RERUN_NOT_TRIED:
         break;
@@ -236,7 +236,7 @@ static enum replay_outcome tell(const struct replay *replay, struct rerun *rerun
     return REPLAY_FAILED;
 }
 
-enum replay_outcome replay_once(struct replay *replay, int is_told)
+enum replay_outcome replay_once(struct replay *replay, int is_shown)
 {
     char limit[48];
     snprintf(limit, sizeof limit, "--seconds %" PRIu64, replay->seconds);
@@ -253,7 +253,7 @@ enum replay_outcome replay_once(struct replay *replay, int is_told)
     rerun_begin(&rerun);
     rerun_finish(&rerun);
     compare_end(replay);
-    enum replay_outcome outcome = tell(replay, &rerun, is_told);
+    enum replay_outcome outcome = tell(replay, &rerun, is_shown);
     rerun_end(&rerun);
     return outcome;
 }

@@ -1,4 +1,4 @@
-/* `cufence replay --under TOOL`: the same launch, with the second process as the tool's child. */
+/* `cufence replay --under TOOL`: the same launch, with the rerun process as the tool's child. */
 #include "cli.h"
 #include "replay.h"
 
@@ -63,7 +63,7 @@ static void reserve_less(struct rerun_input *input, const struct bundle *bundle)
     }
 }
 
-/* How far the second process has come. */
+/* How far the rerun process has come. */
 enum course { COURSE_NOT_BEGUN, COURSE_REFUSED, COURSE_LAUNCHED, COURSE_FAILED, COURSE_DONE };
 
 /* Sends the input and answers questions until the tool's last process has closed the socket. */

@@ -205,3 +205,16 @@ cufence_status driver_check(CUresult result, const char *call)
                                                                : CUFENCE_ERROR_DRIVER;
     return error_set(status, "%s: %s (%d)", call, name ? name : "unknown error", (int)result);
 }
+
+uint32_t driver_describe(int number, char *name, size_t room)
+{
+    int major = 0, minor = 0;
+    CUdevice device;
+    name[0] = '\0';
+    if (number < 0 || driver->cuDeviceGet(&device, number) != CUDA_SUCCESS)
+        return 0;
+    driver->cuDeviceGetName(name, (int)room, device);
+    driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+    driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+    return (uint32_t)(major * 10 + minor);
+}

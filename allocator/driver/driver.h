@@ -14,6 +14,8 @@
 
 #include <cuda.h>
 #include <cufence.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* X(function, CUDA version that introduced this signature, REQUIRED or OPTIONAL). Optional functions may be NULL. */
 #define DRIVER_FUNCTIONS(X)                                                                                                    \
@@ -139,5 +141,8 @@ cufence_status driver_check(CUresult result, const char *call);
 
 /* Whether `result` is a sticky error left by a kernel exception: every later call in the context returns it. */
 int driver_has_faulted(CUresult result);
+
+/* Writes the name of a device, by its ordinal, and returns its compute capability, 90 for 9.0. "" and 0 if there is none. */
+uint32_t driver_describe(int number, char *name, size_t room);
 
 #endif

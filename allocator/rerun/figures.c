@@ -1,7 +1,6 @@
-#include "figures.h"
+#include "memory.h"
 
 #include "driver/driver.h"
-#include "memory.h"
 
 #include <stdlib.h>
 

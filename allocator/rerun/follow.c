@@ -1,11 +1,10 @@
-#include "follow.h"
+#include "memory.h"
 
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/search.h"
 #include "analysis/sass/slice.h"
 #include "base/clock.h"
 #include "driver/driver.h"
-#include "memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>

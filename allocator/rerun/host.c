@@ -1,9 +1,7 @@
-#include "host.h"
+#include "memory.h"
 
 #include "base/error.h"
 #include "driver/driver.h"
-#include "keep.h"
-#include "memory.h"
 
 #include <errno.h>
 #include <string.h>

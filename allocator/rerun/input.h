@@ -1,6 +1,6 @@
 /*
  * The input: what a second launch of a kernel needs, but for the memory that it reaches. The process that faulted writes it
- * into a memory file and passes that to the second process, the process that launches the kernel again. The two then exchange
+ * into a memory file and passes that to the rerun process, which launches the kernel again (rerun.h). The two then exchange
  * messages over a socket (SOCK_SEQPACKET), because only the kernel's arguments and the memory itself tell which memory it
  * reaches.
  *
@@ -70,20 +70,20 @@ void rerun_input_describe(struct rerun_input *input, const struct rerun_launch *
 /* ---- messages ---- */
 
 enum rerun_message_type {
-    MESSAGE_INPUT, /* to the second process, first; comes with the descriptor of the input. It has `number` ms, 0: without limit
-                    */
-    MESSAGE_NEED,  /* from the second process: the memory at `address`, cufence's or pinned */
-    MESSAGE_GIVE,  /* the answer: `bytes` mapped at `address`; comes with the descriptor of a handle */
-    MESSAGE_FILE,  /* or: `bytes` at `address` are zeros, but for `data_bytes` at `data`, which lie at `number` in the file
-                    whose descriptor comes with it. The answer to MESSAGE_SAVE and MESSAGE_RESULT: that part is to be written
-                    there */
-    MESSAGE_ZEROS, /* or: all `bytes` at `address` are zeros */
-    MESSAGE_NONE,  /* or: nothing is mapped there, or it is not to be kept */
-    MESSAGE_CANNOT,   /* or: it is there, but could not be handed over; `number` is the errno value. Ends the second launch */
-    MESSAGE_RESULT,   /* from the second process: the last launch ended well; which of the `bytes` at `address` are wanted?
-                         Answered like: */
-    MESSAGE_SAVE,     /* from the second process: it has mapped `bytes` at `address`; which of them are to be kept? */
-    MESSAGE_LAUNCHES, /* from the second process: launches number `number` of the input; `address` is 1 with patterns in the
+    MESSAGE_INPUT,  /* to the rerun process, first; comes with the descriptor of the input. It has `number` ms, 0: without limit
+                     */
+    MESSAGE_NEED,   /* from the rerun process: the memory at `address`, cufence's or pinned */
+    MESSAGE_GIVE,   /* the answer: `bytes` mapped at `address`; comes with the descriptor of a handle */
+    MESSAGE_FILE,   /* or: `bytes` at `address` are zeros, but for `data_bytes` at `data`, which lie at `number` in the file
+                     whose descriptor comes with it. The answer to MESSAGE_SAVE and MESSAGE_RESULT: that part is to be written
+                     there */
+    MESSAGE_ZEROS,  /* or: all `bytes` at `address` are zeros */
+    MESSAGE_NONE,   /* or: nothing is mapped there, or it is not to be kept */
+    MESSAGE_CANNOT, /* or: it is there, but could not be handed over; `number` is the errno value. Ends the second launch */
+    MESSAGE_RESULT, /* from the rerun process: the last launch ended well; which of the `bytes` at `address` are wanted?
+                       Answered like: */
+    MESSAGE_SAVE,   /* from the rerun process: it has mapped `bytes` at `address`; which of them are to be kept? */
+    MESSAGE_LAUNCHES, /* from the rerun process: launches number `number` of the input; `address` is 1 with patterns in the
                          guards */
     MESSAGE_WROTE,    /* `bytes` bytes out of bounds from `address` on, the first of them in `values`; `number` is 1 in slack */
     MESSAGE_FIGURES,  /* what a range of the input holds before the first launch, in `figures` */

@@ -1,4 +1,4 @@
-#include "keep.h"
+#include "memory.h"
 
 #include "base/error.h"
 #include "base/files.h"

@@ -2,9 +2,6 @@
 
 #include "base/error.h"
 #include "driver/driver.h"
-#include "far.h"
-#include "keep.h"
-#include "patterns.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -439,23 +436,23 @@ cufence_status memory_remove_patterns(void)
     return status;
 }
 
-static size_t tell_page(const struct page *page, size_t told)
+static size_t tell_page(const struct page *page, size_t sent)
 {
-    return page->address ? patterns_tell(page->address, PAGE, 0, told) : 0;
+    return page->address ? patterns_tell(page->address, PAGE, 0, sent) : 0;
 }
 
 size_t memory_tell_writes(int is_only)
 {
-    size_t told = 0;
+    size_t sent = 0;
     for (size_t i = 0; i < memory.count; i++) {
-        told += tell_page(&memory.pieces[i].before, told);
-        told += tell_page(&memory.pieces[i].behind, told);
+        sent += tell_page(&memory.pieces[i].before, sent);
+        sent += tell_page(&memory.pieces[i].behind, sent);
     }
-    size_t outside = told + tell_far();
+    size_t outside = sent + tell_far();
     for (size_t i = 0; i < memory.count && (outside || is_only); i++) {
         struct slack slack = memory.pieces[i].has_pattern ? slack_of(&memory.pieces[i]) : (struct slack){0};
-        told += patterns_tell(slack.head, slack.head_bytes, 1, told);
-        told += patterns_tell(slack.tail, slack.tail_bytes, 1, told);
+        sent += patterns_tell(slack.head, slack.head_bytes, 1, sent);
+        sent += patterns_tell(slack.tail, slack.tail_bytes, 1, sent);
     }
     return outside;
 }

@@ -1,6 +1,6 @@
 /*
- * The memory in the process that launches again: copies of the mappings that a kernel reaches, at the addresses that they have
- * in the process that faulted.
+ * What the process of the second launch has in memory: copies of the mappings and of the pinned host memory that a kernel
+ * reaches, at the addresses that they have in the process that faulted, and patterns between the buffers.
  *
  * What a kernel reaches is found by looking for addresses: first in the arguments, then in the memory that they point to, and
  * so on. A mapping is asked for over the socket, imported at another address, and copied, so that each launch begins with the
@@ -8,12 +8,14 @@
  * room for a copy, the host's memory stands in, and a note says so. The originals are never launched on: the program may go on
  * with them.
  *
- * Thread safety: none; the second process has one thread.
+ * Units: bytes, device addresses. Thread safety: none; the process has one thread for all this.
  */
 #ifndef CUFENCE_RERUN_MEMORY_H
 #define CUFENCE_RERUN_MEMORY_H
 
 #include "input.h"
+
+/* ---- memory.c: the device's ---- */
 
 /* Reserves cufence's address space, or the parts that the input names. Call it before a context is created. Errors:
  * OUT_OF_ADDRESS_SPACE, DRIVER. */
@@ -39,8 +41,95 @@ cufence_status memory_tell_results(void);
 cufence_status memory_put_patterns(void);
 cufence_status memory_remove_patterns(void);
 
-/* Sends a MESSAGE_WROTE for each range of bytes in the guards that is not the pattern's any more; if there is one, or with
- * is_only, then for each in the slack. Returns the number of those in the guards. */
+/* Sends a MESSAGE_WROTE for each range of bytes in the guards that has changed; if there is one, or with is_only, then for each
+ * in the slack. Returns the number of those in the guards. */
 size_t memory_tell_writes(int is_only);
+
+/* ---- host.c: pinned host memory ---- */
+
+/* Maps memory at the addresses. Call it first of all, before a library may lie there. Errors: OUT_OF_ADDRESS_SPACE (something
+ * of this process is there, or the host allows no memory there). */
+cufence_status host_reserve(const struct rerun_input *input);
+
+/* Asks for the bytes and pins the memory, and maps what its bytes lead to. Call it in the context. Errors: CORRUPT, DRIVER, and
+ * those of memory_reach(). */
+cufence_status host_open(int socket, const struct rerun_input *input);
+
+/* Hands over what each piece holds now, with MESSAGE_RESULT. Errors: SYSTEM. */
+cufence_status host_tell_results(int socket);
+
+/* Gives all memory its first bytes again. */
+void host_refresh(void);
+
+/* ---- keep.c: bytes in files ---- */
+
+/* The content of a mapping: zeros, but for `bytes` at the device address `data`. */
+struct kept {
+    int is_kept;
+    uint64_t data, bytes;
+    const uint8_t *content; /* of the file; stays mapped */
+};
+
+/* Writes bytes of the host into a file. Returns 0 on failure. */
+int keep_put(int fd, uint64_t offset, const uint8_t *bytes, size_t size);
+
+/* Writes `bytes` of the device's memory from `address` on into a file, from `offset` on. What could not be written is missing
+ * in the file, which tells the other side. */
+void keep_write(int fd, uint64_t offset, uint64_t address, uint64_t bytes);
+
+/* Takes the content from a MESSAGE_FILE and its descriptor, or from a MESSAGE_ZEROS. Errors: CORRUPT (the file is too short,
+ * or the content is not part of the mapping), SYSTEM. */
+cufence_status keep_open(int fd, const struct rerun_message *message, struct kept *kept);
+
+/* Gives the mapping of `bytes` at `base` that content. Errors: DRIVER. */
+cufence_status keep_read(const struct kept *kept, uint64_t base, uint64_t bytes);
+
+/* ---- patterns.c: bytes that programs seldom write, or zeros, and what a launch has left of them ---- */
+
+#define PATTERN_PAGE ((uint64_t)2 << 20) /* of a pattern; no more is written or compared at once */
+
+/* is_zero: zeros instead. What has changed is sent over the socket. Errors: OUT_OF_MEMORY. */
+cufence_status patterns_open(int socket, int is_zero);
+
+/* Writes the pattern to at most PATTERN_PAGE bytes. Errors: DRIVER. */
+cufence_status patterns_write(uint64_t address, uint64_t bytes);
+
+/* Sends a MESSAGE_WROTE for each range of bytes that has changed since, unless `sent` is already many.
+ * is_slack: no access faults there. Returns their number. */
+size_t patterns_tell(uint64_t address, uint64_t bytes, int is_slack, size_t sent);
+
+/* The same for the page of far.c, one pattern wide. */
+cufence_status patterns_write_far(void);
+size_t patterns_count_far(void); /* bytes that have changed; 0 if there is no such page */
+
+/* ---- far.c: one page that is mapped many times, far out in the guards ---- */
+
+/* A launch that goes further than the pages with a pattern of their own does not fault there. What is written in one place is
+ * written in all. Fills addresses that are reserved, between multiples of PATTERN_PAGE. Without room for it nothing is there,
+ * which is no error. */
+void far_add(int device, uint64_t start, uint64_t end);
+
+/* Whether something is filled. */
+int far_is_there(void);
+
+/* Gives the page its bytes; PATTERN_PAGE of them. Errors: DRIVER. */
+cufence_status far_write(const uint8_t *bytes);
+
+/* Reads the page. Returns 0 if there is none, or if it cannot be read. */
+int far_read(uint8_t *bytes);
+
+/* Errors: DRIVER. */
+cufence_status far_remove(void);
+
+/* ---- what looks at the memory ---- */
+
+/* Sends a MESSAGE_FIGURES for each range of the input that can be read. Looks at 16 MiB of a range at most, its first and its
+ * last bytes, and at 64 MiB in all. Call it before the first launch. */
+void figures_tell(int socket, const struct rerun_input *input);
+
+/* Follows the threads of a launch through the kernel's code (analysis/sass/search.h), where a dump of a second fault would not
+ * have the thread. Sends a MESSAGE_LANE for each thread of the first warp that is found, else a MESSAGE_LOST. The memory must
+ * be as the fault left it; what is not mapped yet is asked for. Returns the number of lanes. */
+size_t follow_launch(int socket, const struct rerun_input *input, const struct rerun_launch *launch, uint64_t limit_ms);
 
 #endif

@@ -1,8 +1,7 @@
-#include "patterns.h"
+#include "memory.h"
 
 #include "base/error.h"
 #include "driver/driver.h"
-#include "input.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,12 +57,12 @@ static size_t end_of_range(size_t at, size_t size)
     return end;
 }
 
-size_t patterns_tell(uint64_t address, uint64_t bytes, int is_slack, size_t told)
+size_t patterns_tell(uint64_t address, uint64_t bytes, int is_slack, size_t sent)
 {
     size_t count = 0;
     if (!bytes || driver->cuMemcpyDtoH(patterns.found, address, bytes) != CUDA_SUCCESS)
         return 0;
-    for (size_t i = 0, end; i < bytes && told + count < MOST_RANGES; i = end) {
+    for (size_t i = 0, end; i < bytes && sent + count < MOST_RANGES; i = end) {
         end = i + 1;
         if (!has_changed(i))
             continue;

@@ -3,9 +3,6 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "driver/driver.h"
-#include "figures.h"
-#include "follow.h"
-#include "host.h"
 #include "memory.h"
 #include "record/record.h"
 

@@ -1,8 +1,8 @@
 /*
- * The second launch of a kernel that has faulted: by another process, on copies of the memory as the fault left it. rerun.c
- * serves that process: it starts it, answers what it asks for, receives the core dump of the fault there, and keeps to a time
- * limit. play.c is the process itself. The program that faulted and `cufence replay` differ only in where the memory comes
- * from.
+ * The second launch of a kernel that has faulted: by another process, the rerun process, on copies of the memory as the
+ * fault left it. rerun.c serves that process: it starts it, answers what it asks for, receives the core dump of the fault
+ * there, and keeps to a time limit. play.c is the process itself. The program that faulted and `cufence replay` differ only in
+ * where the memory comes from.
  *
  * The warp that faults is found with memory barriers in front of the kernel's exits, so that it cannot have left when the
  * driver looks. Where they cannot be put there, or the driver refuses the code with them, its threads are emulated.

@@ -27,7 +27,7 @@
 #define STACK_BYTES ((size_t)64 << 10)
 #define END_MS 1000 /* how long the end of a killed process may take */
 
-/* Variables that the second process must not see. */
+/* Variables that the rerun process must not see. */
 static const char *const dropped[] = {"LD_PRELOAD=",
                                       "CUFENCE_OPTIONS=",
                                       "CUDA_ENABLE_COREDUMP_ON_EXCEPTION=",
@@ -75,7 +75,7 @@ static int find_program(char path[PATH_MAX])
 struct plan {
     char *program;
     char **environment;
-    char *stack; /* for the second process until it executes the program */
+    char *stack; /* for the rerun process until it executes the program */
     int socket, pipe, is_verbose;
     pid_t caller, between;
     int started; /* a futex. 0: not yet; else that process's number, or a negative errno value */
@@ -106,7 +106,7 @@ static int become_rerun(void *user)
 }
 
 /*
- * Runs in the process in between until the second process has ended. It shares the memory of the thread that started it,
+ * Runs in the process in between until the rerun process has ended. It shares the memory of the thread that started it,
  * thread-local variables too, and runs beside that thread. So it makes system calls that do not fail, and nothing else.
  */
 __attribute__((no_sanitize("address", "thread", "undefined"))) static int hold_rerun(void *user)
@@ -129,7 +129,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) static int hold_r
     return 0;
 }
 
-/* Waits until the process in between has started the second process, or has ended. */
+/* Waits until the process in between has started the rerun process, or has ended. */
 static int await(const struct plan *plan, pid_t between)
 {
     const struct timespec rest = {.tv_sec = 1};
@@ -169,7 +169,7 @@ static void forget_between(pid_t between, char *stack)
     free(stack);
 }
 
-/* Makes two sockets with numbers behind the pipe's, which the second process overwrites. Returns 0 on failure and sets errno.
+/* Makes two sockets with numbers behind the pipe's, which the rerun process overwrites. Returns 0 on failure and sets errno.
  */
 static int make_sockets(int sockets[2])
 {

@@ -1,10 +1,10 @@
 /*
- * Starts the second process: the `cufence` program beside libcufence.so, with a socket as its standard input.
+ * Starts the rerun process (rerun.h): the `cufence` program beside libcufence.so, with a socket as its standard input.
  *
- * The program that faulted must not notice: the second process is the child of a process in between, which shares the program's
- * memory, waits for the second process and sends no signal when it ends. So there is no SIGCHLD, and wait() and waitpid(-1) see
+ * The program that faulted must not notice: the rerun process is the child of a process in between, which shares the program's
+ * memory, waits for the rerun process and sends no signal when it ends. So there is no SIGCHLD, and wait() and waitpid(-1) see
  * neither, in a subreaper and in a container's first process too. The kernel kills both when the thread that started them ends,
- * whatever the second process is doing; so it ends with the program. It gets none of the program's descriptors, and none of its
+ * whatever the rerun process is doing; so it ends with the program. It gets none of the program's descriptors, and none of its
  * variables for LD_PRELOAD, cufence, and the driver's debugging.
  *
  * Thread safety: all functions, any thread. The thread that calls rerun_process_start() must not end before
@@ -23,7 +23,7 @@ struct rerun_process {
     char *stack;   /* of that one */
 };
 
-#define MESSAGE_DUMP "/proc/self/fd/3" /* in the second process: the pipe that it was given */
+#define MESSAGE_DUMP "/proc/self/fd/3" /* in the rerun process: the pipe that it was given */
 
 /* program: the file of `cufence`, NULL to find it. is_verbose: its standard error is the program's. pipe: for its core dump.
  * Errors: NOT_FOUND (no `cufence` program), SYSTEM. */

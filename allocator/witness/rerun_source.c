@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "surroundings.h"
 #include "driver/driver.h"
-#include "hosted.h"
+#include "copies.h"
 #include "launch/launch.h"
 #include "rerun/rerun.h"
 #include "vmm/arena.h"
@@ -30,8 +30,8 @@ struct rerun_source {
     uint8_t *image, *arguments[RERUN_LAUNCHES];
     struct slot_export held[MOST_HELD]; /* memory that arguments point to, kept even if the program unmaps it */
     size_t held_count;
-    struct hosted hosted;
-    char withheld[200]; /* why some memory could not be given to the second process, "" if all was */
+    struct copies copies;
+    char withheld[200]; /* why some memory could not be given to the rerun process, "" if all was */
 };
 
 static cufence_status fail(struct rerun_source *source, const char *why)
@@ -160,18 +160,18 @@ static void hold_memory(struct rerun_source *source, const struct rerun_launch *
 }
 
 /* The same for pinned host memory. Without all of it, the second launch would fault there, so that there is none. */
-static cufence_status hold_hosted(struct rerun_source *source)
+static cufence_status hold_pinned(struct rerun_source *source)
 {
-    struct hosted *hosted = &source->hosted;
+    struct copies *copies = &source->copies;
     struct rerun_input *input = &source->rerun.input;
     for (size_t i = 0; i < source->launch_count; i++)
-        hosted_take(hosted, &source->launches[i]);
-    memcpy(input->pinned, hosted->pieces, hosted->count * sizeof *hosted->pieces);
-    input->pinned_count = hosted->count;
-    if (hosted->left_out[0])
-        return fail(source, hosted->left_out);
-    for (size_t i = 0; source->saving && i < hosted->count; i++)
-        saving_keep_pinned(source->saving, &hosted->pieces[i], hosted->files[i]);
+        copies_take(copies, &source->launches[i]);
+    memcpy(input->pinned, copies->pieces, copies->count * sizeof *copies->pieces);
+    input->pinned_count = copies->count;
+    if (copies->left_out[0])
+        return fail(source, copies->left_out);
+    for (size_t i = 0; source->saving && i < copies->count; i++)
+        saving_keep_pinned(source->saving, &copies->pieces[i], copies->files[i]);
     return CUFENCE_OK;
 }
 
@@ -203,7 +203,7 @@ static int save_memory(struct rerun_source *source, const struct rerun_message *
 static int give_memory(struct rerun_source *source, uint64_t address, struct rerun_message *answer)
 {
     struct slot_export fresh = {.fd = -1};
-    int file = hosted_answer(&source->hosted, address, answer);
+    int file = copies_answer(&source->copies, address, answer);
     if (answer->type != MESSAGE_NONE)
         return file;
     const struct slot_export *found = find_held(source, address);
@@ -329,7 +329,7 @@ struct rerun_source *rerun_source_begin(const struct options *options, const str
     for (size_t i = 0; status == CUFENCE_OK && i < source->launch_count; i++)
         hold_memory(source, &source->launches[i]);
     if (status == CUFENCE_OK)
-        status = hold_hosted(source);
+        status = hold_pinned(source);
     for (size_t i = 0; status == CUFENCE_OK && i < source->launch_count; i++)
         rerun_input_describe(&source->rerun.input, &source->launches[i], &around->memory);
     if (status == CUFENCE_OK)
@@ -373,7 +373,7 @@ void rerun_source_free(struct rerun_source *source)
     rerun_end(&source->rerun);
     for (size_t i = 0; i < source->held_count; i++)
         close(source->held[i].fd);
-    hosted_free(&source->hosted);
+    copies_free(&source->copies);
     for (size_t i = 0; i < RERUN_LAUNCHES; i++)
         free(source->arguments[i]);
     free(source->image);

@@ -1,8 +1,7 @@
 /*
- * Has a faulted kernel launched again by another process (the second process, see rerun/rerun.h), on copies of the memory as
- * the fault left it, and collects what is seen there.
+ * Has a faulted kernel launched again (rerun/rerun.h), and gives the rerun process what it needs.
  *
- * The second process reserves cufence's address space, so each buffer lies where it did. It asks for the buffers that the
+ * The rerun process reserves cufence's address space, so each buffer lies where it did. It asks for the buffers that the
  * kernel's arguments reach, and gets their physical memory as descriptors: that memory outlives the context. The module's code
  * is the one in the core dump, with memory barriers in front of each EXIT, so that the faulting warp cannot have left when the
  * driver looks.
@@ -26,7 +25,7 @@ struct rerun_source;
 struct rerun_source *rerun_source_begin(const struct options *options, const struct dump *dump, const struct evidence *evidence,
                                         const struct surroundings *around, struct saving *saving);
 
-/* Serves the second process until it is done, at most until options->witness_ms after the beginning. The result, and the
+/* Serves the rerun process until it is done, at most until options->witness_ms after the beginning. The result, and the
  * evidence in it, stay valid until rerun_source_free(). The buffers in it are NULL; rerun_source_name_buffers() fills them in.
  */
 struct rerun_result *rerun_source_finish(struct rerun_source *source);

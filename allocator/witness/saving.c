@@ -85,7 +85,7 @@ struct saving *saving_begin(const struct options *options)
     return NULL;
 }
 
-/* ---- what the second process has ---- */
+/* ---- what the rerun process has ---- */
 
 void saving_keep_image(struct saving *saving, const void *image, size_t size)
 {
@@ -171,11 +171,7 @@ int saving_answer(struct saving *saving, const struct rerun_message *question, c
 void saving_keep_pinned(struct saving *saving, const struct rerun_range *range, int file)
 {
     struct bundle_buffer *buffer = &saving->pinned[saving->pinned_count++];
-    *buffer = (struct bundle_buffer){.address = range->address,
-                                     .size = range->bytes,
-                                     .mapping_start = range->address,
-                                     .mapping_end = range->address + range->bytes,
-                                     .label = "pinned host memory"};
+    *buffer = bundle_pinned_of(range);
     int fd = begin_file(saving, buffer, "pinned");
     void *bytes = fd >= 0 ? mmap(NULL, range->bytes, PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
     if (bytes != MAP_FAILED) {
@@ -250,16 +246,9 @@ static const struct launch_function *find_layout(const struct saving_rest *rest)
 
 static void complete_bundle(const struct saving *saving, struct saving_rest *rest)
 {
-    int major = 0, minor = 0;
-    CUdevice device;
     struct bundle *bundle = &rest->bundle;
     const struct launch_function *layout = find_layout(rest);
-    if (rest->device >= 0 && driver->cuDeviceGet(&device, rest->device) == CUDA_SUCCESS) {
-        driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-        driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
-    }
-    bundle->compute = (uint32_t)(major * 10 + minor);
-    snprintf(bundle->device_name, sizeof bundle->device_name, "%s", rest->device_name ? rest->device_name : "");
+    bundle->compute = driver_describe(rest->device, bundle->device_name, sizeof bundle->device_name);
     bundle->layout = layout ? layout->arguments : NULL;
     bundle->argument_count = layout ? layout->argument_count : 0;
     bundle->buffers = saving->buffers;
@@ -271,7 +260,7 @@ static void complete_bundle(const struct saving *saving, struct saving_rest *res
 static int put_snapshot(const struct saving *saving, const struct saving_rest *rest)
 {
     struct snapshot_origin origin = {.pid = (int)getpid(), .rank = options_rank(), .device = rest->device};
-    snprintf(origin.device_name, sizeof origin.device_name, "%s", rest->device_name ? rest->device_name : "");
+    snprintf(origin.device_name, sizeof origin.device_name, "%s", rest->bundle.device_name);
     files_complete_origin(&origin);
     char *text = snapshot_write(rest->memory, &origin, rest->rerun);
     int is_well = put_text(saving, BUNDLE_SNAPSHOT, text);

@@ -1,6 +1,6 @@
 /*
  * keep=DIR, keep=replay=DIR: keeps a faulted kernel with all that a second launch needs as a bundle, a folder of its own in
- * DIR, for `cufence replay` (docs/replay.md). The second process writes the bytes of the buffers while it has them mapped; the
+ * DIR, for `cufence replay` (docs/replay.md). The rerun process writes the bytes of the buffers while it has them mapped; the
  * rest is written once the fault has been reported. Files are open to their owner alone.
  *
  * Thread safety: called by the monitor's thread only, after saving_open().
@@ -19,7 +19,7 @@ struct saving;
 /* Reads the folder's name from the options. May be called again. Errors: OPTION, OVERFLOW (the name). */
 cufence_status saving_open(const struct options *options);
 
-/* The most that the second process may take to save memory, besides its time for other work; 0 if nothing is saved. */
+/* The most that the rerun process may take to save memory, besides its time for other work; 0 if nothing is saved. */
 uint64_t saving_limit_ms(const struct options *options);
 
 /* Makes the folder of a bundle. Returns NULL if none is wanted, or, after a line that says why, if it cannot be made. */
@@ -37,7 +37,7 @@ int saving_answer(struct saving *saving, const struct rerun_message *question, c
 /* Keeps pinned host memory, whose bytes are in the file. */
 void saving_keep_pinned(struct saving *saving, const struct rerun_range *range, int file);
 
-/* Lists the buffer at the address, if there is one, as left out: the second process could not get it. */
+/* Lists the buffer at the address, if there is one, as left out: the rerun process could not get it. */
 void saving_miss(struct saving *saving, uint64_t address);
 
 /* What is known in the end. */
@@ -48,7 +48,6 @@ struct saving_rest {
     const struct rerun_result *rerun;
     const char *report, *finding; /* the report as text and as JSON; NULL if the host has no memory for one */
     int device;
-    const char *device_name;
 };
 
 /* Completes the bundle, and prints a line with its name or with the error. Frees `saving`. */

@@ -39,10 +39,7 @@ struct setting {
 
 static const struct finding_origin *setting_of(struct setting *setting, int device)
 {
-    CUdevice handle;
-    setting->name[0] = '\0';
-    if (device >= 0 && driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS)
-        driver->cuDeviceGetName(setting->name, DEVICE_NAME, handle);
+    driver_describe(device, setting->name, DEVICE_NAME);
     setting->process = process_now(setting->time);
     setting->origin = (struct finding_origin){.pid = (int)getpid(),
                                               .rank = rank,
@@ -122,7 +119,7 @@ static void annotate(const struct finding *finding)
     free(text);
 }
 
-struct told {
+struct report {
     char *text; /* NULL if out of host memory */
     int is_printed;
     uint64_t made_ns; /* when the report was made, by monotonic_ns() */
@@ -130,9 +127,9 @@ struct told {
 
 /* Makes and delivers the report. finding: NULL if out of host memory. One that the user knows is counted, and goes to the file
  * of JSON only. */
-static struct told publish(struct finding *finding)
+static struct report publish(struct finding *finding)
 {
-    struct told told = {.made_ns = monotonic_ns()};
+    struct report report = {.made_ns = monotonic_ns()};
     enum known as = known_as(&known, finding ? finding->name : "");
     if (finding) {
         finding->known = known_words[as];
@@ -142,26 +139,26 @@ static struct told publish(struct finding *finding)
     if (as != KNOWN_NOT) {
         delivery_keep_known(json, finding->identity);
         free(json);
-        return told;
+        return report;
     }
-    told.text = finding ? finding_text(finding) : NULL;
-    told.made_ns = monotonic_ns();
-    told.is_printed = delivery_publish(told.text, json, told.text ? finding->identity : 0);
+    report.text = finding ? finding_text(finding) : NULL;
+    report.made_ns = monotonic_ns();
+    report.is_printed = delivery_publish(report.text, json, report.text ? finding->identity : 0);
     free(json);
-    if (told.is_printed && finding && is_annotated)
+    if (report.is_printed && finding && is_annotated)
         annotate(finding);
-    return told;
+    return report;
 }
 
 /* Calls the program's handler, last because it may exit the process. Frees the report and the finding. */
-static uint64_t finish(struct finding *finding, struct told told)
+static uint64_t finish(struct finding *finding, struct report report)
 {
-    if (told.text)
-        call_handler(finding, told.text);
-    free(told.text);
+    if (report.text)
+        call_handler(finding, report.text);
+    free(report.text);
     finding_free(finding);
     stack_frames_done();
-    return told.made_ns;
+    return report.made_ns;
 }
 
 struct telling {
@@ -215,22 +212,21 @@ static const struct rerun_result *second_launch(struct telling *telling)
 
 /* Completes the bundle of a fault that was printed, if the kernel could be launched again. Returns whether there is one. */
 static int save(struct telling *telling, const struct rerun_result *rerun, const struct finding *finding,
-                const struct told *told)
+                const struct report *report)
 {
     if (!telling->saving)
         return 0;
-    if (!told->is_printed || !rerun || !rerun->launches_tried) {
+    if (!report->is_printed || !rerun || !rerun->launches_tried) {
         const char *why = rerun ? rerun->reason : "the fault is not one of a memory access, or explain=dump";
-        saving_drop(telling->saving, told->is_printed ? why : NULL);
+        saving_drop(telling->saving, report->is_printed ? why : NULL);
         return 0;
     }
     struct saving_rest rest = {.dump = telling->dump,
                                .second = rerun_source_dump(telling->source),
                                .memory = &telling->around->memory,
                                .rerun = rerun,
-                               .report = told->text,
-                               .device = telling->device,
-                               .device_name = finding->origin.device_name};
+                               .report = report->text,
+                               .device = telling->device};
     char *json = finding_json(finding);
     rest.finding = json;
     rerun_source_describe(telling->source, &rest.bundle);
@@ -251,11 +247,11 @@ uint64_t tell_fault(struct telling *telling)
     fault_diagnose_rerun(telling->evidence, rerun, memory, &diagnosis);
     finding_of_fault(&finding, &diagnosis, rerun, setting_of(&setting, telling->device));
     finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
-    struct told told = publish(&finding);
-    int is_saved = save(telling, rerun, &finding, &told); /* with the dump and the snapshot */
-    if (told.is_printed && told.text && record_is_wanted() && !is_saved)
+    struct report report = publish(&finding);
+    int is_saved = save(telling, rerun, &finding, &report); /* with the dump and the snapshot */
+    if (report.is_printed && report.text && record_is_wanted() && !is_saved)
         record(telling, rerun, setting.name);
-    uint64_t made_ns = finish(&finding, told);
+    uint64_t made_ns = finish(&finding, report);
     rerun_source_free(telling->source);
     free(telling->around);
     free(telling);

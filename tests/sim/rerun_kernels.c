@@ -12,7 +12,7 @@ static int number(const cusim_thread *t)
     return (int)(t->block_index[0] * t->block[0] + t->thread_index[0]);
 }
 
-/* The second process has no CUFENCE_OPTIONS. */
+/* The rerun process has no CUFENCE_OPTIONS. */
 static int is_second(void)
 {
     return getenv("CUFENCE_OPTIONS") == NULL;
@@ -142,7 +142,7 @@ static void scale(const cusim_thread *t, void *const *arguments)
         out[number(t)] = in[number(t)] * *(const float *)arguments[2];
 }
 
-/* The same, but for one element, which is not the same in the second process. */
+/* The same, but for one element, which is not the same in the rerun process. */
 static void waver(const cusim_thread *t, void *const *arguments)
 {
     volatile float *out = *(volatile float *const *)arguments[0];
@@ -193,7 +193,7 @@ static void mark_process(const cusim_thread *t, void *const *arguments)
         out[n] = 2.5f;
 }
 
-/* Tells a test the number of the second process. */
+/* Tells a test the number of the rerun process. */
 static void tell_process(void)
 {
     const char *name = getenv("CUFENCE_TEST_RERUN");

@@ -24,7 +24,7 @@
 
 static CUmodule module;
 
-/* Options are in the environment, so that kernels can tell the second process, which has none. */
+/* Options are in the environment, so that kernels can tell the rerun process, which has none. */
 static inline void start(const char *options)
 {
     CUdevice device;

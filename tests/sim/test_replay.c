@@ -3,7 +3,7 @@
 
 #include "analysis/snapshot/npy.h"
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* by when the second process has come to its launch */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* by when the rerun process has come to its launch */
 #define HANG_MS "6000"
 #else
 #define HANG_MS "1500"

@@ -21,7 +21,7 @@ static void expect_story(const char *story, const char *const *patterns)
             fail_msg("%s: no %s in:\n%s", story, *patterns, said);
 }
 
-/* In the second process it is the device's primary context. */
+/* In the rerun process it is the device's primary context. */
 TEST(a_kernel_is_staged_whatever_its_context)
 {
     static const char *const stories[] = {"green", "green_stream", "own_context"};

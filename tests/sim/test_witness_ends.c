@@ -9,12 +9,12 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-#define GONE_MS 200  /* how long the second process may outlive the program */
+#define GONE_MS 200  /* how long the rerun process may outlive the program */
 #define SLOW_MS 5000 /* the same on a machine that has other things to do; without a watch it took 62 s here */
 
 static char told[] = "/tmp/cufence-test-XXXXXX";
 
-/* Waits for the number that the second process tells. */
+/* Waits for the number that the rerun process tells. */
 static pid_t await_rerun(void)
 {
     int pid = 0, length = 0;
@@ -82,7 +82,7 @@ static void expect_end(void (*story)(void), int is_killed)
     if (end.fd >= 0)
         assert_int_equal(poll(&end, 1, SLOW_MS), 1);
     if (monotonic_ms() - begin > GONE_MS)
-        fprintf(stderr, "the second process ended after %d ms\n", (int)(monotonic_ms() - begin));
+        fprintf(stderr, "the rerun process ended after %d ms\n", (int)(monotonic_ms() - begin));
     close(end.fd);
     kill(-program, SIGKILL);
     waitpid(program, NULL, 0);
@@ -209,7 +209,7 @@ static int count_sockets(void)
 
 static int socket_count;
 
-/* Once the second process is under way, nothing can be opened. */
+/* Once the rerun process is under way, nothing can be opened. */
 static void *grab(void *unused)
 {
     struct rlimit limit;

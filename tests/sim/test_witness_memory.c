@@ -2,7 +2,7 @@
 #include "second_launch.h"
 
 #include "driver/driver.h"
-#include "rerun/host.h"
+#include "rerun/memory.h"
 #include "rerun/memory.h"
 #include "witness/surroundings.h"
 

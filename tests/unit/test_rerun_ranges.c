@@ -1,4 +1,4 @@
-/* The ranges of memory that an input asks the second process to describe. */
+/* The ranges of memory that an input asks the rerun process to describe. */
 #include "support/test.h"
 
 #include "fault_world.h"

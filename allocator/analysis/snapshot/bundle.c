@@ -74,6 +74,15 @@ struct bundle_buffer bundle_buffer_of(const cufence_buffer *from)
     return buffer;
 }
 
+struct bundle_buffer bundle_pinned_of(const struct rerun_range *from)
+{
+    return (struct bundle_buffer){.address = from->address,
+                                  .size = from->bytes,
+                                  .mapping_start = from->address,
+                                  .mapping_end = from->address + from->bytes,
+                                  .label = "pinned host memory"};
+}
+
 char *bundle_write(const struct bundle *bundle)
 {
     return text_of_json(record_to_json(&kept_bundle, bundle), JSON_INDENT(1));

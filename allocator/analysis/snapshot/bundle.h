@@ -58,6 +58,7 @@ struct bundle {
 
 /* The buffer, of which no file is named yet. */
 struct bundle_buffer bundle_buffer_of(const cufence_buffer *from);
+struct bundle_buffer bundle_pinned_of(const struct rerun_range *from); /* the same for pinned host memory */
 
 /* Returns malloc'ed text that ends with a newline, or NULL if out of host memory. */
 char *bundle_write(const struct bundle *bundle);

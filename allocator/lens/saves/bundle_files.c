@@ -177,11 +177,7 @@ static void take_pinned(struct writing *writing, const uint8_t *area)
     for (size_t i = 0; i < bundling->pinned_count; i++) {
         uint64_t address = bundling->pinned[i].address, size = bundling->pinned[i].bytes;
         struct bundle_buffer *buffer = &writing->pinned[i];
-        *buffer = (struct bundle_buffer){.address = address,
-                                         .size = size,
-                                         .mapping_start = address,
-                                         .mapping_end = address + size,
-                                         .label = "pinned host memory"};
+        *buffer = bundle_pinned_of(&bundling->pinned[i]);
         snprintf(buffer->file, sizeof buffer->file, "pinned-%" PRIx64 ".npy", address);
         put_array(writing, buffer->file, before, size);
         if (memcmp(before, after, size) != 0) {
@@ -233,14 +229,7 @@ static void take_head(struct writing *writing)
 {
     const struct visit *visit = writing->visit;
     struct bundle *bundle = &writing->bundle;
-    int major = 0, minor = 0;
-    CUdevice device;
-    if (driver->cuDeviceGet(&device, visit->device) == CUDA_SUCCESS) {
-        driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-        driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
-        driver->cuDeviceGetName(bundle->device_name, sizeof bundle->device_name, device);
-    }
-    bundle->compute = (uint32_t)(major * 10 + minor);
+    bundle->compute = driver_describe(visit->device, bundle->device_name, sizeof bundle->device_name);
     bundle->symbol = visit->function->name;
     bundle->arena_start = arena_start();
     bundle->arena_end = arena_end();

@@ -16,7 +16,7 @@
 #define MOST_BUFFERS 65536u     /* that may be found: the newest ones */
 #define FOUND_ROOM (16 * MIB)   /* of the buffers that are found, and once more after the launch; ... */
 #define LARGE_ROOM (128 * MIB)  /* ... where some had no room in an earlier launch of the kernel */
-#define SEARCH_EACH (4 * MIB)   /* as the second process does: its last bytes of each buffer, ... */
+#define SEARCH_EACH (4 * MIB)   /* as the rerun process does: its last bytes of each buffer, ... */
 #define SEARCH_ALL (256 * MIB)  /* ... and in all */
 #define LOWEST UINT64_C(0x1000) /* no pointer is lower */
 #define KERNELS 4096            /* that are counted; of others no bundle is made */

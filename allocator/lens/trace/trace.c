@@ -62,20 +62,13 @@ static void read_command_line(char *out, size_t size)
 
 static void put_header(int number)
 {
-    int major = 0, minor = 0;
-    CUdevice device;
     struct trace_header header = {.driver = (uint32_t)driver->version, .every = trace.options->every};
     const char *written = env_get("CUFENCE_OPTIONS");
     snprintf(header.filter, sizeof header.filter, "%s", trace.options->trace_filter);
     snprintf(header.cufence, sizeof header.cufence, "%s", VERSION_TEXT);
     snprintf(header.options, sizeof header.options, "%s", written ? written : "");
     read_command_line(header.program, sizeof header.program);
-    if (driver->cuDeviceGet(&device, number) == CUDA_SUCCESS) {
-        driver->cuDeviceGetName(header.device, sizeof header.device, device);
-        driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-        driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
-    }
-    header.compute = (uint32_t)(major * 10 + minor);
+    header.compute = driver_describe(number, header.device, sizeof header.device);
     trace_header_write(trace.file, &header);
 }
 
