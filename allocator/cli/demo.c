@@ -3,7 +3,7 @@
 #include "arguments.h"
 #include "cli.h"
 #include "collected.h"
-#include "installed.h"
+#include "program.h"
 #include "outputs.h"
 #include "planted.h"
 #include "settings.h"

@@ -1,7 +1,7 @@
 /* `cufence docs`: lists the pages that are installed beside the program, and prints one. Messages name pages like this. */
 #include "arguments.h"
 #include "cli.h"
-#include "installed.h"
+#include "program.h"
 #include "help.h"
 #include "base/installation.h"
 #include "base/text.h"

@@ -1,6 +1,6 @@
 /* Checks the preload library of `cufence run` and backend:cufence: is it installed, does it load, do its hooks work? */
 #include "doctor.h"
-#include "installed.h"
+#include "program.h"
 
 #include "base/env.h"
 #include "driver/driver.h"

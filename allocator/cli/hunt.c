@@ -288,7 +288,7 @@ static int run(int argc, char **argv)
     struct hunt hunt = {
         .plan.is_guarded_required = 1, .settings = {.command = "hunt", .presets = 1}, .outputs.command = "hunt"};
     char *own = NULL;
-    int status = settings_add(&hunt.settings, "CUFENCE_OPTIONS", env_get("CUFENCE_OPTIONS"));
+    int status = settings_insert(&hunt.settings, 0, "CUFENCE_OPTIONS", env_get("CUFENCE_OPTIONS"));
     if (status == 0 && arguments_read(&hunt_command, argc, argv, &hunt, &status))
         status = start(&hunt, argc, argv, &own);
     if (!hunt.kept && hunt.plan.folder[0])

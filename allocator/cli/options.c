@@ -67,51 +67,42 @@ static const struct option_row *row_of(const char *typed)
     return NULL;
 }
 
-static int print_list(int is_json, int is_all)
-{
-    size_t rows;
-    const struct option_row *row = options_table(&rows);
-    if (!is_json && !fold_columns(STDOUT_FILENO)) {
-        options_print(stdout, is_all);
-        return 0;
-    }
-    json_t *list = json_array();
-    for (size_t i = 0; i < rows; i++) {
-        if (is_json)
-            json_array_append_new(list, row_object(&row[i]));
-        else if (is_all || row[i].is_common)
-            print_row(&row[i]);
-    }
-    if (!is_json && !is_all)
-        printf("\n`cufence options --all` lists %zu.\n", rows);
-    int is_well = !is_json || (json_dumpf(list, stdout, JSON_INDENT(1)) == 0 && putchar('\n') != EOF);
-    json_decref(list);
-    return is_well ? 0 : STATUS_FAILED;
-}
-
-static int print_named(int is_json, char **keys)
-{
-    json_t *list = json_array();
-    int status = 0;
-    for (; *keys && status == 0; keys++) {
-        const struct option_row *row = row_of(*keys);
-        if (!row)
-            status = STATUS_USAGE;
-        else if (is_json)
-            json_array_append_new(list, row_object(row));
-        else
-            print_row(row);
-    }
-    if (is_json && status == 0 && (json_dumpf(list, stdout, JSON_INDENT(1)) != 0 || putchar('\n') == EOF))
-        status = STATUS_FAILED;
-    json_decref(list);
-    return status;
-}
-
 struct wanted {
     int is_all, is_json;
     const char *check;
 };
+
+/* Prints the rows of the keys, or of all options, or of the common ones. */
+static int print_rows(const struct wanted *wanted, char **keys)
+{
+    enum { MOST = 256 };
+    const struct option_row *shown[MOST];
+    size_t rows, count = 0;
+    const struct option_row *row = options_table(&rows);
+    int is_table = !*keys && !wanted->is_json;
+    for (size_t i = 0; i < rows && !*keys; i++)
+        if (wanted->is_all || wanted->is_json || row[i].is_common)
+            shown[count++] = &row[i];
+    for (; *keys && count < MOST; keys++)
+        if (!(shown[count++] = row_of(*keys)))
+            return STATUS_USAGE;
+    if (is_table && !fold_columns(STDOUT_FILENO)) {
+        options_print(stdout, wanted->is_all);
+        return 0;
+    }
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        if (wanted->is_json)
+            json_array_append_new(list, row_object(shown[i]));
+        else
+            print_row(shown[i]);
+    }
+    if (is_table && !wanted->is_all)
+        printf("\n`cufence options --all` lists %zu.\n", rows);
+    int is_well = !wanted->is_json || (json_dumpf(list, stdout, JSON_INDENT(1)) == 0 && putchar('\n') != EOF);
+    json_decref(list);
+    return is_well ? 0 : STATUS_FAILED;
+}
 
 static const struct argument arguments[] = {
     {"all", NULL, "every option", NULL, .offset = offsetof(struct wanted, is_all)},
@@ -130,7 +121,7 @@ static int run(int argc, char **argv)
     if (!arguments_read(&options_command, argc, argv, &wanted, &status))
         return status;
     if (!wanted.check)
-        return optind < argc ? print_named(wanted.is_json, argv + optind) : print_list(wanted.is_json, wanted.is_all);
+        return print_rows(&wanted, argv + optind);
     options_default(&options);
     if (options_parse(&options, wanted.check, "--check"))
         return complain(STATUS_USAGE, "%s", error_detail());

@@ -1,5 +1,6 @@
 /*
- * Which file a command names, and whether a library given in LD_PRELOAD can act in it. Reads files, starts nothing.
+ * Which file a command names, whether a library given in LD_PRELOAD can act in it, and where cufence's own files are. Reads
+ * files, starts nothing.
  */
 #ifndef CUFENCE_CLI_PROGRAM_H
 #define CUFENCE_CLI_PROGRAM_H
@@ -39,5 +40,21 @@ int program_judge(const char *path);
 /* Whether a process with these ids would gain rights, so that the loader would ignore LD_PRELOAD. Returns the words for what
  * gives the rights ("set-uid"), or NULL. Pure. */
 const char *program_gains_rights(const struct program_rights *rights, uid_t user, gid_t group);
+
+/* ---- cufence's own files, relative to the folder of the running program: in an installation, a build or a wheel ---- */
+
+#define INSTALLED_PRELOAD "libcufence_preload.so"
+/* Where the library is looked for, relative to the program's folder; for messages. */
+#define INSTALLED_PLACES "the same folder, ../lib, ../lib64, ../lib/x86_64-linux-gnu, ../lib/aarch64-linux-gnu, ../cufence/lib"
+
+/* Gets the path of the running program, resolved from /proc/self/exe so that its libraries can be found beside it. Returns 0
+ * with errno if it is unknown. */
+int installed_program(char path[PATH_MAX]);
+
+/* Gets the real path of the preload library. Returns 0 with "" if it is in none of INSTALLED_PLACES. */
+int installed_preload(const char *program, char path[PATH_MAX]);
+
+/* Gets the folder of the Python package's sitecustomize.py, likewise. */
+int installed_bootstrap(const char *program, char path[PATH_MAX]);
 
 #endif

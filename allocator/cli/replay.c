@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "cli.h"
-#include "installed.h"
+#include "program.h"
 #include "driver/driver.h"
 
 #include <errno.h>

@@ -2,7 +2,6 @@
 #include "arguments.h"
 #include "cli.h"
 #include "cli/environment.h"
-#include "cli/installed.h"
 #include "cli/outputs.h"
 #include "cli/program.h"
 #include "cli/settings.h"
@@ -31,9 +30,6 @@
 
 enum { CANNOT_RUN = STATUS_UNFIT };
 
-/* The settings' first entries belong to the environment; those of the command line follow, and so win. */
-enum inherited { FROM_OPTIONS, FROM_ALLOC_CONF, FROM_CUDA_ALLOC_CONF, INHERITED };
-
 /* --html and --sarif: documents of everything that the program's processes report, there from its start. */
 struct page {
     struct outputs outputs;
@@ -61,20 +57,12 @@ static int no_memory(void)
 
 /* ---- the environment ---- */
 
-static int inherit(struct settings *settings, enum inherited which, const char *name, const char *text)
-{
-    struct setting *setting = &settings->all[which];
-    snprintf(setting->source, sizeof setting->source, "%s", name);
-    setting->text = text ? strdup(text) : NULL;
-    return text && !setting->text ? no_memory() : 0;
-}
-
-/* Fills in the settings that the environment gives. */
+/* Puts the settings that the environment gives in front of those of the command line, which so win. */
 static int inherit_settings(struct request *request, const struct alloc_conf confs[ALLOC_CONFS])
 {
-    int status = inherit(&request->settings, FROM_OPTIONS, "CUFENCE_OPTIONS", env_get("CUFENCE_OPTIONS"));
-    for (int i = 0; i < ALLOC_CONFS && status == 0; i++)
-        status = inherit(&request->settings, FROM_ALLOC_CONF + (enum inherited)i, alloc_conf_names[i], confs[i].options);
+    int status = settings_insert(&request->settings, 0, "CUFENCE_OPTIONS", env_get("CUFENCE_OPTIONS"));
+    for (size_t i = 0; i < ALLOC_CONFS && status == 0; i++)
+        status = settings_insert(&request->settings, 1 + i, alloc_conf_names[i], confs[i].options);
     return status;
 }
 
@@ -407,12 +395,9 @@ static void print_presets(void)
 
 int cli_run(int argc, char **argv)
 {
-    struct request request = {.settings = {.command = "run", .presets = INHERITED},
-                              .page.outputs = {.command = "run", .is_stdout_taken = 1}};
-    int status = 0;
-    for (int i = 0; i < INHERITED && status == 0; i++)
-        status = settings_add(&request.settings, "", NULL);
-    if (status == 0 && arguments_read(&run_command, argc, argv, &request, &status)) {
+    struct request request = {.settings.command = "run", .page.outputs = {.command = "run", .is_stdout_taken = 1}};
+    int status;
+    if (arguments_read(&run_command, argc, argv, &request, &status)) {
         request.command = argv + optind;
         status = outputs_is_any(&request.page.outputs) || request.is_guarded_required ? run_apart(&request) : run_it(&request);
     }

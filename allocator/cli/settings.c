@@ -29,7 +29,7 @@ static int no_memory(const struct settings *settings)
 }
 
 /* Takes `text` over. */
-static int append(struct settings *settings, const char *source, char *text)
+static int insert(struct settings *settings, size_t place, const char *source, char *text)
 {
     struct setting *grown = realloc(settings->all, (settings->count + 1) * sizeof *grown);
     if (!grown) {
@@ -37,16 +37,16 @@ static int append(struct settings *settings, const char *source, char *text)
         return no_memory(settings);
     }
     settings->all = grown;
-    struct setting *setting = &settings->all[settings->count++];
-    snprintf(setting->source, sizeof setting->source, "%s", source);
-    setting->text = text;
+    memmove(grown + place + 1, grown + place, (settings->count++ - place) * sizeof *grown);
+    snprintf(grown[place].source, sizeof grown[place].source, "%s", source);
+    grown[place].text = text;
     return 0;
 }
 
-int settings_add(struct settings *settings, const char *source, const char *text)
+int settings_insert(struct settings *settings, size_t place, const char *source, const char *text)
 {
-    char *copy = text ? strdup(text) : NULL;
-    return text && !copy ? no_memory(settings) : append(settings, source, copy);
+    char *copy = strdup(text ? text : "");
+    return copy ? insert(settings, place, source, copy) : no_memory(settings);
 }
 
 static const struct option_row *row_of(const char *key)
@@ -71,7 +71,7 @@ int settings_take(struct settings *settings, const char *source, const char *key
     if (asprintf(&text, "%s=%.*s%s%s%s", key, path ? (int)(path - value) : 0, value, folder, folder[0] ? "/" : "",
                  path ? path : value) < 0)
         return no_memory(settings);
-    return append(settings, source, text);
+    return insert(settings, settings->count, source, text);
 }
 
 int settings_take_row(void *settings, size_t row, const char *value)
@@ -85,7 +85,8 @@ int settings_take_row(void *settings, size_t row, const char *value)
 
 int settings_take_set(const struct given *given, void *field)
 {
-    return settings_add(field, "--set", given->value);
+    struct settings *settings = field;
+    return settings_insert(settings, settings->count, "--set", given->value);
 }
 
 int settings_take_key(const struct given *given, void *field)
@@ -98,18 +99,9 @@ int settings_take_key(const struct given *given, void *field)
 int settings_take_preset(const struct given *given, void *field)
 {
     struct settings *settings = field;
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        if (strcmp(presets[i].name, given->value) != 0)
-            continue;
-        int status = settings_add(settings, "--preset", presets[i].options);
-        if (status != 0)
-            return status;
-        size_t index = settings->presets++;
-        struct setting added = settings->all[settings->count - 1];
-        memmove(settings->all + index + 1, settings->all + index, (settings->count - 1 - index) * sizeof added);
-        settings->all[index] = added;
-        return 0;
-    }
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (!strcmp(presets[i].name, given->value))
+            return settings_insert(settings, settings->presets++, "--preset", presets[i].options);
     arguments_complain(settings->command, 0, "--preset: \"%s\" is not allowed; use one of", given->value);
     settings_print_presets(stderr);
     return CLI_USAGE;

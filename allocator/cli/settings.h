@@ -12,7 +12,7 @@
 
 struct setting {
     char source[32]; /* names it in messages: "--set", "CUFENCE_OPTIONS" */
-    char *text;      /* "key=value,...", owned; NULL if the source gives none */
+    char *text;      /* "key=value,...", owned */
 };
 
 struct settings {
@@ -22,8 +22,8 @@ struct settings {
     size_t presets; /* the index behind the inherited settings and the presets, which all others follow */
 };
 
-/* Appends `text` as it is; NULL is fine. */
-int settings_add(struct settings *settings, const char *source, const char *text);
+/* Puts `text` at that place as it is; NULL is the same as "". */
+int settings_insert(struct settings *settings, size_t place, const char *source, const char *text);
 
 /* Appends key=value, as `source` (--KEY) gives it. A file's name is made whole, because the program may change its folder, but
  * is left as it is if the whole name would be too long or hold a comma or a percent sign of the folder's. */
