@@ -1,0 +1,367 @@
+/* Faults of programs under the preload library, processes, and finding functions: as test_preload.c. */
+#include "guarded.h"
+
+#include <jansson.h>
+
+static void expect_overrun_report(const struct way *way, const char *story)
+{
+    expect_in(way, story, last.err, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1");
+    expect_in(way, story, last.err, "0 bytes past the end of buffer #1");
+    expect_in(way, story, last.err, "#1, 4096 bytes");
+    expect_in(way, story, last.err, "store<<<(1,1,1), (1,1,1)>>>");
+    expect_in(way, story, last.err, "kernels.cu:12");
+    if (count_in(last.err, "cufence: out-of-bounds") != 1)
+        complain(way, story, "reports that are not", "1");
+}
+
+static void expect_overrun_behind(const char *synchronisation)
+{
+    char story[64], wanted[64];
+    snprintf(story, sizeof story, "overrun plain %s", synchronisation);
+    snprintf(wanted, sizeof wanted, "%s: CUDA_ERROR_ILLEGAL_ADDRESS\n", synchronisation);
+    for (size_t i = 0; i < WAYS; i++) {
+        run_guarded(&ways[i], story, NULL, 1, wanted);
+        expect_overrun_report(&ways[i], story);
+    }
+}
+
+#define OVERRUN_BEHIND(call)                                                                                                   \
+    TEST_WITH(an_overrun_is_reported_and_returned_by_##call, NULL, finish)                                                     \
+    {                                                                                                                          \
+        expect_overrun_behind(#call);                                                                                          \
+    }
+OVERRUN_BEHIND(context)
+OVERRUN_BEHIND(stream)
+OVERRUN_BEHIND(event)
+OVERRUN_BEHIND(copy)
+OVERRUN_BEHIND(free)
+
+/* What finds the driver has no say in where the buffer comes from: twice is enough. */
+TEST_WITH(wherever_the_buffer_comes_from, NULL, finish)
+{
+    static const char *const stories[] = {"overrun async stream", "overrun pool stream", "overrun pitch stream"};
+    for (size_t i = 0; i < 2 * sizeof stories / sizeof stories[0]; i++) {
+        run_guarded(&ways[i % 2], stories[i / 2], NULL, 1, "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+        expect_overrun_report(&ways[i % 2], stories[i / 2]);
+    }
+}
+
+TEST_WITH(an_overrun_is_silent_without_the_library, NULL, finish)
+{
+    expect_alike("overrun plain context", NO_PRELOAD, NULL, 0, "context: CUDA_SUCCESS\n");
+}
+
+TEST_WITH(a_program_that_never_synchronises_hears_of_it, NULL, finish)
+{
+    const char *story = "overrun plain none";
+    for (size_t i = 0; i < WAYS; i++) {
+        run_guarded(&ways[i], story, NULL, FAULTED, "none: CUDA_SUCCESS\n");
+        expect_overrun_report(&ways[i], story);
+    }
+}
+
+/* The error comes before the driver begins its dump. */
+TEST_WITH(a_late_dump_is_waited_for, NULL, finish)
+{
+    const struct {
+        const char *story, *out;
+        int status;
+    } ends[] = {{"overrun plain context", "context: CUDA_ERROR_ILLEGAL_ADDRESS\n", 1},
+                {"overrun plain stream", "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n", 1},
+                {"overrun plain none", "none: CUDA_SUCCESS\n", FAULTED}};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        run(&by_dlsym, ends[i].story, PRELOAD, NULL, "late_dump=300");
+        expect_status(&by_dlsym, ends[i].story, ends[i].status);
+        expect_out(&by_dlsym, ends[i].story, ends[i].out);
+        expect_overrun_report(&by_dlsym, ends[i].story);
+    }
+}
+
+/* What `cufence explain` prints of a folder. */
+static void explain(const char *folder, char *text, size_t size)
+{
+    char command[4096 + 256];
+    snprintf(command, sizeof command, "%s explain %s", CUFENCE_CLI, folder);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    text[fread(text, 1, size - 1, pipe)] = '\0';
+    assert_int_equal(pclose(pipe), 0);
+}
+
+/* The error comes before the report, which waits for a second launch; the end of the process waits for the report. */
+TEST_WITH(a_report_is_finished_before_the_end, NULL, finish)
+{
+    run(&by_dlsym, "end_at_once exit", PRELOAD, "explain=rerun", NULL);
+    expect_status(&by_dlsym, "end_at_once exit", 7);
+    expect_overrun_report(&by_dlsym, "end_at_once exit");
+    expect_in(&by_dlsym, "end_at_once exit", last.err, "could not be launched again: ");
+    run(&by_dlsym, "end_at_once abort", PRELOAD, "explain=rerun", NULL);
+    expect_overrun_report(&by_dlsym, "end_at_once abort");
+}
+
+/* The same words, somewhere else and later. */
+TEST_WITH(a_recorded_fault_can_be_explained, NULL, finish)
+{
+    static char text[16384];
+    char folder[] = "/tmp/cufence-record-XXXXXX", settings[128], path[128];
+    const char *const endings[] = {"core.gz", "snapshot.json"};
+    const char *story = "overrun plain context";
+    assert_non_null(mkdtemp(folder));
+    snprintf(settings, sizeof settings, "keep=dump=%s/a/%%p", folder);
+    run(&by_dlsym, story, PRELOAD, settings, NULL);
+    expect_overrun_report(&by_dlsym, story);
+    const char *kept = strstr(last.err, "cufence: kept for `cufence explain`: ");
+    int pid = 0;
+    assert_non_null(kept);
+    assert_int_equal(sscanf(last.err, "==%d==", &pid), 1);
+    snprintf(path, sizeof path, "%s/a/%d", folder, pid);
+    explain(path, text, sizeof text);
+    size_t compared = 0;
+    for (const char *line = strstr(last.err, "cufence: out-of-bounds"), *end; line && line < kept; line = end + 1) {
+        char copy[512];
+        end = strchr(line, '\n');
+        snprintf(copy, sizeof copy, "%.*s\n", (int)(end - line), line);
+        if (!strstr(copy, "kept for")) {
+            expect_in(&by_dlsym, story, text, copy);
+            compared++;
+        }
+    }
+    assert_true(compared > 10);
+    expect_in(&by_dlsym, story, text, "  threads    1 in 1 warp had not exited; by place:\n");
+    for (size_t i = 0; i < 2; i++) {
+        struct stat status;
+        snprintf(path, sizeof path, "%s/a/%d/fault-%d-1.%s", folder, pid, pid, endings[i]);
+        assert_int_equal(stat(path, &status), 0);
+        assert_int_equal(status.st_mode & 0777, 0600);
+        unlink(path);
+    }
+    snprintf(path, sizeof path, "%s/a/%d", folder, pid);
+    rmdir(path);
+    snprintf(path, sizeof path, "%s/a", folder);
+    rmdir(path);
+    assert_int_equal(rmdir(folder), 0);
+    run(&by_dlsym, story, PRELOAD, "keep=dump=/proc/nowhere", NULL);
+    expect_overrun_report(&by_dlsym, story);
+    expect_in(&by_dlsym, story, last.err, "cufence: keep: cannot write /proc/nowhere: ");
+}
+
+static void expect_launch(const struct way *way, const json_t *launches, size_t index, const char *wanted)
+{
+    json_t *launch = json_array_get(launches, index), *fields = json_object();
+    static const char *const names[] = {"grid", "block", "cluster", "shared_bytes", "is_cooperative"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        json_object_set(fields, names[i], json_object_get(launch, names[i]));
+    char *text = json_dumps(fields, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    expect_in(way, "ways_to_launch", text, wanted);
+    free(text);
+    json_decref(fields);
+}
+
+/* What a second launch of the kernel would need. */
+TEST_WITH(a_launch_is_on_record_as_it_was, NULL, finish)
+{
+    for (size_t i = 0; i < WAYS; i++) {
+        char folder[] = "/tmp/cufence-launches-XXXXXX", settings[128], command[160];
+        int pid = 0;
+        assert_non_null(mkdtemp(folder));
+        snprintf(settings, sizeof settings, "keep=dump=%s", folder);
+        run(&ways[i], "ways_to_launch", PRELOAD, settings, NULL);
+        assert_int_equal(sscanf(last.err, "==%d==", &pid), 1);
+        snprintf(command, sizeof command, "%s/fault-%d-1.snapshot.json", folder, pid);
+        json_t *snapshot = json_load_file(command, 0, NULL), *launches = json_object_get(snapshot, "launches");
+        assert_int_equal(json_array_size(launches), 3);
+        expect_launch(&ways[i], launches, 0, "{\"grid\":[1,1,1],\"block\":[1,1,1],\"cluster\":[0,0,0]}");
+        expect_launch(&ways[i], launches, 1,
+                      "{\"grid\":[2,1,3],\"block\":[1,2,1],\"cluster\":[2,1,3],\"shared_bytes\":96,\"is_cooperative\":1}");
+        expect_launch(&ways[i], launches, 2,
+                      "{\"grid\":[1,2,1],\"block\":[1,1,4],\"cluster\":[0,0,0],\"shared_bytes\":64,\"is_cooperative\":1}");
+        json_decref(snapshot);
+        snprintf(command, sizeof command, "rm -r %s", folder);
+        assert_int_equal(system(command), 0);
+    }
+}
+
+TEST_WITH(each_exception_has_its_own_error, NULL, finish)
+{
+    static const struct {
+        const char *story, *error, *words;
+    } exceptions[] = {
+        {"other_exception 12", "CUDA_ERROR_ASSERT", "assertion failed"},
+        {"other_exception 4", "CUDA_ERROR_ILLEGAL_INSTRUCTION", "illegal instruction"},
+        {"other_exception 2", "CUDA_ERROR_LAUNCH_FAILED", "user stack overflow"},
+    };
+    for (size_t i = 0; i < sizeof exceptions / sizeof exceptions[0]; i++) {
+        char wanted[512], without[128];
+        const char *story = exceptions[i].story, *error = exceptions[i].error;
+        snprintf(wanted, sizeof wanted, "cuCtxSynchronize: %s\ncuMemAlloc: %s\ncuLaunchKernel: %s\ncuStreamSynchronize: %s\n",
+                 error, error, error, error);
+        expect_alike(story, NO_PRELOAD, NULL, 1, wanted);
+        run(&by_dlsym, story, PRELOAD, NULL, NULL);
+        expect_out(&by_dlsym, story, wanted);
+        expect_in(&by_dlsym, story, last.err, exceptions[i].words);
+        run(&by_dlsym, story, PRELOAD, "explain=off", NULL);
+        expect_out(&by_dlsym, story, wanted);
+        snprintf(without, sizeof without, "a kernel has faulted: %s; without a core dump", error);
+        expect_in(&by_dlsym, story, last.err, without);
+    }
+}
+
+static const char *const hooked_calls[] = {
+    "cuMemAlloc",         "cuMemAllocAsync",   "cuMemcpyHtoD",      "cuMemcpyDtoH",        "cuMemcpyDtoD",
+    "cuMemcpyAsync",      "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemsetD8",          "cuMemsetD32Async",
+    "cuLaunchKernel",     "cuLaunchKernelEx",  "cuGraphLaunch",     "cuStreamSynchronize", "cuStreamQuery",
+    "cuEventSynchronize", "cuEventQuery",      "cuCtxSynchronize",  "cuMemFreeAsync",      "cuMemFree",
+};
+
+/* Frees succeed all the same: programs free in destructors. */
+static const char *answer_of(const char *call, const char *answer)
+{
+    return strncmp(call, "cuMemFree", 9) == 0 ? "CUDA_SUCCESS" : answer;
+}
+
+static void every_call_after_a_fault_answers(const char *options, const char *answer)
+{
+    char wanted[4096];
+    size_t length = (size_t)snprintf(wanted, sizeof wanted, "the fault: %s\n", answer);
+    for (size_t i = 0; i < sizeof hooked_calls / sizeof hooked_calls[0]; i++)
+        length += (size_t)snprintf(wanted + length, sizeof wanted - length, "%s: %s\n", hooked_calls[i],
+                                   answer_of(hooked_calls[i], answer));
+    for (size_t i = 0; i < WAYS; i++) {
+        run_guarded(&ways[i], "after_fault", options, FAULTED, wanted);
+        expect_overrun_report(&ways[i], "after_fault");
+    }
+}
+
+TEST_WITH(after_a_fault_every_hooked_call_fails, NULL, finish)
+{
+    every_call_after_a_fault_answers("on_fault=error", "CUDA_ERROR_ILLEGAL_ADDRESS");
+}
+
+TEST_WITH(on_fault_continue_goes_on, NULL, finish)
+{
+    every_call_after_a_fault_answers("on_fault=continue", "CUDA_SUCCESS");
+}
+
+TEST_WITH(on_fault_abort_aborts, NULL, finish)
+{
+    run(&by_dlsym, "overrun", PRELOAD, "on_fault=abort", NULL);
+    expect_status(&by_dlsym, "overrun", 128 + SIGABRT);
+    expect_overrun_report(&by_dlsym, "overrun");
+}
+
+TEST_WITH(a_use_after_free_is_reported, NULL, finish)
+{
+    const char *story = "use_after_free";
+    for (size_t i = 0; i < WAYS; i++) {
+        run_guarded(&ways[i], story, "uaf=strict", 1, "cuCtxSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+        expect_in(&ways[i], story, last.err, "use-after-free WRITE of 4 bytes");
+        expect_in(&ways[i], story, last.err, "0 bytes into buffer #1, which has been freed");
+    }
+}
+
+TEST_WITH(two_devices_are_kept_apart, NULL, finish)
+{
+    static const char values[] = "devices 0 1 used 4000 4000 values 11 12\n";
+    char wanted[256];
+    snprintf(wanted, sizeof wanted, "%soverrun on device 1: CUDA_SUCCESS\n", values);
+    expect_alike("two_devices", NO_PRELOAD, "devices=2", 0, wanted);
+    snprintf(wanted, sizeof wanted, "%soverrun on device 1: CUDA_ERROR_ILLEGAL_ADDRESS\n", values);
+    for (size_t i = 0; i < WAYS; i++) {
+        run(&ways[i], "two_devices", PRELOAD, NULL, "devices=2");
+        expect_status(&ways[i], "two_devices", 1);
+        expect_out(&ways[i], "two_devices", wanted);
+        expect_in(&ways[i], "two_devices", last.err, "on GPU 1 (cufence simulated device)");
+        expect_in(&ways[i], "two_devices", last.err, "0 bytes past the end of buffer #2");
+    }
+}
+
+TEST_WITH(peers_have_the_access_that_the_program_gives, NULL, finish)
+{
+    static const struct {
+        const char *options, *before, *after;
+    } rows[] = {{NULL, "no", "yes"}, {"peers=on", "yes", "yes"}, {"peers=off", "no", "no"}};
+    static const char *const stories[] = {"peers pool", "peers context", "peers copy"};
+    for (size_t i = 0; i < 3 * sizeof rows / sizeof rows[0]; i++) {
+        const char *story = stories[i % 3], *after = rows[i / 3].after;
+        char wanted[256];
+        snprintf(wanted, sizeof wanted, "before: %s\nan early buffer: %s\none that is used again: %s\na late one: %s\n",
+                 rows[i / 3].before, after, after, after);
+        run(&by_dlsym, story, PRELOAD, rows[i / 3].options, "devices=2");
+        expect_status(&by_dlsym, story, 0);
+        expect_out(&by_dlsym, story, wanted);
+        if (rows[i / 3].options != NULL && strcmp(rows[i / 3].options, "peers=off") == 0)
+            expect_in(&by_dlsym, story, last.err, "because peers=off says so");
+        else
+            expect_silence(&by_dlsym, story);
+    }
+}
+
+/* ---- processes, and finding functions ---- */
+
+TEST_WITH(a_fork_before_cuda_works_on_both_sides, NULL, finish)
+{
+    expect_the_same("fork_first", NULL, 0, "parent 0 child 0\n");
+}
+
+TEST_WITH(a_process_without_cuda_stays_as_it_is, NULL, finish)
+{
+    char without[sizeof last.out];
+    run(&by_dlsym, "untouched", NO_PRELOAD, NULL, NULL);
+    strcpy(without, last.out); /* a sanitizer may have a thread of its own */
+    expect_in(&by_dlsym, "untouched", without, "maps of libcufence.so no, threads ");
+    run_guarded(&by_dlsym, "untouched", NULL, 0, without);
+    expect_silence(&by_dlsym, "untouched");
+}
+
+TEST_WITH(a_program_that_is_started_by_another_is_guarded, NULL, finish)
+{
+    for (size_t i = 0; i < WAYS; i++) {
+        run_guarded(&ways[i], "exec_child", NULL, 0, "context: CUDA_ERROR_ILLEGAL_ADDRESS\nchild 1\n");
+        expect_overrun_report(&ways[i], "exec_child");
+    }
+}
+
+TEST_WITH(get_proc_address_gives_itself_and_one_function, NULL, finish)
+{
+    static const char wanted[] = "v2 gives itself: yes\n"
+                                 "v2 by v2 gives itself: yes, cuMemAlloc as by dlsym: yes\n"
+                                 "cuMemAlloc of v1 and v2 is one: yes\n"
+                                 "cuCtxSynchronize has two forms: yes\n"
+                                 "a function that is not there: CUDA_SUCCESS\n"
+                                 "found nothing, status 1\n"
+                                 "the same without a status: CUDA_ERROR_NOT_FOUND\n"
+                                 "a version of tomorrow: CUDA_ERROR_INVALID_VALUE\n";
+    expect_the_same("itself", NULL, 0, wanted);
+}
+
+TEST_WITH(dlsym_works_for_those_who_have_nothing_to_do_with_it, NULL, finish)
+{
+    expect_the_same("next_symbol " PROGRAMS_FOLDER "/libnext_outer.so", NULL, 0,
+                    "outer answers 42\n"
+                    "missing symbol: none\n"
+                    "missing driver function: none\n");
+}
+
+TEST_WITH(the_drivers_debugger_is_not_taken_down_at_the_exit, NULL, finish)
+{
+    static const char both[] = "loaded\ndestroyed\nthe program's own\n";
+#ifdef __SANITIZE_THREAD__
+    skip(); /* its runtime takes the registrations before the library can */
+#endif
+    expect_alike("exit_handlers " PROGRAMS_FOLDER "/libcudadebugger.so.1", NO_PRELOAD, NULL, 0, both);
+    expect_alike("exit_handlers " PROGRAMS_FOLDER "/libcudadebugger.so.1", PRELOAD, NULL, 0, "loaded\nthe program's own\n");
+    expect_the_same("exit_handlers " PROGRAMS_FOLDER "/libordinary.so.1", NULL, 0, both);
+}
+
+/* PyTorch has 100,000 and more of them, and dladdr() takes tens of microseconds in libraries as large. */
+TEST_WITH(static_objects_cost_no_search, NULL, finish)
+{
+    static const struct way counting = {"count_questions", NULL};
+#ifdef __SANITIZE_THREAD__
+    skip(); /* its runtime takes the registrations before the library can */
+#endif
+    run_guarded(&counting, PROGRAMS_FOLDER "/libstatics.so", NULL, 0, "dladdr 0\nlibraries seldom\n");
+    expect_silence(&counting, "libstatics.so");
+}
+
+TEST_CONCURRENTLY
