@@ -82,7 +82,7 @@ static const char *last_line(const char *text)
 /* Draws no conclusions from a truncated dump: the missing part may contradict them. */
 static void say_truncated(const struct coredump *dump, const struct evidence *evidence)
 {
-    struct coredump_place device = {coredump_next(dump, COREDUMP_DEVICES, 0), 0};
+    struct coredump_ref device = {coredump_next(dump, COREDUMP_DEVICES, 0), 0};
     unsigned compute = coredump_compute(dump, device);
     printf("cufence: the core dump is truncated: it has %zu of %s%" PRIu64 " bytes\n", dump->image.file.size,
            dump->image.is_count_lost ? "at least " : "", dump->claimed);

@@ -28,7 +28,7 @@ static uint8_t *read_cubin(const char *fixture, const char *kernel, size_t *size
     assert_int_equal(coredump_open(bytes, (size_t)got, &dump, &problem), CUFENCE_OK);
     uint32_t grids = coredump_next(&dump, COREDUMP_GRIDS, 0), section = 0;
     struct coredump_grid grid;
-    assert_true(coredump_row(&dump, COREDUMP_GRIDS, (struct coredump_place){grids, 0}, &grid));
+    assert_true(coredump_row(&dump, COREDUMP_GRIDS, (struct coredump_ref){grids, 0}, &grid));
     *start = grid.entry;
     while (!copy && (section = coredump_next(&dump, COREDUMP_RELOCATED_CUBIN, section)) != 0) {
         struct span span = coredump_content(&dump, section);

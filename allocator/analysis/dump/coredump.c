@@ -244,15 +244,14 @@ uint32_t coredump_rows(const struct coredump *dump, uint32_t index, enum coredum
     return rows > UINT32_MAX ? UINT32_MAX : (uint32_t)rows;
 }
 
-int coredump_row(const struct coredump *dump, enum coredump_section_type type, struct coredump_place place, void *row)
+int coredump_row(const struct coredump *dump, enum coredump_section_type type, struct coredump_ref ref, void *row)
 {
     const struct row_layout *layout = layout_of(type);
     Elf64_Shdr section;
-    if (!layout || place.row >= coredump_rows(dump, place.section, type) ||
-        !image_section(&dump->image, place.section, &section))
+    if (!layout || ref.row >= coredump_rows(dump, ref.section, type) || !image_section(&dump->image, ref.section, &section))
         return 0;
     uint64_t stride = stride_of(&section);
-    struct span bytes = span_part(image_content(&dump->image, &section), stride * place.row, stride);
+    struct span bytes = span_part(image_content(&dump->image, &section), stride * ref.row, stride);
     memset(row, 0, layout->size);
     for (size_t i = 0; i < layout->field_count; i++) {
         struct reader reader = reader_of(bytes, layout->fields[i].at);
@@ -261,8 +260,8 @@ int coredump_row(const struct coredump *dump, enum coredump_section_type type, s
     return bytes.bytes != NULL;
 }
 
-size_t coredump_words(const struct coredump *dump, struct coredump_place owner, enum coredump_section_type type,
-                      uint32_t *words, size_t max)
+size_t coredump_words(const struct coredump *dump, struct coredump_ref owner, enum coredump_section_type type, uint32_t *words,
+                      size_t max)
 {
     struct reader reader = reader_of(coredump_content(dump, coredump_child(dump, owner, type)), 0);
     size_t count = 0;
@@ -271,15 +270,15 @@ size_t coredump_words(const struct coredump *dump, struct coredump_place owner, 
     return count;
 }
 
-struct coredump_place coredump_parent(const struct coredump *dump, uint32_t index, enum coredump_section_type type)
+struct coredump_ref coredump_parent(const struct coredump *dump, uint32_t index, enum coredump_section_type type)
 {
     Elf64_Shdr section;
     if (!image_section(&dump->image, index, &section) || section.sh_info >= coredump_rows(dump, section.sh_link, type))
-        return (struct coredump_place){0, 0};
-    return (struct coredump_place){section.sh_link, section.sh_info};
+        return (struct coredump_ref){0, 0};
+    return (struct coredump_ref){section.sh_link, section.sh_info};
 }
 
-uint32_t coredump_child(const struct coredump *dump, struct coredump_place parent, enum coredump_section_type type)
+uint32_t coredump_child(const struct coredump *dump, struct coredump_ref parent, enum coredump_section_type type)
 {
     struct coredump_child wanted = {parent.section, parent.row, type, 0};
     size_t low = 0, high = dump->child_count;
@@ -310,10 +309,10 @@ const char *coredump_string(const struct coredump *dump, uint64_t offset)
     return text ? text : "";
 }
 
-unsigned coredump_compute(const struct coredump *dump, struct coredump_place place)
+unsigned coredump_compute(const struct coredump *dump, struct coredump_ref ref)
 {
     struct coredump_device device;
-    if (!coredump_row(dump, COREDUMP_DEVICES, place, &device) || device.sm_major > 100 || device.sm_minor > 9)
+    if (!coredump_row(dump, COREDUMP_DEVICES, ref, &device) || device.sm_major > 100 || device.sm_minor > 9)
         return 0;
     return device.sm_major * 10 + device.sm_minor;
 }

@@ -91,8 +91,8 @@ struct coredump {
     Elf64_Shdr *found;    /* headers of those tables; NULL if the file's own are used */
 };
 
-/* A row of a table. Section 0 means none. */
-struct coredump_place {
+/* Refers to a row of a table. Section 0 means none. */
+struct coredump_ref {
     uint32_t section;
     uint32_t row;
 };
@@ -114,24 +114,24 @@ uint32_t coredump_next(const struct coredump *dump, enum coredump_section_type t
 uint32_t coredump_rows(const struct coredump *dump, uint32_t section, enum coredump_section_type type);
 
 /* Reads a row into `row`, the struct for `type` above. Returns 1 if the row exists. */
-int coredump_row(const struct coredump *dump, enum coredump_section_type type, struct coredump_place place, void *row);
+int coredump_row(const struct coredump *dump, enum coredump_section_type type, struct coredump_ref ref, void *row);
 
 /* Returns the row that a section belongs to; section 0 if that is not a row of a table of `type`. */
-struct coredump_place coredump_parent(const struct coredump *dump, uint32_t section, enum coredump_section_type type);
+struct coredump_ref coredump_parent(const struct coredump *dump, uint32_t section, enum coredump_section_type type);
 
 /* Returns the first section of `type` that belongs to a row, 0 if there is none. */
-uint32_t coredump_child(const struct coredump *dump, struct coredump_place parent, enum coredump_section_type type);
+uint32_t coredump_child(const struct coredump *dump, struct coredump_ref parent, enum coredump_section_type type);
 
 /* Reads the u32[] section of `type` that belongs to a row, such as registers or predicates. Returns the count, at most
  * `max`. */
-size_t coredump_words(const struct coredump *dump, struct coredump_place owner, enum coredump_section_type type,
-                      uint32_t *words, size_t max);
+size_t coredump_words(const struct coredump *dump, struct coredump_ref owner, enum coredump_section_type type, uint32_t *words,
+                      size_t max);
 
 /* Returns the bytes of a section; empty if they are outside the dump. */
 struct span coredump_content(const struct coredump *dump, uint32_t section);
 
 /* Returns the compute capability of a device, 90 for 9.0; 0 if unknown. */
-unsigned coredump_compute(const struct coredump *dump, struct coredump_place device);
+unsigned coredump_compute(const struct coredump *dump, struct coredump_ref device);
 
 /* Returns a string of the dump's string table, "" if there is none at that offset. */
 const char *coredump_string(const struct coredump *dump, uint64_t offset);

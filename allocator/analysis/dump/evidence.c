@@ -37,7 +37,7 @@ struct grid_node {
 struct site_node {
     struct site_node *next;
     struct evidence_site site;
-    struct coredump_place sm;
+    struct coredump_ref sm;
 };
 
 struct builder {
@@ -48,12 +48,12 @@ struct builder {
     struct site_node *first;
     struct site_node **last;
     size_t count;
-    struct coredump_place device; /* of the first site; section 0 until then */
-    unsigned compute;             /* 90 for 9.0 */
+    struct coredump_ref device; /* of the first site; section 0 until then */
+    unsigned compute;           /* 90 for 9.0 */
     uint64_t emulation_budget;
 };
 
-static struct evidence_site *add_site(struct builder *builder, struct coredump_place sm)
+static struct evidence_site *add_site(struct builder *builder, struct coredump_ref sm)
 {
     struct site_node *node = scratch_take(&builder->whole->scratch, sizeof(*node));
     if (!node)
@@ -89,18 +89,18 @@ static void set_location(struct evidence_site *site, const struct location *loca
 static int read_grids(struct builder *builder)
 {
     const struct coredump *dump = builder->dump;
-    struct coredump_place place = {coredump_child(dump, builder->device, COREDUMP_GRIDS), 0};
-    uint32_t count = coredump_rows(dump, place.section, COREDUMP_GRIDS);
+    struct coredump_ref ref = {coredump_child(dump, builder->device, COREDUMP_GRIDS), 0};
+    uint32_t count = coredump_rows(dump, ref.section, COREDUMP_GRIDS);
     struct grid_node **last = &builder->grids;
-    for (; place.row < count && place.row < GRID_LIMIT; place.row++) {
+    for (; ref.row < count && ref.row < GRID_LIMIT; ref.row++) {
         struct grid_node *grid = scratch_take(&builder->whole->scratch, sizeof(*grid));
         if (!grid)
             return 0;
-        if (!coredump_row(dump, COREDUMP_GRIDS, place, &grid->row))
+        if (!coredump_row(dump, COREDUMP_GRIDS, ref, &grid->row))
             continue;
         *last = grid;
         last = &grid->next;
-        struct span bytes = coredump_content(dump, coredump_child(dump, place, COREDUMP_PARAMETERS));
+        struct span bytes = coredump_content(dump, coredump_child(dump, ref, COREDUMP_PARAMETERS));
         if (!bytes.bytes || bytes.size > PARAMETER_LIMIT)
             continue;
         uint8_t *copy = scratch_take(&builder->whole->scratch, bytes.size);
@@ -114,7 +114,7 @@ static int read_grids(struct builder *builder)
 }
 
 /* Makes the device of the first site the report's device. Returns 0 if out of host memory. */
-static int choose_device(struct builder *builder, struct coredump_place device)
+static int choose_device(struct builder *builder, struct coredump_ref device)
 {
     if (builder->device.section != 0)
         return 1;
@@ -124,7 +124,7 @@ static int choose_device(struct builder *builder, struct coredump_place device)
 }
 
 /* Returns 1 if the device is that of the first site. A report covers sites of one device only. */
-static int is_device(const struct builder *builder, struct coredump_place device)
+static int is_device(const struct builder *builder, struct coredump_ref device)
 {
     return builder->device.section == device.section && builder->device.row == device.row;
 }
@@ -202,7 +202,7 @@ static int add_threads(struct builder *builder, const struct warp_view *view, co
 }
 
 /* Names the kernel of a warp whose PC is in no known function. Returns 0 if out of host memory. */
-static int name_caller(struct builder *builder, struct coredump_place device, const struct grid_node *grid,
+static int name_caller(struct builder *builder, struct coredump_ref device, const struct grid_node *grid,
                        struct evidence_site *site)
 {
     if (site->symbol || !grid)
@@ -222,11 +222,11 @@ static int add_warp(void *user, const struct warp_view *view)
     uint32_t exception = warp_exception(view);
     if ((!exception && !view->warp.error_pc_valid) || view->lane_count == 0 || builder->count >= SITE_LIMIT)
         return 1;
-    if (!choose_device(builder, view->device_place))
+    if (!choose_device(builder, view->device_ref))
         return 0;
-    if (!is_device(builder, view->device_place))
+    if (!is_device(builder, view->device_ref))
         return 1;
-    struct evidence_site *site = add_site(builder, view->sm_place);
+    struct evidence_site *site = add_site(builder, view->sm_ref);
     if (!site)
         return 0;
     site->sm = view->sm.id;
@@ -236,7 +236,7 @@ static int add_warp(void *user, const struct warp_view *view)
         site->error_pc = view->sm.error_pc;
     const struct grid_node *grid = find_grid(builder, view->cta.grid_id);
     const struct location *location =
-        locate(&builder->locator, site->error_pc, view->device_place, grid ? grid->row.module : 0, builder->compute);
+        locate(&builder->locator, site->error_pc, view->device_ref, grid ? grid->row.module : 0, builder->compute);
     if (!location)
         return 0;
     set_location(site, location);
@@ -244,13 +244,13 @@ static int add_warp(void *user, const struct warp_view *view)
     site->source = source_of(location, grid, builder->compute);
     if (is_of_other_kernel(builder, location, grid))
         return 1;
-    return name_caller(builder, view->device_place, grid, site) && add_threads(builder, view, grid, location, site);
+    return name_caller(builder, view->device_ref, grid, site) && add_threads(builder, view, grid, location, site);
 }
 
 /* Adds the error PC of an SM whose faulting warp has exited. */
-static int add_sm(struct builder *builder, struct coredump_place place, const struct coredump_sm *sm)
+static int add_sm(struct builder *builder, struct coredump_ref ref, const struct coredump_sm *sm)
 {
-    struct evidence_site *site = add_site(builder, place);
+    struct evidence_site *site = add_site(builder, ref);
     const struct location *location = NULL;
     if (site)
         location = locate(&builder->locator, sm->error_pc_valid ? sm->error_pc : 0, builder->device, 0, builder->compute);
@@ -265,24 +265,23 @@ static int add_sm(struct builder *builder, struct coredump_place place, const st
 }
 
 /* Adds the SMs of a table that have no alive faulting warp. */
-static int add_sm_table(struct builder *builder, uint32_t section, struct coredump_place device)
+static int add_sm_table(struct builder *builder, uint32_t section, struct coredump_ref device)
 {
     uint8_t is_alive[SM_LIMIT] = {0};
     uint32_t count = coredump_rows(builder->dump, section, COREDUMP_SMS);
     for (const struct site_node *node = builder->first; node; node = node->next)
         if (node->sm.section == section && node->sm.row < SM_LIMIT)
             is_alive[node->sm.row] = 1;
-    struct coredump_place place = {section, 0};
-    for (; place.row < count && place.row < SM_LIMIT && builder->count < SITE_LIMIT; place.row++) {
+    struct coredump_ref ref = {section, 0};
+    for (; ref.row < count && ref.row < SM_LIMIT && builder->count < SITE_LIMIT; ref.row++) {
         struct coredump_sm sm;
-        if (is_alive[place.row] || !coredump_row(builder->dump, COREDUMP_SMS, place, &sm) ||
-            (!sm.exception && !sm.error_pc_valid))
+        if (is_alive[ref.row] || !coredump_row(builder->dump, COREDUMP_SMS, ref, &sm) || (!sm.exception && !sm.error_pc_valid))
             continue;
         if (!choose_device(builder, device))
             return 0;
         if (!is_device(builder, device))
             return 1;
-        if (!add_sm(builder, place, &sm))
+        if (!add_sm(builder, ref, &sm))
             return 0;
     }
     return 1;
@@ -293,7 +292,7 @@ static int add_sms(struct builder *builder)
 {
     uint32_t section = 0;
     while ((section = coredump_next(builder->dump, COREDUMP_SMS, section)) != 0) {
-        struct coredump_place device = coredump_parent(builder->dump, section, COREDUMP_DEVICES);
+        struct coredump_ref device = coredump_parent(builder->dump, section, COREDUMP_DEVICES);
         int is_other = builder->device.section != 0 && !is_device(builder, device);
         if (device.section == 0 || is_other || coredump_child(builder->dump, device, COREDUMP_SMS) != section)
             continue;
@@ -356,25 +355,25 @@ static void set_device(struct builder *builder)
 {
     struct evidence *evidence = &builder->whole->evidence;
     const struct coredump *dump = builder->dump;
-    struct coredump_place place = builder->device;
-    if (place.section == 0)
-        place.section = coredump_next(dump, COREDUMP_DEVICES, 0);
+    struct coredump_ref ref = builder->device;
+    if (ref.section == 0)
+        ref.section = coredump_next(dump, COREDUMP_DEVICES, 0);
     struct coredump_device device;
-    if (coredump_row(dump, COREDUMP_DEVICES, place, &device)) {
+    if (coredump_row(dump, COREDUMP_DEVICES, ref, &device)) {
         snprintf(evidence->device_name, sizeof(evidence->device_name), "%s", coredump_string(dump, device.name));
         snprintf(evidence->sm_type, sizeof(evidence->sm_type), "%s", coredump_string(dump, device.sm_type));
         evidence->device = device.index;
         evidence->pci_bus = device.pci_bus;
         evidence->pci_device = device.pci_device;
     }
-    struct coredump_place context_place = {coredump_child(dump, place, COREDUMP_CONTEXTS), 0};
+    struct coredump_ref context_ref = {coredump_child(dump, ref, COREDUMP_CONTEXTS), 0};
     struct coredump_context context;
-    if (!evidence->context && coredump_rows(dump, context_place.section, COREDUMP_CONTEXTS) == 1 &&
-        coredump_row(dump, COREDUMP_CONTEXTS, context_place, &context))
+    if (!evidence->context && coredump_rows(dump, context_ref.section, COREDUMP_CONTEXTS) == 1 &&
+        coredump_row(dump, COREDUMP_CONTEXTS, context_ref, &context))
         evidence->context = context.id;
     struct coredump_meta meta;
-    struct coredump_place meta_place = {coredump_next(dump, COREDUMP_META, 0), 0};
-    if (coredump_row(dump, COREDUMP_META, meta_place, &meta)) {
+    struct coredump_ref meta_ref = {coredump_next(dump, COREDUMP_META, 0), 0};
+    if (coredump_row(dump, COREDUMP_META, meta_ref, &meta)) {
         evidence->driver_major = meta.driver_major;
         evidence->driver_minor = meta.driver_minor;
     }

@@ -157,7 +157,7 @@ cufence_status image_of_kernel(const struct coredump *dump, const char *symbol, 
     cufence_status status = find_module(dump, symbol, pc, &section, problem);
     if (status != CUFENCE_OK)
         return status;
-    struct coredump_place module = coredump_parent(dump, section, COREDUMP_MODULES);
+    struct coredump_ref module = coredump_parent(dump, section, COREDUMP_MODULES);
     uint32_t loaded = module.section ? coredump_child(dump, module, COREDUMP_CUBIN) : 0;
     struct span relocated = coredump_content(dump, section), plain = coredump_content(dump, loaded);
     struct image opened;

@@ -99,22 +99,22 @@ static int look_into(const struct locator *locator, uint32_t section, struct loc
 }
 
 /* Returns the module row with this handle in a context of the device. */
-static struct coredump_place find_module(const struct coredump *dump, struct coredump_place device, uint64_t handle)
+static struct coredump_ref find_module(const struct coredump *dump, struct coredump_ref device, uint64_t handle)
 {
-    struct coredump_place context = {coredump_child(dump, device, COREDUMP_CONTEXTS), 0};
+    struct coredump_ref context = {coredump_child(dump, device, COREDUMP_CONTEXTS), 0};
     uint32_t contexts = coredump_rows(dump, context.section, COREDUMP_CONTEXTS);
     for (; context.row < contexts; context.row++) {
-        struct coredump_place place = {coredump_child(dump, context, COREDUMP_MODULES), 0};
-        uint32_t count = coredump_rows(dump, place.section, COREDUMP_MODULES);
+        struct coredump_ref ref = {coredump_child(dump, context, COREDUMP_MODULES), 0};
+        uint32_t count = coredump_rows(dump, ref.section, COREDUMP_MODULES);
         struct coredump_module module;
-        for (; place.row < count; place.row++)
-            if (coredump_row(dump, COREDUMP_MODULES, place, &module) && module.handle == handle)
-                return place;
+        for (; ref.row < count; ref.row++)
+            if (coredump_row(dump, COREDUMP_MODULES, ref, &module) && module.handle == handle)
+                return ref;
     }
-    return (struct coredump_place){0, 0};
+    return (struct coredump_ref){0, 0};
 }
 
-const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_place device, uint64_t module, unsigned sm)
+const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_ref device, uint64_t module, unsigned sm)
 {
     static const struct location nowhere;
     for (const struct location *known = locator->found; known; known = known->next)
@@ -131,7 +131,7 @@ const struct location *locate(struct locator *locator, uint64_t pc, struct cored
     locator->count++;
 
     /* Skip the unrelocated image: it is only useful with the load address. */
-    struct coredump_place row = module ? find_module(locator->dump, device, module) : (struct coredump_place){0, 0};
+    struct coredump_ref row = module ? find_module(locator->dump, device, module) : (struct coredump_ref){0, 0};
     uint32_t hint = row.section ? coredump_child(locator->dump, row, COREDUMP_RELOCATED_CUBIN) : 0;
     uint64_t work = locator->dump->image.file.size; /* bounds the work if sections overlap */
     if (hint && look_into(locator, hint, location, sm, &work))

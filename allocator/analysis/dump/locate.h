@@ -44,7 +44,7 @@ struct locator {
 
 /* Returns what is at `pc` on a device. `module`: handle of the module to search first, 0 for none; `sm`: compute capability.
  * Returns NULL if out of host memory; an empty location if nothing is known or the limit is reached. */
-const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_place device, uint64_t module, unsigned sm);
+const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_ref device, uint64_t module, unsigned sm);
 
 /* What is left at a later PC of what an access's address was computed from. */
 struct location_kept {

@@ -130,7 +130,7 @@ static void merge_places(struct standing *standing)
 /* The launch of a place, its row and its device; NULL if it is not in the dump. */
 struct launched {
     struct coredump_grid row;
-    struct coredump_place device;
+    struct coredump_ref device;
 };
 
 static int add_grid(struct builder *builder, struct locator *locator, const struct launched *launched, struct span parameters)
@@ -168,12 +168,12 @@ static int add_grids(struct builder *builder, struct locator *locator, struct la
     if (!*launched || !builder->standing->grids)
         return 0;
     for (uint32_t section = 0; (section = coredump_next(dump, COREDUMP_GRIDS, section)) != 0;) {
-        struct coredump_place place = {section, 0};
-        for (; builder->standing->grid_count < count && place.row < coredump_rows(dump, section, COREDUMP_GRIDS); place.row++) {
+        struct coredump_ref ref = {section, 0};
+        for (; builder->standing->grid_count < count && ref.row < coredump_rows(dump, section, COREDUMP_GRIDS); ref.row++) {
             struct launched *next = &(*launched)[builder->standing->grid_count];
             next->device = coredump_parent(dump, section, COREDUMP_DEVICES);
-            if (coredump_row(dump, COREDUMP_GRIDS, place, &next->row) &&
-                !add_grid(builder, locator, next, coredump_content(dump, coredump_child(dump, place, COREDUMP_PARAMETERS))))
+            if (coredump_row(dump, COREDUMP_GRIDS, ref, &next->row) &&
+                !add_grid(builder, locator, next, coredump_content(dump, coredump_child(dump, ref, COREDUMP_PARAMETERS))))
                 return 0;
         }
     }
@@ -194,7 +194,7 @@ static int name_places(struct builder *builder, struct locator *locator, const s
     for (size_t i = 0; i < builder->standing->place_count; i++) {
         struct standing_place *place = &builder->standing->places[i];
         const struct launched *launch = launch_of(builder->standing, launched, place->grid_id);
-        struct coredump_place device = launch ? launch->device : (struct coredump_place){0, 0};
+        struct coredump_ref device = launch ? launch->device : (struct coredump_ref){0, 0};
         const struct location *location =
             locate(locator, place->pc, device, launch ? launch->row.module : 0, coredump_compute(builder->dump, device));
         if (!location)

@@ -23,7 +23,7 @@ struct standing_place {
     uint64_t grid_id;
     size_t warps, threads;
     uint32_t sm, warp, block[3], thread[3]; /* of the first thread, or of the first one with an exception */
-    struct coredump_place lane;             /* that thread's row, for its registers */
+    struct coredump_ref lane;               /* that thread's row, for its registers */
 };
 
 /* A running launch. */

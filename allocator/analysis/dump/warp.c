@@ -7,21 +7,21 @@
 #define WARP_TABLE_LIMIT 128u
 
 /* Returns 1 if the warp and its block, SM and device are in the dump. */
-static int warp_read(const struct coredump *dump, struct coredump_place warp, struct warp_view *view)
+static int warp_read(const struct coredump *dump, struct coredump_ref warp, struct warp_view *view)
 {
     memset(view, 0, sizeof(*view));
-    struct coredump_place cta = coredump_parent(dump, warp.section, COREDUMP_CTAS);
-    view->warp_place = warp;
-    view->sm_place = coredump_parent(dump, cta.section, COREDUMP_SMS);
-    view->device_place = coredump_parent(dump, view->sm_place.section, COREDUMP_DEVICES);
+    struct coredump_ref cta = coredump_parent(dump, warp.section, COREDUMP_CTAS);
+    view->warp_ref = warp;
+    view->sm_ref = coredump_parent(dump, cta.section, COREDUMP_SMS);
+    view->device_ref = coredump_parent(dump, view->sm_ref.section, COREDUMP_DEVICES);
     if (!coredump_row(dump, COREDUMP_WARPS, warp, &view->warp) || !coredump_row(dump, COREDUMP_CTAS, cta, &view->cta) ||
-        !coredump_row(dump, COREDUMP_SMS, view->sm_place, &view->sm) || view->device_place.section == 0)
+        !coredump_row(dump, COREDUMP_SMS, view->sm_ref, &view->sm) || view->device_ref.section == 0)
         return 0;
     view->lane_table = coredump_child(dump, warp, COREDUMP_LANES);
     uint32_t count = coredump_rows(dump, view->lane_table, COREDUMP_LANES);
     view->lane_count = count < WARP_LANES ? count : WARP_LANES;
     for (uint32_t i = 0; i < view->lane_count; i++)
-        if (!coredump_row(dump, COREDUMP_LANES, (struct coredump_place){view->lane_table, i}, &view->lanes[i]))
+        if (!coredump_row(dump, COREDUMP_LANES, (struct coredump_ref){view->lane_table, i}, &view->lanes[i]))
             return 0;
     return 1;
 }
@@ -33,7 +33,7 @@ int warp_each(const struct coredump *dump, int (*add)(void *user, const struct w
     while (left > 0 && (section = coredump_next(dump, COREDUMP_WARPS, section)) != 0) {
         uint32_t count = coredump_rows(dump, section, COREDUMP_WARPS);
         for (uint32_t row = 0; row < count && row < WARP_TABLE_LIMIT && left > 0; row++, left--)
-            if (warp_read(dump, (struct coredump_place){section, row}, &view) && !add(user, &view))
+            if (warp_read(dump, (struct coredump_ref){section, row}, &view) && !add(user, &view))
                 return 0;
     }
     return 1;
@@ -63,7 +63,7 @@ static uint32_t candidates_of(const struct warp_view *view)
 }
 
 /* Returns 1 if the lane performs the access, according to its current predicate. Predicates are u32[]: 0 or 1 each. */
-static int takes_part(const struct coredump *dump, struct coredump_place lane, const struct sass_access *access)
+static int takes_part(const struct coredump *dump, struct coredump_ref lane, const struct sass_access *access)
 {
     uint32_t predicates[8];
     if (access->predicate == 7)
@@ -74,7 +74,7 @@ static int takes_part(const struct coredump *dump, struct coredump_place lane, c
 
 /* The access and the registers of one lane. */
 struct lane_state {
-    struct coredump_place place;
+    struct coredump_ref ref;
     const struct coredump_lane *row;
     uint32_t registers[256];
     size_t register_count;
@@ -86,13 +86,13 @@ static int read_address(const struct coredump *dump, const struct warp_view *vie
 {
     const struct location_kept kept = locate_kept(location, state->row->pc);
     enum certainty certainty = kept.certainty;
-    if (kept.are_predicates_sure && !takes_part(dump, state->place, &location->access))
+    if (kept.are_predicates_sure && !takes_part(dump, state->ref, &location->access))
         return 0;
     /* The result also claims that the lane performed the access. */
     if (location->access.predicate != 7 && !kept.are_predicates_sure && certainty > CERTAIN_DERIVED)
         certainty = CERTAIN_DERIVED;
     uint32_t uniforms[256];
-    size_t uniform_count = coredump_words(dump, view->warp_place, COREDUMP_UNIFORM_REGISTERS, uniforms, 256);
+    size_t uniform_count = coredump_words(dump, view->warp_ref, COREDUMP_UNIFORM_REGISTERS, uniforms, 256);
     if (certainty != CERTAIN_NOT &&
         sass_address(&location->access, state->registers, state->register_count, uniforms, uniform_count, &lane->address))
         lane->certainty = certainty;
@@ -128,12 +128,12 @@ static int emulate_address(const struct warp_view *view, const struct location *
 static int find_lane(const struct coredump *dump, const struct warp_view *view, const struct location *location,
                      const struct emulate_launch *launch, uint64_t *budget, uint32_t row, struct evidence_lane *lane)
 {
-    struct lane_state state = {.place = {view->lane_table, row}, .row = &view->lanes[row]};
+    struct lane_state state = {.ref = {view->lane_table, row}, .row = &view->lanes[row]};
     *lane = (struct evidence_lane){.lane = state.row->lane, .has_exception = state.row->exception != 0};
     memcpy(lane->thread, state.row->thread, sizeof(lane->thread));
     if (!location->has_access)
         return 1;
-    state.register_count = coredump_words(dump, state.place, COREDUMP_REGISTERS, state.registers, 256);
+    state.register_count = coredump_words(dump, state.ref, COREDUMP_REGISTERS, state.registers, 256);
     if (!read_address(dump, view, location, &state, lane))
         return 0;
     return lane->certainty == CERTAIN_EXACT || !launch || emulate_address(view, location, launch, &state, budget, lane);
@@ -146,12 +146,12 @@ static int find_lane(const struct coredump *dump, const struct warp_view *view, 
 static int thread_of(const struct coredump_lane *known, uint32_t number, const uint32_t block[3], uint32_t thread[3])
 {
     uint64_t width = block[0], plane = width * block[1], all = plane * block[2];
-    uint64_t place = known->thread[0] + known->thread[1] * width + known->thread[2] * plane + (uint64_t)number - known->lane;
-    if (all == 0 || place >= all)
+    uint64_t linear = known->thread[0] + known->thread[1] * width + known->thread[2] * plane + (uint64_t)number - known->lane;
+    if (all == 0 || linear >= all)
         return 0;
-    thread[0] = (uint32_t)(place % width);
-    thread[1] = (uint32_t)(place / width % block[1]);
-    thread[2] = (uint32_t)(place / plane);
+    thread[0] = (uint32_t)(linear % width);
+    thread[1] = (uint32_t)(linear / width % block[1]);
+    thread[2] = (uint32_t)(linear / plane);
     return 1;
 }
 
@@ -175,10 +175,10 @@ static size_t add_exited(const struct warp_view *view, const struct location *lo
         struct evidence_lane lane = {
             .lane = number, .address = address, .known_bits = UINT64_MAX, .certainty = CERTAIN_DERIVED, .is_replayed = 1};
         memcpy(lane.thread, start.thread, sizeof(lane.thread));
-        size_t place = count++;
-        for (; place > 0 && lanes[place - 1].lane > number; place--)
-            lanes[place] = lanes[place - 1];
-        lanes[place] = lane;
+        size_t at = count++;
+        for (; at > 0 && lanes[at - 1].lane > number; at--)
+            lanes[at] = lanes[at - 1];
+        lanes[at] = lane;
     }
     return count;
 }
