@@ -93,7 +93,7 @@ static inline void run(const struct way *way, const char *story, const char *pre
         set("CUFENCE_SIM", device);
         set("LOOKUP", way->lookup);
         set("LD_LIBRARY_PATH", LIBCUDA_FOLDER);
-        alarm(300);
+        alarm(200);
         /* Don't preload into the shell. */
         if (preload != NULL) {
             char with_preload[1400];

@@ -88,11 +88,10 @@ static size_t kept_for_each(void (*use)(void), int many)
     return after > before ? (after - before) / (size_t)many : 0;
 }
 
-/* The names of past buffers, of which `history` are kept, take 72 bytes each, and what a simulated stream has used about 600.
- */
+/* What a simulated thread's stream has used takes about 600. */
 static void say_kept(size_t bytes, uint64_t mapped)
 {
-    if (bytes > 1024)
+    if (bytes > 700)
         printf("%zu bytes of the host's memory are kept for each\n", bytes);
     else
         puts("little of the host's memory is kept");
