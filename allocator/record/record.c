@@ -11,6 +11,26 @@
 
 /* ---- members of a struct ---- */
 
+const struct field *field_next(const struct record *record, size_t *index, struct group *group)
+{
+    const struct field *field = &record->fields[*index];
+    if (*index >= record->count)
+        return NULL;
+    ++*index;
+    if (field->type != FIELD_OPEN)
+        return field;
+    size_t first = *index;
+    for (size_t depth = 1; depth; ++*index) {
+        depth += record->fields[*index].type == FIELD_OPEN;
+        depth -= record->fields[*index].type == FIELD_CLOSE;
+    }
+    group->record = (struct record){.fields = record->fields + first, .count = *index - 1 - first, .bytes = record->bytes};
+    group->field = *field;
+    group->field.type = FIELD_PART;
+    group->field.record = &group->record;
+    return &group->field;
+}
+
 uint64_t field_number(const struct field *field, const void *at)
 {
     uint64_t number = 0;
@@ -213,6 +233,9 @@ static json_t *value_of(const struct field *field, const void *at, const void *h
         return pairs_of(field->record, at, field_count(field, holder));
     case FIELD_AGO:
         return json_integer(now_ns < field_number(field, at) ? 0 : (json_int_t)(now_ns - field_number(field, at)));
+    case FIELD_OPEN:
+    case FIELD_CLOSE:
+        break;
     case FIELD_FIXED:
         return field->words ? json_string(field->words[0]) : json_integer((json_int_t)field->most);
     }
@@ -223,8 +246,9 @@ static json_t *value_of(const struct field *field, const void *at, const void *h
 static int put_fields(json_t *object, const struct record *record, const void *from, uint64_t now_ns)
 {
     int is_well = 1;
-    for (size_t i = 0; i < record->count && is_well; i++) {
-        const struct field *field = &record->fields[i];
+    struct group group;
+    size_t i = 0;
+    for (const struct field *field; is_well && (field = field_next(record, &i, &group)) != NULL;) {
         const void *at = field_at(field, from);
         if (!at && field->count) /* an empty list */
             at = "";

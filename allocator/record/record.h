@@ -41,8 +41,10 @@ enum field_type {
     FIELD_LIST,   /* an array of records, or behind a pointer, of which `count` are valid */
     FIELD_PAIRS,  /* a list of records with two texts, as one object: the first is the member's name */
     FIELD_AGO,    /* uint64_t, a time: how long before the present, see record_to_json_at(); absent if later. Not read */
-    FIELD_FIXED   /* always the first of `words`, or `most` if there are none. Not read. The schema allows other words
-                     unless it is REQUIRED: they are those of another version */
+    FIELD_OPEN,   /* OPEN() to CLOSE: the fields between them are told as an object of their own */
+    FIELD_CLOSE,
+    FIELD_FIXED /* always the first of `words`, or `most` if there are none. Not read. The schema allows other words
+                   unless it is REQUIRED: they are those of another version */
 };
 
 /* A number that is an integer or not. */
@@ -90,6 +92,14 @@ struct record {
     {                                                                                                                          \
         .type = FIELD_PART, .record = &(group), .name = __VA_ARGS__                                                            \
     }
+#define OPEN(...)                                                                                                              \
+    {                                                                                                                          \
+        .type = FIELD_OPEN, .name = __VA_ARGS__                                                                                \
+    }
+#define CLOSE                                                                                                                  \
+    {                                                                                                                          \
+        .type = FIELD_CLOSE                                                                                                    \
+    }
 #define COUNT(of, member) .count = 1 + offsetof(of, member), .count_size = sizeof(((of *)0)->member)
 #define WHEN(of, member) .when = 1 + offsetof(of, member), .when_size = sizeof(((of *)0)->member)
 #define RECORD(of, table) NAMED_RECORD(NULL, of, table)
@@ -97,6 +107,11 @@ struct record {
     {                                                                                                                          \
         .name = title, .fields = table, .count = sizeof(table) / sizeof *(table), .bytes = sizeof(of)                          \
     }
+
+/* The fields and the record in one go. */
+#define TABLE(name, of, ...)                                                                                                   \
+    static const struct field name##_fields[] = {__VA_ARGS__};                                                                 \
+    static const struct record name = RECORD(of, name##_fields)
 
 /* Returns a new object, or NULL if out of host memory. */
 json_t *record_to_json(const struct record *record, const void *from);
@@ -141,6 +156,13 @@ static inline const void *field_at(const struct field *field, const void *holder
 }
 
 int field_is_wanted(const struct field *field, const void *holder);
+/* The field at *index of the record, and moves *index behind it; NULL behind the last one. Of OPEN to CLOSE it makes a part. */
+struct group {
+    struct field field;
+    struct record record;
+};
+const struct field *field_next(const struct record *record, size_t *index, struct group *group);
+
 uint64_t field_number(const struct field *field, const void *at);
 size_t field_count(const struct field *field, const void *holder);
 void field_set_number(const struct field *field, void *to, uint64_t number);

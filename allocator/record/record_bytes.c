@@ -47,6 +47,8 @@ static void put_value(const struct field *field, const void *at, const void *hol
         break;
     case FIELD_AGO:
     case FIELD_FIXED:
+    case FIELD_OPEN:
+    case FIELD_CLOSE:
         break;
     case FIELD_LIST:
     case FIELD_PAIRS:
@@ -62,8 +64,9 @@ static void put_value(const struct field *field, const void *at, const void *hol
 
 void record_write(const struct record *record, const void *from, struct record_bytes *to)
 {
-    for (size_t i = 0; i < record->count; i++) {
-        const struct field *field = &record->fields[i];
+    struct group group;
+    size_t i = 0;
+    for (const struct field *field; (field = field_next(record, &i, &group)) != NULL;) {
         const void *at = field_at(field, from);
         uint8_t is_there = field_is_wanted(field, from) && (at || field->type == FIELD_LIST || field->type == FIELD_BYTES);
         if (field->when || field->flags & BEHIND)
@@ -173,6 +176,8 @@ static int take_value(struct taking *taking, const struct field *field, void *to
         return take_list(taking, field, to);
     case FIELD_AGO:
     case FIELD_FIXED:
+    case FIELD_OPEN:
+    case FIELD_CLOSE:
         return 1;
     default:
         return take_plain(taking->reader, field, at);
@@ -181,8 +186,9 @@ static int take_value(struct taking *taking, const struct field *field, void *to
 
 static int take_fields(struct taking *taking, const struct record *record, void *to)
 {
-    for (size_t i = 0; i < record->count; i++) {
-        const struct field *field = &record->fields[i];
+    struct group group;
+    size_t i = 0;
+    for (const struct field *field; (field = field_next(record, &i, &group)) != NULL;) {
         int is_there = 1;
         if (field->when || field->flags & BEHIND)
             is_there = reader_u8(taking->reader) == 1;

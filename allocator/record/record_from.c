@@ -210,8 +210,9 @@ static int take_pairs(struct reading *reading, const struct field *field, json_t
 /* Whether one of the members is there that a record has. */
 static int has_any(const struct record *record, const json_t *json)
 {
-    for (size_t i = 0; i < record->count; i++) {
-        const struct field *field = &record->fields[i];
+    struct group group;
+    size_t i = 0;
+    for (const struct field *field; (field = field_next(record, &i, &group)) != NULL;) {
         if (field->name ? json_object_get(json, field->name) != NULL : has_any(field->record, json))
             return 1;
     }
@@ -263,6 +264,8 @@ static int take_value(struct reading *reading, const struct field *field, const 
         return take_pairs(reading, field, (json_t *)(uintptr_t)json, to);
     case FIELD_AGO:
     case FIELD_FIXED:
+    case FIELD_OPEN:
+    case FIELD_CLOSE:
         return 1;
     }
     return 0;
@@ -270,8 +273,9 @@ static int take_value(struct reading *reading, const struct field *field, const 
 
 static void take_fields(struct reading *reading, const struct record *record, const json_t *json, void *to)
 {
-    for (size_t i = 0; i < record->count; i++) {
-        const struct field *field = &record->fields[i];
+    struct group group;
+    size_t i = 0;
+    for (const struct field *field; (field = field_next(record, &i, &group)) != NULL;) {
         const json_t *value = field->name ? json_object_get(json, field->name) : json;
         if (!field->name && field->flags & BEHIND && !has_any(field->record, json))
             continue; /* the pointer stays NULL */

@@ -88,6 +88,9 @@ static json_t *schema_of(const struct field *field, json_t *definitions)
         return json_pack("{sss{ss}}", "type", "object", "additionalProperties", "type", "string");
     case FIELD_AGO:
         return number_of(field);
+    case FIELD_OPEN:
+    case FIELD_CLOSE:
+        break;
     case FIELD_FIXED:
         if (!field->words)
             return json_pack("{sI}", "const", (json_int_t)field->most);
@@ -98,8 +101,9 @@ static json_t *schema_of(const struct field *field, json_t *definitions)
 
 static void add_fields(const struct record *record, json_t *properties, json_t *required, json_t *definitions)
 {
-    for (size_t i = 0; i < record->count; i++) {
-        const struct field *field = &record->fields[i];
+    struct group group;
+    size_t i = 0;
+    for (const struct field *field; (field = field_next(record, &i, &group)) != NULL;) {
         if (!field->name) {
             add_fields(field->record, properties, required, definitions);
             continue;
