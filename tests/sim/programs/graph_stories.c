@@ -115,8 +115,8 @@ static void recapture(void)
     say_held("at the end", 0);
 }
 
-/* kept: buffers that stay for want of a way to learn of the end. */
-static void use_executable(size_t kept)
+/* stays: buffers that do, for want of a way to learn of the end. */
+static void use_executable(size_t stays)
 {
     CUgraph graph = capture(NULL);
     CUgraphExec first = instantiate(graph), second = instantiate(graph);
@@ -127,8 +127,8 @@ static void use_executable(size_t kept)
     printf("counted to %u\n", counted());
     say_held("with an executable", 1);
     MUST(cu.cuGraphExecDestroy(second));
-    usleep(kept ? 300000 : 0);
-    say_held("without", kept);
+    usleep(stays ? 300000 : 0);
+    say_held("without", stays);
 }
 
 static void executable(void)
