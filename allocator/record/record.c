@@ -45,14 +45,18 @@ void field_set_number(const struct field *field, void *to, uint64_t number)
 
 size_t field_count(const struct field *field, const void *holder)
 {
-    size_t count = 0;
-    memcpy(&count, (const char *)holder + field->count - 1, field->count_size);
+    size_t count = field->size;
+    if (field->count) {
+        count = 0;
+        memcpy(&count, (const char *)holder + field->count - 1, field->count_size);
+    }
     return count;
 }
 
 void field_set_count(const struct field *field, void *to, size_t count)
 {
-    memcpy((char *)to + field->count - 1, &count, field->count_size);
+    if (field->count)
+        memcpy((char *)to + field->count - 1, &count, field->count_size);
 }
 
 const char *field_text(const struct field *field, const void *at)

@@ -36,7 +36,7 @@ enum field_type {
     FIELD_WORD,   /* an enum: one of `words`, "" for a value that is absent */
     FIELD_REAL,   /* a double; "NaN", "Infinity" and "-Infinity" are texts, as JSON has no such numbers */
     FIELD_SCALAR, /* a struct scalar */
-    FIELD_BYTES,  /* uint8_t[], or behind a pointer, of which `count` are valid: hexadecimal digits */
+    FIELD_BYTES,  /* uint8_t[], or behind a pointer, of which `count` are valid, or all without one: hexadecimal digits */
     FIELD_PART,   /* another record. Without a name its members are told as the holder's own */
     FIELD_LIST,   /* an array of records, or behind a pointer, of which `count` are valid */
     FIELD_PAIRS,  /* a list of records with two texts, as one object: the first is the member's name */

@@ -35,11 +35,23 @@ static const struct field of_frame[] = {
     FRAME(INT, is_python), FRAME(CHARS, function), FRAME(CHARS, file),
     FRAME(INT, line),      FRAME(CHARS, module),   FRAME(HEX, offset),
 };
-static const struct field of_launch[] = {
+static const struct field of_entry[] = {
     LAUNCH(NUMBER, sequence),    LAUNCH(NUMBER, time_ns),      LAUNCH(HEX, graph),
     LAUNCH(HEX, stream),         LAUNCH(NUMBER, tid),          LAUNCH(INT, device),
     LAUNCH(INT, is_cooperative), LAUNCH(NUMBER, shared_bytes), LAUNCH(NUMBER, argument_bytes),
     LAUNCH(NUMBER, kept_bytes),
+};
+static const struct record entry_record = RECORD(struct launch_entry, of_entry);
+static const struct field of_launch[] = {
+    FIELD(PART, struct kept_launch, entry, NULL, .record = &entry_record),
+    FIELD(NUMBER, struct kept_launch, function, "function", WHEN(struct kept_launch, has_function)),
+    FIELD(TRIPLE, struct kept_launch, entry.grid, "grid"),
+    FIELD(TRIPLE, struct kept_launch, entry.block, "block"),
+    FIELD(TRIPLE, struct kept_launch, entry.cluster, "cluster"),
+    FIELD(BYTES, struct kept_launch, entry.bytes, "bytes", COUNT(struct kept_launch, byte_count)),
+    FIELD(NUMBER, struct kept_launch, place, "place", .flags = NOT_ZERO),
+    FIELD(LIST, struct kept_launch, frames, "frames", .flags = BEHIND | NOT_ZERO, .record = &kept_frame,
+          COUNT(struct kept_launch, frame_count)),
 };
 static const struct field of_memory[] = {
     MEMORY(NUMBER, live_total), MEMORY(INT, device),          MEMORY(HEX, shared),    MEMORY(HEX, arena_start),
@@ -52,6 +64,43 @@ static const struct field of_origin[] = {
 
 const struct record kept_buffer = RECORD(cufence_buffer, of_buffer);
 const struct record kept_frame = RECORD(struct stack_frame, of_frame);
-const struct record kept_launch = RECORD(struct launch_entry, of_launch);
+const struct record kept_launch = RECORD(struct kept_launch, of_launch);
 const struct record kept_memory = RECORD(struct fault_memory, of_memory);
 const struct record kept_origin = RECORD(struct snapshot_origin, of_origin);
+
+static const struct field of_write[] = {
+    FIELD(NUMBER, struct kept_write, buffer, "buffer", .flags = NOT_ZERO),
+    FIELD(BOOL, struct kept_write, write.is_before, "is_before"),
+    FIELD(BOOL, struct kept_write, write.is_slack, "is_slack"),
+    FIELD(NUMBER, struct kept_write, write.distance, "distance"),
+    FIELD(HEX, struct kept_write, write.address, "address"),
+    FIELD(NUMBER, struct kept_write, write.bytes, "bytes"),
+    FIELD(BYTES, struct kept_write, write.values, "values", COUNT(struct kept_write, write.value_bytes)),
+};
+static const struct record write_record = RECORD(struct kept_write, of_write);
+static const struct field of_rerun[] = {
+    FIELD(WORD, struct kept_rerun, result.outcome, "outcome", .words = rerun_outcome_words),
+    FIELD(CHARS, struct kept_rerun, result.reason, "reason", .flags = EVEN_EMPTY),
+    FIELD(CHARS, struct kept_rerun, result.note, "note", .flags = EVEN_EMPTY),
+    FIELD(NUMBER, struct kept_rerun, launch, "launch", WHEN(struct kept_rerun, has_launch)),
+    FIELD(BOOL, struct kept_rerun, result.has_variables, "has_variables"),
+    FIELD(NUMBER, struct kept_rerun, result.launches_tried, "launches_tried"),
+    FIELD(NUMBER, struct kept_rerun, result.took_ms, "took_ms"),
+    FIELD(NUMBER, struct kept_rerun, result.written_bytes, "written_bytes"),
+    FIELD(LIST, struct kept_rerun, writes, "writes", .record = &write_record, COUNT(struct kept_rerun, write_count)),
+};
+const struct record kept_rerun = RECORD(struct kept_rerun, of_rerun);
+
+static const struct field of_lane[] = {
+    FIELD(NUMBER, struct evidence_lane, lane, "lane"),
+    FIELD(TRIPLE, struct evidence_lane, thread, "thread"),
+};
+const struct record kept_lane = RECORD(struct evidence_lane, of_lane);
+
+static const struct field of_figures[] = {
+    FIELD(HEX, struct figures, address, "address"),
+    FIELD(NUMBER, struct figures, bytes, "bytes"),
+    FIELD(NUMBER, struct figures, seen, "seen"),
+    FIELD(BYTES, struct figures, first, "first"),
+};
+const struct record kept_figures = RECORD(struct figures, of_figures);

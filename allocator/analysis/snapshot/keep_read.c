@@ -5,163 +5,95 @@
 #include "keep_rerun.h"
 
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Limits, slightly above those of the writer. */
-enum { BUFFERS = 4096, LAUNCHES = 8192, STACKS = 4096, ARGUMENTS = 4096, DIMENSIONS = 3 };
-
-static uint64_t number_of(const json_t *value)
-{
-    char *end = NULL;
-    if (json_is_integer(value))
-        return (uint64_t)json_integer_value(value);
-    const char *text = json_string_value(value);
-    uint64_t number = text && text[0] == '0' && text[1] == 'x' ? strtoull(text, &end, 16) : 0;
-    return end && !*end ? number : 0;
-}
-
-/* Fields that are missing or have another type stay 0. The records have no lists, so that no memory is needed. */
-static void take_fields(const json_t *object, void *to, const struct record *record)
-{
-    struct record_memory none = {NULL};
-    struct problem ignored;
-    record_from_json(record, object, to, &none, &ignored);
-}
-
-/* ---- frames ---- */
-
-struct frames {
-    struct stack_frame *all; /* NULL if none */
-    size_t count;
-};
-
-/* Returns 0 if out of host memory. */
-static int take_frames(const json_t *array, struct frames *frames)
-{
-    size_t count = json_array_size(array);
-    frames->count = count < STACK_READ ? count : STACK_READ;
-    frames->all = frames->count ? calloc(frames->count, sizeof *frames->all) : NULL;
-    for (size_t i = 0; frames->all && i < frames->count; i++)
-        take_fields(json_array_get(array, i), &frames->all[i], &kept_frame);
-    return frames->all || !frames->count;
-}
-
-/* ---- launches ---- */
-
-static void take_dim(const json_t *array, uint32_t dim[DIMENSIONS])
-{
-    for (size_t i = 0; i < DIMENSIONS; i++)
-        dim[i] = (uint32_t)number_of(json_array_get(array, i));
-}
-
-/* Returns the function, without a layout if its sizes and offsets are inconsistent; NULL if out of host memory. */
-static struct launch_function *take_function(const json_t *object)
-{
-    const json_t *arguments = json_object_get(object, "arguments");
-    const char *name = json_string_value(json_object_get(object, "name"));
-    size_t count = json_array_size(arguments) / 2, length = strlen(name ? name : "") + 1;
-    count = count < ARGUMENTS ? count : ARGUMENTS;
-    struct launch_function *function = calloc(1, sizeof *function + count * sizeof *function->arguments + length);
-    if (!function)
-        return NULL;
-    char *copy = (char *)&function->arguments[count];
-    memcpy(copy, name ? name : "", length);
-    function->name = copy;
-    function->has_layout = json_is_array(arguments);
-    function->argument_bytes = (uint32_t)number_of(json_object_get(object, "argument_bytes"));
-    function->argument_count = (uint32_t)count;
-    for (size_t i = 0; i < count; i++) {
-        struct launch_argument *argument = &function->arguments[i];
-        argument->offset = (uint32_t)number_of(json_array_get(arguments, 2 * i));
-        argument->size = (uint32_t)number_of(json_array_get(arguments, 2 * i + 1));
-        if ((uint64_t)argument->offset + argument->size > function->argument_bytes)
-            function->has_layout = 0;
-    }
-    if (!function->has_layout)
-        function->argument_count = 0;
-    return function;
-}
-
-static uint32_t take_bytes(const char *text, uint8_t *bytes)
-{
-    uint32_t count = 0;
-    unsigned byte;
-    for (; text && text[0] && text[1] && count < LAUNCH_KEPT_BYTES && sscanf(text, "%2x", &byte) == 1; text += 2)
-        bytes[count++] = (uint8_t)byte;
-    return count;
-}
-
-/* ---- the whole ---- */
+enum { LAUNCHES = 8192, STACKS = 4096, ARGUMENTS = 4096 };
 
 struct kept_stack {
     uint32_t number;
-    struct frames frames;
+    const struct stack_frame *frames;
+    size_t count;
 };
 
 struct whole {
     struct snapshot snapshot; /* first: the pointer returned to the caller */
-    cufence_buffer *near, *live;
-    struct fault_launch *launches;
-    struct launch_entry *entries;
+    struct record_memory memory;
+    struct kept_launch *launches;
+    size_t launch_count;
     struct kept_stack *stacks;
     size_t stack_count;
     struct launch_function **functions;
     size_t function_count;
 };
 
+/* Members that are missing or have another type stay 0. */
+static const struct field of_whole[] = {
+    FIELD(PART, struct whole, snapshot.origin, "origin", .record = &kept_origin),
+    FIELD(PART, struct whole, snapshot.memory, "memory", .record = &kept_memory),
+    FIELD(LIST, struct whole, snapshot.memory.near, "near", .flags = BEHIND, .record = &kept_buffer,
+          COUNT(struct whole, snapshot.memory.near_count)),
+    FIELD(LIST, struct whole, snapshot.memory.live, "live", .flags = BEHIND, .record = &kept_buffer,
+          COUNT(struct whole, snapshot.memory.live_count)),
+    FIELD(LIST, struct whole, launches, "launches", .flags = BEHIND, .most = LAUNCHES, .record = &kept_launch,
+          COUNT(struct whole, launch_count)),
+};
+static const struct record whole_record = RECORD(struct whole, of_whole);
+
 static size_t read_stack(const void *from, uint32_t stack, struct stack_frame *out, size_t max)
 {
     const struct whole *whole = from;
     for (size_t i = 0; i < whole->stack_count; i++) {
-        const struct frames *frames = &whole->stacks[i].frames;
-        if (whole->stacks[i].number != stack)
+        const struct kept_stack *kept = &whole->stacks[i];
+        if (kept->number != stack)
             continue;
-        size_t count = frames->count < max ? frames->count : max;
+        size_t count = kept->count < max ? kept->count : max;
         if (count)
-            memcpy(out, frames->all, count * sizeof *out);
+            memcpy(out, kept->frames, count * sizeof *out);
         return count;
     }
     return 0;
 }
 
-/* The following functions return 0 if out of host memory. */
-
-static int take_buffers(const json_t *array, cufence_buffer **buffers, size_t *count)
+static uint32_t number_of(const json_t *value)
 {
-    size_t size = json_array_size(array);
-    *count = size < BUFFERS ? size : BUFFERS;
-    *buffers = calloc(*count + 1, sizeof **buffers);
-    for (size_t i = 0; *buffers && i < *count; i++)
-        take_fields(json_array_get(array, i), &(*buffers)[i], &kept_buffer);
-    return *buffers != NULL;
+    return (uint32_t)json_integer_value(value);
 }
 
-static int take_stacks(const json_t *object, struct whole *whole)
+/* The following functions return 0 or NULL if out of host memory. */
+
+/* Without a layout if its sizes and offsets are inconsistent. */
+static struct launch_function *take_function(struct whole *whole, const json_t *object)
 {
-    const char *key;
-    json_t *frames;
-    size_t count = json_object_size(object);
-    whole->stacks = calloc((count < STACKS ? count : STACKS) + 1, sizeof *whole->stacks);
-    json_object_foreach((json_t *)(uintptr_t)object, key, frames)
-    {
-        if (!whole->stacks || whole->stack_count == STACKS)
-            break;
-        struct kept_stack *stack = &whole->stacks[whole->stack_count++];
-        stack->number = (uint32_t)strtoul(key, NULL, 10);
-        if (!take_frames(frames, &stack->frames))
-            return 0;
+    const json_t *arguments = json_object_get(object, "arguments");
+    const char *name = json_string_value(json_object_get(object, "name"));
+    size_t count = json_array_size(arguments) / 2, length = strlen(name ? name : "") + 1;
+    count = count < ARGUMENTS ? count : ARGUMENTS;
+    struct launch_function *function =
+        record_take(&whole->memory, 1, sizeof *function + count * sizeof *function->arguments + length);
+    if (!function)
+        return NULL;
+    function->name = memcpy(&function->arguments[count], name ? name : "", length);
+    function->has_layout = json_is_array(arguments);
+    function->argument_bytes = number_of(json_object_get(object, "argument_bytes"));
+    for (size_t i = 0; i < count; i++) {
+        struct launch_argument *argument = &function->arguments[i];
+        argument->offset = number_of(json_array_get(arguments, 2 * i));
+        argument->size = number_of(json_array_get(arguments, 2 * i + 1));
+        if ((uint64_t)argument->offset + argument->size > function->argument_bytes)
+            function->has_layout = 0;
     }
-    return whole->stacks != NULL;
+    function->argument_count = function->has_layout ? (uint32_t)count : 0;
+    return function;
 }
 
-static int take_functions(const json_t *array, struct whole *whole)
+static int take_functions(struct whole *whole, const json_t *array)
 {
     size_t count = json_array_size(array) < LAUNCHES ? json_array_size(array) : LAUNCHES;
-    whole->functions = calloc(count + 1, sizeof *whole->functions);
+    whole->functions = record_take(&whole->memory, count, sizeof *whole->functions);
     for (; whole->functions && whole->function_count < count; whole->function_count++) {
-        struct launch_function *function = take_function(json_array_get(array, whole->function_count));
+        struct launch_function *function = take_function(whole, json_array_get(array, whole->function_count));
         if (!function)
             return 0;
         whole->functions[whole->function_count] = function;
@@ -169,53 +101,62 @@ static int take_functions(const json_t *array, struct whole *whole)
     return whole->functions != NULL;
 }
 
-static int take_launches(const json_t *array, struct whole *whole)
+/* The list of frames is the member of that name. */
+static cufence_status take_stack(struct whole *whole, const json_t *object, const char *name, struct kept_stack *stack)
 {
-    struct fault_memory *memory = &whole->snapshot.memory;
-    size_t count = json_array_size(array) < LAUNCHES ? json_array_size(array) : LAUNCHES;
-    whole->launches = calloc(count + 1, sizeof *whole->launches);
-    whole->entries = calloc(count + 1, sizeof *whole->entries);
-    for (size_t i = 0; whole->launches && whole->entries && i < count; i++) {
-        const json_t *from = json_array_get(array, i);
-        uint64_t function = number_of(json_object_get(from, "function"));
-        struct launch_entry *entry = &whole->entries[i];
-        struct fault_launch *launch = &whole->launches[i];
-        struct frames frames;
-        take_fields(from, entry, &kept_launch);
-        take_dim(json_object_get(from, "grid"), entry->grid);
-        take_dim(json_object_get(from, "block"), entry->block);
-        take_dim(json_object_get(from, "cluster"), entry->cluster);
-        entry->kept_bytes = take_bytes(json_string_value(json_object_get(from, "bytes")), entry->bytes);
-        launch->entry = entry;
-        launch->place = (unsigned)number_of(json_object_get(from, "place"));
-        memory->launch_count = i + 1;
-        if (!take_frames(json_object_get(from, "frames"), &frames))
-            return 0;
-        launch->frames = frames.all;
-        launch->frame_count = frames.count;
-        if (json_object_get(from, "function") && function < whole->function_count)
-            entry->function = whole->functions[function];
-    }
-    memory->launches = whole->launches;
-    return whole->launches && whole->entries;
+    const struct field frames =
+        FIELD(LIST, struct kept_stack, frames, name, .flags = BEHIND, .record = &kept_frame, COUNT(struct kept_stack, count));
+    const struct record record = {.fields = &frames, .count = 1, .bytes = sizeof *stack};
+    struct problem ignored;
+    cufence_status status = record_from_json(&record, object, stack, &whole->memory, &ignored);
+    stack->number = (uint32_t)strtoul(name, NULL, 10);
+    return status;
 }
 
-static int take_all(const json_t *object, struct whole *whole)
+static int take_stacks(struct whole *whole, json_t *object)
 {
-    struct fault_memory *memory = &whole->snapshot.memory;
-    take_fields(json_object_get(object, "origin"), &whole->snapshot.origin, &kept_origin);
-    take_fields(json_object_get(object, "memory"), memory, &kept_memory);
-    int is_whole = take_buffers(json_object_get(object, "near"), &whole->near, &memory->near_count) &&
-                   take_buffers(json_object_get(object, "live"), &whole->live, &memory->live_count) &&
-                   take_stacks(json_object_get(object, "stacks"), whole) &&
-                   take_functions(json_object_get(object, "functions"), whole) &&
-                   take_launches(json_object_get(object, "launches"), whole);
-    memory->near = whole->near;
-    memory->live = whole->live;
-    memory->frames = (struct buffer_frames){read_stack, whole};
+    const char *name;
+    json_t *frames;
+    size_t count = json_object_size(object) < STACKS ? json_object_size(object) : STACKS;
+    whole->stacks = record_take(&whole->memory, count, sizeof *whole->stacks);
+    json_object_foreach(object, name, frames)
+    {
+        if (!whole->stacks || whole->stack_count == count)
+            break;
+        if (take_stack(whole, object, name, &whole->stacks[whole->stack_count++]) == CUFENCE_ERROR_OUT_OF_MEMORY)
+            return 0;
+    }
+    return whole->stacks != NULL;
+}
+
+static int connect_launches(struct whole *whole)
+{
+    struct fault_launch *launches = record_take(&whole->memory, whole->launch_count, sizeof *launches);
+    for (size_t i = 0; launches && i < whole->launch_count; i++) {
+        struct kept_launch *kept = &whole->launches[i];
+        if (kept->has_function && kept->function < whole->function_count)
+            kept->entry.function = whole->functions[kept->function];
+        kept->entry.kept_bytes = kept->byte_count;
+        size_t frames = kept->frame_count < STACK_READ ? kept->frame_count : STACK_READ;
+        launches[i] = (struct fault_launch){&kept->entry, kept->frames, frames, kept->place};
+    }
+    whole->snapshot.memory.launches = launches;
+    whole->snapshot.memory.launch_count = launches ? whole->launch_count : 0;
+    return launches != NULL;
+}
+
+static int take_all(json_t *object, struct whole *whole)
+{
+    struct problem problem;
+    if (record_from_json(&whole_record, object, whole, &whole->memory, &problem) == CUFENCE_ERROR_OUT_OF_MEMORY ||
+        !take_functions(whole, json_object_get(object, "functions")) ||
+        !take_stacks(whole, json_object_get(object, "stacks")) || !connect_launches(whole))
+        return 0;
     const json_t *rerun = json_object_get(object, "rerun");
-    rerun_result_take(rerun ? rerun : json_object_get(object, "restaged" /* version 1 */), memory, &whole->snapshot.rerun);
-    return is_whole;
+    whole->snapshot.memory.frames = (struct buffer_frames){read_stack, whole};
+    rerun_result_take(rerun ? rerun : json_object_get(object, "restaged" /* version 1 */), &whole->snapshot.memory,
+                      &whole->snapshot.rerun);
+    return 1;
 }
 
 cufence_status snapshot_read(const char *text, size_t size, struct snapshot **out, struct problem *problem)
@@ -247,17 +188,6 @@ void snapshot_free(struct snapshot *snapshot)
     struct whole *whole = (struct whole *)snapshot;
     if (!whole)
         return;
-    for (size_t i = 0; i < whole->stack_count; i++)
-        free(whole->stacks[i].frames.all);
-    for (size_t i = 0; whole->launches && i < snapshot->memory.launch_count; i++)
-        free((void *)(uintptr_t)whole->launches[i].frames);
-    for (size_t i = 0; i < whole->function_count; i++)
-        free(whole->functions[i]);
-    free(whole->functions);
-    free(whole->near);
-    free(whole->live);
-    free(whole->launches);
-    free(whole->entries);
-    free(whole->stacks);
+    record_free(&whole->memory);
     free(whole);
 }
