@@ -44,8 +44,10 @@ struct diff_shown {
 cufence_status diff_show(struct diff *diff, const struct diff_found *found, struct diff_shown *shown, struct problem *problem);
 void diff_hide(struct diff_shown *shown);
 
-const char *diff_word(enum trace_difference_kind kind); /* "equal inputs and other outputs" */
-const char *diff_name(enum trace_difference_kind kind); /* for JSON: "output" */
+struct diff_kind {
+    const char *name, *words; /* for JSON: "output"; "equal inputs and other outputs" */
+};
+extern const struct diff_kind diff_kinds[TRACE_DIFFERENCES];
 
 /* diff_text.c, diff_json.c: print all of it on stdout. */
 cufence_status diff_print_text(struct diff *diff, struct problem *problem);

@@ -61,8 +61,8 @@ static cufence_status add_found(struct diff *diff, const struct diff_found *foun
     static const char *const names[] = {"a", "b"};
     struct diff_shown shown;
     json_t *object = json_object();
-    json_object_set_new(object, "kind", json_string(diff_name(found->what.kind)));
-    json_object_set_new(object, "words", json_string(diff_word(found->what.kind)));
+    json_object_set_new(object, "kind", json_string(diff_kinds[found->what.kind].name));
+    json_object_set_new(object, "words", json_string(diff_kinds[found->what.kind].words));
     json_object_set_new(object, "stream", number(found->stream));
     if (found->what.index != SIZE_MAX)
         json_object_set_new(object, "index", number(found->what.index));

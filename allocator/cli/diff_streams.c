@@ -284,9 +284,7 @@ void diff_hide(struct diff_shown *shown)
         trace_event_free(&shown->events[i]);
 }
 
-static const struct {
-    const char *name, *words;
-} kinds[TRACE_DIFFERENCES] = {
+const struct diff_kind diff_kinds[TRACE_DIFFERENCES] = {
     [TRACE_EQUAL] = {"none", "equal"},
     [TRACE_OTHER_KERNEL] = {"kernel", "another kernel"},
     [TRACE_OTHER_GRID] = {"grid", "another grid"},
@@ -299,13 +297,3 @@ static const struct {
     [TRACE_OTHER_OUTPUT] = {"output", "equal inputs and other outputs"},
     [TRACE_LONGER] = {"longer", "one run goes on"},
 };
-
-const char *diff_word(enum trace_difference_kind kind)
-{
-    return kinds[kind].words;
-}
-
-const char *diff_name(enum trace_difference_kind kind)
-{
-    return kinds[kind].name;
-}

@@ -272,7 +272,7 @@ static cufence_status put_found(struct diff *diff, const struct diff_shown *show
     const struct trace_difference *what = &shown->found->what;
     fputs("\ndifference at event ", stdout);
     put_headline(shown);
-    printf(": %s", diff_word(what->kind));
+    printf(": %s", diff_kinds[what->kind].words);
     put_place(shown);
     if (what->kind == TRACE_OTHER_SCALAR || what->kind == TRACE_OTHER_STRUCT)
         put_scalars(shown);
@@ -334,7 +334,7 @@ cufence_status diff_print_text(struct diff *diff, struct problem *problem)
         put_headline(&shown);
         fputs(", ", stdout);
         put(*event_of(&shown)->name ? event_of(&shown)->name : "a graph");
-        printf(": %s\n", diff_word(diff->found[0].what.kind));
+        printf(": %s\n", diff_kinds[diff->found[0].what.kind].words);
         diff_hide(&shown);
     }
     return status;

@@ -6,34 +6,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static cufence_status no_memory(struct problem *problem)
-{
-    return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
-}
-
-static int grow(struct trace_file *file)
-{
-    size_t room = file->room ? file->room * 2 : 1 << 16;
-    char *grown = realloc(file->line, room);
-    if (!grown)
-        return 0;
-    file->line = grown;
-    file->room = room;
-    return 1;
-}
-
 /* Reads the line at the file's position, without its newline. *is_cut: the file ends before a newline. */
 static cufence_status read_line(struct trace_file *file, int *is_cut, struct problem *problem)
 {
     int character = EOF;
     file->size = 0;
     while ((character = getc_unlocked(file->file)) != EOF && character != '\n') {
-        if (file->size == file->room && !grow(file))
-            return no_memory(problem);
-        file->line[file->size++] = (char)character;
-        if (file->size > TRACE_LINE_BYTES)
+        if (file->size == TRACE_LINE_BYTES)
             return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s:%" PRIu64 ": the line is longer than %zu bytes", file->path,
                                file->lines + 1, TRACE_LINE_BYTES);
+        file->line[file->size++] = (char)character;
     }
     *is_cut = character == EOF;
     if (ferror(file->file))
@@ -62,8 +44,9 @@ cufence_status trace_file_open(struct trace_file *file, const char *path, struct
         return problem_set(problem, CUFENCE_ERROR_CORRUPT,
                            "%s: the file is empty: the program has launched nothing under cufence, or has not begun", path);
     file->writers = trace_writers_make();
-    if (!file->writers)
-        return no_memory(problem);
+    file->line = malloc(TRACE_LINE_BYTES);
+    if (!file->writers || !file->line)
+        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
     cufence_status result = read_line(file, &is_cut, problem);
     if (result != CUFENCE_OK)
         return result;

@@ -18,8 +18,8 @@ struct trace_at {
 struct trace_file {
     const char *path;
     FILE *file;
-    char *line; /* the latest one read */
-    size_t room, size;
+    char *line; /* the latest one read; room for TRACE_LINE_BYTES */
+    size_t size;
     uint64_t next; /* offset of the next line */
     uint64_t lines;
     struct trace_header header;
