@@ -82,11 +82,8 @@ static int check_settings(struct hunt *hunt, char **own)
     if (!*own)
         return complain(CANNOT_RUN, "no host memory");
     options_default(&options);
-    if (options_parse(&options, *own, "") == CUFENCE_OK && options.json[0])
-        return complain(CLI_USAGE,
-                        "json=%s: hunt uses this option itself; --json FILE gets the merged list, --keep FOLDER "
-                        "keeps the reports of each process",
-                        options.json);
+    if (hunt->kept && options_parse(&options, *own, "") == CUFENCE_OK && options.json[0])
+        return complain(CLI_USAGE, "json=%s: --keep FOLDER uses this option itself; leave one of them out", options.json);
     hunt->plan.options = *own;
     for (size_t i = hunt->settings.presets; i < hunt->settings.count && status == 0; i++)
         status = check_effect(&hunt->plan, hunt->settings.all[i].text);
@@ -103,35 +100,32 @@ static int name_files(struct plan *plan)
         plan->json[used++] = *at;
     }
     plan->json[used] = '\0';
-    if (strchr(plan->folder, ','))
-        return complain(CLI_USAGE, "%s cannot hold the reports: its name has a comma; --keep FOLDER names another",
-                        plan->folder);
-    if (used + sizeof "/strict.%p.json" > sizeof((struct options *)0)->json)
-        return complain(CLI_USAGE, "%s cannot hold the reports: its name is too long; --keep FOLDER names another",
-                        plan->folder);
+    int has_comma = strchr(plan->folder, ',') != NULL;
+    if (has_comma || used + sizeof "/strict.%p.json" > sizeof((struct options *)0)->json)
+        return complain(CLI_USAGE, "%s cannot hold the reports: its name %s; --keep FOLDER names another", plan->folder,
+                        has_comma ? "has a comma" : "is too long");
     return 0;
 }
 
+/* Of --keep. */
 static int make_folder(struct hunt *hunt)
 {
     struct plan *plan = &hunt->plan;
-    const char *parent = env_get("TMPDIR");
-    if (!hunt->kept) {
-        if (snprintf(plan->folder, sizeof plan->folder, "%s/cufence-hunt-XXXXXX", parent && *parent ? parent : "/tmp") >=
-                (int)sizeof plan->folder ||
-            !mkdtemp(plan->folder))
-            return complain(CANNOT_RUN,
-                            "no folder for reports: %s: %s; set TMPDIR to a folder that can be written, or use "
-                            "--keep FOLDER",
-                            plan->folder, strerror(errno));
-    } else if ((mkdir(hunt->kept, 0777) != 0 && errno != EEXIST) || !realpath(hunt->kept, plan->folder) ||
-               access(plan->folder, W_OK | X_OK) != 0) {
+    if ((mkdir(hunt->kept, 0777) != 0 && errno != EEXIST) || !realpath(hunt->kept, plan->folder) ||
+        access(plan->folder, W_OK | X_OK) != 0)
         return complain(CLI_USAGE, "--keep %s: %s", hunt->kept, strerror(errno));
-    }
-    for (unsigned mode = 0; mode < MODES; mode++)
-        if (merged_is_any(plan->folder, mode))
-            return complain(CLI_USAGE, "--keep %s: reports of an earlier hunt are there (%s.*.json); name another folder",
-                            hunt->kept, modes[mode].name);
+    DIR *entries = opendir(plan->folder);
+    int is_used = 0, mode = 0;
+    for (struct dirent *entry; entries && !is_used && (entry = readdir(entries));)
+        for (mode = 0; mode < MODES && !is_used; mode++) {
+            size_t length = strlen(modes[mode].name);
+            is_used = !strncmp(entry->d_name, modes[mode].name, length) && entry->d_name[length] == '.';
+        }
+    if (entries)
+        closedir(entries);
+    if (is_used)
+        return complain(CLI_USAGE, "--keep %s: reports of an earlier hunt are there (%s.*.json); name another folder",
+                        hunt->kept, modes[mode - 1].name);
     return name_files(plan);
 }
 
@@ -173,10 +167,15 @@ static int run_in(struct hunt *hunt, unsigned mode)
     unsigned before = hunt->plan.modes & ((1u << mode) - 1);
     complain(0, "run %u of %u: %s (%s), %s", count_bits(before) + 1, count_bits(hunt->plan.modes), modes[mode].name,
              modes[mode].options, modes[mode].looks_for);
-    hunt_run(&hunt->plan, mode, &hunt->signals, run);
+    run->refusal = outputs_collect("hunt", hunt->plan.reports);
+    if (!run->refusal)
+        hunt_run(&hunt->plan, mode, &hunt->signals, run);
+    hunt->merged.tag = mode;
+    if (!run->refusal)
+        collected_read(&hunt->merged, NULL, hunt->plan.reports);
+    unlink(hunt->plan.reports);
     if (run->refusal)
         return 0;
-    merged_read(&hunt->merged, hunt->plan.folder, mode);
     tell_end(hunt, mode);
     return !signals_come(&hunt->signals) && !(hunt->plan.is_first && hunt->merged.count);
 }
@@ -193,21 +192,6 @@ static int run_all(struct hunt *hunt)
         refusal = hunt->runs[mode].refusal;
     }
     return refusal;
-}
-
-static void remove_files(const struct plan *plan)
-{
-    char path[PATH_MAX + 300];
-    struct dirent **entries;
-    int count = scandir(plan->folder, &entries, NULL, NULL);
-    for (int i = 0; i < count; i++) {
-        snprintf(path, sizeof path, "%s/%s", plan->folder, entries[i]->d_name);
-        unlink(path); /* . and .. stay */
-        free(entries[i]);
-    }
-    if (count >= 0)
-        free(entries);
-    rmdir(plan->folder);
 }
 
 static int conclude(struct hunt *hunt, int refusal)
@@ -278,7 +262,7 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
     int status = check_settings(hunt, own);
     if (status == 0)
         status = open_documents(hunt);
-    if (status == 0)
+    if (status == 0 && hunt->kept)
         status = make_folder(hunt);
     return status == 0 ? conclude(hunt, run_all(hunt)) : status;
 }
@@ -291,8 +275,6 @@ static int run(int argc, char **argv)
     int status = settings_insert(&hunt.settings, 0, "CUFENCE_OPTIONS", env_get("CUFENCE_OPTIONS"));
     if (status == 0 && arguments_read(&hunt_command, argc, argv, &hunt, &status))
         status = start(&hunt, argc, argv, &own);
-    if (!hunt.kept && hunt.plan.folder[0])
-        remove_files(&hunt.plan);
     outputs_close(&hunt.outputs);
     collected_free(&hunt.merged);
     settings_free(&hunt.settings);

@@ -1,6 +1,6 @@
 /*
- * `cufence hunt`: the modes, one run of the program in one of them (hunt_run.c), what all runs have found (merged.c), and how
- * it is told (hunt_words.c, hunt_json.c).
+ * `cufence hunt`: the modes, one run of the program in one of them (hunt_run.c), and how what all have found is told
+ * (hunt_words.c, hunt_json.c).
  *
  * Thread safety: none; one thread does all this.
  */
@@ -24,30 +24,18 @@ enum { MODES = 4 };
 #define MODE_NAMES "end start align strict"
 extern const struct mode modes[MODES];
 
-/* ---- findings ---- */
-
-/* Reads what the processes of a run in `mode` have written into `folder`, and adds it. The tags of a finding are the modes that
- * found it: a bit for each index in modes[]. */
-void merged_read(struct collected *merged, const char *folder, unsigned mode);
-
-/* Whether a file of a run in `mode` is in `folder`. */
-int merged_is_any(const char *folder, unsigned mode);
-
-/* How many findings the mode has seen. */
-size_t merged_by(const struct collected *merged, unsigned mode);
-size_t merged_known_by(const struct collected *merged, unsigned mode); /* of those that the user knows already */
-
 /* ---- runs ---- */
 
 struct plan {
     unsigned modes; /* a bit for each index in modes[] */
     int is_first;   /* stop at the first finding */
     int is_guarded_required;
-    const char *options; /* "key=value,..." of the command line */
-    char **command;      /* up to a NULL */
-    size_t words;        /* in command */
-    char folder[PATH_MAX];
-    char json[300]; /* `folder` as the option json= takes it */
+    const char *options;    /* "key=value,..." of the command line */
+    char **command;         /* up to a NULL */
+    size_t words;           /* in command */
+    char reports[PATH_MAX]; /* file to which the processes of a run add their reports */
+    char folder[PATH_MAX];  /* of --keep, "" without it */
+    char json[300];         /* the same as the option json= takes it */
 };
 
 struct run {
@@ -73,6 +61,9 @@ int signals_come(struct signals *signals); /* whether one has come by now */
 void hunt_run(const struct plan *plan, unsigned mode, struct signals *signals, struct run *run);
 
 /* ---- words ---- */
+
+/* How many findings a mode has seen: the tags of a finding are a bit for each index in modes[]. */
+size_t merged_by(const struct collected *merged, unsigned mode);
 
 /* "exit status 3", "killed by signal 11 (Segmentation fault)" */
 void run_end_print(FILE *out, const struct run *run);

@@ -67,8 +67,10 @@ static int become(void *argument)
     const struct plan *plan = start->plan;
     char **argv = calloc(plan->words + 8, sizeof *argv), *last = NULL;
     size_t used = 0;
-    if (!argv || asprintf(&last, "%s,exitcode=0,json=%s/%s.%%p.json", modes[start->mode].options, plan->json,
-                          modes[start->mode].name) < 0)
+    const struct mode *mode = &modes[start->mode];
+    int size = plan->json[0] ? asprintf(&last, "%s,exitcode=0,json=%s/%s.%%p.json", mode->options, plan->json, mode->name)
+                             : asprintf(&last, "%s,exitcode=0", mode->options);
+    if (!argv || size < 0)
         return STATUS_UNFIT;
     for (const char *const *word = (const char *const[]){"run", "--set", plan->options, "--set", last, "--", NULL}; *word;
          word++)
@@ -116,11 +118,11 @@ static void pass_on(const struct wait *wait, const struct signals *signals, cons
         send(wait, got->si_signo);
 }
 
-static void end_after_finding(struct wait *wait, const struct plan *plan, unsigned mode, struct run *run)
+static void end_after_finding(struct wait *wait, const struct plan *plan, struct run *run)
 {
     struct collected found = {0};
     if (wait->found == 0)
-        merged_read(&found, plan->folder, mode);
+        collected_read(&found, NULL, plan->reports);
     if (found.count)
         wait->found = now();
     collected_free(&found);
@@ -150,7 +152,7 @@ void hunt_run(const struct plan *plan, unsigned mode, struct signals *signals, s
         if (next_signal(signals, PAUSE_MS, &got))
             pass_on(&wait, signals, &got, run);
         else if (plan->is_first)
-            end_after_finding(&wait, plan, mode, run);
+            end_after_finding(&wait, plan, run);
     }
     run->seconds = now() - began;
     run->is_guarded = tally_read(fd, &tally) && tally.counts[TALLY_GUARDED];

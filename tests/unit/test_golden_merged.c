@@ -128,8 +128,7 @@ TEST(a_hunt)
                                     [2] = {.is_started = 1, .status = 11, .seconds = 0.25}};
     size_t size;
     FILE *out = open_memstream(&text, &size);
-    merged_read(&merged, folder, 0);
-    merged_read(&merged, folder, 2);
+    assert_true(collected_read(&merged, NULL, file));
     hunt_tell(out, &plan, runs, &merged);
     assert_true(hunt_put_json(out, &plan, runs, &merged, 0));
     fclose(out);

@@ -44,6 +44,14 @@ static void write_file(const char *name, const char *text)
     fclose(file);
 }
 
+static void read_file(const char *name, unsigned mode)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    merged.tag = mode;
+    collected_read(&merged, NULL, path);
+}
+
 #define KERNEL(symbol, place) "\"kernel\":{\"symbol\":\"" symbol "\"," place "}"
 #define LINE "\"file\":\"a.cu\",\"line\":7"
 #define SIZED "\"buffer\":{\"size\":64}"
@@ -84,8 +92,8 @@ TEST_WITH(what_differs_is_another_finding, NULL, forget)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_file("end.1.json", cases[i].first);
         write_file("strict.2.json", cases[i].second);
-        merged_read(&merged, folder, mode_of("end"));
-        merged_read(&merged, folder, mode_of("strict"));
+        read_file("end.1.json", mode_of("end"));
+        read_file("strict.2.json", mode_of("strict"));
         if (merged.count != cases[i].findings)
             fail_msg("%zu findings of\n%s%s", merged.count, cases[i].first, cases[i].second);
         assert_int_equal(merged.findings[0].count, 3 - merged.count);
@@ -99,23 +107,12 @@ TEST_WITH(lines_that_are_no_report_are_counted, NULL, forget)
 {
     write_file("end.1.json", "{\"kind\":\"overr\n\n[]\n{\"kind\":3}\n" REPORT(SIZED) "{\"kind\":\"under");
     write_file("end.2.json", "");
-    write_file("end.2.json.more", REPORT(SIZED));
-    write_file("ending.2.json", REPORT(SIZED));
-    assert_true(merged_is_any(folder, mode_of("end")));
-    assert_false(merged_is_any(folder, mode_of("start")));
-    merged_read(&merged, folder, mode_of("end"));
+    read_file("end.1.json", 0);
+    read_file("end.2.json", 0);
+    read_file("not there", 0);
     assert_int_equal(merged.count, 1);
     assert_int_equal(merged.findings[0].count, 1);
     assert_int_equal(merged.unreadable, 4);
-}
-
-TEST_WITH(a_file_may_be_empty, NULL, forget)
-{
-    write_file("start.1.json", "");
-    assert_true(merged_is_any(folder, mode_of("start")));
-    merged_read(&merged, folder, mode_of("start"));
-    merged_read(&merged, "/nonexistent", mode_of("start"));
-    assert_int_equal(merged.count, 0);
 }
 
 TEST_GROUP(make_folder, remove_folder)
