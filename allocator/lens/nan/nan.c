@@ -243,6 +243,7 @@ static void tell(const struct results *results, const struct looked *made, int i
     }
     names_kernels(visit, parts->plain, sizeof parts->plain);
     fact.plain = parts->plain;
+    fact.graph_kernels = names ? NULL : parts->plain;
     for (size_t i = 0; i < results->count && i < NAN_INPUTS; i++)
         parts->inputs[fact.input_count++] = input_of(visit, &results->looked[i], parts->labels[i]);
     tell_nan(&fact, visit->device);
