@@ -250,10 +250,11 @@ static inline struct slot *begin(struct context *context, struct record *record,
 
 /* Records it in the ring. `frame` is of the function whose caller launches. */
 static inline __attribute__((always_inline)) void keep(struct context *context, struct record *record, struct ring *ring,
-                                                       const struct launch_call *call, CUgraphExec graph, const void *frame)
+                                                       const struct launch_call *call, CUstream stream, CUgraphExec graph,
+                                                       const void *frame)
 {
     const struct launch_function *function = launches.size && !graph ? functions_find(call->function) : NULL;
-    struct slot *slot = begin(context, record, ring, call->stream);
+    struct slot *slot = begin(context, record, ring, stream);
     if (!slot)
         return;
     fill(slot, call, function);
@@ -265,20 +266,21 @@ static inline __attribute__((always_inline)) void keep(struct context *context, 
 void launch_record(struct context *context, const struct launch_call *call)
 {
     struct record *record = find_or_add(context);
-    keep(context, record, own_ring(record), call, NULL, call->frame ? call->frame : __builtin_frame_address(0));
+    keep(context, record, own_ring(record), call, call->stream, NULL, call->frame ? call->frame : __builtin_frame_address(0));
 }
 
 void launch_record_node(struct context *context, const struct launch_call *call)
 {
     struct record *record = find_or_add(context);
-    keep(context, record, &record->rings[NODES], call, NULL, call->frame ? call->frame : __builtin_frame_address(0));
+    keep(context, record, &record->rings[NODES], call, call->stream, NULL,
+         call->frame ? call->frame : __builtin_frame_address(0));
 }
 
 void launch_record_graph(struct context *context, CUgraphExec graph, CUstream stream, const void *frame)
 {
-    const struct launch_call no_kernel = {.stream = stream};
+    static const struct launch_call no_kernel;
     struct record *record = find_or_add(context);
-    keep(context, record, own_ring(record), &no_kernel, graph, frame ? frame : __builtin_frame_address(0));
+    keep(context, record, own_ring(record), &no_kernel, stream, graph, frame ? frame : __builtin_frame_address(0));
 }
 
 struct launch_mark launch_newest(struct context *context)
