@@ -1,7 +1,6 @@
 /* Builds a finding from the diagnosis of a kernel fault. */
 #include "finding.h"
 
-#include "analysis/verdict/arguments.h"
 #include "analysis/verdict/launches.h"
 #include "analysis/verdict/owner.h"
 #include "figures.h"

@@ -1,7 +1,7 @@
 #include "input.h"
 
 #include "analysis/snapshot/fields.h"
-#include "analysis/verdict/arguments.h"
+#include "analysis/verdict/launches.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/reader.h"

@@ -1,7 +1,6 @@
 /* Which recorded launch faulted, with which certainty, and the kernel's arguments. */
 #include "support/test.h"
 
-#include "analysis/verdict/arguments.h"
 #include "analysis/verdict/launches.h"
 #include "fault_stories.h"
 

@@ -4,7 +4,7 @@
  */
 #include "support/test.h"
 
-#include "analysis/dump/remains.h"
+#include "analysis/dump/coredump.h"
 
 #include "analysis/dump/evidence.h"
 #include "analysis/dump/standing.h"

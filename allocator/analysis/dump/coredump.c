@@ -1,7 +1,6 @@
 #include "coredump.h"
 
 #include "base/error.h"
-#include "remains.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -115,13 +114,11 @@ static cufence_status check_table(const Elf64_Shdr *section, uint32_t index, str
 static int compare_children(const void *left, const void *right)
 {
     const struct coredump_child *a = left, *b = right;
-    if (a->parent != b->parent)
-        return a->parent < b->parent ? -1 : 1;
-    if (a->row != b->row)
-        return a->row < b->row ? -1 : 1;
-    if (a->type != b->type)
-        return a->type < b->type ? -1 : 1;
-    return a->section < b->section ? -1 : a->section > b->section;
+    uint64_t places[2] = {(uint64_t)a->parent << 32 | a->row, (uint64_t)b->parent << 32 | b->row};
+    uint64_t kinds[2] = {(uint64_t)a->type << 32 | a->section, (uint64_t)b->type << 32 | b->section};
+    if (places[0] != places[1])
+        return places[0] < places[1] ? -1 : 1;
+    return kinds[0] < kinds[1] ? -1 : kinds[0] > kinds[1];
 }
 
 static cufence_status no_dump(size_t size, struct problem *problem)

@@ -1,7 +1,6 @@
-#include "remains.h"
+#include "coredump.h"
 
 #include "analysis/lines/cubin.h"
-#include "coredump.h"
 
 #include <stdlib.h>
 

@@ -38,9 +38,4 @@ void uses_find_writes(struct span code, unsigned sm, struct uses *out);
 /* Adds what its loads tell to `narrowest` and `kinds`. */
 void uses_find_reads(struct span code, unsigned sm, struct uses *uses);
 
-/* kinds.c: returns USES_ flags for what an access loads or stores, according to the instructions near it: those that first use
- * a loaded register, and the one that makes a stored register; 0 if nothing near tells. Hints, not proofs: bits may be moved
- * with any of them. */
-unsigned kinds_at(struct span code, uint64_t at, const struct sass_access *access);
-
 #endif

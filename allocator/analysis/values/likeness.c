@@ -183,49 +183,26 @@ static double fit_of_float(const struct float_likeness *likeness, enum value_typ
     return type == VALUE_BFLOAT16 ? 1.02 * fit : type == VALUE_FLOAT16 ? 1.01 * fit : fit;
 }
 
-static double fit_of_long(const struct likeness *likeness)
-{
-    if (likeness->longs >= 2 && likeness->extended == likeness->longs)
-        return 1.01;
-    return 0.95 * share(likeness->small_longs, likeness->longs);
-}
-
-/* Pairs of small bytes are often small. */
-static double fit_of_short(const struct likeness *likeness)
-{
-    double small = share(likeness->small_shorts, likeness->shorts);
-    return 0.98 * small * small * small;
-}
-
-static double fit_of_byte(const struct likeness *likeness)
-{
-    return likeness->flags == likeness->bytes ? 0.98 : BYTES_FIT;
-}
-
-/* Small numbers around 0. */
-static double fit_of_signed_byte(const struct likeness *likeness)
-{
-    int is_near_zero = share(likeness->low_bytes + likeness->high_bytes, likeness->bytes) > 0.8;
-    return is_near_zero && share(likeness->high_bytes, likeness->bytes) > 0.1 ? BYTES_FIT + 0.01 : 0;
-}
-
 double likeness_fit(const struct likeness *likeness, enum value_type type)
 {
     if (value_is_float(type))
         return fit_of_float(&likeness->floats[type], type);
     if (!likeness->has_nonzero)
         return 0;
+    double shorts = share(likeness->small_shorts, likeness->shorts), high = share(likeness->high_bytes, likeness->bytes);
     switch (type) {
-    case VALUE_INT8:
-        return fit_of_signed_byte(likeness);
+    case VALUE_INT8: /* small numbers around 0 */
+        return share(likeness->low_bytes + likeness->high_bytes, likeness->bytes) > 0.8 && high > 0.1 ? BYTES_FIT + 0.01 : 0;
     case VALUE_UINT8:
-        return fit_of_byte(likeness);
-    case VALUE_INT16:
-        return fit_of_short(likeness);
+        return likeness->flags == likeness->bytes ? 0.98 : BYTES_FIT;
+    case VALUE_INT16: /* pairs of small bytes are often small */
+        return 0.98 * shorts * shorts * shorts;
     case VALUE_INT32:
         return share(likeness->small_ints, likeness->ints) * 0.04 + share(likeness->medium_ints, likeness->ints) * 0.96;
     case VALUE_INT64:
-        return fit_of_long(likeness);
+        if (likeness->longs >= 2 && likeness->extended == likeness->longs)
+            return 1.01;
+        return 0.95 * share(likeness->small_longs, likeness->longs);
     default:
         return 0;
     }

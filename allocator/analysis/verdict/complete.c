@@ -1,6 +1,6 @@
 #include "complete.h"
 
-#include "arguments.h"
+#include "launches.h"
 #include "owner.h"
 
 #define LOW_BITS ((uint64_t)UINT32_MAX)

@@ -1,8 +1,6 @@
 #include "diagnosis.h"
 
-#include "arguments.h"
 #include "complete.h"
-#include "diagnosis_parts.h"
 #include "launches.h"
 #include "owner.h"
 #include "signature.h"

@@ -1,6 +1,6 @@
 #include "owner.h"
 
-#include "arguments.h"
+#include "launches.h"
 #include "guard/layout.h"
 
 /* How a kernel's parameters refer to a buffer. */

@@ -1,6 +1,6 @@
 #include "rerun_result.h"
 
-#include "diagnosis_parts.h"
+#include "owner.h"
 
 #include <string.h>
 
@@ -52,16 +52,13 @@ static struct evidence_site with_warp(const struct evidence_site *site, const st
     made.warp = again->warp;
     made.lanes = again->lanes;
     made.lane_count = again->lane_count;
-    for (int i = 0; i < 3; i++)
-        made.block_index[i] = again->block_index[i];
+    memcpy(made.block_index, again->block_index, sizeof made.block_index);
     if (!is_own || !site->has_grid) {
         made.has_grid = again->has_grid;
         made.grid_id = again->grid_id;
-        for (int i = 0; i < 3; i++) {
-            made.grid[i] = again->grid[i];
-            made.block[i] = again->block[i];
-            made.cluster[i] = again->cluster[i];
-        }
+        memcpy(made.grid, again->grid, sizeof made.grid);
+        memcpy(made.block, again->block, sizeof made.block);
+        memcpy(made.cluster, again->cluster, sizeof made.cluster);
     }
     if (!is_own || !site->parameters) {
         made.parameters = again->parameters;
