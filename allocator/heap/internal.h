@@ -36,9 +36,8 @@ cufence_status memory_still_full(int device, uint64_t size); /* sets the error *
 struct block *memory_map(struct books *books, const struct heap_request *wanted, const struct layout *layout, int is_captured,
                          unsigned reserve, cufence_status *status);
 
-/* ---- worker.c ---- */
+/* ---- worker.c; heap_close() stops it: the thread makes no more driver calls, unless one hangs ---- */
 
 cufence_status worker_start(void);
-void worker_stop(void); /* the thread makes no more driver calls, unless one hangs */
 
 #endif

@@ -1,4 +1,4 @@
-/* Opens and closes the heap. */
+/* Opens the heap. */
 #include "internal.h"
 
 #include "base/aside.h"
@@ -55,9 +55,4 @@ cufence_status heap_open(const struct options *options)
     else if (options->peers == PEERS_ON)
         share_everything();
     return status;
-}
-
-void heap_close(void)
-{
-    worker_stop();
 }

@@ -23,9 +23,8 @@ static int is_running; /* used only by the thread that starts and stops it */
 
 static int has_retiring(void)
 {
-    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
-        struct books *books = books_of(context);
-        if (books && __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED))
+    for (const struct books *books = books_next(NULL, -1); books; books = books_next(books, -1)) {
+        if (__atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED))
             return 1;
     }
     return 0;
@@ -38,12 +37,11 @@ struct agenda {
     uint64_t due_ns; /* when there will be although neither device nor program do anything; UINT64_MAX: never */
 };
 
-static void visit(struct context *context, int is_time_to_trim, int has_gone, struct agenda *agenda)
+static void visit(struct books *books, int is_time_to_trim, int has_gone, struct agenda *agenda)
 {
-    struct books *books = books_of(context);
-    if (!books || __atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
+    if (__atomic_load_n(&books->context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return;
-    struct scope scope = scope_visit(context);
+    struct scope scope = scope_visit(books->context);
     if (scope.pushed) {
         if (has_gone || is_time_to_trim)
             captures_collect(books);
@@ -62,13 +60,10 @@ static struct agenda look_around(int is_time_to_trim)
 {
     struct agenda agenda = {.due_ns = UINT64_MAX};
     int has_gone = captures_are_gone();
-    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
+    for (struct books *books = books_next(NULL, -1); books; books = books_next(books, -1)) {
         visit_begin();
-        visit(context, is_time_to_trim, has_gone, &agenda);
+        visit(books, is_time_to_trim, has_gone, &agenda);
         visit_end();
-        struct books *books = books_of(context);
-        if (!books)
-            continue;
         slack_collect(books);
         agenda.is_pending |= slack_is_flying(books) || reclaim_is_pending(books, &agenda.due_ns);
     }
@@ -132,7 +127,7 @@ cufence_status worker_start(void)
     return CUFENCE_OK;
 }
 
-void worker_stop(void)
+void heap_close(void)
 {
     if (!is_running)
         return;
