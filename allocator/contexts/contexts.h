@@ -161,6 +161,29 @@ struct stream *stream_resolve(CUstream handle);
 /* The same, but default streams are those of `context`, or of a green context that stands for it if that one is current. */
 struct stream *stream_in(struct context *context, CUstream handle);
 
+/* A stream as it was when this was made. */
+struct stream_ref {
+    struct stream *stream; /* NULL: none */
+    uint64_t generation;
+};
+
+/* NULL is allowed. */
+static inline struct stream_ref stream_ref(struct stream *stream)
+{
+    return (struct stream_ref){stream, stream ? __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE) : 0};
+}
+
+/* Whether it was not destroyed since. */
+static inline int stream_ref_is_there(const struct stream_ref *ref)
+{
+    return ref->stream && __atomic_load_n(&ref->stream->generation, __ATOMIC_ACQUIRE) == ref->generation;
+}
+
+static inline int stream_ref_is(const struct stream_ref *one, const struct stream_ref *other)
+{
+    return one->stream == other->stream && one->generation == other->generation;
+}
+
 /* Whether the calling thread can name the stream to the driver. False for another thread's per-thread stream. */
 int stream_is_named_here(const struct stream *stream);
 

@@ -70,7 +70,7 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
     if (users == HEAP_NONE) {
         recorded_drop(block);
     } else if (!capture && users == HEAP_STREAM) {
-        waits_add(block, stream, stream->generation);
+        waits_add(block, stream_ref(stream));
         waits_add_recorded(block);
     } else {
         int is_known = users != HEAP_UNKNOWN && !has_recorded(block);
@@ -138,7 +138,7 @@ static void wait_for_users(struct block *block, struct stream *stream, enum heap
         return;
     }
     if (users == HEAP_STREAM)
-        waits_add(block, stream, stream->generation);
+        waits_add(block, stream_ref(stream));
     else if (users == HEAP_CONTEXT)
         waits_add_context(block, block->books);
     else
@@ -279,15 +279,15 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
 static cufence_status record(struct block *block, struct stream *stream)
 {
     cufence_status status = CUFENCE_OK;
+    const struct stream_ref on = stream_ref(stream);
     recorded_lock(block);
     unsigned count = block->recorded_count, known = 0;
-    while (known < count && !(block->recorded[known].stream == stream &&
-                              block->recorded[known].generation == __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE)))
+    while (known < count && !stream_ref_is(&block->recorded[known], &on))
         known++;
     if (known == count) {
-        struct recorded *grown = count == RECORDED_MOST ? NULL : realloc(block->recorded, (count + 1) * sizeof *grown);
+        struct stream_ref *grown = count == RECORDED_MOST ? NULL : realloc(block->recorded, (count + 1) * sizeof *grown);
         if (grown) {
-            grown[count] = (struct recorded){stream, __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE)};
+            grown[count] = on;
             block->recorded = grown;
             block->recorded_count = (uint16_t)(count + 1);
             block_link(block, LINKED_TO_STREAMS);

@@ -8,8 +8,7 @@ void flight_begin(struct flight *flight, struct stream *stream, uint32_t *words,
 {
     memset(words, 0, count * sizeof *words);
     flight->turn++;
-    flight->stream = stream;
-    flight->generation = __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE);
+    flight->on = stream_ref(stream);
     flight->words = words;
     flight->count = count;
     flight->over = 0;

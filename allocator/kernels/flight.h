@@ -14,8 +14,7 @@
 #include "kernels.h"
 
 struct flight {
-    struct stream *stream; /* on which it is, or was ... */
-    uint64_t generation;   /* ... with this generation: a different one now means that the stream was destroyed */
+    struct stream_ref on;  /* where it is, or was */
     uint64_t turn;         /* counts the flights */
     const uint32_t *words; /* of its parts; 0: not done yet */
     unsigned count, over;  /* parts; those that are known to be done */

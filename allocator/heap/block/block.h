@@ -87,9 +87,9 @@ struct block {
     uint8_t is_blank : 1;      /* a cell that was never handed out: all of it has the pattern */
     uint16_t tag;              /* index.c */
 
-    struct recorded *recorded; /* other streams that use it; under recorded_lock while live */
-    struct wait *waits;        /* pending uses; owned by the holder, or guarded by the lock of the list that it waits in */
-    uint64_t waiting_since;    /* waits_now() when the last wait was added */
+    struct stream_ref *recorded; /* other streams that use it; under recorded_lock while live */
+    struct wait *waits;          /* pending uses; owned by the holder, or guarded by the lock of the list that it waits in */
+    uint64_t waiting_since;      /* waits_now() when the last wait was added */
     pthread_spinlock_t recorded_lock;
     uint16_t recorded_count, wait_count;
     uint32_t returned;          /* enum returned; LISTED under RANK_BOOKS */

@@ -62,11 +62,6 @@ static inline void list_expect(const struct freelist *list)
 
 /* ---- waits.c: pending uses of a freed block ---- */
 
-struct recorded {
-    struct stream *stream;
-    uint64_t generation; /* a different one now means that the stream was destroyed */
-};
-
 struct wait {
     struct books *of;
     uint64_t generation; /* of its context: a different one now means that work and event no longer exist */
@@ -79,8 +74,9 @@ enum awaits {
 };
 
 uint64_t waits_now(void);
-/* Adds the work submitted to `stream` so far: as an event if one can be recorded, else as a synchronisation of its context. */
-void waits_add(struct block *block, struct stream *stream, uint64_t generation);
+/* Adds the work submitted to the stream so far: as an event if one can be recorded, else as a synchronisation of its context.
+ */
+void waits_add(struct block *block, struct stream_ref on);
 void waits_add_context(struct block *block, struct books *of); /* all work submitted to a context so far */
 void waits_add_all(struct block *block);                       /* all work submitted to any context so far */
 /* All work submitted so far to the streams recorded for a held block, which are forgotten; as they are by the other. */

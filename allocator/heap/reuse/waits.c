@@ -116,38 +116,28 @@ void waits_add_all(struct block *block)
     }
 }
 
-static CUevent record_event(const struct stream *stream, struct books *of)
-{
-    CUevent event = event_take(of);
-    if (event && driver->cuEventRecord(event, stream->handle) != CUDA_SUCCESS) {
-        event_give(of, event);
-        event = NULL;
-    }
-    return event;
-}
-
 /* Records an event behind the work submitted to the stream. NULL if it can't: the stream was destroyed, is capturing, or is
  * another thread's own. */
-static CUevent event_behind(struct stream *stream, uint64_t generation, struct books *of)
+static CUevent event_behind(struct stream_ref on, struct books *of)
 {
     CUevent event = NULL;
     stream_touch_begin();
     /* A green context ends with its streams, and must not be made current after that. */
-    if (__atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE) == generation) {
-        struct scope scope = scope_enter_stream(stream);
-        if (scope.pushed)
-            event = record_event(stream, of);
-        scope_leave(scope);
+    struct scope scope = scope_enter_stream(stream_ref_is_there(&on) ? on.stream : NULL);
+    if (scope.pushed && (event = event_take(of)) != NULL && driver->cuEventRecord(event, on.stream->handle) != CUDA_SUCCESS) {
+        event_give(of, event);
+        event = NULL;
     }
+    scope_leave(scope);
     stream_touch_end();
     return event;
 }
 
-void waits_add(struct block *block, struct stream *stream, uint64_t generation)
+void waits_add(struct block *block, struct stream_ref on)
 {
-    struct context *context = stream->context;
+    struct context *context = on.stream->context;
     struct books *of = context ? books_make(context) : block->books;
-    CUevent event = of ? event_behind(stream, generation, of) : NULL;
+    CUevent event = of ? event_behind(on, of) : NULL;
     if (!of) {
         waits_add_all(block);
     } else if (!event) {
@@ -159,10 +149,10 @@ void waits_add(struct block *block, struct stream *stream, uint64_t generation)
 }
 
 /* The caller owns what is returned. */
-static struct recorded *take_recorded(struct block *block, unsigned *count)
+static struct stream_ref *take_recorded(struct block *block, unsigned *count)
 {
     recorded_lock(block);
-    struct recorded *recorded = block->recorded;
+    struct stream_ref *recorded = block->recorded;
     *count = block->recorded_count;
     block->recorded = NULL;
     block->recorded_count = 0;
@@ -174,9 +164,9 @@ static struct recorded *take_recorded(struct block *block, unsigned *count)
 void waits_add_recorded(struct block *block)
 {
     unsigned count;
-    struct recorded *recorded = take_recorded(block, &count);
+    struct stream_ref *recorded = take_recorded(block, &count);
     for (unsigned i = 0; i < count; i++)
-        waits_add(block, recorded[i].stream, recorded[i].generation);
+        waits_add(block, recorded[i]);
     free(recorded);
 }
 

@@ -51,6 +51,6 @@ int fill_freed_idle(struct block *block)
     int is_set = own && set_on(own, block->facts.address, block->facts.size, heap_options->poison);
     scope_leave(scope);
     if (is_set)
-        waits_add(block, own, __atomic_load_n(&own->generation, __ATOMIC_ACQUIRE));
+        waits_add(block, stream_ref(own));
     return is_set;
 }

@@ -356,7 +356,7 @@ int heap_is_alone_on(const struct stream *stream)
     lock_take(&watch->lock);
     for (unsigned i = 0; i < BATCHES && !is_alone; i++) {
         struct batch *batch = &watch->batches[i];
-        is_alone = batch->is_alone && (batch->flight.stream == stream || stream == &stream->context->legacy) &&
+        is_alone = batch->is_alone && (batch->flight.on.stream == stream || stream == &stream->context->legacy) &&
                    !flight_is_over(&batch->flight);
     }
     lock_release(&watch->lock);
@@ -378,11 +378,10 @@ int slack_wait_for(struct block *block, const struct freelist *list)
         return 0;
     lock_take(&watch->lock);
     int is_over = slack_is_over(slack), is_ordered = is_over || (list && slack->batch->list == list);
-    struct stream *stream = is_over ? NULL : slack->batch->flight.stream;
-    uint64_t generation = is_over ? 0 : slack->batch->flight.generation;
+    const struct stream_ref on = is_over ? stream_ref(NULL) : slack->batch->flight.on;
     lock_release(&watch->lock);
     if (!is_over)
-        waits_add(block, stream, generation);
+        waits_add(block, on);
     return !is_ordered;
 }
 

@@ -159,15 +159,14 @@ void passed_context_gone(const struct context *context)
 }
 
 /* Whether the stream can be named to the driver. Caller holds RANK_TOUCH, or it may end. */
-static int is_nameable(const struct recorded *use)
+static int is_nameable(const struct stream_ref *use)
 {
     lock_expect(RANK_TOUCH);
-    return use->stream && __atomic_load_n(&use->stream->generation, __ATOMIC_ACQUIRE) == use->generation &&
-           stream_is_named_here(use->stream);
+    return stream_ref_is_there(use) && stream_is_named_here(use->stream);
 }
 
 /* Caller holds RANK_TOUCH. */
-static int is_capturing(const struct recorded *use)
+static int is_capturing(const struct stream_ref *use)
 {
     if (!is_nameable(use))
         return 0;
@@ -189,7 +188,7 @@ static int is_in_capture(const struct passed *passed)
 }
 
 /* Makes a stream wait for what was submitted to another one. Returns 0 if that cannot be done. Caller holds RANK_TOUCH. */
-static int wait_for(struct stream *stream, const struct recorded *other)
+static int wait_for(struct stream *stream, const struct stream_ref *other)
 {
     CUevent event;
     if (!is_nameable(other) || other->stream->context != stream->context)
@@ -249,7 +248,7 @@ int passed_free(void *pointer, struct context *context, CUstream handle)
     if (!passed)
         return 0;
     passed_settle(0);
-    passed->freed_on = passed_use_of(context ? stream_in(context, handle) : stream_resolve(handle));
+    passed->freed_on = stream_ref(context ? stream_in(context, handle) : stream_resolve(handle));
     if (try_free(passed, 1))
         passed_drop(passed);
     else

@@ -18,16 +18,11 @@ struct passed {
     struct context *context;
     int is_ours;  /* passed_or_guarded() has allocated it */
     int is_async; /* in the order of a stream */
-    struct recorded *recorded;
+    struct stream_ref *recorded;
     size_t recorded_count;
-    struct recorded freed_on;
+    struct stream_ref freed_on;
     struct passed *next; /* in left.c's list */
 };
-
-static inline struct recorded passed_use_of(struct stream *stream)
-{
-    return (struct recorded){stream, stream ? __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE) : 0};
-}
 
 /* passed.c */
 /* Takes the buffer out of the table and counts it as freed. number: 0 for whatever is there. NULL: there is none. */

@@ -217,10 +217,10 @@ struct unguarded_buffers passed_live(int device, uint64_t address)
 static void record(struct passed *passed, struct stream *stream)
 {
     lock_expect(RANK_PASSED);
-    struct recorded *grown = NULL;
-    const struct recorded use = passed_use_of(stream);
+    struct stream_ref *grown = NULL;
+    const struct stream_ref use = stream_ref(stream);
     for (size_t i = 0; i < passed->recorded_count; i++) {
-        if (passed->recorded[i].stream == stream && passed->recorded[i].generation == use.generation)
+        if (stream_ref_is(&passed->recorded[i], &use))
             return;
     }
     if (stream)

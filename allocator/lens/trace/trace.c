@@ -21,8 +21,7 @@ struct turns {
     UT_hash_handle hh;
     struct turns_key {
         const void *what; /* the function, the name of a copy's; NULL: graphs */
-        const void *stream;
-        uint64_t generation;
+        struct stream_ref stream;
     } key;
     uint64_t count;
 };
@@ -117,7 +116,6 @@ static int has_turn(const struct visit *visit)
     memset(&key, 0, sizeof key);
     key.what = visit->function ? (const void *)visit->function : visit->copy;
     key.stream = visit->stream;
-    key.generation = visit->stream_generation;
     lock_take(&trace.turns_lock);
     HASH_FIND(hh, trace.turns, &key, sizeof key, turns);
     if (!turns && (turns = calloc(1, sizeof *turns)) != NULL) {

@@ -32,11 +32,8 @@ struct named {
 };
 
 struct stream_name {
-    UT_hash_handle hh; /* by key */
-    struct {
-        const struct stream *stream;
-        uint64_t generation;
-    } key;
+    UT_hash_handle hh; /* by key: it has no padding */
+    struct stream_ref key;
     uint64_t number, events;
 };
 
@@ -241,11 +238,8 @@ void names_buffer(uint64_t id, char out[NAME_BYTES])
 
 static struct stream_name *find_stream_locked(const struct visit *visit)
 {
-    struct stream_name *found, wanted;
-    memset(&wanted, 0, sizeof wanted);
-    wanted.key.stream = visit->stream;
-    wanted.key.generation = visit->stream_generation;
-    HASH_FIND(hh, names.streams, &wanted.key, sizeof wanted.key, found);
+    struct stream_name *found;
+    HASH_FIND(hh, names.streams, &visit->stream, sizeof visit->stream, found);
     return found;
 }
 
@@ -254,8 +248,7 @@ static void name_stream(const struct visit *visit)
     lock_take(&names.lock);
     struct stream_name *stream = find_stream_locked(visit);
     if (!stream && (stream = calloc(1, sizeof *stream)) != NULL) {
-        stream->key.stream = visit->stream;
-        stream->key.generation = visit->stream_generation;
+        stream->key = visit->stream;
         stream->number = HASH_COUNT(names.streams) + 1;
         HASH_ADD(hh, names.streams, key, sizeof stream->key, stream);
         if (!stream->hh.tbl)

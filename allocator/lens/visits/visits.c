@@ -147,8 +147,7 @@ static void fill(struct visit *visit, const struct launch_event *event, struct s
 {
     visit->number = number;
     visit->context = stream->context;
-    visit->stream = stream;
-    visit->stream_generation = __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE);
+    visit->stream = stream_ref(stream);
     visit->handle = event->stream;
     visit->device = visit->context->device;
     visit->tid = thread_id();
@@ -282,7 +281,7 @@ static void submit_mark(struct job *job)
 {
     const struct visit_context *within = visit_context_of(job->visit.context);
     uint32_t *words = (uint32_t *)(void *)job->memory;
-    if (!within || flight_mark(&job->flight, within->mark, job->visit.stream, job->visit.handle, words) != CUDA_SUCCESS)
+    if (!within || flight_mark(&job->flight, within->mark, job->visit.stream.stream, job->visit.handle, words) != CUDA_SUCCESS)
         job->how = VISIT_FAILED;
 }
 

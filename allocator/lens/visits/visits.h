@@ -37,8 +37,7 @@
 struct visit {
     uint64_t number;         /* of the launch in this process, from 1: kernels and graphs, of every thread, visited or not */
     struct context *context; /* of the stream; a green context counts as its device's primary context */
-    struct stream *stream;
-    uint64_t stream_generation;
+    struct stream_ref stream;
     CUstream handle; /* the stream, as the launching thread names it */
     int device;
     uint32_t tid;
