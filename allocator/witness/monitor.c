@@ -12,6 +12,7 @@
 #include "hidden.h"
 #include "intake.h"
 #include "kernels/kernels.h"
+#include "saving.h"
 #include "tell.h"
 #include "vmm/arena.h"
 
@@ -350,8 +351,10 @@ void monitor_stop(unsigned timeout_ms)
     if (timeout_ms)
         monitor_flush(timeout_ms);
     hidden_stop();
-    if (!pthread_equal(pthread_self(), monitor.thread)) /* a handler may exit the process */
-        pthread_join(monitor.thread, NULL);
+    uint64_t report_ms = monitor.options->witness_ms + saving_limit_ms(monitor.options) + SETTLE_MS;
+    if (!pthread_equal(pthread_self(), monitor.thread) && /* a handler may exit the process */
+        !thread_join_within(monitor.thread, report_ms))
+        pthread_detach(monitor.thread); /* one that does not return must not keep it */
     monitor.is_running = 0;
     spares_end();
     dumps_forget_pipe(&monitor.pipe);

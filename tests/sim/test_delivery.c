@@ -240,6 +240,23 @@ static void handler_exits(void)
     faults("exitcode=0");
 }
 
+static int is_in_handler; /* atomic */
+
+static void never_returns(const cufence_fault *fault, void *user)
+{
+    __atomic_store_n(&is_in_handler, 1, __ATOMIC_RELEASE);
+    for (;;)
+        pause();
+}
+
+static void handler_hangs(void)
+{
+    CHECK_OK(cufence_set_fault_handler(never_returns, NULL));
+    start("exitcode=0,wait_ms=0/100");
+    overrun();
+    AWAIT(__atomic_load_n(&is_in_handler, __ATOMIC_ACQUIRE));
+}
+
 static uint64_t now_ms(void)
 {
     struct timespec now;
@@ -298,6 +315,7 @@ static const struct story {
     NAMED(slow_dump),
     NAMED(handler_waits),
     NAMED(handler_exits),
+    NAMED(handler_hangs),
     NAMED(other_device_is_healthy),
 };
 
@@ -572,6 +590,12 @@ TEST_WITH(test_handlers, make_scratch, remove_scratch)
 {
     expect("handler_waits", 0);
     expect("handler_exits", 5);
+}
+
+/* The process ends once a report would have been made. */
+TEST_WITH(test_a_handler_that_hangs, make_scratch, remove_scratch)
+{
+    expect("handler_hangs", 0);
 }
 
 TEST_WITH(test_healthy_device, make_scratch, remove_scratch)
