@@ -293,31 +293,20 @@ void visits_context_gone(struct context *context)
     lock_release(&jobs.lock);
 }
 
-static void give_up_all(void)
-{
-    lock_take(&jobs.lock);
-    for (struct job *job = jobs.first; job; job = job->next)
-        give_up_locked(job);
-    lock_release(&jobs.lock);
-}
-
 void jobs_close(unsigned ms)
 {
+    const struct timespec until = clock_after(CLOCK_REALTIME, ms * NS_PER_MS);
     lock_take(&jobs.lock);
-    int has_thread = jobs.has_thread;
     jobs.is_closing = 1;
+    for (struct job *job = jobs.first; job; job = job->next)
+        give_up_locked(job); /* what the devices have done is there already; the rest will never be */
     pthread_cond_signal(&jobs.filled);
+    while (jobs.has_thread && !jobs.has_ended && lock_wait(&jobs.lock, &jobs.ended, &until) == 0)
+        continue;
+    int has_thread = jobs.has_thread, has_ended = jobs.has_ended;
     lock_release(&jobs.lock);
     if (!has_thread)
         return;
-    /* What the devices have done is there already; the rest will never be. */
-    give_up_all();
-    const struct timespec until = clock_after(CLOCK_REALTIME, ms * NS_PER_MS);
-    lock_take(&jobs.lock);
-    while (!jobs.has_ended && lock_wait(&jobs.lock, &jobs.ended, &until) == 0)
-        continue;
-    int has_ended = jobs.has_ended;
-    lock_release(&jobs.lock);
     if (has_ended) {
         pthread_join(jobs.thread, NULL);
     } else {
