@@ -4,7 +4,7 @@
 #include "base/aside.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "base/version.h"
+#include "base/text.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "heap/unguarded/unguarded.h"

@@ -10,7 +10,7 @@
 #include "base/output.h"
 #include "base/tally.h"
 #include "base/thread.h"
-#include "base/writable.h"
+#include "base/options.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "heap/unguarded/unguarded.h"

@@ -1,10 +1,13 @@
 /*
  * Folders and files that are kept for the user. Those that cufence names are open to their owner alone, and none is
- * overwritten. Thread safety: all functions, any thread.
+ * overwritten. And files that are there: of the installation, and of the program's source.
+ *
+ * Thread safety: all functions, any thread.
  */
 #ifndef CUFENCE_BASE_FILES_H
 #define CUFENCE_BASE_FILES_H
 
+#include <limits.h>
 #include <stddef.h>
 
 /* Makes the folder and its parents. Returns 0 on failure and sets errno. */
@@ -22,5 +25,25 @@ int files_open_named(const char *name, int flags);
 /* Return 0 on failure and set errno; the second one closes the descriptor. */
 int files_write(int fd, const void *bytes, size_t size);
 int files_put_text(int fd, const char *text);
+
+/* Finds files of an installation from where one of them lies. Looks for `name` in folders relative to that of `file`; each ends
+ * with a slash or is "". `path` gets the real path of the first that exists. Returns 0 if there is none. */
+int installation_find(const char *file, const char *const *folders, size_t count, const char *name, char path[PATH_MAX]);
+
+/* The same for a library of the installation that `file`, a program or a library, belongs to. */
+int installation_library(const char *file, const char *name, char path[PATH_MAX]);
+
+/* ---- source.c: the lines of a source file around one of them, for people to read ---- */
+
+#define SOURCE_LINES 3
+
+struct source_line {
+    int number;     /* from 1 */
+    char text[160]; /* without its newline, cut to fit; tabs are blanks */
+};
+
+/* Reads line `line` and its neighbours. Returns how many there are; 0 if the file is no regular one, cannot be read, or has no
+ * such line. `path` may be NULL; a relative one is also looked for in the folder that CUFENCE_SOURCES names. */
+size_t source_read(const char *path, int line, struct source_line out[SOURCE_LINES]);
 
 #endif

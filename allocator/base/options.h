@@ -160,4 +160,17 @@ cufence_status options_expand_path(const char *pattern, char *out, size_t size);
 /* Returns RANK, else LOCAL_RANK, which distributed jobs set in the environment; -1 if neither is a number. */
 int options_rank(void);
 
+/* ---- writable.c: whether the files and folders that options name can be written. They are needed at a fault, days after the
+ * start perhaps: who checks at the start says in time what is in the way. ---- */
+
+/* Gets a sentence without a newline: the option, what is in the way, and the way out. */
+typedef void writable_complaint(const char *option, const char *sentence);
+
+/*
+ * Calls `complain` for each option whose file or folder could not be written now, and returns how many there are. Creates
+ * nothing. is_here: %p, %r and %h stand for this process; otherwise for others that are to come, and only the folders in front
+ * of them are checked.
+ */
+int writable_check(const struct options *options, int is_here, writable_complaint *complain);
+
 #endif

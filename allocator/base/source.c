@@ -1,4 +1,4 @@
-#include "source.h"
+#include "files.h"
 
 #include "env.h"
 

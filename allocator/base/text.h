@@ -4,6 +4,7 @@
 #ifndef CUFENCE_BASE_TEXT_H
 #define CUFENCE_BASE_TEXT_H
 
+#include <cufence.h>
 #include <jansson.h>
 
 /* Returns a JSON string in which every byte that is not valid UTF-8 is replaced by U+FFFD: names come from the program, and
@@ -21,5 +22,11 @@ char *text_demangled(const char *name);
  * alike, and two neighbours that were exchanged count once. SIZE_MAX if that is too many for a slip: more than two, or half of
  * the name. */
 size_t text_slip(const char *word, size_t length, const char *name);
+
+/* The version as text, "0.2.0". */
+#define VERSION_STRING_(x) #x
+#define VERSION_STRING(x) VERSION_STRING_(x)
+#define VERSION_TEXT                                                                                                           \
+    VERSION_STRING(CUFENCE_VERSION_MAJOR) "." VERSION_STRING(CUFENCE_VERSION_MINOR) "." VERSION_STRING(CUFENCE_VERSION_PATCH)
 
 #endif

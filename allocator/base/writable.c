@@ -1,4 +1,4 @@
-#include "writable.h"
+#include "options.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -10,7 +10,7 @@
 #include "supervise.h"
 #include "words.h"
 
-#include "base/installation.h"
+#include "base/files.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/options.h"

@@ -3,7 +3,7 @@
 #include "cli.h"
 #include "program.h"
 #include "help.h"
-#include "base/installation.h"
+#include "base/files.h"
 #include "base/text.h"
 
 #include <getopt.h>

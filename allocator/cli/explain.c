@@ -9,7 +9,6 @@
 #include "analysis/snapshot/keep.h"
 #include "analysis/verdict/diagnosis.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "finding/facts.h"
 #include "finding/json.h"
 #include "finding/report.h"

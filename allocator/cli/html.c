@@ -3,7 +3,7 @@
 
 #include "page.h"
 
-#include "base/version.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>

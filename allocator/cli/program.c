@@ -1,6 +1,6 @@
 #include "cli/program.h"
 #include "base/error.h"
-#include "base/installation.h"
+#include "base/files.h"
 
 #include <elf.h>
 #include <errno.h>

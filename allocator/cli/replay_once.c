@@ -3,7 +3,7 @@
 #include "words.h"
 
 #include "base/clock.h"
-#include "base/source.h"
+#include "base/files.h"
 #include "finding/json.h"
 #include "finding/report.h"
 #include "rerun/rerun.h"

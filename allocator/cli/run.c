@@ -14,7 +14,6 @@
 #include "base/output.h"
 #include "base/tally.h"
 #include "base/text.h"
-#include "base/writable.h"
 #include "api/lifecycle.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SARIF 2.1.0: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html */
 #include "outputs.h"
 
-#include "base/version.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 #include "driver.h"
 
 #include "base/lock.h"
-#include "base/installation.h"
+#include "base/files.h"
 #include "base/env.h"
 #include "base/error.h"
 

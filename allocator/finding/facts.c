@@ -2,7 +2,7 @@
 #include "facts.h"
 
 #include "json.h"
-#include "base/version.h"
+#include "base/text.h"
 
 const char *const certainty_words[] = {"", "candidate", "derived", "re-run", "exact", NULL};
 /* clang-format off */

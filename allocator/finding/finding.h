@@ -11,7 +11,7 @@
 #define CUFENCE_FINDING_FINDING_H
 
 #include "analysis/verdict/rerun_result.h"
-#include "base/source.h"
+#include "base/files.h"
 #include "misuse.h"
 #include "nan.h"
 #include "record/record.h"

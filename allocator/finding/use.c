@@ -1,7 +1,6 @@
 #include "use.h"
 
 #include "base/text.h"
-#include "base/version.h"
 #include "frames.h"
 #include "json.h"
 #include "parts.h"

@@ -1,6 +1,6 @@
 #include "spawn.h"
 
-#include "base/installation.h"
+#include "base/files.h"
 #include "base/clock.h"
 #include "base/error.h"
 

@@ -2,7 +2,7 @@
 
 #include "analysis/snapshot/keep.h"
 #include "base/output.h"
-#include "base/version.h"
+#include "base/text.h"
 #include "surroundings.h"
 #include "driver/driver.h"
 #include "record.h"

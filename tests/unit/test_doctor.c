@@ -4,7 +4,7 @@
 #include <cufence.h>
 #include <time.h>
 
-#include "base/version.h"
+#include "base/text.h"
 #include "cli/doctor.h"
 
 /* "NAME=value" entries up to a NULL, read by the lookup below. */

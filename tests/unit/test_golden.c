@@ -8,7 +8,7 @@
 #include "support/golden.h"
 
 #include "analysis/snapshot/keep.h"
-#include "base/version.h"
+#include "base/text.h"
 #include "finding/annotation.h"
 #include "finding/facts.h"
 #include "finding/json.h"

@@ -8,7 +8,7 @@
 #include "cli/hunt.h"
 #include "cli/outputs.h"
 
-#include "base/version.h"
+#include "base/text.h"
 
 #include <dirent.h>
 

@@ -1,7 +1,7 @@
 /* base/source.h: where a source file is looked for, and which of its lines are read. */
 #include "support/test.h"
 
-#include "base/source.h"
+#include "base/files.h"
 
 static char folder[] = "/tmp/cufence-source-XXXXXX";
 

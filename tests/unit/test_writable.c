@@ -2,7 +2,7 @@
 #include "support/test.h"
 
 #include "base/error.h"
-#include "base/writable.h"
+#include "base/options.h"
 
 static char folder[] = "/tmp/cufence-writable-XXXXXX";
 static char said[4096];

@@ -1,7 +1,6 @@
 #include "keep.h"
 
 #include "base/text.h"
-#include "base/version.h"
 #include "fields.h"
 #include "keep_rerun.h"
 

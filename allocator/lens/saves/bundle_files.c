@@ -2,7 +2,7 @@
 #include "bundling.h"
 
 #include "analysis/snapshot/bundle.h"
-#include "base/version.h"
+#include "base/text.h"
 #include "saved.h"
 #include "lens/values/types.h"
 #include "vmm/arena.h"

@@ -4,7 +4,7 @@
 #include "base/env.h"
 #include "base/files.h"
 #include "base/output.h"
-#include "base/version.h"
+#include "base/text.h"
 #include "events.h"
 #include "lens/values/names.h"
 
