@@ -1,12 +1,39 @@
 /*
- * A launch or copy as an event of a trace: with names instead of addresses (names.h).
- * Thread safety: called by the visits' thread alone.
+ * A launch or copy as an event of a trace, with names instead of addresses (names.h), and with hashes of the buffers that it
+ * reaches: each of them once and as a whole, before and after. Of a copy: of the bytes that it has written, and of those that
+ * it has read.
  */
 #ifndef CUFENCE_LENS_EVENTS_H
 #define CUFENCE_LENS_EVENTS_H
 
 #include "lens/diff/event.h"
-#include "hashing.h"
+#include "lens/kernels/hash.h"
+#include "lens/visits/visits.h"
+
+/* ---- hashing.c; any thread ---- */
+
+#define HASHING_RANGES 512 /* most buffers of one launch; of further ones there is no hash */
+
+struct hashing {
+    struct hash_range ranges[HASHING_RANGES];
+    uint64_t keys[HASHING_RANGES]; /* of a launch: the buffers' numbers; of a copy: the places in what it reaches */
+    size_t count;
+    size_t first_sums[HASHING_RANGES / HASH_RANGES]; /* of each launch of the kernel: the place of its sums among all */
+    size_t sums;                                     /* of all launches of the kernel */
+};
+
+/* Makes the plan of a visit, the same whenever it is called for it. It is the calling thread's, until the next call. Without
+ * host memory there is a plan for nothing. */
+const struct hashing *hashing_plan(const struct visit *visit);
+
+/* Submits the hashes of the plan. kernel: the index of HASH_KERNEL among the user's. sums: of hashing->sums words. */
+void hashing_submit(const struct hashing *hashing, struct visit_part *part, unsigned kernel, uint64_t *sums);
+
+/* Gets the hash of what visit->reached[index] leads to. Returns 0 if there is none. */
+int hashing_result(const struct hashing *hashing, const struct visit *visit, size_t index, const uint64_t *sums,
+                   uint64_t *hash);
+
+/* ---- events.c; called by the visits' thread alone ---- */
 
 /*
  * Makes the event of a visit. Its number is the launch's in the process. What it points to is valid until the next call;

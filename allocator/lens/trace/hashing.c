@@ -1,4 +1,4 @@
-#include "hashing.h"
+#include "events.h"
 
 #include "base/thread.h"
 
