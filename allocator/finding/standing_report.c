@@ -244,29 +244,15 @@ char *standing_text(const struct coredump *dump, const struct standing *standing
 
 /* ---- JSON ---- */
 
-#define PLACE struct standing_place
-#define SITE struct evidence_site
+#define PLACE(kind, ...) FIELD(kind, struct standing_place, __VA_ARGS__)
+#define GRID(kind, ...) FIELD(kind, struct standing_grid, __VA_ARGS__)
+#define LANE(kind, ...) FIELD(kind, struct evidence_lane, __VA_ARGS__)
+#define SITE(kind, ...) FIELD(kind, struct evidence_site, __VA_ARGS__)
+#define TOLD(kind, ...) FIELD(kind, struct told, __VA_ARGS__)
 #define CODE(of)                                                                                                               \
     FIELD(TEXT, of, kernel, "kernel"), FIELD(TEXT, of, symbol, "symbol"),                                                      \
         FIELD(NUMBER, of, kernel_offset, "offset", WHEN(of, symbol)), FIELD(TEXT, of, file, "file"),                           \
         FIELD(INT, of, line, "line", .flags = NOT_ZERO, WHEN(of, file)), FIELD(TEXT, of, instruction, "instruction")
-
-static const struct field of_exception[] = {FIELD(NUMBER, struct exception, number, "number"),
-                                            FIELD(TEXT, struct exception, name, "name")};
-static const struct record exception = RECORD(struct exception, of_exception);
-static const struct field of_place[] = {
-    FIELD(NUMBER, PLACE, threads, "threads"),
-    FIELD(NUMBER, PLACE, warps, "warps"),
-    FIELD(NUMBER, PLACE, sm, "sm"),
-    FIELD(NUMBER, PLACE, warp, "warp"),
-    FIELD(TRIPLE, PLACE, block, "block"),
-    FIELD(TRIPLE, PLACE, thread, "thread"),
-    FIELD(HEX, PLACE, grid_id, "launch"),
-    FIELD(HEX, PLACE, pc, "pc"),
-    CODE(PLACE),
-    FIELD(PART, PLACE, exception, "exception", .record = &exception, WHEN(PLACE, exception.number)),
-};
-static const struct record place_record = RECORD(PLACE, of_place);
 
 struct told_place {
     const struct standing_place *place;
@@ -274,48 +260,6 @@ struct told_place {
     uint32_t registers[REGISTERS];
     size_t register_count;
 };
-static const struct field of_register[] = {{.type = FIELD_HEX, .size = sizeof(uint32_t)}};
-static const struct record one_register = {.fields = of_register, .count = 1, .bytes = sizeof(uint32_t)};
-static const struct field of_told[] = {
-    FIELD(PART, struct told_place, place, NULL, .flags = BEHIND, .record = &place_record),
-    FIELD(LIST, struct told_place, registers, "registers", .record = &one_register, COUNT(struct told_place, register_count),
-          WHEN(struct told_place, has_registers)),
-};
-static const struct record told_record = RECORD(struct told_place, of_told);
-
-#define GRID struct standing_grid
-static const struct field of_grid[] = {
-    FIELD(NUMBER, GRID, threads, "threads"),
-    FIELD(HEX, GRID, id, "id"),
-    FIELD(TEXT, GRID, kernel, "kernel"),
-    FIELD(TEXT, GRID, symbol, "symbol"),
-    FIELD(TRIPLE, GRID, grid, "grid"),
-    FIELD(TRIPLE, GRID, block, "block"),
-    FIELD(TRIPLE, GRID, cluster, "cluster", WHEN(GRID, cluster[0])),
-    FIELD(BYTES, GRID, parameters.bytes, "parameters", .flags = BEHIND | NOT_ZERO, COUNT(GRID, parameters.size)),
-};
-static const struct record grid_record = RECORD(GRID, of_grid);
-
-static const struct field of_lane[] = {
-    FIELD(NUMBER, struct evidence_lane, lane, "lane"),
-    FIELD(TRIPLE, struct evidence_lane, thread, "thread"),
-    FIELD(HEX, struct evidence_lane, address, "address", WHEN(struct evidence_lane, certainty)),
-};
-static const struct record lane_record = RECORD(struct evidence_lane, of_lane);
-static const struct field of_lanes[] = {
-    FIELD(LIST, SITE, lanes, "lanes", .flags = BEHIND | NOT_ZERO, .record = &lane_record, COUNT(SITE, lane_count)),
-};
-static const struct record lanes_record = RECORD(SITE, of_lanes);
-static const struct field of_raised[] = {FIELD(PART, SITE, exception, "exception", .record = &exception)};
-static const struct record raised_record = RECORD(SITE, of_raised);
-static const struct field of_where[] = {FIELD(NUMBER, SITE, sm, "sm"), FIELD(HEX, SITE, error_pc, "pc"), CODE(SITE)};
-static const struct record where_record = RECORD(SITE, of_where);
-static const struct field of_told_exception[] = {
-    FIELD(PART, struct told_exception, first, NULL, .flags = BEHIND, .record = &raised_record),
-    FIELD(NUMBER, struct told_exception, sms, "sms"),
-    FIELD(PART, struct told_exception, first, NULL, .flags = BEHIND, .record = &where_record),
-};
-static const struct record exception_record = RECORD(struct told_exception, of_told_exception);
 
 /* What is told of a dump. */
 struct told {
@@ -328,29 +272,43 @@ struct told {
     int is_cut;
     struct exceptions exceptions; /* of what is left of the dump */
 };
-static const struct field of_standing[] = {FIELD(NUMBER, struct standing, threads, "threads"),
-                                           FIELD(NUMBER, struct standing, warps, "warps")};
-static const struct record standing_record = RECORD(struct standing, of_standing);
-static const struct field of_grids[] = {
-    FIELD(LIST, struct standing, grids, "launches", .flags = BEHIND, .record = &grid_record,
-          COUNT(struct standing, grid_count)),
-};
-static const struct record grids_record = RECORD(struct standing, of_grids);
-static const struct field of_memory[] = {
-    FIELD(HEX, struct told, memory, "address"),
-    FIELD(BYTES, struct told, bytes.bytes, "bytes", .flags = BEHIND, COUNT(struct told, bytes.size)),
-};
-static const struct record memory_record = RECORD(struct told, of_memory);
-static const struct field of_all[] = {
-    FIELD(PART, struct told, standing, NULL, .flags = BEHIND, .record = &standing_record),
-    FIELD(LIST, struct told, places, "places", .flags = BEHIND, .record = &told_record, COUNT(struct told, place_count)),
-    FIELD(PART, struct told, standing, NULL, .flags = BEHIND, .record = &grids_record),
-    GROUP(struct told, memory_record, "memory", WHEN(struct told, bytes.size)),
-    FIELD(PART, struct told, site, NULL, .flags = BEHIND, .record = &lanes_record),
-    FIELD(LIST, struct told, exceptions.list, "exceptions", .record = &exception_record, COUNT(struct told, exceptions.count),
-          WHEN(struct told, is_cut)),
-};
-static const struct record told_dump = RECORD(struct told, of_all);
+
+TABLE(exception, struct exception, FIELD(NUMBER, struct exception, number, "number"),
+      FIELD(TEXT, struct exception, name, "name"));
+TABLE(place_table, struct standing_place, PLACE(NUMBER, threads, "threads"), PLACE(NUMBER, warps, "warps"),
+      PLACE(NUMBER, sm, "sm"), PLACE(NUMBER, warp, "warp"), PLACE(TRIPLE, block, "block"), PLACE(TRIPLE, thread, "thread"),
+      PLACE(HEX, grid_id, "launch"), PLACE(HEX, pc, "pc"), CODE(struct standing_place),
+      PLACE(PART, exception, "exception", .record = &exception, WHEN(struct standing_place, exception.number)));
+TABLE(one_register, uint32_t, {.type = FIELD_HEX, .size = sizeof(uint32_t)});
+TABLE(told_place, struct told_place, FIELD(PART, struct told_place, place, NULL, .flags = BEHIND, .record = &place_table),
+      FIELD(LIST, struct told_place, registers, "registers", .record = &one_register, COUNT(struct told_place, register_count),
+            WHEN(struct told_place, has_registers)));
+TABLE(grid_table, struct standing_grid, GRID(NUMBER, threads, "threads"), GRID(HEX, id, "id"), GRID(TEXT, kernel, "kernel"),
+      GRID(TEXT, symbol, "symbol"), GRID(TRIPLE, grid, "grid"), GRID(TRIPLE, block, "block"),
+      GRID(TRIPLE, cluster, "cluster", WHEN(struct standing_grid, cluster[0])),
+      GRID(BYTES, parameters.bytes, "parameters", .flags = BEHIND | NOT_ZERO, COUNT(struct standing_grid, parameters.size)));
+TABLE(lane, struct evidence_lane, LANE(NUMBER, lane, "lane"), LANE(TRIPLE, thread, "thread"),
+      LANE(HEX, address, "address", WHEN(struct evidence_lane, certainty)));
+TABLE(lanes, struct evidence_site,
+      SITE(LIST, lanes, "lanes", .flags = BEHIND | NOT_ZERO, .record = &lane, COUNT(struct evidence_site, lane_count)));
+TABLE(raised, struct evidence_site, SITE(PART, exception, "exception", .record = &exception));
+TABLE(where, struct evidence_site, SITE(NUMBER, sm, "sm"), SITE(HEX, error_pc, "pc"), CODE(struct evidence_site));
+TABLE(told_exception, struct told_exception,
+      FIELD(PART, struct told_exception, first, NULL, .flags = BEHIND, .record = &raised),
+      FIELD(NUMBER, struct told_exception, sms, "sms"),
+      FIELD(PART, struct told_exception, first, NULL, .flags = BEHIND, .record = &where));
+TABLE(counts, struct standing, FIELD(NUMBER, struct standing, threads, "threads"),
+      FIELD(NUMBER, struct standing, warps, "warps"));
+TABLE(grids, struct standing,
+      FIELD(LIST, struct standing, grids, "launches", .flags = BEHIND, .record = &grid_table,
+            COUNT(struct standing, grid_count)));
+TABLE(told_dump, struct told, TOLD(PART, standing, NULL, .flags = BEHIND, .record = &counts),
+      TOLD(LIST, places, "places", .flags = BEHIND, .record = &told_place, COUNT(struct told, place_count)),
+      TOLD(PART, standing, NULL, .flags = BEHIND, .record = &grids), OPEN("memory", WHEN(struct told, bytes.size)),
+      TOLD(HEX, memory, "address"), TOLD(BYTES, bytes.bytes, "bytes", .flags = BEHIND, COUNT(struct told, bytes.size)), CLOSE,
+      TOLD(PART, site, NULL, .flags = BEHIND, .record = &lanes),
+      TOLD(LIST, exceptions.list, "exceptions", .record = &told_exception, COUNT(struct told, exceptions.count),
+           WHEN(struct told, is_cut)));
 
 json_t *standing_json(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes)
 {

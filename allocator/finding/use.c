@@ -117,42 +117,26 @@ char *use_text(const struct usage *use)
 
 static const char *const use_word[] = {"use", NULL}, *const version_word[] = {VERSION_TEXT, NULL};
 
-#define ROW struct use_place
-static const struct field of_frame[] = {
-    FIELD(CHARS, struct stack_frame, file, "file"),
-    FIELD(INT, struct stack_frame, line, "line", .flags = NOT_ZERO),
-    FIELD(CHARS, struct stack_frame, function, "function"),
-};
-static const struct record frame_record = RECORD(struct stack_frame, of_frame);
-static const struct field of_row[] = {
-    FIELD(INT, ROW, device, "device"),      FIELD(PART, ROW, frame, NULL, .record = &frame_record, WHEN(ROW, has_frame)),
-    FIELD(CHARS, ROW, label, "label"),      FIELD(NUMBER, ROW, buffers, "buffers"),
-    FIELD(NUMBER, ROW, bytes, "bytes"),     FIELD(NUMBER, ROW, mapped_bytes, "mapped_bytes"),
-    FIELD(NUMBER, ROW, largest, "largest"), FIELD(AGO, ROW, oldest_ns, "oldest_ns", .flags = EVEN_EMPTY),
-};
-static const struct record row_record = RECORD(ROW, of_row);
+#define FRAME(kind, ...) FIELD(kind, struct stack_frame, __VA_ARGS__)
+#define PLACE(kind, ...) FIELD(kind, struct use_place, __VA_ARGS__)
+#define USAGE(kind, ...) FIELD(kind, struct usage, __VA_ARGS__)
 
-#define ALL struct usage
-static const struct field of_process[] = {FIELD(INT, ALL, pid, "pid"), FIELD(INT, ALL, rank, "rank", .flags = OR_NONE)};
-static const struct record process_record = RECORD(ALL, of_process);
-static const struct field of_usage[] = {
-    {.name = "schema", .type = FIELD_FIXED, .most = JSON_SCHEMA},
-    {.name = "cufence", .type = FIELD_FIXED, .words = version_word},
-    {.name = "kind", .type = FIELD_FIXED, .words = use_word},
-    GROUP(ALL, process_record, "process"),
-    FIELD(TEXT, ALL, when, "when"),
-    FIELD(NUMBER, ALL, sum.buffers, "buffers"),
-    FIELD(NUMBER, ALL, sum.bytes, "bytes"),
-    FIELD(NUMBER, ALL, sum.mapped_bytes, "mapped_bytes"),
-    FIELD(NUMBER, ALL, unguarded_buffers, "unguarded_buffers"),
-    FIELD(NUMBER, ALL, unguarded_bytes, "unguarded_bytes"),
-    FIELD(LIST, ALL, places, "places", .flags = BEHIND, .record = &row_record, COUNT(ALL, count)),
-};
-static const struct record usage_record = RECORD(ALL, of_usage);
+TABLE(frame_table, struct stack_frame, FRAME(CHARS, file, "file"), FRAME(INT, line, "line", .flags = NOT_ZERO),
+      FRAME(CHARS, function, "function"));
+TABLE(place_table, struct use_place, PLACE(INT, device, "device"),
+      PLACE(PART, frame, NULL, .record = &frame_table, WHEN(struct use_place, has_frame)), PLACE(CHARS, label, "label"),
+      PLACE(NUMBER, buffers, "buffers"), PLACE(NUMBER, bytes, "bytes"), PLACE(NUMBER, mapped_bytes, "mapped_bytes"),
+      PLACE(NUMBER, largest, "largest"), PLACE(AGO, oldest_ns, "oldest_ns", .flags = EVEN_EMPTY));
+TABLE(usage_table, struct usage, {.name = "schema", .type = FIELD_FIXED, .most = JSON_SCHEMA},
+      {.name = "cufence", .type = FIELD_FIXED, .words = version_word}, {.name = "kind", .type = FIELD_FIXED, .words = use_word},
+      OPEN("process"), USAGE(INT, pid, "pid"), USAGE(INT, rank, "rank", .flags = OR_NONE), CLOSE, USAGE(TEXT, when, "when"),
+      USAGE(NUMBER, sum.buffers, "buffers"), USAGE(NUMBER, sum.bytes, "bytes"), USAGE(NUMBER, sum.mapped_bytes, "mapped_bytes"),
+      USAGE(NUMBER, unguarded_buffers, "unguarded_buffers"), USAGE(NUMBER, unguarded_bytes, "unguarded_bytes"),
+      USAGE(LIST, places, "places", .flags = BEHIND, .record = &place_table, COUNT(struct usage, count)));
 
 char *use_json(const struct usage *use)
 {
     struct usage all = *use;
     all.sum = sum_of(use, 0);
-    return text_of_json(record_to_json_at(&usage_record, &all, use->now_ns), JSON_COMPACT);
+    return text_of_json(record_to_json_at(&usage_table, &all, use->now_ns), JSON_COMPACT);
 }

@@ -1,14 +1,10 @@
 /*
  * A record: a struct whose members are told in other forms. One table of fields makes JSON of it (record_to_json()), reads that
- * back, makes the bytes in which processes hand it to each other, and the schema of the JSON.
+ * back, and makes the bytes in which processes hand it to each other. tests/support/schema.h makes the schema of the JSON of it.
  *
- *     static const struct field of_point[] = {
- *         FIELD(HEX, struct point, address, "address"),
- *         FIELD(NUMBER, struct point, bytes, "bytes", .flags = NOT_ZERO),
- *         FIELD(LIST, struct point, frames, "frames", .flags = BEHIND | NOT_ZERO, COUNT(struct point, frame_count), .record =
- * &frame_record),
- *     };
- *     const struct record point_record = RECORD(struct point, of_point);
+ *     TABLE(point, struct point, FIELD(HEX, struct point, address, "address"),
+ *           FIELD(NUMBER, struct point, bytes, "bytes", .flags = NOT_ZERO),
+ *           FIELD(LIST, struct point, frames, "frames", .flags = BEHIND, .record = &frame, COUNT(struct point, frame_count)));
  *
  * The fields of a table are told in its order. A field that is absent has no member in the JSON; in the struct it is 0, NULL or
  * "", or what its type says below. Pure; any thread.
@@ -143,9 +139,6 @@ void record_write(const struct record *record, const void *from, struct record_b
  * bytes that are cut off; *to is then not to be used. */
 cufence_status record_read(const struct record *record, struct reader *reader, void *to, struct record_memory *memory,
                            struct problem *problem);
-
-/* Returns the JSON schema of the object; definitions of named records are added to `definitions`. */
-json_t *record_schema(const struct record *record, json_t *definitions);
 
 /* ---- for the files of this room ---- */
 

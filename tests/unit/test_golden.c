@@ -5,6 +5,8 @@
 #define TEST_OWN_MAIN
 #include "support/test.h"
 
+#include "support/schema.h"
+
 #include "support/golden.h"
 
 #include "analysis/snapshot/keep.h"

@@ -1,6 +1,8 @@
 /* Records of every type of field: as JSON and back, as bytes and back; and what is damaged. */
 #include "support/test.h"
 
+#include "support/schema.h"
+
 #include "record/record.h"
 
 struct point {

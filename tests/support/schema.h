@@ -1,16 +1,23 @@
-/* The JSON schema (2020-12) of what record_to_json() makes. */
-#include "record.h"
+/*
+ * The JSON schema (2020-12) of what record_to_json() makes of a record; definitions of records with a name are added to
+ * `definitions`. unit_golden keeps that in docs/ with it.
+ */
+#ifndef CUFENCE_TESTS_SCHEMA_H
+#define CUFENCE_TESTS_SCHEMA_H
+
+#include "record/record.h"
 
 #include <string.h>
 
-static json_t *schema_of(const struct field *field, json_t *definitions);
+static inline json_t *record_schema(const struct record *record, json_t *definitions);
+static inline json_t *schema_of(const struct field *field, json_t *definitions);
 
-static json_t *typed(const char *type)
+static inline json_t *schema_typed(const char *type)
 {
     return json_pack("{ss}", "type", type);
 }
 
-static json_t *words_of(const char *const *words)
+static inline json_t *schema_words_of(const char *const *words)
 {
     json_t *list = json_array();
     for (; *words; words++)
@@ -19,18 +26,18 @@ static json_t *words_of(const char *const *words)
     return json_pack("{so}", "enum", list);
 }
 
-static json_t *real_of(void)
+static inline json_t *schema_real_of(void)
 {
     return json_pack("{s[{ss}{s[sss]}]}", "anyOf", "type", "number", "enum", "NaN", "Infinity", "-Infinity");
 }
 
-static json_t *pattern_of(const char *pattern)
+static inline json_t *schema_pattern_of(const char *pattern)
 {
     return json_pack("{ssss}", "type", "string", "pattern", pattern);
 }
 
 /* Of the record itself, or a reference to its definition. */
-static json_t *part_of(const struct record *record, json_t *definitions)
+static inline json_t *schema_part_of(const struct record *record, json_t *definitions)
 {
     if (!record->name)
         return record_schema(record, definitions);
@@ -41,71 +48,71 @@ static json_t *part_of(const struct record *record, json_t *definitions)
     return json_pack("{so}", "$ref", json_sprintf("#/$defs/%s", record->name));
 }
 
-static json_t *list_of(const struct record *record, json_t *definitions)
+static inline json_t *schema_list_of(const struct record *record, json_t *definitions)
 {
-    json_t *items = record_is_bare(record) ? schema_of(record->fields, definitions) : part_of(record, definitions);
+    json_t *items = record_is_bare(record) ? schema_of(record->fields, definitions) : schema_part_of(record, definitions);
     return json_pack("{ssso}", "type", "array", "items", items);
 }
 
-static json_t *number_of(const struct field *field)
+static inline json_t *schema_number_of(const struct field *field)
 {
     return json_pack("{sssi}", "type", "integer", "minimum", field->flags & NOT_ZERO);
 }
 
-static json_t *schema_of(const struct field *field, json_t *definitions)
+static inline json_t *schema_of(const struct field *field, json_t *definitions)
 {
     switch (field->type) {
     case FIELD_NUMBER:
-        return number_of(field);
+        return schema_number_of(field);
     case FIELD_INT:
-        return field->flags & OR_NONE ? number_of(field) : typed("integer");
+        return field->flags & OR_NONE ? schema_number_of(field) : schema_typed("integer");
     case FIELD_HEX:
-        return pattern_of("^0x[0-9a-f]+$");
+        return schema_pattern_of("^0x[0-9a-f]+$");
     case FIELD_HASH:
-        return pattern_of("^[0-9a-f]{16}$");
+        return schema_pattern_of("^[0-9a-f]{16}$");
     case FIELD_TEXT:
     case FIELD_CHARS:
-        return field->words ? words_of(field->words) : typed("string");
+        return field->words ? schema_words_of(field->words) : schema_typed("string");
     case FIELD_TRIPLE:
         return json_pack("{sss{sssi}sisi}", "type", "array", "items", "type", "integer", "minimum", 0, "minItems", 3,
                          "maxItems", 3);
     case FIELD_BOOL:
-        return typed("boolean");
+        return schema_typed("boolean");
     case FIELD_TRUE:
         return json_pack("{sb}", "const", 1);
     case FIELD_WORD:
-        return words_of(field->words);
+        return schema_words_of(field->words);
     case FIELD_REAL:
     case FIELD_SCALAR:
-        return field->flags & OR_NONE ? typed("number") : real_of();
+        return field->flags & OR_NONE ? schema_typed("number") : schema_real_of();
     case FIELD_BYTES:
-        return pattern_of("^([0-9a-f]{2})*$");
+        return schema_pattern_of("^([0-9a-f]{2})*$");
     case FIELD_PART:
-        return part_of(field->record, definitions);
+        return schema_part_of(field->record, definitions);
     case FIELD_LIST:
-        return list_of(field->record, definitions);
+        return schema_list_of(field->record, definitions);
     case FIELD_PAIRS:
         return json_pack("{sss{ss}}", "type", "object", "additionalProperties", "type", "string");
     case FIELD_AGO:
-        return number_of(field);
+        return schema_number_of(field);
     case FIELD_OPEN:
     case FIELD_CLOSE:
         break;
     case FIELD_FIXED:
         if (!field->words)
             return json_pack("{sI}", "const", (json_int_t)field->most);
-        return field->flags & REQUIRED ? json_pack("{ss}", "const", field->words[0]) : typed("string");
+        return field->flags & REQUIRED ? json_pack("{ss}", "const", field->words[0]) : schema_typed("string");
     }
     return NULL;
 }
 
-static void add_fields(const struct record *record, json_t *properties, json_t *required, json_t *definitions)
+static inline void schema_add_fields(const struct record *record, json_t *properties, json_t *required, json_t *definitions)
 {
     struct group group;
     size_t i = 0;
     for (const struct field *field; (field = field_next(record, &i, &group)) != NULL;) {
         if (!field->name) {
-            add_fields(field->record, properties, required, definitions);
+            schema_add_fields(field->record, properties, required, definitions);
             continue;
         }
         json_t *schema = schema_of(field, definitions);
@@ -117,10 +124,10 @@ static void add_fields(const struct record *record, json_t *properties, json_t *
     }
 }
 
-json_t *record_schema(const struct record *record, json_t *definitions)
+static inline json_t *record_schema(const struct record *record, json_t *definitions)
 {
     json_t *properties = json_object(), *required = json_array();
-    add_fields(record, properties, required, definitions);
+    schema_add_fields(record, properties, required, definitions);
     json_t *schema = json_pack("{sssO}", "type", "object", "properties", properties);
     if (json_array_size(required))
         json_object_set(schema, "required", required);
@@ -128,3 +135,5 @@ json_t *record_schema(const struct record *record, json_t *definitions)
     json_decref(required);
     return schema;
 }
+
+#endif
