@@ -33,7 +33,8 @@ static uint64_t most_width(const struct finding *finding, const cufence_buffer *
 
 static struct scalar scalar_of(enum value_type type, double value)
 {
-    return (struct scalar){value, !value_is_float(type) && value < EXACT_LIMIT && value > -EXACT_LIMIT};
+    int is_whole = !value_is_float(type) && value < EXACT_LIMIT && value > -EXACT_LIMIT;
+    return (struct scalar){value, is_whole ? (int64_t)value : 0, is_whole ? SCALAR_WHOLE : SCALAR_REAL};
 }
 
 /* Fills in what is told of the figures. */

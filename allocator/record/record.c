@@ -127,7 +127,7 @@ static int is_absent(const struct field *field, const void *at, const void *hold
     }
 }
 
-static json_t *hex_of(const char *format, uint64_t value)
+static json_t *formatted(const char *format, uint64_t value)
 {
     char text[24];
     snprintf(text, sizeof text, format, value);
@@ -210,9 +210,9 @@ static json_t *value_of(const struct field *field, const void *at, const void *h
     case FIELD_INT:
         return json_integer(*(const int *)at);
     case FIELD_HEX:
-        return hex_of("0x%" PRIx64, field_number(field, at));
+        return formatted("0x%" PRIx64, field_number(field, at));
     case FIELD_HASH:
-        return hex_of("%016" PRIx64, field_number(field, at));
+        return formatted("%016" PRIx64, field_number(field, at));
     case FIELD_TEXT:
     case FIELD_CHARS:
         return text_to_json(field_text(field, at));
@@ -226,7 +226,9 @@ static json_t *value_of(const struct field *field, const void *at, const void *h
     case FIELD_REAL:
         return real_of(*(const double *)at);
     case FIELD_SCALAR:
-        return scalar->is_whole ? json_integer((json_int_t)scalar->value) : real_of(scalar->value);
+        if (scalar->kind == SCALAR_HUGE)
+            return formatted("%" PRIu64, (uint64_t)scalar->whole);
+        return scalar->kind == SCALAR_WHOLE ? json_integer(scalar->whole) : real_of(scalar->value);
     case FIELD_BYTES:
         return bytes_of(at, field_count(field, holder));
     case FIELD_PART:

@@ -1,6 +1,7 @@
 /*
  * A record: a struct whose members are told in other forms. One table of fields makes JSON of it (record_to_json()), reads that
- * back, and makes the bytes in which processes hand it to each other. tests/support/schema.h makes the schema of the JSON of it.
+ * back, and makes the bytes in which processes hand it to each other. tests/support/schema.h makes the schema of the JSON of
+ * it.
  *
  *     TABLE(point, struct point, FIELD(HEX, struct point, address, "address"),
  *           FIELD(NUMBER, struct point, bytes, "bytes", .flags = NOT_ZERO),
@@ -43,10 +44,15 @@ enum field_type {
                    unless it is REQUIRED: they are those of another version */
 };
 
-/* A number that is an integer or not. */
+/* A number that is an integer, or not. */
 struct scalar {
     double value;
-    int is_whole;
+    int64_t whole;
+    enum {
+        SCALAR_REAL,
+        SCALAR_WHOLE,
+        SCALAR_HUGE
+    } kind; /* HUGE: `whole` without sign is above INT64_MAX, and told as a text */
 };
 
 enum {

@@ -128,7 +128,7 @@ static int take_real(const json_t *json, double *value)
 
 static int take_scalar(const struct field *field, const json_t *json, void *to)
 {
-    struct scalar scalar = {.is_whole = json_is_integer(json)};
+    struct scalar scalar = {.whole = json_integer_value(json), .kind = json_is_integer(json) ? SCALAR_WHOLE : SCALAR_REAL};
     int is_well = take_real(json, &scalar.value);
     memcpy((char *)to + field->at, &scalar, field->type == FIELD_REAL ? sizeof scalar.value : sizeof scalar);
     return is_well;

@@ -1,10 +1,11 @@
 #include "tell_values.h"
 
 #include "analysis/verdict/signature.h"
+#include "base/text.h"
 #include "finding/frames.h"
-#include "finding/json_members.h"
 #include "finding/report_common.h"
 #include "finding/writer.h"
+#include "record/record.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -212,131 +213,160 @@ char *values_text(const struct shown_launch *launch)
 
 /* ---- JSON ---- */
 
-static json_t *number(enum value_type type, uint64_t bits)
+/* What is told of a buffer before or after the launch. */
+struct told {
+    const struct measured *measured; /* NULL: it was not looked at */
+    int has_bounds;
+    struct scalar min, max, first[FIGURES_ENDS], last[FIGURES_ENDS];
+    size_t ends;
+};
+
+struct told_pointer {
+    const struct shown_pointer *pointer;
+    const struct reached *reached;
+    uint64_t offset;
+    int is_changed;
+    struct told before, after;
+};
+
+struct told_argument {
+    uint32_t size;
+    int has_value; /* it is as small as a number */
+    uint64_t value;
+};
+
+struct line {
+    const struct shown_launch *launch;
+    const struct visit *visit;
+    const struct kernel_names *names; /* NULL: of a graph */
+    int pid, is_graph;
+    struct told_argument *arguments;
+    struct told_pointer *pointers;
+    size_t argument_count, pointer_count;
+};
+
+#define MEASURED(kind, ...) FIELD(kind, struct measured, __VA_ARGS__)
+#define TOLD(kind, ...) FIELD(kind, struct told, __VA_ARGS__)
+#define REACHED(kind, ...) FIELD(kind, struct reached, __VA_ARGS__)
+#define SHOWN(kind, ...) FIELD(kind, struct shown_pointer, __VA_ARGS__)
+#define POINTER(kind, ...) FIELD(kind, struct told_pointer, __VA_ARGS__)
+#define ARGUMENT(kind, ...) FIELD(kind, struct told_argument, __VA_ARGS__)
+#define FRAME(kind, ...) FIELD(kind, struct stack_frame, __VA_ARGS__)
+#define NAMES(kind, ...) FIELD(kind, struct kernel_names, __VA_ARGS__)
+#define VISIT(kind, ...) FIELD(kind, struct visit, __VA_ARGS__)
+#define LAUNCH(kind, ...) FIELD(kind, struct shown_launch, __VA_ARGS__)
+#define LINE(kind, ...) FIELD(kind, struct line, __VA_ARGS__)
+
+static const char *const from_words[] = {"", "guess", "signature", "option", NULL};
+static const char *const end_words[] = {"done", "lost", "failed", "no room", NULL};
+
+TABLE(counts, struct measured, MEASURED(NUMBER, count, "count"), MEASURED(NUMBER, finite, "finite"),
+      MEASURED(NUMBER, zeros, "zeros"), MEASURED(NUMBER, nans, "nan"),
+      MEASURED(NUMBER, first_nan, "first_nan", WHEN(struct measured, nans)), MEASURED(NUMBER, infinities, "inf"));
+TABLE(moments, struct measured, MEASURED(REAL, mean, "mean", WHEN(struct measured, finite)),
+      MEASURED(REAL, deviation, "std", WHEN(struct measured, finite)));
+TABLE(hash, struct measured, MEASURED(HEX, hash, "hash"));
+TABLE(element, struct scalar, {.type = FIELD_SCALAR, .size = sizeof(struct scalar)});
+TABLE(told_table, struct told, TOLD(PART, measured, NULL, .flags = BEHIND, .record = &counts),
+      TOLD(SCALAR, min, "min", WHEN(struct told, has_bounds)), TOLD(SCALAR, max, "max", WHEN(struct told, has_bounds)),
+      TOLD(PART, measured, NULL, .flags = BEHIND, .record = &moments),
+      TOLD(LIST, first, "first", .record = &element, COUNT(struct told, ends)),
+      TOLD(LIST, last, "last", .record = &element, COUNT(struct told, ends)),
+      TOLD(PART, measured, NULL, .flags = BEHIND, .record = &hash));
+TABLE(reached_table, struct reached, REACHED(INT, argument, "argument", .flags = OR_NONE), REACHED(NUMBER, at, "at"),
+      REACHED(NUMBER, range.id, "buffer"), REACHED(HEX, range.address, "address"), REACHED(NUMBER, range.size, "size"));
+TABLE(shown, struct shown_pointer, SHOWN(CHARS, buffer.label, "label", WHEN(struct shown_pointer, buffer.id)),
+      SHOWN(WORD, type.type, "type", .words = value_names, WHEN(struct shown_pointer, is_measured)),
+      SHOWN(WORD, type.from, "type_from", .words = from_words, WHEN(struct shown_pointer, is_measured)));
+TABLE(pointer_table, struct told_pointer, POINTER(PART, reached, NULL, .flags = BEHIND, .record = &reached_table),
+      POINTER(NUMBER, offset, "offset"), POINTER(PART, pointer, NULL, .flags = BEHIND, .record = &shown),
+      POINTER(BOOL, is_changed, "changed", WHEN(struct told_pointer, before.measured)),
+      POINTER(PART, before, "before", .record = &told_table, WHEN(struct told_pointer, before.measured)),
+      POINTER(PART, after, "after", .record = &told_table, WHEN(struct told_pointer, after.measured)));
+TABLE(argument_table, struct told_argument, ARGUMENT(NUMBER, size, "size"),
+      ARGUMENT(HEX, value, "value", WHEN(struct told_argument, has_value)));
+TABLE(frame_table, struct stack_frame, FRAME(CHARS, function, "function"), FRAME(CHARS, file, "file"),
+      FRAME(INT, line, "line", .flags = NOT_ZERO), FRAME(CHARS, module, "module"));
+TABLE(kernel, struct kernel_names, NAMES(TEXT, demangled, "kernel"), NAMES(TEXT, mangled, "symbol"));
+TABLE(number, struct visit, VISIT(NUMBER, number, "launch"));
+TABLE(when, struct visit, VISIT(NUMBER, tid, "tid"), VISIT(NUMBER, time_ns, "time_ns"), VISIT(INT, device, "device"),
+      VISIT(HEX, handle, "stream"));
+TABLE(label, struct visit, VISIT(TEXT, label, "label"));
+TABLE(shape, struct visit, VISIT(TRIPLE, grid, "grid"), VISIT(TRIPLE, block, "block"));
+TABLE(graph, struct visit, VISIT(HEX, graph, "graph"));
+TABLE(end, struct shown_launch, LAUNCH(WORD, how, "end", .words = end_words));
+TABLE(kernels, struct shown_launch, LAUNCH(TEXT, graph_kernels, "kernels"));
+TABLE(frames, struct shown_launch,
+      LAUNCH(LIST, frames, "frames", .flags = BEHIND, .record = &frame_table, COUNT(struct shown_launch, frame_count)));
+TABLE(line_table, struct line, {.name = "schema", .type = FIELD_FIXED, .most = 1},
+      LINE(PART, visit, NULL, .flags = BEHIND, .record = &number), LINE(INT, pid, "pid"),
+      LINE(PART, visit, NULL, .flags = BEHIND, .record = &when), LINE(PART, launch, NULL, .flags = BEHIND, .record = &end),
+      LINE(PART, visit, NULL, .flags = BEHIND, .record = &label), LINE(PART, names, NULL, .flags = BEHIND, .record = &kernel),
+      LINE(PART, visit, NULL, .flags = BEHIND, .record = &shape, WHEN(struct line, names)),
+      LINE(PART, visit, NULL, .flags = BEHIND, .record = &graph, WHEN(struct line, is_graph)),
+      LINE(PART, launch, NULL, .flags = BEHIND, .record = &kernels, WHEN(struct line, is_graph)),
+      LINE(PART, launch, NULL, .flags = BEHIND, .record = &frames),
+      LINE(LIST, arguments, "arguments", .flags = BEHIND, .record = &argument_table, COUNT(struct line, argument_count)),
+      LINE(LIST, pointers, "pointers", .flags = BEHIND, .record = &pointer_table, COUNT(struct line, pointer_count)));
+
+static struct scalar scalar_of(enum value_type type, uint64_t bits)
 {
     if (value_is_float(type))
-        return real_to_json(value_of_bits(type, bits));
+        return (struct scalar){.value = value_of_bits(type, bits)};
     if (type == VALUE_UINT64 && bits > INT64_MAX)
-        return json_string(element_of(type, bits).text);
-    return json_integer(value_of_integer(type, bits));
+        return (struct scalar){.whole = (int64_t)bits, .kind = SCALAR_HUGE};
+    return (struct scalar){.whole = value_of_integer(type, bits), .kind = SCALAR_WHOLE};
 }
 
-static void put_measured(struct members to, const char *key, const struct measured *measured)
+static void fill_told(struct told *told, const struct measured *measured)
 {
-    struct members made = put_object(to, key);
-    put_number(made, "count", measured->count);
-    put_number(made, "finite", measured->finite);
-    put_number(made, "zeros", measured->zeros);
-    put_number(made, "nan", measured->nans);
-    if (measured->nans)
-        put_number(made, "first_nan", measured->first_nan);
-    put_number(made, "inf", measured->infinities);
-    if (measured->finite) {
-        put(made, "min", number(measured->type, measured->least));
-        put(made, "max", number(measured->type, measured->greatest));
-        put(made, "mean", real_to_json(measured->mean));
-        put(made, "std", real_to_json(measured->deviation));
-    }
-    json_t *first = json_array(), *last = json_array();
+    *told = (struct told){.measured = measured,
+                          .has_bounds = measured->finite != 0,
+                          .min = scalar_of(measured->type, measured->least),
+                          .max = scalar_of(measured->type, measured->greatest),
+                          .ends = measured->ends};
     for (size_t i = 0; i < measured->ends; i++) {
-        append(first, number(measured->type, bits_at(measured, measured->first, i)), made.has_failed);
-        append(last, number(measured->type, bits_at(measured, measured->last, i)), made.has_failed);
+        told->first[i] = scalar_of(measured->type, bits_at(measured, measured->first, i));
+        told->last[i] = scalar_of(measured->type, bits_at(measured, measured->last, i));
     }
-    put(made, "first", first);
-    put(made, "last", last);
-    put_hex(made, "hash", measured->hash);
 }
 
-static json_t *pointer_of(const struct shown_pointer *pointer, int *has_failed)
+static void fill_pointer(struct told_pointer *told, const struct shown_pointer *pointer)
 {
-    static const char *const from[] = {NULL, "guess", "signature", "option"};
-    const struct reached *reached = pointer->reached;
-    struct members made = {json_object(), has_failed};
-    if (reached->argument >= 0)
-        put(made, "argument", json_integer(reached->argument));
-    put(made, "at", json_integer(reached->at));
-    put_number(made, "buffer", reached->range.id);
-    put_hex(made, "address", reached->range.address);
-    put_number(made, "size", reached->range.size);
-    put_number(made, "offset", reached->pointer - reached->range.address);
-    put_text(made, "label", pointer->buffer.id ? pointer->buffer.label : NULL);
-    if (!pointer->is_measured)
-        return made.object;
-    put_text(made, "type", value_name(pointer->type.type));
-    put_text(made, "type_from", from[pointer->type.from]);
-    put(made, "changed", json_boolean(pointer->before.hash != pointer->after.hash));
-    put_measured(made, "before", &pointer->before);
-    put_measured(made, "after", &pointer->after);
-    return made.object;
+    *told = (struct told_pointer){.pointer = pointer,
+                                  .reached = pointer->reached,
+                                  .offset = pointer->reached->pointer - pointer->reached->range.address,
+                                  .is_changed = pointer->before.hash != pointer->after.hash};
+    if (pointer->is_measured) {
+        fill_told(&told->before, &pointer->before);
+        fill_told(&told->after, &pointer->after);
+    }
 }
 
-static void put_arguments(struct members to, const struct visit *visit)
+static struct told_argument argument_of(const struct visit *visit, struct launch_argument argument)
 {
-    const struct launch_function *function = visit->function;
-    json_t *list = json_array();
-    for (uint32_t i = 0; function && function->has_layout && i < function->argument_count; i++) {
-        struct launch_argument argument = function->arguments[i];
-        struct members made = {json_object(), to.has_failed};
-        uint64_t bits = 0;
-        put(made, "size", json_integer(argument.size));
-        if (argument.size <= sizeof bits && argument.offset + argument.size <= visit->argument_bytes) {
-            memcpy(&bits, visit->arguments + argument.offset, argument.size);
-            put_hex(made, "value", bits);
-        }
-        append(list, made.object, to.has_failed);
-    }
-    put(to, "arguments", list);
-}
-
-static void put_frames(struct members to, const struct shown_launch *launch)
-{
-    json_t *frames = json_array();
-    for (size_t i = 0; i < launch->frame_count; i++) {
-        struct members frame = {json_object(), to.has_failed};
-        put_text(frame, "function", launch->frames[i].function);
-        put_text(frame, "file", launch->frames[i].file);
-        if (launch->frames[i].line)
-            put(frame, "line", json_integer(launch->frames[i].line));
-        put_text(frame, "module", launch->frames[i].module);
-        append(frames, frame.object, to.has_failed);
-    }
-    put(to, "frames", frames);
-}
-
-static void put_launch(struct members line, const struct shown_launch *launch)
-{
-    static const char *const words[] = {"done", "lost", "failed", "no room"};
-    const struct visit *visit = launch->visit;
-    put(line, "schema", json_integer(1));
-    put_number(line, "launch", visit->number);
-    put(line, "pid", json_integer((json_int_t)getpid()));
-    put_number(line, "tid", visit->tid);
-    put_number(line, "time_ns", visit->time_ns);
-    put(line, "device", json_integer(visit->device));
-    put_hex(line, "stream", (uint64_t)(uintptr_t)visit->handle);
-    put_text(line, "end", words[launch->how]);
-    put_text(line, "label", visit->label);
-    if (launch->names) {
-        put_text(line, "kernel", launch->names->demangled);
-        put_text(line, "symbol", launch->names->mangled);
-        put_dim(line, "grid", visit->grid);
-        put_dim(line, "block", visit->block);
-    } else {
-        put_hex(line, "graph", (uint64_t)(uintptr_t)visit->graph);
-        put_text(line, "kernels", launch->graph_kernels);
-    }
+    struct told_argument told = {.size = argument.size};
+    told.has_value = argument.size <= sizeof told.value && argument.offset + argument.size <= visit->argument_bytes;
+    if (told.has_value)
+        memcpy(&told.value, visit->arguments + argument.offset, argument.size);
+    return told;
 }
 
 char *values_json(const struct shown_launch *launch)
 {
-    int has_failed = 0;
-    struct members line = {json_object(), &has_failed};
-    put_launch(line, launch);
-    put_frames(line, launch);
-    put_arguments(line, launch->visit);
-    json_t *pointers = json_array();
-    for (size_t i = 0; i < launch->pointer_count; i++)
-        append(pointers, pointer_of(&launch->pointers[i], &has_failed), &has_failed);
-    put(line, "pointers", pointers);
-    return members_line(line);
+    const struct visit *visit = launch->visit;
+    const struct launch_function *function = visit->function;
+    struct line line = {launch, visit, launch->names, (int)getpid(), !launch->names, NULL, NULL, 0, launch->pointer_count};
+    line.argument_count = function && function->has_layout ? function->argument_count : 0;
+    line.arguments = calloc(line.argument_count + 1, sizeof *line.arguments);
+    line.pointers = calloc(line.pointer_count + 1, sizeof *line.pointers);
+    int is_well = line.arguments && line.pointers;
+    for (size_t i = 0; is_well && i < line.argument_count; i++)
+        line.arguments[i] = argument_of(visit, function->arguments[i]);
+    for (size_t i = 0; is_well && i < line.pointer_count; i++)
+        fill_pointer(&line.pointers[i], &launch->pointers[i]);
+    json_t *json = is_well ? record_to_json(&line_table, &line) : NULL;
+    free(line.arguments);
+    free(line.pointers);
+    return text_of_json(json, JSON_COMPACT);
 }
