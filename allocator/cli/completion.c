@@ -51,16 +51,17 @@ static const char *row_values(const struct option_row *row)
 /* Gets option `i` of a sub-command: its own, the library's, --help. Returns 0 behind the last. */
 static int option_at(const struct command *command, size_t i, struct argument *option)
 {
-    size_t rows, index = i - command->count;
-    const struct option_row *row = options_table(&rows) + index;
+    size_t rows;
+    const struct option_row *table = options_table(&rows);
+    size_t count = command->count + (command->take_row ? rows : 0);
     *option = (struct argument){.name = "help", .help = "say what it does"};
-    if (i < command->count)
+    if (i < command->count) {
         *option = command->arguments[i];
-    else if (command->take_row && index < rows)
+    } else if (i < count) {
+        const struct option_row *row = &table[i - command->count];
         *option = (struct argument){row->name, row->allowed, row->help, .values = row_values(row)};
-    else
-        return i == command->count + (command->take_row ? rows : 0);
-    return 1;
+    }
+    return i <= count;
 }
 
 static void offer_options(const struct command *command, const char *last)

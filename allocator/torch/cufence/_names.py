@@ -30,14 +30,6 @@ _DEPTH = 64  # of nested modules
 _RANKS = ("parameter", "buffer", "gradient", "local", "global", "optimizer state")
 
 
-class _Clock:
-    def __init__(self) -> None:
-        self.end = time.monotonic() + SECONDS
-
-    def is_over(self) -> bool:
-        return time.monotonic() > self.end
-
-
 class _Buffers:
     """The live buffers that a report mentions."""
 
@@ -65,63 +57,50 @@ class _Buffers:
 
 def _storage_of(tensor: Any) -> int | None:
     """Returns the address of a CUDA tensor's storage. None for others, and for copy-on-write ones, which asking would copy."""
-    torch = sys.modules["torch"]
-    if not tensor.is_cuda:
-        return None
-    is_cow = getattr(torch._C, "_is_cow_tensor", None)
-    if is_cow is not None and is_cow(tensor):
-        return None
-    address: int = tensor.untyped_storage().data_ptr()
-    return address or None
-
-
-def _quiet_storage_of(tensor: Any) -> int | None:
     try:
-        return _storage_of(tensor)
+        is_cow = getattr(sys.modules["torch"]._C, "_is_cow_tensor", None)
+        if not tensor.is_cuda or (is_cow is not None and is_cow(tensor)):
+            return None
+        address: int = tensor.untyped_storage().data_ptr()
+        return address or None
     except Exception:  # a subclass, sparse, or already released
         return None
 
 
 class _Survey:
-    """All tensors, modules, optimizers and compiled Triton kernels that the garbage collector knows."""
+    """All tensors, modules, optimizers and compiled Triton kernels that the garbage collector knows, until a time."""
 
-    def __init__(self, clock: _Clock) -> None:
-        torch = sys.modules["torch"]
+    def __init__(self, end: float) -> None:
+        self.end = end
         self.tensors: list[Any] = []
         self.modules: list[Any] = []
         self.optimizers: list[Any] = []
         self.kernels: list[Any] = []
-        optim = sys.modules.get("torch.optim")
-        self._homes = [
-            (torch.Tensor, self.tensors),
-            (torch.nn.Module, self.modules),
-            (getattr(optim, "Optimizer", None), self.optimizers),
-        ]
-        self.is_complete = self._take_all(clock)
-
-    def _home_of(self, kind: type) -> list[Any] | None:
-        if kind.__name__ == "CompiledKernel" and str(kind.__module__).startswith("triton"):
-            return self.kernels
-        for base, home in self._homes:
-            if base is not None and issubclass(kind, base):
-                return home
-        return None
-
-    def _take_all(self, clock: _Clock) -> bool:
         homes: dict[int, list[Any] | None] = {}  # by the identity of a type, whose hash might be the program's code
         for at, thing in enumerate(gc.get_objects()):
-            if at % 4096 == 0 and clock.is_over():
-                return False
+            if at % 4096 == 0 and self.is_over():
+                return
             kind = type(thing)
             if id(kind) not in homes:
-                try:
+                homes[id(kind)] = None
+                with contextlib.suppress(Exception):
                     homes[id(kind)] = self._home_of(kind)
-                except Exception:
-                    homes[id(kind)] = None
             home = homes[id(kind)]
             if home is not None:
                 home.append(thing)
-        return True
+
+    def is_over(self) -> bool:
+        return time.monotonic() > self.end
+
+    def _home_of(self, kind: type) -> list[Any] | None:
+        torch = sys.modules["torch"]
+        optimizer = getattr(sys.modules.get("torch.optim"), "Optimizer", ())
+        if kind.__name__ == "CompiledKernel" and str(kind.__module__).startswith("triton"):
+            return self.kernels
+        for base, home in ((torch.Tensor, self.tensors), (torch.nn.Module, self.modules), (optimizer, self.optimizers)):
+            if issubclass(kind, base):
+                return home
+        return None
 
 
 def _add_frozen(survey: _Survey, frames: list[FrameType]) -> None:
@@ -151,20 +130,20 @@ def _has_fields(value: Any) -> bool:
 class _Names:
     """Collects names of the tensors in the buffers."""
 
-    def __init__(self, buffers: _Buffers, survey: _Survey, frames: list[FrameType], clock: _Clock) -> None:
-        self.buffers, self.survey, self.frames, self.clock = buffers, survey, frames, clock
+    def __init__(self, buffers: _Buffers, survey: _Survey, frames: list[FrameType]) -> None:
+        self.buffers, self.survey, self.frames = buffers, survey, frames
         self.found: dict[int, tuple[int, Any]] = {}  # by the identity of a tensor: its buffer and itself
         self.names: dict[int, list[dict[str, Any]]] = {}
         self.parents: dict[int, tuple[Any, str]] = {}
         for tensor in survey.tensors:
-            if clock.is_over():
+            if survey.is_over():
                 return
             self._find(tensor)
 
     def _find(self, tensor: Any) -> bool:
         if id(tensor) in self.found:
             return True
-        storage = _quiet_storage_of(tensor)
+        storage = _storage_of(tensor)
         buffer = self.buffers.of(storage) if storage is not None else None
         if buffer is not None:
             self.found[id(tensor)] = (buffer, tensor)
@@ -213,7 +192,7 @@ class _Names:
                 if child is not None:
                     self.parents.setdefault(id(child), (module, name))
         for module in self.survey.modules:
-            if self.clock.is_over():
+            if self.survey.is_over():
                 return
             for what in ("parameter", "buffer"):
                 for name, tensor in list(module.__dict__.get(f"_{what}s", {}).items()):
@@ -251,7 +230,7 @@ class _Names:
     def _take_variables(self) -> None:
         globals_seen: set[int] = set()
         for frame in self.frames:
-            if self.clock.is_over():
+            if self.survey.is_over():
                 return
             code = frame.f_code
             is_module = frame.f_locals is frame.f_globals or code.co_name == "<module>"
@@ -269,7 +248,7 @@ class _Names:
     def _take_optimizers(self) -> None:
         for optimizer in self.survey.optimizers:
             for parameter, state in list(dict.items(vars(optimizer).get("state", {}))):
-                if self.clock.is_over():
+                if self.survey.is_over():
                     return
                 if not isinstance(state, dict):
                     continue
@@ -359,18 +338,17 @@ def look_up(report: dict[str, Any], frames: Iterable[FrameType]) -> dict[str, An
     if "torch" not in sys.modules or not hasattr(sys.modules["torch"], "nn"):
         return found
     frames = list(frames)
-    clock = _Clock()
-    survey = _Survey(clock)
+    survey = _Survey(time.monotonic() + SECONDS)
     with contextlib.suppress(Exception):
         _add_frozen(survey, frames)
     with _without_overrides():
-        names = _Names(_Buffers(report), survey, frames, clock)
+        names = _Names(_Buffers(report), survey, frames)
         names.take_all()
         buffers = _per_buffer(names, report)
     if buffers:
         found["buffers"] = buffers
     with contextlib.suppress(Exception):
         found.update(_kernels.look_up(report, survey.kernels))
-    if clock.is_over():
+    if survey.is_over():
         found["incomplete"] = True
     return found
