@@ -87,31 +87,18 @@ static int refuse_name(const char *command)
  * name that cannot be executed. */
 static int search(const char *command, const char *path, char found[PATH_MAX])
 {
-    char refused[PATH_MAX] = "", candidate[PATH_MAX];
-    int refusal = 0;
-
+    char refused[PATH_MAX] = "";
     for (const char *at = path;; at++) {
-        size_t length = strcspn(at, ":");
-        int size = snprintf(candidate, sizeof candidate, "%.*s%s%s", (int)length, length ? at : ".", "/", command);
-        if (length == 0) /* an empty entry is the working folder */
-            size = snprintf(candidate, sizeof candidate, "./%s", command);
-        if (size < (int)sizeof candidate) {
-            if (is_executable_file(candidate)) {
-                memcpy(found, candidate, sizeof candidate);
-                return PROGRAM_FITS;
-            }
-            if (errno == EACCES && access(candidate, F_OK) == 0 && !refusal) {
-                refusal = EACCES;
-                memcpy(refused, candidate, sizeof refused);
-            }
-        }
+        int length = (int)strcspn(at, ":"); /* an empty entry is the working folder */
+        int size = snprintf(found, PATH_MAX, "%.*s%s%s", length, at, length ? "/" : "./", command);
+        if (size < PATH_MAX && is_executable_file(found))
+            return PROGRAM_FITS;
+        if (size < PATH_MAX && errno == EACCES && access(found, F_OK) == 0 && !refused[0])
+            memcpy(refused, found, sizeof refused);
         at += length;
         if (!*at)
-            break;
+            return refused[0] ? refuse_file(refused, EACCES) : refuse_name(command);
     }
-    if (refusal)
-        return refuse_file(refused, refusal);
-    return refuse_name(command);
 }
 
 int program_find(const char *command, const char *path, char found[PATH_MAX])
@@ -169,17 +156,8 @@ static int judge_rights(int file, const char *path)
 static int read_at(int file, uint64_t offset, void *out, size_t size)
 {
     uint64_t end;
-    if (__builtin_add_overflow(offset, size, &end) || end > INT64_MAX)
-        return 0;
-    for (size_t done = 0; done < size;) {
-        ssize_t got = pread(file, (char *)out + done, size - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return 0;
-        done += (size_t)got;
-    }
-    return 1;
+    return !__builtin_add_overflow(offset, size, &end) && end <= INT64_MAX &&
+           pread(file, out, size, (off_t)offset) == (ssize_t)size;
 }
 
 static int damaged(const char *path)

@@ -32,28 +32,22 @@ static int is_fit(uint32_t compute, uint32_t wanted)
     return compute / 10 == wanted / 10 && compute >= wanted;
 }
 
-static int complain(const struct replay *replay, const char *why)
-{
-    fprintf(stderr, "cufence replay: %s: %s\n", replay->folder, why);
-    return 0;
-}
+#define complain(...) arguments_complain("replay", 0, __VA_ARGS__)
 
 /* Returns 0 after a message. */
 static int use_device(struct replay *replay, int number, CUdevice device)
 {
     CUuuid uuid;
     size_t total = 0;
-    char text[160];
     if (!driver->cuDeviceGetUuid || driver->cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS)
-        return complain(replay, "the driver is too old");
+        return complain("%s: the driver is too old", replay->folder);
     memcpy(replay->input.device, uuid.bytes, sizeof replay->input.device);
     replay->device = number;
     driver->cuDeviceTotalMem(&total, device);
     if (replay->opened.mapped <= total)
         return 1;
-    snprintf(text, sizeof text, "its buffers need %" PRIu64 " MiB, but the GPU has %zu MiB", replay->opened.mapped >> 20,
-             total >> 20);
-    return complain(replay, text);
+    return complain("%s: its buffers need %" PRIu64 " MiB, but the GPU has %zu MiB", replay->folder,
+                    replay->opened.mapped >> 20, total >> 20);
 }
 
 /* Takes the first GPU that fits. Returns 0 after a message. */
@@ -61,12 +55,11 @@ static int find_device(struct replay *replay)
 {
     uint32_t wanted = replay->opened.bundle->compute, seen = 0;
     int count = 0;
-    char text[320];
     const char *named = env_get("CUFENCE_DRIVER");
     if (!strcmp(replay->opened.bundle->device_name, SIMULATED) && (!named || !*named))
         setenv("CUFENCE_DRIVER", "sim", 1); /* no GPU has its kernels */
     if (driver_load() != CUFENCE_OK)
-        return complain(replay, error_detail());
+        return complain("%s: %s", replay->folder, error_detail());
     driver->cuDeviceGetCount(&count);
     for (int i = 0; i < count; i++) {
         CUdevice device;
@@ -76,9 +69,8 @@ static int find_device(struct replay *replay)
         if (is_fit(seen, wanted))
             return use_device(replay, i, device);
     }
-    snprintf(text, sizeof text, "the kernel is compiled for compute capability %u.%u (%.128s), but the GPU here has %u.%u",
-             wanted / 10, wanted % 10, replay->opened.bundle->device_name, seen / 10, seen % 10);
-    return complain(replay, text);
+    return complain("%s: the kernel is compiled for compute capability %u.%u (%.128s), but the GPU here has %u.%u",
+                    replay->folder, wanted / 10, wanted % 10, replay->opened.bundle->device_name, seen / 10, seen % 10);
 }
 
 /* ---- the input ---- */
@@ -143,7 +135,7 @@ static int make_input(struct replay *replay)
 {
     const struct opened *opened = &replay->opened;
     if (!installed_program(replay->program))
-        return complain(replay, "/proc is not mounted");
+        return complain("%s: /proc is not mounted", replay->folder);
     take_image(replay);
     replay->input.symbol = opened->bundle->symbol;
     if (opened->snapshot)
@@ -161,14 +153,12 @@ static void tell_left_out(const struct replay *replay)
     const struct bundle *bundle = replay->opened.bundle;
     for (size_t i = 0; i < bundle->pinned_count; i++)
         if (!bundle->pinned[i].file[0])
-            fprintf(stderr,
-                    "cufence replay: pinned host memory at 0x%" PRIx64 " (%" PRIu64
-                    " bytes) is not in the bundle: it holds zeros\n",
-                    bundle->pinned[i].address, bundle->pinned[i].size);
+            complain("pinned host memory at 0x%" PRIx64 " (%" PRIu64 " bytes) is not in the bundle: it holds zeros",
+                     bundle->pinned[i].address, bundle->pinned[i].size);
     for (size_t i = 0; i < bundle->buffer_count; i++)
         if (!bundle->buffers[i].file[0])
-            fprintf(stderr, "cufence replay: buffer #%" PRIu64 " (%" PRIu64 " bytes) is not in the bundle: it holds zeros\n",
-                    bundle->buffers[i].id, bundle->buffers[i].size);
+            complain("buffer #%" PRIu64 " (%" PRIu64 " bytes) is not in the bundle: it holds zeros", bundle->buffers[i].id,
+                     bundle->buffers[i].size);
 }
 
 /* ---- the command ---- */
@@ -186,11 +176,8 @@ static int apply(struct replay *replay, const struct changes *changes)
     for (size_t i = 0; i < changes->count; i++) {
         cufence_status status =
             (changes->is_buffer[i] ? opened_set_buffer : opened_set_argument)(&replay->opened, changes->text[i], &problem);
-        if (status != CUFENCE_OK) {
-            fprintf(stderr, "cufence replay: --%s %s: %s\n", changes->is_buffer[i] ? "buffer" : "set-arg", changes->text[i],
-                    problem.text);
-            return 0;
-        }
+        if (status != CUFENCE_OK)
+            return complain("--%s %s: %s", changes->is_buffer[i] ? "buffer" : "set-arg", changes->text[i], problem.text);
     }
     return 1;
 }
