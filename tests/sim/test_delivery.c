@@ -414,7 +414,7 @@ static void read_file(const char *name)
     unlink(scratch_file(name));
 }
 
-TEST_WITH(test_first_line, make_scratch, remove_scratch)
+TEST(test_first_line)
 {
     char *first, *report;
     expect("plain", 7);
@@ -434,7 +434,7 @@ static void expect_time(const char *wanted, double units)
 }
 
 /* A terminal is told how far the dump has come, a file is not. */
-TEST_WITH(test_progress, make_scratch, remove_scratch)
+TEST(test_progress)
 {
     int terminal = posix_openpt(O_RDWR | O_NOCTTY);
     assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
@@ -475,14 +475,14 @@ static void expect_through_full_pipe(int is_blocking)
     expect_text("memory     |");
 }
 
-TEST_WITH(test_full_pipe, make_scratch, remove_scratch)
+TEST(test_full_pipe)
 {
     expect_through_full_pipe(1);
     expect_through_full_pipe(0);
 }
 
 /* The reader never reads: the process ends all the same, and the log says what happened. */
-TEST_WITH(test_stuck_reader, make_scratch, remove_scratch)
+TEST(test_stuck_reader)
 {
     int ends[2];
     char filler[4096] = "";
@@ -498,7 +498,7 @@ TEST_WITH(test_stuck_reader, make_scratch, remove_scratch)
     expect_text("cufence: standard error has not taken the report above: Resource temporarily unavailable\n");
 }
 
-TEST_WITH(test_reader_gone, make_scratch, remove_scratch)
+TEST(test_reader_gone)
 {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -510,7 +510,7 @@ TEST_WITH(test_reader_gone, make_scratch, remove_scratch)
     expect_text("standard error has not taken the report above: Broken pipe\n");
 }
 
-TEST_WITH(test_full_disk_under_standard_error, make_scratch, remove_scratch)
+TEST(test_full_disk_under_standard_error)
 {
     int full = open("/dev/full", O_WRONLY);
     assert_int_equal(status_of(launch("logs", full)), 7);
@@ -519,7 +519,7 @@ TEST_WITH(test_full_disk_under_standard_error, make_scratch, remove_scratch)
     expect_text("standard error has not taken the report above: No space left on device\n");
 }
 
-TEST_WITH(test_limited_standard_error, make_scratch, remove_scratch)
+TEST(test_limited_standard_error)
 {
     char name[300];
     snprintf(name, sizeof name, "%s/limited", scratch);
@@ -528,7 +528,7 @@ TEST_WITH(test_limited_standard_error, make_scratch, remove_scratch)
     close(file);
 }
 
-TEST_WITH(test_closed, make_scratch, remove_scratch)
+TEST(test_closed)
 {
     static const char *const reusing[] = {"closes_and_opens_data", "closes_and_opens_privately"};
     assert_int_equal(status_of(launch("closed_at_start", -1)), 7);
@@ -545,7 +545,7 @@ TEST_WITH(test_closed, make_scratch, remove_scratch)
     expect_text("standard error has not taken the report above: Bad file descriptor\n");
 }
 
-TEST_WITH(test_redirected, make_scratch, remove_scratch)
+TEST(test_redirected)
 {
     expect("redirects", 7);
     assert_string_equal(text, "");
@@ -553,7 +553,7 @@ TEST_WITH(test_redirected, make_scratch, remove_scratch)
     expect_text("out-of-bounds WRITE");
 }
 
-TEST_WITH(test_unwritable_json, make_scratch, remove_scratch)
+TEST(test_unwritable_json)
 {
     expect("json_to_full_disk", 7);
     expect_text("cufence: cannot write the report to /dev/full: No space left on device\n");
@@ -565,7 +565,7 @@ TEST_WITH(test_unwritable_json, make_scratch, remove_scratch)
 }
 
 /* The report that was cut spoils no other one's line. */
-TEST_WITH(test_torn_json, make_scratch, remove_scratch)
+TEST(test_torn_json)
 {
     unsigned lines = 0, whole = 0;
     expect("json_to_file_that_fills", 7);
@@ -581,27 +581,29 @@ TEST_WITH(test_torn_json, make_scratch, remove_scratch)
     assert_int_equal(whole, 4); /* the first one, two reports, the last one */
 }
 
-TEST_WITH(test_signals, make_scratch, remove_scratch)
+TEST(test_signals)
 {
     expect("reads_its_signals", 0);
 }
 
-TEST_WITH(test_handlers, make_scratch, remove_scratch)
+TEST(test_handlers)
 {
     expect("handler_waits", 0);
     expect("handler_exits", 5);
 }
 
 /* The process ends once a report would have been made. */
-TEST_WITH(test_a_handler_that_hangs, make_scratch, remove_scratch)
+TEST(test_a_handler_that_hangs)
 {
     expect("handler_hangs", 0);
 }
 
-TEST_WITH(test_healthy_device, make_scratch, remove_scratch)
+TEST(test_healthy_device)
 {
     expect("other_device_is_healthy", 0);
 }
+
+TEST_GROUP(make_scratch, remove_scratch)
 
 TEST_CONCURRENTLY
 

@@ -374,3 +374,5 @@ TEST(a_wrong_command_line_is_told)
 }
 
 TEST_GROUP(make_folder, remove_folder)
+
+TEST_CONCURRENTLY

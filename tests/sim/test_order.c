@@ -121,3 +121,5 @@ TEST_WITH(the_json_has_both_places, NULL, finish)
     assert_true(json_array_size(json_object_get(json_object_get(found, "called"), "frames")) > 0);
     json_decref(found);
 }
+
+TEST_CONCURRENTLY

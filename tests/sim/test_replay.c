@@ -417,3 +417,5 @@ TEST(test_usage)
     expect_replay("a b", 2, "b");
     expect_replay("--help", 0, "usage: cufence replay");
 }
+
+TEST_CONCURRENTLY

@@ -136,3 +136,5 @@ TEST(test_fenced)
     assert_false(has(said, "are emulated"));
     clean();
 }
+
+TEST_CONCURRENTLY

@@ -130,3 +130,5 @@ TEST(without_it_nothing_is_reported)
 }
 
 TEST_GROUP(make_folder, remove_folder)
+
+TEST_CONCURRENTLY

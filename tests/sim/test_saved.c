@@ -329,3 +329,5 @@ TEST(damaged_ones_are_refused)
 }
 
 TEST_GROUP(make_folder, remove_folder)
+
+TEST_CONCURRENTLY

@@ -75,3 +75,5 @@ TEST_WITH(abort_asks_the_loader_for_nothing, NULL, finish)
     run(&by_dlsym, story, PRELOAD, NULL, NULL);
     expect_status(&by_dlsym, story, 128 + SIGABRT);
 }
+
+TEST_CONCURRENTLY

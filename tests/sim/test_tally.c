@@ -210,3 +210,5 @@ TEST(a_process_without_a_context_is_told)
 }
 
 TEST_GROUP(make_folder, remove_folder)
+
+TEST_CONCURRENTLY

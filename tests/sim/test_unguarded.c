@@ -97,3 +97,5 @@ TEST_WITH(a_forked_child_drops_what_is_not_guarded, NULL, finish)
         run_guarded(&ways[k], "fork_while_freeing", "skip=smaller:1G", 0, "no child hangs\n");
     run_guarded(way, "fork_while_freeing", "estimate=on", 0, "no child hangs\n");
 }
+
+TEST_CONCURRENTLY

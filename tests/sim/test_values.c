@@ -217,3 +217,5 @@ TEST(the_finding_is_in_json)
 }
 
 TEST_GROUP(make_folder, remove_folder)
+
+TEST_CONCURRENTLY

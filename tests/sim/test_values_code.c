@@ -107,3 +107,5 @@ TEST(a_signature_that_was_told_is_used)
 }
 
 TEST_GROUP(make_cubins, remove_folder)
+
+TEST_CONCURRENTLY

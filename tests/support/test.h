@@ -3,9 +3,9 @@
  *
  *     TEST(what_holds) {...}                           a case, with cmocka's assertions
  *     TEST_WITH(what_holds, set_up, tear_down) {...}   and what comes before and after it, or NULL
- *     TEST_GROUP(set_up, tear_down)                    what comes before and after all cases of the file
- *     TEST_CONCURRENTLY                                the cases run side by side, each in a process of its own: most of a
- * fault's story is waiting. A case cannot see what another one has left in memory
+ *     TEST_GROUP(set_up, tear_down)                    what comes before and after all cases of the file; if they run
+ * concurrently, each TEST_CONCURRENTLY                                the cases run side by side, each in a process of its own:
+ * most of a fault's story is waiting. A case cannot see what another one has left in memory
  *
  * The program's arguments are the cases to run, all without one; -l lists them. CUFENCE_TEST_JOBS is how many run at once.
  * main() is here, unless TEST_OWN_MAIN is defined; that of the file calls test_run() then. Of a program of many files each has
@@ -33,6 +33,12 @@
 #include <cmocka.h>
 
 #pragma GCC diagnostic ignored "-Wunused-parameter" /* a callback has the parameters that its caller wants */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* they work, in a plain build cases wait */
+#define TEST_JOBS 4
+#else
+#define TEST_JOBS 8
+#endif
 
 /* Filled before main(), in the order of the file. */
 static struct {
@@ -79,7 +85,7 @@ static inline void test_start(struct test_process *one, const struct CMUnitTest 
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* ctest ends this program if it takes too long */
     dup2(fileno(one->output), STDOUT_FILENO);
     dup2(fileno(one->output), STDERR_FILENO);
-    exit(_cmocka_run_group_tests(test->name, test, 1, NULL, NULL));
+    exit(_cmocka_run_group_tests(test->name, test, 1, test_cases.set_up, test_cases.tear_down));
 }
 
 /* Waits for any of those that run. */
@@ -114,7 +120,7 @@ static inline int test_run_concurrently(const struct CMUnitTest *tests, size_t c
 {
     static struct test_process processes[sizeof test_cases.all / sizeof *test_cases.all];
     const char *jobs = getenv("CUFENCE_TEST_JOBS");
-    size_t limit = jobs ? strtoul(jobs, NULL, 10) : 8, running = 0;
+    size_t limit = jobs ? strtoul(jobs, NULL, 10) : TEST_JOBS, running = 0;
     int failed = 0;
     for (size_t i = 0; i < count; i++) {
         if (running == (limit ? limit : 1)) {
@@ -135,7 +141,7 @@ static inline int test_run_concurrently(const struct CMUnitTest *tests, size_t c
 static inline int test_run(int argc, char **argv)
 {
     static struct CMUnitTest wanted[sizeof test_cases.all / sizeof *test_cases.all];
-    int is_list = argc == 2 && strcmp(argv[1], "-l") == 0, failed;
+    int is_list = argc == 2 && strcmp(argv[1], "-l") == 0;
     size_t count = 0;
     for (size_t i = 0; i < test_cases.count; i++) {
         int is_wanted = argc < 2;
@@ -148,11 +154,8 @@ static inline int test_run(int argc, char **argv)
     }
     if (is_list || !count)
         return !is_list;
-    if (!test_cases.is_concurrent)
-        return _cmocka_run_group_tests("tests", wanted, count, test_cases.set_up, test_cases.tear_down);
-    failed = test_cases.set_up && test_cases.set_up(NULL);
-    failed = failed || test_run_concurrently(wanted, count);
-    return (test_cases.tear_down && test_cases.tear_down(NULL)) || failed;
+    return test_cases.is_concurrent ? test_run_concurrently(wanted, count)
+                                    : _cmocka_run_group_tests("tests", wanted, count, test_cases.set_up, test_cases.tear_down);
 }
 
 #ifndef TEST_OWN_MAIN

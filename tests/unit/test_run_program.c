@@ -311,3 +311,5 @@ TEST(programs_that_gain_rights_are_told)
 }
 
 TEST_GROUP(make_folder, remove_folder)
+
+TEST_CONCURRENTLY
