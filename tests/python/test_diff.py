@@ -325,7 +325,7 @@ class Damaged(Folder):
             ('{"trace":2}\n', "bad:1: the trace has version 2"),
             (self.HEADER + "{\n", "bad:2: the line is not a JSON object"),
             (self.HEADER + "[]\n", "bad:2: the line is not a JSON object"),
-            (self.HEADER + '{"event":"party","number":1,"stream":1}\n', "bad:2: the line is not an event"),
+            (self.HEADER + '{"event":"party","number":1,"stream":1}\n', 'bad:2: "event" has a value'),
             (self.HEADER + '{"event":"launch","number":0,"stream":1}\n', "has no number"),
             (self.HEADER + '{"event":"launch","number":1,"stream":-1}\n', '"stream" has a value'),
             (self.HEADER + '{"event":"launch","number":1,"stream":1,"buffers":[{}]}\n', '"buffer" has a value'),

@@ -29,6 +29,8 @@ enum trace_kind {
     TRACE_KINDS
 };
 
+extern const char *const trace_kinds[]; /* their words; ends with NULL */
+
 /* A buffer that the kernel has a pointer to, from there to its end; or what a copy reads or writes. */
 struct trace_buffer {
     int argument;     /* from 0; -1: none, or the layout is unknown */
@@ -62,7 +64,7 @@ struct trace_event {
     size_t buffer_count;
     const struct trace_scalar *scalars;
     size_t scalar_count;
-    void *own[3]; /* what an event that was read owns */
+    void *own[2]; /* what an event that was read owns */
 };
 
 struct trace_header {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kinds[TRACE_KINDS] = {"launch", "graph", "copy", "set", "end"};
+const char *const trace_kinds[] = {"launch", "graph", "copy", "set", "end", NULL};
 
 /* A string with its quotes. Most are plain, and then nothing is allocated. */
 static void put_text(FILE *out, const char *text)
@@ -82,7 +82,7 @@ static void put_arguments(FILE *out, const struct trace_event *event)
 
 void trace_event_write(FILE *out, const struct trace_event *event)
 {
-    fprintf(out, "{\"event\":\"%s\",\"number\":%" PRIu64, kinds[event->kind], event->number);
+    fprintf(out, "{\"event\":\"%s\",\"number\":%" PRIu64, trace_kinds[event->kind], event->number);
     if (event->kind == TRACE_END) {
         fprintf(out, ",\"missed\":%" PRIu64 "}\n", event->missed);
         return;
