@@ -1,10 +1,14 @@
 #include "dump.h"
 
 #include "base/clock.h"
+#include "base/error.h"
+#include "driver/driver.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -13,6 +17,27 @@
 #define LEAST_BYTES ((size_t)1 << 16) /* minimum space for one read */
 #define REST_US 500
 #define REST_US_SMALL 50 /* for a pipe that could not be widened: its 64 KiB fill quickly */
+
+cufence_status dump_arm(const char *path, int flags)
+{
+    bool on = true;
+    char file[512];
+    size_t size = strlen(path) + 1;
+    if (size > sizeof file)
+        return error_set(CUFENCE_ERROR_OVERFLOW, "the name of the dump is too long");
+    memcpy(file, path, size);
+    cufence_status status =
+        driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, file, &size), "cuCoredumpSetAttributeGlobal(FILE)");
+    size = sizeof flags;
+    if (status == CUFENCE_OK)
+        status = driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_GENERATION_FLAGS, &flags, &size),
+                              "cuCoredumpSetAttributeGlobal(GENERATION_FLAGS)");
+    size = sizeof on;
+    if (status == CUFENCE_OK)
+        status = driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &size),
+                              "cuCoredumpSetAttributeGlobal(ENABLE_ON_EXCEPTION)");
+    return status;
+}
 
 void dump_widen(int fd)
 {

@@ -1,5 +1,5 @@
 /*
- * Reads a core dump from a pipe while the driver writes it.
+ * Arms core dumps, and reads one from a pipe while the driver writes it.
  *
  * The driver blocks until the pipe is read, and writes hundreds of thousands of small pieces if the device is full. So the pipe
  * is widened when a dump begins, and is drained in large reads: waking up for each piece would cost a context switch each.
@@ -9,8 +9,13 @@
 #ifndef CUFENCE_RERUN_DUMP_H
 #define CUFENCE_RERUN_DUMP_H
 
+#include <cufence.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Has the driver write a dump of each exception to a file or pipe, for contexts created from now on. flags: of
+ * CUcoredumpGenerationFlags. Errors: OVERFLOW (the name is too long), DRIVER. */
+cufence_status dump_arm(const char *path, int flags);
 
 struct dump {
     char *bytes;

@@ -10,7 +10,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,28 +94,6 @@ static cufence_status find_device(void)
             return CUFENCE_OK;
     }
     return error_set(CUFENCE_ERROR_UNSUPPORTED, "the new process does not see the GPU");
-}
-
-/* Without SKIP_ABORT, so that the first fault ends the process: nothing can be learned from what it would do after it. */
-static cufence_status arm_dump(void)
-{
-    bool on = true;
-    int flags = CU_COREDUMP_LIGHTWEIGHT_FLAGS;
-    char file[512];
-    size_t size = strlen(self.input.dump) + 1;
-    if (size == 1)
-        return CUFENCE_OK;
-    if (size > sizeof file)
-        return error_set(CUFENCE_ERROR_OVERFLOW, "the name of the dump is too long");
-    memcpy(file, self.input.dump, size);
-    CUresult result = driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, file, &size);
-    size = sizeof flags;
-    if (result == CUDA_SUCCESS)
-        result = driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_GENERATION_FLAGS, &flags, &size);
-    size = sizeof on;
-    if (result == CUDA_SUCCESS)
-        result = driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &size);
-    return driver_check(result, "cuCoredumpSetAttributeGlobal");
 }
 
 static cufence_status retain(CUcontext *context, CUdevice device)
@@ -272,8 +249,9 @@ static cufence_status set_up(void)
         status = driver_load();
     if (status == CUFENCE_OK)
         status = find_device();
-    if (status == CUFENCE_OK)
-        status = arm_dump();
+    if (status == CUFENCE_OK &&
+        *input->dump) /* without SKIP_ABORT: the first fault ends the process, there is no more to learn */
+        status = dump_arm(input->dump, CU_COREDUMP_LIGHTWEIGHT_FLAGS);
     if (status == CUFENCE_OK)
         status = memory_open(self.socket, self.device, input);
     return status == CUFENCE_OK ? open_context() : status;

@@ -4,6 +4,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "hidden.h"
+#include "rerun/dump.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -93,26 +94,6 @@ void dumps_forget_pipe(const struct dump_pipe *pipe)
     dumps_remove_name(pipe);
 }
 
-static cufence_status set_dumps(const struct dump_pipe *pipe)
-{
-    bool on = true;
-    int flags = CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT;
-    char file[sizeof pipe->path];
-    size_t size = strlen(pipe->path) + 1;
-    memcpy(file, pipe->path, size);
-    cufence_status status =
-        driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, file, &size), "cuCoredumpSetAttributeGlobal(FILE)");
-    size = sizeof flags;
-    if (status == CUFENCE_OK)
-        status = driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_GENERATION_FLAGS, &flags, &size),
-                              "cuCoredumpSetAttributeGlobal(GENERATION_FLAGS)");
-    size = sizeof on;
-    if (status == CUFENCE_OK)
-        status = driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &size),
-                              "cuCoredumpSetAttributeGlobal(ENABLE_ON_EXCEPTION)");
-    return status;
-}
-
 /* Leaves file and flags as set: without ENABLE_ON_EXCEPTION no dump is written. */
 void dumps_disarm(void)
 {
@@ -148,7 +129,7 @@ cufence_status dumps_arm(struct dump_pipe *pipe)
     cufence_status status = make_pipe(pipe);
     if (status != CUFENCE_OK)
         return status;
-    status = set_dumps(pipe);
+    status = dump_arm(pipe->path, CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT);
     if (status != CUFENCE_OK) {
         dumps_disarm();
         dumps_forget_pipe(pipe);

@@ -2,10 +2,13 @@
 
 #include "base/clock.h"
 #include "base/env.h"
+#include "base/output.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define AT_ONCE (1u << 24) /* bytes per call of zlib */
@@ -54,11 +57,18 @@ int files_put_dump(char *name, size_t room, const char *stem, const void *dump, 
     return close(fd) == 0 && is_well;
 }
 
-void files_complete_origin(struct snapshot_origin *origin)
+char *files_snapshot(const struct fault_memory *memory, const char *device_name, const struct rerun_result *rerun)
 {
+    struct snapshot_origin origin = {
+        .pid = (int)getpid(), .rank = options_rank(), .device = memory->device, .time_ns = clock_ns(CLOCK_REALTIME)};
     const char *options = env_get("CUFENCE_OPTIONS");
-    ssize_t length = readlink("/proc/self/exe", origin->program, sizeof origin->program - 1);
-    origin->program[length > 0 ? length : 0] = '\0';
-    snprintf(origin->options, sizeof origin->options, "%s", options ? options : "");
-    origin->time_ns = clock_ns(CLOCK_REALTIME);
+    snprintf(origin.device_name, sizeof origin.device_name, "%s", device_name);
+    snprintf(origin.options, sizeof origin.options, "%s", options ? options : "");
+    if (readlink("/proc/self/exe", origin.program, sizeof origin.program - 1) < 0)
+        origin.program[0] = '\0';
+    return snapshot_write(memory, &origin, rerun);
+}
+void files_complain(const char *name)
+{
+    output_say("==%d== cufence: keep: cannot write %s: %s\n", (int)getpid(), name, errno ? strerror(errno) : "unknown error");
 }

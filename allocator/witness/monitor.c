@@ -365,33 +365,22 @@ int monitor_is_armed(void)
     return monitor.is_armed;
 }
 
-static struct timespec after(struct timespec time, unsigned ms)
-{
-    time.tv_sec += ms / 1000;
-    time.tv_nsec += (long)(ms % 1000) * 1000000l;
-    time.tv_sec += time.tv_nsec / 1000000000l;
-    time.tv_nsec %= 1000000000l;
-    return time;
-}
-
 /* Waits while `is_due`. */
 static cufence_status wait_while(int (*is_due)(void), unsigned timeout_ms)
 {
-    struct timespec until, soon, now;
+    const uint64_t until = monotonic_ns() + timeout_ms * NS_PER_MS;
+    const struct timespec late = clock_after(CLOCK_MONOTONIC, timeout_ms * NS_PER_MS);
     if (delivery_is_in_handler())
         return error_set(
             CUFENCE_ERROR_UNSUPPORTED,
             "a fault handler cannot wait for reports: the report that it was called for ends only after it returns");
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until = after(until, timeout_ms);
     int is_late = 0, cancel_state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     while (is_due() && !is_late) {
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        is_late = now.tv_sec > until.tv_sec || (now.tv_sec == until.tv_sec && now.tv_nsec >= until.tv_nsec);
-        soon = after(now, 1); /* nothing signals `change` when bytes arrive in the FIFO */
+        is_late = monotonic_ns() >= until;
+        const struct timespec soon = clock_after(CLOCK_MONOTONIC, NS_PER_MS); /* nothing signals `change` when bytes arrive */
         lock_take(&monitor.lock);
-        lock_wait(&monitor.lock, &monitor.change, monitor.work != WORK_NONE ? &until : &soon);
+        lock_wait(&monitor.lock, &monitor.change, monitor.work != WORK_NONE ? &late : &soon);
         lock_release(&monitor.lock);
     }
     pthread_setcancelstate(cancel_state, NULL);
@@ -405,7 +394,7 @@ cufence_status monitor_wait(unsigned timeout_ms)
 }
 
 struct patience {
-    struct timespec until;
+    uint64_t until_ns;
     int is_out; /* the time has passed, and no dump has begun */
 };
 
@@ -436,21 +425,16 @@ void monitor_await_dump(void)
 static int has_lost_patience(void *user)
 {
     struct patience *patience = user;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
     if (is_under_way())
         return 1;
-    patience->is_out =
-        now.tv_sec > patience->until.tv_sec || (now.tv_sec == patience->until.tv_sec && now.tv_nsec >= patience->until.tv_nsec);
+    patience->is_out = monotonic_ns() >= patience->until_ns;
     return patience->is_out;
 }
 
 /* Waits until a fault that the host can't see yet becomes visible. Returns 0 if the device was too busy to tell within `ms`. */
 static int fence(const struct context *context, unsigned ms)
 {
-    struct patience patience = {0};
-    clock_gettime(CLOCK_MONOTONIC, &patience.until);
-    patience.until = after(patience.until, ms);
+    struct patience patience = {.until_ns = monotonic_ns() + ms * NS_PER_MS};
     kernels_fence(context, has_faulted, has_lost_patience, &patience);
     return !patience.is_out;
 }

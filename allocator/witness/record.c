@@ -22,21 +22,15 @@ int record_is_wanted(void)
     return folder[0] != '\0';
 }
 
-static void complain(const char *name)
-{
-    output_say("==%d== cufence: keep: cannot write %s: %s\n", (int)getpid(), name, errno ? strerror(errno) : "unknown error");
-}
-
 void record_keep(const struct dump *dump, const struct dump *again, const struct fault_memory *memory,
-                 const struct rerun_result *rerun, struct snapshot_origin *origin)
+                 const struct rerun_result *rerun, const char *device_name)
 {
     static unsigned kept;
     char stem[1100], name[1200];
-    files_complete_origin(origin);
-    char *snapshot = snapshot_write(memory, origin, rerun);
+    char *snapshot = files_snapshot(memory, device_name, rerun);
     errno = 0;
     if (!files_make_folder(folder)) {
-        complain(folder);
+        files_complain(folder);
         free(snapshot);
         return;
     }
@@ -59,6 +53,6 @@ void record_keep(const struct dump *dump, const struct dump *again, const struct
     if (is_well)
         output_say("==%d== cufence: kept for `cufence explain`: %s\n", (int)getpid(), name);
     else
-        complain(name);
+        files_complain(name);
     free(snapshot);
 }

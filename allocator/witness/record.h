@@ -22,14 +22,17 @@ int record_is_wanted(void);
  * the dump `again` of a second launch, NAME.rerun.core.gz (without libz.so.1 not packed, and without .gz). Prints a line
  * with the dump's name, or with the error. again and rerun: NULL without a second launch. */
 void record_keep(const struct dump *dump, const struct dump *again, const struct fault_memory *memory,
-                 const struct rerun_result *rerun, struct snapshot_origin *origin);
+                 const struct rerun_result *rerun, const char *device_name);
 
 /* ---- files.c: the files that are kept of a fault, open to their owner alone; none is overwritten. Any thread. ---- */
 
 /* Writes a dump to STEM.core.gz, or STEM.core without libz.so.1, and the name to `name`. Returns 0 on failure. */
 int files_put_dump(char *name, size_t room, const char *stem, const void *dump, size_t size);
 
-/* Fills in program, options and time. */
-void files_complete_origin(struct snapshot_origin *origin);
+/* Returns a snapshot of this process as text (snapshot_write()), NULL if out of host memory. */
+char *files_snapshot(const struct fault_memory *memory, const char *device_name, const struct rerun_result *rerun);
+
+/* Says that a file cannot be written; errno: why. */
+void files_complain(const char *name);
 
 #endif

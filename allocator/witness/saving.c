@@ -41,11 +41,6 @@ uint64_t saving_limit_ms(const struct options *options)
     return options->save[0] ? SAVING_MS + (options->save_max >> 16) : 0; /* 64 MiB/s */
 }
 
-static void complain(const char *name)
-{
-    output_say("==%d== cufence: keep: cannot write %s: %s\n", (int)getpid(), name, errno ? strerror(errno) : "unknown error");
-}
-
 static void name_file(const struct saving *saving, const char *name, char *path, size_t room)
 {
     snprintf(path, room, "%s/%s", saving->folder, name);
@@ -79,7 +74,7 @@ struct saving *saving_begin(const struct options *options)
         if (make_folders(saving))
             return saving;
     }
-    complain(saving && saving->folder[0] ? saving->folder : parent);
+    files_complain(saving && saving->folder[0] ? saving->folder : parent);
     free(buffers);
     free(saving);
     return NULL;
@@ -93,7 +88,7 @@ void saving_keep_image(struct saving *saving, const void *image, size_t size)
     name_file(saving, BUNDLE_IMAGE, path, sizeof path);
     int fd = files_create(path);
     if (fd < 0 || !files_write(fd, image, size))
-        complain(path);
+        files_complain(path);
     if (fd >= 0)
         close(fd);
 }
@@ -229,7 +224,7 @@ static int put_text(const struct saving *saving, const char *name, const char *t
     int fd = text ? files_create(path) : -1;
     int is_well = fd >= 0 && files_put_text(fd, text);
     if (!is_well)
-        complain(path);
+        files_complain(path);
     return is_well;
 }
 
@@ -248,7 +243,7 @@ static void complete_bundle(const struct saving *saving, struct saving_rest *res
 {
     struct bundle *bundle = &rest->bundle;
     const struct launch_function *layout = find_layout(rest);
-    bundle->compute = driver_describe(rest->device, bundle->device_name, sizeof bundle->device_name);
+    bundle->compute = driver_describe(rest->memory->device, bundle->device_name, sizeof bundle->device_name);
     bundle->layout = layout ? layout->arguments : NULL;
     bundle->argument_count = layout ? layout->argument_count : 0;
     bundle->buffers = saving->buffers;
@@ -259,10 +254,7 @@ static void complete_bundle(const struct saving *saving, struct saving_rest *res
 
 static int put_snapshot(const struct saving *saving, const struct saving_rest *rest)
 {
-    struct snapshot_origin origin = {.pid = (int)getpid(), .rank = options_rank(), .device = rest->device};
-    snprintf(origin.device_name, sizeof origin.device_name, "%s", rest->bundle.device_name);
-    files_complete_origin(&origin);
-    char *text = snapshot_write(rest->memory, &origin, rest->rerun);
+    char *text = files_snapshot(rest->memory, rest->bundle.device_name, rest->rerun);
     int is_well = put_text(saving, BUNDLE_SNAPSHOT, text);
     free(text);
     return is_well;
@@ -278,7 +270,7 @@ static int put_dump(const struct saving *saving, const char *name, const struct 
     errno = 0;
     int is_well = files_put_dump(path, sizeof path, stem, dump->bytes, dump->size);
     if (!is_well)
-        complain(path);
+        files_complain(path);
     return is_well;
 }
 

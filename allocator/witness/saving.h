@@ -47,7 +47,6 @@ struct saving_rest {
     const struct fault_memory *memory;
     const struct rerun_result *rerun;
     const char *report, *finding; /* the report as text and as JSON; NULL if the host has no memory for one */
-    int device;
 };
 
 /* Completes the bundle, and prints a line with its name or with the error. Frees `saving`. */

@@ -184,13 +184,6 @@ struct telling *tell_begin(const struct dump *dump, const struct evidence *evide
     return telling;
 }
 
-static void record(const struct telling *telling, const struct rerun_result *rerun, const char *device_name)
-{
-    struct snapshot_origin origin = {.pid = (int)getpid(), .rank = rank, .device = telling->device};
-    snprintf(origin.device_name, sizeof origin.device_name, "%s", device_name);
-    record_keep(telling->dump, rerun_source_dump(telling->source), &telling->around->memory, rerun, &origin);
-}
-
 int telling_takes_time(const struct telling *telling)
 {
     return telling && telling->source;
@@ -225,8 +218,7 @@ static int save(struct telling *telling, const struct rerun_result *rerun, const
                                .second = rerun_source_dump(telling->source),
                                .memory = &telling->around->memory,
                                .rerun = rerun,
-                               .report = report->text,
-                               .device = telling->device};
+                               .report = report->text};
     char *json = finding_json(finding);
     rest.finding = json;
     rerun_source_describe(telling->source, &rest.bundle);
@@ -250,7 +242,7 @@ uint64_t tell_fault(struct telling *telling)
     struct report report = publish(&finding);
     int is_saved = save(telling, rerun, &finding, &report); /* with the dump and the snapshot */
     if (report.is_printed && report.text && record_is_wanted() && !is_saved)
-        record(telling, rerun, setting.name);
+        record_keep(telling->dump, rerun_source_dump(telling->source), memory, rerun, setting.name);
     uint64_t made_ns = finish(&finding, report);
     rerun_source_free(telling->source);
     free(telling->around);

@@ -273,7 +273,6 @@ static void put_snapshot(struct writing *writing)
     const struct visit *visit = writing->visit;
     struct stack_frame frames[STACK_READ];
     struct launch_entry entry = entry_of(visit);
-    struct snapshot_origin origin = {.pid = (int)getpid(), .rank = options_rank(), .device = visit->device};
     const struct fault_launch launch = {
         .entry = &entry, .frames = frames, .frame_count = stack_frames(&visit->stack, frames, STACK_READ), .place = 1};
     const struct fault_memory memory = {.near = writing->near,
@@ -286,9 +285,7 @@ static void put_snapshot(struct writing *writing)
                                         .launches = &launch,
                                         .launch_count = 1,
                                         .frames = {stack_buffer_frames, NULL}};
-    snprintf(origin.device_name, sizeof origin.device_name, "%s", writing->bundle.device_name);
-    files_complete_origin(&origin);
-    put_text(writing, BUNDLE_SNAPSHOT, snapshot_write(&memory, &origin, NULL));
+    put_text(writing, BUNDLE_SNAPSHOT, files_snapshot(&memory, writing->bundle.device_name, NULL));
 }
 
 static void put_readme(struct writing *writing)
