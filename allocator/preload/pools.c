@@ -151,11 +151,11 @@ int pool_reserve(unsigned owner, size_t size)
 
 static void release_if_done(struct pool_account *pool)
 {
-    assert(pool->live);
+    assert(__atomic_load_n(&pool->live, __ATOMIC_RELAXED));
     if (__atomic_sub_fetch(&pool->live, 1, __ATOMIC_ACQ_REL) || !__atomic_load_n(&pool->is_destroyed, __ATOMIC_ACQUIRE))
         return;
     lock_take(&lock);
-    if (pool->is_destroyed && !pool->live)
+    if (pool->is_destroyed && !__atomic_load_n(&pool->live, __ATOMIC_ACQUIRE))
         __atomic_store_n(&pool->handle, NULL, __ATOMIC_RELEASE);
     lock_release(&lock);
 }
