@@ -45,7 +45,7 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
             return CUDA_ERROR_##error;                                                                                         \
     } while (0)
 
-/* Holds a lock until the end of the block. */
+/* Holds a lock until the end of the block. Declares a variable, so it stands among statements. */
 #define HOLD(lock)                                                                                                             \
     pthread_mutex_t *const held __attribute__((cleanup(call_unlock), unused)) = (lock);                                        \
     pthread_mutex_lock(held)
