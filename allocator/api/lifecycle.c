@@ -14,6 +14,7 @@
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "heap/unguarded/unguarded.h"
+#include "kernels/kernels.h"
 #include "launch/launch.h"
 #include "launch/lens.h"
 #include "launch/pinned.h"
@@ -284,7 +285,7 @@ static void context_gone(struct context *context)
     lock_expect(RANK_CONTEXTS);
     if (lens)
         lens->context_gone(context);
-    monitor_forget_context(context);
+    kernels_forget(context);
     if (order_is_wanted())
         order_context_gone(context);
     heap_context_gone(context);

@@ -1,5 +1,6 @@
 #include "libdw.h"
 
+#include "stack.h"
 #include "base/lock.h"
 #include "base/env.h"
 
@@ -183,7 +184,8 @@ void libdw_end(struct libdw_session *session)
         close_session(session);
 }
 
-void libdw_forget(void)
+/* Closes what libdw_end() keeps for the next session: files, sockets of debuginfod, memory. */
+void stack_frames_done(void)
 {
     if (!lock_try(&kept_lock))
         return;

@@ -20,7 +20,6 @@ const struct libdw *libdw_open(void);
 struct libdw_session;
 struct libdw_session *libdw_begin(const struct libdw *libdw); /* NULL: libdw failed */
 void libdw_end(struct libdw_session *session);
-void libdw_forget(void); /* closes what libdw_end() keeps for the next session: files, sockets of debuginfod, memory */
 
 /* libdw_name() writes the symbol name (mangled) of the function that contains the address; libdw_line() writes the source file
  * and line of the instruction there. Both leave the output unchanged if nothing is known. */

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE_BYTES 4096u /* the smallest page size; up to the next multiple of it, memory is always mapped */
 #define FRAMES_MOST 64
 #define LONGEST_ARGUMENTS 72 /* of a template whose name has no room otherwise */
 #define NAME_BYTES 4096      /* for a mangled name: templates make them long, and a truncated one can't be demangled */
@@ -32,22 +31,10 @@ static inline void copy_words(uint64_t *to, const uint64_t *from, size_t count)
 }
 #endif
 
-static inline uint64_t stack_end(uint64_t sp)
-{
-    if (__builtin_expect(aside_own.high == 0, 0))
-        aside_ask_for_bounds();
-    return sp >= aside_own.low && sp < aside_own.high ? aside_own.high : (sp | (PAGE_BYTES - 1)) + 1;
-}
-
-uint64_t native_stack_end(uint64_t sp)
-{
-    return stack_end(sp);
-}
-
 void native_capture(struct stack *out, uint64_t pc, const uint64_t *from, uint64_t fp, size_t most)
 {
     uint64_t sp = (uint64_t)(uintptr_t)from;
-    uint64_t words = (stack_end(sp) - sp) / sizeof(uint64_t);
+    uint64_t words = (native_stack_end(sp) - sp) / sizeof(uint64_t);
     out->pc = pc;
     out->sp = sp;
     out->fp = fp;

@@ -9,13 +9,21 @@
 #include "libdw.h"
 #include "stack.h"
 
+#include "base/aside.h"
+
 /* Fills in pc, sp, fp and the words above sp: at most `most` (<= STACK_WORDS), and never beyond the end of the thread's stack.
  * `from` is the stack pointer in the frame of `pc` after the call returns, `fp` the frame pointer register. On a stack unknown
  * to the thread library (a coroutine's), the copy ends at the page boundary. */
 void native_capture(struct stack *out, uint64_t pc, const uint64_t *from, uint64_t fp, size_t most) __attribute__((nonnull));
 
 /* Returns the end of the calling thread's stack. On a stack unknown to the thread library, the end of sp's page. */
-uint64_t native_stack_end(uint64_t sp);
+static inline uint64_t native_stack_end(uint64_t sp)
+{
+    enum { PAGE_BYTES = 4096 }; /* the smallest page size; up to the next multiple of it, memory is always mapped */
+    if (__builtin_expect(aside_own.high == 0, 0))
+        aside_ask_for_bounds();
+    return sp >= aside_own.low && sp < aside_own.high ? aside_own.high : (sp | (PAGE_BYTES - 1)) + 1;
+}
 
 /* Reads an aligned word of the calling thread's stack, whoever's frame it is in: exempt from sanitizers. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -232,7 +232,7 @@ static inline int is_time_to_look(void)
     return (call & (call - 1)) == 0;
 }
 
-int python_is_there(void)
+int stack_has_python(void)
 {
     int known = __atomic_load_n(&is_known, __ATOMIC_ACQUIRE);
     return known == 1 || (known == 0 && is_time_to_look() && look_again());

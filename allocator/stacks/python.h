@@ -11,10 +11,6 @@
 #include "interned.h"
 #include "python_layout.h"
 
-/* Whether this process has an interpreter with a layout known to python_layout.h. One that is loaded later may be found
- * later. */
-int python_is_there(void);
-
 /* Returns interned_hash() of the frames that python_frames() returns, 0 if there are none. */
 uint64_t python_hash(void);
 

@@ -45,7 +45,7 @@ static __attribute__((noinline)) struct interned_stack capture_from_interpreter(
 
 static inline struct interned_stack capture_python(void)
 {
-    return python_is_there() ? capture_from_interpreter() : (struct interned_stack){0};
+    return stack_has_python() ? capture_from_interpreter() : (struct interned_stack){0};
 }
 
 /* With Python frames to show the caller, copy fewer words: reading those frames already took time. cudaLaunchKernel()'s own
@@ -104,11 +104,6 @@ uint64_t stack_native_hash(const struct stack *stack)
     return hash;
 }
 
-int stack_has_python(void)
-{
-    return python_is_there();
-}
-
 uint32_t stack_capture_python(void)
 {
     return capture_python().number;
@@ -158,7 +153,7 @@ static inline __attribute__((always_inline)) uint32_t capture_native(const void 
 
 __attribute__((noinline)) uint32_t stack_capture_interned(void)
 {
-    return python_is_there() ? capture_from_interpreter().number : capture_native(__builtin_frame_address(0));
+    return stack_has_python() ? capture_from_interpreter().number : capture_native(__builtin_frame_address(0));
 }
 
 size_t stack_frames(const struct stack *stack, struct stack_frame *out, size_t max)
@@ -230,11 +225,6 @@ size_t stack_interned_frames(uint32_t number, struct stack_frame *out, size_t ma
     count = copy_named(fresh, out, max);
     keep_named(fresh);
     return count;
-}
-
-void stack_frames_done(void)
-{
-    libdw_forget();
 }
 
 size_t stack_buffer_frames(const void *unused, uint32_t number, struct stack_frame *out, size_t max)

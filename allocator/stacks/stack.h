@@ -42,7 +42,8 @@ size_t stack_native_frames(const struct stack *stack, struct stack_frame *out, s
 /* Returns a number that is equal for equal native stacks, but for odd chances. Takes microseconds. */
 uint64_t stack_native_hash(const struct stack *stack);
 
-/* Whether this process has an interpreter whose frames can be read. */
+/* Whether this process has an interpreter whose frames can be read (python_layout.h). One that is loaded later may be found
+ * later. */
 int stack_has_python(void);
 
 /* Captures the Python frames only. Returns a number of at most 16 bits for stack_interned_frames(); 0 if there are no Python

@@ -330,11 +330,6 @@ void monitor_add_context(struct context *context)
         kernels_prepare(context);
 }
 
-void monitor_forget_context(const struct context *context)
-{
-    kernels_forget(context);
-}
-
 void monitor_misuse(const struct misuse *misuse)
 {
     tell_misuse(misuse);

@@ -28,9 +28,6 @@ void monitor_cancel(void);
  * these two are unavailable. */
 void monitor_add_context(struct context *context);
 
-/* Forgets a destroyed context. Its unreported faults are still reported, as far as a dump shows them. */
-void monitor_forget_context(const struct context *context);
-
 /* Reports a misuse of a buffer by the host, and counts it as a fault. */
 void monitor_misuse(const struct misuse *misuse);
 
