@@ -314,15 +314,8 @@ static int list(void)
     return 0;
 }
 
+/* Returns NULL after a message. */
 static const struct bug *bug_find(const char *name)
-{
-    for (size_t i = 0; i < BUG_COUNT; i++)
-        if (strcmp(name, bugs[i].name) == 0)
-            return &bugs[i];
-    return NULL;
-}
-
-static int unknown_bug(const char *name)
 {
     const struct bug *nearest = NULL;
     size_t best = SIZE_MAX;
@@ -333,8 +326,11 @@ static int unknown_bug(const char *name)
             nearest = &bugs[i];
         }
     }
-    return arguments_complain("demo", CLI_USAGE, "unknown bug '%s'%s%s%s `cufence demo --list` lists them", name,
-                              nearest ? ", did you mean '" : ";", nearest ? nearest->name : "", nearest ? "'?" : "");
+    if (best == 0)
+        return nearest;
+    complain("unknown bug '%s'%s%s%s `cufence demo --list` lists them", name, nearest ? ", did you mean '" : ";",
+             nearest ? nearest->name : "", nearest ? "'?" : "");
+    return NULL;
 }
 
 /* Fills in the play. Returns 0, or the exit status after a message. */
@@ -384,11 +380,11 @@ static int start(int argc, char **argv)
     struct wanted wanted = {.settings.command = "demo"};
     int status;
     if (arguments_read(&demo_command, argc, argv, &wanted, &status)) {
-        const struct bug *bug = optind < argc ? bug_find(argv[optind]) : &bugs[0];
+        const struct bug *bug = optind < argc && !wanted.is_list ? bug_find(argv[optind]) : &bugs[0];
         if (wanted.is_list)
             status = optind < argc ? arguments_surplus("demo", argv[optind]) : list();
         else
-            status = bug ? demonstrate(bug, &wanted.settings) : unknown_bug(argv[optind]);
+            status = bug ? demonstrate(bug, &wanted.settings) : CLI_USAGE;
     }
     settings_free(&wanted.settings);
     return status;

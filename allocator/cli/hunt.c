@@ -196,14 +196,11 @@ static int run_all(struct hunt *hunt)
 
 static int conclude(struct hunt *hunt, int refusal)
 {
-    int is_made = hunt_is_complete(&hunt->plan, hunt->runs, &hunt->merged), is_complete = 1;
+    const struct hunt_verdict verdict = hunt_judge(&hunt->plan, hunt->runs, &hunt->merged);
     int status = hunt->merged.count    ? hunt->exitcode
                  : hunt->signals.first ? 128 + hunt->signals.first
-                 : is_made             ? 0
+                 : verdict.is_complete ? 0
                                        : STATUS_NO_VERDICT;
-    for (unsigned mode = 0; mode < MODES; mode++)
-        if (hunt->plan.modes & 1u << mode)
-            is_complete &= hunt->runs[mode].is_started && !hunt->runs[mode].is_ended;
     if (!refusal)
         hunt_tell(stderr, &hunt->plan, hunt->runs, &hunt->merged);
     if (!refusal && hunt->merged.known_count)
@@ -211,7 +208,7 @@ static int conclude(struct hunt *hunt, int refusal)
                  hunt->merged.known_count == 1 ? " is" : "s are");
     if (!refusal && hunt->kept)
         complain(0, "the reports of each process are in %s", hunt->plan.folder);
-    hunt->merged.is_unfinished = !is_complete || hunt->signals.first;
+    hunt->merged.is_unfinished = verdict.cut || hunt->signals.first;
     if (!outputs_write(&hunt->outputs, &hunt->merged))
         status = status ? status : STATUS_FAILED;
     return refusal ? refusal : status;

@@ -71,8 +71,15 @@ void run_end_print(FILE *out, const struct run *run);
 /* Whether the program failed, and nothing was found that explains it. */
 int run_has_failed(const struct run *run, const struct collected *merged, unsigned mode);
 
-/* Whether every run was made: not ended early, no failure of the program's own, and something guarded, if that is required. */
-int hunt_is_complete(const struct plan *plan, const struct run runs[MODES], const struct collected *merged);
+/* What came of the runs: bits of modes. */
+struct hunt_verdict {
+    unsigned runs;      /* their number */
+    unsigned cut;       /* of the plan, but not made, or ended by us */
+    unsigned unguarded; /* nothing was guarded, and that is required */
+    unsigned failed;    /* as run_has_failed() */
+    int is_complete;    /* none of these */
+};
+struct hunt_verdict hunt_judge(const struct plan *plan, const struct run runs[MODES], const struct collected *merged);
 
 /* Everything that was found, and by which mode; `runs` has an entry for each mode. */
 void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES], const struct collected *merged);

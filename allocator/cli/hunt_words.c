@@ -238,51 +238,37 @@ static void tell_runs(FILE *out, const struct plan *plan, const struct run runs[
     }
 }
 
-int hunt_is_complete(const struct plan *plan, const struct run runs[MODES], const struct collected *merged)
+struct hunt_verdict hunt_judge(const struct plan *plan, const struct run runs[MODES], const struct collected *merged)
 {
+    struct hunt_verdict verdict = {0};
     for (unsigned mode = 0; mode < MODES; mode++) {
         const struct run *run = &runs[mode];
-        if (plan->modes & 1u << mode && (!run->is_started || run->is_ended || run_has_failed(run, merged, mode) ||
-                                         (plan->is_guarded_required && !run->is_guarded)))
-            return 0;
+        verdict.runs += (unsigned)run->is_started;
+        verdict.cut |= (unsigned)(!run->is_started || run->is_ended) << mode & plan->modes;
+        verdict.unguarded |= (unsigned)(run->is_started && !run->is_guarded) << mode;
+        verdict.failed |= (unsigned)run_has_failed(run, merged, mode) << mode;
     }
-    return 1;
+    verdict.unguarded *= (unsigned)plan->is_guarded_required;
+    verdict.is_complete = !verdict.cut && !verdict.unguarded && !verdict.failed;
+    return verdict;
 }
 
 /* ---- all of it ---- */
 
 /* What is missing where nothing was found. */
-static void tell_verdict(FILE *out, const struct plan *plan, const struct run runs[MODES], const struct collected *merged)
+static void tell_verdict(FILE *out, const struct hunt_verdict *verdict)
 {
-    unsigned unguarded = 0, failed = 0;
-    for (unsigned mode = 0; mode < MODES; mode++) {
-        unguarded |= (unsigned)(runs[mode].is_started && !runs[mode].is_guarded) << mode;
-        failed |= (unsigned)run_has_failed(&runs[mode], merged, mode) << mode;
-    }
-    if (hunt_is_complete(plan, runs, merged)) {
+    if (verdict->is_complete)
         fputs("Each process has said at its end how many of its allocations were guarded.\n", out);
-        return;
-    }
-    fputs("That is no verdict: ", out);
-    if (unguarded && plan->is_guarded_required) {
+    else
+        fputs("That is no verdict: ", out);
+    if (verdict->unguarded) {
         fputs("nothing was guarded in ", out);
-        put_modes(out, unguarded);
+        put_modes(out, verdict->unguarded);
         fputs(", and the program's processes have said why.\n", out);
-    } else {
-        fputs(failed ? "the program failed by itself.\n" : "not every run was made to its end.\n", out);
+    } else if (!verdict->is_complete) {
+        fputs(verdict->failed ? "the program failed by itself.\n" : "not every run was made to its end.\n", out);
     }
-}
-
-static void tell_failures(FILE *out, const struct run runs[MODES], const struct collected *merged)
-{
-    unsigned failed = 0;
-    for (unsigned mode = 0; mode < MODES; mode++)
-        failed |= (unsigned)run_has_failed(&runs[mode], merged, mode) << mode;
-    if (!failed)
-        return;
-    fputs("\nThe program failed without a finding in ", out);
-    put_modes(out, failed);
-    fputs(": its own messages say more.\nIf it succeeds without cufence, `cufence docs hunt` says what may differ.\n", out);
 }
 
 static const char blind_spots[] =
@@ -291,31 +277,28 @@ static const char blind_spots[] =
     "reads of memory that was never written; managed, pinned, imported and IPC memory; and whatever the program did not do in "
     "these runs.";
 
-static unsigned count_runs(const struct run runs[MODES])
-{
-    unsigned count = 0;
-    for (unsigned mode = 0; mode < MODES; mode++)
-        count += (unsigned)runs[mode].is_started;
-    return count;
-}
-
 void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES], const struct collected *merged)
 {
-    unsigned count = count_runs(runs);
+    const struct hunt_verdict verdict = hunt_judge(plan, runs, merged);
+    const char *s = verdict.runs == 1 ? "" : "s";
     if (merged->count)
-        fprintf(out, "\ncufence hunt: %zu finding%s in %u run%s\n", merged->count, merged->count == 1 ? "" : "s", count,
-                count == 1 ? "" : "s");
+        fprintf(out, "\ncufence hunt: %zu finding%s in %u run%s\n", merged->count, merged->count == 1 ? "" : "s", verdict.runs,
+                s);
     else
-        fprintf(out, "\ncufence hunt: nothing found in %u run%s\n", count, count == 1 ? "" : "s");
+        fprintf(out, "\ncufence hunt: nothing found in %u run%s\n", verdict.runs, s);
     if (!merged->count)
-        tell_verdict(out, plan, runs, merged);
+        tell_verdict(out, &verdict);
     for (size_t i = 0; i < merged->count; i++)
         tell_finding(out, i + 1, &merged->findings[i]);
     tell_runs(out, plan, runs, merged);
     if (merged->unreadable)
         fprintf(out, "\n%zu line%s of the report files could not be read: a process was killed while it wrote.\n",
                 merged->unreadable, merged->unreadable == 1 ? "" : "s");
-    tell_failures(out, runs, merged);
+    if (verdict.failed) {
+        fputs("\nThe program failed without a finding in ", out);
+        put_modes(out, verdict.failed);
+        fputs(": its own messages say more.\nIf it succeeds without cufence, `cufence docs hunt` says what may differ.\n", out);
+    }
     fputc('\n', out);
     words_print(out, blind_spots, 0);
 }
