@@ -157,7 +157,7 @@ static uint64_t stand(const uint8_t *data, size_t size)
             fence_kernel(&dump, evidence->sites);
         wishes.remains = coredump_is_truncated(&dump) ? evidence : NULL;
         free(standing_text(&dump, standing, &wishes));
-        free(standing_json(&dump, standing, &wishes));
+        json_decref(standing_json(&dump, standing, &wishes));
     }
     standing_free(standing);
     evidence_free(evidence);
