@@ -79,7 +79,7 @@ static void print_writes(const struct rerun_result *rerun, const char *what)
     }
 }
 
-/* It wrote into the guards, but did not fault without them: the first dump says the rest, unless it cannot be read. */
+/* It wrote into the guards, but did not fault without them: the first dump says the rest, if it can be read. */
 static void print_written(const struct replay *replay, struct rerun *rerun)
 {
     struct evidence *evidence = NULL;

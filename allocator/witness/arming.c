@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -136,6 +138,80 @@ cufence_status dumps_arm(struct dump_pipe *pipe)
     }
     return status;
 }
+
+/* ---- the end that is read ---- */
+
+/* A program that has closed its standard streams must find them closed. */
+static int above_standard(int fd)
+{
+    int low = fd;
+    if (low < 0 || low > STDERR_FILENO)
+        return low;
+    fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    close(low);
+    return fd;
+}
+
+int dumps_listen(struct dump_pipe *pipe)
+{
+    struct stat file;
+    pipe->end = above_standard(open(pipe->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    if (pipe->end < 0 || fstat(pipe->end, &file) != 0)
+        return 0;
+    pipe->device = file.st_dev;
+    pipe->inode = file.st_ino;
+    return 1;
+}
+
+/* The monitor's thread renews it while others look. */
+static int end_of(const struct dump_pipe *pipe)
+{
+    return __atomic_load_n(&pipe->end, __ATOMIC_ACQUIRE);
+}
+
+static int is_ours(const struct dump_pipe *pipe)
+{
+    struct stat file;
+    return fstat(end_of(pipe), &file) == 0 && file.st_dev == pipe->device && file.st_ino == pipe->inode;
+}
+
+int dumps_renew(struct dump_pipe *pipe)
+{
+    if (is_ours(pipe))
+        return 1;
+    int again = above_standard(open(pipe->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    if (again >= 0)
+        __atomic_store_n(&pipe->end, again, __ATOMIC_RELEASE);
+    return again >= 0;
+}
+
+void dumps_close(struct dump_pipe *pipe)
+{
+    if (pipe->end >= 0 && is_ours(pipe))
+        close(pipe->end);
+    pipe->end = -1;
+}
+
+static int count_bytes(int end)
+{
+    int bytes = 0;
+    return ioctl(end, FIONREAD, &bytes) == 0 ? bytes : 0;
+}
+
+/* poll() and open() are cancellation points. */
+int dumps_have_bytes(const struct dump_pipe *pipe)
+{
+    if (is_ours(pipe))
+        return count_bytes(end_of(pipe)) > 0;
+    if (end_of(pipe) < 0)
+        return 0;
+    int again = (int)syscall(SYS_openat, AT_FDCWD, pipe->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), bytes = count_bytes(again);
+    if (again >= 0)
+        syscall(SYS_close, again);
+    return bytes > 0;
+}
+
+/* ---- the driver ---- */
 
 int dumps_seem_begun(size_t contexts)
 {

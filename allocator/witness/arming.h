@@ -1,16 +1,21 @@
 /*
  * Arms GPU core dumps: makes a pipe and tells the driver to write dumps to it, lightweight, on every exception, without
- * aborting the process. Thread safety: none; called at the start and the end of the process.
+ * aborting the process. Thread safety: none, but as functions say; called at the start and the
+ * end of the process.
  */
 #ifndef CUFENCE_WITNESS_ARMING_H
 #define CUFENCE_WITNESS_ARMING_H
 
 #include <cufence.h>
+#include <sys/types.h>
 
 /* A pipe without a name in the file system (hidden.h). Where there is none: a FIFO. */
 struct dump_pipe {
     char path[280];
     char folder[256]; /* of the FIFO: a new one in TMPDIR or /tmp, open to this user alone; else "" */
+    int end;          /* atomic: that is read; -1 before dumps_listen(). The program may close it and use its number anew */
+    dev_t device;     /* of the pipe, as is the next */
+    ino_t inode;
 };
 
 /*
@@ -27,6 +32,16 @@ void dumps_disarm(void);
  * belongs to each context).
  */
 int dumps_seem_begun(size_t contexts);
+
+/* Opens the end that is read, without waiting for a writer. Returns 0 on failure and sets errno. */
+int dumps_listen(struct dump_pipe *pipe);
+void dumps_close(struct dump_pipe *pipe);
+
+/* Opens it again if the number is the pipe's no more. Returns 0 if that fails. By the thread that reads. */
+int dumps_renew(struct dump_pipe *pipe);
+
+/* Returns 1 if bytes are waiting: they are written but not yet read. Any thread. */
+int dumps_have_bytes(const struct dump_pipe *pipe);
 
 /* Removes what the file system has of the pipe. */
 void dumps_remove_name(const struct dump_pipe *pipe);

@@ -10,7 +10,6 @@
 #include "surroundings.h"
 #include "base/error.h"
 #include "hidden.h"
-#include "intake.h"
 #include "kernels/kernels.h"
 #include "saving.h"
 #include "tell.h"
@@ -59,7 +58,6 @@ static struct {
     const struct options *options;
     int is_armed;
     struct dump_pipe pipe;
-    struct intake intake;
 
     /* Used by the thread only. */
     unsigned poisons;     /* faults that cufence caused itself and whose dumps may still come */
@@ -67,7 +65,7 @@ static struct {
     unsigned progress_ms; /* when the next progress line is due, in ms from the dump's first byte */
     uint64_t evidence_ns; /* when the last dump was parsed ... */
     uint64_t made_ns;     /* ... and when its report was made */
-} monitor = {.lock = LOCK(RANK_LEAF), .intake = {.pipe = -1}};
+} monitor = {.lock = LOCK(RANK_LEAF), .pipe = {.end = -1}};
 
 /* ---- which devices have faulted ---- */
 
@@ -194,8 +192,8 @@ static void explain(const struct dump *dump)
 
 static int is_under_way(void)
 {
-    return intake_has_bytes(&monitor.intake) || __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) ==
-                                                    WORK_DUMP; /* in this order: the thread sets it before it reads */
+    return dumps_have_bytes(&monitor.pipe) || __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) ==
+                                                  WORK_DUMP; /* in this order: the thread sets it before it reads */
 }
 
 static int is_report_due(void)
@@ -232,9 +230,9 @@ static int wait_for_input(const struct dump *dump)
 {
     int ready;
     if (dump->received)
-        dump_rest(monitor.intake.pipe);
+        dump_rest(monitor.pipe.end);
     while ((ready = hidden_wait(dump->received ? PROGRESS_MS / 4 : -1, dump->received != 0)) >= 0) {
-        if (ready && intake_renew(&monitor.intake) && (dump->received || intake_has_bytes(&monitor.intake)))
+        if (ready && dumps_renew(&monitor.pipe) && (dump->received || dumps_have_bytes(&monitor.pipe)))
             return 1;
         if (!ready)
             show_progress(dump);
@@ -252,11 +250,11 @@ static void *run(void *unused)
             monitor.is_announced = 0;
             monitor.progress_ms = PROGRESS_MS;
             set_work(WORK_DUMP);
-            dump_widen(monitor.intake.pipe);
+            dump_widen(monitor.pipe.end);
         }
         enum dump_state state;
         do {
-            state = dump_take(monitor.intake.pipe, &dump);
+            state = dump_take(monitor.pipe.end, &dump);
             if (dump.received)
                 announce();
             show_progress(&dump);
@@ -302,11 +300,11 @@ cufence_status monitor_start(const struct options *options)
         output_say("cufence: faults will be caught but not explained: %s\n", error_detail());
         return CUFENCE_OK;
     }
-    int failed = !intake_open(&monitor.intake, monitor.pipe.path) ? errno : thread_start(&monitor.thread, run, NULL);
+    int failed = !dumps_listen(&monitor.pipe) ? errno : thread_start(&monitor.thread, run, NULL);
     if (failed) {
         dumps_disarm();
         dumps_forget_pipe(&monitor.pipe);
-        intake_close(&monitor.intake);
+        dumps_close(&monitor.pipe);
         return error_set(CUFENCE_ERROR_SYSTEM, "cannot start the thread that reads core dumps: %s", strerror(failed));
     }
     spares_take();
@@ -320,7 +318,7 @@ void monitor_cancel(void)
     if (monitor.is_armed)
         dumps_disarm();
     monitor_stop(0);
-    intake_close(&monitor.intake);
+    dumps_close(&monitor.pipe);
     monitor.is_armed = 0;
 }
 

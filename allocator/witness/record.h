@@ -19,7 +19,7 @@ cufence_status record_open(const struct options *options);
 int record_is_wanted(void);
 
 /* Creates the folder if necessary and writes files that only their owner can read: NAME.snapshot.json, NAME.core.gz and, with
- * the dump `again` of a second launch, NAME.rerun.core.gz (without libz.so.1 not packed, and without .gz). Prints a line
+ * the dump `again` of a second launch, NAME.rerun.core.gz (unpacked, without .gz, where libz.so.1 is missing). Prints a line
  * with the dump's name, or with the error. again and rerun: NULL without a second launch. */
 void record_keep(const struct dump *dump, const struct dump *again, const struct fault_memory *memory,
                  const struct rerun_result *rerun, const char *device_name);
