@@ -34,18 +34,18 @@ static void put_frame(FILE *out, const struct stack_frame *frame)
 static void put_place(FILE *out, const void *from)
 {
     const struct finding *finding = from;
-    const char *file = finding->site.file;
+    const char *file = finding->where.site.file;
     char kernel[256];
-    finding_kernel(&finding->site, kernel, sizeof kernel);
-    if (file || (finding->caller_count && finding->caller[0].file[0]))
+    finding_kernel(&finding->where.site, kernel, sizeof kernel);
+    if (file || (finding->called.count && finding->called.frames[0].file[0]))
         fputs("at ", out);
     if (!file && !kernel[0]) {
-        if (finding->caller_count)
-            put_frame(out, finding->caller);
+        if (finding->called.count)
+            put_frame(out, finding->called.frames);
         return;
     }
-    if (file && finding->site.line)
-        fprintf(out, "%s:%d", file, finding->site.line);
+    if (file && finding->where.site.line)
+        fprintf(out, "%s:%d", file, finding->where.site.line);
     else if (file)
         fputs(file, out);
     if (kernel[0])
@@ -154,7 +154,7 @@ static void put_frames(FILE *key, const struct stack_frame *frames, size_t count
 static char *key_of(const struct finding *finding)
 {
     static const cufence_buffer none;
-    const struct evidence_site *site = &finding->site;
+    const struct evidence_site *site = &finding->where.site;
     const cufence_buffer *buffer = finding->buffer.buffer ? finding->buffer.buffer : &none;
     const struct called_from *allocated = &finding->buffer.allocated;
     char *key = NULL;
@@ -163,11 +163,11 @@ static char *key_of(const struct finding *finding)
     if (!out)
         return NULL;
     put_text(out, finding->kind);
-    put_text(out, finding->call);
+    put_text(out, finding->called.call);
     fprintf(out, "%" PRIu32 "|", site->exception.number);
     put_text(out, site->symbol);
     put_code(out, site->file, site->line, site->kernel_offset);
-    put_frames(out, finding->caller, finding->caller_count);
+    put_frames(out, finding->called.frames, finding->called.count);
     put_text(out, buffer->label);
     if (allocated->count)
         put_frames(out, allocated->frames, allocated->count);

@@ -116,7 +116,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
         fault_diagnose_rerun(evidence, rerun_of(known), memory_of(known), &diagnosis);
         whole.site = fault_site(&diagnosis);
         finding_of_fault(&finding, &diagnosis, rerun_of(known), &origin);
-        finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
+        finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
         report = finding_text(&finding);
         finding_free(&finding);
         summary = report ? last_line(report) : NO_MEMORY;

@@ -59,12 +59,12 @@ static void put_kernel(FILE *out, const struct evidence_site *site)
 static void put_headline(FILE *out, const struct finding *finding)
 {
     fputs(finding->kind, out);
-    if (finding->call) {
-        fprintf(out, " by %s at ", finding->call);
-        if (!put_place(out, finding->caller, finding->caller_count))
+    if (finding->called.call) {
+        fprintf(out, " by %s at ", finding->called.call);
+        if (!put_place(out, finding->called.frames, finding->called.count))
             fputs("an unknown place", out);
     }
-    put_kernel(out, &finding->site);
+    put_kernel(out, &finding->where.site);
 }
 
 /* "0 bytes past the end of "y", 4000 bytes" */
@@ -72,7 +72,7 @@ static void put_buffer(FILE *out, const struct finding *finding)
 {
     const struct buffer_fact *fact = &finding->buffer;
     const cufence_buffer *buffer = fact->buffer;
-    size_t candidates = finding->candidate_total;
+    size_t candidates = finding->candidates.total;
     if (!buffer && candidates)
         fprintf(out, "buffer unknown: %zu candidate%s, see the report", candidates, candidates == 1 ? "" : "s");
     else if (!buffer)
@@ -94,12 +94,12 @@ static void put_buffer(FILE *out, const struct finding *finding)
 static void put_detail(FILE *out, const struct finding *finding)
 {
     static const char *const accesses[] = {"", "read", "write", "atomic"};
-    const struct exception *exception = &finding->site.exception;
+    const struct exception *exception = &finding->where.site.exception;
     if (finding->reason) {
         fputs(finding->reason, out);
         return;
     }
-    if (finding->has_no_buffer) {
+    if (finding->where.has_no_buffer) {
         fputs(exception->meaning ? exception->meaning : exception->name, out);
         return;
     }

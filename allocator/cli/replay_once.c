@@ -60,7 +60,7 @@ static void print_fault(const struct replay *replay, struct rerun *rerun, const 
     rerun->result.launch = opened_record(&replay->opened, rerun->number);
     fault_diagnose_rerun(first ? first : rerun->evidence, &rerun->result, memory, &diagnosis);
     finding_of_fault(&finding, &diagnosis, &rerun->result, &origin);
-    finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
+    finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
     print_finding(replay, &finding);
 }
 

@@ -104,7 +104,7 @@ static json_t *stacks_of(const struct finding *finding)
     const struct fault_launch *launch = finding->launch.launch;
     const struct buffer_fact *buffer = &finding->buffer;
     json_t *stacks = json_array();
-    add_stack(stacks, "called at", finding->caller, finding->caller_count);
+    add_stack(stacks, "called at", finding->called.frames, finding->called.count);
     if (launch)
         add_stack(stacks, "launched at", launch->frames, launch->frame_count);
     add_stack(stacks, "buffer allocated at", buffer->allocated.frames, buffer->allocated.count);
@@ -115,9 +115,9 @@ static json_t *stacks_of(const struct finding *finding)
 /* In the source: the kernel's line, or the caller's. */
 static json_t *place_of(const struct finding *finding)
 {
-    if (finding->caller_count)
-        return frame_location(&finding->caller[0]);
-    return location_of(finding->site.file, finding->site.line, finding->site.kernel);
+    if (finding->called.count)
+        return frame_location(&finding->called.frames[0]);
+    return location_of(finding->where.site.file, finding->where.site.line, finding->where.site.kernel);
 }
 
 /* FNV-1a, as a fingerprint by which code hosts follow a finding from one run to the next. */

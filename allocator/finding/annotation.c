@@ -26,16 +26,16 @@ static const char *without(const char *path, const char *folder)
 
 char *finding_annotation(const struct finding *finding, const char *folder)
 {
-    const struct evidence_site *site = &finding->site;
-    const struct stack_frame *caller = finding->caller_count ? frames_own(finding->caller, finding->caller_count) : NULL;
-    const char *file = finding->has_site ? site->file : caller && caller->file[0] ? caller->file : NULL;
-    int line = finding->has_site ? site->line : caller ? caller->line : 0;
+    const struct evidence_site *site = &finding->where.site;
+    const struct stack_frame *caller = finding->called.count ? frames_own(finding->called.frames, finding->called.count) : NULL;
+    const char *file = finding->where.is_known ? site->file : caller && caller->file[0] ? caller->file : NULL;
+    int line = finding->where.is_known ? site->line : caller ? caller->line : 0;
     char kernel[256] = "", *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return NULL;
-    if (finding->has_site)
+    if (finding->where.is_known)
         finding_kernel(site, kernel, sizeof kernel);
     fputs("::error ", out);
     if (file) {

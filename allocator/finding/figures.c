@@ -65,7 +65,7 @@ static void take(struct finding *finding, struct value_fact *value, size_t argum
         return;
     value->told.type = VALUE_TYPES;
     if (!value->is_member)
-        value->told.type = signature_elements(finding->site.kernel, argument_count, value->number);
+        value->told.type = signature_elements(finding->where.site.kernel, argument_count, value->number);
     value->told.is_guess = value->told.type == VALUE_TYPES;
     if (value->told.is_guess)
         value->told.type = figures_guess(figures, most_width(finding, value->target));
@@ -79,8 +79,8 @@ void figures_take(struct finding *finding, const struct launch_function *layout)
 {
     if (!finding->rerun || !layout)
         return;
-    for (size_t i = 0; i < finding->value_count; i++) {
-        struct value_fact *value = &finding->values[i];
+    for (size_t i = 0; i < finding->arguments.count; i++) {
+        struct value_fact *value = &finding->arguments.list[i];
         if (value->target)
             take(finding, value, layout->argument_count);
         for (size_t k = 0; k < value->member_count; k++)

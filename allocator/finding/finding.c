@@ -33,10 +33,7 @@ void finding_of_misuse(struct finding *finding, const struct misuse *misuse, con
                                 .kind = misuse->kind,
                                 .reason = misuse->sentence,
                                 .identity = identity_of_misuse(misuse),
-                                .call = misuse->call,
-                                .caller_tid = misuse->tid,
-                                .caller = misuse->frames,
-                                .caller_count = misuse->frame_count,
+                                .called = {misuse->call, misuse->tid, misuse->frames, misuse->frame_count},
                                 .access = {.source = NO_ARGUMENT},
                                 .now_ns = misuse->now_ns};
     part_add(finding->what, "%s by %s", misuse->kind, misuse->call);
@@ -62,7 +59,7 @@ void finding_unexplained(struct finding *finding, const char *reason, const stru
 
 void finding_complete(struct finding *finding)
 {
-    finding->has_device = finding->origin.device >= 0 || finding->origin.device_name;
+    finding->device.is_known = finding->origin.device >= 0 || finding->origin.device_name;
     finding_name(finding, finding->name, sizeof finding->name);
 }
 
@@ -74,11 +71,11 @@ static void free_frames(struct buffer_fact *fact)
 
 void finding_free_values(struct finding *finding)
 {
-    for (size_t i = 0; i < finding->value_count; i++)
-        free(finding->values[i].members);
-    free(finding->values);
-    finding->values = NULL;
-    finding->value_count = 0;
+    for (size_t i = 0; i < finding->arguments.count; i++)
+        free(finding->arguments.list[i].members);
+    free(finding->arguments.list);
+    finding->arguments.list = NULL;
+    finding->arguments.count = 0;
 }
 
 void finding_free(struct finding *finding)
@@ -86,9 +83,9 @@ void finding_free(struct finding *finding)
     struct buffer_fact *const single[] = {&finding->buffer, &finding->rival, &finding->previous, &finding->next};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++)
         free_frames(single[i]);
-    for (size_t i = 0; i < finding->candidate_count; i++)
-        free_frames(&finding->candidates[i]);
+    for (size_t i = 0; i < finding->candidates.count; i++)
+        free_frames(&finding->candidates.list[i]);
     finding_free_values(finding);
-    free(finding->timeline);
+    free(finding->timeline.events);
     *finding = (struct finding){0};
 }

@@ -156,26 +156,24 @@ struct note_fact {
 /* What the memory line draws. */
 enum strip { STRIP_NONE, STRIP_PAST_END, STRIP_BEFORE_START, STRIP_FREED, STRIP_NOWHERE };
 
-struct finding {
-    struct finding_origin origin;
-    const char *architecture; /* "sm_90"; NULL if unknown */
-    char driver[24];          /* "580.159": that wrote the core dump, "" if unknown */
-    int has_device;           /* something is known of the device */
-    const char *kind;         /* one of those in docs/json.md */
-    char what[192];           /* "out-of-bounds WRITE of 4 bytes", "double free by cuMemFree" */
-    char headline[512];       /* the answer in one line: what, and at which address or buffer */
-    const char *reason;       /* why a fault is unexplained, or what a call on the host did; else NULL */
-    char name[512];           /* finding_name() */
-    const char *known;        /* how it is known already (base/known.h), NULL: it is not */
-    uint64_t identity;        /* equal for repetitions of the same finding; 0: never compared */
+/* The device, and the driver that wrote the core dump; "" and NULL: unknown. */
+struct device_fact {
+    int is_known;             /* something of it */
+    const char *architecture; /* "sm_90" */
+    char driver[24];          /* "580.159" */
+};
 
-    const char *call;                 /* the driver function that the host called, NULL for a fault */
-    uint64_t caller_tid;              /* thread that made the call */
-    const struct stack_frame *caller; /* innermost first */
-    size_t caller_count;
-    struct used_fact used; /* of a stream race */
+/* A call on the host. */
+struct call_fact {
+    const char *call;                 /* the driver function; NULL: it is none */
+    uint64_t tid;                     /* of the thread that made it */
+    const struct stack_frame *frames; /* of the caller, innermost first */
+    size_t count;
+};
 
-    int has_site; /* a kernel faulted and the dump says where: `site` is valid, without data that belongs to another launch */
+/* Where a kernel faulted, and which threads. */
+struct where_fact {
+    int is_known; /* the dump says where: `site` is valid, without data that belongs to another launch */
     struct evidence_site site;
     int has_kernel;                          /* something is known of the code */
     int has_no_buffer;                       /* the exception is about none */
@@ -186,14 +184,52 @@ struct finding {
     int is_warp_emulated;                    /* block, threads and lanes are those that the kernel's code leads to */
     int is_exception;                        /* the exception is not about a memory access */
     const struct evidence_lane *lane;        /* the first thread that faulted, NULL if unknown */
-    size_t faulting_threads;                 /* number of threads at this instruction, as far as the dump shows; 0 if unknown */
+    size_t threads;                          /* at this instruction, as far as the dump shows; 0 if unknown */
     size_t warps, sms;                       /* warps, or SMs where the warp had exited, that faulted at this instruction */
     struct evidence_site also[FAULT_PLACES]; /* faults at other places at the same time */
     size_t also_count;
-
     struct source_line source[SOURCE_LINES]; /* lines around the fault; filled in by a caller that can read files */
     size_t source_count;
+};
 
+/* Possible buffers, if none can be blamed. */
+struct candidate_facts {
+    struct buffer_fact list[FINDING_CANDIDATES];
+    size_t count, total;
+    const char *from; /* one of the sources in docs/json.md */
+    int is_narrowed, is_const_excluded, is_traced;
+};
+
+/* The arguments of the launch, in order. */
+struct argument_facts {
+    enum certainty certainty; /* CERTAIN_NOT: they are unknown */
+    struct value_fact *list;
+    size_t count;
+};
+
+struct note_facts {
+    struct note_fact list[FINDING_NOTES];
+    size_t count;
+};
+
+/* A header, and the facts that are known. */
+struct finding {
+    struct finding_origin origin;
+    const char *kind;   /* one of those in docs/json.md */
+    char what[192];     /* "out-of-bounds WRITE of 4 bytes", "double free by cuMemFree" */
+    char headline[512]; /* the answer in one line: what, and at which address or buffer */
+    const char *reason; /* why a fault is unexplained, or what a call on the host did; else NULL */
+    char name[512];     /* finding_name() */
+    const char *known;  /* how it is known already (base/known.h), NULL: it is not */
+    char hint[192];     /* what the reader may try first; "" if no rule knows */
+    uint64_t identity;  /* equal for repetitions of the same finding; 0: never compared */
+    uint64_t now_ns;
+    int is_verbose; /* the text has names of C++ in full, with the types of parameters: the caller's to set, 0 at first */
+
+    struct device_fact device;
+    struct call_fact called;
+    struct used_fact used; /* of a stream race */
+    struct where_fact where;
     struct access_fact access;
     struct address_fact address;
     struct buffer_fact buffer; /* the buffer that the access was meant for */
@@ -201,33 +237,19 @@ struct finding {
     int is_disputed;           /* the report must give the reason for `buffer` */
     enum strip strip;
     struct buffer_fact previous, next; /* neighbours of the address */
-
-    struct buffer_fact candidates[FINDING_CANDIDATES]; /* possible buffers, if none can be blamed */
-    size_t candidate_count, candidate_total;
-    const char *candidates_from; /* one of the sources in docs/json.md */
-    int is_narrowed, is_const_excluded, is_traced;
-
+    struct candidate_facts candidates;
     struct fault_origin launch;
-    struct timeline_event *timeline; /* of a fault */
-    size_t timeline_count;
-    enum certainty values_certainty; /* CERTAIN_NOT: the arguments of the launch are unknown */
-    struct value_fact *values;       /* the arguments in order */
-    size_t value_count;
-
-    const struct slack_write *slack; /* what was found in the slack of the buffer, NULL if it is not about that */
-    const struct nan_fact *nan;      /* a launch has made a NaN; else NULL */
-
-    const struct guarded *guarded; /* of a line about what a process has guarded (json.h); else NULL */
-
+    struct argument_facts arguments;
     const struct rerun_result *rerun; /* the second launch of the kernel, NULL if there was none */
-
-    struct note_fact meaning[FINDING_NOTES]; /* what happened, if no buffer is involved */
-    size_t meaning_count;
-    struct note_fact notes[FINDING_NOTES]; /* why facts are missing, and where the candidates come from */
-    size_t note_count;
-    int is_verbose; /* the text has names of C++ in full, with the types of parameters: the caller's to set, 0 at first */
-    char hint[192]; /* what the reader may try first; "" if no rule knows */
-    uint64_t now_ns;
+    const struct slack_write *slack;  /* what was found in the slack of the buffer, NULL if it is not about that */
+    const struct nan_fact *nan;       /* a launch has made a NaN; else NULL */
+    const struct guarded *guarded;    /* of a line about what a process has guarded (json.h); else NULL */
+    struct note_facts meaning;        /* what happened, if no buffer is involved */
+    struct note_facts notes;          /* why facts are missing, and where the candidates come from */
+    struct {
+        struct timeline_event *events;
+        size_t count;
+    } timeline; /* of a fault */
 };
 
 /* Fill in *finding; cannot fail. The strings must outlive *finding. rerun: what the second launch of the kernel did, NULL if

@@ -18,7 +18,7 @@ static uint64_t threads_of(const struct evidence_site *site)
 /* An overrun: suggests a row too many, the stride of another shape, an index off by one, or a missing bounds check. */
 static void take_overrun(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    const struct evidence_site *site = &finding->site;
+    const struct evidence_site *site = &finding->where.site;
     const cufence_buffer *buffer = diagnosis->owner;
     uint64_t bytes = site->access_bytes, threads = threads_of(site);
     if (!bytes || buffer->size % bytes || diagnosis->address < buffer->address + buffer->size)
@@ -26,7 +26,7 @@ static void take_overrun(struct finding *finding, const struct diagnosis *diagno
     uint64_t elements = buffer->size / bytes, index = (diagnosis->address - buffer->address) / bytes;
     if (hint_take_row(finding, index, elements) || hint_take_stride(finding, index, elements))
         return;
-    if (index == elements && finding->faulting_threads == 1)
+    if (index == elements && finding->where.threads == 1)
         part_add(finding->hint, "one thread went one element too far: is <= meant to be <, or a size one too large?");
     else if (site->has_grid && threads > elements && index < threads)
         part_add(finding->hint,
@@ -37,7 +37,7 @@ static void take_overrun(struct finding *finding, const struct diagnosis *diagno
 
 static void take_underrun(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    uint64_t bytes = finding->site.access_bytes;
+    uint64_t bytes = finding->where.site.access_bytes;
     if (bytes && diagnosis->distance == bytes)
         part_add(finding->hint, "one element before the start: does an index i - 1 also run for i == 0?");
 }
@@ -92,7 +92,7 @@ static void take_use_after_free(struct finding *finding, const struct diagnosis 
 
 static void take_misaligned(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    uint64_t bytes = finding->site.access_bytes;
+    uint64_t bytes = finding->where.site.access_bytes;
     if (bytes && diagnosis->owner && diagnosis->owner->address % bytes)
         part_add(finding->hint,
                  "the buffer itself does not begin at a multiple of %" PRIu64 ", because of align=; align=%" PRIu64

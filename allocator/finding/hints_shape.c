@@ -19,10 +19,10 @@ struct integers {
 static struct integers integers_of(const struct finding *finding)
 {
     struct integers found = {.count = 0};
-    if (finding->values_certainty < CERTAIN_DERIVED)
+    if (finding->arguments.certainty < CERTAIN_DERIVED)
         return found;
-    for (size_t i = 0; i < finding->value_count && found.count < INTEGERS_MOST; i++) {
-        const struct value_fact *value = &finding->values[i];
+    for (size_t i = 0; i < finding->arguments.count && found.count < INTEGERS_MOST; i++) {
+        const struct value_fact *value = &finding->arguments.list[i];
         int is_length = value->has_bits && !value->target && (value->size == 4 || value->size == 8) && value->bits > 1 &&
                         value->bits <= INT32_MAX;
         if (is_length) {
@@ -40,15 +40,15 @@ static uint64_t threads_along(const struct evidence_site *site, int dimension)
 
 static uint64_t coordinate_of(const struct finding *finding, int dimension)
 {
-    const struct evidence_site *site = &finding->site;
-    return (uint64_t)site->block_index[dimension] * site->block[dimension] + finding->lane->thread[dimension];
+    const struct evidence_site *site = &finding->where.site;
+    return (uint64_t)site->block_index[dimension] * site->block[dimension] + finding->where.lane->thread[dimension];
 }
 
 /* Whether the faulting thread or its block has that coordinate in the dimension `from` or a later one. */
 static int is_at(const struct finding *finding, uint64_t coordinate, int from)
 {
-    const struct evidence_site *site = &finding->site;
-    for (int i = from; finding->lane && site->has_grid && i < 3; i++) {
+    const struct evidence_site *site = &finding->where.site;
+    for (int i = from; finding->where.lane && site->has_grid && i < 3; i++) {
         if (site->grid[i] > 1 && site->block_index[i] == coordinate)
             return 1;
         if (threads_along(site, i) > 1 && coordinate_of(finding, i) == coordinate)
@@ -69,7 +69,7 @@ static int is_row_behind(const struct finding *finding, uint64_t width, uint64_t
     uint64_t rows = width ? elements / width : 0;
     if (width < 2 || elements % width || rows < 2 || index / width != rows)
         return 0;
-    return is_at(finding, rows, is_one_a_thread(&finding->site, index) ? 1 : 0);
+    return is_at(finding, rows, is_one_a_thread(&finding->where.site, index) ? 1 : 0);
 }
 
 static void say_row(struct finding *finding, uint64_t width, uint64_t elements, const char *what_it_is)
@@ -91,7 +91,8 @@ int hint_take_row(struct finding *finding, uint64_t index, uint64_t elements)
         }
     }
     char argument[32];
-    uint64_t width = finding->site.has_grid && threads_along(&finding->site, 1) > 1 ? threads_along(&finding->site, 0) : 0;
+    uint64_t width =
+        finding->where.site.has_grid && threads_along(&finding->where.site, 1) > 1 ? threads_along(&finding->where.site, 0) : 0;
     if (matches == 1) {
         width = integers.list[found].value;
         snprintf(argument, sizeof argument, "argument %" PRIu32, integers.list[found].number);

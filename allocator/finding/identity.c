@@ -113,15 +113,16 @@ void finding_name(const struct finding *finding, char *out, size_t size)
     const struct called_from *allocated = &finding->buffer.allocated;
     char kernel[256] = "";
     out[0] = '\0';
-    part_append(out, size, "%s%s%s", finding->kind, finding->call ? " by " : "", finding->call ? finding->call : "");
-    if (finding->has_site) {
-        finding_kernel(&finding->site, kernel, sizeof kernel);
-        add_place_name(out, size, "at", finding->site.is_in_driver ? NULL : finding->site.file, kernel);
+    part_append(out, size, "%s%s%s", finding->kind, finding->called.call ? " by " : "",
+                finding->called.call ? finding->called.call : "");
+    if (finding->where.is_known) {
+        finding_kernel(&finding->where.site, kernel, sizeof kernel);
+        add_place_name(out, size, "at", finding->where.site.is_in_driver ? NULL : finding->where.site.file, kernel);
     } else if (finding->nan) {
         part_append(out, size, " in %s", finding->nan->plain);
         add_frame_name(out, size, "launched at", finding->nan->frames, finding->nan->frame_count);
-    } else if (finding->call) {
-        add_frame_name(out, size, "at", finding->caller, finding->caller_count);
+    } else if (finding->called.call) {
+        add_frame_name(out, size, "at", finding->called.frames, finding->called.count);
     } else if (allocated->count) {
         add_frame_name(out, size, finding->slack ? "next to a buffer from" : "of a buffer from", allocated->frames,
                        allocated->count);

@@ -14,14 +14,14 @@
 
 static void add_meaning(struct finding *finding, enum certainty certainty, const char *before, const char *text)
 {
-    struct note_fact *note = &finding->meaning[finding->meaning_count++];
+    struct note_fact *note = &finding->meaning.list[finding->meaning.count++];
     note->certainty = certainty;
     part_add(note->text, "%s%s", before, text);
 }
 
 static void take_meaning(struct finding *finding)
 {
-    const struct exception *exception = &finding->site.exception;
+    const struct exception *exception = &finding->where.site.exception;
     if (exception->meaning)
         add_meaning(finding, CERTAIN_NOT, "", exception->meaning);
     if (exception->cause)
@@ -34,7 +34,7 @@ static void take_meaning(struct finding *finding)
 
 static void add(struct finding *finding, const char *text)
 {
-    part_add(finding->notes[finding->note_count++].text, "%s", text);
+    part_add(finding->notes.list[finding->notes.count++].text, "%s", text);
 }
 
 /* Adds a text from elsewhere, of which no byte may end the line. */
@@ -49,10 +49,10 @@ static void add_foreign(struct note_fact *note, const char *text)
 
 static void note_exited_warp(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    struct note_fact *note = &finding->notes[finding->note_count++];
+    struct note_fact *note = &finding->notes.list[finding->notes.count++];
     part_add(note->text, "the warp had exited when the driver");
-    if (finding->driver[0])
-        part_add(note->text, " (%s)", finding->driver);
+    if (finding->device.driver[0])
+        part_add(note->text, " (%s)", finding->device.driver);
     part_add(note->text, " wrote its dump, so %s missing from it; drivers from CUDA 13.3 on keep such warps",
              diagnosis->is_rerun ? "the thread is" : "address and thread are");
     if (diagnosis->is_bystander)
@@ -67,7 +67,7 @@ static void note_source(struct finding *finding)
     if (access->is_loaded) {
         add(finding, "the address was loaded from memory");
     } else if (access->source.word >= 0) {
-        struct note_fact *note = &finding->notes[finding->note_count++];
+        struct note_fact *note = &finding->notes.list[finding->notes.count++];
         part_add(note->text, "by the kernel's code, the address comes from ");
         part_append_argument(note->text, sizeof note->text, access->source);
     }
@@ -84,7 +84,7 @@ static const char *arguments_note(const struct diagnosis *diagnosis)
 
 static void note_launches(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    struct note_fact *note = &finding->notes[finding->note_count++];
+    struct note_fact *note = &finding->notes.list[finding->notes.count++];
     if (diagnosis->origin.fits == 1)
         part_add(note->text, "one launch of this kernel is on record, and points to %s",
                  diagnosis->candidate_total == 1 ? "this buffer only" : "these buffers");
@@ -118,7 +118,7 @@ static void note_candidates(struct finding *finding, const struct diagnosis *dia
 /* Names the place at which the second launch faulted instead. */
 static void note_elsewhere(struct finding *finding, const struct evidence_site *site)
 {
-    struct note_fact *note = &finding->notes[finding->note_count++];
+    struct note_fact *note = &finding->notes.list[finding->notes.count++];
     char kernel[128];
     finding_kernel(site, kernel, sizeof kernel);
     part_add(note->text, "launched again on the memory as the fault left it, the kernel faulted at another place: ");
@@ -150,11 +150,11 @@ static void note_rerun(struct finding *finding, const struct diagnosis *diagnosi
                            "launch or the time made the difference");
     if (rerun->note[0] && rerun->outcome != RERUN_FAILED) {
         add(finding, "of the second launch: ");
-        add_foreign(&finding->notes[finding->note_count - 1], rerun->note);
+        add_foreign(&finding->notes.list[finding->notes.count - 1], rerun->note);
     }
     if (rerun->outcome == RERUN_FAILED) {
         add(finding, "could not be launched again: ");
-        add_foreign(&finding->notes[finding->note_count - 1], rerun->reason);
+        add_foreign(&finding->notes.list[finding->notes.count - 1], rerun->reason);
     }
 }
 
@@ -164,7 +164,7 @@ static void note_unguarded(struct finding *finding, const struct diagnosis *diag
     const struct unguarded_buffers *unguarded = &diagnosis->memory->unguarded;
     const struct amount amount = amount_of(unguarded->bytes);
     uint64_t past = diagnosis->address - unguarded->near;
-    struct note_fact *note = &finding->notes[finding->note_count++];
+    struct note_fact *note = &finding->notes.list[finding->notes.count++];
     part_add(note->text, "%" PRIu64 " live buffer%s (%s%s) %s not guarded, and the address may be meant for one of them",
              unguarded->count, plural(unguarded->count), amount.text, strchr(amount.text, 'B') ? "" : " bytes",
              unguarded->count == 1 ? "is" : "are");
@@ -184,13 +184,13 @@ void notes_take(struct finding *finding, const struct diagnosis *diagnosis)
     if (diagnosis->kind == FAULT_OTHER)
         take_meaning(finding);
     if (is_about_address && diagnosis->address_certainty == CERTAIN_NOT) {
-        if (finding->site.is_warp_alive)
+        if (finding->where.site.is_warp_alive)
             add(finding, "the address cannot be told from this instruction and the registers in the dump");
         else
             note_exited_warp(finding, diagnosis);
         note_source(finding);
     }
-    if (diagnosis->is_rerun && !finding->site.is_warp_alive)
+    if (diagnosis->is_rerun && !finding->where.site.is_warp_alive)
         note_exited_warp(finding, diagnosis);
     if (diagnosis->is_completed)
         add(finding, "a register holds the low half of the address; the high half is what the buffers allow that the kernel's "

@@ -42,7 +42,7 @@ static void say_access(struct finding *finding, const char *before, const struct
 static void say_illegal_access(struct finding *finding, const struct diagnosis *diagnosis)
 {
     static const char *const causes[] = {"", " by a READ", " by a WRITE", " by an ATOMIC"};
-    const struct evidence_site *site = &finding->site;
+    const struct evidence_site *site = &finding->where.site;
     part_add(finding->what, "illegal memory access%s", causes[site->access]);
     if (diagnosis->address_certainty != CERTAIN_NOT && site->access_bytes)
         part_add(finding->what, " of %" PRIu32 " byte%s", site->access_bytes, plural(site->access_bytes));
@@ -56,11 +56,11 @@ static void say_what(struct finding *finding, const struct diagnosis *diagnosis)
         [FAULT_MISALIGNED] = "misaligned ", [FAULT_ILLEGAL_ACCESS] = NULL,       [FAULT_OTHER] = NULL,
     };
     if (names[diagnosis->kind])
-        say_access(finding, names[diagnosis->kind], &finding->site);
+        say_access(finding, names[diagnosis->kind], &finding->where.site);
     else if (diagnosis->kind == FAULT_ILLEGAL_ACCESS)
         say_illegal_access(finding, diagnosis);
-    else if (finding->has_site)
-        part_add(finding->what, "exception: %s", finding->site.exception.name);
+    else if (finding->where.is_known)
+        part_add(finding->what, "exception: %s", finding->where.site.exception.name);
     else
         part_add(finding->what, "exception that the dump does not name");
 }
@@ -171,14 +171,14 @@ static void take_address(struct finding *finding, const struct diagnosis *diagno
     if (address->certainty == CERTAIN_NOT)
         return;
     if (memory->is_unknown && diagnosis->kind == FAULT_ILLEGAL_ACCESS) {
-        take_all_lanes(address, &finding->site);
+        take_all_lanes(address, &finding->where.site);
         return;
     }
     address->value = diagnosis->address;
     address->is_one = 1;
     address->is_in_arena = address->value >= memory->arena_start && address->value < memory->arena_end;
     address->is_completed = diagnosis->is_completed;
-    address->is_misaligned = diagnosis->kind == FAULT_MISALIGNED && is_misaligned(&finding->site, diagnosis->lane);
+    address->is_misaligned = diagnosis->kind == FAULT_MISALIGNED && is_misaligned(&finding->where.site, diagnosis->lane);
     say_where(address, diagnosis);
 }
 
@@ -229,16 +229,16 @@ static void take_candidates(struct finding *finding, const struct diagnosis *dia
 {
     static const char *const sources[] = {"live buffers", "arguments", "launches", "running"};
     for (size_t i = 0; i < diagnosis->candidate_count; i++) {
-        finding->candidates[i] = fact_of(diagnosis, diagnosis->candidates[i]);
-        finding->candidates[i].certainty = diagnosis->candidate_certainty;
-        finding->candidates[i].argument = name_of(diagnosis, diagnosis->candidate_parameter[i]);
+        finding->candidates.list[i] = fact_of(diagnosis, diagnosis->candidates[i]);
+        finding->candidates.list[i].certainty = diagnosis->candidate_certainty;
+        finding->candidates.list[i].argument = name_of(diagnosis, diagnosis->candidate_parameter[i]);
     }
-    finding->candidate_count = diagnosis->candidate_count;
-    finding->candidate_total = diagnosis->candidate_total;
-    finding->candidates_from = sources[diagnosis->candidate_source];
-    finding->is_narrowed = diagnosis->is_narrowed;
-    finding->is_const_excluded = diagnosis->is_const_excluded;
-    finding->is_traced = diagnosis->is_traced;
+    finding->candidates.count = diagnosis->candidate_count;
+    finding->candidates.total = diagnosis->candidate_total;
+    finding->candidates.from = sources[diagnosis->candidate_source];
+    finding->candidates.is_narrowed = diagnosis->is_narrowed;
+    finding->candidates.is_const_excluded = diagnosis->is_const_excluded;
+    finding->candidates.is_traced = diagnosis->is_traced;
 }
 
 /* ---- the kernel's arguments ---- */
@@ -289,13 +289,13 @@ static void take_values(struct finding *finding, const struct diagnosis *diagnos
     const struct launch_function *layout = diagnosis->arguments.layout;
     if (!diagnosis->arguments.bytes || !layout)
         return;
-    finding->values = calloc(layout->argument_count + 1u, sizeof *finding->values);
-    finding->values_certainty = finding->values ? diagnosis->arguments.certainty : CERTAIN_NOT;
-    for (uint32_t i = 0; finding->values && i < layout->argument_count; i++) {
-        finding->value_count = i + 1;
-        if (!fill_value(&finding->values[i], diagnosis, i)) {
+    finding->arguments.list = calloc(layout->argument_count + 1u, sizeof *finding->arguments.list);
+    finding->arguments.certainty = finding->arguments.list ? diagnosis->arguments.certainty : CERTAIN_NOT;
+    for (uint32_t i = 0; finding->arguments.list && i < layout->argument_count; i++) {
+        finding->arguments.count = i + 1;
+        if (!fill_value(&finding->arguments.list[i], diagnosis, i)) {
             finding_free_values(finding);
-            finding->values_certainty = CERTAIN_NOT;
+            finding->arguments.certainty = CERTAIN_NOT;
         }
     }
 }
@@ -325,7 +325,7 @@ static void say_headline(struct finding *finding, const struct diagnosis *diagno
         part_add(finding->headline, ", through a pointer into buffer #%" PRIu64, diagnosis->candidates[0]->id);
         say_buffer(finding, diagnosis->candidates[0], CERTAIN_DERIVED);
     } else if (diagnosis->kind == FAULT_ILLEGAL_ACCESS && address->certainty == CERTAIN_NOT) {
-        part_add(finding->headline, " (address unknown%s)", finding->site.is_warp_alive ? "" : ": the warp had exited");
+        part_add(finding->headline, " (address unknown%s)", finding->where.site.is_warp_alive ? "" : ": the warp had exited");
     }
 }
 
@@ -338,29 +338,29 @@ static void tell_offset(struct evidence_site *site)
 
 static void take_site(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    struct evidence_site *site = &finding->site;
+    struct evidence_site *site = &finding->where.site;
     const struct evidence_site *also[FAULT_PLACES];
-    finding->has_site = 1;
+    finding->where.is_known = 1;
     *site = *fault_site(diagnosis);
-    finding->has_kernel = site->kernel || site->symbol || site->error_pc;
-    finding->has_no_buffer = site->exception.class == CLASS_NO_BUFFER;
-    finding->has_cluster = site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1;
-    finding->has_exited = diagnosis->is_warp_of_rerun ? diagnosis->has_first_exited : !finding->site.is_warp_alive;
-    finding->is_warp_of_rerun = diagnosis->is_warp_of_rerun && !diagnosis->is_emulated;
-    finding->is_warp_emulated = diagnosis->is_emulated;
-    finding->is_grid_of_rerun = diagnosis->is_grid_of_rerun;
-    finding->is_exception = diagnosis->kind == FAULT_OTHER;
-    if (!finding->is_exception)
+    finding->where.has_kernel = site->kernel || site->symbol || site->error_pc;
+    finding->where.has_no_buffer = site->exception.class == CLASS_NO_BUFFER;
+    finding->where.has_cluster = site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1;
+    finding->where.has_exited = diagnosis->is_warp_of_rerun ? diagnosis->has_first_exited : !finding->where.site.is_warp_alive;
+    finding->where.is_warp_of_rerun = diagnosis->is_warp_of_rerun && !diagnosis->is_emulated;
+    finding->where.is_warp_emulated = diagnosis->is_emulated;
+    finding->where.is_grid_of_rerun = diagnosis->is_grid_of_rerun;
+    finding->where.is_exception = diagnosis->kind == FAULT_OTHER;
+    if (!finding->where.is_exception)
         site->exception.meaning = site->exception.cause = NULL;
     tell_offset(site);
-    finding->lane = finding->site.is_warp_alive ? diagnosis->lane : NULL;
-    finding->faulting_threads = diagnosis->faulting_threads;
-    *(site->is_warp_alive ? &finding->warps : &finding->sms) = diagnosis->other_sites + 1;
-    finding->also_count = fault_other_places(diagnosis, also);
-    for (size_t i = 0; i < finding->also_count; i++) {
-        finding->also[i] = *also[i];
-        finding->also[i].exception.meaning = finding->also[i].exception.cause = NULL;
-        tell_offset(&finding->also[i]);
+    finding->where.lane = finding->where.site.is_warp_alive ? diagnosis->lane : NULL;
+    finding->where.threads = diagnosis->faulting_threads;
+    *(site->is_warp_alive ? &finding->where.warps : &finding->where.sms) = diagnosis->other_sites + 1;
+    finding->where.also_count = fault_other_places(diagnosis, also);
+    for (size_t i = 0; i < finding->where.also_count; i++) {
+        finding->where.also[i] = *also[i];
+        finding->where.also[i].exception.meaning = finding->where.also[i].exception.cause = NULL;
+        tell_offset(&finding->where.also[i]);
     }
     finding->launch = diagnosis->origin;
 }
@@ -370,7 +370,7 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
 {
     const struct evidence *evidence = diagnosis->evidence;
     *finding = (struct finding){.origin = *origin,
-                                .architecture = evidence->sm_type,
+                                .device = {.architecture = evidence->sm_type},
                                 .kind = fault_kind_name(diagnosis->kind),
                                 .identity = identity_of_fault(diagnosis),
                                 .rerun = diagnosis->site && rerun && rerun->outcome != RERUN_NOT_TRIED ? rerun : NULL,
@@ -378,7 +378,7 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
     if (!origin->device_name)
         finding->origin.device_name = evidence->device_name;
     if (evidence->driver_major)
-        part_add(finding->driver, "%" PRIu32 ".%" PRIu32, evidence->driver_major, evidence->driver_minor);
+        part_add(finding->device.driver, "%" PRIu32 ".%" PRIu32, evidence->driver_major, evidence->driver_minor);
     if (diagnosis->site) {
         take_site(finding, diagnosis);
         finding->access = access_of(diagnosis);
@@ -391,8 +391,8 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
         notes_take(finding, diagnosis);
         hint_take(finding, diagnosis);
     }
-    finding->timeline_count =
-        timeline_of(diagnosis->memory, finding->launch.launch ? finding->launch.launch->entry : NULL, &finding->timeline);
+    finding->timeline.count = timeline_of(diagnosis->memory, finding->launch.launch ? finding->launch.launch->entry : NULL,
+                                          &finding->timeline.events);
     say_what(finding, diagnosis);
     say_headline(finding, diagnosis);
     finding_complete(finding);

@@ -20,15 +20,15 @@
 /* Puts "at train.py:41 in step", or the position in the kernel. */
 static void place_piece(struct report *report, const struct finding *finding)
 {
-    const struct evidence_site *site = &finding->site;
+    const struct evidence_site *site = &finding->where.site;
     char kernel[256];
-    const struct stack_frame *from = finding->nan ? finding->nan->frames : finding->caller;
-    size_t count = finding->nan ? finding->nan->frame_count : finding->caller_count;
+    const struct stack_frame *from = finding->nan ? finding->nan->frames : finding->called.frames;
+    size_t count = finding->nan ? finding->nan->frame_count : finding->called.count;
     if (count) {
         report_put(report, "%sat ", finding->nan ? "launched " : "");
         report_put_frame(report, frames_own(from, count));
     }
-    if (!finding->has_site)
+    if (!finding->where.is_known)
         return;
     finding_kernel(site, kernel, sizeof kernel);
     if (site->file && !site->is_in_driver) {
@@ -50,14 +50,14 @@ static void place_piece(struct report *report, const struct finding *finding)
 
 static void thread_piece(struct report *report, const struct finding *finding)
 {
-    if (!finding->lane)
+    if (!finding->where.lane)
         return;
     report_put(report, "block ");
-    report_put_dim(report, finding->site.block_index);
+    report_put_dim(report, finding->where.site.block_index);
     report_put(report, " thread ");
-    report_put_dim(report, finding->lane->thread);
-    if (finding->faulting_threads > 1)
-        report_put(report, " and %zu more", finding->faulting_threads - 1);
+    report_put_dim(report, finding->where.lane->thread);
+    if (finding->where.threads > 1)
+        report_put(report, " and %zu more", finding->where.threads - 1);
 }
 
 static void device_piece(struct report *report, const struct finding *finding)
@@ -78,10 +78,10 @@ static void device_piece(struct report *report, const struct finding *finding)
 
 static void source_lines(struct report *report, const struct finding *finding)
 {
-    for (size_t i = 0; i < finding->source_count; i++) {
-        const struct source_line *line = &finding->source[i];
+    for (size_t i = 0; i < finding->where.source_count; i++) {
+        const struct source_line *line = &finding->where.source[i];
         report_begin(report, NULL, NULL);
-        report_put(report, "  %c %5d | ", line->number == finding->site.line ? '>' : ' ', line->number);
+        report_put(report, "  %c %5d | ", line->number == finding->where.site.line ? '>' : ' ', line->number);
         report_put_name(report, line->text);
         report_end(report, CERTAIN_NOT);
     }
@@ -141,8 +141,8 @@ static void headline(struct report *report, const struct finding *finding)
 static void summary_line(struct report *report, const struct finding *finding)
 {
     static const char *const accesses[] = {"access", "read", "write", "atomic"};
-    const char *first = finding->call ? finding->call : "", *rest = finding->headline;
-    if (finding->has_site && finding->access.is_known)
+    const char *first = finding->called.call ? finding->called.call : "", *rest = finding->headline;
+    if (finding->where.is_known && finding->access.is_known)
         first = accesses[finding->access.kind];
     if (first[0]) /* instead of what the kind says already */
         rest += strlen(finding->what);
@@ -171,14 +171,15 @@ static void address_line(struct report *report, const struct finding *finding)
 
 static void caller_lines(struct report *report, const struct finding *finding)
 {
-    report_frame_lines(
-        report, &(struct report_stack){
-                    .key = "called at", .certainty = CERTAIN_NOT, .frames = finding->caller, .count = finding->caller_count});
+    report_frame_lines(report, &(struct report_stack){.key = "called at",
+                                                      .certainty = CERTAIN_NOT,
+                                                      .frames = finding->called.frames,
+                                                      .count = finding->called.count});
 }
 
 static void reason_line(struct report *report, const struct finding *finding)
 {
-    if (!finding->reason || finding->call)
+    if (!finding->reason || finding->called.call)
         return;
     report_line(report, "reason", NULL, CERTAIN_NOT, "%s", finding->reason);
 }
@@ -209,7 +210,7 @@ static void put_argument(struct report *report, struct argument_name name)
 
 static void kernel_line(struct report *report, const struct finding *finding)
 {
-    const struct evidence_site *site = &finding->site;
+    const struct evidence_site *site = &finding->where.site;
     const char *name = site->kernel ? site->kernel : site->symbol;
     if (!name && !site->error_pc)
         return;
@@ -218,10 +219,10 @@ static void kernel_line(struct report *report, const struct finding *finding)
         report_put_kernel(report, name);
     else
         report_put(report, "unknown, at PC 0x%" PRIx64 " ", site->error_pc);
-    int has_grid = site->has_grid && !finding->is_grid_of_rerun;
+    int has_grid = site->has_grid && !finding->where.is_grid_of_rerun;
     if (has_grid)
         report_put_grid(report, site->grid, site->block);
-    if (has_grid && finding->has_cluster) {
+    if (has_grid && finding->where.has_cluster) {
         report_put(report, " in clusters of ");
         report_put_dim(report, site->cluster);
     }
@@ -272,12 +273,12 @@ static void also_line(struct report *report, const struct evidence_site *site)
 
 static void also_lines(struct report *report, const struct finding *finding)
 {
-    size_t others = finding->warps + finding->sms - 1;
+    size_t others = finding->where.warps + finding->where.sms - 1;
     if (others)
         report_line(report, "", "also", CERTAIN_NOT, "%zu more %s%s at this instruction", others,
-                    finding->warps ? "warp" : "SM", plural(others));
-    for (size_t i = 0; i < finding->also_count; i++)
-        also_line(report, &finding->also[i]);
+                    finding->where.warps ? "warp" : "SM", plural(others));
+    for (size_t i = 0; i < finding->where.also_count; i++)
+        also_line(report, &finding->where.also[i]);
 }
 
 static void note_lines(struct report *report, const char *key, const struct note_fact *notes, size_t count)
@@ -294,7 +295,7 @@ static void launched_line(struct report *report, const struct finding *finding, 
     report_begin(report, "", "launched");
     report_put_age(report, finding->now_ns, entry->time_ns);
     report_put(report, "by thread %" PRIu32 " on stream 0x%" PRIx64, entry->tid, entry->stream);
-    if (!finding->site.has_grid || finding->is_grid_of_rerun) {
+    if (!finding->where.site.has_grid || finding->where.is_grid_of_rerun) {
         report_continue(report, "", CERTAIN_NOT); /* both together would be too long */
         report_put(report, "as ");
         report_put_grid(report, entry->grid, entry->block);
@@ -324,8 +325,8 @@ static void launch_lines(struct report *report, const struct finding *finding)
 
 static void candidate_lines(struct report *report, const struct finding *finding)
 {
-    for (size_t i = 0; i < finding->candidate_count; i++) {
-        const struct buffer_fact *candidate = &finding->candidates[i];
+    for (size_t i = 0; i < finding->candidates.count; i++) {
+        const struct buffer_fact *candidate = &finding->candidates.list[i];
         report_begin(report, "buffer", NULL);
         report_put_buffer(report, candidate->buffer);
         if (candidate->buffer->freed_ns)
@@ -337,8 +338,8 @@ static void candidate_lines(struct report *report, const struct finding *finding
         report_put_label(report, candidate->buffer);
         report_end(report, candidate->certainty);
     }
-    if (finding->candidate_total > finding->candidate_count)
-        report_line(report, "", NULL, CERTAIN_NOT, "and %zu more", finding->candidate_total - finding->candidate_count);
+    if (finding->candidates.total > finding->candidates.count)
+        report_line(report, "", NULL, CERTAIN_NOT, "and %zu more", finding->candidates.total - finding->candidates.count);
 }
 
 /* Puts a scalar in decimal, a large 8-byte value in hex, and anything else as a number of bytes. */
@@ -377,7 +378,7 @@ static int value_line(struct report *report, const struct finding *finding, cons
         return 0;
     report_begin(report, *shown ? "" : "arguments", NULL);
     put_value(report, value);
-    report_end(report, *shown ? CERTAIN_NOT : finding->values_certainty);
+    report_end(report, *shown ? CERTAIN_NOT : finding->arguments.certainty);
     figures_lines(report, value);
     ++*shown;
     return 1;
@@ -386,8 +387,8 @@ static int value_line(struct report *report, const struct finding *finding, cons
 static void value_lines(struct report *report, const struct finding *finding)
 {
     size_t shown = 0, left = 0;
-    for (size_t i = 0; i < finding->value_count; i++) {
-        const struct value_fact *value = &finding->values[i];
+    for (size_t i = 0; i < finding->arguments.count; i++) {
+        const struct value_fact *value = &finding->arguments.list[i];
         left += !value_line(report, finding, value, &shown);
         for (size_t k = 0; k < value->member_count; k++)
             value_line(report, finding, &value->members[k], &shown);
@@ -449,9 +450,9 @@ static void memory_line(struct report *report, const struct finding *finding)
 static void kernel_lines(struct report *report, const struct finding *finding)
 {
     kernel_line(report, finding);
-    instruction_line(report, &finding->site);
+    instruction_line(report, &finding->where.site);
     also_lines(report, finding);
-    note_lines(report, "what", finding->meaning, finding->meaning_count);
+    note_lines(report, "what", finding->meaning.list, finding->meaning.count);
     launch_lines(report, finding);
 }
 
@@ -459,7 +460,7 @@ static void memory_lines(struct report *report, const struct finding *finding)
 {
     if (finding->rerun)
         written_lines(report, finding);
-    note_lines(report, "note", finding->notes, finding->note_count);
+    note_lines(report, "note", finding->notes.list, finding->notes.count);
     candidate_lines(report, finding);
     value_lines(report, finding);
     memory_line(report, finding);
@@ -481,7 +482,7 @@ char *finding_text(const struct finding *finding)
     reason_line(&report, finding);
     caller_lines(&report, finding);
     earlier_lines(&report, finding);
-    if (finding->has_site)
+    if (finding->where.is_known)
         kernel_lines(&report, finding);
     if (finding->nan)
         nan_launch_lines(&report, finding);
@@ -491,9 +492,9 @@ char *finding_text(const struct finding *finding)
         report_buffer_lines(&report, &finding->buffer, finding->now_ns);
     if (finding->slack) {
         slack_lines(&report, finding->slack);
-        note_lines(&report, "note", finding->notes, finding->note_count);
+        note_lines(&report, "note", finding->notes.list, finding->notes.count);
     }
-    if (finding->has_site)
+    if (finding->where.is_known)
         memory_lines(&report, finding);
     if (finding->nan)
         nan_input_lines(&report, finding);

@@ -27,26 +27,26 @@ static uint64_t distance_of(const struct slack_write *write)
 
 static void take_notes(struct finding *finding, const struct slack_write *write)
 {
-    char *text = finding->notes[finding->note_count].text;
-    size_t size = sizeof finding->notes[0].text;
+    char *text = finding->notes.list[finding->notes.count].text;
+    size_t size = sizeof finding->notes.list[0].text;
     if (write->buffers > 1) {
         part_append(text, size,
                     "%" PRIu64
                     " buffers had this memory since it was last checked, one after the other, the first of them #%" PRIu64
                     ": it may have been written for any of them; cufence run --preset thorough checks each at its free",
                     write->buffers, write->first_id);
-        text = finding->notes[++finding->note_count].text;
+        text = finding->notes.list[++finding->notes.count].text;
     }
     if (write->graphs) {
         part_append(text, size,
                     "%zu graph%s came in between; which buffers a graph is given is not on record, so its kernels may have "
                     "written this",
                     write->graphs, plural(write->graphs));
-        text = finding->notes[++finding->note_count].text;
+        text = finding->notes.list[++finding->notes.count].text;
     }
     if (write->is_incomplete) {
         part_append(text, size, "older launches are no longer on record; remember=65536/16384 keeps more of them");
-        finding->note_count++;
+        finding->notes.count++;
     }
 }
 

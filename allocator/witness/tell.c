@@ -98,7 +98,7 @@ void tell_guarded(const struct guarded *guarded)
 
 static void call_handler(const struct finding *finding, const char *text)
 {
-    const struct evidence_site *site = finding->has_site ? &finding->site : NULL;
+    const struct evidence_site *site = finding->where.is_known ? &finding->where.site : NULL;
     cufence_fault fault = {.text = text,
                            .kind = finding->kind,
                            .kernel = site ? site->kernel : NULL,
@@ -238,7 +238,7 @@ uint64_t tell_fault(struct telling *telling)
     const struct fault_memory *memory = &telling->around->memory;
     fault_diagnose_rerun(telling->evidence, rerun, memory, &diagnosis);
     finding_of_fault(&finding, &diagnosis, rerun, setting_of(&setting, telling->device));
-    finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
+    finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
     struct report report = publish(&finding);
     int is_saved = save(telling, rerun, &finding, &report); /* with the dump and the snapshot */
     if (report.is_printed && report.text && record_is_wanted() && !is_saved)

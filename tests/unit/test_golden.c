@@ -180,9 +180,9 @@ TEST(names_and_source_in_full)
     finding_of_fault(&finding, &diagnosis, NULL, &origin);
     finding.is_verbose = 1;
     finding.known = "baseline";
-    finding.source_count = 2;
-    finding.source[0] = (struct source_line){.number = 8, .text = "\tif (i < n)"};
-    finding.source[1] = (struct source_line){.number = 9, .text = "x[i] = \xff; \033[2J"};
+    finding.where.source_count = 2;
+    finding.where.source[0] = (struct source_line){.number = 8, .text = "\tif (i < n)"};
+    finding.where.source[1] = (struct source_line){.number = 9, .text = "x[i] = \xff; \033[2J"};
     check_finding("verbose_with_source", &finding);
 }
 

@@ -364,7 +364,7 @@ static char *text_with_source(const char *path, int line)
     story.sites[0].line = line;
     fault_diagnose(&story.evidence, &story.memory, &diagnosis);
     finding_of_fault(&finding, &diagnosis, NULL, &(struct finding_origin){4242, -1, 0, NULL, NULL});
-    finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
+    finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
     char *text = finding_text(&finding);
     finding_free(&finding);
     assert_non_null(text);
