@@ -20,6 +20,8 @@ TIMEOUT = 18
 ENVIRONMENT = "CUFENCE_LIBRARY"
 FILE_NAME = "libcufence.so"
 PACKAGE = Path(__file__).resolve().parent
+CHECKOUT = PACKAGE.parent.parent.parent  # if the package is in one
+CANDIDATES = (PACKAGE / "lib" / FILE_NAME, CHECKOUT / "build" / "lib" / FILE_NAME)  # if CUFENCE_LIBRARY is not set
 
 
 class Error(RuntimeError):
@@ -110,14 +112,6 @@ _loaded: ctypes.CDLL | None = None
 _path: Path | None = None
 
 
-def candidates() -> list[Path]:
-    """Returns the paths to search if CUFENCE_LIBRARY is not set: in the package, then in a checkout."""
-    found = [PACKAGE / "lib" / FILE_NAME]
-    if len(PACKAGE.parents) > 2:
-        found.append(PACKAGE.parents[2] / "build" / "lib" / FILE_NAME)
-    return found
-
-
 def find() -> Path:
     """Returns the library's path. If the preload library is loaded in this process, returns the library next to it, so that
     there is only one cufence. Raises Error if there is no library."""
@@ -130,10 +124,10 @@ def find() -> Path:
         if not path.is_file():
             raise Error(f"{ENVIRONMENT} names {named!r}, and that is not a file", INVALID_ARGUMENT)
         return path.resolve()
-    for path in candidates():
+    for path in CANDIDATES:
         if path.is_file():
             return path
-    places = " nor at ".join(str(path) for path in candidates())
+    places = " nor at ".join(map(str, CANDIDATES))
     raise Error(
         f"{FILE_NAME} is neither at {places}; build it with './dev build', or let {ENVIRONMENT} name it",
         INVALID_ARGUMENT,

@@ -37,11 +37,8 @@ def source() -> Path:
 
 
 def header() -> Path:
-    """Returns the path of cufence.h, in the installed package or in a checkout."""
-    places = [_library.PACKAGE / "include" / "cufence.h"]
-    if len(_library.PACKAGE.parents) > 2:
-        places.append(_library.PACKAGE.parents[2] / "include" / "cufence.h")
-    return _first_file(places, "cufence.h")
+    """Returns the path of cufence.h, likewise."""
+    return _first_file([folder / "include" / "cufence.h" for folder in (_library.PACKAGE, _library.CHECKOUT)], "cufence.h")
 
 
 def compiler() -> list[str]:
@@ -70,14 +67,11 @@ def version_number(version: str) -> int:
     return major * 10000 + minor * 100 + patch
 
 
-def cache_folders() -> list[Path]:
-    """Returns the possible cache folders, best first."""
-    home = os.environ.get("XDG_CACHE_HOME")
+def _cache_folder() -> Path | None:
     try:
-        base = Path(home) if home else Path.home() / ".cache"
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cufence"
     except RuntimeError:  # no home folder
-        return []
-    return [base / "cufence"]
+        return None
 
 
 def _usable(folder: Path) -> bool:
@@ -152,12 +146,12 @@ def _compile(torch: ModuleType, target: Path) -> None:
 def build(torch: ModuleType) -> Path:
     """Returns the shim compiled for this PyTorch, from the cache if possible; compiling takes about 2 s. Raises BuildError."""
     file_name = f"shim-{re.sub(r'[^0-9A-Za-z.+-]', '_', torch.__version__)}-{_key(torch)}.so"
-    for folder in cache_folders():
-        if _usable(folder):
-            target = folder / file_name
-            if not target.is_file():
-                _compile(torch, target)
-            return target
+    folder = _cache_folder()
+    if folder is not None and _usable(folder):
+        target = folder / file_name
+        if not target.is_file():
+            _compile(torch, target)
+        return target
     # Without a cache: compile into a temporary folder at each start.
     target = Path(tempfile.mkdtemp(prefix="cufence-")) / file_name
     atexit.register(shutil.rmtree, target.parent, ignore_errors=True)
