@@ -143,6 +143,7 @@ static inline int test_run(int argc, char **argv)
     static struct CMUnitTest wanted[sizeof test_cases.all / sizeof *test_cases.all];
     int is_list = argc == 2 && strcmp(argv[1], "-l") == 0;
     size_t count = 0;
+    signal(SIGINT, SIG_DFL); /* background jobs of a shell ignore it, and so would what cases start */
     for (size_t i = 0; i < test_cases.count; i++) {
         int is_wanted = argc < 2;
         for (int j = 1; j < argc; j++)

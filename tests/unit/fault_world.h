@@ -80,6 +80,16 @@ static inline struct evidence_site site_at(struct evidence_lane *lanes, size_t l
                                   .lane_count = lane_count};
 }
 
+/* The result is valid until the next one. */
+static inline struct diagnosis diagnosed(const struct evidence_site *sites, size_t count, const struct fault_memory *memory)
+{
+    static struct evidence evidence;
+    struct diagnosis diagnosis;
+    evidence = (struct evidence){.sites = (struct evidence_site *)(uintptr_t)sites, .site_count = count};
+    fault_diagnose(&evidence, memory, &diagnosis);
+    return diagnosis;
+}
+
 static inline uint64_t id_of(const cufence_buffer *buffer)
 {
     return buffer ? buffer->id : 0;

@@ -256,9 +256,7 @@ TEST(too_many_arguments_are_not_weighed)
         struct evidence_site site = site_at(lanes, 2, 4);
         site.parameters = (const uint8_t *)words;
         site.parameter_bytes = count * 8;
-        struct evidence evidence = {.sites = &site, .site_count = 1};
-        struct diagnosis diagnosis;
-        fault_diagnose(&evidence, &memory, &diagnosis);
+        struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
         assert_int_equal(diagnosis.is_completed, count == 64);
     }
 }
@@ -273,9 +271,7 @@ TEST(live_buffers_are_mapped)
     uint64_t word = A_START;
     site.parameters = (const uint8_t *)&word;
     site.parameter_bytes = sizeof word;
-    struct evidence evidence = {.sites = &site, .site_count = 1};
-    struct diagnosis diagnosis;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
     assert_int_equal(diagnosis.is_completed, 0);
 }
 

@@ -9,14 +9,12 @@ TEST(buffers_are_found_in_any_order)
     struct fault_memory memory = {.near = reversed, .near_count = 6, .arena_start = ARENA, .arena_end = ARENA_END};
     struct evidence_lane lane = {.address = A_END, .certainty = CERTAIN_EXACT};
     struct evidence_site site = site_at(&lane, 1, 4);
-    struct evidence evidence = {.sites = &site, .site_count = 1};
-    struct diagnosis diagnosis;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
     assert_int_equal(id_of(diagnosis.owner), 1);
     assert_int_equal(id_of(diagnosis.previous), 1);
     assert_int_equal(id_of(diagnosis.next), 2);
     lane.address = F_START + 900;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    diagnosis = diagnosed(&site, 1, &memory);
     assert_int_equal(id_of(diagnosis.owner), 4);
     assert_int_equal(id_of(diagnosis.previous), 2);
     assert_int_equal(id_of(diagnosis.next), 7);
@@ -34,9 +32,7 @@ TEST(an_argument_means_the_live_tenant_of_a_place)
     struct evidence_site site = site_at(NULL, 0, 4);
     site.parameters = (const uint8_t *)words;
     site.parameter_bytes = sizeof words;
-    struct evidence evidence = {.sites = &site, .site_count = 1};
-    struct diagnosis diagnosis;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
     assert_int_equal(diagnosis.candidate_count, 3);
     assert_int_equal(diagnosis.candidates[0]->id, 30);
     assert_int_equal(diagnosis.candidates[1]->id, 1);
@@ -44,7 +40,7 @@ TEST(an_argument_means_the_live_tenant_of_a_place)
 
     /* A word that is one buffer's end and another's start means the latter. */
     near[3].address = A_END;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    diagnosis = diagnosed(&site, 1, &memory);
     assert_ptr_equal(diagnosis.candidates[1], &near[3]);
 }
 
@@ -73,14 +69,12 @@ TEST(every_exception_has_its_kind)
         struct fault_memory memory = memory_of(BIT(A), room);
         struct evidence_lane lane = {.address = A_END + 2, .certainty = CERTAIN_EXACT, .has_exception = 1};
         struct evidence_site site = site_at(&lane, 1, 4);
-        struct evidence evidence = {.sites = &site, .site_count = 1};
-        struct diagnosis diagnosis;
         site.exception = exception_of(cases[i].exception, NULL);
-        fault_diagnose(&evidence, &memory, &diagnosis);
+        struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
         assert_int_equal(diagnosis.kind, cases[i].past_end);
         assert_int_equal(diagnosis.address_certainty, cases[i].past_end == FAULT_OTHER ? CERTAIN_NOT : CERTAIN_EXACT);
         lane.certainty = CERTAIN_NOT;
-        fault_diagnose(&evidence, &memory, &diagnosis);
+        diagnosis = diagnosed(&site, 1, &memory);
         assert_int_equal(diagnosis.kind, cases[i].unknown);
         assert_int_equal(diagnosis.address_certainty, CERTAIN_NOT);
         assert_ptr_equal(diagnosis.lane, &lane);
@@ -108,9 +102,7 @@ TEST(the_first_element_out_of_bounds_is_reported)
     struct evidence_site sites[] = {site_at(first, 5, 4), site_at(second, 2, 4), site_at(&elsewhere, 1, 4),
                                     site_at(NULL, 0, 4)};
     sites[2].error_pc = 0x1500;
-    struct evidence evidence = {.sites = sites, .site_count = 4};
-    struct diagnosis diagnosis;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    struct diagnosis diagnosis = diagnosed(sites, 4, &memory);
     assert_int_equal(diagnosis.kind, FAULT_OVERRUN);
     assert_ptr_equal(diagnosis.site, &sites[1]);
     assert_int_equal(diagnosis.lane->lane, 5);
@@ -119,11 +111,11 @@ TEST(the_first_element_out_of_bounds_is_reported)
     assert_int_equal(diagnosis.other_sites, 2);
 
     second[1].address = A_END + 16;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    diagnosis = diagnosed(sites, 4, &memory);
     assert_int_equal(diagnosis.lane->lane, 5);
 
     second[1].address = A_END - 2;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    diagnosis = diagnosed(sites, 4, &memory);
     assert_int_equal(diagnosis.lane->lane, 6);
     assert_int_equal(diagnosis.distance, 0);
     assert_int_equal(diagnosis.faulting_threads, 5);
@@ -138,15 +130,13 @@ TEST(known_addresses_come_before_approximate_ones)
         {.lane = 1, .address = A_END + 4, .certainty = CERTAIN_EXACT},
     };
     struct evidence_site site = site_at(lanes, 2, 4);
-    struct evidence evidence = {.sites = &site, .site_count = 1};
-    struct diagnosis diagnosis;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
     assert_int_equal(diagnosis.lane->lane, 1);
     assert_int_equal(diagnosis.faulting_threads, 2);
 
     /* But one that explains the fault comes before an exact one that does not. */
     lanes[1].address = A_START;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    diagnosis = diagnosed(&site, 1, &memory);
     assert_int_equal(diagnosis.lane->lane, 0);
     assert_int_equal(diagnosis.owner_certainty, CERTAIN_DERIVED);
     assert_int_equal(diagnosis.faulting_threads, 1);
@@ -162,13 +152,11 @@ TEST(the_marked_lane_speaks_where_no_address_belongs_to_a_buffer)
         {.lane = 2, .address = 0x520000000000, .certainty = CERTAIN_EXACT, .has_exception = 1},
     };
     struct evidence_site site = site_at(lanes, 3, 4);
-    struct evidence evidence = {.sites = &site, .site_count = 1};
-    struct diagnosis diagnosis;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
     assert_int_equal(diagnosis.kind, FAULT_WILD);
     assert_int_equal(diagnosis.lane->lane, 1);
     memory.is_host_address = 1;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    diagnosis = diagnosed(&site, 1, &memory);
     assert_int_equal(diagnosis.kind, FAULT_HOST_POINTER);
 }
 
@@ -183,9 +171,7 @@ TEST(misaligned_lanes_are_counted)
     };
     struct evidence_site site = site_at(lanes, 3, 8);
     site.exception = exception_of(6, NULL);
-    struct evidence evidence = {.sites = &site, .site_count = 1};
-    struct diagnosis diagnosis;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
     assert_int_equal(diagnosis.kind, FAULT_MISALIGNED);
     assert_int_equal(diagnosis.lane->lane, 1);
     assert_int_equal(diagnosis.faulting_threads, 2);
@@ -204,9 +190,7 @@ TEST(an_exited_warp_has_the_live_buffers_for_candidates)
     struct evidence_site sites[] = {site_at(NULL, 0, 4), site_at(NULL, 0, 4), site_at(NULL, 0, 4)};
     sites[1].sm = 1;
     sites[2].symbol = "another";
-    struct evidence evidence = {.sites = sites, .site_count = 3};
-    struct diagnosis diagnosis;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    struct diagnosis diagnosis = diagnosed(sites, 3, &memory);
     assert_int_equal(diagnosis.kind, FAULT_ILLEGAL_ACCESS);
     assert_null(diagnosis.owner);
     assert_null(diagnosis.lane);
@@ -226,7 +210,7 @@ TEST(an_exited_warp_has_the_live_buffers_for_candidates)
         words[i + 1] = live[i].address;
     sites[0].parameters = (const uint8_t *)words;
     sites[0].parameter_bytes = 11 * 8 + 7;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    diagnosis = diagnosed(sites, 3, &memory);
     assert_int_equal(diagnosis.candidate_source, CANDIDATES_ARGUMENTS);
     assert_int_equal(diagnosis.candidate_count, 8);
     assert_int_equal(diagnosis.candidate_total, 9);
@@ -237,7 +221,7 @@ TEST(an_exited_warp_has_the_live_buffers_for_candidates)
     assert_int_equal(diagnosis.candidates[7]->id, 92);
 
     sites[0].parameter_bytes = 8;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    diagnosis = diagnosed(sites, 3, &memory);
     assert_int_equal(diagnosis.candidate_source, CANDIDATES_LIVE);
     assert_int_equal(diagnosis.candidate_total, 5000);
 }
@@ -249,9 +233,7 @@ TEST(an_alive_warp_is_preferred_to_an_exited_one)
     struct evidence_lane lanes[] = {{.lane = 3, .certainty = CERTAIN_NOT},
                                     {.lane = 4, .certainty = CERTAIN_NOT, .has_exception = 1}};
     struct evidence_site sites[] = {site_at(NULL, 0, 4), site_at(lanes, 2, 4)};
-    struct evidence evidence = {.sites = sites, .site_count = 2};
-    struct diagnosis diagnosis;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    struct diagnosis diagnosis = diagnosed(sites, 2, &memory);
     assert_ptr_equal(diagnosis.site, &sites[1]);
     assert_int_equal(diagnosis.lane->lane, 4);
     assert_int_equal(diagnosis.faulting_threads, 1);
@@ -354,8 +336,6 @@ TEST(a_bystander_of_the_only_launch_tells_its_arguments)
         const uint64_t words[] = {A_START, B_START};
         struct evidence_lane lane = {.address = A_START, .certainty = CERTAIN_EXACT};
         struct evidence_site site = site_at(&lane, 1, 4);
-        struct evidence evidence = {.sites = &site, .site_count = 1};
-        struct diagnosis diagnosis;
         memcpy(entries[1].bytes, words, sizeof words);
         memory.launches = graphs ? launches : launches + 1;
         memory.launch_count = graphs ? 2 : 1;
@@ -365,7 +345,7 @@ TEST(a_bystander_of_the_only_launch_tells_its_arguments)
         site.parameters = (const uint8_t *)words;
         site.parameter_bytes = sizeof words;
         site.source = (struct address_source){1, 1, 0};
-        fault_diagnose(&evidence, &memory, &diagnosis);
+        struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
         assert_true(diagnosis.is_bystander);
         assert_int_equal(fault_site(&diagnosis)->has_grid, !graphs);
         assert_int_equal(diagnosis.candidate_total, 1);
@@ -415,9 +395,7 @@ TEST(other_devices_buffers_are_no_neighbours)
     uint64_t word = A_START;
     site.parameters = (const uint8_t *)&word;
     site.parameter_bytes = sizeof word;
-    struct evidence evidence = {.sites = &site, .site_count = 1};
-    struct diagnosis diagnosis;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
     assert_int_equal(id_of(diagnosis.owner), 1);
     assert_int_equal(id_of(diagnosis.next), 7);
 }

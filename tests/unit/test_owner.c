@@ -127,13 +127,11 @@ static void check_access(const struct access_case *c, enum certainty address_cer
     struct fault_memory memory = memory_of(c->set, room);
     struct evidence_lane lane = {.address = c->address, .certainty = address_certainty, .has_exception = 1};
     struct evidence_site site = site_at(&lane, 1, c->bytes);
-    struct evidence evidence = {.sites = &site, .site_count = 1};
-    struct diagnosis diagnosis;
     while (site.parameter_bytes < sizeof c->parameters && c->parameters[site.parameter_bytes / 8])
         site.parameter_bytes += 8;
     site.parameters = (const uint8_t *)c->parameters;
 
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
     enum certainty expected = c->certainty < address_certainty ? c->certainty : address_certainty;
     if (diagnosis.kind != c->kind || id_of(diagnosis.owner) != c->owner || diagnosis.owner_certainty != expected ||
         diagnosis.distance != c->distance || diagnosis.owner_parameter != c->word || id_of(diagnosis.rival) != c->rival ||
@@ -190,13 +188,11 @@ TEST(an_access_in_bounds_is_no_evidence)
         struct evidence_lane lane = {
             .address = cases[i / 3].address, .certainty = ways[i % 3].certainty, .is_replayed = ways[i % 3].is_replayed};
         struct evidence_site site = site_at(&lane, 1, cases[i / 3].bytes);
-        struct evidence evidence = {.sites = &site, .site_count = 1};
         int is_bystander = !cases[i / 3].is_unsure && i % 3 != 2;
         uint64_t word = B_START;
-        struct diagnosis diagnosis;
         site.parameters = (const uint8_t *)&word;
         site.parameter_bytes = sizeof word;
-        fault_diagnose(&evidence, &memory, &diagnosis);
+        struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
         if (diagnosis.kind != FAULT_ILLEGAL_ACCESS || diagnosis.owner || diagnosis.address_certainty != CERTAIN_NOT ||
             diagnosis.is_bystander != is_bystander || diagnosis.lane != (is_bystander ? NULL : &lane) ||
             fault_site(&diagnosis)->is_warp_alive == is_bystander)
@@ -207,7 +203,7 @@ TEST(an_access_in_bounds_is_no_evidence)
         struct evidence_lane two[] = {lane, {.lane = 1, .address = SLOT(4) + 8, .certainty = CERTAIN_DERIVED}};
         site.lanes = two;
         site.lane_count = 2;
-        fault_diagnose(&evidence, &memory, &diagnosis);
+        diagnosis = diagnosed(&site, 1, &memory);
         assert_ptr_equal(diagnosis.lane, &two[1]);
     }
 }
@@ -255,13 +251,11 @@ TEST(arguments_count_as_far_as_the_code_uses_them)
         struct fault_memory memory = memory_of(BOTH, room);
         struct evidence_lane lane = {.address = A_END, .certainty = CERTAIN_EXACT};
         struct evidence_site site = site_at(&lane, 1, 4);
-        struct evidence evidence = {.sites = &site, .site_count = 1};
         const uint64_t words[] = {B_START, 17};
-        struct diagnosis diagnosis;
         site.parameters = (const uint8_t *)words;
         site.parameter_bytes = sizeof words;
         site.source = cases[i].source;
-        fault_diagnose(&evidence, &memory, &diagnosis);
+        struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
         assert_int_equal(id_of(diagnosis.owner), cases[i].owner);
         assert_int_equal(diagnosis.owner_certainty, cases[i].certainty);
         assert_string_equal(diagnosis.owner_reason, cases[i].reason);
