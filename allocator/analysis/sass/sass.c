@@ -1,6 +1,5 @@
 #include "sass_rows.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -154,88 +153,55 @@ static const struct encoding *find_encoding(struct sass_instruction instruction,
     return NULL;
 }
 
-/* Truncates the text instead of overflowing. */
-struct writer {
-    char *text;
-    size_t size, used;
-};
-
-__attribute__((format(printf, 2, 3))) static void put(struct writer *writer, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(writer->text + writer->used, writer->size - writer->used, format, arguments);
-    va_end(arguments);
-    if (length > 0)
-        writer->used = writer->used + (size_t)length < writer->size ? writer->used + (size_t)length : writer->size - 1;
-}
-
-static void put_register(struct writer *writer, unsigned number)
+static const char *register_name(unsigned number, char text[8])
 {
     if (number == SASS_RZ)
-        put(writer, "RZ");
-    else
-        put(writer, "R%u", number);
+        return "RZ";
+    snprintf(text, 8, "R%u", number & 255);
+    return text;
 }
 
-/* Puts "+0x10", "-0x10", or nothing for 0. */
-static void put_offset(struct writer *writer, const char *plus, int64_t offset)
+/* Returns "+0x10", "-0x10", or nothing for 0. */
+static const char *offset_text(int64_t offset, char text[24])
 {
     uint64_t size = offset < 0 ? (uint64_t)0 - (uint64_t)offset : (uint64_t)offset;
+    text[0] = '\0';
     if (size != 0)
-        put(writer, "%s0x%llx", offset < 0 ? "-" : plus, (unsigned long long)size);
-}
-
-static void put_address(struct writer *writer, const struct sass_access *access, int has_uniform_form)
-{
-    const char *plus = "";
-    put(writer, "[");
-    if (access->base != SASS_RZ || access->uniform < 0) {
-        put_register(writer, access->base);
-        if (has_uniform_form)
-            put(writer, access->is_base_wide ? ".64" : ".U32");
-        plus = "+";
-    }
-    if (access->uniform >= 0) {
-        put(writer, "%sUR%d", plus, access->uniform);
-        plus = "+";
-    }
-    put_offset(writer, plus, access->immediate);
-    put(writer, "]");
+        snprintf(text, 24, "%c0x%llx", offset < 0 ? '-' : '+', (unsigned long long)size);
+    return text;
 }
 
 static void write_text(const struct encoding *encoding, struct sass_instruction instruction, const char *suffix,
                        struct sass_access *access)
 {
-    struct writer writer = {access->text, sizeof(access->text), 0};
-    const char *operation = "";
+    char name[8], other[8], offset[24], guard[8] = "", to[40] = "", base[16] = "", uniform[16] = "", from[24] = "";
+    const char *operation = "", *data = register_name((unsigned)sass_bits(instruction, encoding->data_at, 8), name);
+    int is_reduction = encoding->kind == ACCESS_ATOMIC && strncmp(encoding->name, "RED", 3) == 0;
     if (encoding->operation_bits)
         operation = operations[sass_bits(instruction, 87, encoding->operation_bits)];
     else if (encoding->type == TYPE_FLOAT)
         operation = float_operations[sass_bits(instruction, 88, 2)];
     if (access->predicate != 7)
-        put(&writer, "@%sP%u ", access->is_negated ? "!" : "", access->predicate);
-    put(&writer, "%s%s%s ", encoding->name, operation, suffix);
-    unsigned data = (unsigned)sass_bits(instruction, encoding->data_at, 8);
-    int is_reduction = encoding->kind == ACCESS_ATOMIC && strncmp(encoding->name, "RED", 3) == 0;
-    if (encoding->type == TYPE_COPY) {
-        put(&writer, "[");
-        put_register(&writer, data);
-        put_offset(&writer, "+", sass_signed_bits(instruction, 44, 20)); /* in shared memory */
-        put(&writer, "], ");
-    } else if (encoding->kind == ACCESS_READ || (encoding->kind == ACCESS_ATOMIC && !is_reduction)) {
-        put_register(&writer, (unsigned)sass_bits(instruction, 16, 8));
-        put(&writer, ", ");
-    }
-    put_address(&writer, access, encoding->is_extended);
-    if (encoding->kind != ACCESS_READ) {
-        put(&writer, ", ");
-        put_register(&writer, data);
-    }
-    if (encoding->type == TYPE_COMPARE) {
-        put(&writer, ", ");
-        put_register(&writer, (unsigned)sass_bits(instruction, 64, 8));
-    }
+        snprintf(guard, sizeof(guard), "@%sP%u ", access->is_negated ? "!" : "", access->predicate & 7);
+    if (encoding->type == TYPE_COPY) /* to shared memory */
+        snprintf(to, sizeof(to), "[%s%s], ", data, offset_text(sass_signed_bits(instruction, 44, 20), offset));
+    else if (encoding->kind == ACCESS_READ || (encoding->kind == ACCESS_ATOMIC && !is_reduction))
+        snprintf(to, sizeof(to), "%s, ", register_name((unsigned)sass_bits(instruction, 16, 8), other));
+    if (access->base != SASS_RZ || access->uniform < 0)
+        snprintf(base, sizeof(base), "%s%s", register_name(access->base, other),
+                 !encoding->is_extended ? ""
+                 : access->is_base_wide ? ".64"
+                                        : ".U32");
+    if (access->uniform >= 0)
+        snprintf(uniform, sizeof(uniform), "%sUR%d", base[0] ? "+" : "", access->uniform);
+    if (encoding->type == TYPE_COMPARE)
+        snprintf(from, sizeof(from), ", %s, %s", data, register_name((unsigned)sass_bits(instruction, 64, 8), other));
+    else if (encoding->kind != ACCESS_READ)
+        snprintf(from, sizeof(from), ", %s", data);
+    /* Truncated where it is too long. */
+    if (snprintf(access->text, sizeof(access->text), "%s%s%s%s %s[%s%s%s]%s", guard, encoding->name, operation, suffix, to,
+                 base, uniform, offset_text(access->immediate, offset), from) < 0)
+        access->text[0] = '\0';
 }
 
 int sass_decode(struct sass_instruction instruction, unsigned sm, struct sass_access *access)
