@@ -349,7 +349,9 @@ static int prepare(struct play *play, const struct settings *settings)
     free(given);
     if (status == 0 && !installed_program(play->program))
         status = complain("/proc/self/exe: %s", strerror(errno));
-    return status == 0 ? outputs_collect("demo", play->reports) : status;
+    if (status == 0 && outputs_collect("demo", play->reports) != 0)
+        status = EXIT_NOT_FOUND;
+    return status;
 }
 
 static int demonstrate(const struct bug *bug, const struct settings *settings)

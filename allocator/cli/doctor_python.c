@@ -47,12 +47,11 @@ void ask_python(struct python_trial *trial)
     static struct child child;
     memset(trial, 0, sizeof *trial);
     child_run(argv, changes, PATIENCE, &child);
-    const char *last = strrchr(child.out, '{');
-    const char *first = strchr(child.out, '{');
+    const char *answer = strchr(child.out, '{');
     if (child.is_timed_out)
         snprintf(trial->problem, sizeof trial->problem, "python3 did not answer within %d s", PATIENCE);
-    else if (first && last)
-        trial->facts = json_loads(first, JSON_DISABLE_EOF_CHECK, NULL);
+    else if (answer)
+        trial->facts = json_loads(answer, JSON_DISABLE_EOF_CHECK, NULL);
     if (!trial->facts && !trial->problem[0])
         snprintf(trial->problem, sizeof trial->problem, "python3: %.400s", child.error[0] ? child.error : "it said nothing");
 }
