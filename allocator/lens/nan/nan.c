@@ -159,12 +159,9 @@ static struct nan_input input_of(const struct visit *visit, const struct looked 
 {
     const struct reached *reached = &visit->reached[looked->reached];
     const struct measured none = {0}, *figures = looked->has_figures ? &looked->figures : &none;
-    cufence_description where;
-    label[0] = '\0';
-    heap_describe(reached->range.address, &where);
-    if (where.buffer.id == reached->range.id)
-        memcpy(label, where.buffer.label, sizeof where.buffer.label < 64 ? sizeof where.buffer.label : 64);
-    label[63] = '\0';
+    cufence_buffer buffer;
+    int is_there = arguments_describe(&reached->range, &buffer);
+    snprintf(label, 64, "%s", is_there ? buffer.label : "");
     return (struct nan_input){.argument = visit->function ? reached->argument : -1,
                               .at = visit->function ? reached->at : 0,
                               .buffer = reached->range.id,
@@ -190,7 +187,7 @@ struct report_parts {
     struct nan_input inputs[NAN_INPUTS];
     char labels[NAN_INPUTS][64];
     char plain[512];
-    cufence_description where;
+    cufence_buffer buffer;
 };
 
 /* Finds the line that writes there. Of arguments with equal pointers, only the first has been looked at. */
@@ -212,9 +209,7 @@ static void tell(const struct results *results, const struct looked *made, int i
     struct report_parts *parts = calloc(1, sizeof *parts);
     if (!parts)
         return;
-    heap_describe(reached->range.address, &parts->where);
-    if (parts->where.buffer.id != reached->range.id)
-        parts->where.buffer.id = 0;
+    arguments_describe(&reached->range, &parts->buffer);
     struct nan_fact fact = {.kind = is_inf ? FINDING_INF : FINDING_NAN,
                             .launch = visit->number,
                             .stream = (uint64_t)(uintptr_t)visit->handle,
@@ -228,7 +223,7 @@ static void tell(const struct results *results, const struct looked *made, int i
                             .argument = visit->function ? reached->argument : -1,
                             .type = made->type,
                             .is_guess = made->from == TYPE_GUESSED,
-                            .buffer = &parts->where.buffer,
+                            .buffer = &parts->buffer,
                             .buffer_frames = {stack_buffer_frames, NULL},
                             .inputs = parts->inputs,
                             .is_of_unwritten = is_of_unwritten,

@@ -109,7 +109,7 @@ static void name_type(struct writing *writing, struct bundle_buffer *buffer, con
 /* One of the buffers that are written to the launch's folder for the user. */
 static void take_saved(struct writing *writing, struct bundle_buffer *buffer, const struct bundles_saved *saved)
 {
-    uint64_t step = (buffer->size + 63) / 64 * 64; /* what it held after the launch follows in memory */
+    uint64_t step = visit_rounded(buffer->size); /* what it held after the launch follows in memory */
     name_files(buffer, saved->has_changed);
     name_type(writing, buffer, &writing->visit->reached[saved->reached],
               saved->has_changed ? saved->before + step : saved->before);

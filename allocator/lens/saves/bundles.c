@@ -259,20 +259,15 @@ static const char *prepare(struct bundling *bundling, const struct visit *visit)
     return why ? why : take_buffers(bundling, visit);
 }
 
-static uint64_t rounded(uint64_t size)
-{
-    return (size + 63) / 64 * 64;
-}
-
 struct bundling_area bundling_area(const struct bundling *bundling)
 {
     struct bundling_area area = {0};
-    area.queue = rounded(bundling->count * sizeof(struct reach_buffer));
-    area.before = area.queue + rounded(sizeof(struct reach_queue) + bundling->count * sizeof(uint32_t));
-    area.after = area.before + rounded(bundling->room);
-    area.pinned_before = area.after + rounded(bundling->room);
-    area.pinned_after = area.pinned_before + rounded(bundling->pinned_bytes);
-    area.end = area.pinned_after + rounded(bundling->pinned_bytes);
+    area.queue = visit_rounded(bundling->count * sizeof(struct reach_buffer));
+    area.before = area.queue + visit_rounded(sizeof(struct reach_queue) + bundling->count * sizeof(uint32_t));
+    area.after = area.before + visit_rounded(bundling->room);
+    area.pinned_before = area.after + visit_rounded(bundling->room);
+    area.pinned_after = area.pinned_before + visit_rounded(bundling->pinned_bytes);
+    area.end = area.pinned_after + visit_rounded(bundling->pinned_bytes);
     return area;
 }
 

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #define PINNED (UINT64_C(512) << 20) /* most bytes of one launch, before and after together */
-#define STEP 64u
 
 static struct {
     struct filter filter; /* constant after the start, as are folder and most */
@@ -56,22 +55,17 @@ struct walk {
     uint64_t end;
 };
 
-static uint64_t rounded(uint64_t size)
-{
-    return (size + STEP - 1) / STEP * STEP;
-}
-
 static int next_buffer(const struct visit *visit, struct walk *walk)
 {
     for (; walk->next < visit->reached_count; walk->next++) {
         const struct reached *reached = &visit->reached[walk->next];
         if (reached->is_out_of_way || visit_first_of_buffer(visit, walk->next) < walk->next ||
-            reached->range.size > (PINNED - walk->end) / 2 - STEP)
+            reached->range.size > (PINNED - walk->end) / 2 - visit_rounded(1))
             continue;
         walk->index = walk->next++;
         walk->at = walk->end;
-        walk->after = walk->at + rounded(reached->range.size);
-        walk->end = walk->after + rounded(reached->range.size);
+        walk->after = walk->at + visit_rounded(reached->range.size);
+        walk->end = walk->after + visit_rounded(reached->range.size);
         return 1;
     }
     return 0;

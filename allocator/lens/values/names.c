@@ -208,17 +208,16 @@ static void add_locked(uint64_t id, struct place *place)
 
 static void name_buffer(const struct heap_range *range)
 {
-    cufence_description found;
+    cufence_buffer buffer;
     char size[32];
     if (touch(range->id))
         return;
-    heap_describe(range->address, &found);
-    int is_it = found.buffer.id == range->id;
-    struct place *place = is_it && !found.buffer.label[0] ? place_of_stack(found.buffer.allocated_stack) : NULL;
+    int is_there = arguments_describe(range, &buffer), has_label = is_there && buffer.label[0];
+    struct place *place = is_there && !has_label ? place_of_stack(buffer.allocated_stack) : NULL;
     snprintf(size, sizeof size, "%" PRIu64 " bytes", range->size);
     lock_take(&names.lock);
     if (!place)
-        place = intern_locked(is_it && found.buffer.label[0] ? found.buffer.label : size);
+        place = intern_locked(has_label ? buffer.label : size);
     add_locked(range->id, place);
     lock_release(&names.lock);
 }

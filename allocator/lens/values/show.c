@@ -67,7 +67,6 @@ static void take_figures(struct shown_pointer *pointer, const struct visit *visi
 
 static void fill(struct shown_pointer *pointers, const struct visit *visit, const uint8_t *results, size_t count)
 {
-    cufence_description where;
     for (size_t i = 0; i < count; i++) {
         size_t first = visit_first_pointer(visit, i); /* it has been measured once */
         if (first < i)
@@ -75,9 +74,7 @@ static void fill(struct shown_pointer *pointers, const struct visit *visit, cons
         else if (results)
             take_figures(&pointers[i], visit, results, i);
         pointers[i].reached = &visit->reached[i];
-        heap_describe(visit->reached[i].range.address, &where);
-        if (where.buffer.id == visit->reached[i].range.id)
-            pointers[i].buffer = where.buffer;
+        arguments_describe(&visit->reached[i].range, &pointers[i].buffer);
     }
 }
 

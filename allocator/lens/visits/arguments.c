@@ -78,3 +78,13 @@ size_t arguments_reach(const uint8_t *bytes, size_t size, const struct launch_fu
         out[i].handle = handle;
     return found;
 }
+
+int arguments_describe(const struct heap_range *range, cufence_buffer *out)
+{
+    cufence_description found;
+    heap_describe(range->address, &found);
+    *out = found.buffer;
+    if (out->id != range->id)
+        out->id = 0;
+    return out->id != 0;
+}

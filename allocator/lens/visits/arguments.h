@@ -32,4 +32,7 @@ size_t arguments_reach(const uint8_t *bytes, size_t size, const struct launch_fu
 /* Fills in all but function, argument and at. Returns 0 if the pointer is into no live buffer. */
 int arguments_reach_one(uint64_t pointer, int device, struct reached *out);
 
+/* Describes the buffer of a range. Returns 0, and sets the number to 0, if it is gone. */
+int arguments_describe(const struct heap_range *range, cufence_buffer *out);
+
 #endif

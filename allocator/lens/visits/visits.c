@@ -14,7 +14,6 @@
 #define DECISIONS 4096u   /* a power of two */
 #define MOST_BYTES 32768u /* of arguments; the driver's limit is 32,764 */
 #define MOST_REACHED 512u
-#define ALIGNMENT 64u
 
 static struct {
     uint64_t launches;             /* atomic: number of launches so far */
@@ -168,15 +167,10 @@ static void fill(struct visit *visit, const struct launch_event *event, struct s
     take_arguments(visit, event->call);
 }
 
-static size_t rounded(size_t size)
-{
-    return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 /* Gives each user its part of the job's memory. Returns 0 if there is none. */
 static int prepare(struct job *job)
 {
-    size_t bytes = ALIGNMENT; /* for the word */
+    size_t bytes = visit_rounded(1); /* for the flight's word */
     struct scope scope = scope_enter(job->visit.context);
     struct visit_context *within = scope.pushed ? visit_context_of(job->visit.context) : NULL;
     for (unsigned i = 0; within && i < visit_user_count; i++) {
@@ -186,7 +180,7 @@ static int prepare(struct job *job)
         job->parts[i] = (struct visit_part){.visit = &job->visit,
                                             .bytes = visit_users[i]->size ? visit_users[i]->size(&job->visit) : 0,
                                             .functions = within->functions[i]};
-        bytes += rounded(job->parts[i].bytes);
+        bytes += visit_rounded(job->parts[i].bytes);
     }
     int is_prepared = within && jobs_take_memory(within, job, bytes);
     for (unsigned i = 0; is_prepared && i < visit_user_count; i++)

@@ -87,6 +87,12 @@ struct visit_part {
     CUresult failure;            /* of what has been submitted: the first error */
 };
 
+/* What each user's part of the memory is a multiple of, and may use for pieces of its own. */
+static inline uint64_t visit_rounded(uint64_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
 enum visit_end {
     VISIT_DONE,    /* the results are complete */
     VISIT_LOST,    /* a kernel has faulted, or the context or the process has ended, before they were */
