@@ -1,5 +1,5 @@
-#include "annotation.h"
 
+#include "report.h"
 #include "frames.h"
 
 #include <ctype.h>

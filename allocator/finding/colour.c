@@ -1,4 +1,5 @@
-#include "colour.h"
+
+#include "report.h"
 
 #include <stdio.h>
 #include <string.h>

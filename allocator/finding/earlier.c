@@ -1,5 +1,5 @@
-#include "earlier.h"
 
+#include "report_common.h"
 #include "parts.h"
 
 #include <inttypes.h>
@@ -38,13 +38,7 @@ void earlier_lines(struct report *report, const struct finding *finding)
         report_put(report, "%s", use->call);
     }
     report_end(report, CERTAIN_DERIVED);
-    report_begin(report, "", NULL);
-    if (use->time_ns)
-        report_put_age(report, finding->now_ns, use->time_ns);
-    report_put(report, "by thread %" PRIu64 " on stream 0x%" PRIx64, use->tid, use->stream);
-    report_end(report, CERTAIN_NOT);
-    report_frame_lines(
-        report, &(struct report_stack){
-                    .key = "", .subkey = "from", .certainty = CERTAIN_NOT, .frames = use->frames, .count = use->frame_count});
+    report_when_line(report, NULL, finding->now_ns, use->time_ns, use->tid, use->stream);
+    report_frame_lines(report, "", "from", NULL, CERTAIN_NOT, use->frames, use->frame_count);
     report_sentence(report, "order", used->order, CERTAIN_DERIVED);
 }

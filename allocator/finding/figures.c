@@ -1,5 +1,5 @@
-#include "figures.h"
 
+#include "report_common.h"
 #include "analysis/verdict/signature.h"
 #include "parts.h"
 
@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MARK_WIDTH 8              /* "  re-run" */
+#define MARK_WIDTH 8 /* "  re-run" */
+#define FIGURES_FIRST 4
 #define EXACT_LIMIT 0x1p53        /* a double has all integers up to this */
 #define PLAIN_LIMIT 1000000000000 /* 8-byte values beyond this are probably no counts, and are printed in hex */
 

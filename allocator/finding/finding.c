@@ -1,6 +1,6 @@
+#include "report_common.h"
 #include "finding.h"
 
-#include "earlier.h"
 #include "identity.h"
 #include "parts.h"
 

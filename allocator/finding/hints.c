@@ -1,6 +1,4 @@
-#include "hints.h"
 
-#include "hints_shape.h"
 #include "parts.h"
 
 #include <inttypes.h>

@@ -1,4 +1,3 @@
-#include "hints_shape.h"
 
 #include "parts.h"
 

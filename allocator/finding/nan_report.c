@@ -1,4 +1,3 @@
-#include "nan_report.h"
 
 #include "report_common.h"
 
@@ -20,10 +19,7 @@ void nan_launch_lines(struct report *report, const struct finding *finding)
         report_line(report, "", "written at", CERTAIN_DERIVED, "%s:%d", nan->file, nan->line);
     report_line(report, "", "launched", CERTAIN_NOT, "#%" PRIu64 ", by thread %" PRIu64 " on stream 0x%" PRIx64, nan->launch,
                 nan->tid, nan->stream);
-    report_frame_lines(
-        report,
-        &(struct report_stack){
-            .key = "", .subkey = "launched at", .certainty = CERTAIN_EXACT, .frames = nan->frames, .count = nan->frame_count});
+    report_frame_lines(report, "", "launched at", NULL, CERTAIN_EXACT, nan->frames, nan->frame_count);
 }
 
 static void put_figures(struct report *report, const struct nan_input *input)

@@ -1,4 +1,3 @@
-#include "notes.h"
 
 #include "parts.h"
 #include "writer.h"

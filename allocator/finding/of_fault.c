@@ -1,12 +1,10 @@
 /* Builds a finding from the diagnosis of a kernel fault. */
+#include "report_common.h"
 #include "finding.h"
 
 #include "analysis/verdict/launches.h"
 #include "analysis/verdict/owner.h"
-#include "figures.h"
-#include "hints.h"
 #include "identity.h"
-#include "notes.h"
 #include "parts.h"
 
 #include <inttypes.h>

@@ -20,6 +20,20 @@ void part_append_argument(char *text, size_t size, struct argument_name name);
 void finding_complete(struct finding *finding);
 void finding_free_values(struct finding *finding);
 
+/* Each fills in a part of the finding from the diagnosis, and requires the facts that come before it. */
+void figures_take(struct finding *finding,
+                  const struct launch_function *layout);                     /* of what pointers among the arguments lead to */
+void notes_take(struct finding *finding, const struct diagnosis *diagnosis); /* `meaning` and `notes` */
+void hint_take(struct finding *finding, const struct diagnosis *diagnosis);  /* `hint`, if a rule recognises a common bug */
+
+/* The rules for two dimensions, from the kernel's integer arguments and from which thread faulted: a row too many, and the
+ * stride of another shape. For an access to element `index` of a buffer that has `elements`. Return whether there is a hint. */
+int hint_take_row(struct finding *finding, uint64_t index, uint64_t elements);
+int hint_take_stride(struct finding *finding, uint64_t index, uint64_t elements);
+
+/* Fills in finding->used, and what the reader may do about it. Requires misuse->earlier. */
+void earlier_take(struct finding *finding, const struct misuse *misuse);
+
 const char *plural(uint64_t count); /* returns "s" or "" */
 
 #endif

@@ -1,12 +1,8 @@
 #include "report.h"
 
-#include "earlier.h"
-#include "figures.h"
 #include "frames.h"
-#include "nan_report.h"
 #include "parts.h"
 #include "report_common.h"
-#include "written.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -171,10 +167,7 @@ static void address_line(struct report *report, const struct finding *finding)
 
 static void caller_lines(struct report *report, const struct finding *finding)
 {
-    report_frame_lines(report, &(struct report_stack){.key = "called at",
-                                                      .certainty = CERTAIN_NOT,
-                                                      .frames = finding->called.frames,
-                                                      .count = finding->called.count});
+    report_frame_lines(report, "called at", NULL, NULL, CERTAIN_NOT, finding->called.frames, finding->called.count);
 }
 
 static void reason_line(struct report *report, const struct finding *finding)
@@ -292,14 +285,12 @@ static void note_lines(struct report *report, const char *key, const struct note
 /* Puts the grid and block dimensions too, if the kernel line has none. */
 static void launched_line(struct report *report, const struct finding *finding, const struct launch_entry *entry)
 {
-    report_begin(report, "", "launched");
-    report_put_age(report, finding->now_ns, entry->time_ns);
-    report_put(report, "by thread %" PRIu32 " on stream 0x%" PRIx64, entry->tid, entry->stream);
-    if (!finding->where.site.has_grid || finding->where.is_grid_of_rerun) {
-        report_continue(report, "", CERTAIN_NOT); /* both together would be too long */
-        report_put(report, "as ");
-        report_put_grid(report, entry->grid, entry->block);
-    }
+    report_when_line(report, "launched", finding->now_ns, entry->time_ns, entry->tid, entry->stream);
+    if (finding->where.site.has_grid && !finding->where.is_grid_of_rerun)
+        return;
+    report_begin(report, "", "");
+    report_put(report, "as ");
+    report_put_grid(report, entry->grid, entry->block);
     report_end(report, CERTAIN_NOT);
 }
 
@@ -311,12 +302,8 @@ static void launch_lines(struct report *report, const struct finding *finding)
         return;
     if (origin->fits == 1 || (origin->certainty == CERTAIN_RERUN && !launch->entry->graph))
         launched_line(report, finding, launch->entry);
-    report_frame_lines(report, &(struct report_stack){.key = "",
-                                                      .subkey = "launched at",
-                                                      .remark = origin->fits ? NULL : ", perhaps in this graph",
-                                                      .certainty = origin->certainty,
-                                                      .frames = launch->frames,
-                                                      .count = launch->frame_count});
+    report_frame_lines(report, "", "launched at", origin->fits ? NULL : ", perhaps in this graph", origin->certainty,
+                       launch->frames, launch->frame_count);
     if (launch->frame_count && origin->fits > 1 && origin->certainty == CERTAIN_CANDIDATE)
         report_line(report, "", "", CERTAIN_NOT, "the newest of %zu launches that it may have been", origin->fits);
     if (origin->fits > 1 && origin->certainty == CERTAIN_RERUN)

@@ -102,32 +102,36 @@ void report_put_frame(struct report *report, const struct stack_frame *frame)
     }
 }
 
-void report_frame_lines(struct report *report, const struct report_stack *stack)
+void report_frame_lines(struct report *report, const char *key, const char *subkey, const char *remark,
+                        enum certainty certainty, const struct stack_frame *frames, size_t count)
 {
     unsigned char shown[STACK_READ];
-    const struct stack_frame *frames = stack->frames;
-    size_t count = frames_without_runner(frames, stack->count), first = 0;
+    size_t first = 0;
+    count = frames_without_runner(frames, count);
     frames_choose(frames, count, STACK_SHOWN, shown);
     while (first < count && !shown[first])
         first++;
     for (size_t i = first, next, skipped; i < count; i = next) {
         for (next = i + 1, skipped = 0; next < count && !shown[next]; next++)
             skipped += !frames_is_plumbing(&frames[next]);
-        report_begin(report, i > first ? "" : stack->key, i > first && stack->subkey ? "" : stack->subkey);
+        report_begin(report, i > first ? "" : key, i > first && subkey ? "" : subkey);
         report_put_frame(report, &frames[i]);
         if (skipped)
             report_put(report, ", called through %zu more", skipped);
-        if (i == first && stack->remark)
-            report_put(report, "%s", stack->remark);
-        report_end(report, i > first ? CERTAIN_NOT : stack->certainty);
+        if (i == first && remark)
+            report_put(report, "%s", remark);
+        report_end(report, i > first ? CERTAIN_NOT : certainty);
     }
 }
 
-static void event_lines(struct report *report, const char *event, struct called_from from)
+void report_when_line(struct report *report, const char *subkey, uint64_t now_ns, uint64_t then_ns, uint64_t tid,
+                      uint64_t stream)
 {
-    report_frame_lines(report,
-                       &(struct report_stack){
-                           .key = "", .subkey = event, .certainty = CERTAIN_NOT, .frames = from.frames, .count = from.count});
+    report_begin(report, "", subkey);
+    if (then_ns)
+        report_put_age(report, now_ns, then_ns);
+    report_put(report, "by thread %" PRIu64 " on stream 0x%" PRIx64, tid, stream);
+    report_end(report, CERTAIN_NOT);
 }
 
 void report_buffer_lines(struct report *report, const struct buffer_fact *fact, uint64_t now_ns)
@@ -148,7 +152,7 @@ void report_buffer_lines(struct report *report, const struct buffer_fact *fact, 
         report_put(report, "by thread %" PRIu64, buffer->allocated_tid);
         report_end(report, CERTAIN_NOT);
     }
-    event_lines(report, "allocated at", fact->allocated);
+    report_frame_lines(report, "", "allocated at", NULL, CERTAIN_NOT, fact->allocated.frames, fact->allocated.count);
     if (buffer->freed_ns) {
         report_begin(report, "", "freed");
         report_put_age(report, now_ns, buffer->freed_ns);
@@ -157,5 +161,5 @@ void report_buffer_lines(struct report *report, const struct buffer_fact *fact, 
             report_put(report, ", about %" PRIu64 " allocation%s ago", buffer->freed_ago, plural(buffer->freed_ago));
         report_end(report, CERTAIN_NOT);
     }
-    event_lines(report, "freed at", fact->freed);
+    report_frame_lines(report, "", "freed at", NULL, CERTAIN_NOT, fact->freed.frames, fact->freed.count);
 }

@@ -33,18 +33,43 @@ void report_put_frame(struct report *report, const struct stack_frame *frame);
 
 /* Puts lines for the frames of a stack (frames.h). The first line gets the keys (see report_begin()), the certainty
  * (CERTAIN_NOT: none), and the remark, which may be NULL. */
-struct report_stack {
-    const char *key, *subkey, *remark;
-    enum certainty certainty;
-    const struct stack_frame *frames;
-    size_t count;
-};
-void report_frame_lines(struct report *report, const struct report_stack *stack);
+void report_frame_lines(struct report *report, const char *key, const char *subkey, const char *remark,
+                        enum certainty certainty, const struct stack_frame *frames, size_t count);
+
+/* Puts "61.9 ms ago by thread 4242 on stream 0x5581c0" under a key below the last one. then_ns: 0 if unknown. */
+void report_when_line(struct report *report, const char *subkey, uint64_t now_ns, uint64_t then_ns, uint64_t tid,
+                      uint64_t stream);
 
 /* Puts the buffer's lines: its address range, and which thread allocated and freed it, when and where. */
 void report_buffer_lines(struct report *report, const struct buffer_fact *fact, uint64_t now_ns);
 
 /* Ends the line, with its certainty, and begins one below it that goes on with the same key. */
 void report_continue(struct report *report, const char *subkey, enum certainty certainty);
+
+/* ---- parts of a report that are files of their own ---- */
+
+/* What an argument's buffer held: nothing if that is unknown. */
+void figures_lines(struct report *report, const struct value_fact *value);
+
+/* Of elements that were looked at; `index`: of one of the first. */
+uint64_t figures_bits(const struct value_fact *value, size_t index);
+size_t figures_first_count(const struct value_fact *value); /* how many of these there are: at most four */
+
+/* A line for each of the first ranges that the second launch wrote out of bounds, with the first values in the width of the
+ * access. Requires finding->rerun. */
+void written_lines(struct report *report, const struct finding *finding);
+/* Whether the bytes look like values of that width, and these: ": 1.0 2.0 ...". */
+int written_fits(const struct rerun_write *write, uint64_t width);
+void written_put_values(struct report *report, const struct rerun_write *write, uint64_t width);
+
+/* The kernel that made a NaN and its launch, and the inputs. */
+void nan_launch_lines(struct report *report, const struct finding *finding);
+void nan_input_lines(struct report *report, const struct finding *finding);
+
+/* What may still use the buffer of a stream race; nothing if it is none. */
+void earlier_lines(struct report *report, const struct finding *finding);
+
+/* What was found in the slack of a buffer, and the launches that may have written it. */
+void slack_lines(struct report *report, const struct slack_write *write);
 
 #endif

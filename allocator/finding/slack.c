@@ -4,7 +4,6 @@
 #include "identity.h"
 #include "parts.h"
 #include "report_common.h"
-#include "written.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -117,15 +116,8 @@ static void launch_lines(struct report *report, const struct slack_write *write)
         report_begin(report, i ? "" : "given to", NULL);
         put_kernel(report, launch->entry);
         report_end(report, write->certainty);
-        report_begin(report, "", "launched");
-        report_put_age(report, write->now_ns, launch->entry->time_ns);
-        report_put(report, "by thread %" PRIu32 " on stream 0x%" PRIx64, launch->entry->tid, launch->entry->stream);
-        report_end(report, CERTAIN_NOT);
-        report_frame_lines(report, &(struct report_stack){.key = "",
-                                                          .subkey = "launched at",
-                                                          .certainty = CERTAIN_NOT,
-                                                          .frames = launch->frames,
-                                                          .count = launch->frame_count});
+        report_when_line(report, "launched", write->now_ns, launch->entry->time_ns, launch->entry->tid, launch->entry->stream);
+        report_frame_lines(report, "", "launched at", NULL, CERTAIN_NOT, launch->frames, launch->frame_count);
     }
     if (write->launch_total > write->launch_count)
         report_line(report, "", NULL, CERTAIN_NOT, "and %zu more launches since it was last checked",

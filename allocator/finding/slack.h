@@ -32,7 +32,4 @@ struct slack_write {
 /* How certain it is that launches[0] did it. CERTAIN_NOT: no launch is known. */
 enum certainty slack_launch_certainty(const struct slack_write *write);
 
-struct report;
-void slack_lines(struct report *report, const struct slack_write *write);
-
 #endif

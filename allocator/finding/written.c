@@ -1,5 +1,5 @@
-#include "written.h"
 
+#include "report_common.h"
 #include "parts.h"
 
 #include <inttypes.h>

@@ -1,10 +1,10 @@
+#include "finding/report.h"
 #include "delivery.h"
 
 #include "base/lock.h"
 #include "base/aside.h"
 #include "base/env.h"
 #include "base/output.h"
-#include "finding/colour.h"
 
 #include <errno.h>
 #include <stdio.h>

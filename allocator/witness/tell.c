@@ -6,7 +6,6 @@
 #include "base/env.h"
 #include "base/output.h"
 #include "driver/driver.h"
-#include "finding/annotation.h"
 #include "finding/finding.h"
 #include "finding/identity.h"
 #include "finding/json.h"

@@ -1,7 +1,7 @@
 /* Reports for a terminal: the same text, with colours that end on their line. */
+#include "finding/report.h"
 #include "support/test.h"
 
-#include "finding/colour.h"
 
 TEST(lines_are_coloured_by_what_they_say)
 {

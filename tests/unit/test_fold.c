@@ -1,8 +1,8 @@
 /* Text for terminals that are narrower than a report. */
+#include "finding/report.h"
 #include "support/test.h"
 
 #include "base/output.h"
-#include "finding/colour.h"
 
 #include <sys/ioctl.h>
 

@@ -1,7 +1,7 @@
 /* How bytes that were written out of bounds read. */
+#include "finding/report_common.h"
 #include "support/test.h"
 
-#include "finding/written.h"
 
 /* The line without its key and its certainty. */
 static char *line_of(const struct rerun_result *rerun, enum access_kind kind, uint64_t width)

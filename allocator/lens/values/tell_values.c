@@ -88,7 +88,7 @@ static void figures_line(struct report *report, const char *when, const struct m
     report_end(report, CERTAIN_NOT);
 }
 
-static void figures_lines(struct report *report, const struct shown_pointer *pointer)
+static void measured_lines(struct report *report, const struct shown_pointer *pointer)
 {
     int is_changed = pointer->before.hash != pointer->after.hash;
     if (is_changed)
@@ -110,7 +110,7 @@ static void pointer_lines(struct report *report, const struct shown_pointer *poi
                    reached->is_out_of_way ? ", which the launch's device cannot reach" : "");
     report_end(report, CERTAIN_NOT);
     if (pointer->is_measured)
-        figures_lines(report, pointer);
+        measured_lines(report, pointer);
 }
 
 static void put_scalar(struct report *report, const struct shown_launch *launch, uint32_t number,
