@@ -276,31 +276,21 @@ static int put_dump(const struct saving *saving, const char *name, const struct 
 
 static int put_readme(const struct saving *saving, const struct bundle *bundle)
 {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    if (out) {
-        fprintf(out,
-                "# A fault of a GPU kernel\n\n"
-                "cufence %s saved here what it takes to launch the kernel `%s` again as it faulted: its code, its arguments, "
-                "and\nthe memory that they reach. %s%s%s\n\n"
-                "```\ncufence replay .                             # launch it again, and report\n"
-                "cufence replay . --times 20                  # does it fault every time?\n"
-                "cufence replay . --set-arg 1=999             # with another value of argument 1\n"
-                "cufence replay . --no-guards                 # as without cufence\n"
-                "cufence replay . --under compute-sanitizer   # the same launch under a tool\n"
-                "cufence explain .                            # the core dump of the fault, without a GPU\n```\n\n"
-                "Any GPU of compute capability %u.%u will do, on any machine with cufence. The report of the fault is in\n"
-                "report.txt and finding.json.\n\n"
-                "**These files contain the data of the program.** Look at them before you pass them on.\n\n",
-                VERSION_TEXT, bundle->symbol, *bundle->device_name ? "It ran on " : "", bundle->device_name,
-                *bundle->device_name ? "." : "", bundle->compute / 10, bundle->compute % 10);
-        bundle_describe(bundle, out);
-        if (fclose(out) != 0) {
-            free(text);
-            text = NULL;
-        }
-    }
+    char *text = bundle_readme(
+        bundle,
+        "# A fault of a GPU kernel\n\n"
+        "cufence %s saved here what it takes to launch the kernel `%s` again as it faulted: its code, its arguments, "
+        "and\nthe memory that they reach. %s%s%s\n\n"
+        "```\ncufence replay .                             # launch it again, and report\n"
+        "cufence replay . --times 20                  # does it fault every time?\n"
+        "cufence replay . --set-arg 1=999             # with another value of argument 1\n"
+        "cufence replay . --no-guards                 # as without cufence\n"
+        "cufence replay . --under compute-sanitizer   # the same launch under a tool\n"
+        "cufence explain .                            # the core dump of the fault, without a GPU\n```\n\n"
+        "Any GPU of compute capability %u.%u will do, on any machine with cufence. The report of the fault is in\n"
+        "report.txt and finding.json.",
+        VERSION_TEXT, bundle->symbol, *bundle->device_name ? "It ran on " : "", bundle->device_name,
+        *bundle->device_name ? "." : "", bundle->compute / 10, bundle->compute % 10);
     int is_well = put_text(saving, BUNDLE_README, text);
     free(text);
     return is_well;

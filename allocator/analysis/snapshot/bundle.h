@@ -15,8 +15,6 @@
 #include "rerun_pinned.h"
 #include "snapshot.h"
 
-#include <stdio.h>
-
 #define BUNDLE_VERSION 1
 #define BUNDLE_BUFFERS 4096
 #define BUNDLE_THREADS 1024u /* of a block */
@@ -63,8 +61,9 @@ struct bundle_buffer bundle_pinned_of(const struct rerun_range *from); /* the sa
 /* Returns malloc'ed text that ends with a newline, or NULL if out of host memory. */
 char *bundle_write(const struct bundle *bundle);
 
-/* Writes the list of the buffers as Markdown. */
-void bundle_describe(const struct bundle *bundle, FILE *out);
+/* Returns the text of BUNDLE_README, Markdown: what the format says, a warning, and the list of the buffers. NULL if out of
+ * host memory. */
+__attribute__((format(printf, 2, 3))) char *bundle_readme(const struct bundle *bundle, const char *format, ...);
 
 /* Reads the output of bundle_write(). Errors: CORRUPT, UNSUPPORTED (another version), OUT_OF_MEMORY; *out is then NULL. */
 cufence_status bundle_read(const char *text, size_t size, struct bundle **out, struct problem *problem);

@@ -2,6 +2,9 @@
 #include "bundle.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 static void list(FILE *out, const struct bundle_buffer *buffers, size_t count)
 {
@@ -14,12 +17,26 @@ static void list(FILE *out, const struct bundle_buffer *buffers, size_t count)
     }
 }
 
-void bundle_describe(const struct bundle *bundle, FILE *out)
+char *bundle_readme(const struct bundle *bundle, const char *format, ...)
 {
-    fprintf(out, "## Buffers\n\n| buffer | address | bytes | file | label |\n|---|---|---|---|---|\n");
+    char *text = NULL;
+    size_t size = 0;
+    va_list arguments;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return NULL;
+    va_start(arguments, format);
+    vfprintf(out, format, arguments);
+    va_end(arguments);
+    fprintf(out, "\n\n**These files contain the data of the program.** Look at them before you pass them on.\n\n"
+                 "## Buffers\n\n| buffer | address | bytes | file | label |\n|---|---|---|---|---|\n");
     list(out, bundle->buffers, bundle->buffer_count);
     list(out, bundle->pinned, bundle->pinned_count);
     fprintf(out,
             "\nThe files are NumPy arrays of bytes: `numpy.load(\"" BUNDLE_FOLDER "/1.npy\").view(\"float32\")`. Buffers that\n"
             "were left out hold zeros in a replay.\n");
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
 }

@@ -291,30 +291,19 @@ static void put_snapshot(struct writing *writing)
 static void put_readme(struct writing *writing)
 {
     const struct bundle *bundle = &writing->bundle;
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    if (out) {
-        fprintf(
-            out,
-            "# A launch of a GPU kernel\n\n"
-            "cufence %s saved here what it takes to launch the kernel `%s` again as it was\nlaunched: its code, its arguments, "
-            "and the memory that they reach, before the launch and after it. It ended well.\nIt ran on %s.\n\n"
-            "```\ncufence replay .                             # launch it again, and compare what it writes\n"
-            "cufence replay . --times 20                  # does it write the same every time?\n"
-            "cufence replay . --set-arg 1=999             # with another value of argument 1\n"
-            "cufence replay . --buffer 0=other.npy        # with other bytes in the buffer of argument 0\n"
-            "cufence replay . --under compute-sanitizer   # the same launch under a tool\n```\n\n"
-            "Any GPU of compute capability %u.%u will do, on any machine with cufence. launch.json says where it was\n"
-            "launched. kernel.cubin is the module as the driver was given it: a cubin, a fat binary or PTX.\n\n"
-            "**These files contain the data of the program.** Look at them before you pass them on.\n\n",
-            VERSION_TEXT, bundle->symbol, bundle->device_name, bundle->compute / 10, bundle->compute % 10);
-        bundle_describe(bundle, out);
-        if (fclose(out) != 0) {
-            free(text);
-            text = NULL;
-        }
-    }
+    char *text = bundle_readme(
+        bundle,
+        "# A launch of a GPU kernel\n\n"
+        "cufence %s saved here what it takes to launch the kernel `%s` again as it was\nlaunched: its code, its arguments, "
+        "and the memory that they reach, before the launch and after it. It ended well.\nIt ran on %s.\n\n"
+        "```\ncufence replay .                             # launch it again, and compare what it writes\n"
+        "cufence replay . --times 20                  # does it write the same every time?\n"
+        "cufence replay . --set-arg 1=999             # with another value of argument 1\n"
+        "cufence replay . --buffer 0=other.npy        # with other bytes in the buffer of argument 0\n"
+        "cufence replay . --under compute-sanitizer   # the same launch under a tool\n```\n\n"
+        "Any GPU of compute capability %u.%u will do, on any machine with cufence. launch.json says where it was\n"
+        "launched. kernel.cubin is the module as the driver was given it: a cubin, a fat binary or PTX.",
+        VERSION_TEXT, bundle->symbol, bundle->device_name, bundle->compute / 10, bundle->compute % 10);
     put_text(writing, BUNDLE_README, text);
 }
 
