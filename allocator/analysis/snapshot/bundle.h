@@ -12,7 +12,6 @@
 
 #include "base/error.h"
 #include "rerun_launch.h"
-#include "rerun_pinned.h"
 #include "snapshot.h"
 
 #define BUNDLE_VERSION 1

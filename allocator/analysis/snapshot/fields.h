@@ -34,4 +34,12 @@ struct kept_rerun {
 extern const struct record kept_buffer, kept_frame, kept_launch, kept_memory, kept_origin, kept_rerun, kept_lane, kept_figures;
 extern const struct record kept_rerun_launch, kept_bundle;
 
+/* ---- keep_rerun.c: a second launch as the member "rerun" of a snapshot ---- */
+
+/* Returns the object. The launch is named by its index in `memory`, a buffer by its number. */
+json_t *rerun_result_put(const struct rerun_result *rerun, const struct fault_memory *memory);
+
+/* Reads it; what is missing or makes no sense is left out. The launch and the buffers are those of `memory`. */
+void rerun_result_take(const json_t *object, const struct fault_memory *memory, struct rerun_result *rerun);
+
 #endif

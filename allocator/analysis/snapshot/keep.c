@@ -2,7 +2,6 @@
 
 #include "base/text.h"
 #include "fields.h"
-#include "keep_rerun.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -2,7 +2,6 @@
 #include "keep.h"
 
 #include "fields.h"
-#include "keep_rerun.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,5 +1,3 @@
-#include "keep_rerun.h"
-
 #include "fields.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))

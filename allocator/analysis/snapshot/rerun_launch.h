@@ -1,9 +1,11 @@
 /*
- * A launch of a kernel with all that it takes to do it again.
+ * A launch of a kernel with all that it takes to do it again, and its pinned host memory, at the addresses that it had. Pure;
+ * any thread.
  */
 #ifndef CUFENCE_ANALYSIS_SNAPSHOT_RERUN_LAUNCH_H
 #define CUFENCE_ANALYSIS_SNAPSHOT_RERUN_LAUNCH_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define RERUN_LAUNCHES 8            /* that are launched again until one faults */
@@ -17,5 +19,16 @@ struct rerun_launch {
     uint32_t argument_bytes;
     const uint8_t *arguments; /* in the device's layout */
 };
+
+#define RERUN_PINNED 64                         /* blocks */
+#define RERUN_PINNED_BYTES ((uint64_t)64 << 20) /* of all blocks together */
+
+struct rerun_range {
+    uint64_t address, bytes;
+};
+
+/* Whether the memory can be mapped: in order, apart from each other and from cufence's address space, within the host's, and
+ * not too much of it. */
+int rerun_pinned_is_sound(const struct rerun_range *ranges, size_t count, uint64_t arena_start, uint64_t arena_end);
 
 #endif

@@ -4,7 +4,7 @@
 #ifndef CUFENCE_LENS_BUNDLING_H
 #define CUFENCE_LENS_BUNDLING_H
 
-#include "analysis/snapshot/rerun_pinned.h"
+#include "analysis/snapshot/rerun_launch.h"
 #include "bundles.h"
 #include "lens/kernels/reach.h"
 #include "lens/code/code.h"

@@ -1,4 +1,4 @@
-#include "rerun_pinned.h"
+#include "rerun_launch.h"
 
 #define ADDRESS_END ((uint64_t)1 << 57)
 
