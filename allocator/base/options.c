@@ -15,10 +15,6 @@
 
 #define FIELD(name) offsetof(struct options, name)
 
-/* The program's own output goes there, and might be mixed with ours, or overwritten. */
-#define NOT_STANDARD_OUTPUT                                                                                                    \
-    .refused = "-", .refusal = "standard output is the program's; give a name (./- is a file of that name)"
-
 #define IN(field) .offset = FIELD(field)
 #define TEXT_IN(field) IN(field), .maximum = sizeof(((struct options *)0)->field)
 #define RANGE(first, last) .minimum = (first), .maximum = (last)
@@ -92,14 +88,14 @@ static const struct option_row table[] = {
     OPTION("say", CHOICE, "normal | quiet | verbose", "normal", .set = set_say,
            .help = "quiet: omit the line at exit that says what was guarded and found, unless nothing was guarded; verbose: print the setup, and statistics at exit, to stderr; reports have C++ names in full"),
     OPTION("log", PATH, "a file name up to 255 bytes, with %p %r %h %%", "", COMMON, TEXT_IN(log),
-           .help = "file to append reports to, besides stderr; %p: process ID, %r: rank, %h: host name", NOT_STANDARD_OUTPUT),
+           .help = "file to append reports to, besides stderr; %p: process ID, %r: rank, %h: host name"),
     OPTION("json", PATH, "a file name up to 255 bytes, with %p %r %h %%", "", COMMON, TEXT_IN(json),
-           .help = "file to append each report to as one line of JSON (`cufence docs json`); %p, %r, %h as in log", NOT_STANDARD_OUTPUT),
+           .help = "file to append each report to as one line of JSON (`cufence docs json`); %p, %r, %h as in log"),
     OPTION("known", PATH, "a file to read, with a name up to 255 bytes", "", TEXT_IN(known),
-           .help = "file of findings that are counted but not reported, and leave the exit status alone: their names, or the file of json= of an earlier run, so that what is reported is new (`cufence docs known-findings`)", NOT_STANDARD_OUTPUT),
+           .help = "file of findings that are counted but not reported, and leave the exit status alone: their names, or the file of json= of an earlier run, so that what is reported is new (`cufence docs known-findings`)"),
     OPTION("keep", PATH, "FOLDER, dump=FOLDER or replay=FOLDER, up to 255 bytes, with %p %r %h %%", "", COMMON, TEXT_IN(record),
            .set = set_keep, REST(PATH, "", TEXT_IN(save)),
-           .help = "folder to keep each reported fault in: with its arguments and the memory they reach, for `cufence replay` and `cufence explain`, or if it can't be launched again its core dump and snapshot, for `cufence explain`; dump=: only those; replay=: only what can be launched again; %p, %r, %h as in log", NOT_STANDARD_OUTPUT),
+           .help = "folder to keep each reported fault in: with its arguments and the memory they reach, for `cufence replay` and `cufence explain`, or if it can't be launched again its core dump and snapshot, for `cufence explain`; dump=: only those; replay=: only what can be launched again; %p, %r, %h as in log"),
     OPTION("save_max", BYTES, "BYTES or BYTES/LAUNCHES, up to 64T and 1000000", "4G", IN(save_max), RANGE(0, 64 * TIB),
            .joint = "/", REST(NUMBER, "4", IN(save_replay), RANGE(0, 1000000)),
            .help = "bytes of buffers that are saved with a kernel, and by save_values in all (those beyond it are listed as left out), and launches of each kernel that save_values also keeps for `cufence replay`"),
@@ -107,7 +103,7 @@ static const struct option_row table[] = {
            .help = "launches whose buffers are saved before and after, up to save_max bytes, and where (`cufence docs diff`, `cufence docs replay`): *gemm*, #120, @train.py:41, label:NAME, A&B, A|B; %p, %r, %h as in log"),
     OPTION("trace", PATH, "FILE or LAUNCHES=FILE, such as *gemm*=a.jsonl, up to 255 bytes, with %p %r %h %%", "",
            TEXT_IN(trace), .set = set_trace, .joint = "=", REST(FILTER, "", TEXT_IN(trace_filter)),
-           .help = "file for a line for each launch, or for those launches, copies and sets that LAUNCHES names as in values, with hashes of its buffers before and after, for `cufence diff` (`cufence docs diff`); %p, %r, %h as in log", NOT_STANDARD_OUTPUT),
+           .help = "file for a line for each launch, or for those launches, copies and sets that LAUNCHES names as in values, with hashes of its buffers before and after, for `cufence diff` (`cufence docs diff`); %p, %r, %h as in log"),
     OPTION("every", NUMBER, "1..1000000", "1", IN(every), RANGE(1, 1000000),
            .help = "with trace and nan: look at one in N launches of each kernel, which costs less"),
     OPTION("values", FILTER, "LAUNCHES or LAUNCHES=FILE; launches: *gemm*, #120, #10-20, @train.py:41, label:NAME, A&B, A|B",
@@ -293,8 +289,10 @@ static cufence_status parse_item(struct span item, const char *source, struct op
     struct span value = trim((struct span){equals + 1, item.length - key_length - 1});
     if (option_set(row, value.start, value.length, options))
         return CUFENCE_OK;
-    if (row->refused && strlen(row->refused) == value.length && !memcmp(value.start, row->refused, value.length))
-        return error_set(CUFENCE_ERROR_OPTION, "%s: %s=%s: %s", source, row->name, row->refused, row->refusal);
+    if (row->type == OPTION_PATH && value.length == 1 && *value.start == '-') /* our text might be mixed with the program's */
+        return error_set(CUFENCE_ERROR_OPTION,
+                         "%s: %s=-: standard output is the program's; give a name (./- is a file of that name)", source,
+                         row->name);
     return error_set(CUFENCE_ERROR_OPTION, "%s: %s=%s is not allowed; use %s", source, row->name, excerpt_of(value).text,
                      row->allowed);
 }

@@ -120,10 +120,8 @@ struct option_row {
     size_t offset;             /* of the field in struct options */
     uint64_t minimum; /* ALIGN, BYTES and NUMBER: inclusive limits. PATH, RULES, FILTER, TEXT: maximum = bytes with the NUL */
     uint64_t maximum;
-    const char *refused; /* a value that users may try but this version lacks, NULL if none ... */
-    const char *refusal; /* ... and the sentence that explains it */
-    option_setter *set;  /* of a merged option (option_merged.h); NULL: the field at `offset` is set as `type` says ... */
-    const char *joint;   /* ... and what follows this in the value sets the field of `rest`, which otherwise has its default */
+    option_setter *set; /* of a merged option (option_merged.h); NULL: the field at `offset` is set as `type` says ... */
+    const char *joint;  /* ... and what follows this in the value sets the field of `rest`, which otherwise has its default */
     const struct option_row *rest; /* has no name */
 };
 

@@ -18,7 +18,7 @@ __attribute__((noinline)) static void tell_of_graphs(void)
 }
 
 /* Prepares the capture's context before the capture begins, and keeps our threads from using the stream meanwhile. */
-static struct stream *about_to_begin(CUstream handle)
+struct stream *capture_begins(CUstream handle)
 {
     struct stream *stream = is_active() ? stream_resolve(handle) : NULL;
     if (stream && !preload_options->graphs)
@@ -31,7 +31,7 @@ static struct stream *about_to_begin(CUstream handle)
     return stream;
 }
 
-static CUresult begun(CUresult result, struct stream *stream)
+CUresult capture_begun(CUresult result, struct stream *stream)
 {
     if (!stream)
         return result;
@@ -42,22 +42,6 @@ static CUresult begun(CUresult result, struct stream *stream)
         heap_count_captures(-1);
     return result;
 }
-
-#define BEGIN(symbol, stream_meant, parameters, arguments)                                                                     \
-    CUresult hook_##symbol parameters                                                                                          \
-    {                                                                                                                          \
-        struct stream *known = about_to_begin(stream_meant(stream));                                                           \
-        return begun(real.symbol arguments, known);                                                                            \
-    }
-BEGIN(cuStreamBeginCapture, as_it_is, (CUstream stream), (stream))
-BEGIN(cuStreamBeginCapture_ptsz, own_default, (CUstream stream), (stream))
-BEGIN(cuStreamBeginCapture_v2, as_it_is, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
-BEGIN(cuStreamBeginCapture_v2_ptsz, own_default, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
-#define TO_GRAPH                                                                                                               \
-    (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,                     \
-     CUstreamCaptureMode mode)
-BEGIN(cuStreamBeginCaptureToGraph, as_it_is, TO_GRAPH, (stream, graph, nodes, edges, count, mode))
-BEGIN(cuStreamBeginCaptureToGraph_ptsz, own_default, TO_GRAPH, (stream, graph, nodes, edges, count, mode))
 
 static int is_captured(CUstream stream)
 {

@@ -14,6 +14,7 @@
  *                 AFTER       evaluates it after a call that succeeds; meant(stream) is the stream that the caller means
  *                 ORDERS      the same, for order/ alone
  *                 INSTEAD     calls the function `what` instead, with the driver's function in front of the arguments
+ *                 BEGINS      begins a capture of `stream`
  *                 UNLOADS     unloads the code `what`, unless after a fault
  *                 COPIES      a copy or set on `stream`; returns at once; fails after an earlier fault, and if `what` is 0: the
  *                             call exceeds one of our buffers (bounds.h)
@@ -200,7 +201,7 @@
     HOOK(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 0, INSTEAD, primary_reset, (CUdevice device), (device))     \
     HOOK(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, 0, INSTEAD, primary_release, (CUdevice device),         \
          (device))                                                                                                             \
-    HOOK_TWINS(HOOK, cuStreamBeginCapture, "cuStreamBeginCapture", 10000, _ptsz, 10000, BY_HAND, 1, (CUstream stream),         \
+    HOOK_TWINS(HOOK, cuStreamBeginCapture, "cuStreamBeginCapture", 10000, _ptsz, 10000, BEGINS, 1, (CUstream stream),          \
          (stream))                                                                                                             \
     HOOK(cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0, BEFORE, stream_ended(stream), (CUstream stream), (stream))            \
     HOOK(cuCtxDestroy_v2, "cuCtxDestroy", 4000, 0, INSTEAD, context_destroy, (CUcontext context), (context))                   \
@@ -209,14 +210,14 @@
     HOOK(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, 0, INSTEAD, primary_reset, (CUdevice device), (device)) \
     HOOK(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, 0, INSTEAD, primary_release, (CUdevice device),     \
          (device))                                                                                                             \
-    HOOK_TWINS(HOOK, cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, _ptsz, 10010, BY_HAND, 1,                         \
+    HOOK_TWINS(HOOK, cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, _ptsz, 10010, BEGINS, 1,                          \
          (CUstream stream, CUstreamCaptureMode mode), (stream, mode))                                                          \
     HOOK(cuGreenCtxCreate, "cuGreenCtxCreate", 12040, 0, AFTER, green_created(*green, device),                                 \
          (CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned flags), (green, resources, device, flags)) \
     HOOK(cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, 0, BY_HAND, 1, (CUgreenCtx green), (green))                            \
     HOOK(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, 0, AFTER, primary_retained(device),                       \
          (CUcontext *context, CUdevice device), (context, device))                                                             \
-    HOOK_TWINS(HOOK, cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph", 12030, _ptsz, 12030, BY_HAND, 1,              \
+    HOOK_TWINS(HOOK, cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph", 12030, _ptsz, 12030, BEGINS, 1,               \
          (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,                \
           CUstreamCaptureMode mode), (stream, graph, nodes, edges, count, mode))                                               \
     HOOK_TWINS(HOOK, cuStreamWaitEvent, "cuStreamWaitEvent", 3020, _ptsz, 7000, BY_HAND, 1,                                    \
@@ -266,8 +267,9 @@
     /* events, and what else orders streams; followed with streams=on */                                                       \
     HOOK(cuEventCreate, "cuEventCreate", 2000, 0, ORDERS, order_event_made(*event, flags), (CUevent *event, unsigned flags),   \
          (event, flags))                                                                                                       \
-    HOOK(cuEventDestroy, "cuEventDestroy", 2000, 0, BEFORE, WHERE_WANTED(order_event_gone(event)), (CUevent event), (event))                       \
-    HOOK(cuEventDestroy_v2, "cuEventDestroy", 4000, 0, BEFORE, WHERE_WANTED(order_event_gone(event)), (CUevent event), (event))                    \
+    HOOK(cuEventDestroy, "cuEventDestroy", 2000, 0, BEFORE, WHERE_WANTED(order_event_gone(event)), (CUevent event), (event))   \
+    HOOK(cuEventDestroy_v2, "cuEventDestroy", 4000, 0, BEFORE, WHERE_WANTED(order_event_gone(event)), (CUevent event),         \
+         (event))                                                                                                              \
     HOOK_TWINS(HOOK, cuEventRecord, "cuEventRecord", 2000, _ptsz, 7000, ORDERS, order_event_recorded(event, meant(stream), 0), \
          (CUevent event, CUstream stream), (event, stream))                                                                    \
     HOOK_TWINS(HOOK, cuEventRecordWithFlags, "cuEventRecordWithFlags", 11010, _ptsz, 11010, ORDERS,                            \
@@ -287,24 +289,24 @@
          (CUgreenCtx green, CUevent event), (green, event))                                                                    \
     HOOK(cuGreenCtxWaitEvent, "cuGreenCtxWaitEvent", 12040, 0, ORDERS, order_event_has_passed(event),                          \
          (CUgreenCtx green, CUevent event), (green, event))                                                                    \
-    HOOK_TWINS(HOOK, cuLaunchHostFunc, "cuLaunchHostFunc", 10000, _ptsz, 10000, ORDERS, order_host_learns(meant(stream)),     \
+    HOOK_TWINS(HOOK, cuLaunchHostFunc, "cuLaunchHostFunc", 10000, _ptsz, 10000, ORDERS, order_host_learns(meant(stream)),      \
          (CUstream stream, CUhostFn called, void *user), (stream, called, user))                                               \
-    HOOK_TWINS(HOOK, cuStreamAddCallback, "cuStreamAddCallback", 5000, _ptsz, 7000, ORDERS, order_host_learns(meant(stream)), \
+    HOOK_TWINS(HOOK, cuStreamAddCallback, "cuStreamAddCallback", 5000, _ptsz, 7000, ORDERS, order_host_learns(meant(stream)),  \
          (CUstream stream, CUstreamCallback called, void *user, unsigned flags), (stream, called, user, flags))                \
     HOOK_VALUE(HOOK, cuStreamWaitValue32, , 8000, order_stream_waits_unseen(meant(stream)), cuuint32_t)                        \
-    HOOK_VALUE(HOOK, cuStreamWriteValue32, , 8000, order_host_learns(meant(stream)), cuuint32_t)                              \
+    HOOK_VALUE(HOOK, cuStreamWriteValue32, , 8000, order_host_learns(meant(stream)), cuuint32_t)                               \
     HOOK_VALUE(HOOK, cuStreamWaitValue32, _v2, 11070, order_stream_waits_unseen(meant(stream)), cuuint32_t)                    \
-    HOOK_VALUE(HOOK, cuStreamWriteValue32, _v2, 11070, order_host_learns(meant(stream)), cuuint32_t)                          \
+    HOOK_VALUE(HOOK, cuStreamWriteValue32, _v2, 11070, order_host_learns(meant(stream)), cuuint32_t)                           \
     HOOK_VALUE(HOOK, cuStreamWaitValue64, , 9000, order_stream_waits_unseen(meant(stream)), cuuint64_t)                        \
-    HOOK_VALUE(HOOK, cuStreamWriteValue64, , 9000, order_host_learns(meant(stream)), cuuint64_t)                              \
+    HOOK_VALUE(HOOK, cuStreamWriteValue64, , 9000, order_host_learns(meant(stream)), cuuint64_t)                               \
     HOOK_VALUE(HOOK, cuStreamWaitValue64, _v2, 11070, order_stream_waits_unseen(meant(stream)), cuuint64_t)                    \
-    HOOK_VALUE(HOOK, cuStreamWriteValue64, _v2, 11070, order_host_learns(meant(stream)), cuuint64_t)                          \
+    HOOK_VALUE(HOOK, cuStreamWriteValue64, _v2, 11070, order_host_learns(meant(stream)), cuuint64_t)                           \
     HOOK_TWINS(HOOK, cuStreamBatchMemOp, "cuStreamBatchMemOp", 8000, _ptsz, 8000, ORDERS,                                      \
-         (order_stream_waits_unseen(meant(stream)), order_host_learns(meant(stream))),                                        \
+         (order_stream_waits_unseen(meant(stream)), order_host_learns(meant(stream))),                                         \
          (CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags),                              \
          (stream, count, operations, flags))                                                                                   \
     HOOK_TWINS(HOOK, cuStreamBatchMemOp_v2, "cuStreamBatchMemOp", 11070, _ptsz, 11070, ORDERS,                                 \
-         (order_stream_waits_unseen(meant(stream)), order_host_learns(meant(stream))),                                        \
+         (order_stream_waits_unseen(meant(stream)), order_host_learns(meant(stream))),                                         \
          (CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags),                              \
          (stream, count, operations, flags))                                                                                   \
     HOOK_TWINS(HOOK, cuWaitExternalSemaphoresAsync, "cuWaitExternalSemaphoresAsync", 10000, _ptsz, 10000, ORDERS,              \

@@ -98,7 +98,9 @@ CUresult primary_reset(CUresult (*function)(CUdevice), CUdevice device);
 CUresult primary_release(CUresult (*function)(CUdevice), CUdevice device);
 void primary_retained(CUdevice device);
 void green_created(CUgreenCtx green, CUdevice device);
-void capture_reordered(CUstream stream, unsigned flags); /* captures.c, as the next two */
+struct stream *capture_begins(CUstream stream); /* captures.c, as the next four: NULL if it is not followed */
+CUresult capture_begun(CUresult result, struct stream *stream);
+void capture_reordered(CUstream stream, unsigned flags);
 void graph_instantiated(CUgraphExec executable, CUgraph graph, unsigned long long flags);
 void executable_ends(CUgraphExec executable);
 

@@ -91,6 +91,13 @@ static void show(const struct host_call *call, CUstream stream)
         return real.symbol arguments;                                                                                          \
     }
 
+#define BEGINS(symbol, base, thread, what, parameters, arguments)                                                              \
+    CUresult hook_##symbol parameters                                                                                          \
+    {                                                                                                                          \
+        struct stream *followed = capture_begins(MEANT_##thread(stream));                                                      \
+        return capture_begun(real.symbol arguments, followed);                                                                 \
+    }
+
 #define BARE(...) __VA_ARGS__
 #define INSTEAD(symbol, base, thread, what, parameters, arguments)                                                             \
     CUresult hook_##symbol parameters                                                                                          \
