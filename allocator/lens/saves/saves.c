@@ -1,6 +1,5 @@
 #include "lens/lens.h"
 
-#include "base/error.h"
 #include "base/files.h"
 #include "base/output.h"
 #include "bundles.h"
@@ -36,13 +35,12 @@ static struct {
 
 static cufence_status parse(const char *option)
 {
-    char text[sizeof((struct options *)0)->save_values], problem[256];
+    char text[sizeof((struct options *)0)->save_values];
     snprintf(text, sizeof text, "%s", option);
     char *equals = strchr(text, '='); /* options_parse() has seen to it, and to the filter */
     *equals = '\0';
-    if (!filter_parse(&saves.filter, text, problem, sizeof problem))
-        return error_set(CUFENCE_ERROR_OPTION, "save_values=%s: %s", option, problem);
-    return options_expand_path(equals + 1, saves.folder, sizeof saves.folder);
+    cufence_status status = visits_choose(&saves.filter, text, "save_values");
+    return status == CUFENCE_OK ? options_expand_path(equals + 1, saves.folder, sizeof saves.folder) : status;
 }
 
 /* ---- the buffers of a launch: each once, in order, as long as there is room ---- */
@@ -267,11 +265,8 @@ cufence_status saves_open(const struct options *options)
                                      .after = after,
                                      .finished = finished,
                                      .closed = closed};
-    static int is_added; /* the start may be tried again */
-    if (!options->save_values[0] || is_added)
-        return CUFENCE_OK;
-    cufence_status status = parse(options->save_values);
-    if (status != CUFENCE_OK)
+    cufence_status status = options->save_values[0] ? parse(options->save_values) : CUFENCE_OK;
+    if (status != CUFENCE_OK || !options->save_values[0])
         return status;
     saves.most = options->save_max;
     saves.most_bundles = options->save_replay;
@@ -279,6 +274,5 @@ cufence_status saves_open(const struct options *options)
     user.ptx = bundles_ptx();
     visits_need(2 * PINNED);
     visits_add(&user);
-    is_added = 1;
     return CUFENCE_OK;
 }
