@@ -215,21 +215,6 @@ void space_trim(struct space_pool *pool, uint64_t reserved_bytes)
     trim_locked(pool, reserved_bytes);
 }
 
-void space_read_pool(const struct space_pool *pool, struct space_pool *figures)
-{
-    HOLD(&space_lock);
-    *figures = *pool;
-}
-
-void space_reset_high_marks(struct space_pool *pool, int of_used, int of_reserved)
-{
-    HOLD(&space_lock);
-    if (of_used)
-        pool->used_high = pool->used;
-    if (of_reserved)
-        pool->reserved_high = pool->reserved;
-}
-
 void space_set_threshold(struct space_pool *pool, uint64_t threshold)
 {
     HOLD(&space_lock);

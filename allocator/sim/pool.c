@@ -1,7 +1,7 @@
 #include "call.h"
 #include "capture.h"
 #include "handle.h"
-#include "space.h"
+#include "space_locked.h"
 
 #include <stdlib.h>
 
@@ -141,9 +141,8 @@ static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext con
 
 static int is_beyond_limit(CUmemoryPool pool, size_t size)
 {
-    struct space_pool figures;
-    space_read_pool(&pool->memory, &figures);
-    return pool->max_bytes != 0 && (size > pool->max_bytes || figures.used > pool->max_bytes - size);
+    HOLD(&space_lock);
+    return pool->max_bytes != 0 && (size > pool->max_bytes || pool->memory.used > pool->max_bytes - size);
 }
 
 /* Without `pool`, uses the current pool of the stream's device, whatever context is current. */
@@ -215,6 +214,8 @@ SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 
 static CUresult set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, const void *value)
 {
+    HOLD(&space_lock);
+    struct space_pool *figures = &pool->memory;
     switch (attribute) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
@@ -222,13 +223,15 @@ static CUresult set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
         pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = *(const int *)value != 0;
         return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-        space_set_threshold(&pool->memory, *(const cuuint64_t *)value);
+        figures->threshold = *(const cuuint64_t *)value;
         return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
         CALL_REFUSE(*(const cuuint64_t *)value != 0, INVALID_VALUE);
-        space_reset_high_marks(&pool->memory, attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH,
-                               attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH);
+        if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+            figures->used_high = figures->used;
+        else
+            figures->reserved_high = figures->reserved;
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;
@@ -251,8 +254,8 @@ static cuuint64_t in_steps(uint64_t reserved)
 
 static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-    struct space_pool figures;
-    space_read_pool(&pool->memory, &figures);
+    HOLD(&space_lock);
+    const struct space_pool *figures = &pool->memory;
     switch (attribute) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
@@ -260,19 +263,19 @@ static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
         *(int *)value = pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
         return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-        *(cuuint64_t *)value = figures.threshold;
+        *(cuuint64_t *)value = figures->threshold;
         return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-        *(cuuint64_t *)value = in_steps(figures.reserved);
+        *(cuuint64_t *)value = in_steps(figures->reserved);
         return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        *(cuuint64_t *)value = in_steps(figures.reserved_high);
+        *(cuuint64_t *)value = in_steps(figures->reserved_high);
         return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-        *(cuuint64_t *)value = figures.used;
+        *(cuuint64_t *)value = figures->used;
         return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-        *(cuuint64_t *)value = figures.used_high;
+        *(cuuint64_t *)value = figures->used_high;
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;

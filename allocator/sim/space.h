@@ -12,7 +12,8 @@
 
 CUresult space_initialize(void);
 
-/* A memory pool: the driver's own pool of a device, or one of the program's. space.c keeps its statistics. */
+/* A memory pool: the driver's own pool of a device, or one of the program's. blocks.c keeps its statistics, under the memory
+ * lock. */
 struct space_pool {
     uint64_t used, used_high;         /* bytes as requested */
     uint64_t reserved, reserved_high; /* bytes of physical memory, parked memory included */
@@ -35,8 +36,6 @@ void space_free_of_graph(CUdeviceptr address, uint64_t id);
 
 /* Releases parked memory until at most `reserved` bytes are reserved. */
 void space_trim(struct space_pool *pool, uint64_t reserved);
-void space_read_pool(const struct space_pool *pool, struct space_pool *figures);
-void space_reset_high_marks(struct space_pool *pool, int of_used, int of_reserved);
 void space_set_threshold(struct space_pool *pool, uint64_t threshold);
 /* Frees all memory that the context has allocated. */
 void space_release_context(CUcontext context);
