@@ -141,7 +141,7 @@ static struct kept *find_same_locked(const void *bytes, uint64_t size)
     return NULL;
 }
 
-struct place {
+struct looked_up {
     uint64_t address;
     uint64_t file; /* the address of its headers */
     int is_found;
@@ -149,23 +149,23 @@ struct place {
 
 static int find_segment(struct dl_phdr_info *info, size_t size, void *user)
 {
-    struct place *place = user;
+    struct looked_up *found = user;
     (void)size;
-    for (unsigned i = 0; i < info->dlpi_phnum && !place->is_found; i++) {
+    for (unsigned i = 0; i < info->dlpi_phnum && !found->is_found; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        place->is_found = segment->p_type == PT_LOAD && !(segment->p_flags & PF_W) &&
-                          place->address - (info->dlpi_addr + segment->p_vaddr) < segment->p_memsz;
+        found->is_found = segment->p_type == PT_LOAD && !(segment->p_flags & PF_W) &&
+                          found->address - (info->dlpi_addr + segment->p_vaddr) < segment->p_memsz;
     }
-    place->file = (uint64_t)(uintptr_t)info->dlpi_phdr;
-    return place->is_found;
+    found->file = (uint64_t)(uintptr_t)info->dlpi_phdr;
+    return found->is_found;
 }
 
 /* Returns the headers of the loaded file in whose constant data the bytes are, NULL if they are elsewhere and may change. */
 static const void *file_of(const void *bytes)
 {
-    struct place place = {.address = (uint64_t)(uintptr_t)bytes};
-    dl_iterate_phdr(find_segment, &place);
-    return place.is_found ? (const void *)(uintptr_t)place.file : NULL;
+    struct looked_up found = {.address = (uint64_t)(uintptr_t)bytes};
+    dl_iterate_phdr(find_segment, &found);
+    return found.is_found ? (const void *)(uintptr_t)found.file : NULL;
 }
 
 static struct kept *keep_locked(const void *image)
