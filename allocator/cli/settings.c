@@ -56,7 +56,9 @@ static const struct option_row *row_of(const char *key)
     return is_exact ? row : NULL;
 }
 
-int settings_take(struct settings *settings, const char *source, const char *key, const char *value)
+/* Appends key=value, as `source` (--KEY) gives it. A file's name is made whole, because the program may change its folder, but
+ * is left as it is if the whole name would be too long or hold a comma or a percent sign of the folder's. */
+static int take(struct settings *settings, const char *source, const char *key, const char *value)
 {
     char folder[PATH_MAX] = "", *text = NULL;
     const struct option_row *row = row_of(key);
@@ -80,7 +82,7 @@ int settings_take_row(void *settings, size_t row, const char *value)
     size_t rows;
     const char *key = options_table(&rows)[row].name;
     snprintf(source, sizeof source, "--%s", key);
-    return settings_take(settings, source, key, value);
+    return take(settings, source, key, value);
 }
 
 int settings_take_set(const struct given *given, void *field)
@@ -93,7 +95,7 @@ int settings_take_key(const struct given *given, void *field)
 {
     char source[sizeof((struct setting *)0)->source];
     snprintf(source, sizeof source, "--%s", given->argument->name);
-    return settings_take(field, source, given->argument->key, given->value);
+    return take(field, source, given->argument->key, given->value);
 }
 
 int settings_take_preset(const struct given *given, void *field)

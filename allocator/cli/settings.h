@@ -25,10 +25,6 @@ struct settings {
 /* Puts `text` at that place as it is; NULL is the same as "". */
 int settings_insert(struct settings *settings, size_t place, const char *source, const char *text);
 
-/* Appends key=value, as `source` (--KEY) gives it. A file's name is made whole, because the program may change its folder, but
- * is left as it is if the whole name would be too long or hold a comma or a percent sign of the folder's. */
-int settings_take(struct settings *settings, const char *source, const char *key, const char *value);
-
 /* As takers of arguments and of rows of options_table(); the field is a struct settings. */
 int settings_take_row(void *settings, size_t row, const char *value);
 argument_taker settings_take_set, settings_take_key, settings_take_preset;
