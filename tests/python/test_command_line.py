@@ -295,7 +295,3 @@ class Terminal(unittest.TestCase):
         self.assertEqual(text.count("interrupted\r"), 1, text)
         self.assertIn("cufence hunt: end: exit status 7 after", text)
         self.assertNotIn("run 2 of 2", text)
-
-
-if __name__ == "__main__":
-    unittest.main()

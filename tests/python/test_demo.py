@@ -110,7 +110,3 @@ class Demo(unittest.TestCase):
                     [COMMAND, *words.split(), program, "overrun"], capture_output=True, text=True, timeout=60,
                     env=standin.clean_environment(CUFENCE_DRIVER="sim", **driver))
                 self.assertIn("1 finding;", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

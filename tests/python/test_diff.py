@@ -381,7 +381,3 @@ class Damaged(Folder):
         self.assertIn("event 11 of stream 1: another kernel", self.diff(a, b, status=1))
         out = self.diff("--all", "9", a, b, status=1)
         self.assertEqual(re.findall(r"difference at event (\d+ of stream \d)", out), ["11 of stream 1", "21 of stream 2"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -146,7 +146,3 @@ class Figures(unittest.TestCase):
         self.assertEqual(self.figures("write").returncode, 0)
         (self.folder / "docs/other.md").write_text("On an H100 a training\nstep takes 1.02 times as long.\n")
         self.assertIn("docs/other.md: a figure of cost that is not from", self.figures("check").stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -86,7 +86,3 @@ class Doctor(unittest.TestCase):
         python.chmod(0o755)
         checks = self.checks(PATH=f"{self.folder}{os.pathsep}{os.environ['PATH']}")
         self.expect(checks["python3"], "none", "broken")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -323,7 +323,3 @@ class Enable(unittest.TestCase):
     def test_not_initialised(self) -> None:
         done = self.run_code("import cufence; cufence.stats()")
         self.assertIn("cufence._library.Error", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -140,7 +140,3 @@ class Estimate(unittest.TestCase):
     def test_not_without_run(self) -> None:
         done = standin.run_python(PRELUDE, CUFENCE_OPTIONS="estimate=on")
         self.assertIn("estimate=on guards nothing: it is for `cufence run --estimate`", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

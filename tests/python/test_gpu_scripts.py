@@ -52,7 +52,3 @@ class GpuScripts(unittest.TestCase):
     def test_seen(self) -> None:
         done = play("seen.py", "busy", "idle")
         self.assertEqual((done.returncode, done.stdout.count(": alike")), (0, 2), done.stdout + done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

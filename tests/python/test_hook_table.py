@@ -236,7 +236,3 @@ class Reading(unittest.TestCase):
         table.hooks[self.FREE] = "cuMemFreeAsync"
         said = differences(table, forms_of_typedefs(self.TYPEDEFS), self.SYMBOLS | {"cuMemFreeAsync"}, 13000)
         self.assertRegex(said[0], r"its thread do not agree")
-
-
-if __name__ == "__main__":
-    unittest.main()

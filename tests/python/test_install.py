@@ -132,7 +132,3 @@ class Install(unittest.TestCase):
     def is_made(file: str) -> bool:
         done = subprocess.run(["ninja", "-C", BUILD, "-t", "query", file], capture_output=True, text=True, check=False)
         return "input:" in done.stdout
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -125,7 +125,3 @@ class Jobs(unittest.TestCase):
     def test_a_crash_leaves_the_files(self) -> None:
         project, statuses = self.gitlab("sh -c 'kill -9 $$'")
         self.assertEqual((statuses, self.results(project)), ([0, -9], 0), self.said)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -18,7 +18,3 @@ class Mutations(unittest.TestCase):
             with self.subTest(defect.name):
                 for file, text in planted.harmed(ROOT, defect).items():
                     self.assertNotEqual(text, (ROOT / file).read_text())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -348,7 +348,3 @@ class OnTheDevice(unittest.TestCase):
         done = subprocess.run([str(command), "report", str(self.json)], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr, "")
-
-
-if __name__ == "__main__":
-    unittest.main()

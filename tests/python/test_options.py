@@ -43,7 +43,3 @@ class OptionString(unittest.TestCase):
         ):
             with self.assertRaisesRegex(ValueError, message):
                 option_string({"uaf": value})
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -156,7 +156,3 @@ class WithoutLibrary(unittest.TestCase):
             """
         )
         self.assertRegex(done.stderr, r"Error: .* has no cufence_\w+\(\): it is not the libcufence of this package")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -257,7 +257,3 @@ assert torch.cuda.graphs.make_graphed_callables(model, ()) == "captured"
         (self.folder / "cupy" / "__init__.py").write_text("raise ImportError('no driver')\n")
         done = self.run_it("import cufence._patches as patches; patches.install()\nimport cupy")
         self.assertRegex(done.stderr.strip(), r"ImportError: no driver$")
-
-
-if __name__ == "__main__":
-    unittest.main()

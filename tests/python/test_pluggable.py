@@ -65,7 +65,3 @@ free(None, 0, 0, None)
     def test_before_initialisation(self) -> None:
         done = standin.run_python("from cufence import _library; print(_library.load().cufence_torch_before_sync(0, 0))")
         self.assertEqual(done.stdout, "0\n", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

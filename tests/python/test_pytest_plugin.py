@@ -391,7 +391,3 @@ class Plugin(unittest.TestCase):
             done = self.run_pytest(self.FAULT, *arguments)
             self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
             self.assertIn(words, done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -435,7 +435,3 @@ class Report(unittest.TestCase):
         self.assertIn("--svg", self.report("--svg", "x", "y.json", status=2).stderr)
         done = self.report("--html", "no/such/folder.html", self.write("good.json", finding(0)), status=2)
         self.assertIn("cufence report: --html no/such/folder.html: No such file or directory", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -218,7 +218,3 @@ class Purity(unittest.TestCase):
         self.assertGreater(len(sections), 10)
         filled = [name for name, size in sections if int(size, 16) and not name.startswith(".data.rel.ro")]
         self.assertEqual([name for name in filled if "asan" not in name], [])
-
-
-if __name__ == "__main__":
-    unittest.main()

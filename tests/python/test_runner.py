@@ -295,7 +295,3 @@ class Command(unittest.TestCase):
             done = self.run_it(wrong)
             self.assertEqual((done.returncode, f"no such case: {wrong}" in done.stderr), (2, True))
         self.assertIn("is not a file", self.run_it("--wheel", "/no/such.whl").stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

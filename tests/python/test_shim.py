@@ -91,7 +91,3 @@ class Cache(unittest.TestCase):
         self.assertRegex(done.stderr, r"shim\.cpp does not compile against PyTorch 2\.11\.0\+standin\. The command was")
         self.assertIn("of another version", done.stderr)
         self.assertEqual(list((self.folder / "cache" / "cufence").iterdir()), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -141,7 +141,3 @@ class Signatures(unittest.TestCase):
             """,
             preloaded=False,
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

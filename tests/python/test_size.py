@@ -31,7 +31,3 @@ class Size(unittest.TestCase):
         code = ["struct a {", "    int b;", "};", "static int f(void)", "{", "    return 1;", "}", "void g(void)", "{", "}"]
         self.assertEqual(list(size.functions("a.c", code)), [("static int f(void)", 3), ("void g(void)", 2)])
         self.assertEqual(list(size.functions("a.py", ["def f():", "    return 1"])), [("f", 2)])
-
-
-if __name__ == "__main__":
-    unittest.main()

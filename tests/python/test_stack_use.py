@@ -147,7 +147,3 @@ class StackUse(unittest.TestCase):
         depth, way = graph().depth("heap_allocate")
         self.assertGreater(depth, 500)
         self.assertEqual(way[0], "heap_allocate")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -360,7 +360,3 @@ print(text(describe(pointer).freed_stack), end="")
         )
         off = standin.run_python(code, CUFENCE_OPTIONS="stacks=off")
         self.assertEqual((off.returncode, off.stdout), (0, ""), off.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

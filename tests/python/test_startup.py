@@ -385,7 +385,3 @@ class Bootstrap(unittest.TestCase):
         done = self.run_it(code, CUFENCE_LIBRARY=str(self.library))
         preload = self.library.with_name("libcufence_preload.so")
         self.assertEqual(done.stdout, f"backend:cudaMallocAsync,a:1 side=start {preload}\n", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -247,7 +247,3 @@ class Wheel(unittest.TestCase):
         listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=standin.ROOT).stdout.split("\n")
         self.assertEqual(names - set(listed), {"PKG-INFO"})
         self.assertLessEqual({"CMakeLists.txt", "pyproject.toml", "allocator/api/cufence.c", "include/cufence.h"}, names)
-
-
-if __name__ == "__main__":
-    unittest.main()
