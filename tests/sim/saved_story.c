@@ -1,30 +1,6 @@
 /* A program that knows nothing of cufence, for test_saved.c: STORY... plays the stories in order. Its kernels are those of
  * rerun_kernels.c. */
-#include <dlfcn.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cuda.h>
-
-#define COUNT 1000
-
-static void *library;
-
-#define NAME_OF(function) #function
-#define CALL(function, ...) check(((__typeof__(&(function)))dlsym(library, NAME_OF(function)))(__VA_ARGS__), #function)
-
-static void check(CUresult result, const char *call)
-{
-    if (result == CUDA_SUCCESS)
-        return;
-    printf("%s: error %d\n", call, (int)result);
-    exit(3);
-}
-
-static CUmodule module;
+#include "plain_program.h"
 
 static CUdeviceptr allocate(size_t bytes)
 {
@@ -253,41 +229,27 @@ static void tell_own_context(void)
     launch_function(function, (void *[]){&out, &n});
 }
 
-static const struct {
-    const char *name;
-    void (*tell)(void);
-} stories[] = {{"packed", tell_packed},
-               {"green", tell_green},
-               {"green_stream", tell_green_stream},
-               {"own_context", tell_own_context},
-               {"odd", tell_odd},
-               {"indexed", tell_indexed},
-               {"scale", tell_scale},
-               {"waver", tell_waver},
-               {"table", tell_table},
-               {"pinned", tell_pinned},
-               {"library", tell_library},
-               {"unloaded", tell_unloaded},
-               {"managed", tell_managed},
-               {"large", tell_large},
-               {"fat", tell_fat}};
+static const struct story stories[] = {{"packed", tell_packed},
+                                       {"green", tell_green},
+                                       {"green_stream", tell_green_stream},
+                                       {"own_context", tell_own_context},
+                                       {"odd", tell_odd},
+                                       {"indexed", tell_indexed},
+                                       {"scale", tell_scale},
+                                       {"waver", tell_waver},
+                                       {"table", tell_table},
+                                       {"pinned", tell_pinned},
+                                       {"library", tell_library},
+                                       {"unloaded", tell_unloaded},
+                                       {"managed", tell_managed},
+                                       {"large", tell_large},
+                                       {"fat", tell_fat}};
 
 int main(int argc, char **argv)
 {
-    CUcontext context;
-    library = dlopen("libcuda.so.1", RTLD_NOW);
-    if (!library)
+    if (!open_driver())
         return 2;
-    CALL(cuInit, 0);
-    CALL(cuDevicePrimaryCtxRetain, &context, 0);
-    CALL(cuCtxSetCurrent, context);
-    CALL(cuModuleLoadData, &module, "any");
-    for (int i = 1; i < argc; i++) {
-        for (size_t k = 0; k < sizeof stories / sizeof *stories; k++) {
-            if (strcmp(stories[k].name, argv[i]) == 0)
-                stories[k].tell();
-        }
-        CALL(cuCtxSynchronize);
-    }
+    open_device();
+    tell_all(argc, argv, stories, sizeof stories / sizeof *stories);
     return 0;
 }

@@ -1,15 +1,9 @@
 /* A program that knows nothing of cufence, for test_values.c: STORY... plays the stories in order. */
-#include <dlfcn.h>
+#include "plain_program.h"
+
 #include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cuda.h>
 #include <sim.h>
-
-#define COUNT 1000
 
 /* ---- kernels ---- */
 
@@ -122,20 +116,6 @@ static const cusim_kernel kernels[] = {
 
 /* ---- the driver ---- */
 
-static void *library;
-
-#define NAME_OF(function) #function
-#define CALL(function, ...) check(((__typeof__(&(function)))dlsym(library, NAME_OF(function)))(__VA_ARGS__), #function)
-
-static void check(CUresult result, const char *call)
-{
-    if (result == CUDA_SUCCESS)
-        return;
-    printf("%s: error %d\n", call, (int)result);
-    exit(3);
-}
-
-static CUmodule module;
 static CUdeviceptr in, out, other;
 
 static CUdeviceptr allocate(size_t bytes)
@@ -446,59 +426,41 @@ static void tell_indices(void)
     tell_count();
 }
 
-static const struct {
-    const char *name;
-    void (*tell)(void);
-} stories[] = {{"scale", tell_scale},
-               {"many", tell_many},
-               {"offset", tell_offset},
-               {"struct", tell_struct},
-               {"half", tell_half},
-               {"count", tell_count},
-               {"graph", tell_graph},
-               {"fault", tell_fault},
-               {"nan", tell_nan},
-               {"nan_graph", tell_nan_graph},
-               {"nan_copied", tell_nan_copied},
-               {"nan_stale", tell_nan_stale},
-               {"nan_struct", tell_nan_struct},
-               {"nan_guessed", tell_nan_guessed},
-               {"nan_mixed", tell_nan_mixed},
-               {"mask", tell_mask},
-               {"nan_fill", tell_nan_fill},
-               {"indices", tell_indices},
-               {"code_nan", tell_code_nan},
-               {"code_in_place", tell_code_in_place},
-               {"code_only_read", tell_code_only_read},
-               {"code_types", tell_code_types},
-               {"told", tell_told}};
-
-static void tell(const char *name)
-{
-    for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
-        if (strcmp(stories[i].name, name) == 0)
-            stories[i].tell();
-    }
-    synchronise();
-}
+static const struct story stories[] = {{"scale", tell_scale},
+                                       {"many", tell_many},
+                                       {"offset", tell_offset},
+                                       {"struct", tell_struct},
+                                       {"half", tell_half},
+                                       {"count", tell_count},
+                                       {"graph", tell_graph},
+                                       {"fault", tell_fault},
+                                       {"nan", tell_nan},
+                                       {"nan_graph", tell_nan_graph},
+                                       {"nan_copied", tell_nan_copied},
+                                       {"nan_stale", tell_nan_stale},
+                                       {"nan_struct", tell_nan_struct},
+                                       {"nan_guessed", tell_nan_guessed},
+                                       {"nan_mixed", tell_nan_mixed},
+                                       {"mask", tell_mask},
+                                       {"nan_fill", tell_nan_fill},
+                                       {"indices", tell_indices},
+                                       {"code_nan", tell_code_nan},
+                                       {"code_in_place", tell_code_in_place},
+                                       {"code_only_read", tell_code_only_read},
+                                       {"code_types", tell_code_types},
+                                       {"told", tell_told}};
 
 int main(int argc, char **argv)
 {
-    CUcontext context;
-    library = dlopen("libcuda.so.1", RTLD_NOW);
-    if (!library)
+    if (!open_driver())
         return 2;
     __typeof__(&cusim_register_kernel) add = (__typeof__(add))dlsym(library, "cusim_register_kernel");
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
         add(&kernels[i]);
-    CALL(cuInit, 0);
-    CALL(cuDevicePrimaryCtxRetain, &context, 0);
-    CALL(cuCtxSetCurrent, context);
-    CALL(cuModuleLoadData, &module, "any");
+    open_device();
     in = allocate(COUNT * 4);
     out = allocate(COUNT * 4);
     other = allocate(COUNT * 4);
-    for (int i = 1; i < argc; i++)
-        tell(argv[i]);
+    tell_all(argc, argv, stories, sizeof stories / sizeof *stories);
     return 0;
 }

@@ -1,0 +1,63 @@
+/* What programs share that know nothing of cufence, find the driver by dlopen() and play the stories that their arguments name.
+ */
+#ifndef CUFENCE_TESTS_PLAIN_PROGRAM_H
+#define CUFENCE_TESTS_PLAIN_PROGRAM_H
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cuda.h>
+
+#define COUNT 1000
+
+static void *library;
+static CUmodule module;
+
+#define NAME_OF(function) #function
+#define CALL(function, ...) check(((__typeof__(&(function)))dlsym(library, NAME_OF(function)))(__VA_ARGS__), #function)
+
+static void check(CUresult result, const char *call)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    printf("%s: error %d\n", call, (int)result);
+    exit(3);
+}
+
+/* Returns 0 if there is no driver. */
+static int open_driver(void)
+{
+    return (library = dlopen("libcuda.so.1", RTLD_NOW)) != NULL;
+}
+
+static void open_device(void)
+{
+    CUcontext context;
+    CALL(cuInit, 0);
+    CALL(cuDevicePrimaryCtxRetain, &context, 0);
+    CALL(cuCtxSetCurrent, context);
+    CALL(cuModuleLoadData, &module, "any");
+}
+
+struct story {
+    const char *name;
+    void (*tell)(void);
+};
+
+/* Each story that the arguments name, in their order. */
+static void tell_all(int argc, char **argv, const struct story *stories, size_t count)
+{
+    for (int k = 1; k < argc; k++) {
+        for (size_t i = 0; i < count; i++) {
+            if (strcmp(stories[i].name, argv[k]) == 0)
+                stories[i].tell();
+        }
+        CALL(cuCtxSynchronize);
+    }
+}
+
+#endif
