@@ -20,7 +20,7 @@
 /* Until the condition holds, or a minute has passed: how long another thread takes is the machine's business. */
 #define AWAIT(condition)                                                                                                       \
     do {                                                                                                                       \
-        for (int waited = 0; waited < 60000 && !(condition); waited++)                                                         \
+        for (int await_ms = 0; await_ms < 60000 && !(condition); await_ms++)                                                   \
             usleep(1000);                                                                                                      \
     } while (0)
 #define REPORT_MS 60000 /* for cufence_wait_reports() */
