@@ -229,7 +229,7 @@ static const char *fold_from(FILE *out, const char *text, int columns)
 {
     struct piece line = {text, strcspn(text, "\n")};
     text += line.length + (text[line.length] == '\n');
-    int is_command = line.length > 2 && !strncmp(line.text, "::", 2); /* to GitHub: finding/annotation.h */
+    int is_command = line.length > 2 && !strncmp(line.text, "::", 2); /* to GitHub: finding/report.h */
     if (is_command || width_of(line) <= columns) {
         put(out, line);
         putc('\n', out);

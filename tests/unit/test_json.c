@@ -1,11 +1,7 @@
 /* A report as JSON on a host without memory, and whose rank it has. test_golden.c has what it says. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <jansson.h>
-#include <stdlib.h>
 
 #include "base/options.h"
 #include "support/told.h"
@@ -13,9 +9,8 @@
 
 static const struct finding_origin origin = {.pid = 4242, .rank = 3, .device = 0};
 
-static void the_rank_is_the_environments(void **state)
+TEST(the_rank_is_the_environments)
 {
-    (void)state;
     static const struct {
         const char *rank, *local_rank;
         int expected;
@@ -50,9 +45,8 @@ static void counted_free(void *block)
     free(block);
 }
 
-static void every_failure_to_allocate_gives_no_report(void **state)
+TEST(every_failure_to_allocate_gives_no_report)
 {
-    (void)state;
     struct story story;
     struct diagnosis diagnosis;
     rerun_all_over(&story);
@@ -72,13 +66,4 @@ static void every_failure_to_allocate_gives_no_report(void **state)
         }
     }
     assert_true(limit > 100);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_rank_is_the_environments),
-        cmocka_unit_test(every_failure_to_allocate_gives_no_report),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,5 @@
 /* What reports say: hints, headlines, names and numbers. test_golden.c has whole ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "support/test.h"
 
 #include "finding/writer.h"
 #include "support/told.h"
@@ -39,9 +30,8 @@ static void strip_prefixes(char *text)
     *out = '\0';
 }
 
-static void the_device_is_named_as_well_as_it_can_be(void **state)
+TEST(the_device_is_named_as_well_as_it_can_be)
 {
-    (void)state;
     static const struct {
         int device;
         const char *given, *dumped, *place;
@@ -61,9 +51,8 @@ static void the_device_is_named_as_well_as_it_can_be(void **state)
     }
 }
 
-static void headlines_name_the_access(void **state)
+TEST(headlines_name_the_access)
 {
-    (void)state;
     static const struct {
         enum access_kind access;
         uint32_t bytes;
@@ -281,9 +270,8 @@ static void freed_before_a_graph(struct story *story)
         (struct launch_entry){.sequence = 9, .graph = 0x1000, .time_ns = 65000000, .tid = story->entries[0].tid};
 }
 
-static void hints_are_for_what_they_know(void **state)
+TEST(hints_are_for_what_they_know)
 {
-    (void)state;
     expect_hint(overrun, NULL,
                 "1024 threads run, and the buffer has 1000 elements of 4 bytes: is a bounds check (a mask) missing?");
     expect_hint(overrun, by_one_thread, "one thread went one element too far");
@@ -323,9 +311,8 @@ static void hints_are_for_what_they_know(void **state)
     expect_hint(launched_from_two_places, freed_before_one_from_elsewhere, "the kernel was launched after the free");
 }
 
-static void a_kernel_is_named_as_people_say_it(void **state)
+TEST(a_kernel_is_named_as_people_say_it)
 {
-    (void)state;
     static const struct {
         const char *name, *short_name;
     } cases[] = {
@@ -372,9 +359,8 @@ static char *text_with_source(const char *path, int line)
     return text;
 }
 
-static void the_source_is_shown_where_it_can_be_read(void **state)
+TEST(the_source_is_shown_where_it_can_be_read)
 {
-    (void)state;
     char path[] = "/tmp/cufence-source-XXXXXX", fifo[sizeof path + 5];
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -416,9 +402,8 @@ static void the_source_is_shown_where_it_can_be_read(void **state)
     unlink(path);
 }
 
-static void long_and_hostile_names_stay_on_their_line(void **state)
+TEST(long_and_hostile_names_stay_on_their_line)
 {
-    (void)state;
     enum { LENGTH = 100000 };
     char *name = malloc(LENGTH + 1);
     assert_non_null(name);
@@ -440,9 +425,8 @@ static void long_and_hostile_names_stay_on_their_line(void **state)
     free(name);
 }
 
-static void amounts_are_exact_until_they_are_large(void **state)
+TEST(amounts_are_exact_until_they_are_large)
 {
-    (void)state;
     static const struct {
         uint64_t bytes;
         const char *text;
@@ -463,9 +447,8 @@ static void amounts_are_exact_until_they_are_large(void **state)
         assert_string_equal(amount_of(cases[i].bytes).text, cases[i].text);
 }
 
-static void ages_take_the_largest_unit_and_are_no_finer_than_their_clock(void **state)
+TEST(ages_take_the_largest_unit_and_are_no_finer_than_their_clock)
 {
-    (void)state;
     static const struct {
         uint64_t ns;
         const char *text;
@@ -473,19 +456,4 @@ static void ages_take_the_largest_unit_and_are_no_finer_than_their_clock(void **
                  {59900000000, "59.9 s"}, {90000000000, "1.5 min"},     {3600000000000, "1 h"}, {UINT64_MAX, "5124095.5 h"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_string_equal(age_of(cases[i].ns).text, cases[i].text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_device_is_named_as_well_as_it_can_be),
-        cmocka_unit_test(headlines_name_the_access),
-        cmocka_unit_test(hints_are_for_what_they_know),
-        cmocka_unit_test(a_kernel_is_named_as_people_say_it),
-        cmocka_unit_test(the_source_is_shown_where_it_can_be_read),
-        cmocka_unit_test(long_and_hostile_names_stay_on_their_line),
-        cmocka_unit_test(amounts_are_exact_until_they_are_large),
-        cmocka_unit_test(ages_take_the_largest_unit_and_are_no_finer_than_their_clock),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Reports of changed slack: distances, certainties, values and notes. */
+/* Reports of changed slack: certainties and notes, and which are the same. test_golden.c has whole ones. */
 #include "support/test.h"
 
 #include "finding/finding.h"
@@ -51,22 +51,6 @@ static void expect(struct slack_write *write, const char *wanted, int is_in)
     assert_true(is_right);
 }
 
-TEST(says_where_and_what)
-{
-    struct slack_write write = before();
-    expect(&write, "==42== cufence: slack WRITE: 4 bytes changed, 8 bytes before the start of buffer #7 \"y\"\n", 1);
-    expect(&write, "found      00 00 20 40 ", 1);
-    expect(&write, "as 4-byte values: 2.5\n", 1);
-    expect(&write, "SUMMARY: cufence: slack write: 4 bytes changed, 8 bytes before the start of buffer #7", 1);
-    expect(&write, "given to", 0);
-    expect(&write, "note", 0);
-    write.is_before = 0;
-    write.address = (uint64_t)START + SIZE + 1;
-    write.changed = 1;
-    expect(&write, "slack WRITE: 1 byte changed, 1 byte past the end of buffer #7", 1);
-    expect(&write, "as 4-byte values", 0); /* not aligned */
-}
-
 TEST(one_launch_is_derived_and_several_are_candidates)
 {
     static struct launch_function function = {.name = "_Z5storePfi"};
@@ -88,20 +72,6 @@ TEST(one_launch_is_derived_and_several_are_candidates)
     write.launch_total = 12;
     assert_int_equal(slack_launch_certainty(&write), CERTAIN_CANDIDATE);
     expect(&write, "and 10 more launches", 1);
-}
-
-TEST(several_buffers_make_the_last_a_candidate)
-{
-    struct slack_write write = before();
-    write.buffers = 3;
-    write.first_id = 5;
-    expect(&write, "3 buffers had this memory since it was last checked", 1);
-    char *json = told(finding_json, &write);
-    assert_non_null(strstr(json, "\"kind\":\"slack write\""));
-    assert_non_null(strstr(json, "\"found\":\"00002040\""));
-    assert_non_null(strstr(json, "\"buffers\":3,\"first_buffer\":5"));
-    assert_non_null(strstr(json, "\"certainty\":\"candidate\",\"distance\":{\"bytes\":8,\"from\":\"before the start\"}"));
-    free(json);
 }
 
 /* The same launch at the same place of allocation is reported once; the other side is another finding. */
