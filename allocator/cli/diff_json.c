@@ -1,6 +1,8 @@
 /* What `cufence diff --json` prints: one document (docs/diff.md). */
 #include "diff.h"
 
+#include "base/text.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,18 +17,11 @@ static json_t *number(uint64_t value)
 static json_t *of_file(const struct trace_file *file)
 {
     const struct trace_header *header = &file->header;
-    json_t *object = json_object();
-    json_object_set_new(object, "file", json_string(file->path) ?: json_string("?"));
-    json_object_set_new(object, "program", json_string(header->program) ?: json_string("?"));
-    json_object_set_new(object, "device", json_string(header->device) ?: json_string("?"));
-    json_object_set_new(object, "driver", number(header->driver));
-    if (*header->filter)
-        json_object_set_new(object, "filter", json_string(header->filter) ?: json_string("?"));
-    if (header->every > 1)
-        json_object_set_new(object, "every", number(header->every));
-    json_object_set_new(object, "is_whole", json_boolean(file->is_whole));
-    json_object_set_new(object, "missed", number(file->missed));
-    return object;
+    return json_pack("{so so so sI so* so* sb sI}", "file", text_to_json(file->path), "program", text_to_json(header->program),
+                     "device", text_to_json(header->device), "driver", (json_int_t)header->driver, "filter",
+                     *header->filter ? text_to_json(header->filter) : NULL, "every",
+                     header->every > 1 ? number(header->every) : NULL, "is_whole", file->is_whole, "missed",
+                     (json_int_t)file->missed);
 }
 
 /* The event as its line has it, and the number of the line. */
@@ -60,14 +55,10 @@ static cufence_status add_found(struct diff *diff, const struct diff_found *foun
 {
     static const char *const names[] = {"a", "b"};
     struct diff_shown shown;
-    json_t *object = json_object();
-    json_object_set_new(object, "kind", json_string(diff_kinds[found->what.kind].name));
-    json_object_set_new(object, "words", json_string(diff_kinds[found->what.kind].words));
-    json_object_set_new(object, "stream", number(found->stream));
-    if (found->what.index != SIZE_MAX)
-        json_object_set_new(object, "index", number(found->what.index));
-    if (found->more)
-        json_object_set_new(object, "more", number(found->more));
+    json_t *object = json_pack("{ss ss sI so* so*}", "kind", diff_kinds[found->what.kind].name, "words",
+                               diff_kinds[found->what.kind].words, "stream", (json_int_t)found->stream, "index",
+                               found->what.index != SIZE_MAX ? number(found->what.index) : NULL, "more",
+                               found->more ? number(found->more) : NULL);
     json_array_append_new(list, object);
     cufence_status status = diff_show(diff, found, &shown, problem);
     for (int i = 0; i < DIFF_SIDES && status == CUFENCE_OK; i++) {
@@ -83,14 +74,10 @@ static cufence_status add_found(struct diff *diff, const struct diff_found *foun
 cufence_status diff_print_json(struct diff *diff, struct problem *problem)
 {
     cufence_status status = CUFENCE_OK;
-    json_t *document = json_object(), *list = json_array();
-    json_object_set_new(document, "schema", json_integer(SCHEMA));
-    json_object_set_new(document, "equal", json_boolean(!diff->found_count));
-    json_object_set_new(document, "compared", number(diff->compared));
-    json_object_set_new(document, "streams", number(diff->stream_count));
-    json_object_set_new(document, "a", of_file(&diff->files[DIFF_A]));
-    json_object_set_new(document, "b", of_file(&diff->files[DIFF_B]));
-    json_object_set_new(document, "differences", list);
+    json_t *list = json_array();
+    json_t *document = json_pack("{si sb sI sI so so so}", "schema", SCHEMA, "equal", !diff->found_count, "compared",
+                                 (json_int_t)diff->compared, "streams", (json_int_t)diff->stream_count, "a",
+                                 of_file(&diff->files[DIFF_A]), "b", of_file(&diff->files[DIFF_B]), "differences", list);
     for (size_t i = 0; i < diff->found_count && status == CUFENCE_OK; i++)
         status = add_found(diff, &diff->found[i], list, problem);
     if (status == CUFENCE_OK) {

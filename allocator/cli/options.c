@@ -35,14 +35,8 @@ static json_t *row_object(const struct option_row *row)
         [OPTION_RULES] = "rules",   [OPTION_SAMPLE] = "sample",   [OPTION_PATH] = "path",
         [OPTION_FILTER] = "filter", [OPTION_TEXT] = "text",       [OPTION_FILTER_PATH] = "filter=path",
     };
-    json_t *object = json_object();
-    json_object_set_new(object, "key", json_string(row->name));
-    json_object_set_new(object, "type", json_string(types[row->type]));
-    json_object_set_new(object, "allowed", json_string(row->allowed));
-    json_object_set_new(object, "default", json_string(row->default_value));
-    json_object_set_new(object, "help", json_string(row->help));
-    json_object_set_new(object, "is_common", json_boolean(row->is_common));
-    return object;
+    return json_pack("{ss ss ss ss ss sb}", "key", row->name, "type", types[row->type], "allowed", row->allowed, "default",
+                     row->default_value, "help", row->help, "is_common", row->is_common);
 }
 
 /* The row of a key, written as an option of `run` or not. NULL after a message. */
