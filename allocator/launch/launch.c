@@ -120,7 +120,7 @@ static int hold(struct slot *slot)
 
 static void let_go(struct slot *slot)
 {
-    assert(slot->is_held);
+    assert(__atomic_load_n(&slot->is_held, __ATOMIC_RELAXED));
     __atomic_store_n(&slot->is_held, 0, __ATOMIC_RELEASE);
 }
 
