@@ -4,13 +4,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #define SLAB (UINT64_C(4) << 20) /* a larger piece gets a slab of its own size */
 #define STEP 64u
 
 /* Its first STEP bytes hold a pointer to this, for results_give(). */
 struct results_piece {
-    struct results_piece *previous, *next;
+    struct results_piece *prev, *next; /* by slab and address */
     uint8_t *at;
     size_t bytes;
     int is_taken, begins_slab;
@@ -22,16 +23,6 @@ static size_t rounded(size_t size)
     return STEP + (size + STEP - 1) / STEP * STEP;
 }
 
-/* NULL as `piece`: to the front of the list. */
-static void insert_behind(struct results *results, struct results_piece *piece, struct results_piece *added)
-{
-    added->previous = piece;
-    added->next = piece ? piece->next : results->pieces;
-    *(piece ? &piece->next : &results->pieces) = added;
-    if (added->next)
-        added->next->previous = added;
-}
-
 /* Cuts what is left of a free piece off. Without host memory for that, the piece stays as large as it is. */
 static void cut(struct results *results, struct results_piece *piece, size_t size)
 {
@@ -40,23 +31,20 @@ static void cut(struct results *results, struct results_piece *piece, size_t siz
         return;
     *rest = (struct results_piece){.at = piece->at + size, .bytes = piece->bytes - size};
     piece->bytes = size;
-    insert_behind(results, piece, rest);
+    DL_APPEND_ELEM(results->pieces, piece, rest);
 }
 
 /* Pieces are given back about in the order in which they were taken, so what is free lies behind the latest one. */
 static struct results_piece *find(struct results *results, size_t size)
 {
-    if (results->free < size)
+    struct results_piece *start = results->rover ? results->rover : results->pieces, *piece = start;
+    if (!start || results->free < size)
         return NULL;
-    struct results_piece *start = results->rover ? results->rover : results->pieces;
-    for (struct results_piece *piece = start; piece; piece = piece->next) {
+    do {
         if (!piece->is_taken && piece->bytes >= size)
             return piece;
-    }
-    for (struct results_piece *piece = results->pieces; piece != start; piece = piece->next) {
-        if (!piece->is_taken && piece->bytes >= size)
-            return piece;
-    }
+        piece = piece->next ? piece->next : results->pieces;
+    } while (piece != start);
     return NULL;
 }
 
@@ -72,7 +60,7 @@ static struct results_piece *add_slab(struct results *results, size_t size)
         return NULL;
     }
     *piece = (struct results_piece){.at = at, .bytes = bytes, .begins_slab = 1};
-    insert_behind(results, NULL, piece);
+    DL_PREPEND(results->pieces, piece);
     results->bytes += bytes;
     results->free += bytes;
     return piece;
@@ -96,13 +84,11 @@ uint8_t *results_take(struct results *results, size_t size)
 
 static void join_next(struct results *results, struct results_piece *piece)
 {
-    struct results_piece *next = piece ? piece->next : NULL;
+    struct results_piece *next = piece->next;
     if (!next || piece->is_taken || next->is_taken || next->begins_slab)
         return;
     piece->bytes += next->bytes;
-    piece->next = next->next;
-    if (next->next)
-        next->next->previous = piece;
+    DL_DELETE(results->pieces, next);
     if (results->rover == next)
         results->rover = piece;
     free(next);
@@ -115,7 +101,7 @@ void results_give(struct results *results, uint8_t *memory)
     piece->is_taken = 0;
     results->free += piece->bytes;
     join_next(results, piece);
-    join_next(results, piece->previous);
+    join_next(results, piece->prev); /* of the first one it is the last, which has no next one */
 }
 
 int results_fits(const struct results *results, size_t size)
@@ -125,10 +111,9 @@ int results_fits(const struct results *results, size_t size)
 
 void results_forget(struct results *results)
 {
-    for (struct results_piece *piece = results->pieces, *next; piece; piece = next) {
-        next = piece->next;
-        free(piece);
-    }
+    struct results_piece *piece, *next;
+    DL_FOREACH_SAFE(results->pieces, piece, next)
+    free(piece);
     results->pieces = results->rover = NULL;
     results->bytes = results->free = 0;
 }
