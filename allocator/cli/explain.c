@@ -41,33 +41,28 @@ static int open_file(const char *path)
 
 /* ---- what is said ---- */
 
-/* The snapshot that the program kept, if any. */
-struct known {
-    struct snapshot *snapshot; /* NULL: none */
-    struct fault_memory unknown;
-    struct evidence *again; /* of the second launch's dump; NULL: none */
-};
-
 /* The name of a dump of a second launch ends with this; of 0.1.0 with the other. */
 #define AGAIN ".rerun.core"
 #define OLD_AGAIN ".restaged.core"
 
-static const struct fault_memory *memory_of(const struct known *known)
+/* `known` is the snapshot that the program kept, NULL if there is none. */
+static const struct fault_memory *memory_of(const struct snapshot *known)
 {
-    return known->snapshot ? &known->snapshot->memory : &known->unknown;
+    static const struct fault_memory unknown = {.is_unknown = 1};
+    return known ? &known->memory : &unknown;
 }
 
-static const struct rerun_result *rerun_of(const struct known *known)
+static const struct rerun_result *rerun_of(const struct snapshot *known)
 {
-    return known->snapshot ? &known->snapshot->rerun : NULL;
+    return known ? &known->rerun : NULL;
 }
 
-static struct finding_origin origin_of(const struct known *known, const struct evidence *evidence)
+static struct finding_origin origin_of(const struct snapshot *known, const struct evidence *evidence)
 {
-    const struct snapshot_origin *from = known->snapshot ? &known->snapshot->origin : NULL;
-    return from ? (struct finding_origin){from->pid, from->rank, from->device, from->device_name[0] ? from->device_name : NULL,
-                                          NULL}
-                : (struct finding_origin){.rank = -1, .device = (int)evidence->device};
+    if (!known)
+        return (struct finding_origin){.rank = -1, .device = (int)evidence->device};
+    const struct snapshot_origin *from = &known->origin;
+    return (struct finding_origin){from->pid, from->rank, from->device, from->device_name[0] ? from->device_name : NULL, NULL};
 }
 
 #define NO_MEMORY "cufence: the host has no memory for the report\n"
@@ -100,7 +95,7 @@ static void say_truncated(const struct coredump *dump, const struct evidence *ev
 
 /* Prints the report with its summary line last, after the list of threads. */
 static void say_text(const char *path, const struct coredump *dump, const struct evidence *evidence,
-                     const struct standing *standing, const struct known *known, const struct wishes *wishes)
+                     const struct standing *standing, const struct snapshot *known, const struct wishes *wishes)
 {
     const struct finding_origin origin = origin_of(known, evidence);
     struct standing_wishes whole = wishes->standing;
@@ -134,7 +129,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
 }
 
 /* The report of a fault that has happened somewhere else. */
-static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct known *known,
+static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct snapshot *known,
                           int is_truncated)
 {
     const struct finding_origin origin = origin_of(known, evidence);
@@ -144,13 +139,13 @@ static json_t *finding_of(const struct evidence *evidence, const struct diagnosi
     finding_of_fault(&finding, diagnosis, rerun_of(known), &origin);
     json_t *json = record_to_json_at(&finding_facts, &finding, finding.now_ns);
     finding_free(&finding);
-    if (!known->snapshot)
+    if (!known)
         json_object_del(json, "process");
     return json;
 }
 
 static void say_json(const char *path, const struct coredump *dump, const struct evidence *evidence,
-                     const struct standing *standing, const struct known *known, const struct wishes *wishes)
+                     const struct standing *standing, const struct snapshot *known, const struct wishes *wishes)
 {
     struct standing_wishes whole = wishes->standing;
     struct diagnosis diagnosis;
@@ -231,9 +226,10 @@ static cufence_status explain_bytes(const char *path, const struct loaded *bytes
     struct standing *standing = NULL;
     struct coredump dump;
     struct wishes all = *wishes;
-    struct known known = {.snapshot = find_snapshot(path), .unknown = {.is_unknown = 1}};
-    if (known.snapshot && known.snapshot->rerun.outcome == RERUN_FAULTED)
-        known.snapshot->rerun.evidence = known.again = find_again(path);
+    struct snapshot *known = find_snapshot(path);
+    struct evidence *again = known && known->rerun.outcome == RERUN_FAULTED ? find_again(path) : NULL;
+    if (known)
+        known->rerun.evidence = again;
     cufence_status status = coredump_open_part(bytes->at, bytes->size, &dump, problem);
     if (status == CUFENCE_OK)
         status = evidence_read(&dump, &evidence, problem);
@@ -241,9 +237,9 @@ static cufence_status explain_bytes(const char *path, const struct loaded *bytes
         status = standing_read(&dump, &standing, problem);
     all.standing.remains = status == CUFENCE_OK && coredump_is_truncated(&dump) ? evidence : NULL;
     if (status == CUFENCE_OK)
-        (all.is_json ? say_json : say_text)(path, &dump, evidence, standing, &known, &all);
-    snapshot_free(known.snapshot);
-    evidence_free(known.again);
+        (all.is_json ? say_json : say_text)(path, &dump, evidence, standing, known, &all);
+    snapshot_free(known);
+    evidence_free(again);
     standing_free(standing);
     coredump_close(&dump);
     evidence_free(evidence);
