@@ -3,17 +3,33 @@
 #include "base/text.h"
 #include "facts.h"
 
+#include <stdlib.h>
+
 char *finding_json(const struct finding *finding)
 {
     return text_of_json(record_to_json_at(&finding_facts, finding, finding->now_ns), JSON_COMPACT);
 }
 
+/* Not on the stack: these are made on a thread of the program's. */
+static char *line_of(const struct finding_origin *origin, const char *kind, const struct guarded *guarded)
+{
+    struct finding *line = calloc(1, sizeof *line);
+    if (!line)
+        return NULL;
+    line->origin = *origin;
+    line->kind = kind;
+    line->guarded = guarded;
+    char *text = finding_json(line);
+    free(line);
+    return text;
+}
+
 char *json_of_run(const struct finding_origin *origin)
 {
-    return finding_json(&(struct finding){.origin = *origin, .kind = KIND_RUN});
+    return line_of(origin, KIND_RUN, NULL);
 }
 
 char *json_of_guarded(const struct finding_origin *origin, const struct guarded *guarded)
 {
-    return finding_json(&(struct finding){.origin = *origin, .kind = KIND_GUARDED, .guarded = guarded});
+    return line_of(origin, KIND_GUARDED, guarded);
 }
