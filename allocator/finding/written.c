@@ -25,12 +25,7 @@ static uint64_t bits_at(const struct rerun_write *write, size_t at, size_t width
 
 static double float_of(uint64_t bits, size_t width)
 {
-    uint32_t half = (uint32_t)bits;
-    float narrow;
-    double wide;
-    memcpy(&narrow, &half, sizeof narrow);
-    memcpy(&wide, &bits, sizeof wide);
-    return width == sizeof narrow ? (double)narrow : wide;
+    return value_of_bits(width == sizeof(float) ? VALUE_FLOAT32 : VALUE_FLOAT64, bits);
 }
 
 /* Returns 1 if the bits look like a floating-point number of 4 or 8 bytes. False for NaN and infinity. */
