@@ -57,6 +57,13 @@ static void allocate_and_free(CUstream *streams)
     }
 }
 
+/* Whether the set has reached both ends of the buffer, and nothing has come behind it: cufence writes there or everywhere. */
+static int is_set(char *buffer, size_t size, CUstream stream)
+{
+    size_t end = size < 8192 ? size / 2 : 4096;
+    return sum_at(buffer, end, stream) == end && sum_at(buffer + size - end, end, stream) == end;
+}
+
 static void crowded(const char *options)
 {
     enum { KEPT = 20 };
@@ -80,7 +87,7 @@ static void crowded(const char *options)
     __atomic_store_n(&room, 1, __ATOMIC_RELEASE);
     CHECK_CU(cuCtxSynchronize());
     for (int i = 0; i < KEPT; i++)
-        CHECK(sum_at(kept[i], size_of(i), streams[2]) == size_of(i));
+        CHECK(is_set(kept[i], size_of(i), streams[2]));
     if (strstr(options, "slack=on"))
         CHECK(cufence_check(0) == 0);
     CHECK(cufence_fault_count() == 0);
