@@ -5,22 +5,10 @@
 #ifndef CUFENCE_TESTS_SIM_DUMP_H
 #define CUFENCE_TESTS_SIM_DUMP_H
 
-#include <cuda.h>
-#include <elf.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "child.h"
 
-/* In a child: ends it with the line of what did not hold. */
-#define CHECK(condition)                                                                                                       \
-    do {                                                                                                                       \
-        if (!(condition)) {                                                                                                    \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                                    \
-            _exit(1);                                                                                                          \
-        }                                                                                                                      \
-    } while (0)
+#include <elf.h>
+
 #define OK(call) CHECK((call) == CUDA_SUCCESS)
 
 struct dump {

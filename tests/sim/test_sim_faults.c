@@ -3,8 +3,6 @@
  * Every story runs in a process of its own, because a fault stays with a context. The dump is read here by the offsets of its
  * format, not by the code under test or by the product's reader.
  */
-#include "support/test.h"
-
 #include "sim_dump.h"
 #include <sim/sim.h>
 
@@ -164,7 +162,7 @@ static void run_story(const struct story *story)
     }
 }
 
-#define STORY(name, ...)                                                                                                       \
+#define PLAY(name, ...)                                                                                                        \
     static void name(void);                                                                                                    \
     TEST(test_##name)                                                                                                          \
     {                                                                                                                          \
@@ -174,7 +172,7 @@ static void run_story(const struct story *story)
 
 /* ---- stories ---- */
 
-STORY(without_dumps_the_error_is_sticky, 0, {{0}})
+PLAY(without_dumps_the_error_is_sticky, 0, {{0}})
 {
     open_device();
     OK(launch_overrun(1000));
@@ -246,7 +244,7 @@ static void check_overrun_dump(struct dump dump)
     CHECK(instruction[0] == 0x0000000502007986 && instruction[1] == 0x000fe2000c101904);
 }
 
-STORY(a_survived_fault_leaves_a_dump_and_a_good_context, 0, {{0}})
+PLAY(a_survived_fault_leaves_a_dump_and_a_good_context, 0, {{0}})
 {
     arm(FLAGS_SURVIVE);
     open_device();
@@ -270,7 +268,7 @@ STORY(a_survived_fault_leaves_a_dump_and_a_good_context, 0, {{0}})
     CHECK(access(file_name, F_OK) == 0);
 }
 
-STORY(all_faulting_lanes_of_the_warp_are_in_the_dump, 0, {{0}})
+PLAY(all_faulting_lanes_of_the_warp_are_in_the_dump, 0, {{0}})
 {
     arm(FLAGS_SURVIVE);
     open_device();
@@ -285,7 +283,7 @@ STORY(all_faulting_lanes_of_the_warp_are_in_the_dump, 0, {{0}})
     }
 }
 
-STORY(an_exited_warp_leaves_its_sm_only, 0, {{0}})
+PLAY(an_exited_warp_leaves_its_sm_only, 0, {{0}})
 {
     arm(FLAGS_SURVIVE);
     open_device();
@@ -299,7 +297,7 @@ STORY(an_exited_warp_leaves_its_sm_only, 0, {{0}})
         CHECK(find(dump, TYPE(n), 0, NULL).sh_type == 0);
 }
 
-STORY(loads_and_wild_addresses_are_told_apart, 0, {{0}})
+PLAY(loads_and_wild_addresses_are_told_apart, 0, {{0}})
 {
     arm(FLAGS_SURVIVE);
     open_device();
@@ -313,7 +311,7 @@ STORY(loads_and_wild_addresses_are_told_apart, 0, {{0}})
     CHECK(u64(dump, find(dump, TYPE(5), 0, NULL), 2 * 4) == nowhere);
 }
 
-STORY(a_read_only_mapping_can_be_loaded_from, 0, {{0}})
+PLAY(a_read_only_mapping_can_be_loaded_from, 0, {{0}})
 {
     open_device();
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
@@ -325,7 +323,7 @@ STORY(a_read_only_mapping_can_be_loaded_from, 0, {{0}})
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-STORY(without_skip_abort_the_process_ends, SIGABRT, {{0}})
+PLAY(without_skip_abort_the_process_ends, SIGABRT, {{0}})
 {
     signal(SIGABRT, SIG_DFL);
     arm(CU_COREDUMP_LIGHTWEIGHT_FLAGS);
@@ -335,9 +333,9 @@ STORY(without_skip_abort_the_process_ends, SIGABRT, {{0}})
     CHECK(is_over);
 }
 
-STORY(the_environment_wins, 0,
-      {{"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1"},
-       {"CUDA_COREDUMP_GENERATION_FLAGS", "skip_nonrelocated_elf_images,skip_global_memory,skip_abort"}})
+PLAY(the_environment_wins, 0,
+     {{"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1"},
+      {"CUDA_COREDUMP_GENERATION_FLAGS", "skip_nonrelocated_elf_images,skip_global_memory,skip_abort"}})
 {
     unsigned char no = 0;
     size_t one = 1;
@@ -357,7 +355,7 @@ static void *read_fifo(void *argument)
     return dump;
 }
 
-STORY(a_fifo_gets_the_whole_dump, 0, {{0}})
+PLAY(a_fifo_gets_the_whole_dump, 0, {{0}})
 {
     CHECK(mkfifo(file_name, 0600) == 0);
     arm(FLAGS_SURVIVE);
@@ -371,7 +369,7 @@ STORY(a_fifo_gets_the_whole_dump, 0, {{0}})
     check_overrun_dump(dump);
 }
 
-STORY(unmapping_does_not_wait_for_the_kernel, 0, {{0}})
+PLAY(unmapping_does_not_wait_for_the_kernel, 0, {{0}})
 {
     open_device();
     uint32_t is_running = 0, *flag = &is_running;
@@ -395,7 +393,7 @@ NOT_SANITIZED static void touch_nothing(void)
     *(volatile char *)nowhere = 1;
 }
 
-STORY(faults_of_the_host_go_to_the_handler_before, 0, {{0}})
+PLAY(faults_of_the_host_go_to_the_handler_before, 0, {{0}})
 {
     struct sigaction action = {.sa_handler = host_handler, .sa_flags = SA_NODEFER};
     CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
@@ -408,7 +406,7 @@ STORY(faults_of_the_host_go_to_the_handler_before, 0, {{0}})
     }
 }
 
-STORY(unmapped_copies_fail_when_they_run, 0, {{0}})
+PLAY(unmapped_copies_fail_when_they_run, 0, {{0}})
 {
     open_device();
     uint32_t flag = 0, *pointer = &flag, word;

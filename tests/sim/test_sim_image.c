@@ -4,8 +4,6 @@
  * Every launch is a process of its own: this program, started anew, armed by the environment.
  */
 #define TEST_OWN_MAIN
-#include "support/test.h"
-
 #include "sim_dump.h"
 #include <sim/sim.h>
 
@@ -261,7 +259,7 @@ static void run_story(const struct story *story)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-#define STORY(name)                                                                                                            \
+#define PLAY(name)                                                                                                             \
     static void name(void);                                                                                                    \
     TEST(test_##name)                                                                                                          \
     {                                                                                                                          \
@@ -271,7 +269,7 @@ static void run_story(const struct story *story)
 
 /* ---- stories ---- */
 
-STORY(code_ends_as_compiled_code_does)
+PLAY(code_ends_as_compiled_code_does)
 {
     struct dump cubin = original("");
     const struct instruction *code = code_of(cubin);
@@ -283,7 +281,7 @@ STORY(code_ends_as_compiled_code_does)
     CHECK(text_of(original("padding=0"))->sh_size == PADDING_AT);
 }
 
-STORY(a_cubin_faults_where_it_did)
+PLAY(a_cubin_faults_where_it_did)
 {
     struct dump cubin = original("");
     check_gone(launch_image(cubin, "module"), 0x40);
@@ -294,7 +292,7 @@ STORY(a_cubin_faults_where_it_did)
     check_gone(launch_image(cubin, "library"), 0x60);
 }
 
-STORY(a_fence_keeps_the_warp)
+PLAY(a_fence_keeps_the_warp)
 {
     struct dump cubin = original("");
     put_fence(cubin);
@@ -306,7 +304,7 @@ STORY(a_fence_keeps_the_warp)
     check_alive(launch_image(cubin, "library"), 0x60, PADDING_AT + 48);
 }
 
-STORY(a_way_past_the_fence_is_open)
+PLAY(a_way_past_the_fence_is_open)
 {
     struct dump cubin = original("");
     put_fence(cubin);
@@ -318,7 +316,7 @@ STORY(a_way_past_the_fence_is_open)
     check_gone(launch_image(cubin, "module"), 0x40);
 }
 
-STORY(bad_images_are_refused)
+PLAY(bad_images_are_refused)
 {
     CUcontext context;
     CUmodule module;
@@ -339,7 +337,7 @@ STORY(bad_images_are_refused)
     free(cubin.bytes);
 }
 
-STORY(a_missing_library_of_kernels_is_an_error)
+PLAY(a_missing_library_of_kernels_is_an_error)
 {
     setenv("CUSIM_KERNELS", "/nowhere/kernels.so", 1);
     int null = open("/dev/null", O_WRONLY);
@@ -347,7 +345,7 @@ STORY(a_missing_library_of_kernels_is_an_error)
     CHECK(cuInit(0) == CUDA_ERROR_INVALID_VALUE);
 }
 
-STORY(shared_memory_is_asked_for)
+PLAY(shared_memory_is_asked_for)
 {
     setenv("CUSIM_KERNELS", CUFENCE_SIM_KERNELS, 1);
     CUcontext context;
@@ -379,7 +377,7 @@ STORY(shared_memory_is_asked_for)
     OK(cuCtxSynchronize());
 }
 
-STORY(the_environment_makes_dumps_lightweight)
+PLAY(the_environment_makes_dumps_lightweight)
 {
     setenv("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", "1", 1);
     OK(cuInit(0));

@@ -3,8 +3,6 @@
  * this program, started anew before CUDA is: so the addresses of its libraries and stacks are its own.
  */
 #define TEST_OWN_MAIN
-#include "support/test.h"
-
 #include "sim_dump.h"
 #include <sim/sim.h>
 
@@ -206,40 +204,9 @@ static void expect_well(pid_t other)
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-struct story {
-    void (*run)(void);
-    const char *device; /* CUFENCE_SIM */
-};
-
-static void run_story(const struct story *story)
-{
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        if (story->device != NULL)
-            setenv("CUFENCE_SIM", story->device, 1);
-        alarm(300);
-        story->run();
-        _exit(0);
-    }
-    int status = -1;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
-#define STORY(name, ...)                                                                                                       \
-    static void name(void);                                                                                                    \
-    TEST(test_##name)                                                                                                          \
-    {                                                                                                                          \
-        run_story(&(struct story){name, __VA_ARGS__});                                                                         \
-    }                                                                                                                          \
-    static void name(void)
-
 /* ---- stories ---- */
 
-STORY(another_process_maps_the_same_bytes_at_the_same_address, NULL)
+STORY(another_process_maps_the_same_bytes_at_the_same_address)
 {
     int to;
     pid_t other = start_other(&to);
@@ -253,7 +220,7 @@ STORY(another_process_maps_the_same_bytes_at_the_same_address, NULL)
     expect_well(other);
 }
 
-STORY(memory_can_be_shared_after_a_sticky_error, NULL)
+STORY(memory_can_be_shared_after_a_sticky_error)
 {
     int to;
     pid_t other = start_other(&to);
@@ -272,7 +239,7 @@ STORY(memory_can_be_shared_after_a_sticky_error, NULL)
     expect_well(other);
 }
 
-STORY(only_exportable_handles_are_exported, NULL)
+STORY(only_exportable_handles_are_exported)
 {
     start();
     CUmemGenericAllocationHandle handle = create(GRANULE, &exportable), other = create(GRANULE, &plain);
@@ -294,7 +261,7 @@ STORY(only_exportable_handles_are_exported, NULL)
     CHECK(cuMemExportToShareableHandle(&descriptor, handle, FILE_HANDLE, 0) == CUDA_ERROR_INVALID_VALUE);
 }
 
-STORY(other_descriptors_are_refused, NULL)
+STORY(other_descriptors_are_refused)
 {
     start();
     CUmemGenericAllocationHandle handle;
@@ -311,7 +278,7 @@ STORY(other_descriptors_are_refused, NULL)
     OK(import(&handle, descriptor));
 }
 
-STORY(imported_handles_are_handles, NULL)
+STORY(imported_handles_are_handles)
 {
     start();
     size_t free_before, free_after, total;
@@ -349,7 +316,7 @@ STORY(imported_handles_are_handles, NULL)
     OK(cuMemAddressFree(base, 8 * GRANULE));
 }
 
-STORY(handles_need_no_descriptors, NULL)
+STORY(handles_need_no_descriptors)
 {
     const struct rlimit few = {32, 32};
     CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
@@ -364,7 +331,7 @@ STORY(handles_need_no_descriptors, NULL)
     }
 }
 
-STORY(a_wanted_address_is_given_where_it_is_free, NULL)
+STORY(a_wanted_address_is_given_where_it_is_free)
 {
     start();
     CUdeviceptr base, again, elsewhere;
@@ -379,8 +346,9 @@ STORY(a_wanted_address_is_given_where_it_is_free, NULL)
     CHECK(again == base + 64 * GRANULE);
 }
 
-STORY(a_device_may_not_share, "shareable=0")
+STORY(a_device_may_not_share)
 {
+    setenv("CUFENCE_SIM", "shareable=0", 1);
     start();
     CUmemGenericAllocationHandle handle;
     int is_supported = 1, descriptor;
@@ -392,7 +360,7 @@ STORY(a_device_may_not_share, "shareable=0")
     CHECK(import(&handle, 0) == CUDA_ERROR_NOT_SUPPORTED);
 }
 
-STORY(memory_of_a_device_that_is_not_there_is_refused, NULL)
+STORY(memory_of_a_device_that_is_not_there_is_refused)
 {
     int sockets[2];
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
@@ -414,7 +382,7 @@ STORY(memory_of_a_device_that_is_not_there_is_refused, NULL)
     expect_well(other);
 }
 
-STORY(identifiers_are_those_of_the_devices, NULL)
+STORY(identifiers_are_those_of_the_devices)
 {
     cusim_configure(2, 0, 0);
     start();
@@ -435,7 +403,7 @@ TEST_CONCURRENTLY
 
 int main(int argc, char **argv)
 {
-    if (argc == 2) {
+    if (argc == 2 && atoi(argv[1]) > 0) {
         run_other(atoi(argv[1]));
         return 0;
     }
