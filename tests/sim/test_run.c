@@ -1,19 +1,6 @@
 /* `cufence run` with a program that knows nothing of cufence (run_story.c), on the simulated device. */
+#include "support/folder.h"
 #include "child.h"
-
-static char folder[] = "/tmp/cufence-ranks-XXXXXX";
-
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[256];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
-}
 
 /* Runs a shell command, with CUFENCE (the command), STORY (the program) and FOLDER set for it. */
 static int shell(const char *command)

@@ -1,23 +1,11 @@
 /* `cufence run --save-values`, and `cufence replay` of launches that did not fault, with a program that knows nothing of them
  * (saved_story.c), on the simulated device. */
+#include "support/folder.h"
 #include "child.h"
 
 #include <regex.h>
 
-static char folder[] = "/tmp/cufence-saved-XXXXXX";
 static char text[1 << 16];
-
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[256];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
-}
 
 /* Runs a command line in the folder; `text` gets what it prints. Returns the exit status. */
 static int run_shell(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -4,22 +4,10 @@
 #ifndef VALUES_WORLD_H
 #define VALUES_WORLD_H
 
+#include "support/folder.h"
 #include "child.h"
 
-static char folder[] = "/tmp/cufence-values-XXXXXX";
 static char text[1 << 16];
-
-static inline int make_folder(void **state)
-{
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static inline int remove_folder(void **state)
-{
-    char command[256];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
-}
 
 static inline void read_file(const char *name)
 {

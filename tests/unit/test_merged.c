@@ -1,22 +1,9 @@
 /* Which reports are the same finding for `cufence hunt`, and what it makes of files that are damaged. */
-#include "support/test.h"
+#include "support/folder.h"
 
 #include "cli/hunt.h"
 
-static char folder[] = "/tmp/cufence-merged-XXXXXX";
 static struct collected merged;
-
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[64];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
-}
 
 static int forget(void **state)
 {

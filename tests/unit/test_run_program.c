@@ -1,12 +1,10 @@
 /* Whether a program can run under `cufence run`: found files, crafted ELF files and scripts. */
-#include "support/test.h"
+#include "support/folder.h"
 
 #include <elf.h>
 
 #include "cli/program.h"
 #include "base/error.h"
-
-static char folder[] = "/tmp/cufence-program-XXXXXX";
 
 static const char *in_folder(const char *name)
 {
@@ -39,18 +37,6 @@ static void expect_judgement(const char *path, int status, const char *word)
     assert_int_equal(verdict, status);
     if (word)
         assert_non_null(strstr(error_detail(), word));
-}
-
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[PATH_MAX];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 /* ---- finding ---- */
