@@ -7,6 +7,7 @@
 
 static void fill(const cusim_thread *thread, void *const *arguments)
 {
+    (void)thread;
     volatile uint32_t *to = *(volatile uint32_t *const *)arguments[0];
     for (uint32_t i = 0; i < *(const uint32_t *)arguments[1]; i++)
         to[i] = *(const uint32_t *)arguments[2] + i;
