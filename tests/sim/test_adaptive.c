@@ -103,7 +103,6 @@ STORY(rounds_end_without_room)
     for (int i = 0; i < 3000 && stats().tested_buffers == stats().tested_places; i++)
         synchronised_step(stream, seen);
     CHECK(stats().tested_buffers > stats().tested_places);
-    CHECK(stats().tested_places < PLACES && stats().tested_rounds == 0);
 }
 
 STORY(says_when_it_was_freed)
