@@ -244,14 +244,19 @@ TEST(test_slack)
 
 static void tell_reused(void)
 {
+    static uint32_t flag;
     start("explain=rerun,small=map,uaf=off");
     void *out = allocate(COUNT * 4);
+    void *next = NULL, *word = &flag;
     int n = COUNT;
-    CHECK_CU(cuCtxSynchronize());
-    CHECK_OK(cufence_free(out, NULL));
-    void *next = allocate(64);
-    CHECK((uintptr_t)out / 4096 == (uintptr_t)next / 4096); /* it has the same memory */
+    CUfunction busy;
+    CHECK_CU(cuModuleGetFunction(&busy, module, "cusim_spin"));
+    CHECK_CU(cuLaunchKernel(busy, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&word}, NULL));
     launch_all("write_last", (void *[]){&out, &n});
+    CHECK_OK(cufence_free(out, NULL));
+    CHECK_OK(cufence_malloc(&next, 64, 0, NULL));
+    CHECK((uintptr_t)out / 4096 == (uintptr_t)next / 4096); /* it has the same memory */
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     cuCtxSynchronize();
 }
 
