@@ -2,7 +2,6 @@
 #include "finding/report.h"
 #include "support/test.h"
 
-
 TEST(lines_are_coloured_by_what_they_say)
 {
     static const struct {

@@ -2,7 +2,6 @@
 #include "finding/report_common.h"
 #include "support/test.h"
 
-
 /* The line without its key and its certainty. */
 static char *line_of(const struct rerun_result *rerun, enum access_kind kind, uint64_t width)
 {
