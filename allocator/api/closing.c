@@ -117,9 +117,12 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
     uint64_t found = delivery_findings();
     struct guarded left = {0};
     count_left(&left);
-    char findings[128] = "", seen[96] = "", most[96] = "";
+    char findings[256] = "", seen[96] = "", most[96] = "";
     if (found)
         snprintf(findings, sizeof findings, "%s finding%s", grouped(found).text, s(found));
+    else if (ending->unchecked[0] && ending->is_awaited && !ending->has_faulted && !ending->is_blind)
+        snprintf(findings, sizeof findings, "no faults, but not all buffers were checked for writes beside them: %s",
+                 ending->unchecked);
     else
         snprintf(findings, sizeof findings, "%s",
                  ending->has_faulted ? "a kernel has faulted, without a report"

@@ -15,13 +15,14 @@ void closing_unguarded(enum unguarded kind, uint64_t bytes);
 
 /* How a process ends. */
 struct ending {
-    int status;      /* the program's own */
-    int exitcode;    /* the one that replaces it, or 0 */
-    int has_faulted; /* a kernel has, reported or not */
-    int is_awaited;  /* all work of the devices is done, so no fault can come any more */
-    int is_blind;    /* no descriptor is left, without which the driver cannot write a dump; the fault may be lost */
-    int is_quiet;    /* say nothing if anything was guarded */
-    int is_verbose;  /* also how often each place of allocation was tested */
+    int status;            /* the program's own */
+    int exitcode;          /* the one that replaces it, or 0 */
+    int has_faulted;       /* a kernel has, reported or not */
+    int is_awaited;        /* all work of the devices is done, so no fault can come any more */
+    int is_blind;          /* no descriptor is left, without which the driver cannot write a dump; the fault may be lost */
+    const char *unchecked; /* why not all buffers were checked for writes beside them; "": all were */
+    int is_quiet;          /* say nothing if anything was guarded */
+    int is_verbose;        /* also how often each place of allocation was tested */
 };
 
 /* Prints what was left to the driver, if anything was. */

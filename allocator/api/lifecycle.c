@@ -149,12 +149,12 @@ static void remove_traces(int status, void *unused)
         aside_call(remove_traces_aside, unused);
 }
 
-/* The last check of all buffers. The devices are idle. */
-static void check_slack(void)
+/* The last check of all buffers. The devices are idle. Returns 0 if some could not be checked; error_detail() says why. */
+static int check_slack(void)
 {
     size_t found;
-    if (heap_watches() && !driver_has_faulted(exit_result) && !delivery_is_in_handler())
-        heap_check_slack(-1, 0, SLACK_MS, &found);
+    return !heap_watches() || driver_has_faulted(exit_result) || delivery_is_in_handler() ||
+           heap_check_slack(-1, 0, SLACK_MS, &found) == CUFENCE_OK;
 }
 
 /* Waits for all work and for the reports of its faults. Returns 1 if all work is done. */
@@ -218,8 +218,9 @@ static void conclude(void *argument)
     struct end *end = argument;
     int status = end->status, is_blind = monitor_is_armed() && has_no_descriptor();
     int is_synchronised = wait_for_faults();
-    if (is_synchronised)
-        check_slack();
+    char unchecked[160] = "";
+    if (is_synchronised && !check_slack())
+        snprintf(unchecked, sizeof unchecked, "%s", error_detail());
     if (lens)
         lens->close(LENS_MS);
     monitor_stop(is_synchronised ? DUMP_MS : 0);
@@ -244,7 +245,7 @@ static void conclude(void *argument)
     int exitcode = status == 0 && (delivery_count() || (has_failed && !delivery_known())) ? (int)process.options.exitcode : 0;
     if (__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED)) {
         closing_record();
-        closing_say(&(struct ending){status, exitcode, has_failed, is_synchronised, is_blind, process.options.quiet,
+        closing_say(&(struct ending){status, exitcode, has_failed, is_synchronised, is_blind, unchecked, process.options.quiet,
                                      process.options.verbose});
     }
     if (process.options.verbose)

@@ -109,6 +109,11 @@ TEST_WITH(the_end_tells_what_was_guarded, NULL, finish)
     run(way, "allocations", PRELOAD, "wait_ms=0", NULL);
     expect_in(way, "allocations", last.err,
               "== cufence: no faults seen, but the devices may still be working; 6 allocations guarded\n");
+    run(way, "capture_at_end", PRELOAD, NULL, NULL);
+    expect_in(
+        way, "capture_at_end", last.err,
+        "no faults, but not all buffers were checked for writes beside them: a stream is capturing; check before or after "
+        "that; 1 allocation guarded");
     run(way, "allocations", PRELOAD, "say=quiet", NULL);
     if (last.err[0])
         complain(way, "allocations", "not quiet", "");

@@ -407,7 +407,7 @@ TEST(lines_that_are_no_findings)
          .bytes = 30 << 20, .mapped_bytes = 30 << 20, .largest = 30 << 20, .oldest_ns = 80000000},
         {.buffers = 1, .bytes = 1, .mapped_bytes = 2 << 20, .largest = 1}};
     /* clang-format on */
-    const struct usage use = {places, 3, 73000000, 2, 4000, "at exit", 4242, 3};
+    const struct usage use = {places, 3, 73000000, 2, 4000, "at exit", 4242, 3, {0}};
     const struct guarded guarded = {1, 2, 3, 4, 5, 6, 7};
     char *text = NULL;
     size_t size;

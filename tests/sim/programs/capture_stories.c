@@ -26,6 +26,16 @@ static size_t last_nodes(CUstream stream, CUgraphNode *out, size_t most)
     return count;
 }
 
+/* Ends while a stream captures, so nothing of ours can run any more. */
+int story_capture_at_end(int count, char **arguments)
+{
+    CUdeviceptr buffer;
+    start();
+    MUST(cu.cuMemAlloc(&buffer, BYTES));
+    MUST(cu.cuStreamBeginCapture(new_stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
+    return 0;
+}
+
 /* reordered set|add|none: the work on the first buffer is put aside, so that what comes next may run beside it; or something
  * more is waited for, and the order stays. */
 int story_reordered(int count, char **arguments)

@@ -32,6 +32,7 @@ void spin(uint32_t *flag, CUstream stream);
 void let_go(uint32_t *flag);
 
 #define STORIES(X)                                                                                                             \
+    X(capture_at_end)                                                                                                          \
     X(allocations)                                                                                                             \
     X(alignment)                                                                                                               \
     X(overrun)                                                                                                                 \
