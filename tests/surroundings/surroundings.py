@@ -25,7 +25,7 @@ KNOWN = "unwritten dumps"
 
 # Lines that cufence may print outside of a report, each once.
 STATED = [re.compile(text) for text in (
-    r"cufence: (no faults|no faults seen, but the devices may still be working|no faults seen, but no file descriptor was left, .*|1 finding); [\d,]+ allocations? guarded",
+    r"cufence: (no faults|no faults seen, but the devices may still be working|no faults seen, but no file descriptor was left, .*|no faults, but not all buffers were checked .*|1 finding); [\d,]+ allocations? guarded",
     r"cufence: NOTHING WAS GUARDED: (cufence saw no allocation|every allocation was left to the driver)",
     r"cufence: use after free: tested for \d+ of \d+ allocation sites?$",
     r"cufence: packed: \d+ allocations? shared pages",
