@@ -53,9 +53,21 @@ static struct freelist *list_for(struct books *books, struct stream *stream)
     return list;
 }
 
+static inline cufence_status lay_out(const struct heap_request *wanted, enum layout_side side, struct layout *layout)
+{
+    struct problem problem;
+    cufence_status status = layout_compute(&(struct layout_request){.size = wanted->size,
+                                                                    .align = align_of(wanted),
+                                                                    .side = side,
+                                                                    .granularity = heap_granularity,
+                                                                    .guard_min = heap_options->guard,
+                                                                    .guard_max = heap_options->guard_max},
+                                           layout, &problem);
+    return status == CUFENCE_OK ? status : error_set(status, "%s", problem.text);
+}
+
 cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, uint64_t *mapped)
 {
-    cufence_status status = CUFENCE_OK;
     size_t size = wanted->size;
     struct context *context = wanted->context;
     if (__atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
@@ -68,16 +80,9 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     }
     enum layout_side side = side_of();
     struct layout layout;
-    struct problem problem;
-    status = layout_compute(&(struct layout_request){.size = size,
-                                                     .align = align_of(wanted),
-                                                     .side = side,
-                                                     .granularity = heap_granularity,
-                                                     .guard_min = heap_options->guard,
-                                                     .guard_max = heap_options->guard_max},
-                            &layout, &problem);
+    cufence_status status = lay_out(wanted, side, &layout);
     if (status != CUFENCE_OK)
-        return error_set(status, "%s", problem.text);
+        return status;
     struct books *books = books_of(context);
     if (__builtin_expect(!books, 0))
         books = books_make(context);
