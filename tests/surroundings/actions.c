@@ -137,13 +137,10 @@ static void act_churn(void)
 
 /* ---- copies and sets ---- */
 
-static void act_copy(void)
+/* Copies rows, as much of `bytes` as they cover. */
+static CUresult copy_rows(unsigned how, const struct buffer *to, const struct buffer *from, size_t bytes)
 {
-    struct buffer *to = any_buffer(), *from = any_buffer();
-    if (!to || to == from)
-        return;
-    size_t bytes = to->bytes < from->bytes ? to->bytes : from->bytes, rows = bytes / 4 >= 8 ? 8 : 1,
-           width = bytes / rows & ~(size_t)3;
+    size_t rows = bytes / 4 >= 8 ? 8 : 1, width = bytes / rows & ~(size_t)3;
     CUDA_MEMCPY2D flat = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                           .srcDevice = from->address,
                           .srcPitch = width,
@@ -163,28 +160,34 @@ static void act_copy(void)
                           .WidthInBytes = width,
                           .Height = rows,
                           .Depth = 1};
+    switch (how) {
+    case 2:
+        return cu.cuMemcpy2D(&flat);
+    case 3:
+        return cu.cuMemcpy2DAsync(&flat, act_streams[1]);
+    case 4:
+        return cu.cuMemcpy2DUnaligned(&flat);
+    case 5:
+        return cu.cuMemcpy3D(&deep);
+    default:
+        return cu.cuMemcpy3DAsync(&deep, act_streams[0]);
+    }
+}
+
+static void act_copy(void)
+{
+    struct buffer *to = any_buffer(), *from = any_buffer();
+    if (!to || to == from)
+        return;
+    size_t bytes = to->bytes < from->bytes ? to->bytes : from->bytes;
+    unsigned how = pick(12);
     CUresult result = CUDA_SUCCESS;
-    switch (pick(12)) {
+    switch (how) {
     case 0:
         result = cu.cuMemcpyDtoD(to->address, from->address, bytes);
         break;
     case 1:
         result = cu.cuMemcpyDtoDAsync(to->address, from->address, bytes, act_streams[1]);
-        break;
-    case 2:
-        result = cu.cuMemcpy2D(&flat);
-        break;
-    case 3:
-        result = cu.cuMemcpy2DAsync(&flat, act_streams[1]);
-        break;
-    case 4:
-        result = cu.cuMemcpy2DUnaligned(&flat);
-        break;
-    case 5:
-        result = cu.cuMemcpy3D(&deep);
-        break;
-    case 6:
-        result = cu.cuMemcpy3DAsync(&deep, act_streams[0]);
         break;
     case 7:
         result = cu.cuMemcpyPeer(to->address, context, from->address, context, bytes);
@@ -198,9 +201,12 @@ static void act_copy(void)
     case 10:
         result = cu.cuMemcpyAsync(to->address, from->address, bytes, act_streams[1]);
         break;
-    default:
+    case 11:
         memset(host, (int)pick(256), bytes);
         result = cu.cuMemcpyHtoD(to->address, host, bytes);
+        break;
+    default:
+        result = copy_rows(how, to, from, bytes);
     }
     step_record("copy", result);
     NEED(cu.cuCtxSynchronize());

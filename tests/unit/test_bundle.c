@@ -57,11 +57,11 @@ TEST(what_is_written_is_read)
     assert_int_equal(bytes, UINT64_C(123456789012));
 }
 
-TEST(bundles_come_back_as_they_were)
-{
-    static const struct launch_argument layout[] = {{0, 8}, {8, 4}};
-    static const uint8_t arguments[12] = {0xab, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0xff};
-    static const struct bundle_buffer buffers[] = {{.id = 7,
+/* ---- bundles ---- */
+
+static const struct launch_argument two_arguments[] = {{0, 8}, {8, 4}};
+static const uint8_t argument_bytes[12] = {0xab, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0xff};
+static const struct bundle_buffer two_buffers[] = {{.id = 7,
                                                     .address = 0x7e0000400010,
                                                     .size = 100,
                                                     .mapping_start = 0x7e0000400000,
@@ -76,40 +76,43 @@ TEST(bundles_come_back_as_they_were)
                                                     .mapping_end = 0x7e0000400000,
                                                     .reason = "save_max",
                                                     .label = "a \xff label"}};
-    static const struct bundle_buffer pinned[] = {
-        {.address = 0x1010, .size = 8, .mapping_start = 0x1010, .mapping_end = 0x1018, .file = "pinned-1010.npy"}};
-    const struct bundle bundle = {.symbol = "_Z1kPfi",
-                                  .device_name = "GPU",
-                                  .compute = 120,
-                                  .arena_start = 0x7e0000000000,
-                                  .arena_end = 0x7f0000000000,
-                                  .launches = {{.grid = {1, 2, 3},
-                                                .block = {4, 5, 6},
-                                                .cluster = {1, 2, 1},
-                                                .shared_bytes = 77,
-                                                .is_cooperative = 1,
-                                                .argument_bytes = sizeof arguments,
-                                                .arguments = arguments}},
-                                  .launch_count = 1,
-                                  .has_outputs = 1,
-                                  .layout = layout,
-                                  .argument_count = 2,
-                                  .buffers = buffers,
-                                  .buffer_count = 2,
-                                  .pinned = pinned,
-                                  .pinned_count = 1};
+static const struct bundle_buffer one_pinned[] = {
+    {.address = 0x1010, .size = 8, .mapping_start = 0x1010, .mapping_end = 0x1018, .file = "pinned-1010.npy"}};
+static const struct bundle written = {.symbol = "_Z1kPfi",
+                                      .device_name = "GPU",
+                                      .compute = 120,
+                                      .arena_start = 0x7e0000000000,
+                                      .arena_end = 0x7f0000000000,
+                                      .launches = {{.grid = {1, 2, 3},
+                                                    .block = {4, 5, 6},
+                                                    .cluster = {1, 2, 1},
+                                                    .shared_bytes = 77,
+                                                    .is_cooperative = 1,
+                                                    .argument_bytes = sizeof argument_bytes,
+                                                    .arguments = argument_bytes}},
+                                      .launch_count = 1,
+                                      .has_outputs = 1,
+                                      .layout = two_arguments,
+                                      .argument_count = 2,
+                                      .buffers = two_buffers,
+                                      .buffer_count = 2,
+                                      .pinned = one_pinned,
+                                      .pinned_count = 1};
+
+TEST(bundles_come_back_as_they_were)
+{
     struct bundle *read = NULL;
-    char *text = bundle_write(&bundle);
+    char *text = bundle_write(&written);
     assert_non_null(text);
     assert_int_equal(bundle_read(text, strlen(text), &read, &problem), CUFENCE_OK);
     free(text);
     assert_string_equal(read->symbol, "_Z1kPfi");
     assert_int_equal(read->compute, 120);
     assert_int_equal(read->launch_count, 1);
-    assert_memory_equal(read->launches[0].grid, bundle.launches[0].grid, 5 * sizeof(uint32_t) * 2);
-    assert_int_equal(read->launches[0].argument_bytes, sizeof arguments);
-    assert_memory_equal(read->launches[0].arguments, arguments, sizeof arguments);
-    assert_memory_equal(read->layout, layout, sizeof layout);
+    assert_memory_equal(read->launches[0].grid, written.launches[0].grid, 5 * sizeof(uint32_t) * 2);
+    assert_int_equal(read->launches[0].argument_bytes, sizeof argument_bytes);
+    assert_memory_equal(read->launches[0].arguments, argument_bytes, sizeof argument_bytes);
+    assert_memory_equal(read->layout, two_arguments, sizeof two_arguments);
     assert_int_equal(read->buffer_count, 2);
     assert_int_equal(read->buffers[0].id, 5); /* by address */
     assert_string_equal(read->buffers[0].reason, "save_max");
@@ -122,7 +125,7 @@ TEST(bundles_come_back_as_they_were)
     assert_ptr_equal(bundle_find(read, 0x7e00005fffff), &read->buffers[1]);
     assert_null(bundle_find(read, 0x7e0000600000));
     assert_int_equal(read->pinned_count, 1);
-    assert_memory_equal(read->pinned, pinned, sizeof pinned);
+    assert_memory_equal(read->pinned, one_pinned, sizeof one_pinned);
     assert_ptr_equal(bundle_find(read, 0x1017), read->pinned);
     assert_null(bundle_find(read, 0x1018));
     bundle_free(read);

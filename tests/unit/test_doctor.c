@@ -228,6 +228,11 @@ TEST(what_hides_overruns_is_judged_by_its_setting)
 
 /* ---- the preload ---- */
 
+#define SAID(text)                                                                                                             \
+    {                                                                                                                          \
+        .is_started = 1, .out = (text)                                                                                         \
+    }
+
 TEST(what_a_program_under_the_preload_said_is_judged)
 {
     static const struct {
@@ -251,55 +256,25 @@ TEST(what_a_program_under_the_preload_said_is_judged)
          FOUND_NO,
          "wrong ELF class: ELFCLASS64): ignored.",
          "reinstall cufence"},
-        {"/l/p.so", {.is_started = 1, .out = "{}\n"}, "loading", FOUND_NO, "LD_PRELOAD was ignored", "set-uid"},
-        {"/l/p.so",
-         {.is_started = 1, .out = "{\"preload\":\"/l/p.so\",\"problem\":\"no GPU\"}"},
-         "loading",
-         FOUND_YES,
-         "LD_PRELOAD works",
+        {"/l/p.so", SAID("{}\n"), "loading", FOUND_NO, "LD_PRELOAD was ignored", "set-uid"},
+        {"/l/p.so", SAID("{\"preload\":\"/l/p.so\",\"problem\":\"no GPU\"}"), "loading", FOUND_YES, "LD_PRELOAD works", NULL},
+        {"/l/p.so", SAID("{\"preload\":\"/l/p.so\",\"problem\":\"no GPU\"}"), "hooks", FOUND_NEITHER, "not tried: no GPU",
          NULL},
-        {"/l/p.so",
-         {.is_started = 1, .out = "{\"preload\":\"/l/p.so\",\"problem\":\"no GPU\"}"},
-         "hooks",
-         FOUND_NEITHER,
-         "not tried: no GPU",
-         NULL},
-        {"/l/p.so",
-         {.is_started = 1, .out = "{\"preload\":\"p\",\"version\":\"" VERSION_TEXT "\",\"dlsym\":\"ours\"}"},
-         "library",
-         FOUND_YES,
-         VERSION_TEXT,
-         NULL},
-        {"/l/p.so",
-         {.is_started = 1, .out = "{\"preload\":\"p\",\"version\":\"0.0.9\",\"dlsym\":\"ours\"}"},
-         "library",
-         FOUND_NO,
-         "version 0.0.9, this program " VERSION_TEXT,
-         "reinstall"},
+        {"/l/p.so", SAID("{\"preload\":\"p\",\"version\":\"" VERSION_TEXT "\",\"dlsym\":\"ours\"}"), "library", FOUND_YES,
+         VERSION_TEXT, NULL},
+        {"/l/p.so", SAID("{\"preload\":\"p\",\"version\":\"0.0.9\",\"dlsym\":\"ours\"}"), "library", FOUND_NO,
+         "version 0.0.9, this program " VERSION_TEXT, "reinstall"},
         {"/l/p.so",
          {.is_started = 1, .out = "{\"preload\":\"p\",\"dlsym\":\"the driver's\"}", .error = "cannot open it"},
          "library",
          FOUND_MISSING,
          "cannot open it",
          "reinstall"},
-        {"/l/p.so",
-         {.is_started = 1, .out = "{\"preload\":\"p\",\"dlsym\":\"ours\"}"},
-         "hooks (dlsym)",
-         FOUND_YES,
-         "gets its memory from cufence",
+        {"/l/p.so", SAID("{\"preload\":\"p\",\"dlsym\":\"ours\"}"), "hooks (dlsym)", FOUND_YES, "gets its memory from cufence",
          NULL},
-        {"/l/p.so",
-         {.is_started = 1, .out = "{\"preload\":\"p\",\"dlsym\":\"ours\"}"},
-         "hooks (address)",
-         FOUND_NEITHER,
-         "not tried",
-         NULL},
-        {"/l/p.so",
-         {.is_started = 1, .out = "{\"preload\":\"p\",\"cuGetProcAddress\":\"the driver's\"}"},
-         "hooks (address)",
-         FOUND_MISSING,
-         "the driver's",
-         "one build"},
+        {"/l/p.so", SAID("{\"preload\":\"p\",\"dlsym\":\"ours\"}"), "hooks (address)", FOUND_NEITHER, "not tried", NULL},
+        {"/l/p.so", SAID("{\"preload\":\"p\",\"cuGetProcAddress\":\"the driver's\"}"), "hooks (address)", FOUND_MISSING,
+         "the driver's", "one build"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct findings findings = {.is_json = 1, .section = "test"};

@@ -95,6 +95,27 @@ TEST(what_is_read_back_tells_the_same)
     }
 }
 
+static void expect_rerun(const struct rerun_result *again, const struct rerun_result *rerun)
+{
+    assert_int_equal(again->outcome, RERUN_FAULTED);
+    assert_int_equal(again->write_count, 2);
+    assert_int_equal(again->writes[0].buffer->id, rerun->writes[0].buffer->id);
+    assert_null(again->writes[1].buffer);
+    assert_int_equal(again->writes[1].is_before, 1);
+    assert_int_equal(again->writes[1].is_slack, 1);
+    assert_int_equal(again->emulated_count, 1);
+    assert_memory_equal(again->emulated, rerun->emulated, sizeof rerun->emulated);
+    assert_memory_equal(again->emulated_block, rerun->emulated_block, sizeof rerun->emulated_block);
+    assert_int_equal(again->writes[0].address, 0xfedcba9876543210);
+    assert_int_equal(again->writes[0].value_bytes, 4);
+    assert_memory_equal(again->writes[0].values, rerun->writes[0].values, 64);
+    assert_int_equal(again->written_bytes, 201);
+    assert_int_equal(again->has_variables, 1);
+    assert_string_equal(again->note, "the GPU was full");
+    assert_int_equal(again->figure_count, 2);
+    assert_memory_equal(again->figures, rerun->figures, sizeof rerun->figures);
+}
+
 TEST(a_second_launch_is_kept)
 {
     struct story story;
@@ -137,24 +158,8 @@ TEST(a_second_launch_is_kept)
     char *bytes = snapshot_write(&story.memory, &origin, &rerun);
     assert_int_equal(snapshot_read(bytes, strlen(bytes), &snapshot, &problem), CUFENCE_OK);
     const struct rerun_result *again = &snapshot->rerun;
-    assert_int_equal(again->outcome, RERUN_FAULTED);
+    expect_rerun(again, &rerun);
     assert_ptr_equal(again->launch, &snapshot->memory.launches[last]);
-    assert_int_equal(again->write_count, 2);
-    assert_int_equal(again->writes[0].buffer->id, story.near[0].id);
-    assert_null(again->writes[1].buffer);
-    assert_int_equal(again->writes[1].is_before, 1);
-    assert_int_equal(again->writes[1].is_slack, 1);
-    assert_int_equal(again->emulated_count, 1);
-    assert_memory_equal(again->emulated, rerun.emulated, sizeof rerun.emulated);
-    assert_memory_equal(again->emulated_block, rerun.emulated_block, sizeof rerun.emulated_block);
-    assert_int_equal(again->writes[0].address, 0xfedcba9876543210);
-    assert_int_equal(again->writes[0].value_bytes, 4);
-    assert_memory_equal(again->writes[0].values, rerun.writes[0].values, 64);
-    assert_int_equal(again->written_bytes, 201);
-    assert_int_equal(again->has_variables, 1);
-    assert_string_equal(again->note, "the GPU was full");
-    assert_int_equal(again->figure_count, 2);
-    assert_memory_equal(again->figures, rerun.figures, sizeof rerun.figures);
     char *written = snapshot_write(&snapshot->memory, &snapshot->origin, again);
     assert_string_equal(written, bytes);
     free(written);

@@ -122,7 +122,7 @@ static const struct options *parsed(const char *text)
 }
 
 /* Options of two parts; a part that is left out has its default, whatever was said before. */
-TEST(merged_options_set_their_parts)
+TEST(merged_figures_set_their_parts)
 {
     const uint64_t mib = 1 << 20;
     static const struct {
@@ -148,6 +148,10 @@ TEST(merged_options_set_their_parts)
     assert_int_equal(parsed("save_max=1K/0")->save_max, 1024);
     assert_int_equal(parsed("save_max=1K/0")->save_replay, 0);
     assert_int_equal(parsed("save_max=1K")->save_replay, 4);
+}
+
+TEST(merged_words_set_their_parts)
+{
     static const struct {
         const char *text;
         int coredump, witness;
@@ -174,6 +178,10 @@ TEST(merged_options_set_their_parts)
     assert_true(parsed("nan=stop")->nan == NAN_STOP && !parsed("nan=stop")->inf);
     assert_true(parsed("nan=report+inf")->nan == NAN_REPORT && parsed("nan=report+inf")->inf);
     assert_true(parsed("nan=stop+inf")->nan == NAN_STOP && parsed("nan=stop+inf")->inf);
+}
+
+TEST(merged_names_set_their_parts)
+{
     static const struct {
         const char *text, *record, *save;
     } kept[] = {
@@ -208,6 +216,10 @@ TEST(merged_options_set_their_parts)
     assert_string_equal(parsed("values=#1=x=y")->values, "#1");
     assert_string_equal(parsed("values=#1=x=y")->values_out, "x=y");
     assert_string_equal(parsed("values=#1=x,values=#2")->values_out, "");
+}
+
+TEST(wrong_parts_of_merged_options_are_refused)
+{
     static const char *const bad[] = {
         "skip=smaller:", "skip=smaller:x", "explain=on",   "live=o",           "live=",       "live=usr1+", "live=off+usr1",
         "nan=inf",       "keep=dump=",     "keep=-",       "keep=replay=-",    "trace=-",     "trace==a",   "trace=*=",

@@ -83,23 +83,10 @@ static void stream_again(struct world *world, unsigned stream)
     world->indices[stream] = clocks_stream_begins(world->clocks, context_of(stream), kinds[stream]);
 }
 
-/* Returns 0 if the order is another one than the step says. */
-static int play(struct world *world, const struct step *step)
+/* Steps with an event or a graph. */
+static void play_event(struct order_clocks *clocks, const struct step *step, unsigned index)
 {
-    struct order_clocks *clocks = world->clocks;
-    unsigned index = world->indices[step->stream];
     switch (step->kind) {
-    case USE:
-        world->use_index = index;
-        world->use = clocks_step(clocks, index);
-        break;
-    case ORDERED:
-        return is_ordered(world, index);
-    case UNORDERED:
-        return !is_ordered(world, index);
-    case WORK:
-        clocks_step(clocks, index);
-        break;
     case MADE:
         clocks_event_made(clocks, step->event);
         break;
@@ -118,6 +105,34 @@ static int play(struct world *world, const struct step *step)
     case GONE:
         clocks_event_gone(clocks, step->event);
         break;
+    case GRAPH:
+        clocks_graph_launched(clocks, index, step->event);
+        break;
+    case GRAPH_GONE:
+        clocks_graph_gone(clocks, step->event);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Returns 0 if the order is another one than the step says. */
+static int play(struct world *world, const struct step *step)
+{
+    struct order_clocks *clocks = world->clocks;
+    unsigned index = world->indices[step->stream];
+    switch (step->kind) {
+    case USE:
+        world->use_index = index;
+        world->use = clocks_step(clocks, index);
+        break;
+    case ORDERED:
+        return is_ordered(world, index);
+    case UNORDERED:
+        return !is_ordered(world, index);
+    case WORK:
+        clocks_step(clocks, index);
+        break;
     case WAIT_FOR_ALL:
         clocks_wait_for_all(clocks, index);
         break;
@@ -129,12 +144,6 @@ static int play(struct world *world, const struct step *step)
         break;
     case SYNC_CONTEXT:
         synchronise(world, clocks_of_context(clocks, context_of(step->stream)));
-        break;
-    case GRAPH:
-        clocks_graph_launched(clocks, index, step->event);
-        break;
-    case GRAPH_GONE:
-        clocks_graph_gone(clocks, step->event);
         break;
     case GRAPHS_WAIT:
         clocks->graphs_wait = 1;
@@ -148,8 +157,8 @@ static int play(struct world *world, const struct step *step)
     case CONTEXT_ENDS:
         clocks_context_ends(clocks, context_of(step->stream));
         break;
-    case END:
-        break;
+    default:
+        play_event(clocks, step, index);
     }
     return 1;
 }

@@ -394,81 +394,60 @@ static void launch_late()
     store_4<<<BLOCKS, BLOCK>>>(out, COUNT - 1);
 }
 
+static const struct {
+    const char *name;
+    void (*run)();
+} kinds[] = {
+    {"store_1", [] { launch(store_1, 1008); }},
+    {"store_2", [] { launch(store_2); }},
+    {"store_half", [] { launch(store_half); }},
+    {"store_4", [] { launch(store_4); }},
+    {"store_8", [] { launch(store_8); }},
+    {"store_16", [] { launch(store_16); }},
+    {"add", [] { launch(add); }},
+    {"swap", [] { launch(swap); }},
+    {"add_8", [] { launch(add_8); }},
+    {"add_float", [] { launch(add_float); }},
+    {"add_half2", [] { launch(add_half2); }},
+    {"exchange", [] { launch(exchange); }},
+    {"swap_8", [] { launch(swap_8); }},
+    {"copy_4", [] { copy_4<<<BLOCKS, BLOCK>>>(allocate<float>(COUNT), COUNT); }},
+    {"copy_8", [] { copy_8<<<BLOCKS, BLOCK>>>(allocate<double>(COUNT), COUNT); }},
+    {"copy_16", [] { copy_16<<<BLOCKS, BLOCK>>>(allocate<float4>(COUNT), COUNT); }},
+    {"green", launch_green},
+    {"no_mask", [] { launch(no_mask); }},
+    {"before", [] { launch(before); }},
+    {"by_struct",
+     [] {
+         by_struct<<<BLOCKS, BLOCK>>>(view{0, allocate<float>(COUNT)}, COUNT);
+     }},
+    {"by_table", launch_table},
+    {"nested", [] { launch(nested); }},
+    {"cooperative", launch_cooperative},
+    {"pinned", launch_pinned},
+    {"registered", launch_registered},
+    {"managed", launch_managed},
+    {"updated", launch_updated},
+    {"much_shared", launch_much_shared},
+    {"far_away", [] { launch(far_away); }},
+    {"large", [] { launch(store_4, (3u << 30) / sizeof(float)); }},
+    {"busy", launch_busy},
+    {"graph", launch_graph},
+    {"late", launch_late},
+    {"null", [] { store_4<<<BLOCKS, BLOCK>>>(nullptr, COUNT); }},
+    {"wild", [] { store_4<<<BLOCKS, BLOCK>>>((float *)0x123456789000, COUNT); }},
+};
+
 int main(int argc, char **argv)
 {
-    const char *kind = argc > 1 ? argv[1] : "";
-    auto is = [kind](const char *name) { return !strcmp(kind, name); };
-    if (is("store_1"))
-        launch(store_1, 1008);
-    else if (is("store_2"))
-        launch(store_2);
-    else if (is("store_half"))
-        launch(store_half);
-    else if (is("store_4"))
-        launch(store_4);
-    else if (is("store_8"))
-        launch(store_8);
-    else if (is("store_16"))
-        launch(store_16);
-    else if (is("add"))
-        launch(add);
-    else if (is("swap"))
-        launch(swap);
-    else if (is("add_8"))
-        launch(add_8);
-    else if (is("add_float"))
-        launch(add_float);
-    else if (is("add_half2"))
-        launch(add_half2);
-    else if (is("exchange"))
-        launch(exchange);
-    else if (is("swap_8"))
-        launch(swap_8);
-    else if (is("copy_4"))
-        copy_4<<<BLOCKS, BLOCK>>>(allocate<float>(COUNT), COUNT);
-    else if (is("copy_8"))
-        copy_8<<<BLOCKS, BLOCK>>>(allocate<double>(COUNT), COUNT);
-    else if (is("copy_16"))
-        copy_16<<<BLOCKS, BLOCK>>>(allocate<float4>(COUNT), COUNT);
-    else if (is("green"))
-        launch_green();
-    else if (is("no_mask"))
-        launch(no_mask);
-    else if (is("before"))
-        launch(before);
-    else if (is("by_struct"))
-        by_struct<<<BLOCKS, BLOCK>>>(view{0, allocate<float>(COUNT)}, COUNT);
-    else if (is("by_table"))
-        launch_table();
-    else if (is("nested"))
-        launch(nested);
-    else if (is("cooperative"))
-        launch_cooperative();
-    else if (is("pinned"))
-        launch_pinned();
-    else if (is("registered"))
-        launch_registered();
-    else if (is("managed"))
-        launch_managed();
-    else if (is("updated"))
-        launch_updated();
-    else if (is("much_shared"))
-        launch_much_shared();
-    else if (is("far_away"))
-        launch(far_away);
-    else if (is("large"))
-        launch(store_4, (3u << 30) / sizeof(float));
-    else if (is("busy"))
-        launch_busy();
-    else if (is("graph"))
-        launch_graph();
-    else if (is("late"))
-        launch_late();
-    else if (is("null"))
-        store_4<<<BLOCKS, BLOCK>>>(nullptr, COUNT);
-    else if (is("wild"))
-        store_4<<<BLOCKS, BLOCK>>>((float *)0x123456789000, COUNT);
-    else
+    int found = 0;
+    for (const auto &kind : kinds) {
+        if (argc > 1 && !strcmp(argv[1], kind.name)) {
+            kind.run();
+            found = 1;
+        }
+    }
+    if (!found)
         return 2;
     cudaError_t error = cudaDeviceSynchronize();
     printf("%s\n", cudaGetErrorName(error));
