@@ -2,68 +2,18 @@
 
 from __future__ import annotations
 
+from cases_alike import HOOKED, ILLEGAL, ITSELF, TORCH, TRITON, clean, exited_warp, overrun, restaged
 from harness import Case
 
-ILLEGAL = [r"illegal memory access"]
-TORCH = ("torch",)
-TRITON = ("torch", "triton")
-HOOKED = ("run", "backend")  # the driver's hooks, under PyTorch's own front end
-ITSELF = ("itself",)
-
-
-def _overrun(name: str, kernel: str, block: str, size: int, **other: object) -> Case:
-    story = str(other.pop("story", name))
-    raises = str(other.pop("raises", "RAISES"))
-    extra = other.pop("report", [])
-    assert isinstance(extra, list)
-    facts = [
-        r"cufence: out-of-bounds READ of \d+ bytes",
-        r"\b0 bytes past the end of buffer #\d+.*(exact|derived)",
-        rf"buffer +#\d+, {size} bytes\b",
-        rf"kernel +{kernel}\b.*exact",
-        rf"{story}\.py:{{FAULT}}\b",
-        rf"block \({block}\) thread \(\d+,0,0\)",
-        *extra,
-    ]
-    other.setdefault("error", ILLEGAL)
-    return Case(name, story, report=facts, raises=raises, **other)  # type: ignore[arg-type]
-
-
-def _exited_warp(name: str, story: str, kernel: str, access: str, ways: tuple[str, ...]) -> Case:
-    """The dump may have only an error PC: the line is then exact, the buffers are candidates."""
-    facts = [
-        rf"cufence: (out-of-bounds {access} of 4 bytes|illegal memory access)",
-        rf"kernel +{kernel}\b.*exact",
-        rf"{story}\.py:{{FAULT}}\b",
-        r"\b0 bytes past the end of buffer #\d+|buffer +#\d+, .*candidate",
-        r"buffer +#\d+, 4000 bytes\b",
-    ]
-    return Case(name, story, report=facts, error=ILLEGAL, raises="RAISES", ways=ways)
-
-
-def _restaged(name: str, kernel: str, access: str, width: int = 4) -> Case:
-    """The same with the launch on record: the second launch tells address and thread."""
-    facts = [
-        rf"cufence: out-of-bounds {access} of {width} bytes, 0 bytes past the end of buffer #\d+ \(re-run\)",
-        rf"kernel +{kernel}\b.*exact",
-        rf"{name}\.py:{{FAULT}}\b",
-        r"block \(7,0,0\) thread \(104,0,0\)",
-        r"address .*re-run",
-        r"written +\d bytes? past the end",
-        rf"buffer +#\d+, {1000 * width} bytes\b",
-    ]
-    return Case(name, name, report=facts, error=ILLEGAL, raises="RAISES", ways=HOOKED)
-
-
 FAULTS = [
-    _overrun("triton_overrun", "k_oob", "7,0,0", 4000, report=[r"thread \(104,0,0\)"]),
-    _exited_warp("triton_store_unrecorded", "triton_store_only", "k_store", "WRITE", ("enable",)),
-    _restaged("triton_store_only", "k_store", "WRITE"),
-    _restaged("triton_store_half", "k_store_half", "WRITE", 2),
-    _exited_warp("triton_atomic", "triton_atomic", "k_atomic", "ATOMIC", ("enable", *HOOKED)),
-    _overrun("graph_overrun", "k_oob", "7,0,0", 4000, output=["captured"]),
-    _overrun("big_buffer", "k_big", "7168,0,0", 3670016),
-    _overrun("fp16_odd", "k_half", "7,0,0", 2002, options={"align": "auto"}),
+    overrun("triton_overrun", "k_oob", "7,0,0", 4000, report=[r"thread \(104,0,0\)"]),
+    exited_warp("triton_store_unrecorded", "triton_store_only", "k_store", "WRITE", ("enable",)),
+    restaged("triton_store_only", "k_store", "WRITE"),
+    restaged("triton_store_half", "k_store_half", "WRITE", 2),
+    exited_warp("triton_atomic", "triton_atomic", "k_atomic", "ATOMIC", ("enable", *HOOKED)),
+    overrun("graph_overrun", "k_oob", "7,0,0", 4000, output=["captured"]),
+    overrun("big_buffer", "k_big", "7168,0,0", 3670016),
+    overrun("fp16_odd", "k_half", "7,0,0", 2002, options={"align": "auto"}),
     Case(
         "underrun",
         "underrun",
@@ -135,10 +85,10 @@ FAULTS = [
         reports=2,
         options={"small": "pack"},
     ),
-    _overrun("other_stream_busy", "k_oob", "7,0,0", 4000, output=["busy when the fault came: True"]),
-    _overrun("labels", "k_oob", "7,0,0", 4000, report=[r'label "batch 17"'], output=["described", "reported"], ways=ITSELF),
+    overrun("other_stream_busy", "k_oob", "7,0,0", 4000, output=["busy when the fault came: True"]),
+    overrun("labels", "k_oob", "7,0,0", 4000, report=[r'label "batch 17"'], output=["described", "reported"], ways=ITSELF),
     # The lines may be wrapped, so each fact is short.
-    _overrun(
+    overrun(
         "names_parameter",
         "k_row",
         "0,0,0",
@@ -153,7 +103,7 @@ FAULTS = [
         ways=HOOKED,
     ),
     # Without the driver's hooks no launch is on record, and the arguments have no names.
-    _overrun(
+    overrun(
         "names_enable",
         "k_row",
         "0,0,0",
@@ -162,7 +112,7 @@ FAULTS = [
         report=[r"buffer #\d+ is model\.1\.weight \(parameter\)", r"element \[100, \d+\]"],
         ways=("enable",),
     ),
-    _overrun(
+    overrun(
         "names_local",
         "k_oob",
         "7,0,0",
@@ -172,7 +122,7 @@ FAULTS = [
         ways=HOOKED,
     ),
     *(
-        _overrun(f"sync_{how}", "k_oob", "7,0,0", 4000, story="sync_points", arguments=[how], raises=f"RAISES {how}")
+        overrun(f"sync_{how}", "k_oob", "7,0,0", 4000, story="sync_points", arguments=[how], raises=f"RAISES {how}")
         for how in ("item", "cpu", "stream", "event")
     ),
     Case(
@@ -234,15 +184,9 @@ CLEAN = [
     ),
 ]
 
-
-def _clean(name: str, output: list[str], **other: object) -> Case:
-    story = str(other.pop("story", name))
-    return Case(name, story, status=0, output=output, **{"needs": TORCH, **other})  # type: ignore[arg-type]
-
-
 # PyTorch as used in practice, under the driver's hooks.
 PYTORCH = [
-    _clean(
+    clean(
         "memory_figures",
         [
             "allocated bytes are exact",
@@ -255,7 +199,7 @@ PYTORCH = [
         is_alone=True,
         ways=HOOKED,
     ),
-    _clean(
+    clean(
         "oom_recovers",
         [
             "torch's own text: Allocation on device 0 would exceed allowed memory",
@@ -266,15 +210,15 @@ PYTORCH = [
         is_alone=True,
         ways=HOOKED,
     ),
-    _clean("cuda_graph_clean", ["100 replays are right"], ways=HOOKED),
-    _clean(
+    clean("cuda_graph_clean", ["100 replays are right"], ways=HOOKED),
+    clean(
         "graph_recapture",
         ["40 graphs are right", r"at most 0\.\d\d of", r"came back after \d+ ms"],
         is_alone=True,
         ways=HOOKED,
     ),
-    _clean("compile_default", ["compiled equals eager"], needs=TRITON, ways=HOOKED, seconds=400),
-    _clean(
+    clean("compile_default", ["compiled equals eager"], needs=TRITON, ways=HOOKED, seconds=400),
+    clean(
         "compile_reduce_overhead",
         ["reduce-overhead is right"],
         # Exactly one warning: the pattern does not match if there is a second one.
@@ -283,7 +227,7 @@ PYTORCH = [
         ways=HOOKED,
         seconds=400,
     ),
-    _overrun("compile_custom_op", "k_oob", "7,0,0", 4000, arguments=["custom_op"], ways=HOOKED, seconds=400),
+    overrun("compile_custom_op", "k_oob", "7,0,0", 4000, arguments=["custom_op"], ways=HOOKED, seconds=400),
     Case(
         "compile_triton_op",
         "compile_custom_op",
@@ -301,11 +245,11 @@ PYTORCH = [
         seconds=400,
     ),
     *(
-        _clean(f"dataloader_{how}", ["two epochs are right"], story="dataloader_workers", arguments=[how], ways=HOOKED)
+        clean(f"dataloader_{how}", ["two epochs are right"], story="dataloader_workers", arguments=[how], ways=HOOKED)
         for how in ("fork", "spawn")
     ),
-    _clean("autograd_threads", ["400 backward passes are right"], allocations=400),
-    _overrun(
+    clean("autograd_threads", ["400 backward passes are right"], allocations=400),
+    overrun(
         "torchrun",
         "k_oob",
         "7,0,0",
@@ -345,7 +289,7 @@ PYTORCH = [
         )
         for peers in ("auto", "on")
     ),
-    _overrun(
+    overrun(
         "as_module",
         "k_oob",
         "7,0,0",
@@ -399,12 +343,12 @@ STREAMS = [
         ways=HOOKED,
     ),
     *(
-        _clean(f"streams_{how}", ["20 sums"], story="streams_race", arguments=[how], options={"streams": "on"}, ways=HOOKED)
+        clean(f"streams_{how}", ["20 sums"], story="streams_race", arguments=[how], options={"streams": "on"}, ways=HOOKED)
         for how in ("record", "wait", "synchronise")
     ),
-    _clean("streams_prefetch", ["learned True"], options={"streams": "on"}, ways=HOOKED),
+    clean("streams_prefetch", ["learned True"], options={"streams": "on"}, ways=HOOKED),
     *(
-        _clean(f"{name}_streams", output, story=name, options={"streams": "on"}, ways=HOOKED)
+        clean(f"{name}_streams", output, story=name, options={"streams": "on"}, ways=HOOKED)
         for name, output in (
             ("clean_training", [r"sha256 \w{64}"]),
             ("streams_clean", ["300 sums are right"]),
@@ -462,7 +406,7 @@ OTHERS = [
         ways=("run",),
     ),
     # Alone: without cufence, JAX allocates three quarters of the GPU's memory.
-    _clean("jax_clean", [r"learned \d"], is_as_native=True, is_alone=True, needs=("jax",), ways=("run",)),
+    clean("jax_clean", [r"learned \d"], is_as_native=True, is_alone=True, needs=("jax",), ways=("run",)),
     Case(
         "cupy_overrun",
         "cupy_overrun",
@@ -479,8 +423,8 @@ OTHERS = [
         needs=("cupy",),
         ways=("run",),
     ),
-    _clean("cupy_clean", ["30 products are right"], needs=("cupy",), ways=("run",)),
-    _clean("cupy_pool", ["used and reserved bytes are the driver's"], needs=("cupy",), ways=("run",)),
+    clean("cupy_clean", ["30 products are right"], needs=("cupy",), ways=("run",)),
+    clean("cupy_pool", ["used and reserved bytes are the driver's"], needs=("cupy",), ways=("run",)),
 ]
 
 def _nan(name: str, kernel: str, **other: object) -> Case:
@@ -511,20 +455,20 @@ VALUES = [
     Case("nan_stop", "nan_eager", ["log"], options={"nan": "stop"}, needs=TORCH, ways=HOOKED, report=["first NaN: "],
          error=["device-side assert triggered"]),
     *(
-        _clean(f"nan_clean_{nan}", ["finite: True"], story="nan_clean", options={"nan": nan}, ways=HOOKED, seconds=400)
+        clean(f"nan_clean_{nan}", ["finite: True"], story="nan_clean", options={"nan": nan}, ways=HOOKED, seconds=400)
         for nan in ("report", "stop")
     ),
-    _clean("nan_clean_training", [r"sha256 \w{64}"], story="clean_training", options={"nan": "report"}, is_as_native=True,
+    clean("nan_clean_training", [r"sha256 \w{64}"], story="clean_training", options={"nan": "report"}, is_as_native=True,
            ways=("run",), seconds=400),
-    _clean("values_clean_training", [r"sha256 \w{64}"], story="clean_training", is_as_native=True, ways=("run",), seconds=400,
+    clean("values_clean_training", [r"sha256 \w{64}"], story="clean_training", is_as_native=True, ways=("run",), seconds=400,
            options={"values": "*softmax*|#1-2000=values.json"}),
-    _clean("values_figures", ["all types agree"], arguments=["option"], ways=("run",), needs=TRITON, seconds=400,
+    clean("values_figures", ["all types agree"], arguments=["option"], ways=("run",), needs=TRITON, seconds=400,
            options={"values": "k_*=values.json",
                     "values_type": "k_float32:f32+k_float64:f64+k_float16:f16+k_bfloat16:bf16+k_int8:i8+k_uint8:u8+k_int16:i16"
                                    "+k_int32:i32+k_int64:i64+k_float8_e4m3fn:f8e4m3+k_float8_e5m2:f8e5m2"}),
-    _clean("values_signatures", ["all types agree"], story="values_figures", arguments=["signature"], ways=("run",), needs=TRITON,
+    clean("values_signatures", ["all types agree"], story="values_figures", arguments=["signature"], ways=("run",), needs=TRITON,
            seconds=400, options={"values": "k_*=values.json"}),
-    _clean("values_inductor", ["all types are signatures"], ways=("run",), needs=TRITON, seconds=400,
+    clean("values_inductor", ["all types are signatures"], ways=("run",), needs=TRITON, seconds=400,
            options={"values": "triton_*=values.json"}),
 ]  # fmt: skip
 
