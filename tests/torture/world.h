@@ -276,9 +276,6 @@ int step_copy(struct world *world);
 int step_free(struct world *world);
 int step_reallocate(struct world *world); /* frees a buffer and at once allocates on another queue */
 int step_record(struct world *world);
-int step_trim(struct world *world);
-int step_too_large(struct world *world);
-int step_figures(struct world *world);
 
 int buffer_pick(struct world *world);
 int buffer_is_reachable(const struct world *world, const struct buffer *buffer, int queue);
@@ -291,6 +288,12 @@ int buffer_make(struct world *world, int queue, size_t bytes);
 int buffer_free_on(struct world *world, int buffer, int queue);
 /* Frees the buffer in a random way. Returns whether it succeeded. */
 int buffer_free(struct world *world, int buffer);
+
+/* ---- figures.c ---- */
+
+int step_trim(struct world *world);
+int step_too_large(struct world *world);
+int step_figures(struct world *world);
 
 /* ---- things.c ---- */
 
@@ -306,12 +309,16 @@ int step_pool(struct world *world);
 int step_thread(struct world *world);
 int step_turnover(struct world *world);
 int step_fork(struct world *world);
-int step_churn(struct world *world);
 
+CUcontext context_make(struct world *world, int device); /* creates one, and leaves the thread's current one */
 /* With `kernels` NULL, loads the kernels. */
 void context_add(struct world *world, int context, CUcontext handle, int device, const struct kernels *kernels);
 void context_destroy(struct world *world, int context); /* in the driver */
 void context_end(struct world *world, int context);     /* in the model: its queues and buffers no longer exist */
+
+/* ---- churn.c ---- */
+
+int step_churn(struct world *world);
 
 /* ---- graphs.c ---- */
 
