@@ -1,68 +1,10 @@
-/*
- * Where reports go when standard error, the log or the handler does not take them, on the simulated device. Each story runs in
- * a program of its own, which this one becomes when it is started with the story's name: what a program's descriptors were at
- * its start matters.
- */
-#define TEST_OWN_MAIN
-#include "child.h"
-
-#include "torch/pluggable.h"
+/* Where reports go when standard error or the log does not take them, on the simulated device. */
+#define TEST_NAME "delivery"
+#include "delivery.h"
 
 #include <jansson.h>
-#include <poll.h>
-#include <sim.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <time.h>
-
-#define COUNT 1000
-#define FIRST_LINE "cufence: a kernel has faulted on GPU 0; reading the driver's core dump\n"
-
-static void write_past(const cusim_thread *t, void *const *arguments)
-{
-    volatile float *out = *(volatile float *const *)arguments[0];
-    if (t->thread_index[0] == 0)
-        out[COUNT] = 1.0f;
-}
-
-static CUcontext use_device(int device)
-{
-    CUcontext context;
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
-    return context;
-}
-
-static void start(const char *options)
-{
-    static const size_t pointer[] = {8};
-    static const cusim_kernel kernel = {"write_past", write_past, pointer, 1, "model.cu", 12, 4, 0, 0};
-    cusim_register_kernel(&kernel);
-    CHECK_OK(cufence_init(options));
-    use_device(0);
-}
-
-/* In the current context. */
-static void overrun(void)
-{
-    CUmodule module;
-    CUfunction function;
-    void *pointer = NULL;
-    CHECK_OK(cufence_malloc(&pointer, COUNT * 4, -1, NULL));
-    CHECK_CU(cuModuleLoadData(&module, "any"));
-    CHECK_CU(cuModuleGetFunction(&function, module, "write_past"));
-    CHECK_CU(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, (void *[]){&pointer}, NULL));
-    cuCtxSynchronize();
-}
-
-static void faults(const char *options)
-{
-    start(options);
-    overrun();
-    CHECK_OK(cufence_wait_reports(20000));
-    CHECK(cufence_fault_count() == 1);
-}
 
 /* ---- stories ---- */
 
@@ -79,8 +21,6 @@ static void limits_files(void)
     overrun();
     CHECK_OK(cufence_wait_reports(20000));
 }
-
-static char scratch[] = "/tmp/cufence-delivery-XXXXXX"; /* the folder of a test, and of its stories by the environment */
 
 static const char *in_scratch(const char *name)
 {
@@ -182,21 +122,6 @@ static void json_to_file_that_fills(void)
     CHECK(cufence_fault_count() == 3);
 }
 
-/* Signals that the program has blocked stay pending, whatever threads there are. */
-static void reads_its_signals(void)
-{
-    sigset_t all, mine;
-    sigfillset(&all);
-    sigemptyset(&mine);
-    sigaddset(&mine, SIGUSR1);
-    start("exitcode=0");
-    CHECK(pthread_sigmask(SIG_BLOCK, &mine, NULL) == 0);
-    int fd = signalfd(-1, &mine, 0);
-    CHECK(kill(getpid(), SIGUSR1) == 0);
-    struct pollfd wait = {.fd = fd, .events = POLLIN};
-    CHECK(poll(&wait, 1, 5000) == 1);
-}
-
 /* The driver takes more than a second for its dump, here for two pieces of what is none. */
 static void slow_dump(void)
 {
@@ -214,91 +139,7 @@ static void slow_dump(void)
     CHECK_OK(cufence_wait_reports(20000));
 }
 
-static cufence_status waited;
-
-static void waits_for_itself(const cufence_fault *fault, void *user)
-{
-    waited = cufence_wait_reports(30000);
-    CHECK(strstr(cufence_error_detail(), "handler"));
-}
-
-static void handler_waits(void)
-{
-    CHECK_OK(cufence_set_fault_handler(waits_for_itself, NULL));
-    faults("exitcode=0");
-    CHECK(waited == CUFENCE_ERROR_UNSUPPORTED);
-}
-
-static void ends_the_process(const cufence_fault *fault, void *user)
-{
-    exit(5);
-}
-
-static void handler_exits(void)
-{
-    CHECK_OK(cufence_set_fault_handler(ends_the_process, NULL));
-    faults("exitcode=0");
-}
-
-static int is_in_handler; /* atomic */
-
-static void never_returns(const cufence_fault *fault, void *user)
-{
-    __atomic_store_n(&is_in_handler, 1, __ATOMIC_RELEASE);
-    for (;;)
-        pause();
-}
-
-static void handler_hangs(void)
-{
-    CHECK_OK(cufence_set_fault_handler(never_returns, NULL));
-    start("exitcode=0,wait_ms=0/100");
-    overrun();
-    AWAIT(__atomic_load_n(&is_in_handler, __ATOMIC_ACQUIRE));
-}
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-/* What a synchronisation of PyTorch's calls. The 5 s that it waited are far above what the rest may take. */
-static void other_device_is_healthy(void)
-{
-    start("exitcode=0");
-    CUcontext healthy = use_device(1);
-    void *pointer = NULL;
-    CHECK_OK(cufence_malloc(&pointer, 100, -1, NULL));
-    CUcontext faulted = use_device(0);
-    overrun();
-    CHECK_OK(cufence_wait_reports(20000));
-    CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 1);
-    CHECK_CU(cuCtxSetCurrent(healthy));
-    uint64_t begin = now_ms();
-    for (int i = 0; i < 3; i++)
-        CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 0);
-    CHECK(now_ms() - begin < 5000);
-    CHECK_OK(cufence_malloc(&pointer, 100, -1, NULL));
-    CHECK_CU(cuCtxSetCurrent(faulted));
-    CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 1);
-    /* A fault there is awaited though the other device has had one. */
-    CHECK_CU(cuCtxSetCurrent(healthy));
-    overrun();
-    CHECK_OK(cufence_wait_reports(20000));
-    CHECK(cufence_fault_count() == 2);
-    CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 1);
-}
-
-static const struct story {
-    const char *name;
-    void (*run)(void);
-} stories[] = {
-#define NAMED(name)                                                                                                            \
-    {                                                                                                                          \
-#name, name                                                                                                            \
-    }
+static const struct story stories[] = {
     NAMED(plain),
     NAMED(closed_at_start),
     NAMED(closes_and_opens_data),
@@ -311,82 +152,10 @@ static const struct story {
     NAMED(json_to_silent_fifo),
     NAMED(json_to_file_that_fills),
     NAMED(limits_files),
-    NAMED(reads_its_signals),
     NAMED(slow_dump),
-    NAMED(handler_waits),
-    NAMED(handler_exits),
-    NAMED(handler_hangs),
-    NAMED(other_device_is_healthy),
 };
 
 /* ---- what the parent sees ---- */
-
-/* Starts this program for a story, with `standard_error` as its descriptor 2; -1: closed. */
-static pid_t launch(const char *story, int standard_error)
-{
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        signal(SIGPIPE, SIG_DFL);
-        alarm(300);
-        if (standard_error < 0)
-            close(2);
-        else
-            dup2(standard_error, 2);
-        for (int i = 3; i < 64; i++)
-            close(i);
-        setenv("CUFENCE_SIM", "devices=3", 1);
-        setenv("DELIVERY_SCRATCH", scratch, 1);
-        execl("/proc/self/exe", "delivery", story, (char *)NULL);
-        _exit(127);
-    }
-    return pid;
-}
-
-static int status_of(pid_t pid)
-{
-    int status = -1;
-    waitpid(pid, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static char text[1 << 16];
-
-/* All that comes until the end. */
-static void read_all(int fd)
-{
-    size_t size = 0;
-    for (ssize_t got; size < sizeof text - 1 && (got = read(fd, text + size, sizeof text - 1 - size)) > 0;)
-        size += (size_t)got;
-    text[size] = '\0';
-    close(fd);
-}
-
-/* Returns the exit status; what the story prints is in `text`. */
-static int run_story(const char *story)
-{
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    pid_t pid = launch(story, ends[1]);
-    close(ends[1]);
-    read_all(ends[0]);
-    return status_of(pid);
-}
-
-static void expect(const char *story, int status)
-{
-    int ended = run_story(story);
-    if (ended != status)
-        print_error("%s ended with %d:\n%s\n", story, ended, text);
-    assert_int_equal(ended, status);
-}
-
-static void expect_text(const char *wanted)
-{
-    if (!strstr(text, wanted))
-        print_error("not there: %s\nin:\n%s\n", wanted, text);
-    assert_non_null(strstr(text, wanted));
-}
 
 static int make_scratch(void **state)
 {
@@ -581,39 +350,11 @@ TEST(test_torn_json)
     assert_int_equal(whole, 4); /* the first one, two reports, the last one */
 }
 
-TEST(test_signals)
-{
-    expect("reads_its_signals", 0);
-}
-
-TEST(test_handlers)
-{
-    expect("handler_waits", 0);
-    expect("handler_exits", 5);
-}
-
-/* The process ends once a report would have been made. */
-TEST(test_a_handler_that_hangs)
-{
-    expect("handler_hangs", 0);
-}
-
-TEST(test_healthy_device)
-{
-    expect("other_device_is_healthy", 0);
-}
-
 TEST_GROUP(make_scratch, remove_scratch)
 
 TEST_CONCURRENTLY
 
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; argc > 1 && i < sizeof stories / sizeof *stories; i++) {
-        if (strcmp(argv[1], stories[i].name) == 0) {
-            stories[i].run();
-            return 0;
-        }
-    }
-    return test_run(argc, argv);
+    return run_named(argc, argv, stories, sizeof stories / sizeof *stories);
 }

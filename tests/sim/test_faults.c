@@ -1,97 +1,7 @@
 /* From a bug in a kernel to the report, the handler, the errors and the exit status, on the simulated device. */
-#include "child.h"
-#include "refused.h"
+#include "fault_story.h"
 
-#include <dirent.h>
 #include <jansson.h>
-#include <sim.h>
-#include <sys/resource.h>
-
-#define COUNT 1000
-
-static unsigned number(const cusim_thread *t)
-{
-    return t->block_index[0] * t->block[0] + t->thread_index[0];
-}
-
-static void write_past(const cusim_thread *t, void *const *arguments)
-{
-    volatile float *out = *(volatile float *const *)arguments[0];
-    int n = *(const int *)arguments[1];
-    if ((int)number(t) <= n)
-        out[number(t)] = 1.0f;
-}
-
-static void read_before(const cusim_thread *t, void *const *arguments)
-{
-    volatile float *in = *(volatile float *const *)arguments[0];
-    if (number(t) == 0)
-        in[0] = in[-1];
-}
-
-static void read_first(const cusim_thread *t, void *const *arguments)
-{
-    volatile float *in = *(volatile float *const *)arguments[0];
-    if (number(t) == 0)
-        in[0] = in[0] + 1.0f;
-}
-
-static void add_past(const cusim_thread *t, void *const *arguments)
-{
-    int *counters = *(int *const *)arguments[0];
-    int n = *(const int *)arguments[1];
-    if ((int)number(t) == n)
-        __atomic_fetch_add(&counters[n], 1, __ATOMIC_RELAXED);
-}
-
-static const size_t pointer_and_count[] = {8, 4};
-
-static void register_kernels(void)
-{
-    static const cusim_kernel kernels[] = {
-        {"_Z10write_pastPfi", write_past, pointer_and_count, 2, "model.cu", 12, 4, 0, 0},
-        {"write_last", write_past, pointer_and_count, 2, "model.cu", 20, 4, 0, 1},
-        {"read_before", read_before, pointer_and_count, 2, "model.cu", 31, 4, 0, 0},
-        {"read_first", read_first, pointer_and_count, 2, "model.cu", 45, 4, 0, 0},
-        {"add_past", add_past, pointer_and_count, 2, "model.cu", 52, 4, 1, 0},
-    };
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        cusim_register_kernel(&kernels[i]);
-}
-
-static CUmodule module;
-
-static void start(const char *options)
-{
-    CUdevice device;
-    CUcontext context;
-    register_kernels();
-    CHECK_OK(cufence_init(options));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
-    CHECK_CU(cuModuleLoadData(&module, "any"));
-}
-
-static void *allocate(size_t size, const char *label)
-{
-    void *pointer = NULL;
-    CHECK_OK(cufence_label_push(label));
-    CHECK_OK(cufence_malloc(&pointer, size, 0, NULL));
-    CHECK_OK(cufence_label_pop());
-    CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)pointer, 0, size));
-    CHECK_CU(cuStreamSynchronize(NULL)); /* the set is asynchronous, and streams of the tests do not wait for the default one */
-    return pointer;
-}
-
-static CUresult launch(const char *kernel, void *pointer, CUstream stream)
-{
-    CUfunction function;
-    int n = COUNT;
-    void *arguments[] = {&pointer, &n};
-    CUresult found = cuModuleGetFunction(&function, module, kernel);
-    return found != CUDA_SUCCESS ? found : cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, stream, arguments, NULL);
-}
 
 static struct {
     int calls, line, has_address;
@@ -115,13 +25,6 @@ static void handler(const cufence_fault *fault, void *user)
         seen.size = fault->buffer->size;
         snprintf(seen.label, sizeof seen.label, "%s", fault->buffer->label);
     }
-}
-
-/* Waits for the report of what has been launched. */
-static void settle(void)
-{
-    cuCtxSynchronize();
-    CHECK_OK(cufence_wait_reports(REPORT_MS));
 }
 
 STORY(overrun)
@@ -183,12 +86,6 @@ static void aborts(void)
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
     for (;;)
         pause();
-}
-
-static void ends_without_a_look(void)
-{
-    start(NULL);
-    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
 }
 
 static void ends_with_own_status(void)
@@ -426,99 +323,6 @@ static void without_dumps(void)
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-static void too_late(void)
-{
-    CUdevice device;
-    CUcontext context;
-    CHECK_CU(cuInit(0));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
-    start(NULL);
-}
-
-/* No thread gets a table of descriptors of its own: the pipe needs a name. */
-static void no_place_for_the_fifo(void)
-{
-    CHECK(refuse(SYS_close_range) && refuse(SYS_unshare));
-    setenv("TMPDIR", "/nowhere", 1);
-    start(NULL);
-}
-
-static void variables_in_the_way(void)
-{
-    setenv("CUDA_COREDUMP_FILE", "/tmp/somewhere", 1);
-    start(NULL);
-}
-
-static char folder[] = "/tmp/cufence-traces-XXXXXX";
-
-static int is_empty(const char *name)
-{
-    DIR *directory = opendir(name);
-    struct dirent *entry;
-    int count = 0;
-    CHECK(directory);
-    while ((entry = readdir(directory)) != NULL)
-        count += entry->d_name[0] != '.';
-    closedir(directory);
-    return count == 0;
-}
-
-static void leaves_no_traces(void)
-{
-    setenv("TMPDIR", folder, 1);
-    CHECK_OK(cufence_init(NULL));
-}
-
-static void leaves_no_traces_after_a_fault(void)
-{
-    setenv("TMPDIR", folder, 1);
-    ends_without_a_look();
-}
-
-/* A start that fails at each of its steps, and then one that does not. */
-static void starts_after_failures(void)
-{
-    const size_t all = (size_t)16 << 30;
-    struct rlimit files, few = {0};
-    CUdeviceptr taken;
-    setenv("TMPDIR", folder, 1);
-    setenv("CUFENCE_SIM", "reserve=16G", 1);
-    CHECK(cufence_init("exitcode=many") == CUFENCE_ERROR_OPTION);
-    CHECK_CU(cuInit(0));
-
-    CHECK_CU(cuMemAddressReserve(&taken, all - ((size_t)32 << 20), 0, 0, 0));
-    for (int i = 0; i < 3; i++) {
-        CHECK(cufence_init("exitcode=0") == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
-        CHECK(strstr(cufence_error_detail(), "ulimit -v"));
-        CHECK(is_empty(folder));
-    }
-    CHECK_CU(cuMemAddressFree(taken, all - ((size_t)32 << 20)));
-
-    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
-    few.rlim_max = files.rlim_max;
-    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
-    cufence_status status = cufence_init("exitcode=0");
-    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
-    CHECK(status == CUFENCE_ERROR_SYSTEM && is_empty(folder));
-
-    void *pointer = &pointer;
-    CHECK(cufence_malloc(&pointer, 100, 0, NULL) == CUFENCE_ERROR_NOT_INITIALIZED && pointer == &pointer);
-    overrun();
-    cufence_stats stats;
-    CHECK_OK(cufence_get_stats(0, &stats));
-    CHECK(stats.reserved_address_bytes == all); /* the starts that failed hold none of it */
-}
-
-static void cannot_arm(void)
-{
-    setenv("TMPDIR", folder, 1);
-    CHECK_CU(cuInit(0));
-    cusim_fail_call("cuCoredumpSetAttributeGlobal", 3, CUDA_ERROR_NOT_PERMITTED);
-    start(NULL);
-    CHECK(is_empty(folder));
-}
-
 /*
  * LeakSanitizer asks for this. In the forked child of a process with threads its check may wait for ever, for a lock of the
  * allocator that another thread held (gcc 12); the child has allocated nothing, and the parent is checked.
@@ -548,25 +352,6 @@ STORY(forked_child_leaves_the_parent_alone)
 
 /* ---- what the parent sees ---- */
 
-static unsigned reports_in(const char *text)
-{
-    unsigned count = 0;
-    for (; (text = strstr(text, "out-of-bounds WRITE")) != NULL; text++)
-        count++;
-    return count;
-}
-
-static void expect_status(void (*story)(void), int status, unsigned reports, const char *says)
-{
-    struct outcome outcome = run_child(story);
-    int is_right = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == status && reports_in(outcome.err) == reports &&
-                   (!says || strstr(outcome.err, says));
-    if (!is_right)
-        print_error("status 0x%x, %u reports, said:\n%s\n", outcome.status, reports_in(outcome.err), outcome.err);
-    free(outcome.err);
-    assert_true(is_right);
-}
-
 TEST(test_exit_status)
 {
     expect_status(ends_without_a_look, 86, 1, NULL);
@@ -581,13 +366,6 @@ TEST(test_abort)
     assert_true(WIFSIGNALED(outcome.status) && WTERMSIG(outcome.status) == SIGABRT);
     assert_int_equal(reports_in(outcome.err), 1);
     free(outcome.err);
-}
-
-TEST(test_warnings)
-{
-    expect_status(too_late, 0, 0, "CUDA was in use on device 0 before cufence was started");
-    expect_status(no_place_for_the_fifo, 0, 0, "/nowhere");
-    expect_status(variables_in_the_way, 0, 0, "CUDA_COREDUMP_FILE is set");
 }
 
 TEST(test_log)
@@ -626,16 +404,6 @@ TEST(test_json)
     unlink(json_name);
     assert_int_equal(lines, 4);
     assert_true(pids[0] == pids[1] && pids[2] == pids[3] && pids[0] != pids[2]);
-}
-
-TEST(test_traces)
-{
-    assert_non_null(mkdtemp(folder));
-    expect_status(leaves_no_traces, 0, 0, NULL);
-    expect_status(leaves_no_traces_after_a_fault, 86, 1, NULL);
-    expect_status(starts_after_failures, 0, 1, NULL);
-    expect_status(cannot_arm, 0, 0, "CUDA_ERROR_NOT_PERMITTED");
-    assert_int_equal(rmdir(folder), 0);
 }
 
 TEST_CONCURRENTLY

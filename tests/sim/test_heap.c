@@ -1,4 +1,4 @@
-/* Buffers on the simulated device: layout, reuse, streams, quarantine, captures, memory pressure, threads. */
+/* Buffers on the simulated device: layout, reuse, streams, quarantine, captures, threads. */
 #include "heap_story.h"
 
 STORY(ends_flush)
@@ -225,107 +225,6 @@ STORY(strict_waits_for_no_stream)
     CHECK(stats().retired_mappings < retired + 30); /* in the time of 20 waits it would be 60 */
     cusim_set_latency("cuMemUnmap", 0);
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-}
-
-STORY(memory_pressure)
-{
-    setenv("CUFENCE_SIM", "memory=1G", 1);
-    start("arena=16G,idle_max=64T");
-    CUstream a = new_stream(), b = new_stream();
-    void *all[60];
-    for (int i = 0; i < 60; i++)
-        all[i] = allocate(16 * MIB, a);
-    void *none = NULL;
-    CHECK(cufence_malloc(&none, 128 * MIB, 0, b) == CUFENCE_ERROR_OUT_OF_MEMORY);
-    CHECK(strstr(cufence_error_detail(), "60 live buffers") != NULL);
-    for (int i = 0; i < 60; i++)
-        CHECK_OK(cufence_free(all[i], a));
-    CHECK(stats().idle_bytes == 60 * 16 * MIB);
-    allocate(512 * MIB, b); /* what stream a keeps idle is given up */
-    CHECK(stats().mapped_bytes <= 1024 * MIB);
-    usleep(20000);
-    CHECK_OK(cufence_free(allocate(100, a), a)); /* a trim waits for no stream: puts a marker behind the last ones */
-    AWAIT(cufence_trim(0) == CUFENCE_OK && !stats().idle_bytes);
-    CHECK(stats().idle_bytes == 0 && stats().cached_bytes == 0);
-}
-
-STORY(idle_mappings_age)
-{
-    start("idle_age=50");
-    CUstream a = new_stream();
-    for (int i = 0; i < 200; i++)
-        CHECK_OK(cufence_free(allocate(100, a), a));
-    CHECK_CU(cuStreamSynchronize(a));
-    usleep(20000);
-    CHECK_OK(cufence_free(allocate(100, a), a)); /* puts a marker behind the last ones */
-    AWAIT(!stats().idle_bytes && !stats().mapped_bytes);
-    CHECK(stats().idle_bytes == 0 && stats().mapped_bytes == 0);
-}
-
-STORY(arena_wraps)
-{
-    start("arena=1G,uaf=strict,small=map,fallback=off");
-    void *kept = allocate(100, NULL);
-    uint64_t lowest = UINT64_MAX, highest = 0;
-    for (int i = 0; i < 100; i++) {
-        void *pointer = allocate(100, NULL);
-        uint64_t address = (uintptr_t)pointer;
-        lowest = address < lowest ? address : lowest;
-        highest = address > highest ? address : highest;
-        CHECK(pointer != kept);
-        CHECK_CU(cuMemsetD8(address, 1, 100));
-        CHECK_OK(cufence_free(pointer, NULL));
-        for (int k = 0; k < 2000 && !is_retired(pointer); k++)
-            usleep(100);
-    }
-    CHECK(highest - lowest < (uint64_t)1 << 30);
-    cufence_description where;
-    CHECK_OK(cufence_describe(kept, &where));
-    CHECK(where.place == CUFENCE_PLACE_INSIDE && where.buffer.id == 1);
-    void *live[256], *none = NULL;
-    int count = 0;
-    while (count < 256 && cufence_malloc(&live[count], 100, 0, NULL) == CUFENCE_OK)
-        count++;
-    CHECK(count > 150 && count < 256); /* 1 GiB holds 256 mappings with the smallest guards */
-    CHECK_OK(cufence_describe(live[count - 1], &where));
-    CHECK(where.buffer.guard_end - where.buffer.mapping_end == 2 * MIB);
-    CHECK(cufence_malloc(&none, 100, 0, NULL) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
-    CHECK_OK(cufence_free(live[0], NULL));
-}
-
-/* Mappings that wait, idle or to be retired, are given up when their address space is needed. */
-STORY(address_pressure)
-{
-    void *all[14];
-    start("arena=1G");
-    for (int i = 0; i < 14; i++)
-        all[i] = allocate(100, NULL);
-    for (int i = 0; i < 14; i++)
-        CHECK_OK(cufence_free(all[i], NULL));
-    CHECK(stats().idle_bytes == 14 * PAGE);
-    allocate(960 * MIB, NULL);
-    CHECK(stats().idle_bytes < 14 * PAGE);
-}
-
-/* First guards get smaller, then small buffers share pages; what does not fit then is the driver's. */
-STORY(a_small_arena_serves_many)
-{
-    enum { LARGE = 100, SMALL = 3000, MORE = 300 };
-    cufence_description where;
-    cufence_unguarded left[8];
-    start("arena=1G");
-    for (int i = 0; i < LARGE; i++) {
-        CHECK_OK(cufence_describe(allocate(2 * MIB, NULL), &where));
-        CHECK(where.place == CUFENCE_PLACE_INSIDE && where.buffer.guard_end - where.buffer.mapping_end <= 8 * MIB);
-    }
-    for (int i = 0; i < SMALL; i++) {
-        CHECK_OK(cufence_describe(allocate(1000, NULL), &where));
-        CHECK(where.place == CUFENCE_PLACE_INSIDE);
-    }
-    CHECK(cufence_get_unguarded(left, 8) == 0);
-    for (int i = 0; i < MORE; i++)
-        CHECK_CU(cuMemsetD8((uintptr_t)allocate(2 * MIB, NULL), 1, 2 * MIB));
-    CHECK(cufence_get_unguarded(left, 8) == 1 && strstr(left[0].what, "no address space") && left[0].live_buffers < MORE);
 }
 
 STORY(history_is_bounded)

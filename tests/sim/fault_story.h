@@ -1,0 +1,129 @@
+/* Kernels with bugs on the simulated device, and how processes that launch them end. */
+#ifndef CUFENCE_TESTS_FAULT_STORY_H
+#define CUFENCE_TESTS_FAULT_STORY_H
+
+#include "child.h"
+
+#include <sim.h>
+
+#define COUNT 1000
+
+static inline unsigned number(const cusim_thread *t)
+{
+    return t->block_index[0] * t->block[0] + t->thread_index[0];
+}
+
+static inline void write_past(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    if ((int)number(t) <= n)
+        out[number(t)] = 1.0f;
+}
+
+static inline void read_before(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *in = *(volatile float *const *)arguments[0];
+    if (number(t) == 0)
+        in[0] = in[-1];
+}
+
+static inline void read_first(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *in = *(volatile float *const *)arguments[0];
+    if (number(t) == 0)
+        in[0] = in[0] + 1.0f;
+}
+
+static inline void add_past(const cusim_thread *t, void *const *arguments)
+{
+    int *counters = *(int *const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    if ((int)number(t) == n)
+        __atomic_fetch_add(&counters[n], 1, __ATOMIC_RELAXED);
+}
+
+static const size_t pointer_and_count[] = {8, 4};
+
+static inline void register_kernels(void)
+{
+    static const cusim_kernel kernels[] = {
+        {"_Z10write_pastPfi", write_past, pointer_and_count, 2, "model.cu", 12, 4, 0, 0},
+        {"write_last", write_past, pointer_and_count, 2, "model.cu", 20, 4, 0, 1},
+        {"read_before", read_before, pointer_and_count, 2, "model.cu", 31, 4, 0, 0},
+        {"read_first", read_first, pointer_and_count, 2, "model.cu", 45, 4, 0, 0},
+        {"add_past", add_past, pointer_and_count, 2, "model.cu", 52, 4, 1, 0},
+    };
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        cusim_register_kernel(&kernels[i]);
+}
+
+static CUmodule module;
+
+static inline void start(const char *options)
+{
+    CUdevice device;
+    CUcontext context;
+    register_kernels();
+    CHECK_OK(cufence_init(options));
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuCtxSetCurrent(context));
+    CHECK_CU(cuModuleLoadData(&module, "any"));
+}
+
+static inline void *allocate(size_t size, const char *label)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_label_push(label));
+    CHECK_OK(cufence_malloc(&pointer, size, 0, NULL));
+    CHECK_OK(cufence_label_pop());
+    CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)pointer, 0, size));
+    CHECK_CU(cuStreamSynchronize(NULL)); /* the set is asynchronous, and streams of the tests do not wait for the default one */
+    return pointer;
+}
+
+static inline CUresult launch(const char *kernel, void *pointer, CUstream stream)
+{
+    CUfunction function;
+    int n = COUNT;
+    void *arguments[] = {&pointer, &n};
+    CUresult found = cuModuleGetFunction(&function, module, kernel);
+    return found != CUDA_SUCCESS ? found : cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, stream, arguments, NULL);
+}
+
+/* Waits for the report of what has been launched. */
+static inline void settle(void)
+{
+    cuCtxSynchronize();
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
+}
+
+static inline void ends_without_a_look(void)
+{
+    start(NULL);
+    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
+}
+
+/* ---- what the parent sees ---- */
+
+static inline unsigned reports_in(const char *text)
+{
+    unsigned count = 0;
+    for (; (text = strstr(text, "out-of-bounds WRITE")) != NULL; text++)
+        count++;
+    return count;
+}
+
+static inline void expect_status(void (*story)(void), int status, unsigned reports, const char *says)
+{
+    struct outcome outcome = run_child(story);
+    int is_right = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == status && reports_in(outcome.err) == reports &&
+                   (!says || strstr(outcome.err, says));
+    if (!is_right)
+        print_error("status 0x%x, %u reports, said:\n%s\n", outcome.status, reports_in(outcome.err), outcome.err);
+    free(outcome.err);
+    assert_true(is_right);
+}
+
+#endif

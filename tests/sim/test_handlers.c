@@ -1,0 +1,136 @@
+/* What waits for reports while the program goes on: its signals, its handler, synchronisations; on the simulated device. */
+#define TEST_NAME "handlers"
+#include "delivery.h"
+
+#include "torch/pluggable.h"
+
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <time.h>
+
+/* Signals that the program has blocked stay pending, whatever threads there are. */
+static void reads_its_signals(void)
+{
+    sigset_t all, mine;
+    sigfillset(&all);
+    sigemptyset(&mine);
+    sigaddset(&mine, SIGUSR1);
+    start("exitcode=0");
+    CHECK(pthread_sigmask(SIG_BLOCK, &mine, NULL) == 0);
+    int fd = signalfd(-1, &mine, 0);
+    CHECK(kill(getpid(), SIGUSR1) == 0);
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    CHECK(poll(&wait, 1, 5000) == 1);
+}
+
+static cufence_status waited;
+
+static void waits_for_itself(const cufence_fault *fault, void *user)
+{
+    waited = cufence_wait_reports(30000);
+    CHECK(strstr(cufence_error_detail(), "handler"));
+}
+
+static void handler_waits(void)
+{
+    CHECK_OK(cufence_set_fault_handler(waits_for_itself, NULL));
+    faults("exitcode=0");
+    CHECK(waited == CUFENCE_ERROR_UNSUPPORTED);
+}
+
+static void ends_the_process(const cufence_fault *fault, void *user)
+{
+    exit(5);
+}
+
+static void handler_exits(void)
+{
+    CHECK_OK(cufence_set_fault_handler(ends_the_process, NULL));
+    faults("exitcode=0");
+}
+
+static int is_in_handler; /* atomic */
+
+static void never_returns(const cufence_fault *fault, void *user)
+{
+    __atomic_store_n(&is_in_handler, 1, __ATOMIC_RELEASE);
+    for (;;)
+        pause();
+}
+
+static void handler_hangs(void)
+{
+    CHECK_OK(cufence_set_fault_handler(never_returns, NULL));
+    start("exitcode=0,wait_ms=0/100");
+    overrun();
+    AWAIT(__atomic_load_n(&is_in_handler, __ATOMIC_ACQUIRE));
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* What a synchronisation of PyTorch's calls. The 5 s that it waited are far above what the rest may take. */
+static void other_device_is_healthy(void)
+{
+    start("exitcode=0");
+    CUcontext healthy = use_device(1);
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, 100, -1, NULL));
+    CUcontext faulted = use_device(0);
+    overrun();
+    CHECK_OK(cufence_wait_reports(20000));
+    CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 1);
+    CHECK_CU(cuCtxSetCurrent(healthy));
+    uint64_t begin = now_ms();
+    for (int i = 0; i < 3; i++)
+        CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 0);
+    CHECK(now_ms() - begin < 5000);
+    CHECK_OK(cufence_malloc(&pointer, 100, -1, NULL));
+    CHECK_CU(cuCtxSetCurrent(faulted));
+    CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 1);
+    /* A fault there is awaited though the other device has had one. */
+    CHECK_CU(cuCtxSetCurrent(healthy));
+    overrun();
+    CHECK_OK(cufence_wait_reports(20000));
+    CHECK(cufence_fault_count() == 2);
+    CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 1);
+}
+
+static const struct story stories[] = {
+    NAMED(reads_its_signals), NAMED(handler_waits), NAMED(handler_exits), NAMED(handler_hangs), NAMED(other_device_is_healthy),
+};
+
+/* ---- what the parent sees ---- */
+
+TEST(test_signals)
+{
+    expect("reads_its_signals", 0);
+}
+
+TEST(test_handlers)
+{
+    expect("handler_waits", 0);
+    expect("handler_exits", 5);
+}
+
+/* The process ends once a report would have been made. */
+TEST(test_a_handler_that_hangs)
+{
+    expect("handler_hangs", 0);
+}
+
+TEST(test_healthy_device)
+{
+    expect("other_device_is_healthy", 0);
+}
+
+TEST_CONCURRENTLY
+
+int main(int argc, char **argv)
+{
+    return run_named(argc, argv, stories, sizeof stories / sizeof *stories);
+}
