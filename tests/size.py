@@ -23,13 +23,13 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 79900),
+    "allocator": (66000, 79300),
     "allocator/lens": (9500, 9500),
     "allocator/sim": (10000, 10000),
-    "tests": (55000, 65800),
+    "tests": (55000, 65700),
     "options": (36, 36),
-    f"files over {FILE_LINES} lines": (0, 7),
-    f"functions over {FUNCTION_LINES} lines": (0, 9),
+    f"files over {FILE_LINES} lines": (0, 0),
+    f"functions over {FUNCTION_LINES} lines": (0, 0),
 }
 
 
