@@ -17,11 +17,6 @@ void lock_entered(enum lock_rank rank)
     held |= 1u << rank;
 }
 
-int lock_is_held(enum lock_rank rank)
-{
-    return held >> rank & 1;
-}
-
 void lock_left(enum lock_rank rank)
 {
     lock_expected(rank, __func__);
@@ -30,7 +25,7 @@ void lock_left(enum lock_rank rank)
 
 void lock_expected(enum lock_rank rank, const char *function)
 {
-    if (lock_is_held(rank))
+    if (held >> rank & 1)
         return;
     fprintf(stderr, "cufence: internal error: %s() is called without a lock of rank %d\n", function, (int)rank);
     abort();

@@ -63,8 +63,6 @@ struct lock {
 /* The calling thread is about to take, or has just released, a lock of this rank. Aborts if it may not, or has not held one. */
 void lock_entered(enum lock_rank rank);
 void lock_left(enum lock_rank rank);
-/* Whether the calling thread holds a lock of this rank. */
-int lock_is_held(enum lock_rank rank);
 /* What a comment says of the caller: it holds one. Aborts if it does not. */
 #define lock_expect(rank) lock_expected(rank, __func__)
 void lock_expected(enum lock_rank rank, const char *function);

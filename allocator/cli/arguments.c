@@ -1,5 +1,4 @@
 #include "arguments.h"
-#include "help.h"
 #include "base/options.h"
 #include "base/text.h"
 
@@ -27,12 +26,12 @@ int arguments_complain(const char *command, int status, const char *format, ...)
     return status;
 }
 
-#define complain(...) arguments_complain(command->name, CLI_USAGE, __VA_ARGS__)
+#define complain(...) arguments_complain(command->name, STATUS_USAGE, __VA_ARGS__)
 
 int arguments_surplus(const char *command, const char *argument)
 {
     int is_command = *command != '-' && strcmp(command, "help") != 0;
-    return arguments_complain(command, CLI_USAGE, "unexpected argument '%s'; see `cufence %s%s`", argument,
+    return arguments_complain(command, STATUS_USAGE, "unexpected argument '%s'; see `cufence %s%s`", argument,
                               is_command ? command : "help", is_command ? " --help" : "");
 }
 
@@ -116,7 +115,7 @@ static int unknown(const struct command *command, const char *argument)
         fprintf(stderr, " --%s,", command->arguments[i].name);
     fprintf(stderr, " --help%s%s\n", command->take_row ? ", --KEY VALUE for each that `cufence options --all` lists" : "",
             command->is_operand_the_end ? ", and -- before a program whose name begins with a dash" : "");
-    return CLI_USAGE;
+    return STATUS_USAGE;
 }
 
 static int missing(const struct command *command)
@@ -173,7 +172,7 @@ int arguments_bits(const struct given *given, void *field)
             bit <<= 1;
         }
         if (!word)
-            return arguments_complain(given->command->name, CLI_USAGE, "--%s: \"%.*s\" is not allowed; use some of: %s",
+            return arguments_complain(given->command->name, STATUS_USAGE, "--%s: \"%.*s\" is not allowed; use some of: %s",
                                       given->argument->name, (int)(length < 64 ? length : 64), at, given->argument->values);
         *bits |= bit;
         at += length;
@@ -189,8 +188,8 @@ int arguments_number(const struct given *given, void *field)
     *number = strspn(given->value, "0123456789") ? strtoull(given->value, &end, 10) : 0;
     if (end && !*end && !errno && *number >= 1 && *number <= given->argument->most)
         return 0;
-    return arguments_complain(given->command->name, CLI_USAGE, "--%s '%.64s' is not allowed; use 1..%u", given->argument->name,
-                              given->value, given->argument->most);
+    return arguments_complain(given->command->name, STATUS_USAGE, "--%s '%.64s' is not allowed; use 1..%u",
+                              given->argument->name, given->value, given->argument->most);
 }
 
 /* ---- all of them ---- */

@@ -10,7 +10,15 @@
 
 #include <stddef.h>
 
-#define CLI_USAGE 2
+/* Exit statuses: the same number for the same thing in each sub-command (docs/exit-status.md). */
+enum {
+    STATUS_FAILED = 1,
+    STATUS_USAGE = 2,
+    STATUS_FOUND = 86,      /* the default of the option exitcode */
+    STATUS_NO_VERDICT = 87, /* nothing was guarded, or not every run could be made */
+    STATUS_UNFIT = 126,     /* this and the next, as a shell's */
+    STATUS_MISSING = 127,
+};
 
 /* What a shell may complete a value to, instead of a list of words. */
 #define ARGUMENT_FILE "FILE"
@@ -81,7 +89,13 @@ argument_taker arguments_number;
 /* Prints a message on stderr behind the sub-command's name, and returns `status`. */
 int arguments_complain(const char *command, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Says on stderr that an argument is one too many, and returns CLI_USAGE. */
+/* Says on stderr that an argument is one too many, and returns STATUS_USAGE. */
 int arguments_surplus(const char *command, const char *argument);
+
+/* help.c: prints what --help does. */
+void help_print(const struct command *command);
+
+/* Prints the exit statuses of a sub-command; if `command` is NULL all, with what they mean in general. */
+void help_statuses(const char *command);
 
 #endif

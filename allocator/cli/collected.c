@@ -2,7 +2,6 @@
 
 #include "base/options.h"
 #include "base/text.h"
-#include "finding/facts.h"
 #include "finding/json.h"
 #include "finding/short_name.h"
 #include "witness/tell.h"

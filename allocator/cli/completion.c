@@ -227,7 +227,7 @@ static int run(int argc, char **argv)
             return 0;
         }
     }
-    return arguments_complain("completion", CLI_USAGE, "unknown shell '%s'; use bash, zsh or fish", argv[optind]);
+    return arguments_complain("completion", STATUS_USAGE, "unknown shell '%s'; use bash, zsh or fish", argv[optind]);
 }
 
 const struct command completion_command = {

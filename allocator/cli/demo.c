@@ -386,7 +386,7 @@ static int start(int argc, char **argv)
         if (wanted.is_list)
             status = optind < argc ? arguments_surplus("demo", argv[optind]) : list();
         else
-            status = bug ? demonstrate(bug, &wanted.settings) : CLI_USAGE;
+            status = bug ? demonstrate(bug, &wanted.settings) : STATUS_USAGE;
     }
     settings_free(&wanted.settings);
     return status;

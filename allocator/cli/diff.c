@@ -3,7 +3,6 @@
 #include "arguments.h"
 #include "cli.h"
 #include "words.h"
-#include "help.h"
 
 #include <getopt.h>
 #include <stddef.h>

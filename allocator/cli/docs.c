@@ -2,7 +2,6 @@
 #include "arguments.h"
 #include "cli.h"
 #include "program.h"
-#include "help.h"
 #include "base/files.h"
 #include "base/text.h"
 

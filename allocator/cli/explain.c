@@ -9,7 +9,6 @@
 #include "analysis/snapshot/keep.h"
 #include "analysis/verdict/diagnosis.h"
 #include "base/text.h"
-#include "finding/facts.h"
 #include "finding/json.h"
 #include "finding/report.h"
 #include "finding/standing_report.h"
@@ -321,7 +320,7 @@ static int take_address(const struct given *given, void *field)
     wishes->has_memory = 1;
     return *given->value && *given->value != '-' && !*end && !errno
                ? 0
-               : arguments_complain("explain", CLI_USAGE, "--memory '%s' is not an address, such as 0x7f0000001000",
+               : arguments_complain("explain", STATUS_USAGE, "--memory '%s' is not an address, such as 0x7f0000001000",
                                     given->value);
 }
 

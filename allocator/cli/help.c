@@ -1,4 +1,4 @@
-#include "help.h"
+#include "arguments.h"
 
 #include "words.h"
 

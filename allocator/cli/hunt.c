@@ -1,7 +1,7 @@
 /* `cufence hunt`: runs a program in each mode in turn, and merges what was found. */
 #include "cli.h"
 #include "environment.h"
-#include "help.h"
+#include "arguments.h"
 #include "hunt.h"
 #include "outputs.h"
 #include "settings.h"
@@ -56,8 +56,8 @@ static int check_effect(const struct plan *plan, const char *options)
             if (!strncmp(modes[mode].options, word + 1, strlen(word + 1)) || strstr(modes[mode].options, word))
                 without &= ~(1u << mode);
         if (!without)
-            return complain(CLI_USAGE, "%.*s has no effect: each mode of --modes sets %.*s itself", (int)strcspn(at, ","), at,
-                            (int)strlen(word) - 2, word + 1);
+            return complain(STATUS_USAGE, "%.*s has no effect: each mode of --modes sets %.*s itself", (int)strcspn(at, ","),
+                            at, (int)strlen(word) - 2, word + 1);
     }
     return 0;
 }
@@ -71,9 +71,9 @@ static int check_settings(struct hunt *hunt, char **own)
     if (status != 0)
         return status;
     if (options.estimate)
-        return complain(CLI_USAGE, "estimate=on guards nothing, so that a hunt finds nothing; use cufence run --estimate");
+        return complain(STATUS_USAGE, "estimate=on guards nothing, so that a hunt finds nothing; use cufence run --estimate");
     if (options.trace[0] && count_bits(hunt->plan.modes) > 1)
-        return complain(CLI_USAGE, "trace=%s: each run would overwrite it; use cufence run, or --modes with one mode",
+        return complain(STATUS_USAGE, "trace=%s: each run would overwrite it; use cufence run, or --modes with one mode",
                         options.trace);
     hunt->exitcode = (int)options.exitcode;
     free(hunt->settings.all[0].text); /* the program gets it by itself */
@@ -83,7 +83,7 @@ static int check_settings(struct hunt *hunt, char **own)
         return complain(CANNOT_RUN, "no host memory");
     options_default(&options);
     if (hunt->kept && options_parse(&options, *own, "") == CUFENCE_OK && options.json[0])
-        return complain(CLI_USAGE, "json=%s: --keep FOLDER uses this option itself; leave one of them out", options.json);
+        return complain(STATUS_USAGE, "json=%s: --keep FOLDER uses this option itself; leave one of them out", options.json);
     hunt->plan.options = *own;
     for (size_t i = hunt->settings.presets; i < hunt->settings.count && status == 0; i++)
         status = check_effect(&hunt->plan, hunt->settings.all[i].text);
@@ -102,7 +102,7 @@ static int name_files(struct plan *plan)
     plan->json[used] = '\0';
     int has_comma = strchr(plan->folder, ',') != NULL;
     if (has_comma || used + sizeof "/strict.%p.json" > sizeof((struct options *)0)->json)
-        return complain(CLI_USAGE, "%s cannot hold the reports: its name %s; --keep FOLDER names another", plan->folder,
+        return complain(STATUS_USAGE, "%s cannot hold the reports: its name %s; --keep FOLDER names another", plan->folder,
                         has_comma ? "has a comma" : "is too long");
     return 0;
 }
@@ -113,7 +113,7 @@ static int make_folder(struct hunt *hunt)
     struct plan *plan = &hunt->plan;
     if ((mkdir(hunt->kept, 0777) != 0 && errno != EEXIST) || !realpath(hunt->kept, plan->folder) ||
         access(plan->folder, W_OK | X_OK) != 0)
-        return complain(CLI_USAGE, "--keep %s: %s", hunt->kept, strerror(errno));
+        return complain(STATUS_USAGE, "--keep %s: %s", hunt->kept, strerror(errno));
     DIR *entries = opendir(plan->folder);
     int is_used = 0, mode = 0;
     for (struct dirent *entry; entries && !is_used && (entry = readdir(entries));)
@@ -124,7 +124,7 @@ static int make_folder(struct hunt *hunt)
     if (entries)
         closedir(entries);
     if (is_used)
-        return complain(CLI_USAGE, "--keep %s: reports of an earlier hunt are there (%s.*.json); name another folder",
+        return complain(STATUS_USAGE, "--keep %s: reports of an earlier hunt are there (%s.*.json); name another folder",
                         hunt->kept, modes[mode - 1].name);
     return name_files(plan);
 }
@@ -135,7 +135,7 @@ static int open_documents(struct hunt *hunt)
     hunt->merged.is_unfinished = 1;
     collected_begin(&hunt->merged, hunt->plan.command);
     int status = outputs_open(&hunt->outputs);
-    return status == 0 && !outputs_write(&hunt->outputs, &hunt->merged) ? CLI_USAGE : status;
+    return status == 0 && !outputs_write(&hunt->outputs, &hunt->merged) ? STATUS_USAGE : status;
 }
 
 static int put_json(const void *user, const struct collected *merged, FILE *out)
@@ -253,7 +253,7 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
     if (!hunt->plan.modes)
         hunt->plan.modes = ALL_MODES;
     if (hunt->kept && !*hunt->kept)
-        return complain(CLI_USAGE, "--keep: the folder's name is empty");
+        return complain(STATUS_USAGE, "--keep: the folder's name is empty");
     hunt->outputs.write_json = put_json;
     hunt->outputs.user = hunt;
     int status = check_settings(hunt, own);

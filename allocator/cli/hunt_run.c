@@ -1,6 +1,6 @@
 /* One run of `cufence hunt`: a process of its own does what `cufence run` does. */
 #include "cli.h"
-#include "help.h"
+#include "arguments.h"
 #include "hunt.h"
 #include "supervise.h"
 

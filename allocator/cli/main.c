@@ -1,6 +1,5 @@
 #include "arguments.h"
 #include "cli.h"
-#include "help.h"
 #include "planted.h"
 #include "program.h"
 #include "base/env.h"
@@ -78,20 +77,20 @@ static int unknown_command(char **words)
     const struct command *nearest = command_nearest(words[0]);
     if (*words[0] == '-') {
         fprintf(stderr, "cufence: unknown option '%s'; use --help (-h) or --version (-V)\n", words[0]);
-        return CLI_USAGE;
+        return STATUS_USAGE;
     }
     if (!nearest && suggest_run(words))
-        return CLI_USAGE;
+        return STATUS_USAGE;
     if (nearest) {
         fprintf(stderr, "cufence: unknown command '%s', did you mean '%s'? `cufence help` lists all\n", words[0],
                 nearest->name);
-        return CLI_USAGE;
+        return STATUS_USAGE;
     }
     fprintf(stderr, "cufence: unknown command '%s'; the commands are", words[0]);
     for (const struct command *const *command = commands; *command; command++)
         fprintf(stderr, " %s,", (*command)->name);
     fprintf(stderr, " help, --help and --version\n");
-    return CLI_USAGE;
+    return STATUS_USAGE;
 }
 
 static int run_help(int argc, char **argv)

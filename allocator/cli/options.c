@@ -1,7 +1,6 @@
 /* `cufence options`: lists the options, or some of them, or checks a text of them. */
 #include "arguments.h"
 #include "cli.h"
-#include "help.h"
 #include "words.h"
 #include "base/error.h"
 #include "base/output.h"

@@ -1,6 +1,6 @@
 #include "outputs.h"
 
-#include "help.h"
+#include "arguments.h"
 
 #include "base/env.h"
 
@@ -47,12 +47,12 @@ static int check(const struct outputs *outputs)
     for (int i = 0; i < OUTPUTS; i++) {
         const char *path = outputs->paths[i];
         if (path && !*path)
-            return complain(CLI_USAGE, "%s: the file name \"\" is empty", faces[i].option);
+            return complain(STATUS_USAGE, "%s: the file name \"\" is empty", faces[i].option);
         if (is_dash(path) && outputs->is_stdout_taken)
-            return complain(CLI_USAGE, "%s -: standard output is the program's; name a file", faces[i].option);
+            return complain(STATUS_USAGE, "%s -: standard output is the program's; name a file", faces[i].option);
         dashes += is_dash(path);
     }
-    return dashes > 1 ? complain(CLI_USAGE, "standard output (-) takes one document; give the others a file") : 0;
+    return dashes > 1 ? complain(STATUS_USAGE, "standard output (-) takes one document; give the others a file") : 0;
 }
 
 int outputs_open(struct outputs *outputs)
@@ -70,7 +70,7 @@ int outputs_open(struct outputs *outputs)
             continue;
         if (file >= 0)
             close(file);
-        return complain(CLI_USAGE, "%s %s: %s", faces[i].option, path, strerror(errno));
+        return complain(STATUS_USAGE, "%s %s: %s", faces[i].option, path, strerror(errno));
     }
     return 0;
 }

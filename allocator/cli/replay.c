@@ -235,7 +235,7 @@ static int take_change(const struct given *given, void *field)
 {
     struct changes *changes = field;
     if (changes->count == MOST_CHANGES)
-        return arguments_complain("replay", CLI_USAGE, "at most %d arguments and buffers can be changed", MOST_CHANGES);
+        return arguments_complain("replay", STATUS_USAGE, "at most %d arguments and buffers can be changed", MOST_CHANGES);
     changes->text[changes->count] = given->value;
     changes->is_buffer[changes->count++] = !strcmp(given->argument->name, "buffer");
     return 0;
@@ -264,7 +264,7 @@ static int play(struct replay *replay, const struct wishes *wishes)
     if (opened_open(replay->folder, &replay->opened, &problem) != CUFENCE_OK)
         return arguments_complain("replay", 1, "%s: %s", replay->folder, problem.text);
     if (!apply(replay, &wishes->changes))
-        return CLI_USAGE;
+        return STATUS_USAGE;
     if (!find_device(replay) || !make_input(replay))
         return 1;
     tell_left_out(replay);

@@ -93,7 +93,7 @@ int replay_choose(const char *given, char path[PATH_MAX])
     if (count == 1 && snprintf(path, PATH_MAX, "%s/%s", given, entries[0]->d_name) < PATH_MAX)
         fprintf(stderr, "cufence replay: using the only saved launch in %s\n", given);
     if (count > 1) {
-        status = arguments_complain("replay", CLI_USAGE, "%s holds %d saved launches; name one of them:", given, count);
+        status = arguments_complain("replay", STATUS_USAGE, "%s holds %d saved launches; name one of them:", given, count);
         for (int i = 0; i < count && i < MOST_LISTED; i++)
             list_bundle(given, entries[i]->d_name);
         if (count > MOST_LISTED)

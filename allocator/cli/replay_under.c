@@ -177,7 +177,7 @@ int replay_under(struct replay *replay, const char *tool)
     if (failed || !words.we_wordc) {
         if (!failed)
             wordfree(&words);
-        return arguments_complain("replay", CLI_USAGE, "--under '%.80s' is not a command, such as compute-sanitizer%s", tool,
+        return arguments_complain("replay", STATUS_USAGE, "--under '%.80s' is not a command, such as compute-sanitizer%s", tool,
                                   failed == WRDE_BADCHAR ? "; | & ; < > ( ) { } need quotes in it" : "");
     }
     take_image_for(words.we_wordv[0], replay);

@@ -3,7 +3,6 @@
 #include "cli.h"
 #include "collected.h"
 #include "outputs.h"
-#include "help.h"
 #include "words.h"
 
 #include "base/error.h"
@@ -129,7 +128,7 @@ static int take_known(const struct given *given, void *field)
 {
     return known_read(field, given->value) == CUFENCE_OK
                ? 0
-               : arguments_complain("report", CLI_USAGE, "--%s: %s", given->argument->name, error_detail());
+               : arguments_complain("report", STATUS_USAGE, "--%s: %s", given->argument->name, error_detail());
 }
 
 /* The documents, the list for people, and the exit status. */

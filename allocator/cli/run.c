@@ -5,7 +5,7 @@
 #include "cli/outputs.h"
 #include "cli/program.h"
 #include "cli/settings.h"
-#include "cli/help.h"
+#include "cli/arguments.h"
 #include "cli/supervise.h"
 #include "base/env.h"
 #include "base/error.h"
@@ -87,7 +87,7 @@ static int check_known(const char *file)
     int is_well =
         !*file || (options_expand_path(file, path, sizeof path) == CUFENCE_OK && known_read(&names, path) == CUFENCE_OK);
     known_free(&names);
-    return is_well ? 0 : complain(CLI_USAGE, "known=%s", error_detail());
+    return is_well ? 0 : complain(STATUS_USAGE, "known=%s", error_detail());
 }
 
 /* So that the file says what was run although nothing may ever be found. */
@@ -106,16 +106,16 @@ static int begin_json(const struct request *request, const struct options *optio
     free(text);
     collected_free(&begun);
     int may_come = strchr(options->json, '%') != NULL; /* then the folder may be there when a process writes to it */
-    return error && !may_come ? complain(CLI_USAGE, "json=%s: %s", path, strerror(error)) : 0;
+    return error && !may_come ? complain(STATUS_USAGE, "json=%s: %s", path, strerror(error)) : 0;
 }
 
 /* What an estimate, which guards nothing and finds nothing, leaves without effect. */
 static int check_estimate(const struct request *request, const struct options *options)
 {
     if (options->estimate && request->is_guarded_required)
-        return complain(CLI_USAGE, "--require-guarded: --estimate guards nothing; leave one of them out");
+        return complain(STATUS_USAGE, "--require-guarded: --estimate guards nothing; leave one of them out");
     if (options->estimate && outputs_is_any(&request->page.outputs))
-        return complain(CLI_USAGE, "%s: --estimate finds nothing; leave one of them out",
+        return complain(STATUS_USAGE, "%s: --estimate finds nothing; leave one of them out",
                         request->page.outputs.paths[OUTPUT_HTML] ? "--html" : "--sarif");
     return 0;
 }
@@ -131,9 +131,9 @@ static int set_options(const struct request *request, struct options *options)
     if (status == 0)
         status = check_known(options->known);
     if (status == 0 && writable_check(options, 0, refuse))
-        status = CLI_USAGE;
+        status = STATUS_USAGE;
     if (status == 0 && lifecycle_lens(options, 0) != CUFENCE_OK)
-        status = complain(CLI_USAGE, "%s", error_detail());
+        status = complain(STATUS_USAGE, "%s", error_detail());
     if (status == 0)
         status = begin_json(request, options);
     if (status == 0)
@@ -192,7 +192,8 @@ static int leave_it(const struct request *request, const struct alloc_conf confs
 {
     for (int i = 0; i < ALLOC_CONFS; i++)
         if (confs[i].options[0])
-            return complain(CLI_USAGE, "%s has options of cufence (%s), but does not ask for it; add backend:" ALLOC_CONF_ASKED,
+            return complain(STATUS_USAGE,
+                            "%s has options of cufence (%s), but does not ask for it; add backend:" ALLOC_CONF_ASKED,
                             alloc_conf_names[i], confs[i].options);
     if (request->is_verbose)
         complain(0, "neither %s nor %s asks for cufence", alloc_conf_names[0], alloc_conf_names[1]);
@@ -204,7 +205,7 @@ static int prepare(struct request *request)
     struct alloc_conf confs[ALLOC_CONFS];
     cufence_status status = alloc_conf_rewrite_both(env_get, confs);
     if (status != CUFENCE_OK)
-        return complain(status == CUFENCE_ERROR_OPTION ? CLI_USAGE : CANNOT_RUN, "%s", error_detail());
+        return complain(status == CUFENCE_ERROR_OPTION ? STATUS_USAGE : CANNOT_RUN, "%s", error_detail());
     request->is_left = request->is_if_asked && !alloc_conf_asking(confs);
     int outcome = request->is_left ? leave_it(request, confs) : set_up(request, confs);
     for (int i = 0; i < ALLOC_CONFS; i++)
@@ -248,7 +249,7 @@ static int page_open(struct page *page, char *const *command)
     if (refusal == 0)
         refusal = outputs_open(&page->outputs);
     if (refusal == 0 && !outputs_write(&page->outputs, &page->begun))
-        refusal = CLI_USAGE;
+        refusal = STATUS_USAGE;
     if (refusal != 0)
         page_close(page, 0);
     return refusal;

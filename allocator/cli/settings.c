@@ -1,5 +1,5 @@
 #include "settings.h"
-#include "help.h"
+#include "arguments.h"
 #include "words.h"
 #include "base/error.h"
 #include "base/option_value.h"
@@ -65,7 +65,7 @@ static int take(struct settings *settings, const char *source, const char *key, 
     const char *path = row ? option_path_in(row, value) : NULL;
     int is_path = path != NULL;
     if (strchr(value, ',') || (is_path && !*value))
-        return arguments_complain(settings->command, CLI_USAGE, "%s: the %s \"%s\" is %s", source,
+        return arguments_complain(settings->command, STATUS_USAGE, "%s: the %s \"%s\" is %s", source,
                                   is_path ? "file name" : "value", value, *value ? "not possible: it holds a comma" : "empty");
     if (is_path && *path && path[0] != '/' && strcmp(path, "-") != 0 &&
         (!getcwd(folder, sizeof folder) || strlen(folder) + strlen(value) + 2 > row->maximum || strpbrk(folder, ",%")))
@@ -106,7 +106,7 @@ int settings_take_preset(const struct given *given, void *field)
             return settings_insert(settings, settings->presets++, "--preset", presets[i].options);
     arguments_complain(settings->command, 0, "--preset: \"%s\" is not allowed; use one of", given->value);
     settings_print_presets(stderr);
-    return CLI_USAGE;
+    return STATUS_USAGE;
 }
 
 void settings_print_presets(FILE *out)
@@ -149,7 +149,7 @@ int settings_check(const struct settings *settings, struct options *options)
 {
     for (size_t i = 0; i < settings->count; i++)
         if (options_parse(options, settings->all[i].text, settings->all[i].source) != CUFENCE_OK)
-            return arguments_complain(settings->command, CLI_USAGE, "%s", error_detail());
+            return arguments_complain(settings->command, STATUS_USAGE, "%s", error_detail());
     return 0;
 }
 

@@ -1,6 +1,6 @@
 #include "cli/supervise.h"
 
-#include "help.h"
+#include "arguments.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,9 @@
 /* The members of a finding's JSON (docs/json.md): a table for each fact. */
-#include "facts.h"
-
 #include "json.h"
+
 #include "base/text.h"
 
-const char *const certainty_words[] = {"", "candidate", "derived", "re-run", "exact", NULL};
+static const char *const certainty_words[] = {"", "candidate", "derived", "re-run", "exact", NULL};
 /* clang-format off */
 static const char *const kind_words[] = {
     "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
@@ -54,7 +53,7 @@ static const struct field of_frame[] = {FRAME(CHARS, function, "function"),
                                         FRAME(CHARS, module, "module"),
                                         FRAME(NUMBER, offset, "offset", WHEN(struct stack_frame, module[0])),
                                         FRAME(TRUE, is_python, "python")};
-const struct record frame_facts = NAMED_RECORD("frame", struct stack_frame, of_frame);
+static const struct record frame_facts = NAMED_RECORD("frame", struct stack_frame, of_frame);
 
 /* ---- buffers ---- */
 

@@ -38,6 +38,18 @@ static struct scalar scalar_of(enum value_type type, double value)
     return (struct scalar){value, is_whole ? (int64_t)value : 0, is_whole ? SCALAR_WHOLE : SCALAR_REAL};
 }
 
+/* Of the elements that were looked at, the first: their number, and the bits of one. */
+static size_t first_count(const struct value_fact *value)
+{
+    uint64_t count = value->figures->seen / value_width(value->told.type);
+    return count < FIGURES_FIRST ? (size_t)count : FIGURES_FIRST;
+}
+
+static uint64_t first_bits(const struct value_fact *value, size_t index)
+{
+    return value_bits(value->told.type, value->figures->first + index * value_width(value->told.type));
+}
+
 /* Fills in what is told of the figures. */
 static void describe(struct value_fact *value)
 {
@@ -54,9 +66,9 @@ static void describe(struct value_fact *value)
     told->zeros = figures->zeros;
     told->nans = figures->nans;
     told->infinities = figures->infinities;
-    told->first_count = figures_first_count(value);
+    told->first_count = first_count(value);
     for (size_t i = 0; i < told->first_count; i++)
-        told->first[i] = scalar_of(type, value_of_bits(type, figures_bits(value, i)));
+        told->first[i] = scalar_of(type, value_of_bits(type, first_bits(value, i)));
 }
 
 static void take(struct finding *finding, struct value_fact *value, size_t argument_count)
@@ -87,17 +99,6 @@ void figures_take(struct finding *finding, const struct launch_function *layout)
         for (size_t k = 0; k < value->member_count; k++)
             take(finding, &value->members[k], layout->argument_count);
     }
-}
-
-size_t figures_first_count(const struct value_fact *value)
-{
-    uint64_t count = value->figures->seen / value_width(value->told.type);
-    return count < FIGURES_FIRST ? (size_t)count : FIGURES_FIRST;
-}
-
-uint64_t figures_bits(const struct value_fact *value, size_t index)
-{
-    return value_bits(value->told.type, value->figures->first + index * value_width(value->told.type));
 }
 
 /* ---- putting ---- */
@@ -195,8 +196,8 @@ static void put_count(struct flow *flow, uint64_t count, const char *what)
 static void put_first(struct flow *flow, const struct value_fact *value)
 {
     char text[256] = "first";
-    for (size_t i = 0; i < figures_first_count(value); i++) {
-        uint64_t bits = figures_bits(value, i);
+    for (size_t i = 0; i < first_count(value); i++) {
+        uint64_t bits = first_bits(value, i);
         part_add(text, " %s",
                  value_is_float(value->told.type) ? real_of(value_of_bits(value->told.type, bits)).text
                                                   : whole_of(value->told.type, bits).text);

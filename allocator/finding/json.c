@@ -1,7 +1,6 @@
 #include "json.h"
 
 #include "base/text.h"
-#include "facts.h"
 
 #include <stdlib.h>
 

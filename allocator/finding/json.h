@@ -10,6 +10,11 @@
 /* Incremented when a member changes its meaning or is removed, not when one is added. */
 #define JSON_SCHEMA 2
 
+/* The facts as records: what is in the JSON, in which order and under which names. A reader of the JSON fills in a struct
+ * finding with them. */
+extern const struct record finding_facts; /* struct finding */
+extern const struct record process_facts; /* struct finding_origin */
+
 #define KIND_RUN "run"
 #define KIND_GUARDED "guarded"
 

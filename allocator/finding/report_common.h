@@ -51,10 +51,6 @@ void report_continue(struct report *report, const char *subkey, enum certainty c
 /* What an argument's buffer held: nothing if that is unknown. */
 void figures_lines(struct report *report, const struct value_fact *value);
 
-/* Of elements that were looked at; `index`: of one of the first. */
-uint64_t figures_bits(const struct value_fact *value, size_t index);
-size_t figures_first_count(const struct value_fact *value); /* how many of these there are: at most four */
-
 /* A line for each of the first ranges that the second launch wrote out of bounds, with the first values in the width of the
  * access. Requires finding->rerun. */
 void written_lines(struct report *report, const struct finding *finding);

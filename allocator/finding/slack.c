@@ -11,7 +11,7 @@
 
 #define MOST_HEX 16 /* bytes in the line */
 
-enum certainty slack_launch_certainty(const struct slack_write *write)
+static enum certainty launch_certainty(const struct slack_write *write)
 {
     if (!write->launch_total)
         return CERTAIN_NOT;
@@ -58,7 +58,7 @@ void finding_of_slack(struct finding *finding, struct slack_write *write, const 
                                 .slack = write,
                                 .now_ns = write->now_ns};
     uint64_t distance = distance_of(write);
-    write->certainty = slack_launch_certainty(write);
+    write->certainty = launch_certainty(write);
     part_add(finding->what, "slack WRITE");
     part_add(finding->headline, "slack WRITE: %" PRIu64 " byte%s changed, %" PRIu64 " byte%s %s buffer #%" PRIu64,
              write->changed, plural(write->changed), distance, plural(distance),

@@ -26,10 +26,7 @@ struct slack_write {
     int is_incomplete;                            /* launches since then are no longer on record */
     uint64_t now_ns;
     struct buffer_frames buffer_frames;
-    enum certainty certainty; /* of launches[]: set by finding_of_slack() */
+    enum certainty certainty; /* that launches[0] did it, CERTAIN_NOT: none is known; set by finding_of_slack() */
 };
-
-/* How certain it is that launches[0] did it. CERTAIN_NOT: no launch is known. */
-enum certainty slack_launch_certainty(const struct slack_write *write);
 
 #endif

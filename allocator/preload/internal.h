@@ -159,4 +159,17 @@ CUresult misuse(const struct host_call *call, struct misuse what);
 void races_before_free(const struct host_call *call, CUdeviceptr pointer, CUstream stream);
 void races_copied(const struct host_call *call);
 
+/* ---- for interpose.c, which the loader puts into a program (libcufence_preload.so): it opens libcufence.so at the first use
+ * of the driver, and calls these. Any thread, at any time. ---- */
+
+#define CUFENCE_PRELOAD_EXPORT __attribute__((visibility("default")))
+
+/* Returns the function to use in place of the driver's `symbol`; NULL if it is not hooked or this driver lacks it. Opens the
+ * driver library, but calls nothing in it. */
+CUFENCE_PRELOAD_EXPORT void *cufence_preload_hook(const char *symbol);
+
+/* Call before the process ends without exit handlers: waits for the report of a fault that the program has been told of. Takes
+ * no lock, so that it may be called in a signal handler. */
+CUFENCE_PRELOAD_EXPORT void cufence_preload_before_exit(void);
+
 #endif

@@ -7,7 +7,6 @@
 #include "base/env.h"
 #include "base/output.h"
 #include "base/tally.h"
-#include "preload.h"
 #include "witness/monitor.h"
 
 #include <pthread.h>

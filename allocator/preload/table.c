@@ -3,8 +3,6 @@
 #include "api/lifecycle.h"
 #include "base/output.h"
 
-#include "preload.h"
-
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

@@ -11,7 +11,6 @@
 
 #include "analysis/snapshot/keep.h"
 #include "base/text.h"
-#include "finding/facts.h"
 #include "finding/json.h"
 #include "finding/leak.h"
 #include "finding/report.h"

@@ -62,7 +62,8 @@ static void world_open(struct world *world)
 
 static void world_close(struct world *world)
 {
-    clocks_clear(world->clocks);
+    while (world->clocks->points)
+        clocks_event_gone(world->clocks, world->clocks->points->name);
     free(world->clocks);
 }
 

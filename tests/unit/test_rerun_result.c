@@ -300,9 +300,3 @@ TEST(slack_without_a_buffer_may_come_first)
     story.rerun.writes[1] = guard;
     expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
 }
-
-TEST(every_outcome_has_a_name)
-{
-    assert_null(rerun_result_outcome_name(RERUN_NOT_TRIED));
-    assert_string_equal(rerun_result_outcome_name(RERUN_WROTE), "wrote");
-}

@@ -58,20 +58,20 @@ TEST(one_launch_is_derived_and_several_are_candidates)
     struct slack_write write = before();
     write.launches[0] = write.launches[1] = (struct fault_launch){.entry = &entry};
     write.launch_count = write.launch_total = 1;
-    assert_int_equal(slack_launch_certainty(&write), CERTAIN_DERIVED);
     expect(&write, "given to   store<<<(8,1,1), (128,1,1)>>>", 1);
+    assert_int_equal(write.certainty, CERTAIN_DERIVED);
     write.graphs = 1;
-    assert_int_equal(slack_launch_certainty(&write), CERTAIN_CANDIDATE);
     expect(&write, "1 graph came in between", 1);
+    assert_int_equal(write.certainty, CERTAIN_CANDIDATE);
     write.graphs = 0;
     write.is_incomplete = 1;
-    assert_int_equal(slack_launch_certainty(&write), CERTAIN_CANDIDATE);
     expect(&write, "older launches are no longer on record", 1);
+    assert_int_equal(write.certainty, CERTAIN_CANDIDATE);
     write.is_incomplete = 0;
     write.launch_count = 2;
     write.launch_total = 12;
-    assert_int_equal(slack_launch_certainty(&write), CERTAIN_CANDIDATE);
     expect(&write, "and 10 more launches", 1);
+    assert_int_equal(write.certainty, CERTAIN_CANDIDATE);
 }
 
 /* The same launch at the same place of allocation is reported once; the other side is another finding. */

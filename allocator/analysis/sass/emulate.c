@@ -52,9 +52,34 @@ static enum flow go_on(const struct machine *machine, struct sass_instruction in
     return FLOW_ON;
 }
 
+/* LDG and LD, by [75:73]: the bytes, and whether the sign is extended. */
+static int load(struct machine *machine, struct sass_instruction instruction)
+{
+    uint64_t opcode = sass_bits(instruction, 0, 9);
+    unsigned type = (unsigned)sass_bits(instruction, 73, 3), target = (unsigned)sass_bits(instruction, 16, 8);
+    const struct emulate_memory *memory = machine->launch->memory;
+    struct sass_access access;
+    uint8_t bytes[16] = {0};
+    uint64_t address;
+    int is_off;
+    if ((opcode != 0x181 && opcode != 0x180) || !sass_decode(instruction, machine->launch->sm, &access) || !access.bytes ||
+        access.bytes > sizeof(bytes) || !machine_address(machine, &access, &is_off, &address) ||
+        !memory->read(memory->user, address, bytes, access.bytes))
+        return 0;
+    if ((type == 1 && bytes[0] & 0x80) || (type == 3 && bytes[1] & 0x80))
+        memset(bytes + access.bytes, 0xff, 4 - access.bytes);
+    for (unsigned i = 0; i < (access.bytes + 3) / 4 && target != SASS_RZ && target + i < SASS_RZ; i++)
+        machine_set(machine, VECTOR, target + i, known(load_u32(bytes + 4ul * i)));
+    for (unsigned i = 0; i < 7; i++) {
+        if (sass_may_write_predicate(instruction, i))
+            machine->predicates[VECTOR][i] = TRUTH_UNKNOWN;
+    }
+    return 1;
+}
+
 static int runs(struct machine *machine, struct sass_instruction instruction)
 {
-    return machine_compute(machine, instruction) || (machine->launch->memory && machine_load(machine, instruction));
+    return machine_compute(machine, instruction) || (machine->launch->memory && load(machine, instruction));
 }
 
 enum flow machine_step(struct machine *machine, uint64_t *pc)
@@ -221,29 +246,4 @@ void machine_forget(struct machine *machine, struct sass_instruction instruction
         if (is_target && sass_writes_uniform_predicate(instruction))
             machine->predicates[UNIFORM][i] = TRUTH_UNKNOWN;
     }
-}
-
-/* LDG and LD, by [75:73]: the bytes, and whether the sign is extended. */
-int machine_load(struct machine *machine, struct sass_instruction instruction)
-{
-    uint64_t opcode = sass_bits(instruction, 0, 9);
-    unsigned type = (unsigned)sass_bits(instruction, 73, 3), target = (unsigned)sass_bits(instruction, 16, 8);
-    const struct emulate_memory *memory = machine->launch->memory;
-    struct sass_access access;
-    uint8_t bytes[16] = {0};
-    uint64_t address;
-    int is_off;
-    if ((opcode != 0x181 && opcode != 0x180) || !sass_decode(instruction, machine->launch->sm, &access) || !access.bytes ||
-        access.bytes > sizeof(bytes) || !machine_address(machine, &access, &is_off, &address) ||
-        !memory->read(memory->user, address, bytes, access.bytes))
-        return 0;
-    if ((type == 1 && bytes[0] & 0x80) || (type == 3 && bytes[1] & 0x80))
-        memset(bytes + access.bytes, 0xff, 4 - access.bytes);
-    for (unsigned i = 0; i < (access.bytes + 3) / 4 && target != SASS_RZ && target + i < SASS_RZ; i++)
-        machine_set(machine, VECTOR, target + i, known(load_u32(bytes + 4ul * i)));
-    for (unsigned i = 0; i < 7; i++) {
-        if (sass_may_write_predicate(instruction, i))
-            machine->predicates[VECTOR][i] = TRUTH_UNKNOWN;
-    }
-    return 1;
 }

@@ -56,9 +56,6 @@ enum flow machine_step(struct machine *machine, uint64_t *pc);
 /* Computes an access's address. Returns 0 if it is unknown, or if the lane's predicate is false (*is_off). */
 int machine_address(const struct machine *machine, const struct sass_access *access, int *is_off, uint64_t *address);
 
-/* Executes a load from the launch's memory. Returns 0 if it is none, or if its value is not known. */
-int machine_load(struct machine *machine, struct sass_instruction instruction);
-
 /* Executes an arithmetic instruction. Returns 0 if it is not supported. */
 int machine_compute(struct machine *machine, struct sass_instruction instruction);
 

@@ -254,11 +254,6 @@ const char *const rerun_outcome_words[] = {
     [RERUN_NO_FAULT] = "no fault", [RERUN_FAILED] = "failed",   NULL,
 };
 
-const char *rerun_result_outcome_name(enum rerun_outcome outcome)
-{
-    return outcome == RERUN_NOT_TRIED ? NULL : rerun_outcome_words[outcome];
-}
-
 static void take_buffer(struct rerun_write *write, const cufence_buffer *buffer)
 {
     write->buffer = buffer;

@@ -65,8 +65,6 @@ void rerun_result_name_buffers(struct rerun_result *rerun, const struct fault_me
  * if it can't be told, because either fault is in no known function. */
 const struct evidence_site *rerun_result_elsewhere(const struct diagnosis *diagnosis, const struct rerun_result *rerun);
 
-/* Returns "faulted", "wrote", "no fault" or "failed", as in rerun_outcome_words. NULL for RERUN_NOT_TRIED. */
-extern const char *const rerun_outcome_words[];
-const char *rerun_result_outcome_name(enum rerun_outcome outcome);
+extern const char *const rerun_outcome_words[]; /* of enum rerun_outcome; "" for RERUN_NOT_TRIED */
 
 #endif
