@@ -356,19 +356,19 @@ static int read_line(struct collected *collected, const char *command, const cha
 {
     json_error_t error;
     struct line line = {.json = json_loads(text, JSON_REJECT_DUPLICATES, &error)};
-    int is_well = 1;
+    int is_ok = 1;
     if (!line.json)
         return complain(command, path, number, error.text);
     json_int_t schema = json_integer_value(json_object_get(line.json, "schema"));
     if (!json_is_object(line.json) || !schema)
-        is_well = complain(command, path, number, "not a finding of cufence: it has no member \"schema\"");
+        is_ok = complain(command, path, number, "not a finding of cufence: it has no member \"schema\"");
     else if (schema > JSON_SCHEMA)
-        is_well = complain(command, path, number, "it was written by a newer cufence: this one reads schemas up to 2");
+        is_ok = complain(command, path, number, "it was written by a newer cufence: this one reads schemas up to 2");
     else if (!take_line(collected, &line))
-        is_well = complain(command, path, number, "the host is out of memory");
+        is_ok = complain(command, path, number, "the host is out of memory");
     record_free(&line.memory);
     json_decref(line.json);
-    return is_well;
+    return is_ok;
 }
 
 int collected_read(struct collected *collected, const char *command, const char *path)
@@ -376,7 +376,7 @@ int collected_read(struct collected *collected, const char *command, const char 
     FILE *file = strcmp(path, "-") ? fopen(path, "re") : stdin;
     char *line = NULL;
     size_t capacity = 0, number = 0, lines = 0;
-    int is_well = 1;
+    int is_ok = 1;
     if (!file)
         return complain(command, path, 0, strerror(errno));
     errno = 0;
@@ -386,18 +386,18 @@ int collected_read(struct collected *collected, const char *command, const char 
         lines += !is_blank;
         if (!is_blank && !read_line(collected, command, path, number, line)) {
             collected->unreadable++;
-            is_well = 0;
+            is_ok = 0;
         }
         errno = 0;
     }
     if (ferror(file))
-        is_well = complain(command, path, 0, strerror(errno ? errno : EIO));
+        is_ok = complain(command, path, 0, strerror(errno ? errno : EIO));
     else if (!lines && !json_array_size(collected->runs))
-        is_well = complain(command, path, 0, "it is empty; a run under cufence would have written a line at its start");
+        is_ok = complain(command, path, 0, "it is empty; a run under cufence would have written a line at its start");
     free(line);
     if (file != stdin)
         fclose(file);
-    return is_well;
+    return is_ok;
 }
 
 json_t *collected_json(const struct collected_finding *finding)

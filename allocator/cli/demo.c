@@ -157,7 +157,7 @@ static int choose_device(void)
 /* ---- the planted program ---- */
 
 /* What the new process tells before it becomes the program. */
-struct told {
+struct child {
     pid_t pid;
     char save[1024]; /* the folder that gets the launch, "" if none */
 };
@@ -168,17 +168,17 @@ struct play {
     struct options parsed;  /* the user's, of the environment too */
     char reports[PATH_MAX]; /* a file for findings */
     char program[PATH_MAX]; /* this program */
-    struct told *told;      /* in memory that both processes share */
+    struct child *child;    /* in memory that both processes share */
 };
 
 /* In the new process: becomes the program, as `cufence run` does. */
 static int become(void *argument)
 {
     struct play *play = argument;
-    struct told *told = play->told;
+    struct child *child = play->child;
     char *more = NULL;
-    told->pid = getpid();
-    if (options_expand_path(play->parsed.save, told->save, sizeof told->save) != CUFENCE_OK)
+    child->pid = getpid();
+    if (options_expand_path(play->parsed.save, child->save, sizeof child->save) != CUFENCE_OK)
         return complain("%s", error_detail());
     if (asprintf(&more, "%s%s", driver->is_sim ? SIM_OPTIONS : "", play->options) < 0)
         return complain("no host memory");
@@ -258,11 +258,11 @@ static int judge(const struct play *play)
 static int find_saved(const struct play *play, char path[PATH_MAX])
 {
     char start[32];
-    DIR *folder = play->told->save[0] ? opendir(play->told->save) : NULL;
-    int length = snprintf(start, sizeof start, "fault-%d-", (int)play->told->pid), is_found = 0;
+    DIR *folder = play->child->save[0] ? opendir(play->child->save) : NULL;
+    int length = snprintf(start, sizeof start, "fault-%d-", (int)play->child->pid), is_found = 0;
     for (struct dirent *entry; folder && !is_found && (entry = readdir(folder)) != NULL;)
         is_found = !strncmp(entry->d_name, start, (size_t)length) &&
-                   snprintf(path, PATH_MAX, "%s/%s", play->told->save, entry->d_name) < PATH_MAX;
+                   snprintf(path, PATH_MAX, "%s/%s", play->child->save, entry->d_name) < PATH_MAX;
     if (folder)
         closedir(folder);
     return is_found;
@@ -357,8 +357,8 @@ static int prepare(struct play *play, const struct settings *settings)
 static int demonstrate(const struct bug *bug, const struct settings *settings)
 {
     struct play play = {.bug = bug,
-                        .told = mmap(NULL, sizeof *play.told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
-    int status = play.told == MAP_FAILED ? complain("no host memory") : prepare(&play, settings);
+                        .child = mmap(NULL, sizeof *play.child, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
+    int status = play.child == MAP_FAILED ? complain("no host memory") : prepare(&play, settings);
     if (status == 0)
         status = run(&play);
     if (play.reports[0])

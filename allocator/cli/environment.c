@@ -244,10 +244,10 @@ int environment_judge(const char *entry, struct variable_note *note)
 
 void environment_tell(const char *command)
 {
-    static int has_told; /* by the only thread */
+    static int has_warned; /* by the only thread */
     struct variable_note note;
-    for (char **entry = environ; !has_told && *entry; entry++)
+    for (char **entry = environ; !has_warned && *entry; entry++)
         if (environment_judge(*entry, &note))
             arguments_complain(command, 0, "%s; %s", note.what, note.remedy);
-    has_told = 1;
+    has_warned = 1;
 }

@@ -250,12 +250,12 @@ static int explain_file(const char *path, const struct wishes *wishes, int is_si
 {
     struct problem problem;
     struct loaded bytes;
-    int is_well = loaded_open(open_file(path), LOADED_MOST, &bytes, &problem) &&
-                  explain_bytes(path, &bytes, wishes, &problem) == CUFENCE_OK;
-    if (!is_well && !is_silent)
+    int is_ok = loaded_open(open_file(path), LOADED_MOST, &bytes, &problem) &&
+                explain_bytes(path, &bytes, wishes, &problem) == CUFENCE_OK;
+    if (!is_ok && !is_silent)
         fprintf(stderr, "cufence explain: %s: %s\n", path, problem.text);
     loaded_forget(&bytes);
-    return is_well;
+    return is_ok;
 }
 
 /* The dump of a second launch belongs to that of the first. */
@@ -336,13 +336,13 @@ static const struct argument arguments[] = {
 static int run(int argc, char **argv)
 {
     struct wishes wishes = {0};
-    int is_well = 1, status;
+    int is_ok = 1, status;
     if (!arguments_read(&explain_command, argc, argv, &wishes, &status))
         return status;
     wishes.standing.places = wishes.is_whole ? SIZE_MAX : PLACES;
     for (int i = optind; i < argc; i++)
-        is_well &= explain(argv[i], &wishes);
-    return is_well ? 0 : 1;
+        is_ok &= explain(argv[i], &wishes);
+    return is_ok ? 0 : 1;
 }
 
 const struct command explain_command = {

@@ -42,7 +42,7 @@ int hunt_put_json(FILE *out, const struct plan *plan, const struct run runs[MODE
     json_t *document =
         json_pack("{si ss so sb so so sI}", "schema", SCHEMA, "cufence", cufence_version_string(), "command", command,
                   "complete", is_complete, "runs", ran, "findings", findings, "known", (json_int_t)merged->known_count);
-    int is_well = document && json_dumpf(document, out, JSON_INDENT(1) | JSON_REAL_PRECISION(4)) == 0;
+    int is_ok = document && json_dumpf(document, out, JSON_INDENT(1) | JSON_REAL_PRECISION(4)) == 0;
     json_decref(document);
-    return is_well && fputc('\n', out) != EOF && fflush(out) == 0;
+    return is_ok && fputc('\n', out) != EOF && fflush(out) == 0;
 }

@@ -346,13 +346,13 @@ static int merge(const struct opened *opened, const struct bundle_buffer *buffer
     uint64_t start = 0;
     int merged = memfd_create("cufence-buffer", MFD_CLOEXEC);
     int saved = buffer->file[0] ? open_array(opened, buffer, buffer->file, &start, &ignored) : -1;
-    int is_well = merged >= 0 && ftruncate(merged, (off_t)buffer->size) == 0 &&
-                  (saved < 0 || copy(saved, start, merged, buffer->size)) && copy(array, offset, merged, bytes);
+    int is_ok = merged >= 0 && ftruncate(merged, (off_t)buffer->size) == 0 &&
+                (saved < 0 || copy(saved, start, merged, buffer->size)) && copy(array, offset, merged, bytes);
     if (saved >= 0)
         close(saved);
-    if (!is_well && merged >= 0)
+    if (!is_ok && merged >= 0)
         close(merged);
-    return is_well ? merged : -1;
+    return is_ok ? merged : -1;
 }
 
 static cufence_status replace(struct opened *opened, const struct bundle_buffer *buffer, const char *name,

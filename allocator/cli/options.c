@@ -92,9 +92,9 @@ static int print_rows(const struct wanted *wanted, char **keys)
     }
     if (is_table && !wanted->is_all)
         printf("\n`cufence options --all` lists %zu.\n", rows);
-    int is_well = !wanted->is_json || (json_dumpf(list, stdout, JSON_INDENT(1)) == 0 && putchar('\n') != EOF);
+    int is_ok = !wanted->is_json || (json_dumpf(list, stdout, JSON_INDENT(1)) == 0 && putchar('\n') != EOF);
     json_decref(list);
-    return is_well ? 0 : STATUS_FAILED;
+    return is_ok ? 0 : STATUS_FAILED;
 }
 
 static const struct argument arguments[] = {

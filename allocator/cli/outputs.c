@@ -91,7 +91,7 @@ static int write_face(const struct outputs *outputs, int which, const struct col
 
 int outputs_write(struct outputs *outputs, const struct collected *collected)
 {
-    int is_well = 1;
+    int is_ok = 1;
     for (int i = 0; i < OUTPUTS; i++) {
         FILE *out = outputs->files[i];
         int is_file = out && !is_dash(outputs->paths[i]) && is_regular(out);
@@ -102,9 +102,9 @@ int outputs_write(struct outputs *outputs, const struct collected *collected)
         if (is_ready && write_face(outputs, i, collected))
             continue;
         complain(0, "%s %s: %s", faces[i].option, outputs->paths[i], errno ? strerror(errno) : "the host is out of memory");
-        is_well = 0;
+        is_ok = 0;
     }
-    return is_well;
+    return is_ok;
 }
 
 void outputs_close(struct outputs *outputs)

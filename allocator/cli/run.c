@@ -84,10 +84,10 @@ static int check_known(const char *file)
 {
     char path[PATH_MAX];
     struct known_names names = {0};
-    int is_well =
+    int is_ok =
         !*file || (options_expand_path(file, path, sizeof path) == CUFENCE_OK && known_read(&names, path) == CUFENCE_OK);
     known_free(&names);
-    return is_well ? 0 : complain(STATUS_USAGE, "known=%s", error_detail());
+    return is_ok ? 0 : complain(STATUS_USAGE, "known=%s", error_detail());
 }
 
 /* So that the file says what was run although nothing may ever be found. */

@@ -204,12 +204,12 @@ int face_sarif(const struct collected *collected, FILE *out)
                   "version", "2.1.0", "runs", "tool", "driver", "name", "cufence", "version", VERSION_TEXT, "semanticVersion",
                   VERSION_TEXT, "fullName", "cufence, Electric Fence for CUDA", "rules", rules_of(), "invocations",
                   invocations_of(collected), "results", results);
-    int is_well = log && json_array_size(results) == collected->count + collected->known_count;
-    if (is_well) {
+    int is_ok = log && json_array_size(results) == collected->count + collected->known_count;
+    if (is_ok) {
         json_dumpf(log, out, JSON_INDENT(1));
         fputc('\n', out);
     }
     json_decref(results);
     json_decref(log);
-    return is_well;
+    return is_ok;
 }

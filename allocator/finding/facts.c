@@ -150,7 +150,7 @@ TABLE(figures, struct figures_fact, FIGURE(WORD, type, "type", .words = value_na
       FIGURE(LIST, first, "first", .record = &first, MUST, COUNT(struct figures_fact, first_count)));
 TABLE(target, struct value_fact, VALUE(PART, target, NULL, .flags = BEHIND, .record = &pointed),
       VALUE(NUMBER, offset, "offset", WHEN(struct value_fact, target)),
-      VALUE(PART, told, "figures", .record = &figures, WHEN(struct value_fact, figures)));
+      VALUE(PART, summary, "figures", .record = &figures, WHEN(struct value_fact, figures)));
 TABLE(pointer, struct value_fact, VALUE(NUMBER, at, "at", MUST), GROUP(struct value_fact, target, NULL));
 TABLE(value, struct value_fact, VALUE(NUMBER, size, "size", MUST), VALUE(HEX, bits, "value", WHEN(struct value_fact, has_bits)),
       GROUP(struct value_fact, target, NULL),

@@ -41,34 +41,34 @@ static struct scalar scalar_of(enum value_type type, double value)
 /* Of the elements that were looked at, the first: their number, and the bits of one. */
 static size_t first_count(const struct value_fact *value)
 {
-    uint64_t count = value->figures->seen / value_width(value->told.type);
+    uint64_t count = value->figures->seen / value_width(value->summary.type);
     return count < FIGURES_FIRST ? (size_t)count : FIGURES_FIRST;
 }
 
 static uint64_t first_bits(const struct value_fact *value, size_t index)
 {
-    return value_bits(value->told.type, value->figures->first + index * value_width(value->told.type));
+    return value_bits(value->summary.type, value->figures->first + index * value_width(value->summary.type));
 }
 
-/* Fills in what is told of the figures. */
+/* Fills in the summary of the figures. */
 static void describe(struct value_fact *value)
 {
-    enum value_type type = value->told.type;
+    enum value_type type = value->summary.type;
     const struct type_figures *figures = &value->figures->types[type];
-    struct figures_fact *told = &value->told;
-    told->is_float = value_is_float(type);
-    told->has_finite = figures->finite != 0;
-    told->count = value->figures->bytes / value_width(type);
-    told->seen = value->figures->seen;
-    told->min = scalar_of(type, figures->min);
-    told->max = scalar_of(type, figures->max);
-    told->mean = figures->mean;
-    told->zeros = figures->zeros;
-    told->nans = figures->nans;
-    told->infinities = figures->infinities;
-    told->first_count = first_count(value);
-    for (size_t i = 0; i < told->first_count; i++)
-        told->first[i] = scalar_of(type, value_of_bits(type, first_bits(value, i)));
+    struct figures_fact *summary = &value->summary;
+    summary->is_float = value_is_float(type);
+    summary->has_finite = figures->finite != 0;
+    summary->count = value->figures->bytes / value_width(type);
+    summary->seen = value->figures->seen;
+    summary->min = scalar_of(type, figures->min);
+    summary->max = scalar_of(type, figures->max);
+    summary->mean = figures->mean;
+    summary->zeros = figures->zeros;
+    summary->nans = figures->nans;
+    summary->infinities = figures->infinities;
+    summary->first_count = first_count(value);
+    for (size_t i = 0; i < summary->first_count; i++)
+        summary->first[i] = scalar_of(type, value_of_bits(type, first_bits(value, i)));
 }
 
 static void take(struct finding *finding, struct value_fact *value, size_t argument_count)
@@ -76,13 +76,13 @@ static void take(struct finding *finding, struct value_fact *value, size_t argum
     const struct figures *figures = find(finding->rerun, value);
     if (!figures)
         return;
-    value->told.type = VALUE_TYPES;
+    value->summary.type = VALUE_TYPES;
     if (!value->is_member)
-        value->told.type = signature_elements(finding->where.site.kernel, argument_count, value->number);
-    value->told.is_guess = value->told.type == VALUE_TYPES;
-    if (value->told.is_guess)
-        value->told.type = figures_guess(figures, most_width(finding, value->target));
-    if (figures->seen < value_width(value->told.type))
+        value->summary.type = signature_elements(finding->where.site.kernel, argument_count, value->number);
+    value->summary.is_guess = value->summary.type == VALUE_TYPES;
+    if (value->summary.is_guess)
+        value->summary.type = figures_guess(figures, most_width(finding, value->target));
+    if (figures->seen < value_width(value->summary.type))
         return;
     value->figures = figures;
     describe(value);
@@ -167,7 +167,7 @@ static struct amount seen_of(const struct figures *figures)
 
 static void put_range(struct flow *flow, const struct value_fact *value)
 {
-    const struct type_figures *figures = &value->figures->types[value->told.type];
+    const struct type_figures *figures = &value->figures->types[value->summary.type];
     char text[192] = "";
     const char *gap = "  ";
     if (value->figures->seen < value->figures->bytes) {
@@ -179,8 +179,8 @@ static void put_range(struct flow *flow, const struct value_fact *value)
     if (figures->finite && figures->zeros == figures->finite)
         part_add(text, "all are 0");
     else if (figures->finite)
-        part_add(text, "min %s max %s mean %s", bound_of(value->told.type, figures->min).text,
-                 bound_of(value->told.type, figures->max).text, real_of(figures->mean).text);
+        part_add(text, "min %s max %s mean %s", bound_of(value->summary.type, figures->min).text,
+                 bound_of(value->summary.type, figures->max).text, real_of(figures->mean).text);
     else
         part_add(text, "no finite number");
     put_part(flow, gap, text);
@@ -199,8 +199,8 @@ static void put_first(struct flow *flow, const struct value_fact *value)
     for (size_t i = 0; i < first_count(value); i++) {
         uint64_t bits = first_bits(value, i);
         part_add(text, " %s",
-                 value_is_float(value->told.type) ? real_of(value_of_bits(value->told.type, bits)).text
-                                                  : whole_of(value->told.type, bits).text);
+                 value_is_float(value->summary.type) ? real_of(value_of_bits(value->summary.type, bits)).text
+                                                     : whole_of(value->summary.type, bits).text);
     }
     put_part(flow, "; ", text);
 }
@@ -210,14 +210,14 @@ void figures_lines(struct report *report, const struct value_fact *value)
     struct flow flow = {report, value->is_member ? 5 : 3, CERTAIN_RERUN};
     if (!value->figures)
         return;
-    const struct type_figures *figures = &value->figures->types[value->told.type];
+    const struct type_figures *figures = &value->figures->types[value->summary.type];
     begin_line(&flow);
-    report_put(report, "%s[%" PRIu64 "]%s", value_name(value->told.type), value->figures->bytes / value_width(value->told.type),
-               value->told.is_guess ? " (guess)" : "");
+    report_put(report, "%s[%" PRIu64 "]%s", value_name(value->summary.type),
+               value->figures->bytes / value_width(value->summary.type), value->summary.is_guess ? " (guess)" : "");
     put_range(&flow, value);
     if (figures->zeros && figures->zeros < figures->finite)
         put_count(&flow, figures->zeros, figures->zeros == 1 ? "zero" : "zeros");
-    if (value_is_float(value->told.type))
+    if (value_is_float(value->summary.type))
         put_count(&flow, figures->nans, "NaN");
     if (figures->infinities)
         put_count(&flow, figures->infinities, "Inf");

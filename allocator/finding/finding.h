@@ -131,7 +131,7 @@ struct value_fact {
     const cufence_buffer *target;  /* the buffer it points to, NULL if none is known */
     uint64_t offset;               /* into it */
     const struct figures *figures; /* NULL if unknown */
-    struct figures_fact told;      /* of them */
+    struct figures_fact summary;   /* of them */
     int has_members;               /* a struct whose bytes are known */
     struct value_fact *members;    /* the pointers in it */
     size_t member_count;

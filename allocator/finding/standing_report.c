@@ -17,14 +17,14 @@ enum {
 };
 
 /* Sites with the same exception and PC. */
-struct told_exception {
+struct exception_record {
     const struct evidence_site *first;
     size_t sms;
     uint32_t last; /* the SM counted last; sites of one SM are adjacent */
 };
 
 struct exceptions {
-    struct told_exception list[EXCEPTIONS];
+    struct exception_record list[EXCEPTIONS];
     size_t count;
 };
 
@@ -248,23 +248,22 @@ char *standing_text(const struct coredump *dump, const struct standing *standing
 #define GRID(kind, ...) FIELD(kind, struct standing_grid, __VA_ARGS__)
 #define LANE(kind, ...) FIELD(kind, struct evidence_lane, __VA_ARGS__)
 #define SITE(kind, ...) FIELD(kind, struct evidence_site, __VA_ARGS__)
-#define TOLD(kind, ...) FIELD(kind, struct told, __VA_ARGS__)
+#define DUMP(kind, ...) FIELD(kind, struct dump_record, __VA_ARGS__)
 #define CODE(of)                                                                                                               \
     FIELD(TEXT, of, kernel, "kernel"), FIELD(TEXT, of, symbol, "symbol"),                                                      \
         FIELD(NUMBER, of, kernel_offset, "offset", WHEN(of, symbol)), FIELD(TEXT, of, file, "file"),                           \
         FIELD(INT, of, line, "line", .flags = NOT_ZERO, WHEN(of, file)), FIELD(TEXT, of, instruction, "instruction")
 
-struct told_place {
+struct place_record {
     const struct standing_place *place;
     int has_registers;
     uint32_t registers[REGISTERS];
     size_t register_count;
 };
 
-/* What is told of a dump. */
-struct told {
+struct dump_record {
     const struct standing *standing;
-    struct told_place *places;
+    struct place_record *places;
     size_t place_count;
     uint64_t memory;
     struct span bytes; /* at `memory` */
@@ -280,9 +279,10 @@ TABLE(place_table, struct standing_place, PLACE(NUMBER, threads, "threads"), PLA
       PLACE(HEX, grid_id, "launch"), PLACE(HEX, pc, "pc"), CODE(struct standing_place),
       PLACE(PART, exception, "exception", .record = &exception, WHEN(struct standing_place, exception.number)));
 TABLE(one_register, uint32_t, {.type = FIELD_HEX, .size = sizeof(uint32_t)});
-TABLE(told_place, struct told_place, FIELD(PART, struct told_place, place, NULL, .flags = BEHIND, .record = &place_table),
-      FIELD(LIST, struct told_place, registers, "registers", .record = &one_register, COUNT(struct told_place, register_count),
-            WHEN(struct told_place, has_registers)));
+TABLE(place_record_table, struct place_record,
+      FIELD(PART, struct place_record, place, NULL, .flags = BEHIND, .record = &place_table),
+      FIELD(LIST, struct place_record, registers, "registers", .record = &one_register,
+            COUNT(struct place_record, register_count), WHEN(struct place_record, has_registers)));
 TABLE(grid_table, struct standing_grid, GRID(NUMBER, threads, "threads"), GRID(HEX, id, "id"), GRID(TEXT, kernel, "kernel"),
       GRID(TEXT, symbol, "symbol"), GRID(TRIPLE, grid, "grid"), GRID(TRIPLE, block, "block"),
       GRID(TRIPLE, cluster, "cluster", WHEN(struct standing_grid, cluster[0])),
@@ -293,42 +293,42 @@ TABLE(lanes, struct evidence_site,
       SITE(LIST, lanes, "lanes", .flags = BEHIND | NOT_ZERO, .record = &lane, COUNT(struct evidence_site, lane_count)));
 TABLE(raised, struct evidence_site, SITE(PART, exception, "exception", .record = &exception));
 TABLE(where, struct evidence_site, SITE(NUMBER, sm, "sm"), SITE(HEX, error_pc, "pc"), CODE(struct evidence_site));
-TABLE(told_exception, struct told_exception,
-      FIELD(PART, struct told_exception, first, NULL, .flags = BEHIND, .record = &raised),
-      FIELD(NUMBER, struct told_exception, sms, "sms"),
-      FIELD(PART, struct told_exception, first, NULL, .flags = BEHIND, .record = &where));
+TABLE(exception_record_table, struct exception_record,
+      FIELD(PART, struct exception_record, first, NULL, .flags = BEHIND, .record = &raised),
+      FIELD(NUMBER, struct exception_record, sms, "sms"),
+      FIELD(PART, struct exception_record, first, NULL, .flags = BEHIND, .record = &where));
 TABLE(counts, struct standing, FIELD(NUMBER, struct standing, threads, "threads"),
       FIELD(NUMBER, struct standing, warps, "warps"));
 TABLE(grids, struct standing,
       FIELD(LIST, struct standing, grids, "launches", .flags = BEHIND, .record = &grid_table,
             COUNT(struct standing, grid_count)));
-TABLE(told_dump, struct told, TOLD(PART, standing, NULL, .flags = BEHIND, .record = &counts),
-      TOLD(LIST, places, "places", .flags = BEHIND, .record = &told_place, COUNT(struct told, place_count)),
-      TOLD(PART, standing, NULL, .flags = BEHIND, .record = &grids), OPEN("memory", WHEN(struct told, bytes.size)),
-      TOLD(HEX, memory, "address"), TOLD(BYTES, bytes.bytes, "bytes", .flags = BEHIND, COUNT(struct told, bytes.size)), CLOSE,
-      TOLD(PART, site, NULL, .flags = BEHIND, .record = &lanes),
-      TOLD(LIST, exceptions.list, "exceptions", .record = &told_exception, COUNT(struct told, exceptions.count),
-           WHEN(struct told, is_cut)));
+TABLE(dump_table, struct dump_record, DUMP(PART, standing, NULL, .flags = BEHIND, .record = &counts),
+      DUMP(LIST, places, "places", .flags = BEHIND, .record = &place_record_table, COUNT(struct dump_record, place_count)),
+      DUMP(PART, standing, NULL, .flags = BEHIND, .record = &grids), OPEN("memory", WHEN(struct dump_record, bytes.size)),
+      DUMP(HEX, memory, "address"), DUMP(BYTES, bytes.bytes, "bytes", .flags = BEHIND, COUNT(struct dump_record, bytes.size)),
+      CLOSE, DUMP(PART, site, NULL, .flags = BEHIND, .record = &lanes),
+      DUMP(LIST, exceptions.list, "exceptions", .record = &exception_record_table, COUNT(struct dump_record, exceptions.count),
+           WHEN(struct dump_record, is_cut)));
 
 json_t *standing_json(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes)
 {
-    struct told told = {.standing = standing,
-                        .memory = wishes->memory,
-                        .bytes =
-                            wishes->has_memory ? standing_memory(dump, wishes->memory, MEMORY_BYTES) : (struct span){NULL, 0},
-                        .site = wishes->site,
-                        .is_cut = wishes->remains != NULL,
-                        .exceptions = exceptions_of(wishes->remains)};
-    told.place_count = standing->place_count < wishes->places ? standing->place_count : wishes->places;
-    told.places = calloc(told.place_count + 1, sizeof *told.places);
-    for (size_t i = 0; told.places && i < told.place_count; i++) {
-        struct told_place *place = &told.places[i];
+    struct dump_record record = {.standing = standing,
+                                 .memory = wishes->memory,
+                                 .bytes = wishes->has_memory ? standing_memory(dump, wishes->memory, MEMORY_BYTES)
+                                                             : (struct span){NULL, 0},
+                                 .site = wishes->site,
+                                 .is_cut = wishes->remains != NULL,
+                                 .exceptions = exceptions_of(wishes->remains)};
+    record.place_count = standing->place_count < wishes->places ? standing->place_count : wishes->places;
+    record.places = calloc(record.place_count + 1, sizeof *record.places);
+    for (size_t i = 0; record.places && i < record.place_count; i++) {
+        struct place_record *place = &record.places[i];
         place->place = &standing->places[i];
         place->has_registers = wishes->has_registers;
         if (wishes->has_registers)
             place->register_count = coredump_words(dump, place->place->lane, COREDUMP_REGISTERS, place->registers, REGISTERS);
     }
-    json_t *object = told.places ? record_to_json(&told_dump, &told) : NULL;
-    free(told.places);
+    json_t *object = record.places ? record_to_json(&dump_table, &record) : NULL;
+    free(record.places);
     return object;
 }

@@ -151,6 +151,12 @@ static void gone(struct order_clocks *clocks, uint64_t name)
         drop(clocks, point);
 }
 
+void clocks_clear(struct order_clocks *clocks)
+{
+    while (clocks->points)
+        drop(clocks, clocks->points);
+}
+
 void clocks_event_made(struct order_clocks *clocks, uint64_t event)
 {
     gone(clocks, event);

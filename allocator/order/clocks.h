@@ -55,6 +55,9 @@ struct order_clocks {
     struct order_stream streams[ORDER_STREAMS];
 };
 
+/* Frees the table of points. */
+void clocks_clear(struct order_clocks *clocks);
+
 /* Gives a stream an index, and takes it away. When another stream gets the index, the work of the earlier one counts as done.
  */
 unsigned clocks_stream_begins(struct order_clocks *clocks, const void *context, enum order_kind kind);

@@ -251,19 +251,19 @@ static json_t *value_of(const struct field *field, const void *at, const void *h
 /* Returns 0 if out of host memory. */
 static int put_fields(json_t *object, const struct record *record, const void *from, uint64_t now_ns)
 {
-    int is_well = 1;
+    int is_ok = 1;
     struct group group;
     size_t i = 0;
-    for (const struct field *field; is_well && (field = field_next(record, &i, &group)) != NULL;) {
+    for (const struct field *field; is_ok && (field = field_next(record, &i, &group)) != NULL;) {
         const void *at = field_at(field, from);
         if (!at && field->count) /* an empty list */
             at = "";
         if (!field_is_wanted(field, from) || !at || is_absent(field, at, from, now_ns))
             continue;
-        is_well = field->name ? json_object_set_new(object, field->name, value_of(field, at, from, now_ns)) == 0
-                              : put_fields(object, field->record, at, now_ns);
+        is_ok = field->name ? json_object_set_new(object, field->name, value_of(field, at, from, now_ns)) == 0
+                            : put_fields(object, field->record, at, now_ns);
     }
-    return is_well;
+    return is_ok;
 }
 
 json_t *record_to_json_at(const struct record *record, const void *from, uint64_t now_ns)

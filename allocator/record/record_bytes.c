@@ -134,12 +134,12 @@ static int take_list(struct taking *taking, const struct field *field, void *to)
     if (!taking->reader->at || count > field_most(field) || count > reader_left(taking->reader))
         return 0;
     char *at = room_for(taking, field, count, to);
-    int is_well = at != NULL;
-    for (uint64_t i = 0; i < count && is_well; i++)
-        is_well = take_fields(taking, field->record, at + i * field->record->bytes);
-    if (is_well)
+    int is_ok = at != NULL;
+    for (uint64_t i = 0; i < count && is_ok; i++)
+        is_ok = take_fields(taking, field->record, at + i * field->record->bytes);
+    if (is_ok)
         field_set_count(field, to, count);
-    return is_well;
+    return is_ok;
 }
 
 static int is_word(const struct field *field, uint64_t number)

@@ -129,9 +129,9 @@ static int take_real(const json_t *json, double *value)
 static int take_scalar(const struct field *field, const json_t *json, void *to)
 {
     struct scalar scalar = {.whole = json_integer_value(json), .kind = json_is_integer(json) ? SCALAR_WHOLE : SCALAR_REAL};
-    int is_well = take_real(json, &scalar.value);
+    int is_ok = take_real(json, &scalar.value);
     memcpy((char *)to + field->at, &scalar, field->type == FIELD_REAL ? sizeof scalar.value : sizeof scalar);
-    return is_well;
+    return is_ok;
 }
 
 /* ---- what needs memory ---- */
@@ -176,16 +176,16 @@ static int take_list(struct reading *reading, const struct field *field, const j
     const struct record *record = field->record;
     size_t count = json_array_size(json);
     char *at = json_is_array(json) ? room_for(reading, field, count, record->bytes, to) : NULL;
-    int is_well = at != NULL;
-    for (size_t i = 0; i < count && is_well; i++, at += record->bytes) {
+    int is_ok = at != NULL;
+    for (size_t i = 0; i < count && is_ok; i++, at += record->bytes) {
         const json_t *one = json_array_get(json, i);
-        is_well = record_is_bare(record) ? take_value(reading, record->fields, one, at) : json_is_object(one);
-        if (is_well && !record_is_bare(record))
+        is_ok = record_is_bare(record) ? take_value(reading, record->fields, one, at) : json_is_object(one);
+        if (is_ok && !record_is_bare(record))
             take_fields(reading, record, one, at);
     }
-    if (is_well)
+    if (is_ok)
         field_set_count(field, to, count);
-    return is_well;
+    return is_ok;
 }
 
 static int take_pairs(struct reading *reading, const struct field *field, json_t *json, void *to)

@@ -51,12 +51,12 @@ int rerun_input_write(const struct rerun_input *input)
     struct record_bytes bytes = {0};
     record_write(&input_record, input, &bytes);
     int fd = bytes.has_failed ? -1 : memfd_create("cufence-input", MFD_CLOEXEC);
-    int is_well = fd >= 0 && files_write(fd, &head, sizeof head) && files_write(fd, bytes.at, bytes.size) &&
-                  files_write(fd, input->image, input->image_bytes);
-    if (!is_well && fd >= 0)
+    int is_ok = fd >= 0 && files_write(fd, &head, sizeof head) && files_write(fd, bytes.at, bytes.size) &&
+                files_write(fd, input->image, input->image_bytes);
+    if (!is_ok && fd >= 0)
         close(fd);
     free(bytes.at);
-    return is_well ? fd : -1;
+    return is_ok ? fd : -1;
 }
 
 /* Within the address space, in order and apart from each other. */

@@ -35,26 +35,26 @@ static int find_gzip(struct gzip *gzip)
 static int write_packed(const struct gzip *gzip, int fd, const char *bytes, size_t size)
 {
     void *file = gzip->gzdopen(fd, "wb1"); /* the fastest level already shrinks dumps to a tenth */
-    int is_well = file != NULL;
+    int is_ok = file != NULL;
     if (!file)
         close(fd);
-    for (size_t at = 0; is_well && at < size; at += AT_ONCE)
-        is_well = gzip->gzwrite(file, bytes + at, size - at < AT_ONCE ? (unsigned)(size - at) : AT_ONCE) > 0;
-    return file && gzip->gzclose(file) == 0 && is_well;
+    for (size_t at = 0; is_ok && at < size; at += AT_ONCE)
+        is_ok = gzip->gzwrite(file, bytes + at, size - at < AT_ONCE ? (unsigned)(size - at) : AT_ONCE) > 0;
+    return file && gzip->gzclose(file) == 0 && is_ok;
 }
 
 int files_put_dump(char *name, size_t room, const char *stem, const void *dump, size_t size)
 {
     struct gzip gzip;
-    int is_packed = find_gzip(&gzip), is_well;
+    int is_packed = find_gzip(&gzip), is_ok;
     snprintf(name, room, "%s.core%s", stem, is_packed ? ".gz" : "");
     int fd = files_create(name);
     if (fd < 0)
         return 0;
     if (is_packed)
         return write_packed(&gzip, fd, dump, size);
-    is_well = files_write(fd, dump, size);
-    return close(fd) == 0 && is_well;
+    is_ok = files_write(fd, dump, size);
+    return close(fd) == 0 && is_ok;
 }
 
 char *files_snapshot(const struct fault_memory *memory, const char *device_name, const struct rerun_result *rerun)

@@ -41,16 +41,16 @@ void record_keep(const struct dump *dump, const struct dump *again, const struct
         errno = 0;
         fd = files_create(name);
     } while (fd < 0 && errno == EEXIST && kept < MOST_KEPT);
-    int is_well = fd >= 0 && files_put_text(fd, snapshot ? snapshot : "") && snapshot;
+    int is_ok = fd >= 0 && files_put_text(fd, snapshot ? snapshot : "") && snapshot;
     size_t length = strlen(stem);
-    if (is_well && again) {
+    if (is_ok && again) {
         snprintf(stem + length, sizeof stem - length, ".rerun");
-        is_well = files_put_dump(name, sizeof name, stem, again->bytes, again->size);
+        is_ok = files_put_dump(name, sizeof name, stem, again->bytes, again->size);
         stem[length] = '\0';
     }
-    if (is_well)
-        is_well = files_put_dump(name, sizeof name, stem, dump->bytes, dump->size);
-    if (is_well)
+    if (is_ok)
+        is_ok = files_put_dump(name, sizeof name, stem, dump->bytes, dump->size);
+    if (is_ok)
         output_say("==%d== cufence: kept for `cufence explain`: %s\n", (int)getpid(), name);
     else
         files_complain(name);

@@ -222,10 +222,10 @@ static int put_text(const struct saving *saving, const char *name, const char *t
     name_file(saving, name, path, sizeof path);
     errno = text ? 0 : ENOMEM;
     int fd = text ? files_create(path) : -1;
-    int is_well = fd >= 0 && files_put_text(fd, text);
-    if (!is_well)
+    int is_ok = fd >= 0 && files_put_text(fd, text);
+    if (!is_ok)
         files_complain(path);
-    return is_well;
+    return is_ok;
 }
 
 static const struct launch_function *find_layout(const struct saving_rest *rest)
@@ -255,9 +255,9 @@ static void complete_bundle(const struct saving *saving, struct saving_rest *res
 static int put_snapshot(const struct saving *saving, const struct saving_rest *rest)
 {
     char *text = files_snapshot(rest->memory, rest->bundle.device_name, rest->rerun);
-    int is_well = put_text(saving, BUNDLE_SNAPSHOT, text);
+    int is_ok = put_text(saving, BUNDLE_SNAPSHOT, text);
     free(text);
-    return is_well;
+    return is_ok;
 }
 
 /* dump: NULL if there is none. */
@@ -268,10 +268,10 @@ static int put_dump(const struct saving *saving, const char *name, const struct 
         return 1;
     name_file(saving, name, stem, sizeof stem);
     errno = 0;
-    int is_well = files_put_dump(path, sizeof path, stem, dump->bytes, dump->size);
-    if (!is_well)
+    int is_ok = files_put_dump(path, sizeof path, stem, dump->bytes, dump->size);
+    if (!is_ok)
         files_complain(path);
-    return is_well;
+    return is_ok;
 }
 
 static int put_readme(const struct saving *saving, const struct bundle *bundle)
@@ -291,9 +291,9 @@ static int put_readme(const struct saving *saving, const struct bundle *bundle)
         "report.txt and finding.json.",
         VERSION_TEXT, bundle->symbol, *bundle->device_name ? "It ran on " : "", bundle->device_name,
         *bundle->device_name ? "." : "", bundle->compute / 10, bundle->compute % 10);
-    int is_well = put_text(saving, BUNDLE_README, text);
+    int is_ok = put_text(saving, BUNDLE_README, text);
     free(text);
-    return is_well;
+    return is_ok;
 }
 
 void saving_finish(struct saving *saving, struct saving_rest *rest)
@@ -302,14 +302,14 @@ void saving_finish(struct saving *saving, struct saving_rest *rest)
         check_files(saving, saving->buffers, saving->count) + check_files(saving, saving->pinned, saving->pinned_count);
     complete_bundle(saving, rest);
     char *input = bundle_write(&rest->bundle);
-    int is_well = put_snapshot(saving, rest) && put_dump(saving, BUNDLE_STEM, rest->dump) &&
-                  put_dump(saving, BUNDLE_STEM ".rerun", rest->second) && put_text(saving, "report.txt", rest->report) &&
-                  put_text(saving, "finding.json", rest->finding) && put_readme(saving, &rest->bundle) &&
-                  put_text(saving, BUNDLE_INPUT, input); /* last: a bundle that has it is whole */
-    if (is_well)
+    int is_ok = put_snapshot(saving, rest) && put_dump(saving, BUNDLE_STEM, rest->dump) &&
+                put_dump(saving, BUNDLE_STEM ".rerun", rest->second) && put_text(saving, "report.txt", rest->report) &&
+                put_text(saving, "finding.json", rest->finding) && put_readme(saving, &rest->bundle) &&
+                put_text(saving, BUNDLE_INPUT, input); /* last: a bundle that has it is whole */
+    if (is_ok)
         output_say("==%d== cufence: saved for `cufence replay`: %s (%zu buffers, %" PRIu64 " bytes)\n", (int)getpid(),
                    saving->folder, saving->count + saving->pinned_count - left_out, saving->total);
-    if (is_well && left_out)
+    if (is_ok && left_out)
         output_say("==%d== cufence: keep: %zu buffers were left out (save_max and other reasons): see README.md there\n",
                    (int)getpid(), left_out);
     free(input);

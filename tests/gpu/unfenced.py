@@ -124,11 +124,11 @@ def run(folder: Path, *arguments: str) -> tuple[int, str]:
 
 def check(what: str, got: tuple[int, str], status: int, facts: list[str]) -> bool:
     missing = [fact for fact in facts if not re.search(fact, got[1])]
-    is_well = got[0] == status and not missing
-    print(f"{'ok      ' if is_well else 'FAILED  '} {what}")
-    if not is_well:
+    is_ok = got[0] == status and not missing
+    print(f"{'ok      ' if is_ok else 'FAILED  '} {what}")
+    if not is_ok:
         print(f"status {got[0]}, not {status}, or not found:", *missing, got[1], sep="\n")
-    return is_well
+    return is_ok
 
 
 def play(cubin: Path, kernel: str) -> bool:

@@ -75,13 +75,13 @@ static inline void expect_ending(void (*story)(void), int status, const char *wa
 {
     struct outcome outcome = run_child(story);
     const char *said = outcome.err ? outcome.err : "", *found = wanted ? strstr(said, wanted) : said;
-    int is_well = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == status && found &&
-                  (!unwanted || !strstr(found + (wanted != NULL), unwanted));
-    if (!is_well) /* not print_error(), which truncates sanitizer reports */
+    int is_ok = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == status && found &&
+                (!unwanted || !strstr(found + (wanted != NULL), unwanted));
+    if (!is_ok) /* not print_error(), which truncates sanitizer reports */
         fprintf(stderr, "the child ended with status 0x%x instead of %d, without \"%s\" or with \"%s\", and said:\n%s\n",
                 (unsigned)outcome.status, status, wanted ? wanted : "", unwanted ? unwanted : "", said);
     free(outcome.err); /* before an assertion jumps away */
-    assert_true(is_well);
+    assert_true(is_ok);
 }
 
 #define FAULTED 86 /* the default of exitcode: a program that would have exited with 0 after a fault */

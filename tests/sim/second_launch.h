@@ -128,17 +128,17 @@ static inline int has(const char *text, const char *pattern)
 static inline void expect_said(void (*story)(void), const char *const *patterns)
 {
     struct outcome outcome = run_child(story);
-    int is_well = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 86;
-    for (; is_well && *patterns; patterns++) {
+    int is_ok = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 86;
+    for (; is_ok && *patterns; patterns++) {
         const char *pattern = *patterns + (**patterns == '!');
-        is_well = has(outcome.err, pattern) == (pattern == *patterns);
-        if (!is_well)
+        is_ok = has(outcome.err, pattern) == (pattern == *patterns);
+        if (!is_ok)
             fprintf(stderr, "%s: %s\n", pattern == *patterns ? "not found" : "found", pattern);
     }
-    if (!is_well)
+    if (!is_ok)
         fprintf(stderr, "the child ended with status 0x%x and said:\n%s\n", (unsigned)outcome.status, outcome.err);
     free(outcome.err);
-    assert_true(is_well);
+    assert_true(is_ok);
 }
 
 #endif

@@ -379,16 +379,16 @@ STORY(the_drivers_pool_gives_back)
 static void check_told(void (*story)(void), const char *const *lines)
 {
     struct outcome outcome = run_child(story);
-    int is_well = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 0;
-    for (; *lines && is_well; lines++) {
+    int is_ok = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 0;
+    for (; *lines && is_ok; lines++) {
         const char *at = strstr(outcome.err, *lines);
-        is_well = at && !strstr(at + 1, *lines);
+        is_ok = at && !strstr(at + 1, *lines);
     }
-    if (!is_well)
+    if (!is_ok)
         fprintf(stderr, "the child ended with 0x%x and said, without just one \"%s\":\n%s\n", (unsigned)outcome.status,
                 *lines ? *lines : "", outcome.err);
     free(outcome.err);
-    assert_true(is_well);
+    assert_true(is_ok);
 }
 
 static void twice_without_room(void)

@@ -103,9 +103,9 @@ static inline void test_await(struct test_process *processes, size_t count)
 static inline int test_tell(const struct test_process *one, const char *name)
 {
     char text[4096];
-    int is_well = one->pid > 0 && WIFEXITED(one->status) && WEXITSTATUS(one->status) == 0;
-    printf("%s %s\n", is_well ? "      ok" : "  FAILED", name);
-    if (!is_well && one->output) {
+    int is_ok = one->pid > 0 && WIFEXITED(one->status) && WEXITSTATUS(one->status) == 0;
+    printf("%s %s\n", is_ok ? "      ok" : "  FAILED", name);
+    if (!is_ok && one->output) {
         rewind(one->output);
         for (size_t got; (got = fread(text, 1, sizeof text, one->output)) > 0;)
             fwrite(text, 1, got, stdout);
@@ -113,7 +113,7 @@ static inline int test_tell(const struct test_process *one, const char *name)
     }
     if (one->output)
         fclose(one->output);
-    return !is_well;
+    return !is_ok;
 }
 
 static inline int test_run_concurrently(const struct CMUnitTest *tests, size_t count)

@@ -17,10 +17,10 @@ static const char *in_folder(const char *name)
 static int writes(const char *name, int flags)
 {
     int fd = files_open_named(name, flags);
-    int is_well = fd >= 0 && files_write(fd, "a line\n", 7);
+    int is_ok = fd >= 0 && files_write(fd, "a line\n", 7);
     if (fd >= 0)
         close(fd);
-    return is_well;
+    return is_ok;
 }
 
 static long size_of(const char *name)

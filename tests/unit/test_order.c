@@ -62,8 +62,7 @@ static void world_open(struct world *world)
 
 static void world_close(struct world *world)
 {
-    while (world->clocks->points)
-        clocks_event_gone(world->clocks, world->clocks->points->name);
+    clocks_clear(world->clocks);
     free(world->clocks);
 }
 

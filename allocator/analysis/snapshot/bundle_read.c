@@ -107,15 +107,15 @@ static int has_sound_buffers(struct bundle *bundle, struct problem *problem)
 static int has_sound_pinned(const struct bundle *bundle, struct problem *problem)
 {
     struct rerun_range ranges[RERUN_PINNED];
-    int is_well = 1;
+    int is_ok = 1;
     for (size_t i = 0; i < bundle->pinned_count; i++) {
         const struct bundle_buffer *piece = &bundle->pinned[i];
         if (!is_sound(piece, problem))
             return 0;
         ranges[i] = (struct rerun_range){piece->address, piece->size};
-        is_well &= piece->mapping_start == piece->address && piece->mapping_end == piece->address + piece->size;
+        is_ok &= piece->mapping_start == piece->address && piece->mapping_end == piece->address + piece->size;
     }
-    return (is_well && rerun_pinned_is_sound(ranges, bundle->pinned_count, bundle->arena_start, bundle->arena_end)) ||
+    return (is_ok && rerun_pinned_is_sound(ranges, bundle->pinned_count, bundle->arena_start, bundle->arena_end)) ||
            bad(problem, "pinned host memory is damaged");
 }
 

@@ -99,9 +99,9 @@ cufence_status npy_read(const void *start, size_t size, uint64_t *offset, uint64
     text[length] = '\0';
     *offset = begin + length;
     *bytes = element_bytes(text);
-    int is_known = *bytes != 0, is_well = is_known && multiply(text, bytes);
+    int is_known = *bytes != 0, is_ok = is_known && multiply(text, bytes);
     free(text);
     if (!is_known)
         return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "its elements are not plain numbers");
-    return is_well ? CUFENCE_OK : problem_set(problem, CUFENCE_ERROR_CORRUPT, "its header is damaged");
+    return is_ok ? CUFENCE_OK : problem_set(problem, CUFENCE_ERROR_CORRUPT, "its header is damaged");
 }

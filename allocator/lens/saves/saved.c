@@ -27,8 +27,8 @@ int saved_has_failed(void)
 static int put(const char *path, const void *first, size_t first_size, const void *bytes, uint64_t size)
 {
     int fd = files_create(path);
-    int is_well = fd >= 0 && files_write(fd, first, first_size) && files_write(fd, bytes, size);
-    if ((fd >= 0 && close(fd) != 0) || !is_well) {
+    int is_ok = fd >= 0 && files_write(fd, first, first_size) && files_write(fd, bytes, size);
+    if ((fd >= 0 && close(fd) != 0) || !is_ok) {
         saved_fail(path);
         return 0;
     }

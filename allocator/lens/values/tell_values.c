@@ -213,23 +213,23 @@ char *values_text(const struct shown_launch *launch)
 
 /* ---- JSON ---- */
 
-/* What is told of a buffer before or after the launch. */
-struct told {
+/* Of a buffer, before or after the launch. */
+struct figures_record {
     const struct measured *measured; /* NULL: it was not looked at */
     int has_bounds;
     struct scalar min, max, first[FIGURES_ENDS], last[FIGURES_ENDS];
     size_t ends;
 };
 
-struct told_pointer {
+struct pointer_record {
     const struct shown_pointer *pointer;
     const struct reached *reached;
     uint64_t offset;
     int is_changed;
-    struct told before, after;
+    struct figures_record before, after;
 };
 
-struct told_argument {
+struct argument_record {
     uint32_t size;
     int has_value; /* it is as small as a number */
     uint64_t value;
@@ -240,17 +240,17 @@ struct line {
     const struct visit *visit;
     const struct kernel_names *names; /* NULL: of a graph */
     int pid, is_graph;
-    struct told_argument *arguments;
-    struct told_pointer *pointers;
+    struct argument_record *arguments;
+    struct pointer_record *pointers;
     size_t argument_count, pointer_count;
 };
 
 #define MEASURED(kind, ...) FIELD(kind, struct measured, __VA_ARGS__)
-#define TOLD(kind, ...) FIELD(kind, struct told, __VA_ARGS__)
+#define FIGURE(kind, ...) FIELD(kind, struct figures_record, __VA_ARGS__)
 #define REACHED(kind, ...) FIELD(kind, struct reached, __VA_ARGS__)
 #define SHOWN(kind, ...) FIELD(kind, struct shown_pointer, __VA_ARGS__)
-#define POINTER(kind, ...) FIELD(kind, struct told_pointer, __VA_ARGS__)
-#define ARGUMENT(kind, ...) FIELD(kind, struct told_argument, __VA_ARGS__)
+#define POINTER(kind, ...) FIELD(kind, struct pointer_record, __VA_ARGS__)
+#define ARGUMENT(kind, ...) FIELD(kind, struct argument_record, __VA_ARGS__)
 #define FRAME(kind, ...) FIELD(kind, struct stack_frame, __VA_ARGS__)
 #define NAMES(kind, ...) FIELD(kind, struct kernel_names, __VA_ARGS__)
 #define VISIT(kind, ...) FIELD(kind, struct visit, __VA_ARGS__)
@@ -267,24 +267,25 @@ TABLE(moments, struct measured, MEASURED(REAL, mean, "mean", WHEN(struct measure
       MEASURED(REAL, deviation, "std", WHEN(struct measured, finite)));
 TABLE(hash, struct measured, MEASURED(HEX, hash, "hash"));
 TABLE(element, struct scalar, {.type = FIELD_SCALAR, .size = sizeof(struct scalar)});
-TABLE(told_table, struct told, TOLD(PART, measured, NULL, .flags = BEHIND, .record = &counts),
-      TOLD(SCALAR, min, "min", WHEN(struct told, has_bounds)), TOLD(SCALAR, max, "max", WHEN(struct told, has_bounds)),
-      TOLD(PART, measured, NULL, .flags = BEHIND, .record = &moments),
-      TOLD(LIST, first, "first", .record = &element, COUNT(struct told, ends)),
-      TOLD(LIST, last, "last", .record = &element, COUNT(struct told, ends)),
-      TOLD(PART, measured, NULL, .flags = BEHIND, .record = &hash));
+TABLE(figures_table, struct figures_record, FIGURE(PART, measured, NULL, .flags = BEHIND, .record = &counts),
+      FIGURE(SCALAR, min, "min", WHEN(struct figures_record, has_bounds)),
+      FIGURE(SCALAR, max, "max", WHEN(struct figures_record, has_bounds)),
+      FIGURE(PART, measured, NULL, .flags = BEHIND, .record = &moments),
+      FIGURE(LIST, first, "first", .record = &element, COUNT(struct figures_record, ends)),
+      FIGURE(LIST, last, "last", .record = &element, COUNT(struct figures_record, ends)),
+      FIGURE(PART, measured, NULL, .flags = BEHIND, .record = &hash));
 TABLE(reached_table, struct reached, REACHED(INT, argument, "argument", .flags = OR_NONE), REACHED(NUMBER, at, "at"),
       REACHED(NUMBER, range.id, "buffer"), REACHED(HEX, range.address, "address"), REACHED(NUMBER, range.size, "size"));
 TABLE(shown, struct shown_pointer, SHOWN(CHARS, buffer.label, "label", WHEN(struct shown_pointer, buffer.id)),
       SHOWN(WORD, type.type, "type", .words = value_names, WHEN(struct shown_pointer, is_measured)),
       SHOWN(WORD, type.from, "type_from", .words = from_words, WHEN(struct shown_pointer, is_measured)));
-TABLE(pointer_table, struct told_pointer, POINTER(PART, reached, NULL, .flags = BEHIND, .record = &reached_table),
+TABLE(pointer_table, struct pointer_record, POINTER(PART, reached, NULL, .flags = BEHIND, .record = &reached_table),
       POINTER(NUMBER, offset, "offset"), POINTER(PART, pointer, NULL, .flags = BEHIND, .record = &shown),
-      POINTER(BOOL, is_changed, "changed", WHEN(struct told_pointer, before.measured)),
-      POINTER(PART, before, "before", .record = &told_table, WHEN(struct told_pointer, before.measured)),
-      POINTER(PART, after, "after", .record = &told_table, WHEN(struct told_pointer, after.measured)));
-TABLE(argument_table, struct told_argument, ARGUMENT(NUMBER, size, "size"),
-      ARGUMENT(HEX, value, "value", WHEN(struct told_argument, has_value)));
+      POINTER(BOOL, is_changed, "changed", WHEN(struct pointer_record, before.measured)),
+      POINTER(PART, before, "before", .record = &figures_table, WHEN(struct pointer_record, before.measured)),
+      POINTER(PART, after, "after", .record = &figures_table, WHEN(struct pointer_record, after.measured)));
+TABLE(argument_table, struct argument_record, ARGUMENT(NUMBER, size, "size"),
+      ARGUMENT(HEX, value, "value", WHEN(struct argument_record, has_value)));
 TABLE(frame_table, struct stack_frame, FRAME(CHARS, function, "function"), FRAME(CHARS, file, "file"),
       FRAME(INT, line, "line", .flags = NOT_ZERO), FRAME(CHARS, module, "module"));
 TABLE(kernel, struct kernel_names, NAMES(TEXT, demangled, "kernel"), NAMES(TEXT, mangled, "symbol"));
@@ -318,38 +319,38 @@ static struct scalar scalar_of(enum value_type type, uint64_t bits)
     return (struct scalar){.whole = value_of_integer(type, bits), .kind = SCALAR_WHOLE};
 }
 
-static void fill_told(struct told *told, const struct measured *measured)
+static void fill_figures(struct figures_record *record, const struct measured *measured)
 {
-    *told = (struct told){.measured = measured,
-                          .has_bounds = measured->finite != 0,
-                          .min = scalar_of(measured->type, measured->least),
-                          .max = scalar_of(measured->type, measured->greatest),
-                          .ends = measured->ends};
+    *record = (struct figures_record){.measured = measured,
+                                      .has_bounds = measured->finite != 0,
+                                      .min = scalar_of(measured->type, measured->least),
+                                      .max = scalar_of(measured->type, measured->greatest),
+                                      .ends = measured->ends};
     for (size_t i = 0; i < measured->ends; i++) {
-        told->first[i] = scalar_of(measured->type, bits_at(measured, measured->first, i));
-        told->last[i] = scalar_of(measured->type, bits_at(measured, measured->last, i));
+        record->first[i] = scalar_of(measured->type, bits_at(measured, measured->first, i));
+        record->last[i] = scalar_of(measured->type, bits_at(measured, measured->last, i));
     }
 }
 
-static void fill_pointer(struct told_pointer *told, const struct shown_pointer *pointer)
+static void fill_pointer(struct pointer_record *record, const struct shown_pointer *pointer)
 {
-    *told = (struct told_pointer){.pointer = pointer,
-                                  .reached = pointer->reached,
-                                  .offset = pointer->reached->pointer - pointer->reached->range.address,
-                                  .is_changed = pointer->before.hash != pointer->after.hash};
+    *record = (struct pointer_record){.pointer = pointer,
+                                      .reached = pointer->reached,
+                                      .offset = pointer->reached->pointer - pointer->reached->range.address,
+                                      .is_changed = pointer->before.hash != pointer->after.hash};
     if (pointer->is_measured) {
-        fill_told(&told->before, &pointer->before);
-        fill_told(&told->after, &pointer->after);
+        fill_figures(&record->before, &pointer->before);
+        fill_figures(&record->after, &pointer->after);
     }
 }
 
-static struct told_argument argument_of(const struct visit *visit, struct launch_argument argument)
+static struct argument_record argument_of(const struct visit *visit, struct launch_argument argument)
 {
-    struct told_argument told = {.size = argument.size};
-    told.has_value = argument.size <= sizeof told.value && argument.offset + argument.size <= visit->argument_bytes;
-    if (told.has_value)
-        memcpy(&told.value, visit->arguments + argument.offset, argument.size);
-    return told;
+    struct argument_record record = {.size = argument.size};
+    record.has_value = argument.size <= sizeof record.value && argument.offset + argument.size <= visit->argument_bytes;
+    if (record.has_value)
+        memcpy(&record.value, visit->arguments + argument.offset, argument.size);
+    return record;
 }
 
 char *values_json(const struct shown_launch *launch)
@@ -360,12 +361,12 @@ char *values_json(const struct shown_launch *launch)
     line.argument_count = function && function->has_layout ? function->argument_count : 0;
     line.arguments = calloc(line.argument_count + 1, sizeof *line.arguments);
     line.pointers = calloc(line.pointer_count + 1, sizeof *line.pointers);
-    int is_well = line.arguments && line.pointers;
-    for (size_t i = 0; is_well && i < line.argument_count; i++)
+    int is_ok = line.arguments && line.pointers;
+    for (size_t i = 0; is_ok && i < line.argument_count; i++)
         line.arguments[i] = argument_of(visit, function->arguments[i]);
-    for (size_t i = 0; is_well && i < line.pointer_count; i++)
+    for (size_t i = 0; is_ok && i < line.pointer_count; i++)
         fill_pointer(&line.pointers[i], &launch->pointers[i]);
-    json_t *json = is_well ? record_to_json(&line_table, &line) : NULL;
+    json_t *json = is_ok ? record_to_json(&line_table, &line) : NULL;
     free(line.arguments);
     free(line.pointers);
     return text_of_json(json, JSON_COMPACT);
