@@ -22,7 +22,7 @@ static FILE *open_regular(const char *path)
     return file;
 }
 
-/* A name without a folder, as a compiler keeps it that was started beside the file, is looked for in CUFENCE_SOURCES too. */
+/* A compiler that was started in the file's folder keeps the name alone: that is looked for in CUFENCE_SOURCES too. */
 static FILE *open_source(const char *path)
 {
     char in_folder[4096];

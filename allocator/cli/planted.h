@@ -10,7 +10,7 @@
 
 #define PLANTED __attribute__((visibility("default")))
 
-/* Whether there is machine code for a GPU in it: not without nvcc. */
+/* Whether there is machine code for a GPU in it: only if it was built with nvcc. */
 extern const int planted_has_kernels;
 
 /* Plays the bug of that name with the driver in that library. Returns the exit status: 0 even after the fault, which the driver

@@ -43,7 +43,7 @@ struct context {
     uint64_t generation;        /* atomic; unique in this process */
     int device;                 /* driver ordinal */
     int is_primary;             /* of its device */
-    int is_held;                /* atomic; retained by us, so it cannot end without us */
+    int is_held;                /* atomic; retained by us, so it lasts until we release it */
     int is_alive;               /* atomic */
     CUresult fault;             /* atomic; after a kernel fault: the error that every call returns; else CUDA_SUCCESS */
     struct context *stands_for; /* a green context: its device's primary context; else NULL. Constant */

@@ -133,6 +133,6 @@ void heap_close(void)
         return;
     wake_stop();
     if (!thread_join_within(thread, STOP_MS))
-        pthread_detach(thread); /* a driver call that does not return must not keep the process */
+        pthread_detach(thread); /* the process ends even if a driver call hangs */
     is_running = 0;
 }

@@ -1,7 +1,7 @@
 /*
  * Checks copies and sets on our buffers on the host, before they are queued. The driver refuses one that leaves a mapping, but
  * knows nothing about the slack before and behind a buffer. An out-of-bounds call is reported (misuse.c) and refused with
- * CUDA_ERROR_INVALID_VALUE, as the driver would. Memory that is not ours is not checked.
+ * CUDA_ERROR_INVALID_VALUE, as the driver would. Only our memory is checked.
  */
 #ifndef CUFENCE_PRELOAD_BOUNDS_H
 #define CUFENCE_PRELOAD_BOUNDS_H

@@ -63,7 +63,7 @@ struct rerun {
     const char *program; /* the file of `cufence`; NULL: the one beside libcufence.so */
     int is_verbose;      /* that process's standard error is the caller's */
     uint64_t limit_ms;   /* for all of it, from begin_ns on */
-    uint64_t saving_ms;  /* that it may take besides to save memory */
+    uint64_t saving_ms;  /* more, that it may take to save memory */
     const char *limit;   /* the limit's name, for messages */
     uint64_t begin_ns;   /* by monotonic_ns() */
     /* Answers a MESSAGE_NEED, MESSAGE_SAVE or MESSAGE_RESULT. *answer is a MESSAGE_NONE before. Returns the descriptor that

@@ -1,4 +1,4 @@
-#include "linetable.h"
+#include "python_layout.h"
 
 #include "base/reader.h"
 

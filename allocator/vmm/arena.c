@@ -43,7 +43,7 @@ static struct slot *nth(size_t i)
 }
 
 /* Drivers give out addresses from low ones on. Slots that begin far above these have addresses that are free in other
- * processes, too, where a launch is launched again again, beside a tool with memory of its own. */
+ * processes, too, where a launch is played again under a tool that has memory of its own. */
 static uint64_t lead_of(uint64_t bytes)
 {
     if (bytes / FAR_LEAD >= 16)

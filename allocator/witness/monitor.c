@@ -347,7 +347,7 @@ void monitor_stop(unsigned timeout_ms)
     uint64_t report_ms = monitor.options->witness_ms + saving_limit_ms(monitor.options) + SETTLE_MS;
     if (!pthread_equal(pthread_self(), monitor.thread) && /* a handler may exit the process */
         !thread_join_within(monitor.thread, report_ms))
-        pthread_detach(monitor.thread); /* one that does not return must not keep it */
+        pthread_detach(monitor.thread); /* even if it hangs */
     monitor.is_running = 0;
     spares_end();
     dumps_forget_pipe(&monitor.pipe);

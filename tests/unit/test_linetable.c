@@ -1,7 +1,7 @@
 /* Line numbers of bytecode: tables of real interpreters, and invalid tables. */
 #include "support/test.h"
 
-#include "stacks/linetable.h"
+#include "stacks/python_layout.h"
 
 #include "linetable_cases.h"
 

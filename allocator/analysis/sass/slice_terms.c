@@ -163,7 +163,7 @@ static term_set of_to_uniform(struct reading *reading, enum which which)
     return read_field(reading, 24, VECTOR, LOW);
 }
 
-/* Operations that are not listed are not supported. */
+/* Of the operations that are supported. */
 static term_set (*const readers[SASS_OPERATIONS])(struct reading *, enum which) = {
     [SASS_MOVE] = of_move,
     [SASS_SPECIAL] = of_nothing,

@@ -24,7 +24,7 @@ void bundles_open(const struct options *options);
  * In wants(), for a launch that is wanted then. most: bytes that bundles_size() may be. */
 void bundles_begin(const struct visit *visit, uint64_t most);
 
-/* Bytes of memory that it needs besides, a multiple of 64; 0: no bundle is made of the launch. */
+/* Bytes of memory that it needs for the launch, a multiple of 64; 0: no bundle is made of it. */
 size_t bundles_size(const struct visit *visit);
 
 /* Submit its work. `area`: that memory. */

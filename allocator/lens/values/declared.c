@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1 /* what could not be added is not found */
+#define HASH_NONFATAL_OOM 1 /* without memory, an entry is left out */
 #include <uthash.h>
 #include <utlist.h>
 
