@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cases_alike import HOOKED, ILLEGAL, ITSELF, TORCH, TRITON, clean, exited_warp, overrun, restaged
+from cases_alike import HOOKED, ILLEGAL, ITSELF, TORCH, TRITON, clean, exited_warp, overrun, rerun
 from harness import Case
 
 FAULTS = [
     overrun("triton_overrun", "k_oob", "7,0,0", 4000, report=[r"thread \(104,0,0\)"]),
     exited_warp("triton_store_unrecorded", "triton_store_only", "k_store", "WRITE", ("enable",)),
-    restaged("triton_store_only", "k_store", "WRITE"),
-    restaged("triton_store_half", "k_store_half", "WRITE", 2),
+    rerun("triton_store_only", "k_store", "WRITE"),
+    rerun("triton_store_half", "k_store_half", "WRITE", 2),
     exited_warp("triton_atomic", "triton_atomic", "k_atomic", "ATOMIC", ("enable", *HOOKED)),
     overrun("graph_overrun", "k_oob", "7,0,0", 4000, output=["captured"]),
     overrun("big_buffer", "k_big", "7168,0,0", 3670016),

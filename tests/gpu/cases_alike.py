@@ -41,7 +41,7 @@ def exited_warp(name: str, story: str, kernel: str, access: str, ways: tuple[str
     return Case(name, story, report=facts, error=ILLEGAL, raises="RAISES", ways=ways)
 
 
-def restaged(name: str, kernel: str, access: str, width: int = 4) -> Case:
+def rerun(name: str, kernel: str, access: str, width: int = 4) -> Case:
     """The same with the launch on record: the second launch tells address and thread."""
     facts = [
         rf"cufence: out-of-bounds {access} of {width} bytes, 0 bytes past the end of buffer #\d+ \(re-run\)",

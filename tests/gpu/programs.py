@@ -35,7 +35,7 @@ def _program(name: str, source: str | None = None, **facts: object) -> Case:
     return Case(name, source or name, ways=RUNTIMES, **{"needs": (), **facts})  # type: ignore[arg-type]
 
 
-def _restaged(kind: str, owner: str, written: str, block: object = 7, thread: object = 104, **other: object) -> Case:
+def _rerun(kind: str, owner: str, written: str, block: object = 7, thread: object = 104, **other: object) -> Case:
     """A store at the end of a kernel, of which only the second launch knows address and thread."""
     story = SOURCES / "rerun.cu"
     mark = dict.fromkeys(("large", "busy", "graph", "updated", "late", "null", "wild", "green"), "store_4")
@@ -60,7 +60,7 @@ def _past(buffer: int = 1) -> str:
 
 CASES = [
     *(
-        _restaged(kind, _past(), rf"written +{bytes} bytes? past the end: ({value}).*re-run")
+        _rerun(kind, _past(), rf"written +{bytes} bytes? past the end: ({value}).*re-run")
         for kind, bytes, value in (
             ("store_2", 2, "0x1234|3412"),
             ("store_half", 2, "0x3e00|003e"),
@@ -73,14 +73,14 @@ CASES = [
             ("much_shared", 4, r"2\.5"),
         )
     ),
-    _restaged("store_1", _past(), r"written +1 byte past the end: .*07", thread=112),  # 1008 elements: no slack behind them
-    _restaged("add", _past(), r"written +\d bytes? past the end .*re-run"),  # what was added to is the pattern
+    _rerun("store_1", _past(), r"written +1 byte past the end: .*07", thread=112),  # 1008 elements: no slack behind them
+    _rerun("add", _past(), r"written +\d bytes? past the end .*re-run"),  # what was added to is the pattern
     *(
-        _restaged(kind, _past(), r"written +\d bytes?(, beginning \d bytes?)? past the end .*re-run")
+        _rerun(kind, _past(), r"written +\d bytes?(, beginning \d bytes?)? past the end .*re-run")
         for kind in ("add_8", "add_float", "add_half2", "exchange")
     ),
-    _restaged("swap", _past(), ""),
-    _restaged("swap_8", _past(), ""),
+    _rerun("swap", _past(), ""),
+    _rerun("swap_8", _past(), ""),
     # cp.async, which reads: the warp waits for it, so the dump may tell all, and then nothing is launched again.
     *(
         _program(
@@ -98,17 +98,17 @@ CASES = [
         )
         for bytes in (4, 8, 16)
     ),
-    _restaged("green", _past(), r"written +4 bytes past the end: 2\.5"),
-    _restaged("no_mask", _past(), r"written +96 bytes past the end: 1000\.0 1000\.0.*re-run"),
-    _restaged("before", r"4 bytes before the start of buffer #1", r"written +4 bytes before", 0, 0, options={"side": "start"}),
-    _restaged("by_table", _past(2), r"written +4 bytes past the end: 2\.5"),
-    _restaged("far_away", _past(), ""),
-    _restaged("large", _past(), r"written +4 bytes past the end: 2\.5", 6291456, 0),
-    _restaged("busy", _past(6), r"written +4 bytes past the end: 2\.5"),
-    _restaged("graph", _past(2), r"written +4 bytes past the end: 2\.5"),
-    _restaged("updated", _past(2), r"written +4 bytes past the end: 2\.5"),
-    _restaged("pinned", _past(), r"written +4 bytes past the end: 2\.5"),
-    _restaged("registered", _past(), r"written +4 bytes past the end: 2\.5"),
+    _rerun("green", _past(), r"written +4 bytes past the end: 2\.5"),
+    _rerun("no_mask", _past(), r"written +96 bytes past the end: 1000\.0 1000\.0.*re-run"),
+    _rerun("before", r"4 bytes before the start of buffer #1", r"written +4 bytes before", 0, 0, options={"side": "start"}),
+    _rerun("by_table", _past(2), r"written +4 bytes past the end: 2\.5"),
+    _rerun("far_away", _past(), ""),
+    _rerun("large", _past(), r"written +4 bytes past the end: 2\.5", 6291456, 0),
+    _rerun("busy", _past(6), r"written +4 bytes past the end: 2\.5"),
+    _rerun("graph", _past(2), r"written +4 bytes past the end: 2\.5"),
+    _rerun("updated", _past(2), r"written +4 bytes past the end: 2\.5"),
+    _rerun("pinned", _past(), r"written +4 bytes past the end: 2\.5"),
+    _rerun("registered", _past(), r"written +4 bytes past the end: 2\.5"),
     _program(
         "rerun_managed",
         "rerun",
@@ -116,9 +116,9 @@ CASES = [
         report=[r"kernel +by_host\b.*exact", "an argument points to managed memory"],
         files={"report.json": [r'"outcome": ?"failed"']},
     ),
-    _restaged("late", r"into buffer #1, which has been freed", "", r"\d", r"\d+", options={"uaf": "strict"}),
-    _restaged("null", "null-pointer WRITE", "", r"\d", r"\d+"),
-    _restaged("wild", "wild-address WRITE of 4 bytes at 0x123456789", "", r"\d", r"\d+"),
+    _rerun("late", r"into buffer #1, which has been freed", "", r"\d", r"\d+", options={"uaf": "strict"}),
+    _rerun("null", "null-pointer WRITE", "", r"\d", r"\d+"),
+    _rerun("wild", "wild-address WRITE of 4 bytes at 0x123456789", "", r"\d", r"\d+"),
     _program(
         "overrun",
         report=[
