@@ -12,7 +12,9 @@
 #define SMALLEST_ARENA (64ull << 20)
 #define ARENA_UNIT (32ull << 20) /* drivers reserve in such units (H100, driver 580.159) */
 #define SMALLEST_GUARD (2ull << 20)
-#define GUARD_SHARE 128 /* a guard takes at most so much of the free address space */
+#define GUARD_SHARE 128          /* a guard takes at most so much of the free address space */
+#define WRAPS_FROM (2ull << 30)  /* bytes of a mapping in which a 32-bit index, or offset, can wrap */
+#define WRAP_REACH (16ull << 30) /* how far off it then leads: 2^31 elements of 8 bytes */
 
 /*
  * The ring holds the slots in address order, starting at the cursor and going once around the arena. The tail is the slot cut
@@ -181,7 +183,7 @@ static int advance(uint64_t span)
     int wraps = 0;
     for (;;) {
         struct slot *head = arena.count ? nth(0) : NULL;
-        uint64_t limit = head && head->base >= arena.cursor ? head->base : arena.end;
+        uint64_t limit = head && head->base >= arena.cursor ? head->base - head->lead : arena.end;
         /* The guard in front of a mapping stays, so a new slot, its own guard included, must end at or below `limit`. */
         if (limit - arena.cursor >= span)
             return 0;
@@ -215,11 +217,14 @@ static uint64_t affordable(uint64_t guard)
 static int find_room(struct slot *slot, uint64_t guard)
 {
     lock_expect(RANK_ARENA);
-    slot->span = slot->mapped + affordable(guard);
-    if (advance(slot->span) == 0)
+    uint64_t reach = slot->mapped >= WRAPS_FROM ? affordable(WRAP_REACH) : 0;
+    slot->lead = reach;
+    slot->span = slot->mapped + affordable(guard > reach ? guard : reach);
+    if (advance(slot->lead + slot->span) == 0)
         return 1;
+    slot->lead = 0;
     slot->span = slot->mapped + SMALLEST_GUARD;
-    return guard > SMALLEST_GUARD && advance(slot->span) == 0;
+    return (reach || guard > SMALLEST_GUARD) && advance(slot->span) == 0;
 }
 
 cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t guard)
@@ -237,10 +242,10 @@ cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t
                            "bytes; a larger `ulimit -v` makes room",
                            (unsigned long long)slot->span, arena.count, (unsigned long long)(arena.end - arena.start));
     } else {
-        slot->base = arena.cursor;
-        arena.cursor += slot->span;
-        arena.used += slot->span;
-        arena.taken += slot->span;
+        slot->base = arena.cursor + slot->lead;
+        arena.cursor = slot->base + slot->span;
+        arena.used += slot->lead + slot->span;
+        arena.taken += slot->lead + slot->span;
         slot->handle = 0;
         slot->is_mapped = 1; /* marked as in use now, so that a wrap does not drop it before it is mapped */
         append(slot);
@@ -256,7 +261,7 @@ static void set_mapped(struct slot *slot, int is_mapped, CUmemGenericAllocationH
     slot->is_mapped = is_mapped;
     if (!is_mapped) {
         arena.past++;
-        arena.taken -= slot->span;
+        arena.taken -= slot->lead + slot->span;
     }
     lock_release(&arena.lock);
 }
@@ -451,8 +456,8 @@ void arena_visit(uint64_t address, size_t reach, void (*visit)(struct slot *slot
         for (size_t k = 0; k < total; k++) {
             struct slot *slot = nth((first + k) % count), *before = nth((first + k + count - 1) % count);
             int follows = before != slot && before->base < slot->base;
-            uint64_t room = slot->base - arena.start; /* of which the lowest slot's guard is a part */
-            visit(slot, follows ? before->base + before->mapped : slot->base - (room < LEAD ? room : LEAD), user);
+            uint64_t room = slot->base - arena.start, lead = LEAD + slot->lead; /* the lowest slot's guard is a part of it */
+            visit(slot, follows ? before->base + before->mapped : slot->base - (room < lead ? room : lead), user);
         }
     }
     lock_release(&arena.lock);

@@ -17,6 +17,7 @@ struct slot {
     uint64_t base;   /* first byte of the mapping */
     uint64_t mapped; /* bytes of the mapping */
     uint64_t span;   /* mapped + guard */
+    uint64_t lead;   /* bytes in front of `base` that stay unmapped, beside the guard of the slot before it */
     CUmemGenericAllocationHandle handle;
     int device;
     int is_second; /* its physical memory is another slot's: unmapping it does not give that up */
@@ -53,8 +54,8 @@ int arena_is_roomy(uint64_t span);
 int arena_is_scarce(void); /* less than a quarter of it is free */
 
 /* Assigns address space for `mapped` bytes and a guard to `slot`, and registers it in the arena. The guard is smaller where it
- * would take too much of what is free, but at least 2 MiB: slot->span tells.
- * Errors: OUT_OF_ADDRESS_SPACE, OUT_OF_MEMORY (the host's). */
+ * would take too much of what is free, but at least 2 MiB: slot->span tells. From 2 GiB on, where a 32-bit index can wrap, up
+ * to 16 GiB on both sides are unmapped, if there is room. Errors: OUT_OF_ADDRESS_SPACE, OUT_OF_MEMORY (the host's). */
 cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t guard);
 
 /* Maps physical memory into a cut slot and gives access to its device and that device's peers. The content is undefined.

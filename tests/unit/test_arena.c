@@ -75,3 +75,53 @@ TEST(a_smaller_arena_is_used_whole)
     assert_int_equal(first_of(64 * TIB).lead, 64);
     assert_int_equal(first_of(TIB).lead, 64);
 }
+
+#define GIB (1024 * MIB)
+
+/* The slots of a fresh arena of `bytes`, each `gib` GiB with a guard of 64 MiB, and one of 2 MiB after each. Returns in GiB how
+ * much is unmapped in front of the second large one, behind the small one, and behind the large one. */
+static struct first_slot around_large(uint64_t bytes, uint64_t gib)
+{
+    static const struct driver simple = {.cuMemAddressReserve = reserve};
+    static struct slot slots[4];
+    int out[2];
+    struct first_slot unmapped = {0};
+    assert_int_equal(pipe(out), 0);
+    if (fork() == 0) {
+        driver = &simple;
+        cufence_status status = arena_open(bytes, 100, forget);
+        for (unsigned i = 0; i < 4 && status == CUFENCE_OK; i++)
+            status = slot_cut(&slots[i], 0, i % 2 ? gib * GIB : 2 * MIB, 64 * MIB);
+        if (status == CUFENCE_OK) {
+            unmapped.lead = (slots[3].base - (slots[2].base + 2 * MIB)) / GIB;
+            unmapped.gap = (slots[2].base - (slots[1].base + slots[1].mapped)) / GIB;
+        }
+        _exit(write(out[1], &unmapped, sizeof unmapped) != sizeof unmapped);
+    }
+    wait(NULL);
+    assert_int_equal(read(out[0], &unmapped, sizeof unmapped), sizeof unmapped);
+    close(out[0]);
+    close(out[1]);
+    return unmapped;
+}
+
+/* 2^31 elements of 8 bytes, with either sign. */
+TEST(where_a_wrapped_index_leads_nothing_is_mapped)
+{
+    most = 64 * TIB;
+    struct first_slot unmapped = around_large(64 * TIB, 2);
+    assert_int_equal(unmapped.lead, 16);
+    assert_int_equal(unmapped.gap, 16);
+    unmapped = around_large(64 * TIB, 1);
+    assert_int_equal(unmapped.lead, 0);
+    assert_int_equal(unmapped.gap, 0);
+}
+
+TEST(little_address_space_is_not_spent_on_wraps)
+{
+    most = 64 * TIB;
+    struct first_slot unmapped = around_large(256 * GIB, 3); /* guards take a 128th of what is free */
+    assert_in_range(unmapped.lead, 1, 2);
+    assert_in_range(unmapped.gap, 1, 2);
+    assert_int_equal(around_large(7 * GIB, 3).gap, 0);
+}
