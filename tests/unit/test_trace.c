@@ -168,6 +168,18 @@ TEST_WITH(old_bytes_are_inputs_only_if_they_matter, set_up, tear_down)
     assert_int_equal(compared(&a, &b, 0).index, 1);
 }
 
+/* As that of a matrix product which sums its parts in another launch. */
+TEST_WITH(a_buffer_that_is_left_as_it_was_is_no_output, set_up, tear_down)
+{
+    struct launch a, b;
+    plain(&a);
+    plain(&b);
+    a.buffers[0].before = a.buffers[0].after = 70;
+    EXPECT(TRACE_EQUAL, 0);
+    b.buffers[0].after++;
+    EXPECT(TRACE_OTHER_INPUT, 0);
+}
+
 TEST_WITH(an_input_that_was_written_comes_first, set_up, tear_down)
 {
     struct launch a, b, writer;

@@ -93,11 +93,12 @@ static int is_unused_pointer(const struct trace_event *a, const struct trace_eve
     return known != 0;
 }
 
+/* Finds a buffer that was left with other bytes. One that neither launch has changed is no output. */
 static int find_output(const struct trace_event *a, const struct trace_event *b, size_t *index)
 {
     for (*index = 0; *index < a->buffer_count; ++*index) {
         const struct trace_buffer *x = &a->buffers[*index], *y = &b->buffers[*index];
-        if (differs(x->has_after, x->after, y->has_after, y->after))
+        if (differs(x->has_after, x->after, y->has_after, y->after) && (trace_is_written(x) || trace_is_written(y)))
             return 1;
     }
     return 0;
