@@ -100,7 +100,7 @@ static cufence_status check_image(const struct loaded *image, struct problem *pr
 
 static cufence_status copy_launches(struct opened *opened, struct problem *problem)
 {
-    opened->arguments = malloc((size_t)RERUN_LAUNCHES * RERUN_ARGUMENTS);
+    opened->arguments = malloc((size_t)BUNDLE_LAUNCHES * RERUN_ARGUMENTS);
     if (!opened->arguments)
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
     for (size_t i = 0; i < opened->bundle->launch_count; i++) {

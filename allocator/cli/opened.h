@@ -15,10 +15,10 @@ enum { OPENED_REPLACED = 16 };
 struct opened {
     int folder, buffers; /* descriptors of the folders */
     struct bundle *bundle;
-    struct rerun_launch launches[RERUN_LAUNCHES]; /* the bundle's, with arguments of our own */
-    uint8_t *arguments;                           /* RERUN_ARGUMENTS bytes for each launch */
-    struct loaded image, dump;                    /* dump: of the fault, empty if it cannot be read */
-    struct snapshot *snapshot;                    /* NULL if it cannot be read */
+    struct rerun_launch launches[BUNDLE_LAUNCHES]; /* the bundle's, with arguments of our own */
+    uint8_t *arguments;                            /* RERUN_ARGUMENTS bytes for each launch */
+    struct loaded image, dump;                     /* dump: of the fault, empty if it cannot be read */
+    struct snapshot *snapshot;                     /* NULL if it cannot be read */
     struct {
         const struct bundle_buffer *buffer;
         int fd; /* its bytes, from the start on */

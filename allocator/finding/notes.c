@@ -132,6 +132,19 @@ static void note_elsewhere(struct finding *finding, const struct evidence_site *
         part_add(note->text, "+0x%" PRIx64, site->kernel_offset);
 }
 
+static void note_no_fault(struct finding *finding)
+{
+    const struct rerun_result *rerun = finding->rerun;
+    struct note_fact *note = &finding->notes.list[finding->notes.count++];
+    part_add(note->text, "launched again on the memory as the fault left it, ");
+    if (rerun->launches_tried > 1)
+        part_add(note->text, "none of the %u launches that it may have been faulted", rerun->launches_tried);
+    else
+        part_add(note->text, "the kernel did not fault");
+    part_add(note->text, ": the memory, %sanother launch or the time made the difference",
+             rerun->has_variables ? "variables of its module (initialised again), " : "");
+}
+
 static void note_rerun(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct rerun_result *rerun = finding->rerun;
@@ -142,11 +155,7 @@ static void note_rerun(struct finding *finding, const struct diagnosis *diagnosi
         add(finding, "address, block and thread are emulated: no dump has the warp, so the kernel's code was followed with the "
                      "memory as the fault left it");
     if (rerun->outcome == RERUN_NO_FAULT)
-        add(finding, rerun->has_variables
-                         ? "launched again on the memory as the fault left it, the kernel did not fault: the memory, variables "
-                           "of its module (initialised again), another launch or the time made the difference"
-                         : "launched again on the memory as the fault left it, the kernel did not fault: the memory, another "
-                           "launch or the time made the difference");
+        note_no_fault(finding);
     if (rerun->note[0] && rerun->outcome != RERUN_FAILED) {
         add(finding, "of the second launch: ");
         add_foreign(&finding->notes.list[finding->notes.count - 1], rerun->note);

@@ -17,7 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FOLLOW_SHARE 3 /* emulation gets this part of the time */
+#define FOLLOW_SHARE 3 /* emulation gets this part of the time, */
+#define FOLLOWED 8u    /* for this many launches */
 
 enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_FAULTED = 2 };
 
@@ -210,7 +211,9 @@ static cufence_status look_for_fault(size_t wrote)
     size_t end = has_one ? wrote + 1 : self.input.launch_count;
     cufence_status status = CUFENCE_OK;
     for (size_t i = has_one ? wrote : 0; i < end && status == CUFENCE_OK; i++) {
-        status = refresh();
+        status = memory_reach(self.input.launches[i].arguments, self.input.launches[i].argument_bytes);
+        if (status == CUFENCE_OK)
+            status = refresh();
         tell_launch(i, 0);
         if (status == CUFENCE_OK)
             status = launch_and_wait(&self.input.launches[i]);
@@ -222,8 +225,9 @@ static cufence_status look_for_fault(size_t wrote)
 static void follow(void)
 {
     const struct rerun_input *input = &self.input;
-    uint64_t share = self.limit_ms / FOLLOW_SHARE / input->launch_count;
-    for (size_t i = 0; i < input->launch_count; i++) {
+    size_t count = input->launch_count < FOLLOWED ? input->launch_count : FOLLOWED;
+    uint64_t share = self.limit_ms / FOLLOW_SHARE / count;
+    for (size_t i = 0; i < count; i++) {
         tell_launch(i, 0);
         if (follow_launch(self.socket, input, &self.input.launches[i], share))
             return;
@@ -257,12 +261,13 @@ static cufence_status set_up(void)
     return status == CUFENCE_OK ? open_context() : status;
 }
 
-/* Maps all that the launches reach. */
+/* Maps what the launches reach. Without pages in the guards, where later mappings may lie, the first launch's will do. */
 static cufence_status fill(void)
 {
     const struct rerun_input *input = &self.input;
+    size_t count = input->mode == RERUN_BARE ? 1 : input->launch_count;
     cufence_status status = host_open(self.socket, input);
-    for (size_t i = 0; status == CUFENCE_OK && i < input->launch_count; i++)
+    for (size_t i = 0; status == CUFENCE_OK && i < count; i++)
         status = memory_reach(input->launches[i].arguments, input->launches[i].argument_bytes);
     return status;
 }

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/image.h"
+#include "converse.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,15 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-cufence_status rerun_fail(struct rerun *rerun, const char *why)
-{
-    if (rerun->result.outcome == RERUN_FAILED)
-        return CUFENCE_ERROR_UNSUPPORTED;
-    rerun->result.outcome = RERUN_FAILED;
-    snprintf(rerun->result.reason, sizeof rerun->result.reason, "%s", why);
-    return CUFENCE_ERROR_UNSUPPORTED;
-}
 
 /* The time that is left. While memory is saved it does not pass, up to saving_ms. */
 static int ms_left(const struct rerun *rerun)
@@ -108,7 +100,11 @@ static cufence_status start(struct rerun *rerun)
 
 cufence_status rerun_begin(struct rerun *rerun)
 {
+    struct rerun_input *input = &rerun->input;
     put_barriers(rerun);
+    rerun->is_choosing = input->mode == RERUN_WHOLE && input->launch_count > 1;
+    if (rerun->is_choosing)
+        input->mode = RERUN_BARE;
     return start(rerun);
 }
 
@@ -119,126 +115,6 @@ static void stop(struct rerun *rerun)
     rerun_process_end(&rerun->process);
     close(rerun->dump_pipe);
     rerun->process.pid = 0;
-}
-
-/* ---- what the process says ---- */
-
-static void take_write(struct rerun *rerun, const struct rerun_message *message)
-{
-    struct rerun_result *result = &rerun->result;
-    result->written_bytes += message->bytes;
-    if (result->write_count == sizeof result->writes / sizeof *result->writes)
-        return;
-    struct rerun_write *write = &result->writes[result->write_count++];
-    *write = (struct rerun_write){.is_slack = message->number != 0, .address = message->address, .bytes = message->bytes};
-    write->value_bytes = message->value_bytes < sizeof write->values ? message->value_bytes : sizeof write->values;
-    memcpy(write->values, message->values, write->value_bytes);
-}
-
-/* Whether anything was written where an access faults. */
-static int has_left(const struct rerun_result *result)
-{
-    return result->write_count && !result->writes[0].is_slack;
-}
-
-static void give(struct rerun *rerun, const struct rerun_message *question)
-{
-    struct rerun_message answer = {.type = MESSAGE_NONE};
-    int fd = rerun->answer(rerun->user, question, &answer);
-    rerun_answer(rerun->process.socket, &answer, fd);
-    if (question->type == MESSAGE_SAVE)
-        rerun->saving_since_ns = monotonic_ns();
-}
-
-static void take_launch(struct rerun *rerun, const struct rerun_message *message)
-{
-    rerun->number = message->number < rerun->input.launch_count ? message->number : 0;
-    if (rerun->progress != RERUN_EMULATING)
-        rerun->progress = message->address ? RERUN_AMID_PATTERNS : RERUN_LAUNCHING;
-    if (rerun->result.launches_tried <= rerun->number)
-        rerun->result.launches_tried = rerun->number + 1;
-}
-
-/* why: is added to the text. */
-static void take_note(struct rerun_result *result, const char *text, const char *why)
-{
-    size_t length = strlen(result->note);
-    snprintf(result->note + length, sizeof result->note - length, "%s%s%s", length ? "; " : "", text, why);
-}
-
-static void take_lost(struct rerun *rerun, const char *why)
-{
-    rerun->progress = RERUN_EMULATING;
-    take_note(&rerun->result, "the kernel's threads could not be emulated: ", why);
-}
-
-static void take_figures(struct rerun *rerun, const struct rerun_message *message)
-{
-    struct rerun_result *result = &rerun->result;
-    if (result->figure_count < sizeof result->figures / sizeof *result->figures)
-        result->figures[result->figure_count++] = message->figures;
-}
-
-static void take_lane(struct rerun *rerun, const struct rerun_message *message)
-{
-    struct rerun_result *result = &rerun->result;
-    rerun->progress = RERUN_EMULATING;
-    if (result->emulated_count == sizeof result->emulated / sizeof *result->emulated)
-        return;
-    struct evidence_lane *lane = &result->emulated[result->emulated_count++];
-    *lane = (struct evidence_lane){.lane = message->number,
-                                   .address = message->address,
-                                   .known_bits = UINT64_MAX,
-                                   .certainty = CERTAIN_DERIVED,
-                                   .is_replayed = 1};
-    memcpy(lane->thread, message->thread, sizeof lane->thread);
-    memcpy(result->emulated_block, message->block, sizeof result->emulated_block);
-}
-
-/* Handles one message. Returns 0 at the end of the conversation. */
-static int converse(struct rerun *rerun)
-{
-    struct rerun_message message;
-    int fd;
-    if (!rerun_receive(rerun->process.socket, &message, &fd))
-        return 0;
-    if (fd >= 0)
-        close(fd);
-    if (rerun->saving_since_ns)
-        rerun->saved_ns += monotonic_ns() - rerun->saving_since_ns;
-    rerun->saving_since_ns = 0;
-    switch (message.type) {
-    case MESSAGE_NEED:
-    case MESSAGE_SAVE:
-    case MESSAGE_RESULT:
-        give(rerun, &message);
-        return 1;
-    case MESSAGE_LAUNCHES:
-        take_launch(rerun, &message);
-        return 1;
-    case MESSAGE_WROTE:
-        take_write(rerun, &message);
-        return 1;
-    case MESSAGE_FIGURES:
-        take_figures(rerun, &message);
-        return 1;
-    case MESSAGE_LANE:
-        take_lane(rerun, &message);
-        return 1;
-    case MESSAGE_LOST:
-        take_lost(rerun, message.text);
-        return 1;
-    case MESSAGE_NOTE:
-        take_note(&rerun->result, message.text, "");
-        return 1;
-    case MESSAGE_FAILED:
-        rerun->said = message.number ? RERUN_CODE_REFUSED : RERUN_FAILURE;
-        rerun_fail(rerun, message.text);
-        return 0;
-    default:
-        rerun->said = message.type == MESSAGE_DONE ? RERUN_SILENCE : RERUN_FAILURE;
-        return 0;
-    }
 }
 
 /* Reads what has arrived of the dump. Returns 0 once it is complete. */
@@ -259,9 +135,13 @@ static void serve(struct rerun *rerun)
         struct pollfd wait[] = {{.fd = rerun->process.socket, .events = POLLIN}, {.fd = rerun->dump_pipe, .events = POLLIN}};
         int left = ms_left(rerun);
         if (!left) {
-            char why[96];
+            char why[160];
             snprintf(why, sizeof why, "it took longer than %s", rerun->limit);
-            if (!has_left(&rerun->result)) /* else this much is known */
+            if (rerun->is_choosing)
+                snprintf(why, sizeof why,
+                         "%u of %zu launches that it may have been were tried until %s was over, and none faulted",
+                         rerun->result.launches_tried, rerun->passed + rerun->input.launch_count, rerun->limit);
+            if (!rerun_has_left(&rerun->result)) /* else this much is known */
                 rerun_fail(rerun, why);
             break;
         }
@@ -270,7 +150,7 @@ static void serve(struct rerun *rerun)
         if (is_dumping && wait[1].revents)
             is_dumping = take_dump(rerun);
         if (wait[0].revents)
-            is_talking = converse(rerun);
+            is_talking = rerun_converse(rerun);
     }
     if (is_dumping)
         take_dump(rerun);
@@ -308,7 +188,7 @@ static enum rerun_event run(struct rerun *rerun)
         return rerun->progress == RERUN_AMID_PATTERNS ? RERUN_FAULT_AMID_PATTERNS : RERUN_FAULT;
     if (rerun->said == RERUN_CODE_REFUSED && rerun->fenced)
         return RERUN_BARRIERS_REFUSED;
-    if (rerun->result.outcome == RERUN_NOT_TRIED && has_left(&rerun->result))
+    if (rerun->result.outcome == RERUN_NOT_TRIED && rerun_has_left(&rerun->result))
         return RERUN_WRITES;
     return rerun->said;
 }
@@ -318,22 +198,31 @@ static enum rerun_event start_and_run(struct rerun *rerun)
     return start(rerun) == CUFENCE_OK ? run(rerun) : RERUN_FAILURE;
 }
 
+/* From here on the input has launch `number` of those that it had first, and `count` in all. */
+static void narrow(struct rerun *rerun, size_t number, size_t count)
+{
+    rerun->input.launches += number - rerun->passed;
+    rerun->input.launch_count = count;
+    rerun->passed = number;
+}
+
 /* With the launch that ran last, if one did. */
 static enum rerun_event run_again(struct rerun *rerun, enum rerun_mode mode)
 {
     struct rerun_input *input = &rerun->input;
     const struct rerun_input whole = *input;
+    size_t passed = rerun->passed;
     uint32_t number = rerun->number;
     int has_launched = rerun->result.launches_tried > 0;
     input->mode = mode;
     input->is_saved = input->is_compared = 0;
     if (has_launched) {
-        input->launches += number;
-        input->launch_count = 1;
+        narrow(rerun, number, 1);
         input->range_count = 0; /* their figures are there */
     }
     enum rerun_event event = start_and_run(rerun);
     *input = whole;
+    rerun->passed = passed;
     if (has_launched)
         rerun->number = number;
     return event;
@@ -412,7 +301,7 @@ static void complete_emulation(struct rerun *rerun, const struct rerun_result *b
 {
     struct rerun_result *result = &rerun->result;
     if (rerun->progress != RERUN_EMULATING)
-        take_lost(rerun, result->outcome == RERUN_FAILED ? result->reason : "the process for it has ended early");
+        rerun_lose(rerun, result->outcome == RERUN_FAILED ? result->reason : "the process for it has ended early");
     result->outcome = before->outcome;
     result->launches_tried = before->launches_tried;
     memcpy(result->reason, before->reason, sizeof result->reason);
@@ -439,23 +328,91 @@ static enum rerun_event play(struct rerun *rerun, enum rerun_state state)
     return event;
 }
 
+/* Takes the outcome, and returns the next state. */
+static enum rerun_state take_step(struct rerun *rerun, struct rerun_step step)
+{
+    if (step.outcome == RERUN_FAILED)
+        rerun_fail(rerun, "the process that launches it again has ended early"); /* unless there is a better reason */
+    else if (step.outcome != RERUN_NOT_TRIED)
+        rerun->result.outcome = step.outcome;
+    return step.next;
+}
+
 static void play_from(struct rerun *rerun, enum rerun_state state)
 {
-    while (state != RERUN_OVER) {
-        struct rerun_step step = rerun_step(state, play(rerun, state));
-        if (step.outcome == RERUN_FAILED)
-            rerun_fail(rerun, "the process that launches it again has ended early"); /* unless there is a better reason */
-        else if (step.outcome != RERUN_NOT_TRIED)
-            rerun->result.outcome = step.outcome;
-        state = step.next;
-    }
+    while (state != RERUN_OVER)
+        state = take_step(rerun, rerun_step(state, play(rerun, state)));
     rerun->result.evidence = rerun->evidence;
     rerun->result.took_ms = (monotonic_ns() - rerun->begin_ns) / 1000000;
 }
 
+/* ---- which of several launches ---- */
+
+/* Returns whether the launch faulted where the program's did, as far as that is known. */
+static int is_at_place(const struct rerun *rerun)
+{
+    for (size_t i = 0; i < rerun->evidence->site_count; i++) {
+        const struct evidence_site *site = &rerun->evidence->sites[i];
+        if (site->symbol && !strcmp(site->symbol, rerun->input.symbol) &&
+            (!rerun->has_access || site->kernel_offset == rerun->input.access_at))
+            return 1;
+    }
+    return 0;
+}
+
+/* Lets the process that was begun, and others after a fault at another place, try the launches until one faults. Returns how
+ * the last one ended, and in *found the number of the launch that faulted: if none did so at the place, of the first that
+ * faulted anywhere; else SIZE_MAX. */
+static enum rerun_event try_each(struct rerun *rerun, size_t *found)
+{
+    size_t end = rerun->input.launch_count;
+    enum rerun_event event = run(rerun);
+    *found = SIZE_MAX;
+    if (event == RERUN_BARRIERS_REFUSED && enter(rerun, RERUN_PLAIN))
+        event = start_and_run(rerun);
+    while (event == RERUN_FAULT) {
+        size_t number = rerun->number;
+        int is_over = is_at_place(rerun);
+        if (is_over || *found == SIZE_MAX)
+            *found = number;
+        if (is_over || number + 1 == end || !ms_left(rerun))
+            break;
+        narrow(rerun, number + 1, end - number - 1);
+        event = start_and_run(rerun);
+    }
+    return event;
+}
+
+/* Finds the launch that faults, and looks at that one as if it had been the only one. */
+static void choose(struct rerun *rerun)
+{
+    struct rerun_input *input = &rerun->input;
+    size_t found;
+    input->is_saved &= input->launch_count <= BUNDLE_LAUNCHES;
+    enum rerun_event event = try_each(rerun, &found);
+    input->mode = RERUN_WHOLE;
+    rerun->is_choosing = 0;
+    if (found == SIZE_MAX) {
+        play_from(rerun, take_step(rerun, rerun_step(RERUN_FIRST, event)));
+        return;
+    }
+    narrow(rerun, found, 1);
+    input->is_saved = rerun->saving_ms > 0;
+    if (rerun->memory)
+        rerun_input_describe(input, input->launches, rerun->memory);
+    rerun->result.outcome = RERUN_NOT_TRIED;
+    start(rerun);
+    play_from(rerun, RERUN_FIRST);
+    if (rerun->result.outcome == RERUN_FAILED || rerun->result.outcome == RERUN_NO_FAULT)
+        rerun->result.outcome = RERUN_FAULTED; /* it did before */
+}
+
 void rerun_finish(struct rerun *rerun)
 {
-    play_from(rerun, RERUN_FIRST);
+    if (rerun->is_choosing)
+        choose(rerun);
+    else
+        play_from(rerun, RERUN_FIRST);
 }
 
 void rerun_follow(struct rerun *rerun, const struct diagnosis *diagnosis)

@@ -4,6 +4,9 @@
  * there, and keeps to a time limit. play.c is the process itself. The program that faulted and `cufence replay` differ only in
  * where the memory comes from.
  *
+ * Of several launches that may have been it, each is tried, in their order, until one faults at the place; then that one is
+ * looked at like one that is known.
+ *
  * The warp that faults is found with memory barriers in front of the kernel's exits, so that it cannot have left when the
  * driver looks. Where they cannot be put there, or the driver refuses the code with them, its threads are emulated.
  *
@@ -70,6 +73,8 @@ struct rerun {
      * belongs to the answer, which is then closed, or -1; sets errno if that cannot be had. */
     int (*answer)(void *user, const struct rerun_message *question, struct rerun_message *answer);
     void *user;
+    const struct fault_memory *memory; /* of several launches, what the one that faults points to is described; NULL: only what
+                                          `input` names */
 
     /* Results. result.evidence and `evidence` are the same, and belong to the rerun; result.launch is not filled in. */
     struct rerun_result result;
@@ -86,6 +91,8 @@ struct rerun {
     struct span plain; /* the image without barriers */
     uint8_t *fenced;   /* with them; NULL if there are none */
     uint8_t *dumped;   /* the image in the dump, if `input` had none of a single cubin */
+    size_t passed;     /* launches that `input` had in front of those that it has now */
+    int is_choosing;   /* several launches may have been it, and are tried until one faults */
     int is_open;       /* a warp can leave without passing a barrier */
     int has_access;    /* input.access_at is known */
     uint64_t saving_since_ns, saved_ns;

@@ -26,9 +26,10 @@ struct rerun_source {
     char limit[40];
     struct rerun_launch launches[RERUN_LAUNCHES];
     const struct fault_launch *recorded[RERUN_LAUNCHES]; /* NULL: known from the dump alone */
+    unsigned equal[RERUN_LAUNCHES];                      /* further launches on record with the same arguments */
     size_t launch_count;
-    uint8_t *image, *arguments[RERUN_LAUNCHES];
-    struct slot_export held[MOST_HELD]; /* memory that arguments point to, kept even if the program unmaps it */
+    uint8_t *image, *arguments[RERUN_LAUNCHES]; /* these in no order */
+    struct slot_export held[MOST_HELD];         /* memory that arguments point to, kept even if the program unmaps it */
     size_t held_count;
     struct copies copies;
     char withheld[200]; /* why some memory could not be given to the rerun process, "" if all was */
@@ -51,10 +52,12 @@ static int is_same(const struct rerun_launch *a, const struct rerun_launch *b)
 
 static void add_launch(struct rerun_source *source, const struct rerun_launch *launch, const struct fault_launch *recorded)
 {
-    size_t count = source->launch_count;
-    for (size_t i = 0; i < count; i++)
-        if (is_same(&source->launches[i], launch))
-            return;
+    size_t count = source->launch_count, i = 0;
+    while (i < count && !is_same(&source->launches[i], launch))
+        i++;
+    source->equal[i] += i < count;
+    if (i < count)
+        return;
     source->launches[count] = *launch;
     source->recorded[count] = recorded;
     source->launch_count++;
@@ -106,6 +109,54 @@ static void add_dumped(struct rerun_source *source, const struct evidence_site *
     add_launch(source, &launch, entry ? origin->launch : NULL);
 }
 
+/* A launch that may have been the one, to be sorted. */
+struct possible {
+    struct rerun_launch launch;
+    const struct fault_launch *recorded;
+    unsigned equal;
+    int is_suspect;
+    size_t number;
+};
+
+/* Whether an argument points into our address space, but to no buffer that is live now. */
+static int is_suspect(const struct rerun_launch *launch, const struct fault_memory *memory)
+{
+    for (size_t i = 0; i + 8 <= launch->argument_bytes; i += 8) {
+        uint64_t word;
+        memcpy(&word, launch->arguments + i, sizeof word);
+        const cufence_buffer *buffer = word_buffer(memory, word, 0);
+        if (word >= memory->arena_start && word < memory->arena_end && (!buffer || buffer->freed_ns))
+            return 1;
+    }
+    return 0;
+}
+
+static int by_promise(const void *left, const void *right)
+{
+    const struct possible *a = left, *b = right;
+    if (a->is_suspect != b->is_suspect)
+        return b->is_suspect - a->is_suspect;
+    if (a->equal != b->equal)
+        return a->equal < b->equal ? -1 : 1;
+    return a->number < b->number ? -1 : 1;
+}
+
+/* Best first: those with a pointer to nothing, those whose arguments are the rarest, the newest. */
+static void sort_launches(struct rerun_source *source, const struct fault_memory *memory)
+{
+    struct possible *all = calloc(source->launch_count, sizeof *all);
+    for (size_t i = 0; all && i < source->launch_count; i++)
+        all[i] = (struct possible){source->launches[i], source->recorded[i], source->equal[i],
+                                   is_suspect(&source->launches[i], memory), i};
+    if (all)
+        qsort(all, source->launch_count, sizeof *all, by_promise);
+    for (size_t i = 0; all && i < source->launch_count; i++) {
+        source->launches[i] = all[i].launch;
+        source->recorded[i] = all[i].recorded;
+    }
+    free(all);
+}
+
 static cufence_status choose_launches(struct rerun_source *source, const struct evidence_site *site,
                                       const struct surroundings *around, const struct fault_origin *origin)
 {
@@ -119,6 +170,8 @@ static cufence_status choose_launches(struct rerun_source *source, const struct 
         if (!entry->graph && launch_fits(entry, site))
             add_recorded(source, &around->launches[i]);
     }
+    if (source->launch_count > 1)
+        sort_launches(source, &around->memory);
     if (!source->launch_count)
         return fail(source,
                     has_graph
@@ -159,17 +212,28 @@ static void hold_memory(struct rerun_source *source, const struct rerun_launch *
     }
 }
 
-/* The same for pinned host memory. Without all of it, the second launch would fault there, so that there is none. */
+/* The same for pinned host memory. A launch without all of it would fault there, so it is left out. */
 static cufence_status hold_pinned(struct rerun_source *source)
 {
     struct copies *copies = &source->copies;
     struct rerun_input *input = &source->rerun.input;
-    for (size_t i = 0; i < source->launch_count; i++)
+    char why[sizeof copies->left_out] = "";
+    size_t kept = 0;
+    for (size_t i = 0; i < source->launch_count; i++) {
+        copies->left_out[0] = '\0';
         copies_take(copies, &source->launches[i]);
+        if (copies->left_out[0]) {
+            memcpy(why, copies->left_out, sizeof why);
+            continue;
+        }
+        source->launches[kept] = source->launches[i];
+        source->recorded[kept++] = source->recorded[i];
+    }
+    source->launch_count = kept;
     memcpy(input->pinned, copies->pieces, copies->count * sizeof *copies->pieces);
     input->pinned_count = copies->count;
-    if (copies->left_out[0])
-        return fail(source, copies->left_out);
+    if (!kept)
+        return fail(source, why);
     for (size_t i = 0; source->saving && i < copies->count; i++)
         saving_keep_pinned(source->saving, &copies->pieces[i], copies->files[i]);
     return CUFENCE_OK;
@@ -330,8 +394,9 @@ struct rerun_source *rerun_source_begin(const struct options *options, const str
         hold_memory(source, &source->launches[i]);
     if (status == CUFENCE_OK)
         status = hold_pinned(source);
-    for (size_t i = 0; status == CUFENCE_OK && i < source->launch_count; i++)
-        rerun_input_describe(&source->rerun.input, &source->launches[i], &around->memory);
+    if (status == CUFENCE_OK && source->launch_count == 1)
+        rerun_input_describe(&source->rerun.input, &source->launches[0], &around->memory);
+    source->rerun.memory = &around->memory;
     if (status == CUFENCE_OK)
         start(source);
     return source;
@@ -354,6 +419,7 @@ void rerun_source_describe(const struct rerun_source *source, struct bundle *bun
     const struct rerun_result *result = &source->rerun.result;
     int is_sure = result->outcome == RERUN_FAULTED || result->outcome == RERUN_WROTE;
     size_t first = is_sure ? source->rerun.number : 0, end = is_sure ? first + 1 : source->launch_count;
+    end = end < first + BUNDLE_LAUNCHES ? end : first + BUNDLE_LAUNCHES;
     bundle->symbol = input->symbol;
     bundle->arena_start = input->arena_start;
     bundle->arena_end = input->arena_end;

@@ -17,7 +17,7 @@ static void must(int condition)
 static void check(const struct bundle *bundle)
 {
     uint64_t end = bundle->arena_start;
-    must(bundle->launch_count && bundle->launch_count <= RERUN_LAUNCHES && bundle->arena_start < bundle->arena_end);
+    must(bundle->launch_count && bundle->launch_count <= BUNDLE_LAUNCHES && bundle->arena_start < bundle->arena_end);
     for (size_t i = 0; i < bundle->launch_count; i++) {
         const struct rerun_launch *launch = &bundle->launches[i];
         must(launch->argument_bytes <= RERUN_ARGUMENTS && launch->grid[0] && launch->block[2]);

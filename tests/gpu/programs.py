@@ -54,6 +54,23 @@ def _rerun(kind: str, owner: str, written: str, block: object = 7, thread: objec
     return _program(f"rerun_{kind}", "rerun", arguments=[kind], report=report, files=files, **other)
 
 
+def _which(kind: str, kernel: str = "fill", owner: str = r"WRITE of 4 bytes, 0 bytes past the end of buffer #{owner}\b", buffer: int = 0) -> Case:
+    """Many launches may have been the one that faulted, until the second launch has tried them."""
+    text = (SOURCES / "which.cu").read_text()
+    return _program(
+        f"which_{kind}",
+        "which",
+        arguments=[kind],
+        report=[
+            owner.replace("{owner}", str(buffer)),
+            rf"kernel +{kernel}\b.*exact",
+            rf"which\.cu:{marked_line(text, f'FAULT {kernel}')}\b",
+            r"block \(7,0,0\) thread \(104,0,0\)",
+            r"address .*(re-run|derived|exact)",
+        ],
+    )
+
+
 def _past(buffer: int = 1) -> str:
     return rf"\b0 bytes past the end of buffer #{buffer}\b"
 
@@ -202,6 +219,12 @@ CASES = [
         ],
         files={"report.json": [r'"loaded": ?true']},
     ),
+    # One launch of many, by buffer number.
+    _which("streams", buffer=1),
+    _which("graph", buffer=4),
+    _which("distinct", buffer=6),
+    _which("equal", buffer=3),
+    _which("read", "sum", r"READ of 4 bytes, 0 bytes past the end of buffer #1\b"),
     # What the driver's dump contains for each (H100, driver 580.159): for a trap no exception, for a failed assertion a PC in the
     # driver's own code, for an infinite recursion local memory.
     _program("exception_trap", "exceptions", arguments=["trap"], report=["cufence: exception that the dump does not name"]),

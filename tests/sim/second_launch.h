@@ -49,16 +49,22 @@ static inline void *allocate(size_t size)
     return pointer;
 }
 
-/* shared: bytes of dynamic shared memory. */
-static inline void launch_shared(const char *kernel, void **arguments, unsigned shared)
+/* As the preload library does. shared: bytes of dynamic shared memory. */
+static inline CUfunction record_launch(const char *kernel, void **arguments, unsigned shared)
 {
     CUfunction function;
     CHECK_CU(cuModuleGetFunction(&function, module, kernel));
-    if (shared)
-        CHECK_CU(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared));
     const struct launch_call call = {
         .function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .shared_bytes = shared, .parameters = arguments};
-    launch_record(context_current(), &call); /* as the preload library does */
+    launch_record(context_current(), &call);
+    return function;
+}
+
+static inline void launch_shared(const char *kernel, void **arguments, unsigned shared)
+{
+    CUfunction function = record_launch(kernel, arguments, shared);
+    if (shared)
+        CHECK_CU(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared));
     CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, shared, NULL, arguments, NULL));
 }
 

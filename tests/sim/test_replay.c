@@ -26,8 +26,8 @@ static void save_last(void)
     start(saving(more_options));
     void *other = allocate(64), *out = allocate(COUNT * 4);
     CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)out, 7, COUNT * 4));
-    launch("write_last", other, 8);
     launch("write_last", out, COUNT);
+    record_launch("write_last", (void *[]){&other, &(int){8}}, 0); /* is tried first */
     cuCtxSynchronize();
 }
 

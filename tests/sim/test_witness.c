@@ -103,6 +103,45 @@ TEST(test_several)
     expect_said(tell_several, (const char *[]){"0 bytes past the end of buffer #2", "re-run", NULL});
 }
 
+/* 80 launches with eight buffers, each with a length of its own: number `wrong` is one too long. Only one like that runs; the
+ * others are on record. */
+static void record_many(const char *kernel, int wrong)
+{
+    void *buffers[8], **sixth = &buffers[5];
+    start("explain=rerun");
+    for (int i = 0; i < 8; i++)
+        buffers[i] = allocate(COUNT * 4);
+    for (int i = 0; i < 80; i++)
+        record_launch(kernel, (void *[]){i == wrong ? sixth : &buffers[i % 8], &(int){i == wrong ? COUNT : COUNT - 2 - i}}, 0);
+    CUfunction function;
+    CHECK_CU(cuModuleGetFunction(&function, module, kernel));
+    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, (void *[]){sixth, &(int){COUNT}}, NULL));
+    cuCtxSynchronize();
+}
+
+static void tell_many(void)
+{
+    record_many("write_last", 11);
+}
+
+/* Each set of arguments has its turn, until the one that faults. */
+TEST(test_many)
+{
+    expect_said(tell_many, (const char *[]){"0 bytes past the end of buffer #6", THREAD_PAST_THE_END, WRITTEN_PAST_THE_END,
+                                            "arguments .*buffer #6 \\+0", NULL});
+}
+
+static void tell_right_ones(void)
+{
+    record_many("write_once", -1);
+}
+
+/* If none of them faults, that is said of all. */
+TEST(test_none_of_many)
+{
+    expect_said(tell_right_ones, (const char *[]){"none of the 80 launches", NULL});
+}
+
 static char kept[] = "/tmp/cufence-test-XXXXXX";
 
 static void tell_kept(void)

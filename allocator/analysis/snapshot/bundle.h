@@ -42,7 +42,7 @@ struct bundle {
     char device_name[128]; /* of the GPU that it ran on, "" if unknown */
     uint32_t compute;      /* its compute capability, 90 for 9.0 */
     uint64_t arena_start, arena_end;
-    struct rerun_launch launches[RERUN_LAUNCHES]; /* at least one; the launch that faulted, or those that may have */
+    struct rerun_launch launches[BUNDLE_LAUNCHES]; /* at least one; the launch that faulted, or those that may have */
     size_t launch_count;
     int has_outputs;                      /* the launch ended well, and what the buffers held after it is kept */
     const struct launch_argument *layout; /* of the arguments, in order; NULL if unknown */

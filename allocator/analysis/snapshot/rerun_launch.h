@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RERUN_LAUNCHES 8            /* that are launched again until one faults */
+#define RERUN_LAUNCHES 512          /* that are launched again until one faults */
+#define BUNDLE_LAUNCHES 8           /* of these, in a bundle */
 #define RERUN_ARGUMENTS (32u << 10) /* most bytes of one launch's arguments */
 
 struct rerun_launch {

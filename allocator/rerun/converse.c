@@ -1,0 +1,132 @@
+#include "converse.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+cufence_status rerun_fail(struct rerun *rerun, const char *why)
+{
+    if (rerun->result.outcome == RERUN_FAILED)
+        return CUFENCE_ERROR_UNSUPPORTED;
+    rerun->result.outcome = RERUN_FAILED;
+    snprintf(rerun->result.reason, sizeof rerun->result.reason, "%s", why);
+    return CUFENCE_ERROR_UNSUPPORTED;
+}
+
+static void take_write(struct rerun *rerun, const struct rerun_message *message)
+{
+    struct rerun_result *result = &rerun->result;
+    result->written_bytes += message->bytes;
+    if (result->write_count == sizeof result->writes / sizeof *result->writes)
+        return;
+    struct rerun_write *write = &result->writes[result->write_count++];
+    *write = (struct rerun_write){.is_slack = message->number != 0, .address = message->address, .bytes = message->bytes};
+    write->value_bytes = message->value_bytes < sizeof write->values ? message->value_bytes : sizeof write->values;
+    memcpy(write->values, message->values, write->value_bytes);
+}
+
+int rerun_has_left(const struct rerun_result *result)
+{
+    return result->write_count && !result->writes[0].is_slack;
+}
+
+static void give(struct rerun *rerun, const struct rerun_message *question)
+{
+    struct rerun_message answer = {.type = MESSAGE_NONE};
+    int fd = rerun->answer(rerun->user, question, &answer);
+    rerun_answer(rerun->process.socket, &answer, fd);
+    if (question->type == MESSAGE_SAVE)
+        rerun->saving_since_ns = monotonic_ns();
+}
+
+static void take_launch(struct rerun *rerun, const struct rerun_message *message)
+{
+    rerun->number = (uint32_t)rerun->passed + (message->number < rerun->input.launch_count ? message->number : 0);
+    if (rerun->progress != RERUN_EMULATING)
+        rerun->progress = message->address ? RERUN_AMID_PATTERNS : RERUN_LAUNCHING;
+    if (rerun->result.launches_tried <= rerun->number)
+        rerun->result.launches_tried = rerun->number + 1;
+}
+
+/* why: is added to the text. */
+static void take_note(struct rerun_result *result, const char *text, const char *why)
+{
+    size_t length = strlen(result->note);
+    snprintf(result->note + length, sizeof result->note - length, "%s%s%s", length ? "; " : "", text, why);
+}
+
+void rerun_lose(struct rerun *rerun, const char *why)
+{
+    rerun->progress = RERUN_EMULATING;
+    take_note(&rerun->result, "the kernel's threads could not be emulated: ", why);
+}
+
+static void take_figures(struct rerun *rerun, const struct rerun_message *message)
+{
+    struct rerun_result *result = &rerun->result;
+    if (result->figure_count < sizeof result->figures / sizeof *result->figures)
+        result->figures[result->figure_count++] = message->figures;
+}
+
+static void take_lane(struct rerun *rerun, const struct rerun_message *message)
+{
+    struct rerun_result *result = &rerun->result;
+    rerun->progress = RERUN_EMULATING;
+    if (result->emulated_count == sizeof result->emulated / sizeof *result->emulated)
+        return;
+    struct evidence_lane *lane = &result->emulated[result->emulated_count++];
+    *lane = (struct evidence_lane){.lane = message->number,
+                                   .address = message->address,
+                                   .known_bits = UINT64_MAX,
+                                   .certainty = CERTAIN_DERIVED,
+                                   .is_replayed = 1};
+    memcpy(lane->thread, message->thread, sizeof lane->thread);
+    memcpy(result->emulated_block, message->block, sizeof result->emulated_block);
+}
+
+int rerun_converse(struct rerun *rerun)
+{
+    struct rerun_message message;
+    int fd;
+    if (!rerun_receive(rerun->process.socket, &message, &fd))
+        return 0;
+    if (fd >= 0)
+        close(fd);
+    if (rerun->saving_since_ns)
+        rerun->saved_ns += monotonic_ns() - rerun->saving_since_ns;
+    rerun->saving_since_ns = 0;
+    switch (message.type) {
+    case MESSAGE_NEED:
+    case MESSAGE_SAVE:
+    case MESSAGE_RESULT:
+        give(rerun, &message);
+        return 1;
+    case MESSAGE_LAUNCHES:
+        take_launch(rerun, &message);
+        return 1;
+    case MESSAGE_WROTE:
+        take_write(rerun, &message);
+        return 1;
+    case MESSAGE_FIGURES:
+        take_figures(rerun, &message);
+        return 1;
+    case MESSAGE_LANE:
+        take_lane(rerun, &message);
+        return 1;
+    case MESSAGE_LOST:
+        rerun_lose(rerun, message.text);
+        return 1;
+    case MESSAGE_NOTE:
+        take_note(&rerun->result, message.text, "");
+        return 1;
+    case MESSAGE_FAILED:
+        rerun->said = message.number ? RERUN_CODE_REFUSED : RERUN_FAILURE;
+        rerun_fail(rerun, message.text);
+        return 0;
+    default:
+        rerun->said = message.type == MESSAGE_DONE ? RERUN_SILENCE : RERUN_FAILURE;
+        return 0;
+    }
+}
