@@ -129,8 +129,9 @@ static void print_stats(void)
     struct heap_slack_figures slack = heap_slack_figures();
     if (heap_watches())
         output_say("cufence: slack of %llu buffers checked in %llu launches; that of %llu could not be, because other buffers "
-                   "got the memory first\n",
-                   (unsigned long long)slack.checked, (unsigned long long)slack.launches, (unsigned long long)slack.missed);
+                   "got the memory first; that of %llu had no pattern yet when cuMemAlloc returned: the device was busy\n",
+                   (unsigned long long)slack.checked, (unsigned long long)slack.launches, (unsigned long long)slack.missed,
+                   (unsigned long long)slack.late);
 }
 
 static void remove_traces_aside(void *unused)

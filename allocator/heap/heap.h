@@ -170,6 +170,7 @@ int heap_is_alone_on(const struct stream *stream);
 struct heap_slack_figures {
     uint64_t launches, checked; /* launches of the kernel, and buffers that they checked */
     uint64_t missed;            /* buffers that were never checked: their memory was used for another one at once */
+    uint64_t late;              /* buffers whose pattern came after cuMemAlloc had returned: a write may have been before it */
 };
 struct heap_slack_figures heap_slack_figures(void);
 

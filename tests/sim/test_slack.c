@@ -1,4 +1,5 @@
 /* Slack watch on the simulated device: writes beside buffers that no hardware sees, and what is not one. */
+#include "heap/heap.h"
 #include "pokes.h"
 
 /* ---- one write ---- */
@@ -241,6 +242,23 @@ CLEAN(freed_while_pending)
     CHECK_CU(cuCtxSynchronize());
     CHECK(sum_at(next, 50000, other) == 0); /* no pattern was written into it */
     CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
+}
+
+/* cuMemAlloc waits a moment for its pattern, not for a device that is busy; what it gave out before is counted. */
+CLEAN(a_pattern_that_comes_late_is_counted)
+{
+    static uint32_t room;
+    void *pointer = NULL;
+    start("slack=on,slack_every=1");
+    release(allocate(64, NULL), NULL);
+    const struct heap_request wanted = {.size = 1000, .context = context_current()};
+    CHECK_OK(heap_allocate(&pointer, &wanted, NULL));
+    CHECK(heap_slack_figures().late == 0);
+    cusim_hold_own(&room);
+    CHECK_OK(heap_allocate(&pointer, &wanted, NULL));
+    CHECK(heap_slack_figures().late == 1);
+    __atomic_store_n(&room, 1, __ATOMIC_RELEASE);
+    CHECK(cufence_check(0) == 0);
 }
 
 /* uaf=adaptive: likewise where a twin goes on with the memory of the freed block. */

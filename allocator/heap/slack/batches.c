@@ -301,6 +301,7 @@ struct heap_slack_figures heap_slack_figures(void)
         figures.launches += watch->launches;
         figures.checked += watch->checked;
         figures.missed += watch->missed;
+        figures.late += __atomic_load_n(&watch->late, __ATOMIC_RELAXED);
         lock_release(&watch->lock);
     }
     return figures;

@@ -129,16 +129,16 @@ static void withdraw_check(struct watch *watch, struct slack *slack)
 }
 
 /* cuMemAlloc and cuMemFree may take a while: what uses the memory should come after its pattern, and what is freed should be
- * checked by then. Waits for that, but not long, and not on a device that is too busy. */
-static void await_launch(struct watch *watch, const struct slack *slack, unsigned times)
+ * checked by then. Waits for that, but not long, and not on a device that is too busy. Returns whether it came to that. */
+static int await_launch(struct watch *watch, const struct slack *slack, unsigned times)
 {
-    for (unsigned asked = 0; asked < AWAIT_SPINS + times; asked++) {
+    for (unsigned asked = 0;; asked++) {
         lock_take(&watch->lock);
-        int is_over = watch->in_vain >= IN_VAIN_MOST || slack_is_over(slack);
-        watch->in_vain += !is_over && asked + 1 == AWAIT_SPINS + times;
+        int is_over = slack_is_over(slack), is_last = watch->in_vain >= IN_VAIN_MOST || asked + 1 == AWAIT_SPINS + times;
+        watch->in_vain += !is_over && watch->in_vain < IN_VAIN_MOST && is_last;
         lock_release(&watch->lock);
-        if (is_over)
-            break;
+        if (is_over || is_last)
+            return is_over;
         if (asked < AWAIT_SPINS)
             sched_yield();
         else
@@ -197,8 +197,8 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
         return;
     flush(watch, list);
     withdraw_check(watch, slack);
-    if (list == &list->books->shared)
-        await_launch(watch, slack, AWAIT_TIMES);
+    if (list == &list->books->shared && !await_launch(watch, slack, AWAIT_TIMES))
+        __atomic_fetch_add(&watch->late, 1, __ATOMIC_RELAXED);
 }
 
 /* ---- a block is freed ---- */

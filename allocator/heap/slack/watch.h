@@ -79,6 +79,7 @@ struct watch {
     unsigned reporting;     /* atomic: threads that report what they have collected; changed upwards under the lock */
     struct slack *slacks;
     uint64_t launches, checked, missed; /* missed: buffers that were not checked, because their memory was used again at once */
+    uint64_t late;                      /* atomic: buffers that cuMemAlloc gave out before their pattern was written */
     struct batch batches[BATCHES];
 };
 
