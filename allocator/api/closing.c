@@ -6,6 +6,7 @@
 #include "heap/heap.h"
 #include "heap/unguarded/unguarded.h"
 #include "launch/launch.h"
+#include "launch/maps.h"
 #include "witness/delivery.h"
 #include "witness/tell.h"
 
@@ -76,6 +77,14 @@ static void say_what_was_packed(const cufence_stats *stats)
                    "each a page of its own\n",
                    (int)getpid(), grouped(stats->packed_allocations).text, s(stats->packed_allocations),
                    stats->freed_places ? ", and were not tested for use after free" : "");
+}
+
+static void say_tensor_maps(void)
+{
+    const struct maps_figures maps = maps_figures();
+    if (maps.encoded)
+        output_say("==%d== cufence: tensor maps: %s of guarded buffers, of which %s reach%s past the end of theirs\n", (int)getpid(),
+                   grouped(maps.encoded).text, grouped(maps.too_large).text, maps.too_large == 1 ? "es" : "");
 }
 
 void closing_say_unguarded(void)
@@ -189,6 +198,8 @@ void closing_say(const struct ending *ending)
     say_what_was_guarded(&stats, launches, ending);
     say_what_was_tested(&stats, ending->is_verbose);
     say_what_was_packed(&stats);
+    if (ending->is_verbose)
+        say_tensor_maps();
     closing_say_unguarded();
     if (ending->exitcode && ending->exitcode != ending->status)
         output_say("==%d== cufence: exit status %d because of what was found; the program's own was %d (exitcode=0 keeps it)\n",

@@ -1,4 +1,6 @@
 
+#include "analysis/verdict/launches.h"
+#include "frames.h"
 #include "parts.h"
 #include "writer.h"
 
@@ -185,6 +187,74 @@ static void note_unguarded(struct finding *finding, const struct diagnosis *diag
                  unguarded->size);
 }
 
+/* ---- tensor maps ---- */
+
+/* Adds "[512, 64] of 4 bytes", outermost first, as programs declare arrays. */
+static void add_shape(struct note_fact *note, const struct tensor_map *map)
+{
+    for (uint32_t i = map->rank; i-- > 0;)
+        part_add(note->text, "%s%" PRIu64 "%s", i == map->rank - 1 ? "[" : ", ", map->size[i], i ? "" : "]");
+    if (map->element_bits >= 8)
+        part_add(note->text, " of %" PRIu32 " byte%s", map->element_bits / 8, plural(map->element_bits / 8));
+}
+
+static void add_buffer(struct note_fact *note, const struct tensor_map *map, const struct fault_memory *memory)
+{
+    if (!map->buffer) {
+        part_add(note->text, " that was made for no live buffer");
+        return;
+    }
+    part_add(note->text, " in buffer #%" PRIu64, map->buffer);
+    for (size_t i = 0; i < memory->near_count; i++)
+        if (memory->near[i].id == map->buffer && memory->near[i].freed_ns)
+            part_add(note->text, ", which has been freed since");
+    if (map_excess(map))
+        part_add(note->text, ", %" PRIu64 " byte%s past its end", map_excess(map), plural(map_excess(map)));
+}
+
+static void note_map(struct finding *finding, const struct diagnosis *diagnosis, size_t word, const struct tensor_map *map,
+                     int is_copy)
+{
+    struct argument_name name = {(int)word, -1, 0};
+    struct stack_frame frames[STACK_READ];
+    const struct buffer_frames *known = &diagnosis->memory->frames;
+    if (finding->notes.count == FINDING_NOTES)
+        return;
+    struct note_fact *note = &finding->notes.list[finding->notes.count++];
+    name.number = launch_argument_of(diagnosis->arguments.layout, word, &name.offset);
+    part_append_argument(note->text, sizeof note->text, name);
+    part_add(note->text, is_copy ? " points to a copy of a tensor map, " : " is a tensor map, ");
+    add_shape(note, map);
+    add_buffer(note, map, diagnosis->memory);
+    part_add(note->text, "; %s", map->call);
+    size_t count = map->stack && known->read ? known->read(known->from, map->stack, frames, STACK_READ) : 0;
+    if (!count)
+        return;
+    const struct stack_frame *own = frames_own(frames, count);
+    if (own->line)
+        part_add(note->text, " at %s:%d", frames_file(own), own->line);
+    if (own->function[0])
+        part_add(note->text, " in %s", own->function);
+}
+
+/* The maps among the arguments, or that an argument points to. */
+static void note_maps(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    const struct fault_arguments *arguments = &diagnosis->arguments;
+    const struct fault_memory *memory = diagnosis->memory;
+    for (size_t at = 0; arguments->bytes && memory->map_count && at + 8 <= arguments->count; at += 8) {
+        uint64_t word;
+        memcpy(&word, arguments->bytes + at, sizeof word);
+        for (size_t i = 0; i < memory->map_count; i++) {
+            const struct tensor_map *map = &memory->maps[i];
+            int is_map = at % MAP_ALIGNMENT == 0 && at + MAP_BYTES <= arguments->count &&
+                         !memcmp(arguments->bytes + at, map->bytes, MAP_BYTES);
+            if (is_map || (word && word == map->copied_to))
+                note_map(finding, diagnosis, at / 8, map, !is_map);
+        }
+    }
+}
+
 void notes_take(struct finding *finding, const struct diagnosis *diagnosis)
 {
     int is_about_address = diagnosis->kind == FAULT_ILLEGAL_ACCESS || diagnosis->kind == FAULT_MISALIGNED;
@@ -203,6 +273,7 @@ void notes_take(struct finding *finding, const struct diagnosis *diagnosis)
     if (diagnosis->is_completed)
         add(finding, "a register holds the low half of the address; the high half is what the buffers allow that the kernel's "
                      "arguments point to");
+    note_maps(finding, diagnosis);
     if (diagnosis->candidate_count)
         note_candidates(finding, diagnosis);
     if (may_be_unguarded && diagnosis->memory->unguarded.count)

@@ -26,6 +26,7 @@ int bounds_within_3d(const struct host_call *call, const CUDA_MEMCPY3D *copy);
 int bounds_bridge(CUdeviceptr to, CUdeviceptr from);
 
 #define bounds_write(to, size) bounds_within(call, to, size, 1)
+#define bounds_upload(to, from, size) (bounds_write(to, size) && (maps_copied(to, from, size), 1))
 #define bounds_read(from, size) bounds_within(call, (CUdeviceptr)(from), size, 0)
 #define bounds_copy(to, from, size) (bounds_write(to, size) && bounds_read(from, size) && bounds_bridge(to, from))
 #define bounds_set(to, element, count) bounds_within_rows(call, to, element, element, count, 1)

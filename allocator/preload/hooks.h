@@ -81,6 +81,19 @@
     HOOK_TWINS(HOOK, name##tail, #name, version, _ptsz, version, ORDERS, what,                                                 \
                (CUstream stream, CUdeviceptr address, type value, unsigned flags), (stream, address, value, flags))
 
+/* A tensor map is encoded; what differs between the kinds of maps stands between its strides and its swizzle. */
+#define HOOK_MAP_FIRST                                                                                                         \
+    CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *base, const cuuint64_t *size, const cuuint64_t *stride
+#define HOOK_MAP_LAST CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill
+#define HOOK_MAP(HOOK, name, version, box, between, ...)                                                                       \
+    HOOK(name, #name, version, 0, AFTER,                                                                                       \
+         map_encoded(                                                                                                          \
+             #name, map,                                                                                                       \
+             &(const struct map_shape){type, rank, base, size, stride, box, interleave != CU_TENSOR_MAP_INTERLEAVE_NONE}),     \
+         (HOOK_MAP_FIRST, HOOK_BARE between, HOOK_MAP_LAST),                                                                   \
+         (map, type, rank, base, size, stride, __VA_ARGS__, swizzle, promotion, fill))
+#define HOOK_BARE(...) __VA_ARGS__
+
 /* A node is added to a graph. */
 #define HOOK_NODE(HOOK, symbol, base, version, how, what, type)                                                                \
     HOOK(symbol, base, version, 0, how, what,                                                                                  \
@@ -325,13 +338,25 @@
          (CUgraphNode node, CUevent event), (node, event))                                                                     \
     HOOK(cuGraphExecEventRecordNodeSetEvent, "cuGraphExecEventRecordNodeSetEvent", 11010, 0, ORDERS,                           \
          order_event_hidden(event), (CUgraphExec graph, CUgraphNode node, CUevent event), (graph, node, event))                \
+    /* tensor maps */                                                                                                          \
+    HOOK_MAP(HOOK, cuTensorMapEncodeTiled, 12000, box,                                                                         \
+             (const cuuint32_t *box, const cuuint32_t *steps, CUtensorMapInterleave interleave), box, steps, interleave)       \
+    HOOK_MAP(HOOK, cuTensorMapEncodeIm2col, 12000, NULL,                                                                       \
+             (const int *lower, const int *upper, cuuint32_t channels, cuuint32_t pixels, const cuuint32_t *steps,             \
+              CUtensorMapInterleave interleave), lower, upper, channels, pixels, steps, interleave)                            \
+    HOOK_MAP(HOOK, cuTensorMapEncodeIm2colWide, 12080, NULL,                                                                   \
+             (int lower, int upper, cuuint32_t channels, cuuint32_t pixels, const cuuint32_t *steps,                           \
+              CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode), lower, upper, channels, pixels, steps,        \
+             interleave, mode)                                                                                                 \
+    HOOK(cuTensorMapReplaceAddress, "cuTensorMapReplaceAddress", 12000, 0, INSTEAD, map_moved,                                 \
+         (CUtensorMap *map, void *base), (map, base))                                                                          \
     /* copies: the twins of synchronous ones end in _ptds */                                                                   \
     HOOK_COPIES(HOOK, cuMemcpy, , 4000, COPIES_TO, bounds_copy(to, from, size),                                                \
          (CUdeviceptr to, CUdeviceptr from, size_t size), (to, from, size))                                                    \
     HOOK_COPIES(HOOK, cuMemcpyPeer, , 4000, COPIES, bounds_copy(to, from, size),                                               \
          (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t size),                        \
          (to, to_context, from, from_context, size))                                                                           \
-    HOOK_COPIES(HOOK, cuMemcpyHtoD, _v2, 3020, COPIES, bounds_write(to, size),                                                 \
+    HOOK_COPIES(HOOK, cuMemcpyHtoD, _v2, 3020, COPIES, bounds_upload(to, from, size),                                               \
          (CUdeviceptr to, const void *from, size_t size), (to, from, size))                                                    \
     HOOK_COPIES(HOOK, cuMemcpyDtoH, _v2, 3020, COPIES_TO, bounds_read(from, size), (void *to, CUdeviceptr from, size_t size),  \
          (to, from, size))                                                                                                     \

@@ -128,6 +128,18 @@ int pools_are_used(void);                             /* some buffer was allocat
 CUmemoryPool pool_handle(unsigned owner);             /* NULL for OWNER_NO_POOL */
 int pool_device(unsigned owner);                      /* device of its memory; not for OWNER_NO_POOL */
 
+/* maps.c: after a tensor map was encoded. stride: of the dimensions from 1 on. box: NULL if it is no tiled map. */
+struct map_shape {
+    CUtensorMapDataType type;
+    cuuint32_t rank;
+    const void *base;
+    const cuuint64_t *size, *stride;
+    const cuuint32_t *box;
+    int is_interleaved;
+};
+void map_encoded(const char *call, const CUtensorMap *encoded, const struct map_shape *shape);
+CUresult map_moved(CUresult (*replace)(CUtensorMap *, void *), CUtensorMap *encoded, void *base);
+
 /* callers.c: special requirements of the code at this address on its allocations. */
 struct needs {
     uint32_t alignment; /* bytes; 0: none */

@@ -3,6 +3,7 @@
 #include "api/closing.h"
 #include "launch/launch.h"
 #include "launch/lens.h"
+#include "launch/maps.h"
 
 #include "bounds.h"
 #include "internal.h" /* last: see hooks.h */

@@ -231,6 +231,10 @@ struct surroundings *surroundings_of(const struct evidence *evidence, int device
     look_at_launches(around, evidence, 1, SURROUNDINGS_LAUNCHES);
     look_at_launches(around, evidence, 0, OTHERS_LIMIT);
     size_t live_count = heap_live(device, around->live, sizeof around->live / sizeof *around->live, &total);
+    size_t map_count = maps_read(around->maps);
+    for (size_t i = 0; i < map_count; i++)
+        if (around->maps[i].copied_to)
+            look_at(around, around->maps[i].base);
     uint64_t shared = 0, address = first_address(evidence);
     for (int i = 0; i < 64 && device >= 0; i++)
         shared |= (uint64_t)(arena_is_shared(i, device) != 0) << i;
@@ -249,6 +253,8 @@ struct surroundings *surroundings_of(const struct evidence *evidence, int device
                                            .launch_count = around->launch_count,
                                            .recent = around->recent,
                                            .recent_count = around->memory.recent_count,
+                                           .maps = around->maps,
+                                           .map_count = map_count,
                                            .frames = {stack_buffer_frames, NULL},
                                            .unguarded = passed_live(device, address)};
     return around;

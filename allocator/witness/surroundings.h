@@ -7,6 +7,7 @@
 
 #include "analysis/snapshot/rerun_launch.h"
 #include "analysis/verdict/diagnosis.h"
+#include "launch/maps.h"
 #include "stacks/stack.h"
 
 enum {
@@ -33,6 +34,7 @@ struct surroundings {
     size_t place_count;
     struct launch_entry entries[SURROUNDINGS_LAUNCHES];
     struct launch_entry recent[SURROUNDINGS_RECENT];
+    struct tensor_map maps[MAPS_KEPT];
     struct stack stacks[SURROUNDINGS_LAUNCHES];
 };
 

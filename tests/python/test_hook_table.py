@@ -21,7 +21,7 @@ FAMILIES = re.compile(
     r"|cuDevice(Get|Set|GetDefault)MemPool|cuPointerGetAttributes?|cuIpcGetMemHandle"
     r"|cuLaunch\w*|cuGraphLaunch|cu(Stream|Event|Ctx)(Synchronize|Query)"
     r"|cu(Stream|Ctx)Destroy|cuDevicePrimaryCtx\w+|cuStreamBegin(Rec|C)apture\w*|cuStreamEndCapture|cuGraph(Exec)?(Kernel)?NodeSetParams|cuGraphAdd(Kernel)?Node|cuGraphConditional\w+|cuGraphInstantiateWith\w+|cuGraphExecDestroy"
-    r"|cuModuleLoad\w*|cuModuleUnload|cuLibraryLoad\w*|cuLibraryUnload|cuGetProcAddress|cuInit"
+    r"|cuModuleLoad\w*|cuModuleUnload|cuLibraryLoad\w*|cuLibraryUnload|cuGetProcAddress|cuInit|cuTensorMap\w+"
 )
 
 # Functions that begin like one of them but are unrelated.

@@ -182,6 +182,20 @@ static void write_once(const cusim_thread *t, void *const *arguments)
         out[n] = 2.5f;
 }
 
+/* The second argument: a number of elements from the base of a tensor map, which has it in front. */
+static void read_mapped(const cusim_thread *t, void *const *arguments)
+{
+    const volatile float *in = *(const volatile float *const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    if (number(t) == 0)
+        (void)in[n];
+}
+
+static void read_copied(const cusim_thread *t, void *const *arguments)
+{
+    read_mapped(t, (void *const[]){*(void *const *)arguments[0], arguments[1]});
+}
+
 /* Its first element says which process it ran in. */
 static void mark_process(const cusim_thread *t, void *const *arguments)
 {
@@ -226,6 +240,7 @@ __attribute__((constructor)) static void register_kernels(void)
 {
     static const size_t pointer_and_count[] = {8, 4}, two_pointers[] = {8, 8, 4};
     static const size_t of_scale[] = {8, 8, 4, 4};
+    static const size_t map_and_count[] = {128, 4};
     static const size_t large_and_count[] = {sizeof(struct large), 4};
     static const cusim_kernel kernels[] = {
         {"write_by_struct", write_by_struct, large_and_count, 2, "model.cu", 26, 4, 0, 1},
@@ -248,6 +263,8 @@ __attribute__((constructor)) static void register_kernels(void)
         {"_Z5waverPfi", waver, pointer_and_count, 2, "model.cu", 135, 4, 0, 1},
         {"add_by_table", add_by_table, pointer_and_count, 2, "model.cu", 140, 4, 0, 1},
         {"count_hosted", count_hosted, two_pointers, 2, "model.cu", 150, 4, 0, 1},
+        {"read_mapped", read_mapped, map_and_count, 2, "model.cu", 160, 4, 0, 0},
+        {"read_copied", read_copied, pointer_and_count, 2, "model.cu", 160, 4, 0, 0},
         {"_Z9write_endPK6__halfPfi", write_end, two_pointers, 3, "model.cu", 97, 4, 0, 1},
     };
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)

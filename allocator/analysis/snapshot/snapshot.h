@@ -66,6 +66,31 @@ struct fault_launch {
     unsigned place; /* equal for launches with equal frames; 0 if unknown */
 };
 
+/* ---- tensor maps ---- */
+
+enum { MAP_BYTES = 128, MAP_ALIGNMENT = 64, MAP_RANKS = 5 };
+
+/* A CUtensorMap (cuTensorMapEncode*) of memory of ours. Sizes in elements, innermost dimension first. */
+struct tensor_map {
+    uint8_t bytes[MAP_BYTES]; /* what it consists of */
+    const char *call;         /* the driver function that made it; static */
+    uint64_t base;
+    uint32_t rank, element_bits; /* element_bits: 0 if it is not known what lies where in memory */
+    uint64_t size[MAP_RANKS];
+    uint64_t stride[MAP_RANKS - 1]; /* bytes, from dimension 1 on */
+    uint32_t box[MAP_RANKS];        /* zeros: it is no tiled map */
+    uint64_t buffer, room;          /* the live buffer that had the base, and its bytes from there on; 0: there was none */
+    uint64_t copied_to;             /* the latest device address that the host has copied it to, 0: none */
+    uint64_t time_ns;
+    uint32_t stack; /* for struct buffer_frames */
+};
+
+/* Bytes from the base to the end of the last element; 0 if unknown. UINT64_MAX if they are more than an address can count. */
+uint64_t map_extent(const struct tensor_map *map);
+
+/* Bytes beyond the end of the buffer that it was made for; 0: none, or unknown. */
+uint64_t map_excess(const struct tensor_map *map);
+
 /* Reads the frames of cufence_buffer.allocated_stack and freed_stack, innermost first. Returns their number, at most `max`;
  * 0 if unknown. */
 struct buffer_frames {
@@ -100,6 +125,8 @@ struct fault_memory {
     size_t launch_count;
     const struct launch_entry *recent; /* the newest recorded launches of the device, of any kernel, in any order */
     size_t recent_count;
+    const struct tensor_map *maps; /* newest first */
+    size_t map_count;
     struct buffer_frames frames;
 };
 

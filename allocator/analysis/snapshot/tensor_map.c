@@ -1,0 +1,22 @@
+#include "snapshot.h"
+
+uint64_t map_extent(const struct tensor_map *map)
+{
+    uint64_t extent = 0, part;
+    if (!map->element_bits || __builtin_mul_overflow(map->size[0], map->element_bits, &extent))
+        return 0;
+    extent = (extent + 7) / 8;
+    for (uint32_t i = 1; i < map->rank; i++) {
+        if (!map->size[i])
+            return 0;
+        if (__builtin_mul_overflow(map->size[i] - 1, map->stride[i - 1], &part) || __builtin_add_overflow(extent, part, &extent))
+            return UINT64_MAX;
+    }
+    return extent;
+}
+
+uint64_t map_excess(const struct tensor_map *map)
+{
+    uint64_t extent = map_extent(map);
+    return map->buffer && extent > map->room ? extent - map->room : 0;
+}

@@ -1,0 +1,81 @@
+#include "maps.h"
+
+#include "base/lock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SIZE_SEARCHED 65536 /* bytes of a copy from the host: a larger one is data, and no list of maps */
+
+static struct lock lock = LOCK(RANK_LEAF); /* a leaf */
+static struct tensor_map *maps;            /* MAPS_KEPT of them, a ring; all of this under the lock */
+static uint64_t noted;
+static size_t count; /* atomic, so that a copy in a program without maps takes no lock */
+static struct maps_figures figures;
+
+/* Returns NULL if there is none. */
+static struct tensor_map *with_bytes(const void *bytes)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!memcmp(maps[i].bytes, bytes, MAP_BYTES))
+            return &maps[i];
+    return NULL;
+}
+
+void maps_add(const struct tensor_map *map)
+{
+    lock_take(&lock);
+    if (!maps)
+        maps = calloc(MAPS_KEPT, sizeof *maps);
+    figures.encoded++;
+    figures.too_large += map_excess(map) != 0;
+    struct tensor_map *place = maps ? with_bytes(map->bytes) : NULL;
+    if (!place && maps) {
+        place = &maps[noted++ % MAPS_KEPT];
+        __atomic_store_n(&count, noted < MAPS_KEPT ? noted : MAPS_KEPT, __ATOMIC_RELAXED);
+    }
+    if (place)
+        *place = *map;
+    lock_release(&lock);
+}
+
+int maps_find(const void *bytes, struct tensor_map *out)
+{
+    lock_take(&lock);
+    const struct tensor_map *found = with_bytes(bytes);
+    if (found)
+        *out = *found;
+    lock_release(&lock);
+    return found != NULL;
+}
+
+void maps_copied(uint64_t to, const void *from, size_t size)
+{
+    if (!__atomic_load_n(&count, __ATOMIC_RELAXED) || !from || size > SIZE_SEARCHED)
+        return;
+    lock_take(&lock);
+    for (size_t at = 0; at + MAP_BYTES <= size; at += MAP_ALIGNMENT) {
+        struct tensor_map *map = with_bytes((const uint8_t *)from + at);
+        if (map)
+            map->copied_to = to + at;
+    }
+    lock_release(&lock);
+}
+
+size_t maps_read(struct tensor_map *out)
+{
+    lock_take(&lock);
+    size_t read = count;
+    for (size_t i = 0; i < read; i++)
+        out[i] = maps[(noted - 1 - i) % MAPS_KEPT];
+    lock_release(&lock);
+    return read;
+}
+
+struct maps_figures maps_figures(void)
+{
+    lock_take(&lock);
+    struct maps_figures read = figures;
+    lock_release(&lock);
+    return read;
+}

@@ -1,0 +1,38 @@
+/*
+ * The tensor maps that the program has encoded (cuTensorMapEncode*), as far as they are of memory of ours: the newest ones,
+ * each with what it describes, the buffer that it was made for, and who made it. A map is recognised by its bytes, wherever
+ * they have been copied to.
+ *
+ * Units: bytes, device addresses. Thread safety: all functions, any thread.
+ */
+#ifndef CUFENCE_LAUNCH_MAPS_H
+#define CUFENCE_LAUNCH_MAPS_H
+
+#include "analysis/snapshot/snapshot.h"
+
+#include <cuda.h>
+
+#define MAPS_KEPT 512
+
+_Static_assert(sizeof(CUtensorMap) == MAP_BYTES, "the bytes that a map is recognised by");
+
+/* Notes a map; one with the same bytes is replaced. */
+void maps_add(const struct tensor_map *map);
+
+/* Finds the map with these bytes. Returns 0 if there is none. */
+int maps_find(const void *bytes, struct tensor_map *out);
+
+/* A copy from the host is about to put `size` bytes at the device address `to`: maps among them are at an address from now on.
+ */
+void maps_copied(uint64_t to, const void *from, size_t size);
+
+/* Copies the maps, newest first, at most MAPS_KEPT. Returns their number. */
+size_t maps_read(struct tensor_map *out);
+
+/* How many were encoded, and how many of them describe more than their buffer. */
+struct maps_figures {
+    uint64_t encoded, too_large;
+};
+struct maps_figures maps_figures(void);
+
+#endif
