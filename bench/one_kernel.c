@@ -1,6 +1,6 @@
 #include "one_kernel.h"
 
-#include "empty.ptx.h"
+#include "kernels.ptx.h"
 
 #include <cufence.h>
 
@@ -35,7 +35,7 @@ const char *one_kernel_start(struct one_kernel *out, uint64_t places)
         driver_check(driver->cuDevicePrimaryCtxRetain(&out->context, device), "cuDevicePrimaryCtxRetain") != CUFENCE_OK ||
         driver_check(driver->cuCtxSetCurrent(out->context), "cuCtxSetCurrent") != CUFENCE_OK ||
         driver_check(driver->cuStreamCreate(&out->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate") != CUFENCE_OK ||
-        driver_check(driver->cuModuleLoadData(&module, empty_ptx), "cuModuleLoadData") != CUFENCE_OK ||
+        driver_check(driver->cuModuleLoadData(&module, kernels_ptx), "cuModuleLoadData") != CUFENCE_OK ||
         driver_check(driver->cuModuleGetFunction(&out->function, module, "empty"), "cuModuleGetFunction") != CUFENCE_OK ||
         driver_check(driver->cuDeviceGetName(out->device, sizeof out->device, device), "cuDeviceGetName") != CUFENCE_OK)
         return cufence_error_detail();
@@ -65,11 +65,4 @@ void one_kernel_record(const struct one_kernel *kernel, uint64_t i)
                                      .stream = kernel->stream,
                                      .parameters = parameters};
     launch_record(kernel->entry, &call);
-}
-
-CUresult one_kernel_launch(const struct one_kernel *kernel, uint64_t i)
-{
-    struct arguments arguments = arguments_of(i);
-    void *parameters[] = {&arguments.x, &arguments.y, &arguments.a, &arguments.n};
-    return driver->cuLaunchKernel(kernel->function, 1, 1, 1, 1, 1, 1, 0, kernel->stream, parameters, NULL);
 }

@@ -23,7 +23,4 @@ const char *one_kernel_start(struct one_kernel *out, uint64_t places);
 /* Records a launch of it; its first two arguments are i and ~i. */
 void one_kernel_record(const struct one_kernel *kernel, uint64_t i);
 
-/* Launches it. */
-CUresult one_kernel_launch(const struct one_kernel *kernel, uint64_t i);
-
 #endif

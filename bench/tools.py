@@ -1,121 +1,79 @@
-"""One bug under each of the tools that people use: is it found, and what does the tool cost?
-
-    python3 bench/tools.py [--steps 5] [--only TOOL...] [--markdown FILE]        on a GPU, about three minutes
-
-The bug is tests/gpu/stories/triton_overrun.py: a Triton kernel that reads and writes one float past buffers of 1000. "Found" means
-that the run ends with an error or says so. The cost is that of a training step (an encoder of 6 layers with AdamW), a median; the
-first steps are left out. Each tool has its processes to itself, one after the other; for cufence's own figures in pairs see
-bench/torch_step.py.
-"""
+"""The tools that `./dev bench` compares: how each is put under a program. The first is what all others are compared with."""
 
 from __future__ import annotations
 
-import argparse
 import os
-import re
-import shutil
-import statistics
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BUG = ROOT / "tests" / "gpu" / "stories" / "triton_overrun.py"
-CUFENCE = str(ROOT / "build" / "bin" / "cufence")
-SANITIZER = ("compute-sanitizer", "--tool", "memcheck", "--target-processes", "all", "--error-exitcode", "9")
-UNCACHED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-
-STEPS = """
-import sys, time
-import torch
-torch.manual_seed(1)
-layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.1, batch_first=True)
-model = torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).cuda()
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-data, target = torch.randn(16, 128, 512, device="cuda"), torch.randn(16, 128, 512, device="cuda")
-for step in range(10 + int(sys.argv[1])):
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    optimizer.zero_grad(set_to_none=True)
-    torch.nn.functional.mse_loss(model(data), target).backward()
-    optimizer.step()
-    torch.cuda.synchronize()
-    if step >= 10:
-        print("step", time.perf_counter() - start, flush=True)
-"""
+BUILD = Path(os.environ.get("CUFENCE_BUILD") or ROOT / "build")
+UNWANTED = ("CUFENCE_", "PYTORCH_", "LD_PRELOAD", "CUDA_LAUNCH_BLOCKING", "CUDA_ENABLE_COREDUMP", "CUDA_COREDUMP")
 
 
 @dataclass(frozen=True)
 class Tool:
     title: str
-    launcher: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = ()  # what starts the program
     environment: dict[str, str] = field(default_factory=dict)
+    enable: dict[str, str] | None = None  # the program calls cufence.enable() with these options
+    allocator: str = "async"  # how bench_micro gets memory
+    runs: str = "torch micro whole"  # kinds of programs that it can be put under
+    is_extra: bool = False  # measured where --only names it
 
+    def command(self, *program: str | Path) -> list[str]:
+        return [*self.launcher, *map(str, program)]
+
+    def variables(self, **more: str) -> dict[str, str]:
+        """The environment: the caller's, less what would change a program."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(UNWANTED)}
+        if os.environ.get("CUFENCE_DRIVER") == "sim":  # tests of this harness
+            kept.update(CUFENCE_DRIVER="sim", LD_LIBRARY_PATH=str(BUILD / "tests" / "libcuda"))
+        package = str(ROOT / "allocator" / "torch")
+        kept["PYTHONPATH"] = os.pathsep.join(filter(None, [package, kept.get("PYTHONPATH")]))
+        return {**kept, "CUFENCE_LIBRARY": str(BUILD / "lib" / "libcufence.so"), **self.environment, **more}
+
+
+def _run(*settings: str) -> tuple[str, ...]:
+    return (str(BUILD / "bin" / "cufence"), "run", *settings, "--")
+
+
+_MEMCHECK = ("compute-sanitizer", "--tool", "memcheck", "--target-processes", "all")
+_UNCACHED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+_DUMP = {
+    "CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "1",
+    "CUDA_COREDUMP_FILE": "/tmp/cufence-bench.%p.core",
+    "CUDA_COREDUMP_GENERATION_FLAGS": "skip_global_memory,skip_shared_memory,skip_local_memory",
+}
+_EVERY_VALUE = "*=/dev/null"
 
 TOOLS = {
-    "plain": Tool("plain PyTorch"),
-    "uncached": Tool("`PYTORCH_NO_CUDA_MEMORY_CACHING=1`", (), UNCACHED),
-    "blocking": Tool("the same and `CUDA_LAUNCH_BLOCKING=1`", (), {**UNCACHED, "CUDA_LAUNCH_BLOCKING": "1"}),
-    "memcheck": Tool("compute-sanitizer memcheck", SANITIZER),
-    "padding": Tool("compute-sanitizer memcheck `--padding 64`", (*SANITIZER, "--padding", "64")),
-    "memcheck_uncached": Tool("compute-sanitizer memcheck, no caching", SANITIZER, UNCACHED),
-    "padding_uncached": Tool("compute-sanitizer memcheck `--padding 64`, no caching", (*SANITIZER, "--padding", "64"), UNCACHED),
-    "cufence": Tool("`cufence run`", (CUFENCE, "run", "--")),
+    "native": Tool("native"),
+    "async": Tool("PyTorch's cudaMallocAsync back end", (), {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, runs="torch"),
+    "uncached": Tool("PYTORCH_NO_CUDA_MEMORY_CACHING=1", (), _UNCACHED, runs="torch"),
+    "blocking": Tool("the same, CUDA_LAUNCH_BLOCKING=1", (), {**_UNCACHED, "CUDA_LAUNCH_BLOCKING": "1"}, runs="torch"),
+    "dumps": Tool("core dumps alone", (), _DUMP),
+    "memcheck": Tool("compute-sanitizer memcheck", _MEMCHECK),
+    "padding": Tool("memcheck --padding 64", (*_MEMCHECK, "--padding", "64"), runs="torch"),
+    "memcheck_uncached": Tool("memcheck, no caching", _MEMCHECK, _UNCACHED, runs="torch"),
+    "run": Tool("cufence run", _run()),
+    "enable": Tool("cufence.enable()", enable={}, runs="torch"),
+    "off": Tool("cufence run, uaf=off", _run("--set", "uaf=off")),
+    "strict": Tool("cufence run, uaf=strict", _run("--set", "uaf=strict")),
+    "no_slack": Tool("cufence run, slack=off", _run("--set", "slack=off")),
+    "driver": Tool("cuMemAlloc", allocator="driver", runs="micro"),
+    "api": Tool("cufence, C API", allocator="cufence", runs="micro"),
+    "streams": Tool("cufence run, streams=on", _run("--set", "streams=on"), is_extra=True),
+    "trace": Tool("cufence run --trace", _run("--trace", "/dev/null"), runs="torch", is_extra=True),
+    "values_none": Tool("values= of kernels that there are none of", _run("--values", "no_such_kernel"), runs="torch", is_extra=True),
+    "values_one": Tool("values=#1000, one launch", _run("--values", "#1000=/dev/null"), runs="torch", is_extra=True),
+    "values_softmax": Tool("values=*softmax*", _run("--values", "*softmax*=/dev/null"), runs="torch", is_extra=True),
+    "values_all": Tool("values=*, every launch", _run("--values", _EVERY_VALUE), runs="torch", is_extra=True),
+    "nan": Tool("nan=report", _run("--nan", "report"), runs="torch", is_extra=True),
+    "nan_10": Tool("nan=report,every=10", _run("--nan", "report", "--every", "10"), runs="torch", is_extra=True),
+    "nan_stop": Tool("nan=stop", _run("--nan", "stop"), runs="torch", is_extra=True),
+    "packed": Tool("cufence run, small=pack", _run("--set", "small=pack"), runs="torch", is_extra=True),
 }
-
-
-def run(tool: Tool, arguments: list[str], seconds: int) -> tuple[int | None, str]:
-    """Returns the exit status, None after `seconds`, and the output."""
-    try:
-        done = subprocess.run(
-            [*tool.launcher, sys.executable, *arguments],
-            env={**os.environ, **tool.environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as late:
-        return None, (late.stdout or b"").decode(errors="replace")
-    return done.returncode, done.stdout.decode(errors="replace")
-
-
-def verdict(tool: Tool) -> str:
-    status, said = run(tool, [str(BUG)], 300)
-    if status is None:
-        return "not finished in 300 s"
-    if status == 0 and "not reached" in said:
-        return "silent"
-    reason = re.search(r"^.*(Invalid __\w+__ \w+ of size.*|SUMMARY: cufence: .*|illegal memory access.*)$", said, re.M)
-    return f"found: {reason[1].strip()}" if reason else f"failed with status {status}: {said.strip().splitlines()[-1] if said.strip() else ''}"
-
-
-def step_ms(tool: Tool, steps: int) -> float | None:
-    status, said = run(tool, ["-c", STEPS, str(steps)], 400)
-    times = [float(seconds) for seconds in re.findall(r"^step (\S+)$", said, re.M)]
-    return statistics.median(times) * 1e3 if status == 0 and times else None
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--only", nargs="+", choices=list(TOOLS), default=list(TOOLS), metavar="TOOL")
-    parser.add_argument("--markdown", type=Path)
-    options = parser.parse_args()
-    rows = ["| set-up | the bug | ms a training step |", "|---|---|---|"]
-    for name in options.only:
-        tool = TOOLS[name]
-        if tool.launcher and not shutil.which(tool.launcher[0]):
-            rows.append(f"| {tool.title} | {tool.launcher[0]} not found | |")
-        else:
-            milliseconds = step_ms(tool, options.steps)
-            rows.append(f"| {tool.title} | {verdict(tool)} | {f'{milliseconds:.1f}' if milliseconds else 'not finished'} |")
-        print(rows[-1], flush=True)
-    if options.markdown:
-        options.markdown.write_text("\n".join(rows) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+BASELINE = next(iter(TOOLS))
+OURS = tuple(name for name, tool in TOOLS.items() if tool.enable is not None or tool.allocator == "cufence" or tool.launcher[1:2] == ("run",))
+SANITIZERS = tuple(name for name, tool in TOOLS.items() if tool.launcher[:1] == _MEMCHECK[:1])

@@ -1,6 +1,6 @@
 """Figures of cost in README.md and docs/ have one source, tests/gpu/results/cost.json: figures.py check | write, in the top folder.
 
-bench/torch_step.py writes that file. A page has its table between the comments `<!-- cost: begin -->` and `<!-- cost: end -->`. Any other
+A page has its table between the comments `<!-- cost: begin -->` and `<!-- cost: end -->`. Any other
 sentence of a page that says how many times as long a training step takes is refused: it would be true for one version only.
 """
 
@@ -11,7 +11,7 @@ import sys
 
 RESULTS = pathlib.Path("tests/gpu/results/cost.json")
 PAGES = [pathlib.Path("README.md"), *sorted(pathlib.Path("docs").rglob("*.md"))]
-ROWS = {  # a row of the table for each back end of bench/torch_step.py
+ROWS = {  # a row of the table for each back end of the results
     "cufence": "`cufence.enable()`",
     "run": "`cufence run`, `backend:cufence`",
     "cufence_strict": "`uaf=strict`: every freed buffer is unmapped",

@@ -7,7 +7,7 @@
 # ROUND  tests    C programs, programs, AOTI, launches that are saved and replayed; their results as JSON in $OUT
 #        alone    what fills the GPU or measures it: nothing runs beside it; results as JSON in $OUT
 #        stories  torture and the Python stories; the results file, with the JSON files that lie in build/gpu-pack
-#        figures  the benchmarks
+#        figures  ./dev bench; goes on with build/gpu-pack/bench/bench.json
 #        sweep    no false NaN in PyTorch's operators; torture
 #        elsewhere  replays of the bundles (bundle_*.tgz) in build/gpu-pack: of another machine. Then the cost of values
 # Each part has a line in the table at the end: exit status, seconds, what it said last; its log is in logs.tgz in $OUT. A part that no
@@ -99,10 +99,8 @@ case ${1:?"which round? See the top of this file"} in
         part stories 560 python3 tests/gpu/run.py --jobs 4 ${wheel:+--wheel "$wheel"} "${also[@]}" --results "$out/results.md" --json "$out/stories.json"
         ;;
     figures)
-        part torch 260 python3 bench/torch_step.py --pairs 15 --markdown "$out/torch.md"
-        part alloc 120 build/bin/bench_alloc
-        part launch 60 build/bin/bench_launch
-        part memory 200 python3 bench/reserved_memory.py
+        [ ! -e "$pack/bench/bench.json" ] || cp "$pack/bench/bench.json" "$out/bench.json"
+        part bench $((${ROUND_SECONDS:-580} - 20)) ./dev bench --json "$out/bench.json" --limit $((${ROUND_SECONDS:-580} - 40))
         ;;
     sweep)
         part nan_sweep 420 python3 tests/gpu/nan_sweep.py --json "$out/nan_sweep.json"
@@ -110,8 +108,8 @@ case ${1:?"which round? See the top of this file"} in
         ;;
     elsewhere)
         part replays 120 bash -c replay_bundles
-        part values 300 python3 bench/values.py
-        part memory 200 python3 bench/reserved_memory.py
+        part values 300 ./dev bench --limit 280 --json "$out/values.json" --only training --only inference --only small --only run \
+            --only values_none --only values_one --only values_all --only nan --only nan_10 --only nan_stop
         ;;
     *)
         sed -n '2,14p' "${BASH_SOURCE[0]}" >&2

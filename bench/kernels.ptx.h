@@ -1,0 +1,45 @@
+/* Kernels of the benchmarks, for any device: `empty`, with four arguments, and `store`, of which thread 5 stores `past` bytes
+ * behind x, half-way through `rounds` reads of x. */
+#ifndef CUFENCE_BENCH_KERNELS_PTX_H
+#define CUFENCE_BENCH_KERNELS_PTX_H
+
+static const char kernels_ptx[] = ".version 6.0\n"
+                                  ".target sm_50\n"
+                                  ".address_size 64\n"
+                                  ".visible .entry empty(.param .u64 x, .param .u64 y, .param .f32 a, .param .u32 n)\n"
+                                  "{\n"
+                                  "    ret;\n"
+                                  "}\n"
+                                  ".visible .entry store(.param .u64 x, .param .u64 past, .param .u32 rounds)\n"
+                                  "{\n"
+                                  "    .reg .u32 %thread, %block, %width, %rounds, %half, %i;\n"
+                                  "    .reg .u64 %x, %own, %past;\n"
+                                  "    .reg .f32 %v, %sum;\n"
+                                  "    .reg .pred %five, %now, %more;\n"
+                                  "    ld.param.u64 %x, [x];\n"
+                                  "    ld.param.u64 %past, [past];\n"
+                                  "    ld.param.u32 %rounds, [rounds];\n"
+                                  "    cvta.to.global.u64 %x, %x;\n"
+                                  "    mov.u32 %thread, %tid.x;\n"
+                                  "    mov.u32 %block, %ctaid.x;\n"
+                                  "    mov.u32 %width, %ntid.x;\n"
+                                  "    mad.lo.u32 %i, %block, %width, %thread;\n"
+                                  "    mad.wide.u32 %own, %i, 4, %x;\n"
+                                  "    add.u64 %past, %past, %x;\n"
+                                  "    setp.eq.u32 %five, %i, 5;\n"
+                                  "    shr.u32 %half, %rounds, 1;\n"
+                                  "    mov.u32 %i, 0;\n"
+                                  "    mov.f32 %sum, 0f00000000;\n"
+                                  "again:\n"
+                                  "    ld.volatile.global.f32 %v, [%own];\n"
+                                  "    add.f32 %sum, %sum, %v;\n"
+                                  "    setp.eq.and.u32 %now, %i, %half, %five;\n"
+                                  "    @%now st.global.f32 [%past], %sum;\n"
+                                  "    add.u32 %i, %i, 1;\n"
+                                  "    setp.lt.u32 %more, %i, %rounds;\n"
+                                  "    @%more bra again;\n"
+                                  "    st.global.f32 [%own], %sum;\n"
+                                  "    ret;\n"
+                                  "}\n";
+
+#endif
