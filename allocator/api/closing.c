@@ -146,6 +146,8 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
     if (stats->allocations)
         output_say("==%d== cufence: %s; %s allocation%s guarded%s%s\n", (int)getpid(), findings,
                    grouped(stats->allocations).text, s(stats->allocations), most, seen);
+    else if (!left.left && (found || ending->has_faulted)) /* what was found needed no guard */
+        output_say("==%d== cufence: %s; cufence saw no allocation of device memory%s\n", (int)getpid(), findings, seen);
     else
         output_say("==%d== cufence: NOTHING WAS GUARDED: %s%s%s\n", (int)getpid(),
                    left.left ? "every allocation was left to the driver, for the reasons below"

@@ -35,6 +35,11 @@ static void spin(const cusim_thread *thread, void *const *arguments)
     await(flag);
 }
 
+SIM_API void cusim_raise(uint32_t exception)
+{
+    fault_raise(exception);
+}
+
 static void raise(const cusim_thread *thread, void *const *arguments)
 {
     (void)thread;

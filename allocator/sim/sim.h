@@ -103,6 +103,9 @@ typedef struct cusim_kernel {
  * functions looked up later find the new kernel. May be called before or after cuInit(). */
 void cusim_register_kernel(const cusim_kernel *kernel);
 
+/* Called by a kernel: ends its thread with the exception of that number (CUDBGException_t). Does not return. */
+void cusim_raise(uint32_t exception);
+
 /* Makes the nth call from now of a driver function do nothing and return `result`, once. nth = 0 clears. */
 void cusim_fail_call(const char *function, unsigned nth, CUresult result);
 

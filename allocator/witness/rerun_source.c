@@ -340,7 +340,7 @@ static int is_explained(const struct diagnosis *diagnosis, const struct evidence
 static int is_rerun(const struct options *options, const struct diagnosis *diagnosis, const struct evidence_site *site)
 {
     int is_needed = options->witness == WITNESS_ON || options->save[0] || !is_explained(diagnosis, site);
-    return is_needed && site->exception.class != CLASS_NO_BUFFER;
+    return is_needed && (site->exception.class != CLASS_NO_BUFFER || !site->is_warp_alive);
 }
 
 static struct rerun_source *rerun_source_make(const struct options *options, struct saving *saving)

@@ -236,6 +236,13 @@ static void end_later(const cusim_thread *t, void *const *arguments)
         _Exit(3);
 }
 
+/* Ends in an illegal instruction. */
+static void end_illegally(const cusim_thread *t, void *const *arguments)
+{
+    if (number(t) == *(const int *)arguments[1])
+        cusim_raise(4);
+}
+
 __attribute__((constructor)) static void register_kernels(void)
 {
     static const size_t pointer_and_count[] = {8, 4}, two_pointers[] = {8, 8, 4};
@@ -265,6 +272,7 @@ __attribute__((constructor)) static void register_kernels(void)
         {"count_hosted", count_hosted, two_pointers, 2, "model.cu", 150, 4, 0, 1},
         {"read_mapped", read_mapped, map_and_count, 2, "model.cu", 160, 4, 0, 0},
         {"read_copied", read_copied, pointer_and_count, 2, "model.cu", 160, 4, 0, 0},
+        {"end_illegally", end_illegally, pointer_and_count, 2, "model.cu", 170, 4, 0, 1},
         {"_Z9write_endPK6__halfPfi", write_end, two_pointers, 3, "model.cu", 97, 4, 0, 1},
     };
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)

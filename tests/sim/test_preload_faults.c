@@ -199,6 +199,7 @@ TEST_WITH(each_exception_has_its_own_error, NULL, finish)
         run(&by_dlsym, story, PRELOAD, NULL, NULL);
         expect_out(&by_dlsym, story, wanted);
         expect_in(&by_dlsym, story, last.err, exceptions[i].words);
+        expect_in(&by_dlsym, story, last.err, "1 finding; cufence saw no allocation of device memory");
         run(&by_dlsym, story, PRELOAD, "explain=off", NULL);
         expect_out(&by_dlsym, story, wanted);
         snprintf(without, sizeof without, "a kernel has faulted: %s; without a core dump", error);

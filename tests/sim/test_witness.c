@@ -142,6 +142,19 @@ TEST(test_none_of_many)
     expect_said(tell_right_ones, (const char *[]){"none of the 80 launches", NULL});
 }
 
+static void tell_exception(void)
+{
+    fault_in("end_illegally", "explain=rerun");
+}
+
+/* No access is involved, and the warp has exited. */
+TEST(test_exception)
+{
+    expect_said(tell_exception,
+                (const char *[]){"exception: illegal instruction", "end_illegally", "block \\(7,0,0\\) thread \\(104,0,0\\)",
+                                 "model\\.cu:170", "no buffer is involved", NULL});
+}
+
 static char kept[] = "/tmp/cufence-test-XXXXXX";
 
 static void tell_kept(void)

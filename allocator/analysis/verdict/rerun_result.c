@@ -25,8 +25,9 @@ static int is_about_memory(const struct evidence_site *site)
 
 static int is_same_kind(const struct evidence_site *a, const struct evidence_site *b)
 {
-    return is_about_memory(a) && is_about_memory(b) &&
-           (a->exception.class == CLASS_MISALIGNED) == (b->exception.class == CLASS_MISALIGNED);
+    if (!is_about_memory(a) || !is_about_memory(b))
+        return a->exception.number == b->exception.number;
+    return (a->exception.class == CLASS_MISALIGNED) == (b->exception.class == CLASS_MISALIGNED);
 }
 
 const struct evidence_site *rerun_result_elsewhere(const struct diagnosis *diagnosis, const struct rerun_result *rerun)
@@ -126,6 +127,18 @@ static void confirm(struct diagnosis *diagnosis, const struct rerun_result *reru
     }
 }
 
+/* Enters the warp of the second launch that `again` is about. */
+static void take_view(struct diagnosis *diagnosis, const struct diagnosis *again)
+{
+    const struct evidence_site site = *fault_site(diagnosis);
+    diagnosis->has_view = 1;
+    diagnosis->view = with_warp(&site, again->site);
+    diagnosis->lane = again->lane;
+    diagnosis->is_warp_of_rerun = 1;
+    diagnosis->has_first_exited = !site.is_warp_alive;
+    diagnosis->is_grid_of_rerun = again->site->has_grid && (site.is_grid_borrowed || !site.has_grid);
+}
+
 /* Takes over the diagnosis of a warp that faulted at the same place. Returns 0 if there is none whose address is known. */
 static int take_warp(struct diagnosis *diagnosis, const struct evidence *evidence, const struct rerun_result *rerun)
 {
@@ -136,17 +149,14 @@ static int take_warp(struct diagnosis *diagnosis, const struct evidence *evidenc
     if (!again.site || again.address_certainty == CERTAIN_NOT || !is_same_kind(again.site, diagnosis->site))
         return 0;
     const struct diagnosis first = *diagnosis;
-    const struct evidence_site *site = fault_site(&first);
     *diagnosis = again;
     diagnosis->evidence = first.evidence;
     diagnosis->site = first.site;
+    diagnosis->has_view = first.has_view;
+    diagnosis->view = first.view;
     diagnosis->origin = first.origin;
     diagnosis->arguments = first.arguments;
-    diagnosis->has_view = 1;
-    diagnosis->view = with_warp(site, again.site);
-    diagnosis->is_warp_of_rerun = 1;
-    diagnosis->has_first_exited = !site->is_warp_alive;
-    diagnosis->is_grid_of_rerun = again.site->has_grid && (site->is_grid_borrowed || !site->has_grid);
+    take_view(diagnosis, &again);
     take_record(diagnosis, &again, rerun);
     confirm(diagnosis, rerun);
     return 1;
@@ -234,12 +244,30 @@ static void take_write(struct diagnosis *diagnosis, const struct rerun_result *r
     take_record(diagnosis, NULL, rerun);
 }
 
+/* Takes only block and thread of a warp that had exited in the first launch: no address is known, or none matters. */
+static void take_thread(struct diagnosis *diagnosis, const struct rerun_result *rerun)
+{
+    struct diagnosis again;
+    if (fault_site(diagnosis)->is_warp_alive || rerun->outcome != RERUN_FAULTED || !rerun->evidence)
+        return;
+    diagnosis_of_place(rerun->evidence, diagnosis->memory, diagnosis->site, &again);
+    if (!again.site || !is_same_kind(again.site, diagnosis->site))
+        return;
+    take_view(diagnosis, &again);
+    diagnosis->faulting_threads = again.faulting_threads;
+    take_record(diagnosis, &again, rerun);
+}
+
 void fault_diagnose_rerun(const struct evidence *evidence, const struct rerun_result *rerun, const struct fault_memory *memory,
                           struct diagnosis *diagnosis)
 {
     fault_diagnose(evidence, memory, diagnosis);
-    if (!rerun || !diagnosis->site || !is_about_memory(diagnosis->site))
+    if (!rerun || !diagnosis->site)
         return;
+    if (!is_about_memory(diagnosis->site)) {
+        take_thread(diagnosis, rerun);
+        return;
+    }
     int is_whole = diagnosis->address_certainty != CERTAIN_NOT && !diagnosis->is_completed;
     int is_again = rerun->outcome == RERUN_FAULTED || rerun->outcome == RERUN_WROTE;
     if (is_whole || rerun_result_elsewhere(diagnosis, rerun) || (is_again && take_warp(diagnosis, rerun->evidence, rerun)) ||
@@ -247,6 +275,7 @@ void fault_diagnose_rerun(const struct evidence *evidence, const struct rerun_re
         return;
     if (is_again && diagnosis->address_certainty == CERTAIN_NOT)
         take_write(diagnosis, rerun);
+    take_thread(diagnosis, rerun);
 }
 
 const char *const rerun_outcome_words[] = {
