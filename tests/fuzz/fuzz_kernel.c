@@ -1,10 +1,12 @@
 /*
  * The code of a kernel in a bundle, as `cufence replay` takes it: a cubin, into which barriers are put, and whose threads are
- * emulated. The input: the number of the access's instruction (1 byte), dimensions of grid and block (1 byte each), 16 bytes of
- * parameters, and the cubin, whose kernel is "k". Its bytes also serve as the device's memory.
+ * emulated; and where the address of an access comes from. The input: the number of the access's instruction (1 byte),
+ * dimensions of grid and block (1 byte each), 16 bytes of parameters, and the cubin, whose kernel is "k". Its bytes also serve
+ * as the device's memory.
  */
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/fence.h"
+#include "analysis/sass/origin.h"
 #include "analysis/sass/search.h"
 
 #include <stdlib.h>
@@ -50,6 +52,31 @@ static enum search_region region_of(void *user, uint64_t address, uint64_t bytes
     return address < (uint64_t)1 << 47 ? SEARCH_OUTSIDE : SEARCH_UNKNOWN;
 }
 
+/* Of the first thread of the warp that was found, else of the first one of all. */
+static void look_for_origin(const struct search *found, uint64_t at)
+{
+    struct origin origin;
+    struct emulate_lane lane = {.lane = 0};
+    uint64_t address = 0, budget = 1000;
+    if (found->lane_count) {
+        memcpy(lane.block_index, found->block, sizeof lane.block_index);
+        memcpy(lane.thread, found->lanes[0].thread, sizeof lane.thread);
+        address = found->lanes[0].address;
+    } else {
+        lane.pc = at;
+        emulate(found->launch, &lane, at, found->access, &budget, &address);
+    }
+    int is_known = origin_find(found->launch, &lane, at, found->access, address, &origin);
+    require(origin.term_count <= ORIGIN_TERMS && origin.wrap_count <= ORIGIN_WRAPS && is_known == (int)origin.is_known);
+    uint64_t sum = origin.base + origin.constant;
+    for (uint32_t i = 0; i < origin.term_count; i++) {
+        const struct origin_term *term = &origin.terms[i];
+        require(!term->factor || term->factor * term->value == term->adds);
+        sum += term->adds;
+    }
+    require(!is_known || (origin.address == address && (!origin.has_formula || sum == address)));
+}
+
 static void emulate_threads(const uint8_t *data, struct span cubin)
 {
     struct cubin_kernel kernel;
@@ -76,6 +103,7 @@ static void emulate_threads(const uint8_t *data, struct span cubin)
     for (size_t i = 0; i < found.lane_count; i++)
         require(found.lanes[i].lane < SEARCH_LANES && found.lanes[i].thread[0] < launch.block[0] &&
                 region_of(&world, found.lanes[i].address, 1) != SEARCH_UNKNOWN);
+    look_for_origin(&found, at);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -359,3 +359,42 @@ TEST(test_predicates)
             fail_msg("%s: result %d, address %lu", cases[i].name, (int)result, (unsigned long)address);
     }
 }
+
+/* One instruction computes the address of a number in R2. */
+TEST(test_numbers)
+{
+    /* clang-format off */
+    static const struct {
+        const char *name;
+        uint64_t code[2];
+        uint32_t number, address;
+        int is_unknown;
+    } cases[] = {
+        {"SGXT.U32 R2, R2, 0x3", {0x000000030202781a, 0x000fc80000000000}, 0xfd, 5, 0},
+        {"SGXT R2, R2, 0x3", {0x000000030202781a, 0x000fc80000000200}, 0xfd, 0xfffffffd, 0},
+        {"IMNMX R2, R2, 0x5, PT", {0x0000000502027817, 0x000fe40003800200}, 0xfffffffd, 0xfffffffd, 0},
+        {"IMNMX.U32 R2, R2, 0x5, !PT", {0x0000000502027817, 0x000fe40007800000}, 3, 5, 0},
+        {"VIMNMX R2, R2, 0x5, PT", {0x0000000502027848, 0x000fe20003fe0100}, 9, 5, 0},
+        {"VIMNMX.U32 R2, R2, 0x5, !PT", {0x0000000502027848, 0x000fe20007fe0000}, 0xfffffffd, 0xfffffffd, 0},
+        {"VIMNMX.U16x2 R2, R2, 0x5, !PT", {0x0000000502027848, 0x000fe20007fe0200}, 9, 0, 1},
+    };
+    /* clang-format on */
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const uint64_t code[6][2] = {{0x0000000000027802 | (uint64_t)cases[i].number << 32, 0x000fe20000000f00}, /* MOV R2 */
+                                     {cases[i].code[0], cases[i].code[1]},
+                                     {0x0000000000037802, 0x000fe20000000f00},  /* MOV R3, 0x0 */
+                                     {0x0000000702007986, 0x000fe2000c101904},  /* STG.E [R2.64], R7 */
+                                     {0x000000000000794d, 0x000fea0003800000}}; /* EXIT */
+        struct fixture fixture;
+        uint64_t address = 0;
+        make(&fixture, &kernels[3], 0);
+        put_code(&fixture, code, 6);
+        fixture.access_pc = START + 3 * SASS_INSTRUCTION_BYTES;
+        fixture.lane.pc = START + 4 * SASS_INSTRUCTION_BYTES;
+        assert_true(sass_decode(sass_load(fixture.code + 3 * SASS_INSTRUCTION_BYTES), 100, &fixture.access));
+        enum emulate_result result = run(&fixture, 1000, &address);
+        if (result != (cases[i].is_unknown ? EMULATE_UNKNOWN : EMULATE_ADDRESS) ||
+            (!cases[i].is_unknown && address != cases[i].address))
+            fail_msg("%s: result %d, address 0x%lx", cases[i].name, (int)result, (unsigned long)address);
+    }
+}

@@ -52,11 +52,25 @@ static enum flow go_on(const struct machine *machine, struct sass_instruction in
     return FLOW_ON;
 }
 
-/* LDG and LD, by [75:73]: the bytes, and whether the sign is extended. */
+void machine_take_loaded(struct machine *machine, struct sass_instruction instruction, unsigned bytes, const uint8_t loaded[16])
+{
+    unsigned type = (unsigned)sass_bits(instruction, 73, 3), target = (unsigned)sass_bits(instruction, 16, 8);
+    uint8_t extended[16] = {0};
+    memcpy(extended, loaded, bytes);
+    if ((type == 1 && extended[0] & 0x80) || (type == 3 && extended[1] & 0x80))
+        memset(extended + bytes, 0xff, 4 - bytes);
+    for (unsigned i = 0; i < (bytes + 3) / 4 && target != SASS_RZ && target + i < SASS_RZ; i++)
+        machine_set(machine, VECTOR, target + i, known(load_u32(extended + 4ul * i)));
+    for (unsigned i = 0; i < 7; i++) {
+        if (sass_may_write_predicate(instruction, i))
+            machine->predicates[VECTOR][i] = TRUTH_UNKNOWN;
+    }
+}
+
+/* LDG and LD. */
 static int load(struct machine *machine, struct sass_instruction instruction)
 {
     uint64_t opcode = sass_bits(instruction, 0, 9);
-    unsigned type = (unsigned)sass_bits(instruction, 73, 3), target = (unsigned)sass_bits(instruction, 16, 8);
     const struct emulate_memory *memory = machine->launch->memory;
     struct sass_access access;
     uint8_t bytes[16] = {0};
@@ -66,20 +80,19 @@ static int load(struct machine *machine, struct sass_instruction instruction)
         access.bytes > sizeof(bytes) || !machine_address(machine, &access, &is_off, &address) ||
         !memory->read(memory->user, address, bytes, access.bytes))
         return 0;
-    if ((type == 1 && bytes[0] & 0x80) || (type == 3 && bytes[1] & 0x80))
-        memset(bytes + access.bytes, 0xff, 4 - access.bytes);
-    for (unsigned i = 0; i < (access.bytes + 3) / 4 && target != SASS_RZ && target + i < SASS_RZ; i++)
-        machine_set(machine, VECTOR, target + i, known(load_u32(bytes + 4ul * i)));
-    for (unsigned i = 0; i < 7; i++) {
-        if (sass_may_write_predicate(instruction, i))
-            machine->predicates[VECTOR][i] = TRUTH_UNKNOWN;
-    }
+    machine_take_loaded(machine, instruction, access.bytes, bytes);
     return 1;
 }
 
-static int runs(struct machine *machine, struct sass_instruction instruction)
+void machine_run(struct machine *machine, struct sass_instruction instruction)
 {
-    return machine_compute(machine, instruction) || (machine->launch->memory && load(machine, instruction));
+    if (!machine_compute(machine, instruction) && !(machine->launch->memory && load(machine, instruction)))
+        machine_forget(machine, instruction);
+}
+
+enum truth machine_guard(const struct machine *machine, struct sass_instruction instruction)
+{
+    return machine_predicate(machine, instruction, 12, sass_has_uniform_guard(instruction) ? UNIFORM : VECTOR);
 }
 
 enum flow machine_step(struct machine *machine, uint64_t *pc)
@@ -89,7 +102,7 @@ enum flow machine_step(struct machine *machine, uint64_t *pc)
     if (*pc < launch->start || !bytes.bytes)
         return FLOW_LOST;
     struct sass_instruction instruction = sass_load(bytes.bytes);
-    enum truth guard = machine_predicate(machine, instruction, 12, sass_has_uniform_guard(instruction) ? UNIFORM : VECTOR);
+    enum truth guard = machine_guard(machine, instruction);
     if (guard == TRUTH_FALSE) {
         *pc += SASS_INSTRUCTION_BYTES;
         return FLOW_ON;
@@ -98,8 +111,8 @@ enum flow machine_step(struct machine *machine, uint64_t *pc)
         if (sass_branches(instruction))
             return FLOW_LOST;
         machine_forget(machine, instruction);
-    } else if (!sass_branches(instruction) && !runs(machine, instruction)) {
-        machine_forget(machine, instruction);
+    } else if (!sass_branches(instruction)) {
+        machine_run(machine, instruction);
     }
     if (guard == TRUTH_TRUE)
         return go_on(machine, instruction, pc);
@@ -225,14 +238,14 @@ struct cell machine_constant(const struct machine *machine, uint64_t bank, uint6
     return unknown;
 }
 
-/* The targets have the same positions in all instructions with known targets: up to 4 registers, vector or uniform, from
+/* The targets have the same positions in all instructions with known targets: registers, up to 4 if they are uniform, from
  * [23:16] on, and the predicates in [83:81] and [86:84]. */
 void machine_forget(struct machine *machine, struct sass_instruction instruction)
 {
     unsigned first = (unsigned)sass_bits(instruction, 16, 8);
     int is_known = sass_is_known(instruction);
     int uniforms = sass_writes_uniform(instruction);
-    for (unsigned i = is_known ? first : 0; i < (is_known ? first + 4 : 255) && i < 255; i++)
+    for (unsigned i = is_known ? first : 0; i < SASS_RZ; i++)
         if (sass_writes_register(instruction, i, 1))
             machine->registers[VECTOR][i] = unknown;
     if (uniforms && !is_known)

@@ -87,6 +87,12 @@ static struct step begin(struct machine *machine, struct sass_instruction instru
     return step;
 }
 
+struct operands machine_operands(const struct machine *machine, struct sass_instruction instruction)
+{
+    struct step step = begin((struct machine *)(uintptr_t)machine, instruction); /* nothing is changed */
+    return (struct operands){{step.a, step.b, step.c}, step.is_b_immediate};
+}
+
 static void set_result(struct step *step, struct cell cell)
 {
     machine_set(step->machine, step->file, register_at(step, 16, step->file), cell);
@@ -383,6 +389,28 @@ static void run_absolute(struct step *step)
     set_result(step, step->b.is_known ? known((int32_t)value < 0 ? 0u - value : value) : unknown);
 }
 
+/* SGXT: the lowest bits of a, as a number with a sign, or without. More than 31 of them are seldom, and their number is not
+ * known to wrap. */
+static void run_extend(struct step *step)
+{
+    unsigned shift = 32 - (step->b.value & 31);
+    int is_known = step->a.is_known && step->b.is_known && step->b.value < 32 && step->b.value > 0;
+    uint32_t high = is_known ? step->a.value << shift : 0;
+    set_result(step, !is_known ? unknown : known(flag(step, 73) ? (uint32_t)((int32_t)high >> shift) : high >> shift));
+}
+
+/* IMNMX, and VIMNMX of whole registers: the lesser one, or the greater if the predicate is false. */
+static void run_lesser(struct step *step)
+{
+    int is_vector = sass_opcode(step->instruction) == 0x048, is_signed = flag(step, is_vector ? 72 : 73);
+    int32_t a = (int32_t)step->a.value, b = (int32_t)step->b.value;
+    enum truth truth = predicate(step, 87);
+    int is_less = is_signed ? a < b : (uint32_t)a < (uint32_t)b;
+    int is_known = step->a.is_known && step->b.is_known && truth != TRUTH_UNKNOWN && !(is_vector && field(step, 73, 4));
+    set_result(step, is_known ? known((uint32_t)(is_less == (truth == TRUTH_TRUE) ? a : b)) : unknown);
+    set_predicate(step, 81, TRUTH_UNKNOWN);
+}
+
 /* Loads from a constant bank: LDC, ULDC, LDCU. Handles whole words without an index register only. */
 static void run_load_constant(struct step *step)
 {
@@ -440,6 +468,8 @@ int machine_compute(struct machine *machine, struct sass_instruction instruction
         [SASS_LEA] = run_lea,
         [SASS_LOGIC] = run_logic,
         [SASS_ABSOLUTE] = run_absolute,
+        [SASS_EXTEND] = run_extend,
+        [SASS_LESSER] = run_lesser,
         [SASS_SHIFT] = run_shift,
         [SASS_PREDICATE_LOGIC] = run_predicate_logic,
         [SASS_MULTIPLY_ADD] = run_multiply_add,

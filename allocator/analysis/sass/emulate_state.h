@@ -53,11 +53,28 @@ void machine_begin(struct machine *machine, const struct emulate_launch *launch,
 /* Executes the instruction at *pc, and advances it. */
 enum flow machine_step(struct machine *machine, uint64_t *pc);
 
+/* Executes the instruction, which is no branch, whatever its guard. */
+void machine_run(struct machine *machine, struct sass_instruction instruction);
+
+/* Fills the registers of a load, LDG or LD, with what it has loaded, by [75:73]. bytes: at most 16. */
+void machine_take_loaded(struct machine *machine, struct sass_instruction instruction, unsigned bytes,
+                         const uint8_t loaded[16]);
+
+/* The predicate under which it executes. */
+enum truth machine_guard(const struct machine *machine, struct sass_instruction instruction);
+
 /* Computes an access's address. Returns 0 if it is unknown, or if the lane's predicate is false (*is_off). */
 int machine_address(const struct machine *machine, const struct sass_access *access, int *is_off, uint64_t *address);
 
 /* Executes an arithmetic instruction. Returns 0 if it is not supported. */
 int machine_compute(struct machine *machine, struct sass_instruction instruction);
+
+/* The operands of an arithmetic instruction. */
+struct operands {
+    struct cell cells[3];
+    int is_b_immediate;
+};
+struct operands machine_operands(const struct machine *machine, struct sass_instruction instruction);
 
 /* Makes everything that an instruction may write unknown. */
 void machine_forget(struct machine *machine, struct sass_instruction instruction);

@@ -33,6 +33,7 @@ enum sass_operation {
     SASS_ABSOLUTE,
     SASS_PERMUTE,
     SASS_LESSER,
+    SASS_EXTEND,
     SASS_SHIFT,
     SASS_PREDICATE_LOGIC,
     SASS_MULTIPLY_ADD,

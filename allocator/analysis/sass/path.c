@@ -1,0 +1,296 @@
+#include "path.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What is recorded of each instruction: its number in the code, and: */
+#define IS_FORGOTTEN UINT32_C(0x80000000) /* it may not have executed */
+#define IS_LOAD UINT32_C(0x40000000)
+#define NUMBER (IS_LOAD - 1)
+
+/* A list that grows. */
+static int make_room(void **list, size_t count, size_t size)
+{
+    if (count & (count - 1)) /* it is as large as the next power of two */
+        return 1;
+    void *grown = realloc(*list, (count ? count * 2 : 1) * size);
+    if (grown)
+        *list = grown;
+    return grown != NULL;
+}
+
+/* ---- the recording ---- */
+
+struct recorder {
+    struct emulate_memory memory; /* of the launch */
+    struct path *path;
+    uint32_t *taken;
+    size_t taken_count;
+    uint32_t number; /* of the instruction that is executed */
+    int has_loaded, has_failed;
+};
+
+/* Reads for a load, and records what it got. */
+static int read_and_record(void *user, uint64_t address, void *bytes, size_t size)
+{
+    struct recorder *recorder = user;
+    struct path *path = recorder->path;
+    if (!recorder->memory.read || !recorder->memory.read(recorder->memory.user, address, bytes, size))
+        return 0;
+    if (!make_room((void **)&path->loads, path->load_count, sizeof *path->loads)) {
+        recorder->has_failed = 1;
+        return 0;
+    }
+    struct path_load *load = &path->loads[path->load_count++];
+    *load = (struct path_load){.number = recorder->number, .bytes = (uint32_t)size, .address = address};
+    memcpy(load->value, bytes, size);
+    recorder->has_loaded = 1;
+    return 1;
+}
+
+static int add_taken(struct recorder *recorder, uint32_t flags)
+{
+    if (!make_room((void **)&recorder->taken, recorder->taken_count, sizeof *recorder->taken))
+        return 0;
+    recorder->taken[recorder->taken_count++] = recorder->number | flags;
+    return 1;
+}
+
+/* Executes one instruction and records it, unless it is not executed. */
+static enum flow record_step(struct recorder *recorder, struct machine *machine, uint64_t *pc)
+{
+    const struct emulate_launch *launch = machine->launch;
+    struct span bytes = span_part(launch->code, *pc - launch->start, SASS_INSTRUCTION_BYTES);
+    if (*pc < launch->start || !bytes.bytes || (*pc - launch->start) / SASS_INSTRUCTION_BYTES > NUMBER)
+        return FLOW_LOST;
+    struct sass_instruction instruction = sass_load(bytes.bytes);
+    enum truth guard = machine_guard(machine, instruction);
+    recorder->number = (uint32_t)((*pc - launch->start) / SASS_INSTRUCTION_BYTES);
+    recorder->has_loaded = 0;
+    enum flow flow = machine_step(machine, pc);
+    if (recorder->has_failed)
+        return FLOW_LOST;
+    if (guard == TRUTH_FALSE || sass_branches(instruction))
+        return flow;
+    uint32_t flags = guard == TRUTH_UNKNOWN ? IS_FORGOTTEN : recorder->has_loaded ? IS_LOAD : 0;
+    return add_taken(recorder, flags) ? flow : FLOW_LOST;
+}
+
+/* Returns 1 at the access. */
+static int record(struct recorder *recorder, struct machine *machine, uint64_t access_pc, uint64_t wanted)
+{
+    uint64_t pc = machine->launch->start;
+    for (uint32_t steps = 0; steps < PATH_STEPS; steps++) {
+        int is_off = 0;
+        if (pc == access_pc && machine_address(machine, recorder->path->access, &is_off, &recorder->path->address) &&
+            recorder->path->address == wanted)
+            return 1;
+        if (record_step(recorder, machine, &pc) != FLOW_ON)
+            return 0;
+    }
+    return 0;
+}
+
+/* ---- the instructions that matter ---- */
+
+/* Registers and predicates that are still to be explained. */
+struct wanted {
+    uint8_t registers[2][256], predicates[2][8];
+};
+
+static void want(struct wanted *wanted, const struct machine *machine, int file, unsigned number)
+{
+    number &= machine->zero[file];
+    for (unsigned i = number; i < number + 2 && i < 256 && number != machine->zero[file]; i++)
+        wanted->registers[file][i] = 1;
+}
+
+/* Whether it writes one of them, which then is explained: more than four in a row are written by none that can be computed. */
+static int explains(struct wanted *wanted, const struct machine *machine, struct sass_instruction instruction)
+{
+    unsigned vector = (unsigned)sass_bits(instruction, 16, 8), uniform = vector & machine->zero[UNIFORM];
+    int is_known = sass_is_known(instruction), is_wanted = 0;
+    int is_single = sass_opcode(instruction) == 0x035 && machine->launch->sm < 100; /* HFMA2.MMA, not IADD.64 */
+    for (unsigned i = vector; i < vector + (is_single ? 1 : 4) && i < SASS_RZ; i++) {
+        if (!sass_writes_register(instruction, i, 1))
+            continue;
+        is_wanted |= wanted->registers[VECTOR][i];
+        wanted->registers[VECTOR][i] = 0;
+    }
+    for (unsigned i = uniform; sass_writes_uniform(instruction) && i < uniform + 4 && i < 256; i++)
+        is_wanted |= wanted->registers[UNIFORM][i]; /* it may write fewer: what was there before stays wanted */
+    for (unsigned i = 0; i < 7; i++) {
+        int is_target = !is_known || sass_bits(instruction, 81, 3) == i || sass_bits(instruction, 84, 3) == i;
+        if (sass_may_write_predicate(instruction, i))
+            is_wanted |= wanted->predicates[VECTOR][i];
+        if (is_target && sass_writes_uniform_predicate(instruction))
+            is_wanted |= wanted->predicates[UNIFORM][i];
+    }
+    return is_wanted;
+}
+
+/* What it may read: wherever an instruction can have the number of one. More than it does read costs only time. */
+static void want_operands(struct wanted *wanted, const struct machine *machine, struct sass_instruction instruction)
+{
+    static const unsigned registers[] = {24, 32, 64}, predicates[] = {68, 77, 87};
+    for (unsigned i = 0; i < 3; i++) {
+        for (int file = VECTOR; file <= UNIFORM; file++) {
+            want(wanted, machine, file, (unsigned)sass_bits(instruction, registers[i], 8));
+            wanted->predicates[file][sass_bits(instruction, predicates[i], 3)] = 1;
+        }
+    }
+}
+
+static void want_address(struct wanted *wanted, const struct machine *machine, const struct sass_access *access)
+{
+    want(wanted, machine, VECTOR, access->base);
+    if (access->uniform >= 0)
+        want(wanted, machine, UNIFORM, (unsigned)access->uniform);
+}
+
+/* Walks back over what was executed. The steps are found from the last on. Returns 0 if out of host memory. */
+static int keep_what_matters(struct path *path, const struct recorder *recorder, const struct machine *machine)
+{
+    struct wanted wanted;
+    uint32_t load = (uint32_t)path->load_count;
+    memset(&wanted, 0, sizeof wanted);
+    want_address(&wanted, machine, path->access);
+    for (size_t i = recorder->taken_count; i-- > 0;) {
+        uint32_t taken = recorder->taken[i], number = taken & NUMBER;
+        struct sass_instruction instruction = sass_load(path->launch->code.bytes + (size_t)number * SASS_INSTRUCTION_BYTES);
+        int is_load = (taken & IS_LOAD) != 0;
+        load -= (uint32_t)is_load;
+        if (!explains(&wanted, machine, instruction))
+            continue;
+        if (!is_load) /* what it has loaded is on record */
+            want_operands(&wanted, machine, instruction);
+        if (!make_room((void **)&path->steps, path->step_count, sizeof *path->steps))
+            return 0;
+        path->steps[path->step_count++] =
+            (struct path_step){number, (taken & IS_FORGOTTEN) != 0, is_load ? load : PATH_NO_LOAD};
+    }
+    for (size_t i = 0; i < path->step_count / 2; i++) {
+        struct path_step last = path->steps[path->step_count - 1 - i];
+        path->steps[path->step_count - 1 - i] = path->steps[i];
+        path->steps[i] = last;
+    }
+    return 1;
+}
+
+int path_follow(const struct emulate_launch *launch, const struct emulate_lane *lane, uint64_t access_pc,
+                const struct sass_access *access, uint64_t address, struct path *path)
+{
+    struct machine machine;
+    struct recorder recorder = {.path = path};
+    const struct emulate_memory memory = {read_and_record, &recorder};
+    struct emulate_launch recorded = *launch;
+    *path = (struct path){.launch = launch, .lane = lane, .access = access, .work = PATH_WORK};
+    if (launch->memory)
+        recorder.memory = *launch->memory;
+    recorded.memory = &memory;
+    machine_begin(&machine, &recorded, lane);
+    int is_there = record(&recorder, &machine, access_pc, address) && keep_what_matters(path, &recorder, &machine);
+    free(recorder.taken);
+    return is_there;
+}
+
+void path_free(struct path *path)
+{
+    free(path->steps);
+    free(path->loads);
+    *path = (struct path){0};
+}
+
+/* ---- once more ---- */
+
+/* The launch and the thread with the changes that concern them. */
+struct again {
+    struct emulate_launch launch;
+    struct emulate_lane lane;
+    uint8_t parameters[4096];
+};
+
+static void begin_again(struct again *again, const struct path *path, const struct path_change *changes, size_t count)
+{
+    again->launch = *path->launch;
+    again->lane = *path->lane;
+    again->launch.memory = NULL;
+    for (size_t i = 0; i < count; i++) {
+        const struct path_change *change = &changes[i];
+        size_t size = path->launch->parameters.size;
+        if (change->input == PATH_BLOCK)
+            again->lane.block_index[change->at % 3] = (uint32_t)change->value;
+        if (change->input == PATH_THREAD)
+            again->lane.thread[change->at % 3] = (uint32_t)change->value;
+        if (change->input != PATH_PARAMETER || size > sizeof again->parameters || change->bytes > sizeof change->value ||
+            !span_part(path->launch->parameters, change->at, change->bytes).bytes)
+            continue;
+        if (again->launch.parameters.bytes != again->parameters)
+            memcpy(again->parameters, path->launch->parameters.bytes, size);
+        again->launch.parameters = (struct span){again->parameters, size};
+        memcpy(again->parameters + change->at, &change->value, change->bytes);
+    }
+}
+
+/* Fills the registers of a load with what it has loaded, or would have. */
+static void load_again(struct machine *machine, struct sass_instruction instruction, const struct path *path, uint32_t number,
+                       const struct path_change *changes, size_t count)
+{
+    struct path_load load = path->loads[number];
+    for (size_t i = 0; i < count; i++) {
+        const struct path_change *change = &changes[i];
+        if (change->input == PATH_LOADED && change->at == number && change->bytes <= sizeof change->value &&
+            change->from <= sizeof load.value - change->bytes)
+            memcpy(load.value + change->from, &change->value, change->bytes);
+    }
+    machine_take_loaded(machine, instruction, load.bytes, load.value);
+}
+
+/* Executes a step of the path, with the changes that concern it. */
+static void run_again(struct machine *machine, const struct path *path, uint32_t index, const struct path_change *changes,
+                      size_t count)
+{
+    const struct path_step *step = &path->steps[index];
+    struct sass_instruction instruction = sass_load(path->launch->code.bytes + (size_t)step->number * SASS_INSTRUCTION_BYTES);
+    int file = sass_writes_uniform(instruction) ? UNIFORM : VECTOR;
+    if (step->load != PATH_NO_LOAD)
+        load_again(machine, instruction, path, step->load, changes, count);
+    else if (step->is_forgotten)
+        machine_forget(machine, instruction);
+    else
+        machine_run(machine, instruction);
+    for (size_t i = 0; i < count; i++)
+        if (changes[i].input == PATH_RESULT && changes[i].at == index)
+            machine_set(machine, file, (unsigned)sass_bits(instruction, 16, 8) & machine->zero[file], known(changes[i].value));
+}
+
+int path_address(struct path *path, const struct path_change *changes, size_t count, uint64_t *address)
+{
+    struct again again;
+    struct machine machine;
+    int is_off = 0;
+    if (path->work < path->step_count)
+        return 0;
+    path->work -= (uint32_t)path->step_count;
+    begin_again(&again, path, changes, count);
+    machine_begin(&machine, &again.launch, &again.lane);
+    for (uint32_t i = 0; i < path->step_count; i++)
+        run_again(&machine, path, i, changes, count);
+    machine.predicates[VECTOR][path->access->predicate & 7] = path->access->is_negated ? TRUTH_FALSE : TRUTH_TRUE;
+    machine.predicates[VECTOR][7] = TRUTH_TRUE;
+    return machine_address(&machine, path->access, &is_off, address);
+}
+
+void path_each(struct path *path,
+               void (*visit)(void *user, uint32_t step, const struct machine *machine, struct sass_instruction instruction),
+               void *user)
+{
+    struct again again;
+    struct machine machine;
+    begin_again(&again, path, NULL, 0);
+    machine_begin(&machine, &again.launch, &again.lane);
+    for (uint32_t i = 0; i < path->step_count; i++) {
+        visit(user, i, &machine, path_instruction(path, i));
+        run_again(&machine, path, i, NULL, 0);
+    }
+}
