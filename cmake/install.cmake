@@ -8,6 +8,7 @@ install(FILES include/cufence.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 # For find_package(cufence).
 if(SKBUILD)
+  file(GLOB allocator_class allocator/torch/*.h allocator/torch/*.cpp) # compiled where no class is shipped
   set(package cmake)
   set(CUFENCE_LIBRARY_NAME libcufence.so)
 else()
@@ -29,6 +30,7 @@ endif()
 
 # The manual page, and completions. A wheel's go into the environment that it is installed in.
 if(SKBUILD)
+  file(GLOB allocator_class allocator/torch/*.h allocator/torch/*.cpp) # compiled where no class is shipped
   set(data ${SKBUILD_DATA_DIR}/share)
   set(man ${data}/man)
 else()
@@ -53,6 +55,7 @@ endif()
 
 # The pages that `cufence docs` prints.
 if(SKBUILD)
+  file(GLOB allocator_class allocator/torch/*.h allocator/torch/*.cpp) # compiled where no class is shipped
   set(pages docs)
 else()
   set(pages ${CMAKE_INSTALL_DATADIR}/doc/cufence)
@@ -66,6 +69,7 @@ if(NOT SKBUILD)
 endif()
 
 if(SKBUILD)
-  install(FILES allocator/cli/demo.cu allocator/torch/shim.cpp DESTINATION .)
+  file(GLOB allocator_class allocator/torch/*.h allocator/torch/*.cpp) # compiled where no class is shipped
+  install(FILES allocator/cli/demo.cu ${allocator_class} DESTINATION .)
   install(FILES allocator/torch/cufence-startup.pth DESTINATION ${SKBUILD_PLATLIB_DIR})
 endif()

@@ -146,6 +146,14 @@ typedef struct cufence_stream_stats {
     int32_t device;
 } cufence_stream_stats;
 
+/* A mapping, with the buffer in it. */
+typedef struct cufence_mapping {
+    cufence_buffer buffer; /* id 0: it had none yet. Freed: the last one */
+    uint64_t pool[2];      /* the pool that it belongs to (cufence_pool_begin()); zeros: none */
+    int32_t is_live;       /* the buffer is */
+    int32_t is_waiting;    /* freed, and not yet usable again: a stream may still use it */
+} cufence_mapping;
+
 /* A fault, as passed to the handler. Valid only during the call. */
 typedef struct cufence_fault {
     const char *text;   /* the report as printed: UTF-8, ends with a newline */
@@ -283,6 +291,9 @@ cufence_status cufence_get_stats(int device, cufence_stats *stats);
  * thousands of live buffers.
  */
 size_t cufence_get_streams(int device, cufence_stream_stats *out, size_t max);
+
+/* The same for the mappings of a device, live or not. A page that small buffers share counts as one for each of them. */
+size_t cufence_get_mappings(int device, cufence_mapping *out, size_t max);
 
 /*
  * Prints what is allocated on `device` (-1: all) by place of allocation, on stderr and in the file of log=, and appends it to

@@ -26,6 +26,13 @@ void closing_unguarded(enum unguarded kind, uint64_t bytes)
     __atomic_fetch_add(&unguarded[kind].bytes, bytes, __ATOMIC_RELAXED);
 }
 
+static int is_torch; /* atomic */
+
+void closing_torch(void)
+{
+    __atomic_store_n(&is_torch, 1, __ATOMIC_RELAXED);
+}
+
 struct number {
     char text[64];
 };
@@ -144,8 +151,9 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
     if (stats->peak_live_bytes) /* exact to 1 MiB */
         snprintf(most, sizeof most, " (at most %s at once)", bytes_of(stats->peak_live_bytes).text);
     if (stats->allocations)
-        output_say("==%d== cufence: %s; %s allocation%s guarded%s%s\n", (int)getpid(), findings,
-                   grouped(stats->allocations).text, s(stats->allocations), most, seen);
+        output_say("==%d== cufence: %s; %s allocation%s guarded%s%s%s\n", (int)getpid(), findings,
+                   grouped(stats->allocations).text, s(stats->allocations), most, seen,
+                   __atomic_load_n(&is_torch, __ATOMIC_RELAXED) ? "; PyTorch's allocator: cufence" : "");
     else if (!left.left && (found || ending->has_faulted)) /* what was found needed no guard */
         output_say("==%d== cufence: %s; cufence saw no allocation of device memory%s\n", (int)getpid(), findings, seen);
     else

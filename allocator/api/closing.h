@@ -25,6 +25,9 @@ struct ending {
     int is_verbose;        /* also how often each place of allocation was tested */
 };
 
+/* PyTorch allocates through our class from now on. */
+void closing_torch(void);
+
 /* Prints what was left to the driver, if anything was. */
 void closing_say_unguarded(void);
 

@@ -241,6 +241,16 @@ PUBLIC size_t cufence_get_streams(int device, cufence_stream_stats *out, size_t 
     return count;
 }
 
+PUBLIC size_t cufence_get_mappings(int device, cufence_mapping *out, size_t max)
+{
+    cufence_mapping *all = NULL;
+    size_t count = lifecycle_check() == CUFENCE_OK ? heap_mappings(device, &all) : 0;
+    for (size_t i = 0; i < count && i < max; i++)
+        out[i] = all[i];
+    free(all);
+    return count;
+}
+
 struct on_device {
     int device;
     cufence_status status;

@@ -128,6 +128,58 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     return CUFENCE_OK;
 }
 
+struct seeking {
+    const cufence_buffer *was;
+    struct block *block;
+};
+
+static void seek(struct slot *slot, uint64_t gap_start, void *user)
+{
+    struct seeking *seeking = user;
+    (void)gap_start;
+    if (slot->base == seeking->was->mapping_start)
+        seeking->block = (struct block *)slot;
+}
+
+static struct block *take_back(struct pool *pool, const cufence_buffer *was, struct freelist **from)
+{
+    struct seeking seeking = {was, NULL};
+    struct block *block = NULL;
+    arena_visit(was->mapping_start, 1, seek, &seeking);
+    if (!seeking.block || __atomic_load_n(&seeking.block->pool, __ATOMIC_RELAXED) != pool)
+        return NULL;
+    lock_take(&pool->books->lock);
+    for (*from = pool->lists; *from && !block; *from = block ? *from : (*from)->next)
+        block = freelist_take_this(*from, seeking.block) ? seeking.block : NULL;
+    lock_release(&pool->books->lock);
+    return block;
+}
+
+cufence_status heap_revive(int device, const uint64_t id[2], const cufence_buffer *was)
+{
+    cufence_status status = CUFENCE_OK;
+    struct freelist *from;
+    struct pool *pool = pool_named(device, id, &status);
+    struct block *block = pool ? take_back(pool, was, &from) : NULL;
+    if (!block)
+        return pool ? error_set(CUFENCE_ERROR_NOT_FOUND, "the memory of buffer #%llu at 0x%llx is in use, or not the pool's",
+                                (unsigned long long)was->id, (unsigned long long)was->address)
+                    : status;
+    freelist_count(from, was->size);
+    block->is_counted = 1;
+    block->owner = HEAP_TORCH;
+    struct facts facts = {.id = facts_next_id(),
+                          .address = was->address,
+                          .size = was->size,
+                          .stream = was->stream,
+                          .allocated_ns = now_ns(),
+                          .who = thread_id(),
+                          .label = facts_label(label_current(), was->allocated_stack)};
+    facts_write(block, &facts);
+    index_add(block);
+    return CUFENCE_OK;
+}
+
 cufence_status passed_or_guarded(void **pointer, const struct heap_request *wanted, const void *frame)
 {
     enum passed_reason why = passed_why(wanted, frame);

@@ -36,6 +36,17 @@ cufence_status heap_claim(void *pointer, struct heap_claim *claim)
     return CUFENCE_OK;
 }
 
+void heap_claimed(const struct heap_claim *claim, struct heap_range *out)
+{
+    const struct block *block = claim->block;
+    *out = (struct heap_range){.address = block->facts.address,
+                               .size = block->facts.size,
+                               .context = claim->context,
+                               .device = block->slot.device,
+                               .owner = block->owner,
+                               .stream = block->facts.stream};
+}
+
 static int has_recorded(const struct block *block)
 {
     return (block_links(block) & LINKED_TO_STREAMS) != 0;

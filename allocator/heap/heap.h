@@ -21,12 +21,14 @@ cufence_status heap_open(const struct options *options);
 /* Stops the background thread; everything else keeps working. Call before the driver shuts down at exit. */
 void heap_close(void);
 
+#define HEAP_TORCH 255u
+
 struct heap_request {
     size_t size;             /* bytes; 0 gives NULL */
     struct context *context; /* whose memory it will be */
     int device;              /* whose physical memory: the context's, except for a pool of another device */
     struct stream *stream;   /* may use it at once; NULL or a stream of another context: any stream may */
-    uint8_t owner;           /* the caller's own tag, returned at the free; 0 if unused */
+    uint8_t owner;           /* the caller's own tag, returned at the free; 0 if unused; HEAP_TORCH: PyTorch's class */
     int is_last_try;         /* 1: release whatever can be, even if the device was full a moment ago */
     uint32_t align;          /* minimum alignment, a power of two; 0: the option `align` alone decides */
 };
@@ -83,6 +85,16 @@ cufence_status pool_begin(int device, const uint64_t id[2], cufence_pool_filter 
 cufence_status pool_end(int device, const uint64_t id[2]);
 cufence_status pool_release(int device, const uint64_t id[2]);
 
+/* What else may be asked of a pool. RETAIN: counts one more user, and creates it; LEND, KEEP: whether what it keeps for reuse
+ * may be given to others when the device is full. users: receives the number of its users; may be NULL. Errors: as
+ * pool_begin(); NOT_FOUND (not of RETAIN). */
+enum pool_request { POOL_RETAIN, POOL_LEND, POOL_KEEP, POOL_ASK };
+cufence_status pool_request(int device, const uint64_t id[2], enum pool_request what, int *users);
+
+/* Makes a buffer of a pool live again that was freed, as heap_mappings() had described it: at the same address. Its memory is
+ * the pool's, which keeps it. Errors: NOT_FOUND (the pool, or the memory is in use or not its own), as pool_begin(). */
+cufence_status heap_revive(int device, const uint64_t id[2], const cufence_buffer *was);
+
 /* Whether an address is in cufence's address space: in a buffer, live or freed, or in a guard. */
 int heap_owns(uint64_t address);
 
@@ -92,8 +104,11 @@ struct heap_range {
     struct context *context;
     int device; /* where its physical memory is */
     unsigned owner;
+    uint64_t stream;  /* it was allocated on, as a number */
+    uint64_t pool[2]; /* as for pool_begin(); zeros: none */
 };
 int heap_range_of(uint64_t address, struct heap_range *out); /* 0: the address is in no live buffer */
+void heap_claimed(const struct heap_claim *claim, struct heap_range *out);
 
 void heap_describe(uint64_t address, cufence_description *description);
 
@@ -122,6 +137,10 @@ size_t heap_use(int device, struct heap_use **out);
 
 /* Describes the place of one of these for people. */
 void heap_use_place(const struct heap_use *use, struct use_place *out);
+
+/* Gets what is mapped on a device (-1: all), in no order. Returns their number; *out is malloc'ed, NULL if out of host
+ * memory. */
+size_t heap_mappings(int device, cufence_mapping **out);
 
 /* Gets the figures of each stream of a device (-1: all) that has allocated and still exists, or has live buffers. Returns their
  * number; *out is malloc'ed, NULL if out of host memory. */
@@ -185,13 +204,17 @@ void heap_sync_ended(struct context *context, uint64_t since);
 
 /* Physical memory of a context's buffers, in bytes. */
 struct heap_figures {
-    uint64_t mapped; /* live, idle and waiting */
-    uint64_t peak;   /* peak of `mapped` since the last heap_reset_peak() */
-    uint64_t idle;   /* part of `mapped` that is kept for reuse */
-    uint64_t cached; /* without a mapping, kept for the device's next mapping */
+    uint64_t mapped;                      /* live, idle and waiting */
+    uint64_t mappings, peak_mappings;     /* their number */
+    uint64_t fresh, fresh_bytes, retired; /* mappings made and ended since the start */
+    uint64_t peak;                        /* peak of `mapped` since the last heap_reset_peak() */
+    uint64_t idle;                        /* part of `mapped` that is kept for reuse */
+    uint64_t cached;                      /* without a mapping, kept for the device's next mapping */
 };
 struct heap_figures heap_figures(struct context *context); /* NULL: zeros */
 void heap_reset_peak(struct context *context);
+/* From now on the context's mappings may take no more than that; 0: no limit. */
+cufence_status heap_limit(struct context *context, uint64_t bytes);
 
 /* Counts captures that begin (1) and end (-1). While one is in progress, the heap never synchronises. */
 void heap_count_captures(int change);

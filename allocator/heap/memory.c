@@ -130,6 +130,16 @@ static int stays_scarce(const struct books *books, const struct heap_request *wa
     return 1;
 }
 
+static struct block *map_within(struct books *books, int device, const struct layout *layout, int is_alone,
+                                cufence_status *status)
+{
+    uint64_t limit = __atomic_load_n(&books->limit, __ATOMIC_RELAXED);
+    if (!limit || __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED) + layout->mapped <= limit)
+        return block_map(books, device, layout, is_alone, status);
+    *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the program allows itself %llu bytes", (unsigned long long)limit);
+    return NULL;
+}
+
 struct block *memory_map(struct books *books, const struct heap_request *wanted, const struct layout *layout, int is_captured,
                          unsigned reserve, cufence_status *status)
 {
@@ -140,18 +150,20 @@ struct block *memory_map(struct books *books, const struct heap_request *wanted,
         *status = memory_still_full(device, wanted->size);
         return NULL;
     }
-    struct block *block = block_map(books, device, layout, is_alone, status);
+    struct block *block = map_within(books, device, layout, is_alone, status);
     for (int level = 0; !block && level <= hardest; level++) {
         if (!heap_lacks_room(*status))
             return NULL;
         if (level >= 1)
             await_worker();
+        if (level >= 1)
+            pools_lend(books);
         memory_release(books, device, level);
         if (level >= 1) { /* it may have had the second mapping of what was released just now */
             await_worker();
             memory_release(books, device, 0);
         }
-        block = block_map(books, device, layout, is_alone, status);
+        block = map_within(books, device, layout, is_alone, status);
     }
     if (!block && *status == CUFENCE_ERROR_OUT_OF_MEMORY)
         *status = is_brief ? memory_still_full(device, wanted->size) : out_of_memory(device, wanted->size, layout->mapped);

@@ -16,7 +16,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-#define POOLS 256
+#define POOLS 255 /* below HEAP_TORCH */
 #define FIRST_POOL 2u /* 0: not ours; 1: OWNER_NO_POOL */
 
 /* The driver's pools reserve memory in such steps (H100, driver 580.159), so a small allocation usually leaves the figure as it
@@ -182,7 +182,7 @@ void pool_freed(const struct heap_freed *freed)
 {
     if (freed->owner == OWNER_NO_POOL) {
         __atomic_sub_fetch(&without_pool_mapped, freed->mapped, __ATOMIC_RELAXED);
-    } else if (freed->owner >= FIRST_POOL) {
+    } else if (freed->owner >= FIRST_POOL && freed->owner < POOLS) {
         struct pool_account *pool = &pools[freed->owner];
         __atomic_sub_fetch(&pool->used, freed->size, __ATOMIC_RELAXED);
         __atomic_sub_fetch(&pool->mapped, freed->mapped, __ATOMIC_RELAXED);

@@ -1,6 +1,6 @@
 """Shared by the tests: paths, helper processes, and a stand-in for PyTorch.
 
-The stand-in has the names that cufence.enable() uses and headers that shim.cpp compiles against, and records the calls.
+The stand-in has the names that cufence.enable() uses, and a class in place of allocator.cpp, which takes PyTorch's real headers.
 """
 
 from __future__ import annotations
@@ -32,15 +32,6 @@ _GLIBCXX_USE_CXX11_ABI = True
 current = None
 is_traced = False
 
-class _CUDAPluggableAllocator:
-    def __init__(self):
-        self.hooks = {}
-    def set_record_stream_fn(self, address): self.hooks["record_stream"] = address
-    def set_reset_fn(self, address): self.hooks["reset"] = address
-    def set_begin_allocate_to_pool(self, address): self.hooks["begin"] = address
-    def set_end_allocate_to_pool_fn(self, address): self.hooks["end"] = address
-    def set_release_pool(self, address): self.hooks["release"] = address
-
 def _cuda_getAllocator():
     return current
 
@@ -54,7 +45,6 @@ def _activate_gpu_trace():
 
 _CUDA = """
 import os, threading, time
-from . import memory
 def is_initialized():
     return os.environ.get("STANDIN_STARTED") == "1"
 
@@ -71,24 +61,24 @@ class Stream:
         return made
 """
 
-_MEMORY = """
-import ctypes
-from .. import _C
+# Compiled in place of allocator.cpp.
+_CLASS = """
+#include <c10/util/Exception.h>
+#include "torch.h"
+#include <cstdlib>
+extern "C" __attribute__((visibility("default"))) const char *cufence_torch_install()
+{
+    const char *why = std::getenv("STANDIN_REFUSES");
+    if (!why)
+        cufence_torch_installed();
+    return why;
+}
+"""
 
-class CUDAPluggableAllocator:
-    def __init__(self, path, alloc, free):
-        library = ctypes.CDLL(path)
-        self.alloc, self.free = getattr(library, alloc), getattr(library, free)
-        self.alloc.restype = ctypes.c_void_p
-        self.alloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
-        self.free.restype = None
-        self.free.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
-        self.inner = _C._CUDAPluggableAllocator()
-    def allocator(self):
-        return self.inner
-
-def change_current_allocator(allocator):
-    _C.current = allocator
+_SITE = """
+import pathlib
+from cufence import _shim
+_shim.source = lambda: pathlib.Path(__file__).parent / "torch" / "allocator.cpp"
 """
 
 _TRACE = """
@@ -98,39 +88,21 @@ def register_callback_for_stream_synchronization(callback): registered["stream"]
 def register_callback_for_event_synchronization(callback): registered["event"].append(callback)
 """
 
-_EXCEPTION = """
-#pragma once
-#include <cstdint>
-#include <exception>
-#include <string>
-namespace c10 {
-struct SourceLocation { const char *function; const char *file; std::uint32_t line; };
-class Error : public std::exception {
-    std::string message;
-public:
-    Error(SourceLocation, std::string text) : message(std::move(text)) {}
-    const char *what() const noexcept override { return message.c_str(); }
-};
-class OutOfMemoryError : public Error { using Error::Error; };
-class AcceleratorError : public Error {
-public:
-    AcceleratorError(SourceLocation where, std::int32_t, const std::string &text) : Error(where, text) {}
-};
-}
-"""
+_EXCEPTION = "#pragma once\n"
 
 _FILES = {
     "__init__.py": _TORCH,
     "_C.py": _C,
     "cuda/__init__.py": _CUDA,
-    "cuda/memory.py": _MEMORY,
     "cuda/_gpu_trace.py": _TRACE,
     "include/c10/util/Exception.h": _EXCEPTION,
+    "allocator.cpp": _CLASS,
+    "../sitecustomize.py": _SITE,
 }
 
 
 def has_compiler() -> bool:
-    """Returns whether shim.cpp can be compiled here."""
+    """Returns whether a class can be compiled here."""
     return any(shutil.which(name) for name in ("c++", "g++", "clang++"))
 
 
@@ -140,11 +112,13 @@ def make_torch(folder: Path) -> None:
         path = folder / "torch" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    library = folder / "torch" / "lib" / "libc10.so"
-    library.parent.mkdir()
+    shutil.copy(PACKAGE / "torch.h", folder / "torch")
+    libraries = folder / "torch" / "lib"
+    libraries.mkdir()
     compiler = next(name for name in ("c++", "g++", "clang++") if shutil.which(name))
-    command = [compiler, "-shared", "-fPIC", "-Wl,-soname,libc10.so", "-x", "c++", "/dev/null", "-o", str(library)]
-    subprocess.run(command, check=True, capture_output=True)
+    for name in ("libc10.so", "libc10_cuda.so"):
+        command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{name}", "-x", "c++", "/dev/null", "-o", str(libraries / name)]
+        subprocess.run(command, check=True, capture_output=True)
 
 
 def run_python(code: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -152,7 +126,7 @@ def run_python(code: str, folder: Path | None = None, **environment: str) -> sub
     variables = dict(os.environ)
     for name in ("CUFENCE_OPTIONS", "CUFENCE_SIM", "CXX", "XDG_CACHE_HOME"):
         variables.pop(name, None)
-    paths = [str(PACKAGE)]
+    paths = [str(PACKAGE), str(Path(__file__).parent)]
     if folder is not None:
         paths.insert(0, str(folder))
         # Not loaded: the shim must find libc10 itself.

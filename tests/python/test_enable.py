@@ -44,9 +44,6 @@ class Enable(unittest.TestCase):
             cufence.enable(uaf="strict", align="auto")
             assert cufence.is_enabled()
             import torch, torch.cuda._gpu_trace as trace
-            current = torch._C.current
-            assert set(current.inner.hooks) == {"record_stream", "reset", "begin", "end", "release"}
-            assert all(current.inner.hooks.values())
             assert torch._C.is_traced and all(len(callbacks) == 1 for callbacks in trace.registered.values())
             """
         )
@@ -56,11 +53,10 @@ class Enable(unittest.TestCase):
             """
             import cufence
             cufence.enable(uaf="strict")
-            import torch
-            allocator = torch._C.current
+            from tensors import alloc, free
             with cufence.label("outer"), cufence.label("batch 17"):
-                address = allocator.alloc(4000, 0, None)
-            other = allocator.alloc(10, 0, None)
+                address = alloc(4000)
+            other = alloc(10)
             inside = cufence.describe(address + 12)
             assert inside["place"] == "inside" and inside["offset"] == 12, inside
             buffer = inside["buffer"]
@@ -77,13 +73,13 @@ class Enable(unittest.TestCase):
             stats = cufence.stats()
             assert (stats["live_buffers"], stats["live_bytes"], stats["allocations"]) == (2, 4010, 2), stats
             assert cufence.stats(0)["live_buffers"] == 2
-            allocator.free(address, 4000, 0, None)
+            free(address)
             assert cufence.describe(address)["place"] == "freed"
             assert cufence.stats()["live_buffers"] == 1
-            allocator.free(other, 10, 0, None)
+            free(other)
             cufence.trim()
             cufence.trim(0)
-            assert allocator.alloc(0, 0, None) is None
+            assert alloc(0) is None
             """
         )
 
@@ -102,9 +98,8 @@ class Enable(unittest.TestCase):
             """
             import cufence
             cufence.enable(slack="on")
-            import torch
-            allocator = torch._C.current
-            address = allocator.alloc(1000, 0, None)
+            from tensors import alloc
+            address = alloc(1000)
             assert cufence.check() == 0 and cufence.check(0) == 0
             try:
                 cufence.check(99)
@@ -144,7 +139,8 @@ class Enable(unittest.TestCase):
             import cufence
             cufence.enable()
             import torch, torch.cuda._gpu_trace as trace
-            torch._C.current.alloc(4000, 0, None)
+            from tensors import alloc
+            alloc(4000)
             trace.registered["device"][0]()
             trace.registered["stream"][0](0)
             """
@@ -246,7 +242,7 @@ class Enable(unittest.TestCase):
             assert not cufence.is_enabled()
             cufence.enable(uaf="strict")
             import torch
-            assert torch._C.current is not None and cufence.is_enabled()
+            assert cufence.is_enabled()
             """,
             PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True",
         )
@@ -307,9 +303,17 @@ class Enable(unittest.TestCase):
             done.stderr, r"RuntimeError: cufence\.enable\(\) needs a PyTorch with CUDA; this one \(2\.11\.0\+standin\)"
         )
 
-    def test_old_torch(self) -> None:
-        done = self.run_code("import torch, cufence; del torch._C._CUDAPluggableAllocator.set_release_pool; cufence.enable()")
-        self.assertRegex(done.stderr, r"RuntimeError: PyTorch 2\.11\.0\+standin has no set_release_pool for custom allocators")
+    def test_the_class_refuses(self) -> None:
+        done = self.run_code("import cufence; cufence.enable()", STANDIN_REFUSES="not today")
+        self.assertRegex(done.stderr, r"InstallError: not today")
+
+    def test_a_class_of_another_version(self) -> None:
+        path = self.folder / "torch" / "allocator.cpp"
+        text = path.read_text()
+        path.write_text(text.replace("cufence_torch_install()", "of_another_version()"))
+        self.addCleanup(path.write_text, text)
+        done = self.run_code("import cufence; cufence.enable()")
+        self.assertRegex(done.stderr, r"InstallError: \S+ does not fit PyTorch 2\.11\.0\+standin: .*cufence_torch_install")
 
     def test_no_torch(self) -> None:
         # None in sys.modules makes the import fail as if the package did not exist.

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 import standin
-from test_pluggable import PRELUDE
+from test_tensors import PRELUDE
 
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
@@ -31,12 +31,12 @@ for _ in range(3):
     kept, left = forward(), optimizer()
     assert cufence.describe(kept)["place"] == "inside"
     assert cufence.describe(left)["place"] == "unknown"
-    free(left, 4000, 0, None)
+    free(left)
 rows = cufence.unguarded()
 assert list(rows.values()) == [{"allocations": 3, "bytes": 12000, "live_buffers": 0, "live_bytes": 0}], rows
 assert list(rows) == ["that skip names"], rows
 assert cufence.stats()["unguarded_allocations"] == 3
-library.cufence_torch_record_stream(optimizer(), None)
+library.cufence_record_stream(ctypes.c_void_p(optimizer()), None)
 """,
             "skip=func:optim*",
         )
@@ -89,6 +89,7 @@ def hoard():
     return [alloc(64 << 20, 0, None) for _ in range(3)]
 kept = hoard()
 assert alloc(1 << 30, 0, None) is None
+print(detail(), file=sys.stderr)
 """,
             "say=quiet",
             CUFENCE_SIM="memory=256M",

@@ -108,7 +108,7 @@ class SameAsHeader(unittest.TestCase):
             self.assertEqual(getattr(_library, name), values[f"CUFENCE_ERROR_{name}"])
 
     def test_prototypes(self) -> None:
-        declared = HEADER + (standin.PACKAGE / "pluggable.h").read_text()
+        declared = HEADER + (standin.PACKAGE / "torch.h").read_text()
         for name, (_, arguments) in _library.PROTOTYPES.items():
             match = re.search(rf"\b{name}\(([^)]*)\);", declared)
             assert match, f"{name} is not declared"

@@ -1,4 +1,4 @@
-"""Compiling shim.cpp: the compiler, the cache, and the error messages."""
+"""Compiling PyTorch's allocator class: the compiler, the cache, and the error messages."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Cache(unittest.TestCase):
         self.assertEqual(first.returncode, 0, first.stderr)
         path = Path(first.stdout.strip())
         self.assertEqual(path.parent, self.folder / "cache" / "cufence")
-        self.assertRegex(path.name, r"^shim-2\.11\.0\+standin-[0-9a-f]{16}\.so$")
+        self.assertRegex(path.name, r"^allocator-2\.11\.0\+standin-[0-9a-f]{16}\.so$")
         made = path.stat().st_mtime_ns
         again = standin.run_python(code, self.folder, PATH="/nonexistent")  # the cache needs no compiler
         self.assertEqual((again.stdout, path.stat().st_mtime_ns), (first.stdout, made), again.stderr)
@@ -88,6 +88,6 @@ class Cache(unittest.TestCase):
         standin.make_torch(self.folder)
         (self.folder / "torch" / "include" / "c10" / "util" / "Exception.h").write_text("#error of another version")
         done = standin.run_python("import torch; from cufence import _shim; _shim.build(torch)", self.folder)
-        self.assertRegex(done.stderr, r"shim\.cpp does not compile against PyTorch 2\.11\.0\+standin\. The command was")
+        self.assertRegex(done.stderr, r"allocator\.cpp does not compile against PyTorch 2\.11\.0\+standin\. The command was")
         self.assertIn("of another version", done.stderr)
         self.assertEqual(list((self.folder / "cache" / "cufence").iterdir()), [])

@@ -2,7 +2,7 @@
 #define TEST_NAME "handlers"
 #include "delivery.h"
 
-#include "torch/pluggable.h"
+#include "torch/torch.h"
 
 #include <poll.h>
 #include <sys/signalfd.h>

@@ -120,7 +120,9 @@ struct block *block_map(struct books *books, int device, const struct layout *la
     if (block->slot.span < layout->span)
         say_smaller_guard(block->slot.span - block->slot.mapped);
     raise_to(&books->peak_mapped_bytes, __atomic_add_fetch(&books->mapped_bytes, layout->mapped, __ATOMIC_RELAXED));
-    __atomic_add_fetch(&books->fresh, 1, __ATOMIC_RELAXED);
+    uint64_t fresh = __atomic_add_fetch(&books->fresh, 1, __ATOMIC_RELAXED);
+    raise_to(&books->peak_mappings, fresh - __atomic_load_n(&books->retired, __ATOMIC_RELAXED));
+    __atomic_add_fetch(&books->fresh_bytes, layout->mapped, __ATOMIC_RELAXED);
     if (is_alone)
         __atomic_add_fetch(&books->alone_bytes, layout->mapped, __ATOMIC_RELAXED);
     tally_note(TALLY_GUARDED);
@@ -177,6 +179,13 @@ void blocks_unmap(struct block *first)
         DL_DELETE(first, block);
         block_unmap(block);
     }
+}
+
+void block_pool_id(const struct block *block, uint64_t id[2])
+{
+    const struct pool *pool = __atomic_load_n(&block->pool, __ATOMIC_RELAXED);
+    id[0] = pool && !pool->is_capture ? pool->id[0] : 0;
+    id[1] = pool && !pool->is_capture ? pool->id[1] : 0;
 }
 
 void block_join(struct block *block, struct pool *pool)

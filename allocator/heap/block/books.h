@@ -15,6 +15,9 @@
 #define BINS (BINS_PAGES + CELLS_CLASSES) /* and one for each class of cells (pack.h) */
 #define MARKERS 8
 
+/* Zeros: it is in none. */
+void block_pool_id(const struct block *block, uint64_t id[2]);
+
 extern const struct options *heap_options;
 static const uint64_t heap_granularity = 2ull << 20; /* of mappings, in bytes */
 
@@ -44,6 +47,7 @@ struct pool {
     struct pool **held; /* captures whose memory this graph frees */
     size_t held_count;
     unsigned active; /* begun and not ended */
+    int may_lend;    /* what it keeps may be given to others when the device is full */
     cufence_pool_filter contains;
     void *user;
     void (*destroy)(void *);
@@ -102,7 +106,9 @@ struct books {
     size_t event_count, event_capacity;
     uint64_t mapped_bytes, captured_bytes; /* atomic, like everything below */
     uint64_t peak_mapped_bytes;
-    uint64_t fresh, retired;
+    uint64_t fresh, fresh_bytes, retired;
+    uint64_t peak_mappings;
+    uint64_t limit;                                     /* mapped_bytes stays below; 0: none */
     uint64_t replaced;                                  /* blocks in retiring lists whose memory a twin has taken over */
     uint32_t coming[BINS];                              /* blocks that a thread is retiring, by size */
     uint64_t alone_bytes;                               /* mapped for small buffers that share no page */

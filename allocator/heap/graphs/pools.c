@@ -183,6 +183,12 @@ static struct books *books_on(int device, const uint64_t id[2], cufence_status *
     return NULL;
 }
 
+static cufence_status unknown_pool(const uint64_t id[2])
+{
+    return error_set(CUFENCE_ERROR_NOT_FOUND, "pool (%llu, %llu) was not begun", (unsigned long long)id[0],
+                     (unsigned long long)id[1]);
+}
+
 cufence_status pool_begin(int device, const uint64_t id[2], cufence_pool_filter contains, void *user, void (*destroy)(void *))
 {
     cufence_status status = CUFENCE_OK;
@@ -212,10 +218,51 @@ cufence_status pool_begin(int device, const uint64_t id[2], cufence_pool_filter 
     return status;
 }
 
-static cufence_status unknown_pool(const uint64_t id[2])
+cufence_status pool_request(int device, const uint64_t id[2], enum pool_request what, int *users)
 {
-    return error_set(CUFENCE_ERROR_NOT_FOUND, "pool (%llu, %llu) was not begun", (unsigned long long)id[0],
-                     (unsigned long long)id[1]);
+    cufence_status status = CUFENCE_OK;
+    struct books *books = books_on(device, id, &status);
+    if (!books)
+        return status;
+    lock_take(&books->lock);
+    struct pool *pool = find(books, id);
+    if (!pool && what == POOL_RETAIN && (pool = add(books, id[0], id[1])) == NULL)
+        status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for a pool");
+    else if (!pool)
+        status = unknown_pool(id);
+    if (pool && what == POOL_RETAIN)
+        __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED);
+    else if (pool && what != POOL_ASK)
+        pool->may_lend = what == POOL_LEND;
+    if (users)
+        *users = pool ? (int)__atomic_load_n(&pool->references, __ATOMIC_RELAXED) : 0;
+    lock_release(&books->lock);
+    return status;
+}
+
+struct pool *pool_named(int device, const uint64_t id[2], cufence_status *status)
+{
+    struct books *books = books_on(device, id, status);
+    if (!books)
+        return NULL;
+    lock_take(&books->lock);
+    struct pool *pool = find(books, id);
+    lock_release(&books->lock);
+    if (!pool)
+        *status = unknown_pool(id);
+    return pool;
+}
+
+void pools_lend(struct books *books)
+{
+    struct pool *pool;
+    lock_take(&books->lock);
+    LL_FOREACH(books->pools, pool)
+    {
+        if (pool->may_lend && !pool->active)
+            pools_drop_lists(pool);
+    }
+    lock_release(&books->lock);
 }
 
 cufence_status pool_end(int device, const uint64_t id[2])

@@ -355,6 +355,30 @@ uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t b
     return taken;
 }
 
+int freelist_take_this(struct freelist *list, struct block *block)
+{
+    struct block *at;
+    list_lock(list);
+    DL_FOREACH(list->bins[freelist_bin(block->pages)], at)
+    {
+        if (at == block)
+            break;
+    }
+    if (at) {
+        take(list, block);
+    } else {
+        DL_FOREACH(list->waiting, at)
+        {
+            if (at == block)
+                break;
+        }
+        if (at)
+            remove_used(list, block);
+    }
+    list_unlock(list);
+    return at != NULL;
+}
+
 /* Caller holds the list lock. */
 static void take_idle(struct freelist *list, struct block **gone)
 {

@@ -126,6 +126,8 @@ size_t freelist_learn(struct freelist *list, struct facts *out, size_t most, uin
 /* Finds the newest buffer in the history that contains (exact: starts at) the address, if it is newer than *out. */
 void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
 void freelist_advance(struct freelist *list); /* checks markers and waiting blocks for completion */
+/* Takes this block out of the list; 0: it is not in it, idle or waiting. */
+int freelist_take_this(struct freelist *list, struct block *block);
 /* Takes a passed block from any stream's list, first fit. Caller holds books->lock. */
 struct block *freelist_steal(struct books *books, const struct freelist *thief, uint64_t pages, uint64_t waste);
 /* Moves idle blocks that have passed and were freed before `before_ns` into *gone, oldest first, up to `bytes`. Returns the

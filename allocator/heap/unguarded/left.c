@@ -105,8 +105,12 @@ int passed_leave(void **pointer, const struct heap_request *wanted, enum passed_
 int passed_may_fit(const struct heap_request *wanted)
 {
     size_t free_bytes = 0, all_bytes = 0;
+    struct books *books = books_of(wanted->context);
+    uint64_t limit = books ? __atomic_load_n(&books->limit, __ATOMIC_RELAXED) : 0;
     if (wanted->device != wanted->context->device)
         return 1;
+    if (limit && __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED) + wanted->size > limit)
+        return 0;
     struct scope scope = scope_enter(wanted->context);
     int is_known = scope.pushed && driver->cuMemGetInfo(&free_bytes, &all_bytes) == CUDA_SUCCESS;
     scope_leave(scope);

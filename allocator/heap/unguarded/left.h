@@ -16,8 +16,9 @@ struct passed {
     enum passed_reason why;
     int device;
     struct context *context;
-    int is_ours;  /* passed_or_guarded() has allocated it */
-    int is_async; /* in the order of a stream */
+    CUstream stream; /* it was allocated on */
+    int is_ours;     /* passed_or_guarded() has allocated it */
+    int is_async;    /* in the order of a stream */
     struct stream_ref *recorded;
     size_t recorded_count;
     struct stream_ref freed_on;

@@ -138,6 +138,7 @@ int passed_remember(uint64_t address, const struct heap_request *wanted, enum pa
         passed->why = why;
         passed->device = wanted->device;
         passed->context = wanted->context;
+        passed->stream = wanted->stream ? wanted->stream->handle : NULL;
         passed->is_ours = is_ours;
         passed->is_async = is_async;
     }
@@ -165,6 +166,24 @@ uint64_t passed_number(uint64_t address)
         lock_release(&lock);
     }
     return number;
+}
+
+int passed_where(const void *pointer, struct heap_range *out)
+{
+    const uint64_t address = (uint64_t)(uintptr_t)pointer;
+    struct passed *found = NULL;
+    if (!__atomic_load_n(&live, __ATOMIC_ACQUIRE))
+        return 0;
+    lock_take(&lock);
+    HASH_FIND(hh, table, &address, sizeof address, found);
+    if (found)
+        *out = (struct heap_range){.address = address,
+                                   .size = found->size,
+                                   .context = found->context,
+                                   .device = found->device,
+                                   .stream = (uint64_t)(uintptr_t)found->stream};
+    lock_release(&lock);
+    return found != NULL;
 }
 
 int passed_remove(uint64_t address, uint64_t number)

@@ -57,6 +57,9 @@ int passed_add(uint64_t address, const struct heap_request *wanted, enum passed_
  * there is none. Costs one load while there are none at all. */
 uint64_t passed_number(uint64_t address);
 
+/* Describes the buffer that begins at an address; 0: there is none. */
+int passed_where(const void *pointer, struct heap_range *out);
+
 /* Forgets a buffer that was freed. number: its own, not 0. Returns 0 if another one is there by now. */
 int passed_remove(uint64_t address, uint64_t number);
 

@@ -232,6 +232,8 @@ int heap_range_of(uint64_t address, struct heap_range *out)
                                .size = facts.size,
                                .context = block->books->context,
                                .device = block->slot.device,
-                               .owner = block->owner};
+                               .owner = block->owner,
+                               .stream = facts.stream};
+    block_pool_id(block, out->pool);
     return 1;
 }

@@ -123,9 +123,9 @@ def _patch_graphs(module: ModuleType) -> None:
 def _check_back_end(module: ModuleType) -> None:
     """Warns if PyTorch uses its native back end: a program that sets the variable itself would otherwise run unguarded without
     any message."""
-    if not _preload.path() or module.version.cuda is None:
-        return
-    if module.cuda.get_allocator_backend() != "native":
+    from . import _allocator
+
+    if _allocator.is_installed() or module.cuda.get_allocator_backend() != "native":
         return
     import warnings
 
@@ -140,11 +140,14 @@ def _check_back_end(module: ModuleType) -> None:
 
 
 def _patch_torch(module: ModuleType) -> None:
-    from . import _tell
+    from . import _allocator, _tell
 
-    if _preload.path():
-        _tell.install()
-    _check_back_end(module)
+    if not _preload.path():
+        return
+    _tell.install()
+    if module.version.cuda is not None:
+        _allocator.install_or_say(module)
+        _check_back_end(module)
 
 
 def _patch_cupy(module: ModuleType) -> None:

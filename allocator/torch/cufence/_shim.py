@@ -1,4 +1,4 @@
-"""Compiles shim.cpp once against the installed PyTorch and keeps the result in a cache folder."""
+"""Compiles allocator.cpp once against the installed PyTorch and keeps the result in a cache folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMPILE_SECONDS = 300
 
 
 class BuildError(RuntimeError):
-    """Raised when shim.cpp can't be compiled; the message says why and what to do."""
+    """Raised when allocator.cpp can't be compiled; the message says why and what to do."""
 
 
 def _first_file(places: list[Path], what: str) -> Path:
@@ -32,13 +32,20 @@ def _first_file(places: list[Path], what: str) -> Path:
 
 
 def source() -> Path:
-    """Returns the path of shim.cpp, in the installed package or in a checkout."""
-    return _first_file([_library.PACKAGE / "shim.cpp", _library.PACKAGE.parent / "shim.cpp"], "shim.cpp")
+    """Returns the path of allocator.cpp, in the installed package or in a checkout."""
+    return _first_file([folder / "allocator.cpp" for folder in (_library.PACKAGE, _library.PACKAGE.parent)], "allocator.cpp")
 
 
 def header() -> Path:
     """Returns the path of cufence.h, likewise."""
     return _first_file([folder / "include" / "cufence.h" for folder in (_library.PACKAGE, _library.CHECKOUT)], "cufence.h")
+
+
+def cuda_headers(root: Path) -> list[Path]:
+    """Returns folders with cuda_runtime_api.h: of the packages that PyTorch requires, or of a toolkit."""
+    places = [*root.parent.glob("nvidia/cu*/include"), root.parent / "nvidia" / "cuda_runtime" / "include"]
+    places += [Path(os.environ.get(name, "/usr/local/cuda")) / "include" for name in ("CUDA_HOME", "CUDA_PATH")]
+    return [place for place in places if (place / "cuda_runtime_api.h").is_file()][:1]
 
 
 def compiler() -> list[str]:
@@ -99,6 +106,7 @@ def _command(torch: ModuleType, out: Path) -> list[str]:
         f"-DCUFENCE_TORCH_VERSION={version_number(torch.__version__)}",
         "-isystem",
         str(root / "include"),
+        *(item for folder in cuda_headers(root) for item in ("-isystem", str(folder))),
         f"-I{header().parent}",
         str(source()),
         "-o",
@@ -106,6 +114,7 @@ def _command(torch: ModuleType, out: Path) -> list[str]:
         # The loader finds both by name: they are already in the process when the shim is loaded.
         f"-L{root / 'lib'}",
         "-lc10",
+        "-lc10_cuda",
         str(library),
     ]
 
@@ -117,6 +126,7 @@ def _key(torch: ModuleType) -> str:
         __version__,
         " ".join(FLAGS),
         source().read_text(),
+        *(path.read_text() for path in sorted(source().parent.glob("*.h"))),
         header().read_text(),
     ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
@@ -133,7 +143,7 @@ def _compile(torch: ModuleType, target: Path) -> None:
             raise BuildError(f"the C++ compiler did not run: {error}") from error
         if done.returncode:
             raise BuildError(
-                f"shim.cpp does not compile against PyTorch {torch.__version__}. The command was\n"
+                f"allocator.cpp does not compile against PyTorch {torch.__version__}. The command was\n"
                 f"  {shlex.join(command)}\nand it said\n{done.stderr.strip()[:4000]}"
             )
         os.chmod(name, 0o700)
@@ -145,7 +155,7 @@ def _compile(torch: ModuleType, target: Path) -> None:
 
 def build(torch: ModuleType) -> Path:
     """Returns the shim compiled for this PyTorch, from the cache if possible; compiling takes about 2 s. Raises BuildError."""
-    file_name = f"shim-{re.sub(r'[^0-9A-Za-z.+-]', '_', torch.__version__)}-{_key(torch)}.so"
+    file_name = f"allocator-{re.sub(r'[^0-9A-Za-z.+-]', '_', torch.__version__)}-{_key(torch)}.so"
     folder = _cache_folder()
     if folder is not None and _usable(folder):
         target = folder / file_name

@@ -1,6 +1,4 @@
-"""enable(): makes cufence PyTorch's CUDA allocator, through torch.cuda.memory.CUDAPluggableAllocator.
-
-With the preload library in the process and PyTorch's cudaMallocAsync back end, PyTorch's memory is guarded already."""
+"""enable(): makes cufence PyTorch's CUDA allocator. With the preload library in the process it is that already."""
 
 from __future__ import annotations
 
@@ -9,26 +7,16 @@ import importlib
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from . import _library, _patches, _preload, _shim, _tell
+from . import _allocator, _library, _patches, _preload, _tell
 from ._options import option_string, pairs
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._option_types import Options
-
-# Optional functions of a pluggable allocator: PyTorch's setter -> our function.
-_HOOKS = {
-    "set_record_stream_fn": "cufence_shim_record_stream",
-    "set_reset_fn": "cufence_shim_reset",
-    "set_begin_allocate_to_pool": "cufence_shim_pool_begin",
-    "set_end_allocate_to_pool_fn": "cufence_shim_pool_end",
-    "set_release_pool": "cufence_shim_pool_release",
-}
 
 # PyTorch calls these trace hooks right before it synchronises: registration -> scope of cufence_torch_before_sync().
 _SYNC_HOOKS = {
@@ -40,12 +28,11 @@ _SYNC_HOOKS = {
 _OPTIONS = "CUFENCE_OPTIONS"
 
 _lock = threading.Lock()
-_allocator: Any = None  # never released, because PyTorch keeps a pointer to it; guarded by _lock
 
 
 def is_enabled() -> bool:
-    """Returns whether cufence allocates PyTorch's tensors in this process: by enable(), or preloaded behind cudaMallocAsync."""
-    return _allocator is not None or _is_beneath_torch()
+    """Returns whether cufence allocates PyTorch's tensors in this process: by its class, or preloaded behind cudaMallocAsync."""
+    return _allocator.is_installed() or _is_beneath_torch()
 
 
 def _is_beneath_torch() -> bool:
@@ -73,24 +60,6 @@ def _check_not_started(torch: ModuleType) -> None:
         raise RuntimeError(
             "cufence.enable(): another CUDA allocator has been installed in PyTorch before, and there can be one"
         )
-
-
-def _check_hooks(torch: ModuleType) -> None:
-    missing = [name for name in _HOOKS if not hasattr(torch._C._CUDAPluggableAllocator, name)]
-    if missing:
-        raise RuntimeError(
-            f"PyTorch {torch.__version__} has no {', '.join(missing)} for custom allocators; cufence is tested with 2.11"
-        )
-
-
-def _install_allocator(torch: ModuleType, shim: Path) -> Any:
-    library = ctypes.CDLL(str(shim))
-    allocator = torch.cuda.memory.CUDAPluggableAllocator(str(shim), "cufence_shim_alloc", "cufence_shim_free")
-    inner = allocator.allocator()
-    for setter, function in _HOOKS.items():
-        getattr(inner, setter)(ctypes.cast(getattr(library, function), ctypes.c_void_p).value)
-    torch.cuda.memory.change_current_allocator(allocator)
-    return allocator
 
 
 def _sync_callback(torch: ModuleType, scope: int) -> Callable[..., None]:
@@ -125,7 +94,7 @@ def _create_streams_one_by_one(torch: ModuleType) -> None:
 
 
 def _install_sync_callbacks(torch: ModuleType) -> None:
-    """Makes PyTorch raise at the line that waits for a faulting kernel: see cufence_torch_before_sync() in pluggable.h."""
+    """Makes PyTorch raise at the line that waits for a faulting kernel: see cufence_torch_before_sync() in torch.h."""
     _create_streams_one_by_one(torch)
     trace = importlib.import_module("torch.cuda._gpu_trace")
     for register, scope in _SYNC_HOOKS.items():
@@ -162,9 +131,8 @@ def enable(**options: Unpack[Options]) -> None:
 
     Raises ValueError for an unknown option or a bad value, ImportError without PyTorch, cufence.Error if the library or the
     driver can't be used or other options are in effect, RuntimeError if PyTorch has already started CUDA or has no CUDA, or if
-    the C++ shim can't be compiled.
+    there is no class for this PyTorch and none can be compiled.
     """
-    global _allocator
     text = option_string(options)
     with _lock:
         if _preload.path():
@@ -173,14 +141,13 @@ def enable(**options: Unpack[Options]) -> None:
         if _is_beneath_torch():
             return
         library = _library.load()
-        if _allocator is not None:
+        if _allocator.is_installed():
             _library.check(library.cufence_init(text.encode()), "cufence_init")  # fails if the options differ, and says how
             return
         torch = _import_torch()
         _check_not_started(torch)
-        _check_hooks(torch)
         _library.check(library.cufence_init(text.encode()), "cufence_init")
-        _allocator = _install_allocator(torch, _shim.build(torch))
+        _allocator.install(torch)
         _install_sync_callbacks(torch)
         _patches.install()
         _tell.install()

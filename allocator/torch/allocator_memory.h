@@ -1,0 +1,388 @@
+/*
+ * The part of PyTorch's allocator class that allocates and frees tensors, throws PyTorch's exceptions and has its figures.
+ * Included by allocator.cpp only.
+ */
+#ifndef CUFENCE_TORCH_ALLOCATOR_MEMORY_H
+#define CUFENCE_TORCH_ALLOCATOR_MEMORY_H
+
+#include "allocator_parts.h"
+
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/util/Exception.h>
+
+#include <cstdio>
+
+#define HERE (c10::SourceLocation{__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)})
+
+namespace
+{
+
+constexpr std::int32_t illegal_address = 700; /* cudaErrorIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS */
+
+/* ---- errors ---- */
+
+/* As PyTorch writes it. */
+std::string readable(std::size_t bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB"};
+    if (bytes < 1024)
+        return std::to_string(bytes) + " bytes";
+    double value = static_cast<double>(bytes) / 1024;
+    std::size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < sizeof units / sizeof units[0]; unit++)
+        value /= 1024;
+    char text[64];
+    std::snprintf(text, sizeof text, "%.2f %s", value, units[unit]);
+    return text;
+}
+
+[[noreturn]] void raise(cufence_status status, const std::string &what, const c10::SourceLocation &where)
+{
+    if (status != CUFENCE_ERROR_FAULTED)
+        throw c10::Error(where, "cufence: " + what + ": " + cufence_error_detail());
+    /* The first line is PyTorch's own message, which programs match. */
+    std::string message = "CUDA error: an illegal memory access was encountered\n"
+                          "cufence has reported it: see 'cufence:' in the output above.";
+#if CUFENCE_TORCH_VERSION >= 20900
+    throw c10::AcceleratorError(where, illegal_address, message);
+#else
+    throw c10::Error(where, message);
+#endif
+}
+
+void check(cufence_status status, const char *what, const c10::SourceLocation &where)
+{
+    if (status != CUFENCE_OK)
+        raise(status, what, where);
+}
+
+/* For what PyTorch calls in destructors, where an exception would end the process. */
+void warn(cufence_status status, const char *what)
+{
+    if (status != CUFENCE_OK)
+        std::fprintf(stderr, "cufence: %s: %s\n", what, cufence_error_detail());
+}
+
+bool is_lack_of_memory(cufence_status status)
+{
+    return status == CUFENCE_ERROR_OUT_OF_MEMORY || status == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE ||
+           status == CUFENCE_ERROR_OVERFLOW;
+}
+
+std::size_t bytes(std::int64_t figure)
+{
+    return figure > 0 ? static_cast<std::size_t>(figure) : 0;
+}
+
+void release_pointer(void *pointer);
+
+/* What becomes of single tensors, and what is counted. */
+class tensor_memory : public native::CUDAAllocator
+{
+  public:
+    void *take(std::size_t size, DeviceIndex device, cudaStream_t stream)
+    {
+        void *pointer =
+            C10_UNLIKELY(borrowed.count.load(std::memory_order_relaxed) != 0) ? borrow(size, device, stream) : nullptr;
+        cufence_status status = pointer ? CUFENCE_OK : cufence_torch_malloc(&pointer, size, device, stream);
+        if (C10_UNLIKELY(status != CUFENCE_OK))
+            pointer = take_hard(status, size, device, stream);
+        if (C10_UNLIKELY(past.is_wanted.load(std::memory_order_relaxed)))
+            tell_allocated(pointer);
+        if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr))
+            (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<std::uintptr_t>(pointer));
+        if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
+            profile(pointer, static_cast<std::int64_t>(size), device);
+        return pointer;
+    }
+
+    /* Never throws: tensors are freed in destructors. */
+    void release(void *pointer) noexcept
+    {
+        cufence_torch_buffer freed = {};
+        if (!pointer)
+            return;
+        const bool is_followed = past.is_wanted.load(std::memory_order_relaxed);
+        if (C10_UNLIKELY(is_followed)) /* before another thread may be given the address */
+            tell_freed(pointer);
+        const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(pointer);
+        if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr))
+            (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, address);
+        if (C10_UNLIKELY(borrowed.count.load(std::memory_order_relaxed) != 0) && borrowed.release(pointer, &freed))
+            cufence_torch_count(freed.device, freed.size, -1);
+        else
+            warn(cufence_torch_free(pointer, &freed), "PyTorch could not free a tensor's memory");
+        if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
+            profile(pointer, -static_cast<std::int64_t>(freed.size), static_cast<DeviceIndex>(freed.device));
+    }
+
+    /* ---- Allocator ---- */
+
+    c10::DataPtr allocate(std::size_t size) override
+    {
+        const DeviceIndex device = c10::cuda::current_device();
+        void *pointer = size ? take(size, device, c10::cuda::getCurrentCUDAStream(device)) : nullptr;
+        return {pointer, pointer, &release_pointer, c10::Device(c10::kCUDA, device)};
+    }
+
+    c10::DeleterFnPtr raw_deleter() const override
+    {
+        return &release_pointer;
+    }
+
+    void copy_data(void *to, const void *from, std::size_t count) const override
+    {
+        C10_CUDA_CHECK(cudaMemcpy(to, from, count, cudaMemcpyDeviceToDevice));
+    }
+
+    void *raw_alloc(std::size_t size) override
+    {
+        return size ? raw_alloc_with_stream(size, c10::cuda::getCurrentCUDAStream()) : nullptr;
+    }
+
+    void *raw_alloc_with_stream(std::size_t size, cudaStream_t stream) override
+    {
+        return size ? take(size, c10::cuda::current_device(), stream) : nullptr;
+    }
+
+    void raw_delete(void *pointer) override
+    {
+        release(pointer);
+    }
+
+    void recordStream(const c10::DataPtr &pointer, c10::cuda::CUDAStream stream) override
+    {
+        cufence_torch_buffer buffer;
+        if (!pointer.get() || pointer.get_deleter() != &release_pointer || /* imported memory */
+            (borrowed.count.load() && borrowed.find(pointer.get(), &buffer)))
+            return;
+        cufence_status status = cufence_record_stream(pointer.get(), stream);
+        if (status != CUFENCE_ERROR_NOT_FOUND)
+            check(status, "record_stream failed", HERE);
+    }
+
+    /* ---- begin, limits ---- */
+
+    void init(int count) override
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        devices = count;
+    }
+
+    bool initialized() override
+    {
+        return devices.load() > 0;
+    }
+
+    std::string name() override
+    {
+        return "native"; /* what PyTorch asks before it uses graph trees, pools and snapshots */
+    }
+
+    void enable(bool value) override
+    {
+        is_on = value;
+    }
+
+    bool isEnabled() const override
+    {
+        return is_on;
+    }
+
+    double getMemoryFraction(DeviceIndex device) override
+    {
+        return cufence_torch_limit(device);
+    }
+
+    void setMemoryFraction(double part, DeviceIndex device) override
+    {
+        check(cufence_torch_set_limit(device, part), "cannot limit a device's memory", HERE);
+    }
+
+    void emptyCache(pool_id id = {0, 0}) override
+    {
+        if (borrowed.count.load())
+            borrowed.give_back(id, false);
+        check(cufence_trim(-1), "empty_cache failed", HERE);
+    }
+
+    void cacheInfo(DeviceIndex device, std::size_t *largest) override
+    {
+        *largest = std::max(*largest, cufence_torch_largest(device));
+    }
+
+    void *getBaseAllocation(void *pointer, std::size_t *size) override
+    {
+        cufence_torch_buffer buffer;
+        TORCH_CHECK(cufence_torch_find(pointer, &buffer), "cufence: ", pointer, " is in no buffer of PyTorch's");
+        if (size)
+            *size = buffer.size;
+        return reinterpret_cast<void *>(buffer.address);
+    }
+
+#if CUFENCE_TORCH_VERSION >= 21000
+    std::vector<native::StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex) override
+    {
+        return {};
+    }
+
+    void setUserMetadata(const std::string &text) override
+    {
+        metadata() = text;
+    }
+
+    std::string getUserMetadata() override
+    {
+        return metadata();
+    }
+#endif
+
+    /* ---- figures ---- */
+
+    native::DeviceStats getDeviceStats(DeviceIndex device) override
+    {
+        cufence_torch_figures figures;
+        native::DeviceStats stats;
+        check(cufence_torch_get_figures(device, &figures), "no figures", HERE);
+        for (int i = 0; i < CUFENCE_TORCH_SIZES; i++) {
+            stats.allocation[i] = stats.active[i] = stat(figures.buffers[i]);
+            stats.allocated_bytes[i] = stats.active_bytes[i] = stats.requested_bytes[i] = stat(figures.bytes[i]);
+        }
+        for (int i : {CUFENCE_TORCH_ALL, CUFENCE_TORCH_LARGE}) { /* pages serve buffers of every size */
+            stats.segment[i] = stat(figures.mappings);
+            stats.reserved_bytes[i] = stat(figures.mapped);
+            stats.inactive_split_bytes[i] = stat(figures.slack);
+        }
+        stats.num_ooms = figures.failures;
+        stats.num_device_alloc = figures.mappings.allocated;
+        stats.num_device_free = figures.mappings.freed;
+        return stats;
+    }
+
+    void resetAccumulatedStats(DeviceIndex device) override
+    {
+        check(cufence_torch_reset(device, 0), "cannot reset figures", HERE);
+    }
+
+    void resetPeakStats(DeviceIndex device) override
+    {
+        check(cufence_torch_reset(device, 1), "cannot reset figures", HERE);
+    }
+
+  protected:
+    history past;
+    borrowed_pools borrowed;
+    std::atomic<int> devices{0};
+    std::atomic<bool> is_on{true};
+    std::mutex lock; /* guards the rest */
+    std::vector<native::OutOfMemoryObserver> observers;
+
+  private:
+    static c10::CachingAllocator::Stat stat(const cufence_torch_figure &figure)
+    {
+        c10::CachingAllocator::Stat stat;
+        stat.current = figure.current;
+        stat.peak = figure.peak;
+        stat.allocated = figure.allocated;
+        stat.freed = figure.freed;
+        return stat;
+    }
+
+    static std::string &metadata()
+    {
+        static thread_local std::string text;
+        return text;
+    }
+
+    void *borrow(std::size_t size, DeviceIndex device, cudaStream_t stream)
+    {
+        void *pointer = borrowed.allocate(size, device, stream);
+        if (pointer)
+            cufence_torch_count(device, size, 1);
+        return pointer;
+    }
+
+    /* Others may have memory to give back. Throws if there is none. */
+    void *take_hard(cufence_status status, std::size_t size, DeviceIndex device, cudaStream_t stream)
+    {
+        void *pointer = nullptr;
+        if (is_lack_of_memory(status) && give_memory_back())
+            status = cufence_torch_malloc(&pointer, size, device, stream);
+        if (status == CUFENCE_OK)
+            return pointer;
+        if (!is_lack_of_memory(status))
+            raise(status, "cannot allocate " + std::to_string(size) + " bytes on GPU " + std::to_string(device), HERE);
+        raise_full(size, device);
+    }
+
+    static bool give_memory_back()
+    {
+        bool has = false;
+        for (const auto &name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
+            has |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
+        return has;
+    }
+
+    [[noreturn]] void raise_full(std::size_t size, DeviceIndex device)
+    {
+        const std::string why = cufence_error_detail(); /* later calls may change it */
+        std::size_t free_bytes = 0, total = 0;
+        c10::cuda::CUDAGuard guard(device);
+        if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess)
+            (void)cudaGetLastError();
+        cufence_torch_figures figures = {};
+        (void)cufence_torch_get_figures(device, &figures);
+        const std::size_t live = bytes(figures.bytes[0].current), mapped = bytes(figures.mapped.current);
+        if (past.is_wanted.load())
+            past.add(native::TraceEntry::OOM, {free_bytes, size, 0, {0, 0}, device},
+                     past.context(native::RecordContext::STATE));
+        std::unique_lock<std::mutex> locked(lock);
+        auto told = observers;
+        locked.unlock();
+        for (const auto &observer : told)
+            observer(device, size, std::min(total, bytes_allowed(device, total)), free_bytes);
+        c10::reportOutOfMemoryToProfiler(static_cast<std::int64_t>(size), live, mapped, c10::Device(c10::kCUDA, device));
+        /* PyTorch's own words as far as they go: programs match them. */
+        std::string text = "CUDA out of memory. Tried to allocate " + readable(size) + ". GPU " + std::to_string(device) +
+                           " has a total capacity of " + readable(total) + " of which " + readable(free_bytes) + " is free. ";
+        if (cufence_torch_limit(device) < 1)
+            text += readable(bytes_allowed(device, total)) + " allowed; ";
+        text += "Of the allocated memory " + readable(live) + " is allocated by PyTorch, and " +
+                readable(mapped > live ? mapped - live : 0) + " is reserved by cufence beside it. cufence: " + why;
+        throw c10::OutOfMemoryError(HERE, text);
+    }
+
+    static std::size_t bytes_allowed(DeviceIndex device, std::size_t total)
+    {
+        return static_cast<std::size_t>(cufence_torch_limit(device) * static_cast<double>(total));
+    }
+
+    void tell_allocated(void *pointer)
+    {
+        cufence_torch_buffer buffer;
+        if (cufence_torch_find(pointer, &buffer) || borrowed.find(pointer, &buffer))
+            past.add(native::TraceEntry::ALLOC, buffer, past.context(native::RecordContext::STATE));
+    }
+
+    void tell_freed(void *pointer)
+    {
+        cufence_torch_buffer buffer;
+        if (!cufence_torch_find(pointer, &buffer) && !borrowed.find(pointer, &buffer))
+            return;
+        auto context = past.context(native::RecordContext::ALL);
+        past.add(native::TraceEntry::FREE_REQUESTED, buffer, context);
+        past.add(native::TraceEntry::FREE_COMPLETED, buffer, context);
+    }
+
+    void profile(void *pointer, std::int64_t change, DeviceIndex device)
+    {
+        cufence_torch_figures figures = {};
+        (void)cufence_torch_get_figures(device, &figures);
+        c10::reportMemoryUsageToProfiler(pointer, change, bytes(figures.bytes[0].current), bytes(figures.mapped.current),
+                                         c10::Device(c10::kCUDA, device));
+    }
+};
+
+} // namespace
+
+#endif

@@ -1,0 +1,58 @@
+"""Makes cufence PyTorch's CUDA allocator: installs the class of allocator.cpp, which fits one version of PyTorch."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from types import ModuleType
+
+from . import _library, _shim
+
+_lock = threading.Lock()
+_class: ctypes.CDLL | None = None  # stays loaded, because PyTorch keeps a pointer into it; guarded by _lock
+
+
+class InstallError(RuntimeError):
+    """Raised when the class cannot become PyTorch's allocator; the message says why."""
+
+
+def is_installed() -> bool:
+    """Returns whether cufence's class allocates PyTorch's tensors in this process."""
+    return _class is not None
+
+
+def install(torch: ModuleType) -> None:
+    """Makes the class PyTorch's allocator. Call before PyTorch starts CUDA; further calls do nothing. Raises InstallError, and
+    _shim.BuildError where there is no class for this PyTorch and none can be compiled."""
+    global _class
+    with _lock:
+        if _class is not None:
+            return
+        _library.load()
+        path = _shim.build(torch)
+        try:
+            library = ctypes.CDLL(str(path))
+            start = library.cufence_torch_install
+        except (OSError, AttributeError) as error:
+            raise InstallError(f"{path} does not fit PyTorch {torch.__version__}: {error}") from error
+        start.restype = ctypes.c_char_p
+        why = start()
+        if why is not None:
+            raise InstallError(why.decode())
+        _class = library
+
+
+def install_or_say(torch: ModuleType) -> None:
+    """As install(), for a PyTorch whose cudaMallocAsync back end serves where the class does not; says then what is lost."""
+    try:
+        install(torch)
+    except Exception as error:  # the program can do without
+        if torch.cuda.get_allocator_backend() == "native":
+            return  # unguarded, which is said elsewhere
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        os.write(
+            2,
+            f"cufence: PyTorch {torch.__version__} allocates through its cudaMallocAsync back end: no CUDA graph trees, memory "
+            f"pools and snapshots, and small operations take a fifth longer. {reason}\n".encode(errors="backslashreplace"),
+        )

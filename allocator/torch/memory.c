@@ -1,0 +1,320 @@
+/* Memory of PyTorch's tensors: allocation, release, and what it counts. */
+#include "torch/torch.h"
+
+#include "api/closing.h"
+#include "api/lifecycle.h"
+#include "base/error.h"
+#include "base/lock.h"
+#include "contexts/contexts.h"
+#include "heap/heap.h"
+#include "heap/unguarded/unguarded.h"
+#include "order/order.h"
+
+#define DEVICES 128      /* as many as PyTorch can have */
+#define SMALL (1u << 20) /* PyTorch's own bound */
+
+/* Of one device. */
+static struct account {
+    struct lock lock;
+    struct cufence_torch_figure buffers[CUFENCE_TORCH_SIZES], bytes[CUFENCE_TORCH_SIZES];
+    struct heap_figures since; /* the sums of mappings begin there */
+    int64_t failures;          /* atomic */
+    double limit;              /* as a part of the device's memory; 0: never set */
+} accounts[DEVICES] = {[0 ... DEVICES - 1] = {.lock = LOCK(RANK_LEAF)}};
+
+void cufence_torch_installed(void)
+{
+    closing_torch();
+}
+
+static cufence_status unknown_device(int device)
+{
+    return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "there is no device %d", device);
+}
+
+static struct context *context_for(int device, cufence_status *status)
+{
+    *status = lifecycle_check();
+    if (*status == CUFENCE_OK && (device < 0 || device >= DEVICES))
+        *status = unknown_device(device);
+    return *status == CUFENCE_OK ? context_of_device(device, status) : NULL;
+}
+
+static void add(struct cufence_torch_figure *figure, int64_t amount)
+{
+    figure->current += amount;
+    if (amount < 0) {
+        figure->freed -= amount;
+        return;
+    }
+    figure->allocated += amount;
+    if (figure->current > figure->peak)
+        figure->peak = figure->current;
+}
+
+void cufence_torch_count(int device, uint64_t size, int change)
+{
+    struct account *account = &accounts[device];
+    int size_class = size <= SMALL ? CUFENCE_TORCH_SMALL : CUFENCE_TORCH_LARGE;
+    int64_t bytes = change * (int64_t)size;
+    lock_take(&account->lock);
+    add(&account->buffers[CUFENCE_TORCH_ALL], change);
+    add(&account->buffers[size_class], change);
+    add(&account->bytes[CUFENCE_TORCH_ALL], bytes);
+    add(&account->bytes[size_class], bytes);
+    lock_release(&account->lock);
+}
+
+cufence_status cufence_torch_malloc(void **pointer, size_t size, int device, cufence_stream stream)
+{
+    cufence_status status;
+    struct context *context = context_for(device, &status);
+    if (!context)
+        return status;
+    struct stream *meant = stream_in(context, stream);
+    if (!meant)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the driver does not know stream %p", (void *)stream);
+    const struct heap_request wanted = {
+        .size = size, .context = context, .device = device, .stream = meant, .owner = HEAP_TORCH};
+    status = passed_or_guarded(pointer, &wanted, __builtin_frame_address(0));
+    if (status == CUFENCE_OK && size)
+        cufence_torch_count(device, size, 1);
+    else if (status != CUFENCE_OK)
+        __atomic_fetch_add(&accounts[device].failures, 1, __ATOMIC_RELAXED);
+    return status;
+}
+
+/* A stream's own default stream cannot be named on another thread. */
+static void free_claimed(const struct heap_claim *claim, uint64_t handle)
+{
+    struct stream *meant =
+        handle == (uint64_t)(uintptr_t)CU_STREAM_PER_THREAD ? NULL : stream_in(claim->context, (CUstream)(uintptr_t)handle);
+    heap_free(claim, meant, meant ? HEAP_STREAM : HEAP_CONTEXT, NULL);
+}
+
+static void describe(const struct heap_range *range, struct cufence_torch_buffer *out)
+{
+    *out = (struct cufence_torch_buffer){.address = range->address,
+                                         .size = range->size,
+                                         .stream = range->stream,
+                                         .pool = {range->pool[0], range->pool[1]},
+                                         .device = range->device};
+}
+
+cufence_status cufence_torch_free(void *pointer, struct cufence_torch_buffer *freed)
+{
+    struct heap_claim claim;
+    struct heap_range range;
+    cufence_status status = lifecycle_check();
+    if (status != CUFENCE_OK)
+        return status;
+    if (order_is_wanted())
+        order_freed((uint64_t)(uintptr_t)pointer);
+    status = heap_claim(pointer, &claim);
+    if (status == CUFENCE_OK) {
+        heap_claimed(&claim, &range);
+        free_claimed(&claim, range.stream);
+    } else if (!passed_where(pointer, &range) || !passed_free(pointer, range.context, (CUstream)(uintptr_t)range.stream)) {
+        return status;
+    }
+    describe(&range, freed);
+    cufence_torch_count(range.device, range.size, -1);
+    return CUFENCE_OK;
+}
+
+int cufence_torch_find(const void *address, struct cufence_torch_buffer *out)
+{
+    struct heap_range range;
+    if (lifecycle_check() != CUFENCE_OK ||
+        (!heap_range_of((uint64_t)(uintptr_t)address, &range) && !passed_where(address, &range)))
+        return 0;
+    describe(&range, out);
+    return 1;
+}
+
+/* ---- limits ---- */
+
+static size_t free_bytes_of(struct context *context, size_t *total)
+{
+    size_t free_bytes = 0;
+    struct scope scope = scope_enter(context);
+    if (!scope.pushed || driver->cuMemGetInfo(&free_bytes, total) != CUDA_SUCCESS)
+        free_bytes = *total = 0;
+    scope_leave(scope);
+    return free_bytes;
+}
+
+cufence_status cufence_torch_set_limit(int device, double part)
+{
+    cufence_status status;
+    size_t total = 0;
+    struct context *context = context_for(device, &status);
+    if (!context)
+        return status;
+    if (!(part >= 0 && part <= 1))
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "a part of a device's memory is between 0 and 1, not %g", part);
+    free_bytes_of(context, &total);
+    accounts[device].limit = part;
+    uint64_t bytes = (uint64_t)(part * (double)total);
+    return heap_limit(context, part < 1 ? (bytes ? bytes : 1) : 0);
+}
+
+double cufence_torch_limit(int device)
+{
+    return device >= 0 && device < DEVICES && accounts[device].limit > 0 ? accounts[device].limit : 1;
+}
+
+size_t cufence_torch_largest(int device)
+{
+    cufence_status status;
+    size_t total = 0;
+    struct context *context = context_for(device, &status);
+    struct heap_figures figures = heap_figures(context);
+    return context ? free_bytes_of(context, &total) + figures.idle + figures.cached : 0;
+}
+
+void cufence_torch_share(int device, int peer)
+{
+    if (lifecycle_check() == CUFENCE_OK)
+        heap_share(device, peer);
+}
+
+/* ---- figures ---- */
+
+cufence_status cufence_torch_get_figures(int device, struct cufence_torch_figures *out)
+{
+    cufence_status status;
+    cufence_stats stats;
+    struct context *context = context_for(device, &status);
+    if (context)
+        status = heap_stats(device, &stats);
+    if (status != CUFENCE_OK)
+        return status;
+    struct account *account = &accounts[device];
+    struct heap_figures now = heap_figures(context);
+    uint64_t used = stats.live_bytes + now.idle;
+    lock_take(&account->lock);
+    struct heap_figures since = account->since;
+    for (int i = 0; i < CUFENCE_TORCH_SIZES; i++) {
+        out->buffers[i] = account->buffers[i];
+        out->bytes[i] = account->bytes[i];
+    }
+    lock_release(&account->lock);
+    out->mappings = (struct cufence_torch_figure){(int64_t)now.mappings, (int64_t)now.peak_mappings,
+                                                  (int64_t)(now.fresh - since.fresh), (int64_t)(now.retired - since.retired)};
+    out->mapped =
+        (struct cufence_torch_figure){(int64_t)now.mapped, (int64_t)now.peak, (int64_t)(now.fresh_bytes - since.fresh_bytes),
+                                      (int64_t)(now.fresh_bytes - now.mapped - (since.fresh_bytes - since.mapped))};
+    out->slack = (struct cufence_torch_figure){.current = now.mapped > used ? (int64_t)(now.mapped - used) : 0};
+    out->slack.peak = out->slack.current;
+    out->failures = __atomic_load_n(&account->failures, __ATOMIC_RELAXED);
+    return CUFENCE_OK;
+}
+
+static void reset(struct cufence_torch_figure *figures, int is_peak)
+{
+    for (int i = 0; i < CUFENCE_TORCH_SIZES; i++) {
+        if (is_peak)
+            figures[i].peak = figures[i].current;
+        else
+            figures[i].allocated = figures[i].freed = 0;
+    }
+}
+
+cufence_status cufence_torch_reset(int device, int is_peak)
+{
+    cufence_status status;
+    struct context *context = context_for(device, &status);
+    if (!context)
+        return status;
+    struct account *account = &accounts[device];
+    lock_take(&account->lock);
+    reset(account->buffers, is_peak);
+    reset(account->bytes, is_peak);
+    lock_release(&account->lock);
+    if (is_peak) {
+        heap_reset_peak(context);
+        return CUFENCE_OK;
+    }
+    account->since = heap_figures(context);
+    __atomic_store_n(&account->failures, 0, __ATOMIC_RELAXED);
+    return CUFENCE_OK;
+}
+
+/* ---- pools ---- */
+
+cufence_status cufence_torch_pool_retain(int device, const uint64_t id[2])
+{
+    cufence_status status = lifecycle_check();
+    return status == CUFENCE_OK ? pool_request(device, id, POOL_RETAIN, NULL) : status;
+}
+
+int cufence_torch_pool_users(int device, const uint64_t id[2])
+{
+    int users = 0;
+    if (lifecycle_check() == CUFENCE_OK)
+        pool_request(device, id, POOL_ASK, &users);
+    return users;
+}
+
+cufence_status cufence_torch_pool_lend(int device, const uint64_t id[2], int may_lend)
+{
+    cufence_status status = lifecycle_check();
+    return status == CUFENCE_OK ? pool_request(device, id, may_lend ? POOL_LEND : POOL_KEEP, NULL) : status;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const cufence_mapping *left = a, *right = b;
+    return left->buffer.mapping_start < right->buffer.mapping_start ? -1
+                                                                    : left->buffer.mapping_start > right->buffer.mapping_start;
+}
+
+size_t cufence_torch_mappings(int device, const uint64_t pool[2], int is_live, cufence_mapping **out)
+{
+    *out = NULL;
+    size_t kept = 0, all = lifecycle_check() == CUFENCE_OK ? heap_mappings(device, out) : 0;
+    for (size_t i = 0; i < all; i++) {
+        const cufence_mapping *mapping = &(*out)[i];
+        if ((!pool || (mapping->pool[0] == pool[0] && mapping->pool[1] == pool[1])) && (!is_live || mapping->is_live))
+            (*out)[kept++] = *mapping;
+    }
+    if (kept)
+        qsort(*out, kept, sizeof **out, by_address);
+    return kept;
+}
+
+static int is_among(const cufence_mapping *all, size_t count_all, const cufence_buffer *buffer)
+{
+    for (size_t low = 0, high = count_all; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        if (all[middle].buffer.mapping_start == buffer->mapping_start)
+            return all[middle].buffer.address == buffer->address && all[middle].buffer.size == buffer->size;
+        if (all[middle].buffer.mapping_start < buffer->mapping_start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return 0;
+}
+
+cufence_status cufence_torch_pool_restore(int device, const uint64_t id[2], const cufence_mapping *wanted, size_t wanted_count)
+{
+    cufence_status status = CUFENCE_OK;
+    cufence_mapping *live = NULL;
+    struct cufence_torch_buffer freed;
+    size_t live_count = cufence_torch_mappings(device, id, 1, &live);
+    for (size_t i = 0; i < live_count && status == CUFENCE_OK; i++) {
+        if (!is_among(wanted, wanted_count, &live[i].buffer))
+            status = cufence_torch_free((void *)(uintptr_t)live[i].buffer.address, &freed);
+    }
+    for (size_t i = 0; i < wanted_count && status == CUFENCE_OK; i++) {
+        if (is_among(live, live_count, &wanted[i].buffer))
+            continue;
+        status = heap_revive(device, id, &wanted[i].buffer);
+        if (status == CUFENCE_OK)
+            cufence_torch_count(device, wanted[i].buffer.size, 1);
+    }
+    free(live);
+    return status;
+}

@@ -1,0 +1,163 @@
+"""The C functions of torch.h that allocate and free tensors, on the simulated device."""
+
+from __future__ import annotations
+
+import subprocess
+import unittest
+
+import standin
+
+PRELUDE = """
+import ctypes, sys
+import cufence
+from cufence import _library
+library = _library.load()
+_library.check(library.cufence_init(b""), "cufence_init")
+from tensors import Mapping, alloc, detail, free
+"""
+
+@unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
+class Tensors(unittest.TestCase):
+    def run_code(self, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        done = standin.run_python(PRELUDE + code, **{"CUFENCE_OPTIONS": "say=quiet", **environment})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def test_life_of_a_buffer(self) -> None:
+        done = self.run_code(
+            """
+address = alloc(4000)
+assert cufence.describe(address)["buffer"]["size"] == 4000
+freed = free(address)
+assert (freed.address, freed.size, freed.device) == (address, 4000, 0)
+assert cufence.stats()["live_buffers"] == 0
+assert alloc(0) is None
+"""
+        )
+        self.assertEqual(done.stderr, "")
+
+    def test_out_of_memory(self) -> None:
+        self.run_code(
+            "assert alloc(1 << 30) is None and detail().startswith('no memory for 1073741824 bytes'), detail()",
+            CUFENCE_SIM="memory=256M",
+        )
+
+    def test_free_of_nothing(self) -> None:
+        self.run_code("free(0x1234560); assert 'was not allocated by cufence' in detail(), detail()")
+
+    def test_left_to_the_driver(self) -> None:
+        self.run_code(
+            """
+address = alloc(100)
+assert cufence.describe(address)["place"] == "unknown"
+assert free(address).size == 100
+assert list(cufence.unguarded().values())[0]["live_buffers"] == 0
+""",
+            CUFENCE_OPTIONS="say=quiet,skip=smaller:1K",
+        )
+
+    def test_figures(self) -> None:
+        self.run_code(
+            """
+Figure = ctypes.c_int64 * 4  # current, peak, allocated, freed
+class Figures(ctypes.Structure):
+    _fields_ = [("buffers", Figure * 3), ("bytes", Figure * 3), ("mappings", Figure), ("mapped", Figure), ("slack", Figure),
+                ("failures", ctypes.c_int64)]
+def figures():
+    figures = Figures()
+    assert library.cufence_torch_get_figures(0, ctypes.byref(figures)) == 0
+    return {name: [list(each) for each in getattr(figures, name)] for name in ("buffers", "bytes")} | {
+        name: list(getattr(figures, name)) for name in ("mappings", "mapped", "slack")} | {"failures": figures.failures}
+small, large = alloc(4000), alloc(3 << 20)
+free(small)
+now = figures()
+assert now["buffers"] == [[1, 2, 2, 1], [0, 1, 1, 1], [1, 1, 1, 0]], now
+assert now["bytes"] == [[3 << 20, (3 << 20) + 4000, (3 << 20) + 4000, 4000], [0, 4000, 4000, 4000], [3 << 20, 3 << 20, 3 << 20, 0]], now
+assert now["mappings"] == [2, 2, 2, 0] and now["mapped"] == [6 << 20, 6 << 20, 6 << 20, 0], now
+assert now["slack"][0] == 1 << 20 and now["failures"] == 0, now
+library.cufence_torch_reset(0, 0)
+library.cufence_torch_reset(0, 1)
+cufence.trim()
+assert alloc(1 << 40) is None
+now = figures()
+assert now["buffers"] == [[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]], now
+assert now["mappings"] == [1, 2, 0, 1] and now["mapped"] == [4 << 20, 6 << 20, 0, 2 << 20] and now["failures"] == 1, now
+"""
+        )
+
+    def test_limit(self) -> None:
+        self.run_code(
+            """
+library.cufence_torch_set_limit.argtypes = [ctypes.c_int, ctypes.c_double]
+library.cufence_torch_limit.restype = ctypes.c_double
+assert library.cufence_torch_limit(0) == 1
+assert library.cufence_torch_set_limit(0, 1.5) == 1 and "between 0 and 1" in detail()
+assert library.cufence_torch_set_limit(0, 0.25) == 0 and library.cufence_torch_limit(0) == 0.25
+first = alloc(32 << 20)
+assert first and alloc(33 << 20) is None
+free(first)
+assert alloc(63 << 20), "what is kept for reuse is given up"
+assert library.cufence_torch_set_limit(0, 1) == 0 and alloc(64 << 20)
+""",
+            CUFENCE_SIM="memory=256M",
+        )
+
+    def test_checkpoint_of_a_pool(self) -> None:
+        self.run_code(
+            """
+identity = (ctypes.c_uint64 * 2)(7, 0)
+def live():
+    out = ctypes.POINTER(Mapping)()
+    count = library.cufence_torch_mappings(0, identity, 1, ctypes.byref(out))
+    return out, count
+def addresses():
+    out, count = live()
+    return sorted(out[i].buffer.address for i in range(count))
+library.cufence_torch_mappings.restype = ctypes.c_size_t
+All = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+everything = All(lambda stream, user: 1)
+assert library.cufence_torch_pool_retain(0, identity) == 0
+assert library.cufence_pool_begin(0, identity, everything, None, None) == 0
+assert library.cufence_torch_pool_users(0, identity) == 2
+kept, lost = alloc(4000), alloc(5000)
+state, count = live()
+assert addresses() == sorted([kept, lost]) and count == 2
+free(lost)
+other, more = alloc(100), alloc(3 << 20)
+assert cufence.describe(lost)["buffer"]["size"] == 100, "it has the memory of the one that was freed"
+assert library.cufence_torch_pool_restore(0, identity, state, count) == 0, detail()
+assert addresses() == sorted([kept, lost])
+assert cufence.describe(lost)["buffer"]["size"] == 5000 and cufence.describe(more)["place"] == "freed"
+assert alloc(100) not in (kept, lost)
+assert library.cufence_torch_pool_restore(0, identity, state, count) == 0, detail()
+free(lost); free(kept)
+assert addresses() == []
+library.cufence_pool_end(0, identity); library.cufence_pool_release(0, identity)
+assert library.cufence_torch_pool_users(0, identity) == 1
+assert library.cufence_pool_release(0, identity) == 0 and library.cufence_torch_pool_users(0, identity) == 0
+assert library.cufence_torch_pool_restore(0, identity, state, count) == 13, "its memory is gone"
+"""
+        )
+
+    def test_pool_that_lends(self) -> None:
+        for may_lend in (0, 1):
+            self.run_code(
+                f"""
+identity = (ctypes.c_uint64 * 2)(7, 0)
+everything = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda stream, user: 1)
+assert library.cufence_torch_pool_lend(0, identity, 1) == 13, "there is none yet"
+assert library.cufence_pool_begin(0, identity, everything, None, None) == 0
+assert library.cufence_torch_pool_lend(0, identity, {may_lend}) == 0
+free(alloc(200 << 20))
+assert library.cufence_pool_end(0, identity) == 0
+assert (alloc(100 << 20) is not None) == {bool(may_lend)}
+""",
+                CUFENCE_SIM="memory=256M",
+            )
+
+    def test_unknown_scope(self) -> None:
+        self.run_code("assert library.cufence_torch_before_sync(7, 0) == 0")
+
+    def test_before_initialisation(self) -> None:
+        done = standin.run_python("from cufence import _library; print(_library.load().cufence_torch_before_sync(0, 0))")
+        self.assertEqual(done.stdout, "0\n", done.stderr)
