@@ -260,6 +260,14 @@ cufence_status cufence_context_gone(cufence_context context);
 cufence_status cufence_record_stream(void *pointer, cufence_stream stream);
 
 /*
+ * Says that the host is about to read the result of a copy from the device, `size` bytes of page-locked memory. With
+ * streams=on+host, under the preload library, it is a finding if the host has not waited for an asynchronous copy to it.
+ * by: what reads it, for the report; NULL: this function. Returns OK otherwise, also if nobody knows.
+ * Errors: INVALID_ARGUMENT (it is a finding).
+ */
+cufence_status cufence_check_host(const void *memory, size_t size, const char *by);
+
+/*
  * Labels: buffers that the calling thread allocates between push and pop carry `label`, and reports show it. Labels nest, up to
  * 32 deep. The text is copied, cut to the size of cufence_buffer.label. cufence keeps 16384 different labels; any further one
  * is replaced by a text that says so. Errors: INVALID_ARGUMENT (NULL, too deep, pop without push), OUT_OF_MEMORY (the host's).

@@ -12,6 +12,7 @@
 
 enum option_uaf { UAF_OFF, UAF_ADAPTIVE, UAF_STRICT };
 enum option_stacks { STACKS_ON, STACKS_PYTHON, STACKS_OFF };
+enum option_streams { STREAMS_OFF, STREAMS_ON, STREAMS_HOST };
 enum option_side { SIDE_END, SIDE_START, SIDE_ALTERNATE };
 enum option_ipc { IPC_REFUSE, IPC_DRIVER };
 enum option_peers { PEERS_AUTO, PEERS_ON, PEERS_OFF };
@@ -46,7 +47,7 @@ struct options {
     uint64_t history;              /* freed buffers to remember, 0..16M, default 65536 */
     uint64_t launches;             /* launches to remember per thread and context, 0..65536, default 4096; 0: none */
     enum option_stacks stacks;   /* on (default) | python | off: record the stack of each allocation, and of frees that unmap */
-    int streams;                 /* on | off (default): find buffers that are freed or written while other streams use them */
+    enum option_streams streams; /* off (default) | on | on+host: find buffers that are freed or written while other streams use them */
     uint64_t slack_reach;        /* bytes of slack on each side of a buffer that are watched, 16..2M, default 4K */
     uint64_t slack_every;        /* frees after which a stream's freed buffers are checked, 1..128, default 128 */
     uint64_t exit_wait;          /* max wait at exit for pending GPU work, in ms, default 1000; 0: no wait */

@@ -10,12 +10,17 @@ void earlier_take(struct finding *finding, const struct misuse *misuse)
     const struct earlier_use *use = used->use = misuse->earlier;
     if (use->kernel)
         finding_kernel_of(use->kernel, used->kernel, sizeof used->kernel);
-    if (use->by_host)
+    if (use->is_host_memory)
+        part_add(used->order, "the host had not waited for that copy: its stream, or an event behind it");
+    else if (use->by_host)
         part_add(used->order, "this call does not wait for that stream, and neither has the host");
     else
         part_add(used->order, "stream 0x%" PRIx64 " has not waited for an event after that work, and neither has the host",
                  use->by_stream);
-    if (misuse->access == ACCESS_UNKNOWN)
+    if (use->is_host_memory)
+        part_add(finding->hint,
+                 "wait for the copy, by its stream or an event behind it, before the memory is changed, read or freed");
+    else if (misuse->access == ACCESS_UNKNOWN)
         part_add(finding->hint, "call tensor.record_stream(stream) or cufence_record_stream(), or let the freeing stream wait "
                                 "for an event recorded after that work");
     else

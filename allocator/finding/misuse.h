@@ -13,6 +13,7 @@ struct earlier_use {
     const char *call;                 /* the driver function, if it was a copy; else NULL */
     uint64_t stream, by_stream;       /* where it runs, and that of the call */
     int by_host;                      /* the call is one that the host waits for */
+    int is_host_memory;               /* a copy, of page-locked memory that the host changes, reads or frees */
     uint64_t tid, time_ns;            /* time_ns: 0 if unknown */
     uint64_t place;                   /* equal for equal callers, for identity.h; 0 if unknown */
     const struct stack_frame *frames; /* of the caller, innermost first */

@@ -62,11 +62,20 @@ void order_event_records_all(CUevent event)
     lock_release(&order_lock);
 }
 
+/* The host knows, or will, without a call that could compare what has been copied before it goes on. */
+static void knows_by_the_way(const struct order_clock *seen)
+{
+    lock_take(&order_lock);
+    clocks_host_knows(&order_state->clocks, seen);
+    host_copies_forget_done();
+    lock_release(&order_lock);
+}
+
 void order_event_has_passed(CUevent event)
 {
     struct order_clock seen;
     order_sees_event(&seen, event);
-    order_host_knows(&seen);
+    knows_by_the_way(&seen);
 }
 
 /* ---- what cufence can't follow ---- */
@@ -92,7 +101,7 @@ void order_host_learns(CUstream handle)
         return;
     }
     order_sees_stream(&seen, handle);
-    order_host_knows(&seen);
+    knows_by_the_way(&seen);
 }
 
 void order_graph_waits(void)

@@ -34,6 +34,10 @@ enum followed {
 /* Whether to follow what a call does on the stream, which may be NULL. Takes the lock. */
 enum followed follow(struct stream *stream);
 
+/* host.c, with the lock: the copy was called; and what the host may have learned of in some way that is not seen. */
+void host_copy_add(const struct order_host *host, const struct use *use);
+void host_copies_forget_done(void);
+
 static inline unsigned index_of(const struct stream *stream)
 {
     lock_expect(RANK_ORDER);

@@ -13,11 +13,6 @@
 #define GIVEN_MOST 128u /* buffers of one launch; kernels on lists of tensors are given about a hundred */
 #define STRUCT_SURE 64u /* bytes of a struct all of whose members are taken for set */
 
-int order_is_on;
-
-struct order_state *order_state;
-struct lock order_lock = LOCK(RANK_ORDER);
-
 /* ---- streams ---- */
 
 static enum order_kind kind_of(const struct stream *stream)
@@ -46,6 +41,7 @@ static void lose(void)
 {
     lock_take(&order_lock);
     clocks_host_knows(&order_state->clocks, &order_state->clocks.latest);
+    host_copies_forget_done();
     lock_release(&order_lock);
 }
 
@@ -85,6 +81,7 @@ void order_context_gone(struct context *context)
 {
     lock_take(&order_lock);
     clocks_context_ends(&order_state->clocks, context);
+    host_copies_forget_done(); /* its memory of the host is gone, too */
     lock_release(&order_lock);
 }
 
@@ -177,6 +174,7 @@ static void launched(const struct launch_event *event, CUresult result)
     }
     lock_take(&order_lock);
     clocks_graph_launched(&order_state->clocks, index_of(stream), name_of(event->graph));
+    host_copies_forget_done();
     lock_release(&order_lock);
 }
 
@@ -302,7 +300,7 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
     use.stream = index_of(stream);
     use.position = clocks_step(&order_state->clocks, use.stream);
     int is_race = 0;
-    if (use.position && count) {
+    if (use.position && (count || copy->host.end)) {
         if (!copy->is_awaited) {
             const struct call_record *record = add_call(copy);
             use.source = record;
@@ -311,6 +309,8 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
             use.function = copy->call;
         }
         is_race = look_at_accesses(copy, ranges, &use, race);
+        if (copy->host.end)
+            host_copy_add(&copy->host, &use);
     }
     if (host_learns) {
         struct order_clock seen = clocks_of_stream(&order_state->clocks, use.stream);

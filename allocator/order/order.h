@@ -79,6 +79,13 @@ struct order_access {
     int is_write;
 };
 
+/* A copy's part in page-locked memory. */
+struct order_host {
+    uint64_t start, end; /* end 0: none that is followed */
+    uint64_t hash;       /* of the bytes, if the device reads them */
+    int is_read;
+};
+
 /* A copy or set, on the device's side. */
 struct order_copy {
     const char *call;  /* the driver function */
@@ -86,12 +93,39 @@ struct order_copy {
     CUstream stream;
     int is_awaited;          /* the host waits for it */
     const void *host_target; /* where on the host it writes to; NULL: unknown, or nowhere */
+    struct order_host host;
     unsigned count;
     struct order_access accesses[2];
 };
 
 /* Returns 1 and fills in *race if it overwrites something that may still be in use. */
 int order_copied(const struct order_copy *copy, struct order_race *race);
+
+/* ---- page-locked memory of the host, with streams=on+host: what a copy reads must not change before the host knows that the
+ * copy is done, nor be freed; what it writes must not be read ---- */
+
+extern int order_host_is_on; /* constant after the start */
+
+static inline int order_host_is_wanted(void)
+{
+    return order_is_wanted() && order_host_is_on;
+}
+
+/* Before the call: notes the copy's part in the host's memory, if that is page-locked. */
+void order_host_begins(struct order_copy *copy, const void *memory, size_t size, int is_read);
+
+/* Call where the host has learned that work is done, until it returns 0. Forgets the copies that are done; returns 1 and fills
+ * in *race for one of them whose memory has changed since. */
+int order_host_next_changed(struct order_race *race);
+
+enum order_host_use { ORDER_HOST_FREES, ORDER_HOST_READS, ORDER_HOST_COPIES };
+
+/* Returns 1 and fills in *race if the host frees or reads memory that a copy may still use; COPIES: a further copy reads it,
+ * and it has changed. Forgets that copy. */
+int order_host_conflict(uint64_t start, uint64_t size, enum order_host_use by, struct order_race *race);
+
+/* The memory goes, and is not looked at any more. */
+void order_host_forget(uint64_t start, uint64_t size);
 
 /* What there is to say about the use of a race; with its frames if is_named, which takes up to 0.1 s. Large. */
 struct order_details {

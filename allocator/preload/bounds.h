@@ -26,9 +26,15 @@ int bounds_within_3d(const struct host_call *call, const CUDA_MEMCPY3D *copy);
 int bounds_bridge(CUdeviceptr to, CUdeviceptr from);
 
 #define bounds_write(to, size) bounds_within(call, to, size, 1)
-#define bounds_upload(to, from, size) (bounds_write(to, size) && (maps_copied(to, from, size), 1))
+#define bounds_upload(to, from, size)                                                                                          \
+    (bounds_write(to, size) && (maps_copied(to, from, size), races_host_copy(call, from, size, 1), 1))
+#define bounds_download(to, from, size) (bounds_read(from, size) && (races_host_copy(call, to, size, 0), 1))
 #define bounds_read(from, size) bounds_within(call, (CUdeviceptr)(from), size, 0)
-#define bounds_copy(to, from, size) (bounds_write(to, size) && bounds_read(from, size) && bounds_bridge(to, from))
+#define bounds_copy(to, from, size)                                                                                            \
+    (bounds_write(to, size) && bounds_read(from, size) && bounds_bridge(to, from) && bounds_host(to, from, size))
+#define bounds_host(to, from, size)                                                                                            \
+    (races_host_copy(call, (const void *)(uintptr_t)(from), size, 1),                                                          \
+     races_host_copy(call, (const void *)(uintptr_t)(to), size, 0), 1)
 #define bounds_set(to, element, count) bounds_within_rows(call, to, element, element, count, 1)
 #define bounds_set_2d(to, pitch, element, width, height)                                                                       \
     bounds_within_rows(call, to, pitch, (width) > SIZE_MAX / (element) ? SIZE_MAX : (width) * (element), height, 1)

@@ -22,7 +22,7 @@ CUresult synchronised(struct context *context, CUresult (*function)(void))
         order_sees_context(&seen, context);
     CUresult result = function();
     if (order_is_wanted() && result == CUDA_SUCCESS)
-        order_host_knows(&seen);
+        order_host_knows(&seen), races_learned(HOST_CALL("cuCtxSynchronize"));
     if (since && result == CUDA_SUCCESS)
         heap_sync_ended(context, since);
     return settled(result, context != NULL);

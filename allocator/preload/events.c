@@ -9,7 +9,7 @@
 #define LONG_NS (100 * NS_PER_MS) /* and at most, where it was idle: other streams may keep the device busy */
 
 /* Calls `call`, which waits for what `sees` finds out, or asks whether it is done. */
-#define FOLLOWED(call, sees)                                                                                                   \
+#define FOLLOWED(name, call, sees)                                                                                             \
     struct order_clock seen;                                                                                                   \
     if (failure() != CUDA_SUCCESS)                                                                                             \
         return failure();                                                                                                      \
@@ -18,16 +18,16 @@
     sees;                                                                                                                      \
     CUresult result = call;                                                                                                    \
     if (result == CUDA_SUCCESS)                                                                                                \
-        order_host_knows(&seen);                                                                                               \
+        order_host_knows(&seen), races_learned(HOST_CALL(name));                                                               \
     return result
 
-#define OF_STREAM(symbol, stream_meant, result)                                                                                \
+#define OF_STREAM(symbol, name, stream_meant, result)                                                                          \
     CUresult hook_##symbol(CUstream stream)                                                                                    \
     {                                                                                                                          \
-        FOLLOWED(result, order_sees_stream(&seen, stream_meant(stream)));                                                      \
+        FOLLOWED(#name, result, order_sees_stream(&seen, stream_meant(stream)));                                               \
     }
-OF_STREAM(cuStreamSynchronize, as_it_is, settled(real.cuStreamSynchronize(stream), 0))
-OF_STREAM(cuStreamSynchronize_ptsz, own_default, settled(real.cuStreamSynchronize_ptsz(stream), 0))
+OF_STREAM(cuStreamSynchronize, cuStreamSynchronize, as_it_is, settled(real.cuStreamSynchronize(stream), 0))
+OF_STREAM(cuStreamSynchronize_ptsz, cuStreamSynchronize, own_default, settled(real.cuStreamSynchronize_ptsz(stream), 0))
 
 /* A stream that the program has synchronised with is not busy because the background thread uses it. */
 static CUresult asked(CUresult (*query)(CUstream stream), CUstream handle, CUstream meant)
@@ -44,15 +44,15 @@ static CUresult asked(CUresult (*query)(CUstream stream), CUstream handle, CUstr
     return result;
 }
 
-OF_STREAM(cuStreamQuery, as_it_is, asked(real.cuStreamQuery, stream, stream))
-OF_STREAM(cuStreamQuery_ptsz, own_default, asked(real.cuStreamQuery_ptsz, stream, own_default(stream)))
+OF_STREAM(cuStreamQuery, cuStreamQuery, as_it_is, asked(real.cuStreamQuery, stream, stream))
+OF_STREAM(cuStreamQuery_ptsz, cuStreamQuery, own_default, asked(real.cuStreamQuery_ptsz, stream, own_default(stream)))
 
 CUresult hook_cuEventSynchronize(CUevent event)
 {
-    FOLLOWED(settled(real.cuEventSynchronize(event), 0), order_sees_event(&seen, event));
+    FOLLOWED("cuEventSynchronize", settled(real.cuEventSynchronize(event), 0), order_sees_event(&seen, event));
 }
 
 CUresult hook_cuEventQuery(CUevent event)
 {
-    FOLLOWED(real.cuEventQuery(event), order_sees_event(&seen, event));
+    FOLLOWED("cuEventQuery", real.cuEventQuery(event), order_sees_event(&seen, event));
 }

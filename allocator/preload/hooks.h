@@ -358,7 +358,7 @@
          (to, to_context, from, from_context, size))                                                                           \
     HOOK_COPIES(HOOK, cuMemcpyHtoD, _v2, 3020, COPIES, bounds_upload(to, from, size),                                               \
          (CUdeviceptr to, const void *from, size_t size), (to, from, size))                                                    \
-    HOOK_COPIES(HOOK, cuMemcpyDtoH, _v2, 3020, COPIES_TO, bounds_read(from, size), (void *to, CUdeviceptr from, size_t size),  \
+    HOOK_COPIES(HOOK, cuMemcpyDtoH, _v2, 3020, COPIES_TO, bounds_download(to, from, size), (void *to, CUdeviceptr from, size_t size),  \
          (to, from, size))                                                                                                     \
     HOOK_COPIES(HOOK, cuMemcpyDtoD, _v2, 3020, COPIES, bounds_copy(to, from, size),                                            \
          (CUdeviceptr to, CUdeviceptr from, size_t size), (to, from, size))                                                    \

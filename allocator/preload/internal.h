@@ -170,6 +170,17 @@ CUresult misuse(const struct host_call *call, struct misuse what);
  * succeeded, with what it has accessed. They report a buffer that another stream may still use. */
 void races_before_free(const struct host_call *call, CUdeviceptr pointer, CUstream stream);
 void races_copied(const struct host_call *call);
+/* With streams=on+host: before a copy, with its part in the host's memory; where the host has learned that work is done; and
+ * before page-locked memory goes. */
+void races_host_copy(const struct host_call *call, const void *memory, size_t size, int is_read);
+void races_settle(const struct host_call *call);
+void races_before_host_free(const struct host_call *call, void *memory);
+
+static inline void races_learned(const struct host_call *call)
+{
+    if (order_host_is_wanted())
+        races_settle(call);
+}
 
 /* ---- for interpose.c, which the loader puts into a program (libcufence_preload.so): it opens libcufence.so at the first use
  * of the driver, and calls these. Any thread, at any time. ---- */

@@ -414,6 +414,8 @@ void note_pinned(CUdeviceptr address, size_t size, enum pinned_kind kind)
 CUresult host_free(CUresult (*function)(void *), void *pointer)
 {
     uint64_t number = is_active() ? pinned_number((uint64_t)(uintptr_t)pointer) : 0;
+    if (number)
+        races_before_host_free(HOST_CALL(function == real.cuMemFreeHost ? "cuMemFreeHost" : "cuMemHostUnregister"), pointer);
     CUresult result = function(pointer);
     if (result == CUDA_SUCCESS)
         pinned_remove(number);

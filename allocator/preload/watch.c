@@ -65,7 +65,7 @@ static void show(const struct host_call *call, CUstream stream)
         }                                                                                                                      \
         CUresult answer = result;                                                                                              \
         if (call->copy && answer == CUDA_SUCCESS)                                                                              \
-            races_copied(call);                                                                                                \
+            races_copied(call), races_learned(call);                                                                           \
         if (call->access && answer == CUDA_SUCCESS)                                                                            \
             show(call, on);                                                                                                    \
         return answer;                                                                                                         \

@@ -79,6 +79,49 @@ TEST_WITH(what_is_ordered_is_not_reported, NULL, finish)
     }
 }
 
+/* ---- pinned memory of the host (streams=on+host) ---- */
+
+/* The case; what the report says of the call, and of the copy. */
+static const struct {
+    const char *name, *call, *copy;
+} wrong_on_host[] = {
+    {"changed", "by cuStreamSynchronize: finds a change in 70000 bytes of pinned memory at 0x", "in use by  cuMemcpyHtoDAsync"},
+    {"changed_by_unified", "by cuCtxSynchronize: finds a change in 70000 bytes", "in use by  cuMemcpyAsync"},
+    {"filled_again", "by cuMemcpyHtoDAsync: finds a change in 70000 bytes", "in use by  cuMemcpyHtoDAsync"},
+    {"waited_too_early", "by cuStreamSynchronize: finds a change in", "in use by  cuMemcpyHtoDAsync"},
+    {"freed", "by cuMemFreeHost: frees 70000 bytes", "in use by  cuMemcpyDtoHAsync"},
+    {"unregistered", "by cuMemHostUnregister: frees 70000 bytes", "in use by  cuMemcpyHtoDAsync"},
+    {"read_early", "by read_result: reads 70000 bytes", "in use by  cuMemcpyDtoHAsync"},
+};
+static const char *const right_on_host[] = {"waited",    "beside",     "in_turn", "not_pinned", "copied_at_once",
+                                            "host_told", "in_a_graph", "timed",   "ended"};
+
+TEST_WITH(a_host_that_does_not_wait_is_reported, NULL, finish)
+{
+    SKIP_WITH_TSAN;
+    for (size_t i = 0; i < sizeof wrong_on_host / sizeof wrong_on_host[0]; i++) {
+        char story[64];
+        snprintf(story, sizeof story, "host_copies %s", wrong_on_host[i].name);
+        run_guarded(&by_dlsym, story, "streams=on+host", FAULTED, "played\n");
+        expect_in(&by_dlsym, story, last.err, wrong_on_host[i].call);
+        expect_in(&by_dlsym, story, last.err, wrong_on_host[i].copy);
+        if (count_in(last.err, "host_stories.c:") < 4) /* the headline, the summary, the call, the copy */
+            complain(&by_dlsym, story, "not both places", "");
+        run_guarded(&by_dlsym, story, "streams=on", 0, "played\n");
+        expect_silence(&by_dlsym, story);
+    }
+}
+
+TEST_WITH(a_host_that_waits_is_not, NULL, finish)
+{
+    for (size_t i = 0; i < sizeof right_on_host / sizeof right_on_host[0]; i++) {
+        char story[64];
+        snprintf(story, sizeof story, "host_copies %s", right_on_host[i]);
+        run_guarded(&by_dlsym, story, "streams=on+host", 0, "played\n");
+        expect_silence(&by_dlsym, story);
+    }
+}
+
 /* The driver is found in other ways, and NULL is another stream. */
 TEST_WITH(every_way_is_seen, NULL, finish)
 {

@@ -16,7 +16,7 @@ class Options(TypedDict, total=False):
     guard: int | str
     remember: int | str
     stacks: bool | Literal["on", "python", "off"]
-    streams: bool | Literal["on", "off"]
+    streams: bool | Literal["off", "on", "on+host"]
     slack: bool | Literal["on", "off"]
     fill: str
     wait_ms: int | str

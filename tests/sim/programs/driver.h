@@ -48,6 +48,7 @@
     X(cuEventDestroy)                                                                                                          \
     X(cuEventRecord)                                                                                                           \
     X(cuEventSynchronize)                                                                                                      \
+    X(cuEventElapsedTime)                                                                                                      \
     X(cuEventQuery)                                                                                                            \
     X(cuGraphCreate)                                                                                                           \
     X(cuGraphAddMemAllocNode)                                                                                                  \
@@ -70,6 +71,8 @@
     X(cuMemAllocHost)                                                                                                          \
     X(cuMemHostAlloc)                                                                                                          \
     X(cuMemHostGetDevicePointer)                                                                                               \
+    X(cuMemHostRegister)                                                                                                       \
+    X(cuMemHostUnregister)                                                                                                     \
     X(cuMemFreeHost)                                                                                                           \
     X(cuMemFree)                                                                                                               \
     X(cuMemFreeAsync)                                                                                                          \

@@ -80,6 +80,7 @@ void let_go(uint32_t *flag);
     X(reordered)                                                                                                               \
     X(prepared)                                                                                                                \
     X(uneven_end)                                                                                                              \
+    X(host_copies)                                                                                                             \
     X(order)                                                                                                                   \
     X(into_graph)                                                                                                              \
     X(release)                                                                                                                 \

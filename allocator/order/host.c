@@ -1,0 +1,155 @@
+/* Asynchronous copies from and to page-locked memory (streams=on+host), for as long as the host cannot know that they are done.
+ */
+#include "internal.h"
+
+#include "launch/pinned.h"
+
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define HOST_COPIES 1024u /* at once; the oldest are forgotten */
+#define PIECE 65536u
+
+struct host_copy {
+    struct use use; /* start, end: in the host's memory; USE_READ: the device reads it */
+    uint64_t hash;  /* of what is read, when the copy was called */
+};
+
+int order_is_on, order_host_is_on;
+struct order_state *order_state;
+struct lock order_lock = LOCK(RANK_ORDER);
+
+/* Under the order lock. */
+static struct host_copy copies[HOST_COPIES];
+static unsigned count;
+static uint8_t piece[PIECE];
+
+static uint64_t mix(uint64_t hash, const uint8_t *bytes, size_t size)
+{
+    uint64_t word;
+    for (size_t at = 0; at < size; at += sizeof word) {
+        word = 0;
+        memcpy(&word, bytes + at, size - at < sizeof word ? size - at : sizeof word);
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+/* Reads the host's memory as another process would: the program may have unmapped it. Returns 0 if it has. */
+static int hash_of(uint64_t start, uint64_t end, uint64_t *hash)
+{
+    lock_expect(RANK_ORDER);
+    for (*hash = end - start; start < end; start += PIECE) {
+        size_t size = end - start < PIECE ? end - start : PIECE;
+        struct iovec to = {piece, size}, from = {(void *)(uintptr_t)start, size};
+        if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != (ssize_t)size)
+            return 0;
+        *hash = mix(*hash, piece, size);
+    }
+    return 1;
+}
+
+void order_host_begins(struct order_copy *copy, const void *memory, size_t size, int is_read)
+{
+    struct pinned pinned;
+    uint64_t start = (uint64_t)(uintptr_t)memory, hash = 0;
+    if (!copy || copy->is_awaited || !size || !pinned_find(start, &pinned) || pinned.kind != PINNED_HOST ||
+        size > pinned.bytes - (start - pinned.address))
+        return;
+    lock_take(&order_lock);
+    int is_known = !is_read || hash_of(start, start + size, &hash);
+    lock_release(&order_lock);
+    if (is_known)
+        copy->host = (struct order_host){start, start + size, hash, is_read};
+}
+
+void host_copy_add(const struct order_host *host, const struct use *use)
+{
+    lock_expect(RANK_ORDER);
+    if (count == HOST_COPIES)
+        memmove(copies, copies + 1, --count * sizeof *copies);
+    struct host_copy *copy = &copies[count++];
+    *copy = (struct host_copy){*use, host->hash};
+    copy->use.kind = host->is_read ? USE_READ : USE_WRITE;
+    copy->use.start = host->start;
+    copy->use.end = host->end;
+}
+
+static struct host_copy take(unsigned index)
+{
+    struct host_copy taken = copies[index];
+    memmove(copies + index, copies + index + 1, (--count - index) * sizeof *copies);
+    return taken;
+}
+
+static int is_done(const struct host_copy *copy)
+{
+    return clocks_is_ordered(&order_state->clocks, copy->use.stream, copy->use.position, ORDER_NOT_TRACKED);
+}
+
+static int has_changed(const struct host_copy *copy)
+{
+    uint64_t hash;
+    return copy->use.kind == USE_READ && hash_of(copy->use.start, copy->use.end, &hash) && hash != copy->hash;
+}
+
+static int found(const struct host_copy *copy, struct order_race *race)
+{
+    *race = (struct order_race){
+        .address = copy->use.start, .bytes = copy->use.end - copy->use.start, .by_host = 1, .use = copy->use};
+    return 1;
+}
+
+void host_copies_forget_done(void)
+{
+    lock_expect(RANK_ORDER);
+    for (unsigned i = count; i-- > 0;)
+        if (is_done(&copies[i]))
+            take(i);
+}
+
+int order_host_next_changed(struct order_race *race)
+{
+    int is_found = 0;
+    lock_take(&order_lock);
+    for (unsigned i = 0; i < count && !is_found;) {
+        if (!is_done(&copies[i])) {
+            i++;
+            continue;
+        }
+        const struct host_copy done = take(i);
+        is_found = has_changed(&done) && found(&done, race);
+    }
+    lock_release(&order_lock);
+    return is_found;
+}
+
+int order_host_conflict(uint64_t start, uint64_t size, enum order_host_use by, struct order_race *race)
+{
+    int is_found = 0;
+    lock_take(&order_lock);
+    for (unsigned i = count; i-- > 0 && !is_found;) {
+        const struct host_copy *copy = &copies[i];
+        if (copy->use.start >= start + size || copy->use.end <= start || is_done(copy))
+            continue;
+        is_found = by == ORDER_HOST_FREES || (by == ORDER_HOST_READS && copy->use.kind == USE_WRITE) ||
+                   (by == ORDER_HOST_COPIES && has_changed(copy));
+        if (is_found) { /* it is said once */
+            const struct host_copy taken = take(i);
+            found(&taken, race);
+        }
+    }
+    lock_release(&order_lock);
+    return is_found;
+}
+
+void order_host_forget(uint64_t start, uint64_t size)
+{
+    lock_take(&order_lock);
+    for (unsigned i = count; i-- > 0;)
+        if (copies[i].use.start < start + size && copies[i].use.end > start)
+            take(i);
+    lock_release(&order_lock);
+}
