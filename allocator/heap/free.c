@@ -53,12 +53,12 @@ static int has_recorded(const struct block *block)
 }
 
 /* Returns the time of the free. The facts must not be read once the block is in a list: another buffer may have it by then.
- * is_retired: a late access will be seen, and its report needs the stack of the free. */
+ * is_retired: a late access will be seen, and it can be told how long ago the free was. */
 static uint64_t write_freed(struct block *block, struct stream *stream, int is_retired)
 {
     block_expect(block, BLOCK_HELD);
     uint64_t now = now_ns();
-    uint32_t stack = is_retired ? facts_stack() : 0;
+    uint32_t stack = heap_options->uaf != UAF_OFF ? facts_stack() : 0;
     if (is_retired)
         __atomic_store_n(&block->ids_at_free, heap_ids(), __ATOMIC_RELAXED);
     facts_write_freed(block, now, stream ? (uint64_t)(uintptr_t)stream->handle : 0, facts_freed_by(thread_id(), stack));
@@ -124,11 +124,17 @@ static struct freelist *own_list(const struct block *block, struct stream *strea
     return is_own ? freelist_of(stream) : NULL;
 }
 
+/* Its memory must not serve another buffer, which launches of the graph would change. */
+static int is_of_graph(const struct block *block)
+{
+    return (block_links(block) & LINKED_TO_GRAPH) != 0;
+}
+
 /* The twin that is to go on with the block's memory, if the place of its allocation is due to have a buffer retired. */
 static struct block *take_turn(struct block *block)
 {
     struct place *place = place_of(&block->facts);
-    struct block *twin = place_is_due(place) ? twin_take(block) : NULL;
+    struct block *twin = place_is_due(place) || is_of_graph(block) ? twin_take(block) : NULL;
     if (twin)
         place_had_turn(place);
     return twin;
@@ -175,6 +181,17 @@ static int release_contents(struct block *block, struct stream *stream, enum hea
     return is_used;
 }
 
+/* Puts a held block that is to be unmapped into the shared list, with its waits. */
+static void leave(struct block *block, uint64_t now)
+{
+    if (is_of_graph(block)) {
+        __atomic_add_fetch(&blocks_leaving, 1, __ATOMIC_RELAXED);
+        block_link(block, LINKED_LEAVING);
+    }
+    freelist_put(&block->books->shared, block, BLOCK_RETIRING, now);
+    wake_worker();
+}
+
 /* Frees a buffer whose block is retired while a twin goes on with its memory: at once in the order of the stream that freed it,
  * or else when nobody uses the buffer any more. */
 static void free_for_twin(struct block *block, struct block *twin, struct stream *stream, enum heap_users users)
@@ -194,25 +211,26 @@ static void free_for_twin(struct block *block, struct block *twin, struct stream
         facts_write_none(twin, now);
         block->successor = twin;
     }
-    freelist_put(&books->shared, block, BLOCK_RETIRING, now);
-    wake_worker();
+    leave(block, now);
 }
 
-/* Frees a buffer that is used by more than one stream of its own context. */
+/* Frees a buffer that is used by more than one stream of its own context, or that is to be unmapped. */
 static void free_with_waits(struct block *block, struct stream *stream, enum heap_users users)
 {
-    int is_strict = heap_options->uaf == UAF_STRICT && !block_is_cell(block);
+    int is_strict = (heap_options->uaf == UAF_STRICT && !block_is_cell(block)) || is_of_graph(block);
     int is_retired = is_strict || block->is_elsewhere;
     struct freelist *shared = &block->books->shared;
     uint64_t now = write_freed(block, stream, is_strict);
     int is_used = release_contents(block, stream, users, NULL), is_idle = users == HEAP_NONE && !is_used;
     wait_for_users(block, stream, users);
-    enum block_state state = is_retired ? (is_idle ? BLOCK_PAST : BLOCK_RETIRING) : is_idle ? BLOCK_IDLE : BLOCK_WAITING;
+    if (is_retired && !is_idle) {
+        leave(block, now);
+        return;
+    }
+    enum block_state state = is_retired ? BLOCK_PAST : is_idle ? BLOCK_IDLE : BLOCK_WAITING;
     freelist_put(shared, block, state, now);
     if (state == BLOCK_PAST)
         block_unmap(block);
-    else if (state == BLOCK_RETIRING)
-        wake_worker();
 }
 
 /* Buffers that a graph allocates again are not counted again. */
@@ -269,7 +287,7 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
         free_for_twin(block, twin, stream, users);
         return;
     }
-    if (users != HEAP_STREAM || stream->context != books->context || links & LINKED_TO_STREAMS ||
+    if (users != HEAP_STREAM || stream->context != books->context || links & (LINKED_TO_STREAMS | LINKED_TO_GRAPH) ||
         (heap_options->uaf == UAF_STRICT && !is_cell) || block->is_elsewhere || (list = freelist_of(stream)) == NULL) {
         free_with_waits(block, stream, users);
         return;

@@ -110,6 +110,24 @@ struct heap_range {
 int heap_range_of(uint64_t address, struct heap_range *out); /* 0: the address is in no live buffer */
 void heap_claimed(const struct heap_claim *claim, struct heap_range *out);
 
+/*
+ * A pointer that a launch is given, and that may lie in a buffer that was freed and whose memory serves no other yet.
+ * heap_looks_freed() costs a few ns, and is wrong at times. heap_retire_freed() then unmaps the buffer, so that the launch
+ * faults if it uses the pointer: call it before the launch, on its thread. Nothing is unmapped before the streams have passed
+ * the free. may_wait: waits for that, within a share of the time that keeps the program going whatever its streams wait for.
+ * With uaf=off nothing looks freed, nor do small buffers that share a page and memory of graphs.
+ */
+int heap_looks_freed(uint64_t address);
+void heap_retire_freed(uint64_t address, int may_wait);
+
+/*
+ * The same for kernels of graphs, which are launched long after they were given a pointer. heap_given_to_graph(): call for each
+ * of them; its buffer is then unmapped when it is freed. heap_before_graph(): call before a graph is launched, to wait for that
+ * within the same share of the time.
+ */
+void heap_given_to_graph(uint64_t address);
+void heap_before_graph(void);
+
 void heap_describe(uint64_t address, cufence_description *description);
 
 /* The same for an address passed to a free: prefers a freed buffer that began exactly there, even if another buffer has reused

@@ -249,24 +249,27 @@ static inline struct slot *begin(struct context *context, struct record *record,
 }
 
 /* Records it in the ring. `frame` is of the function whose caller launches. */
-static inline __attribute__((always_inline)) void keep(struct context *context, struct record *record, struct ring *ring,
-                                                       const struct launch_call *call, CUstream stream, CUgraphExec graph,
-                                                       const void *frame)
+static inline __attribute__((always_inline)) const struct launch_function *keep(struct context *context, struct record *record,
+                                                                                struct ring *ring,
+                                                                                const struct launch_call *call, CUstream stream,
+                                                                                CUgraphExec graph, const void *frame)
 {
     const struct launch_function *function = launches.size && !graph ? functions_find(call->function) : NULL;
     struct slot *slot = begin(context, record, ring, stream);
     if (!slot)
-        return;
+        return function;
     fill(slot, call, function);
     slot->entry.graph = (uint64_t)(uintptr_t)graph;
     stack_capture_from(&slot->stack, frame);
     let_go(slot);
+    return function;
 }
 
-void launch_record(struct context *context, const struct launch_call *call)
+const struct launch_function *launch_record(struct context *context, const struct launch_call *call)
 {
     struct record *record = find_or_add(context);
-    keep(context, record, own_ring(record), call, call->stream, NULL, call->frame ? call->frame : __builtin_frame_address(0));
+    return keep(context, record, own_ring(record), call, call->stream, NULL,
+                call->frame ? call->frame : __builtin_frame_address(0));
 }
 
 void launch_record_node(struct context *context, const struct launch_call *call)

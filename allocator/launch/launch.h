@@ -35,13 +35,49 @@ struct launch_call {
  * than they are. `extra` is cuLaunchKernel's; NULL if it names none. */
 const void *launch_buffer(void *const *extra, size_t *size);
 
+/* Bytes of a launch's arguments in which pointers may lie, at multiples of 8 from the first argument. */
+struct launch_span {
+    const uint8_t *bytes;  /* not aligned */
+    uint32_t offset, size; /* from the first argument */
+    int is_all;            /* of all arguments: where one begins is unknown */
+};
+
+/* Finds the argument `number`, or what there is of all where their layout is unknown. Returns 0 if there is none. */
+static inline int launch_span(const struct launch_call *call, const struct launch_function *function, uint32_t number,
+                              struct launch_span *out)
+{
+    int has_layout = function && function->has_layout;
+    size_t size = 0;
+    const uint8_t *all = call->parameters ? NULL : launch_buffer(call->extra, &size);
+    *out = (struct launch_span){.is_all = !has_layout};
+    if (!has_layout) {
+        out->bytes = number ? NULL : all;
+        out->size = size < UINT32_MAX ? (uint32_t)size : UINT32_MAX;
+        return out->bytes != NULL;
+    }
+    if (number >= function->argument_count)
+        return 0;
+    const struct launch_argument argument = function->arguments[number];
+    out->offset = argument.offset;
+    if (call->parameters)
+        out->bytes = call->parameters[number];
+    else if (all && size >= (uint64_t)argument.offset + argument.size)
+        out->bytes = all + argument.offset;
+    out->size = out->bytes ? argument.size : 0;
+    return 1;
+}
+
+/* Up to this size, all of a struct's members are taken for set. Large ones have members that a launch does not use, with
+ * pointers of earlier launches in them (PyTorch's reductions, its lists of tensors). */
+#define LAUNCH_STRUCT_SURE 64u
+
 /* Sets how many launches to keep per context and thread, rounded up to a power of two; with 0, launches are only counted. Call
  * once, before anything is recorded. */
 void launch_open(uint64_t entries);
 
 /* Records a launch. Call before or after the launch itself, while `call` is valid. With context NULL the launch is only
- * counted. */
-void launch_record(struct context *context, const struct launch_call *call);
+ * counted. Returns what is known of the kernel; NULL: nothing, or it is not kept. */
+const struct launch_function *launch_record(struct context *context, const struct launch_call *call);
 /* The same for a kernel that is put into a graph, or changed there: it may be launched at any time later. It is not counted,
  * and is kept apart from launches, which follow each other faster. */
 void launch_record_node(struct context *context, const struct launch_call *call);

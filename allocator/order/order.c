@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #define GIVEN_MOST 128u /* buffers of one launch; kernels on lists of tensors are given about a hundred */
-#define STRUCT_SURE 64u /* bytes of a struct all of whose members are taken for set */
 
 /* ---- streams ---- */
 
@@ -93,48 +92,32 @@ struct given {
     struct heap_range ranges[GIVEN_MOST];
 };
 
-/*
- * Large structs have members that a launch does not use, with pointers of earlier launches in them (PyTorch's reductions, its
- * lists of tensors). Only one that is made of pointers alone is believed.
+/* Whether an argument has members that may not be set. Of large ones only those that are made of pointers alone are believed.
  */
-static int may_be_stale(const uint8_t *bytes, uint32_t offset, uint32_t size)
+static int may_be_stale(const struct launch_span *span)
 {
     struct heap_range range;
     uint64_t word;
-    if (size <= STRUCT_SURE)
+    if (span->size <= LAUNCH_STRUCT_SURE || span->is_all)
         return 0;
-    for (uint32_t at = (8 - offset % 8) % 8; at + 8 <= size; at += 8) {
-        memcpy(&word, bytes + at, sizeof word);
+    for (uint32_t at = (8 - span->offset % 8) % 8; at + 8 <= span->size; at += 8) {
+        memcpy(&word, span->bytes + at, sizeof word);
         if (!heap_owns(word) || !heap_range_of(word, &range))
             return 1;
     }
     return 0;
 }
 
-/* Looks for pointers into our buffers in the bytes of an argument, which lie `offset` bytes from the first argument's. */
-static void look_in(struct given *given, const uint8_t *bytes, uint32_t offset, uint32_t size)
-{
-    uint64_t word;
-    for (uint32_t at = (8 - offset % 8) % 8; at + 8 <= size; at += 8) {
-        memcpy(&word, bytes + at, sizeof word);
-        if (heap_owns(word) && given->count < GIVEN_MOST && heap_range_of(word, &given->ranges[given->count]))
-            given->count++;
-    }
-}
-
 static void look_at_arguments(struct given *given, const struct launch_call *call, const struct launch_function *function)
 {
-    if (!call->parameters) {
-        size_t size;
-        const void *bytes = launch_buffer(call->extra, &size);
-        if (bytes)
-            look_in(given, bytes, 0, size < UINT32_MAX ? (uint32_t)size : UINT32_MAX);
-        return;
-    }
-    for (uint32_t i = 0; function && function->has_layout && i < function->argument_count; i++) {
-        if (call->parameters[i] &&
-            !may_be_stale(call->parameters[i], function->arguments[i].offset, function->arguments[i].size))
-            look_in(given, call->parameters[i], function->arguments[i].offset, function->arguments[i].size);
+    struct launch_span span;
+    uint64_t word;
+    for (uint32_t i = 0; launch_span(call, function, i, &span); i++) {
+        for (uint32_t at = may_be_stale(&span) ? span.size : (8 - span.offset % 8) % 8; at + 8 <= span.size; at += 8) {
+            memcpy(&word, span.bytes + at, sizeof word);
+            if (heap_owns(word) && given->count < GIVEN_MOST && heap_range_of(word, &given->ranges[given->count]))
+                given->count++;
+        }
     }
 }
 

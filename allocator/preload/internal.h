@@ -83,6 +83,10 @@ void observe_freed(uint64_t address);
 
 /* ---- the other files ---- */
 
+/* launches.c: a freed pointer among the arguments is unmapped, so that the kernel faults if it uses it; the buffers of a kernel
+ * in a graph will be, when they are freed (heap.h). function: NULL if it is not known yet. */
+void look_at_pointers(const struct launch_call *call, const struct launch_function *function, int is_of_graph);
+
 /* peers.c: gives `peer` access to the memory of `device`, as the program has asked. */
 void share(int device, int peer);
 

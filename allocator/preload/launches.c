@@ -1,9 +1,12 @@
-/* Launches: refused after a fault, as CUDA does, and otherwise recorded and shown to the observers. */
+/* Launches: refused after a fault, as CUDA does, and otherwise recorded, searched for freed pointers, and shown to the
+ * observers. */
 #include "internal.h"
 
 #include "base/aside.h"
 #include "launch/launch.h"
 #include "launch/observers.h"
+
+#include <string.h>
 
 /* An observer may be deep. */
 static void show_begin(void *event)
@@ -17,12 +20,41 @@ static void observe(struct launch_event *event)
         aside_call(show_begin, event);
 }
 
+void look_at_pointers(const struct launch_call *call, const struct launch_function *function, int is_of_graph)
+{
+    struct launch_span span;
+    uint64_t word;
+    if (__builtin_expect(!function && call->parameters, 0))
+        function = functions_find(call->function);
+    for (uint32_t i = 0; launch_span(call, function, i, &span); i++) {
+        uint32_t size = span.offset < LAUNCH_KEPT_BYTES ? LAUNCH_KEPT_BYTES - span.offset : 0;
+        size = span.size < size ? span.size : size;
+        for (uint32_t at = (8 - span.offset % 8) % 8; at + 8 <= size; at += 8) {
+            memcpy(&word, span.bytes + at, sizeof word);
+            if (!heap_owns(word))
+                continue;
+            if (__builtin_expect(is_of_graph, 0))
+                heap_given_to_graph(word);
+            else if (__builtin_expect(heap_looks_freed(word), 0))
+                heap_retire_freed(word, span.size <= LAUNCH_STRUCT_SURE);
+        }
+    }
+}
+
+/* Whether the launch puts the kernel into a graph. */
+static __attribute__((noinline)) int is_captured(CUstream stream)
+{
+    CUstreamCaptureStatus status;
+    return driver->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 static struct launch_event begun(const struct launch_call *call)
 {
     struct launch_event event = {
         .context = is_active() ? context_current() : NULL, .call = call, .stream = call->stream, .frame = call->frame};
     if (event.context) {
-        launch_record(event.context, call);
+        const struct launch_function *function = launch_record(event.context, call);
+        look_at_pointers(call, function, heap_captures() && is_captured(call->stream));
         observe(&event);
     }
     return event;
@@ -142,6 +174,8 @@ static struct launch_event graph_begun(CUgraphExec graph, CUstream stream, const
         if (failure() != CUDA_SUCCESS)                                                                                         \
             return failure();                                                                                                  \
         const struct launch_event event = graph_begun(graph, stream_meant(stream), __builtin_frame_address(0));                \
+        if (is_active())                                                                                                       \
+            heap_before_graph();                                                                                               \
         heap_graph_launch(graph);                                                                                              \
         return done(&event, real.symbol(graph, stream));                                                                       \
     }

@@ -126,8 +126,10 @@ static void show(const struct host_call *call, CUstream stream)
 static void note_node(const struct launch_call *call)
 {
     struct context *context = is_active() ? context_current() : NULL;
-    if (context)
-        launch_record_node(context, call);
+    if (!context)
+        return;
+    launch_record_node(context, call);
+    look_at_pointers(call, NULL, 1);
 }
 
 /* CUDA_KERNEL_NODE_PARAMS_v1, _v2 and _v3 begin alike; kernel->kern, which only the later ones have, is passed as `other`. */

@@ -150,7 +150,8 @@ static inline void run_guarded(const struct way *way, const char *story, const c
 /* Nothing on stderr but the lines that every process ends with where nothing was found. */
 static inline int is_silent(const char *err)
 {
-    static const char *const closing[] = {"no faults; ", "use after free: ", "NOTHING WAS GUARDED: ", "not guarded: "};
+    static const char *const closing[] = {"no faults; ",
+                                          "use after free: ", "NOTHING WAS GUARDED: ", "not guarded: ", "packed: "};
     for (const char *end; *err; err = end + 1) {
         int is_closing = 0;
         char *text;

@@ -18,7 +18,7 @@ static int open_index(void **state)
     assert_int_equal(driver_load(), CUFENCE_OK);
     assert_int_equal(driver->cuInit(0), CUDA_SUCCESS);
     assert_int_equal(arena_open((uint64_t)1 << 30, 16, forget), CUFENCE_OK);
-    assert_int_equal(index_open(), CUFENCE_OK);
+    assert_int_equal(index_open(1), CUFENCE_OK);
     return 0;
 }
 
@@ -66,6 +66,35 @@ TEST(the_next_buffer_of_a_page_is_not_the_last_one)
     assert_null(index_claim(first));
     assert_ptr_equal(index_holding(second + 63), block);
     assert_ptr_equal(index_claim(second), block);
+    free(block);
+}
+
+/* Until another buffer begins there, or it is said that there is none any more. */
+TEST(a_freed_buffer_is_marked)
+{
+    uint64_t first = arena_start() + 24 * PAGE, second = first + 2 * PAGE;
+    struct block *block = new_block();
+    block->pages = 4;
+    assert_false(heap_looks_freed(first));
+    live_at(block, second);
+    assert_false(heap_looks_freed(second));
+    assert_ptr_equal(index_claim(second), block);
+    assert_true(heap_looks_freed(second));
+    assert_true(heap_looks_freed(second + PAGE + 100));
+    assert_false(heap_looks_freed(first));
+    live_at(block, first); /* with the mark in its midst */
+    assert_ptr_equal(index_holding(second + 8), block);
+    assert_null(index_find(second));
+    assert_null(index_claim(second));
+    index_unmark(second + PAGE);
+    assert_false(heap_looks_freed(second));
+    assert_ptr_equal(index_claim(first), block);
+    assert_true(heap_looks_freed(first + 2 * PAGE));
+    live_at(block, first);
+    assert_false(heap_looks_freed(first + 2 * PAGE));
+    __atomic_store_n(&block->pool, (struct pool *)8, __ATOMIC_RELAXED);
+    assert_ptr_equal(index_claim(first), block);
+    assert_false(heap_looks_freed(first));
     free(block);
 }
 

@@ -181,6 +181,20 @@ int step_copy(struct world *world)
     return 1;
 }
 
+int step_stale(struct world *world)
+{
+    CUdeviceptr address = world->stale[pick(world, STALE)];
+    int queue = address ? queue_pick(world, -1) : -1;
+    if (queue < 0)
+        return 0;
+    const struct queue *on = &world->queues[queue];
+    queue_enter(world, queue);
+    queue_submit(world, queue);
+    say(world, "a launch on queue %d is given %#llx", queue, (unsigned long long)address);
+    MUST(world, launch_fill(&world->contexts[on->context].kernels, on->handle, address, 0, 0, 0));
+    return 1;
+}
+
 /* ---- allocating ---- */
 
 static int place(const struct world *world)
@@ -319,6 +333,7 @@ static void freed(struct world *world, struct buffer *buffer, CUresult result, c
         world->leaked++;
     }
     buffer->is_live = 0;
+    world->stale[pick(world, STALE)] = buffer->address + (chance(world, 50) ? 0 : buffer->bytes / 8 * 4);
 }
 
 /* Submits work right before a free: it disturbs, or is disturbed by, a reuse that comes too early. */

@@ -17,7 +17,7 @@ static const struct kind {
     {step_synchronise, 3, 0}, {step_stream, 9, 1},       {step_context, 2, 0},    {step_destroy_context, 1, 0},
     {step_primary, 1, 0},     {step_reset, 1, 0},        {step_pool, 2, 0},       {step_thread, 4, 0},
     {step_capture, 5, 0},     {step_launch_graph, 7, 0}, {step_drop_graph, 2, 0}, {step_trim, 3, 1},
-    {step_figures, 2, 0},     {step_too_large, 1, 0},    {step_turnover, 2, 0},
+    {step_figures, 2, 0},     {step_too_large, 1, 0},    {step_turnover, 2, 0},   {step_stale, 6, 1},
 };
 
 #define KINDS (sizeof kinds / sizeof kinds[0])

@@ -29,6 +29,7 @@ enum {
     THREADS = 3,
     HOLDS = 64,
     CHECKS = 512,
+    STALE = 8,
     POOLS = 4, /* the first DEVICES are the default ones */
     GRAPHS = 4,
     GRAPH_STEPS = 12,
@@ -190,6 +191,7 @@ struct world {
     struct buffer buffers[BUFFERS];
     struct hold holds[HOLDS];
     struct check checks[CHECKS];
+    CUdeviceptr stale[STALE]; /* of buffers that were freed; 0: none */
     struct pool pools[POOLS];
     struct graph graphs[GRAPHS];
     struct actor actors[THREADS];
@@ -273,6 +275,7 @@ void checks_verify(struct world *world);
 int step_allocate(struct world *world);
 int step_use(struct world *world);
 int step_copy(struct world *world);
+int step_stale(struct world *world); /* launches a kernel with a freed pointer that it does not use */
 int step_free(struct world *world);
 int step_reallocate(struct world *world); /* frees a buffer and at once allocates on another queue */
 int step_record(struct world *world);

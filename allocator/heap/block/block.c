@@ -10,6 +10,7 @@
 #include <string.h>
 
 struct heap_policies heap_policies;
+unsigned blocks_leaving;
 
 #define TO(state) (1u << BLOCK_##state)
 
@@ -148,6 +149,7 @@ void block_unmap(struct block *block)
 {
     block_expect(block, BLOCK_HELD);
     struct books *books = block->books;
+    int is_leaving = (block_links(block) & LINKED_LEAVING) != 0;
     if (block_is_cell(block)) {
         heap_policies.give_back(block);
         return;
@@ -169,6 +171,8 @@ void block_unmap(struct block *block)
         unmap(twin);
     }
     unmap(block);
+    if (is_leaving)
+        __atomic_sub_fetch(&blocks_leaving, 1, __ATOMIC_RELEASE);
 }
 
 void blocks_unmap(struct block *first)

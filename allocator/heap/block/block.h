@@ -107,8 +107,11 @@ struct block {
 
 enum links {
     LINKED_TO_STREAMS = 1, /* recorded_count is not 0 */
-    LINKED_TO_TWIN = 2     /* twin_count is not 0 */
+    LINKED_TO_TWIN = 2,    /* twin_count is not 0 */
+    LINKED_TO_GRAPH = 4,   /* a kernel of a graph was given the buffer: a launch may use it long after its free */
+    LINKED_LEAVING = 8     /* and it was freed, and counts in blocks_leaving until it is unmapped */
 };
+extern unsigned blocks_leaving; /* atomic */
 
 static inline unsigned block_links(const struct block *block)
 {

@@ -12,28 +12,33 @@
  * A page of the arena that small buffers share has an entry for each of its cells; that of the page then refers to those, with
  * PACKED set.
  *
+ * When a buffer is freed, its entry becomes FREED, until another begins there or somebody sees that its memory is unmapped.
+ *
  * An entry is the block's address with a 16-bit tag above it. The tag changes each time the block is added. So a thread that
  * has found a buffer but claims it too late does not claim the next buffer in the same block.
  */
 #define PAGE_BITS 21 /* the granularity is at least 2 MiB */
 #define PACKED 1u    /* no block begins at an odd address */
+#define FREED 2u     /* nor at this one */
 #define NEAR 64      /* pages to search around an address before asking the arena */
 
 static uint64_t *pages; /* atomic, as is what it holds; 0: none */
 static uint64_t reach;  /* atomic: the size of the largest buffer so far, in pages */
+static uint64_t freed;  /* what the entry of a freed buffer becomes; constant after index_open() */
 
 static size_t table_bytes(void)
 {
     return (size_t)((arena_end() - arena_start()) >> PAGE_BITS) * sizeof *pages;
 }
 
-cufence_status index_open(void)
+cufence_status index_open(int marks_freed)
 {
     size_t bytes = table_bytes();
     void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (table == MAP_FAILED)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY,
                          "the host has less than %zu bytes of address space for the index; raise `ulimit -v`", bytes);
+    freed = marks_freed ? FREED : 0;
     madvise(table, bytes, MADV_HUGEPAGE); /* entries of neighbouring mappings are 264 bytes apart: saves TLB misses */
     __atomic_store_n(&pages, table, __ATOMIC_RELEASE);
     return CUFENCE_OK;
@@ -70,7 +75,7 @@ static uint64_t *entry_of(uint64_t address)
 
 static struct block *block_in(uint64_t entry)
 {
-    return (struct block *)(uintptr_t)(entry & ((UINT64_C(1) << ADDRESS_BITS) - 1));
+    return (struct block *)(uintptr_t)(entry & ((UINT64_C(1) << ADDRESS_BITS) - 1) & ~(uint64_t)FREED);
 }
 
 static int starts_at(struct block *block, uint64_t address)
@@ -131,7 +136,7 @@ struct block *index_holding(uint64_t address)
         return block_in(__atomic_load_n(entry_of_cell(seen, address), __ATOMIC_ACQUIRE));
     uint64_t below = (uint64_t)(entry - pages), most = __atomic_load_n(&reach, __ATOMIC_RELAXED);
     for (uint64_t i = 0; i <= below && i <= most && i < NEAR; i++) {
-        seen = __atomic_load_n(entry - i, __ATOMIC_ACQUIRE);
+        seen = __atomic_load_n(entry - i, __ATOMIC_ACQUIRE) & ~(uint64_t)FREED; /* it may be of an earlier one in its midst */
         if (seen)
             return seen & PACKED ? NULL : block_in(seen); /* no buffer of a packed page reaches beyond it */
     }
@@ -140,19 +145,47 @@ struct block *index_holding(uint64_t address)
     uint64_t base = arena_base_of(address); /* of the mapping, which the buffer begins in */
     uint64_t *first = base ? entry_of_page(base) : NULL;
     for (uint64_t i = 0; first && i < NEAR && first + i <= entry; i++) {
-        seen = __atomic_load_n(first + i, __ATOMIC_ACQUIRE);
+        seen = __atomic_load_n(first + i, __ATOMIC_ACQUIRE) & ~(uint64_t)FREED;
         if (seen)
             return seen & PACKED ? NULL : block_in(seen);
     }
     return NULL;
 }
 
+/* The entry closest at or below the address, NULL if it is too far. */
+static uint64_t *entry_below(uint64_t address)
+{
+    uint64_t *entry = entry_of_page(address), most = __atomic_load_n(&reach, __ATOMIC_RELAXED);
+    if (!entry)
+        return NULL;
+    most = most < NEAR ? most : NEAR;
+    for (uint64_t i = 0, below = (uint64_t)(entry - pages); i <= below && i <= most; i++) {
+        if (__atomic_load_n(entry - i, __ATOMIC_RELAXED))
+            return entry - i;
+    }
+    return NULL;
+}
+
+int heap_looks_freed(uint64_t address)
+{
+    uint64_t *entry = entry_below(address);
+    return entry && __atomic_load_n(entry, __ATOMIC_RELAXED) == FREED;
+}
+
+void index_unmark(uint64_t address)
+{
+    uint64_t *entry = entry_below(address), seen = FREED;
+    if (entry)
+        __atomic_compare_exchange_n(entry, &seen, 0, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 struct block *index_claim(uint64_t address)
 {
-    uint64_t *entry = entry_of_page(address), seen = entry ? __atomic_load_n(entry, __ATOMIC_ACQUIRE) : 0;
+    uint64_t *entry = entry_of_page(address), seen = entry ? __atomic_load_n(entry, __ATOMIC_ACQUIRE) : 0, next = freed;
     if (__builtin_expect(seen & PACKED, 0)) {
         entry = entry_of_cell(seen, address);
         seen = __atomic_load_n(entry, __ATOMIC_ACQUIRE);
+        next = 0; /* only a page can be unmapped */
     }
     struct block *block = block_in(seen);
     if (block) { /* fetch both cache lines that a free needs at once */
@@ -160,7 +193,11 @@ struct block *index_claim(uint64_t address)
         __builtin_prefetch((char *)block + 2 * CACHE_LINE, 1);
     }
     /* If several threads free the same buffer, only one succeeds. */
-    if (!starts_at(block, address) || !__atomic_compare_exchange_n(entry, &seen, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    if (!starts_at(block, address))
+        return NULL;
+    if (__atomic_load_n(&block->pool, __ATOMIC_RELAXED))
+        next = 0; /* a graph may use it on */
+    if (!__atomic_compare_exchange_n(entry, &seen, next, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         return NULL;
     block_become(block, BLOCK_HELD);
     return block;

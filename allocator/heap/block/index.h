@@ -13,7 +13,8 @@ cufence_status
 space_need(void); /* call before the first block is mapped. Errors: OUT_OF_ADDRESS_SPACE, OUT_OF_MEMORY, DRIVER */
 
 /* index.c: finds live buffers by their first byte or by any address in them */
-cufence_status index_open(void);
+/* marks_freed: for heap_looks_freed() */
+cufence_status index_open(int marks_freed);
 void index_close(void);              /* undoes index_open(); only while empty */
 void index_add(struct block *block); /* a held one, which becomes live */
 struct block *index_find(uint64_t address);
@@ -21,6 +22,7 @@ struct block *index_holding(uint64_t address); /* the live buffer that begins cl
 void index_pack(struct page *page);            /* from now on its cells have entries of their own */
 void index_unpack(struct page *page);          /* no cell of it is live */
 int index_is_packed(uint64_t address);         /* in a page with such cells */
+void index_unmark(uint64_t address);           /* where heap_looks_freed() was wrong */
 struct block *index_claim(uint64_t address);   /* NULL: no live buffer starts there; else the caller now holds the block */
 
 /* As arena_each(), with the cells of packed pages instead of the pages. */

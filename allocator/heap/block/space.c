@@ -38,7 +38,7 @@ static cufence_status open_with(uint64_t bytes)
     cufence_status status = arena_open(bytes, heap_options->history, block_forget);
     if (status != CUFENCE_OK)
         return status;
-    status = index_open();
+    status = index_open(heap_options->uaf != UAF_OFF);
     if (status != CUFENCE_OK)
         arena_close();
     else

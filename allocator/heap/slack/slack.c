@@ -415,6 +415,11 @@ int slack_is_queued(const struct block *block)
     return block->slack && block->slack->queue;
 }
 
+int slack_is_launched(const struct block *block)
+{
+    return block->slack && !slack_is_over(block->slack);
+}
+
 struct watch *slack_hold(struct books *books)
 {
     struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
@@ -427,8 +432,10 @@ void slack_go_on(struct watch *watch, struct block *gone)
 {
     if (!watch)
         return;
-    if (gone && gone->slack)
+    if (gone && gone->slack) {
+        watch->missed += slack_is_queued(gone) != 0;
         drop(watch, gone->slack);
+    }
     lock_release(&watch->lock);
 }
 

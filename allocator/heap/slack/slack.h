@@ -20,8 +20,10 @@ void slack_check_retired(struct books *books, struct block *const *blocks, unsig
 void slack_await(struct block *block); /* waits a moment for its last launch */
 /* Adds a wait for the block's last launch. Returns 0 if that is over, or in the order of `list` (may be NULL). */
 int slack_wait_for(struct block *block, const struct freelist *list);
-int slack_is_queued(const struct block *block); /* its check waits for a launch; between slack_hold() and slack_go_on() */
-struct watch *slack_hold(struct books *books);  /* no launch until slack_go_on(). NULL: there are none */
+/* Between slack_hold() and slack_go_on(): its check waits for a launch; its last launch is not over. */
+int slack_is_queued(const struct block *block);
+int slack_is_launched(const struct block *block);
+struct watch *slack_hold(struct books *books);             /* no launch until slack_go_on(). NULL: there are none */
 void slack_go_on(struct watch *watch, struct block *gone); /* gone: a block that is not watched any more, or NULL */
 int slack_forget(struct block *block); /* it is not watched any more. Returns 0 if its last launch is not over */
 /* Launches what waits. is_idle: nothing else is on the stream. Caller holds RANK_TOUCH. */

@@ -155,10 +155,7 @@ static uint64_t idle_limit(struct books *books)
     return driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS ? total / 4 * 3 : UINT64_MAX;
 }
 
-/* Notes what has passed on streams that are idle, and records markers behind the frees on others: nothing else would show when
- * they have passed. checks: also checks what was freed and still waits for that, or it could be neither retired nor released.
- * If ends of streams are not seen, only the legacy stream is certain to exist. */
-static void mark_rest(struct books *books, int checks)
+void reclaim_mark(struct books *books, int checks)
 {
     struct freelist *unmarked[MARKED_AT_ONCE];
     unsigned count = 0;
@@ -187,7 +184,8 @@ static void mark_rest(struct books *books, int checks)
     }
 }
 
-/* Whether the list has frees that mark_rest() can mark, or that markers will show to have passed. Caller holds the books' lock.
+/* Whether the list has frees that reclaim_mark() can mark, or that markers will show to have passed. Caller holds the books'
+ * lock.
  */
 static int is_list_pending(struct freelist *list)
 {
@@ -268,7 +266,7 @@ static void ask_all_markers(struct books *books)
 void reclaim_old(struct books *books)
 {
     uint64_t now = now_ns(), age = heap_options->idle_age * 1000000ull;
-    mark_rest(books, 1);
+    reclaim_mark(books, 1);
     advance(books);
     ask_all_markers(books);
     uint64_t idle = idle_bytes(books), limit = idle ? idle_limit(books) : UINT64_MAX;
@@ -288,14 +286,15 @@ static void synchronise(struct books *books)
     lock_release(&sync_lock);
 }
 
-/* Releases memory of one context. In a scope. */
-static void reclaim(struct books *books, int level)
+/* Releases memory of one context: a `const int *level`. In a scope. */
+static void reclaim(struct books *books, void *user)
 {
+    const int level = *(const int *)user;
     if (level >= 2 && !__atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE) && !heap_captures())
         synchronise(books);
     if (level >= 1) {
         captures_collect(books);
-        mark_rest(books, 0);
+        reclaim_mark(books, 0);
         advance(books);
         reclaim_retired(books);
         unmap_old(books, UINT64_MAX, UINT64_MAX);
@@ -304,15 +303,14 @@ static void reclaim(struct books *books, int level)
     physical_trim(books->context->device);
 }
 
-/* own: the caller's context. Any other may have been destroyed by now. */
-static void visit(const struct context *own, struct books *books, int level)
+void reclaim_visit(const struct context *own, struct books *books, void (*work)(struct books *books, void *user), void *user)
 {
     int is_own = books->context == own;
     if (!is_own)
         visit_begin();
     struct scope scope = is_own ? scope_enter(own) : scope_visit(books->context);
     if (scope.pushed)
-        reclaim(books, level);
+        work(books, user);
     scope_leave(scope);
     if (!is_own)
         visit_end();
@@ -321,7 +319,7 @@ static void visit(const struct context *own, struct books *books, int level)
 void reclaim_device(const struct context *own, int device, int level)
 {
     for (struct books *books = books_next(NULL, device); books; books = books_next(books, device))
-        visit(own, books, level);
+        reclaim_visit(own, books, reclaim, &level);
     physical_trim(device);
 }
 
@@ -331,7 +329,7 @@ void heap_prepare_capture(struct context *context)
     if (!books)
         return;
     struct scope scope = scope_enter(context);
-    mark_rest(books, 1);
+    reclaim_mark(books, 1);
     scope_leave(scope);
 }
 
@@ -353,10 +351,12 @@ static int has_waiting_memory(struct books *books)
 void reclaim_unused(int device, int may_wait)
 {
     const struct context *own = context_known_current();
+    int waits = 2, releases = 1;
     for (struct books *books = books_next(NULL, device); books; books = books_next(books, device)) {
         if (may_wait && has_waiting_memory(books))
-            visit(own, books, 2);
-        visit(NULL, books, 1); /* never at the same time as the background thread, which may just have some of it in hand */
+            reclaim_visit(own, books, reclaim, &waits);
+        reclaim_visit(NULL, books, reclaim,
+                      &releases); /* never at the same time as the background thread, which may just have some of it in hand */
     }
 }
 

@@ -1,4 +1,4 @@
-/* A twin takes the place of an idle block in its free list. */
+/* Takes an idle block out of its free list; a twin takes its place. */
 #include "temporal.h"
 
 #include "heap/slack/slack.h"
@@ -23,35 +23,39 @@ static int is_in(struct block *bin, const struct block *wanted)
 }
 
 /* Only now that the block is known to be in a bin of this list, its fields belong to the holder of the list's lock. */
-static int replace(struct freelist *list, struct block *block, uint64_t pages, uint64_t id)
+static int replace(struct freelist *list, struct block *block, uint64_t pages, uint64_t id, int needs_twin)
 {
     int is_done = 0;
     list_lock(list);
     struct block **bin = &list->bins[freelist_bin(pages)], *twin = NULL;
-    if (is_in(*bin, block) && block->facts.id == id && !slack_is_queued(block)) {
+    if (is_in(*bin, block) && block->facts.id == id && !slack_is_launched(block) && !(needs_twin && slack_is_queued(block))) {
         freelist_ask_markers(list);
-        if (block->free_sequence <= list->passed)
-            twin = twin_take(block);
+        is_done = block->free_sequence <= list->passed;
+        twin = is_done ? twin_take(block) : NULL;
+        is_done &= twin || !needs_twin;
     }
     if (twin) {
         facts_write_none(twin, block->facts.freed_ns);
         twin->free_sequence = block->free_sequence;
         block_become(twin, BLOCK_IDLE);
         DL_REPLACE_ELEM(*bin, block, twin);
-        block_become(block, BLOCK_HELD);
-        is_done = 1;
+    } else if (is_done) {
+        DL_DELETE(*bin, block);
+        list_count_idle(list, pages, (uint64_t)-1);
     }
+    if (is_done)
+        block_become(block, BLOCK_HELD);
     list_unlock(list);
     return is_done;
 }
 
-int freelists_replace(struct books *books, struct block *block, uint64_t pages, uint64_t id)
+int freelists_replace(struct books *books, struct block *block, uint64_t pages, uint64_t id, int needs_twin)
 {
     lock_take(&books->lock);
     struct watch *held = slack_hold(books); /* else a check of all might find the twin's bytes around the block */
     int is_done = 0;
     for (struct freelist *list = freelist_next(books, NULL); list && !is_done; list = freelist_next(books, list))
-        is_done = replace(list, block, pages, id);
+        is_done = replace(list, block, pages, id, needs_twin);
     slack_go_on(held, is_done ? block : NULL);
     lock_release(&books->lock);
     return is_done;

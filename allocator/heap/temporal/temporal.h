@@ -24,14 +24,21 @@ void twins_go_on(void);
 uint64_t twins_mapped(void); /* in all */
 
 /* If the block is idle in one of the books' lists, has passed and its last buffer is still `id`, a twin takes its place in the
- * list. Returns 1 if so; the caller then holds the block. The block may also have been unmapped and freed by now. */
-int freelists_replace(struct books *books, struct block *block, uint64_t pages, uint64_t id);
+ * list. Returns 1 if so; the caller then holds the block. The block may also have been unmapped and freed by now. needs_twin: 0
+ * also takes a block without a twin, and one whose slack is still to be checked. */
+int freelists_replace(struct books *books, struct block *block, uint64_t pages, uint64_t id, int needs_twin);
 /* ---- reclaim.c ---- */
 
 /* Releases memory of a device to the driver. Level 0: caches; 1: also what has passed; 2: also after synchronising. */
 void reclaim_device(const struct context *own, int device, int level); /* own: the caller's context */
 /* The same of all devices (-1) or one, outside of an allocation. may_wait: also synchronises where memory waits for that. */
 void reclaim_unused(int device, int may_wait);
+/* Notes what has passed on streams that are idle, and records markers behind the frees on others: nothing else would show when
+ * they have passed. checks: also checks what was freed and still waits for that, or it could be neither retired nor released.
+ * If ends of streams are not seen, only the legacy stream is certain to exist. In a scope. */
+void reclaim_mark(struct books *books, int checks);
+/* Calls `work` in the scope of a context, unless it has ended. own: the caller's context. Any other may end at any time. */
+void reclaim_visit(const struct context *own, struct books *books, void (*work)(struct books *books, void *user), void *user);
 /* Bracket work in a context other than the caller's own, which may be destroyed at any time (heap_hold()). */
 void visit_begin(void);
 void visit_end(void);

@@ -112,7 +112,7 @@ CUresult store_configured(CUdeviceptr address, uint32_t value, CUstream stream)
 
 CUresult add_one(CUdeviceptr numbers, uint32_t count, CUstream stream)
 {
-    CUlaunchConfig config = {.gridDimX = (count + 31) / 32,
+    CUlaunchConfig config = {.gridDimX = count ? (count + 31) / 32 : 1,
                              .gridDimY = 1,
                              .gridDimZ = 1,
                              .blockDimX = 32,

@@ -81,6 +81,7 @@ void let_go(uint32_t *flag);
     X(prepared)                                                                                                                \
     X(uneven_end)                                                                                                              \
     X(host_copies)                                                                                                             \
+    X(freed)                                                                                                                   \
     X(order)                                                                                                                   \
     X(into_graph)                                                                                                              \
     X(release)                                                                                                                 \

@@ -1,0 +1,147 @@
+/*
+ * Freed pointers that launches are given: whether one of them is used is for the hardware to say, so its buffer is unmapped
+ * first.
+ *
+ * A correct program passes such pointers too, in what a kernel does not look at: members of a struct that nobody has set. So
+ * what this costs has a limit, whatever the program does, and the launch goes on.
+ */
+#include "temporal.h"
+
+#include "base/aside.h"
+#include "base/clock.h"
+#include "base/options.h"
+
+#define AT_ONCE_NS 500000000l /* time that may be spent at first, */
+#define SHARE 100             /* and then this part of the time since the first was found */
+#define SPINS 64
+#define PAUSE_US 20
+
+static uint64_t first_ns; /* atomic; 0: none was found yet */
+static int64_t spent_ns;  /* atomic */
+
+/* A freed buffer whose memory is mapped, and serves no other. */
+struct stale {
+    uint64_t address; /* in it */
+    int may_wait;
+    struct block *block; /* NULL: there is none */
+    struct books *books;
+    enum block_state state;
+    uint64_t pages, id;
+};
+
+static void look(struct slot *slot, uint64_t gap_start, void *user)
+{
+    (void)gap_start;
+    struct stale *stale = user;
+    struct block *block = (struct block *)slot;
+    if (!slot->is_mapped || stale->address - slot->base >= slot->mapped || __atomic_load_n(&block->page, __ATOMIC_ACQUIRE) ||
+        __atomic_load_n(&block->pool, __ATOMIC_RELAXED))
+        return;
+    struct facts facts = facts_read(block);
+    if (!facts.id || !facts.freed_ns || stale->address - facts.address >= facts.size)
+        return;
+    stale->block = block;
+    stale->books = block->books;
+    stale->state = block_state_now(block);
+    stale->pages = block->pages;
+    stale->id = facts.id;
+}
+
+static int find(struct stale *stale)
+{
+    stale->block = NULL;
+    arena_visit(stale->address, 1, look, stale); /* the arena's lock keeps the block */
+    return stale->block != NULL;
+}
+
+/* Does what brings the buffer nearer to its end. In a scope. */
+static void advance(struct books *books, void *user)
+{
+    const struct stale *stale = user;
+    if (stale->state == BLOCK_IDLE && freelists_replace(books, stale->block, stale->pages, stale->id, 0))
+        block_unmap(stale->block);
+    else if (stale->state == BLOCK_IDLE)
+        reclaim_mark(books, 0);
+    else if (stale->state == BLOCK_WAITING)
+        freelist_advance(&books->shared);
+    else if (stale->state == BLOCK_RETIRING)
+        wake_worker();
+}
+
+static int64_t left_ns(uint64_t now)
+{
+    uint64_t first = 0;
+    if (__atomic_compare_exchange_n(&first_ns, &first, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        first = now;
+    return AT_ONCE_NS + (int64_t)((now - first) / SHARE) - __atomic_load_n(&spent_ns, __ATOMIC_RELAXED);
+}
+
+static void pause_after(unsigned tries)
+{
+    if (tries >= SPINS)
+        aside_sleep(PAUSE_US);
+    else if (tries)
+        sched_yield();
+}
+
+static void retire(void *user)
+{
+    struct stale *stale = user;
+    const struct context *own = context_known_current();
+    const uint64_t began = monotonic_ns();
+    const int64_t left = left_ns(began);
+    int64_t spent = 0;
+    int is_there = 1;
+    for (unsigned tries = 0; spent < left && (is_there = find(stale)) && (stale->may_wait || !tries); tries++) {
+        reclaim_visit(own, stale->books, advance, stale);
+        pause_after(tries);
+        spent = (int64_t)(monotonic_ns() - began);
+    }
+    __atomic_add_fetch(&spent_ns, spent, __ATOMIC_RELAXED);
+    if (!is_there)
+        index_unmark(stale->address);
+}
+
+void heap_retire_freed(uint64_t address, int may_wait)
+{
+    struct stale stale = {.address = address, .may_wait = may_wait};
+    if (!heap_captures()) /* the work of a capture is not on the streams yet, and it is no time to wait */
+        aside_call(retire, &stale);
+}
+
+/* ---- graphs ---- */
+
+void heap_given_to_graph(uint64_t address)
+{
+    struct block *block = heap_options->uaf != UAF_OFF ? index_holding(address) : NULL;
+    if (!block || block_is_cell(block) || __atomic_load_n(&block->pool, __ATOMIC_RELAXED))
+        return;
+    struct facts facts = facts_read(block);
+    if (!facts.freed_ns && address - facts.address < facts.size)
+        block_link(block, LINKED_TO_GRAPH);
+}
+
+static int is_leaving(void)
+{
+    return __atomic_load_n(&blocks_leaving, __ATOMIC_ACQUIRE) != 0;
+}
+
+static void await_leaving(void *unused)
+{
+    (void)unused;
+    const uint64_t began = monotonic_ns();
+    const int64_t left = left_ns(began);
+    int64_t spent = 0;
+    for (unsigned tries = 0; spent < left && is_leaving(); tries++) {
+        wake_worker();
+        pause_after(tries);
+        spent = (int64_t)(monotonic_ns() - began);
+    }
+    __atomic_add_fetch(&spent_ns, spent, __ATOMIC_RELAXED);
+}
+
+void heap_before_graph(void)
+{
+    if (__builtin_expect(is_leaving(), 0))
+        aside_call(await_leaving, NULL);
+}

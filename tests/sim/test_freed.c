@@ -1,0 +1,57 @@
+/* Launches that are given freed pointers, of programs under the preload library: as test_preload.c. */
+#include "guarded.h"
+
+static void expect_found(const char *story, const char *settings)
+{
+    run_guarded(&by_dlsym, story, settings, 1, "the end: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+    expect_in(&by_dlsym, story, last.err, "use-after-free WRITE of 4 bytes");
+    expect_in(&by_dlsym, story, last.err, "which has been freed");
+    expect_in(&by_dlsym, story, last.err, "add_one<<<");
+    expect_in(&by_dlsym, story, last.err, "argument 0 points to this buffer");
+    expect_in(&by_dlsym, story, last.err, "allocated at  ");
+    expect_in(&by_dlsym, story, last.err, "freed at      ");
+    expect_in(&by_dlsym, story, last.err, "cufence: 1 finding; ");
+}
+
+#define FOUND(name)                                                                                                            \
+    TEST_WITH(name##_is_found, NULL, finish)                                                                                   \
+    {                                                                                                                          \
+        expect_found("freed " #name, NULL);                                                                                    \
+        expect_found("freed " #name, "slack=off,small=map");                                                                   \
+        expect_found("freed " #name, "uaf=strict");                                                                            \
+    }
+FOUND(same_stream)
+FOUND(in_a_loop)
+FOUND(other_stream)
+FOUND(waited_free)
+FOUND(within)
+FOUND(busy)
+FOUND(graph)
+
+static void expect_nothing(const char *story, const char *settings)
+{
+    run_guarded(&by_dlsym, story, settings, 0, "the end: CUDA_SUCCESS\n");
+    expect_silence(&by_dlsym, story);
+}
+
+#define SILENT(name)                                                                                                           \
+    TEST_WITH(name##_is_silent, NULL, finish)                                                                                  \
+    {                                                                                                                          \
+        expect_nothing("freed " #name, NULL);                                                                                  \
+        expect_nothing("freed " #name, "slack=off");                                                                           \
+        expect_nothing("freed " #name, "uaf=strict");                                                                          \
+        expect_nothing("freed " #name, "small=pack");                                                                          \
+    }
+SILENT(untouched)
+SILENT(used_again)
+SILENT(later)
+SILENT(before_the_free)
+SILENT(graph_in_order)
+
+TEST_WITH(without_the_option_nothing_is_retired, NULL, finish)
+{
+    expect_nothing("freed same_stream", "uaf=off");
+    expect_nothing("freed graph", "uaf=off");
+}
+
+TEST_CONCURRENTLY
