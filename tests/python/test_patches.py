@@ -199,6 +199,34 @@ assert torch.cuda.graphs.make_graphed_callables(model, ()) == "captured"
         (self.folder / "torch" / "_inductor" / "cudagraph_trees.py").write_text("x = 1\n")
         self.run_code("import torch._inductor.output_code, torch._inductor.cudagraph_trees")
 
+    def test_reads_of_results(self) -> None:
+        code = """
+            import os, torch, types
+            asked = []
+            class Tensor:
+                def __init__(self, kind="cpu"): self.device = types.SimpleNamespace(type=kind)
+                def untyped_storage(self): return types.SimpleNamespace(data_ptr=lambda: 4096, nbytes=lambda: 64)
+                def numpy(self, *, force=False): return "array", force
+                def item(self): return 5
+                def tolist(self): return [5]
+            torch.Tensor = Tensor
+            torch.compiler = types.SimpleNamespace(is_compiling=lambda: False)
+            import cufence._library as library, cufence._patches as patches
+            library.load = lambda: types.SimpleNamespace(cufence_check_host=lambda *all: asked.append(all))
+            patches._patch_reads(torch)
+            tensor = torch.Tensor()
+            assert tensor.numpy(force=True) == ("array", True) and tensor.item() == 5 and tensor.tolist() == [5]
+            assert asked == [(4096, 64, b"Tensor.numpy"), (4096, 64, b"Tensor.item"), (4096, 64, b"Tensor.tolist")], asked
+            asked.clear()
+            torch.Tensor("cuda").item()
+            class Mine(torch.Tensor): pass
+            Mine().item()
+            torch.compiler.is_compiling = lambda: True
+            tensor.item()
+            assert not asked
+        """
+        self.run_code(code)
+
     def test_another_back_end(self) -> None:
         path = self.folder / "torch" / "__init__.py"
         path.write_text(TORCH.replace("cudaMallocAsync", "native"))

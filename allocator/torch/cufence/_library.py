@@ -97,6 +97,7 @@ PROTOTYPES = {
     "cufence_get_streams": (ctypes.c_size_t, [ctypes.c_int, ctypes.POINTER(StreamStats), ctypes.c_size_t]),
     "cufence_report": (ctypes.c_int, [ctypes.c_int]),
     "cufence_trim": (ctypes.c_int, [ctypes.c_int]),
+    "cufence_check_host": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]),
     "cufence_check": (ctypes.c_int, [ctypes.c_int]),
     "cufence_fault_count": (ctypes.c_uint64, []),
     "cufence_wait_reports": (ctypes.c_int, [ctypes.c_uint]),

@@ -139,12 +139,39 @@ def _check_back_end(module: ModuleType) -> None:
     )
 
 
+def _patch_reads(module: ModuleType) -> None:
+    """With streams=on+host, what reads a tensor of the host asks whether a copy to it is done. A compiler that follows the code does
+    not see that."""
+    import functools
+
+    from . import _library
+
+    check = _library.load().cufence_check_host
+
+    def wrap(before: Any) -> Any:
+        name = f"Tensor.{before.__name__}".encode()
+
+        @functools.wraps(before)
+        def after(tensor: Any, *others: Any, **named: Any) -> Any:
+            if not module.compiler.is_compiling() and type(tensor) is module.Tensor and tensor.device.type == "cpu":
+                storage = tensor.untyped_storage()
+                check(storage.data_ptr(), storage.nbytes(), name)
+            return before(tensor, *others, **named)
+
+        return after
+
+    for name in ("numpy", "item", "tolist"):
+        _replace(module.Tensor, name, wrap)
+
+
 def _patch_torch(module: ModuleType) -> None:
     from . import _allocator, _tell
 
     if not _preload.path():
         return
     _tell.install()
+    if pairs(os.environ.get("CUFENCE_OPTIONS", "")).get("streams") == "on+host":
+        _patch_reads(module)
     if module.version.cuda is not None:
         _allocator.install_or_say(module)
         _check_back_end(module)
