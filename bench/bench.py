@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import found
-from players import Micro, Player, Torch, Whole
+from models import MODELS
+from players import SPOILS, Micro, Player, Torch, Whole
 from rounds import Stopped, ToolError
 from store import Store, report
 from tools import BASELINE, BUILD, SANITIZERS, TOOLS
@@ -146,16 +147,22 @@ def run_found(bench: Bench) -> None:
         keep(bug, tool, found.try_bug(tool, bug, bench.is_over))
 
 
-def run_memory(bench: Bench, model: str, player: Torch) -> None:
+def run_memory(bench: Bench, model: str) -> None:
+    """One tool after the other: the figure is the device's. Each in a fresh process, which ends before the next is asked."""
     taken = bench.store.data["memory"].setdefault(model, {})
-    for tool in player.processes:
-        if tool not in taken and not (tool in SANITIZERS and bench.options.quick):
+    tools = [tool for tool in bench.tools("torch") if tool not in taken and not (tool in SANITIZERS and bench.options.quick)]
+    player = Torch(bench, tools)
+    try:
+        for tool in list(player.processes):
             bench.progress.say(f"memory of {model} under {TOOLS[tool].title}")
             try:
                 taken[tool] = player.processes[tool].ask(f"memory {model}")
             except ToolError as error:
                 bench.progress.say(f"memory of {model} under {TOOLS[tool].title}: {error}", True)
+            player.processes.pop(tool).close()
             bench.store.save()
+    finally:
+        player.close()
 
 
 def run_coverage(bench: Bench) -> None:
@@ -170,19 +177,14 @@ def run_coverage(bench: Bench) -> None:
 
 
 def run_torch(bench: Bench, aoti: subprocess.Popen[str] | None) -> None:
-    wanted, memory = bench.workloads("torch"), bench.has("memory")
-    if memory and not bench.options.quick:
-        player = Torch(bench, bench.tools("torch"))
-        run_memory(bench, "small", player)
-        player.close()
-    if memory:
-        run_coverage(bench)
-    if not wanted and not memory:
+    wanted = bench.workloads("torch")
+    for workload in wanted:  # in this order
+        bench.store.row(workload.name, workload.group, workload.title)
+    if not wanted:
         return
     players: list[Player] = [Torch(bench, bench.tools("torch"))]
     try:
-        if memory:
-            run_memory(bench, "gpt2", players[0])
+        wanted.sort(key=lambda one: one.name != SPOILS)
         pairs = [(players[0], one) for one in wanted if one.name != "aoti" and players[0].warm(one)]
         for workload in wanted:
             if workload.name == "aoti" and aoti:
@@ -253,6 +255,10 @@ def run_all(bench: Bench) -> str | None:
         run_fault(bench)
         if has_torch:
             run_found(bench)
+            if bench.has("memory"):
+                run_coverage(bench)
+                for model in MODELS if not bench.options.quick else [next(iter(MODELS))]:
+                    run_memory(bench, model)
             run_torch(bench, aoti)
         elif bench.workloads("torch"):
             bench.progress.say("PyTorch's workloads are left out: it cannot be imported here, or sees no GPU", True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 BLOCKS = 3
 BLOCK_SECONDS, BLOCK_MS = 0.03, 10  # a block of the baseline takes so long; of others at most three times as long
 SLOW, SLOW_ROUNDS = 10, 3  # a tool whose step takes so many times as long has one block a round, in so many rounds
+SPOILS = "graph"  # a process in which a capture has failed is of no use any more
 QUICK_SANITIZED = ("training", "inference", "small")  # with --quick; every launch on record and memory besides
 WARM_SECONDS, QUICK_WARM_SECONDS = 300, 60
 SHORT = "{:.5g}"
@@ -63,15 +64,18 @@ class Player:
 
     def close(self) -> None:
         for process in self.processes.values():
-            process.send("")  # ends with its input
+            process.end()
         for process in self.processes.values():
             process.close()
         self.processes.clear()
 
     def pin(self, count: int = 4) -> None:
         """All stay on the same processors: what else runs there slows every tool alike."""
-        for process in self.processes.values():
-            process.ask(f"pin {count}")
+        for tool in list(self.processes):
+            try:
+                self.processes[tool].ask(f"pin {count}")
+            except ToolError as error:
+                self.drop(tool, str(error))
 
     def skips(self, workload: Workload, tool: str) -> bool:
         return self.bench.options.quick and tool in SANITIZERS and workload.group == "torch" and workload.name not in QUICK_SANITIZED
@@ -117,7 +121,7 @@ class Player:
 
     def failed(self, workload: Workload, tool: str, error: ToolError) -> None:
         self.row(workload)["failed"][tool] = str(error)
-        if self.processes[tool].has_ended() or "in time" in str(error):
+        if self.processes[tool].has_ended() or "in time" in str(error) or workload.name == SPOILS:
             self.drop(tool, f"{workload.name} ended it with status: {error}")
 
     def size_blocks(self, workload: Workload, probes: dict[str, float]) -> None:
@@ -259,6 +263,8 @@ class Whole(Player):
                         times[word] = float(line[1].split()[1])
                 if any(words in line[1] for words in REPORTED):
                     times.setdefault("report", line[0])
+            if process.process.wait() < 0:  # as a core dump ends it
+                times.setdefault("error", time.time())
         finally:
             process.close(0.1)
         if "error" not in times and "report" not in times:

@@ -95,10 +95,14 @@ class Process:
             self.process.wait(0.3)
         return self.process.returncode is not None
 
-    def close(self, seconds: float = 10) -> None:
+    def end(self) -> None:
+        """Ends its input, and so itself."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
+
+    def close(self, seconds: float = 10) -> None:
+        self.end()
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:

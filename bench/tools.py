@@ -31,6 +31,7 @@ class Tool:
             kept.update(CUFENCE_DRIVER="sim", LD_LIBRARY_PATH=str(BUILD / "tests" / "libcuda"))
         package = str(ROOT / "allocator" / "torch")
         kept["PYTHONPATH"] = os.pathsep.join(filter(None, [package, kept.get("PYTHONPATH")]))
+        kept["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no processes of the compiler beside those that are measured
         return {**kept, "CUFENCE_LIBRARY": str(BUILD / "lib" / "libcufence.so"), **self.environment, **more}
 
 

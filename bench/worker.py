@@ -3,7 +3,7 @@
 Each line on stdin is a request, each answer a line on stdout that begins with MARK:
   warm WORKLOAD        builds it and takes two steps: {"probe": seconds of another}, or {"why": "..."} where it cannot be had here
   WORKLOAD STEPS       seconds of STEPS steps, after one that is not timed
-  memory MODEL         {"device": bytes, "host": bytes} that a few steps of it take at most
+  memory MODEL         {"device": bytes, "host": bytes} that a few steps of it take at most, in a fresh process
   coverage STEPS       uaf=adaptive after each training step: [places tested, places that have freed]
   pin COUNT            stays on the first COUNT processors
 A request that fails is answered with {"error": "..."}.
@@ -93,10 +93,6 @@ class Bench:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             most = max(most, used() - before)
-        del loss, forward, optimizer
-        gc.collect()
-        with contextlib.suppress(RuntimeError):
-            self.torch.cuda.empty_cache()
         return {"device": most, "host": int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10}
 
     def coverage(self, steps: int) -> list[list[int]]:
@@ -112,7 +108,8 @@ class Bench:
         if request == "pin":
             few = sorted(os.sched_getaffinity(0))[: int(words[0])]
             for task in os.listdir("/proc/self/task"):
-                os.sched_setaffinity(int(task), few)
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(int(task), few)
             return few
         if request == "coverage":
             return self.coverage(int(words[0]))
