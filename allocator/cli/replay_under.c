@@ -155,7 +155,7 @@ static void take_image_for(const char *tool, struct replay *replay)
     uint8_t *copy = is_debugger(tool) ? malloc(size) : NULL;
     if (copy)
         memcpy(copy, input->image, size);
-    if (copy && fence_put(&copy, &size, input->symbol, &fence, &ignored) == CUFENCE_OK) {
+    if (copy && fence_put(&copy, &size, input->symbol, FENCE_NO_ACCESS, &fence, &ignored) == CUFENCE_OK) {
         free(replay->image);
         input->image = replay->image = copy;
         input->image_bytes = size;

@@ -34,18 +34,21 @@ static int put_barriers(struct rerun *rerun)
     struct problem ignored;
     struct fence fence;
     size_t size = input->image_bytes;
+    uint64_t held = rerun->has_access ? input->access_at : FENCE_NO_ACCESS;
     rerun->plain = (struct span){input->image, size};
     rerun->is_open = 1;
     uint8_t *copy = malloc(size);
     if (copy)
         memcpy(copy, input->image, size);
-    if (!copy || fence_put(&copy, &size, input->symbol, &fence, &ignored) != CUFENCE_OK || !fence.fenced) {
+    if (!copy || fence_put(&copy, &size, input->symbol, held, &fence, &ignored) != CUFENCE_OK ||
+        !(fence.fenced || fence.held)) {
         free(copy);
         return 0;
     }
     input->image = rerun->fenced = copy;
     input->image_bytes = size;
     rerun->is_open = fence.fenced < fence.exits;
+    rerun->is_held = fence.held > 0;
     return 1;
 }
 
@@ -56,6 +59,14 @@ static void take_barriers_off(struct rerun *rerun)
     rerun->is_open = 1;
     free(rerun->fenced);
     rerun->fenced = NULL;
+}
+
+/* The same for code that has barriers, now that it is known what faults. Returns 0 if that access can't be held. */
+static int hold(struct rerun *rerun)
+{
+    if (rerun->fenced)
+        take_barriers_off(rerun);
+    return put_barriers(rerun) && rerun->is_held;
 }
 
 void rerun_aim(struct rerun *rerun, const struct diagnosis *diagnosis)
@@ -272,6 +283,20 @@ static int is_made_by_driver(const struct rerun *rerun)
     return !image_open(rerun->plain.bytes, rerun->plain.size, &given);
 }
 
+/* Whether the second launch's dump has a warp at the access, with its address. */
+static int has_address(const struct rerun *rerun)
+{
+    for (size_t i = 0; i < rerun->evidence->site_count; i++) {
+        const struct evidence_site *site = &rerun->evidence->sites[i];
+        int is_there =
+            site->symbol && !strcmp(site->symbol, rerun->input.symbol) && site->kernel_offset == rerun->input.access_at;
+        for (size_t k = 0; is_there && k < site->lane_count; k++)
+            if (site->lanes[k].certainty != CERTAIN_NOT)
+                return 1;
+    }
+    return 0;
+}
+
 /* Prepares the code for a state. Returns 0 if there is no cause for it. */
 static int enter(struct rerun *rerun, enum rerun_state state)
 {
@@ -286,10 +311,14 @@ static int enter(struct rerun *rerun, enum rerun_state state)
     case RERUN_UNMAPPED:
         return may_look;
     case RERUN_DUMPED:
-        return may_look && rerun->has_access && rerun->evidence && is_made_by_driver(rerun) && take_dumped(rerun) &&
-               put_barriers(rerun);
+        if (!may_look || !rerun->has_access || !rerun->evidence)
+            return 0;
+        return is_made_by_driver(rerun) ? take_dumped(rerun) && put_barriers(rerun) : !has_address(rerun) && hold(rerun);
     case RERUN_EMULATED:
-        return may_look && rerun->has_access && rerun->is_open;
+        may_look = may_look && rerun->has_access && (rerun->is_open || (rerun->evidence && !has_address(rerun)));
+        if (may_look && rerun->fenced)
+            take_barriers_off(rerun); /* with them, the access lies elsewhere */
+        return may_look;
     case RERUN_OVER:
         break;
     }

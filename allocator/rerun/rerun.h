@@ -29,7 +29,8 @@ enum rerun_state {
     RERUN_PLAIN,    /* the driver has refused the barriers: without them */
     RERUN_UNMAPPED, /* it faulted beyond the patterned pages, so its first accesses out of bounds went into them: without these
                      */
-    RERUN_DUMPED,   /* the driver has made the code, of PTX, or has chosen one of several: that code, with barriers */
+    RERUN_DUMPED,   /* the driver has made the code, of PTX, or has chosen one of several: that code, with barriers. Or only now
+                       it   is known what faults: with a barrier there */
     RERUN_EMULATED, /* a warp may have left before the dump: its threads are emulated */
     RERUN_OVER,
     RERUN_STATES = RERUN_OVER
@@ -94,6 +95,7 @@ struct rerun {
     size_t passed;     /* launches that `input` had in front of those that it has now */
     int is_choosing;   /* several launches may have been it, and are tried until one faults */
     int is_open;       /* a warp can leave without passing a barrier */
+    int is_held;       /* there is one behind the access that faulted */
     int has_access;    /* input.access_at is known */
     uint64_t saving_since_ns, saved_ns;
 };

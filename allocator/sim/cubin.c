@@ -30,8 +30,10 @@ struct code cubin_code(const struct CUfunc_st *function)
     if (function->code != NULL)
         return *function->code;
     const uint64_t bytes = sizeof(struct instruction);
-    return (struct code){
-        .size = (config_get()->has_padding ? PADDED : UNPADDED) * bytes, .fault = ACCESS * bytes, .resume = LEAVE * bytes};
+    return (struct code){.size = (config_get()->has_padding ? PADDED : UNPADDED) * bytes,
+                         .fault = ACCESS * bytes,
+                         .origin = ACCESS * bytes,
+                         .resume = LEAVE * bytes};
 }
 
 uint32_t cubin_access_bytes(const struct CUfunc_st *function)
@@ -131,10 +133,10 @@ static void append_program(struct buffer *out, const struct CUfunc_st *function)
     buffer_append(out, &function->entry, sizeof function->entry);
     /* Rows: the start of the function, one line above; the access; and the rest, one line below. */
     append_row(out, 0, line > 1 ? line - 2 : 0);
-    append_row(out, code.fault, line > 1 ? 1 : 0);
+    append_row(out, code.origin, line > 1 ? 1 : 0);
     append_row(out, 16, 1);
     append_byte(out, DW_LNS_advance_pc);
-    append_uleb(out, code.size - code.fault - 16);
+    append_uleb(out, code.size - code.origin - 16);
     append_byte(out, 0);
     append_uleb(out, 1);
     append_byte(out, DW_LNE_end_sequence);

@@ -16,6 +16,7 @@
 struct code {
     uint64_t size;
     uint64_t fault;       /* offset of the access */
+    uint64_t origin;      /* the same in the compiler's code, if it was moved and a branch leads to it */
     uint64_t resume;      /* where a faulting lane is by then: a little later, as on hardware */
     int is_fenced;        /* a memory barrier before each EXIT: a warp whose access faults is still there */
     unsigned char *bytes; /* NULL for code that no program has loaded: cubin_create() makes it up */

@@ -10,7 +10,7 @@
 #define STO_CUDA_ENTRY 0x10
 #define FENCE_DISTANCE 5 /* instructions from a memory barrier to the EXIT that it belongs to, at most */
 
-enum { LOAD = 0x981, STORE = 0x986, REDUCTION = 0x98e, BARRIER = 0x992, EXIT = 0x94d }; /* bits 11:0 */
+enum { LOAD = 0x981, STORE = 0x986, REDUCTION = 0x98e, BARRIER = 0x992, EXIT = 0x94d, BRANCH = 0x947 }; /* bits 11:0 */
 
 struct kernel_code {
     char *name;
@@ -28,6 +28,26 @@ static unsigned opcode(const struct code *code, uint64_t offset)
     uint64_t low;
     memcpy(&low, code->bytes + offset, sizeof low);
     return low & 0xfff;
+}
+
+/* Where a branch for sm_90 leads to, if that is further on. */
+static uint64_t target(const struct code *code, uint64_t at)
+{
+    uint64_t low;
+    memcpy(&low, code->bytes + at, sizeof low);
+    return at + INSTRUCTION_BYTES + ((low >> 34) << 8 | (low >> 16 & 0xff)) * 4;
+}
+
+/* An access that was moved may have a barrier behind it, at which a faulting lane waits. */
+static void find_origin(struct code *code)
+{
+    code->origin = code->fault;
+    for (uint64_t at = 0; at + INSTRUCTION_BYTES <= code->size; at += INSTRUCTION_BYTES) {
+        if (opcode(code, at) != BRANCH || target(code, at) != code->fault)
+            continue;
+        code->origin = at;
+        code->resume = code->fault + 2ull * INSTRUCTION_BYTES;
+    }
 }
 
 /* A fault is at the first store, or at the first load of a kernel that stores nothing. */
@@ -56,6 +76,7 @@ static void examine(struct code *code)
     code->is_fenced = has_exit && !is_open;
     if (code->is_fenced)
         code->resume = barrier + INSTRUCTION_BYTES; /* where it waits for its store */
+    find_origin(code);
 }
 
 static void free_kernel(struct kernel_code *kernel)

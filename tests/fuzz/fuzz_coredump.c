@@ -135,7 +135,7 @@ static void fence_kernel(const struct coredump *dump, const struct evidence_site
     cufence_status status = image_of_kernel(dump, site->symbol, site->error_pc, &image, &size, &problem);
     if ((status == CUFENCE_OK) != (image != NULL) || (status != CUFENCE_OK && !problem.text[0]))
         abort();
-    if (image && fence_put(&image, &size, site->symbol, &fence, &problem) == CUFENCE_OK && fence.fenced > fence.exits)
+    if (image && fence_put(&image, &size, site->symbol, site->kernel_offset, &fence, &problem) == CUFENCE_OK && fence.fenced > fence.exits)
         abort();
     free(image);
 }

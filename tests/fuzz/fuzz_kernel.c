@@ -118,7 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t *fenced = malloc(fenced_bytes);
     require(fenced != NULL);
     memcpy(fenced, cubin.bytes, fenced_bytes);
-    if (fence_put(&fenced, &fenced_bytes, "k", &fence, &problem) == CUFENCE_OK) {
+    if (fence_put(&fenced, &fenced_bytes, "k", data[0] * 16u, &fence, &problem) == CUFENCE_OK) {
         require(fence.fenced <= fence.exits && fenced_bytes >= cubin.size);
         emulate_threads(data, (struct span){fenced, fenced_bytes});
     }

@@ -83,7 +83,7 @@ static struct cubin make_cubin(unsigned sm, const struct sass_instruction *code,
 static struct fence put(struct cubin *cubin)
 {
     struct fence fence;
-    assert_int_equal(fence_put(&cubin->bytes, &cubin->size, "kernel", &fence, &problem), CUFENCE_OK);
+    assert_int_equal(fence_put(&cubin->bytes, &cubin->size, "kernel", FENCE_NO_ACCESS, &fence, &problem), CUFENCE_OK);
     return fence;
 }
 
@@ -251,6 +251,126 @@ TEST(test_move)
     }
 }
 
+/* The access that faults goes to a stub, with those of its kind and width. What nvdisasm prints is in the comments. */
+#define BRANCH_HIGH 0x000fea0003800000u
+static const struct sass_instruction load_self = {0x0000000402027981, 0x002ea4000c1e1900}; /* LDG.E R2, desc[UR4][R2.64] */
+static const struct sass_instruction atomic_self = {0x0000000b040579a8,
+                                                    0x000ee200081ee1c4}; /* ATOMG.E.ADD R5, desc[UR4][R4.64], R11 */
+
+static struct fence hold(struct cubin *cubin, uint64_t at)
+{
+    struct fence fence;
+    assert_int_equal(fence_put(&cubin->bytes, &cubin->size, "kernel", at, &fence, &problem), CUFENCE_OK);
+    return fence;
+}
+
+static struct span code_of(const struct cubin *cubin)
+{
+    Elf64_Shdr header;
+    memcpy(&header, cubin->bytes + cubin->header, sizeof(header));
+    return (struct span){cubin->bytes + header.sh_offset, header.sh_size};
+}
+
+/* Expects each of `count` instructions from the stub on to be told as `access` at `origin`, or as nothing. */
+static void expect_origins(struct span code, unsigned sm, const char *told, uint64_t stub, uint64_t origin,
+                           struct sass_instruction access)
+{
+    for (uint64_t i = 0; told[i]; i++) {
+        struct sass_instruction found = {1, 1};
+        uint64_t at = 1;
+        assert_int_equal(fence_origin(code, sm, stub + i * 16, &at, &found), told[i] == 'x');
+        assert_int_equal(at, told[i] == 'x' ? origin : 1);
+        assert_int_equal(found.low, told[i] == 'x' ? access.low : 1);
+        assert_int_equal(found.high, told[i] == 'x' ? access.high : 1);
+    }
+}
+
+TEST(a_store_is_held)
+{
+    static const struct {
+        unsigned sm;
+        uint64_t there_low, back_low, back_high;
+        size_t barriers;
+        const char *told;
+    } cases[] = {
+        {80, 0x0000008000007947, 0xffffff3000007947, 0x000fea000383ffff, 2, "x----"},  /* BRA 0xa0; BRA 0x20 */
+        {90, 0x0000000000247947, 0xfffffffc00c47947, 0x000fea000383ffff, 3, "x-----"}, /* BRA 0xb0; BRA 0x20 */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const unsigned sm = cases[i].sm;
+        const struct sass_instruction self = sm < 90 ? self_80 : self_90;
+        /* The predicate stays with the store, and its scoreboards are waited for. */
+        const struct sass_instruction held = {0x0000000702000986, 0x0003e2000c101904};
+        const struct sass_instruction code[] = {nop, held, nop, nop, plain_exit, self};
+        struct cubin cubin = make_cubin(sm, code, 6, 8);
+        struct fence fence = hold(&cubin, 16);
+        assert_int_equal(fence.held, 1);
+        assert_int_equal(fence.fenced, 1);
+        struct span text = code_of(&cubin);
+        uint64_t at = (uint64_t)(text.bytes - cubin.bytes);
+        size_t stub = 6 + (sm < 90 ? 4 : 5);
+        assert_code(&cubin, at, 1, (struct sass_instruction){cases[i].there_low, BRANCH_HIGH});
+        assert_stub(&cubin, at, 6, sm);
+        assert_code(&cubin, at, stub, held);
+        assert_code(&cubin, at, stub + 1,
+                    (struct sass_instruction){0x0000000000007992, 0x002fec0000002000}); /* waits for SB1 */
+        assert_code(&cubin, at, stub + 2, (struct sass_instruction){0x00000000000079ab, 0x000fc00000000000});
+        assert_code(&cubin, at, stub + 1 + cases[i].barriers, nop);
+        assert_code(&cubin, at, stub + 2 + cases[i].barriers, (struct sass_instruction){cases[i].back_low, cases[i].back_high});
+        expect_origins(text, sm, "------", 0, 0, held);
+        expect_origins(text, sm, cases[i].told, stub * 16, 16, held);
+        expect_origins(text, sm, "-", text.size, 0, held);
+        free(cubin.bytes);
+    }
+}
+
+/* Before what overwrites its own address, a load into no register faults. */
+TEST(what_overwrites_its_address_is_held)
+{
+    static const struct {
+        struct sass_instruction access, probe;
+        uint64_t barrier_high;
+    } cases[] = {
+        {load_self, {0x0000000402ff7981, 0x002ea4000c1e1900}, 0x004fec0000002000},   /* LDG.E RZ, desc[UR4][R2.64] */
+        {atomic_self, {0x0000000404ff7981, 0x000ee2000c1e1100}, 0x008fec0000002000}, /* LDG.E.U8 RZ, desc[UR4][R4.64] */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct sass_instruction code[] = {cases[i].access, store, plain_exit, self_90};
+        struct cubin cubin = make_cubin(90, code, 4, 8);
+        assert_int_equal(hold(&cubin, 0).held, 1);
+        struct span text = code_of(&cubin);
+        uint64_t at = (uint64_t)(text.bytes - cubin.bytes);
+        assert_code(&cubin, at, 1, store); /* another kind */
+        assert_code(&cubin, at, 9, cases[i].probe);
+        assert_code(&cubin, at, 10, (struct sass_instruction){0x0000000000007992, cases[i].barrier_high});
+        assert_code(&cubin, at, 13, cases[i].access);
+        expect_origins(text, 90, "x---x-", 9 * 16, 0, cases[i].access);
+        free(cubin.bytes);
+    }
+}
+
+/* Code without an exit that can be fenced; and more accesses than are held. The one that faulted is among them. */
+TEST(accesses_of_a_kind_are_held)
+{
+    struct sass_instruction code[CODE_LIMIT];
+    for (size_t i = 0; i < 100; i++)
+        code[i] = i % 3 == 0 ? load_self : store;
+    code[100] = self_90;
+    struct cubin cubin = make_cubin(90, code, 101, 0);
+    struct fence fence = hold(&cubin, 98 * 16);
+    assert_int_equal(fence.exits, 0);
+    assert_int_equal(fence.held, FENCE_HELD);
+    assert_true(fence.is_moved);
+    struct span text = code_of(&cubin);
+    expect_origins(text, 90, "x-----", (101 + 5) * 16, 98 * 16, store);
+    free(cubin.bytes);
+    for (uint64_t at = 8; at <= 4096; at += 101 * 16 - 8) { /* none: inside an instruction, the branch, behind the end */
+        cubin = make_cubin(90, code, 101, 0);
+        assert_int_equal(hold(&cubin, at).held, 0);
+        free(cubin.bytes);
+    }
+}
+
 static void refuse(struct cubin *cubin, const char *symbol, cufence_status status, const char *words)
 {
     struct fence fence;
@@ -258,7 +378,7 @@ static void refuse(struct cubin *cubin, const char *symbol, cufence_status statu
     assert_non_null(before);
     memcpy(before, cubin->bytes, cubin->size);
     size_t size = cubin->size;
-    assert_int_equal(fence_put(&cubin->bytes, &cubin->size, symbol, &fence, &problem), status);
+    assert_int_equal(fence_put(&cubin->bytes, &cubin->size, symbol, FENCE_NO_ACCESS, &fence, &problem), status);
     assert_non_null(strstr(problem.text, words));
     assert_ptr_equal(cubin->bytes, same);
     assert_int_equal(cubin->size, size);
@@ -329,7 +449,7 @@ TEST(test_hostile)
         size_t size = length;
         assert_non_null(cut);
         memcpy(cut, good.bytes, length);
-        assert_int_equal(fence_put(&cut, &size, "kernel", &fence, &problem), CUFENCE_ERROR_CORRUPT);
+        assert_int_equal(fence_put(&cut, &size, "kernel", FENCE_NO_ACCESS, &fence, &problem), CUFENCE_ERROR_CORRUPT);
         free(cut);
     }
     for (size_t at = 0; at < good.size; at++) {
@@ -339,8 +459,8 @@ TEST(test_hostile)
             assert_non_null(cubin.bytes);
             memcpy(cubin.bytes, good.bytes, good.size);
             cubin.bytes[at] ^= (uint8_t)value;
-            if (fence_put(&cubin.bytes, &cubin.size, "kernel", &fence, &problem) == CUFENCE_OK)
-                assert_true(fence.fenced <= fence.exits);
+            if (fence_put(&cubin.bytes, &cubin.size, "kernel", 16, &fence, &problem) == CUFENCE_OK)
+                assert_true(fence.fenced <= fence.exits && fence.held <= 1);
             free(cubin.bytes);
         }
     }

@@ -78,6 +78,8 @@ static void set_location(struct evidence_site *site, const struct location *loca
     site->kernel = location->kernel;
     site->symbol = location->symbol;
     site->kernel_offset = location->kernel_offset;
+    if (location->symbol)
+        site->error_pc = location->kernel_start + location->kernel_offset;
     site->file = location->file;
     site->line = location->line;
     site->instruction = location->text;

@@ -1,6 +1,7 @@
 #include "locate.h"
 
 #include "analysis/lines/cubin.h"
+#include "analysis/sass/fence.h"
 #include "analysis/sass/slice.h"
 #include "base/text.h"
 
@@ -55,11 +56,6 @@ static const char *join_path(struct scratch *scratch, const char *directory, con
 
 static void decode(struct location *location, struct scratch *scratch, unsigned sm)
 {
-    uint64_t offset = location->pc - location->code_start;
-    struct span bytes = span_part(location->code, offset, SASS_INSTRUCTION_BYTES);
-    if (!bytes.bytes || offset % SASS_INSTRUCTION_BYTES != 0)
-        return;
-    location->instruction = sass_load(bytes.bytes);
     if (sass_decode(location->instruction, sm, &location->access)) {
         location->has_access = 1;
         location->kind = location->access.kind;
@@ -70,6 +66,18 @@ static void decode(struct location *location, struct scratch *scratch, unsigned 
     location->text = sass_class(location->instruction, &location->kind);
     if (!location->text)
         location->text = sass_thrower(location->instruction);
+}
+
+/* Finds the instruction at the PC; an access that has moved to a stub is told as it was. Returns 0 if it is not there. */
+static int find_instruction(struct location *location, unsigned sm)
+{
+    uint64_t offset = location->pc - location->code_start;
+    struct span bytes = span_part(location->code, offset, SASS_INSTRUCTION_BYTES);
+    if (!bytes.bytes || offset % SASS_INSTRUCTION_BYTES != 0)
+        return 0;
+    location->instruction = sass_load(bytes.bytes);
+    fence_origin(location->kernel_code, sm, location->kernel_offset, &location->kernel_offset, &location->instruction);
+    return 1;
 }
 
 /* Returns 1 if the cubin in `section` contains the PC, and fills in the location. */
@@ -90,11 +98,13 @@ static int look_into(const struct locator *locator, uint32_t section, struct loc
     location->kernel_code = function.kernel_code;
     location->code = function.code;
     location->code_start = function.code_start;
-    if (cubin_find_line(cubin, location->pc, &line)) {
+    int has_instruction = find_instruction(location, sm);
+    if (cubin_find_line(cubin, location->kernel_start + location->kernel_offset, &line)) {
         location->file = join_path(locator->scratch, line.directory, line.file);
         location->line = line.line;
     }
-    decode(location, locator->scratch, sm);
+    if (has_instruction)
+        decode(location, locator->scratch, sm);
     return 1;
 }
 

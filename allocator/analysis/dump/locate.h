@@ -19,7 +19,7 @@ struct location {
     uint64_t pc;
     const char *kernel; /* demangled; NULL if no function contains the PC */
     const char *symbol;
-    uint64_t kernel_offset;
+    uint64_t kernel_offset; /* of the instruction in the compiler's code */
     uint64_t kernel_start;
     int is_kernel;           /* not a function that was compiled separately */
     struct span kernel_code; /* from kernel_start on */

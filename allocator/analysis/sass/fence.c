@@ -24,6 +24,8 @@ static const struct sass_instruction stub_90[] = {
     {0x00000000ff00798f, 0x000fe20002000000}, /* CCTL.IVALL */
     {0x000000000000794d, 0x000fea0003800000}, /* EXIT */
 };
+/* Of these, what holds a warp. The cache need not be emptied. */
+enum { BARRIERS_80 = 2, BARRIERS_90 = 3 };
 
 static const uint8_t architectures[] = {80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
 
@@ -31,8 +33,13 @@ static const uint8_t architectures[] = {80, 86, 87, 88, 89, 90, 100, 103, 110, 1
 #define SECTION_ALIGNMENT 128u
 /* Branches within longer code may not fit in one word. */
 #define CODE_LIMIT ((uint64_t)1 << 30)
-/* In the high word, from here on: when the instruction may start. */
-#define SCHEDULE_BIT 41
+/* There: the scoreboards that it sets when its result is there, and when it has read its registers (7: none); those that it
+ * waits for, a bit each. */
+#define RESULT_AT (64 + 46)
+#define READ_AT (64 + 49)
+#define WAITS_AT (SASS_SCHEDULE_AT + 11)
+/* BRA, always. */
+#define BRANCH ((struct sass_instruction){0x0000000000007947, 0x000fea0003800000})
 
 struct code {
     uint8_t *bytes;
@@ -44,6 +51,8 @@ struct code {
     uint64_t size; /* without the NOPs at its end */
     const struct sass_instruction *stub;
     uint64_t stub_size;
+    uint64_t held[FENCE_HELD]; /* offsets of accesses */
+    unsigned held_count;
 };
 
 static cufence_status choose_stub(const Elf64_Ehdr *header, struct code *code, struct problem *problem)
@@ -124,31 +133,49 @@ static int is_exit(struct sass_instruction instruction)
 /* Without operands and modifiers, but for the predicate. */
 static int is_plain_exit(struct sass_instruction instruction)
 {
-    return (instruction.low & ~(uint64_t)0xf000) == 0x94d && sass_bits(instruction, 64, SCHEDULE_BIT) == 0x3800000;
+    return (instruction.low & ~(uint64_t)0xf000) == 0x94d && sass_bits(instruction, 64, SASS_SCHEDULE_AT) == 0x3800000;
 }
 
 static void count_exits(const struct code *code, struct fence *fence)
 {
-    *fence = (struct fence){0, 0, 0};
+    *fence = (struct fence){0};
     for (uint64_t at = 0; at < code->size; at += SASS_INSTRUCTION_BYTES) {
         fence->exits += is_exit(instruction_at(code, at)) != 0;
         fence->fenced += is_plain_exit(instruction_at(code, at)) != 0;
     }
 }
 
-/* Returns BRA with the predicate and the schedule of an EXIT; `distance`: bytes from the next instruction, at most
- * CODE_LIMIT. The reverse of instruction_branch_offset(). */
-static struct sass_instruction branch_from(struct sass_instruction exit, uint64_t distance, unsigned sm)
+/* Returns `like`, an EXIT or a BRA without offset, as a BRA with the predicate and the schedule of that; `distance`: bytes from
+ * the next instruction, at most CODE_LIMIT in either direction. The reverse of instruction_branch_offset(). */
+static struct sass_instruction branch(struct sass_instruction like, int64_t distance, unsigned sm)
 {
-    uint64_t offset = sm < 90 ? distance << 32 : (distance / 4 & 0xff) << 16 | (distance / 4 >> 8) << 34;
-    return (struct sass_instruction){(exit.low & 0xf000) | 0x947 | offset, exit.high};
+    uint64_t far = (uint64_t)distance, words = (uint64_t)(distance / 4); /* a multiple of 16 */
+    uint64_t low = sm < 90 ? far << 32 : (words & 0xff) << 16 | words >> 8 << 34;
+    uint64_t high = distance < 0 ? 0x3ffff : 0; /* its sign, up to [81] */
+    return (struct sass_instruction){(like.low & 0xf000) | 0x947 | low, like.high | high};
+}
+
+static unsigned barriers_of(unsigned sm)
+{
+    return sm < 90 ? BARRIERS_80 : BARRIERS_90;
+}
+
+static uint64_t held_size(const struct code *code)
+{
+    return (barriers_of(code->sm) + 3ul) * SASS_INSTRUCTION_BYTES;
+}
+
+/* Of the exits' barriers, and of all stubs. */
+static uint64_t added_size(const struct code *code)
+{
+    return code->stub_size + code->held_count * held_size(code);
 }
 
 /* Moves the code to the end of the file, with space for the stub. */
 static cufence_status move(struct code *code, uint8_t **image, size_t *size, struct problem *problem)
 {
     uint64_t at = (*size + SECTION_ALIGNMENT - 1) / SECTION_ALIGNMENT * SECTION_ALIGNMENT;
-    uint64_t grown = code->size + code->stub_size;
+    uint64_t grown = code->size + added_size(code);
     grown = (grown + SECTION_ALIGNMENT - 1) / SECTION_ALIGNMENT * SECTION_ALIGNMENT;
     uint8_t *bytes = realloc(*image, at + grown);
     if (!bytes)
@@ -186,13 +213,105 @@ static void write_fence(const struct code *code)
     for (uint64_t at = 0; at < code->size; at += SASS_INSTRUCTION_BYTES) {
         struct sass_instruction instruction = instruction_at(code, at);
         if (is_plain_exit(instruction))
-            put_instruction(text + at, branch_from(instruction, code->size - at - SASS_INSTRUCTION_BYTES, code->sm));
+            put_instruction(text + at, branch(instruction, (int64_t)(code->size - at - SASS_INSTRUCTION_BYTES), code->sm));
     }
     for (uint64_t at = 0; at < code->stub_size; at += SASS_INSTRUCTION_BYTES)
         put_instruction(text + code->size + at, code->stub[at / SASS_INSTRUCTION_BYTES]);
 }
 
-cufence_status fence_put(uint8_t **image, size_t *size, const char *symbol, struct fence *fence, struct problem *problem)
+/* Finds the accesses to be held: the one at `at`, and those like it. Those in the rest of the section are in functions that the
+ * kernel calls. */
+static void find_held(struct code *code, uint64_t at)
+{
+    struct sass_access wanted, access;
+    if (at == FENCE_NO_ACCESS || at >= code->size || at % SASS_INSTRUCTION_BYTES ||
+        !sass_decode(instruction_at(code, at), code->sm, &wanted))
+        return;
+    code->held[code->held_count++] = at;
+    for (uint64_t other = 0; other < code->size && code->held_count < FENCE_HELD; other += SASS_INSTRUCTION_BYTES)
+        if (other != at && sass_decode(instruction_at(code, other), code->sm, &access) && access.kind == wanted.kind &&
+            access.bytes == wanted.bytes)
+            code->held[code->held_count++] = other;
+}
+
+/* Returns 1 if the access overwrites its own address, and has a probe. */
+static int is_probed(struct sass_instruction instruction, unsigned sm, struct sass_instruction *probe)
+{
+    struct sass_access access;
+    return sass_decode(instruction, sm, &access) && access.base != SASS_RZ &&
+           sass_writes_register(instruction, access.base, access.is_base_wide ? 2 : 1) && sass_probe(instruction, sm, probe);
+}
+
+/* Returns a barrier that waits for what the access sets. */
+static struct sass_instruction after(struct sass_instruction barrier, struct sass_instruction access)
+{
+    static const unsigned sets[] = {RESULT_AT, READ_AT};
+    for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)
+        if (sass_bits(access, sets[i], 3) < 6)
+            barrier.high |= (uint64_t)1 << (WAITS_AT + sass_bits(access, sets[i], 3));
+    return barrier;
+}
+
+/* Writes the stub of the access at `at`: | access | barriers | NOP | BRA back |, or | probe | barriers | access | BRA back |.
+ */
+static void write_held(const struct code *code, uint64_t at, uint64_t stub)
+{
+    uint8_t *text = code->bytes + code->header.sh_offset;
+    struct sass_instruction access = instruction_at(code, at), first = access;
+    int has_probe = is_probed(access, code->sm, &first);
+    unsigned barriers = barriers_of(code->sm);
+    put_instruction(text + at, branch(BRANCH, (int64_t)(stub - at - SASS_INSTRUCTION_BYTES), code->sm));
+    put_instruction(text + stub, first);
+    for (unsigned i = 0; i < barriers; i++)
+        put_instruction(text + (stub += SASS_INSTRUCTION_BYTES), i ? code->stub[i] : after(code->stub[i], first));
+    put_instruction(text + (stub += SASS_INSTRUCTION_BYTES), has_probe ? access : NOP);
+    stub += SASS_INSTRUCTION_BYTES;
+    put_instruction(text + stub, branch(BRANCH, (int64_t)at - (int64_t)stub, code->sm));
+}
+
+static struct sass_instruction at_offset(struct span code, uint64_t at)
+{
+    struct span bytes = span_part(code, at, SASS_INSTRUCTION_BYTES);
+    return bytes.bytes ? sass_load(bytes.bytes) : (struct sass_instruction){0, 0};
+}
+
+/* Returns where a branch without a predicate goes; UINT64_MAX if this is none. */
+static uint64_t target_of(struct span code, uint64_t at, unsigned sm)
+{
+    struct sass_instruction instruction = at_offset(code, at);
+    return sass_opcode(instruction) == 0x147 && way_of(instruction) == WAY_END
+               ? at + SASS_INSTRUCTION_BYTES + (uint64_t)instruction_branch_offset(instruction, sm)
+               : UINT64_MAX;
+}
+
+int fence_origin(struct span code, unsigned sm, uint64_t offset, uint64_t *origin, struct sass_instruction *access)
+{
+    const uint64_t second = (barriers_of(sm) + 1ul) * SASS_INSTRUCTION_BYTES;
+    for (unsigned i = 0; i < 2; i++) {
+        uint64_t stub = i ? offset - second : offset;
+        uint64_t back = target_of(code, stub + second + SASS_INSTRUCTION_BYTES, sm);
+        if (back == UINT64_MAX || target_of(code, back - SASS_INSTRUCTION_BYTES, sm) != stub)
+            continue;
+        struct sass_instruction last = at_offset(code, stub + second);
+        if (i && last.low == NOP.low)
+            return 0;
+        *access = last.low == NOP.low ? at_offset(code, stub) : last;
+        *origin = back - SASS_INSTRUCTION_BYTES;
+        return 1;
+    }
+    return 0;
+}
+
+/* Adds the stubs behind the exits' barriers. */
+static void write_stubs(const struct code *code, struct fence *fence)
+{
+    fence->held = code->held_count;
+    for (unsigned i = 0; i < code->held_count; i++)
+        write_held(code, code->held[i], code->size + code->stub_size + i * held_size(code));
+}
+
+cufence_status fence_put(uint8_t **image, size_t *size, const char *symbol, uint64_t access_at, struct fence *fence,
+                         struct problem *problem)
 {
     struct code code = {0};
     cufence_status status = find_code(*image, *size, symbol, &code, problem);
@@ -201,9 +320,10 @@ cufence_status fence_put(uint8_t **image, size_t *size, const char *symbol, stru
     if (status != CUFENCE_OK)
         return status;
     count_exits(&code, fence);
-    if (!fence->fenced)
+    find_held(&code, access_at);
+    if (!fence->fenced && !code.held_count)
         return CUFENCE_OK;
-    if (code.header.sh_size - code.size < code.stub_size) {
+    if (code.header.sh_size - code.size < added_size(&code)) {
         status = move(&code, image, size, problem);
         if (status != CUFENCE_OK)
             return status;
@@ -211,5 +331,6 @@ cufence_status fence_put(uint8_t **image, size_t *size, const char *symbol, stru
         fence->is_moved = 1;
     }
     write_fence(&code);
+    write_stubs(&code, fence);
     return CUFENCE_OK;
 }

@@ -234,6 +234,25 @@ int sass_decode(struct sass_instruction instruction, unsigned sm, struct sass_ac
     return 1;
 }
 
+int sass_probe(struct sass_instruction instruction, unsigned sm, struct sass_instruction *probe)
+{
+    const struct encoding *encoding = find_encoding(instruction, sm);
+    uint64_t policy = encoding ? sass_bits(instruction, encoding->uniform_at, sm >= 100 ? 8 : 6) : 0;
+    if (encoding && encoding->kind == ACCESS_READ && encoding->type == TYPE_MEMORY) {
+        *probe = instruction;
+        probe->low |= (uint64_t)SASS_RZ << 16;
+        return 1;
+    }
+    if (!encoding || strncmp(encoding->name, "ATOMG", 5) != 0 || !bit(instruction, encoding->descriptor_bit))
+        return 0;
+    /* LDG.E.U8 RZ, desc[UR][R.64+immediate]; a form of one base register lacks bit 90. */
+    uint64_t immediate = (uint64_t)sass_signed_bits(instruction, encoding->immediate_at, encoding->immediate_bits);
+    probe->low = 0x981 | (instruction.low & 0xff00f000) | (uint64_t)SASS_RZ << 16 | policy << 32 | immediate << 40;
+    probe->high = (instruction.high >> SASS_SCHEDULE_AT << SASS_SCHEDULE_AT) | 0x81e1100 |
+                  (bit(instruction, encoding->wide_bit) ? 0x4000000 : 0);
+    return 1;
+}
+
 static int read_pair(const uint32_t *registers, size_t count, size_t first, int is_wide, uint64_t *value)
 {
     if (first >= count || (is_wide && first + 1 >= count))

@@ -16,6 +16,7 @@
 
 #define SASS_INSTRUCTION_BYTES 16
 #define SASS_RZ 255u
+#define SASS_SCHEDULE_AT 41 /* in the high word, from here on: when the instruction may start, and what it waits for */
 
 struct sass_instruction {
     uint64_t low, high;
@@ -40,6 +41,10 @@ struct sass_instruction sass_load(const uint8_t *bytes);
 /* Returns 1 if `instruction` is an access of a known form on compute capability `sm` (90 for 9.0). For instructions of which
  * only the class is known (bulk copies, textures), use sass_class(). */
 int sass_decode(struct sass_instruction instruction, unsigned sm, struct sass_access *access);
+
+/* Sets *probe to a load from the same address, with the same predicate and schedule, that has no target. Returns 0 if there is
+ * none: of stores, of bulk copies, and of accesses that may be to shared memory but aren't loads. */
+int sass_probe(struct sass_instruction instruction, unsigned sm, struct sass_instruction *probe);
 
 /* Returns name and kind of an access whose address is not in registers (TMA, textures, surfaces); NULL for any other
  * instruction. */

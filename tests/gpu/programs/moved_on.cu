@@ -1,0 +1,219 @@
+// An access whose address registers have other values by the time that the driver looks: the load itself overwrites them, or the
+// loop goes on. Every address depends on memory, so it can't be computed from the arguments. The first argument chooses the kernel.
+#include "check.h"
+
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+enum { COUNT = 1000, BLOCK = 128, BLOCKS = 8, BAD = 3 * BLOCK + 53 };
+
+static __device__ int own_index()
+{
+    return blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+// A gather: one lane's index is out of range.
+__global__ void gather(const float *table, const int *places, float *out, int n)
+{
+    int i = own_index();
+    if (i < n)
+        out[i] = table[places[i]]; // FAULT gather
+}
+
+__global__ void gather_8(const double *table, const int *places, double *out, int n)
+{
+    int i = own_index();
+    if (i < n)
+        out[i] = table[places[i]]; // FAULT gather_8
+}
+
+__global__ void gather_16(const float4 *table, const int *places, float4 *out, int n)
+{
+    int i = own_index();
+    if (i < n)
+        out[i] = table[places[i]]; // FAULT gather_16
+}
+
+__global__ void gather_1(const signed char *table, const int *places, int *out, int n)
+{
+    int i = own_index();
+    if (i < n)
+        out[i] = table[places[i]]; // FAULT gather_1
+}
+
+// The list of pointers that a kernel follows: each load overwrites its address, and all but the last one are fine.
+struct node {
+    node *next;
+    int value;
+};
+
+__global__ void chase(node *const *first, int *out, int n)
+{
+    int i = own_index();
+    if (i >= n)
+        return;
+    node *at = first[i];
+    while (at->next) // FAULT chase
+        at = at->next;
+    out[i] = at->value;
+}
+
+// CuPy 14.2's searchsorted: it reads bins[n_bins] where all bins are NaN.
+__global__ void search(const double *values, const double *bins, long long *out, int n_bins, int n)
+{
+    int i = own_index();
+    if (i >= n)
+        return;
+    double value = values[i];
+    long long left = 0, right = n_bins;
+    if (isnan(value)) {
+        while (isnan(bins[left]) && left < n_bins) // FAULT search
+            left++;
+    } else {
+        while (left < right) {
+            long long middle = left + (right - left) / 2;
+            if (bins[middle] <= value)
+                left = middle + 1;
+            else
+                right = middle;
+        }
+    }
+    out[i] = left;
+}
+
+// A store in a loop whose pointer moves on; the loop's start and end are in memory.
+__global__ void fill(float *out, const int *bounds)
+{
+    int end = bounds[1];
+    for (int at = bounds[0] + own_index(); at < end; at += BLOCK * BLOCKS)
+        out[at] = 2.5f; // FAULT fill
+}
+
+// The same with a stride: what is written past the end are many pieces.
+__global__ void fill_strided(float *out, const int *bounds)
+{
+    int end = bounds[1];
+    for (int at = bounds[0] + 4 * own_index(); at < end; at += 4 * BLOCK * BLOCKS)
+        out[at] = 2.5f; // FAULT fill_strided
+}
+
+// Atomics give the old value back, also into their address register.
+__global__ void count(int *counters, const int *places, int *out, int n)
+{
+    int i = own_index();
+    if (i < n)
+        out[i] = atomicAdd(&counters[places[i]], 1); // FAULT count
+}
+
+// Each thread loads much before its last load leaves the table.
+__global__ void heavy(const int *next, const int *starts, int *out, int rounds)
+{
+    int at = starts[own_index() % COUNT], sum = 0;
+    for (int round = 0; round < rounds; round++) {
+        at = next[at]; // FAULT heavy
+        sum += at;
+    }
+    out[own_index() % COUNT] = sum;
+}
+
+template <class T>
+static T *allocate(size_t count)
+{
+    T *made;
+    CALL(cudaMalloc(&made, count * sizeof(T)));
+    CALL(cudaMemset(made, 0, count * sizeof(T)));
+    return made;
+}
+
+template <class T>
+static T *copy_of(const std::vector<T> &values)
+{
+    T *made = allocate<T>(values.size());
+    CALL(cudaMemcpy(made, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+    return made;
+}
+
+// Buffer 1 is the table, and the index of one thread is out of it.
+template <class T, class U>
+static void launch_gather(void (*kernel)(T *, const int *, U *, int))
+{
+    std::vector<int> places(COUNT);
+    auto *table = allocate<typename std::remove_const<T>::type>(COUNT);
+    for (int i = 0; i < COUNT; i++)
+        places[i] = i * 7 % COUNT;
+    places[BAD] = COUNT + 4;
+    kernel<<<BLOCKS, BLOCK>>>(table, copy_of(places), allocate<U>(COUNT), COUNT);
+}
+
+// Each thread follows up to 16 pointers; all of them end at the pointer past the last node.
+static void launch_chase()
+{
+    std::vector<node> nodes(COUNT);
+    std::vector<node *> first(COUNT);
+    node *made = allocate<node>(COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        nodes[i] = {i % 16 < 15 ? made + i + 1 : nullptr, i};
+        first[i] = made + i;
+    }
+    nodes[COUNT - 1].next = made + COUNT;
+    CALL(cudaMemcpy(made, nodes.data(), COUNT * sizeof(node), cudaMemcpyHostToDevice));
+    chase<<<BLOCKS, BLOCK>>>(copy_of(first), allocate<int>(COUNT), COUNT);
+}
+
+static void launch_search()
+{
+    double *bins = copy_of(std::vector<double>(6, NAN));
+    std::vector<double> values(COUNT, 1.0);
+    values[BAD] = NAN;
+    search<<<BLOCKS, BLOCK>>>(copy_of(values), bins, allocate<long long>(COUNT), 6, COUNT);
+}
+
+static void launch_heavy(int blocks, int rounds)
+{
+    std::vector<int> next(COUNT), starts(COUNT, 1);
+    for (int i = 0; i < COUNT; i++)
+        next[i] = 1 + i * 7 % (COUNT - 1);
+    starts[BAD] = 0;
+    next[0] = COUNT + 4;
+    heavy<<<blocks, BLOCK>>>(copy_of(next), copy_of(starts), allocate<int>(COUNT), rounds);
+}
+
+static void launch_fill(void (*kernel)(float *, const int *), int more)
+{
+    float *out = allocate<float>(8 * COUNT);
+    kernel<<<BLOCKS, BLOCK>>>(out, copy_of(std::vector<int>{4, 8 * COUNT + more}));
+}
+
+static const struct {
+    const char *name;
+    void (*run)();
+} kinds[] = {
+    {"gather", [] { launch_gather(gather); }},
+    {"gather_8", [] { launch_gather(gather_8); }},
+    {"gather_16", [] { launch_gather(gather_16); }},
+    {"gather_1", [] { launch_gather(gather_1); }},
+    {"count", [] { launch_gather(count); }},
+    {"chase", launch_chase},
+    {"search", launch_search},
+    {"heavy", [] { launch_heavy(8, 1000); }},
+    {"heavier", [] { launch_heavy(132 * 16, 10000); }},
+    {"fill", [] { launch_fill(fill, 4); }},
+    {"fill_strided", [] { launch_fill(fill_strided, 400); }},
+};
+
+int main(int argc, char **argv)
+{
+    int is_known = 0;
+    for (const auto &kind : kinds) {
+        if (argc < 2 || strcmp(argv[1], kind.name))
+            continue;
+        kind.run();
+        is_known = 1;
+    }
+    EXPECT(is_known);
+    cudaError_t error = cudaDeviceSynchronize();
+    printf("error %d\n", (int)error);
+    return error == cudaSuccess ? 0 : 3;
+}
