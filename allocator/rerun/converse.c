@@ -15,11 +15,22 @@ cufence_status rerun_fail(struct rerun *rerun, const char *why)
     return CUFENCE_ERROR_UNSUPPORTED;
 }
 
+static void take_rest(struct rerun_result *result, uint64_t start, uint64_t end)
+{
+    if (result->rest_start == result->rest_end)
+        result->rest_start = start;
+    result->rest_start = start < result->rest_start ? start : result->rest_start;
+    result->rest_end = end > result->rest_end ? end : result->rest_end;
+}
+
 static void take_write(struct rerun *rerun, const struct rerun_message *message)
 {
     struct rerun_result *result = &rerun->result;
-    result->written_bytes += message->bytes;
-    if (result->write_count == sizeof result->writes / sizeof *result->writes)
+    int is_full = result->write_count == sizeof result->writes / sizeof *result->writes || message->data_bytes;
+    result->written_bytes += message->data_bytes ? message->data_bytes : message->bytes;
+    if (is_full && !message->number)
+        take_rest(result, message->address, message->address + message->bytes);
+    if (is_full)
         return;
     struct rerun_write *write = &result->writes[result->write_count++];
     *write = (struct rerun_write){.is_slack = message->number != 0, .address = message->address, .bytes = message->bytes};

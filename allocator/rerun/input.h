@@ -84,7 +84,8 @@ enum rerun_message_type {
     MESSAGE_SAVE,   /* from the rerun process: it has mapped `bytes` at `address`; which of them are to be kept? */
     MESSAGE_LAUNCHES, /* from the rerun process: launches number `number` of the input; `address` is 1 with patterns in the
                          guards */
-    MESSAGE_WROTE,    /* `bytes` bytes out of bounds from `address` on, the first of them in `values`; `number` is 1 in slack */
+    MESSAGE_WROTE,    /* `bytes` bytes out of bounds from `address` on, the first of them in `values`; `number` is 1 in slack.
+                         With `data_bytes`: so many of the `bytes`, in too many pieces to tell each */
     MESSAGE_FIGURES,  /* what a range of the input holds before the first launch, in `figures` */
     MESSAGE_LANE,     /* emulated: lane `number` of a warp accesses `address`, which is outside, in `block` and `thread` */
     MESSAGE_LOST,     /* emulated, but no lane was found: why, in `text` */

@@ -94,8 +94,8 @@ cufence_status patterns_open(int socket, int is_zero);
 /* Writes the pattern to at most PATTERN_PAGE bytes. Errors: DRIVER. */
 cufence_status patterns_write(uint64_t address, uint64_t bytes);
 
-/* Sends a MESSAGE_WROTE for each range of bytes that has changed since, unless `sent` is already many.
- * is_slack: no access faults there. Returns their number. */
+/* Sends a MESSAGE_WROTE for each range of bytes that has changed since; if `sent` is already many, one for all. is_slack: no
+ * access faults there. Returns their number. */
 size_t patterns_tell(uint64_t address, uint64_t bytes, int is_slack, size_t sent);
 
 /* The same for the page of far.c, one pattern wide. */

@@ -57,15 +57,32 @@ static size_t end_of_range(size_t at, size_t size)
     return end;
 }
 
+/* Tells of what has changed from the first byte on, which has. */
+static void tell_rest(uint64_t address, size_t first, size_t size, int is_slack)
+{
+    struct rerun_message message = {.type = MESSAGE_WROTE, .number = (uint32_t)is_slack, .address = address + first};
+    for (size_t i = first; i < size; i++) {
+        if (!has_changed(i))
+            continue;
+        message.data_bytes++;
+        message.bytes = i + 1 - first;
+    }
+    rerun_send(patterns.socket, &message, -1);
+}
+
 size_t patterns_tell(uint64_t address, uint64_t bytes, int is_slack, size_t sent)
 {
     size_t count = 0;
     if (!bytes || driver->cuMemcpyDtoH(patterns.found, address, bytes) != CUDA_SUCCESS)
         return 0;
-    for (size_t i = 0, end; i < bytes && sent + count < MOST_RANGES; i = end) {
+    for (size_t i = 0, end; i < bytes; i = end) {
         end = i + 1;
         if (!has_changed(i))
             continue;
+        if (sent + count >= MOST_RANGES) {
+            tell_rest(address, i, bytes, is_slack);
+            return count + 1;
+        }
         end = end_of_range(i, bytes);
         struct rerun_message message = {
             .type = MESSAGE_WROTE, .number = (uint32_t)is_slack, .address = address + i, .bytes = end - i};

@@ -100,6 +100,13 @@ TEST(only_the_same_place_counts)
     struct diagnosis diagnosis = diagnose(&story);
     assert_null(rerun_result_elsewhere(&diagnosis, &story.rerun));
     story.sites_again[1].symbol = "k_other";
+    diagnosis = diagnose(&story); /* an unrolled loop has the access twice */
+    assert_true(diagnosis.address == B_END && diagnosis.address_certainty == CERTAIN_RERUN && diagnosis.is_warp_of_rerun);
+    assert_null(rerun_result_elsewhere(&diagnosis, &story.rerun));
+    story.sites_again[0].access_bytes *= 2;
+    expect_nothing_new(&story);
+    story.sites_again[0].access_bytes /= 2;
+    story.sites_again[0].line++;
     expect_nothing_new(&story);
     assert_ptr_equal(rerun_result_elsewhere(&diagnosis, &story.rerun), story.sites_again);
     story.rerun.outcome = RERUN_NO_FAULT;
@@ -210,6 +217,21 @@ TEST(what_was_written_names_the_buffer_if_it_is_one)
     story.rerun.written_bytes++; /* somewhere else */
     expect_nothing_new(&story);
     story.rerun.written_bytes--;
+    story.rerun.written_bytes += 400; /* in pieces further on */
+    story.rerun.rest_start = A_END + 800;
+    story.rerun.rest_end = A_END + 4096;
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    story.rerun.rest_end = B_END + 1; /* there, another buffer's guard begins */
+    expect_nothing_new(&story);
+    story.rerun.rest_start = A_START - 8; /* before its start, nothing is nearer than what is listed */
+    story.rerun.rest_end = A_START - 4;
+    story.rerun.writes[0].distance = story.rerun.writes[1].distance = 5;
+    expect_nothing_new(&story);
+    story.rerun.writes[0].distance = 0;
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    story.rerun.rest_start = story.rerun.rest_end = 0;
+    story.rerun.writes[1].distance = 400;
+    story.rerun.written_bytes -= 400;
     story.rerun.writes[1].buffer = NULL;
     expect_nothing_new(&story);
     story.rerun.writes[1].buffer = &story.near[1];

@@ -87,6 +87,8 @@ static const struct field of_rerun[] = {
     FIELD(NUMBER, struct kept_rerun, result.launches_tried, "launches_tried"),
     FIELD(NUMBER, struct kept_rerun, result.took_ms, "took_ms"),
     FIELD(NUMBER, struct kept_rerun, result.written_bytes, "written_bytes"),
+    FIELD(HEX, struct kept_rerun, result.rest_start, "rest_start", .flags = NOT_ZERO),
+    FIELD(HEX, struct kept_rerun, result.rest_end, "rest_end", .flags = NOT_ZERO),
     FIELD(LIST, struct kept_rerun, writes, "writes", .record = &write_record, COUNT(struct kept_rerun, write_count)),
 };
 const struct record kept_rerun = RECORD(struct kept_rerun, of_rerun);

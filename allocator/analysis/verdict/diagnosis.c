@@ -267,20 +267,32 @@ static struct finding find_lane(const struct fault_memory *memory, const struct 
     return best;
 }
 
+static int is_in_same_kernel(const struct evidence_site *a, const struct evidence_site *b)
+{
+    return a->symbol && b->symbol && !strcmp(a->symbol, b->symbol) && a->is_in_driver == b->is_in_driver;
+}
+
 int diagnosis_is_place(const struct evidence_site *other, const struct evidence_site *place)
 {
-    return other->symbol && place->symbol && !strcmp(other->symbol, place->symbol) &&
-           other->is_in_driver == place->is_in_driver && other->kernel_offset == place->kernel_offset;
+    return is_in_same_kernel(other, place) && other->kernel_offset == place->kernel_offset;
+}
+
+int diagnosis_is_copy(const struct evidence_site *other, const struct evidence_site *place)
+{
+    int is_same_line = other->file && place->file && other->line == place->line && !strcmp(other->file, place->file);
+    int is_same_access =
+        other->access != ACCESS_UNKNOWN && other->access == place->access && other->access_bytes == place->access_bytes;
+    return diagnosis_is_place(other, place) || (is_in_same_kernel(other, place) && is_same_line && is_same_access);
 }
 
 /* Sets the site and the lane that explain most, and returns the verdict on them. place: only alive warps there, NULL: all. */
 static struct verdict choose(const struct evidence *evidence, const struct fault_memory *memory,
-                             const struct evidence_site *place, struct diagnosis *diagnosis)
+                             const struct evidence_site *place, int with_copies, struct diagnosis *diagnosis)
 {
     struct finding best = {.verdict = {.kind = FAULT_OTHER, .parameter = -1}};
     for (size_t i = 0; i < evidence->site_count; i++) {
         const struct evidence_site *site = &evidence->sites[i];
-        if (place && !(site->is_warp_alive && diagnosis_is_place(site, place)))
+        if (place && !(site->is_warp_alive && (with_copies ? diagnosis_is_copy : diagnosis_is_place)(site, place)))
             continue;
         struct finding found = find_lane(memory, site);
         if (!best.site || is_better(&found, &best))
@@ -371,10 +383,10 @@ void diagnosis_take_address(struct diagnosis *diagnosis, uint64_t address, enum 
 }
 
 void diagnosis_of_place(const struct evidence *evidence, const struct fault_memory *memory, const struct evidence_site *place,
-                        struct diagnosis *diagnosis)
+                        int with_copies, struct diagnosis *diagnosis)
 {
     *diagnosis = (struct diagnosis){.evidence = evidence, .memory = memory};
-    struct verdict verdict = choose(evidence, memory, place, diagnosis);
+    struct verdict verdict = choose(evidence, memory, place, with_copies, diagnosis);
     struct evidence_lane whole = diagnosis->lane ? *diagnosis->lane : (struct evidence_lane){.certainty = CERTAIN_NOT};
     /* The lane's address is known, but the lane did not fault there. */
     if (verdict.rank <= RANK_SITE)
@@ -402,7 +414,7 @@ void diagnosis_of_place(const struct evidence *evidence, const struct fault_memo
 
 void fault_diagnose(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis)
 {
-    diagnosis_of_place(evidence, memory, NULL, diagnosis);
+    diagnosis_of_place(evidence, memory, NULL, 0, diagnosis);
 }
 
 int fault_source_word(const struct diagnosis *diagnosis)

@@ -53,13 +53,17 @@ int is_misaligned(const struct evidence_site *site, const struct evidence_lane *
 
 /* diagnosis.c: the steps of a diagnosis, for the files of this folder. */
 
-/* Like fault_diagnose(), but looks only at alive warps of the place. place: NULL for all sites. */
+/* Like fault_diagnose(), but looks only at alive warps of the place. place: NULL for all sites. with_copies: see
+ * diagnosis_is_copy(). */
 void diagnosis_of_place(const struct evidence *evidence, const struct fault_memory *memory, const struct evidence_site *place,
-                        struct diagnosis *diagnosis);
+                        int with_copies, struct diagnosis *diagnosis);
 
 /* Returns 1 if both sites are at the same instruction of the same kernel, wherever its code was loaded. 0 if either is at no
  * known function. */
 int diagnosis_is_place(const struct evidence_site *other, const struct evidence_site *place);
+
+/* The same, or at equal accesses of one source line, as an unrolled loop has them. */
+int diagnosis_is_copy(const struct evidence_site *other, const struct evidence_site *place);
 
 /* Enter the verdict, and the address with the live buffers around `at`, its first byte out of bounds. */
 void diagnosis_take(struct diagnosis *diagnosis, const struct verdict *verdict);

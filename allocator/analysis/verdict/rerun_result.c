@@ -36,7 +36,7 @@ const struct evidence_site *rerun_result_elsewhere(const struct diagnosis *diagn
     if (!evidence || !diagnosis->site || !diagnosis->site->symbol)
         return NULL;
     for (size_t i = 0; i < evidence->site_count; i++)
-        if (!evidence->sites[i].symbol || diagnosis_is_place(&evidence->sites[i], diagnosis->site))
+        if (!evidence->sites[i].symbol || diagnosis_is_copy(&evidence->sites[i], diagnosis->site))
             return NULL;
     return evidence->site_count ? &evidence->sites[0] : NULL;
 }
@@ -145,7 +145,11 @@ static int take_warp(struct diagnosis *diagnosis, const struct evidence *evidenc
     struct diagnosis again;
     if (!evidence)
         return 0;
-    diagnosis_of_place(evidence, diagnosis->memory, diagnosis->site, &again);
+    for (int with_copies = 0; with_copies < 2; with_copies++) {
+        diagnosis_of_place(evidence, diagnosis->memory, diagnosis->site, with_copies, &again);
+        if (again.site && again.address_certainty != CERTAIN_NOT)
+            break;
+    }
     if (!again.site || again.address_certainty == CERTAIN_NOT || !is_same_kind(again.site, diagnosis->site))
         return 0;
     const struct diagnosis first = *diagnosis;
@@ -204,9 +208,24 @@ static int take_emulated(struct diagnosis *diagnosis, const struct rerun_result 
     return 1;
 }
 
+static void name_buffer(struct rerun_write *write, const struct fault_memory *memory);
+
+/* Returns 1 if what is not listed lies beside the buffer of `nearest`, and no nearer. */
+static int is_rest_beside(const struct rerun_result *rerun, const struct rerun_write *nearest,
+                          const struct fault_memory *memory)
+{
+    struct rerun_write ends[] = {{.address = rerun->rest_start, .bytes = 1}, {.address = rerun->rest_end - 1, .bytes = 1}};
+    for (size_t i = 0; i < 2; i++) {
+        name_buffer(&ends[i], memory);
+        if (!ends[i].buffer || ends[i].buffer->id != nearest->buffer->id || ends[i].distance < nearest->distance)
+            return 0;
+    }
+    return 1;
+}
+
 /* Returns the write that is nearest to the only buffer in whose guard anything was written; NULL if there are several buffers,
  * or may be. */
-static const struct rerun_write *only_write(const struct rerun_result *rerun)
+static const struct rerun_write *only_write(const struct rerun_result *rerun, const struct fault_memory *memory)
 {
     const struct rerun_write *nearest = NULL;
     uint64_t bytes = 0;
@@ -220,6 +239,8 @@ static const struct rerun_write *only_write(const struct rerun_result *rerun)
         if (!nearest || write->distance < nearest->distance)
             nearest = write;
     }
+    if (nearest && rerun->rest_start != rerun->rest_end)
+        return is_rest_beside(rerun, nearest, memory) ? nearest : NULL;
     /* What was written into guards comes first: if slack is the last that is known, all of that is. */
     int has_all = bytes >= rerun->written_bytes || (nearest && rerun->writes[rerun->write_count - 1].is_slack);
     return has_all ? nearest : NULL;
@@ -230,7 +251,7 @@ static void take_write(struct diagnosis *diagnosis, const struct rerun_result *r
 {
     static const char reason[] = "the second launch wrote into its guard";
     const struct evidence_site *site = fault_site(diagnosis);
-    const struct rerun_write *write = only_write(rerun);
+    const struct rerun_write *write = only_write(rerun, diagnosis->memory);
     if (!write || !is_writing(site) || site->exception.class == CLASS_MISALIGNED)
         return;
     const struct evidence_lane lane = {.address = write->address, .known_bits = UINT64_MAX, .certainty = CERTAIN_EXACT};

@@ -37,6 +37,7 @@ struct rerun_result {
     struct rerun_write writes[8];      /* those in guards before those in slack */
     size_t write_count;                /* in writes[] */
     uint64_t written_bytes;            /* in all, into slack too */
+    uint64_t rest_start, rest_end;     /* those in guards that are not in writes[] lie in between; equal: there are none */
     struct evidence_lane emulated[32]; /* of a warp whose accesses leave the memory, according to the kernel's code */
     size_t emulated_count;
     uint32_t emulated_block[3];
