@@ -196,6 +196,17 @@ static void read_copied(const cusim_thread *t, void *const *arguments)
     read_mapped(t, (void *const[]){*(void *const *)arguments[0], arguments[1]});
 }
 
+/* 96 pieces; not in the last launch. */
+static void write_pieces(const cusim_thread *t, void *const *arguments)
+{
+    static int launches;
+    volatile float *out = *(volatile float *const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    launches += number(t) == 0;
+    for (int i = 0; i < 4 && number(t) >= n && launches == 1; i++)
+        out[n + 8 * (4 * (number(t) - n) + i)] = 2.5f;
+}
+
 /* Its first element says which process it ran in. */
 static void mark_process(const cusim_thread *t, void *const *arguments)
 {
@@ -257,6 +268,7 @@ __attribute__((constructor)) static void register_kernels(void)
         {"write_farther", write_farther, pointer_and_count, 2, "model.cu", 120, 4, 0, 1},
         {"write_indexed", write_indexed, pointer_and_count, 2, "model.cu", 47, 4, 0, 1},
         {"write_once", write_once, pointer_and_count, 2, "model.cu", 53, 4, 0, 1},
+        {"write_pieces", write_pieces, pointer_and_count, 2, "model.cu", 59, 4, 0, 1},
         {"hang_later", hang_later, pointer_and_count, 2, "model.cu", 64, 4, 0, 1},
         {"end_later", end_later, pointer_and_count, 2, "model.cu", 75, 4, 0, 1},
         {"mark_process", mark_process, pointer_and_count, 2, "model.cu", 80, 4, 0, 1},

@@ -322,6 +322,19 @@ TEST(test_once)
     expect_said(tell_once, (const char *[]){"illegal memory access", "did not fault", NULL});
 }
 
+static void tell_pieces(void)
+{
+    fault_in("write_pieces", "explain=rerun");
+}
+
+/* The second launch wrote many pieces into one guard, but did not fault. */
+TEST(test_pieces)
+{
+    expect_said(tell_pieces, (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
+                                              "written +4 bytes past the end: 2\\.5 +re-run", "and more, 384 bytes in all",
+                                              "address .* re-run$", NULL});
+}
+
 static void expect_no_child(void)
 {
     char path[64];

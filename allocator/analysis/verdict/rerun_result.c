@@ -271,7 +271,7 @@ static void take_thread(struct diagnosis *diagnosis, const struct rerun_result *
     struct diagnosis again;
     if (fault_site(diagnosis)->is_warp_alive || rerun->outcome != RERUN_FAULTED || !rerun->evidence)
         return;
-    diagnosis_of_place(rerun->evidence, diagnosis->memory, diagnosis->site, &again);
+    diagnosis_of_place(rerun->evidence, diagnosis->memory, diagnosis->site, 0, &again);
     if (!again.site || !is_same_kind(again.site, diagnosis->site))
         return;
     take_view(diagnosis, &again);
