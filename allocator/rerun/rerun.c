@@ -72,8 +72,7 @@ static int hold(struct rerun *rerun)
 void rerun_aim(struct rerun *rerun, const struct diagnosis *diagnosis)
 {
     const struct evidence_site *site = fault_site(diagnosis);
-    int is_known = diagnosis->address_certainty != CERTAIN_NOT && !diagnosis->is_completed;
-    rerun->has_access = !is_known && site && site->symbol && !strcmp(site->symbol, rerun->input.symbol) &&
+    rerun->has_access = !fault_is_address_sure(diagnosis) && site && site->symbol && !strcmp(site->symbol, rerun->input.symbol) &&
                         !site->is_in_driver &&
                         (site->exception.class == CLASS_ADDRESS || site->exception.class == CLASS_GIVEN_ONLY);
     rerun->input.access_at = rerun->has_access ? site->kernel_offset : 0;

@@ -334,7 +334,7 @@ static int is_wanted(const struct options *options)
 /* A second launch of a read would only say again what the dump says. */
 static int is_explained(const struct diagnosis *diagnosis, const struct evidence_site *site)
 {
-    return site->access == ACCESS_READ && diagnosis->address_certainty != CERTAIN_NOT && !diagnosis->is_completed;
+    return site->access == ACCESS_READ && fault_is_address_sure(diagnosis);
 }
 
 static int is_rerun(const struct options *options, const struct diagnosis *diagnosis, const struct evidence_site *site)

@@ -454,6 +454,39 @@ TEST(test_half_known)
     }
 }
 
+/* The lane is back before the access: what a load has overwritten is not its address, although the register has been set again.
+ */
+TEST(test_next_turn_of_a_loop)
+{
+    static const struct {
+        uint64_t access[2];
+        enum certainty certainty;
+    } cases[] = {
+        {{0x0000000002027381, 0x000ea200001ee900}, CERTAIN_NOT},     /* LDG R2, [R2] */
+        {{0x0000000002017381, 0x000ea200001eeb00}, CERTAIN_NOT},     /* LDG.64 R1, [R2] */
+        {{0x0000000002047381, 0x000ea200001ee900}, CERTAIN_DERIVED}, /* LDG R4, [R2] */
+        {{0x0000100402007386, 0x000fe2000010eb00}, CERTAIN_DERIVED}, /* STG [R2], R4 */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct synthetic synthetic;
+        struct evidence *evidence = NULL;
+        make_synthetic(&synthetic, &newest);
+        struct dump_builder *builder = &synthetic.builder;
+        static const uint64_t store = 0x0000100402007386;
+        uint8_t *cubin = builder->bytes + builder->sections[synthetic.part[CUBIN]].sh_offset;
+        uint8_t *code = memmem(cubin, builder->sections[synthetic.part[CUBIN]].sh_size, &store, sizeof(store));
+        assert_non_null(code);
+        memcpy(code, cases[i].access, 16);
+        for (uint64_t row = 0; row < 2; row++)
+            builder_put64(builder, synthetic.part[LANES], row * newest.lane, KERNEL_START);
+        assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
+        assert_int_equal(evidence->sites[0].lanes[0].certainty, cases[i].certainty);
+        assert_true(evidence->sites[0].lanes[0].known_bits == (cases[i].certainty == CERTAIN_NOT ? 0 : UINT64_MAX));
+        evidence_free(evidence);
+        builder_end(builder);
+    }
+}
+
 /* The other thirty lanes of the warp have exited since, the first one among them, and made the same access on their way. */
 TEST(test_lanes_that_have_left)
 {

@@ -122,9 +122,28 @@ TEST(a_known_address_stays)
     without_parameters(&story);
     fault_again(&story, A_END);
     expect_nothing_new(&story);
-    approximate(&story); /* derived, but from the registers of the warp that faulted */
+    overrun(&story);
+    without_parameters(&story);
     fault_again(&story, A_END + 8);
     story.sites[0].symbol = story.sites_again[0].symbol = "k_oob";
+    story.lanes[0].certainty = story.lanes[1].certainty = CERTAIN_DERIVED; /* it was computed, not read from registers */
+    story.lanes[0].is_replayed = story.lanes[1].is_replayed = 1;
+    expect_nothing_new(&story);
+}
+
+TEST(an_address_of_registers_that_may_have_changed_is_replaced)
+{
+    struct story story;
+    approximate(&story);
+    fault_again(&story, A_END + 8);
+    story.sites[0].symbol = story.sites_again[0].symbol = "k_oob";
+    expect_address(&story, FAULT_OVERRUN, 1, A_END + 8, 8);
+    story.lanes_again[0].certainty = story.lanes_again[1].certainty = CERTAIN_DERIVED; /* no better */
+    expect_nothing_new(&story);
+    story.sites[0].access = story.sites_again[0].access = ACCESS_WRITE; /* it was not written to, but another place was */
+    add_write(&story, &story.near[0], A_END + 12, 4, &two, sizeof two);
+    expect_address(&story, FAULT_OVERRUN, 1, A_END + 12, 12);
+    story.rerun.writes[0].address = diagnose(&story).lane->address;
     expect_nothing_new(&story);
 }
 

@@ -170,8 +170,10 @@ struct location_kept locate_kept(const struct location *location, uint64_t lane_
     const struct sass_access *access = &location->access;
     struct location_kept kept = {CERTAIN_EXACT, 1, SASS_LOW | SASS_HIGH | SASS_UNIFORM};
     uint64_t end = lane_pc;
-    if (lane_pc < location->pc || lane_pc - location->pc > TRUSTED_BYTES)
-        return (struct location_kept){CERTAIN_DERIVED, 0, 0};
+    if (lane_pc < location->pc ||
+        lane_pc - location->pc > TRUSTED_BYTES) /* in a loop, registers may be those of a later turn */
+        return (struct location_kept){after(access, location->instruction) == CERTAIN_NOT ? CERTAIN_NOT : CERTAIN_DERIVED, 0,
+                                      0};
     /* Start with the access itself: a faulting load leaves a value in its target, which may be its own address register. */
     for (uint64_t pc = location->pc; pc < end; pc += SASS_INSTRUCTION_BYTES) {
         struct span bytes = span_part(location->code, pc - location->code_start, SASS_INSTRUCTION_BYTES);

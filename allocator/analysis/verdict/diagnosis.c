@@ -417,6 +417,14 @@ void fault_diagnose(const struct evidence *evidence, const struct fault_memory *
     diagnosis_of_place(evidence, memory, NULL, 0, diagnosis);
 }
 
+int fault_is_address_sure(const struct diagnosis *diagnosis)
+{
+    const struct evidence_lane *lane = diagnosis->lane;
+    enum certainty certainty = diagnosis->address_certainty;
+    return !diagnosis->is_completed &&
+           (certainty > CERTAIN_DERIVED || (certainty == CERTAIN_DERIVED && lane && lane->is_replayed));
+}
+
 int fault_source_word(const struct diagnosis *diagnosis)
 {
     const struct address_source *source = &diagnosis->site->source;

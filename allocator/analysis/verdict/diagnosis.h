@@ -94,6 +94,9 @@ struct diagnosis {
 /* Diagnoses a fault. Cannot fail; unknown facts stay unknown. `evidence` and `memory` must outlive *diagnosis. */
 void fault_diagnose(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis);
 
+/* Returns 1 if the address is known, and is not that of registers which may have changed since. */
+int fault_is_address_sure(const struct diagnosis *diagnosis);
+
 /* Returns the part of the site that belongs to the faulting warp: without threads, grid and parameters of another launch, and
  * with those of the second launch where it tells more. NULL if there is no site. Valid as long as the diagnosis. */
 const struct evidence_site *fault_site(const struct diagnosis *diagnosis);

@@ -139,6 +139,12 @@ static void take_view(struct diagnosis *diagnosis, const struct diagnosis *again
     diagnosis->is_grid_of_rerun = again->site->has_grid && (site.is_grid_borrowed || !site.has_grid);
 }
 
+/* The address is that of registers which may have changed since. */
+static int is_guess(const struct diagnosis *diagnosis)
+{
+    return diagnosis->address_certainty != CERTAIN_NOT && !diagnosis->is_completed && !fault_is_address_sure(diagnosis);
+}
+
 /* Takes over the diagnosis of a warp that faulted at the same place. Returns 0 if there is none whose address is known. */
 static int take_warp(struct diagnosis *diagnosis, const struct evidence *evidence, const struct rerun_result *rerun)
 {
@@ -151,6 +157,8 @@ static int take_warp(struct diagnosis *diagnosis, const struct evidence *evidenc
             break;
     }
     if (!again.site || again.address_certainty == CERTAIN_NOT || !is_same_kind(again.site, diagnosis->site))
+        return 0;
+    if (is_guess(diagnosis) && again.address_certainty != CERTAIN_EXACT)
         return 0;
     const struct diagnosis first = *diagnosis;
     *diagnosis = again;
@@ -289,10 +297,16 @@ void fault_diagnose_rerun(const struct evidence *evidence, const struct rerun_re
         take_thread(diagnosis, rerun);
         return;
     }
-    int is_whole = diagnosis->address_certainty != CERTAIN_NOT && !diagnosis->is_completed;
     int is_again = rerun->outcome == RERUN_FAULTED || rerun->outcome == RERUN_WROTE;
-    if (is_whole || rerun_result_elsewhere(diagnosis, rerun) || (is_again && take_warp(diagnosis, rerun->evidence, rerun)) ||
-        (rerun->outcome != RERUN_NO_FAULT && take_emulated(diagnosis, rerun)))
+    if (fault_is_address_sure(diagnosis) || rerun_result_elsewhere(diagnosis, rerun) ||
+        (is_again && take_warp(diagnosis, rerun->evidence, rerun)))
+        return;
+    if (is_guess(diagnosis)) {
+        if (is_again && is_writing(fault_site(diagnosis)) && !is_written(rerun, diagnosis->address))
+            take_write(diagnosis, rerun);
+        return;
+    }
+    if (rerun->outcome != RERUN_NO_FAULT && take_emulated(diagnosis, rerun))
         return;
     if (is_again && diagnosis->address_certainty == CERTAIN_NOT)
         take_write(diagnosis, rerun);

@@ -50,11 +50,12 @@ struct rerun_result {
 
 /*
  * Diagnoses a fault with the help of the second launch, which may be NULL. Cannot fail. What the first dump tells stays as it
- * is. Where it leaves the address unknown, or has only one half of it, and the second launch faulted at the same instruction in
- * a warp whose address is known, then address, owner, lanes and missing parameters are those of that warp. If there is no such
- * warp, the access writes, and all bytes written out of bounds lie beside one buffer, that is the owner. What rests on the
- * second launch is at most RERUN. Where its dump has no such warp, the emulated one stands in, as DERIVED, unless what was
- * written contradicts it. `evidence`, `rerun`, what they point to, and `memory` must outlive *diagnosis.
+ * is. Where it leaves the address unknown, has only one half of it, or has it from registers that may have changed, and the
+ * second launch faulted at the same instruction in a warp whose address is known (that is sure), then address, owner, lanes and
+ * missing parameters are those of that warp. If there is no such warp, the access writes, and all bytes written out of bounds
+ * lie beside one buffer, that is the owner. What rests on the second launch is at most RERUN. Where its dump has no such warp,
+ * the emulated one stands in, as DERIVED, unless what was written contradicts it. `evidence`, `rerun`, what they point to, and
+ * `memory` must outlive *diagnosis.
  */
 void fault_diagnose_rerun(const struct evidence *evidence, const struct rerun_result *rerun, const struct fault_memory *memory,
                           struct diagnosis *diagnosis);
