@@ -71,6 +71,20 @@ def _which(kind: str, kernel: str = "fill", owner: str = r"WRITE of 4 bytes, 0 b
     )
 
 
+def _moved_on(kind: str, access: str, distance: int, where: str = r"block \(3,0,0\) thread \(53,0,0\)", **other: object) -> Case:
+    """An access whose address registers have changed when the driver looks."""
+    line_number = marked_line((SOURCES / "moved_on.cu").read_text(), f"FAULT {kind}")
+    report = [
+        rf"out-of-bounds {access}, {distance} bytes past the end of buffer #1\b",
+        rf"kernel +{kind}\b.*exact",
+        rf"moved_on\.cu:{line_number}\b",
+        where,
+        r"address .*(re-run|exact)",
+        *other.pop("also", []),  # type: ignore[misc]
+    ]
+    return _program(f"moved_on_{kind}", "moved_on", arguments=[kind], status=3, report=report, **other)
+
+
 def _past(buffer: int = 1) -> str:
     return rf"\b0 bytes past the end of buffer #{buffer}\b"
 
@@ -115,6 +129,16 @@ CASES = [
         )
         for bytes in (4, 8, 16)
     ),
+    _moved_on("gather", "READ of 4 bytes", 64),
+    _moved_on("gather_8", "READ of 8 bytes", 128),
+    _moved_on("gather_16", "READ of 16 bytes", 256),
+    _moved_on("gather_1", "READ of 1 byte", 16),
+    _moved_on("chase", "READ of 8 bytes", 0, r"block \(7,0,0\) thread \((9[6-9]|10[0-3]),0,0\)"),
+    _moved_on("search", "READ of 8 bytes", 0),
+    _moved_on("heavy", "READ of 4 bytes", 64),
+    _moved_on("count", "ATOMIC of 4 bytes", 64),
+    _moved_on("fill", "WRITE of 4 bytes", 0, r"block \(\d,0,0\) thread \(\d+,0,0\)", also=[r"written +16 bytes past the end: 2\.5"]),
+    _moved_on("fill_strided", "WRITE of 4 bytes", 0, r"block \(\d,0,0\) thread \(\d+,0,0\)", also=[r"written +4 bytes past the end: 2\.5"]),
     _rerun("green", _past(), r"written +4 bytes past the end: 2\.5"),
     _rerun("no_mask", _past(), r"written +96 bytes past the end: 1000\.0 1000\.0.*re-run"),
     _rerun("before", r"4 bytes before the start of buffer #1", r"written +4 bytes before", 0, 0, options={"side": "start"}),

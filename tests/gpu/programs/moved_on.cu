@@ -1,5 +1,6 @@
-// An access whose address registers have other values by the time that the driver looks: the load itself overwrites them, or the
-// loop goes on. Every address depends on memory, so it can't be computed from the arguments. The first argument chooses the kernel.
+// An access whose address registers have other values by the time that the driver looks: the load itself overwrites them, or
+// the loop goes on. Every address depends on memory, so it can't be computed from the arguments. The first argument chooses the
+// kernel.
 #include "check.h"
 
 #include <cmath>
@@ -143,7 +144,7 @@ static void launch_gather(void (*kernel)(T *, const int *, U *, int))
     auto *table = allocate<typename std::remove_const<T>::type>(COUNT);
     for (int i = 0; i < COUNT; i++)
         places[i] = i * 7 % COUNT;
-    places[BAD] = COUNT + 4;
+    places[BAD] = COUNT + 16;
     kernel<<<BLOCKS, BLOCK>>>(table, copy_of(places), allocate<U>(COUNT), COUNT);
 }
 
@@ -170,14 +171,15 @@ static void launch_search()
     search<<<BLOCKS, BLOCK>>>(copy_of(values), bins, allocate<long long>(COUNT), 6, COUNT);
 }
 
-static void launch_heavy(int blocks, int rounds)
+static void launch_heavy()
 {
     std::vector<int> next(COUNT), starts(COUNT, 1);
     for (int i = 0; i < COUNT; i++)
         next[i] = 1 + i * 7 % (COUNT - 1);
     starts[BAD] = 0;
-    next[0] = COUNT + 4;
-    heavy<<<blocks, BLOCK>>>(copy_of(next), copy_of(starts), allocate<int>(COUNT), rounds);
+    next[0] = COUNT + 16;
+    int *list = copy_of(next);
+    heavy<<<BLOCKS, BLOCK>>>(list, copy_of(starts), allocate<int>(COUNT), 1000);
 }
 
 static void launch_fill(void (*kernel)(float *, const int *), int more)
@@ -197,8 +199,7 @@ static const struct {
     {"count", [] { launch_gather(count); }},
     {"chase", launch_chase},
     {"search", launch_search},
-    {"heavy", [] { launch_heavy(8, 1000); }},
-    {"heavier", [] { launch_heavy(132 * 16, 10000); }},
+    {"heavy", launch_heavy},
     {"fill", [] { launch_fill(fill, 4); }},
     {"fill_strided", [] { launch_fill(fill_strided, 400); }},
 };
