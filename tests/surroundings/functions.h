@@ -10,6 +10,4 @@
     X(cuMemcpy2DUnaligned)                                                                                                     \
     X(cuMemcpy3DAsync)                                                                                                         \
     X(cuMemcpy2DAsync)                                                                                                         \
-    X(cuMemHostRegister)                                                                                                       \
-    X(cuMemHostUnregister)                                                                                                     \
     X(cuMemsetD16Async)
