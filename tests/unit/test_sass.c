@@ -63,6 +63,37 @@ TEST(test_class)
     }
 }
 
+TEST(test_bulk)
+{
+    static const struct {
+        uint64_t high, low;
+        struct sass_bulk bulk;
+    } bulks[] = {
+        {0x0003d80008008000, 0x00000008040075b4, {ACCESS_READ, 2, 4, 10, 0, "UTMALDG.2D [UR8], [UR4]"}},
+        {0x0001d80008000000, 0x00000004080075b4, {ACCESS_READ, 1, 8, 6, 0, "UTMALDG.1D [UR4], [UR8]"}},
+        {0x0057ee0008020000, 0x00000008100075b4, {ACCESS_READ, 5, 16, 10, 0, "UTMALDG.5D [UR8], [UR16]"}},
+        {0x0001d80008058004, 0x00000008060073b4, {ACCESS_READ, 4, 6, 10, 0, "UTMALDG.4D.IM2COL [UR8], [UR6]"}},
+        {0x0001d8000800880a, 0x00000004080073b4, {ACCESS_READ, 2, 8, 6, 0, "UTMALDG.2D [UR4], [UR8]"}},
+        {0x0005e20008008000, 0x000000080c0073b5, {ACCESS_WRITE, 2, 12, 9, 0, "UTMASTG.2D [UR8], [UR12]"}},
+        {0x0021e40008010000, 0x000000040a0073b5, {ACCESS_WRITE, 3, 10, 5, 0, "UTMASTG.3D [UR4], [UR10]"}},
+        {0x0005d80008008000, 0x000000080c0073b6, {ACCESS_ATOMIC, 2, 12, 9, 0, "UTMAREDG.2D [UR8], [UR12]"}},
+        {0x0003d80008000206, 0x00000008040073ba, {ACCESS_READ, 0, 4, 0, 6, "UBLKCP.S.G [UR8], [UR4], UR6"}},
+        {0x0021e40008000405, 0x00000006040073ba, {ACCESS_WRITE, 0, 6, 0, 5, "UBLKCP.G.S [UR6], [UR4], UR5"}},
+        {0x0001d800080a0405, 0x00000006040073bb, {ACCESS_ATOMIC, 0, 6, 0, 5, "UBLKRED.G.S [UR6], [UR4], UR5"}},
+    };
+    struct sass_bulk bulk;
+    for (size_t i = 0; i < sizeof bulks / sizeof bulks[0]; i++) {
+        const struct sass_bulk *wanted = &bulks[i].bulk;
+        assert_true(sass_bulk((struct sass_instruction){bulks[i].low, bulks[i].high}, &bulk));
+        assert_string_equal(bulk.text, wanted->text);
+        assert_int_equal(bulk.kind, wanted->kind);
+        assert_true(bulk.dimensions == wanted->dimensions && bulk.at == wanted->at && bulk.coordinates == wanted->coordinates &&
+                    bulk.size == wanted->size);
+    }
+    assert_false(sass_bulk((struct sass_instruction){0x00000006040075b8, 0x0001e40008008000}, &bulk)); /* UTMAPF: prefetches */
+    assert_false(sass_bulk((struct sass_instruction){0x000000000000794d, 0x000fea0003800000}, &bulk));
+}
+
 TEST(test_address)
 {
     static const uint32_t registers[8] = {1, 2, 0xffffff00, 0x7f, 5, 6, 7, 8};

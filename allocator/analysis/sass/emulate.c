@@ -138,7 +138,7 @@ int machine_address(const struct machine *machine, const struct sass_access *acc
     struct cell high =
         access->base == SASS_RZ || !access->is_base_wide ? (struct cell){0, 1} : machine_get(machine, 0, access->base + 1);
     struct cell uniform[2] = {{0, 1}, {0, 1}};
-    for (unsigned i = 0; access->uniform >= 0 && i < 2; i++)
+    for (unsigned i = 0; access->uniform >= 0 && i < (access->is_uniform_low ? 1 : 2); i++)
         uniform[i] = machine_get(machine, 1, (unsigned)access->uniform + i);
     *address = ((uint64_t)high.value << 32 | low.value) + ((uint64_t)uniform[1].value << 32 | uniform[0].value) +
                (uint64_t)access->immediate;

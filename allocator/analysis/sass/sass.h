@@ -31,6 +31,7 @@ struct sass_access {
     unsigned base;      /* register, SASS_RZ if none */
     int is_base_wide;   /* base is a register pair */
     int uniform;        /* pair of uniform registers to add, -1 if none */
+    int is_uniform_low; /* only the first of the pair */
     int64_t immediate;
     char text[64]; /* "STG.E.128 [R2.64+0x10], R4" */
 };
@@ -45,6 +46,19 @@ int sass_decode(struct sass_instruction instruction, unsigned sm, struct sass_ac
 /* Sets *probe to a load from the same address, with the same predicate and schedule, that has no target. Returns 0 if there is
  * none: of stores, of bulk copies, and of accesses that may be to shared memory but aren't loads. */
 int sass_probe(struct sass_instruction instruction, unsigned sm, struct sass_instruction *probe);
+
+/* A copy by the unit for bulk copies (TMA): of a box of a tensor map, or of bytes in a row. All registers are uniform ones. */
+struct sass_bulk {
+    enum access_kind kind;
+    unsigned dimensions;  /* of the map; 0: there is none */
+    unsigned at;          /* a pair: the address of the map, or in global memory */
+    unsigned coordinates; /* the first of as many as dimensions, innermost first; of the box's corner */
+    unsigned size;        /* without a map: how many times 16 bytes */
+    char text[64];        /* "UTMALDG.2D [UR8], [UR4]" */
+};
+
+/* Returns 1 if `instruction` is one. */
+int sass_bulk(struct sass_instruction instruction, struct sass_bulk *bulk);
 
 /* Returns name and kind of an access whose address is not in registers (TMA, textures, surfaces); NULL for any other
  * instruction. */
