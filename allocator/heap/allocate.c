@@ -63,6 +63,8 @@ static inline cufence_status lay_out(const struct heap_request *wanted, enum lay
                                                                     .guard_min = heap_options->guard,
                                                                     .guard_max = heap_options->guard_max},
                                            layout, &problem);
+    if (status == CUFENCE_OK && layout->pages >= CELL_PAGES)
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no device has %zu bytes", wanted->size);
     return status == CUFENCE_OK ? status : error_set(status, "%s", problem.text);
 }
 

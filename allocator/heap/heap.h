@@ -223,8 +223,8 @@ void heap_sync_ended(struct context *context, uint64_t since);
 /* Physical memory of a context's buffers, in bytes. */
 struct heap_figures {
     uint64_t mapped;                      /* live, idle and waiting */
-    uint64_t mappings, peak_mappings;     /* their number */
-    uint64_t fresh, fresh_bytes, retired; /* mappings made and ended since the start */
+    uint64_t mappings, peak_mappings; /* their number */
+    uint64_t fresh, fresh_bytes;      /* mappings made since the start */
     uint64_t peak;                        /* peak of `mapped` since the last heap_reset_peak() */
     uint64_t idle;                        /* part of `mapped` that is kept for reuse */
     uint64_t cached;                      /* without a mapping, kept for the device's next mapping */

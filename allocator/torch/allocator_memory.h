@@ -17,6 +17,7 @@
 namespace
 {
 
+constexpr std::size_t most = std::size_t{1} << 60;
 constexpr std::int32_t illegal_address = 700; /* cudaErrorIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS */
 
 /* ---- errors ---- */
@@ -120,6 +121,7 @@ class tensor_memory : public native::CUDAAllocator
 
     c10::DataPtr allocate(std::size_t size) override
     {
+        TORCH_CHECK_WITH(OutOfMemoryError, size < most, "CUDA out of memory. Tried to allocate more than 1EB memory.");
         const DeviceIndex device = c10::cuda::current_device();
         void *pointer = size ? take(size, device, c10::cuda::getCurrentCUDAStream(device)) : nullptr;
         return {pointer, pointer, &release_pointer, c10::Device(c10::kCUDA, device)};

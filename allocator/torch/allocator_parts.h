@@ -129,8 +129,7 @@ class history
 
     void fill(native::SnapshotInfo &info, bool has_traces)
     {
-        c10::ApproximateClockToUnixTimeConverter converter;
-        auto to_unix = converter.makeConverter();
+        auto to_unix = clock.makeConverter();
         std::lock_guard<std::mutex> guard(lock);
         info.external_annotations = annotations;
         for (auto &entry : info.external_annotations)
@@ -156,7 +155,8 @@ class history
         return compile_contexts().empty() ? "" : compile_contexts().back();
     }
 
-    std::mutex lock; /* guards what follows, apart from what is atomic */
+    c10::ApproximateClockToUnixTimeConverter clock; /* compares the clocks from here to a snapshot */
+    std::mutex lock;                                /* guards what follows, apart from what is atomic */
     bool is_recording = false;
     std::atomic<native::CreateContextFn> create{nullptr};
     std::atomic<native::RecordContext> contexts_when{native::RecordContext::NEVER};

@@ -181,6 +181,13 @@ void cufence_torch_share(int device, int peer)
 
 /* ---- figures ---- */
 
+/* ever: made since the start; then, were: these two when the sums began. */
+static struct cufence_torch_figure figure(uint64_t now, uint64_t peak, uint64_t ever, uint64_t then, uint64_t were)
+{
+    return (struct cufence_torch_figure){(int64_t)now, (int64_t)peak, (int64_t)(ever - then),
+                                         (int64_t)(ever - now - (then - were))};
+}
+
 cufence_status cufence_torch_get_figures(int device, struct cufence_torch_figures *out)
 {
     cufence_status status;
@@ -200,11 +207,8 @@ cufence_status cufence_torch_get_figures(int device, struct cufence_torch_figure
         out->bytes[i] = account->bytes[i];
     }
     lock_release(&account->lock);
-    out->mappings = (struct cufence_torch_figure){(int64_t)now.mappings, (int64_t)now.peak_mappings,
-                                                  (int64_t)(now.fresh - since.fresh), (int64_t)(now.retired - since.retired)};
-    out->mapped =
-        (struct cufence_torch_figure){(int64_t)now.mapped, (int64_t)now.peak, (int64_t)(now.fresh_bytes - since.fresh_bytes),
-                                      (int64_t)(now.fresh_bytes - now.mapped - (since.fresh_bytes - since.mapped))};
+    out->mappings = figure(now.mappings, now.peak_mappings, now.fresh, since.fresh, since.mappings);
+    out->mapped = figure(now.mapped, now.peak, now.fresh_bytes, since.fresh_bytes, since.mapped);
     out->slack = (struct cufence_torch_figure){.current = now.mapped > used ? (int64_t)(now.mapped - used) : 0};
     out->slack.peak = out->slack.current;
     out->failures = __atomic_load_n(&account->failures, __ATOMIC_RELAXED);

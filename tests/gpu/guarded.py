@@ -93,6 +93,12 @@ def python(code: str, *options: str) -> list[str]:
     return [str(COMMAND), "run", *options, "--", sys.executable, "-c", code]
 
 
+def features(script: str, *words: str) -> str:
+    """What PyTorch asks of its allocator: a script of unittest's."""
+    how = [] if words else ["--enable"]
+    return play([*words, sys.executable, str(Path(__file__).with_name(script)), *how], 0, r"\nOK", GUARDED)
+
+
 REQUIRED = "--require-guarded"
 PYTEST = [sys.executable, "-m", "pytest", "-p", "cufence.pytest_plugin", "--cufence", "test_it.py"]
 HUNT = [str(COMMAND), "hunt", "--modes", "end,start", "--", sys.executable, "-c"]
@@ -112,6 +118,10 @@ CASES: list[tuple[str, Callable[[], str]]] = [
     ("enable", lambda: play([sys.executable, "-c", f"import cufence; cufence.enable(); {TENSOR}"], 0, GUARDED)),
     ("enable_unused", lambda: play([sys.executable, "-c", "import cufence; cufence.enable()"], 0,
                                    NOTHING + "this process created no CUDA context")),
+    ("torch_allocator", lambda: features("torch_allocator.py", str(COMMAND), "run", "--")),
+    ("torch_allocator_enable", lambda: features("torch_allocator.py")),
+    ("torch_graphs", lambda: features("torch_graphs.py", str(COMMAND), "run", "--")),
+    ("torch_graphs_enable", lambda: features("torch_graphs.py")),
     ("pytest", lambda: play(PYTEST, 0, "cufence: GPU memory was guarded in 1 of 1 process that used CUDA")),
     ("pytest_left", lambda: play([*PYTEST, "--cufence-options", "skip=smaller:1G"], 87, NOTHING + "every allocation was left")),
     ("hunt", lambda: play([*HUNT, TENSOR], 0, "nothing found in 2 runs\nEach process has said")),

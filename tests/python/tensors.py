@@ -13,14 +13,29 @@ library = _library.load()
 
 
 class Freed(ctypes.Structure):
-    _fields_ = [("address", ctypes.c_uint64), ("size", ctypes.c_uint64), ("stream", ctypes.c_uint64),
-                ("pool", ctypes.c_uint64 * 2), ("device", ctypes.c_int32)]
+    _fields_ = [
+        ("address", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+        ("stream", ctypes.c_uint64),
+        ("pool", ctypes.c_uint64 * 2),
+        ("device", ctypes.c_int32),
+    ]
+
+
 class Mapping(ctypes.Structure):
-    _fields_ = [("buffer", _library.Buffer), ("pool", ctypes.c_uint64 * 2), ("is_live", ctypes.c_int32),
-                ("is_waiting", ctypes.c_int32)]
+    _fields_ = [
+        ("buffer", _library.Buffer),
+        ("pool", ctypes.c_uint64 * 2),
+        ("is_live", ctypes.c_int32),
+        ("is_waiting", ctypes.c_int32),
+    ]
+
+
 out = ctypes.POINTER(ctypes.c_void_p)
 alloc = ctypes.CFUNCTYPE(ctypes.c_int, out, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)(
-    ("cufence_torch_malloc", library), ((2, "pointer"), (1, "size"), (1, "device", 0), (1, "stream", None)))
+    ("cufence_torch_malloc", library), ((2, "pointer"), (1, "size"), (1, "device", 0), (1, "stream", None))
+)
 free = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Freed))(
-    ("cufence_torch_free", library), ((1, "pointer"), (2, "freed")))
+    ("cufence_torch_free", library), ((1, "pointer"), (2, "freed"))
+)
 detail = lambda: library.cufence_error_detail().decode()

@@ -16,6 +16,7 @@ _library.check(library.cufence_init(b""), "cufence_init")
 from tensors import Mapping, alloc, detail, free
 """
 
+
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
 class Tensors(unittest.TestCase):
     def run_code(self, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -40,6 +41,15 @@ assert alloc(0) is None
         self.run_code(
             "assert alloc(1 << 30) is None and detail().startswith('no memory for 1073741824 bytes'), detail()",
             CUFENCE_SIM="memory=256M",
+        )
+
+    def test_more_than_any_device_has(self) -> None:
+        self.run_code(
+            """
+for power in (42, 50, 59):
+    assert alloc(1 << power) is None and detail() == f"no device has {1 << power} bytes", detail()
+assert alloc((1 << 64) - 1) is None
+"""
         )
 
     def test_free_of_nothing(self) -> None:

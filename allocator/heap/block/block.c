@@ -121,8 +121,8 @@ struct block *block_map(struct books *books, int device, const struct layout *la
     if (block->slot.span < layout->span)
         say_smaller_guard(block->slot.span - block->slot.mapped);
     raise_to(&books->peak_mapped_bytes, __atomic_add_fetch(&books->mapped_bytes, layout->mapped, __ATOMIC_RELAXED));
-    uint64_t fresh = __atomic_add_fetch(&books->fresh, 1, __ATOMIC_RELAXED);
-    raise_to(&books->peak_mappings, fresh - __atomic_load_n(&books->retired, __ATOMIC_RELAXED));
+    raise_to(&books->peak_mappings, __atomic_add_fetch(&books->mappings, 1, __ATOMIC_RELAXED));
+    __atomic_add_fetch(&books->fresh, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&books->fresh_bytes, layout->mapped, __ATOMIC_RELAXED);
     if (is_alone)
         __atomic_add_fetch(&books->alone_bytes, layout->mapped, __ATOMIC_RELAXED);
@@ -139,6 +139,7 @@ static void unmap(struct block *block)
 {
     if (!block->slot.is_second) {
         __atomic_sub_fetch(&block->books->mapped_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+        __atomic_sub_fetch(&block->books->mappings, 1, __ATOMIC_RELAXED);
         if (block->is_alone)
             __atomic_sub_fetch(&block->books->alone_bytes, block->slot.mapped, __ATOMIC_RELAXED);
     }

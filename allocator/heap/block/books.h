@@ -107,7 +107,7 @@ struct books {
     uint64_t mapped_bytes, captured_bytes; /* atomic, like everything below */
     uint64_t peak_mapped_bytes;
     uint64_t fresh, fresh_bytes, retired;
-    uint64_t peak_mappings;
+    uint64_t mappings, peak_mappings;                   /* those in mapped_bytes */
     uint64_t limit;                                     /* mapped_bytes stays below; 0: none */
     uint64_t replaced;                                  /* blocks in retiring lists whose memory a twin has taken over */
     uint32_t coming[BINS];                              /* blocks that a thread is retiring, by size */

@@ -89,12 +89,9 @@ struct heap_figures heap_figures(struct context *context)
     struct books *books = context ? books_of(context) : NULL;
     if (!books)
         return (struct heap_figures){0};
-    uint64_t fresh = __atomic_load_n(&books->fresh, __ATOMIC_RELAXED),
-             retired = __atomic_load_n(&books->retired, __ATOMIC_RELAXED);
     return (struct heap_figures){.idle = sums_of(books).idle_bytes,
-                                 .mappings = fresh - retired,
-                                 .fresh = fresh,
-                                 .retired = retired,
+                                 .mappings = __atomic_load_n(&books->mappings, __ATOMIC_RELAXED),
+                                 .fresh = __atomic_load_n(&books->fresh, __ATOMIC_RELAXED),
                                  .fresh_bytes = __atomic_load_n(&books->fresh_bytes, __ATOMIC_RELAXED),
                                  .peak_mappings = __atomic_load_n(&books->peak_mappings, __ATOMIC_RELAXED),
                                  .peak = __atomic_load_n(&books->peak_mapped_bytes, __ATOMIC_RELAXED),
@@ -106,7 +103,7 @@ void heap_reset_peak(struct context *context)
 {
     struct books *books = context ? books_of(context) : NULL;
     if (books)
-        __atomic_store_n(&books->peak_mappings, books->fresh - books->retired, __ATOMIC_RELAXED);
+        __atomic_store_n(&books->peak_mappings, __atomic_load_n(&books->mappings, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
     if (books)
         __atomic_store_n(&books->peak_mapped_bytes, __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 }

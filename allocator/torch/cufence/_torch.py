@@ -31,7 +31,7 @@ _lock = threading.Lock()
 
 
 def is_enabled() -> bool:
-    """Returns whether cufence allocates PyTorch's tensors in this process: by its class, or preloaded behind cudaMallocAsync."""
+    """Returns whether cufence allocates PyTorch's tensors in this process: by its class, or beneath cudaMallocAsync."""
     return _allocator.is_installed() or _is_beneath_torch()
 
 
