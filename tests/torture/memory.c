@@ -181,10 +181,21 @@ int step_copy(struct world *world)
     return 1;
 }
 
+/* Whether a buffer, of this world at least, has the memory now: streams=on takes what a launch is given for used. */
+static int is_taken(const struct world *world, CUdeviceptr address)
+{
+    for (int i = 0; i < BUFFERS; i++) {
+        const struct buffer *buffer = &world->buffers[i];
+        if ((buffer->is_live || buffer->owner) && address - buffer->address < buffer->bytes)
+            return 1;
+    }
+    return 0;
+}
+
 int step_stale(struct world *world)
 {
-    CUdeviceptr address = world->stale[pick(world, STALE)];
-    int queue = address ? queue_pick(world, -1) : -1;
+    CUdeviceptr address = world->is_shared ? 0 : world->stale[pick(world, STALE)];
+    int queue = address && !is_taken(world, address) ? queue_pick(world, -1) : -1;
     if (queue < 0)
         return 0;
     const struct queue *on = &world->queues[queue];
