@@ -143,7 +143,7 @@ PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)
     if (status != CUFENCE_OK || !pointer)
         return status;
     if (order_is_wanted())
-        order_freed((uint64_t)(uintptr_t)pointer);
+        order_free("cufence_free", __builtin_frame_address(0), (uint64_t)(uintptr_t)pointer, stream_resolve(stream));
     status = heap_claim(pointer, &claim);
     if (status != CUFENCE_OK)
         return passed_free(pointer, NULL, stream) ? CUFENCE_OK : status;

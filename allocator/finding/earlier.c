@@ -20,6 +20,8 @@ void earlier_take(struct finding *finding, const struct misuse *misuse)
     if (use->is_host_memory)
         part_add(finding->hint,
                  "wait for the copy, by its stream or an event behind it, before the memory is changed, read or freed");
+    else if (misuse->access == ACCESS_UNKNOWN && use->by_host)
+        part_add(finding->hint, "synchronise with that stream, or with its device, before the buffer is freed");
     else if (misuse->access == ACCESS_UNKNOWN)
         part_add(finding->hint, "call tensor.record_stream(stream) or cufence_record_stream(), or let the freeing stream wait "
                                 "for an event recorded after that work");

@@ -202,21 +202,42 @@ static int found(const struct use *use, struct order_race *race)
     return use != NULL;
 }
 
-int order_before_free(uint64_t address, CUstream handle, struct order_race *race)
+/* cuMemFree waits for the buffer's context, so that the host knows all of its work to be done; and for no other. */
+static const struct use *against_waiting_free(const struct heap_range *range)
+{
+    lock_expect(RANK_ORDER);
+    struct order_clock seen = clocks_of_context(&order_state->clocks, range->context);
+    clocks_host_knows(&order_state->clocks, &seen);
+    return uses_against_free(&order_state->uses, &order_state->clocks, range->id, ORDER_NOT_TRACKED);
+}
+
+int order_before_free(uint64_t address, struct stream *stream, struct order_race *race)
 {
     struct heap_range range;
-    struct stream *stream = heap_range_of(address, &range) && range.address == address ? stream_resolve(handle) : NULL;
     int is_race = 0;
-    if (!stream || follow(stream) != FOLLOWED)
+    if (!heap_range_of(address, &range) || range.address != address || (stream ? follow(stream) != FOLLOWED : heap_captures()))
         return 0;
-    *race = (struct order_race){.address = address, .stream = handle};
+    *race = (struct order_race){.address = address, .stream = stream ? stream->handle : NULL, .by_host = !stream};
     lock_take(&order_lock);
-    unsigned index = index_of(stream);
-    if (clocks_step(&order_state->clocks, index))
+    unsigned index = stream ? index_of(stream) : ORDER_NOT_TRACKED;
+    if (!stream)
+        is_race = found(against_waiting_free(&range), race);
+    else if (clocks_step(&order_state->clocks, index))
         is_race = found(uses_against_free(&order_state->uses, &order_state->clocks, range.id, index), race);
     uses_drop(&order_state->uses, range.id);
     lock_release(&order_lock);
     return is_race;
+}
+
+void (*order_tell_race)(const char *call, const void *frame, const struct order_race *race);
+
+void order_free(const char *call, const void *frame, uint64_t address, struct stream *stream)
+{
+    struct order_race race;
+    if (!stream)
+        order_freed(address);
+    else if (order_before_free(address, stream, &race) && order_tell_race)
+        order_tell_race(call, frame, &race);
 }
 
 /* Whether the host may read the result of a copy to it when the call returns: so it is with memory that is not page-locked. */

@@ -71,8 +71,14 @@ struct order_race {
     struct use use;          /* what may still use it */
 };
 
-/* Before a free on the stream: forgets the buffer's uses. Returns 1 and fills in *race if one of them may not be done. */
-int order_before_free(uint64_t address, CUstream stream, struct order_race *race);
+/* Before a free on the stream: forgets the buffer's uses. Returns 1 and fills in *race if one of them may not be done. stream
+ * NULL: the free waits for the buffer's context, which is done with the buffer then, and another device may not be. */
+int order_before_free(uint64_t address, struct stream *stream, struct order_race *race);
+
+/* The same for what frees without a hook, with the name of the function and its frame; stream NULL: nobody can tell. A race is
+ * told by order_tell_race(), which the hooks set before anything is followed. */
+void order_free(const char *call, const void *frame, uint64_t address, struct stream *stream);
+extern void (*order_tell_race)(const char *call, const void *frame, const struct order_race *race);
 
 struct order_access {
     uint64_t address, size;

@@ -267,7 +267,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
         return result;
     }
     if (order_is_wanted())
-        order_freed(pointer);
+        races_before_free(HOST_CALL("cuMemFree"), pointer, NULL);
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
         return refuse_free(HOST_CALL("cuMemFree"), pointer, status, &claim.where);
@@ -283,12 +283,12 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
 static CUresult free_async(const struct host_call *call, CUdeviceptr pointer, CUstream handle)
 {
     struct heap_claim claim;
-    if (order_is_wanted())
-        races_before_free(call, pointer, handle);
+    struct stream *stream = stream_resolve(handle);
+    if (order_is_wanted() && stream)
+        races_before_free(call, pointer, stream);
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
         return refuse_free(call, pointer, status, &claim.where);
-    struct stream *stream = stream_resolve(handle);
     give_back(&claim, stream, stream ? HEAP_STREAM : HEAP_UNKNOWN);
     return CUDA_SUCCESS;
 }

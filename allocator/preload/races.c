@@ -127,11 +127,16 @@ __attribute__((visibility("default"))) cufence_status cufence_check_host(const v
 
 /* ---- memory of the device ---- */
 
-void races_before_free(const struct host_call *call, CUdeviceptr pointer, CUstream stream)
+void races_tell(const char *call, const void *frame, const struct order_race *race)
+{
+    report(&(const struct host_call){.name = call, .frame = frame}, race, (struct misuse){.access = ACCESS_UNKNOWN}, "frees");
+}
+
+void races_before_free(const struct host_call *call, CUdeviceptr pointer, struct stream *stream)
 {
     struct order_race race;
     if (order_before_free(pointer, stream, &race))
-        report(call, &race, (struct misuse){.access = ACCESS_UNKNOWN}, "frees");
+        races_tell(call->name, call->frame, &race);
 }
 
 void races_copied(const struct host_call *call)

@@ -51,6 +51,7 @@ static void start_aside(void *unused)
         preload_options = lifecycle_options();
         preload_pid = getpid();
         order_host_is_on = preload_options->streams == STREAMS_HOST;
+        order_tell_race = races_tell;
         if (preload_options->streams && !order_open())
             output_say("cufence: streams=on: the host has no memory for it; it is off\n");
         pthread_atfork(NULL, NULL, after_fork);

@@ -84,11 +84,23 @@ cufence_status cufence_torch_malloc(void **pointer, size_t size, int device, cuf
     return status;
 }
 
-/* A stream's own default stream cannot be named on another thread. */
+/* The stream of an allocation. A thread's own default stream cannot be named on another thread: NULL. */
+static struct stream *stream_of(struct context *context, uint64_t handle)
+{
+    return handle == (uint64_t)(uintptr_t)CU_STREAM_PER_THREAD ? NULL : stream_in(context, (CUstream)(uintptr_t)handle);
+}
+
+/* For streams=on: PyTorch frees in the order of the allocation's stream. */
+static void follow_free(const void *pointer, const void *frame)
+{
+    struct heap_range range;
+    if (heap_range_of((uint64_t)(uintptr_t)pointer, &range))
+        order_free("PyTorch's allocator", frame, range.address, stream_of(range.context, range.stream));
+}
+
 static void free_claimed(const struct heap_claim *claim, uint64_t handle)
 {
-    struct stream *meant =
-        handle == (uint64_t)(uintptr_t)CU_STREAM_PER_THREAD ? NULL : stream_in(claim->context, (CUstream)(uintptr_t)handle);
+    struct stream *meant = stream_of(claim->context, handle);
     heap_free(claim, meant, meant ? HEAP_STREAM : HEAP_CONTEXT, NULL);
 }
 
@@ -109,7 +121,7 @@ cufence_status cufence_torch_free(void *pointer, struct cufence_torch_buffer *fr
     if (status != CUFENCE_OK)
         return status;
     if (order_is_wanted())
-        order_freed((uint64_t)(uintptr_t)pointer);
+        follow_free(pointer, __builtin_frame_address(0));
     status = heap_claim(pointer, &claim);
     if (status == CUFENCE_OK) {
         heap_claimed(&claim, &range);
