@@ -315,6 +315,12 @@ void release_pointer(void *pointer)
 
 } // namespace
 
+/* For _shim.py, which compares its class with that of PyTorch's own before it is installed. */
+extern "C" __attribute__((visibility("default"))) native::CUDAAllocator *cufence_torch_allocator()
+{
+    return &instance();
+}
+
 /* Makes the class PyTorch's CUDA allocator. Call before PyTorch starts CUDA. Returns NULL, or why not. */
 extern "C" __attribute__((visibility("default"))) const char *cufence_torch_install()
 {

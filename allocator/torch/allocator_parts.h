@@ -25,7 +25,7 @@
 #include <vector>
 
 #ifndef CUFENCE_TORCH_VERSION
-#error "CUFENCE_TORCH_VERSION is not set: see _shim.py"
+#error "CUFENCE_TORCH_VERSION is not set: see _compile.py"
 #endif
 
 namespace

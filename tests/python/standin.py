@@ -61,11 +61,40 @@ class Stream:
         return made
 """
 
+# What is left of PyTorch's interface: a class with a base, and the pointer to the current allocator.
+_BASE = """
+#pragma once
+namespace c10 {
+struct Allocator { virtual ~Allocator() {} virtual int one() { return 1; } };
+}
+"""
+_ALLOCATOR = """
+#pragma once
+#include <c10/core/Allocator.h>
+namespace c10::cuda::CUDACachingAllocator {
+struct CUDAAllocator : Allocator {
+    virtual int two() = 0; // comment
+};
+extern CUDAAllocator *allocator;
+}
+"""
+_LOADED = """
+#include <c10/cuda/CUDACachingAllocator.h>
+namespace c10::cuda::CUDACachingAllocator {
+struct Native : CUDAAllocator { int two() override { return 2; } } native;
+CUDAAllocator *allocator = &native;
+}
+"""
 # Compiled in place of allocator.cpp.
-_CLASS = """
-#include <c10/util/Exception.h>
+CLASS = """
+#include <c10/cuda/CUDACachingAllocator.h>
 #include "torch.h"
 #include <cstdlib>
+namespace {
+struct Part : c10::cuda::CUDACachingAllocator::CUDAAllocator { int two() override { return 3; } };
+struct Ours : Part {} ours;
+}
+extern "C" __attribute__((visibility("default"))) void *cufence_torch_allocator() { return &ours; }
 extern "C" __attribute__((visibility("default"))) const char *cufence_torch_install()
 {
     const char *why = std::getenv("STANDIN_REFUSES");
@@ -77,8 +106,8 @@ extern "C" __attribute__((visibility("default"))) const char *cufence_torch_inst
 
 _SITE = """
 import pathlib
-from cufence import _shim
-_shim.source = lambda: pathlib.Path(__file__).parent / "torch" / "allocator.cpp"
+from cufence import _compile
+_compile.source = lambda: pathlib.Path(__file__).parent / "torch" / "allocator.cpp"
 """
 
 _TRACE = """
@@ -88,15 +117,14 @@ def register_callback_for_stream_synchronization(callback): registered["stream"]
 def register_callback_for_event_synchronization(callback): registered["event"].append(callback)
 """
 
-_EXCEPTION = "#pragma once\n"
-
 _FILES = {
     "__init__.py": _TORCH,
     "_C.py": _C,
     "cuda/__init__.py": _CUDA,
     "cuda/_gpu_trace.py": _TRACE,
-    "include/c10/util/Exception.h": _EXCEPTION,
-    "allocator.cpp": _CLASS,
+    "include/c10/core/Allocator.h": _BASE,
+    "include/c10/cuda/CUDACachingAllocator.h": _ALLOCATOR,
+    "allocator.cpp": CLASS,
     "../sitecustomize.py": _SITE,
 }
 
@@ -115,10 +143,14 @@ def make_torch(folder: Path) -> None:
     shutil.copy(PACKAGE / "torch.h", folder / "torch")
     libraries = folder / "torch" / "lib"
     libraries.mkdir()
+    for name, text in (("libc10.so", ""), ("libc10_cuda.so", _LOADED)):
+        compile_shared(text, libraries / name, f"-I{folder / 'torch' / 'include'}", f"-Wl,-soname,{name}")
+
+
+def compile_shared(text: str, out: Path, *options: str) -> None:
     compiler = next(name for name in ("c++", "g++", "clang++") if shutil.which(name))
-    for name in ("libc10.so", "libc10_cuda.so"):
-        command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{name}", "-x", "c++", "/dev/null", "-o", str(libraries / name)]
-        subprocess.run(command, check=True, capture_output=True)
+    command = [compiler, "-shared", "-fPIC", "-x", "c++", "-", "-x", "none", *options, "-o", str(out)]
+    subprocess.run(command, input=text, text=True, check=True, capture_output=True)
 
 
 def run_python(code: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -310,10 +310,10 @@ class Enable(unittest.TestCase):
     def test_a_class_of_another_version(self) -> None:
         path = self.folder / "torch" / "allocator.cpp"
         text = path.read_text()
-        path.write_text(text.replace("cufence_torch_install()", "of_another_version()"))
+        path.write_text(text.replace("cufence_torch_allocator()", "of_another_version()"))
         self.addCleanup(path.write_text, text)
         done = self.run_code("import cufence; cufence.enable()")
-        self.assertRegex(done.stderr, r"InstallError: \S+ does not fit PyTorch 2\.11\.0\+standin: .*cufence_torch_install")
+        self.assertRegex(done.stderr, r"BuildError: allocator-\S+ does not fit this PyTorch: .*cufence_torch_allocator")
 
     def test_no_torch(self) -> None:
         # None in sys.modules makes the import fail as if the package did not exist.

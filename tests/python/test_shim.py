@@ -1,8 +1,9 @@
-"""Compiling PyTorch's allocator class: the compiler, the cache, and the error messages."""
+"""The allocator for PyTorch: which shipped object is taken, what is refused, and compiling: the compiler, the cache, the messages."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tempfile
 import unittest
@@ -11,30 +12,39 @@ from unittest import mock
 
 import standin
 
-from cufence import _shim
+from cufence import _compile, _shim
+
+_LOAD = """
+import pathlib, torch
+from cufence import _compile, _shim
+try:
+    print(pathlib.Path(_shim.load(torch)._name).name)
+except _shim.BuildError as error:
+    print("refused:", error)
+"""
 
 
 class Compiler(unittest.TestCase):
     def test_none(self) -> None:
         with mock.patch.dict(os.environ, {"PATH": "/nonexistent"}), self.assertRaises(_shim.BuildError) as caught:
             os.environ.pop("CXX", None)
-            _shim.compiler()
-        self.assertRegex(str(caught.exception), r"no C\+\+ compiler was found.*apt-get install g\+\+")
+            _compile.compiler()
+        self.assertRegex(str(caught.exception), r"there is no C\+\+ compiler.*apt-get install g\+\+")
 
     def test_named(self) -> None:
         with mock.patch.dict(os.environ, {"CXX": "no-such-compiler -m64"}), self.assertRaises(_shim.BuildError) as caught:
-            _shim.compiler()
+            _compile.compiler()
         self.assertIn("CXX names 'no-such-compiler'", str(caught.exception))
         with mock.patch.dict(os.environ, {"CXX": "true --flag"}):
-            self.assertEqual(_shim.compiler(), ["true", "--flag"])
+            self.assertEqual(_compile.compiler(), ["true", "--flag"])
 
 
 class Version(unittest.TestCase):
     def test_number(self) -> None:
         for text, number in (("2.11.0+cu130", 21100), ("2.9.1", 20901), ("2.12.0a0+git1234", 21200), ("3.0", 30000)):
-            self.assertEqual(_shim.version_number(text), number)
+            self.assertEqual(_compile.version_number(text), number)
         with self.assertRaises(_shim.BuildError):
-            _shim.version_number("nightly")
+            _compile.version_number("nightly")
 
 
 class Cache(unittest.TestCase):
@@ -45,49 +55,123 @@ class Cache(unittest.TestCase):
 
     def test_usable(self) -> None:
         new = self.folder / "a" / "b"
-        self.assertTrue(_shim._usable(new))
+        self.assertTrue(_compile._usable(new))
         self.assertEqual(stat.S_IMODE(new.stat().st_mode) & 0o077, 0)
 
     def test_open_to_others(self) -> None:
         self.folder.chmod(0o777)
-        self.assertFalse(_shim._usable(self.folder))
+        self.assertFalse(_compile._usable(self.folder))
 
     def test_not_a_folder(self) -> None:
         (self.folder / "file").write_text("")
-        self.assertFalse(_shim._usable(self.folder / "file" / "cache"))
+        self.assertFalse(_compile._usable(self.folder / "file" / "cache"))
 
-    @unittest.skipUnless(standin.has_compiler(), "no C++ compiler")
-    @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
-    def test_build(self) -> None:
-        standin.make_torch(self.folder)
-        code = "import torch; from cufence import _shim; print(_shim.build(torch))"
-        first = standin.run_python(code, self.folder)
-        self.assertEqual(first.returncode, 0, first.stderr)
-        path = Path(first.stdout.strip())
-        self.assertEqual(path.parent, self.folder / "cache" / "cufence")
-        self.assertRegex(path.name, r"^allocator-2\.11\.0\+standin-[0-9a-f]{16}\.so$")
-        made = path.stat().st_mtime_ns
-        again = standin.run_python(code, self.folder, PATH="/nonexistent")  # the cache needs no compiler
-        self.assertEqual((again.stdout, path.stat().st_mtime_ns), (first.stdout, made), again.stderr)
-        self.assertEqual([entry.name for entry in path.parent.iterdir()], [path.name])
 
-    @unittest.skipUnless(standin.has_compiler(), "no C++ compiler")
-    @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
-    def test_build_without_cache(self) -> None:
+@unittest.skipUnless(standin.has_compiler(), "no C++ compiler")
+@unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
+class Objects(unittest.TestCase):
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
         standin.make_torch(self.folder)
-        (self.folder / "cache").write_text("in the way")
-        code = "import torch; from cufence import _shim; path = _shim.build(torch); print(path, path.is_file())"
-        done = standin.run_python(code, self.folder)
-        path, was_file = done.stdout.split()
-        self.assertEqual(was_file, "True", done.stderr)
-        self.assertFalse(Path(path).parent.exists(), "the folder of one process is gone with it")
+        self.include, self.libraries = self.folder / "torch" / "include", self.folder / "torch" / "lib"
+        self.library = standin.copy_library(self.folder / "cufence" / "lib")
+        self.shipped = self.library.parent / "torch"
+        self.shipped.mkdir()
+        self.cache = self.folder / "cache" / "cufence"
 
-    @unittest.skipUnless(standin.has_compiler(), "no C++ compiler")
-    @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
-    def test_build_fails(self) -> None:
-        standin.make_torch(self.folder)
-        (self.folder / "torch" / "include" / "c10" / "util" / "Exception.h").write_text("#error of another version")
-        done = standin.run_python("import torch; from cufence import _shim; _shim.build(torch)", self.folder)
-        self.assertRegex(done.stderr, r"allocator\.cpp does not compile against PyTorch 2\.11\.0\+standin\. The command was")
-        self.assertIn("of another version", done.stderr)
-        self.assertEqual(list((self.folder / "cache" / "cufence").iterdir()), [])
+    def ship(self, text: str = standin.CLASS, name: str = "") -> str:
+        name = name or f"2.11.0-{_shim.key(self.include)}.so"
+        places = [self.include, standin.HEADER.parent, standin.PACKAGE]
+        links = [f"-L{self.libraries}", "-Wl,--no-as-needed", "-lc10", "-lc10_cuda", str(self.library)]
+        standin.compile_shared(text, self.shipped / name, *(f"-I{place}" for place in places), *links)
+        return name
+
+    def loaded(self, **environment: str) -> str:
+        done = standin.run_python(_LOAD, self.folder, CUFENCE_LIBRARY=str(self.library), **environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip()
+
+    def without_compiler(self) -> str:
+        return self.loaded(PATH="/nonexistent")
+
+    def test_shipped(self) -> None:
+        name = self.ship()
+        self.assertEqual(self.without_compiler(), name)
+        # A comment or a space changes no layout.
+        header = self.include / "c10" / "core" / "Allocator.h"
+        header.write_text("// Of another release.\n" + header.read_text().replace(" {", "\n{"))
+        self.assertEqual(self.without_compiler(), name)
+        # An image without headers: a release says as much, a build from source doesn't.
+        shutil.rmtree(self.include)
+        self.assertEqual(self.without_compiler(), name)
+        torch = self.folder / "torch" / "__init__.py"
+        torch.write_text(torch.read_text().replace("2.11.0+standin", "2.11.0a0+git1234"))
+        self.assertRegex(self.without_compiler(), r"refused: .*there is no C\+\+ compiler")
+
+    def test_other_headers(self) -> None:
+        """One that was shipped for other headers is not even opened; one for these is compiled."""
+        self.ship()
+        header = self.include / "c10" / "core" / "Allocator.h"
+        header.write_text(header.read_text().replace("int one()", "long one()"))
+        self.assertRegex(self.loaded(), r"^allocator-2\.11\.0\+standin-[0-9a-f]{16}\.so$")
+
+    def test_other_abi(self) -> None:
+        self.ship()
+        module = self.folder / "torch" / "_C.py"
+        module.write_text(module.read_text().replace("_GLIBCXX_USE_CXX11_ABI = True", "_GLIBCXX_USE_CXX11_ABI = False"))
+        self.assertRegex(self.without_compiler(), r"refused: .*there is no C\+\+ compiler")
+
+    def ship_for(self, header: str, old: str, new: str) -> str:
+        """Ships one whose name says that it fits, but that was compiled against another header."""
+        key, place = _shim.key(self.include), self.include / header
+        text = place.read_text()
+        self.assertIn(old, text)
+        place.write_text(text.replace(old, new))
+        name = self.ship(name=f"2.11.0-{key}.so")
+        place.write_text(text)
+        return name
+
+    def test_one_function_more(self) -> None:
+        name = self.ship_for("c10/cuda/CUDACachingAllocator.h", "// comment", "virtual void more() {}")
+        self.assertRegex(
+            self.without_compiler(),
+            rf"refused: .*no C\+\+ compiler.*; {name} does not fit this PyTorch: its allocator has 5 virtual .* PyTorch's has 4 and",
+        )
+        self.assertRegex(self.loaded(), r"^allocator-")
+
+    def test_another_base(self) -> None:
+        self.ship_for("c10/core/Allocator.h", "struct Allocator {", "struct Root { virtual ~Root() {} };\nstruct Allocator : Root {")
+        self.assertRegex(self.without_compiler(), r"and the bases N3c104cuda\w+E, N3c109AllocatorE, N3c104RootE, PyTorch's has 4 and ")
+
+    def test_missing_symbol(self) -> None:
+        self.ship(standin.CLASS.replace("return 3;", "return missing();").replace("namespace {", "int missing();\nnamespace {", 1))
+        self.assertRegex(self.without_compiler(), r"does not fit this PyTorch: .*undefined symbol: \S*missing")
+
+    def test_compiled(self) -> None:
+        first = self.loaded()
+        self.assertRegex(first, r"^allocator-2\.11\.0\+standin-[0-9a-f]{16}\.so$")
+        made = (self.cache / first).stat().st_mtime_ns
+        self.assertEqual(self.without_compiler(), first, "the cache needs no compiler")
+        self.assertEqual((self.cache / first).stat().st_mtime_ns, made)
+        self.assertEqual([entry.name for entry in self.cache.iterdir()], [first])
+
+    def test_compiled_without_cache(self) -> None:
+        self.cache.parent.write_text("in the way")
+        code = _LOAD + "\nprint(_compile.build(torch).parent)"
+        done = standin.run_python(code, self.folder, CUFENCE_LIBRARY=str(self.library))
+        name, parent = done.stdout.split()
+        self.assertRegex(name, r"^allocator-", done.stderr)
+        self.assertFalse(Path(parent).exists(), "the folder of one process is gone with it")
+
+    def test_compiler_fails(self) -> None:
+        (self.include / "c10" / "core" / "Allocator.h").write_text("#error of another version")
+        said = self.loaded()
+        self.assertRegex(said, r"^refused: allocator\.cpp does not compile against PyTorch 2\.11\.0\+standin\. The command was")
+        self.assertIn("of another version", said)
+        self.assertEqual(list(self.cache.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

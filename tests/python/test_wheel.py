@@ -63,6 +63,7 @@ class Wheel(unittest.TestCase):
     folder: ClassVar[Path]
     python: ClassVar[Path]
     wheel: ClassVar[Path]
+    torch: ClassVar[list[Path]]
     before: ClassVar[set[str]]
 
     @classmethod
@@ -93,7 +94,12 @@ class Wheel(unittest.TestCase):
         cache = (BUILD / "CMakeCache.txt").read_text()
         (cuda,) = re.findall(r"^CUFENCE_CUDA_INCLUDE_DIR:PATH=(.*)$", cache, re.M)
         launcher = f"{sys.executable};{Path(__file__).with_name('take_objects.py')};{BUILD}"
+        cls.torch = sorted((standin.ROOT / ".deps" / "torch").glob("2.11.*-*"))[-1:]  # those for one version, if they are there
+        (cls.folder / "headers").mkdir()
+        for headers in cls.torch:
+            (cls.folder / "headers" / headers.name).symlink_to(headers)
         defines = {
+            "CUFENCE_TORCH_HEADERS": str(cls.folder / "headers"),
             "CMAKE_C_COMPILER_LAUNCHER": launcher,
             "CMAKE_CXX_COMPILER_LAUNCHER": launcher,
             "CMAKE_SHARED_LINKER_FLAGS": "-fno-lto",  # the objects hold machine code, too
@@ -147,7 +153,7 @@ class Wheel(unittest.TestCase):
 
     def test_needs_nothing_else(self) -> None:
         package = self.packages() / "cufence"
-        for file in [*(package / "lib").iterdir(), package / "bin" / "cufence"]:
+        for file in [*(package / "lib").glob("*.so"), package / "bin" / "cufence"]:
             dynamic = run("readelf", "-d", file).stdout
             needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
             beside = {path.name for path in (package / "lib").iterdir()}
@@ -155,6 +161,19 @@ class Wheel(unittest.TestCase):
             if needed & beside:
                 self.assertIn("$ORIGIN", dynamic, file.name)
             self.assertNotIn(str(self.folder), dynamic)
+
+    def test_allocators_of_torch(self) -> None:
+        """They need what PyTorch has loaded and nothing of the machine where the wheel was made; every symbol is looked up at once."""
+        made = sorted((self.packages() / "cufence" / "lib" / "torch").glob("*"))
+        self.assertEqual([path.name for path in made], [f"{headers.name}.so" for headers in self.torch])
+        if not made:
+            self.skipTest("no headers of PyTorch: python3 cmake/torch_headers.py fetches them")
+        dynamic = run("readelf", "-d", made[0]).stdout
+        needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
+        self.assertLessEqual({"libc10.so", "libc10_cuda.so", "libcufence.so"}, needed)
+        self.assertLessEqual(needed, SYSTEM_LIBRARIES | {"libc10.so", "libc10_cuda.so", "libcufence.so", "libstdc++.so.6"})
+        self.assertIn("BIND_NOW", dynamic)
+        self.assertNotRegex(dynamic, r"\((RPATH|RUNPATH)\)")
 
     def test_hook(self) -> None:
         standin.write_recording_torch(self.packages())

@@ -7,7 +7,7 @@ import os
 import threading
 from types import ModuleType
 
-from . import _library, _shim
+from . import _shim
 
 _lock = threading.Lock()
 _class: ctypes.CDLL | None = None  # stays loaded, because PyTorch keeps a pointer into it; guarded by _lock
@@ -29,13 +29,8 @@ def install(torch: ModuleType) -> None:
     with _lock:
         if _class is not None:
             return
-        _library.load()
-        path = _shim.build(torch)
-        try:
-            library = ctypes.CDLL(str(path))
-            start = library.cufence_torch_install
-        except (OSError, AttributeError) as error:
-            raise InstallError(f"{path} does not fit PyTorch {torch.__version__}: {error}") from error
+        library = _shim.load(torch)
+        start = library.cufence_torch_install
         start.restype = ctypes.c_char_p
         why = start()
         if why is not None:

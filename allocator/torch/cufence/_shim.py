@@ -1,169 +1,110 @@
-"""Compiles allocator.cpp once against the installed PyTorch and keeps the result in a cache folder."""
+"""The C++ class that is PyTorch's CUDA allocator: one that was shipped for this PyTorch, else one that is compiled and kept.
+
+PyTorch's interface differs between its versions, and nothing in the language says so when a library is loaded. So a shipped object is
+named lib/torch/VERSION-KEY.so after the headers that it was compiled against, and is taken if the headers of the installed PyTorch have
+the same key. Shipped or compiled, it is used only if the loader finds each of its symbols in the loaded libraries, and if its class has
+the bases and the number of virtual functions that the loaded library's allocator has.
+"""
 
 from __future__ import annotations
 
-import atexit
+import ctypes
 import hashlib
-import os
 import re
-import shlex
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 from types import ModuleType
 
-from . import __version__, _library
+from . import _compile, _library
+from ._compile import BuildError
 
-COMPILERS = ("c++", "g++", "clang++")
-FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
-COMPILE_SECONDS = 300
-
-
-class BuildError(RuntimeError):
-    """Raised when allocator.cpp can't be compiled; the message says why and what to do."""
-
-
-def _first_file(places: list[Path], what: str) -> Path:
-    for place in places:
-        if place.is_file():
-            return place
-    raise BuildError(f"{what} is missing at {' and at '.join(map(str, places))}: the installation is incomplete")
-
-
-def source() -> Path:
-    """Returns the path of allocator.cpp, in the installed package or in a checkout."""
-    return _first_file([folder / "allocator.cpp" for folder in (_library.PACKAGE, _library.PACKAGE.parent)], "allocator.cpp")
+# Those that define the classes and structs that PyTorch and the allocator hand each other.
+HEADERS = (
+    "c10/core/Allocator.h",
+    "c10/core/CachingDeviceAllocator.h",
+    "c10/core/Device.h",
+    "c10/core/Stream.h",
+    "c10/cuda/CUDACachingAllocator.h",
+    "c10/cuda/CUDAStream.h",
+    "c10/util/ApproximateClock.h",
+    "c10/util/Exception.h",
+    "c10/util/UniqueVoidPtr.h",
+)
+CURRENT = "_ZN3c104cuda20CUDACachingAllocator9allocatorE"  # c10::cuda::CUDACachingAllocator::allocator, a pointer
 
 
-def header() -> Path:
-    """Returns the path of cufence.h, likewise."""
-    return _first_file([folder / "include" / "cufence.h" for folder in (_library.PACKAGE, _library.CHECKOUT)], "cufence.h")
+def key(include: Path) -> str:
+    """Returns what the layout depends on, in 16 digits: the text of HEADERS, less its comments and spaces."""
+    text = "".join((include / name).read_text() for name in HEADERS if (include / name).is_file())
+    return hashlib.sha256(re.sub(r"//[^\n]*|\s+", "", text).encode()).hexdigest()[:16]
 
 
-def cuda_headers(root: Path) -> list[Path]:
-    """Returns folders with cuda_runtime_api.h: of the packages that PyTorch requires, or of a toolkit."""
-    places = [*root.parent.glob("nvidia/cu*/include"), root.parent / "nvidia" / "cuda_runtime" / "include"]
-    places += [Path(os.environ.get(name, "/usr/local/cuda")) / "include" for name in ("CUDA_HOME", "CUDA_PATH")]
-    return [place for place in places if (place / "cuda_runtime_api.h").is_file()][:1]
+def _shipped(torch: ModuleType) -> list[Path]:
+    if not torch._C._GLIBCXX_USE_CXX11_ABI:
+        return []
+    include = _compile.include(torch)
+    # An image may have removed the headers to save space: a released version says as much.
+    pattern = f"*-{key(include)}.so" if include.is_dir() else f"{torch.__version__.partition('+')[0]}-*.so"
+    return sorted((_library.path().parent / "torch").glob(pattern))
 
 
-def compiler() -> list[str]:
-    """Returns the C++ compiler's command: $CXX, else the first of COMPILERS on PATH."""
-    named = shlex.split(os.environ.get("CXX", ""))
-    if named:
-        if shutil.which(named[0]) is None:
-            raise BuildError(f"CXX names {named[0]!r}, and there is no such command")
-        return named
-    for name in COMPILERS:
-        if shutil.which(name):
-            return [name]
-    raise BuildError(
-        "cufence.enable() compiles a small C++ file against your PyTorch at its first use, and no C++ compiler was found "
-        f"({', '.join(COMPILERS)}). Install one ('apt-get install g++', 'dnf install gcc-c++', 'conda install cxx-compiler') "
-        "or let CXX name it."
-    )
+# ---- is it the class that the loaded libraries know? ----
 
 
-def version_number(version: str) -> int:
-    """Returns the value of CUFENCE_TORCH_VERSION: 21100 for "2.11.0+cu130"."""
-    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
-    if not match:
-        raise BuildError(f"PyTorch's version {version!r} is not of the form 2.11.0")
-    major, minor, patch = (int(part or 0) for part in match.groups())
-    return major * 10000 + minor * 100 + patch
+def _word(address: int) -> int:
+    return ctypes.c_size_t.from_address(address).value
 
 
-def _cache_folder() -> Path | None:
+def _text(address: int) -> str:
+    return ctypes.string_at(address).decode()
+
+
+def _code() -> list[tuple[int, int]]:
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+        lines = [line.split(None, 2) for line in file]
+    return [(int(start, 16), int(end, 16)) for place, access, _ in lines if "x" in access for start, end in [place.split("-")]]
+
+
+def _shape(allocator: int) -> tuple[int, list[str]]:
+    """Returns how many virtual functions an object's class has, and the names of its bases in c10, as the Itanium C++ ABI lays
+    them out."""
+    code, table, count = _code(), _word(allocator), 0
+    while any(start <= _word(table + 8 * count) < end for start, end in code):
+        count += 1
+    bases, info = [], _word(table - 8)
+    while "__si_class_type_info" in _text(_word(_word(_word(info) - 8) + 8)):  # the class of the type_info: of one with a base
+        info = _word(info + 16)
+        bases.append(_text(_word(info + 8)))
+    return count, [name for name in bases if name.startswith("N3c10")]
+
+
+def _opened(path: Path) -> ctypes.CDLL:
+    """Returns the object if it fits the loaded libraries; raises BuildError otherwise. ctypes resolves all symbols at once."""
     try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cufence"
-    except RuntimeError:  # no home folder
-        return None
+        loaded = ctypes.CDLL("libc10_cuda.so")
+        theirs = _shape(ctypes.c_size_t.in_dll(loaded, CURRENT).value)
+        library = ctypes.CDLL(str(path))
+        library.cufence_torch_allocator.restype = ctypes.c_size_t
+        ours = _shape(library.cufence_torch_allocator())
+    except (OSError, ValueError, AttributeError) as error:
+        raise BuildError(f"{path.name} does not fit this PyTorch: {error}") from error
+    if ours != theirs:
+        (count, bases), (their_count, their_bases) = ours, theirs
+        raise BuildError(
+            f"{path.name} does not fit this PyTorch: its allocator has {count} virtual functions and the bases {', '.join(bases)}, "
+            f"PyTorch's has {their_count} and {', '.join(their_bases)}"
+        )
+    return library
 
 
-def _usable(folder: Path) -> bool:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The files are loaded as code, so no other user may be able to write to the folder.
-        state = folder.stat()
-        if state.st_uid != os.getuid() or state.st_mode & 0o022:
-            return False
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
-
-
-def _command(torch: ModuleType, out: Path) -> list[str]:
-    assert torch.__file__ is not None  # not a namespace package
-    root = Path(torch.__file__).parent
-    abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
-    library = _library.path()
-    return [
-        *compiler(),
-        *FLAGS,
-        f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
-        f"-DCUFENCE_TORCH_VERSION={version_number(torch.__version__)}",
-        "-isystem",
-        str(root / "include"),
-        *(item for folder in cuda_headers(root) for item in ("-isystem", str(folder))),
-        f"-I{header().parent}",
-        str(source()),
-        "-o",
-        str(out),
-        # The loader finds both by name: they are already in the process when the shim is loaded.
-        f"-L{root / 'lib'}",
-        "-lc10",
-        "-lc10_cuda",
-        str(library),
-    ]
-
-
-def _key(torch: ModuleType) -> str:
-    parts = [
-        torch.__version__,
-        str(int(torch._C._GLIBCXX_USE_CXX11_ABI)),
-        __version__,
-        " ".join(FLAGS),
-        source().read_text(),
-        *(path.read_text() for path in sorted(source().parent.glob("*.h"))),
-        header().read_text(),
-    ]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def _compile(torch: ModuleType, target: Path) -> None:
-    handle, name = tempfile.mkstemp(dir=target.parent, suffix=".tmp")
-    os.close(handle)
-    try:
-        command = _command(torch, Path(name))
+def load(torch: ModuleType) -> ctypes.CDLL:
+    """Returns the library with the allocator, shipped or else compiled, loaded and checked. Raises BuildError."""
+    refused = []
+    for path in _shipped(torch):
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise BuildError(f"the C++ compiler did not run: {error}") from error
-        if done.returncode:
-            raise BuildError(
-                f"allocator.cpp does not compile against PyTorch {torch.__version__}. The command was\n"
-                f"  {shlex.join(command)}\nand it said\n{done.stderr.strip()[:4000]}"
-            )
-        os.chmod(name, 0o700)
-        os.replace(name, target)  # atomic: concurrent builds never load a partial file
-    finally:
-        if os.path.exists(name):
-            os.unlink(name)
-
-
-def build(torch: ModuleType) -> Path:
-    """Returns the shim compiled for this PyTorch, from the cache if possible; compiling takes about 2 s. Raises BuildError."""
-    file_name = f"allocator-{re.sub(r'[^0-9A-Za-z.+-]', '_', torch.__version__)}-{_key(torch)}.so"
-    folder = _cache_folder()
-    if folder is not None and _usable(folder):
-        target = folder / file_name
-        if not target.is_file():
-            _compile(torch, target)
-        return target
-    # Without a cache: compile into a temporary folder at each start.
-    target = Path(tempfile.mkdtemp(prefix="cufence-")) / file_name
-    atexit.register(shutil.rmtree, target.parent, ignore_errors=True)
-    _compile(torch, target)
-    return target
+            return _opened(path)
+        except BuildError as error:
+            refused.append(str(error))
+    try:
+        return _opened(_compile.build(torch))
+    except BuildError as error:
+        raise BuildError("; ".join([str(error), *refused])) from error
