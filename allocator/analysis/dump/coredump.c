@@ -54,9 +54,8 @@ static const struct field cta_fields[] = {
     {40, 12, MEMBER(cta, cluster_size)},
 };
 static const struct field warp_fields[] = {
-    {0, 8, MEMBER(warp, error_pc)},        {8, 4, MEMBER(warp, id)},
-    {12, 4, MEMBER(warp, valid_lanes)},    {16, 4, MEMBER(warp, active_lanes)},
-    {24, 4, MEMBER(warp, error_pc_valid)},
+    {0, 8, MEMBER(warp, error_pc)},      {8, 4, MEMBER(warp, id)},         {12, 4, MEMBER(warp, valid_lanes)},
+    {16, 4, MEMBER(warp, active_lanes)}, {20, 4, MEMBER(warp, is_broken)}, {24, 4, MEMBER(warp, error_pc_valid)},
 };
 static const struct field lane_fields[] = {
     {0, 8, MEMBER(lane, pc)},

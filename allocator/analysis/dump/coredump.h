@@ -69,6 +69,7 @@ struct coredump_cta {
 struct coredump_warp {
     uint64_t error_pc;
     uint32_t id, valid_lanes, active_lanes, error_pc_valid;
+    uint32_t is_broken; /* it has stopped behind a BPT */
 };
 
 struct coredump_lane {

@@ -234,8 +234,10 @@ static int add_warp(void *user, const struct warp_view *view)
     site->sm = view->sm.id;
     if (view->warp.error_pc_valid)
         site->error_pc = view->warp.error_pc;
-    else if (view->sm.error_pc_valid)
+    else if (view->sm.error_pc_valid && exception != EXCEPTION_TRAP)
         site->error_pc = view->sm.error_pc;
+    else if (exception == EXCEPTION_TRAP || exception == EXCEPTION_ASSERT)
+        site->error_pc = warp_stopped_at(view) - SASS_INSTRUCTION_BYTES; /* the BPT, or the call of __assertfail() */
     const struct grid_node *grid = find_grid(builder, view->cta.grid_id);
     const struct location *location =
         locate(&builder->locator, site->error_pc, view->device_ref, grid ? grid->row.module : 0, builder->compute);

@@ -63,13 +63,16 @@ static const struct known {
     [30] = {"MMU fault", CLASS_ADDRESS, ADDRESS, NULL, NULL},
 };
 
+#define TRAP_MEANING "the kernel trapped by itself"
+#define TRAP_CAUSE "__trap(), __builtin_unreachable(), or a check of a library that ends in one"
+
 /* What the throwing instruction adds. `instruction` as in sass_thrower(). */
 static const struct {
     uint32_t exception; /* 0: any exception without a buffer */
     const char *instruction;
     const char *meaning, *cause;
 } throwers[] = {
-    {0, "BPT", "the kernel trapped by itself", "__trap(), __builtin_unreachable(), or a check of a library that ends in one"},
+    {0, "BPT", TRAP_MEANING, TRAP_CAUSE},
     {4, "WARPSYNC", NULL, "the mask of a __syncwarp(), vote, shuffle or match does not name the threads that run it"},
     {4, "VOTE", NULL, "the mask of a vote does not match the threads that run it"},
     {4, "SHFL", NULL, "the mask of a shuffle does not match the threads that run it"},
@@ -80,6 +83,9 @@ static const struct {
 static const struct known *find(uint32_t exception)
 {
     static const struct known unknown = {"unknown exception", CLASS_OTHER, FAILED, NULL, NULL};
+    static const struct known trap = {"trap", CLASS_NO_BUFFER, FAILED, TRAP_MEANING, TRAP_CAUSE};
+    if (exception == EXCEPTION_TRAP)
+        return &trap;
     int is_known = exception < sizeof(exceptions) / sizeof(exceptions[0]) && exceptions[exception].name;
     return is_known ? &exceptions[exception] : &unknown;
 }

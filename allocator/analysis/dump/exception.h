@@ -15,9 +15,13 @@ enum exception_class {
     CLASS_NO_BUFFER   /* no access to global memory is involved */
 };
 
+/* Of a warp that __trap() has stopped, for which a dump names no exception. */
+#define EXCEPTION_TRAP 0x100u
+#define EXCEPTION_ASSERT 12u
+
 /* An exception in words. Static strings. */
 struct exception {
-    uint32_t number;  /* as in the dump, for printing only */
+    uint32_t number;  /* as in the dump, or EXCEPTION_TRAP; for printing only */
     const char *name; /* "illegal address", "misaligned address", ...; "unknown exception" for others, never NULL */
     enum exception_class class;
     const char *meaning; /* what happened, for exceptions that are not about a global address, and ... */

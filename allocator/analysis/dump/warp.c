@@ -44,7 +44,9 @@ uint32_t warp_exception(const struct warp_view *view)
     for (uint32_t i = 0; i < view->lane_count; i++)
         if (view->lanes[i].exception)
             return view->lanes[i].exception;
-    return view->warp.error_pc_valid ? view->sm.exception : 0;
+    if (view->warp.error_pc_valid)
+        return view->sm.exception;
+    return view->warp.is_broken ? EXCEPTION_TRAP : 0;
 }
 
 /* Returns the rows of the lanes with the exception: those that the dump marks, otherwise the active ones. */
@@ -60,6 +62,12 @@ static uint32_t candidates_of(const struct warp_view *view)
             active |= bit;
     }
     return marked ? marked : active ? active : all;
+}
+
+uint64_t warp_stopped_at(const struct warp_view *view)
+{
+    uint32_t candidates = candidates_of(view);
+    return candidates ? view->lanes[__builtin_ctz(candidates)].pc : 0;
 }
 
 /* Returns 1 if the lane performs the access, according to its current predicate. Predicates are u32[]: 0 or 1 each. */

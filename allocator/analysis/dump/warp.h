@@ -24,8 +24,13 @@ struct warp_view {
 /* Calls `add` for the warps in the dump, at most 262144, until it returns 0. Returns what the last call has, 1 without one. */
 int warp_each(const struct coredump *dump, int (*add)(void *user, const struct warp_view *view), void *user);
 
-/* Returns the exception of the warp's lanes, otherwise of its SM; 0 if there is none. */
+/* Returns the exception of the warp's lanes, otherwise of its SM, otherwise EXCEPTION_TRAP if it has trapped; 0 if there is
+ * none. */
 uint32_t warp_exception(const struct warp_view *view);
+
+/* Returns the PC of the first lane with the exception. Of a warp that has trapped or asserted, it is behind the instruction
+ * (driver 580.159, H100). */
+uint64_t warp_stopped_at(const struct warp_view *view);
 
 /*
  * Fills in the lanes that performed the access at `location`, at most WARP_LANES, and returns their number: at least one if the
