@@ -140,6 +140,8 @@ static int make_input(struct replay *replay)
     replay->input.symbol = opened->bundle->symbol;
     if (opened->snapshot)
         rerun_input_describe(&replay->input, opened->launches, &opened->snapshot->memory);
+    replay->input.variables = opened->bundle->variables;
+    replay->input.variable_count = opened->bundle->variable_count;
     set_arena(&replay->input, opened->bundle);
     take_pinned(&replay->input, opened->bundle);
     replay->input.launches = opened->launches;

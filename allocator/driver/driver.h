@@ -77,6 +77,7 @@
     X(cuMemRetainAllocationHandle, 11000, OPTIONAL)                                                                            \
     X(cuMemExportToShareableHandle, 10020, OPTIONAL)                                                                           \
     X(cuMemImportFromShareableHandle, 10020, OPTIONAL)                                                                         \
+    X(cuModuleGetGlobal, 3020, OPTIONAL)                                                                                       \
     X(cuMemcpyDtoD, 3020, OPTIONAL)                                                                                            \
     X(cuFuncSetAttribute, 9000, OPTIONAL)                                                                                      \
     X(cuLaunchKernelEx, 11060, OPTIONAL)                                                                                       \

@@ -143,13 +143,30 @@ static void note_no_fault(struct finding *finding)
         part_add(note->text, "none of the %u launches that it may have been faulted", rerun->launches_tried);
     else
         part_add(note->text, "the kernel did not fault");
-    part_add(note->text, ": the memory, %sanother launch or the time made the difference",
-             rerun->has_variables ? "variables of its module (initialised again), " : "");
+    part_add(note->text, ": the memory, another launch or the time made the difference");
+}
+
+/* Names the variables that the second launch did not have. */
+static void note_unset(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    const struct rerun_result *rerun = finding->rerun;
+    struct note_fact *note = &finding->notes.list[finding->notes.count++];
+    int is_several = strchr(rerun->unset, ',') != NULL;
+    add_foreign(note, rerun->unset);
+    part_add(note->text, is_several
+                             ? ": the kernel uses these variables of its module, and their values were lost with the context"
+                             : ": the kernel uses this variable of its module, and its value was lost with the context");
+    if (diagnosis->address_certainty == CERTAIN_NOT && fault_is_loaded(diagnosis))
+        part_add(note->text, "; the address was loaded, so it may depend on %s", is_several ? "them" : "it");
+    else
+        part_add(note->text, "; the second launch began with %s", is_several ? "their first values" : "its first value");
 }
 
 static void note_rerun(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct rerun_result *rerun = finding->rerun;
+    if (rerun->unset[0] && !diagnosis->is_rerun && rerun->outcome != RERUN_FAILED)
+        note_unset(finding, diagnosis);
     const struct evidence_site *elsewhere = rerun_result_elsewhere(diagnosis, rerun);
     if (elsewhere)
         note_elsewhere(finding, elsewhere);

@@ -1,8 +1,10 @@
 #include "kernels.h"
 
 #include "base/aside.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /*
  * PTX for sm_50, which drivers still compile for every device. The poison kernel loads before it stores because a warp that
@@ -169,6 +171,51 @@ unsigned kernels_poison(int device, uint64_t unmapped_address)
         leave();
     }
     return launched;
+}
+
+/* Reads what belongs to the context, which is current. The pinned memory ends with it, soon. */
+static size_t read_pieces(CUstream stream, struct kernels_piece *pieces, size_t count, uint64_t until_ns)
+{
+    size_t bytes = 0, at = 0, found = 0;
+    void *pinned = NULL;
+    for (size_t i = 0; i < count; i++)
+        bytes += pieces[i].bytes;
+    if (!bytes || driver->cuMemHostAlloc(&pinned, bytes, 0) != CUDA_SUCCESS)
+        return 0;
+    int is_asked[KERNELS_PIECES] = {0};
+    for (size_t i = 0; i < count; at += pieces[i++].bytes)
+        is_asked[i] = !pieces[i].is_read && driver->cuMemcpyDtoHAsync((uint8_t *)pinned + at, pieces[i].address,
+                                                                      pieces[i].bytes, stream) == CUDA_SUCCESS;
+    CUresult result;
+    while ((result = driver->cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY && monotonic_ns() < until_ns)
+        aside_sleep(20);
+    at = 0;
+    for (size_t i = 0; i < count; at += pieces[i++].bytes) {
+        if (!is_asked[i] || result != CUDA_SUCCESS)
+            continue;
+        memcpy(pieces[i].to, (uint8_t *)pinned + at, pieces[i].bytes);
+        pieces[i].is_read = 1;
+        found++;
+    }
+    return found;
+}
+
+size_t kernels_read(int device, struct kernels_piece *pieces, size_t count, unsigned ms)
+{
+    uint64_t until_ns = monotonic_ns() + (uint64_t)ms * 1000000;
+    size_t found = 0;
+    count = count < KERNELS_PIECES ? count : KERNELS_PIECES;
+    for (struct context *context = next_prepared(NULL, device); context && found < count && monotonic_ns() < until_ns;
+         context = next_prepared(context, device)) {
+        enum context_hold hold = context_hold(context);
+        struct prepared *entry = hold == CONTEXT_HAS_ENDED ? NULL : enter(context);
+        if (entry)
+            found += read_pieces(entry->stream, pieces, count, until_ns);
+        if (entry)
+            leave();
+        context_let_go(context, hold);
+    }
+    return found;
 }
 
 int kernels_current_device(void)

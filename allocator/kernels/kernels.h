@@ -33,6 +33,20 @@ int kernels_fence(const struct context *context, int (*is_left_out)(int device),
  * launches. */
 unsigned kernels_poison(int device, uint64_t unmapped_address);
 
+#define KERNELS_PIECES 256
+
+/* Bytes to be read from the device. */
+struct kernels_piece {
+    uint64_t address;
+    uint8_t *to;
+    size_t bytes;
+    int is_read; /* out */
+};
+
+/* Reads memory of the device, such as variables of modules, after a kernel has faulted there: with armed dumps, the driver lets
+ * a context go on for some 20 ms after its dump. Takes `ms` at most. Returns the number of pieces that were read. */
+size_t kernels_read(int device, struct kernels_piece *pieces, size_t count, unsigned ms);
+
 /* Returns the device of the current context, -1 if there is none or it is not prepared. Works for a context with an error
  * too. */
 int kernels_current_device(void);

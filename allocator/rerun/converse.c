@@ -129,6 +129,9 @@ int rerun_converse(struct rerun *rerun)
     case MESSAGE_LOST:
         rerun_lose(rerun, message.text);
         return 1;
+    case MESSAGE_UNSET:
+        rerun_result_add_unset(&rerun->result, message.text);
+        return 1;
     case MESSAGE_NOTE:
         take_note(&rerun->result, message.text, "");
         return 1;

@@ -43,6 +43,8 @@ static const struct field of_input[] = {
     INPUT(LIST, reserved, .record = &range_record, COUNT(struct rerun_input, reserved_count)),
     INPUT(LIST, launches, .flags = BEHIND, .most = RERUN_LAUNCHES, .record = &kept_rerun_launch,
           COUNT(struct rerun_input, launch_count)),
+    INPUT(LIST, variables, .flags = BEHIND, .most = RERUN_VARIABLES, .record = &kept_rerun_variable,
+          COUNT(struct rerun_input, variable_count)),
 };
 static const struct record input_record = RECORD(struct rerun_input, of_input);
 

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RERUN_VERSION 8
+#define RERUN_VERSION 9
 #define RERUN_RANGES 16 /* of memory that is described */
 #define RERUN_RESERVED 256
 #define RERUN_IMAGE ((size_t)1 << 30) /* most bytes of an image */
@@ -52,6 +52,8 @@ struct rerun_input {
     size_t reserved_count;
     struct rerun_range pinned[RERUN_PINNED]; /* host memory at these addresses, in order. Its bytes are asked for */
     size_t pinned_count;
+    const struct rerun_variable *variables; /* of the module; others begin with their first values */
+    size_t variable_count;
 };
 
 /* Writes the input into a new memory file and returns its descriptor, -1 with errno set on error. */
@@ -89,6 +91,7 @@ enum rerun_message_type {
     MESSAGE_FIGURES,  /* what a range of the input holds before the first launch, in `figures` */
     MESSAGE_LANE,     /* emulated: lane `number` of a warp accesses `address`, which is outside, in `block` and `thread` */
     MESSAGE_LOST,     /* emulated, but no lane was found: why, in `text` */
+    MESSAGE_UNSET,    /* the variable in `text` could not be set */
     MESSAGE_NOTE,     /* something that the report should say, in `text` */
     MESSAGE_FAILED,   /* cannot be launched again; `text` says why. `number` is 1 if the driver refuses the image */
     MESSAGE_DONE      /* no launch has faulted */

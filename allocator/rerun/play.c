@@ -27,6 +27,7 @@ static struct {
     uint64_t limit_ms; /* for all of it; 0: none */
     struct rerun_input input;
     struct record_memory memory; /* of the input */
+    CUmodule module;
     CUfunction function;
     int is_refused; /* the driver does not load the image */
 } self;
@@ -122,10 +123,10 @@ static cufence_status open_context(void)
 
 static cufence_status load_kernel(void)
 {
-    CUmodule module;
-    cufence_status status = driver_check(driver->cuModuleLoadData(&module, self.input.image), "cuModuleLoadData");
+    cufence_status status = driver_check(driver->cuModuleLoadData(&self.module, self.input.image), "cuModuleLoadData");
     if (status == CUFENCE_OK)
-        status = driver_check(driver->cuModuleGetFunction(&self.function, module, self.input.symbol), "cuModuleGetFunction");
+        status =
+            driver_check(driver->cuModuleGetFunction(&self.function, self.module, self.input.symbol), "cuModuleGetFunction");
     self.is_refused = status != CUFENCE_OK;
     return status;
 }
@@ -177,9 +178,31 @@ static void tell_launch(size_t number, int has_patterns)
     rerun_send(self.socket, &message, -1);
 }
 
+static int set_variable(const struct rerun_variable *variable)
+{
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    return driver->cuModuleGetGlobal &&
+           driver->cuModuleGetGlobal(&address, &bytes, self.module, variable->name) == CUDA_SUCCESS &&
+           bytes >= variable->bytes && driver->cuMemcpyHtoD(address, variable->value, variable->bytes) == CUDA_SUCCESS;
+}
+
+/* Gives the module's variables the values that they had when the kernel faulted. is_first: tells which cannot be set. */
+static void set_variables(int is_first)
+{
+    for (size_t i = 0; i < self.input.variable_count; i++) {
+        struct rerun_message message = {.type = MESSAGE_UNSET};
+        if (set_variable(&self.input.variables[i]) || !is_first)
+            continue;
+        snprintf(message.text, sizeof message.text, "%s", self.input.variables[i].name);
+        rerun_send(self.socket, &message, -1);
+    }
+}
+
 /* Gives all memory the bytes that it had when the kernel faulted. */
 static cufence_status refresh(void)
 {
+    set_variables(0);
     host_refresh();
     return memory_refresh();
 }
@@ -279,6 +302,8 @@ static cufence_status play(void)
     cufence_status status = load_kernel();
     if (status == CUFENCE_OK)
         status = fill();
+    if (status == CUFENCE_OK)
+        set_variables(1);
     if (status == CUFENCE_OK)
         figures_tell(self.socket, input);
     if (status == CUFENCE_OK && input->mode != RERUN_BARE)

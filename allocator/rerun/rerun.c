@@ -305,7 +305,7 @@ static int enter(struct rerun *rerun, enum rerun_state state)
         return rerun->process.pid != 0;
     case RERUN_PLAIN:
         take_barriers_off(rerun);
-        rerun->result = (struct rerun_result){.has_variables = rerun->result.has_variables};
+        rerun_result_clear(&rerun->result);
         return 1;
     case RERUN_UNMAPPED:
         return may_look;
@@ -451,9 +451,10 @@ void rerun_follow(struct rerun *rerun, const struct diagnosis *diagnosis)
 
 void rerun_void(struct rerun *rerun, const char *why)
 {
-    rerun->result = (struct rerun_result){.has_variables = rerun->result.has_variables,
-                                          .launches_tried = rerun->result.launches_tried,
-                                          .took_ms = rerun->result.took_ms};
+    const struct rerun_result before = rerun->result;
+    rerun_result_clear(&rerun->result);
+    rerun->result.launches_tried = before.launches_tried;
+    rerun->result.took_ms = before.took_ms;
     forget_evidence(rerun);
     rerun_fail(rerun, why);
 }

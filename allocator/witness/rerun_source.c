@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "surroundings.h"
+#include "variables.h"
 #include "driver/driver.h"
 #include "copies.h"
 #include "launch/launch.h"
@@ -32,6 +33,7 @@ struct rerun_source {
     struct slot_export held[MOST_HELD];         /* memory that arguments point to, kept even if the program unmaps it */
     size_t held_count;
     struct copies copies;
+    struct variables_kept variables;
     char withheld[200]; /* why some memory could not be given to the rerun process, "" if all was */
 };
 
@@ -292,24 +294,27 @@ static int answer_rerun(void *user, const struct rerun_message *question, struct
 
 /* ---- the kernel and the device ---- */
 
-static cufence_status take_image(struct rerun_source *source, const void *bytes, size_t size, const struct evidence_site *site)
+static cufence_status take_image(struct rerun_source *source, const struct dump *from, const struct evidence_site *site,
+                                 int device)
 {
     struct coredump dump;
     struct problem problem;
     size_t image_bytes = 0;
-    cufence_status status = coredump_open(bytes, size, &dump, &problem);
+    cufence_status status = coredump_open(from->bytes, from->size, &dump, &problem);
     if (status == CUFENCE_OK)
         status = image_of_kernel(&dump, site->symbol, site->error_pc, &source->image, &image_bytes, &problem);
-    coredump_close(&dump);
-    if (status != CUFENCE_OK)
+    if (status != CUFENCE_OK) {
+        coredump_close(&dump);
         return fail(source, problem.text);
+    }
     if (source->saving)
         saving_keep_image(source->saving, source->image, image_bytes);
-    source->rerun.result.has_variables = image_has_variables(source->image, image_bytes);
     struct rerun *rerun = &source->rerun;
     rerun->input.image = source->image;
     rerun->input.image_bytes = image_bytes;
     rerun->input.symbol = site->symbol;
+    variables_keep(&source->variables, rerun, image_relocated(&dump, site->symbol, site->error_pc), device);
+    coredump_close(&dump);
     return CUFENCE_OK;
 }
 
@@ -384,10 +389,10 @@ struct rerun_source *rerun_source_begin(const struct options *options, const str
     cufence_status status = take_device(source, around->memory.device);
     if (!site->symbol)
         status = fail(source, "the dump does not name the kernel");
+    if (status == CUFENCE_OK) /* first: variables can be read for a few milliseconds only */
+        status = take_image(source, dump, site, around->memory.device);
     if (status == CUFENCE_OK)
         status = choose_launches(source, site, around, &diagnosis.origin);
-    if (status == CUFENCE_OK)
-        status = take_image(source, dump->bytes, dump->size, site);
     if (status == CUFENCE_OK)
         rerun_aim(&source->rerun, &diagnosis);
     for (size_t i = 0; status == CUFENCE_OK && i < source->launch_count; i++)
@@ -423,6 +428,8 @@ void rerun_source_describe(const struct rerun_source *source, struct bundle *bun
     bundle->symbol = input->symbol;
     bundle->arena_start = input->arena_start;
     bundle->arena_end = input->arena_end;
+    bundle->variables = input->variables;
+    bundle->variable_count = input->variable_count;
     for (size_t i = first; i < end; i++)
         bundle->launches[bundle->launch_count++] = source->launches[i];
 }
@@ -443,5 +450,6 @@ void rerun_source_free(struct rerun_source *source)
     for (size_t i = 0; i < RERUN_LAUNCHES; i++)
         free(source->arguments[i]);
     free(source->image);
+    free(source->variables.values);
     free(source);
 }

@@ -4,6 +4,7 @@
  */
 #include "finding/standing_report.h"
 #include "analysis/dump/image.h"
+#include "analysis/dump/variables.h"
 #include "analysis/sass/fence.h"
 #include "analysis/verdict/diagnosis.h"
 #include "support/told.h"
@@ -124,6 +125,18 @@ static void diagnose(const struct evidence *evidence)
 }
 
 /* Takes the image of the site's kernel out of the dump, and puts barriers into it. */
+static void list_variables(struct span cubin, const char *symbol)
+{
+    static struct variable found[VARIABLES_MOST];
+    size_t count = variables_of(cubin, symbol, found);
+    if (count > VARIABLES_MOST || variables_locate(cubin, found, count) > count)
+        abort();
+    for (size_t i = 0; i < count; i++)
+        if (!found[i].size || !*found[i].name)
+            abort();
+    variables_lead_inside(cubin, cubin.bytes, cubin.size < 4096 ? cubin.size : 4096);
+}
+
 static void fence_kernel(const struct coredump *dump, const struct evidence_site *site)
 {
     uint8_t *image = NULL;
@@ -133,6 +146,7 @@ static void fence_kernel(const struct coredump *dump, const struct evidence_site
     if (!site->symbol)
         return;
     cufence_status status = image_of_kernel(dump, site->symbol, site->error_pc, &image, &size, &problem);
+    list_variables(image_relocated(dump, site->symbol, site->error_pc), site->symbol);
     if ((status == CUFENCE_OK) != (image != NULL) || (status != CUFENCE_OK && !problem.text[0]))
         abort();
     if (image && fence_put(&image, &size, site->symbol, site->kernel_offset, &fence, &problem) == CUFENCE_OK && fence.fenced > fence.exits)

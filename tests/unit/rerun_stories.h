@@ -156,7 +156,7 @@ static inline void rerun_well(struct story *story)
 static inline void rerun_well_with_variables(struct story *story)
 {
     rerun_well(story);
-    story->rerun.has_variables = 1;
+    snprintf(story->rerun.unset, sizeof story->rerun.unset, "counter");
 }
 
 static inline void not_rerun(struct story *story)

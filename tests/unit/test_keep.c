@@ -110,7 +110,7 @@ static void expect_rerun(const struct rerun_result *again, const struct rerun_re
     assert_int_equal(again->writes[0].value_bytes, 4);
     assert_memory_equal(again->writes[0].values, rerun->writes[0].values, 64);
     assert_int_equal(again->written_bytes, 201);
-    assert_int_equal(again->has_variables, 1);
+    assert_string_equal(again->unset, "table");
     assert_string_equal(again->note, "the GPU was full");
     assert_int_equal(again->figure_count, 2);
     assert_memory_equal(again->figures, rerun->figures, sizeof rerun->figures);
@@ -152,7 +152,7 @@ TEST(a_second_launch_is_kept)
                     {.address = 16}},
         .figure_count = 2,
         .written_bytes = 201,
-        .has_variables = 1,
+        .unset = "table",
         .launches_tried = 3,
         .took_ms = 250};
     char *bytes = snapshot_write(&story.memory, &origin, &rerun);

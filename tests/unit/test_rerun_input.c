@@ -94,7 +94,7 @@ TEST(a_damaged_one_is_refused)
         assert_int_equal(rerun_input_read(bytes, cut, &read, &memory, &problem), CUFENCE_ERROR_CORRUPT);
     bytes[8]++;
     assert_int_equal(rerun_input_read(bytes, size, &read, &memory, &problem), CUFENCE_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(problem.text, "of version 9"));
+    assert_non_null(strstr(problem.text, "of version 10"));
     free(bytes);
 }
 

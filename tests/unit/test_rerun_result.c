@@ -341,3 +341,51 @@ TEST(slack_without_a_buffer_may_come_first)
     story.rerun.writes[1] = guard;
     expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
 }
+
+/* Variables of the module began with their first values, so an address beside no buffer may come from them. */
+TEST(an_address_of_unknown_variables_is_no_null_pointer)
+{
+    struct story story;
+    rerun(&story);
+    snprintf(story.rerun.unset, sizeof story.rerun.unset, "table");
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0); /* beside a buffer that was an argument */
+    story.rerun.write_count = 0;
+    for (size_t i = 0; i < 3; i++)
+        story.lanes_again[i].address = 4 * i;
+    expect_nothing_new(&story);
+    story.rerun.unset[0] = '\0';
+    assert_int_equal(diagnose(&story).kind, FAULT_NULL);
+}
+
+TEST(a_thread_is_taken_without_an_address)
+{
+    struct story story;
+    rerun(&story);
+    story.rerun.write_count = 0;
+    story.sites[0].exception = story.sites_again[0].exception = exception_of(4, NULL);
+    for (size_t i = 0; i < 3; i++)
+        story.lanes_again[i].certainty = CERTAIN_NOT;
+    struct diagnosis diagnosis = diagnose(&story);
+    assert_int_equal(diagnosis.kind, FAULT_OTHER);
+    assert_true(diagnosis.is_warp_of_rerun && diagnosis.has_first_exited);
+    assert_int_equal(fault_site(&diagnosis)->block_index[0], 7);
+    assert_int_equal(fault_site(&diagnosis)->lanes[0].thread[0], 104);
+    story.sites_again[0].exception = exception_of(2, NULL); /* another one */
+    assert_false(diagnose(&story).is_warp_of_rerun);
+}
+
+TEST(unknown_variables_are_listed_once)
+{
+    struct rerun_result result = {0};
+    rerun_result_add_unset(&result, "table");
+    rerun_result_add_unset(&result, "tab");
+    rerun_result_add_unset(&result, "table");
+    rerun_result_add_unset(&result, "tab");
+    assert_string_equal(result.unset, "table, tab");
+    for (char name[] = "a variable with a long name: A"; name[29] <= 'Z'; name[29]++)
+        rerun_result_add_unset(&result, name);
+    assert_true(strlen(result.unset) < sizeof result.unset);
+    assert_string_equal(result.unset + strlen(result.unset) - 5, ", ...");
+    rerun_result_clear(&result);
+    assert_true(result.unset[0] == 't');
+}

@@ -1,6 +1,7 @@
 #include "image.h"
 
 #include "analysis/lines/cubin.h"
+#include "variables.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,7 @@ static cufence_status unrelocate(struct span cubin, const char *symbol, uint8_t 
         return out_of_memory(problem, cubin.size);
     clean_symbols(&image, &symbols, *copy);
     clean_sections(&image, *copy);
+    variables_settle(*copy, cubin.size);
     return has_kernel(*copy, cubin.size, symbol) ? CUFENCE_OK : corrupt(problem, "the kernel's code is not in it");
 }
 
@@ -177,16 +179,10 @@ cufence_status image_of_kernel(const struct coredump *dump, const char *symbol, 
     return CUFENCE_OK;
 }
 
-int image_has_variables(const uint8_t *bytes, size_t size)
+struct span image_relocated(const struct coredump *dump, const char *symbol, uint64_t pc)
 {
-    struct image image;
-    Elf64_Shdr names, section;
-    if (!image_open(bytes, size, &image) || !image_section(&image, image.names, &names))
-        return 0;
-    for (uint32_t i = 1; image_section(&image, i, &section); i++) {
-        const char *name = span_string(image_content(&image, &names), section.sh_name);
-        if (name && section.sh_size && (!strncmp(name, ".nv.global", 10) || !strcmp(name, ".nv.constant3")))
-            return 1;
-    }
-    return 0;
+    struct problem ignored;
+    uint32_t section = 0;
+    int is_found = find_module(dump, symbol, pc, &section, &ignored) == CUFENCE_OK;
+    return is_found ? coredump_content(dump, section) : (struct span){NULL, 0};
 }

@@ -19,7 +19,8 @@
 cufence_status image_of_kernel(const struct coredump *dump, const char *symbol, uint64_t pc, uint8_t **image, size_t *size,
                                struct problem *problem);
 
-/* Returns 1 if the module has variables (__device__, __constant__). Loading it again gives them their initial values. */
-int image_has_variables(const uint8_t *bytes, size_t size);
+/* Returns the relocated image of that module, which has the addresses of its code and of its variables (variables.h); empty if
+ * there is none, or if several may be it. */
+struct span image_relocated(const struct coredump *dump, const char *symbol, uint64_t pc);
 
 #endif

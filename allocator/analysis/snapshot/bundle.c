@@ -26,6 +26,13 @@ static const struct field of_launch[] = {
 };
 const struct record kept_rerun_launch = RECORD(struct rerun_launch, of_launch);
 
+static const struct field of_variable[] = {
+    FIELD(TEXT, struct rerun_variable, name, "name", .flags = REQUIRED),
+    FIELD(BYTES, struct rerun_variable, value, "value", .flags = BEHIND | REQUIRED, .most = RERUN_VARIABLE_BYTES,
+          COUNT(struct rerun_variable, bytes)),
+};
+const struct record kept_rerun_variable = RECORD(struct rerun_variable, of_variable);
+
 static const struct field of_argument[] = {
     FIELD(NUMBER, struct launch_argument, offset, "offset", .most = RERUN_ARGUMENTS),
     FIELD(NUMBER, struct launch_argument, size, "size", .most = RERUN_ARGUMENTS),
@@ -59,6 +66,8 @@ static const struct field of_bundle[] = {
     BUNDLE(LIST, buffers, "buffers", .flags = BEHIND | REQUIRED, .record = &buffer_record, COUNT(struct bundle, buffer_count)),
     BUNDLE(LIST, pinned, "pinned", .flags = BEHIND | NOT_ZERO, .most = RERUN_PINNED, .record = &buffer_record,
            COUNT(struct bundle, pinned_count)),
+    BUNDLE(LIST, variables, "variables", .flags = BEHIND | NOT_ZERO, .most = RERUN_VARIABLES, .record = &kept_rerun_variable,
+           COUNT(struct bundle, variable_count)),
     BUNDLE(TRUE, has_outputs, "outputs"),
 };
 const struct record kept_bundle = RECORD(struct bundle, of_bundle);

@@ -51,6 +51,8 @@ struct bundle {
     size_t buffer_count;
     const struct bundle_buffer *pinned; /* host memory, at most RERUN_PINNED blocks; the same order */
     size_t pinned_count;
+    const struct rerun_variable *variables; /* of the module */
+    size_t variable_count;
 };
 
 /* The buffer, of which no file is named yet. */

@@ -83,7 +83,7 @@ static const struct field of_rerun[] = {
     FIELD(CHARS, struct kept_rerun, result.reason, "reason", .flags = EVEN_EMPTY),
     FIELD(CHARS, struct kept_rerun, result.note, "note", .flags = EVEN_EMPTY),
     FIELD(NUMBER, struct kept_rerun, launch, "launch", WHEN(struct kept_rerun, has_launch)),
-    FIELD(BOOL, struct kept_rerun, result.has_variables, "has_variables"),
+    FIELD(CHARS, struct kept_rerun, result.unset, "unset"),
     FIELD(NUMBER, struct kept_rerun, result.launches_tried, "launches_tried"),
     FIELD(NUMBER, struct kept_rerun, result.took_ms, "took_ms"),
     FIELD(NUMBER, struct kept_rerun, result.written_bytes, "written_bytes"),

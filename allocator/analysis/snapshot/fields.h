@@ -32,7 +32,7 @@ struct kept_rerun {
 };
 
 extern const struct record kept_buffer, kept_frame, kept_launch, kept_memory, kept_origin, kept_rerun, kept_lane, kept_figures;
-extern const struct record kept_rerun_launch, kept_bundle;
+extern const struct record kept_rerun_launch, kept_rerun_variable, kept_bundle;
 
 /* ---- keep_rerun.c: a second launch as the member "rerun" of a snapshot ---- */
 

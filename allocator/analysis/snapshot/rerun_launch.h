@@ -21,6 +21,16 @@ struct rerun_launch {
     const uint8_t *arguments; /* in the device's layout */
 };
 
+#define RERUN_VARIABLES 256                      /* of the module */
+#define RERUN_VARIABLE_BYTES ((uint32_t)1 << 20) /* of all of them together */
+
+/* A variable of the kernel's module, as the fault left it. */
+struct rerun_variable {
+    const char *name;
+    const uint8_t *value;
+    uint32_t bytes;
+};
+
 #define RERUN_PINNED 64                         /* blocks */
 #define RERUN_PINNED_BYTES ((uint64_t)64 << 20) /* of all blocks together */
 

@@ -2,6 +2,7 @@
 
 #include "owner.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void limit(enum certainty *certainty)
@@ -145,6 +146,13 @@ static int is_guess(const struct diagnosis *diagnosis)
     return diagnosis->address_certainty != CERTAIN_NOT && !diagnosis->is_completed && !fault_is_address_sure(diagnosis);
 }
 
+/* Returns whether the second launch may have gone astray only because variables had their first values: an address beside no
+ * buffer then means nothing. */
+static int is_astray(const struct diagnosis *again, const struct rerun_result *rerun)
+{
+    return rerun->unset[0] && !again->owner;
+}
+
 /* Takes over the diagnosis of a warp that faulted at the same place. Returns 0 if there is none whose address is known. */
 static int take_warp(struct diagnosis *diagnosis, const struct evidence *evidence, const struct rerun_result *rerun)
 {
@@ -156,7 +164,8 @@ static int take_warp(struct diagnosis *diagnosis, const struct evidence *evidenc
         if (again.site && again.address_certainty != CERTAIN_NOT)
             break;
     }
-    if (!again.site || again.address_certainty == CERTAIN_NOT || !is_same_kind(again.site, diagnosis->site))
+    if (!again.site || again.address_certainty == CERTAIN_NOT || !is_same_kind(again.site, diagnosis->site) ||
+        is_astray(&again, rerun))
         return 0;
     if (is_guess(diagnosis) && again.address_certainty != CERTAIN_EXACT)
         return 0;
@@ -280,7 +289,7 @@ static void take_thread(struct diagnosis *diagnosis, const struct rerun_result *
     if (fault_site(diagnosis)->is_warp_alive || rerun->outcome != RERUN_FAULTED || !rerun->evidence)
         return;
     diagnosis_of_place(rerun->evidence, diagnosis->memory, diagnosis->site, 0, &again);
-    if (!again.site || !is_same_kind(again.site, diagnosis->site))
+    if (!again.site || !is_same_kind(again.site, diagnosis->site) || is_astray(&again, rerun))
         return;
     take_view(diagnosis, &again);
     diagnosis->faulting_threads = again.faulting_threads;
@@ -311,6 +320,25 @@ void fault_diagnose_rerun(const struct evidence *evidence, const struct rerun_re
     if (is_again && diagnosis->address_certainty == CERTAIN_NOT)
         take_write(diagnosis, rerun);
     take_thread(diagnosis, rerun);
+}
+
+void rerun_result_add_unset(struct rerun_result *rerun, const char *name)
+{
+    size_t length = strlen(rerun->unset), size = strlen(name);
+    for (const char *at = rerun->unset; (at = strstr(at, name)) != NULL; at++)
+        if ((at[size] == ',' || !at[size]) && (at == rerun->unset || at[-1] == ' '))
+            return;
+    if (length + size + sizeof ", ..." < sizeof rerun->unset)
+        snprintf(rerun->unset + length, sizeof rerun->unset - length, "%s%s", length ? ", " : "", name);
+    else if (length < 3 || strcmp(rerun->unset + length - 3, "...") != 0)
+        snprintf(rerun->unset + length, sizeof rerun->unset - length, "%s...", length ? ", " : "");
+}
+
+void rerun_result_clear(struct rerun_result *rerun)
+{
+    struct rerun_result clear = {0};
+    memcpy(clear.unset, rerun->unset, sizeof clear.unset);
+    *rerun = clear;
 }
 
 const char *const rerun_outcome_words[] = {

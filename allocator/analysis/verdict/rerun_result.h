@@ -43,7 +43,8 @@ struct rerun_result {
     uint32_t emulated_block[3];
     struct figures figures[16]; /* of what arguments point to, as the fault left it, up to the end of each buffer */
     size_t figure_count;
-    int has_variables;       /* the module has variables, which began with their initial values */
+    char unset[160]; /* variables of the module that the kernel uses and whose values are not known, so that they began with
+                        their first ones: "a, b"; "" if there are none */
     unsigned launches_tried; /* recorded launches that were launched again until one faulted */
     uint64_t took_ms;
 };
@@ -59,6 +60,12 @@ struct rerun_result {
  */
 void fault_diagnose_rerun(const struct evidence *evidence, const struct rerun_result *rerun, const struct fault_memory *memory,
                           struct diagnosis *diagnosis);
+
+/* Adds a variable to those whose values are not known, unless it is there. */
+void rerun_result_add_unset(struct rerun_result *rerun, const char *name);
+
+/* Forgets everything but those. */
+void rerun_result_clear(struct rerun_result *rerun);
 
 /* Finds the buffer that each of the bytes were written next to: the nearer of the two that share the guard. */
 void rerun_result_name_buffers(struct rerun_result *rerun, const struct fault_memory *memory);

@@ -1,0 +1,121 @@
+/*
+ * The variables of a module, and those that a kernel uses, in cubins of nvcc 13.0 for three architectures
+ * (tests/gpu/programs/variables.cu).
+ */
+#include "support/test.h"
+
+#include "analysis/dump/variables.h"
+
+#include <zlib.h>
+
+static const char *const cubins[] = {"variables_80.cubin", "variables_90.cubin", "variables_120.cubin"};
+enum { CUBINS = sizeof cubins / sizeof *cubins };
+
+/* On the heap and to the byte, so that a sanitizer sees a read behind its end. */
+static struct span read_file(const char *name)
+{
+    char path[512];
+    size_t room = (size_t)1 << 20;
+    uint8_t *bytes = malloc(room);
+    snprintf(path, sizeof path, "%s/cubins/%s.gz", CUFENCE_FIXTURES, name);
+    gzFile file = gzopen(path, "rb");
+    assert_non_null(file);
+    int size = gzread(file, bytes, (unsigned)room);
+    gzclose(file);
+    assert_true(size > 0);
+    return (struct span){realloc(bytes, (size_t)size), (size_t)size};
+}
+
+static void free_file(struct span file)
+{
+    free((uint8_t *)(uintptr_t)file.bytes);
+}
+
+TEST(each_kernel_uses_its_own)
+{
+    static const struct {
+        const char *kernel, *used;
+        uint64_t size;
+    } cases[] = {{"_Z11by_variablei", "target", 8}, {"_Z9by_structv", "held", 24}, {"_Z11by_constanti", "table", 16}};
+    for (size_t i = 0; i < CUBINS; i++)
+        for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+            struct span cubin = read_file(cubins[i]);
+            struct variable found[VARIABLES_MOST];
+            assert_int_equal(variables_of(cubin, cases[k].kernel, found), 3);
+            assert_string_equal(found[0].name, cases[k].used);
+            assert_int_equal(found[0].size, cases[k].size);
+            assert_true(found[0].is_used && !found[1].is_used && !found[2].is_used);
+            assert_int_equal(variables_of(cubin, "none", found), 3);
+            assert_false(found[0].is_used || found[1].is_used || found[2].is_used);
+            free_file(cubin);
+        }
+}
+
+/* Whatever is in it; a sanitizer watches. */
+TEST(a_damaged_cubin_has_less)
+{
+    struct variable found[VARIABLES_MOST];
+    for (size_t i = 0; i < CUBINS; i++) {
+        struct span cubin = read_file(cubins[i]);
+        for (size_t size = 0; size < cubin.size; size += 61)
+            assert_true(variables_of((struct span){cubin.bytes, size}, "_Z11by_variablei", found) <= 3);
+        uint8_t *bytes = (uint8_t *)(uintptr_t)cubin.bytes;
+        for (size_t at = 0; at < cubin.size; at += 7) {
+            uint8_t *copy = malloc(cubin.size);
+            memcpy(copy, bytes, cubin.size);
+            copy[at] ^= 0xff;
+            size_t count = variables_of((struct span){copy, cubin.size}, "_Z9by_structv", found);
+            assert_true(count <= VARIABLES_MOST && variables_locate((struct span){copy, cubin.size}, found, count) <= count);
+            variables_settle(copy, cubin.size);
+            free(copy);
+        }
+        free_file(cubin);
+    }
+}
+
+/* As the driver leaves the image of a module that it has loaded: symbols have addresses, sections have none. */
+static void relocate(struct span cubin)
+{
+    struct image image;
+    Elf64_Shdr section;
+    uint64_t address = 0x7f0000001000;
+    uint8_t *bytes = (uint8_t *)(uintptr_t)cubin.bytes;
+    assert_true(image_open(cubin.bytes, cubin.size, &image));
+    for (uint32_t i = 1; image_section(&image, i, &section); i++)
+        for (uint64_t at = 0; section.sh_type == SHT_SYMTAB && at < section.sh_size; at += sizeof(Elf64_Sym)) {
+            Elf64_Sym symbol;
+            memcpy(&symbol, bytes + section.sh_offset + at, sizeof symbol);
+            if (ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT || !symbol.st_shndx)
+                continue;
+            symbol.st_value = address;
+            memcpy(bytes + section.sh_offset + at, &symbol, sizeof symbol);
+            address += 0x100;
+        }
+}
+
+TEST(a_relocated_cubin_can_be_loaded_again)
+{
+    for (size_t i = 0; i < CUBINS; i++) {
+        struct span plain = read_file(cubins[i]), relocated = read_file(cubins[i]), settled = read_file(cubins[i]);
+        struct variable found[VARIABLES_MOST];
+        relocate(relocated);
+        relocate(settled);
+        variables_settle((uint8_t *)(uintptr_t)settled.bytes, settled.size);
+        assert_true(settled.size == plain.size && !memcmp(settled.bytes, plain.bytes, plain.size));
+        assert_int_equal(variables_of(settled, "_Z11by_constanti", found), 3);
+        assert_string_equal(found[0].name, "table");
+        assert_int_equal(variables_locate(relocated, found, 3), 3);
+        for (size_t k = 0; k < 3; k++) {
+            uint64_t values[] = {7, found[k].address + found[k].size - 1};
+            assert_true(found[k].address >= 0x7f0000001000);
+            assert_true(variables_lead_inside(relocated, (const uint8_t *)values, sizeof values));
+            assert_false(variables_lead_inside(relocated, (const uint8_t *)values, sizeof values - 1));
+            values[1]++;
+            assert_false(variables_lead_inside(relocated, (const uint8_t *)values, sizeof values));
+        }
+        assert_int_equal(variables_locate(plain, found, 3), 1); /* offsets, two of which are 0 */
+        free_file(plain);
+        free_file(relocated);
+        free_file(settled);
+    }
+}
