@@ -1,4 +1,5 @@
 
+#include "analysis/verdict/boxes.h"
 #include "analysis/verdict/launches.h"
 #include "frames.h"
 #include "parts.h"
@@ -215,6 +216,15 @@ static void add_shape(struct note_fact *note, const struct tensor_map *map)
         part_add(note->text, " of %" PRIu32 " byte%s", map->element_bits / 8, plural(map->element_bits / 8));
 }
 
+/* Adds ": box [16, 64] at [272, 0]". */
+static void add_box(struct note_fact *note, const struct tensor_map *map, const struct evidence_box *box)
+{
+    for (uint32_t i = map->rank; map->box[0] && i-- > 0;)
+        part_add(note->text, "%s%" PRIu32 "%s", i == map->rank - 1 ? ": box [" : ", ", map->box[i], i ? "" : "]");
+    for (uint32_t i = map->rank; i-- > 0;)
+        part_add(note->text, "%s%" PRId32 "%s", i == map->rank - 1 ? " at [" : ", ", box->corner[i], i ? "" : "]");
+}
+
 static void add_buffer(struct note_fact *note, const struct tensor_map *map, const struct fault_memory *memory)
 {
     if (!map->buffer) {
@@ -229,20 +239,24 @@ static void add_buffer(struct note_fact *note, const struct tensor_map *map, con
         part_add(note->text, ", %" PRIu64 " byte%s past its end", map_excess(map), plural(map_excess(map)));
 }
 
-static void note_map(struct finding *finding, const struct diagnosis *diagnosis, size_t word, const struct tensor_map *map,
-                     int is_copy)
+static void note_map(struct finding *finding, const struct diagnosis *diagnosis, size_t at, const struct tensor_map *map)
 {
-    struct argument_name name = {(int)word, -1, 0};
+    struct argument_name name = {(int)(at / 8), -1, 0};
+    const struct evidence_box *box = &finding->where.site.box;
+    const uint8_t *bytes = diagnosis->arguments.bytes + at;
+    int is_copy = !memcmp(bytes, &map->copied_to, sizeof map->copied_to);
     struct stack_frame frames[STACK_READ];
     const struct buffer_frames *known = &diagnosis->memory->frames;
     if (finding->notes.count == FINDING_NOTES)
         return;
     struct note_fact *note = &finding->notes.list[finding->notes.count++];
-    name.number = launch_argument_of(diagnosis->arguments.layout, word, &name.offset);
+    name.number = launch_argument_of(diagnosis->arguments.layout, at / 8, &name.offset);
     part_append_argument(note->text, sizeof note->text, name);
     part_add(note->text, is_copy ? " points to a copy of a tensor map, " : " is a tensor map, ");
     add_shape(note, map);
     add_buffer(note, map, diagnosis->memory);
+    if (box->dimensions == map->rank && diagnosis->owner && diagnosis->owner->id == map->buffer)
+        add_box(note, map, box);
     part_add(note->text, "; %s", map->call);
     size_t count = map->stack && known->read ? known->read(known->from, map->stack, frames, STACK_READ) : 0;
     if (!count)
@@ -258,17 +272,11 @@ static void note_map(struct finding *finding, const struct diagnosis *diagnosis,
 static void note_maps(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct fault_arguments *arguments = &diagnosis->arguments;
-    const struct fault_memory *memory = diagnosis->memory;
-    for (size_t at = 0; arguments->bytes && memory->map_count && at + 8 <= arguments->count; at += 8) {
-        uint64_t word;
-        memcpy(&word, arguments->bytes + at, sizeof word);
-        for (size_t i = 0; i < memory->map_count; i++) {
-            const struct tensor_map *map = &memory->maps[i];
-            int is_map = at % MAP_ALIGNMENT == 0 && at + MAP_BYTES <= arguments->count &&
-                         !memcmp(arguments->bytes + at, map->bytes, MAP_BYTES);
-            if (is_map || (word && word == map->copied_to))
-                note_map(finding, diagnosis, at / 8, map, !is_map);
-        }
+    for (size_t at = 0; arguments->bytes && at + 8 <= arguments->count; at += 8) {
+        const struct tensor_map *map;
+        size_t i = 0;
+        while ((map = boxes_map(diagnosis->memory, arguments->bytes, arguments->count, at, &i)) != NULL)
+            note_map(finding, diagnosis, at, map);
     }
 }
 

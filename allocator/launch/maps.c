@@ -54,7 +54,7 @@ void maps_copied(uint64_t to, const void *from, size_t size)
     if (!__atomic_load_n(&count, __ATOMIC_RELAXED) || !from || size > SIZE_SEARCHED)
         return;
     lock_take(&lock);
-    for (size_t at = 0; at + MAP_BYTES <= size; at += MAP_ALIGNMENT) {
+    for (size_t at = -to % MAP_ALIGNMENT; at + MAP_BYTES <= size; at += MAP_ALIGNMENT) {
         struct tensor_map *map = with_bytes((const uint8_t *)from + at);
         if (map)
             map->copied_to = to + at;

@@ -1,6 +1,7 @@
 #include "tell.h"
 
 #include "delivery.h"
+#include "analysis/verdict/boxes.h"
 #include "base/clock.h"
 #include "base/known.h"
 #include "base/env.h"
@@ -169,7 +170,7 @@ struct telling {
     struct saving *saving;       /* NULL: nothing is saved */
 };
 
-struct telling *tell_begin(const struct dump *dump, const struct evidence *evidence, int device)
+struct telling *tell_begin(const struct dump *dump, struct evidence *evidence, int device)
 {
     struct telling *telling = malloc(sizeof *telling);
     struct surroundings *around = surroundings_of(evidence, device);
@@ -178,6 +179,8 @@ struct telling *tell_begin(const struct dump *dump, const struct evidence *evide
         free(around);
         return NULL;
     }
+    boxes_place(evidence, &around->memory);
+    surroundings_add(around, evidence);
     *telling = (struct telling){dump, evidence, device, around, NULL, saving_begin(wanted)};
     telling->source = rerun_source_begin(wanted, dump, evidence, around, telling->saving);
     return telling;

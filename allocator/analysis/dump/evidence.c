@@ -5,7 +5,7 @@
 #include "locate.h"
 #include "scratch.h"
 #include "analysis/sass/slice.h"
-#include "warp.h"
+#include "bulk.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,7 +173,7 @@ static int set_launch(const struct builder *builder, const struct grid_node *gri
                                       .parameters_at = grid->row.parameters_at};
     memcpy(launch->grid, grid->row.grid, sizeof(launch->grid));
     memcpy(launch->block, grid->row.block, sizeof(launch->block));
-    return location->has_access && location->kernel_start == grid->row.entry;
+    return (location->has_access || location->has_bulk) && location->kernel_start == grid->row.entry;
 }
 
 /* Adds the warp's block, grid and lanes. Returns 0 if out of host memory. */
@@ -198,6 +198,12 @@ static int add_threads(struct builder *builder, const struct warp_view *view, co
         return 0;
     struct emulate_launch launch;
     int is_launch_known = grid && set_launch(builder, grid, location, &launch);
+    if (is_launch_known && location->has_bulk &&
+        bulk_find(builder->dump, view, location, &launch, &builder->emulation_budget, site->lanes, &site->box,
+                  &site->access_bytes)) {
+        site->lane_count = 1;
+        return 1;
+    }
     site->lane_count =
         warp_lanes(builder->dump, view, location, is_launch_known ? &launch : NULL, &builder->emulation_budget, site->lanes);
     return 1;

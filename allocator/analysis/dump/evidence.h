@@ -25,6 +25,12 @@ struct address_source {
     int is_loaded;  /* the address includes a value loaded from memory; valid if is_known */
 };
 
+/* A part of a tensor that is copied at once: the coordinates of its corner, innermost first. */
+struct evidence_box {
+    unsigned dimensions; /* 0: unknown, or nothing was copied by a tensor map */
+    int32_t corner[5];
+};
+
 struct evidence_lane {
     uint32_t lane;
     uint32_t thread[3];
@@ -51,6 +57,7 @@ struct evidence_site {
     const char *instruction; /* e.g. "STG.E.128 [R2.64+0x10], R4"; NULL if not decoded */
     enum access_kind access;
     uint32_t access_bytes;        /* per lane; 0 if unknown */
+    struct evidence_box box;      /* of a copy by a tensor map; then there is one lane, which began it */
     struct address_source source; /* of the access's address */
     int has_grid;                 /* grid fields are valid */
     int is_grid_borrowed; /* for an exited warp: the grid and the parameters are those of the kernel's only running grid, which

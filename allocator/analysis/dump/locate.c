@@ -63,6 +63,12 @@ static void decode(struct location *location, struct scratch *scratch, unsigned 
         location->text = scratch_text(scratch, location->access.text);
         return;
     }
+    location->has_bulk = sass_bulk(location->instruction, &location->bulk);
+    if (location->has_bulk) {
+        location->kind = location->bulk.kind;
+        location->text = scratch_text(scratch, location->bulk.text);
+        return;
+    }
     location->text = sass_class(location->instruction, &location->kind);
     if (!location->text)
         location->text = sass_thrower(location->instruction);

@@ -29,6 +29,8 @@ struct location {
     uint64_t code_start;
     int has_access; /* `access` is decoded */
     struct sass_access access;
+    int has_bulk; /* `bulk` is decoded */
+    struct sass_bulk bulk;
     struct address_source source; /* of the access's address */
     struct sass_instruction instruction;
     const char *text; /* of the instruction; NULL if not decoded */

@@ -5,11 +5,12 @@
  * and from PyTorch's kernels. */
 enum effect {
     ANYTHING,
-    NOTHING,    /* stores, barriers, branches */
-    REGISTERS,  /* `width` registers from [23:16] on */
-    PREDICATES, /* predicates, and `width` registers from [23:16] on */
-    UNIFORM,    /* `width` uniform registers from [23:16] on; 0 if that is not known */
-    UPREDICATES /* the same, and uniform predicates */
+    NOTHING,     /* stores, barriers, branches */
+    REGISTERS,   /* `width` registers from [23:16] on */
+    PREDICATES,  /* predicates, and `width` registers from [23:16] on */
+    UNIFORM,     /* `width` uniform registers from [23:16] on; 0 if that is not known */
+    UPREDICATES, /* the same, and uniform predicates */
+    ELECTION     /* a uniform register and a predicate */
 };
 
 #define HALVES (USES_FLOAT16 | USES_BFLOAT16)
@@ -57,6 +58,7 @@ static const struct sass_row table[512] = {
     [0x035] = {REGISTERS, 2, SASS_THIRD, SASS_CONSTANT_OR_ADD, HALVES},                           /* IADD.64 from sm_100 on */
     [0x036] = {REGISTERS, 1, 0, SASS_ADD, 0},                                                     /* VIADD */
     [0x037] = {REGISTERS, 4, 0, 0, 0},                                                            /* IMMA: at most */
+    [0x02f] = {ELECTION, 1, SASS_ONE_PREDICATE, 0, 0},                                            /* ELECT */
     [0x03a] = {REGISTERS, 1, 0, 0, 0},                                                            /* MOVM */
     [0x03b] = {REGISTERS, 4, 0, 0, 0},                                                            /* LDSM: at most */
     [0x03c] = {REGISTERS, 4, 0, 0, 0},                                                            /* HMMA: at most */
@@ -148,6 +150,7 @@ static const struct sass_row table[512] = {
     [0x1a2] = {PREDICATES, 4, SASS_WRITES, 0, 0},                                                 /* ATOM, float */
     [0x1a3] = {PREDICATES, 4, SASS_WRITES, 0, 0},                                                 /* ATOMG, float */
     [0x1a6] = {NOTHING, 0, SASS_WRITES, 0, 0},                                                    /* RED, float */
+    [0x1a7] = {PREDICATES, 2, 0, 0, 0},                                                           /* SYNCS: of an mbarrier */
     [0x1a8] = {PREDICATES, 4, SASS_WRITES, SASS_LOAD, 0},                                         /* ATOMG */
     [0x1a9] = {PREDICATES, 4, SASS_WRITES, SASS_LOAD, 0},                                         /* ATOMG.CAS */
     [0x1aa] = {PREDICATES, 1, 0, 0, 0},                                                           /* QSPC */
@@ -155,6 +158,15 @@ static const struct sass_row table[512] = {
     [0x1ac] = {UNIFORM, 0, 0, SASS_LOAD_CONSTANT, 0},                                             /* LDCU */
     [0x1ae] = {NOTHING, 0, 0, 0, 0},                                                              /* LDGSTS */
     [0x1af] = {NOTHING, 0, 0, 0, 0},                                                              /* LDGDEPBAR */
+    [0x1b2] = {UNIFORM, 2, 0, 0, 0},                                                              /* SYNCS.EXCH */
+    [0x1b4] = {NOTHING, 0, 0, 0, 0},                                                              /* UTMALDG */
+    [0x1b5] = {NOTHING, 0, SASS_WRITES, 0, 0},                                                    /* UTMASTG */
+    [0x1b6] = {NOTHING, 0, SASS_WRITES, 0, 0},                                                    /* UTMAREDG */
+    [0x1b7] = {NOTHING, 0, 0, 0, 0},                                                              /* UTMACMDFLUSH */
+    [0x1b8] = {NOTHING, 0, 0, 0, 0},                                                              /* UTMAPF */
+    [0x1b9] = {NOTHING, 0, 0, 0, 0},                                                              /* UTMACCTL */
+    [0x1ba] = {NOTHING, 0, SASS_WRITES, 0, 0},                                                    /* UBLKCP */
+    [0x1bb] = {NOTHING, 0, SASS_WRITES, 0, 0},                                                    /* UBLKRED */
     [0x1c2] = {UNIFORM, 1, 0, SASS_TO_UNIFORM, 0},                                                /* R2UR */
     [0x1c3] = {UNIFORM, 1, 0, SASS_SPECIAL, 0},                                                   /* S2UR */
     [0x1c4] = {UNIFORM, 0, 0, 0, 0},                                                              /* REDUX */
@@ -206,7 +218,7 @@ int sass_writes_register(struct sass_instruction instruction, unsigned first, un
 int sass_writes_uniform(struct sass_instruction instruction)
 {
     enum effect effect = (enum effect)sass_row_of(instruction)->effect;
-    return effect == ANYTHING || effect == UNIFORM || effect == UPREDICATES;
+    return effect == ANYTHING || effect == UNIFORM || effect == UPREDICATES || effect == ELECTION;
 }
 
 int sass_writes_uniform_predicate(struct sass_instruction instruction)
@@ -221,7 +233,7 @@ int sass_writes_predicate(struct sass_instruction instruction)
     /* The predicate result of a load is in [83:81]; 7 means none. */
     if (sass_opcode(instruction) == 0x181)
         return (instruction.high >> 17 & 7) != 7;
-    return row->effect == ANYTHING || row->effect == PREDICATES;
+    return row->effect == ANYTHING || row->effect == PREDICATES || row->effect == ELECTION;
 }
 
 int sass_may_write_predicate(struct sass_instruction instruction, unsigned number)
@@ -249,5 +261,5 @@ int sass_has_uniform_guard(struct sass_instruction instruction)
 {
     unsigned opcode = sass_opcode(instruction);
     return (opcode >= 0x80 && opcode < 0x100 && opcode != 0x86) || (opcode >= 0x50 && opcode < 0x60) || opcode == 0x1ac ||
-           opcode == 0x1c3;
+           opcode == 0x1c3 || (opcode >= 0x1b4 && opcode <= 0x1bb);
 }

@@ -9,7 +9,8 @@ uint64_t map_extent(const struct tensor_map *map)
     for (uint32_t i = 1; i < map->rank; i++) {
         if (!map->size[i])
             return 0;
-        if (__builtin_mul_overflow(map->size[i] - 1, map->stride[i - 1], &part) || __builtin_add_overflow(extent, part, &extent))
+        if (__builtin_mul_overflow(map->size[i] - 1, map->stride[i - 1], &part) ||
+            __builtin_add_overflow(extent, part, &extent))
             return UINT64_MAX;
     }
     return extent;

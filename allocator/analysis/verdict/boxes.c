@@ -1,0 +1,111 @@
+#include "boxes.h"
+
+#include <string.h>
+
+#define MOST_ROWS 65536u /* of a box; in shared memory there is room for fewer */
+
+const struct tensor_map *boxes_map(const struct fault_memory *memory, const uint8_t *bytes, size_t count, size_t at, size_t *i)
+{
+    uint64_t word;
+    memcpy(&word, bytes + at, sizeof word);
+    while (*i < memory->map_count) {
+        const struct tensor_map *map = &memory->maps[(*i)++];
+        int is_here = count - at >= MAP_BYTES && !memcmp(bytes + at, map->bytes, MAP_BYTES);
+        if (is_here || (word && word == map->copied_to))
+            return map;
+    }
+    return NULL;
+}
+
+/* The part of the box that lies in the tensor: the rest is not accessed. */
+struct part {
+    uint64_t first[MAP_RANKS], end[MAP_RANKS];
+};
+
+static int part_of(const struct tensor_map *map, const struct evidence_box *box, struct part *part)
+{
+    for (uint32_t i = 0; i < map->rank; i++) {
+        int64_t first = box->corner[i], end = first + map->box[i];
+        part->first[i] = first < 0 ? 0 : (uint64_t)first;
+        part->end[i] = end < 0 ? 0 : (uint64_t)end;
+        if (part->end[i] > map->size[i])
+            part->end[i] = map->size[i];
+        if (part->end[i] <= part->first[i])
+            return 0;
+    }
+    return 1;
+}
+
+static int is_freed(const struct tensor_map *map, const struct fault_memory *memory)
+{
+    for (size_t i = 0; i < memory->near_count; i++)
+        if (memory->near[i].id == map->buffer && memory->near[i].freed_ns)
+            return 1;
+    return 0;
+}
+
+/* Goes to the next row. Returns 0 behind the last one. */
+static int next_row(const struct tensor_map *map, const struct part *part, uint64_t *at)
+{
+    for (uint32_t i = 1; i < map->rank; i++) {
+        if (++at[i] < part->end[i])
+            return 1;
+        at[i] = part->first[i];
+    }
+    return 0;
+}
+
+/* Finds the row that faults. Returns 0 if there is none. */
+static int find_row(const struct tensor_map *map, const struct evidence_box *box, const struct fault_memory *memory,
+                    uint64_t *address, uint64_t *bytes)
+{
+    const uint64_t element = map->element_bits / 8;
+    struct part part;
+    if (!element || !map->buffer || !map->box[0] || map->rank != box->dimensions || !part_of(map, box, &part))
+        return 0;
+    uint64_t at[MAP_RANKS];
+    unsigned rows = 0;
+    memcpy(at, part.first, sizeof at);
+    *bytes = (part.end[0] - part.first[0]) * element;
+    do {
+        uint64_t offset = part.first[0] * element;
+        for (uint32_t i = 1; i < map->rank; i++)
+            offset += at[i] * map->stride[i - 1];
+        *address = map->base + offset;
+        if (is_freed(map, memory) || offset >= map->room || *bytes > map->room - offset)
+            return 1;
+    } while (next_row(map, &part, at) && ++rows < MOST_ROWS);
+    return 0;
+}
+
+static void place(struct evidence_site *site, const struct fault_memory *memory)
+{
+    uint64_t address, bytes, found_address = 0, found_bytes = 0;
+    unsigned found = 0;
+    for (size_t at = 0; at + 8 <= site->parameter_bytes; at += 8) {
+        const struct tensor_map *map;
+        size_t i = 0;
+        while ((map = boxes_map(memory, site->parameters, site->parameter_bytes, at, &i)) != NULL) {
+            if (!find_row(map, &site->box, memory, &address, &bytes))
+                continue;
+            found++;
+            found_address = address;
+            found_bytes = bytes;
+        }
+    }
+    if (found != 1 || found_bytes > UINT32_MAX)
+        return;
+    site->lanes[0].address = found_address;
+    site->lanes[0].known_bits = UINT64_MAX;
+    site->lanes[0].certainty = CERTAIN_DERIVED;
+    site->access_bytes = (uint32_t)found_bytes;
+}
+
+void boxes_place(struct evidence *evidence, const struct fault_memory *memory)
+{
+    for (size_t i = 0; i < evidence->site_count; i++) {
+        struct evidence_site *site = &evidence->sites[i];
+        if (site->box.dimensions && site->lane_count == 1 && site->parameters)
+            place(site, memory);
+    }
+}

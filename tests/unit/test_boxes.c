@@ -1,0 +1,148 @@
+/* Where a box of a tensor map leaves the memory. */
+#include "analysis/verdict/boxes.h"
+#include "support/test.h"
+
+#include <string.h>
+
+#define BASE UINT64_C(0x7e0000001000)
+#define ROOM 65536u /* 256 rows of 64 floats */
+
+static struct tensor_map map_of(uint8_t first, uint64_t rows)
+{
+    struct tensor_map map = {.bytes = {first, 2, 3},
+                             .base = BASE,
+                             .rank = 2,
+                             .element_bits = 32,
+                             .size = {60, rows},
+                             .stride = {256},
+                             .box = {64, 16},
+                             .buffer = 1,
+                             .room = ROOM};
+    return map;
+}
+
+struct story {
+    struct tensor_map maps[2];
+    cufence_buffer buffer;
+    struct fault_memory memory;
+    uint8_t parameters[112 + 2 * MAP_BYTES];
+    struct evidence_lane lane;
+    struct evidence_site site;
+    struct evidence evidence;
+};
+
+/* The kernel was given the map behind 112 bytes, as an alignment of 64 has it on sm_90. */
+static void tell(struct story *story, struct tensor_map map, int column, int row)
+{
+    *story = (struct story){.maps = {map, map_of(9, 2)}, .buffer = {.id = 1, .address = BASE, .size = ROOM}};
+    memcpy(story->parameters + 112, map.bytes, MAP_BYTES);
+    story->memory = (struct fault_memory){.near = &story->buffer, .near_count = 1, .maps = story->maps, .map_count = 2};
+    story->site = (struct evidence_site){.lanes = &story->lane,
+                                         .lane_count = 1,
+                                         .parameters = story->parameters,
+                                         .parameter_bytes = sizeof story->parameters,
+                                         .box = {2, {column, row}}};
+    story->evidence = (struct evidence){.sites = &story->site, .site_count = 1};
+}
+
+static void expect(struct story *story, uint64_t offset, uint32_t bytes)
+{
+    boxes_place(&story->evidence, &story->memory);
+    assert_int_equal(story->lane.certainty, CERTAIN_DERIVED);
+    assert_int_equal(story->lane.address, BASE + offset);
+    assert_int_equal(story->site.access_bytes, bytes);
+}
+
+static void expect_nothing(struct story *story)
+{
+    boxes_place(&story->evidence, &story->memory);
+    assert_int_equal(story->lane.certainty, CERTAIN_NOT);
+    assert_int_equal(story->site.access_bytes, 0);
+}
+
+TEST(test_past_the_end)
+{
+    struct story story;
+    tell(&story, map_of(1, 512), 0, 272);
+    expect(&story, 272 * 256, 240); /* what is behind the tensor's 60 columns is not read */
+    tell(&story, map_of(1, 512), 0, 250);
+    expect(&story, 256 * 256, 240); /* the first of its rows that is outside */
+    tell(&story, map_of(1, 512), 32, 256);
+    expect(&story, 256 * 256 + 128, 112);
+    tell(&story, map_of(1, 512), -8, 256);
+    expect(&story, 256 * 256, 224);
+    struct tensor_map map = map_of(1, 512);
+    map.room -= 300; /* the buffer's end is in the middle of row 254 */
+    tell(&story, map, 0, 240);
+    expect(&story, 254 * 256, 240);
+}
+
+TEST(test_inside)
+{
+    struct story story;
+    tell(&story, map_of(1, 256), 0, 240);
+    expect_nothing(&story);
+    tell(&story, map_of(1, 256), 0, 256); /* all of the box is outside of the tensor, and nothing is accessed */
+    expect_nothing(&story);
+    tell(&story, map_of(1, 512), 0, -20);
+    expect_nothing(&story);
+    tell(&story, map_of(1, 512), 64, 300);
+    expect_nothing(&story);
+}
+
+TEST(test_freed)
+{
+    struct story story;
+    tell(&story, map_of(1, 256), 0, 32);
+    story.buffer.freed_ns = 5;
+    expect(&story, 32 * 256, 240);
+}
+
+TEST(test_three_dimensions)
+{
+    struct story story;
+    struct tensor_map map = {.bytes = {1},
+                             .base = BASE,
+                             .rank = 3,
+                             .element_bits = 8,
+                             .size = {16, 4, 3},
+                             .stride = {16, 64},
+                             .box = {16, 2, 2},
+                             .buffer = 1,
+                             .room = 160};
+    tell(&story, map, 0, 1);
+    story.site.box = (struct evidence_box){3, {0, 1, 1}};
+    expect(&story, 2 * 64 + 2 * 16, 16);
+}
+
+TEST(test_what_is_not_known)
+{
+    struct story story;
+    struct tensor_map map = map_of(1, 512);
+    map.box[0] = 0; /* im2col */
+    tell(&story, map, 0, 272);
+    expect_nothing(&story);
+    map = map_of(1, 512);
+    map.element_bits = 0;
+    tell(&story, map, 0, 272);
+    expect_nothing(&story);
+    tell(&story, map_of(1, 512), 0, 272);
+    story.site.box.dimensions = 3;
+    expect_nothing(&story);
+    tell(&story, map_of(1, 512), 0, 272); /* another map explains it, too */
+    story.maps[1] = map_of(9, 512);
+    memcpy(story.parameters + 112 + MAP_BYTES, story.maps[1].bytes, MAP_BYTES);
+    expect_nothing(&story);
+}
+
+TEST(test_a_copy_in_memory)
+{
+    struct story story;
+    uint64_t copied = 0x7e0000009000;
+    tell(&story, map_of(1, 512), 0, 272);
+    memset(story.parameters, 0, sizeof story.parameters);
+    memcpy(story.parameters + 8, &copied, sizeof copied);
+    expect_nothing(&story);
+    story.maps[0].copied_to = copied;
+    expect(&story, 272 * 256, 240);
+}
