@@ -331,8 +331,8 @@ extern "C" __attribute__((visibility("default"))) const char *cufence_torch_inst
         return "PyTorch has started CUDA already";
     /* PyTorch reads its settings once, and checks the back end in them against the allocator that there is by then. */
     (void)native::CUDAAllocatorConfig::pinned_num_register_threads();
+    instance().before = now;
     native::allocator.store(&instance());
     c10::SetAllocator(c10::kCUDA, &instance());
-    cufence_torch_installed();
     return nullptr;
 }

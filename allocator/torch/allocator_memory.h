@@ -81,6 +81,8 @@ void release_pointer(void *pointer);
 class tensor_memory : public native::CUDAAllocator
 {
   public:
+    native::CUDAAllocator *before = nullptr; /* set when the class is installed */
+
     void *take(std::size_t size, DeviceIndex device, cudaStream_t stream)
     {
         void *pointer =
@@ -165,10 +167,19 @@ class tensor_memory : public native::CUDAAllocator
 
     /* ---- begin, limits ---- */
 
+    /* CUDA has started, and with it cufence, unless it cannot or may not (estimate=on): then the allocator that was there
+     * before serves. */
     void init(int count) override
     {
-        std::lock_guard<std::mutex> guard(lock);
+        cufence_stats stats;
+        if (cufence_get_stats(-1, &stats) == CUFENCE_ERROR_NOT_INITIALIZED && before) {
+            native::allocator.store(before);
+            c10::SetAllocator(c10::kCUDA, before);
+            before->init(count);
+            return;
+        }
         devices = count;
+        cufence_torch_installed();
     }
 
     bool initialized() override

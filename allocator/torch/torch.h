@@ -17,7 +17,7 @@ extern "C" {
 
 /* ---- memory.c ---- */
 
-/* From now on PyTorch allocates through the class: the closing line says so. */
+/* From now on PyTorch allocates through the class, as the closing line says. */
 CUFENCE_TORCH_EXPORT void cufence_torch_installed(void);
 
 /* A buffer of PyTorch's. */

@@ -45,6 +45,8 @@ def _activate_gpu_trace():
 
 _CUDA = """
 import os, threading, time
+def get_allocator_backend():
+    return "native"
 def is_initialized():
     return os.environ.get("STANDIN_STARTED") == "1"
 

@@ -72,7 +72,7 @@ class Enable(unittest.TestCase):
             assert cufence.describe(Tensor())["buffer"]["size"] == 10
             stats = cufence.stats()
             assert (stats["live_buffers"], stats["live_bytes"], stats["allocations"]) == (2, 4010, 2), stats
-            assert cufence.stats(0)["live_buffers"] == 2
+            assert cufence.stats(0)["live_buffers"] == 2 and stats["pytorch"] == "cufence"
             free(address)
             assert cufence.describe(address)["place"] == "freed"
             assert cufence.stats()["live_buffers"] == 1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import sys
 from typing import Any
 
-from . import _library, _tell
+from . import _allocator, _library, _tell
 
 # enum cufence_place, by value.
 PLACES = ("unknown", "inside", "past end", "before start", "freed", "no buffer")
@@ -67,13 +68,23 @@ def describe(what: Any) -> dict[str, Any]:
     return {"place": place, "offset": description.offset, "buffer": buffer}
 
 
-def stats(device: int | None = None) -> dict[str, int]:
-    """Returns the fields of struct cufence_stats as a dict, of one device, or of all if device is None."""
+def _allocator_of_torch() -> str | None:
+    """Who allocates PyTorch's tensors: "cufence", or what PyTorch calls its back end. None without PyTorch."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "cuda"):
+        return None
+    name = str(torch.cuda.get_allocator_backend())
+    return "cufence" if name == "native" and _allocator.is_installed() else name
+
+
+def stats(device: int | None = None) -> dict[str, Any]:
+    """Returns the fields of struct cufence_stats as a dict, of one device, or of all if device is None; and `pytorch`, who
+    allocates PyTorch's tensors: "cufence", "cudaMallocAsync" (beneath which cufence may be), "native", or None without PyTorch."""
     figures = _library.Stats()
     library = _library.load()
     status = library.cufence_get_stats(-1 if device is None else device, ctypes.byref(figures))
     _library.check(status, "cufence_get_stats")
-    return _as_dict(figures)
+    return _as_dict(figures) | {"pytorch": _allocator_of_torch()}
 
 
 def unguarded() -> dict[str, dict[str, int]]:
