@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cases_freed
 from cases_alike import HOOKED, ILLEGAL, ITSELF, TORCH, TRITON, clean, exited_warp, overrun, rerun
 from harness import Case
 
@@ -59,43 +60,7 @@ FAULTS = [
         error=ILLEGAL,
         raises="RAISES",
     ),
-    Case(
-        "freed_argument",
-        "freed_argument",
-        report=[
-            r"cufence: use-after-free READ of \d+ bytes",
-            r"into buffer #\d+, which has been freed",
-            r"buffer +#\d+, 4000 bytes\b",
-            r"kernel +k_late\b.*exact",
-            r"freed_argument\.py:{FAULT}\b",
-            r"allocated at +\S*freed_argument\.py:{ALLOCATED}\b",
-            r"freed at +\S*freed_argument\.py:{FREED}\b",
-        ],
-        output=["nothing so far"],
-        error=ILLEGAL,
-        raises="RAISES",
-        ways=HOOKED,
-    ),
-    Case(
-        "freed_graph",
-        "freed_graph",
-        arguments=["freed"],
-        report=[
-            r"cufence: use-after-free READ of \d+ bytes",
-            r"into buffer #\d+, which has been freed",
-            r"buffer +#\d+, 4000 bytes\b",
-            r"kernel +k_scale\b.*exact",
-            r"freed_graph\.py:{FAULT}\b",
-            r"freed_graph\.py:{CAPTURED}\b",
-            r"allocated at +\S*freed_graph\.py:{ALLOCATED}\b",
-            r"freed at +\S*freed_graph\.py:{FREED}\b",
-        ],
-        output=["20 replays are right"],
-        error=ILLEGAL,
-        raises="RAISES",
-        ways=HOOKED,
-    ),
-    clean("freed_graph_kept", ["21 replays are right"], story="freed_graph", arguments=["kept"], needs=TRITON, ways=HOOKED),
+    *cases_freed.STORIES,
     Case(
         "slack_writes",
         "slack_writes",

@@ -15,6 +15,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import cases_freed
 from harness import Case, Result, execute, marked_line, problems_of, problems_of_statistics
 from results import line, summary, write_json
 from ways import BUILD, HERE, Machine, options_of, own_environment, prepare, reason_to_skip
@@ -89,34 +90,8 @@ def _past(buffer: int = 1) -> str:
     return rf"\b0 bytes past the end of buffer #{buffer}\b"
 
 
-def _freed(kind: str, kernel: str = "scale", free: str = "freed") -> Case:
-    """A launch that is given a freed pointer and uses it, with default options."""
-    text = (SOURCES / "freed.cu").read_text()
-    return _program(
-        f"freed_{kind}",
-        "freed",
-        arguments=[kind],
-        report=[
-            r"cufence: use-after-free (READ|WRITE) of 4 bytes, \d+ bytes into buffer #\d+, which has been freed",
-            rf"kernel +{kernel}\b.*argument 0 .*exact",
-            rf"freed\.cu:{marked_line(text, f'FAULT {kernel}')}\b",
-            r"allocated at +\S",
-            rf"freed at +\S*freed\.cu:{marked_line(text, f'FREED {free}')}\b" if free else r"freed at +\S",
-        ],
-        files={"report.json": [r'"kind": ?"use-after-free"']},
-    )
-
-
 CASES = [
-    _freed("same_stream"),
-    _freed("waited", free=""),
-    _freed("behind_work", free=""),
-    _freed("loop", free=""),
-    _freed("of_struct", "scale_of"),
-    _freed("other_stream"),
-    _freed("graph", free="graph"),
-    *(_program(f"freed_{kind}", "freed", arguments=[kind], status=0, output=[f"{kind}: cudaSuccess"]) for kind in ("unused", "list")),
-    _program("freed_graph_in_order", "freed", arguments=["graph_in_order"], status=0, output=["60 launches are right", "graph_in_order: cudaSuccess"]),
+    *(_program(f"freed_{kind}", "freed", arguments=[kind], **facts) for kind, facts in cases_freed.programs((SOURCES / "freed.cu").read_text())),
     *(
         _rerun(kind, _past(), rf"written +{bytes} bytes? past the end: ({value}).*re-run")
         for kind, bytes, value in (

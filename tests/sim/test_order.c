@@ -28,7 +28,6 @@ static const struct {
     {"two_contexts", "cuMemFreeAsync: frees buffer #1 on stream 0x", "in use by  cuMemsetD32Async"},
     {"overwritten", "cuMemcpyHtoDAsync: writes buffer #1 on stream 0x", USED},
     {"far_kernel", "cuMemFree: frees buffer #1, which add_one on stream 0x", USED},
-    {"far_kernel_async", "cuMemFreeAsync: frees buffer #1 on stream 0x", USED},
     {"freed_by_the_api", "cufence_free: frees buffer #1 on stream 0x", USED},
     {"overwritten_by_host", "cuMemcpyHtoD: writes buffer #1, which add_one", USED},
     {"set_while_copied", "cuMemsetD32Async: writes buffer #1 on stream 0x", "in use by  cuMemcpyDtoHAsync"},

@@ -64,8 +64,55 @@ static void use(float *numbers, int n, cudaStream_t on)
 static float *freed()
 {
     float *numbers = make(stream);
-    CALL(cudaFreeAsync(numbers, stream)); // FREED freed
+    CALL(cudaFreeAsync(numbers, stream));
     return numbers;
+}
+
+// ---- wrong ----
+
+static void same_stream()
+{
+    use(freed(), COUNT, stream);
+}
+
+static void waited()
+{
+    float *numbers;
+    CALL(cudaMalloc(&numbers, COUNT * sizeof(float)));
+    CALL(cudaFree(numbers));
+    use(numbers, COUNT, stream);
+}
+
+// 20 ms of work are on the stream before the free.
+static void behind_work()
+{
+    float *numbers = make(stream);
+    work<<<1, BLOCK, 0, stream>>>(numbers, 35000000);
+    CALL(cudaFreeAsync(numbers, stream));
+    use(numbers, COUNT, stream);
+}
+
+static void loop()
+{
+    for (int i = 0; i < TIMES && heard == cudaSuccess; i++) {
+        float *numbers = make(stream);
+        use(numbers, COUNT, stream);
+        cudaFreeAsync(numbers, stream);
+        if (heard == cudaSuccess)
+            use(numbers, COUNT, stream);
+    }
+}
+
+static void of_struct()
+{
+    scale_of<<<BLOCKS, BLOCK, 0, stream>>>(tensor{{1, 1, 1, 1}, freed()}, COUNT);
+}
+
+static void other_stream()
+{
+    float *numbers = freed();
+    CALL(cudaStreamSynchronize(stream));
+    use(numbers, COUNT, other);
 }
 
 static cudaGraphExec_t graph_of(float *numbers)
@@ -79,89 +126,80 @@ static cudaGraphExec_t graph_of(float *numbers)
     return executable;
 }
 
-static void play(const char *name)
+static void graph()
 {
-    float *numbers;
-    if (!strcmp(name, "same_stream")) {
-        use(freed(), COUNT, stream);
-    } else if (!strcmp(name, "waited")) {
-        CALL(cudaMalloc(&numbers, COUNT * sizeof(float)));
-        CALL(cudaFree(numbers));
-        use(numbers, COUNT, stream);
-    } else if (!strcmp(name, "behind_work")) { // 20 ms of it, before the free
-        numbers = make(stream);
-        work<<<1, BLOCK, 0, stream>>>(numbers, 35000000);
-        CALL(cudaFreeAsync(numbers, stream));
-        use(numbers, COUNT, stream);
-    } else if (!strcmp(name, "loop")) {
-        for (int i = 0; i < TIMES && heard == cudaSuccess; i++) {
-            numbers = make(stream);
-            use(numbers, COUNT, stream);
-            cudaFreeAsync(numbers, stream);
-            if (heard == cudaSuccess)
-                use(numbers, COUNT, stream);
-        }
-    } else if (!strcmp(name, "of_struct")) {
-        scale_of<<<BLOCKS, BLOCK, 0, stream>>>(tensor{{1, 1, 1, 1}, freed()}, COUNT);
-    } else if (!strcmp(name, "other_stream")) {
-        numbers = freed();
-        CALL(cudaStreamSynchronize(stream));
-        use(numbers, COUNT, other);
-    } else if (!strcmp(name, "graph")) {
-        numbers = make(stream);
-        cudaGraphExec_t executable = graph_of(numbers);
-        for (int i = 0; i < 3; i++)
-            CALL(cudaGraphLaunch(executable, stream));
-        CALL(cudaFreeAsync(numbers, stream)); // FREED graph
-        make(stream);
+    float *numbers = make(stream);
+    cudaGraphExec_t executable = graph_of(numbers);
+    for (int i = 0; i < 3; i++)
         CALL(cudaGraphLaunch(executable, stream));
-    } else if (!strcmp(name, "unused")) {
-        for (int i = 0; i < TIMES; i++) {
-            use(freed(), 0, i % 2 ? other : stream);
-            CALL(heard);
-            numbers = make(stream);
-            use(numbers, COUNT, stream);
-            CALL(heard);
-            CALL(cudaFreeAsync(numbers, stream));
-        }
-    } else if (!strcmp(name, "list")) {
-        for (int i = 0; i < TIMES; i++) {
-            list of = {};
-            of.numbers[0] = make(stream);
-            for (int k = 1; k < 32; k++)
-                of.numbers[k] = freed();
-            scale_each<<<BLOCKS, BLOCK, 0, stream>>>(of, 1, COUNT);
-            CALL(cudaGetLastError());
-            CALL(cudaFreeAsync(of.numbers[0], stream));
-        }
-    } else if (!strcmp(name, "graph_in_order")) {
-        numbers = make(stream);
-        cudaGraphExec_t executable = graph_of(numbers);
-        float *next = make(stream);
-        for (int i = 0; i < TIMES; i++) {
-            CALL(cudaGraphLaunch(executable, stream));
-            CALL(cudaFreeAsync(next, stream));
-            next = make(stream);
-        }
-        float first = 0;
-        CALL(cudaMemcpyAsync(&first, numbers, sizeof first, cudaMemcpyDeviceToHost, stream));
-        CALL(cudaStreamSynchronize(stream));
-        printf("%s\n", first > 1e17 ? "60 launches are right" : "wrong");
-        CALL(cudaGraphExecDestroy(executable));
+    CALL(cudaFreeAsync(numbers, stream));
+    make(stream);
+    CALL(cudaGraphLaunch(executable, stream));
+}
+
+// ---- right ----
+
+static void unused()
+{
+    for (int i = 0; i < TIMES; i++) {
+        use(freed(), 0, i % 2 ? other : stream);
+        CALL(heard);
+        float *numbers = make(stream);
+        use(numbers, COUNT, stream);
+        CALL(heard);
         CALL(cudaFreeAsync(numbers, stream));
-        use(make(stream), COUNT, stream);
-    } else {
-        printf("no such case: %s\n", name);
-        exit(2);
     }
 }
+
+static void in_a_list()
+{
+    for (int i = 0; i < TIMES; i++) {
+        list of = {};
+        of.numbers[0] = make(stream);
+        for (int k = 1; k < 32; k++)
+            of.numbers[k] = freed();
+        scale_each<<<BLOCKS, BLOCK, 0, stream>>>(of, 1, COUNT);
+        CALL(cudaGetLastError());
+        CALL(cudaFreeAsync(of.numbers[0], stream));
+    }
+}
+
+static void graph_in_order()
+{
+    float *numbers = make(stream), first = 0, *next = make(stream);
+    cudaGraphExec_t executable = graph_of(numbers);
+    for (int i = 0; i < TIMES; i++) {
+        CALL(cudaGraphLaunch(executable, stream));
+        CALL(cudaFreeAsync(next, stream));
+        next = make(stream);
+    }
+    CALL(cudaMemcpyAsync(&first, numbers, sizeof first, cudaMemcpyDeviceToHost, stream));
+    CALL(cudaStreamSynchronize(stream));
+    EXPECT(first > 1e17f);
+    CALL(cudaGraphExecDestroy(executable));
+    CALL(cudaFreeAsync(numbers, stream));
+    use(make(stream), COUNT, stream);
+}
+
+static const struct {
+    const char *name;
+    void (*play)();
+} cases[] = {
+    {"same_stream", same_stream}, {"waited", waited},       {"behind_work", behind_work},
+    {"loop", loop},               {"of_struct", of_struct}, {"other_stream", other_stream},
+    {"graph", graph},             {"unused", unused},       {"list", in_a_list},
+    {"graph_in_order", graph_in_order},
+};
 
 int main(int, char **arguments)
 {
     CALL(cudaSetDevice(0));
     CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     CALL(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
-    play(arguments[1]);
+    for (auto &found : cases) {
+        if (!strcmp(found.name, arguments[1]))
+            found.play();
+    }
     cudaError_t error = cudaDeviceSynchronize();
     printf("%s: %s\n", arguments[1], cudaGetErrorName(error));
     return error != cudaSuccess;
