@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -45,6 +46,21 @@ class Version(unittest.TestCase):
             self.assertEqual(_compile.version_number(text), number)
         with self.assertRaises(_shim.BuildError):
             _compile.version_number("nightly")
+
+
+FETCHED = sorted((standin.ROOT / ".deps" / "torch").glob("*-*"))
+
+
+@unittest.skipUnless(FETCHED, "no headers of PyTorch: python3 cmake/torch_headers.py fetches them")
+class Sources(unittest.TestCase):
+    def test_each_version(self) -> None:
+        """The class compiles against the headers of each PyTorch that wheels are made for, without a warning."""
+        places = [f"-isystem{standin.PACKAGE / 'cuda'}", f"-I{standin.HEADER.parent}", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+        for headers in FETCHED:
+            version = _compile.version_number(headers.name)
+            command = [*_compile.compiler(), *_compile.FLAGS, *places, f"-isystem{headers}", f"-DCUFENCE_TORCH_VERSION={version}"]
+            done = subprocess.run([*command, _compile.source()], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), headers.name)
 
 
 class Cache(unittest.TestCase):
