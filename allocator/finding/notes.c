@@ -115,6 +115,40 @@ static void note_candidates(struct finding *finding, const struct diagnosis *dia
         add(finding, "without those that it takes as pointers to const, because the access writes");
 }
 
+#define POSSIBLE 4 /* kernels to name */
+
+/* Returns the kernel of the newest launch on record, without those in `named`; NULL if there is none. */
+static const struct launch_function *newest_kernel(const struct fault_memory *memory,
+                                                   const struct launch_function *const *named, size_t count)
+{
+    const struct launch_entry *newest = NULL;
+    for (size_t i = 0; i < memory->recent_count; i++) {
+        const struct launch_entry *launch = &memory->recent[i];
+        size_t known = 0;
+        while (known < count && named[known] != launch->function)
+            known++;
+        if (launch->function && known == count && (!newest || launch->time_ns > newest->time_ns))
+            newest = launch;
+    }
+    return newest ? newest->function : NULL;
+}
+
+void note_possible(struct finding *finding, const struct fault_memory *memory)
+{
+    const struct launch_function *named[POSSIBLE];
+    struct note_fact *note = &finding->notes.list[finding->notes.count];
+    size_t count = 0;
+    while (count < POSSIBLE && (named[count] = newest_kernel(memory, named, count)) != NULL) {
+        char kernel[128];
+        finding_kernel_of(named[count]->name, kernel, sizeof kernel);
+        part_add(note->text, "%s",
+                 count ? ", " : "the dump names no kernel; by the newest launches on record it may have been ");
+        add_foreign(note, kernel);
+        count++;
+    }
+    finding->notes.count += count > 0;
+}
+
 /* ---- what the second launch did ---- */
 
 /* Names the place at which the second launch faulted instead. */

@@ -388,6 +388,8 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
         figures_take(finding, diagnosis->arguments.layout);
         notes_take(finding, diagnosis);
         hint_take(finding, diagnosis);
+    } else {
+        note_possible(finding, diagnosis->memory);
     }
     finding->timeline.count = timeline_of(diagnosis->memory, finding->launch.launch ? finding->launch.launch->entry : NULL,
                                           &finding->timeline.events);

@@ -24,7 +24,9 @@ void finding_free_values(struct finding *finding);
 void figures_take(struct finding *finding,
                   const struct launch_function *layout);                     /* of what pointers among the arguments lead to */
 void notes_take(struct finding *finding, const struct diagnosis *diagnosis); /* `meaning` and `notes` */
-void hint_take(struct finding *finding, const struct diagnosis *diagnosis);  /* `hint`, if a rule recognises a common bug */
+void note_possible(struct finding *finding,
+                   const struct fault_memory *memory); /* if the dump names no kernel: those that it may have been */
+void hint_take(struct finding *finding, const struct diagnosis *diagnosis); /* `hint`, if a rule recognises a common bug */
 
 /* The rules for two dimensions, from the kernel's integer arguments and from which thread faulted: a row too many, and the
  * stride of another shape. For an access to element `index` of a buffer that has `elements`. Return whether there is a hint. */

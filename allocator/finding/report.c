@@ -477,12 +477,12 @@ char *finding_text(const struct finding *finding)
     owner_line(&report, finding);
     if (finding->buffer.buffer)
         report_buffer_lines(&report, &finding->buffer, finding->now_ns);
-    if (finding->slack) {
+    if (finding->slack)
         slack_lines(&report, finding->slack);
-        note_lines(&report, "note", finding->notes.list, finding->notes.count);
-    }
     if (finding->where.is_known)
         memory_lines(&report, finding);
+    else
+        note_lines(&report, "note", finding->notes.list, finding->notes.count);
     if (finding->nan)
         nan_input_lines(&report, finding);
     hint_line(&report, finding);

@@ -16,6 +16,7 @@ import sysconfig
 from pathlib import Path
 
 import cases_freed
+import cases_rerun
 from harness import Case, Result, execute, marked_line, problems_of, problems_of_statistics
 from results import line, summary, write_json
 from ways import BUILD, HERE, Machine, options_of, own_environment, prepare, reason_to_skip
@@ -53,23 +54,6 @@ def _rerun(kind: str, owner: str, written: str, block: object = 7, thread: objec
     ]
     files = {"report.json": [r'"outcome": ?"faulted"']} if written else {"report.json": [r'"rerun"']}
     return _program(f"rerun_{kind}", "rerun", arguments=[kind], report=report, files=files, **other)
-
-
-def _which(kind: str, kernel: str = "fill", owner: str = r"WRITE of 4 bytes, 0 bytes past the end of buffer #{owner}\b", buffer: int = 0) -> Case:
-    """Many launches may have been the one that faulted, until the second launch has tried them."""
-    text = (SOURCES / "which.cu").read_text()
-    return _program(
-        f"which_{kind}",
-        "which",
-        arguments=[kind],
-        report=[
-            owner.replace("{owner}", str(buffer)),
-            rf"kernel +{kernel}\b.*exact",
-            rf"which\.cu:{marked_line(text, f'FAULT {kernel}')}\b",
-            r"block \(7,0,0\) thread \(104,0,0\)",
-            r"address .*(re-run|derived|exact)",
-        ],
-    )
 
 
 def _moved_on(kind: str, access: str, distance: int, where: str = r"block \(3,0,0\) thread \(53,0,0\)", **other: object) -> Case:
@@ -245,30 +229,7 @@ CASES = [
         ],
         files={"report.json": [r'"loaded": ?true']},
     ),
-    # One launch of many, by buffer number.
-    _which("streams", buffer=1),
-    _which("graph", buffer=4),
-    _which("distinct", buffer=6),
-    _which("equal", buffer=3),
-    _which("read", "sum", r"READ of 4 bytes, 0 bytes past the end of buffer #1\b"),
-    # What the driver's dump contains for each (H100, driver 580.159): for a trap no exception, for a failed assertion a PC in the
-    # driver's own code, for an infinite recursion local memory.
-    _program("exception_trap", "exceptions", arguments=["trap"], report=["cufence: exception that the dump does not name"]),
-    _program(
-        "exception_assert",
-        "exceptions",
-        arguments=["assert"],
-        report=["cufence: exception: assertion failed", r"kernel +fails\b", r"thread \(33,0,0\)", "no buffer is involved"],
-        output=["cudaErrorAssert"],
-        files={"report.json": [r'"kind": ?"exception"', r'"no_buffer": ?true']},
-    ),
-    _program(
-        "exception_recursion",
-        "exceptions",
-        arguments=["recursion"],
-        report=["cufence: exception: out-of-range address", r"kernel +recursion\b", "an access went outside the shared or local memory"],
-        files={"report.json": [r'"kind": ?"exception"']},
-    ),
+    *(_program(f"{program}_{kind}", program, arguments=[kind], **facts) for program, kind, facts in cases_rerun.programs(SOURCES)),
     # Before the driver begins the dump, while it writes it, and shortly before the end.
     *(
         _program(

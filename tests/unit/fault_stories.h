@@ -294,16 +294,26 @@ static inline void two_kernels(struct story *story)
     story->evidence.site_count = 2;
 }
 
-static inline void no_exception(struct story *story)
-{
-    overrun(story);
-    story->evidence.site_count = 0;
-}
-
 /* ---- with recorded launches ---- */
 
 static const struct launch_function k_oob = {
     .name = "k_oob", .has_layout = 1, .argument_bytes = 20, .argument_count = 3, .arguments = {{0, 8}, {8, 8}, {16, 4}}};
+
+static const struct launch_function add_one = {.name = "_Z7add_onePfi"};
+
+static inline void no_exception(struct story *story)
+{
+    overrun(story);
+    story->evidence.site_count = 0;
+    for (size_t i = 0; i < 3; i++)
+        story->entries[i] = (struct launch_entry){.sequence = i + 1,
+                                                  .time_ns = 60000000 + i,
+                                                  .function = i == 1 ? &k_oob : &add_one,
+                                                  .grid = {1, 1, 1},
+                                                  .block = {32, 1, 1}};
+    story->memory.recent = story->entries;
+    story->memory.recent_count = 3;
+}
 
 static const struct stack_frame step_frames[] = {{.is_python = 1, .function = "step", .file = "train.py", .line = 41},
                                                  {.is_python = 1, .function = "<module>", .file = "train.py", .line = 60}};
