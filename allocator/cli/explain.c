@@ -7,7 +7,7 @@
 #include "analysis/dump/standing.h"
 #include "analysis/snapshot/bundle.h"
 #include "analysis/snapshot/keep.h"
-#include "analysis/verdict/diagnosis.h"
+#include "analysis/verdict/cause.h"
 #include "base/text.h"
 #include "finding/json.h"
 #include "finding/report.h"
@@ -92,6 +92,15 @@ static void say_truncated(const struct coredump *dump, const struct evidence *ev
     printf("\n");
 }
 
+/* *cause: what the dump tells of the address, if the program has not kept that. */
+static void diagnose(const struct coredump *dump, const struct evidence *evidence, const struct snapshot *known,
+                     struct diagnosis *diagnosis, struct origin *cause)
+{
+    fault_diagnose_rerun(evidence, rerun_of(known), memory_of(known), diagnosis);
+    if (!diagnosis->cause)
+        cause_in_dump(dump->image.file.bytes, dump->image.file.size, diagnosis, cause);
+}
+
 /* Prints the report with its summary line last, after the list of threads. */
 static void say_text(const char *path, const struct coredump *dump, const struct evidence *evidence,
                      const struct standing *standing, const struct snapshot *known, const struct wishes *wishes)
@@ -99,6 +108,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     const struct finding_origin origin = origin_of(known, evidence);
     struct standing_wishes whole = wishes->standing;
     struct diagnosis diagnosis;
+    struct origin cause;
     struct finding finding;
     const char *summary = "";
     char *report = NULL;
@@ -107,7 +117,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     if (whole.remains) {
         say_truncated(dump, evidence);
     } else if (evidence->site_count) {
-        fault_diagnose_rerun(evidence, rerun_of(known), memory_of(known), &diagnosis);
+        diagnose(dump, evidence, known, &diagnosis, &cause);
         whole.site = fault_site(&diagnosis);
         finding_of_fault(&finding, &diagnosis, rerun_of(known), &origin);
         finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
@@ -148,7 +158,8 @@ static void say_json(const char *path, const struct coredump *dump, const struct
 {
     struct standing_wishes whole = wishes->standing;
     struct diagnosis diagnosis;
-    fault_diagnose_rerun(evidence, rerun_of(known), memory_of(known), &diagnosis);
+    struct origin cause;
+    diagnose(dump, evidence, known, &diagnosis, &cause);
     whole.site = evidence->site_count && !whole.remains ? fault_site(&diagnosis) : NULL;
     json_t *finding = finding_of(evidence, &diagnosis, known, whole.remains != NULL);
     json_object_set_new(finding, "dump", text_to_json(path));

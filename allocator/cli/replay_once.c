@@ -2,6 +2,7 @@
 #include "replay.h"
 #include "words.h"
 
+#include "analysis/verdict/cause.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "finding/json.h"
@@ -59,6 +60,8 @@ static void print_fault(const struct replay *replay, struct rerun *rerun, const 
     rerun_follow(rerun, &diagnosis);
     rerun->result.launch = opened_record(&replay->opened, rerun->number);
     fault_diagnose_rerun(first ? first : rerun->evidence, &rerun->result, memory, &diagnosis);
+    rerun_trace(rerun, &diagnosis);
+    cause_take(&diagnosis, &rerun->result.cause);
     finding_of_fault(&finding, &diagnosis, &rerun->result, &origin);
     finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
     print_finding(replay, &finding);

@@ -157,6 +157,40 @@ TABLE(value, struct value_fact, VALUE(NUMBER, size, "size", MUST), VALUE(HEX, bi
       VALUE(LIST, members, "pointers", .record = &pointer, .flags = BEHIND, COUNT(struct value_fact, member_count),
             WHEN(struct value_fact, has_members)));
 
+/* ---- what the address is made of ---- */
+
+TABLE(note, struct note_fact, FIELD(CHARS, struct note_fact, text, NULL, .flags = EVEN_EMPTY));
+#define CAUSE(kind, ...) FIELD(kind, struct cause_fact, __VA_ARGS__)
+#define ELEMENT(kind, ...) FIELD(kind, struct element_fact, __VA_ARGS__)
+#define WRAP(kind, ...) FIELD(kind, struct wrap_fact, __VA_ARGS__)
+TABLE(place, struct origin_place, FIELD(CHARS, struct origin_place, file, "file"),
+      FIELD(INT, struct origin_place, line, "line", .flags = NOT_ZERO));
+TABLE(term, struct term_fact, FIELD(CHARS, struct term_fact, input, "input", MUST),
+      FIELD(SCALAR, struct term_fact, value, "value", MUST), FIELD(SCALAR, struct term_fact, adds, "bytes", MUST),
+      FIELD(INT, struct term_fact, times.number, "times_argument", .flags = OR_NONE));
+TABLE(writer, struct launch_entry, ENTRY(PART, function, NULL, .flags = BEHIND, .record = &function),
+      GROUP(struct launch_entry, launch_time, NULL));
+TABLE(element, struct element_fact, ELEMENT(SCALAR, value, "value", MUST), ELEMENT(HEX, address, "address", MUST),
+      ELEMENT(NUMBER, bytes, "bytes", MUST), ELEMENT(PART, buffer, NULL, .flags = BEHIND, .record = &pointed),
+      ELEMENT(PART, argument, NULL, .record = &argument_name),
+      ELEMENT(SCALAR, number, "element", WHEN(struct element_fact, count)), ELEMENT(NUMBER, count, "of", .flags = NOT_ZERO),
+      OPEN("distance", WHEN(struct element_fact, from)), ELEMENT(NUMBER, distance, "bytes", MUST),
+      ELEMENT(WORD, from, "from", .words = from_words, MUST), CLOSE,
+      ELEMENT(PART, place, NULL, .flags = BEHIND, .record = &place),
+      ELEMENT(PART, writer, "last_written_by", .flags = BEHIND, .record = &writer));
+TABLE(wrap, struct wrap_fact, WRAP(CHARS, what, "what", MUST), WRAP(SCALAR, wrapped, "value", MUST),
+      WRAP(SCALAR, exact, "instead_of", MUST), WRAP(HEX, address, "address", MUST),
+      WRAP(PART, place, NULL, .flags = BEHIND, .record = &place));
+TABLE(cause, struct cause_fact, CERTAINTY(struct cause_fact, certainty, MUST), OPEN("pointer"),
+      CAUSE(PART, argument, NULL, .record = &argument_name), CAUSE(HEX, base_from, "loaded_from", .flags = NOT_ZERO),
+      CAUSE(PART, base, NULL, .flags = BEHIND, .record = &pointed), CLOSE, OPEN("sum", WHEN(struct cause_fact, term_count)),
+      CAUSE(SCALAR, index, "element", MUST), CAUSE(NUMBER, unit, "element_bytes", MUST),
+      CAUSE(SCALAR, constant, "constant", MUST),
+      CAUSE(LIST, terms, "terms", MUST, .record = &term, COUNT(struct cause_fact, term_count)), CLOSE,
+      CAUSE(PART, loaded, "loaded", .record = &element, WHEN(struct cause_fact, loaded.is_known)),
+      CAUSE(PART, wrap, "wrap", .record = &wrap, WHEN(struct cause_fact, wrap.is_known)),
+      CAUSE(LIST, said.list, "sentences", .flags = NOT_ZERO, .record = &note, COUNT(struct cause_fact, said.count)));
+
 /* ---- the second launch ---- */
 
 TABLE(write, struct rerun_write, WRITE(PART, buffer, NULL, .flags = BEHIND, .record = &pointed),
@@ -225,7 +259,6 @@ TABLE(where, struct finding_origin, ORIGIN(PART, process, NULL, .flags = BEHIND,
 
 TABLE(source, struct source_line, FIELD(INT, struct source_line, number, "line", MUST),
       FIELD(CHARS, struct source_line, text, "text", .flags = REQUIRED | EVEN_EMPTY));
-TABLE(note, struct note_fact, FIELD(CHARS, struct note_fact, text, NULL, .flags = EVEN_EMPTY));
 TABLE(event, struct timeline_event, EVENT(NUMBER, time_ns, "ns", MUST), EVENT(AGO, time_ns, "ago_ns"),
       EVENT(TEXT, what, "what", .words = timeline_words, MUST), EVENT(CHARS, kernel, "kernel"),
       EVENT(PART, launch, NULL, .flags = BEHIND, .record = &shape, WHEN(struct timeline_event, has_kernel)),
@@ -287,6 +320,7 @@ static const struct field of_finding[] = {
     ROW(NUMBER, where.warps, "warps", .flags = NOT_ZERO),
     ROW(NUMBER, where.sms, "sms", .flags = NOT_ZERO),
     CLOSE,
+    ROW(PART, cause, "cause", .record = &cause, WHEN(struct finding, cause.certainty)),
     ROW(PART, launch, "launch", .record = &launch, WHEN(struct finding, launch.launch)),
     OPEN("arguments", WHEN(struct finding, arguments.certainty)),
     CERTAINTY(struct finding, arguments.certainty, MUST),

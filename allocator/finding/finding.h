@@ -192,6 +192,59 @@ struct where_fact {
     size_t source_count;
 };
 
+/* One input of the address, and what it adds. */
+struct term_fact {
+    char input[32];             /* "block.x", "loaded", "argument 3" */
+    struct scalar value, adds;  /* adds: bytes */
+    struct argument_name times; /* it is multiplied with that argument */
+    const struct origin_term *term;
+};
+
+/* An index that was loaded, and the element of a buffer that it was loaded from. */
+struct element_fact {
+    int is_known;
+    struct scalar value;
+    uint64_t address;
+    uint32_t bytes;
+    const struct origin_place *place;  /* of the load */
+    const cufence_buffer *buffer;      /* NULL if unknown */
+    struct argument_name argument;     /* that points to it */
+    struct scalar number;              /* of the element, which may be outside */
+    uint64_t count;                    /* of the buffer's elements */
+    enum measured_from from;           /* FROM_NOWHERE: it is inside, else: */
+    uint64_t distance;                 /* in bytes */
+    const struct launch_entry *writer; /* the last launch on record that may have written the buffer, NULL if none is known */
+};
+
+struct note_facts {
+    struct note_fact list[FINDING_NOTES];
+    size_t count;
+};
+
+/* A 32-bit number without room for its value; without that the access would be inside the buffer. */
+struct wrap_fact {
+    int is_known;
+    char what[96]; /* "1073741824 * 4" */
+    struct scalar wrapped, exact;
+    uint64_t address; /* if it were exact */
+    const struct origin_place *place;
+};
+
+/* What the faulting address is made of. */
+struct cause_fact {
+    enum certainty certainty;      /* CERTAIN_NOT: it is not known */
+    const cufence_buffer *base;    /* that its pointer leads to, NULL if unknown */
+    struct argument_name argument; /* that pointer, or it was loaded from: */
+    uint64_t base_from;
+    struct term_fact terms[ORIGIN_TERMS]; /* which add up to the address, with the pointer and the constant; none: unknown */
+    size_t term_count;
+    struct scalar index, constant; /* in elements of `unit` bytes; in bytes */
+    uint64_t unit;
+    struct element_fact loaded;
+    struct wrap_fact wrap;
+    struct note_facts said; /* the same in sentences */
+};
+
 /* Possible buffers, if none can be blamed. */
 struct candidate_facts {
     struct buffer_fact list[FINDING_CANDIDATES];
@@ -204,11 +257,6 @@ struct candidate_facts {
 struct argument_facts {
     enum certainty certainty; /* CERTAIN_NOT: they are unknown */
     struct value_fact *list;
-    size_t count;
-};
-
-struct note_facts {
-    struct note_fact list[FINDING_NOTES];
     size_t count;
 };
 
@@ -238,6 +286,7 @@ struct finding {
     enum strip strip;
     struct buffer_fact previous, next; /* neighbours of the address */
     struct candidate_facts candidates;
+    struct cause_fact cause;
     struct fault_origin launch;
     struct argument_facts arguments;
     const struct rerun_result *rerun; /* the second launch of the kernel, NULL if there was none */

@@ -13,6 +13,81 @@ static uint64_t threads_of(const struct evidence_site *site)
     return threads;
 }
 
+/* An integer argument other than `stride` that may be the width of the buffer's rows; 0 if there is none, or more than one. */
+static const struct value_fact *width_of(const struct finding *finding, uint64_t elements, uint64_t row, uint64_t stride)
+{
+    const struct value_fact *found = NULL;
+    for (size_t i = 0; i < finding->arguments.count; i++) {
+        const struct value_fact *value = &finding->arguments.list[i];
+        if (!value->has_bits || value->target || value->bits < 2 || value->bits >= stride || elements % value->bits ||
+            row >= elements / value->bits)
+            continue;
+        if (found)
+            return NULL;
+        found = value;
+    }
+    return found;
+}
+
+/* Rows of a buffer, by the argument that the thread's row is multiplied with: a row too many, or the stride of another shape.
+ * Returns whether there is a hint. */
+static int take_rows(struct finding *finding)
+{
+    const struct cause_fact *cause = &finding->cause;
+    uint64_t row = 0, stride = 0, elements = cause->unit ? finding->buffer.buffer->size / cause->unit : 0;
+    struct argument_name argument = NO_ARGUMENT;
+    for (size_t i = 0; i < cause->term_count; i++) {
+        const struct term_fact *term = &cause->terms[i];
+        if (term->times.number < 0 || (stride && term->times.number != argument.number))
+            continue;
+        argument = term->times;
+        stride = term->term->times_value;
+        row += term->term->adds / cause->unit / stride;
+    }
+    if (!elements || !stride)
+        return 0;
+    const struct value_fact *width = elements % stride ? width_of(finding, elements, row, stride) : NULL;
+    if (elements % stride == 0 && row == elements / stride)
+        part_add(finding->hint,
+                 "the access is to row %" PRIu64 ", and the buffer has %" PRIu64 " rows of %" PRIu64
+                 " elements (argument %d): do the rows count from 0 here?",
+                 row, row, stride, argument.number);
+    else if (width)
+        part_add(finding->hint,
+                 "rows are %" PRIu64 " elements apart (argument %d), but the buffer has %" PRIu64 " rows of %" PRIu64
+                 " (argument %" PRIu32 "): the stride of another shape?",
+                 stride, argument.number, elements / width->bits, width->bits, width->number);
+    return finding->hint[0] != '\0';
+}
+
+/* An index that wrapped, or that was loaded. Returns whether there is a hint. */
+static int take_cause(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    const struct element_fact *loaded = &finding->cause.loaded;
+    const cufence_buffer *base = finding->cause.base;
+    if (finding->cause.wrap.is_known) {
+        part_add(finding->hint, "compute the index with 64 bits: make one operand 64 bits wide before that");
+        return 1;
+    }
+    int is_culprit = 0; /* without what was loaded, the access would be inside */
+    for (size_t i = 0; base && i < finding->cause.term_count; i++) {
+        const struct origin_term *term = finding->cause.terms[i].term;
+        is_culprit |= term->input == ORIGIN_LOADED && term->from == loaded->address &&
+                      diagnosis->address - term->adds - base->address < base->size;
+    }
+    if (!is_culprit)
+        return 0;
+    if (loaded->from)
+        part_add(finding->hint, "the index itself was read outside of buffer #%" PRIu64 ": what reads it lacks a bounds check",
+                 loaded->buffer->id);
+    else if (loaded->value.whole == -1)
+        part_add(finding->hint, "an index of -1 often stands for none: does the kernel have to skip it?");
+    else
+        part_add(finding->hint,
+                 "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
+    return 1;
+}
+
 /* An overrun: suggests a row too many, the stride of another shape, an index off by one, or a missing bounds check. */
 static void take_overrun(struct finding *finding, const struct diagnosis *diagnosis)
 {
@@ -22,7 +97,7 @@ static void take_overrun(struct finding *finding, const struct diagnosis *diagno
     if (!bytes || buffer->size % bytes || diagnosis->address < buffer->address + buffer->size)
         return;
     uint64_t elements = buffer->size / bytes, index = (diagnosis->address - buffer->address) / bytes;
-    if (hint_take_row(finding, index, elements) || hint_take_stride(finding, index, elements))
+    if (take_rows(finding))
         return;
     if (index == elements && finding->where.threads == 1)
         part_add(finding->hint, "one thread went one element too far: is <= meant to be <, or a size one too large?");
@@ -100,6 +175,9 @@ static void take_misaligned(struct finding *finding, const struct diagnosis *dia
 
 void hint_take(struct finding *finding, const struct diagnosis *diagnosis)
 {
+    int is_out = diagnosis->kind == FAULT_OVERRUN || diagnosis->kind == FAULT_UNDERRUN || diagnosis->kind == FAULT_WILD;
+    if (is_out && take_cause(finding, diagnosis))
+        return;
     switch (diagnosis->kind) {
     case FAULT_OVERRUN:
         take_overrun(finding, diagnosis);

@@ -386,6 +386,7 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
         take_candidates(finding, diagnosis);
         take_values(finding, diagnosis);
         figures_take(finding, diagnosis->arguments.layout);
+        cause_facts_take(finding, diagnosis);
         notes_take(finding, diagnosis);
         hint_take(finding, diagnosis);
     } else {

@@ -22,16 +22,12 @@ void finding_free_values(struct finding *finding);
 
 /* Each fills in a part of the finding from the diagnosis, and requires the facts that come before it. */
 void figures_take(struct finding *finding,
-                  const struct launch_function *layout);                     /* of what pointers among the arguments lead to */
-void notes_take(struct finding *finding, const struct diagnosis *diagnosis); /* `meaning` and `notes` */
+                  const struct launch_function *layout); /* of what pointers among the arguments lead to */
+void cause_facts_take(struct finding *finding, const struct diagnosis *diagnosis); /* `cause` */
+void notes_take(struct finding *finding, const struct diagnosis *diagnosis);       /* `meaning` and `notes` */
 void note_possible(struct finding *finding,
                    const struct fault_memory *memory); /* if the dump names no kernel: those that it may have been */
 void hint_take(struct finding *finding, const struct diagnosis *diagnosis); /* `hint`, if a rule recognises a common bug */
-
-/* The rules for two dimensions, from the kernel's integer arguments and from which thread faulted: a row too many, and the
- * stride of another shape. For an access to element `index` of a buffer that has `elements`. Return whether there is a hint. */
-int hint_take_row(struct finding *finding, uint64_t index, uint64_t elements);
-int hint_take_stride(struct finding *finding, uint64_t index, uint64_t elements);
 
 /* Fills in finding->used, and what the reader may do about it. Requires misuse->earlier. */
 void earlier_take(struct finding *finding, const struct misuse *misuse);

@@ -81,6 +81,17 @@ static void take_figures(struct rerun *rerun, const struct rerun_message *messag
         result->figures[result->figure_count++] = message->figures;
 }
 
+/* What comes from the other process is checked, as what comes from a file. */
+static void take_cause(struct rerun *rerun, struct origin *cause)
+{
+    cause->is_known &= cause->term_count <= ORIGIN_TERMS && cause->wrap_count <= ORIGIN_WRAPS;
+    for (uint32_t i = 0; i < ORIGIN_TERMS; i++)
+        cause->terms[i].place.file[sizeof cause->terms[i].place.file - 1] = '\0';
+    for (uint32_t i = 0; i < ORIGIN_WRAPS; i++)
+        cause->wraps[i].place.file[sizeof cause->wraps[i].place.file - 1] = '\0';
+    rerun->result.cause = *cause;
+}
+
 static void take_lane(struct rerun *rerun, const struct rerun_message *message)
 {
     struct rerun_result *result = &rerun->result;
@@ -125,6 +136,9 @@ int rerun_converse(struct rerun *rerun)
         return 1;
     case MESSAGE_LANE:
         take_lane(rerun, &message);
+        return 1;
+    case MESSAGE_CAUSE:
+        take_cause(rerun, &message.cause);
         return 1;
     case MESSAGE_LOST:
         rerun_lose(rerun, message.text);

@@ -3,6 +3,7 @@
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/search.h"
 #include "analysis/sass/slice.h"
+#include "analysis/verdict/cause.h"
 #include "base/clock.h"
 #include "driver/driver.h"
 
@@ -85,6 +86,21 @@ static void tell(int socket, const struct search *found)
     }
 }
 
+static int has_cache(void)
+{
+    memset(cache.addresses, 0, sizeof cache.addresses);
+    return cache.bytes || (cache.bytes = malloc(PARTS * PART));
+}
+
+void follow_traced(int socket, const struct rerun_input *input, const struct rerun_launch *launch)
+{
+    const struct span cubin = {input->image, input->image_bytes};
+    const struct emulate_memory memory = {read_memory, (void *)(uintptr_t)input};
+    struct rerun_message message = {.type = MESSAGE_CAUSE};
+    if (has_cache() && cause_find(cubin, input->symbol, launch, &input->traced, &memory, &message.cause))
+        rerun_send(socket, &message, -1);
+}
+
 size_t follow_launch(int socket, const struct rerun_input *input, const struct rerun_launch *launch, uint64_t limit_ms)
 {
     struct cubin_kernel kernel;
@@ -98,11 +114,10 @@ size_t follow_launch(int socket, const struct rerun_input *input, const struct r
         tell_lost(socket, "the access is not an instruction that cufence knows");
         return 0;
     }
-    if (!cache.bytes && !(cache.bytes = malloc(PARTS * PART))) {
+    if (!has_cache()) {
         tell_lost(socket, "the host has no memory");
         return 0;
     }
-    memset(cache.addresses, 0, sizeof cache.addresses);
     cache.end_ns = monotonic_ns() + limit_ms * 1000000;
     const struct emulate_memory memory = {read_memory, (void *)(uintptr_t)input};
     struct emulate_launch emulated = {.code = kernel.code,

@@ -10,6 +10,7 @@
 #ifndef CUFENCE_RERUN_INPUT_H
 #define CUFENCE_RERUN_INPUT_H
 
+#include "analysis/sass/origin.h"
 #include "analysis/snapshot/rerun_launch.h"
 #include "analysis/values/figures.h"
 #include "analysis/verdict/diagnosis.h"
@@ -42,7 +43,9 @@ struct rerun_input {
     const char *dump;                /* file or pipe for the core dump of the second fault; "" if none is to be written */
     const char *symbol;              /* the kernel's mangled name */
     uint64_t access_at;              /* for emulation: offset of the access that faulted in the kernel's code */
-    const uint8_t *image;            /* its module: a cubin */
+    uint32_t is_traced;              /* for emulation: of one thread, to tell what its address is made of */
+    struct origin_access traced;
+    const uint8_t *image; /* its module: a cubin */
     size_t image_bytes;
     const struct rerun_launch *launches; /* to be tried in this order */
     size_t launch_count;
@@ -90,6 +93,7 @@ enum rerun_message_type {
                          With `data_bytes`: so many of the `bytes`, in too many pieces to tell each */
     MESSAGE_FIGURES,  /* what a range of the input holds before the first launch, in `figures` */
     MESSAGE_LANE,     /* emulated: lane `number` of a warp accesses `address`, which is outside, in `block` and `thread` */
+    MESSAGE_CAUSE,    /* emulated: what an address is made of, in `cause` */
     MESSAGE_LOST,     /* emulated, but no lane was found: why, in `text` */
     MESSAGE_UNSET,    /* the variable in `text` could not be set */
     MESSAGE_NOTE,     /* something that the report should say, in `text` */
@@ -108,7 +112,10 @@ struct rerun_message {
     uint8_t values[64];
     uint32_t block[3], thread[3];
     char text[228];
-    struct figures figures;
+    union {
+        struct figures figures;
+        struct origin cause;
+    };
 };
 
 /* Sends a message, with a descriptor if fd is not -1. Returns 0, or -1 if the other side is gone. */

@@ -132,4 +132,7 @@ void figures_tell(int socket, const struct rerun_input *input);
  * be as the fault left it; what is not mapped yet is asked for. Returns the number of lanes. */
 size_t follow_launch(int socket, const struct rerun_input *input, const struct rerun_launch *launch, uint64_t limit_ms);
 
+/* Follows input->traced, a thread of the launch, and sends a MESSAGE_CAUSE if it is known what its address is made of. */
+void follow_traced(int socket, const struct rerun_input *input, const struct rerun_launch *launch);
+
 #endif

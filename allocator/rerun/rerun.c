@@ -2,6 +2,7 @@
 
 #include "analysis/dump/image.h"
 #include "analysis/sass/fence.h"
+#include "analysis/verdict/cause.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/image.h"
@@ -72,8 +73,8 @@ static int hold(struct rerun *rerun)
 void rerun_aim(struct rerun *rerun, const struct diagnosis *diagnosis)
 {
     const struct evidence_site *site = fault_site(diagnosis);
-    rerun->has_access = !fault_is_address_sure(diagnosis) && site && site->symbol && !strcmp(site->symbol, rerun->input.symbol) &&
-                        !site->is_in_driver &&
+    rerun->has_access = !fault_is_address_sure(diagnosis) && site && site->symbol &&
+                        !strcmp(site->symbol, rerun->input.symbol) && !site->is_in_driver &&
                         (site->exception.class == CLASS_ADDRESS || site->exception.class == CLASS_GIVEN_ONLY);
     rerun->input.access_at = rerun->has_access ? site->kernel_offset : 0;
 }
@@ -447,6 +448,25 @@ void rerun_follow(struct rerun *rerun, const struct diagnosis *diagnosis)
 {
     rerun_aim(rerun, diagnosis);
     play_from(rerun, RERUN_DUMPED);
+}
+
+void rerun_trace(struct rerun *rerun, const struct diagnosis *diagnosis)
+{
+    struct rerun_input *input = &rerun->input;
+    struct rerun_result before = rerun->result;
+    size_t at = before.launches_tried ? rerun->number - rerun->passed : 0;
+    if (rerun->fenced)
+        take_barriers_off(rerun);
+    if (!input->image || at >= input->launch_count || !cause_access(diagnosis, &input->traced) ||
+        cause_find((struct span){input->image, input->image_bytes}, input->symbol, &input->launches[at], &input->traced, NULL,
+                   &rerun->result.cause) ||
+        !ms_left(rerun))
+        return;
+    input->is_traced = 1;
+    run_again(rerun, RERUN_FOLLOWED);
+    input->is_traced = 0;
+    before.cause = rerun->result.cause;
+    rerun->result = before;
 }
 
 void rerun_void(struct rerun *rerun, const char *why)

@@ -116,6 +116,9 @@ void rerun_finish(struct rerun *rerun);
  * finds the warp if that launch's dump does not have it. `evidence` may be another one then. */
 void rerun_follow(struct rerun *rerun, const struct diagnosis *diagnosis);
 
+/* After rerun_finish(), or without any launch: finds what the diagnosed address is made of, with the memory if need be. */
+void rerun_trace(struct rerun *rerun, const struct diagnosis *diagnosis);
+
 /* Drops the result after rerun_finish(), for a reason. */
 void rerun_void(struct rerun *rerun, const char *why);
 

@@ -2,6 +2,7 @@
 
 #include "analysis/dump/coredump.h"
 #include "analysis/dump/image.h"
+#include "analysis/verdict/cause.h"
 #include "analysis/verdict/launches.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -34,6 +35,7 @@ struct rerun_source {
     size_t held_count;
     struct copies copies;
     struct variables_kept variables;
+    int is_only_traced; /* not launched again */
     char withheld[200]; /* why some memory could not be given to the rerun process, "" if all was */
 };
 
@@ -348,6 +350,17 @@ static int is_rerun(const struct options *options, const struct diagnosis *diagn
     return is_needed && (site->exception.class != CLASS_NO_BUFFER || !site->is_warp_alive);
 }
 
+/* Whether it takes the memory to tell what the address is made of. */
+static int is_to_be_traced(const struct dump *dump, struct diagnosis *diagnosis)
+{
+    struct origin_access access;
+    struct origin cause;
+    if (fault_site(diagnosis)->exception.class != CLASS_ADDRESS || !cause_access(diagnosis, &access))
+        return 0;
+    cause_in_dump(dump->bytes, dump->size, diagnosis, &cause);
+    return !diagnosis->cause;
+}
+
 static struct rerun_source *rerun_source_make(const struct options *options, struct saving *saving)
 {
     struct rerun_source *source = calloc(1, sizeof *source);
@@ -369,12 +382,6 @@ static struct rerun_source *rerun_source_make(const struct options *options, str
     return source;
 }
 
-static cufence_status start(struct rerun_source *source)
-{
-    source->rerun.input.launch_count = source->launch_count;
-    return rerun_begin(&source->rerun);
-}
-
 struct rerun_source *rerun_source_begin(const struct options *options, const struct dump *dump, const struct evidence *evidence,
                                         const struct surroundings *around, struct saving *saving)
 {
@@ -383,9 +390,13 @@ struct rerun_source *rerun_source_begin(const struct options *options, const str
         return NULL;
     fault_diagnose(evidence, &around->memory, &diagnosis);
     const struct evidence_site *site = fault_site(&diagnosis);
-    struct rerun_source *source = site && is_rerun(options, &diagnosis, site) ? rerun_source_make(options, saving) : NULL;
+    int is_launched = site && is_rerun(options, &diagnosis, site);
+    if (!site || (!is_launched && !is_to_be_traced(dump, &diagnosis)))
+        return NULL;
+    struct rerun_source *source = rerun_source_make(options, saving);
     if (!source)
         return NULL;
+    source->is_only_traced = !is_launched;
     cufence_status status = take_device(source, around->memory.device);
     if (!site->symbol)
         status = fail(source, "the dump does not name the kernel");
@@ -402,20 +413,31 @@ struct rerun_source *rerun_source_begin(const struct options *options, const str
     if (status == CUFENCE_OK && source->launch_count == 1)
         rerun_input_describe(&source->rerun.input, &source->launches[0], &around->memory);
     source->rerun.memory = &around->memory;
-    if (status == CUFENCE_OK)
-        start(source);
+    source->rerun.input.launch_count = source->launch_count;
+    if (status == CUFENCE_OK && is_launched)
+        rerun_begin(&source->rerun);
     return source;
 }
 
 struct rerun_result *rerun_source_finish(struct rerun_source *source)
 {
     struct rerun_result *result = &source->rerun.result;
+    if (source->is_only_traced) {
+        rerun_result_clear(result);
+        return result;
+    }
     rerun_finish(&source->rerun);
     if (source->withheld[0]) /* what it did without that memory means nothing */
         rerun_void(&source->rerun, source->withheld);
     if (result->outcome != RERUN_FAILED || result->emulated_count)
         result->launch = source->recorded[source->rerun.number];
     return result;
+}
+
+void rerun_source_trace(struct rerun_source *source, const struct diagnosis *diagnosis)
+{
+    if (!source->withheld[0])
+        rerun_trace(&source->rerun, diagnosis);
 }
 
 void rerun_source_describe(const struct rerun_source *source, struct bundle *bundle)

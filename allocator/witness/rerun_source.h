@@ -18,10 +18,10 @@
 
 struct rerun_source;
 
-/* Chooses the launches, keeps the memory that their arguments point to, and starts the process. Returns NULL if nothing is to
- * be launched again: explain=dump, an exception that is not about memory, with explain=auto a read of which the dump tells
- * everything, or no host memory. `saving` gets the memory and the image, to keep them; it may be NULL. It, `evidence` and
- * `around` must outlive the source. */
+/* Chooses the launches, keeps the memory that their arguments point to, and starts the process. With explain=auto, a read of
+ * which the dump tells the address is not launched again; only what that is made of is looked for, if the memory tells. Returns
+ * NULL if nothing is to be done: explain=dump, an exception that is not about memory, or no host memory. `saving` gets the
+ * memory and the image, to keep them; it may be NULL. It, `evidence` and `around` must outlive the source. */
 struct rerun_source *rerun_source_begin(const struct options *options, const struct dump *dump, const struct evidence *evidence,
                                         const struct surroundings *around, struct saving *saving);
 
@@ -29,6 +29,9 @@ struct rerun_source *rerun_source_begin(const struct options *options, const str
  * evidence in it, stay valid until rerun_source_free(). The buffers in it are NULL; rerun_source_name_buffers() fills them in.
  */
 struct rerun_result *rerun_source_finish(struct rerun_source *source);
+
+/* After rerun_source_finish(): finds what the diagnosed address is made of (result.cause). */
+void rerun_source_trace(struct rerun_source *source, const struct diagnosis *diagnosis);
 
 /* Fills in the kernel's name, the address space, and the launches: the one that faulted again, or all. After
  * rerun_source_finish(); valid as long as the source. */

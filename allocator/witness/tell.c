@@ -2,6 +2,7 @@
 
 #include "delivery.h"
 #include "analysis/verdict/boxes.h"
+#include "analysis/verdict/cause.h"
 #include "base/clock.h"
 #include "base/known.h"
 #include "base/env.h"
@@ -229,16 +230,35 @@ static int save(struct telling *telling, const struct rerun_result *rerun, const
     return 1;
 }
 
+/* Diagnoses the fault, and finds what its address is made of; *cause is for that, as the dump alone tells it. */
+static void diagnose(struct telling *telling, const struct rerun_result *rerun, struct diagnosis *diagnosis,
+                     struct origin *cause)
+{
+    struct surroundings *around = telling->around;
+    fault_diagnose_rerun(telling->evidence, rerun, &around->memory, diagnosis);
+    if (rerun)
+        rerun_source_trace(telling->source, diagnosis);
+    if (rerun && rerun->cause.is_known) {
+        surroundings_add_address(around, rerun->cause.base);
+        for (uint32_t i = 0; i < rerun->cause.term_count; i++)
+            surroundings_add_address(around, rerun->cause.terms[i].from);
+        fault_diagnose_rerun(telling->evidence, rerun, &around->memory, diagnosis);
+    }
+    if (!diagnosis->cause)
+        cause_in_dump(telling->dump->bytes, telling->dump->size, diagnosis, cause);
+}
+
 uint64_t tell_fault(struct telling *telling)
 {
     struct diagnosis diagnosis;
+    struct origin cause;
     struct finding finding;
     struct setting setting;
     if (!telling)
         return publish(NULL).made_ns;
     const struct rerun_result *rerun = second_launch(telling);
     const struct fault_memory *memory = &telling->around->memory;
-    fault_diagnose_rerun(telling->evidence, rerun, memory, &diagnosis);
+    diagnose(telling, rerun, &diagnosis, &cause);
     finding_of_fault(&finding, &diagnosis, rerun, setting_of(&setting, telling->device));
     finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
     struct report report = publish(&finding);

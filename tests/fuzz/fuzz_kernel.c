@@ -67,7 +67,7 @@ static void look_for_origin(const struct search *found, uint64_t at)
         emulate(found->launch, &lane, at, found->access, &budget, &address);
     }
     int is_known = origin_find(found->launch, &lane, at, found->access, address, &origin);
-    require(origin.term_count <= ORIGIN_TERMS && origin.wrap_count <= ORIGIN_WRAPS && is_known == (int)origin.is_known);
+    require(origin.term_count <= ORIGIN_TERMS && origin.wrap_count <= ORIGIN_WRAPS && is_known == origin.is_known);
     uint64_t sum = origin.base + origin.constant;
     for (uint32_t i = 0; i < origin.term_count; i++) {
         const struct origin_term *term = &origin.terms[i];

@@ -5,6 +5,7 @@
 #include "support/test.h"
 
 #include "analysis/lines/cubin.h"
+#include "analysis/sass/emulate.h"
 #include "analysis/sass/origin.h"
 #include "analysis/sass/slice.h"
 

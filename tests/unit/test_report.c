@@ -150,53 +150,6 @@ static void of_a_freed_buffer(struct story *story)
     story->lanes[0].address = story->lanes[1].address = A_START + 40;
 }
 
-/* The launch's arguments: 100 and the row's length, 40. Thread (8,25,0) of the whole grid, in row 25 of 25. */
-static void in_the_row_behind(struct story *story)
-{
-    struct evidence_site *site = &story->sites[0];
-    story->parameters[0] = 100;
-    story->parameters[2] = 40;
-    memcpy(story->entries[0].bytes, story->parameters, 20);
-    site->grid[0] = story->entries[0].grid[0] = 2;
-    site->grid[1] = story->entries[0].grid[1] = 4;
-    site->block[0] = story->entries[0].block[0] = 32;
-    site->block[1] = story->entries[0].block[1] = 8;
-    site->block_index[0] = 0;
-    site->block_index[1] = 3;
-    site->lane_count = 1;
-    story->lanes[0].thread[0] = 8;
-    story->lanes[0].thread[1] = 1;
-    story->lanes[0].address = A_START + 4 * (25 * 40 + 8);
-}
-
-static void two_rows_behind(struct story *story)
-{
-    in_the_row_behind(story);
-    story->lanes[0].address += 4 * 40;
-}
-
-/* Block 3 of 8 rows is rows 24 to 31. */
-static void by_another_row(struct story *story)
-{
-    in_the_row_behind(story);
-    story->lanes[0].thread[1] = 2;
-}
-
-static void with_rows_of_no_argument(struct story *story)
-{
-    in_the_row_behind(story);
-    story->parameters[2] = 39;
-    memcpy(story->entries[0].bytes, story->parameters, 20);
-}
-
-/* The grid is as wide as a row. */
-static void in_a_grid_as_wide_as_a_row(struct story *story)
-{
-    with_rows_of_no_argument(story);
-    story->sites[0].grid[0] = story->entries[0].grid[0] = 1;
-    story->sites[0].block[0] = story->entries[0].block[0] = 40;
-}
-
 /* One element a thread, so many that the mask is what is missing, though a row's length is an argument. */
 static void in_one_dimension(struct story *story)
 {
@@ -204,32 +157,6 @@ static void in_one_dimension(struct story *story)
     story->parameters[2] = 125;
     memcpy(story->entries[0].bytes, story->parameters, 20);
     story->sites[0].block_index[0] = 8;
-}
-
-/* Row 11, column 8, with a stride of 100 where the rows have 40 elements. */
-static void with_another_stride(struct story *story)
-{
-    in_the_row_behind(story);
-    story->parameters[0] = 99;
-    memcpy(story->entries[0].bytes, story->parameters, 20);
-    story->sites[0].block_index[1] = 1;
-    story->lanes[0].thread[1] = 3;
-    story->lanes[0].address = A_START + 4 * (11 * 99 + 8);
-}
-
-static void with_another_stride_and_column(struct story *story)
-{
-    with_another_stride(story);
-    story->lanes[0].thread[0] = 9;
-}
-
-/* Of which the buffer has ten rows, so that it may be the right one. */
-static void with_a_stride_that_fits(struct story *story)
-{
-    with_another_stride(story);
-    story->parameters[0] = 100;
-    memcpy(story->entries[0].bytes, story->parameters, 20);
-    story->lanes[0].address = A_START + 4 * (11 * 100 + 8);
 }
 
 /* The free came before the last launch, or before the one before that as well. */
@@ -292,19 +219,7 @@ TEST(hints_are_for_what_they_know)
     expect_hint(launched, of_a_freed_buffer, "the buffer was freed on stream 0x1234: does an event (or record_stream)");
     expect_hint(use_after_free, on_its_own_stream, "");
     expect_hint(launched_from_two_places, freed_before_a_graph, "a graph was launched after the free: is the kernel in it");
-    expect_hint(
-        launched, in_the_row_behind,
-        "the access is to row 25, and the buffer has 25 rows of 40 elements (argument 2): do the rows count from 0 here?");
-    expect_hint(launched, two_rows_behind, "2048 threads run");
-    expect_hint(launched, by_another_row, "2048 threads run");
-    expect_hint(launched, with_rows_of_no_argument, "2048 threads run");
-    expect_hint(launched, in_a_grid_as_wide_as_a_row, "25 rows of 40 elements (the width of the grid)");
     expect_hint(launched, in_one_dimension, "1024 threads run");
-    expect_hint(launched, with_another_stride,
-                "row and column of the thread fit a stride of 99 (argument 0), but the buffer has 25 rows of 40 (argument 2): "
-                "the stride of another shape?");
-    expect_hint(launched, with_another_stride_and_column, "2048 threads run");
-    expect_hint(launched, with_a_stride_that_fits, "2048 threads run");
     expect_hint(launched_from_two_places, freed_before_the_last, "the kernel was launched after the free");
     expect_hint(launched_from_two_places, freed_two_steps_ago,
                 "launched from the same place 1 time before this: does it use a pointer of 2 steps ago?");

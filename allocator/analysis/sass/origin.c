@@ -113,7 +113,7 @@ static int find_base(struct hunt *hunt)
     unsigned found = find_parameter(hunt);
     if (!found) {
         each_load(hunt, look_for_pointer);
-        found = hunt->out->is_known;
+        found = (unsigned)hunt->out->is_known;
         hunt->out->is_known = 0;
     }
     return found == 1;
@@ -167,7 +167,7 @@ static int add_loaded_in(struct hunt *hunt, uint32_t number, uint32_t bytes)
                                    .value = loaded_value(load, from, bytes),
                                    .from = load->address + from,
                                    .bytes = bytes,
-                                   .code_at = (uint64_t)load->number * SASS_INSTRUCTION_BYTES};
+                                   .place.code_at = (uint64_t)load->number * SASS_INSTRUCTION_BYTES};
         if (hunt->out->base_at < 0 && hunt->out->base_from == term.from)
             is_added = 1;
         else if (is_multiple(hunt, change, &term) && term.adds) {
@@ -404,7 +404,7 @@ static void look_for_wrap(void *user, uint32_t step, const struct machine *machi
     if (!factor || (!is_signed && moved != factor << 31) || wrap.exact == wrap.wrapped ||
         out->address - zero != factor * (uint64_t)wrap.wrapped)
         return;
-    wrap.code_at = (uint64_t)hunt->path.steps[step].number * SASS_INSTRUCTION_BYTES;
+    wrap.place.code_at = (uint64_t)hunt->path.steps[step].number * SASS_INSTRUCTION_BYTES;
     wrap.address = zero + factor * (uint64_t)wrap.exact;
     out->wraps[out->wrap_count++] = wrap;
 }
@@ -418,7 +418,7 @@ static int find(struct hunt *hunt)
     each_load(hunt, add_loaded);
     add_coordinates(hunt, PATH_BLOCK);
     add_coordinates(hunt, PATH_THREAD);
-    out->has_formula = (uint32_t)is_sum(hunt);
+    out->has_formula = is_sum(hunt);
     if (out->has_formula) {
         find_strides(hunt);
         split_constant(hunt);
@@ -433,7 +433,7 @@ int origin_find(const struct emulate_launch *launch, const struct emulate_lane *
     struct hunt hunt = {.out = out};
     memset(out, 0, sizeof *out);
     if (path_follow(launch, lane, access_pc, access, address, &hunt.path))
-        out->is_known = (uint32_t)find(&hunt);
+        out->is_known = find(&hunt);
     path_free(&hunt.path);
-    return (int)out->is_known;
+    return out->is_known;
 }

@@ -10,13 +10,24 @@
 #ifndef CUFENCE_ANALYSIS_SASS_ORIGIN_H
 #define CUFENCE_ANALYSIS_SASS_ORIGIN_H
 
-#include "emulate.h"
+#include <stdint.h>
+
+struct emulate_launch;
+struct emulate_lane;
+struct sass_access;
 
 #define ORIGIN_TERMS 10
 #define ORIGIN_WRAPS 2
 
 /* What may be added. */
 enum origin_input { ORIGIN_LOADED, ORIGIN_BLOCK, ORIGIN_THREAD, ORIGIN_PARAMETER };
+
+/* Where an instruction is. */
+struct origin_place {
+    uint64_t code_at; /* its offset in the kernel's code */
+    int32_t line;     /* 0: unknown */
+    char file[84];
+};
 
 /* One input, and what it adds to the address. */
 struct origin_term {
@@ -30,12 +41,12 @@ struct origin_term {
     uint32_t times_value;
     uint64_t from; /* LOADED: the address of these bytes, and: */
     uint32_t bytes;
-    uint64_t code_at; /* the offset of the instruction in the kernel's code */
+    struct origin_place place;
 };
 
 /* A result that does not fit into its 32 bits, as it is used. */
 struct origin_wrap {
-    uint64_t code_at;
+    struct origin_place place;
     uint32_t kind; /* enum origin_wrap_kind */
     int64_t a, b, c;
     int64_t exact;    /* what it should be */
@@ -49,8 +60,8 @@ enum origin_wrap_kind {
 }; /* a * b + c; a + b + c; (a << b) + c */
 
 struct origin {
-    uint32_t is_known;    /* the fields below are valid: the address is the sum of base, terms and constant */
-    uint32_t has_formula; /* each term adds what it adds, whatever the others are */
+    int is_known;    /* the fields below are valid: the address is the sum of base, terms and constant */
+    int has_formula; /* each term adds what it adds, whatever the others are */
     uint64_t address;
     uint64_t base;                          /* the pointer */
     int32_t base_at;                        /* its offset in the parameters, -1: it was loaded from: */
@@ -62,7 +73,13 @@ struct origin {
     uint32_t wrap_count;
 };
 
-/* Fills in *out for the access of `lane` at `address`. Returns out->is_known. */
+/* The access of a thread. */
+struct origin_access {
+    uint64_t code_at, address;
+    uint32_t block[3], thread[3];
+};
+
+/* Fills in *out, without lines, for the access of `lane` at `address`. Returns out->is_known. */
 int origin_find(const struct emulate_launch *launch, const struct emulate_lane *lane, uint64_t access_pc,
                 const struct sass_access *access, uint64_t address, struct origin *out);
 

@@ -78,6 +78,20 @@ static const struct field of_write[] = {
     FIELD(BYTES, struct kept_write, write.values, "values", COUNT(struct kept_write, write.value_bytes)),
 };
 static const struct record write_record = RECORD(struct kept_write, of_write);
+#define TERM(kind, member, ...) FIELD(kind, struct origin_term, member, #member, __VA_ARGS__)
+#define WRAP(kind, member, ...) FIELD(kind, struct origin_wrap, member, #member, __VA_ARGS__)
+#define CAUSE(kind, member, ...) FIELD(kind, struct origin, member, #member, __VA_ARGS__)
+TABLE(place, struct origin_place, FIELD(HEX, struct origin_place, code_at, "code_at"),
+      FIELD(INT, struct origin_place, line, "line"), FIELD(CHARS, struct origin_place, file, "file"));
+TABLE(term, struct origin_term, TERM(NUMBER, input, .most = ORIGIN_PARAMETER), TERM(NUMBER, at), TERM(HEX, value),
+      TERM(BOOL, is_negative), TERM(HEX, adds), TERM(HEX, factor), TERM(INT, times, .flags = OR_NONE),
+      TERM(NUMBER, times_value), TERM(HEX, from), TERM(NUMBER, bytes), TERM(PART, place, .record = &place));
+TABLE(wrap, struct origin_wrap, WRAP(PART, place, .record = &place), WRAP(NUMBER, kind, .most = ORIGIN_WRAPPED_SHIFT),
+      WRAP(HEX, a), WRAP(HEX, b), WRAP(HEX, c), WRAP(HEX, exact), WRAP(HEX, wrapped), WRAP(HEX, address));
+TABLE(cause, struct origin, CAUSE(BOOL, has_formula), CAUSE(HEX, address), CAUSE(HEX, base),
+      CAUSE(INT, base_at, .flags = OR_NONE), CAUSE(HEX, base_from), CAUSE(HEX, constant),
+      CAUSE(LIST, terms, .record = &term, COUNT(struct origin, term_count)),
+      CAUSE(LIST, wraps, .record = &wrap, COUNT(struct origin, wrap_count)));
 static const struct field of_rerun[] = {
     FIELD(WORD, struct kept_rerun, result.outcome, "outcome", .words = rerun_outcome_words),
     FIELD(CHARS, struct kept_rerun, result.reason, "reason", .flags = EVEN_EMPTY),
@@ -90,6 +104,7 @@ static const struct field of_rerun[] = {
     FIELD(HEX, struct kept_rerun, result.rest_start, "rest_start", .flags = NOT_ZERO),
     FIELD(HEX, struct kept_rerun, result.rest_end, "rest_end", .flags = NOT_ZERO),
     FIELD(LIST, struct kept_rerun, writes, "writes", .record = &write_record, COUNT(struct kept_rerun, write_count)),
+    FIELD(PART, struct kept_rerun, result.cause, "cause", .record = &cause, WHEN(struct kept_rerun, result.cause.is_known)),
 };
 const struct record kept_rerun = RECORD(struct kept_rerun, of_rerun);
 

@@ -102,7 +102,7 @@ char *snapshot_write(const struct fault_memory *memory, const struct snapshot_or
     json_object_set_new(object, "stacks", stacks);
     json_object_set_new(object, "functions", functions);
     json_object_set_new(object, "launches", put_launches(memory, functions));
-    if (rerun && rerun->outcome != RERUN_NOT_TRIED)
+    if (rerun && (rerun->outcome != RERUN_NOT_TRIED || rerun->cause.is_known))
         json_object_set_new(object, "rerun", rerun_result_put(rerun, memory));
     return text_of_json(object, JSON_COMPACT);
 }

@@ -21,6 +21,8 @@ enum fault_kind {
     FAULT_OTHER           /* an exception that is not about memory: assert, trap, illegal instruction, stack overflow */
 };
 
+struct origin;
+
 /* The launch that faulted. */
 struct fault_origin {
     const struct fault_launch *launch; /* borrowed; NULL if none fits */
@@ -84,6 +86,7 @@ struct diagnosis {
     struct fault_origin origin;
     struct fault_arguments arguments;
     const struct fault_memory *memory; /* borrowed */
+    const struct origin *cause; /* what the address is made of (cause.h); borrowed; NULL if unknown */
     /* The second launch of the kernel: see rerun.h. */
     int is_rerun;         /* address and owner are what it did */
     int is_warp_of_rerun; /* the lanes, block and threads are those of its warps */

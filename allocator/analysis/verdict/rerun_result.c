@@ -1,5 +1,6 @@
 #include "rerun_result.h"
 
+#include "cause.h"
 #include "owner.h"
 
 #include <stdio.h>
@@ -296,12 +297,8 @@ static void take_thread(struct diagnosis *diagnosis, const struct rerun_result *
     take_record(diagnosis, &again, rerun);
 }
 
-void fault_diagnose_rerun(const struct evidence *evidence, const struct rerun_result *rerun, const struct fault_memory *memory,
-                          struct diagnosis *diagnosis)
+static void take_rerun(struct diagnosis *diagnosis, const struct rerun_result *rerun)
 {
-    fault_diagnose(evidence, memory, diagnosis);
-    if (!rerun || !diagnosis->site)
-        return;
     if (!is_about_memory(diagnosis->site)) {
         take_thread(diagnosis, rerun);
         return;
@@ -320,6 +317,16 @@ void fault_diagnose_rerun(const struct evidence *evidence, const struct rerun_re
     if (is_again && diagnosis->address_certainty == CERTAIN_NOT)
         take_write(diagnosis, rerun);
     take_thread(diagnosis, rerun);
+}
+
+void fault_diagnose_rerun(const struct evidence *evidence, const struct rerun_result *rerun, const struct fault_memory *memory,
+                          struct diagnosis *diagnosis)
+{
+    fault_diagnose(evidence, memory, diagnosis);
+    if (!rerun || !diagnosis->site)
+        return;
+    take_rerun(diagnosis, rerun);
+    cause_take(diagnosis, &rerun->cause);
 }
 
 void rerun_result_add_unset(struct rerun_result *rerun, const char *name)

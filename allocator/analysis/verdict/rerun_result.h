@@ -6,6 +6,7 @@
 #ifndef CUFENCE_ANALYSIS_VERDICT_RERUN_RESULT_H
 #define CUFENCE_ANALYSIS_VERDICT_RERUN_RESULT_H
 
+#include "analysis/sass/origin.h"
 #include "analysis/values/figures.h"
 #include "diagnosis.h"
 
@@ -43,6 +44,7 @@ struct rerun_result {
     uint32_t emulated_block[3];
     struct figures figures[16]; /* of what arguments point to, as the fault left it, up to the end of each buffer */
     size_t figure_count;
+    struct origin cause; /* what the address that faulted is made of */
     char unset[160]; /* variables of the module that the kernel uses and whose values are not known, so that they began with
                         their first ones: "a, b"; "" if there are none */
     unsigned launches_tried; /* recorded launches that were launched again until one faulted */

@@ -1,0 +1,139 @@
+#include "cause.h"
+
+#include "analysis/dump/image.h"
+#include "analysis/lines/cubin.h"
+#include "analysis/sass/emulate.h"
+#include "analysis/sass/slice.h"
+#include "launches.h"
+#include "owner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int cause_access(const struct diagnosis *diagnosis, struct origin_access *access)
+{
+    const struct evidence_site *site = fault_site(diagnosis);
+    if (!site || !site->symbol || site->is_in_driver || !site->is_warp_alive || !diagnosis->lane ||
+        diagnosis->address_certainty == CERTAIN_NOT || diagnosis->is_completed)
+        return 0;
+    *access = (struct origin_access){.code_at = site->kernel_offset, .address = diagnosis->address};
+    memcpy(access->block, site->block_index, sizeof access->block);
+    memcpy(access->thread, diagnosis->lane->thread, sizeof access->thread);
+    return 1;
+}
+
+static void find_line(struct span cubin, const char *symbol, struct origin_place *place)
+{
+    struct cubin_line line;
+    if (!cubin_find_kernel_line(cubin, symbol, place->code_at, &line))
+        return;
+    const char *slash = strrchr(line.file, '/');
+    place->line = line.line;
+    snprintf(place->file, sizeof place->file, "%s", slash ? slash + 1 : line.file);
+}
+
+int cause_find(struct span cubin, const char *symbol, const struct rerun_launch *launch, const struct origin_access *access,
+               const struct emulate_memory *memory, struct origin *out)
+{
+    struct cubin_kernel kernel;
+    struct sass_access decoded;
+    *out = (struct origin){0};
+    if (!cubin_find_kernel(cubin, symbol, &kernel))
+        return 0;
+    struct span at = span_part(kernel.code, access->code_at, SASS_INSTRUCTION_BYTES);
+    if (!at.bytes || !sass_decode(sass_load(at.bytes), kernel.sm, &decoded))
+        return 0;
+    struct emulate_launch emulated = {.code = kernel.code,
+                                      .sm = kernel.sm,
+                                      .parameters = {launch->arguments, launch->argument_bytes},
+                                      .parameters_at =
+                                          kernel.parameters_at ? kernel.parameters_at : slice_parameters_at(kernel.sm),
+                                      .memory = memory};
+    struct emulate_lane lane = {.lane = 0};
+    memcpy(emulated.grid, launch->grid, sizeof emulated.grid);
+    memcpy(emulated.block, launch->block, sizeof emulated.block);
+    memcpy(lane.block_index, access->block, sizeof lane.block_index);
+    memcpy(lane.thread, access->thread, sizeof lane.thread);
+    lane.lane = (lane.thread[0] + launch->block[0] * (lane.thread[1] + launch->block[1] * lane.thread[2])) % 32;
+    origin_find(&emulated, &lane, access->code_at, &decoded, access->address, out);
+    for (uint32_t i = 0; i < out->term_count; i++)
+        if (out->terms[i].input == ORIGIN_LOADED)
+            find_line(cubin, symbol, &out->terms[i].place);
+    for (uint32_t i = 0; i < out->wrap_count; i++)
+        find_line(cubin, symbol, &out->wraps[i].place);
+    return out->is_known;
+}
+
+/* The launch, as the dump has it, or the record of the launch that was it. Returns 0 if its arguments are not known. */
+static int launch_of(const struct diagnosis *diagnosis, struct rerun_launch *launch)
+{
+    const struct evidence_site *site = fault_site(diagnosis);
+    *launch =
+        (struct rerun_launch){.argument_bytes = (uint32_t)diagnosis->arguments.count, .arguments = diagnosis->arguments.bytes};
+    if (site->parameters) {
+        launch->arguments = site->parameters;
+        launch->argument_bytes = (uint32_t)site->parameter_bytes;
+    }
+    memcpy(launch->grid, site->grid, sizeof launch->grid);
+    memcpy(launch->block, site->block, sizeof launch->block);
+    return site->has_grid && launch->arguments;
+}
+
+void cause_in_dump(const void *bytes, size_t size, struct diagnosis *diagnosis, struct origin *out)
+{
+    struct origin_access access;
+    struct rerun_launch launch;
+    struct coredump dump;
+    struct problem ignored;
+    uint8_t *image = NULL;
+    size_t image_bytes = 0;
+    if (!cause_access(diagnosis, &access) || !launch_of(diagnosis, &launch))
+        return;
+    const struct evidence_site *site = fault_site(diagnosis);
+    cufence_status status = coredump_open(bytes, size, &dump, &ignored);
+    if (status == CUFENCE_OK)
+        status = image_of_kernel(&dump, site->symbol, site->error_pc, &image, &image_bytes, &ignored);
+    coredump_close(&dump);
+    if (status == CUFENCE_OK && cause_find((struct span){image, image_bytes}, site->symbol, &launch, &access, NULL, out))
+        cause_take(diagnosis, out);
+    free(image);
+}
+
+static int is_same_memory(const cufence_buffer *a, const cufence_buffer *b)
+{
+    return a && b && a->mapping_start == b->mapping_start && a->mapping_end == b->mapping_end;
+}
+
+void cause_take(struct diagnosis *diagnosis, const struct origin *cause)
+{
+    static const char reason[] = "the address is computed from a pointer to it";
+    struct origin_access access;
+    if (!cause->is_known || !cause_access(diagnosis, &access) || access.address != cause->address)
+        return;
+    diagnosis->cause = cause;
+    const cufence_buffer *buffer = word_buffer(diagnosis->memory, cause->base, diagnosis->arguments.time_ns);
+    struct evidence_lane lane = *diagnosis->lane;
+    lane.address = diagnosis->address;
+    lane.known_bits = UINT64_MAX;
+    lane.certainty = diagnosis->address_certainty < CERTAIN_RERUN ? diagnosis->address_certainty : CERTAIN_RERUN;
+    if (!buffer || (is_same_memory(buffer, diagnosis->owner) && diagnosis->owner_certainty >= CERTAIN_RERUN))
+        return;
+    struct verdict verdict = owner_settle(diagnosis->memory, fault_site(diagnosis), &lane, buffer, reason);
+    if (verdict.rank != RANK_OWNED)
+        return;
+    if (cause->base_at >= 0)
+        verdict.parameter = cause->base_at / 8;
+    diagnosis_take(diagnosis, &verdict);
+    diagnosis->candidate_count = diagnosis->candidate_total = 0;
+}
+
+const struct origin_wrap *cause_wrap(const struct diagnosis *diagnosis)
+{
+    const struct origin *cause = diagnosis->cause;
+    const cufence_buffer *buffer = cause ? word_buffer(diagnosis->memory, cause->base, diagnosis->arguments.time_ns) : NULL;
+    for (uint32_t i = 0; buffer && i < cause->wrap_count; i++)
+        if (cause->wraps[i].address - buffer->address < buffer->size)
+            return &cause->wraps[i];
+    return NULL;
+}

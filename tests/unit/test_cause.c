@@ -1,0 +1,210 @@
+/* Why an access is out of bounds: sentences, JSON, hints and the owner, from what its address is made of. */
+#include "support/test.h"
+
+#include "analysis/verdict/cause.h"
+#include "support/told.h"
+
+#include "fault_stories.h"
+
+/* A launch with two pointers, to B and to A, and the number 40; one lane stores behind A's end. */
+struct told {
+    struct story story;
+    struct origin origin;
+    struct diagnosis diagnosis;
+};
+
+static void make(struct told *told, uint64_t address)
+{
+    struct story *story = &told->story;
+    *told = (struct told){.origin = {.is_known = 1, .has_formula = 1, .address = address, .base = A_START, .base_at = 8}};
+    launched(story);
+    story->parameters[0] = B_START;
+    story->parameters[1] = A_START;
+    story->parameters[2] = 40;
+    memcpy(story->entries[0].bytes, story->parameters, 20);
+    story->sites[0].lane_count = 1;
+    story->lanes[0].address = address;
+}
+
+static struct origin_term *add(struct told *told, enum origin_input input, uint32_t at, int64_t value, int64_t factor)
+{
+    struct origin_term *term = &told->origin.terms[told->origin.term_count++];
+    *term = (struct origin_term){.input = input,
+                                 .at = at,
+                                 .value = (uint64_t)value,
+                                 .factor = (uint64_t)factor,
+                                 .adds = (uint64_t)(value * factor),
+                                 .times = -1};
+    return term;
+}
+
+static void add_loaded(struct told *told, uint64_t from, int64_t value, int64_t factor)
+{
+    struct origin_term *term = add(told, ORIGIN_LOADED, 0, value, factor);
+    term->from = from;
+    term->bytes = 8;
+    term->place = (struct origin_place){0x40, 23, "k.cu"};
+}
+
+static void diagnose(struct told *told)
+{
+    fault_diagnose(&told->story.evidence, &told->story.memory, &told->diagnosis);
+    cause_take(&told->diagnosis, &told->origin);
+}
+
+/* The sentences and the hint, each with a newline. */
+static char *said(const struct finding *finding)
+{
+    char all[2048] = "";
+    for (size_t i = 0; i < finding->cause.said.count; i++) {
+        strcat(all, finding->cause.said.list[i].text);
+        strcat(all, "\n");
+    }
+    strcat(all, finding->hint);
+    return strdup(all);
+}
+
+static void expect(struct told *told, const char *wanted)
+{
+    diagnose(told);
+    char *text = told_fault(said, &told->diagnosis, &(struct finding_origin){4242, -1, 0, NULL, NULL});
+    if (strcmp(text, wanted) != 0)
+        fail_msg("\"%s\"", text);
+    free(text);
+}
+
+TEST(what_is_loaded_names_its_element)
+{
+    struct told told;
+    make(&told, A_START + 4 * 1010);
+    add_loaded(&told, B_START + 8 * 7, 1010, 4);
+    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element 7 of 1000 of 8 bytes\n"
+                  "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
+    make(&told, A_START + 4 * 1010);
+    add_loaded(&told, B_START - 16, 1010, 4);
+    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element -2 of 1000 of 8 bytes, 16 bytes before its start\n"
+                  "the index itself was read outside of buffer #2: what reads it lacks a bounds check");
+    make(&told, SLOT(0) - 4);
+    add_loaded(&told, B_START, -1, (int64_t)(A_START - SLOT(0) + 4));
+    expect(&told, "index -1 was loaded in k.cu:23 from buffer #2 (argument 0), element 0 of 1000 of 8 bytes\n"
+                  "an index of -1 often stands for none: does the kernel have to skip it?");
+    make(&told, A_START + 4 * 1010);
+    add_loaded(&told, 0x10, 1010, 4);
+    expect(&told, "index 1010 was loaded in k.cu:23 from 0x10, which is in no buffer that is known\n"
+                  "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
+}
+
+/* A small index that is loaded is not to blame if the access would be outside without it as well. */
+TEST(what_is_loaded_need_not_be_wrong)
+{
+    struct told told;
+    make(&told, A_START + 4 * 1010);
+    add_loaded(&told, B_START, 2, 4);
+    add(&told, ORIGIN_BLOCK, 0, 7, 4 * 144);
+    expect(&told, "index 2 was loaded in k.cu:23 from buffer #2 (argument 0), element 0 of 1000 of 8 bytes\n"
+                  "element 1010 of 4 bytes from argument 1 on: 2 + block.x 7 * 144\n"
+                  "1024 threads run, and the buffer has 1000 elements of 4 bytes: is a bounds check (a mask) missing?");
+}
+
+TEST(who_has_written_the_index)
+{
+    static const struct launch_function fill = {
+        .name = "_Z4fillPlS_i", .has_layout = 1, .argument_count = 2, .arguments = {{0, 8}, {8, 8}}};
+    static const struct launch_function read = {
+        .name = "_Z4readPKli", .has_layout = 1, .argument_count = 2, .arguments = {{0, 8}, {8, 4}}};
+    struct launch_entry recent[3];
+    struct told told;
+    make(&told, A_START + 4 * 1010);
+    add_loaded(&told, B_START + 8 * 7, 1010, 4);
+    for (uint64_t i = 0; i < 3; i++) { /* fill, fill, read; the second fill is the one */
+        recent[i] = (struct launch_entry){
+            .sequence = 1 + i, .time_ns = 1000000 + i, .function = i < 2 ? &fill : &read, .tid = 4242, .kept_bytes = 16};
+        memcpy(recent[i].bytes + (i == 0 ? 8 : 0), &(uint64_t){B_START + 80}, 8);
+    }
+    told.story.memory.recent = recent;
+    told.story.memory.recent_count = 3;
+    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element 7 of 1000 of 8 bytes\n"
+                  "of the launches on record, the last one that may have written buffer #2 is fill\n"
+                  "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
+    recent[0].time_ns = recent[1].time_ns = 70000000; /* after the launch that faulted */
+    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element 7 of 1000 of 8 bytes\n"
+                  "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
+}
+
+TEST(a_wrap_is_said_where_it_explains_the_fault)
+{
+    struct told told;
+    make(&told, SLOT(0) - 400);
+    add(&told, ORIGIN_BLOCK, 0, 7, 0)->adds = SLOT(0) - 400 - A_START;
+    told.origin.wrap_count = 2;
+    told.origin.wraps[0] = (struct origin_wrap){.address = A_END};
+    told.origin.wraps[1] = (struct origin_wrap){.place = {0x40, 14, "k.cu"},
+                                                .kind = ORIGIN_WRAPPED_PRODUCT,
+                                                .a = 1073741824,
+                                                .b = 4,
+                                                .exact = 4294967296,
+                                                .wrapped = 0,
+                                                .address = A_START + 8};
+    expect(&told, "1073741824 * 4 wrapped at 32 bits in k.cu:14: 0 instead of 4294967296; 64-bit arithmetic gives an address "
+                  "inside buffer #1\n"
+                  "compute the index with 64 bits: make one operand 64 bits wide before that");
+    told.origin.wrap_count = 1;
+    expect(&told, "element -523388 of 4 bytes from argument 1 on: -523388 by block.x 7\n");
+}
+
+/* Argument 2 is 40: rows of 40 elements, of which A has 25. */
+TEST(rows_by_their_stride)
+{
+    struct told told;
+    make(&told, A_START + 4 * (25 * 40 + 8));
+    add(&told, ORIGIN_BLOCK, 1, 3, 4 * 8 * 40)->times = 16;
+    add(&told, ORIGIN_THREAD, 1, 1, 4 * 40)->times = 16;
+    add(&told, ORIGIN_THREAD, 0, 8, 4);
+    told.origin.terms[0].times_value = told.origin.terms[1].times_value = 40;
+    expect(&told,
+           "element 1008 of 4 bytes from argument 1 on: block.y 3 * 8 * 40 (argument 2) + thread.y 1 * 40 (argument 2) + "
+           "thread.x 8\n"
+           "the access is to row 25, and the buffer has 25 rows of 40 elements (argument 2): do the rows count from 0 here?");
+    make(&told, A_START + 4 * (11 * 99 + 8));
+    told.story.parameters[0] = 99;
+    memcpy(told.story.entries[0].bytes, told.story.parameters, 20);
+    add(&told, ORIGIN_THREAD, 1, 11, 4 * 99)->times = 0;
+    add(&told, ORIGIN_THREAD, 0, 8, 4);
+    told.origin.terms[0].times_value = 99;
+    expect(&told,
+           "element 1097 of 4 bytes from argument 1 on: thread.y 11 * 99 (argument 0) + thread.x 8\n"
+           "rows are 99 elements apart (argument 0), but the buffer has 25 rows of 40 (argument 2): the stride of another "
+           "shape?");
+}
+
+/* Nearer to B, which the kernel was given, too. */
+TEST(the_pointer_decides_whose_the_access_is)
+{
+    struct told told;
+    make(&told, B_START - PAGE - 64);
+    add(&told, ORIGIN_PARAMETER, 16, 40, ((int64_t)(B_START - PAGE - 64) - (int64_t)A_START) / 40);
+    diagnose(&told);
+    assert_int_equal(told.diagnosis.kind, FAULT_OVERRUN);
+    assert_int_equal(id_of(told.diagnosis.owner), 1);
+    assert_int_equal(told.diagnosis.owner_certainty, CERTAIN_RERUN);
+    assert_int_equal(told.diagnosis.owner_parameter, 1);
+    assert_string_equal(told.diagnosis.owner_reason, "the address is computed from a pointer to it");
+    told.origin.address++; /* of another access */
+    diagnose(&told);
+    assert_null(told.diagnosis.cause);
+}
+
+TEST(all_of_it_is_in_the_json)
+{
+    struct told told;
+    make(&told, A_START + 4 * 1010);
+    add_loaded(&told, B_START + 8 * 7, 1010, 4);
+    diagnose(&told);
+    char *json = told_fault(finding_json, &told.diagnosis, &(struct finding_origin){4242, -1, 0, NULL, NULL});
+    const char *wanted = "\"cause\":{\"certainty\":\"re-run\",\"pointer\":{\"argument_word\":1,\"argument\":1,\"buffer\":1},"
+                         "\"sum\":{\"element\":1010,\"element_bytes\":8,\"constant\":0,\"terms\":[{\"input\":\"loaded\",";
+    if (!strstr(json, "\"loaded\":{\"value\":1010,\"address\":") || !strstr(json, "\"element\":7,\"of\":1000,") ||
+        !strstr(json, "\"file\":\"k.cu\",\"line\":23}"))
+        fail_msg("%s has no %s", json, wanted);
+    free(json);
+}
