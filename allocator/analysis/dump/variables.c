@@ -208,7 +208,7 @@ int variables_lead_inside(struct span relocated, const uint8_t *value, size_t si
 /* ---- from addresses to offsets ---- */
 
 struct placed {
-    uint64_t value, size;
+    uint64_t value, size, alignment;
     uint64_t at; /* of the symbol in the file */
 };
 
@@ -218,28 +218,45 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Constants keep their distances. The driver gives each of the others a place of its own, in the compiler's order. */
-static uint64_t offset_of(const struct placed *symbol, const struct placed *first, uint64_t end, int keeps_distances)
+/* As ptxas puts them (13.0, sm_80 to sm_120). */
+static int by_alignment(const void *left, const void *right)
 {
-    uint64_t alignment = symbol->size & -symbol->size;
-    alignment = alignment < 16 ? alignment : 16;
-    return keeps_distances ? symbol->value - first->value : (end + alignment - 1) / alignment * alignment;
+    const struct placed *a = left, *b = right;
+    if (a->alignment != b->alignment)
+        return a->alignment > b->alignment ? -1 : 1;
+    return (a->size > b->size) - (a->size < b->size);
 }
 
-/* Gives the variables of a section offsets in it. Leaves them as they are if these do not fit. */
-static void settle(const struct module *module, uint8_t *copy, const Elf64_Shdr *section, struct placed *symbols, size_t count)
+/* Constants keep their distances. Each of the others has got a place of its own from the driver. */
+static uint64_t offset_of(const struct placed *symbol, const struct placed *first, uint64_t end, int is_constant,
+                          int is_aligned)
 {
-    int is_whole = 1;
-    for (int is_writing = 0; is_writing < 2 && is_whole; is_writing++) {
+    uint64_t alignment = is_aligned ? symbol->alignment : 1;
+    return is_constant ? symbol->value - first->value : (end + alignment - 1) / alignment * alignment;
+}
+
+/* Gives the variables offsets in their section. Returns 0 if these do not fit, and then changes nothing. */
+static int settle(const Elf64_Shdr *section, uint8_t *copy, const struct placed *symbols, size_t count, int is_constant,
+                  int is_aligned)
+{
+    for (int is_writing = 0; is_writing < 2; is_writing++) {
         uint64_t end = 0;
         for (size_t i = 0; i < count; i++) {
-            uint64_t offset = offset_of(&symbols[i], symbols, end, is_constant(module, section));
-            is_whole &= offset <= section->sh_size && symbols[i].size <= section->sh_size - offset;
+            uint64_t offset = offset_of(&symbols[i], symbols, end, is_constant, is_aligned);
+            if (offset > section->sh_size || symbols[i].size > section->sh_size - offset)
+                return 0;
             end = offset + symbols[i].size;
             if (is_writing)
                 memcpy(copy + symbols[i].at + offsetof(Elf64_Sym, st_value), &offset, sizeof offset);
         }
     }
+    return 1;
+}
+
+static struct placed placed_of(const Elf64_Sym *symbol, const Elf64_Shdr *section, uint64_t at)
+{
+    uint64_t alignment = symbol->st_size & -symbol->st_size, most = section->sh_addralign ? section->sh_addralign : 1;
+    return (struct placed){symbol->st_value, symbol->st_size, alignment < most ? alignment : most, at};
 }
 
 void variables_settle(uint8_t *copy, size_t size)
@@ -253,11 +270,13 @@ void variables_settle(uint8_t *copy, size_t size)
         size_t count = 0;
         for (uint64_t k = 1; count < SETTLED && symbol_at(&module, k, &symbol); k++)
             if (symbol.st_shndx == i && is_variable(&module, &symbol, &own) && symbol.st_value >= own.sh_size)
-                symbols[count++] = (struct placed){symbol.st_value, symbol.st_size, module.symbols_at + k * sizeof symbol};
+                symbols[count++] = placed_of(&symbol, &own, module.symbols_at + k * sizeof symbol);
         if (!count || count == SETTLED)
             continue;
-        qsort(symbols, count, sizeof *symbols, by_value);
-        settle(&module, copy, &section, symbols, count);
+        int is_bank = is_constant(&module, &section);
+        qsort(symbols, count, sizeof *symbols, is_bank ? by_value : by_alignment);
+        if (!settle(&section, copy, symbols, count, is_bank, 1))
+            settle(&section, copy, symbols, count, 0, 0);
     }
     free(symbols);
 }
