@@ -185,9 +185,15 @@ static const struct {
     const char *name;
     void (*play)();
 } cases[] = {
-    {"same_stream", same_stream}, {"waited", waited},       {"behind_work", behind_work},
-    {"loop", loop},               {"of_struct", of_struct}, {"other_stream", other_stream},
-    {"graph", graph},             {"unused", unused},       {"list", in_a_list},
+    {"same_stream", same_stream},
+    {"waited", waited},
+    {"behind_work", behind_work},
+    {"loop", loop},
+    {"of_struct", of_struct},
+    {"other_stream", other_stream},
+    {"graph", graph},
+    {"unused", unused},
+    {"list", in_a_list},
     {"graph_in_order", graph_in_order},
 };
 
