@@ -59,7 +59,8 @@ def programs(source: str) -> Iterator[tuple[str, dict[str, object]]]:
         kernel = "scale_of" if kind == "of_struct" else "scale"
         report = [
             r"cufence: use-after-free (READ|WRITE) of 4 bytes, \d+ bytes into buffer #\d+, which has been freed",
-            rf"kernel +{kernel}\b.*argument 0 .*exact",
+            rf"kernel +{kernel}\b.*exact",
+            r"argument 0( at byte 32)? points to this buffer",
             rf"freed\.cu:{marked_line(source, f'FAULT {kernel}')}\b",
             r"allocated at +\S",
             r"freed at +\S",
