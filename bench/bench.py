@@ -35,7 +35,7 @@ from workloads_of import GROUPS, WORKLOADS, Workload
 
 QUICK_SECONDS = 285
 ROUNDS, QUICK_ROUNDS = 15, 5
-JOBS = 6  # bugs at a time: they are not timed
+JOBS = 10  # bugs at a time: they are not timed
 COVERAGE_STEPS = 20
 PROBE = """
 import json, sys
@@ -147,12 +147,16 @@ def run_found(bench: Bench) -> None:
         keep(bug, tool, found.try_bug(tool, bug, bench.is_over))
 
 
-def run_memory(bench: Bench, model: str) -> None:
-    """One tool after the other: the figure is the device's. Each in a fresh process, which ends before the next is asked."""
+def memory_player(bench: Bench, model: str) -> Torch:
     taken = bench.store.data["memory"].setdefault(model, {})
-    tools = [tool for tool in bench.tools("torch") if tool not in taken and not (tool in SANITIZERS and bench.options.quick)]
-    player = Torch(bench, tools)
+    return Torch(bench, [tool for tool in bench.tools("torch") if tool not in taken and not (tool in SANITIZERS and bench.options.quick)])
+
+
+def run_memory(bench: Bench, model: str, player: Torch) -> None:
+    """One tool after the other: the figure is the device's. Each in a fresh process, which ends before the next is asked."""
+    taken = bench.store.data["memory"][model]
     try:
+        player.ready()
         for tool in list(player.processes):
             bench.progress.say(f"memory of {model} under {TOOLS[tool].title}")
             try:
@@ -170,19 +174,17 @@ def run_coverage(bench: Bench) -> None:
         return
     player = Torch(bench, ["enable"])
     try:
+        player.ready()
         if "enable" in player.processes:
             bench.store.data["coverage"] = player.processes["enable"].ask(f"coverage {COVERAGE_STEPS}")
     finally:
         player.close()
 
 
-def run_torch(bench: Bench, aoti: subprocess.Popen[str] | None) -> None:
-    wanted = bench.workloads("torch")
+def run_torch(bench: Bench, player: Torch, wanted: list[Workload], aoti: subprocess.Popen[str] | None) -> None:
     for workload in wanted:  # in this order
         bench.store.row(workload.name, workload.group, workload.title)
-    if not wanted:
-        return
-    players: list[Player] = [Torch(bench, bench.tools("torch"))]
+    players: list[Player] = [player]
     try:
         wanted.sort(key=lambda one: one.name != SPOILS)
         pairs = [(players[0], one) for one in wanted if one.name != "aoti" and players[0].warm(one)]
@@ -243,6 +245,26 @@ def facts_here() -> dict[str, Any]:
     return {**facts, "cufence": version[-1] if version else None, "processors": os.cpu_count(), "date": today}
 
 
+def run_pytorch(bench: Bench, aoti: subprocess.Popen[str] | None) -> None:
+    """What is not timed comes first, and the processes for the rest start meanwhile."""
+    models = [] if not bench.has("memory") else list(MODELS)[: 1 if bench.options.quick else None]
+    wanted = bench.workloads("torch")
+    players: list[Torch] = []
+    try:
+        players += [memory_player(bench, model) for model in models[:1]]
+        players += [Torch(bench, bench.tools("torch"))] if wanted else []
+        run_found(bench)
+        if models:
+            run_coverage(bench)
+        for number, model in enumerate(models):
+            run_memory(bench, model, memory_player(bench, model) if number else players.pop(0))
+        if wanted:
+            run_torch(bench, players.pop(), wanted, aoti)
+    finally:
+        for player in players:
+            player.close()
+
+
 def run_all(bench: Bench) -> str | None:
     """Returns why it ended early."""
     has_torch = bool(bench.store.data["facts"].get("gpus"))
@@ -254,12 +276,7 @@ def run_all(bench: Bench) -> str | None:
         run_micro(bench)
         run_fault(bench)
         if has_torch:
-            run_found(bench)
-            if bench.has("memory"):
-                run_coverage(bench)
-                for model in MODELS if not bench.options.quick else [next(iter(MODELS))]:
-                    run_memory(bench, model)
-            run_torch(bench, aoti)
+            run_pytorch(bench, aoti)
         elif bench.workloads("torch"):
             bench.progress.say("PyTorch's workloads are left out: it cannot be imported here, or sees no GPU", True)
         return None

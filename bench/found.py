@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from rounds import Process, ToolError
+from rounds import Process, ToolError, last_words
 from tools import ROOT, TOOLS
 
 STORIES = ROOT / "tests" / "gpu" / "stories"
@@ -24,7 +24,7 @@ BUGS = {
     "late_in_a_loop": "each step uses what the one before has freed",
 }
 QUICK = 4  # of them
-SECONDS = 100
+SECONDS = 60
 # What says that the bug was seen, and not that the tool could not run the program.
 SEEN = re.compile(r"illegal memory access|Invalid __\w+__ \w+ of size|SUMMARY: cufence: |unspecified launch failure|misaligned address")
 
@@ -36,8 +36,7 @@ def verdict(status: int | None, said: str) -> str:
         return "found"
     if status == 0:
         return "silent"
-    last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
-    return f"status {status}: {last[-160:]}"
+    return f"status {status}: {last_words(said.splitlines())}"
 
 
 def command_of(tool: str, bug: str) -> list[str]:

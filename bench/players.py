@@ -24,45 +24,49 @@ SHORT = "{:.5g}"
 
 
 class Player:
-    """`processes` has one for each tool that could be started; why others could not stands in `dead`."""
+    """Starts a process for each tool at once. `ready` waits for them: then `processes` has those that could be started, and why others
+    could not stands in `dead`."""
 
     def __init__(self, bench: Bench, tools: list[str]) -> None:
         self.bench = bench
         self.processes: dict[str, Process] = {}
+        self.started: dict[str, Process] = {}
         self.dead: dict[str, str] = {}
         self.counts: dict[tuple[str, str], int] = {}
         self.slow: dict[str, set[str]] = {}
-        try:
-            self.start(tools)
-        except Stopped:
-            self.close()
-            raise
+        self.start(tools)
 
     def command(self, tool: str) -> list[str]:
         raise NotImplementedError
 
     def start(self, tools: list[str]) -> None:
-        """All at once; who does not greet is dead."""
-        started = {}
         for tool in tools:
             try:
-                started[tool] = Process(self.command(tool), TOOLS[tool].variables(), self.bench.is_over)
+                self.started[tool] = Process(self.command(tool), TOOLS[tool].variables(), self.bench.is_over)
             except ToolError as error:
                 self.dead[tool] = str(error)
-        self.processes.update(started)
-        for tool, process in started.items():
+
+    def ready(self) -> None:
+        """Who does not greet is dead."""
+        while self.started:
+            tool = next(iter(self.started))
             self.bench.progress.say(f"starts {TOOLS[tool].title}")
             try:
-                process.answer()
+                greeting = self.started[tool].answer()
+                self.processes[tool] = self.started.pop(tool)
                 self.dead.pop(tool, None)
+                if "allocator" in greeting:
+                    self.bench.store.data["allocators"][tool] = greeting["allocator"]
             except ToolError as error:
                 self.drop(tool, str(error))
 
     def drop(self, tool: str, why: str) -> None:
         self.dead[tool] = why
-        self.processes.pop(tool).close(0.1)
+        (self.started if tool in self.started else self.processes).pop(tool).close(0.1)
 
     def close(self) -> None:
+        self.processes.update(self.started)
+        self.started.clear()
         for process in self.processes.values():
             process.end()
         for process in self.processes.values():
@@ -89,8 +93,10 @@ class Player:
         row = self.row(workload)
         if row["left_out"] or len(row["rounds"]) >= self.bench.rounds:
             return False
+        self.ready()
         revived = [tool for tool in self.dead if tool not in self.processes and "with status" in self.dead[tool]]
         self.start(revived)
+        self.ready()
         row["failed"].update(self.dead)
         self.bench.progress.say(f"{workload.title}: warms up")
         probes: dict[str, float] = {}

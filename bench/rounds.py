@@ -12,6 +12,7 @@ import json
 import math
 import os
 import queue
+import re
 import signal
 import statistics
 import subprocess
@@ -31,6 +32,13 @@ class Stopped(Exception):
 
 class ToolError(RuntimeError):
     """A process has ended, does not answer, or says that it cannot do what it was asked."""
+
+
+def last_words(lines: list[str]) -> str:
+    """The last line that names an error, or the last one."""
+    lines = [line.strip() for line in lines if line.strip()]
+    errors = [line for line in lines if re.search(r"error\b", line, re.I)]
+    return (errors or lines or [""])[-1][-240:]
 
 
 class Process:
@@ -53,7 +61,7 @@ class Process:
         assert self.process.stdout is not None
         with self.process.stdout as output:
             for line in output:
-                self.tail = [*self.tail[-19:], line.rstrip()]
+                self.tail = [*self.tail[-39:], line.rstrip()]
                 self.lines.put((time.time(), line))
         self.lines.put(None)
 
@@ -76,8 +84,7 @@ class Process:
                 if isinstance(value, dict) and "error" in value:
                     raise ToolError(value["error"])
                 return value
-        last = next((line for line in reversed(self.tail) if line.strip()), "")
-        raise ToolError(f"ended with status {self.process.wait()}: {last[-200:]}")
+        raise ToolError(f"ended with status {self.process.wait()}: {last_words(self.tail)}")
 
     def send(self, request: str) -> None:
         assert self.process.stdin is not None

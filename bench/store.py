@@ -2,6 +2,7 @@
 
 facts       GPU, driver, versions, processors, date of the first sample
 tools       titles
+allocators  TOOL: PyTorch's allocator in its process
 workloads   NAME: group, title, rounds (a list of {TOOL: [seconds a step of each block]}), failed ({TOOL: why}), left_out (why)
 memory      MODEL: {TOOL: {"device": bytes, "host": bytes}}
 found       BUG: {TOOL: "found", "silent" or what went wrong}
@@ -27,7 +28,16 @@ SAME = ("gpu", "driver", "torch", "cufence")  # facts that a file's have to shar
 class Store:
     def __init__(self, path: Path | None, facts: dict[str, Any]) -> None:
         self.path = path
-        self.data: dict[str, Any] = {"format": FORMAT, "facts": facts, "tools": {}, "workloads": {}, "memory": {}, "found": {}, "coverage": []}
+        self.data: dict[str, Any] = {
+            "format": FORMAT,
+            "facts": facts,
+            "tools": {},
+            "allocators": {},
+            "workloads": {},
+            "memory": {},
+            "found": {},
+            "coverage": [],
+        }
         if path and path.is_file() and path.stat().st_size:
             self._resume(json.loads(path.read_text()), facts)
         self.data["tools"].update({name: tool.title for name, tool in TOOLS.items()})
@@ -101,6 +111,7 @@ def report(data: dict[str, Any]) -> str:
         lines += [f"  {TOOLS[tool].title:42} {one['device'] >> 20:9}   {one['host'] >> 20:9}" for tool, one in taken.items()]
     for bug, by_tool in data["found"].items():
         lines += ["", f"bug: {bug}", *(f"  {TOOLS[tool].title:42} {word}" for tool, word in by_tool.items())]
+    lines += ["", "PyTorch's allocator: " + ", ".join(f"{TOOLS[tool].title}: {name}" for tool, name in data["allocators"].items())]
     if data["coverage"]:
         tested, places = data["coverage"][-1]
         lines += ["", f"use after free: {tested} of {places} places of allocation tested after {len(data['coverage'])} training steps"]

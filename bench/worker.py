@@ -127,7 +127,7 @@ def main() -> None:
         say({"error": "torch.cuda.is_available() is False"})
         return
     bench = Bench(torch, cufence)
-    say({"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__, "cuda": torch.version.cuda})
+    say({"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__, "allocator": torch.cuda.memory.get_allocator_backend()})
     for line in sys.stdin:
         try:
             say(bench.answer(*line.split()))

@@ -59,7 +59,7 @@ def results(**changes: Any) -> dict[str, Any]:
     data: dict[str, Any] = {
         "format": store.FORMAT, "facts": dict(FACTS), "tools": {name: tool.title for name, tool in TOOLS.items()}, "workloads": {},
         "memory": {"gpt2": {tool: {"device": 5 << 30, "host": 1 << 30} for tool in tools}},
-        "found": {"triton_overrun": {tool: "found" if tool in OURS else "silent" for tool in tools}}, "coverage": [[1, 2], [2, 2]],
+        "found": {"triton_overrun": {tool: "found" if tool in OURS else "silent" for tool in tools}}, "coverage": [[1, 2], [2, 2]], "allocators": {"run": "cufence"},
     }  # fmt: skip
     for one in [*torch, *(one for one in WORKLOADS if one.name.startswith(("live.", "allocate.")))]:
         blocks = [{tool: [cost * 1e-3, cost * 2e-3] for tool, cost in tools.items()} for _ in range(3)]
@@ -177,6 +177,7 @@ class Results(unittest.TestCase):
         self.assertEqual(found.verdict(1, "RuntimeError: CUDA error: an illegal memory access was encountered\n"), "found")
         self.assertEqual(found.verdict(0, "========= Invalid __global__ write of size 4 bytes\nnot reached\n"), "found")
         self.assertEqual(found.verdict(1, "Traceback:\nImportError: no triton\n"), "status 1: ImportError: no triton")
+        self.assertEqual(found.verdict(1, "BuildError: no compiler\ncufence: nothing was guarded\n"), "status 1: BuildError: no compiler")
         self.assertEqual(found.verdict(None, ""), f"not finished in {found.SECONDS} s")
         for bug in found.BUGS:
             self.assertTrue((found.STORIES / f"{bug}.py").is_file(), bug)
