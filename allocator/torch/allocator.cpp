@@ -237,9 +237,8 @@ class cufence_allocator final : public tensor_memory
 
     [[noreturn]] static void refuse_ipc()
     {
-        TORCH_CHECK(false,
-                    "cufence: a guarded tensor has memory of its own that other processes cannot map by CUDA IPC. Send it "
-                    "through the host (tensor.cpu()), or run with CUFENCE_OPTIONS=ipc=driver under `cufence run`");
+        TORCH_CHECK(false, "cufence: other processes cannot map a guarded tensor by CUDA IPC. Send it through the host: "
+                           "tensor.cpu() here, tensor.cuda() there; torch.multiprocessing shares tensors of the processor");
     }
 
     /* A mapping is a segment: the slack before its buffer, the buffer, the slack behind it. */
@@ -321,8 +320,9 @@ extern "C" __attribute__((visibility("default"))) native::CUDAAllocator *cufence
     return &instance();
 }
 
-/* Makes the class PyTorch's CUDA allocator. Call before PyTorch starts CUDA. Returns NULL, or why not. */
-extern "C" __attribute__((visibility("default"))) const char *cufence_torch_install()
+/* Makes the class PyTorch's CUDA allocator. Call before PyTorch starts CUDA. is_traced: it tells torch.cuda._gpu_trace of
+ * tensors. Returns NULL, or why not. */
+extern "C" __attribute__((visibility("default"))) const char *cufence_torch_install(int is_traced)
 {
     auto *now = native::allocator.load();
     if (now == &instance())
@@ -332,6 +332,7 @@ extern "C" __attribute__((visibility("default"))) const char *cufence_torch_inst
     /* PyTorch reads its settings once, and checks the back end in them against the allocator that there is by then. */
     (void)native::CUDAAllocatorConfig::pinned_num_register_threads();
     instance().before = now;
+    instance().is_traced = is_traced != 0;
     native::allocator.store(&instance());
     c10::SetAllocator(c10::kCUDA, &instance());
     return nullptr;

@@ -81,7 +81,8 @@ void release_pointer(void *pointer);
 class tensor_memory : public native::CUDAAllocator
 {
   public:
-    native::CUDAAllocator *before = nullptr; /* set when the class is installed */
+    native::CUDAAllocator *before = nullptr; /* set when the class is installed, like the next */
+    bool is_traced = true;                   /* tells PyTorch's GPU trace */
 
     void *take(std::size_t size, DeviceIndex device, cudaStream_t stream)
     {
@@ -92,7 +93,7 @@ class tensor_memory : public native::CUDAAllocator
             pointer = take_hard(status, size, device, stream);
         if (C10_UNLIKELY(past.is_wanted.load(std::memory_order_relaxed)))
             tell_allocated(pointer);
-        if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr))
+        if (const c10::impl::PyInterpreter *trace = trace_now(); C10_UNLIKELY(trace != nullptr))
             (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<std::uintptr_t>(pointer));
         if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
             profile(pointer, static_cast<std::int64_t>(size), device);
@@ -109,12 +110,12 @@ class tensor_memory : public native::CUDAAllocator
         if (C10_UNLIKELY(is_followed)) /* before another thread may be given the address */
             tell_freed(pointer);
         const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(pointer);
-        if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr))
+        if (const c10::impl::PyInterpreter *trace = trace_now(); C10_UNLIKELY(trace != nullptr))
             (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, address);
         if (C10_UNLIKELY(borrowed.count.load(std::memory_order_relaxed) != 0) && borrowed.release(pointer, &freed))
             cufence_torch_count(freed.device, freed.size, -1);
         else
-            warn(cufence_torch_free(pointer, &freed), "PyTorch could not free a tensor's memory");
+            free(pointer, &freed);
         if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
             profile(pointer, -static_cast<std::int64_t>(freed.size), static_cast<DeviceIndex>(freed.device));
     }
@@ -291,6 +292,12 @@ class tensor_memory : public native::CUDAAllocator
     std::vector<native::OutOfMemoryObserver> observers;
 
   private:
+    /* Costs a call into Python for each tensor while anything has activated the trace. */
+    const c10::impl::PyInterpreter *trace_now() const
+    {
+        return is_traced ? c10::impl::GPUTrace::get_trace() : nullptr;
+    }
+
     static c10::CachingAllocator::Stat stat(const cufence_torch_figure &figure)
     {
         c10::CachingAllocator::Stat stat;
@@ -313,6 +320,14 @@ class tensor_memory : public native::CUDAAllocator
         if (pointer)
             cufence_torch_count(device, size, 1);
         return pointer;
+    }
+
+    /* A forked child has the parent's tensors, and no CUDA. */
+    static void free(void *pointer, cufence_torch_buffer *freed)
+    {
+        cufence_status status = cufence_torch_free(pointer, freed);
+        if (C10_UNLIKELY(status != CUFENCE_OK && status != CUFENCE_ERROR_NOT_INITIALIZED))
+            warn(status, "PyTorch could not free a tensor's memory");
     }
 
     /* Others may have memory to give back. Throws if there is none. */

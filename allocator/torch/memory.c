@@ -10,17 +10,20 @@
 #include "heap/unguarded/unguarded.h"
 #include "order/order.h"
 
+#include <sched.h>
+#include <stdlib.h>
+
 #define DEVICES 128      /* as many as PyTorch can have */
 #define SMALL (1u << 20) /* PyTorch's own bound */
 
 /* Of one device. */
 static struct account {
-    struct lock lock;
+    int lock; /* spun for: held for a few nanoseconds */
     struct cufence_torch_figure buffers[CUFENCE_TORCH_SIZES], bytes[CUFENCE_TORCH_SIZES];
     struct heap_figures since; /* the sums of mappings begin there */
     int64_t failures;          /* atomic */
     double limit;              /* as a part of the device's memory; 0: never set */
-} accounts[DEVICES] = {[0 ... DEVICES - 1] = {.lock = LOCK(RANK_LEAF)}};
+} accounts[DEVICES];
 
 void cufence_torch_installed(void)
 {
@@ -40,6 +43,21 @@ static struct context *context_for(int device, cufence_status *status)
     return *status == CUFENCE_OK ? context_of_device(device, status) : NULL;
 }
 
+static void account_lock(struct account *account)
+{
+    lock_entered(RANK_LEAF);
+    for (unsigned spins = 1; __atomic_exchange_n(&account->lock, 1, __ATOMIC_ACQUIRE); spins++) {
+        if (spins % 256 == 0)
+            sched_yield();
+    }
+}
+
+static void account_unlock(struct account *account)
+{
+    __atomic_store_n(&account->lock, 0, __ATOMIC_RELEASE);
+    lock_left(RANK_LEAF);
+}
+
 static void add(struct cufence_torch_figure *figure, int64_t amount)
 {
     figure->current += amount;
@@ -57,12 +75,12 @@ void cufence_torch_count(int device, uint64_t size, int change)
     struct account *account = &accounts[device];
     int size_class = size <= SMALL ? CUFENCE_TORCH_SMALL : CUFENCE_TORCH_LARGE;
     int64_t bytes = change * (int64_t)size;
-    lock_take(&account->lock);
+    account_lock(account);
     add(&account->buffers[CUFENCE_TORCH_ALL], change);
     add(&account->buffers[size_class], change);
     add(&account->bytes[CUFENCE_TORCH_ALL], bytes);
     add(&account->bytes[size_class], bytes);
-    lock_release(&account->lock);
+    account_unlock(account);
 }
 
 cufence_status cufence_torch_malloc(void **pointer, size_t size, int device, cufence_stream stream)
@@ -212,13 +230,13 @@ cufence_status cufence_torch_get_figures(int device, struct cufence_torch_figure
     struct account *account = &accounts[device];
     struct heap_figures now = heap_figures(context);
     uint64_t used = stats.live_bytes + now.idle;
-    lock_take(&account->lock);
+    account_lock(account);
     struct heap_figures since = account->since;
     for (int i = 0; i < CUFENCE_TORCH_SIZES; i++) {
         out->buffers[i] = account->buffers[i];
         out->bytes[i] = account->bytes[i];
     }
-    lock_release(&account->lock);
+    account_unlock(account);
     out->mappings = figure(now.mappings, now.peak_mappings, now.fresh, since.fresh, since.mappings);
     out->mapped = figure(now.mapped, now.peak, now.fresh_bytes, since.fresh_bytes, since.mapped);
     out->slack = (struct cufence_torch_figure){.current = now.mapped > used ? (int64_t)(now.mapped - used) : 0};
@@ -244,10 +262,10 @@ cufence_status cufence_torch_reset(int device, int is_peak)
     if (!context)
         return status;
     struct account *account = &accounts[device];
-    lock_take(&account->lock);
+    account_lock(account);
     reset(account->buffers, is_peak);
     reset(account->bytes, is_peak);
-    lock_release(&account->lock);
+    account_unlock(account);
     if (is_peak) {
         heap_reset_peak(context);
         return CUFENCE_OK;

@@ -143,7 +143,7 @@ class Memory(Case):
         torch.empty(quarter // 4 * 3, dtype=torch.int8, device=DEVICE)
 
     def test_shared_with_processes(self) -> None:
-        with self.assertRaisesRegex(RuntimeError, "ipc=driver"):
+        with self.assertRaisesRegex(RuntimeError, "through the host"):
             torch.empty(4, device=DEVICE).untyped_storage()._share_cuda_()
 
     def test_copies(self) -> None:
@@ -162,11 +162,11 @@ class Memory(Case):
 class Streams(Case):
     def test_recorded(self) -> None:
         side = torch.cuda.Stream()
-        for _ in range(20):
+        for _ in range(5):
             tensor = torch.full((1 << 20,), 1.0, device=DEVICE)
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
-                torch.cuda._sleep(2000000)
+                torch.cuda._sleep(100000000)  # 50 ms
                 total = tensor.sum()
             tensor.record_stream(side)
             address = tensor.data_ptr()
@@ -331,24 +331,19 @@ class Pools(Case):
 
     def test_own_allocator(self) -> None:
         compiler = shutil.which("g++") or shutil.which("c++")
-        cuda = next(
-            (path for path in map(Path, sys.path) for path in path.glob("nvidia/cu*/include")), Path("/usr/local/cuda/include")
-        )
-        if not compiler or not (cuda / "cuda_runtime_api.h").is_file():
-            self.skipTest("no C++ compiler, or no CUDA headers")
+        loaded = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libcudart.so" in line]
+        if not compiler or not loaded:
+            self.skipTest("no C++ compiler, or no libcudart")
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
         source, library = Path(holder.name, "own.cpp"), Path(holder.name, "own.so")
         source.write_text("""
-#include <cuda_runtime_api.h>
-extern "C" { int taken, given;
+#include <cstddef>
+extern "C" { int cudaMalloc(void **, size_t); int cudaFree(void *); int taken, given;
 void *take(size_t size, int, void *) { void *p = nullptr; if (cudaMalloc(&p, size)) return nullptr; taken++; return p; }
 void give(void *p, size_t, int, void *) { given++; cudaFree(p); } }
 """)
-        runtime = next(iter(sorted(cuda.parent.glob("lib*/libcudart.so*"))), None)
-        if runtime is None:
-            self.skipTest("no libcudart")
-        subprocess.run([compiler, "-shared", "-fPIC", f"-I{cuda}", str(source), str(runtime), "-o", str(library)], check=True)
+        subprocess.run([compiler, "-shared", "-fPIC", str(source), loaded[0], "-o", str(library)], check=True)
         own = torch.cuda.memory.CUDAPluggableAllocator(str(library), "take", "give")
         counts = ctypes.CDLL(str(library))
 

@@ -162,7 +162,7 @@ class Checkpoints(Case):
         given.add_(1)
         graph.replay()
         for tensor in again:
-            self.assertEqual(tensor.float().mean().item(), 3)
+            self.assertTrue(bool((tensor == 3).all()))
         self.restore(state, [], again[:2])
         for index, left in ((0, 2), (1, 1), (2, 1)):
             again[index] = None

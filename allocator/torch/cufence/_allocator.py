@@ -22,9 +22,10 @@ def is_installed() -> bool:
     return _class is not None
 
 
-def install(torch: ModuleType) -> None:
-    """Makes the class PyTorch's allocator. Call before PyTorch starts CUDA; further calls do nothing. Raises InstallError, and
-    _shim.BuildError where there is no class for this PyTorch and none can be compiled."""
+def install(torch: ModuleType, is_traced: bool = True) -> None:
+    """Makes the class PyTorch's allocator. Call before PyTorch starts CUDA; further calls do nothing. is_traced: it tells
+    torch.cuda._gpu_trace of tensors. Raises InstallError, and _shim.BuildError where there is no class for this PyTorch and none
+    can be compiled."""
     global _class
     with _lock:
         if _class is not None:
@@ -32,7 +33,7 @@ def install(torch: ModuleType) -> None:
         library = _shim.load(torch)
         start = library.cufence_torch_install
         start.restype = ctypes.c_char_p
-        why = start()
+        why = start(int(is_traced))
         if why is not None:
             raise InstallError(why.decode())
         _class = library

@@ -147,7 +147,7 @@ def enable(**options: Unpack[Options]) -> None:
         torch = _import_torch()
         _check_not_started(torch)
         _library.check(library.cufence_init(text.encode()), "cufence_init")
-        _allocator.install(torch)
+        _allocator.install(torch, is_traced=False)  # _install_sync_callbacks() activates the trace
         _install_sync_callbacks(torch)
         _patches.install()
         _tell.install()
