@@ -100,9 +100,9 @@ def play(bench: Bench, pairs: list[tuple[Player, Workload]]) -> None:
     for number in range(bench.rounds):
         for player, workload in pairs:
             row = bench.store.row(workload.name)
-            if len(row["rounds"]) > number or row["left_out"]:
+            if len(row["rounds"]) > number or row["left_out"] or number >= player.goal():
                 continue
-            bench.progress.say(f"round {number + 1} of {bench.rounds}: {workload.title}")
+            bench.progress.say(f"round {number + 1} of {player.goal()}: {workload.title}")
             player.round(workload)
             bench.store.save()
 

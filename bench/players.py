@@ -84,6 +84,10 @@ class Player:
     def skips(self, workload: Workload, tool: str) -> bool:
         return self.bench.options.quick and tool in SANITIZERS and workload.group == "torch" and workload.name not in QUICK_SANITIZED
 
+    def goal(self) -> int:
+        """How many rounds are taken."""
+        return self.bench.rounds
+
     def row(self, workload: Workload) -> dict[str, Any]:
         row: dict[str, Any] = self.bench.store.row(workload.name, workload.group, workload.title)
         return row
@@ -91,7 +95,7 @@ class Player:
     def warm(self, workload: Workload) -> bool:
         """Builds the workload in every process, in the baseline's first. Returns whether rounds can be taken."""
         row = self.row(workload)
-        if row["left_out"] or len(row["rounds"]) >= self.bench.rounds:
+        if row["left_out"] or len(row["rounds"]) >= self.goal():
             return False
         self.ready()
         revived = [tool for tool in self.dead if tool not in self.processes and "with status" in self.dead[tool]]
@@ -224,12 +228,12 @@ class Whole(Player):
         row = self.row(workload)
         if workload.name in PROGRAMS and not self.bench.store.data["facts"].get("gpus"):
             row["left_out"] = "PyTorch cannot be imported here, or sees no GPU"
-        if row["left_out"] or len(row["rounds"]) >= self.rounds(workload):
+        if row["left_out"] or len(row["rounds"]) >= self.goal():
             return False
         return all(bool(self.take(workload, tool)) for tool in self.tools[:1])  # file caches
 
-    def rounds(self, workload: Workload) -> int:
-        return self.bench.rounds
+    def goal(self) -> int:
+        return (self.bench.rounds + 1) // 2
 
     def take(self, workload: Workload, tool: str) -> dict[str, float]:
         """Seconds by workload: one run of bench_micro gives both of a fault's."""
