@@ -330,7 +330,13 @@ extern "C" __attribute__((visibility("default"))) const char *cufence_torch_inst
     if (now->initialized())
         return "PyTorch has started CUDA already";
     /* PyTorch reads its settings once, and checks the back end in them against the allocator that there is by then. */
-    (void)native::CUDAAllocatorConfig::pinned_num_register_threads();
+    try {
+        (void)native::CUDAAllocatorConfig::pinned_num_register_threads();
+    } catch (const c10::Error &error) { /* PyTorch raises it itself at its first use */
+        static std::string why;
+        why = error.what_without_backtrace();
+        return why.c_str();
+    }
     instance().before = now;
     instance().is_traced = is_traced != 0;
     native::allocator.store(&instance());

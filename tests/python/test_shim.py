@@ -153,7 +153,7 @@ class Objects(unittest.TestCase):
         name = self.ship_for("c10/cuda/CUDACachingAllocator.h", "// comment", "virtual void more() {}")
         self.assertRegex(
             self.without_compiler(),
-            rf"refused: .*no C\+\+ compiler.*; {name} does not fit this PyTorch: its allocator has 5 virtual .* PyTorch's has 4 and",
+            rf"refused: .*no C\+\+ compiler.*\. {name} does not fit this PyTorch: its allocator has 5 virtual .* PyTorch's has 4 and",
         )
         self.assertRegex(self.loaded(), r"^allocator-")
 
@@ -163,7 +163,7 @@ class Objects(unittest.TestCase):
 
     def test_missing_symbol(self) -> None:
         self.ship(standin.CLASS.replace("return 3;", "return missing();").replace("namespace {", "int missing();\nnamespace {", 1))
-        self.assertRegex(self.without_compiler(), r"does not fit this PyTorch: .*undefined symbol: \S*missing")
+        self.assertRegex(self.without_compiler(), r"\.so does not fit this PyTorch: undefined symbol: \S*missing")
 
     def test_compiled(self) -> None:
         first = self.loaded()

@@ -86,7 +86,7 @@ def _opened(path: Path) -> ctypes.CDLL:
         library.cufence_torch_allocator.restype = ctypes.c_size_t
         ours = _shape(library.cufence_torch_allocator())
     except (OSError, ValueError, AttributeError) as error:
-        raise BuildError(f"{path.name} does not fit this PyTorch: {error}") from error
+        raise BuildError(f"{path.name} does not fit this PyTorch: {str(error).removeprefix(f'{path}: ')}") from error
     if ours != theirs:
         (count, bases), (their_count, their_bases) = ours, theirs
         raise BuildError(
@@ -107,4 +107,4 @@ def load(torch: ModuleType) -> ctypes.CDLL:
     try:
         return _opened(_compile.build(torch))
     except BuildError as error:
-        raise BuildError("; ".join([str(error), *refused])) from error
+        raise BuildError(" ".join([str(error), *refused])) from error
