@@ -290,6 +290,8 @@ static cufence_status fill(void)
     const struct rerun_input *input = &self.input;
     size_t count = input->mode == RERUN_BARE ? 1 : input->launch_count;
     cufence_status status = host_open(self.socket, input);
+    for (size_t i = 0; status == CUFENCE_OK && i < input->variable_count; i++)
+        status = memory_reach(input->variables[i].value, input->variables[i].bytes);
     for (size_t i = 0; status == CUFENCE_OK && i < count; i++)
         status = memory_reach(input->launches[i].arguments, input->launches[i].argument_bytes);
     return status;

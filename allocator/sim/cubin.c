@@ -58,9 +58,27 @@ static struct instruction encode(const struct CUfunc_st *function, int is_write)
     return code;
 }
 
+/* LDC.64 R2, c[0x4][0], where the variable's address is. */
+static const struct instruction load_address = {UINT64_C(0x01000000ff027b82), UINT64_C(0x000e220000000a00)};
+
+enum { VARIABLE_SYMBOL = 3, VARIABLE_BYTES = 8, R_CUDA_64 = 2 };
+
+/* Adds the declared variable, as the driver leaves it in the image of a module that it has loaded. Returns its section. */
+static unsigned add_variable(struct elf_writer *writer, uint64_t address)
+{
+    const Elf64_Rela relocation = {.r_info = ELF64_R_INFO((uint64_t)VARIABLE_SYMBOL, R_CUDA_64)};
+    Elf64_Shdr header = {.sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC, .sh_addralign = VARIABLE_BYTES};
+    unsigned bank = elf_add(writer, ".nv.constant4", header, &address, sizeof address);
+    header = (Elf64_Shdr){.sh_type = SHT_RELA, .sh_info = bank, .sh_entsize = sizeof relocation};
+    elf_add(writer, ".rela.nv.constant4", header, &relocation, sizeof relocation);
+    header = (Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC | SHF_WRITE, .sh_addralign = VARIABLE_BYTES};
+    return elf_add(writer, ".nv.global.init", header, (const uint64_t[1]){0}, VARIABLE_BYTES);
+}
+
 static void add_symbols(struct elf_writer *writer, const struct CUfunc_st *function, unsigned text, uint64_t size)
 {
-    Elf64_Sym symbols[3] = {{0}};
+    const struct kernel_variable *variable = kernel_variable();
+    Elf64_Sym symbols[4] = {{0}};
     symbols[1].st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION);
     symbols[1].st_shndx = (uint16_t)text;
     symbols[1].st_value = function->entry;
@@ -70,8 +88,15 @@ static void add_symbols(struct elf_writer *writer, const struct CUfunc_st *funct
     symbols[2].st_shndx = (uint16_t)text;
     symbols[2].st_value = function->entry;
     symbols[2].st_size = size;
+    size_t count = VARIABLE_SYMBOL;
+    if (variable->name != NULL)
+        symbols[count++] = (Elf64_Sym){.st_name = elf_string(writer, variable->name),
+                                       .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
+                                       .st_shndx = (uint16_t)add_variable(writer, variable->address),
+                                       .st_value = variable->address,
+                                       .st_size = VARIABLE_BYTES};
     Elf64_Shdr header = {.sh_type = SHT_SYMTAB, .sh_info = 2, .sh_entsize = sizeof symbols[0]};
-    elf_link_strings(writer, elf_add(writer, ".symtab", header, symbols, sizeof symbols));
+    elf_link_strings(writer, elf_add(writer, ".symtab", header, symbols, count * sizeof symbols[0]));
 }
 
 /* As nvcc -lineinfo writes it: version 2, opcode base 10. No special opcodes are used, so line base and range don't matter. */
@@ -187,6 +212,8 @@ unsigned char *cubin_create(const struct CUfunc_st *function, int is_write, size
     struct instruction made_up[PADDED];
     for (size_t i = 0; i < PADDED; i++)
         made_up[i] = nop;
+    if (kernel_variable()->name != NULL)
+        made_up[0] = load_address;
     made_up[ACCESS] = encode(function, is_write);
     made_up[LEAVE] = leave;
     made_up[STAY] = stay;

@@ -6,6 +6,7 @@
 #include "cubin.h"
 #include "fault.h"
 #include "handle.h"
+#include "space.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -207,11 +208,39 @@ static CUresult load(CUmodule *module, const void *image, CUcontext context)
     return CUDA_SUCCESS;
 }
 
+static struct kernel_variable variable; /* under kernels_lock until it has an address */
+
+SIM_API void cusim_declare_variable(const char *name)
+{
+    variable.name = name;
+}
+
+const struct kernel_variable *kernel_variable(void)
+{
+    return &variable;
+}
+
+SIM_API void *cusim_variable(void)
+{
+    return (void *)(uintptr_t)variable.address;
+}
+
+static CUresult make_variable(CUcontext context)
+{
+    HOLD(&kernels_lock);
+    if (variable.name == NULL || variable.address != 0)
+        return CUDA_SUCCESS;
+    CALL_TRY(space_allocate(&variable.address, sizeof(uint64_t), context->home, context->device, NULL));
+    memset(cusim_variable(), 0, sizeof(uint64_t));
+    return CUDA_SUCCESS;
+}
+
 static CUresult load_module(CUmodule *module, const void *image)
 {
     CONTEXT_CURRENT(context);
     CALL_REFUSE(module == NULL || image == NULL, INVALID_VALUE);
     CALL_TRY(capture_check_unsafe());
+    CALL_TRY(make_variable(context));
     if (strstr(image, ".version"))
         compile();
     return load(module, image, context->home);
@@ -257,6 +286,19 @@ SIM_API CUresult cuModuleUnload(CUmodule hmod)
 {
     CALL_ENTER("cuModuleUnload");
     return unload(HANDLE_MODULE, hmod);
+}
+
+SIM_API CUresult cuModuleGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+{
+    CALL_ENTER("cuModuleGetGlobal");
+    CALL_REFUSE(name == NULL, INVALID_VALUE);
+    CALL_REFUSE(!handle_is_valid(HANDLE_MODULE, hmod), INVALID_HANDLE);
+    CALL_REFUSE(variable.name == NULL || strcmp(variable.name, name) != 0, NOT_FOUND);
+    if (dptr != NULL)
+        *dptr = variable.address;
+    if (bytes != NULL)
+        *bytes = sizeof(uint64_t);
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)

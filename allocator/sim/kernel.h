@@ -34,6 +34,13 @@ int kernel_is_valid(const void *function);
  * message on stderr. */
 CUresult kernel_load_library(void);
 
+/* What cusim_declare_variable() has declared. */
+struct kernel_variable {
+    const char *name;    /* NULL: none */
+    CUdeviceptr address; /* 0 before the first module is loaded */
+};
+const struct kernel_variable *kernel_variable(void);
+
 /* Unloads the context's modules. */
 void kernel_unload_all(CUcontext context);
 

@@ -106,6 +106,11 @@ void cusim_register_kernel(const cusim_kernel *kernel);
 /* Called by a kernel: ends its thread with the exception of that number (CUDBGException_t). Does not return. */
 void cusim_raise(uint32_t exception);
 
+/* From now on each module has a variable of 8 bytes, zeros at first, that all kernels use: cuModuleGetGlobal() finds it, and
+ * core dumps have its address. All modules of a process share it. */
+void cusim_declare_variable(const char *name);
+void *cusim_variable(void); /* for kernels: where it is */
+
 /* Makes the nth call from now of a driver function do nothing and return `result`, once. nth = 0 clears. */
 void cusim_fail_call(const char *function, unsigned nth, CUresult result);
 

@@ -204,12 +204,12 @@ static cufence_status export(struct rerun_source *source, uint64_t address, stru
     return status;
 }
 
-/* Keeps the memory at each address in the arguments: the program goes on, and may unmap it. */
-static void hold_memory(struct rerun_source *source, const struct rerun_launch *launch)
+/* Keeps the memory at each address in arguments and variables: the program goes on, and may unmap it. */
+static void hold_memory(struct rerun_source *source, const uint8_t *bytes, size_t size)
 {
-    for (size_t i = 0; i + 8 <= launch->argument_bytes && source->held_count < MOST_HELD; i += 8) {
+    for (size_t i = 0; i + 8 <= size && source->held_count < MOST_HELD; i += 8) {
         uint64_t word;
-        memcpy(&word, launch->arguments + i, sizeof word);
+        memcpy(&word, bytes + i, sizeof word);
         if (word >= source->rerun.input.arena_start && word < source->rerun.input.arena_end && !find_held(source, word) &&
             export(source, word, &source->held[source->held_count]) == CUFENCE_OK)
             source->held_count++;
@@ -406,8 +406,10 @@ struct rerun_source *rerun_source_begin(const struct options *options, const str
         status = choose_launches(source, site, around, &diagnosis.origin);
     if (status == CUFENCE_OK)
         rerun_aim(&source->rerun, &diagnosis);
+    for (size_t i = 0; status == CUFENCE_OK && i < source->rerun.input.variable_count; i++)
+        hold_memory(source, source->rerun.input.variables[i].value, source->rerun.input.variables[i].bytes);
     for (size_t i = 0; status == CUFENCE_OK && i < source->launch_count; i++)
-        hold_memory(source, &source->launches[i]);
+        hold_memory(source, source->launches[i].arguments, source->launches[i].argument_bytes);
     if (status == CUFENCE_OK)
         status = hold_pinned(source);
     if (status == CUFENCE_OK && source->launch_count == 1)

@@ -247,6 +247,15 @@ static void end_later(const cusim_thread *t, void *const *arguments)
         _Exit(3);
 }
 
+/* The pointer is in a variable of the module. */
+static void write_by_variable(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)cusim_variable();
+    int n = *(const int *)arguments[1];
+    if (number(t) <= n)
+        out[number(t)] = 2.5f;
+}
+
 /* Ends in an illegal instruction. */
 static void end_illegally(const cusim_thread *t, void *const *arguments)
 {
@@ -284,9 +293,12 @@ __attribute__((constructor)) static void register_kernels(void)
         {"count_hosted", count_hosted, two_pointers, 2, "model.cu", 150, 4, 0, 1},
         {"read_mapped", read_mapped, map_and_count, 2, "model.cu", 160, 4, 0, 0},
         {"read_copied", read_copied, pointer_and_count, 2, "model.cu", 160, 4, 0, 0},
+        {"write_by_variable", write_by_variable, pointer_and_count, 2, "model.cu", 180, 4, 0, 1},
         {"end_illegally", end_illegally, pointer_and_count, 2, "model.cu", 170, 4, 0, 1},
         {"_Z9write_endPK6__halfPfi", write_end, two_pointers, 3, "model.cu", 97, 4, 0, 1},
     };
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
         cusim_register_kernel(&kernels[i]);
+    if (getenv("SIM_TEST_VARIABLE"))
+        cusim_declare_variable(getenv("SIM_TEST_VARIABLE"));
 }

@@ -104,6 +104,24 @@ static inline void fault_by_table(const char *options)
 #define THREAD_PAST_THE_END "thread \\(104,0,0\\)"
 #define WRITTEN_PAST_THE_END "written +4 bytes past the end: 2\\.5"
 
+/* A kernel whose pointer is in a variable of its module, which the host has set. lacking: a function of the driver that then
+ * fails; NULL: none. */
+static inline void fault_by_variable(const char *options, const char *lacking)
+{
+    CUdeviceptr address;
+    size_t bytes;
+    setenv("SIM_TEST_VARIABLE", "target", 1); /* for the rerun process */
+    cusim_declare_variable("target");
+    start(options);
+    void *out = allocate(COUNT * 4);
+    CHECK_CU(cuModuleGetGlobal(&address, &bytes, module, "target"));
+    CHECK_CU(cuMemcpyHtoD(address, &out, sizeof out));
+    if (lacking)
+        cusim_fail_calls(lacking, CUDA_ERROR_OUT_OF_MEMORY);
+    launch("write_by_variable", NULL, COUNT);
+    cuCtxSynchronize();
+}
+
 struct hosted {
     void *out;
     int n;

@@ -78,6 +78,7 @@ static const struct bundle_buffer two_buffers[] = {{.id = 7,
                                                     .label = "a \xff label"}};
 static const struct bundle_buffer one_pinned[] = {
     {.address = 0x1010, .size = 8, .mapping_start = 0x1010, .mapping_end = 0x1018, .file = "pinned-1010.npy"}};
+static const struct rerun_variable one_variable[] = {{"table", argument_bytes, 5}};
 static const struct bundle written = {.symbol = "_Z1kPfi",
                                       .device_name = "GPU",
                                       .compute = 120,
@@ -97,7 +98,9 @@ static const struct bundle written = {.symbol = "_Z1kPfi",
                                       .buffers = two_buffers,
                                       .buffer_count = 2,
                                       .pinned = one_pinned,
-                                      .pinned_count = 1};
+                                      .pinned_count = 1,
+                                      .variables = one_variable,
+                                      .variable_count = 1};
 
 TEST(bundles_come_back_as_they_were)
 {
@@ -128,6 +131,10 @@ TEST(bundles_come_back_as_they_were)
     assert_memory_equal(read->pinned, one_pinned, sizeof one_pinned);
     assert_ptr_equal(bundle_find(read, 0x1017), read->pinned);
     assert_null(bundle_find(read, 0x1018));
+    assert_int_equal(read->variable_count, 1);
+    assert_string_equal(read->variables[0].name, "table");
+    assert_int_equal(read->variables[0].bytes, 5);
+    assert_memory_equal(read->variables[0].value, argument_bytes, 5);
     bundle_free(read);
 }
 

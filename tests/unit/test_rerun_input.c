@@ -19,6 +19,7 @@ static const struct rerun_launch two[] = {
      .argument_bytes = 3,
      .arguments = arguments + 4},
 };
+static const struct rerun_variable variables[] = {{"limit", arguments + 2, 8}, {"none", arguments, 0}};
 static const struct rerun_input input = {.device = {1, 2},
                                          .arena_start = 0x10000,
                                          .arena_end = 0x20000,
@@ -31,6 +32,8 @@ static const struct rerun_input input = {.device = {1, 2},
                                          .image_bytes = 5,
                                          .launches = two,
                                          .launch_count = 2,
+                                         .variables = variables,
+                                         .variable_count = 2,
                                          .pinned = {{0x1000, 16}, {0x1010, 0x40}, {0x20000, 5}},
                                          .pinned_count = 3,
                                          .reserved = {{0x10000, 0x1000}, {0x11000, 0xf000}},
@@ -67,6 +70,11 @@ TEST(what_is_written_is_read)
     assert_string_equal(read.symbol, input.symbol);
     assert_int_equal(read.image_bytes, 5);
     assert_memory_equal(read.image, arguments, 5);
+    assert_int_equal(read.variable_count, 2);
+    assert_string_equal(read.variables[0].name, "limit");
+    assert_int_equal(read.variables[0].bytes, 8);
+    assert_memory_equal(read.variables[0].value, arguments + 2, 8);
+    assert_string_equal(read.variables[1].name, "none");
     assert_int_equal(read.launch_count, 2);
     assert_memory_equal(read.launches[0].arguments, arguments, 12);
     assert_memory_equal(read.launches[1].arguments, arguments + 4, 3);
