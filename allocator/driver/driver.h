@@ -105,6 +105,7 @@
     X(cuUserObjectCreate, 11030, OPTIONAL)                                                                                     \
     X(cuUserObjectRelease, 11030, OPTIONAL)                                                                                    \
     X(cuGraphRetainUserObject, 11030, OPTIONAL)                                                                                \
+    X(cuGraphGetNodes, 10000, OPTIONAL)                                                                                        \
     X(cuCoredumpSetAttributeGlobal, 12010, OPTIONAL)                                                                           \
     X(cuCoredumpGetAttributeGlobal, 12010, OPTIONAL)
 

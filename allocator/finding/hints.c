@@ -145,7 +145,13 @@ static void take_use_after_free(struct finding *finding, const struct diagnosis 
 {
     const struct fault_launch *launch = diagnosis->origin.launch;
     size_t since = launch ? launches_since(diagnosis, launch) : 0;
-    if (launch && is_replayed(diagnosis, launch))
+    if (launch && is_replayed(diagnosis, launch) && launch->entry->node)
+        part_add(finding->hint,
+                 "the kernel is node %" PRIu32
+                 " of a graph, and a graph was launched after the free: capture it again, or keep the "
+                 "buffer as long as the graph",
+                 launch->entry->node - 1);
+    else if (launch && is_replayed(diagnosis, launch))
         part_add(finding->hint,
                  "a graph was launched after the free: is the kernel in it, with the pointer of its capture? Capture "
                  "it again, or keep the buffer");

@@ -220,6 +220,7 @@ static void fill(struct slot *slot, const struct launch_call *call, const struct
     struct launch_entry *entry = &slot->entry;
     entry->function = function;
     entry->is_cooperative = call->is_cooperative;
+    entry->node = call->node;
     memcpy(entry->grid, call->grid, sizeof entry->grid);
     memcpy(entry->block, call->block, sizeof entry->block);
     memcpy(entry->cluster, call->cluster, sizeof entry->cluster);

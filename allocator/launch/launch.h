@@ -28,6 +28,7 @@ struct launch_call {
     void **parameters; /* kernelParams of cuLaunchKernel, may be NULL */
     void **extra;      /* its extra, may be NULL */
     int is_cooperative;
+    uint32_t node;     /* as in struct launch_entry */
     const void *frame; /* __builtin_frame_address(0) of the function whose caller launches; NULL: that of launch_record() */
 };
 

@@ -41,22 +41,36 @@ void look_at_pointers(const struct launch_call *call, const struct launch_functi
     }
 }
 
-/* Whether the launch puts the kernel into a graph. */
-static __attribute__((noinline)) int is_captured(CUstream stream)
+/* The node that the launch puts into a graph, as in struct launch_entry. */
+static __attribute__((noinline)) uint32_t node_of(CUstream stream)
 {
     CUstreamCaptureStatus status;
-    return driver->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id;
+    CUgraph graph = NULL;
+    size_t nodes = 0;
+    if (driver->stream_capture_info(stream, &status, &id, &graph, NULL, NULL) != CUDA_SUCCESS ||
+        status == CU_STREAM_CAPTURE_STATUS_NONE)
+        return 0;
+    if (driver->cuGraphGetNodes)
+        driver->cuGraphGetNodes(graph, NULL, &nodes);
+    return 1 + (uint32_t)nodes;
 }
 
 static struct launch_event begun(const struct launch_call *call)
 {
     struct launch_event event = {
         .context = is_active() ? context_current() : NULL, .call = call, .stream = call->stream, .frame = call->frame};
-    if (event.context) {
-        const struct launch_function *function = launch_record(event.context, call);
-        look_at_pointers(call, function, heap_captures() && is_captured(call->stream));
-        observe(&event);
+    struct launch_call captured;
+    if (!event.context)
+        return event;
+    if (__builtin_expect(heap_captures(), 0)) {
+        captured = *call;
+        captured.node = node_of(call->stream);
+        call = &captured;
     }
+    const struct launch_function *function = launch_record(event.context, call);
+    look_at_pointers(call, function, call->node != 0);
+    observe(&event);
     return event;
 }
 

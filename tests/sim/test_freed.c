@@ -20,6 +20,12 @@ static void expect_found(const char *story, const char *settings)
         expect_found("freed " #name, "slack=off,small=map");                                                                   \
         expect_found("freed " #name, "uaf=strict");                                                                            \
     }
+TEST_WITH(the_node_of_the_graph_is_named, NULL, finish)
+{
+    run_guarded(&by_dlsym, "freed graph", NULL, 1, "the end: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+    expect_in(&by_dlsym, "freed graph", last.err, "the kernel is node 1 of a graph, ");
+}
+
 FOUND(same_stream)
 FOUND(in_a_loop)
 FOUND(other_stream)

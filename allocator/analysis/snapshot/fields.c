@@ -36,10 +36,17 @@ static const struct field of_frame[] = {
     FRAME(INT, line),      FRAME(CHARS, module),   FRAME(HEX, offset),
 };
 static const struct field of_entry[] = {
-    LAUNCH(NUMBER, sequence),    LAUNCH(NUMBER, time_ns),      LAUNCH(HEX, graph),
-    LAUNCH(HEX, stream),         LAUNCH(NUMBER, tid),          LAUNCH(INT, device),
-    LAUNCH(INT, is_cooperative), LAUNCH(NUMBER, shared_bytes), LAUNCH(NUMBER, argument_bytes),
+    LAUNCH(NUMBER, sequence),
+    LAUNCH(NUMBER, time_ns),
+    LAUNCH(HEX, graph),
+    LAUNCH(HEX, stream),
+    LAUNCH(NUMBER, tid),
+    LAUNCH(INT, device),
+    LAUNCH(INT, is_cooperative),
+    LAUNCH(NUMBER, shared_bytes),
+    LAUNCH(NUMBER, argument_bytes),
     LAUNCH(NUMBER, kept_bytes),
+    FIELD(NUMBER, struct launch_entry, node, "node", .flags = NOT_ZERO),
 };
 static const struct record entry_record = RECORD(struct launch_entry, of_entry);
 static const struct field of_launch[] = {

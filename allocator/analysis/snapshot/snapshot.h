@@ -48,6 +48,7 @@ struct launch_entry {
     uint32_t tid; /* of the launching thread */
     int device;   /* the driver's ordinal, -1 if unknown */
     int is_cooperative;
+    uint32_t node; /* captured into a graph: 1 plus the nodes that were there; 0: it was not */
     uint32_t grid[3], block[3];
     uint32_t cluster[3]; /* zeros if the launch did not specify it */
     uint32_t shared_bytes;
