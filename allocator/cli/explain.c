@@ -7,6 +7,7 @@
 #include "analysis/dump/standing.h"
 #include "analysis/snapshot/bundle.h"
 #include "analysis/snapshot/keep.h"
+#include "analysis/verdict/boxes.h"
 #include "analysis/verdict/cause.h"
 #include "base/text.h"
 #include "finding/json.h"
@@ -243,6 +244,8 @@ static cufence_status explain_bytes(const char *path, const struct loaded *bytes
     cufence_status status = coredump_open_part(bytes->at, bytes->size, &dump, problem);
     if (status == CUFENCE_OK)
         status = evidence_read(&dump, &evidence, problem);
+    if (known && evidence)
+        boxes_place(evidence, &known->memory);
     if (status == CUFENCE_OK)
         status = standing_read(&dump, &standing, problem);
     all.standing.remains = status == CUFENCE_OK && coredump_is_truncated(&dump) ? evidence : NULL;

@@ -302,6 +302,19 @@ static void note_map(struct finding *finding, const struct diagnosis *diagnosis,
         part_add(note->text, " in %s", own->function);
 }
 
+/* Says where the driver may be to blame. */
+static void note_driver(struct finding *finding, const struct diagnosis *diagnosis, const struct tensor_map *map)
+{
+    unsigned sm = 0;
+    if (sscanf(diagnosis->evidence->sm_type, "sm_%u", &sm) != 1 || sm < 100 || !map_is_misencoded(map) ||
+        finding->notes.count == FINDING_NOTES)
+        return;
+    add(finding,
+        "this may be the driver's fault: on this architecture it is known to encode maps wrongly whose tensor is not dense "
+        "and lies in less than 128 KiB; clearing bit 85 of the map mends it (release notes of driver 595.71.05)");
+    finding->notes.list[finding->notes.count - 1].certainty = CERTAIN_CANDIDATE;
+}
+
 /* The maps among the arguments, or that an argument points to. */
 static void note_maps(struct finding *finding, const struct diagnosis *diagnosis)
 {
@@ -310,7 +323,7 @@ static void note_maps(struct finding *finding, const struct diagnosis *diagnosis
         const struct tensor_map *map;
         size_t i = 0;
         while ((map = boxes_map(diagnosis->memory, arguments->bytes, arguments->count, at, &i)) != NULL)
-            note_map(finding, diagnosis, at, map);
+            note_map(finding, diagnosis, at, map), note_driver(finding, diagnosis, map);
     }
 }
 

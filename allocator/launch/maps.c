@@ -7,6 +7,8 @@
 
 #define SIZE_SEARCHED 65536 /* bytes of a copy from the host: a larger one is data, and no list of maps */
 
+int maps_are_copied;
+
 static struct lock lock = LOCK(RANK_LEAF); /* a leaf */
 static struct tensor_map *maps;            /* MAPS_KEPT of them, a ring; all of this under the lock */
 static uint64_t noted;
@@ -56,10 +58,22 @@ void maps_copied(uint64_t to, const void *from, size_t size)
     lock_take(&lock);
     for (size_t at = -to % MAP_ALIGNMENT; at + MAP_BYTES <= size; at += MAP_ALIGNMENT) {
         struct tensor_map *map = with_bytes((const uint8_t *)from + at);
-        if (map)
-            map->copied_to = to + at;
+        if (!map)
+            continue;
+        map->copied_to = to + at;
+        __atomic_store_n(&maps_are_copied, 1, __ATOMIC_RELAXED);
     }
     lock_release(&lock);
+}
+
+uint64_t maps_base_at(uint64_t address)
+{
+    uint64_t base = 0;
+    lock_take(&lock);
+    for (size_t i = 0; i < count && !base; i++)
+        base = maps[i].copied_to == address ? maps[i].base : 0;
+    lock_release(&lock);
+    return base;
 }
 
 size_t maps_read(struct tensor_map *out)

@@ -26,6 +26,11 @@ int maps_find(const void *bytes, struct tensor_map *out);
  */
 void maps_copied(uint64_t to, const void *from, size_t size);
 
+extern int maps_are_copied; /* atomic: some map has been */
+
+/* The base of the map that was copied to the address; 0: there is none. */
+uint64_t maps_base_at(uint64_t address);
+
 /* Copies the maps, newest first, at most MAPS_KEPT. Returns their number. */
 size_t maps_read(struct tensor_map *out);
 

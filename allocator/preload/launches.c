@@ -4,6 +4,7 @@
 
 #include "base/aside.h"
 #include "launch/launch.h"
+#include "launch/maps.h"
 #include "launch/observers.h"
 
 #include <string.h>
@@ -23,7 +24,7 @@ static void observe(struct launch_event *event)
 void look_at_pointers(const struct launch_call *call, const struct launch_function *function, int is_of_graph)
 {
     struct launch_span span;
-    uint64_t word;
+    uint64_t word, base;
     if (__builtin_expect(!function && call->parameters, 0))
         function = functions_find(call->function);
     for (uint32_t i = 0; launch_span(call, function, i, &span); i++) {
@@ -37,6 +38,9 @@ void look_at_pointers(const struct launch_call *call, const struct launch_functi
                 heap_given_to_graph(word);
             else if (__builtin_expect(heap_looks_freed(word), 0))
                 heap_retire_freed(word, span.size <= LAUNCH_STRUCT_SURE);
+            else if (__builtin_expect(__atomic_load_n(&maps_are_copied, __ATOMIC_RELAXED), 0) &&
+                     (base = maps_base_at(word)) != 0 && heap_owns(base) && heap_looks_freed(base))
+                heap_retire_freed(base, 1);
         }
     }
 }

@@ -8,6 +8,7 @@
 #include "stacks/stack.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -51,14 +52,14 @@ static void note(struct tensor_map *map, const CUtensorMap *encoded)
 
 void map_encoded(const char *call, const CUtensorMap *encoded, const struct map_shape *shape)
 {
-    struct tensor_map map = {.call = call,
-                             .base = (uint64_t)(uintptr_t)shape->base,
+    struct tensor_map map = {.base = (uint64_t)(uintptr_t)shape->base,
                              .rank = shape->rank,
                              .element_bits = shape->is_interleaved ? 0 : bits_of(shape->type)};
     if (!is_active() || !heap_owns(map.base) || shape->rank < 1 || shape->rank > MAP_RANKS)
         return;
+    snprintf(map.call, sizeof map.call, "%s", call);
     memcpy(map.size, shape->size, shape->rank * sizeof *map.size);
-    memcpy(map.stride, shape->stride, (shape->rank - 1) * sizeof *map.stride);
+    memcpy(map.stride + 1, shape->stride, (shape->rank - 1) * sizeof *map.stride);
     if (shape->box)
         memcpy(map.box, shape->box, shape->rank * sizeof *map.box);
     note(&map, encoded);
@@ -71,7 +72,7 @@ CUresult map_moved(CUresult (*replace)(CUtensorMap *, void *), CUtensorMap *enco
     CUresult result = replace(encoded, base);
     if (result != CUDA_SUCCESS || !is_known || !heap_owns((uint64_t)(uintptr_t)base))
         return result;
-    map.call = "cuTensorMapReplaceAddress";
+    snprintf(map.call, sizeof map.call, "cuTensorMapReplaceAddress");
     map.base = (uint64_t)(uintptr_t)base;
     map.buffer = map.room = map.copied_to = 0;
     note(&map, encoded);

@@ -99,6 +99,25 @@ TEST(test_copied)
                                  "0 bytes past the end of buffer #2", NULL});
 }
 
+/* The same after the buffer's free, with default options: the launch brings out that it is used. */
+static void tell_copied_and_freed(void)
+{
+    CUtensorMap map;
+    start_hooked("explain=dump");
+    CUdeviceptr copy = rows_of(1), rows = rows_of(ROWS);
+    CHECK_CU(encode(&map, rows, ROWS));
+    CHECK_CU(hook_cuMemcpyHtoD_v2(copy, &map, sizeof map));
+    CHECK_CU(hook_cuMemFree_v2(rows));
+    read_element("read_copied", &copy, 16);
+}
+
+TEST(test_copied_and_freed)
+{
+    expect_said(tell_copied_and_freed,
+                (const char *[]){"use-after-free READ",
+                                 "argument 0 points to a copy of a tensor map, \\[256, 64\\] of 4 bytes in buffer$", NULL});
+}
+
 /* A map that is larger than its buffer may be made: nothing is wrong before it is used there. */
 static void tell_none(void)
 {
@@ -119,7 +138,7 @@ static uint64_t excess_of(uint32_t bits, uint32_t rank, const uint64_t *size, co
     struct tensor_map map = {.element_bits = bits, .rank = rank, .buffer = 1, .room = room};
     memcpy(map.size, size, rank * sizeof *size);
     if (rank > 1)
-        memcpy(map.stride, stride, (rank - 1) * sizeof *stride);
+        memcpy(map.stride + 1, stride, (rank - 1) * sizeof *stride);
     return map_excess(&map);
 }
 

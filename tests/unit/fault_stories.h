@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/verdict/boxes.h"
 #include "analysis/verdict/rerun_result.h"
 #include "fault_world.h"
 
@@ -23,6 +24,8 @@ struct story {
     struct evidence_site sites_again[2];
     struct evidence evidence_again;
     uint64_t parameters_again[3];
+    struct tensor_map map;
+    uint8_t with_map[112 + MAP_BYTES];
 };
 
 static inline void overrun(struct story *story)
@@ -208,6 +211,41 @@ static inline void address_not_decoded(struct story *story)
     story->sites[0].instruction = "UTMALDG.2D";
     story->sites[0].access = ACCESS_UNKNOWN;
     story->sites[0].access_bytes = 0;
+}
+
+/* A box of a map that has more rows than its buffer. */
+static inline void by_tensor_map(struct story *story)
+{
+    address_not_decoded(story);
+    story->map = (struct tensor_map){.bytes = {1, [10] = 0x20},
+                                     .call = "cuTensorMapEncodeTiled",
+                                     .base = A_START,
+                                     .rank = 2,
+                                     .element_bits = 32,
+                                     .size = {20, 60},
+                                     .stride = {0, 96},
+                                     .box = {32, 16},
+                                     .buffer = story->near[0].id,
+                                     .room = story->near[0].size};
+    memcpy(story->with_map + 112, story->map.bytes, MAP_BYTES);
+    story->sites[0].parameters = story->with_map;
+    story->sites[0].parameter_bytes = sizeof story->with_map;
+    story->sites[0].access = ACCESS_READ;
+    story->sites[0].box = (struct evidence_box){2, {0, 32}};
+    story->memory.maps = &story->map;
+    story->memory.map_count = 1;
+    boxes_place(&story->evidence, &story->memory);
+}
+
+/* A map that is well, on a GPU for which drivers encode such maps wrongly. */
+static inline void by_good_tensor_map(struct story *story)
+{
+    by_tensor_map(story);
+    story->map.size[1] = 41;
+    snprintf(story->evidence.sm_type, sizeof story->evidence.sm_type, "sm_100");
+    story->lanes[0].certainty = CERTAIN_NOT;
+    story->sites[0].access_bytes = 0;
+    boxes_place(&story->evidence, &story->memory);
 }
 
 /* A gather, `table[keys[i]]`: the load overwrote the high half of its own address. */

@@ -14,7 +14,7 @@ static struct tensor_map map_of(uint8_t first, uint64_t rows)
                              .rank = 2,
                              .element_bits = 32,
                              .size = {60, rows},
-                             .stride = {256},
+                             .stride = {0, 256},
                              .box = {64, 16},
                              .buffer = 1,
                              .room = ROOM};
@@ -98,6 +98,19 @@ TEST(test_freed)
     expect(&story, 32 * 256, 240);
 }
 
+TEST(test_what_the_driver_encodes_wrongly)
+{
+    struct tensor_map map = map_of(1, 16); /* 60 of 64 columns: not dense */
+    assert_false(map_is_misencoded(&map));
+    map.bytes[10] = 0x20; /* bit 85 */
+    assert_true(map_is_misencoded(&map));
+    map.room = 128 << 10;
+    assert_false(map_is_misencoded(&map));
+    map.room = 64 << 10;
+    map.size[0] = 64;
+    assert_false(map_is_misencoded(&map));
+}
+
 TEST(test_three_dimensions)
 {
     struct story story;
@@ -106,7 +119,7 @@ TEST(test_three_dimensions)
                              .rank = 3,
                              .element_bits = 8,
                              .size = {16, 4, 3},
-                             .stride = {16, 64},
+                             .stride = {0, 16, 64},
                              .box = {16, 2, 2},
                              .buffer = 1,
                              .room = 160};

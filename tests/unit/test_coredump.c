@@ -93,6 +93,10 @@ static void check(const struct evidence *evidence, const char *key, const char *
     } else if (strcmp(key, "source") == 0) {
         snprintf(line, sizeof(line), "%d 0x%x %d", site->source.is_known, site->source.words, site->source.is_loaded);
         assert_string_equal(line, value);
+    } else if (strcmp(key, "box") == 0) { /* of the block */
+        int rows = (int)(site->block_index[0] - expectation->block) * 16;
+        snprintf(line, sizeof(line), "%d %d", site->box.corner[0], site->box.corner[1] - rows);
+        assert_string_equal(line, value);
     } else if (strcmp(key, "grid") == 0) {
         assert_int_equal(site->grid[0], number);
     } else if (strcmp(key, "block_size") == 0) {

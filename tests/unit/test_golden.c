@@ -102,6 +102,7 @@ TEST(faults)
         {"host_pointer", host_pointer}, {"wild_outside", wild_outside}, {"wild_inside", wild_inside},
         {"misaligned", misaligned}, {"another_devices_buffer", another_devices_buffer}, {"exited", exited},
         {"exited_with_parameters", exited_with_parameters}, {"address_not_decoded", address_not_decoded},
+        {"by_tensor_map", by_tensor_map}, {"by_good_tensor_map", by_good_tensor_map},
         {"half_known", half_known}, {"half_known_between_arguments", half_known_between_arguments},
         {"high_half_known", high_half_known}, {"assertion", assertion}, {"trap", trap}, {"wrong_vote_mask", wrong_vote_mask},
         {"bystander", bystander}, {"two_kernels", two_kernels}, {"no_exception", no_exception}, {"launched", launched},

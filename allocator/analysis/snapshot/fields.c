@@ -6,6 +6,7 @@
 #define FRAME(kind, member) FIELD(kind, struct stack_frame, member, #member, .flags = NOT_ZERO)
 #define LAUNCH(kind, member) FIELD(kind, struct launch_entry, member, #member, .flags = NOT_ZERO)
 #define MEMORY(kind, member) FIELD(kind, struct fault_memory, member, #member, .flags = NOT_ZERO)
+#define MAP(kind, member) FIELD(kind, struct tensor_map, member, #member, .flags = NOT_ZERO)
 #define ORIGIN(kind, member) FIELD(kind, struct snapshot_origin, member, #member, .flags = NOT_ZERO)
 
 static const struct field of_buffer[] = {
@@ -60,6 +61,24 @@ static const struct field of_launch[] = {
     FIELD(LIST, struct kept_launch, frames, "frames", .flags = BEHIND | NOT_ZERO, .record = &kept_frame,
           COUNT(struct kept_launch, frame_count)),
 };
+static const struct field of_word[] = {{.type = FIELD_NUMBER, .size = sizeof(uint64_t)}};
+static const struct field of_side[] = {{.type = FIELD_NUMBER, .size = sizeof(uint32_t)}};
+static const struct record word = {.fields = of_word, .count = 1, .bytes = sizeof(uint64_t)};
+static const struct record side = {.fields = of_side, .count = 1, .bytes = sizeof(uint32_t)};
+static const struct field of_map[] = {
+    MAP(BYTES, bytes),
+    MAP(CHARS, call),
+    MAP(HEX, base),
+    MAP(NUMBER, element_bits),
+    FIELD(LIST, struct tensor_map, size, "size", .record = &word, COUNT(struct tensor_map, rank)),
+    FIELD(LIST, struct tensor_map, stride, "stride", .record = &word, COUNT(struct tensor_map, rank)),
+    FIELD(LIST, struct tensor_map, box, "box", .record = &side, COUNT(struct tensor_map, rank)),
+    MAP(NUMBER, buffer),
+    MAP(NUMBER, room),
+    MAP(HEX, copied_to),
+    MAP(NUMBER, time_ns),
+    MAP(NUMBER, stack),
+};
 static const struct field of_memory[] = {
     MEMORY(NUMBER, live_total), MEMORY(INT, device),          MEMORY(HEX, shared),    MEMORY(HEX, arena_start),
     MEMORY(HEX, arena_end),     MEMORY(INT, is_host_address), MEMORY(NUMBER, now_ns),
@@ -72,6 +91,7 @@ static const struct field of_origin[] = {
 const struct record kept_buffer = RECORD(cufence_buffer, of_buffer);
 const struct record kept_frame = RECORD(struct stack_frame, of_frame);
 const struct record kept_launch = RECORD(struct kept_launch, of_launch);
+const struct record kept_map = RECORD(struct tensor_map, of_map);
 const struct record kept_memory = RECORD(struct fault_memory, of_memory);
 const struct record kept_origin = RECORD(struct snapshot_origin, of_origin);
 

@@ -31,6 +31,7 @@ struct kept_rerun {
     size_t write_count;
 };
 
+extern const struct record kept_map;
 extern const struct record kept_buffer, kept_frame, kept_launch, kept_memory, kept_origin, kept_rerun, kept_lane, kept_figures;
 extern const struct record kept_rerun_launch, kept_rerun_variable, kept_bundle;
 

@@ -90,6 +90,23 @@ static json_t *put_buffers(const cufence_buffer *buffers, size_t count, json_t *
     return array;
 }
 
+/* Those that a launch may have been given: of the others nothing would be said. */
+static json_t *put_maps(json_t *stacks, const struct fault_memory *memory)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < memory->map_count; i++) {
+        const struct tensor_map *map = &memory->maps[i];
+        int is_near = 0;
+        for (size_t k = 0; k < memory->near_count && !is_near; k++)
+            is_near = memory->near[k].id == map->buffer;
+        if (!is_near)
+            continue;
+        json_array_append_new(array, record_to_json(&kept_map, map));
+        put_stack(stacks, memory, map->stack);
+    }
+    return array;
+}
+
 char *snapshot_write(const struct fault_memory *memory, const struct snapshot_origin *origin, const struct rerun_result *rerun)
 {
     json_t *object = json_object(), *stacks = json_object(), *functions = json_array();
@@ -99,6 +116,8 @@ char *snapshot_write(const struct fault_memory *memory, const struct snapshot_or
     json_object_set_new(object, "memory", record_to_json(&kept_memory, memory));
     json_object_set_new(object, "near", put_buffers(memory->near, memory->near_count, stacks, memory));
     json_object_set_new(object, "live", put_buffers(memory->live, memory->live_count, stacks, memory));
+    if (memory->map_count)
+        json_object_set_new(object, "maps", put_maps(stacks, memory));
     json_object_set_new(object, "stacks", stacks);
     json_object_set_new(object, "functions", functions);
     json_object_set_new(object, "launches", put_launches(memory, functions));

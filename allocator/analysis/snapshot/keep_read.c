@@ -35,6 +35,8 @@ static const struct field of_whole[] = {
           COUNT(struct whole, snapshot.memory.near_count)),
     FIELD(LIST, struct whole, snapshot.memory.live, "live", .flags = BEHIND, .record = &kept_buffer,
           COUNT(struct whole, snapshot.memory.live_count)),
+    FIELD(LIST, struct whole, snapshot.memory.maps, "maps", .flags = BEHIND, .record = &kept_map,
+          COUNT(struct whole, snapshot.memory.map_count)),
     FIELD(LIST, struct whole, launches, "launches", .flags = BEHIND, .most = LAUNCHES, .record = &kept_launch,
           COUNT(struct whole, launch_count)),
 };

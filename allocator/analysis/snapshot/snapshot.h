@@ -74,20 +74,25 @@ enum { MAP_BYTES = 128, MAP_ALIGNMENT = 64, MAP_RANKS = 5 };
 /* A CUtensorMap (cuTensorMapEncode*) of memory of ours. Sizes in elements, innermost dimension first. */
 struct tensor_map {
     uint8_t bytes[MAP_BYTES]; /* what it consists of */
-    const char *call;         /* the driver function that made it; static */
+    char call[32];            /* the driver function that made it */
     uint64_t base;
     uint32_t rank, element_bits; /* element_bits: 0 if it is not known what lies where in memory */
     uint64_t size[MAP_RANKS];
-    uint64_t stride[MAP_RANKS - 1]; /* bytes, from dimension 1 on */
-    uint32_t box[MAP_RANKS];        /* zeros: it is no tiled map */
-    uint64_t buffer, room;          /* the live buffer that had the base, and its bytes from there on; 0: there was none */
-    uint64_t copied_to;             /* the latest device address that the host has copied it to, 0: none */
+    uint64_t stride[MAP_RANKS]; /* bytes; the first is not used */
+    uint32_t box[MAP_RANKS];    /* zeros: it is no tiled map */
+    uint64_t buffer, room;      /* the live buffer that had the base, and its bytes from there on; 0: there was none */
+    uint64_t copied_to;         /* the latest device address that the host has copied it to, 0: none */
     uint64_t time_ns;
     uint32_t stack; /* for struct buffer_frames */
 };
 
 /* Bytes from the base to the end of the last element; 0 if unknown. UINT64_MAX if they are more than an address can count. */
 uint64_t map_extent(const struct tensor_map *map);
+
+/* Whether drivers are known to encode such a map wrongly for a GPU from sm_100 on, and this one is so: the tensor fits into its
+ * memory, but is not dense, that has fewer than 128 KiB, and bit 85 is set, which is to be cleared then (release notes of
+ * driver 595.71.05). */
+int map_is_misencoded(const struct tensor_map *map);
 
 /* Bytes beyond the end of the buffer that it was made for; 0: none, or unknown. */
 uint64_t map_excess(const struct tensor_map *map);

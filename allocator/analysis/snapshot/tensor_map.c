@@ -9,8 +9,7 @@ uint64_t map_extent(const struct tensor_map *map)
     for (uint32_t i = 1; i < map->rank; i++) {
         if (!map->size[i])
             return 0;
-        if (__builtin_mul_overflow(map->size[i] - 1, map->stride[i - 1], &part) ||
-            __builtin_add_overflow(extent, part, &extent))
+        if (__builtin_mul_overflow(map->size[i] - 1, map->stride[i], &part) || __builtin_add_overflow(extent, part, &extent))
             return UINT64_MAX;
     }
     return extent;
@@ -20,4 +19,15 @@ uint64_t map_excess(const struct tensor_map *map)
 {
     uint64_t extent = map_extent(map);
     return map->buffer && extent > map->room ? extent - map->room : 0;
+}
+
+int map_is_misencoded(const struct tensor_map *map)
+{
+    uint64_t bytes = map->size[0] * map->element_bits / 8;
+    int is_dense = 1;
+    for (uint32_t i = 1; i < map->rank; i++) {
+        is_dense &= map->stride[i] == bytes;
+        bytes *= map->size[i];
+    }
+    return map->element_bits && map->buffer && !map_excess(map) && map->room < 128u << 10 && !is_dense && (map->bytes[85 / 8] >> 85 % 8 & 1);
 }

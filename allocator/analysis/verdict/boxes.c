@@ -70,7 +70,7 @@ static int find_row(const struct tensor_map *map, const struct evidence_box *box
     do {
         uint64_t offset = part.first[0] * element;
         for (uint32_t i = 1; i < map->rank; i++)
-            offset += at[i] * map->stride[i - 1];
+            offset += at[i] * map->stride[i];
         *address = map->base + offset;
         if (is_freed(map, memory) || offset >= map->room || *bytes > map->room - offset)
             return 1;
