@@ -197,8 +197,8 @@ static void say_loaded(struct cause_fact *fact)
         return;
     }
     say_buffer(text, element->buffer, element->argument);
-    part_append(text, TEXT, ", element %" PRId64 " of %" PRIu64 " of %" PRIu32 " byte%s", element->number.whole, element->count,
-                element->bytes, plural(element->bytes));
+    part_append(text, TEXT, ", element %" PRId64 " of %" PRIu64 " (%" PRIu32 " byte%s each)", element->number.whole,
+                element->count, element->bytes, plural(element->bytes));
     if (element->from)
         part_append(text, TEXT, ", %" PRIu64 " byte%s %s", element->distance, plural(element->distance),
                     element->from == PAST_END ? "past its end" : "before its start");

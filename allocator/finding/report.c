@@ -475,7 +475,7 @@ char *finding_text(const struct finding *finding)
         nan_launch_lines(&report, finding);
     address_line(&report, finding);
     owner_line(&report, finding);
-    note_lines(&report, "index", finding->cause.said.list, finding->cause.said.count);
+    note_lines(&report, "cause", finding->cause.said.list, finding->cause.said.count);
     if (finding->buffer.buffer)
         report_buffer_lines(&report, &finding->buffer, finding->now_ns);
     if (finding->slack)

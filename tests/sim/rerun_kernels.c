@@ -116,6 +116,13 @@ static void store_until(const cusim_thread *t, void *const *arguments)
         out[number(t)] = 2.5f;
 }
 
+static void store_there(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    if (number(t) == 0)
+        out[**(const volatile int *const *)arguments[1]] = 2.5f;
+}
+
 /* How many elements there are is said in memory of the host. */
 static void write_hosted(const cusim_thread *t, void *const *arguments)
 {
@@ -285,6 +292,7 @@ __attribute__((constructor)) static void register_kernels(void)
         {"store_first", store_first, two_pointers, 3, "model.cu", 90, 4, 0, 1},
         {"store_down", store_down, two_pointers, 3, "model.cu", 93, 4, 0, 1},
         {"store_until", store_until, two_pointers, 2, "model.cu", 95, 4, 0, 1},
+        {"store_there", store_there, two_pointers, 2, "model.cu", 97, 4, 0, 1},
         {"write_hosted", write_hosted, two_pointers, 2, "model.cu", 100, 4, 0, 1},
         {"write_by_hosted", write_by_hosted, two_pointers, 2, "model.cu", 110, 4, 0, 1},
         {"_Z5scalePKfPffi", scale, of_scale, 4, "model.cu", 130, 4, 0, 1},

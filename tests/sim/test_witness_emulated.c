@@ -90,4 +90,42 @@ TEST(test_far)
                                            "block \\(7,0,0\\) thread \\(7,0,0\\) and 7 more", NULL});
 }
 
+static void tell_there(int place)
+{
+    start("explain=rerun,json=there.json");
+    load(&store_there, store_there.count, NONE);
+    int *out = allocate(COUNT * 4), *places = allocate(52), last = COUNT + 5;
+    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(places + place), &last, sizeof last));
+    places += place;
+    launch_all("store_there", (void *[]){&out, &places});
+    cuCtxSynchronize();
+}
+
+static void tell_there_inside(void)
+{
+    tell_there(7);
+}
+
+/* The memory is read for the index, by a process of its own. */
+TEST(test_loaded)
+{
+    expect_said(tell_there_inside,
+                (const char *[]){"out-of-bounds WRITE of 4 bytes, 20 bytes past the end of buffer #1",
+                                 "cause +index 1005 was loaded from buffer #2 \\(argument 1\\), element 7 of 13 ",
+                                 "hint +the kernel takes the index as it is in memory", NULL});
+}
+
+static void tell_there_outside(void)
+{
+    tell_there(14); /* in the slack, which no access to it tells */
+}
+
+TEST(test_loaded_from_outside)
+{
+    expect_said(tell_there_outside,
+                (const char *[]){"20 bytes past the end of buffer #1",
+                                 "cause +index 1005 was loaded from buffer #2, element 14 of 13 ", "4 bytes past its( end)?",
+                                 "hint +the index itself was read outside of buffer #2", NULL});
+}
+
 TEST_CONCURRENTLY

@@ -59,6 +59,23 @@ static const struct machine_code store_until = {
         {0x0000000400057802, 0x000fca0000000f00}, /* MOV R5, 0x4 */
     }};
 
+/* `out[*where] = x` */
+static const struct machine_code store_there = {"store_there",
+                                                11,
+                                                {
+                                                    {0x00000a00ff017b82, 0x000fe20000000800}, /* LDC R1, c[0x0][0x28] */
+                                                    {0x0000820000047ab9, 0x000fcc0000000a00}, /* ULDC.64 UR4, c[0x0][0x208] */
+                                                    {0x00008600ff027b82, 0x000e220000000a00}, /* LDC.64 R2, c[0x0][0x218] */
+                                                    {0x0000000402047981, 0x000ea2000c1e1900}, /* LDG.E R4, desc[UR4][R2.64] */
+                                                    {0x00008400ff027b82, 0x000e220000000a00}, /* LDC.64 R2, c[0x0][0x210] */
+                                                    {0x0000000404027825, 0x004fcc00078e0202}, /* IMAD.WIDE R2, R4, 0x4, R2 */
+                                                    {0x0000000502007986, 0x000fe2000c101904}, /* STG.E desc[UR4][R2.64], R5 */
+                                                    {0x000000000000794d, 0x000fea0003800000}, /* EXIT */
+                                                    {0xfffffffc00fc7947, 0x000fc0000383ffff}, /* BRA to itself */
+                                                    {0x0000000000007918, 0x000fc00000000000}, /* NOP */
+                                                    {0x0000000000007918, 0x000fc00000000000}, /* NOP */
+                                                }};
+
 enum { MULTIPLY = 10, NONE = 20 }; /* numbers of instructions of store_first */
 
 /* Loads a module with the first `count` instructions, of which one may be replaced by a NOP. */

@@ -78,15 +78,16 @@ TEST(what_is_loaded_names_its_element)
     struct told told;
     make(&told, A_START + 4 * 1010);
     add_loaded(&told, B_START + 8 * 7, 1010, 4);
-    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element 7 of 1000 of 8 bytes\n"
+    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element 7 of 1000 (8 bytes each)\n"
                   "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
     make(&told, A_START + 4 * 1010);
     add_loaded(&told, B_START - 16, 1010, 4);
-    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element -2 of 1000 of 8 bytes, 16 bytes before its start\n"
+    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element -2 of 1000 (8 bytes each), 16 bytes "
+                  "before its start\n"
                   "the index itself was read outside of buffer #2: what reads it lacks a bounds check");
     make(&told, SLOT(0) - 4);
     add_loaded(&told, B_START, -1, (int64_t)(A_START - SLOT(0) + 4));
-    expect(&told, "index -1 was loaded in k.cu:23 from buffer #2 (argument 0), element 0 of 1000 of 8 bytes\n"
+    expect(&told, "index -1 was loaded in k.cu:23 from buffer #2 (argument 0), element 0 of 1000 (8 bytes each)\n"
                   "an index of -1 often stands for none: does the kernel have to skip it?");
     make(&told, A_START + 4 * 1010);
     add_loaded(&told, 0x10, 1010, 4);
@@ -101,7 +102,7 @@ TEST(what_is_loaded_need_not_be_wrong)
     make(&told, A_START + 4 * 1010);
     add_loaded(&told, B_START, 2, 4);
     add(&told, ORIGIN_BLOCK, 0, 7, 4 * 144);
-    expect(&told, "index 2 was loaded in k.cu:23 from buffer #2 (argument 0), element 0 of 1000 of 8 bytes\n"
+    expect(&told, "index 2 was loaded in k.cu:23 from buffer #2 (argument 0), element 0 of 1000 (8 bytes each)\n"
                   "element 1010 of 4 bytes from argument 1 on: 2 + block.x 7 * 144\n"
                   "1024 threads run, and the buffer has 1000 elements of 4 bytes: is a bounds check (a mask) missing?");
 }
@@ -123,11 +124,11 @@ TEST(who_has_written_the_index)
     }
     told.story.memory.recent = recent;
     told.story.memory.recent_count = 3;
-    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element 7 of 1000 of 8 bytes\n"
+    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element 7 of 1000 (8 bytes each)\n"
                   "of the launches on record, the last one that may have written buffer #2 is fill\n"
                   "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
     recent[0].time_ns = recent[1].time_ns = 70000000; /* after the launch that faulted */
-    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element 7 of 1000 of 8 bytes\n"
+    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element 7 of 1000 (8 bytes each)\n"
                   "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
 }
 

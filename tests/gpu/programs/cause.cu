@@ -1,0 +1,168 @@
+// Accesses out of bounds with a cause elsewhere: an index that was loaded, one that was read out of bounds itself, a number that
+// wraps, a wrong stride. The first argument chooses it.
+#include "check.h"
+
+#include <cstring>
+#include <vector>
+
+enum { BLOCK = 128, DIM = 64, PAGES = 32, WIDTH = 8, SEQUENCES = 4, EXPERTS = 16, TOKENS = 1003 };
+
+static __device__ int own_index()
+{
+    return blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+// A cache of pages, by a table of their numbers.
+__global__ void attend(const float *cache, const int *pages, float *out, int width)
+{
+    int page = pages[blockIdx.y * width + blockIdx.x]; // LOAD pages
+    float sum = 0;
+    for (int row = 0; row < 16; row++)
+        sum += cache[((long)page * 16 + row) * DIM + threadIdx.x]; // FAULT pages
+    out[(blockIdx.y * width + blockIdx.x) * DIM + threadIdx.x] = sum;
+}
+
+// The weights of each token's expert.
+__global__ void route(const float *weights, const long *tid2eid, float *out, int dim)
+{
+    long expert = tid2eid[blockIdx.x]; // LOAD experts
+    out[(long)blockIdx.x * dim + threadIdx.x] = weights[expert * dim + threadIdx.x]; // FAULT experts
+}
+
+// The mask has one token too many: the key behind the last one is what the slack of its buffer holds.
+__global__ void gather(const float *table, const int *keys, float *out, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        out[i < n ? i : 0] = table[keys[i]]; // FAULT element
+}
+
+// The same, as a store at the end of the kernel.
+__global__ void scatter(const int *keys, float *table, int n)
+{
+    int i = own_index();
+    if (i < n)
+        table[keys[i]] = 2.5f; // FAULT scatter
+}
+
+__global__ void mark(unsigned char *bytes, int rows, int stride)
+{
+    int row = own_index();
+    if (row < rows)
+        bytes[row * stride] = 7; // FAULT wrap
+}
+
+__global__ void mark_bytes(char *bytes, int n)
+{
+    int i = own_index();
+    if (i < n)
+        *(float *)(bytes + i * 4) = 2.5f; // FAULT wrap_bytes
+}
+
+__global__ void matrix(float *out, int width, int height, int stride)
+{
+    int column = own_index(), row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (column < width && row < height)
+        out[row * stride + column] = 1.0f; // FAULT stride
+}
+
+template <class T>
+static T *allocate(size_t count)
+{
+    T *made;
+    CALL(cudaMalloc(&made, count * sizeof(T)));
+    CALL(cudaMemset(made, 0, count * sizeof(T)));
+    return made;
+}
+
+template <class T>
+static T *copy_of(const std::vector<T> &values)
+{
+    T *made;
+    CALL(cudaMalloc(&made, values.size() * sizeof(T)));
+    CALL(cudaMemcpy(made, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+    return made;
+}
+
+static void pages()
+{
+    std::vector<int> table(SEQUENCES * WIDTH);
+    for (int i = 0; i < SEQUENCES * WIDTH; i++)
+        table[i] = i % PAGES;
+    table[2 * WIDTH + 5] = 70;
+    float *cache = allocate<float>(PAGES * 16 * DIM);
+    attend<<<dim3(WIDTH, SEQUENCES), DIM>>>(cache, copy_of(table), allocate<float>(SEQUENCES * WIDTH * DIM), WIDTH);
+}
+
+static void experts()
+{
+    std::vector<long> ids(TOKENS);
+    for (int i = 0; i < TOKENS; i++)
+        ids[i] = i % EXPERTS;
+    ids[1000] = -1;
+    float *weights = allocate<float>(EXPERTS * DIM);
+    route<<<TOKENS, DIM>>>(weights, copy_of(ids), allocate<float>(TOKENS * DIM), DIM);
+}
+
+static std::vector<int> all_keys()
+{
+    std::vector<int> keys(TOKENS);
+    for (int i = 0; i < TOKENS; i++)
+        keys[i] = i * 7 % TOKENS;
+    return keys;
+}
+
+static void element()
+{
+    float *table = allocate<float>(TOKENS);
+    gather<<<8, BLOCK>>>(table, copy_of(all_keys()), allocate<float>(TOKENS), TOKENS);
+}
+
+static void scattered()
+{
+    std::vector<int> keys = all_keys();
+    keys[437] = TOKENS + 17;
+    float *table = allocate<float>(TOKENS);
+    scatter<<<8, BLOCK>>>(copy_of(keys), table, TOKENS);
+}
+
+static void wrap()
+{
+    const int rows = 3072, stride = 1 << 20; // 3 GiB
+    mark<<<rows / BLOCK, BLOCK>>>(allocate<unsigned char>((size_t)rows * stride), rows, stride);
+}
+
+static void wrap_bytes()
+{
+    const int n = 3 << 28; // 3 GiB
+    mark_bytes<<<n / 1024, 1024>>>(allocate<char>((size_t)n * 4), n);
+}
+
+static void stride()
+{
+    float *out = allocate<float>(60 * 40);
+    matrix<<<dim3(2, 8), dim3(32, 8)>>>(out, 40, 60, 64);
+}
+
+static const struct {
+    const char *name;
+    void (*run)();
+} kinds[] = {
+    {"pages", pages}, {"experts", experts}, {"element", element},       {"scatter", scattered},
+    {"wrap", wrap},   {"stride", stride},   {"wrap_bytes", wrap_bytes},
+};
+
+int main(int argc, char **argv)
+{
+    int is_known = 0;
+    for (const auto &kind : kinds) {
+        if (argc < 2 || strcmp(argv[1], kind.name))
+            continue;
+        kind.run();
+        is_known = 1;
+    }
+    EXPECT(is_known);
+    cudaError_t error = cudaDeviceSynchronize();
+    printf("error %d\n", (int)error);
+    return error == cudaSuccess ? 0 : 3;
+}
