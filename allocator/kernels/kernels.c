@@ -204,6 +204,8 @@ size_t kernels_read(int device, struct kernels_piece *pieces, size_t count, unsi
 {
     uint64_t until_ns = monotonic_ns() + (uint64_t)ms * 1000000;
     size_t found = 0;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    driver->cuThreadExchangeStreamCaptureMode(&mode);
     count = count < KERNELS_PIECES ? count : KERNELS_PIECES;
     for (struct context *context = next_prepared(NULL, device); context && found < count && monotonic_ns() < until_ns;
          context = next_prepared(context, device)) {
@@ -215,6 +217,7 @@ size_t kernels_read(int device, struct kernels_piece *pieces, size_t count, unsi
             leave();
         context_let_go(context, hold);
     }
+    driver->cuThreadExchangeStreamCaptureMode(&mode);
     return found;
 }
 
