@@ -347,6 +347,39 @@ STREAMS = [
         clean(f"streams_{how}", ["20 sums"], story="streams_race", arguments=[how], options={"streams": "on"}, ways=HOOKED)
         for how in ("record", "wait", "synchronise")
     ),
+    *(
+        Case(
+            f"host_copies_{how}",
+            "host_copies",
+            arguments=[how],
+            options={"streams": "on+host"},
+            status=86,
+            report=[what, rf"host_copies\.py:{line}\b", r"in use by +cuMemcpy(HtoD|DtoH)Async +derived"],
+            output=["4 sums"],
+            needs=TORCH,
+            ways=HOOKED,
+        )
+        for how, what, line in (
+            ("staging", r"stream race by cuMemcpyHtoDAsync: finds a change in 4194304 bytes of pinned memory", "{STAGING}"),
+            ("result", r"stream race by Tensor\.numpy: reads 16 bytes of pinned memory", "{RESULT}"),
+        )
+    ),
+    clean("host_copies_right", ["4 sums"], story="host_copies", arguments=["right"], options={"streams": "on+host"}, ways=HOOKED),
+    clean("triton_tensor_map_right", ["equal"], story="triton_tensor_map", arguments=["right"]),
+    Case(
+        "triton_tensor_map_large",
+        "triton_tensor_map",
+        arguments=["large"],
+        raises="RAISES",
+        report=[
+            r"triton_tensor_map\.py:{FAULT}\b",
+            r"instruction +UTMALDG\.2D \[UR",
+            r"argument 0 is a tensor map, \[512, 64\] of 4 bytes in buffer #\d+, 65536 bytes\s",
+        ],
+        needs=TRITON,
+        ways=HOOKED,
+    ),
+    clean("streams_prefetch_host", ["learned True"], story="streams_prefetch", options={"streams": "on+host"}, ways=HOOKED),
     clean("streams_prefetch", ["learned True"], options={"streams": "on"}, ways=HOOKED),
     *(
         clean(f"{name}_streams", output, story=name, options={"streams": "on"}, ways=HOOKED)

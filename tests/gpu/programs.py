@@ -203,6 +203,47 @@ CASES = [
         status=41,
         report=[r"cufence: out-of-bounds READ"],
     ),
+    # Tensor maps: one of too many rows, one whose buffer is freed, and a bulk copy without one.
+    *(
+        _program(
+            f"tensor_map_{what}",
+            "tensor_map",
+            arguments=[what],
+            report=[
+                report,
+                rf"tensor_map\.cu:{marked_line((SOURCES / 'tensor_map.cu').read_text(), f'FAULT {mark}')}\b",
+                rf"instruction +{instruction} \[UR",
+                *([rf"argument 0 {note}, \[{rows}, 64\] of 4 bytes in\s"] if note else []),
+            ],
+        )
+        for what, report, mark, instruction, note, rows in (
+            ("load", r"out-of-bounds READ of 256 bytes, \d+ bytes past the end of buffer #1\b", "load", r"UTMALDG\.2D", "is a tensor map", 512),
+            ("store", r"out-of-bounds WRITE of 256 bytes, \d+ bytes past the end of buffer #1\b", "store", r"UTMASTG\.2D", "is a tensor map", 512),
+            ("add", r"out-of-bounds ATOMIC of 256 bytes, \d+ bytes past the end of buffer #1\b", "add", r"UTMAREDG\.2D", "is a tensor map", 512),
+            ("freed", r"use-after-free READ of 256 bytes, \d+ bytes? into buffer #1, which has been freed", "load", r"UTMALDG\.2D", "is a tensor map", 256),
+            ("copied", r"use-after-free READ of 256 bytes, \d+ bytes? into buffer #1, which has been freed", "load", r"UTMALDG\.2D", "points to a copy of a tensor map", 256),
+            ("bulk", r"out-of-bounds READ of 4096 bytes, \d+ bytes past the end of buffer #1\b", "bulk", r"UBLKCP\.S\.G", "", 0),
+        )
+    ),
+    _program("tensor_map_good", "tensor_map", arguments=["good"], status=0, output=["cudaSuccess"], error=["tensor maps: 1 of guarded buffers, of which 0"]),
+    # Pinned memory that is filled again, or freed, while a copy may use it; and the same with a wait.
+    *(
+        _program(
+            f"host_copies_{what}",
+            "host_copies",
+            arguments=[what],
+            options={"streams": "on+host"},
+            status=86 if report else 0,
+            report=[report, r"in use by +cuMemcpy(HtoD|DtoH)Async"] if report else [],
+            output=["done"],
+        )
+        for what, report in (
+            ("again", r"stream race by cuMemcpyHtoDAsync: finds a change in 4194304 bytes of pinned memory at 0x"),
+            ("freed", r"stream race by cuMemFreeHost: frees 32 bytes of pinned memory at 0x"),
+            ("event", ""),
+            ("waited", ""),
+        )
+    ),
     # Equal kernels: a blamed buffer must be that of the launch that faulted (numbers count allocations).
     *(
         _program(

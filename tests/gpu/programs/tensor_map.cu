@@ -16,6 +16,11 @@ enum { COLUMNS = 64, ROWS = 256, BOX = 16 };
 #define ON_90(...)
 #endif
 
+#define LOAD "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+#define STORE "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
+#define ADD "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.bulk_group [%0, {%1, %2}], [%3];"
+#define BULK "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+
 __device__ uint32_t shared_address(const void *at)
 {
     return (uint32_t)__cvta_generic_to_shared(at);
@@ -24,9 +29,8 @@ __device__ uint32_t shared_address(const void *at)
 __device__ void begin(uint64_t *barrier)
 {
     ON_90(asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)));
-          asm volatile("fence.proxy.async.shared::cta;");
-          asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-                       "r"(BOX * COLUMNS * 4));)
+          asm volatile("fence.proxy.async.shared::cta;"); asm volatile(
+              "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(BOX * COLUMNS * 4));)
 }
 
 __device__ void wait(uint64_t *barrier)
@@ -38,9 +42,8 @@ __device__ void wait(uint64_t *barrier)
 
 __device__ void load(void *tile, const CUtensorMap *map, int row, uint64_t *barrier)
 {
-    ON_90(asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" :: // FAULT load
-                           "r"(shared_address(tile)), "l"(map), "r"(0), "r"(row), "r"(shared_address(barrier))
-                       : "memory");)
+    [[maybe_unused]] uint32_t to = shared_address(tile), done = shared_address(barrier);
+    ON_90(asm volatile(LOAD ::"r"(to), "l"(map), "r"(0), "r"(row), "r"(done) : "memory");) // FAULT load
 }
 
 __global__ void read_tile(const __grid_constant__ CUtensorMap map, float *out)
@@ -74,18 +77,18 @@ __global__ void read_bulk(const float *in, float *out)
     __shared__ alignas(128) float tile[BOX * COLUMNS];
     __shared__ uint64_t barrier;
     if (threadIdx.x == 0) {
+        [[maybe_unused]] const float *from = in + blockIdx.x * BOX * COLUMNS;
+        [[maybe_unused]] uint32_t to = shared_address(tile), done = shared_address(&barrier), size = BOX * COLUMNS * 4;
         begin(&barrier);
-        ON_90(asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" :: // FAULT bulk
-                               "r"(shared_address(tile)), "l"(in + blockIdx.x * BOX * COLUMNS), "r"(BOX * COLUMNS * 4),
-                               "r"(shared_address(&barrier))
-                           : "memory");)
+        ON_90(asm volatile(BULK ::"r"(to), "l"(from), "r"(size), "r"(done) : "memory");) // FAULT bulk
     }
     __syncthreads();
     wait(&barrier);
     out[blockIdx.x * COLUMNS + threadIdx.x] = tile[threadIdx.x];
 }
 
-template <bool adds> __global__ void write_tile(const __grid_constant__ CUtensorMap map)
+template <bool adds>
+__global__ void write_tile(const __grid_constant__ CUtensorMap map)
 {
     __shared__ alignas(128) float tile[BOX * COLUMNS];
     for (int i = threadIdx.x; i < BOX * COLUMNS; i += COLUMNS)
@@ -93,14 +96,11 @@ template <bool adds> __global__ void write_tile(const __grid_constant__ CUtensor
     ON_90(asm volatile("fence.proxy.async.shared::cta;" ::: "memory");)
     __syncthreads();
     if (threadIdx.x == 0) {
+        [[maybe_unused]] uint32_t from = shared_address(tile), row = blockIdx.x * BOX;
         if (adds)
-            ON_90(asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.bulk_group [%0, {%1, %2}], [%3];" :: // FAULT add
-                                   "l"(&map), "r"(0), "r"(blockIdx.x * BOX), "r"(shared_address(tile))
-                               : "memory"));
+            ON_90(asm volatile(ADD ::"l"(&map), "r"(0), "r"(row), "r"(from) : "memory")); // FAULT add
         else
-            ON_90(asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" :: // FAULT store
-                                   "l"(&map), "r"(0), "r"(blockIdx.x * BOX), "r"(shared_address(tile))
-                               : "memory"));
+            ON_90(asm volatile(STORE ::"l"(&map), "r"(0), "r"(row), "r"(from) : "memory")); // FAULT store
         ON_90(asm volatile("cp.async.bulk.commit_group;"); asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");)
     }
 }
@@ -114,10 +114,9 @@ static CUtensorMap map_of(void *buffer, int rows)
     cuuint32_t box[] = {COLUMNS, BOX}, step[] = {1, 1};
     CALL(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found));
     EXPECT(found == cudaDriverEntryPointSuccess);
-    EXPECT(((decltype(&cuTensorMapEncodeTiled))entry)(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, buffer, size, stride, box, step,
-                                                      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-                                                      CU_TENSOR_MAP_L2_PROMOTION_NONE,
-                                                      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS);
+    EXPECT(((decltype(&cuTensorMapEncodeTiled))entry)(
+               &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, buffer, size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+               CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS);
     return map;
 }
 

@@ -14,7 +14,7 @@ staging = torch.empty(1 << 20).pin_memory()
 sums = []
 for step in range(4):
     staging.fill_(step)
-    values = staging.to("cuda", non_blocking=True)  # FAULT staging
+    values = staging.to("cuda", non_blocking=True)  # STAGING
     copied = torch.cuda.Event()
     copied.record()
     sums.append(values.sum())
@@ -24,7 +24,7 @@ result = torch.stack(sums).to("cpu", non_blocking=True)
 if how == "right":
     torch.cuda.current_stream().synchronize()
 if how != "staging":
-    read = result.numpy()  # FAULT result
+    read = result.numpy()  # RESULT
 torch.cuda.synchronize()
 assert how != "right" or read.tolist() == [float(step << 20) for step in range(4)]
 print("4 sums")
