@@ -62,7 +62,7 @@ def _exceptions(sources: Path) -> Iterator[Program]:
         ("trap_last", "trap_last", "trap", (1, 1), "the kernel trapped by itself", "cudaErrorLaunchFailure"),
         ("assert", "fails", "assertion failed", (0, 33), "no buffer is involved", "cudaErrorAssert"),
         ("illegal", "illegal", "illegal instruction", (0, 0), "the mask of a __syncwarp", "cudaErrorIllegalInstruction"),
-        ("shared", "shared_store", "out-of-range address", (0, 33), "outside the shared or local memory", "cudaError"),
+        ("shared", "shared_store", "out-of-range address", (0, 33), "outside the shared memory of its block", "cudaError"),
     ):
         report = [
             rf"cufence: exception: {name}\b",
@@ -75,7 +75,7 @@ def _exceptions(sources: Path) -> Iterator[Program]:
     what = "misaligned WRITE of 4 bytes, not a multiple of 4, 65 bytes into buffer #1"
     report = [what, r"kernel +misaligned\b", r"thread \(33,0,0\)"]
     yield "exceptions", "misaligned", {"report": report, "output": ["cudaErrorMisalignedAddress"]}
-    report = ["cufence: exception: out-of-range address", r"kernel +recursion\b", "an access went outside the shared or local memory"]
+    report = ["cufence: exception: out-of-range address", r"kernel +recursion\b", "outside the local memory of its thread: its stack", "a recursion"]
     yield "exceptions", "recursion", {"report": report, "files": {"report.json": [r'"kind": ?"exception"']}}
 
 

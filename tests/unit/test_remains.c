@@ -56,6 +56,8 @@ static int is_site_of(const struct evidence_site *site, const struct evidence *w
 {
     for (size_t i = 0; i < whole->site_count; i++) {
         const struct evidence_site *other = &whole->sites[i];
+        if (!site->error_pc && site->sm == other->sm && site->exception.number == other->exception.number)
+            return 1; /* an SM may have an exception without a PC, which its warps have */
         if (site->sm == other->sm && site->error_pc == other->error_pc && site->exception.number == other->exception.number &&
             is_same_text(site->kernel, other->kernel) && site->kernel_offset == other->kernel_offset &&
             is_same_text(site->file, other->file) && site->line == other->line &&

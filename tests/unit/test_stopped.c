@@ -2,6 +2,7 @@
 #include "support/test.h"
 
 #include "analysis/dump/evidence.h"
+#include "analysis/sass/sass.h"
 #include "synthetic_dump.h"
 
 #define GOES_ON (KERNEL_START + 0x40)
@@ -53,6 +54,25 @@ TEST(a_failed_assertion_is_where_it_was_called)
     assert_false(site->is_in_driver);
     assert_int_equal(site->lane_count, 1); /* the one that the dump marks */
     evidence_free(evidence);
+}
+
+/* Encodings by nvcc 13.0 for sm_90. */
+TEST(local_and_shared_memory_are_told_apart)
+{
+    static const struct {
+        struct sass_instruction instruction;
+        const char *name, *meaning;
+    } cases[] = {{{0x0000000203007387, 0x0005e20000100800}, "STL", "local"},   /* STL [R3], R2 */
+                 {{0x0000040001057983, 0x000ea20000100800}, "LDL", "local"},   /* LDL R5, [R1+0x4] */
+                 {{0x00000000ff007988, 0x000fe20008000805}, "STS", "shared"},  /* STS [UR5], R0 */
+                 {{0x0000000000057984, 0x000e280000000800}, "LDS", "shared"}}; /* LDS R5, [R0] */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct exception exception = exception_of(5, sass_thrower(cases[i].instruction));
+        assert_string_equal(sass_thrower(cases[i].instruction), cases[i].name);
+        assert_non_null(strstr(exception.meaning, cases[i].meaning));
+        assert_non_null(exception.cause);
+        assert_null(exception_of(6, cases[i].name).cause);
+    }
 }
 
 TEST(a_warp_that_only_stands_there_is_no_evidence)

@@ -66,6 +66,11 @@ static const struct known {
 #define TRAP_MEANING "the kernel trapped by itself"
 #define TRAP_CAUSE "__trap(), __builtin_unreachable(), or a check of a library that ends in one"
 
+#define STACK_MEANING "an access went outside the local memory of its thread: its stack"
+#define STACK_CAUSE "a recursion, large arrays in a function (cudaLimitStackSize sets the size), or an index out of range"
+#define SHARED_MEANING "an access went outside the shared memory of its block"
+#define SHARED_CAUSE "an index out of range, or a launch with less dynamic shared memory than the kernel uses"
+
 /* What the throwing instruction adds. `instruction` as in sass_thrower(). */
 static const struct {
     uint32_t exception; /* 0: any exception without a buffer */
@@ -73,6 +78,10 @@ static const struct {
     const char *meaning, *cause;
 } throwers[] = {
     {0, "BPT", TRAP_MEANING, TRAP_CAUSE},
+    {5, "STL", STACK_MEANING, STACK_CAUSE},
+    {5, "LDL", STACK_MEANING, STACK_CAUSE},
+    {5, "STS", SHARED_MEANING, SHARED_CAUSE},
+    {5, "LDS", SHARED_MEANING, SHARED_CAUSE},
     {4, "WARPSYNC", NULL, "the mask of a __syncwarp(), vote, shuffle or match does not name the threads that run it"},
     {4, "VOTE", NULL, "the mask of a vote does not match the threads that run it"},
     {4, "SHFL", NULL, "the mask of a shuffle does not match the threads that run it"},

@@ -303,7 +303,8 @@ const char *sass_thrower(struct sass_instruction instruction)
     static const struct {
         uint16_t opcode;
         const char *name;
-    } throwers[] = {{0x006, "VOTE"}, {0x148, "WARPSYNC"}, {0x15c, "BPT"}, {0x189, "SHFL"}, {0x1a1, "MATCH"}, {0x1c4, "REDUX"}};
+    } throwers[] = {{0x183, "LDL"},      {0x184, "LDS"}, {0x187, "STL"},  {0x188, "STS"},   {0x006, "VOTE"},
+                    {0x148, "WARPSYNC"}, {0x15c, "BPT"}, {0x189, "SHFL"}, {0x1a1, "MATCH"}, {0x1c4, "REDUX"}};
     for (size_t i = 0; i < sizeof(throwers) / sizeof(throwers[0]); i++)
         if (throwers[i].opcode == sass_bits(instruction, 0, 9))
             return throwers[i].name;
