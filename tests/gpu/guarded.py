@@ -49,7 +49,7 @@ def test_it():
     assert torch.ones(1000, device="cuda").sum().item() == 1000
 """
 
-GUARDED = r"cufence: no faults; \d+ allocations? guarded"
+GUARDED = r"cufence: no faults; [\d,]+ allocations? guarded"
 NOTHING = "NOTHING WAS GUARDED: "
 
 
