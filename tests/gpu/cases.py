@@ -332,7 +332,7 @@ STREAMS = [
         options={"streams": "on"},
         status=86,
         report=[
-            r"cufence: stream race by cuMemFreeAsync: frees buffer #\d+ on stream 0x[0-9a-f]+, which .* may still use",
+            r"cufence: stream race by (cuMemFreeAsync|PyTorch's allocator): frees buffer #\d+ on stream 0x[0-9a-f]+, which .* may still use",
             r"called at +\S*streams_race\.py:{FAULT}\b",
             r"in use by +\S+.*derived",
             r"from +\S*(streams_race|_tensor|functional)\.py:\d+",

@@ -54,6 +54,30 @@ SILENT(later)
 SILENT(before_the_free)
 SILENT(graph_in_order)
 
+/* With streams=on a free is compared with the work that was given the buffer. */
+#ifndef __SANITIZE_THREAD__ /* as in test_order.c */
+TEST_WITH(a_free_while_others_use_the_buffer_is_a_race, NULL, finish)
+{
+    static const struct {
+        const char *story, *call;
+    } wrong[] = {{"freed far", "cuMemFree: frees buffer #1, which add_one on stream 0x"},
+                 {"freed far_async", "cuMemFreeAsync: frees buffer #1 on stream 0x"},
+                 {"freed by_api", "cufence_free: frees buffer #1 on stream 0x"},
+                 {"freed by_torch", "PyTorch's allocator: frees buffer #1 on stream 0x"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        run(&by_dlsym, wrong[i].story, PRELOAD, "streams=on", "devices=2");
+        expect_status(&by_dlsym, wrong[i].story, FAULTED);
+        expect_in(&by_dlsym, wrong[i].story, last.err, "cufence: stream race");
+        expect_in(&by_dlsym, wrong[i].story, last.err, wrong[i].call);
+        expect_in(&by_dlsym, wrong[i].story, last.err, "in use by  add_one<<<");
+        expect_in(&by_dlsym, wrong[i].story, last.err, "cufence: 1 finding; ");
+    }
+    run(&by_dlsym, "freed far_done", PRELOAD, "streams=on", "devices=2");
+    expect_status(&by_dlsym, "freed far_done", 0);
+    expect_silence(&by_dlsym, "freed far_done");
+}
+#endif
+
 TEST_WITH(without_the_option_nothing_is_retired, NULL, finish)
 {
     expect_nothing("freed same_stream", "uaf=off");

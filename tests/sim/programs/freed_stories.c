@@ -113,7 +113,67 @@ static void graph(void)
     cu.cuMemFreeAsync(next, first);
 }
 
+/* ---- wrong with streams=on: the buffer is in use elsewhere when it is freed ---- */
+
+/* A kernel of the other device uses the buffer. */
+static CUstream use_far(CUdeviceptr buffer)
+{
+    CUcontext near;
+    MUST(cu.cuDevicePrimaryCtxRetain(&near, 0));
+    MUST(cu.cuStreamSynchronize(first));
+    use_device(1);
+    MUST(cu.cuCtxEnablePeerAccess(near, 0));
+    CUstream stream = new_stream();
+    MUST(add_one(buffer, WORDS, stream));
+    MUST(cu.cuCtxSetCurrent(near));
+    return stream;
+}
+
+/* A free that waits does so for the buffer's own device. */
+static void far(void)
+{
+    CUdeviceptr buffer = allocate(BYTES, first);
+    use_far(buffer);
+    MUST(cu.cuMemFree(buffer));
+}
+
+static void far_async(void)
+{
+    CUdeviceptr buffer = allocate(BYTES, first);
+    use_far(buffer);
+    MUST(cu.cuMemFreeAsync(buffer, first));
+}
+
+static CUdeviceptr used_on_second(void)
+{
+    CUdeviceptr buffer = allocate(BYTES, first);
+    MUST(cu.cuStreamSynchronize(first));
+    MUST(add_one(buffer, WORDS, second));
+    return buffer;
+}
+
+/* By cufence's own function, as programs that allocate with it do. */
+static void by_api(void)
+{
+    int (*release)(void *, CUstream) = (int (*)(void *, CUstream))driver_of_cufence("cufence_free");
+    release((void *)(uintptr_t)used_on_second(), first);
+}
+
+static void by_torch(void)
+{
+    char freed_one[256];
+    int (*release)(void *, void *) = (int (*)(void *, void *))driver_of_cufence("cufence_torch_free");
+    release((void *)(uintptr_t)used_on_second(), freed_one);
+}
+
 /* ---- right ---- */
+
+static void far_done(void)
+{
+    CUdeviceptr buffer = allocate(BYTES, first);
+    MUST(cu.cuStreamSynchronize(use_far(buffer)));
+    MUST(cu.cuMemFree(buffer));
+}
 
 static void untouched(void)
 {
@@ -195,6 +255,11 @@ int story_freed(int count, char **arguments)
                  {"within", within},
                  {"busy", busy},
                  {"graph", graph},
+                 {"far", far},
+                 {"far_async", far_async},
+                 {"by_api", by_api},
+                 {"by_torch", by_torch},
+                 {"far_done", far_done},
                  {"untouched", untouched},
                  {"used_again", used_again},
                  {"later", later},

@@ -303,40 +303,6 @@ static void context_synchronised(void)
     free_on(first);
 }
 
-/* A kernel of the other device uses the buffer. */
-static CUstream use_far(void)
-{
-    CUcontext near;
-    MUST(cu.cuDevicePrimaryCtxRetain(&near, 0));
-    use_device(1);
-    MUST(cu.cuCtxEnablePeerAccess(near, 0));
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    MUST(add_one(buffer, WORDS, stream));
-    MUST(cu.cuCtxSetCurrent(near));
-    return stream;
-}
-
-static void far_kernel(void)
-{
-    use_far();
-    MUST(cu.cuMemFree(buffer));
-}
-
-static void far_kernel_done(void)
-{
-    MUST(cu.cuStreamSynchronize(use_far()));
-    MUST(cu.cuMemFree(buffer));
-}
-
-/* By cufence's own function, as PyTorch's allocator and programs that allocate with it do. */
-static void freed_by_the_api(void)
-{
-    int (*release)(void *, CUstream) = (int (*)(void *, CUstream))driver_of_cufence("cufence_free");
-    use_on(second);
-    if (release)
-        release((void *)(uintptr_t)buffer, first);
-}
-
 /* It synchronises by itself. */
 static void freed_at_once(void)
 {
@@ -462,8 +428,6 @@ int story_order(int count, char **arguments)
         CASE(in_a_struct),
         CASE(in_one_buffer),
         CASE(two_contexts),
-        CASE(far_kernel),
-        CASE(freed_by_the_api),
         CASE(in_a_stale_member),
         CASE(waited_by_event),
         CASE(unified),
@@ -474,7 +438,6 @@ int story_order(int count, char **arguments)
         CASE(stream_polled),
         CASE(context_synchronised),
         CASE(freed_at_once),
-        CASE(far_kernel_done),
         CASE(copied_to_host),
         CASE(blocking),
         CASE(recorded),
