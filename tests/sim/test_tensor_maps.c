@@ -59,7 +59,7 @@ TEST(test_too_large)
     expect_said(tell_too_large,
                 (const char *[]){"makes a tensor map that reaches 25600 bytes past the end of buffer #1",
                                  "argument 0 is a tensor map, \\[356, 64\\] of 4 bytes in buffer #1, 25600 bytes$",
-                                 "past its end; cuTensorMapEncodeTiled at ",
+                                 "past its end; cuTensorMapEncodeTiled",
                                  "tensor maps: 1 of guarded buffers, of which 1 reaches past", NULL});
 }
 
@@ -167,6 +167,35 @@ static void replace_address(void)
     CHECK_CU(hook_cuTensorMapReplaceAddress(&map, (void *)(uintptr_t)second));
     CHECK(maps_find(&map, &found) && found.buffer == 2 && map_excess(&found) == ROWS / 2 * COLUMNS * 4);
     CHECK(encode(&map, second + 1, ROWS) == CUDA_ERROR_INVALID_VALUE && maps_figures().encoded == 2);
+}
+
+/* Of these it is known what they describe, but not which part is copied at once. */
+static void encode_others(void)
+{
+    CUtensorMap map;
+    struct tensor_map found;
+    const cuuint64_t size[] = {16, 8, 8, 2}, stride[] = {64, 512, 4096};
+    const cuuint32_t step[] = {1, 1, 1, 1};
+    const int lower[] = {0, 0}, upper[] = {0, 0};
+    start_hooked("explain=dump");
+    CUdeviceptr base;
+    CHECK_CU(hook_cuMemAlloc_v2(&base, 8192));
+    CHECK_CU(hook_cuTensorMapEncodeIm2col(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, (void *)(uintptr_t)base, size, stride,
+                                          lower, upper, 16, 8, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                                          CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+    CHECK(maps_find(&map, &found) && found.rank == 4 && map_extent(&found) == 8192 && !map_excess(&found) && !found.box[0]);
+    CHECK_CU(hook_cuTensorMapEncodeIm2col(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, (void *)(uintptr_t)(base + 4096), size,
+                                          stride, lower, upper, 16, 8, step, CU_TENSOR_MAP_INTERLEAVE_16B,
+                                          CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                                          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+    CHECK(maps_find(&map, &found) && !map_extent(&found) && found.room == 4096);
+    CHECK_CU(encode(&map, 4096, 2)); /* no memory of ours */
+    CHECK(!maps_find(&map, &found) && maps_figures().encoded == 2);
+}
+
+TEST(test_other_kinds)
+{
+    expect_ending(encode_others, 0, NULL, NULL);
 }
 
 TEST(test_replaced_address)

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-#define MOST_ROWS 65536u /* of a box; in shared memory there is room for fewer */
+#define MOST_ROWS 65536u     /* of a box; in shared memory there is room for fewer */
+#define MOST_WORK (1u << 24) /* rows, and words that are compared: dumps and records are not trusted */
 
 const struct tensor_map *boxes_map(const struct fault_memory *memory, const uint8_t *bytes, size_t count, size_t at, size_t *i)
 {
@@ -57,7 +58,7 @@ static int next_row(const struct tensor_map *map, const struct part *part, uint6
 
 /* Finds the row that faults. Returns 0 if there is none. */
 static int find_row(const struct tensor_map *map, const struct evidence_box *box, const struct fault_memory *memory,
-                    uint64_t *address, uint64_t *bytes)
+                    uint64_t *work, uint64_t *address, uint64_t *bytes)
 {
     const uint64_t element = map->element_bits / 8;
     struct part part;
@@ -74,19 +75,21 @@ static int find_row(const struct tensor_map *map, const struct evidence_box *box
         *address = map->base + offset;
         if (is_freed(map, memory) || offset >= map->room || *bytes > map->room - offset)
             return 1;
+        ++*work;
     } while (next_row(map, &part, at) && ++rows < MOST_ROWS);
     return 0;
 }
 
-static void place(struct evidence_site *site, const struct fault_memory *memory)
+static void place(struct evidence_site *site, const struct fault_memory *memory, uint64_t *work)
 {
     uint64_t address, bytes, found_address = 0, found_bytes = 0;
     unsigned found = 0;
-    for (size_t at = 0; at + 8 <= site->parameter_bytes; at += 8) {
+    for (size_t at = 0; at + 8 <= site->parameter_bytes && *work < MOST_WORK; at += 8) {
         const struct tensor_map *map;
         size_t i = 0;
+        *work += memory->map_count;
         while ((map = boxes_map(memory, site->parameters, site->parameter_bytes, at, &i)) != NULL) {
-            if (!find_row(map, &site->box, memory, &address, &bytes))
+            if (!find_row(map, &site->box, memory, work, &address, &bytes))
                 continue;
             found++;
             found_address = address;
@@ -103,9 +106,10 @@ static void place(struct evidence_site *site, const struct fault_memory *memory)
 
 void boxes_place(struct evidence *evidence, const struct fault_memory *memory)
 {
-    for (size_t i = 0; i < evidence->site_count; i++) {
+    uint64_t work = 0;
+    for (size_t i = 0; i < evidence->site_count && memory->map_count; i++) {
         struct evidence_site *site = &evidence->sites[i];
         if (site->box.dimensions && site->lane_count == 1 && site->parameters)
-            place(site, memory);
+            place(site, memory, &work);
     }
 }
