@@ -13,9 +13,6 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench"))
-from store import digest  # noqa: E402
-
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").glob("*/README.md")])
 DOCS = sorted(page for page in (ROOT / "docs").rglob("*.md") if "examples" not in page.parts)
 COMMAND = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build")) / "bin" / "cufence"
@@ -120,21 +117,16 @@ class Figures(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        (self.folder / "docs/screens").mkdir(parents=True)
+        (self.folder / "docs").mkdir()
         (self.folder / "tests/gpu/results").mkdir(parents=True)
         self.write_results(1.25)
         (self.folder / "README.md").write_text("Before\n<!-- cost: begin -->\n<!-- cost: end -->\nAfter\n")
-        (self.folder / "docs/cost.md").write_text("<!-- all costs: begin -->\n<!-- all costs: end -->\n")
 
-    def write_results(self, ratio, is_drawn=True):
-        cost = {"native": 1.0, "run": ratio, "enable": 1.0, "strict": 20.4, "memcheck": 50.0, "async": 1.01}
-        row = {"group": "torch", "title": "training step", "rounds": [{tool: [seconds] for tool, seconds in cost.items()}], "failed": {"blocking": "why"}}
+    def write_results(self, fastest):
+        rows = [{"backend": backend, "workload": workload, "fastest": fastest, "ratios": [1.0] * 9}
+                for backend in ("cufence", "run", "cufence_strict", "sanitizer") for workload in ("training", "inference", "small")]  # fmt: skip
         facts = {"gpu": "a GPU", "driver": "1", "torch": "2", "date": "3"}
-        data = {"facts": facts, "tools": {tool: tool.upper() for tool in (*cost, "blocking", "memcheck_uncached")}, "workloads": {"training": row},
-                "found": {"a bug": {"run": "found", "memcheck": "silent"}}}  # fmt: skip
-        (self.folder / "tests/gpu/results/bench.json").write_text(json.dumps(data))
-        if is_drawn:
-            (self.folder / "docs/screens/bench-found.svg").write_text(f"<svg>results {digest(data)}</svg>")
+        (self.folder / "tests/gpu/results/cost.json").write_text(json.dumps({"facts": facts, "rows": rows}))
 
     def figures(self, what):
         return subprocess.run([sys.executable, ROOT / "docs/figures.py", what], cwd=self.folder, capture_output=True, text=True, check=False)
@@ -143,25 +135,12 @@ class Figures(unittest.TestCase):
         self.assertIn("README.md has other figures than", self.figures("check").stderr)
         self.assertEqual(self.figures("write").returncode, 0)
         page = (self.folder / "README.md").read_text()
-        self.assertIn("| RUN | 1.25 | 1 of 1 |\n| STRICT | 20 | – |\n| BLOCKING | no | – |\n| MEMCHECK | 50 | 0 of 1 |\n", page)
-        self.assertIn('<img src="docs/screens/bench-found.svg"', page)
-        self.assertNotIn("ASYNC", page)
+        self.assertIn("| `cufence.enable()` | 1.25 | 1.25 | 1.25 |\n", page)
         self.assertTrue(page.startswith("Before\n") and page.endswith("\nAfter\n"))
-        every = (self.folder / "docs/cost.md").read_text()
-        self.assertIn("| ASYNC | 1.01 | – |", every)
-        self.assertIn('<img src="screens/bench-found.svg"', every)
         self.assertEqual(self.figures("check").returncode, 0)
         self.write_results(1.26)
         done = self.figures("check")
         self.assertEqual((done.returncode, "README.md has other figures than" in done.stderr), (1, True))
-
-    def test_a_picture_of_other_results_fails(self):
-        self.assertEqual(self.figures("write").returncode, 0)
-        self.write_results(1.26, is_drawn=False)
-        done = self.figures("check")
-        self.assertEqual((done.returncode, "bench-found.svg is of other results than" in done.stderr), (1, True), done.stderr)
-        (self.folder / "docs/screens/bench-found.svg").unlink()
-        self.assertIn("there are no docs/screens/bench-*.svg", self.figures("check").stderr)
 
     def test_a_figure_elsewhere_fails(self):
         self.assertEqual(self.figures("write").returncode, 0)
