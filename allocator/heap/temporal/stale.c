@@ -11,13 +11,16 @@
 #include "base/clock.h"
 #include "base/options.h"
 
-#define AT_ONCE_NS 500000000l /* time that may be spent at first, */
-#define SHARE 100             /* and then this part of the time since the first was found */
 #define SPINS 64
 #define PAUSE_US 20
 
 static uint64_t first_ns; /* atomic; 0: none was found yet */
-static int64_t spent_ns;  /* atomic */
+
+/* Time that may be spent: some at first, and then a part of what has passed since the first was found. */
+static struct budget {
+    int64_t at_once_ns, share;
+    int64_t spent_ns; /* atomic */
+} for_members = {10000000, 500, 0}, for_arguments = {500000000, 100, 0};
 
 /* A freed buffer whose memory is mapped, and serves no other. */
 struct stale {
@@ -60,7 +63,7 @@ static void advance(struct books *books, void *user)
     const struct stale *stale = user;
     if (stale->state == BLOCK_IDLE && freelists_replace(books, stale->block, stale->pages, stale->id, 0))
         block_unmap(stale->block);
-    else if (stale->state == BLOCK_IDLE)
+    else if (stale->state == BLOCK_IDLE && stale->may_wait)
         reclaim_mark(books, 0);
     else if (stale->state == BLOCK_WAITING)
         freelist_advance(&books->shared);
@@ -68,12 +71,12 @@ static void advance(struct books *books, void *user)
         wake_worker();
 }
 
-static int64_t left_ns(uint64_t now)
+static int64_t left_ns(const struct budget *budget, uint64_t now)
 {
     uint64_t first = 0;
     if (__atomic_compare_exchange_n(&first_ns, &first, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         first = now;
-    return AT_ONCE_NS + (int64_t)((now - first) / SHARE) - __atomic_load_n(&spent_ns, __ATOMIC_RELAXED);
+    return budget->at_once_ns + (int64_t)(now - first) / budget->share - __atomic_load_n(&budget->spent_ns, __ATOMIC_RELAXED);
 }
 
 static void pause_after(unsigned tries)
@@ -88,8 +91,9 @@ static void retire(void *user)
 {
     struct stale *stale = user;
     const struct context *own = context_known_current();
+    struct budget *budget = stale->may_wait ? &for_arguments : &for_members;
     const uint64_t began = monotonic_ns();
-    const int64_t left = left_ns(began);
+    const int64_t left = left_ns(budget, began);
     int64_t spent = 0;
     int is_there = 1;
     for (unsigned tries = 0; spent < left && (is_there = find(stale)) && (stale->may_wait || !tries); tries++) {
@@ -97,7 +101,7 @@ static void retire(void *user)
         pause_after(tries);
         spent = (int64_t)(monotonic_ns() - began);
     }
-    __atomic_add_fetch(&spent_ns, spent, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&budget->spent_ns, spent, __ATOMIC_RELAXED);
     if (!is_there)
         index_unmark(stale->address);
 }
@@ -130,14 +134,14 @@ static void await_leaving(void *unused)
 {
     (void)unused;
     const uint64_t began = monotonic_ns();
-    const int64_t left = left_ns(began);
+    const int64_t left = left_ns(&for_arguments, began);
     int64_t spent = 0;
     for (unsigned tries = 0; spent < left && is_leaving(); tries++) {
         wake_worker();
         pause_after(tries);
         spent = (int64_t)(monotonic_ns() - began);
     }
-    __atomic_add_fetch(&spent_ns, spent, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&for_arguments.spent_ns, spent, __ATOMIC_RELAXED);
 }
 
 void heap_before_graph(void)
