@@ -25,6 +25,7 @@ PACKAGE = ROOT / "allocator" / "torch"
 
 TENSOR = "import torch; torch.ones(1000, device='cuda').sum().item()"
 PROBE = "import torch; torch.cuda.is_available()"
+WHICH = "from cufence import _allocator; print('class:', _allocator._class._name)"
 WORKERS = """
 import multiprocessing, torch
 
@@ -84,8 +85,8 @@ def python_with_wheel() -> str:
         return f"pip that installs a wheel ({error})"
 
 
-def play_backend(code: str, *facts: str, absent: str = "") -> str:
-    none = {"PYTHONPATH": "", "CUFENCE_LIBRARY": ""}
+def play_backend(code: str, *facts: str, absent: str = "", **variables: str) -> str:
+    none = {"PYTHONPATH": "", "CUFENCE_LIBRARY": "", **variables}
     return play([python_with_wheel(), "-c", code], 0, *facts, absent=absent, PYTORCH_CUDA_ALLOC_CONF="backend:cufence", **none)
 
 
@@ -131,6 +132,9 @@ CASES: list[tuple[str, Callable[[], str]]] = [
 INSTALLED: list[tuple[str, Callable[[], str]]] = [
     ("backend", lambda: play_backend("import torch", NOTHING + "no process used CUDA")),
     ("backend_tensor", lambda: play_backend(TENSOR, GUARDED, absent=NOTHING)),
+    # A wheel made without PyTorch's headers fails here: python3 cmake/torch_headers.py fetches them.
+    ("backend_without_compiler", lambda: play_backend(f"{TENSOR}; {WHICH}", r"class: \S+/lib/torch/\d+\.\d+\.\d+-\w+\.so", GUARDED,
+                                                      PATH="/nonexistent", XDG_CACHE_HOME="/nonexistent")),
     ("backend_without_torch", lambda: play_backend("pass", absent="cufence: ")),
 ]
 
