@@ -251,6 +251,10 @@ class cufence_allocator final : public tensor_memory
             past.add(native::TraceEntry::SNAPSHOT, {0, mapped_bytes(), 0, {0, 0}, 0}, nullptr);
         for (const auto &mapping : mappings_of(-1, only, false))
             info.segments.push_back(segment(mapping));
+        borrowed.each([&](const cufence_torch_buffer &buffer, bool is_live) {
+            if (!only || *only == pool_id{buffer.pool[0], buffer.pool[1]})
+                info.segments.push_back(segment(as_mapping(buffer, is_live)));
+        });
         past.fill(info, has_traces);
         info.config_metadata.last_allocator_settings = std::string("backend:cufence ") + cufence_version_string();
         info.config_metadata.roundup_power2_divisions.resize(16);
@@ -262,6 +266,20 @@ class cufence_allocator final : public tensor_memory
         cufence_stats stats = {};
         (void)cufence_get_stats(-1, &stats);
         return stats.mapped_bytes;
+    }
+
+    static cufence_mapping as_mapping(const cufence_torch_buffer &buffer, bool is_live)
+    {
+        cufence_mapping mapping = {};
+        mapping.buffer.address = mapping.buffer.mapping_start = buffer.address;
+        mapping.buffer.mapping_end = buffer.address + buffer.size;
+        mapping.buffer.size = buffer.size;
+        mapping.buffer.stream = buffer.stream;
+        mapping.buffer.device = buffer.device;
+        mapping.pool[0] = buffer.pool[0];
+        mapping.pool[1] = buffer.pool[1];
+        mapping.is_live = is_live;
+        return mapping;
     }
 
     native::SegmentInfo segment(const cufence_mapping &mapping)

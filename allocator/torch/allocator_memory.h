@@ -157,9 +157,8 @@ class tensor_memory : public native::CUDAAllocator
 
     void recordStream(const c10::DataPtr &pointer, c10::cuda::CUDAStream stream) override
     {
-        cufence_torch_buffer buffer;
         if (!pointer.get() || pointer.get_deleter() != &release_pointer || /* imported memory */
-            (borrowed.count.load() && borrowed.find(pointer.get(), &buffer)))
+            (borrowed.count.load() && borrowed.record(pointer.get())))
             return;
         cufence_status status = cufence_record_stream(pointer.get(), stream);
         if (status != CUFENCE_ERROR_NOT_FOUND)

@@ -201,42 +201,48 @@ class borrowed_pools
     void *allocate(std::size_t size, DeviceIndex device, cudaStream_t stream)
     {
         std::unique_lock<std::mutex> guard(lock);
-        auto found = std::find_if(pools.begin(), pools.end(),
-                                  [&](const auto &each) { return each.second.filter && each.second.filter(stream); });
-        if (found == pools.end())
+        auto of = std::find_if(pools.begin(), pools.end(),
+                               [&](const auto &each) { return each.second.filter && each.second.filter(stream); });
+        if (of == pools.end())
             return nullptr;
-        const auto id = found->first;
-        auto &idle = found->second.idle[{size, stream}];
-        void *pointer = idle.empty() ? nullptr : idle.back();
-        if (pointer)
-            idle.pop_back();
-        lender from = found->second.from;
-        guard.unlock();
-        if (!pointer)
-            pointer = from->raw_alloc_with_stream(size, stream);
-        guard.lock();
-        count += pointer != nullptr;
-        if (pointer)
-            live[pointer] = {reinterpret_cast<std::uint64_t>(pointer),
-                             size,
-                             reinterpret_cast<std::uint64_t>(stream),
-                             {id.first, id.second},
-                             device};
+        const auto number = reinterpret_cast<std::uint64_t>(stream);
+        loan taken{{0, size, number, {of->first.first, of->first.second}, device}, of->second.from, false};
+        auto &idle = of->second.idle;
+        auto same = std::find_if(idle.begin(), idle.end(), [&](const loan &each) {
+            return each.buffer.size == size && each.buffer.stream == number && each.buffer.device == device &&
+                   !each.is_recorded;
+        });
+        if (same != idle.end()) {
+            taken = *same;
+            idle.erase(same);
+        } else {
+            guard.unlock();
+            taken.buffer.address = reinterpret_cast<std::uint64_t>(taken.from->raw_alloc_with_stream(size, stream));
+            guard.lock();
+        }
+        void *pointer = reinterpret_cast<void *>(taken.buffer.address);
+        count += pointer && live.emplace(pointer, std::move(taken)).second;
         return pointer;
     }
 
+    /* Returns whether the buffer is borrowed. */
     bool release(void *pointer, cufence_torch_buffer *freed)
     {
-        std::lock_guard<std::mutex> guard(lock);
+        std::unique_lock<std::mutex> guard(lock);
         auto found = live.find(pointer);
         if (found == live.end())
             return false;
-        *freed = found->second;
+        loan given = std::move(found->second);
         live.erase(found);
         count--;
+        *freed = given.buffer;
         auto of = pools.find({freed->pool[0], freed->pool[1]});
-        if (of != pools.end())
-            of->second.idle[{freed->size, reinterpret_cast<cudaStream_t>(freed->stream)}].push_back(pointer);
+        const bool has_pool = of != pools.end();
+        if (has_pool)
+            of->second.idle.push_back(given);
+        guard.unlock();
+        if (!has_pool)
+            return_all({given});
         return true;
     }
 
@@ -245,11 +251,20 @@ class borrowed_pools
         std::lock_guard<std::mutex> guard(lock);
         auto found = live.find(pointer);
         if (found != live.end())
-            *out = found->second;
+            *out = found->second.buffer;
         return found != live.end();
     }
 
-    /* Gives back what is idle. The pool's streams are waited for. */
+    /* Another stream uses it: it is not used again before the pool's end. Returns whether the buffer is borrowed. */
+    bool record(void *pointer)
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        auto found = live.find(pointer);
+        if (found != live.end())
+            found->second.is_recorded = true;
+        return found != live.end();
+    }
+
     void give_back(pool_id id, bool is_end)
     {
         std::unique_lock<std::mutex> guard(lock);
@@ -257,30 +272,50 @@ class borrowed_pools
         if (found == pools.end())
             return;
         auto idle = std::move(found->second.idle);
-        lender from = found->second.from;
         found->second.idle.clear();
-        if (is_end) {
+        count -= is_end;
+        if (is_end)
             pools.erase(found);
-            count--;
-        }
         guard.unlock();
-        if (!idle.empty())
-            c10::cuda::device_synchronize();
-        for (const auto &each : idle) {
-            for (void *pointer : each.second)
-                from->raw_delete(pointer);
+        return_all(idle);
+    }
+
+    template <typename F>
+    void each(F visit)
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        for (const auto &entry : live)
+            visit(entry.second.buffer, true);
+        for (const auto &entry : pools) {
+            for (const auto &loan : entry.second.idle)
+                visit(loan.buffer, false);
         }
     }
 
   private:
+    struct loan {
+        cufence_torch_buffer buffer;
+        lender from;
+        bool is_recorded;
+    };
     struct pool {
         lender from;
         std::function<bool(cudaStream_t)> filter; /* while it is begun */
-        std::map<std::pair<std::size_t, cudaStream_t>, std::vector<void *>> idle;
+        std::vector<loan> idle;
     };
+
+    /* The other allocator may not wait for who uses it. */
+    static void return_all(const std::vector<loan> &loans)
+    {
+        if (!loans.empty())
+            c10::cuda::device_synchronize();
+        for (const auto &loan : loans)
+            loan.from->raw_delete(reinterpret_cast<void *>(loan.buffer.address));
+    }
+
     std::mutex lock;
     std::map<pool_id, pool> pools;
-    std::unordered_map<void *, cufence_torch_buffer> live;
+    std::unordered_map<void *, loan> live;
 };
 
 } // namespace
