@@ -306,6 +306,11 @@ cufence_status memory_reach(const uint8_t *arguments, size_t size)
     return status;
 }
 
+int memory_is_full(void)
+{
+    return memory.has_noted_host;
+}
+
 int memory_find(uint64_t address, uint64_t bytes)
 {
     int is_ours = address >= memory.start && address < memory.end;

@@ -25,6 +25,9 @@ cufence_status memory_open(int socket, int device, const struct rerun_input *inp
  * be saved. Errors: DRIVER, OUT_OF_MEMORY. */
 cufence_status memory_reach(const uint8_t *arguments, size_t size);
 
+/* Whether the device has had no room for a copy. */
+int memory_is_full(void);
+
 /* Returns 1 if all these bytes are in one mapping, which is asked for unless it is there; -1 if it cannot be mapped. */
 int memory_find(uint64_t address, uint64_t bytes);
 

@@ -234,6 +234,10 @@ static cufence_status look_for_fault(size_t wrote)
     size_t end = has_one ? wrote + 1 : self.input.launch_count;
     cufence_status status = CUFENCE_OK;
     for (size_t i = has_one ? wrote : 0; i < end && status == CUFENCE_OK; i++) {
+        if (i && !has_one && memory_is_full()) /* the host's memory is no place for what many launches reach */
+            return error_set(
+                CUFENCE_ERROR_OUT_OF_MEMORY,
+                "of launches that it may have been %zu did not fault, and the GPU has no room for what the others reach", i);
         status = memory_reach(self.input.launches[i].arguments, self.input.launches[i].argument_bytes);
         if (status == CUFENCE_OK)
             status = refresh();

@@ -103,56 +103,6 @@ TEST(test_several)
     expect_said(tell_several, (const char *[]){"0 bytes past the end of buffer #2", "re-run", NULL});
 }
 
-/* 80 launches with eight buffers, each with a length of its own: number `wrong` is one too long. Only one like that runs; the
- * others are on record. */
-static void record_many(const char *kernel, int wrong, const char *options)
-{
-    void *buffers[8], **sixth = &buffers[5];
-    start(options);
-    for (int i = 0; i < 8; i++)
-        buffers[i] = allocate(COUNT * 4);
-    for (int i = 0; i < 80; i++)
-        record_launch(kernel, (void *[]){i == wrong ? sixth : &buffers[i % 8], &(int){i == wrong ? COUNT : COUNT - 2 - i}}, 0);
-    CUfunction function;
-    CHECK_CU(cuModuleGetFunction(&function, module, kernel));
-    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, (void *[]){sixth, &(int){COUNT}}, NULL));
-    cuCtxSynchronize();
-}
-
-static void tell_many(void)
-{
-    record_many("write_last", 11, "explain=rerun");
-}
-
-/* Each set of arguments has its turn, until the one that faults. */
-TEST(test_many)
-{
-    expect_said(tell_many, (const char *[]){"0 bytes past the end of buffer #6", THREAD_PAST_THE_END, WRITTEN_PAST_THE_END,
-                                            "arguments .*buffer #6 \\+0", NULL});
-}
-
-static void tell_right_ones(void)
-{
-    record_many("write_once", -1, "explain=rerun");
-}
-
-/* If none of them faults, that is said of all. */
-TEST(test_none_of_many)
-{
-    expect_said(tell_right_ones, (const char *[]){"none of the 80 launches", NULL});
-}
-
-static void tell_slow_ones(void)
-{
-    record_many("hang_later", -1, "explain=rerun,wait_ms=1000/500");
-}
-
-TEST(test_time_for_some_of_many)
-{
-    expect_said(tell_slow_ones, (const char *[]){"1 of 80 launches that it may have been were$",
-                                                 "tried until wait_ms=1000/500 was over", NULL});
-}
-
 static void tell_exception(void)
 {
     fault_in("end_illegally", "explain=rerun");
