@@ -140,9 +140,11 @@ def _compile(torch: ModuleType, target: Path) -> None:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise BuildError(f"the C++ compiler did not run: {error}") from error
         if done.returncode:
+            said = done.stderr.strip()
+            first = next((line for line in said.splitlines() if "error" in line), f"status {done.returncode}")
             raise BuildError(
-                f"{source().name} does not compile against PyTorch {torch.__version__}. The command was\n"
-                f"  {shlex.join(command)}\nand it said\n{done.stderr.strip()[:4000]}"
+                f"{source().name} does not compile against PyTorch {torch.__version__}: {first}\n"
+                f"The command was\n  {shlex.join(command)}\nand it said\n{said[:4000]}"
             )
         os.chmod(name, 0o700)
         os.replace(name, target)  # atomic: concurrent builds never load a partial file
