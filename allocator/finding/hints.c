@@ -147,9 +147,8 @@ static void take_use_after_free(struct finding *finding, const struct diagnosis 
     size_t since = launch ? launches_since(diagnosis, launch) : 0;
     if (launch && is_replayed(diagnosis, launch) && launch->entry->node)
         part_add(finding->hint,
-                 "the kernel is node %" PRIu32
-                 " of a graph, and a graph was launched after the free: capture it again, or keep the "
-                 "buffer as long as the graph",
+                 "a graph was launched after the free, and this kernel is node %" PRIu32
+                 " of one: capture it again, or keep the buffer as long as the graph",
                  launch->entry->node - 1);
     else if (launch && is_replayed(diagnosis, launch))
         part_add(finding->hint,
