@@ -4,7 +4,7 @@
 static void expect_found(const char *story, const char *settings)
 {
     run_guarded(&by_dlsym, story, settings, 1, "the end: CUDA_ERROR_ILLEGAL_ADDRESS\n");
-    expect_in(&by_dlsym, story, last.err, "use-after-free WRITE of 4 bytes");
+    expect_in(&by_dlsym, story, last.err, "cufence: use-after-free ");
     expect_in(&by_dlsym, story, last.err, "which has been freed");
     expect_in(&by_dlsym, story, last.err, "add_one<<<");
     expect_in(&by_dlsym, story, last.err, "argument 0 points to this buffer");
