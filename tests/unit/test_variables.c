@@ -4,6 +4,7 @@
  */
 #include "support/test.h"
 
+#include "analysis/dump/image.h"
 #include "analysis/dump/variables.h"
 
 #include <zlib.h>
@@ -15,7 +16,7 @@ enum { CUBINS = sizeof cubins / sizeof *cubins, COUNT = 5 };
 static struct span read_file(const char *name)
 {
     char path[512];
-    size_t room = (size_t)1 << 20;
+    size_t room = (size_t)4 << 20;
     uint8_t *bytes = malloc(room);
     snprintf(path, sizeof path, "%s/cubins/%s.gz", CUFENCE_FIXTURES, name);
     gzFile file = gzopen(path, "rb");
@@ -52,6 +53,36 @@ TEST(each_kernel_uses_its_own)
             assert_false(found[0].is_used || found[1].is_used || found[2].is_used);
             free_file(cubin);
         }
+}
+
+/* A module with an assert() as a driver has loaded it (580.159): three strings, and no variable. */
+TEST(the_strings_of_an_assertion_are_no_variables)
+{
+    struct problem problem;
+    struct coredump dump;
+    struct image image;
+    Elf64_Shdr section, global = {0};
+    struct variable found[VARIABLES_MOST];
+    uint8_t *bytes = NULL;
+    size_t size = 0, strings = 0;
+    struct span file = read_file("../asserted.core");
+    assert_int_equal(coredump_open(file.bytes, file.size, &dump, &problem), CUFENCE_OK);
+    assert_int_equal(image_of_kernel(&dump, "asserted", 0, &bytes, &size, &problem), CUFENCE_OK);
+    assert_int_equal(variables_of((struct span){bytes, size}, "asserted", found), 0);
+    assert_true(image_open(bytes, size, &image));
+    for (uint32_t i = 1; image_section(&image, i, &section); i++)
+        for (uint64_t at = 0; section.sh_type == SHT_SYMTAB && at < section.sh_size; at += sizeof(Elf64_Sym)) {
+            Elf64_Sym symbol;
+            memcpy(&symbol, bytes + section.sh_offset + at, sizeof symbol);
+            if (ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT || !image_section(&image, symbol.st_shndx, &global))
+                continue;
+            assert_true(symbol.st_value <= global.sh_size && symbol.st_size <= global.sh_size - symbol.st_value);
+            strings++;
+        }
+    assert_int_equal(strings, 3);
+    free(bytes);
+    coredump_close(&dump);
+    free_file(file);
 }
 
 /* Whatever is in it; a sanitizer watches. */

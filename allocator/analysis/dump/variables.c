@@ -133,6 +133,12 @@ static void find_used(const struct module *module, const char *symbol, uint8_t u
     }
 }
 
+/* Strings of assert() and printf(), which nothing changes. */
+static int is_literal(const char *name)
+{
+    return name[0] == '$' || !strncmp(name, "__unnamed_", sizeof "__unnamed_" - 1);
+}
+
 size_t variables_of(struct span cubin, const char *symbol, struct variable out[VARIABLES_MOST])
 {
     uint8_t used[SYMBOL_LIMIT / 8] = {0};
@@ -146,7 +152,8 @@ size_t variables_of(struct span cubin, const char *symbol, struct variable out[V
         Elf64_Shdr section;
         for (uint64_t i = 1; count < VARIABLES_MOST && symbol_at(&module, i, &entry); i++) {
             const char *name = span_string(module.strings, entry.st_name);
-            if (name && *name && (used[i / 8] >> i % 8 & 1) == is_used && is_variable(&module, &entry, &section))
+            if (name && *name && !is_literal(name) && (used[i / 8] >> i % 8 & 1) == is_used &&
+                is_variable(&module, &entry, &section))
                 out[count++] = (struct variable){.name = name, .size = entry.st_size, .is_used = is_used};
         }
     }

@@ -15,8 +15,8 @@ struct variable {
     int is_used;      /* an instruction of the kernel names it */
 };
 
-/* Lists the variables of a cubin that has no addresses, those that the kernel `symbol` uses first. Returns their number. A
- * damaged cubin has less. */
+/* Lists the variables of a cubin that has no addresses, those that the kernel `symbol` uses first, without strings of assert()
+ * and printf(). Returns their number. A damaged cubin has less. */
 size_t variables_of(struct span cubin, const char *symbol, struct variable out[VARIABLES_MOST]);
 
 /* Fills in where the driver has put the variables, according to the relocated cubin; 0 where that does not say. Returns how
