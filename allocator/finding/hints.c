@@ -13,22 +13,6 @@ static uint64_t threads_of(const struct evidence_site *site)
     return threads;
 }
 
-/* An integer argument other than `stride` that may be the width of the buffer's rows; 0 if there is none, or more than one. */
-static const struct value_fact *width_of(const struct finding *finding, uint64_t elements, uint64_t row, uint64_t stride)
-{
-    const struct value_fact *found = NULL;
-    for (size_t i = 0; i < finding->arguments.count; i++) {
-        const struct value_fact *value = &finding->arguments.list[i];
-        if (!value->has_bits || value->target || value->bits < 2 || value->bits >= stride || elements % value->bits ||
-            row >= elements / value->bits)
-            continue;
-        if (found)
-            return NULL;
-        found = value;
-    }
-    return found;
-}
-
 /* Rows of a buffer, by the argument that the thread's row is multiplied with: a row too many, or the stride of another shape.
  * Returns whether there is a hint. */
 static int take_rows(struct finding *finding)
@@ -46,17 +30,16 @@ static int take_rows(struct finding *finding)
     }
     if (!elements || !stride)
         return 0;
-    const struct value_fact *width = elements % stride ? width_of(finding, elements, row, stride) : NULL;
     if (elements % stride == 0 && row == elements / stride)
         part_add(finding->hint,
                  "the access is to row %" PRIu64 ", and the buffer has %" PRIu64 " rows of %" PRIu64
                  " elements (argument %d): do the rows count from 0 here?",
                  row, row, stride, argument.number);
-    else if (width)
+    else if (elements % stride)
         part_add(finding->hint,
-                 "rows are %" PRIu64 " elements apart (argument %d), but the buffer has %" PRIu64 " rows of %" PRIu64
-                 " (argument %" PRIu32 "): the stride of another shape?",
-                 stride, argument.number, elements / width->bits, width->bits, width->number);
+                 "the buffer has %" PRIu64 " elements, no whole rows of %" PRIu64
+                 " (argument %d): the stride of another shape?",
+                 elements, stride, argument.number);
     return finding->hint[0] != '\0';
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cases_cause
 import cases_freed
 from cases_alike import HOOKED, ILLEGAL, ITSELF, TORCH, TRITON, clean, exited_warp, overrun, rerun
 from harness import Case
@@ -60,6 +61,7 @@ FAULTS = [
         error=ILLEGAL,
         raises="RAISES",
     ),
+    *cases_cause.STORIES,
     *cases_freed.STORIES,
     Case(
         "slack_writes",

@@ -15,6 +15,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import cases_cause
 import cases_freed
 import cases_rerun
 from harness import Case, Result, execute, marked_line, problems_of, problems_of_statistics
@@ -270,7 +271,7 @@ CASES = [
         ],
         files={"report.json": [r'"loaded": ?true']},
     ),
-    *(_program(f"{program}_{kind}", program, arguments=[kind], **facts) for program, kind, facts in cases_rerun.programs(SOURCES)),
+    *(_program(f"{program}_{kind}", program, arguments=[kind], **facts) for program, kind, facts in (*cases_rerun.programs(SOURCES), *cases_cause.programs(SOURCES))),
     # Before the driver begins the dump, while it writes it, and shortly before the end.
     *(
         _program(

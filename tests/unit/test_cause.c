@@ -174,8 +174,7 @@ TEST(rows_by_their_stride)
     told.origin.terms[0].times_value = 99;
     expect(&told,
            "element 1097 of 4 bytes from argument 1 on: thread.y 11 * 99 (argument 0) + thread.x 8\n"
-           "rows are 99 elements apart (argument 0), but the buffer has 25 rows of 40 (argument 2): the stride of another "
-           "shape?");
+           "the buffer has 1000 elements, no whole rows of 99 (argument 0): the stride of another shape?");
 }
 
 /* Nearer to B, which the kernel was given, too. */

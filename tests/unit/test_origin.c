@@ -223,6 +223,11 @@ TEST(what_is_no_sum_is_not_said_to_be_one)
         struct origin origin;
         assert_int_equal(find(cubin, &thread, &origin), 1);
         assert_false(origin.has_formula);
+        struct thread store = thread; /* by the remainder of 135 and 37 */
+        store.access = 1;
+        memcpy(store.parameters + 16, &(uint32_t){37}, 4);
+        assert_int_equal(find(cubin, &store, &origin), 1);
+        assert_int_equal(origin.address, OUT + 4 * (135 % 37));
         free_file(cubin);
     }
 }
@@ -250,7 +255,7 @@ TEST(a_64_bit_index_does_not_wrap)
     expect(&thread, "0x0 + block.x 4096 * 8589934592 + thread.x 1 * 4");
     thread.block_index[0] = 1;
     thread.parameter_bytes = 8;
-    give(&thread, (uint64_t)-(INT64_C(3) << 30), 8);
+    give(&thread, (uint64_t) - (INT64_C(3) << 30), 8);
     expect(&thread, "0x0 + block.x 1 * -12884901888 + thread.x 1 * 4");
 }
 

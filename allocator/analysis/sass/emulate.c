@@ -84,9 +84,18 @@ static int load(struct machine *machine, struct sass_instruction instruction)
     return 1;
 }
 
+static int divide(struct machine *machine, struct sass_instruction instruction)
+{
+    struct cell result = machine_divided(instruction, machine_operands(machine, instruction).cells[1]);
+    if (result.is_known)
+        machine_set(machine, VECTOR, (unsigned)sass_bits(instruction, 16, 8), result);
+    return result.is_known;
+}
+
 void machine_run(struct machine *machine, struct sass_instruction instruction)
 {
-    if (!machine_compute(machine, instruction) && !(machine->launch->memory && load(machine, instruction)))
+    if (!machine_compute(machine, instruction) && !divide(machine, instruction) &&
+        !(machine->launch->memory && load(machine, instruction)))
         machine_forget(machine, instruction);
 }
 

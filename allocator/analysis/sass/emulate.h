@@ -3,8 +3,8 @@
  * address are often overwritten (`LDG R2, [R2]`), but the inputs are still known: the parameters, grid and block dimensions,
  * the block and thread index. Values are known or unknown; so are those of loads, unless the memory is at hand (search.h).
  *
- * Supported: integer arithmetic, moves, shifts, logic, comparisons, constant loads, special registers, branches and calls, from
- * sm_70 to sm_120. Other instructions make their results unknown, and an unknown branch ends the emulation.
+ * Supported: integer arithmetic with divisions, moves, shifts, logic, comparisons, constant loads, special registers, branches
+ * and calls, from sm_70 to sm_120. Other instructions make their results unknown, and an unknown branch ends the emulation.
  * Pure. The work is bounded by the caller's step budget.
  */
 #ifndef CUFENCE_ANALYSIS_SASS_EMULATE_H

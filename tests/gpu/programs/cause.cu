@@ -1,11 +1,11 @@
-// Accesses out of bounds with a cause elsewhere: an index that was loaded, one that was read out of bounds itself, a number that
-// wraps, a wrong stride. The first argument chooses it.
+// Accesses out of bounds with a cause elsewhere: an index that was loaded, one that was read out of bounds itself, a number
+// that wraps, a wrong stride. The first argument chooses it.
 #include "check.h"
 
 #include <cstring>
 #include <vector>
 
-enum { BLOCK = 128, DIM = 64, PAGES = 32, WIDTH = 8, SEQUENCES = 4, EXPERTS = 16, TOKENS = 1003 };
+enum { BLOCK = 128, DIM = 64, PAGES = 32, WIDTH = 8, SEQUENCES = 4, EXPERTS = 16, EXPERT = 32768, TOKENS = 1003 };
 
 static __device__ int own_index()
 {
@@ -25,8 +25,8 @@ __global__ void attend(const float *cache, const int *pages, float *out, int wid
 // The weights of each token's expert.
 __global__ void route(const float *weights, const long *tid2eid, float *out, int dim)
 {
-    long expert = tid2eid[blockIdx.x]; // LOAD experts
-    out[(long)blockIdx.x * dim + threadIdx.x] = weights[expert * dim + threadIdx.x]; // FAULT experts
+    long expert = tid2eid[blockIdx.x];                                               // LOAD experts
+    out[(long)blockIdx.x * DIM + threadIdx.x] = weights[expert * dim + threadIdx.x]; // FAULT experts
 }
 
 // The mask has one token too many: the key behind the last one is what the slack of its buffer holds.
@@ -52,9 +52,9 @@ __global__ void mark(unsigned char *bytes, int rows, int stride)
         bytes[row * stride] = 7; // FAULT wrap
 }
 
-__global__ void mark_bytes(char *bytes, int n)
+__global__ void mark_bytes(char *bytes, int first, int n)
 {
-    int i = own_index();
+    int i = first + own_index();
     if (i < n)
         *(float *)(bytes + i * 4) = 2.5f; // FAULT wrap_bytes
 }
@@ -100,8 +100,8 @@ static void experts()
     for (int i = 0; i < TOKENS; i++)
         ids[i] = i % EXPERTS;
     ids[1000] = -1;
-    float *weights = allocate<float>(EXPERTS * DIM);
-    route<<<TOKENS, DIM>>>(weights, copy_of(ids), allocate<float>(TOKENS * DIM), DIM);
+    float *weights = allocate<float>(EXPERTS * EXPERT); // 2 MiB: nothing in front of it is mapped
+    route<<<TOKENS, DIM>>>(weights, copy_of(ids), allocate<float>(TOKENS * DIM), EXPERT);
 }
 
 static std::vector<int> all_keys()
@@ -135,7 +135,7 @@ static void wrap()
 static void wrap_bytes()
 {
     const int n = 3 << 28; // 3 GiB
-    mark_bytes<<<n / 1024, 1024>>>(allocate<char>((size_t)n * 4), n);
+    mark_bytes<<<8, BLOCK>>>(allocate<char>((size_t)n * 4), (1 << 29) - 64, n);
 }
 
 static void stride()

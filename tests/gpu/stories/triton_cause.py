@@ -8,59 +8,64 @@ from shared import tl, torch, triton
 @triton.jit
 def k_pages(out, cache, pages, width, ROWS: tl.constexpr, DIM: tl.constexpr):
     at = tl.program_id(0) * width + tl.program_id(1)
-    page = tl.load(pages + at).to(tl.int64)  # LOAD pages
+    page = tl.load(pages + at).to(tl.int64)  # OFPAGES
     rows, columns = tl.arange(0, ROWS)[:, None], tl.arange(0, DIM)[None, :]
-    tile = tl.load(cache + page * (ROWS * DIM) + rows * DIM + columns)  # FAULT pages
+    tile = tl.load(cache + page * (ROWS * DIM) + rows * DIM + columns)  # PAGES
     tl.store(out + at * DIM + tl.arange(0, DIM), tl.sum(tile, 0))
 
 
 @triton.jit
 def k_experts(out, weights, tid2eid, dim, BLOCK: tl.constexpr):
     token = tl.program_id(0)
-    expert = tl.load(tid2eid + token)  # LOAD experts
+    expert = tl.load(tid2eid + token)  # OFEXPERTS
     columns = tl.arange(0, BLOCK)
-    weight = tl.load(weights + expert * dim + columns, mask=columns < dim)  # FAULT experts
+    weight = tl.load(weights + expert * dim + columns, mask=columns < dim)  # EXPERTS
     tl.store(out + token * dim + columns, weight, mask=columns < dim)
 
 
 @triton.jit
 def k_rows(out, table, keys, n, ROWS: tl.constexpr, DIM: tl.constexpr):
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    key = tl.load(keys + i, mask=i < n, other=0)  # LOAD rows
+    key = tl.load(keys + i, mask=i < n, other=0)  # OFROWS
     columns = tl.arange(0, DIM)
-    row = tl.load(table + key[:, None] * DIM + columns[None, :], mask=i[:, None] < n)  # FAULT rows
+    row = tl.load(table + key[:, None] * DIM + columns[None, :], mask=i[:, None] < n)  # ROWS
     tl.store(out + i[:, None] * DIM + columns[None, :], row, mask=i[:, None] < n)
 
 
 @triton.jit
 def k_wrap(out, stride, BLOCK: tl.constexpr):
-    tl.store(out + tl.program_id(0) * stride + tl.arange(0, BLOCK), 1.0)  # FAULT wrap
+    tl.store(out + tl.program_id(0) * stride + tl.arange(0, BLOCK), 1.0)  # WRAP
 
 
-def pages():
+def pages() -> list[torch.Tensor]:
     table = torch.arange(32, dtype=torch.int32, device="cuda").reshape(4, 8).contiguous()
     table[2, 5] = 70
-    cache = torch.zeros(32, 16, 64, device="cuda")
-    k_pages[(4, 8)](torch.empty(32, 64, device="cuda"), cache, table, 8, ROWS=16, DIM=64)
+    out, cache = torch.empty(32, 64, device="cuda"), torch.zeros(32, 16, 64, device="cuda")
+    k_pages[(4, 8)](out, cache, table, 8, ROWS=16, DIM=64)
+    return [out, cache, table]
 
 
-def experts():
+def experts() -> list[torch.Tensor]:
     tid2eid = torch.arange(100, device="cuda") % 16
     tid2eid[40] = 4104
-    weights = torch.zeros(16, 100, device="cuda")
-    k_experts[(100,)](torch.empty(100, 100, device="cuda"), weights, tid2eid, 100, BLOCK=128)
+    out, weights = torch.empty(100, 100, device="cuda"), torch.zeros(16, 100, device="cuda")
+    k_experts[(100,)](out, weights, tid2eid, 100, BLOCK=128)
+    return [out, weights, tid2eid]
 
 
-def rows():
+def rows() -> list[torch.Tensor]:
     keys = torch.arange(100, dtype=torch.int32, device="cuda")
     keys[37] = 5000
-    k_rows[(7,)](torch.empty(100, 64, device="cuda"), torch.zeros(100, 64, device="cuda"), keys, 100, ROWS=16, DIM=64)
+    out, table = torch.empty(100, 64, device="cuda"), torch.zeros(100, 64, device="cuda")
+    k_rows[(7,)](out, table, keys, 100, ROWS=16, DIM=64)
+    return [out, table, keys]
 
 
-def wrap():
+def wrap() -> list[torch.Tensor]:
     out = torch.empty(3 << 30, dtype=torch.int8, device="cuda")  # 3 GiB
     k_wrap[(3072,)](out, 1 << 20, BLOCK=128)
+    return [out]
 
 
-globals()[sys.argv[1]]()
+kept = globals()[sys.argv[1]]()
 torch.cuda.synchronize()
