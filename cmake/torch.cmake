@@ -8,6 +8,11 @@ if(NOT torch_headers)
     "compiled one, at its first use. python3 cmake/torch_headers.py fetches them")
 endif()
 
+# CMake would link zig's own C++ library statically: exceptions that it throws are none to PyTorch.
+if(CUFENCE_LIBSTDCXX)
+  set(CMAKE_CXX_IMPLICIT_LINK_LIBRARIES "")
+endif()
+
 file(WRITE ${CMAKE_BINARY_DIR}/torch/empty.c "")
 foreach(name c10 c10_cuda)
   add_library(torch_${name} SHARED ${CMAKE_BINARY_DIR}/torch/empty.c)

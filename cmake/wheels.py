@@ -112,6 +112,8 @@ def check(wheel: Path, tag: str, python: Path, libstdcxx: Path) -> None:
             file = Path(archive.extract(name, folder))
             if newer := newer_symbols(file, libstdcxx):
                 sys.exit(f"wheels: {name} in {wheel.name} needs a libstdc++ with {', '.join(newer)}")
+            if name.startswith(FOR_TORCH) and " U __gxx_personality_v0" not in run("nm", "-D", file):
+                sys.exit(f"wheels: {name} in {wheel.name} has a C++ library of its own: PyTorch does not catch its exceptions")
             headers = run("objdump", "-p", file)
             allowed = IN_TORCH if name.startswith(FOR_TORCH) else C_LIBRARY
             for needed in re.findall(r"NEEDED +(\S+)", headers):

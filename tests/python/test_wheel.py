@@ -173,6 +173,7 @@ class Wheel(unittest.TestCase):
         self.assertLessEqual({"libc10.so", "libc10_cuda.so", "libcufence.so"}, needed)
         self.assertLessEqual(needed, SYSTEM_LIBRARIES | {"libc10.so", "libc10_cuda.so", "libcufence.so", "libstdc++.so.6"})
         self.assertIn("BIND_NOW", dynamic)
+        self.assertIn(" U __gxx_personality_v0", run("nm", "-D", made[0]).stdout, "exceptions are those of PyTorch's C++ library")
         self.assertNotRegex(dynamic, r"\((RPATH|RUNPATH)\)")
 
     def test_hook(self) -> None:
