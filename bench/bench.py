@@ -27,7 +27,7 @@ from typing import Any
 
 import found
 from models import MODELS
-from players import SPOILS, Micro, Player, Torch, Whole
+from players import SLOW_ROUNDS, SPOILS, Micro, Player, Torch, Whole
 from rounds import Stopped, ToolError
 from store import Store, report
 from tools import BASELINE, BUILD, SANITIZERS, TOOLS
@@ -95,12 +95,11 @@ class Bench:
         return not named or group in named
 
 
-def play(bench: Bench, pairs: list[tuple[Player, Workload]]) -> None:
-    """Rounds of each workload in turn, until each has as many as it should have."""
-    for number in range(bench.rounds):
+def play(bench: Bench, pairs: list[tuple[Player, Workload]], most: int | None = None) -> None:
+    """Rounds of each workload in turn, until each has as many as it should have, or `most`."""
+    for number in range(most or bench.rounds):
         for player, workload in pairs:
-            row = bench.store.row(workload.name)
-            if len(row["rounds"]) > number or row["left_out"] or number >= player.goal():
+            if player.taken(workload) > number or bench.store.row(workload.name)["left_out"] or number >= player.goal():
                 continue
             bench.progress.say(f"round {number + 1} of {player.goal()}: {workload.title}")
             player.round(workload)
@@ -181,19 +180,27 @@ def run_coverage(bench: Bench) -> None:
         player.close()
 
 
-def run_torch(bench: Bench, player: Torch, wanted: list[Workload], aoti: subprocess.Popen[str] | None) -> None:
+def warm_all(player: Player, wanted: list[Workload]) -> list[tuple[Player, Workload]]:
+    pairs = [(player, one) for one in sorted(wanted, key=lambda one: one.name != SPOILS) if player.warm(one)]
+    player.pin()
+    return pairs
+
+
+def run_torch(bench: Bench, fast: Torch, sanitizers: Torch, wanted: list[Workload], aoti: subprocess.Popen[str] | None) -> None:
+    """The sanitizers start slowly, and have rounds of their own with another native process, between the others' rounds."""
     for workload in wanted:  # in this order
         bench.store.row(workload.name, workload.group, workload.title)
-    players: list[Player] = [player]
+    players: list[Player] = [fast, sanitizers]
+    workers = [one for one in wanted if one.name != "aoti"]
     try:
-        wanted.sort(key=lambda one: one.name != SPOILS)
-        pairs = [(players[0], one) for one in wanted if one.name != "aoti" and players[0].warm(one)]
+        pairs = warm_all(fast, workers)
+        play(bench, pairs, SLOW_ROUNDS)
+        if sanitizers.tools:
+            play(bench, warm_all(sanitizers, [one for one in workers if not sanitizers.skips(one, sanitizers.tools[-1])]))
         for workload in wanted:
             if workload.name == "aoti" and aoti:
                 players.append(aoti_player(bench, workload, aoti))
-                pairs += [(players[1], workload)] if players[1].warm(workload) else []
-        for player in players:
-            player.pin()
+                pairs += warm_all(players[-1], [workload])
         play(bench, pairs)
     finally:
         for player in players:
@@ -252,14 +259,16 @@ def run_pytorch(bench: Bench, aoti: subprocess.Popen[str] | None) -> None:
     players: list[Torch] = []
     try:
         players += [memory_player(bench, model) for model in models[:1]]
-        players += [Torch(bench, bench.tools("torch"))] if wanted else []
+        tools = bench.tools("torch") if wanted else []
+        slow = [tool for tool in tools if tool in SANITIZERS]
+        players += [Torch(bench, [tool for tool in tools if tool not in slow]), Torch(bench, [BASELINE, *slow] if slow else [])]
         run_found(bench)
         if models:
             run_coverage(bench)
         for number, model in enumerate(models):
             run_memory(bench, model, memory_player(bench, model) if number else players.pop(0))
         if wanted:
-            run_torch(bench, players.pop(), wanted, aoti)
+            run_torch(bench, players.pop(0), players.pop(0), wanted, aoti)
     finally:
         for player in players:
             player.close()
