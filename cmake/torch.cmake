@@ -29,7 +29,7 @@ foreach(headers ${torch_headers})
   target_include_directories(torch_${name} SYSTEM PRIVATE allocator/torch/cuda ${headers})
   target_link_options(torch_${name} PRIVATE -Wl,--no-as-needed -Wl,-z,now)
   target_link_libraries(torch_${name} PRIVATE torch_c10 torch_c10_cuda cufence)
-  set_target_properties(torch_${name} PROPERTIES PREFIX "" OUTPUT_NAME ${name} LINKER_LANGUAGE C SKIP_BUILD_RPATH ON
+  set_target_properties(torch_${name} PROPERTIES PREFIX "libcufence-torch-" OUTPUT_NAME ${name} LINKER_LANGUAGE C SKIP_BUILD_RPATH ON
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/torch)
   install(TARGETS torch_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/torch)
 endforeach()

@@ -1,6 +1,6 @@
 """Fetches the C++ headers of the PyTorch versions that wheels are made for: python3 cmake/torch_headers.py [--to .deps/torch]
 
-Each version gets a folder VERSION-KEY, whose name the object in the wheel takes over (torch.cmake); the key says which installed PyTorch
+Each version gets a folder VERSION-KEY, after which the object in the wheel is named (torch.cmake); the key says which installed PyTorch
 it fits (allocator/torch/cufence/_shim.py). The headers of c10 are the same in PyTorch's packages for all systems, and those for macOS
 are the smallest: about 75 MB each, of which 2 MB are kept. Exit status 1 if a version could not be had; the others are there.
 """

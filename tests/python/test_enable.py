@@ -313,7 +313,7 @@ class Enable(unittest.TestCase):
         path.write_text(text.replace("cufence_torch_allocator()", "of_another_version()"))
         self.addCleanup(path.write_text, text)
         done = self.run_code("import cufence; cufence.enable()")
-        self.assertRegex(done.stderr, r"BuildError: allocator-\S+ does not fit this PyTorch: .*cufence_torch_allocator")
+        self.assertRegex(done.stderr, r"BuildError: libcufence-torch-\S+ does not fit this PyTorch: .*cufence_torch_allocator")
 
     def test_no_torch(self) -> None:
         # None in sys.modules makes the import fail as if the package did not exist.

@@ -125,7 +125,7 @@ class Objects(unittest.TestCase):
         self.cache = self.folder / "cache" / "cufence"
 
     def ship(self, text: str = standin.CLASS, name: str = "") -> str:
-        name = name or f"2.11.0-{_shim.key(self.include)}.so"
+        name = name or f"libcufence-torch-2.11.0-{_shim.key(self.include)}.so"
         places = [self.include, standin.HEADER.parent, standin.PACKAGE]
         links = [f"-L{self.libraries}", "-Wl,--no-as-needed", "-lc10", "-lc10_cuda", str(self.library)]
         standin.compile_shared(text, self.shipped / name, *(f"-I{place}" for place in places), *links)
@@ -158,7 +158,7 @@ class Objects(unittest.TestCase):
         self.ship()
         header = self.include / "c10" / "core" / "Allocator.h"
         header.write_text(header.read_text().replace("int one()", "long one()"))
-        self.assertRegex(self.loaded(), r"^allocator-2\.11\.0\+standin-[0-9a-f]{16}\.so$")
+        self.assertRegex(self.loaded(), r"^libcufence-torch-2\.11\.0\+standin-[0-9a-f]{16}\.so$")
 
     def test_other_abi(self) -> None:
         self.ship()
@@ -172,7 +172,7 @@ class Objects(unittest.TestCase):
         text = place.read_text()
         self.assertIn(old, text)
         place.write_text(text.replace(old, new))
-        name = self.ship(name=f"2.11.0-{key}.so")
+        name = self.ship(name=f"libcufence-torch-2.11.0-{key}.so")
         place.write_text(text)
         return name
 
@@ -182,7 +182,7 @@ class Objects(unittest.TestCase):
             self.without_compiler(),
             rf"refused: .*no C\+\+ compiler.*\. {name} does not fit this PyTorch: its allocator has 5 virtual .* PyTorch's has 4 and",
         )
-        self.assertRegex(self.loaded(), r"^allocator-")
+        self.assertRegex(self.loaded(), r"^libcufence-torch-")
 
     def test_another_base(self) -> None:
         self.ship_for("c10/core/Allocator.h", "struct Allocator {", "struct Root { virtual ~Root() {} };\nstruct Allocator : Root {")
@@ -194,7 +194,7 @@ class Objects(unittest.TestCase):
 
     def test_compiled(self) -> None:
         first = self.loaded()
-        self.assertRegex(first, r"^allocator-2\.11\.0\+standin-[0-9a-f]{16}\.so$")
+        self.assertRegex(first, r"^libcufence-torch-2\.11\.0\+standin-[0-9a-f]{16}\.so$")
         made = (self.cache / first).stat().st_mtime_ns
         self.assertEqual(self.without_compiler(), first, "the cache needs no compiler")
         self.assertEqual((self.cache / first).stat().st_mtime_ns, made)
@@ -205,7 +205,7 @@ class Objects(unittest.TestCase):
         code = _LOAD + "\nprint(_compile.build(torch).parent)"
         done = standin.run_python(code, self.folder, CUFENCE_LIBRARY=str(self.library))
         name, parent = done.stdout.split()
-        self.assertRegex(name, r"^allocator-", done.stderr)
+        self.assertRegex(name, r"^libcufence-torch-", done.stderr)
         self.assertFalse(Path(parent).exists(), "the folder of one process is gone with it")
 
     def test_compiler_fails(self) -> None:

@@ -165,7 +165,7 @@ class Wheel(unittest.TestCase):
     def test_allocators_of_torch(self) -> None:
         """They need what PyTorch has loaded and nothing of the machine where the wheel was made; every symbol is looked up at once."""
         made = sorted((self.packages() / "cufence" / "lib" / "torch").glob("*"))
-        self.assertEqual([path.name for path in made], [f"{headers.name}.so" for headers in self.torch])
+        self.assertEqual([path.name for path in made], [f"libcufence-torch-{headers.name}.so" for headers in self.torch])
         if not made:
             self.skipTest("no headers of PyTorch: python3 cmake/torch_headers.py fetches them")
         dynamic = run("readelf", "-d", made[0]).stdout

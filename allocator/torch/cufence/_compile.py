@@ -1,4 +1,4 @@
-"""Compiles the C++ class that is PyTorch's CUDA allocator against the installed PyTorch, and keeps the result in a cache folder."""
+"""Compiles the C++ class that is PyTorch's allocator against the installed PyTorch, and keeps the result in a cache folder."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from . import __version__, _library
 COMPILERS = ("c++", "g++", "clang++")
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 SECONDS = 300
+PREFIX = "libcufence-torch-"  # of a file; stacks leave out the frames of libcufence*
 
 
 class BuildError(RuntimeError):
@@ -155,7 +156,8 @@ def _compile(torch: ModuleType, target: Path) -> None:
 
 def build(torch: ModuleType) -> Path:
     """Returns the object compiled for this PyTorch, from the cache if possible; compiling takes about 5 s. Raises BuildError."""
-    file_name = f"allocator-{re.sub(r'[^0-9A-Za-z.+-]', '_', torch.__version__)}-{_key(torch)}.so"
+    version = re.sub(r"[^0-9A-Za-z.+-]", "_", torch.__version__)
+    file_name = f"{PREFIX}{version}-{_key(torch)}.so"
     folder = _cache_folder()
     if folder is not None and _usable(folder):
         target = folder / file_name

@@ -1,9 +1,9 @@
 """The C++ class that is PyTorch's CUDA allocator: one that was shipped for this PyTorch, else one that is compiled and kept.
 
-PyTorch's interface differs between its versions, and nothing in the language says so when a library is loaded. So a shipped object is
-named lib/torch/VERSION-KEY.so after the headers that it was compiled against, and is taken if the headers of the installed PyTorch have
-the same key. Shipped or compiled, it is used only if the loader finds each of its symbols in the loaded libraries, and if its class has
-the bases and the number of virtual functions that the loaded library's allocator has.
+PyTorch's interface differs between its versions, and nothing in the language says so when a library is loaded. So a shipped
+object is named lib/torch/libcufence-torch-VERSION-KEY.so after the headers that it was compiled against, and is taken if the
+headers of the installed PyTorch have the same key. Shipped or compiled, it is used only if the loader finds each of its symbols
+in the loaded libraries, and if its class has the bases and the number of virtual functions that PyTorch's own has there.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def _shipped(torch: ModuleType) -> list[Path]:
         return []
     include = _compile.include(torch)
     # An image may have removed the headers to save space: a released version says as much.
-    pattern = f"*-{key(include)}.so" if include.is_dir() else f"{torch.__version__.partition('+')[0]}-*.so"
-    return sorted((_library.path().parent / "torch").glob(pattern))
+    pattern = f"*-{key(include)}" if include.is_dir() else f"{torch.__version__.partition('+')[0]}-*"
+    return sorted((_library.path().parent / "torch").glob(f"{_compile.PREFIX}{pattern}.so"))
 
 
 # ---- is it the class that the loaded libraries know? ----
@@ -90,8 +90,8 @@ def _opened(path: Path) -> ctypes.CDLL:
     if ours != theirs:
         (count, bases), (their_count, their_bases) = ours, theirs
         raise BuildError(
-            f"{path.name} does not fit this PyTorch: its allocator has {count} virtual functions and the bases {', '.join(bases)}, "
-            f"PyTorch's has {their_count} and {', '.join(their_bases)}"
+            f"{path.name} does not fit this PyTorch: its allocator has {count} virtual functions and the bases "
+            f"{', '.join(bases)}, PyTorch's has {their_count} and {', '.join(their_bases)}"
         )
     return library
 
