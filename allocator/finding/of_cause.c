@@ -185,11 +185,13 @@ static void say_place(char *text, const struct origin_place *place)
         part_append(text, TEXT, " in %s:%d", place->file, (int)place->line);
 }
 
+/* Where inputs are mixed, as in `i * stride`, it may be a factor. */
 static void say_loaded(struct cause_fact *fact)
 {
     const struct element_fact *element = &fact->loaded;
     char *text = say(fact, fact->certainty);
-    part_append(text, TEXT, "index %" PRId64 " was loaded", element->value.whole);
+    part_append(text, TEXT, fact->term_count ? "index %" PRId64 " was loaded" : "the address depends on %" PRId64 ", loaded",
+                element->value.whole);
     say_place(text, element->place);
     part_append(text, TEXT, " from ");
     if (!element->buffer) {

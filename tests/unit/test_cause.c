@@ -95,6 +95,18 @@ TEST(what_is_loaded_names_its_element)
                   "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
 }
 
+/* As with a stride that is loaded. */
+TEST(what_is_loaded_need_not_be_an_index)
+{
+    struct told told;
+    make(&told, A_START + 4 * 1010);
+    add_loaded(&told, B_START, 1010, 4);
+    told.origin.has_formula = 0;
+    expect(&told,
+           "the address depends on 1010, loaded in k.cu:23 from buffer #2 (argument 0), element 0 of 1000 (8 bytes each)\n"
+           "1024 threads run, and the buffer has 1000 elements of 4 bytes: is a bounds check (a mask) missing?");
+}
+
 /* A small index that is loaded is not to blame if the access would be outside without it as well. */
 TEST(what_is_loaded_need_not_be_wrong)
 {
@@ -172,9 +184,8 @@ TEST(rows_by_their_stride)
     add(&told, ORIGIN_THREAD, 1, 11, 4 * 99)->times = 0;
     add(&told, ORIGIN_THREAD, 0, 8, 4);
     told.origin.terms[0].times_value = 99;
-    expect(&told,
-           "element 1097 of 4 bytes from argument 1 on: thread.y 11 * 99 (argument 0) + thread.x 8\n"
-           "the buffer has 1000 elements, no whole rows of 99 (argument 0): the stride of another shape?");
+    expect(&told, "element 1097 of 4 bytes from argument 1 on: thread.y 11 * 99 (argument 0) + thread.x 8\n"
+                  "the buffer has 1000 elements, no whole rows of 99 (argument 0): the stride of another shape?");
 }
 
 /* Nearer to B, which the kernel was given, too. */
