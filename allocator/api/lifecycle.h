@@ -5,6 +5,7 @@
 #ifndef CUFENCE_API_LIFECYCLE_H
 #define CUFENCE_API_LIFECYCLE_H
 
+#include "base/image.h"
 #include "base/options.h"
 #include "driver/driver.h"
 #include "heap/heap.h"
@@ -23,6 +24,10 @@ const struct options *lifecycle_options(void);
 /* The lens (lens/), where an option asks for it: whether it can be opened, for a command that checks options first, and opening
  * it at the start. Errors: as lens/lens.h says; UNSUPPORTED: this build has none (CUFENCE_LENS=OFF). */
 cufence_status lifecycle_lens(const struct options *options, int is_start);
+
+/* Returns a copy of the cubin that has the kernel, for the caller to free; empty if the code of modules is not kept (explain=,
+ * slack=), or if several have one of the name. */
+struct span lifecycle_code(const char *symbol, int device);
 
 /* The preload library keeps the driver's debugger library from crashing at process exit, so exit need not wait for the debugger
  * to come to rest. */

@@ -84,6 +84,6 @@ void slack_report(const struct heap_slack *found)
         buffer.guard_start = where.buffer.guard_start;
     if (search)
         find_launches(&write, search);
-    tell_slack(&write);
+    tell_slack(&write, lifecycle_code);
     free(search);
 }

@@ -99,15 +99,14 @@ static const struct field of_exception[] = {EXCEPTION(NUMBER, number, "number", 
 static const struct record exception = NAMED_RECORD("exception", struct exception, of_exception);
 static const struct field of_code[] = {SITE(TEXT, kernel, "name"),
                                        SITE(TEXT, symbol, "symbol"),
-                                       {.name = "certainty", .type = FIELD_FIXED, .words = exact_word, MUST},
                                        SITE(TEXT, file, "file"),
                                        SITE(INT, line, "line", .flags = NOT_ZERO, WHEN(struct evidence_site, file)),
                                        SITE(TEXT, instruction, "instruction"),
                                        SITE(NUMBER, kernel_offset, "offset", .flags = OR_NONE),
                                        SITE(HEX, error_pc, "pc", .flags = NOT_ZERO)};
 static const struct record code = NAMED_RECORD("code", struct evidence_site, of_code);
-TABLE(also, struct evidence_site, SITE(PART, exception, "exception", .record = &exception, MUST),
-      GROUP(struct evidence_site, code, "kernel", MUST));
+TABLE(also, struct evidence_site, SITE(PART, exception, "exception", .record = &exception, MUST), OPEN("kernel", MUST),
+      {.name = "certainty", .type = FIELD_FIXED, .words = exact_word, MUST}, GROUP(struct evidence_site, code, NULL), CLOSE);
 TABLE(lane, struct evidence_lane, FIELD(TRIPLE, struct evidence_lane, thread, "thread", MUST));
 TABLE(access, struct access_fact, FIELD(WORD, struct access_fact, kind, "kind", .words = access_words),
       FIELD(NUMBER, struct access_fact, bytes, "bytes", .flags = NOT_ZERO),
@@ -291,7 +290,7 @@ static const struct field of_finding[] = {
     FRAMES(struct finding, called.frames, called.count),
     CLOSE,
     ROW(PART, used, "used", .record = &used, WHEN(struct finding, used.use)),
-    OPEN("exception", WHEN(struct finding, where.is_known)),
+    OPEN("exception", WHEN(struct finding, where.has_exception)),
     ROW(PART, where.site.exception, NULL, .record = &exception),
     ROW(TRUE, where.has_no_buffer, "no_buffer"),
     CLOSE,
@@ -301,6 +300,7 @@ static const struct field of_finding[] = {
     ROW(PART, rival, "rival", .record = &buffer, WHEN(struct finding, rival.buffer)),
     ROW(PART, slack, "slack", .flags = BEHIND, .record = &slack),
     OPEN("kernel", WHEN(struct finding, where.has_kernel)),
+    CERTAINTY(struct finding, where.certainty, MUST),
     ROW(PART, where.site, NULL, .record = &code),
     ROW(TRIPLE, where.site.grid, "grid", WHEN(struct finding, where.site.has_grid)),
     ROW(TRIPLE, where.site.block, "block", WHEN(struct finding, where.site.has_grid)),

@@ -173,7 +173,9 @@ struct call_fact {
 
 /* Where a kernel faulted, and which threads. */
 struct where_fact {
-    int is_known; /* the dump says where: `site` is valid, without data that belongs to another launch */
+    int is_known;             /* the dump says where: `site` is valid, without data that belongs to another launch */
+    int has_exception;        /* of the program's own, site.exception */
+    enum certainty certainty; /* of the place in the code */
     struct evidence_site site;
     int has_kernel;                          /* something is known of the code */
     int has_no_buffer;                       /* the exception is about none */

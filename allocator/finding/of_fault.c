@@ -338,7 +338,8 @@ static void take_site(struct finding *finding, const struct diagnosis *diagnosis
 {
     struct evidence_site *site = &finding->where.site;
     const struct evidence_site *also[FAULT_PLACES];
-    finding->where.is_known = 1;
+    finding->where.is_known = finding->where.has_exception = 1;
+    finding->where.certainty = CERTAIN_EXACT;
     *site = *fault_site(diagnosis);
     finding->where.has_kernel = site->kernel || site->symbol || site->error_pc;
     finding->where.has_no_buffer = site->exception.class == CLASS_NO_BUFFER;

@@ -138,7 +138,7 @@ static void summary_line(struct report *report, const struct finding *finding)
 {
     static const char *const accesses[] = {"access", "read", "write", "atomic"};
     const char *first = finding->called.call ? finding->called.call : "", *rest = finding->headline;
-    if (finding->where.is_known && finding->access.is_known)
+    if (finding->where.is_known && finding->access.is_known && !finding->slack)
         first = accesses[finding->access.kind];
     if (first[0]) /* instead of what the kind says already */
         rest += strlen(finding->what);
@@ -227,7 +227,7 @@ static void kernel_line(struct report *report, const struct finding *finding)
         report_continue(report, NULL, CERTAIN_EXACT);
     if (argument[0])
         report_put(report, "%s%s points to this buffer", has_room ? "  " : "", argument);
-    report_end(report, argument[0] && !has_room ? CERTAIN_NOT : CERTAIN_EXACT);
+    report_end(report, argument[0] && !has_room ? CERTAIN_NOT : finding->where.certainty);
 }
 
 static void instruction_line(struct report *report, const struct evidence_site *site)

@@ -13,6 +13,8 @@
 
 static enum certainty launch_certainty(const struct slack_write *write)
 {
+    if (write->again.site)
+        return CERTAIN_RERUN;
     if (!write->launch_total)
         return CERTAIN_NOT;
     return write->launch_total == 1 && !write->graphs && !write->is_incomplete ? CERTAIN_DERIVED : CERTAIN_CANDIDATE;
@@ -49,6 +51,23 @@ static void take_notes(struct finding *finding, const struct slack_write *write)
     }
 }
 
+static void take_again(struct finding *finding, const struct slack_again *again)
+{
+    finding->where = (struct where_fact){.is_known = 1,
+                                         .certainty = CERTAIN_RERUN,
+                                         .site = *again->site,
+                                         .has_kernel = 1,
+                                         .is_warp_of_rerun = 1,
+                                         .is_grid_of_rerun = 1,
+                                         .lane = again->lane,
+                                         .threads = again->threads,
+                                         .warps = again->warps};
+    finding->access.bytes = again->site->access_bytes;
+    finding->access.kind = again->site->access;
+    finding->address =
+        (struct address_fact){.certainty = CERTAIN_RERUN, .is_one = 1, .value = again->address, .is_in_arena = 1};
+}
+
 void finding_of_slack(struct finding *finding, struct slack_write *write, const struct finding_origin *origin)
 {
     const cufence_buffer *buffer = write->buffer;
@@ -72,6 +91,8 @@ void finding_of_slack(struct finding *finding, struct slack_write *write, const 
     finding->buffer.certainty = write->buffers > 1 ? CERTAIN_CANDIDATE : CERTAIN_EXACT;
     finding->buffer.from = write->is_before ? BEFORE_START : PAST_END;
     finding->buffer.distance = distance;
+    if (write->again.site)
+        take_again(finding, &write->again);
     take_notes(finding, write);
     finding_complete(finding);
 }

@@ -10,6 +10,14 @@
 #define FINDING_SLACK "slack write"
 #define SLACK_LAUNCHES 8
 
+/* What a launch did when it was launched again with the buffer's edge at a guard: RERUN. */
+struct slack_again {
+    const struct evidence_site *site; /* where it wrote; NULL: nothing is known */
+    const struct evidence_lane *lane; /* the first thread that did */
+    uint64_t address;                 /* that it wrote to, in the program */
+    size_t threads, warps;
+};
+
 struct slack_write {
     const cufence_buffer *buffer; /* the last one that had the memory */
     int is_before;                /* in front of its start, not behind its end */
@@ -26,6 +34,7 @@ struct slack_write {
     int is_incomplete;                            /* launches since then are no longer on record */
     uint64_t now_ns;
     struct buffer_frames buffer_frames;
+    struct slack_again again; /* of launches[0] */
     enum certainty certainty; /* that launches[0] did it, CERTAIN_NOT: none is known; set by finding_of_slack() */
 };
 

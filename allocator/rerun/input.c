@@ -43,6 +43,9 @@ static const struct field of_input[] = {
     INPUT(TRIPLE, traced.block),
     INPUT(TRIPLE, traced.thread),
     INPUT(NUMBER, image_bytes, .most = RERUN_IMAGE),
+    INPUT(HEX, moved_from),
+    INPUT(NUMBER, moved_bytes),
+    INPUT(HEX, moved_to),
     INPUT(LIST, ranges, .record = &range_record, COUNT(struct rerun_input, range_count)),
     INPUT(LIST, pinned, .record = &range_record, COUNT(struct rerun_input, pinned_count)),
     INPUT(LIST, reserved, .record = &range_record, COUNT(struct rerun_input, reserved_count)),
@@ -80,6 +83,13 @@ static int has_sound_reserved(const struct rerun_input *input)
     return 1;
 }
 
+static int has_sound_move(const struct rerun_input *input)
+{
+    return !input->moved_bytes ||
+           (input->moved_to >= input->arena_start + MOVED_ROOM && input->moved_to < input->arena_end - MOVED_ROOM &&
+            input->moved_bytes < input->arena_end - MOVED_ROOM - input->moved_to);
+}
+
 cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input, struct record_memory *memory,
                                 struct problem *problem)
 {
@@ -93,6 +103,7 @@ cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_inp
     cufence_status status = record_read(&input_record, &reader, input, memory, problem);
     input->image = reader.at;
     if (status == CUFENCE_OK && input->launch_count && input->arena_start < input->arena_end && has_sound_reserved(input) &&
+        has_sound_move(input) &&
         rerun_pinned_is_sound(input->pinned, input->pinned_count, input->arena_start, input->arena_end) && input->image_bytes &&
         reader_left(&reader) == input->image_bytes)
         return CUFENCE_OK;

@@ -22,6 +22,8 @@
 #define RERUN_VERSION 9
 #define RERUN_RANGES 16 /* of memory that is described */
 #define RERUN_RESERVED 256
+#define MOVED_ROOM                                                                                                             \
+    ((uint64_t)64 << 20)              /* that stays free at the ends of the address space, and around a buffer that is moved */
 #define RERUN_IMAGE ((size_t)1 << 30) /* most bytes of an image */
 
 enum rerun_mode {
@@ -57,6 +59,7 @@ struct rerun_input {
     size_t pinned_count;
     const struct rerun_variable *variables; /* of the module; others begin with their first values */
     size_t variable_count;
+    uint64_t moved_from, moved_bytes, moved_to; /* a buffer whose copy is there instead, in memory of its own; bytes 0: none */
 };
 
 /* Writes the input into a new memory file and returns its descriptor, -1 with errno set on error. */

@@ -48,6 +48,14 @@ cufence_status memory_remove_patterns(void);
  * in the slack. Returns the number of those in the guards. */
 size_t memory_tell_writes(int is_only);
 
+/* ---- moved.c: a buffer whose edge lies at a guard ---- */
+
+/* Maps memory at input->moved_to, and gives it the bytes of the buffer, which is asked for. Errors: DRIVER, OUT_OF_MEMORY. */
+cufence_status moved_open(int device, const struct rerun_input *input);
+
+/* Gives it those bytes again. */
+cufence_status moved_refresh(void);
+
 /* ---- host.c: pinned host memory ---- */
 
 /* Maps memory at the addresses. Call it first of all, before a library may lie there. Errors: OUT_OF_ADDRESS_SPACE (something

@@ -204,7 +204,8 @@ static cufence_status refresh(void)
 {
     set_variables(0);
     host_refresh();
-    return memory_refresh();
+    cufence_status status = memory_refresh();
+    return status == CUFENCE_OK ? moved_refresh() : status;
 }
 
 /* Launches with patterns in the guards, until a launch writes there. Returns its number in *wrote, the number of launches if
@@ -296,6 +297,8 @@ static cufence_status fill(void)
     cufence_status status = host_open(self.socket, input);
     for (size_t i = 0; status == CUFENCE_OK && i < input->variable_count; i++)
         status = memory_reach(input->variables[i].value, input->variables[i].bytes);
+    if (status == CUFENCE_OK)
+        status = moved_open(self.device, input);
     for (size_t i = 0; status == CUFENCE_OK && i < count; i++)
         status = memory_reach(input->launches[i].arguments, input->launches[i].argument_bytes);
     return status;

@@ -35,7 +35,7 @@ static int put_barriers(struct rerun *rerun)
     struct problem ignored;
     struct fence fence;
     size_t size = input->image_bytes;
-    uint64_t held = rerun->has_access ? input->access_at : FENCE_NO_ACCESS;
+    uint64_t held = rerun->holds_stores ? FENCE_STORES : rerun->has_access ? input->access_at : FENCE_NO_ACCESS;
     rerun->plain = (struct span){input->image, size};
     rerun->is_open = 1;
     uint8_t *copy = malloc(size);

@@ -65,6 +65,7 @@ struct rerun {
      * rerun. */
     struct rerun_input input;
     const char *program; /* the file of `cufence`; NULL: the one beside libcufence.so */
+    int holds_stores;    /* what writes has a barrier behind it, because any of it may fault */
     int is_verbose;      /* that process's standard error is the caller's */
     uint64_t limit_ms;   /* for all of it, from begin_ns on */
     uint64_t saving_ms;  /* more, that it may take to save memory */

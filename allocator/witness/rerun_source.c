@@ -320,20 +320,20 @@ static cufence_status take_image(struct rerun_source *source, const struct dump 
     return CUFENCE_OK;
 }
 
-static cufence_status take_device(struct rerun_source *source, int device)
+cufence_status rerun_source_device(struct rerun *rerun, int device)
 {
     CUdevice handle;
     CUuuid uuid;
     if (device < 0 || !driver->cuDeviceGetUuid || driver->cuDeviceGet(&handle, device) != CUDA_SUCCESS ||
         driver->cuDeviceGetUuid(&uuid, handle) != CUDA_SUCCESS)
-        return fail(source, "the GPU is not known");
-    memcpy(source->rerun.input.device, uuid.bytes, sizeof source->rerun.input.device);
-    source->rerun.input.arena_start = arena_start();
-    source->rerun.input.arena_end = arena_end();
+        return rerun_fail(rerun, "the GPU is not known");
+    memcpy(rerun->input.device, uuid.bytes, sizeof rerun->input.device);
+    rerun->input.arena_start = arena_start();
+    rerun->input.arena_end = arena_end();
     return CUFENCE_OK;
 }
 
-static int is_wanted(const struct options *options)
+int rerun_source_is_wanted(const struct options *options)
 {
     return options->witness == WITNESS_ON || (options->witness == WITNESS_AUTO && (!driver->is_sim || options->save[0]));
 }
@@ -386,7 +386,7 @@ struct rerun_source *rerun_source_begin(const struct options *options, const str
                                         const struct surroundings *around, struct saving *saving)
 {
     struct diagnosis diagnosis;
-    if (!is_wanted(options) || !evidence->site_count)
+    if (!rerun_source_is_wanted(options) || !evidence->site_count)
         return NULL;
     fault_diagnose(evidence, &around->memory, &diagnosis);
     const struct evidence_site *site = fault_site(&diagnosis);
@@ -397,7 +397,7 @@ struct rerun_source *rerun_source_begin(const struct options *options, const str
     if (!source)
         return NULL;
     source->is_only_traced = !is_launched;
-    cufence_status status = take_device(source, around->memory.device);
+    cufence_status status = rerun_source_device(&source->rerun, around->memory.device);
     if (!site->symbol)
         status = fail(source, "the dump does not name the kernel");
     if (status == CUFENCE_OK) /* first: variables can be read for a few milliseconds only */

@@ -16,7 +16,14 @@
 #include "saving.h"
 #include "surroundings.h"
 
+struct rerun;
 struct rerun_source;
+
+/* Whether explain= asks for a second launch where one tells more. */
+int rerun_source_is_wanted(const struct options *options);
+
+/* Fills in the device, and cufence's address space. Errors: UNSUPPORTED, also in the result. */
+cufence_status rerun_source_device(struct rerun *rerun, int device);
 
 /* Chooses the launches, keeps the memory that their arguments point to, and starts the process. With explain=auto, a read of
  * which the dump tells the address is not launched again; only what that is made of is looked for, if the memory tells. Returns

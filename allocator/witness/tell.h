@@ -15,6 +15,7 @@
 #include "finding/nan.h"
 #include "finding/slack.h"
 #include "rerun/dump.h"
+#include "slack_rerun.h"
 
 /* May be called again. Errors: OPTION, OVERFLOW (file names). */
 cufence_status tell_open(const struct options *options);
@@ -34,8 +35,8 @@ uint64_t tell_fault(struct telling *telling);
 /* Reports a fault whose dump of `size` bytes could not be read. Returns the same. */
 uint64_t tell_unexplained(size_t size, const char *why);
 
-/* Reports bytes that were changed in the slack of a buffer. */
-void tell_slack(struct slack_write *write);
+/* Reports bytes that were changed in the slack of a buffer. code: to launch kernels again; NULL if there is none. */
+void tell_slack(struct slack_write *write, kernel_code code);
 
 /* Reports a misuse by the host. */
 void tell_misuse(const struct misuse *misuse);

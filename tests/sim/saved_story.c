@@ -155,12 +155,10 @@ static void tell_unloaded(void)
 }
 
 /* Its kernel is in a fat binary, a file in the folder. */
-static void tell_fat(void)
+static CUfunction load_fat(void)
 {
     CUmodule loaded;
     CUfunction function;
-    CUdeviceptr out = allocate(COUNT * 4);
-    int n = COUNT - 1;
     char code[1 << 14];
     FILE *file = fopen("write_last.fatbin", "rb");
     if (!file || fread(code, 1, sizeof code, file) == 0)
@@ -168,7 +166,23 @@ static void tell_fat(void)
     fclose(file);
     CALL(cuModuleLoadData, &loaded, code);
     CALL(cuModuleGetFunction, &function, loaded, "write_last");
-    launch_function(function, (void *[]){&out, &n});
+    return function;
+}
+
+static void tell_fat(void)
+{
+    CUdeviceptr out = allocate(COUNT * 4);
+    int n = COUNT - 1;
+    launch_function(load_fat(), (void *[]){&out, &n});
+}
+
+/* One of the launches writes the element past the end, which lies in the mapping. */
+static void tell_slack(void)
+{
+    CUfunction function = load_fat();
+    CUdeviceptr out = allocate((COUNT + 1) * 4);
+    for (int i = 0; i < 4; i++)
+        launch_function(function, (void *[]){&out, &(int){i == 1 ? COUNT + 1 : COUNT}});
 }
 
 static void tell_managed(void)
@@ -234,6 +248,7 @@ static const struct story stories[] = {{"packed", tell_packed},
                                        {"green_stream", tell_green_stream},
                                        {"own_context", tell_own_context},
                                        {"odd", tell_odd},
+                                       {"slack", tell_slack},
                                        {"indexed", tell_indexed},
                                        {"scale", tell_scale},
                                        {"waver", tell_waver},

@@ -238,6 +238,24 @@ TEST(fat_binaries_get_barriers)
     expect_replay("--under ./no-gdb --set-arg 1=1000 s/000001-write_last", 86, "the launch failed: .*ILLEGAL_ADDRESS");
 }
 
+/* A program that writes past a buffer where no access faults: its launches are tried again, with the buffer's end at a guard.
+ */
+TEST(writes_into_slack_are_launched_again)
+{
+    static const char *const modes[] = {"rerun", "dump"};
+    assert_int_equal(run_shell("gzip -dc %s/cubins/write_last.fatbin.gz >write_last.fatbin", CUFENCE_FIXTURES), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(run_shell("LD_LIBRARY_PATH=%s %s run --set arena=256G --explain %s -- %s slack", CUFENCE_RUN_DRIVER,
+                                   CUFENCE_CLI, modes[i], CUFENCE_SAVED_STORY),
+                         86);
+        SAYS("slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #1");
+        SAYS("found +00 00 20 40 +exact");
+        assert_int_equal(has("at model\\.cu:20 in write_last, block \\(7,0,0\\) thread \\(105,0,0\\)"), i == 0);
+        assert_int_equal(has("given to +write_last<<<\\(8,1,1\\), \\(128,1,1\\)>>> +re-run"), i == 0);
+        assert_int_equal(has("candidate"), i == 1);
+    }
+}
+
 TEST(what_cannot_be_kept_is_said_once)
 {
     save("", "managed scale");

@@ -325,6 +325,25 @@ TEST(slack)
     write.changed = 1;
     finding_of_slack(&finding, &write, &origin);
     check_finding("slack_by_several", &finding);
+    struct evidence_lane lane = {.lane = 9, .thread = {105}};
+    const struct evidence_site site = {.is_warp_alive = 1,
+                                       .kernel = "store(float*, int)",
+                                       .symbol = "_Z5storePfi",
+                                       .kernel_offset = 0xc0,
+                                       .error_pc = 0x7f0000001cc0,
+                                       .file = "k.cu",
+                                       .line = 14,
+                                       .instruction = "STG.E [R2.64], R5",
+                                       .access = ACCESS_WRITE,
+                                       .access_bytes = 4,
+                                       .block_index = {7}};
+    write.again = (struct slack_again){&site, &lane, write.address, 3, 1};
+    write.launch_count = write.launch_total = 1;
+    write.graphs = 0;
+    write.is_incomplete = 0;
+    write.buffers = 1;
+    finding_of_slack(&finding, &write, &origin);
+    check_finding("slack_launched_again", &finding);
 }
 
 TEST(nans)

@@ -106,6 +106,43 @@ TEST(a_damaged_one_is_refused)
     free(bytes);
 }
 
+/* A buffer that is moved to the edge of the address space, or past it. */
+TEST(unsound_moves_are_refused)
+{
+    static const struct {
+        uint64_t to, bytes;
+        int is_sound;
+    } cases[] = {{UINT64_C(1) << 37, 4000, 1},
+                 {0, 4000, 0},
+                 {MOVED_ROOM, 1, 1},
+                 {MOVED_ROOM - 1, 1, 0},
+                 {(UINT64_C(1) << 40) - MOVED_ROOM - 5, 4, 1},
+                 {(UINT64_C(1) << 40) - MOVED_ROOM - 4, 4, 0},
+                 {UINT64_C(1) << 37, UINT64_MAX, 0},
+                 {UINT64_MAX, 4, 0},
+                 {0, 0, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct rerun_input made = {.dump = "", .symbol = "k", .arena_end = UINT64_C(1) << 40, .launch_count = 1}, read;
+        struct record_memory memory = {NULL};
+        struct problem problem;
+        size_t size;
+        made.image = (const uint8_t *)"image";
+        made.image_bytes = 5;
+        made.launches = two;
+        made.moved_from = 0x1000;
+        made.moved_bytes = cases[i].bytes;
+        made.moved_to = cases[i].to;
+        uint8_t *bytes = written(&made, &size);
+        cufence_status status = rerun_input_read(bytes, size, &read, &memory, &problem);
+        assert_int_equal(status, cases[i].is_sound ? CUFENCE_OK : CUFENCE_ERROR_CORRUPT);
+        if (status == CUFENCE_OK) {
+            assert_true(read.moved_to == cases[i].to && read.moved_bytes == cases[i].bytes && read.moved_from == 0x1000);
+            record_free(&memory);
+        }
+        free(bytes);
+    }
+}
+
 /* Ranges that cannot be mapped: empty, out of order or overlapping, in cufence's address space, beyond the host's, too many. */
 TEST(unsound_pinned_memory_is_refused)
 {

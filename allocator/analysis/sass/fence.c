@@ -223,15 +223,17 @@ static void write_fence(const struct code *code)
  * kernel calls. */
 static void find_held(struct code *code, uint64_t at)
 {
-    struct sass_access wanted, access;
-    if (at == FENCE_NO_ACCESS || at >= code->size || at % SASS_INSTRUCTION_BYTES ||
-        !sass_decode(instruction_at(code, at), code->sm, &wanted))
+    struct sass_access wanted = {.kind = ACCESS_UNKNOWN}, access;
+    int is_at = at < code->size && at % SASS_INSTRUCTION_BYTES == 0 && sass_decode(instruction_at(code, at), code->sm, &wanted);
+    if (is_at)
+        code->held[code->held_count++] = at;
+    else if (at != FENCE_STORES)
         return;
-    code->held[code->held_count++] = at;
-    for (uint64_t other = 0; other < code->size && code->held_count < FENCE_HELD; other += SASS_INSTRUCTION_BYTES)
-        if (other != at && sass_decode(instruction_at(code, other), code->sm, &access) && access.kind == wanted.kind &&
-            access.bytes == wanted.bytes)
+    for (uint64_t other = 0; other < code->size && code->held_count < FENCE_HELD; other += SASS_INSTRUCTION_BYTES) {
+        int is_access = other != at && sass_decode(instruction_at(code, other), code->sm, &access);
+        if (is_access && (is_at ? access.kind == wanted.kind && access.bytes == wanted.bytes : access.kind != ACCESS_READ))
             code->held[code->held_count++] = other;
+    }
 }
 
 /* Returns 1 if the access overwrites its own address, and has a probe. */

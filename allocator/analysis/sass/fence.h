@@ -18,7 +18,8 @@
 #include <stdint.h>
 
 #define FENCE_NO_ACCESS UINT64_MAX
-#define FENCE_HELD 64u /* most accesses with a barrier behind them */
+#define FENCE_STORES (UINT64_MAX - 1) /* all that write, up to FENCE_HELD */
+#define FENCE_HELD 64u                /* most accesses with a barrier behind them */
 
 struct fence {
     unsigned exits;  /* in the section of the kernel's code, with those of functions that were put there */

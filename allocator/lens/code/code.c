@@ -441,6 +441,25 @@ static struct kept *find_module_locked(const void *module)
     return NULL;
 }
 
+static int has_kernel(const struct loaded *loaded, const char *name)
+{
+    CUkernel kernel;
+    CUfunction function;
+    if (!loaded->is_library)
+        return driver->cuModuleGetFunction(&function, (CUmodule)(uintptr_t)loaded->handle, name) == CUDA_SUCCESS;
+    return driver->cuLibraryGetKernel &&
+           driver->cuLibraryGetKernel(&kernel, (CUlibrary)(uintptr_t)loaded->handle, name) == CUDA_SUCCESS;
+}
+
+void code_look_named(const char *name, uint32_t sm, void (*look)(struct span cubin, void *user), void *user)
+{
+    lock_take(&lock);
+    for (struct loaded *at = newest; at; at = at->next)
+        if (has_kernel(at, name) && is_there(at->kept))
+            look_at(at->kept, sm, look, user);
+    lock_release(&lock);
+}
+
 int code_look(CUfunction kernel, const void *module, void (*look)(struct span cubin, void *user), void *user)
 {
     uint32_t sm = architecture_of(kernel);

@@ -52,6 +52,9 @@ const void *code_module_of(CUfunction function);
  * current. */
 int code_look(CUfunction kernel, const void *module, void (*look)(struct span cubin, void *user), void *user);
 
+/* The same for all modules and libraries that have a kernel of that name. A context of the device is current. */
+void code_look_named(const char *name, uint32_t sm, void (*look)(struct span cubin, void *user), void *user);
+
 /* The number of bytes of an image that the driver has accepted; 0 if its form is unknown. */
 uint64_t code_size(const void *image);
 
