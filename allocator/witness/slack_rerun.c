@@ -72,7 +72,7 @@ static uint64_t room_on(int number)
     return left / 4 < MOST_COPIED ? left / 4 : MOST_COPIED;
 }
 
-/* Moves the pointers into the buffer. Returns their number. */
+/* Moves the pointers into the buffer and its slack. Returns their number. */
 static unsigned move(const struct slack_rerun *again, uint8_t *arguments, size_t size)
 {
     const cufence_buffer *buffer = again->write->buffer;
@@ -80,7 +80,7 @@ static unsigned move(const struct slack_rerun *again, uint8_t *arguments, size_t
     for (size_t at = 0; at + sizeof(uint64_t) <= size; at += sizeof(uint64_t)) {
         uint64_t word;
         memcpy(&word, arguments + at, sizeof word);
-        if (word < buffer->address || word > buffer->address + buffer->size)
+        if (word < buffer->mapping_start || word > buffer->mapping_end)
             continue;
         word = word - buffer->address + again->to;
         memcpy(arguments + at, &word, sizeof word);

@@ -6,7 +6,7 @@
 __global__ void store_at(char *at, int count, char value)
 {
     if (threadIdx.x < count)
-        at[threadIdx.x] = value;
+        at[threadIdx.x] = value; // FAULT
 }
 
 __global__ void store_all(char *buffer, size_t bytes)
