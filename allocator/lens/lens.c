@@ -1,6 +1,9 @@
 #include "lens.h"
 
+#include "analysis/lines/cubin.h"
 #include "base/error.h"
+#include "contexts/contexts.h"
+#include "driver/driver.h"
 #include "launch/lens.h"
 #include "lens/code/code.h"
 #include "lens/nan/written.h"
@@ -8,6 +11,9 @@
 #include "lens/values/declared.h"
 #include "lens/values/types.h"
 #include "lens/visits/visits.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static void unloads(const void *module)
 {
@@ -42,9 +48,11 @@ cufence_status lens_check(const struct options *options)
     return CUFENCE_OK;
 }
 
-cufence_status lens_open(const struct options *options)
+cufence_status lens_open(const struct options *options, int keeps_code)
 {
     static cufence_status (*const open[])(const struct options *) = {lens_check, show_open, nan_open, trace_open, saves_open};
+    if (keeps_code)
+        code_keep();
     visits_open(options);
     for (size_t i = 0; i < sizeof open / sizeof *open; i++) {
         cufence_status status = open[i](options);
@@ -53,4 +61,57 @@ cufence_status lens_open(const struct options *options)
     }
     lens_register();
     return CUFENCE_OK;
+}
+
+/* ---- code ---- */
+
+struct named {
+    const char *symbol;
+    struct span copy;
+    int is_unclear; /* several modules have a kernel of the name */
+};
+
+static void take_named(struct span cubin, void *user)
+{
+    struct named *named = user;
+    struct cubin_kernel kernel;
+    if (!cubin_find_kernel(cubin, named->symbol, &kernel))
+        return;
+    if (named->copy.bytes) {
+        named->is_unclear |= named->copy.size != cubin.size || memcmp(named->copy.bytes, cubin.bytes, cubin.size) != 0;
+        return;
+    }
+    uint8_t *copy = malloc(cubin.size);
+    if (copy)
+        named->copy = (struct span){memcpy(copy, cubin.bytes, cubin.size), cubin.size};
+}
+
+/* Makes a context of the device current. */
+static int enter(int device, uint32_t *sm)
+{
+    CUdevice handle;
+    int major = 0, minor = 0;
+    CUcontext context = driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS ? context_primary_of(handle) : NULL;
+    if (!context || driver->cuCtxPushCurrent(context) != CUDA_SUCCESS)
+        return 0;
+    driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle);
+    driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle);
+    *sm = (uint32_t)(10 * major + minor);
+    return 1;
+}
+
+struct span lens_code(const char *symbol, int device)
+{
+    struct named named = {.symbol = symbol};
+    uint32_t sm;
+    CUcontext popped;
+    if (!code_is_kept || !enter(device, &sm))
+        return named.copy;
+    code_look_named(symbol, sm, take_named, &named);
+    driver->cuCtxPopCurrent(&popped);
+    if (named.is_unclear) {
+        free((void *)(uintptr_t)named.copy.bytes);
+        named.copy = (struct span){NULL, 0};
+    }
+    return named.copy;
 }

@@ -7,10 +7,16 @@
 #ifndef CUFENCE_LENS_LENS_H
 #define CUFENCE_LENS_LENS_H
 
+#include "base/image.h"
 #include "base/options.h"
 
-/* Registers the lens. Errors: OPTION, OVERFLOW: the message names the option. OUT_OF_MEMORY (the host's). */
-cufence_status lens_open(const struct options *options);
+/* Registers the lens. keeps_code: for lens_code(). Errors: OPTION, OVERFLOW: the message names the option. OUT_OF_MEMORY (the
+ * host's). */
+cufence_status lens_open(const struct options *options, int keeps_code);
+
+/* Returns a copy of the cubin that has the kernel, for the caller to free; empty if the code of modules is not kept, or if
+ * several have one of the name. Any thread. */
+struct span lens_code(const char *symbol, int device);
 
 /* Whether the options are right, for a command that checks them first. Errors: OPTION. */
 cufence_status lens_check(const struct options *options);
