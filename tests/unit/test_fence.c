@@ -277,8 +277,9 @@ static void expect_origins(struct span code, unsigned sm, const char *told, uint
 {
     for (uint64_t i = 0; told[i]; i++) {
         struct sass_instruction found = {1, 1};
-        uint64_t at = 1;
-        assert_int_equal(fence_origin(code, sm, stub + i * 16, &at, &found), told[i] == 'x');
+        uint64_t at = 1, end = 1;
+        assert_int_equal(fence_origin(code, sm, stub + i * 16, &at, &end, &found), told[i] == 'x');
+        assert_int_equal(end, told[i] == 'x' ? stub + 16 * strlen(told) : 1);
         assert_int_equal(at, told[i] == 'x' ? origin : 1);
         assert_int_equal(found.low, told[i] == 'x' ? access.low : 1);
         assert_int_equal(found.high, told[i] == 'x' ? access.high : 1);

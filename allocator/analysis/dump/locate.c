@@ -82,7 +82,10 @@ static int find_instruction(struct location *location, unsigned sm)
     if (!bytes.bytes || offset % SASS_INSTRUCTION_BYTES != 0)
         return 0;
     location->instruction = sass_load(bytes.bytes);
-    fence_origin(location->kernel_code, sm, location->kernel_offset, &location->kernel_offset, &location->instruction);
+    uint64_t end;
+    if (fence_origin(location->kernel_code, sm, location->kernel_offset, &location->kernel_offset, &end,
+                     &location->instruction))
+        location->held_until = location->kernel_start + end;
     return 1;
 }
 

@@ -25,7 +25,8 @@ struct location {
     struct span kernel_code; /* from kernel_start on */
     const char *file;        /* NULL if unknown */
     int line;
-    struct span code; /* of the innermost function, from code_start on; empty if unknown */
+    uint64_t held_until; /* behind an access that was moved to be held: a lane that made it is in front of this PC; else 0 */
+    struct span code;    /* of the innermost function, from code_start on; empty if unknown */
     uint64_t code_start;
     int has_access; /* `access` is decoded */
     struct sass_access access;

@@ -141,6 +141,8 @@ static int find_lane(const struct coredump *dump, const struct warp_view *view, 
     memcpy(lane->thread, state.row->thread, sizeof(lane->thread));
     if (!location->has_access)
         return 1;
+    if (location->held_until && (state.row->pc < location->pc || state.row->pc >= location->held_until))
+        return 0;
     state.register_count = coredump_words(dump, state.ref, COREDUMP_REGISTERS, state.registers, 256);
     if (!read_address(dump, view, location, &state, lane))
         return 0;

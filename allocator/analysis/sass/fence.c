@@ -286,7 +286,8 @@ static uint64_t target_of(struct span code, uint64_t at, unsigned sm)
                : UINT64_MAX;
 }
 
-int fence_origin(struct span code, unsigned sm, uint64_t offset, uint64_t *origin, struct sass_instruction *access)
+int fence_origin(struct span code, unsigned sm, uint64_t offset, uint64_t *origin, uint64_t *end,
+                 struct sass_instruction *access)
 {
     const uint64_t second = (barriers_of(sm) + 1ul) * SASS_INSTRUCTION_BYTES;
     for (unsigned i = 0; i < 2; i++) {
@@ -299,6 +300,7 @@ int fence_origin(struct span code, unsigned sm, uint64_t offset, uint64_t *origi
             return 0;
         *access = last.low == NOP.low ? at_offset(code, stub) : last;
         *origin = back - SASS_INSTRUCTION_BYTES;
+        *end = stub + second + 2ul * SASS_INSTRUCTION_BYTES;
         return 1;
     }
     return 0;

@@ -41,7 +41,9 @@ struct fence {
 cufence_status fence_put(uint8_t **image, size_t *size, const char *symbol, uint64_t access_at, struct fence *fence,
                          struct problem *problem);
 
-/* Returns 1 if what is at `offset` of a kernel's code faults for a held access, and sets that and the offset that it had. */
-int fence_origin(struct span code, unsigned sm, uint64_t offset, uint64_t *origin, struct sass_instruction *access);
+/* Returns 1 if what is at `offset` of a kernel's code faults for a held access, and sets that, the offset that it had, and the
+ * end of its stub: a warp whose access faults is held in front of that. */
+int fence_origin(struct span code, unsigned sm, uint64_t offset, uint64_t *origin, uint64_t *end,
+                 struct sass_instruction *access);
 
 #endif
