@@ -78,8 +78,7 @@ static void set_location(struct evidence_site *site, const struct location *loca
     site->kernel = location->kernel;
     site->symbol = location->symbol;
     site->kernel_offset = location->kernel_offset;
-    if (location->symbol)
-        site->error_pc = location->kernel_start + location->kernel_offset;
+    site->kernel_start = location->kernel_start;
     site->file = location->file;
     site->line = location->line;
     site->instruction = location->text;
@@ -331,8 +330,7 @@ static void borrow_grids(struct builder *builder)
 {
     for (struct site_node *node = builder->first; node; node = node->next) {
         struct evidence_site *site = &node->site;
-        const struct grid_node *grid =
-            site->has_grid || !site->kernel ? NULL : only_grid(builder, site->error_pc - site->kernel_offset);
+        const struct grid_node *grid = site->has_grid || !site->kernel ? NULL : only_grid(builder, site->kernel_start);
         site->is_grid_borrowed = grid != NULL;
         if (grid)
             set_grid(site, grid);

@@ -45,14 +45,16 @@ struct evidence_lane {
 /* One faulting warp or, if the warp had exited, the error PC of its SM. */
 struct evidence_site {
     struct exception exception;
-    uint64_t error_pc;      /* 0 if unknown */
-    int is_warp_alive;      /* registers, block, threads and grid below are valid */
-    const char *kernel;     /* demangled, NULL if the PC is in no known function */
-    const char *symbol;     /* as in the cubin */
-    uint64_t kernel_offset; /* error_pc - start of the function */
-    int is_in_driver; /* error_pc is in code that is not in the dump and that the kernel called: the driver's own, as for a
-                         failed assert(). Then kernel_offset, file, line and instruction are unknown */
-    const char *file; /* NULL without line information */
+    uint64_t error_pc;  /* 0 if unknown */
+    int is_warp_alive;  /* registers, block, threads and grid below are valid */
+    const char *kernel; /* demangled, NULL if the PC is in no known function */
+    const char *symbol; /* as in the cubin */
+    uint64_t kernel_start;
+    uint64_t
+        kernel_offset; /* of the instruction in the compiler's code: error_pc - kernel_start, unless it was moved (fence.h) */
+    int is_in_driver;  /* error_pc is in code that is not in the dump and that the kernel called: the driver's own, as for a
+                          failed assert(). Then kernel_offset, file, line and instruction are unknown */
+    const char *file;  /* NULL without line information */
     int line;
     const char *instruction; /* e.g. "STG.E.128 [R2.64+0x10], R4"; NULL if not decoded */
     enum access_kind access;
