@@ -97,16 +97,16 @@ static const struct record buffer = NAMED_RECORD("buffer", struct buffer_fact, o
 static const struct field of_exception[] = {EXCEPTION(NUMBER, number, "number", MUST), EXCEPTION(TEXT, name, "name", MUST),
                                             EXCEPTION(TEXT, meaning, "meaning"), EXCEPTION(TEXT, cause, "possible_cause")};
 static const struct record exception = NAMED_RECORD("exception", struct exception, of_exception);
-static const struct field of_code[] = {SITE(TEXT, kernel, "name"),
-                                       SITE(TEXT, symbol, "symbol"),
-                                       SITE(TEXT, file, "file"),
-                                       SITE(INT, line, "line", .flags = NOT_ZERO, WHEN(struct evidence_site, file)),
-                                       SITE(TEXT, instruction, "instruction"),
-                                       SITE(NUMBER, kernel_offset, "offset", .flags = OR_NONE),
-                                       SITE(HEX, error_pc, "pc", .flags = NOT_ZERO)};
+static const struct field of_named[] = {SITE(TEXT, kernel, "name"), SITE(TEXT, symbol, "symbol")};
+static const struct record named = RECORD(struct evidence_site, of_named);
+static const struct field of_code[] = {
+    SITE(TEXT, file, "file"), SITE(INT, line, "line", .flags = NOT_ZERO, WHEN(struct evidence_site, file)),
+    SITE(TEXT, instruction, "instruction"), SITE(NUMBER, kernel_offset, "offset", .flags = OR_NONE),
+    SITE(HEX, error_pc, "pc", .flags = NOT_ZERO)};
 static const struct record code = NAMED_RECORD("code", struct evidence_site, of_code);
 TABLE(also, struct evidence_site, SITE(PART, exception, "exception", .record = &exception, MUST), OPEN("kernel", MUST),
-      {.name = "certainty", .type = FIELD_FIXED, .words = exact_word, MUST}, GROUP(struct evidence_site, code, NULL), CLOSE);
+      GROUP(struct evidence_site, named, NULL), {.name = "certainty", .type = FIELD_FIXED, .words = exact_word, MUST},
+      GROUP(struct evidence_site, code, NULL), CLOSE);
 TABLE(lane, struct evidence_lane, FIELD(TRIPLE, struct evidence_lane, thread, "thread", MUST));
 TABLE(access, struct access_fact, FIELD(WORD, struct access_fact, kind, "kind", .words = access_words),
       FIELD(NUMBER, struct access_fact, bytes, "bytes", .flags = NOT_ZERO),
@@ -300,6 +300,7 @@ static const struct field of_finding[] = {
     ROW(PART, rival, "rival", .record = &buffer, WHEN(struct finding, rival.buffer)),
     ROW(PART, slack, "slack", .flags = BEHIND, .record = &slack),
     OPEN("kernel", WHEN(struct finding, where.has_kernel)),
+    ROW(PART, where.site, NULL, .record = &named),
     CERTAINTY(struct finding, where.certainty, MUST),
     ROW(PART, where.site, NULL, .record = &code),
     ROW(TRIPLE, where.site.grid, "grid", WHEN(struct finding, where.site.has_grid)),
