@@ -86,29 +86,27 @@ static void take_named(struct span cubin, void *user)
         named->copy = (struct span){memcpy(copy, cubin.bytes, cubin.size), cubin.size};
 }
 
-/* Makes a context of the device current. */
-static int enter(int device, uint32_t *sm)
+static uint32_t architecture_of(int device)
 {
     CUdevice handle;
     int major = 0, minor = 0;
-    CUcontext context = driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS ? context_primary_of(handle) : NULL;
-    if (!context || driver->cuCtxPushCurrent(context) != CUDA_SUCCESS)
-        return 0;
-    driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle);
-    driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle);
-    *sm = (uint32_t)(10 * major + minor);
-    return 1;
+    if (driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS) {
+        driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle);
+        driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle);
+    }
+    return (uint32_t)(10 * major + minor);
 }
 
 struct span lens_code(const char *symbol, int device)
 {
     struct named named = {.symbol = symbol};
-    uint32_t sm;
-    CUcontext popped;
-    if (!code_is_kept || !enter(device, &sm))
+    struct context *context = code_is_kept ? context_for_pool(device, NULL) : NULL;
+    if (!context)
         return named.copy;
-    code_look_named(symbol, sm, take_named, &named);
-    driver->cuCtxPopCurrent(&popped);
+    struct scope scope = scope_visit(context);
+    if (scope.pushed)
+        code_look_named(symbol, architecture_of(device), take_named, &named);
+    scope_leave(scope);
     if (named.is_unclear) {
         free((void *)(uintptr_t)named.copy.bytes);
         named.copy = (struct span){NULL, 0};

@@ -59,16 +59,16 @@ static int answer(void *user, const struct rerun_message *question, struct rerun
 }
 
 /* Returns 0 where the device has little memory left. */
-static uint64_t room_on(int number)
+static uint64_t room_on(int device)
 {
-    CUdevice device;
     size_t left = 0, all;
-    CUcontext popped, context = driver->cuDeviceGet(&device, number) == CUDA_SUCCESS ? context_primary_of(device) : NULL;
-    if (!context || driver->cuCtxPushCurrent(context) != CUDA_SUCCESS)
+    struct context *context = context_for_pool(device, NULL);
+    if (!context)
         return 0;
-    if (driver->cuMemGetInfo(&left, &all) != CUDA_SUCCESS || left < LEAST_FREE)
+    struct scope scope = scope_visit(context);
+    if (!scope.pushed || driver->cuMemGetInfo(&left, &all) != CUDA_SUCCESS || left < LEAST_FREE)
         left = 0;
-    driver->cuCtxPopCurrent(&popped);
+    scope_leave(scope);
     return left / 4 < MOST_COPIED ? left / 4 : MOST_COPIED;
 }
 
