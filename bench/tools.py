@@ -52,7 +52,7 @@ TOOLS = {
     "native": Tool("native"),
     "async": Tool("PyTorch's cudaMallocAsync back end", (), {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, runs="torch"),
     "uncached": Tool("PYTORCH_NO_CUDA_MEMORY_CACHING=1", (), _UNCACHED, runs="torch"),
-    "blocking": Tool("the same, CUDA_LAUNCH_BLOCKING=1", (), {**_UNCACHED, "CUDA_LAUNCH_BLOCKING": "1"}, runs="torch"),
+    "blocking": Tool("no caching, CUDA_LAUNCH_BLOCKING=1", (), {**_UNCACHED, "CUDA_LAUNCH_BLOCKING": "1"}, runs="torch"),
     "dumps": Tool("core dumps alone", (), _DUMP),
     "memcheck": Tool("compute-sanitizer memcheck", _MEMCHECK),
     "padding": Tool("memcheck --padding 64", (*_MEMCHECK, "--padding", "64"), runs="torch"),
