@@ -6,6 +6,7 @@
 
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define HOST_COPIES 1024u /* at once; the oldest are forgotten */
@@ -44,7 +45,8 @@ static int hash_of(uint64_t start, uint64_t end, uint64_t *hash)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = start & -page;
     lock_expect(RANK_ORDER);
-    if (msync((void *)(uintptr_t)first, end - first, MS_ASYNC) != 0) /* only looks at what is mapped */
+    /* It only looks at what is mapped; as msync() it were a cancellation point. */
+    if (syscall(SYS_msync, first, end - first, MS_ASYNC) != 0)
         return 0;
     *hash = hash_bytes((const uint8_t *)(uintptr_t)start, end - start);
     return 1;

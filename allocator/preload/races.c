@@ -72,7 +72,7 @@ static void report(const struct host_call *call, const struct order_race *race, 
 /* The call does something with the memory, which a copy does something with. */
 static void report_host(const struct host_call *call, const struct order_race *race, const char *does, const char *copy_does)
 {
-    const cufence_description where = {.place = CUFENCE_PLACE_UNKNOWN};
+    static const cufence_description where = {.place = CUFENCE_PLACE_UNKNOWN};
     struct misuse what = {.kind = "stream race", .address = race->address, .where = &where, .now_ns = monotonic_ns()};
     struct order_details *details = details_of(race);
     if (!details)
