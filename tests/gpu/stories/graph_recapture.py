@@ -33,6 +33,9 @@ for step in range(ROUNDS):
 print(f"{ROUNDS} graphs are right")
 print(f"at most {most / total:.2f} of the device's memory")
 
+# A released pool waits for a synchronisation, and is then kept for reuse like any freed memory.
+torch.cuda.synchronize()
+torch.cuda.empty_cache()
 began = time.monotonic()
 while torch.cuda.mem_get_info()[0] < free_before - total // 32 and time.monotonic() < began + 10:
     time.sleep(0.001)
