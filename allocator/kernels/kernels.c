@@ -32,7 +32,10 @@ struct prepared {
     int is_ready; /* atomic */
     CUfunction fence, poison;
     CUstream stream;
+    void *pinned; /* PINNED_BYTES for kernels_read(), which has no time; NULL: the host had none */
 };
+
+#define PINNED_BYTES ((size_t)16 << 10)
 
 static struct prepared *prepared_of(const struct context *context)
 {
@@ -98,6 +101,8 @@ void kernels_prepare(struct context *context)
     if (!kernels_load(image, names, functions, 2) ||
         driver->cuStreamCreate(&entry->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         return;
+    if (driver->cuMemHostAlloc(&entry->pinned, PINNED_BYTES, 0) != CUDA_SUCCESS)
+        entry->pinned = NULL;
     entry->fence = functions[0];
     entry->poison = functions[1];
     /* Modules load lazily. Launch the fence once now, so that no later fence needs to load code while the device is stopped. */
@@ -174,18 +179,22 @@ unsigned kernels_poison(int device, uint64_t unmapped_address)
 }
 
 /* Reads what belongs to the context, which is current. The pinned memory ends with it, soon. */
-static size_t read_pieces(CUstream stream, struct kernels_piece *pieces, size_t count, uint64_t until_ns)
+static size_t read_pieces(const struct prepared *prepared, struct kernels_piece *pieces, size_t count, uint64_t until_ns)
 {
+    const CUstream stream = prepared->stream;
     size_t bytes = 0, at = 0, found = 0;
-    void *pinned = NULL;
+    void *pinned = prepared->pinned;
     for (size_t i = 0; i < count; i++)
         bytes += pieces[i].bytes;
-    if (!bytes || driver->cuMemHostAlloc(&pinned, bytes, 0) != CUDA_SUCCESS)
+    if (!bytes)
+        return 0;
+    if ((!pinned || bytes > PINNED_BYTES) && driver->cuMemHostAlloc(&pinned, bytes, 0) != CUDA_SUCCESS)
         return 0;
     int is_asked[KERNELS_PIECES] = {0};
     for (size_t i = 0; i < count; at += pieces[i++].bytes)
-        is_asked[i] = !pieces[i].is_read && driver->cuMemcpyDtoHAsync((uint8_t *)pinned + at, pieces[i].address,
-                                                                      pieces[i].bytes, stream) == CUDA_SUCCESS;
+        is_asked[i] =
+            pieces[i].bytes && !pieces[i].is_read &&
+            driver->cuMemcpyDtoHAsync((uint8_t *)pinned + at, pieces[i].address, pieces[i].bytes, stream) == CUDA_SUCCESS;
     CUresult result;
     while ((result = driver->cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY && monotonic_ns() < until_ns)
         aside_sleep(20);
@@ -212,7 +221,7 @@ size_t kernels_read(int device, struct kernels_piece *pieces, size_t count, unsi
         enum context_hold hold = context_hold(context);
         struct prepared *entry = hold == CONTEXT_HAS_ENDED ? NULL : enter(context);
         if (entry)
-            found += read_pieces(entry->stream, pieces, count, until_ns);
+            found += read_pieces(entry, pieces, count, until_ns);
         if (entry)
             leave();
         context_let_go(context, hold);

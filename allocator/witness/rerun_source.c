@@ -34,7 +34,6 @@ struct rerun_source {
     struct slot_export held[MOST_HELD];         /* memory that arguments point to, kept even if the program unmaps it */
     size_t held_count;
     struct copies copies;
-    struct variables_kept variables;
     int is_only_traced; /* not launched again */
     char withheld[200]; /* why some memory could not be given to the rerun process, "" if all was */
 };
@@ -297,7 +296,7 @@ static int answer_rerun(void *user, const struct rerun_message *question, struct
 /* ---- the kernel and the device ---- */
 
 static cufence_status take_image(struct rerun_source *source, const struct dump *from, const struct evidence_site *site,
-                                 int device)
+                                 struct variables_kept *variables)
 {
     struct coredump dump;
     struct problem problem;
@@ -305,18 +304,16 @@ static cufence_status take_image(struct rerun_source *source, const struct dump 
     cufence_status status = coredump_open(from->bytes, from->size, &dump, &problem);
     if (status == CUFENCE_OK)
         status = image_of_kernel(&dump, site->symbol, site->error_pc, &source->image, &image_bytes, &problem);
-    if (status != CUFENCE_OK) {
-        coredump_close(&dump);
+    coredump_close(&dump);
+    if (status != CUFENCE_OK)
         return fail(source, problem.text);
-    }
     if (source->saving)
         saving_keep_image(source->saving, source->image, image_bytes);
     struct rerun *rerun = &source->rerun;
     rerun->input.image = source->image;
     rerun->input.image_bytes = image_bytes;
     rerun->input.symbol = site->symbol;
-    variables_keep(&source->variables, rerun, image_relocated(&dump, site->symbol, site->error_pc), device);
-    coredump_close(&dump);
+    variables_give(variables, rerun);
     return CUFENCE_OK;
 }
 
@@ -383,7 +380,8 @@ static struct rerun_source *rerun_source_make(const struct options *options, str
 }
 
 struct rerun_source *rerun_source_begin(const struct options *options, const struct dump *dump, const struct evidence *evidence,
-                                        const struct surroundings *around, struct saving *saving)
+                                        const struct surroundings *around, struct saving *saving,
+                                        struct variables_kept *variables)
 {
     struct diagnosis diagnosis;
     if (!rerun_source_is_wanted(options) || !evidence->site_count)
@@ -400,10 +398,10 @@ struct rerun_source *rerun_source_begin(const struct options *options, const str
     cufence_status status = rerun_source_device(&source->rerun, around->memory.device);
     if (!site->symbol)
         status = fail(source, "the dump does not name the kernel");
-    if (status == CUFENCE_OK) /* first: variables can be read for a few milliseconds only */
-        status = take_image(source, dump, site, around->memory.device);
     if (status == CUFENCE_OK)
         status = choose_launches(source, site, around, &diagnosis.origin);
+    if (status == CUFENCE_OK)
+        status = take_image(source, dump, site, variables);
     if (status == CUFENCE_OK)
         rerun_aim(&source->rerun, &diagnosis);
     for (size_t i = 0; status == CUFENCE_OK && i < source->rerun.input.variable_count; i++)
@@ -474,6 +472,5 @@ void rerun_source_free(struct rerun_source *source)
     for (size_t i = 0; i < RERUN_LAUNCHES; i++)
         free(source->arguments[i]);
     free(source->image);
-    free(source->variables.values);
     free(source);
 }

@@ -18,6 +18,7 @@
 
 struct rerun;
 struct rerun_source;
+struct variables_kept;
 
 /* Whether explain= asks for a second launch where one tells more. */
 int rerun_source_is_wanted(const struct options *options);
@@ -28,9 +29,11 @@ cufence_status rerun_source_device(struct rerun *rerun, int device);
 /* Chooses the launches, keeps the memory that their arguments point to, and starts the process. With explain=auto, a read of
  * which the dump tells the address is not launched again; only what that is made of is looked for, if the memory tells. Returns
  * NULL if nothing is to be done: explain=dump, an exception that is not about memory, or no host memory. `saving` gets the
- * memory and the image, to keep them; it may be NULL. It, `evidence` and `around` must outlive the source. */
+ * memory and the image, to keep them; it may be NULL. It, `evidence`, `around` and `variables`, which
+ * may be NULL, must outlive the source. */
 struct rerun_source *rerun_source_begin(const struct options *options, const struct dump *dump, const struct evidence *evidence,
-                                        const struct surroundings *around, struct saving *saving);
+                                        const struct surroundings *around, struct saving *saving,
+                                        struct variables_kept *variables);
 
 /* Serves the rerun process until it is done, at most until options->witness_ms after the beginning. The result, and the
  * evidence in it, stay valid until rerun_source_free(). The buffers in it are NULL; rerun_source_name_buffers() fills them in.

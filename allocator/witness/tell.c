@@ -16,6 +16,7 @@
 #include "record.h"
 #include "rerun_source.h"
 #include "saving.h"
+#include "variables.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -167,23 +168,26 @@ struct telling {
     const struct evidence *evidence;
     int device;
     struct surroundings *around;
-    struct rerun_source *source; /* NULL: the kernel is not launched again */
-    struct saving *saving;       /* NULL: nothing is saved */
+    struct variables_kept *variables; /* NULL: none */
+    struct rerun_source *source;      /* NULL: the kernel is not launched again */
+    struct saving *saving;            /* NULL: nothing is saved */
 };
 
 struct telling *tell_begin(const struct dump *dump, struct evidence *evidence, int device)
 {
     struct telling *telling = malloc(sizeof *telling);
+    struct variables_kept *variables = rerun_source_is_wanted(wanted) ? variables_keep(dump, evidence, device) : NULL;
     struct surroundings *around = surroundings_of(evidence, device);
     if (!telling || !around) {
+        variables_free(variables);
         free(telling);
         free(around);
         return NULL;
     }
     boxes_place(evidence, &around->memory);
     surroundings_add(around, evidence);
-    *telling = (struct telling){dump, evidence, device, around, NULL, saving_begin(wanted)};
-    telling->source = rerun_source_begin(wanted, dump, evidence, around, telling->saving);
+    *telling = (struct telling){dump, evidence, device, around, variables, NULL, saving_begin(wanted)};
+    telling->source = rerun_source_begin(wanted, dump, evidence, around, telling->saving, variables);
     return telling;
 }
 
@@ -267,6 +271,7 @@ uint64_t tell_fault(struct telling *telling)
         record_keep(telling->dump, rerun_source_dump(telling->source), memory, rerun, setting.name);
     uint64_t made_ns = finish(&finding, report);
     rerun_source_free(telling->source);
+    variables_free(telling->variables);
     free(telling->around);
     free(telling);
     return made_ns;

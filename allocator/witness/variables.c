@@ -1,47 +1,102 @@
 #include "variables.h"
 
+#include "analysis/dump/coredump.h"
+#include "analysis/dump/image.h"
 #include "analysis/dump/variables.h"
 #include "kernels/kernels.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define PATIENCE_MS 20 /* after its dump, driver 580.159 ends a context within 22 to 25 ms */
 
-/* Lays out the values. Returns their number. */
-static size_t plan(struct variables_kept *kept, const struct variable *found, size_t count, struct kernels_piece *pieces)
+struct variables_kept {
+    struct span relocated; /* in the dump */
+    struct variable found[VARIABLES_MOST];
+    struct kernels_piece pieces[VARIABLES_MOST]; /* `to` is NULL: left out */
+    size_t count;
+    struct rerun_variable list[RERUN_VARIABLES];
+    uint8_t *values;
+};
+
+/* Lays out the values, as many as there is room for. */
+static int plan(struct variables_kept *kept)
 {
-    size_t total = 0, planned = 0;
-    for (size_t i = 0; i < count; i++)
-        total += found[i].size <= RERUN_VARIABLE_BYTES - total ? found[i].size : 0;
-    kept->values = malloc(total);
-    uint8_t *to = kept->values;
-    for (size_t i = 0; to && i < count; i++) {
-        if (!found[i].address || found[i].size > total)
+    size_t left = RERUN_VARIABLE_BYTES;
+    uint8_t *to = kept->values = malloc(left);
+    for (size_t i = 0; to && i < kept->count; i++) {
+        const struct variable *found = &kept->found[i];
+        if (!found->address || found->size > left)
             continue;
-        pieces[planned++] = (struct kernels_piece){.address = found[i].address, .to = to, .bytes = found[i].size};
-        to += found[i].size;
-        total -= found[i].size;
+        kept->pieces[i] = (struct kernels_piece){.address = found->address, .to = to, .bytes = found->size};
+        to += found->size;
+        left -= found->size;
     }
-    return planned;
+    return to != NULL;
 }
 
-void variables_keep(struct variables_kept *kept, struct rerun *rerun, struct span relocated, int device)
+static const struct evidence_site *named_site(const struct evidence *evidence)
+{
+    for (size_t i = 0; i < evidence->site_count; i++)
+        if (evidence->sites[i].symbol)
+            return &evidence->sites[i];
+    return NULL;
+}
+
+struct variables_kept *variables_keep(const struct dump *dump, const struct evidence *evidence, int device)
+{
+    struct coredump opened;
+    struct problem ignored;
+    const struct evidence_site *site = named_site(evidence);
+    struct variables_kept *kept = site && device >= 0 ? calloc(1, sizeof *kept) : NULL;
+    if (!kept)
+        return NULL;
+    if (coredump_open(dump->bytes, dump->size, &opened, &ignored) == CUFENCE_OK)
+        kept->relocated = image_relocated(&opened, site->symbol, site->error_pc);
+    coredump_close(&opened);
+    kept->count = variables_of(kept->relocated, site->symbol, kept->found);
+    if (!kept->count || !variables_locate(kept->relocated, kept->found, kept->count) || !plan(kept)) {
+        variables_free(kept);
+        return NULL;
+    }
+    kernels_read(device, kept->pieces, kept->count, PATIENCE_MS);
+    return kept;
+}
+
+/* Returns the value of a variable if it was read and can be set; *is_read: it was. */
+static const struct kernels_piece *value_of(const struct variables_kept *kept, const struct variable *variable, int *is_read)
+{
+    *is_read = 0;
+    for (size_t i = 0; kept && i < kept->count; i++) {
+        const struct kernels_piece *piece = &kept->pieces[i];
+        if (!piece->is_read || strcmp(kept->found[i].name, variable->name) != 0)
+            continue;
+        *is_read = 1;
+        return variables_lead_inside(kept->relocated, piece->to, piece->bytes) ? NULL : piece;
+    }
+    return NULL;
+}
+
+void variables_give(struct variables_kept *kept, struct rerun *rerun)
 {
     struct rerun_input *input = &rerun->input;
-    struct variable found[VARIABLES_MOST];
-    struct kernels_piece pieces[VARIABLES_MOST];
-    size_t count = variables_of((struct span){input->image, input->image_bytes}, input->symbol, found);
-    variables_locate(relocated, found, count);
-    size_t planned = plan(kept, found, count, pieces), at = 0;
-    if (planned)
-        kernels_read(device, pieces, planned, PATIENCE_MS);
+    struct variable own[VARIABLES_MOST];
+    size_t count = variables_of((struct span){input->image, input->image_bytes}, input->symbol, own);
     for (size_t i = 0; i < count; i++) {
-        const struct kernels_piece *piece = at < planned && pieces[at].address == found[i].address ? &pieces[at++] : NULL;
-        if (piece && piece->is_read && !variables_lead_inside(relocated, piece->to, piece->bytes))
+        int is_read;
+        const struct kernels_piece *piece = value_of(kept, &own[i], &is_read);
+        if (piece)
             kept->list[input->variable_count++] =
-                (struct rerun_variable){.name = found[i].name, .value = piece->to, .bytes = (uint32_t)piece->bytes};
-        else if (found[i].is_used && !(piece && piece->is_read))
-            rerun_result_add_unset(&rerun->result, found[i].name);
+                (struct rerun_variable){.name = own[i].name, .value = piece->to, .bytes = (uint32_t)piece->bytes};
+        else if (own[i].is_used && !is_read)
+            rerun_result_add_unset(&rerun->result, own[i].name);
     }
-    input->variables = kept->list;
+    input->variables = kept ? kept->list : NULL;
+}
+
+void variables_free(struct variables_kept *kept)
+{
+    if (kept)
+        free(kept->values);
+    free(kept);
 }

@@ -14,7 +14,7 @@ TEST(test_set)
 
 static void tell_unread(void)
 {
-    fault_by_variable("explain=rerun", "cuMemHostAlloc");
+    fault_by_variable("explain=rerun", "cuMemcpyDtoHAsync");
 }
 
 /* Without its value the kernel meets a null pointer, which says nothing about the fault. */
