@@ -84,7 +84,6 @@ static void take_figures(struct rerun *rerun, const struct rerun_message *messag
 /* What comes from the other process is checked, as what comes from a file. */
 static void take_cause(struct rerun *rerun, struct origin *cause)
 {
-    cause->is_known &= cause->term_count <= ORIGIN_TERMS && cause->wrap_count <= ORIGIN_WRAPS;
     for (uint32_t i = 0; i < ORIGIN_TERMS; i++)
         cause->terms[i].place.file[sizeof cause->terms[i].place.file - 1] = '\0';
     for (uint32_t i = 0; i < ORIGIN_WRAPS; i++)

@@ -8,7 +8,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A fault that uses everything in a snapshot. */
-static void diagnose(const struct fault_memory *memory)
+static void diagnose(const struct fault_memory *memory, const struct rerun_result *rerun)
 {
     static const uint64_t parameters[] = {0x7e0000001000, 0x7e0000200000, 7};
     struct evidence_lane lane = {
@@ -36,9 +36,9 @@ static void diagnose(const struct fault_memory *memory)
             site.parameters = NULL;
             site.parameter_bytes = 0;
         }
-        fault_diagnose(&evidence, memory, &diagnosis);
-        free(told_fault(finding_text, &diagnosis, &origin));
-        free(told_fault(finding_json, &diagnosis, &origin));
+        fault_diagnose_rerun(&evidence, rerun, memory, &diagnosis);
+        free(told_rerun(finding_text, &diagnosis, rerun, &origin));
+        free(told_rerun(finding_json, &diagnosis, rerun, &origin));
         lane.certainty = CERTAIN_EXACT;
         site.is_warp_alive = 1;
         site.parameters = (const uint8_t *)parameters;
@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     if (!snapshot)
         return 0;
-    diagnose(&snapshot->memory);
+    diagnose(&snapshot->memory, &snapshot->rerun);
     char *again = snapshot_write(&snapshot->memory, &snapshot->origin, &snapshot->rerun);
     struct snapshot *second = NULL;
     if (again && snapshot_read(again, strlen(again), &second, &problem) != CUFENCE_OK)

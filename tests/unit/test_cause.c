@@ -205,6 +205,23 @@ TEST(the_pointer_decides_whose_the_access_is)
     assert_null(told.diagnosis.cause);
 }
 
+TEST(what_makes_no_sense_is_left_out)
+{
+    struct told told;
+    make(&told, A_START + 4 * 1010);
+    add_loaded(&told, B_START + 8 * 7, 1010, 4);
+    told.origin.terms[0].bytes = 0;
+    diagnose(&told);
+    assert_null(told.diagnosis.cause);
+    told.origin.terms[0].bytes = 8;
+    told.origin.terms[0].times = 16; /* times 0 */
+    diagnose(&told);
+    assert_null(told.diagnosis.cause);
+    told.origin.terms[0].times_value = 2;
+    diagnose(&told);
+    assert_ptr_equal(told.diagnosis.cause, &told.origin);
+}
+
 TEST(all_of_it_is_in_the_json)
 {
     struct told told;

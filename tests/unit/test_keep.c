@@ -114,6 +114,7 @@ static void expect_rerun(const struct rerun_result *again, const struct rerun_re
     assert_string_equal(again->note, "the GPU was full");
     assert_int_equal(again->figure_count, 2);
     assert_memory_equal(again->figures, rerun->figures, sizeof rerun->figures);
+    assert_memory_equal(&again->cause, &rerun->cause, sizeof rerun->cause);
 }
 
 TEST(a_second_launch_is_kept)
@@ -152,6 +153,24 @@ TEST(a_second_launch_is_kept)
                     {.address = 16}},
         .figure_count = 2,
         .written_bytes = 201,
+        .cause = {.is_known = 1,
+                  .address = 0xfedcba9876543210,
+                  .base = 0x7e0000000000,
+                  .base_at = -1,
+                  .base_from = 0x10,
+                  .constant = (uint64_t)-8,
+                  .terms = {{.value = (uint64_t)-1,
+                             .is_negative = 1,
+                             .adds = (uint64_t)-4,
+                             .factor = 4,
+                             .times = -1,
+                             .from = 0x7e0000000010,
+                             .bytes = 8,
+                             .place = {0x40, 23, "k.cu"}},
+                            {.input = ORIGIN_THREAD, .at = 2, .value = 3, .adds = 5, .times = 12, .times_value = 64}},
+                  .term_count = 2,
+                  .wraps = {{{0x50, 24, "k.cu"}, ORIGIN_WRAPPED_SUM, -1, 2, -3, INT64_MIN, INT32_MIN, 0x7e0000000020}},
+                  .wrap_count = 1},
         .unset = "table",
         .launches_tried = 3,
         .took_ms = 250};

@@ -28,6 +28,8 @@ static const struct rerun_input input = {.device = {1, 2},
                                          .is_compared = 1,
                                          .dump = "/tmp/x/core",
                                          .symbol = "_Z5storePfi",
+                                         .is_traced = 1,
+                                         .traced = {0x40, 0x7e0000000010, {1, 2, 3}, {4, 5, 6}},
                                          .image = arguments,
                                          .image_bytes = 5,
                                          .launches = two,
@@ -68,6 +70,8 @@ TEST(what_is_written_is_read)
     assert_int_equal(read.is_compared, 1);
     assert_string_equal(read.dump, input.dump);
     assert_string_equal(read.symbol, input.symbol);
+    assert_int_equal(read.is_traced, 1);
+    assert_memory_equal(&read.traced, &input.traced, sizeof input.traced);
     assert_int_equal(read.image_bytes, 5);
     assert_memory_equal(read.image, arguments, 5);
     assert_int_equal(read.variable_count, 2);

@@ -105,11 +105,23 @@ static int is_same_memory(const cufence_buffer *a, const cufence_buffer *b)
     return a && b && a->mapping_start == b->mapping_start && a->mapping_end == b->mapping_end;
 }
 
+/* It may come from a file. */
+static int is_sound(const struct origin *cause)
+{
+    int is = cause->is_known && cause->term_count <= ORIGIN_TERMS && cause->wrap_count <= ORIGIN_WRAPS;
+    for (uint32_t i = 0; is && i < cause->term_count; i++) {
+        const struct origin_term *term = &cause->terms[i];
+        is = term->input <= ORIGIN_PARAMETER && (term->input != ORIGIN_LOADED || term->bytes - 1 < 8) &&
+             (term->times < 0 || term->times_value);
+    }
+    return is;
+}
+
 void cause_take(struct diagnosis *diagnosis, const struct origin *cause)
 {
     static const char reason[] = "the address is computed from a pointer to it";
     struct origin_access access;
-    if (!cause->is_known || !cause_access(diagnosis, &access) || access.address != cause->address)
+    if (!is_sound(cause) || !cause_access(diagnosis, &access) || access.address != cause->address)
         return;
     diagnosis->cause = cause;
     const cufence_buffer *buffer = word_buffer(diagnosis->memory, cause->base, diagnosis->arguments.time_ns);
