@@ -189,10 +189,11 @@ static int take_fields(struct taking *taking, const struct record *record, void 
     struct group group;
     size_t i = 0;
     for (const struct field *field; (field = field_next(record, &i, &group)) != NULL;) {
-        int is_there = 1;
+        int is_there = 1,
+            is_list = field->type == FIELD_LIST || field->type == FIELD_BYTES; /* without elements it is there, too */
         if (field->when || field->flags & BEHIND)
             is_there = reader_u8(taking->reader) == 1;
-        if (!taking->reader->at || (is_there && !take_value(taking, field, to)))
+        if (!taking->reader->at || (!is_there && is_list && !field->when) || (is_there && !take_value(taking, field, to)))
             return 0;
         if (is_there && field->when_size == sizeof is_there && !field_is_wanted(field, to))
             memcpy((char *)to + field->when - 1, &is_there, sizeof is_there);
