@@ -18,7 +18,6 @@ namespace
 {
 
 constexpr std::size_t most = std::size_t{1} << 60;
-constexpr std::int32_t illegal_address = 700; /* cudaErrorIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS */
 
 /* ---- errors ---- */
 
@@ -42,10 +41,11 @@ std::string readable(std::size_t bytes)
     if (status != CUFENCE_ERROR_FAULTED)
         throw c10::Error(where, "cufence: " + what + ": " + cufence_error_detail());
     /* The first line is PyTorch's own message, which programs match. */
-    std::string message = "CUDA error: an illegal memory access was encountered\n"
-                          "cufence has reported it: see 'cufence:' in the output above.";
+    std::int32_t fault = cufence_torch_fault();
+    std::string message = std::string("CUDA error: ") + cudaGetErrorString(static_cast<cudaError_t>(fault)) +
+                          "\ncufence has reported it: see 'cufence:' in the output above.";
 #if CUFENCE_TORCH_VERSION >= 20900
-    throw c10::AcceleratorError(where, illegal_address, message);
+    throw c10::AcceleratorError(where, fault, message);
 #else
     throw c10::Error(where, message);
 #endif

@@ -30,6 +30,12 @@ void cufence_torch_installed(void)
     closing_torch();
 }
 
+int32_t cufence_torch_fault(void)
+{
+    CUresult fault = context_fault();
+    return fault == CUDA_SUCCESS ? CUDA_ERROR_ILLEGAL_ADDRESS : (int32_t)fault; /* or a fault of another context's */
+}
+
 static cufence_status unknown_device(int device)
 {
     return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "there is no device %d", device);

@@ -20,6 +20,9 @@ extern "C" {
 /* From now on PyTorch allocates through the class, as the closing line says. */
 CUFENCE_TORCH_EXPORT void cufence_torch_installed(void);
 
+/* After CUFENCE_ERROR_FAULTED: the error that CUDA returns for the current context. */
+CUFENCE_TORCH_EXPORT int32_t cufence_torch_fault(void);
+
 /* A buffer of PyTorch's. */
 struct cufence_torch_buffer {
     uint64_t address, size; /* size: as requested */
