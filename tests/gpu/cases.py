@@ -84,7 +84,7 @@ FAULTS = [
             r"cufence: slack WRITE: 1 byte changed, 1 byte before the start of buffer #\d+",
             r"slack WRITE: 1 byte changed, 0 bytes past the end of buffer #\d+",
             r"buffer +#\d+, 1000 bytes\b",
-            r"found +41",
+            r"found +41[\s\S]*given to +k_put<<<.*re-run",
         ],
         output=["packed: True", "clean: True", "in front: True", "behind: True", "neighbours: True", "still clean: True"],
         reports=2,

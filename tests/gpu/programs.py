@@ -170,17 +170,16 @@ CASES = [
                 rf"cufence: slack WRITE: {what} buffer #1\b",
                 r"buffer +#1, 1000 bytes\b",
                 r"found +41 41 41",
-                r"given to +store_at<<<\(1,1,1\), \(32,1,1\)>>> +re-run",
-                rf"slack\.cu:{{FAULT}} in store_at, block \(0,0,0\) thread \(0,0,0\) and {threads - 1} more",
+                r"given to +store_at<<<\(1,1,1\), \(32,1,1\)>>>",
             ],
             output=["done"],
             files={"report.json": [r'"kind": ?"slack write"']},
         )
-        for arguments, what, threads in (
-            (("before",), "16 bytes changed, 16 bytes before the start of", 16),
-            (("before", "async"), "16 bytes changed, 16 bytes before the start of", 16),
-            (("tail",), "3 bytes changed, 0 bytes past the end of", 3),
-            (("tail", "async"), "3 bytes changed, 0 bytes past the end of", 3),
+        for arguments, what in (
+            (("before",), "16 bytes changed, 16 bytes before the start of"),
+            (("before", "async"), "16 bytes changed, 16 bytes before the start of"),
+            (("tail",), "3 bytes changed, 0 bytes past the end of"),
+            (("tail", "async"), "3 bytes changed, 0 bytes past the end of"),
         )
     ),
     _program("slack_clean", "slack", arguments=["clean"], options={"slack_every": "16"}, status=0, output=["done"]),
