@@ -223,13 +223,14 @@ static void take_wrap(struct cause_fact *fact, const struct origin_wrap *wrap)
     struct wrap_fact *to = &fact->wrap;
     if (!wrap)
         return;
-    const char *sign = wrap->kind == ORIGIN_WRAPPED_PRODUCT ? "*" : wrap->kind == ORIGIN_WRAPPED_SHIFT ? "<<" : "+";
+    int64_t second =
+        wrap->kind == ORIGIN_WRAPPED_SHIFT ? (int64_t)1 << (wrap->b & 31) : wrap->b; /* it was a product in the source */
     *to = (struct wrap_fact){.is_known = 1,
                              .wrapped = whole((uint64_t)wrap->wrapped),
                              .exact = whole((uint64_t)wrap->exact),
                              .address = wrap->address};
     to->place = &wrap->place;
-    part_add(to->what, "%" PRId64 " %s %" PRId64, wrap->a, sign, wrap->b);
+    part_add(to->what, "%" PRId64 " %s %" PRId64, wrap->a, wrap->kind == ORIGIN_WRAPPED_SUM ? "+" : "*", second);
     if (wrap->c)
         part_add(to->what, " + %" PRId64, wrap->c);
 }

@@ -152,9 +152,9 @@ TEST(a_wrap_is_said_where_it_explains_the_fault)
     told.origin.wrap_count = 2;
     told.origin.wraps[0] = (struct origin_wrap){.address = A_END};
     told.origin.wraps[1] = (struct origin_wrap){.place = {0x40, 14, "k.cu"},
-                                                .kind = ORIGIN_WRAPPED_PRODUCT,
+                                                .kind = ORIGIN_WRAPPED_SHIFT,
                                                 .a = 1073741824,
-                                                .b = 4,
+                                                .b = 2,
                                                 .exact = 4294967296,
                                                 .wrapped = 0,
                                                 .address = A_START + 8};
