@@ -77,7 +77,7 @@ namespace c10::cuda::CUDACachingAllocator {
 struct CUDAAllocator : Allocator {
     virtual int two() = 0; // comment
 };
-extern CUDAAllocator *allocator;
+extern __attribute__((visibility("default"))) CUDAAllocator *allocator;
 }
 """
 _LOADED = """
@@ -146,7 +146,7 @@ def make_torch(folder: Path) -> None:
     libraries = folder / "torch" / "lib"
     libraries.mkdir()
     for name, text in (("libc10.so", ""), ("libc10_cuda.so", _LOADED)):
-        compile_shared(text, libraries / name, f"-I{folder / 'torch' / 'include'}", f"-Wl,-soname,{name}")
+        compile_shared(text, libraries / name, f"-I{folder / 'torch' / 'include'}", "-fvisibility=hidden", f"-Wl,-soname,{name}")
 
 
 def compile_shared(text: str, out: Path, *options: str) -> None:

@@ -80,7 +80,9 @@ def _shape(allocator: int) -> tuple[int, list[str]]:
 def _opened(path: Path) -> ctypes.CDLL:
     """Returns the object if it fits the loaded libraries; raises BuildError otherwise. ctypes resolves all symbols at once."""
     try:
-        loaded = ctypes.CDLL("libc10_cuda.so")
+        # Global: clang does not make the static variables of PyTorch's inline functions unique in a process, as gcc does, and
+        # the class has to find PyTorch's own first (its settings are one).
+        loaded = ctypes.CDLL("libc10_cuda.so", ctypes.RTLD_GLOBAL)
         theirs = _shape(ctypes.c_size_t.in_dll(loaded, CURRENT).value)
         library = ctypes.CDLL(str(path))
         library.cufence_torch_allocator.restype = ctypes.c_size_t
