@@ -1,6 +1,6 @@
 """Measures cufence and what people use instead, on the same work in the same rounds: `./dev bench`. Needs a GPU.
 
-    ./dev bench                                     everything, about twenty minutes
+    ./dev bench                                     everything
     ./dev bench --quick                             within five minutes: fewer rounds, threads, sizes and bugs
     ./dev bench --only training --only run          that workload, and the tool `run` beside the native one
     ./dev bench --json F --plots DIR                F is written after every round, and goes on where it stops
