@@ -47,6 +47,11 @@ static void take_notes(struct finding *finding, const struct slack_write *write)
     }
     if (write->is_incomplete) {
         part_append(text, size, "older launches are no longer on record; remember=65536/16384 keeps more of them");
+        text = finding->notes.list[++finding->notes.count].text;
+    }
+    if (write->untold[0] && !write->again.site) {
+        part_append(text, size, "launched again with the buffer's edge at a guard, it is not known which did it: %s",
+                    write->untold);
         finding->notes.count++;
     }
 }

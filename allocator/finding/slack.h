@@ -35,6 +35,7 @@ struct slack_write {
     uint64_t now_ns;
     struct buffer_frames buffer_frames;
     struct slack_again again; /* of launches[0] */
+    char untold[256];         /* why `again` knows nothing, "" if that was not asked for */
     enum certainty certainty; /* that launches[0] did it, CERTAIN_NOT: none is known; set by finding_of_slack() */
 };
 

@@ -1,6 +1,7 @@
 #include "slack_rerun.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "contexts/contexts.h"
 #include "driver/driver.h"
 #include "launch/launch.h"
@@ -119,6 +120,12 @@ static int is_in_slack(const struct slack_rerun *again, uint64_t address, uint64
                                    : *at >= buffer->address + buffer->size && *at < buffer->mapping_end;
 }
 
+static int fail(struct slack_write *write, const char *why)
+{
+    snprintf(write->untold, sizeof write->untold, "%s", why);
+    return 0;
+}
+
 /* Takes the first thread that writes there. Returns 0 if the dump has none. */
 static int take(struct slack_rerun *again)
 {
@@ -137,7 +144,10 @@ static int take(struct slack_rerun *again)
         }
         found->warps += found->threads > threads;
     }
-    return found->site != NULL;
+    if (found->site)
+        return 1;
+    return fail(again->write,
+                again->rerun.result.outcome == RERUN_FAILED ? again->rerun.result.reason : "no thread wrote there");
 }
 
 static void forget(struct slack_rerun *again)
@@ -157,15 +167,19 @@ static int try_kernel(struct slack_rerun *again, const struct options *options, 
     struct rerun *rerun = &again->rerun;
     struct rerun_input *input = &rerun->input;
     again->image = code(function->name, write->buffer->device);
-    if (!again->image.bytes || rerun_source_device(rerun, write->buffer->device) != CUFENCE_OK)
-        return 0;
+    if (!again->image.bytes)
+        return fail(write, "the code of the kernel is not known");
+    if (rerun_source_device(rerun, write->buffer->device) != CUFENCE_OK)
+        return fail(write, error_detail());
     again->to = place_of(write, input->arena_end);
     for (size_t i = 0; i < write->launch_count; i++)
         if (write->launches[i].entry->function == function)
             add(again, i);
     again->room = room_on(write->buffer->device);
-    if (!again->count || again->room < write->buffer->size)
-        return 0;
+    if (!again->count)
+        return fail(write, "none of its arguments points to the buffer");
+    if (again->room < write->buffer->size)
+        return fail(write, "the device has little memory left");
     again->room -= write->buffer->size; /* it is there twice */
     snprintf(again->limit, sizeof again->limit, "wait_ms=%llu", (unsigned long long)options->witness_ms);
     input->mode = RERUN_BARE;

@@ -255,7 +255,8 @@ static void end_later(const cusim_thread *t, void *const *arguments)
 }
 
 /* The pointer is in a variable of the module. */
-static void write_by_variable(const cusim_thread *t, void *const *arguments)
+__attribute__((no_sanitize("address", "undefined"))) static void write_by_variable(const cusim_thread *t,
+                                                                                   void *const *arguments)
 {
     volatile float *out = *(volatile float *const *)cusim_variable();
     int n = *(const int *)arguments[1];

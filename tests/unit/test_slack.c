@@ -68,6 +68,9 @@ TEST(one_launch_is_derived_and_several_are_candidates)
     expect(&write, "older launches are no longer on record", 1);
     assert_int_equal(write.certainty, CERTAIN_CANDIDATE);
     write.is_incomplete = 0;
+    expect(&write, "edge at a guard", 0);
+    strcpy(write.untold, "no thread wrote there");
+    expect(&write, "no thread wrote there", 1);
     write.launch_count = 2;
     write.launch_total = 12;
     expect(&write, "and 10 more launches", 1);
