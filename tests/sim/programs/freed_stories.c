@@ -72,9 +72,9 @@ static void waited_free(void)
 
 static void within(void)
 {
-    CUdeviceptr buffer = allocate(11u << 20, first);
+    CUdeviceptr buffer = allocate(5u << 20, first);
     MUST(cu.cuMemFreeAsync(buffer, first));
-    MUST(add_one(buffer + (9u << 20), WORDS, first));
+    MUST(add_one(buffer + (4u << 20), WORDS, first));
 }
 
 /* The stream has work to do before the free. */
