@@ -245,7 +245,7 @@ TEST(writes_into_slack_are_launched_again)
     static const char *const modes[] = {"rerun", "dump"};
     assert_int_equal(run_shell("gzip -dc %s/cubins/write_last.fatbin.gz >write_last.fatbin", CUFENCE_FIXTURES), 0);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(run_shell("LD_LIBRARY_PATH=%s %s run --set arena=64G --explain %s -- %s slack", CUFENCE_RUN_DRIVER,
+        assert_int_equal(run_shell("LD_LIBRARY_PATH=%s %s run --set arena=8G --explain %s -- %s slack", CUFENCE_RUN_DRIVER,
                                    CUFENCE_CLI, modes[i], CUFENCE_SAVED_STORY),
                          86);
         SAYS("slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #1");

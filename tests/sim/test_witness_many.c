@@ -64,6 +64,6 @@ static void tell_room_for_some(void)
 /* The host's memory takes the place of what one launch reaches, but not of more. */
 TEST(test_room_for_some_of_many)
 {
-    expect_said(tell_room_for_some, (const char *[]){"of launches that it may have been 2 did not$",
+    expect_said(tell_room_for_some, (const char *[]){"of launches that it may have been 2 did not",
                                                      "fault, and the GPU has no room for what the others reach", NULL});
 }
