@@ -1,7 +1,7 @@
 /*
  * The lens: what looks at launches that do not fault (the room lens/, for values=, nan=, trace= and save_values=). It registers
- * this table at the start where an option asks for it; nobody else knows more of it. Launches themselves it sees as an observer
- * (observers.h).
+ * this table at the start where an option asks for it, or to keep the code of modules; nobody else knows more of it. Launches
+ * themselves it sees as an observer (observers.h).
  *
  * Thread safety: `lens` is constant after the start; its functions run on any thread, several at once.
  */
@@ -35,7 +35,7 @@ struct lens {
     void (*close)(unsigned ms); /* once, at exit: waits at most so long for what it looks at */
 };
 
-extern const struct lens *lens; /* NULL: no option asks for it */
+extern const struct lens *lens; /* NULL: it is not wanted */
 
 /* For those of its functions that may be NULL. */
 #define LENS_WANTS(function) (__builtin_expect(lens != NULL, 0) && lens->function)
