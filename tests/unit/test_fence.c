@@ -328,7 +328,7 @@ TEST(a_store_is_held)
 /* Before what overwrites its own address, a load into no register faults. */
 TEST(what_overwrites_its_address_is_held)
 {
-    static const struct {
+    const struct {
         struct sass_instruction access, probe;
         uint64_t barrier_high;
     } cases[] = {
