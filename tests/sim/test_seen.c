@@ -76,7 +76,8 @@ TEST_WITH(it_takes_little_and_sleeps_while_the_program_does, NULL, finish)
         expect_out(&by_dlsym, "seen", signals);
         expect_most("threads", with.threads, 3);
         expect_most("more descriptors", with.descriptors - without.descriptors, 32);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they have memory of their own for each of the program's */
+#if !defined(__SANITIZE_ADDRESS__) &&                                                                                          \
+    !defined(__SANITIZE_THREAD__) /* they have memory of their own for each of the program's */
         expect_most("KiB more memory", with.resident - without.resident, 16 << 10);
 #endif
         expect_most("wake-ups", with.wakeups, 0);
