@@ -7,7 +7,7 @@
  *   allocate THREADS MS    one allocation of 4 KiB and its free, the memory warm, each thread with a stream of its own
  *   fresh BYTES 0          one allocation that has to get its memory from the driver
  *   live COUNT MS          one free and one allocation of 4 KiB among COUNT live buffers
- *   launch THREADS MS      one launch of an empty kernel with four arguments
+ *   launch THREADS MS      one launch of an empty kernel with four arguments, two of them pointers to buffers
  *   fault BLOCKS 0         not answered: one thread of a full grid stores 32 MiB past the end of its buffer, half-way through
  *                          its kernel. "launch TIME" and, when CUDA returns an error, "error TIME" are printed
  * Figures are the mean of MS milliseconds, as one thread sees it. Runs on libcuda.so.1.
@@ -74,7 +74,8 @@ static struct {
 static CUcontext context;
 static CUmemoryPool pool;
 static CUstream streams[MAX_THREADS];
-static CUfunction empty; /* once a launch is asked for */
+static CUfunction empty;     /* once a launch is asked for, ... */
+static CUdeviceptr given[2]; /* ... with the buffers that its kernel is given */
 
 static _Noreturn void die(const char *what, const char *why)
 {
@@ -186,10 +187,9 @@ static uint64_t work_allocate(CUstream stream)
 
 static void launch_empty(CUstream stream, uint64_t i)
 {
-    uint64_t x = i, y = ~i;
     float a = 2;
-    int n = 1000;
-    void *parameters[] = {&x, &y, &a, &n};
+    int n = (int)i;
+    void *parameters[] = {&given[0], &given[1], &a, &n};
     MUST(cuLaunchKernel, empty, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
 }
 
@@ -257,6 +257,8 @@ static CUfunction kernel(const char *name)
 
 static double take_launch(uint64_t threads, uint64_t duration)
 {
+    for (int i = 0; !empty && i < 2; i++)
+        given[i] = allocate(SMALL, streams[0]);
     if (!empty)
         empty = kernel("empty");
     return on_threads(work_launch, threads, duration);
