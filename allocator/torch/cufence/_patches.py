@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from . import _preload
+from . import _preload, adapters
 from ._options import pairs
 
 TYPE_CHECKING = False
@@ -177,15 +177,6 @@ def _patch_torch(module: ModuleType) -> None:
         _check_back_end(module)
 
 
-def _patch_cupy(module: ModuleType) -> None:
-    """Selects CuPy's stream-ordered allocator, which makes one allocation per array. Its default pool cuts arrays from larger
-    blocks."""
-    if not _preload.path():
-        return  # CuPy allocates from the driver
-    cuda = module.cuda
-    cuda.set_allocator(getattr(cuda, "malloc_async", None))
-
-
 def _patch_triton(module: ModuleType) -> None:
     from . import _signatures
 
@@ -205,7 +196,6 @@ PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "torch._inductor.cudagraph_trees": _patch_cudagraph_trees,
     "torch._inductor.runtime.triton_heuristics": _patch_heuristics,
     "triton.compiler.compiler": _patch_triton,
-    "cupy": _patch_cupy,
 }
 
 
@@ -243,6 +233,8 @@ def install() -> None:
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
+    if _preload.path():  # otherwise what these libraries take from the driver is unguarded
+        PATCHES.update(adapters.patches())
     for name, patch in PATCHES.items():
         if name in sys.modules:
             _apply(patch, sys.modules[name])

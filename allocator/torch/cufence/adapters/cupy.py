@@ -1,0 +1,46 @@
+"""CuPy: its pools, which cut arrays from larger blocks, give way to one allocation per array: by the stream-ordered allocator, or by
+what a pool of the program's own was made over. The pools' figures are then 0, and their limits are not enforced."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+
+def _pool_class(pool: Any, direct: Any) -> Any:
+    class MemoryPool(pool):  # type: ignore[misc]
+        cufence_before = pool
+
+        def __init__(self, allocator: Any = None) -> None:
+            super().__init__(*([] if allocator is None else [allocator]))
+            self._below = direct if allocator is None else allocator
+
+        def malloc(self, size: int) -> Any:
+            return self._below(size)
+
+    return MemoryPool
+
+
+def patch(module: ModuleType) -> None:
+    cuda: Any = module.cuda
+    direct = getattr(cuda, "malloc_async", None)
+    pool = getattr(cuda, "MemoryPool", None)
+    if pool is not None and not hasattr(pool, "cufence_before"):
+        ours = _pool_class(pool, direct or cuda.memory._malloc)
+
+        def bypassed(allocator: Any) -> Any:
+            owner = getattr(allocator, "__self__", None)
+            return direct if isinstance(owner, pool) and not isinstance(owner, ours) else allocator
+
+        def wrap(before: Any) -> Any:
+            return lambda allocator=None: before(bypassed(allocator))
+
+        for holder in (cuda, cuda.memory):
+            holder.MemoryPool = ours
+            for name in ("set_allocator", "using_allocator"):
+                if hasattr(holder, name):
+                    setattr(holder, name, wrap(getattr(holder, name)))
+    cuda.set_allocator(direct)
