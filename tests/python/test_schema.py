@@ -112,7 +112,7 @@ class Schema(unittest.TestCase):
         self.assertEqual(types, {"float32", "float16", "int64"})
 
     def test_what_the_unit_tests_make_up_fits(self) -> None:
-        lines = [line for file in sorted((ROOT / "tests/golden/findings").glob("*.expect")) for line in file.read_bytes().split(b"\n")]
+        lines = (ROOT / "tests/golden/findings.expect").read_bytes().split(b"\n")
         made = [line.decode() for line in lines if line.startswith(b"{") and b'"kind":"use"' not in line]
         found = [self.check(line) for line in made]
         self.assertGreater(len(found), 60)

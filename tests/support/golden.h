@@ -1,5 +1,6 @@
 /*
- * Texts beside the files in tests/golden that have them byte for byte. Include test.h first, with TEST_OWN_MAIN.
+ * Texts beside the files in tests/golden that have them byte for byte: of each text a line "#### NAME", the text, a newline, in
+ * the order of the names. Include test.h first, with TEST_OWN_MAIN.
  * `bin/unit_NAME --update` writes the files anew: read the difference before you commit it.
  */
 #ifndef CUFENCE_TESTS_GOLDEN_H
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #define GOLDEN CUFENCE_FIXTURES "/../golden/"
+#define GOLDEN_MARK "#### "
 
 static int golden_is_update;
 
@@ -27,24 +29,47 @@ static inline char *golden_read(const char *path)
     return text;
 }
 
-static inline void golden_check(const char *path, const char *text)
+/* Returns where the text of this name starts in a file, with its mark, or would; `*end` is there too if there is none. */
+static inline char *golden_find(char *whole, const char *name, char **end)
 {
-    char *known = golden_read(path);
-    if (golden_is_update && (!known || strcmp(known, text) != 0)) {
+    char *at = whole;
+    for (; *at; at = *end) {
+        const char *title = at + strlen(GOLDEN_MARK);
+        size_t letters = strcspn(title, "\n");
+        int order = strncmp(title, name, letters);
+        *end = strstr(at, "\n" GOLDEN_MARK);
+        *end = *end ? *end + 1 : at + strlen(at);
+        if (order == 0 && !name[letters])
+            return at;
+        if (order > 0)
+            break;
+    }
+    return *end = at;
+}
+
+/* Without a name it is the whole file. */
+static inline void golden_check(const char *path, const char *name, const char *text)
+{
+    char *whole = golden_read(path), *marked = NULL, *end;
+    assert_non_null(whole);
+    assert_true(asprintf(&marked, name ? GOLDEN_MARK "%s\n%s\n" : "%s%s", name ? name : "", text) > 0);
+    char *start = name ? golden_find(whole, name, &end) : whole;
+    size_t known = name ? (size_t)(end - start) : strlen(whole), same = 0;
+    while (same < known && start[same] == marked[same])
+        same++;
+    if ((same < known || marked[same]) && golden_is_update) {
         FILE *file = fopen(path, "we");
         assert_non_null(file);
-        fputs(text, file);
+        fprintf(file, "%.*s%s%s", (int)(start - whole), whole, marked, start + known);
         assert_int_equal(fclose(file), 0);
-        printf("written: %s\n", path);
+        printf("written: %s of %s\n", name ? name : "all", path);
     } else if (!known) {
-        fail_msg("there is no %s: --update", path);
-    } else if (strcmp(known, text) != 0) {
-        size_t same = 0;
-        while (known[same] == text[same])
-            same++;
-        fail_msg("%s has\n...%.300s\ninstead of\n...%.300s", path, known + same, text + same);
+        fail_msg("there is no %s in %s: --update", name, path);
+    } else if (same < known || marked[same]) {
+        fail_msg("%s of %s has\n...%.300s\ninstead of\n...%.300s", name ? name : "all", path, start + same, marked + same);
     }
-    free(known);
+    free(marked);
+    free(whole);
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
 /*
- * Core dumps: dumps recorded on a GPU match their .expect files; row sizes of older drivers; truncated, out-of-range or
+ * Core dumps: dumps recorded on a GPU match fixtures/dumps.expect; row sizes of older drivers; truncated, out-of-range or
  * invalid data gives an error or less evidence.
  */
 #include "support/test.h"
@@ -55,7 +55,7 @@ struct expectation {
     int has_address;
 };
 
-/* One line of an .expect file. */
+/* One line of dumps.expect. */
 static void check(const struct evidence *evidence, const char *key, const char *value, struct expectation *expectation)
 {
     const struct evidence_site *site = &evidence->sites[0];
@@ -110,7 +110,7 @@ static void check(const struct evidence *evidence, const char *key, const char *
 
 static void check_fixture(const char *name)
 {
-    char path[512], line[512];
+    char title[512], line[512];
     size_t size;
     uint8_t *bytes = read_fixture(name, &size);
     struct evidence *evidence = NULL;
@@ -123,10 +123,13 @@ static void check_fixture(const char *name)
     assert_int_equal(evidence->driver_major, 580);
 
     struct expectation expectation = {0};
-    snprintf(path, sizeof(path), "%s/%s.expect", CUFENCE_FIXTURES, name);
-    FILE *file = fopen(path, "r");
+    snprintf(title, sizeof(title), "[%s]\n", name);
+    FILE *file = fopen(CUFENCE_FIXTURES "/dumps.expect", "r");
     assert_non_null(file);
-    while (fgets(line, sizeof(line), file)) {
+    do
+        assert_non_null(fgets(line, sizeof(line), file));
+    while (strcmp(line, title) != 0);
+    while (fgets(line, sizeof(line), file) && *line != '\n') {
         line[strcspn(line, "\n")] = '\0';
         char *value = strchr(line, '=');
         assert_non_null(value);

@@ -28,14 +28,6 @@ static size_t frames_of(const void *from, uint32_t stack, struct stack_frame *ou
     return 2;
 }
 
-/* Of a folder of tests/golden. */
-static void check(const char *folder, const char *name, const char *text)
-{
-    char path[512];
-    snprintf(path, sizeof path, GOLDEN "%s/%s%s", folder, name, strchr(name, '.') ? "" : ".expect");
-    golden_check(path, text);
-}
-
 /* Adds a text, and frees it. The version of today is not part of it. */
 static void put(FILE *out, char *text)
 {
@@ -60,7 +52,7 @@ static void check_finding(const char *name, struct finding *finding)
     put(out, finding_annotation(finding, "/home/me/repo"));
     fclose(out);
     finding_free(finding);
-    check("findings", name, text);
+    golden_check(GOLDEN "findings.expect", name, text);
     free(text);
 }
 
@@ -75,7 +67,7 @@ static void check_snapshot(const char *name, const struct story *story)
     FILE *out = open_memstream(&text, &size);
     put(out, snapshot_write(&story->memory, &from, &story->rerun));
     fclose(out);
-    check("snapshots", name, text);
+    golden_check(GOLDEN "snapshots.expect", name, text);
     free(text);
 }
 
@@ -438,7 +430,7 @@ TEST(lines_that_are_no_findings)
     put(out, json_of_run(&origin));
     put(out, json_of_guarded(&origin, &guarded));
     fclose(out);
-    check("findings", "no_findings", text);
+    golden_check(GOLDEN "findings.expect", "no_findings", text);
     free(text);
 }
 
@@ -454,7 +446,7 @@ TEST(the_schema_has_what_the_tables_have)
     json_object_set(whole, "properties", json_object_get(made, "properties"));
     json_object_update_missing(json_object_get(whole, "$defs"), definitions);
     char *text = json_dumps(whole, JSON_INDENT(1));
-    check("../../docs", "finding.schema.json", text);
+    golden_check(CUFENCE_FIXTURES "/../../docs/finding.schema.json", NULL, text);
     free(text);
     json_decref(definitions);
     json_decref(made);
