@@ -283,7 +283,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="which ones (1)")
     parser.add_argument("--asan", action="store_true", help="try the survivors again with AddressSanitizer and UBSan")
     parser.add_argument("--list", action="store_true", help="print the changes and try none; some may not count")
-    parser.add_argument("--planted", nargs="*", metavar="NAME", help="the defects of tests/mutants/*/NAME.mutation, or all of them")
+    parser.add_argument("--planted", nargs="*", metavar="NAME", help="the defects of tests/mutants/*.mutation, or all of them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="with --planted: programs at once")
     options = parser.parse_args()
     names = sources()
