@@ -3,12 +3,12 @@
 #include "replayed.h"
 #include "unfenced.h"
 
-static void save(size_t count, size_t without)
+static void save(size_t less, size_t without)
 {
     char options[160];
     snprintf(options, sizeof options, "keep=replay=%s", folder);
     start(options);
-    load(&store_first, count, without);
+    load("store_first", less, without);
     int n = COUNT;
     void *out = allocate(COUNT * 4), *other = allocate(64);
     launch_all("store_first", (void *[]){&out, &other, &n});
@@ -17,17 +17,17 @@ static void save(size_t count, size_t without)
 
 static void save_unfenced(void)
 {
-    save(store_first.count, NONE);
+    save(0, NONE);
 }
 
 static void save_unknown(void)
 {
-    save(store_first.count, MULTIPLY);
+    save(0, MULTIPLY);
 }
 
 static void save_fenced(void)
 {
-    save(store_first.count - 1, NONE);
+    save(1, NONE);
 }
 
 static const char *const facts[] = {"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 \\(re-run\\)",
@@ -91,7 +91,7 @@ static void save_until(void)
     const int last = COUNT;
     snprintf(options, sizeof options, "keep=replay=%s", folder);
     start(options);
-    load(&store_until, store_until.count, NONE);
+    load("store_until", 0, NONE);
     void *out = allocate(COUNT * 4), *until = allocate(64);
     CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)until, &last, sizeof last));
     launch_all("store_until", (void *[]){&out, &until});

@@ -13,7 +13,7 @@ static void overrun(void)
 static void tell_unfenced(void)
 {
     start("explain=rerun");
-    load(&store_first, store_first.count, NONE);
+    load("store_first", 0, NONE);
     overrun();
 }
 
@@ -29,7 +29,7 @@ TEST(test_unfenced)
 static void tell_fenced(void)
 {
     start("explain=rerun");
-    load(&store_first, store_first.count - 1, NONE);
+    load("store_first", 1, NONE);
     overrun();
 }
 
@@ -41,7 +41,7 @@ TEST(test_fenced)
 static void tell_refused(void)
 {
     start("explain=rerun");
-    load(&store_first, store_first.count - 1, NONE);
+    load("store_first", 1, NONE);
     setenv("CUFENCE_SIM", "fail=cuModuleLoadData:0:200", 1); /* this process has read it */
     overrun();
 }
@@ -59,7 +59,7 @@ TEST(test_refused)
 static void tell_unknown(void)
 {
     start("explain=rerun");
-    load(&store_first, store_first.count, MULTIPLY); /* the address is not computed at all, and so wrong */
+    load("store_first", 0, MULTIPLY); /* the address is not computed at all, and so wrong */
     overrun();
 }
 
@@ -73,10 +73,10 @@ TEST(test_unknown)
 static void tell_far(void)
 {
     start("explain=rerun");
-    struct machine_code down = store_first;
+    struct machine_code down = machine_code("store_first");
     down.kernel = "store_down";
     down.code[MULTIPLY][0] = 0xfffc000007027825; /* IMAD.WIDE R2, R7, -0x40000, R2 */
-    load(&down, down.count, NONE);
+    load_machine(&down, down.count, NONE);
     int n = 903;
     char *out = allocate(COUNT * 4), *top = out + COUNT * 4 + n * 0x40000L;
     launch_all("store_down", (void *[]){&top, &out, &n});
@@ -93,7 +93,7 @@ TEST(test_far)
 static void tell_there(int place)
 {
     start("explain=rerun,json=there.json");
-    load(&store_there, store_there.count, NONE);
+    load("store_there", 0, NONE);
     int *out = allocate(COUNT * 4), *places = allocate(52), last = COUNT + 5;
     CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(places + place), &last, sizeof last));
     places += place;

@@ -1,6 +1,6 @@
-"""Writes tests/unit/linetable_cases.h: line tables that real interpreters made, and the lines that these say themselves.
+"""Writes tests/fixtures/linetables.txt: line tables that real interpreters made, and the lines that these say themselves.
 
-python3 tests/unit/linetable_cases.py PYTHON3.9 PYTHON3.10 PYTHON3.11 ... > tests/unit/linetable_cases.h
+python3 tests/unit/linetable_cases.py PYTHON3.9 PYTHON3.10 PYTHON3.11 ... > tests/fixtures/linetables.txt
 """
 
 from __future__ import annotations
@@ -41,9 +41,8 @@ def planted(items, other=None):
 '''
 
 PROGRAM = r'''
-import dis, sys
+import dis, sys, textwrap
 code = next(c for c in compile(sys.stdin.read(), "planted.py", "exec").co_consts if hasattr(c, "co_name"))
-version = "%d_%d" % sys.version_info[:2]
 table = code.co_lnotab if sys.version_info < (3, 10) else code.co_linetable
 lines = [0] * (len(code.co_code) // 2)
 if sys.version_info < (3, 10):
@@ -55,14 +54,12 @@ else:
     for start, end, line in code.co_lines():
         for i in range(start // 2, end // 2):
             lines[i] = line or 0
-def rows(values, step):
-    return ",\n".join("    " + ", ".join(map(str, values[i:i + step])) for i in range(0, len(values), step))
-print("/* Python %s, first line %d */" % (sys.version.split()[0], code.co_firstlineno))
-print("static const unsigned char table_%s[] = {\n%s};" % (version, rows(list(table), 25)))
-print("static const int lines_%s[] = {\n%s};\n" % (version, rows(lines, 20)))
+for name, values in ("table", list(table)), ("lines", lines):
+    print("\n%s of Python %s" % (name, sys.version.split()[0]))
+    print(textwrap.fill(" ".join(map(str, values)), 120))
 '''
 
-print("/* Made by linetable_cases.py. Lines are one for each two bytes of bytecode; 0: none. */")
-print("/* clang-format off */")
+print("# Made by linetable_cases.py: line tables that real interpreters made, and the lines that these say themselves, one for each two")
+print("# bytes of bytecode; 0: none.")
 for python in sys.argv[1:]:
     print(subprocess.run([python, "-c", PROGRAM], input=SOURCE, stdout=subprocess.PIPE, text=True, check=True).stdout, end="")

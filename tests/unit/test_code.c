@@ -1,8 +1,9 @@
 /* The code of a program's kernels, on a driver with modules and libraries that know one kernel each. */
 #include "support/test.h"
 
+#include "support/fixture.h"
+
 #include <elf.h>
-#include <zlib.h>
 
 #include "analysis/lines/cubin.h"
 #include "driver/driver.h"
@@ -277,21 +278,10 @@ static void see(struct span cubin, void *user)
     seen->sm[seen->count++] = kernel.sm;
 }
 
-static uint8_t *load_fixture(const char *name)
-{
-    char path[512];
-    uint8_t *bytes = calloc(1, 1 << 16);
-    snprintf(path, sizeof path, "%s/cubins/%s.gz", CUFENCE_FIXTURES, name);
-    gzFile file = gzopen(path, "rb");
-    assert_true(file && gzread(file, bytes, 1 << 16) > 0);
-    gzclose(file);
-    return bytes;
-}
-
 static struct seen look_at(const char *name, int *is_whole)
 {
     struct seen seen = {0};
-    uint8_t *bytes = load_fixture(name);
+    uint8_t *bytes = fixture_bytes(fixture_read("cubins/%s", name));
     code_loaded(one, 0, bytes);
     free(bytes);
     *is_whole = code_look(function_of(one), one, see, &seen);
@@ -380,7 +370,7 @@ TEST_WITH(ptx_is_compiled_once, start, NULL)
     version = 90;
     for (unsigned i = 0; i < 2; i++) {
         struct seen seen = {0};
-        linked = i ? NULL : load_fixture("values.cubin");
+        linked = i ? NULL : fixture_bytes(fixture_read("cubins/values.cubin"));
         code_loaded(one, 0, "// ptx");
         for (int k = 0; k < 2; k++)
             assert_int_equal(code_look(function_of(one), one, see, &seen), !i);
@@ -390,9 +380,9 @@ TEST_WITH(ptx_is_compiled_once, start, NULL)
         code_unloaded(one);
         free(linked);
     }
-    uint8_t *bytes = load_fixture("values_ptx.fatbin");
+    uint8_t *bytes = fixture_bytes(fixture_read("cubins/values_ptx.fatbin"));
     struct seen seen = {0};
-    linked = load_fixture("values.cubin");
+    linked = fixture_bytes(fixture_read("cubins/values.cubin"));
     code_loaded(one, 0, bytes);
     version = 80;
     assert_int_equal(code_look(function_of(one), one, see, &seen), 1);
@@ -424,7 +414,7 @@ TEST_WITH(two_threads_look_at_ptx, start, NULL)
     unsigned before = links;
     driver = &linking;
     version = 90;
-    linked = load_fixture("values.cubin");
+    linked = fixture_bytes(fixture_read("cubins/values.cubin"));
     pause_us = 100000;
     code_loaded(one, 0, "// ptx");
     assert_int_equal(pthread_create(&thread, NULL, look_too, &seen[0]), 0);
@@ -442,7 +432,7 @@ TEST_WITH(two_threads_look_at_ptx, start, NULL)
 TEST_WITH(a_damaged_cubin_is_not_looked_at, start, NULL)
 {
     struct seen seen = {0};
-    uint8_t *bytes = load_fixture("values_default.fatbin");
+    uint8_t *bytes = fixture_bytes(fixture_read("cubins/values_default.fatbin"));
     memset(bytes + 16 + 64, 0, 64);
     code_loaded(one, 0, bytes);
     free(bytes);

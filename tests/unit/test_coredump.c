@@ -4,6 +4,8 @@
  */
 #include "support/test.h"
 
+#include "support/fixture.h"
+
 #include "analysis/dump/evidence.h"
 
 #include "base/error.h"
@@ -11,27 +13,9 @@
 #include "synthetic_dump.h"
 
 #include <dirent.h>
-#include <zlib.h>
-
 static struct problem problem;
 
 /* ---- Recorded dumps ---- */
-
-static uint8_t *read_fixture(const char *name, size_t *size)
-{
-    char path[512];
-    snprintf(path, sizeof(path), "%s/%s.core.gz", CUFENCE_FIXTURES, name);
-    gzFile file = gzopen(path, "rb");
-    assert_non_null(file);
-    size_t room = (size_t)4 << 20;
-    uint8_t *bytes = malloc(room);
-    assert_non_null(bytes);
-    int got = gzread(file, bytes, (unsigned)room);
-    assert_true(got > 0);
-    gzclose(file);
-    *size = (size_t)got;
-    return bytes;
-}
 
 static const char *access_name(enum access_kind kind)
 {
@@ -111,12 +95,11 @@ static void check(const struct evidence *evidence, const char *key, const char *
 static void check_fixture(const char *name)
 {
     char title[512], line[512];
-    size_t size;
-    uint8_t *bytes = read_fixture(name, &size);
+    struct span dump = fixture_read("%s.core", name);
     struct evidence *evidence = NULL;
     print_message("fixture %s\n", name);
-    assert_int_equal(evidence_from_coredump(bytes, size, &evidence, &problem), CUFENCE_OK);
-    free(bytes); /* the evidence stands on its own */
+    assert_int_equal(evidence_from_coredump(dump.bytes, dump.size, &evidence, &problem), CUFENCE_OK);
+    fixture_free(dump); /* the evidence stands on its own */
     assert_true(evidence->site_count > 0);
     assert_string_equal(evidence->device_name, "NVIDIA H100 80GB HBM3");
     assert_string_equal(evidence->sm_type, "sm_90");
@@ -172,14 +155,13 @@ TEST(test_recorded)
 /* Masked-off lanes of a Triton kernel are marked by the driver too; they did not make the access. */
 TEST(test_masked_lanes_are_left_out)
 {
-    size_t size;
-    uint8_t *bytes = read_fixture("triton_load", &size);
+    struct span dump = fixture_read("triton_load.core");
     struct evidence *evidence = NULL;
-    assert_int_equal(evidence_from_coredump(bytes, size, &evidence, &problem), CUFENCE_OK);
+    assert_int_equal(evidence_from_coredump(dump.bytes, dump.size, &evidence, &problem), CUFENCE_OK);
     assert_int_equal(evidence->sites[0].lane_count, 9);
     assert_null(lane_of_thread(evidence, 7, 105));
     evidence_free(evidence);
-    free(bytes);
+    fixture_free(dump);
 }
 
 /* ---- Synthetic dumps ---- */

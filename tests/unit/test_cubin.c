@@ -3,29 +3,22 @@
  */
 #include "support/test.h"
 
+#include "support/fixture.h"
+
 #include "analysis/dump/coredump.h"
 #include "analysis/lines/cubin.h"
 #include "analysis/lines/lines.h"
-
-#include <zlib.h>
 
 static struct problem problem;
 
 /* A copy of the relocated cubin of a fixture that has the kernel loaded, and the kernel's load address. */
 static uint8_t *read_cubin(const char *fixture, const char *kernel, size_t *size, uint64_t *start)
 {
-    char path[512];
-    snprintf(path, sizeof(path), "%s/%s.core.gz", CUFENCE_FIXTURES, fixture);
-    gzFile file = gzopen(path, "rb");
-    assert_non_null(file);
-    size_t room = (size_t)4 << 20;
-    uint8_t *bytes = malloc(room), *copy = NULL;
+    struct span bytes = fixture_read("%s.core", fixture);
+    uint8_t *copy = NULL;
     *size = 0;
-    int got = gzread(file, bytes, (unsigned)room);
-    assert_true(got > 0);
-    gzclose(file);
     struct coredump dump;
-    assert_int_equal(coredump_open(bytes, (size_t)got, &dump, &problem), CUFENCE_OK);
+    assert_int_equal(coredump_open(bytes.bytes, bytes.size, &dump, &problem), CUFENCE_OK);
     uint32_t grids = coredump_next(&dump, COREDUMP_GRIDS, 0), section = 0;
     struct coredump_grid grid;
     assert_true(coredump_row(&dump, COREDUMP_GRIDS, (struct coredump_ref){grids, 0}, &grid));
@@ -43,7 +36,7 @@ static uint8_t *read_cubin(const char *fixture, const char *kernel, size_t *size
     }
     assert_non_null(copy);
     coredump_close(&dump);
-    free(bytes);
+    fixture_free(bytes);
     return copy;
 }
 

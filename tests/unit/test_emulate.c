@@ -6,80 +6,21 @@
 
 #include "analysis/sass/emulate.h"
 
-#include "demo_code.h"
+#include "support/fixture.h"
 
 #define START 0x7f1200003000u
 #define IN 0x10020000000u
 #define COUNT 1000u
 
 struct kernel {
+    const char *name; /* in kernels.sass */
     unsigned sm;
     uint64_t parameters_at; /* of (in, out, n) in constant bank 0 */
     unsigned access;        /* number of the instruction that loads in[i] */
-    uint64_t code[24][2];   /* low, high; up to the load and one more */
 };
 
-/* clang-format off */
 static const struct kernel kernels[] = {
-    {75, 0x160, 8, {
-        {0x00000a0000017a02, 0x000fe40000000f00}, /* MOV R1, c[0x0][0x28] */
-        {0x0000000000007919, 0x000e280000002500}, /* S2R R0, SR_CTAID.X */
-        {0x0000000000037919, 0x000e240000002100}, /* S2R R3, SR_TID.X */
-        {0x0000000000007a24, 0x001fca00078e0203}, /* IMAD R0, R0, c[0x0][0x0], R3 */
-        {0x00005c0000007a0c, 0x000fd80003f04270}, /* ISETP.GT.AND P0, PT, R0, c[0x0][0x170], PT */
-        {0x000000000000094d, 0x000fea0003800000}, /* @P0 EXIT */
-        {0x0000000400057802, 0x000fca0000000f00}, /* MOV R5, 0x4 */
-        {0x0000580000027625, 0x000fd000078e0205}, /* IMAD.WIDE R2, R0, R5, c[0x0][0x160] */
-        {0x0000000002027381, 0x000ea200001ee900}, /* LDG.E.SYS R2, [R2] */
-        {0x0000000000007211, 0x000fe400078f08ff}, /* LEA.HI R0, R0, R0, RZ, 0x1 */
-    }},
-    {80, 0x160, 9, {
-        {0x00000a0000017a02, 0x000fe40000000f00}, /* MOV R1, c[0x0][0x28] */
-        {0x0000000000007919, 0x000e280000002500}, /* S2R R0, SR_CTAID.X */
-        {0x0000000000037919, 0x000e240000002100}, /* S2R R3, SR_TID.X */
-        {0x0000000000007a24, 0x001fca00078e0203}, /* IMAD R0, R0, c[0x0][0x0], R3 */
-        {0x00005c0000007a0c, 0x000fda0003f04270}, /* ISETP.GT.AND P0, PT, R0, c[0x0][0x170], PT */
-        {0x000000000000094d, 0x000fea0003800000}, /* @P0 EXIT */
-        {0x00000004ff057435, 0x000fe200000001ff}, /* HFMA2.MMA R5, -RZ, RZ, 0, 2.384185791015625e-07 */
-        {0x0000460000047ab9, 0x000fd20000000a00}, /* ULDC.64 UR4, c[0x0][0x118] */
-        {0x0000580000027625, 0x000fcc00078e0205}, /* IMAD.WIDE R2, R0, R5, c[0x0][0x160] */
-        {0x0000000402027981, 0x000ea2000c1e1900}, /* LDG.E R2, [R2.64] */
-        {0x40000000ff077435, 0x000fe200000001ff}, /* HFMA2.MMA R7, -RZ, RZ, 2, 0 */
-    }},
-    {90, 0x210, 12, {
-        {0x00000a00ff017b82, 0x000fe20000000800}, /* LDC R1, c[0x0][0x28] */
-        {0x0000000000007919, 0x000e2e0000002100}, /* S2R R0, SR_TID.X */
-        {0x00000000000479c3, 0x000e300000002500}, /* S2UR UR4, SR_CTAID.X */
-        {0x00000000ff077b82, 0x000e240000000800}, /* LDC R7, c[0x0][RZ] */
-        {0x0000000407077c24, 0x001fe2000f8e0200}, /* IMAD R7, R7, UR4, R0 */
-        {0x0000880000047ab9, 0x000fc80000000800}, /* ULDC UR4, c[0x0][0x220] */
-        {0x0000000407007c0c, 0x000fda000bf04270}, /* ISETP.GT.AND P0, PT, R7, UR4, PT */
-        {0x000000000000094d, 0x000fea0003800000}, /* @P0 EXIT */
-        {0x00008400ff027b82, 0x000e220000000a00}, /* LDC.64 R2, c[0x0][0x210] */
-        {0x0000820000047ab9, 0x000fce0000000a00}, /* ULDC.64 UR4, c[0x0][0x208] */
-        {0x00008600ff047b82, 0x000e620000000a00}, /* LDC.64 R4, c[0x0][0x218] */
-        {0x0000000407027825, 0x001fcc00078e0202}, /* IMAD.WIDE R2, R7, 0x4, R2 */
-        {0x0000000402027981, 0x000ea2000c1e1900}, /* LDG.E R2, desc[UR4][R2.64] */
-        {0x0000000707077211, 0x000fe200078f08ff}, /* LEA.HI R7, R7, R7, RZ, 0x1 */
-    }},
-    {100, 0x380, 12, {
-        {0x0000df00ff017b82, 0x000fe20000000800}, /* LDC R1, c[0x0][0x37c] */
-        {0x0000000000007919, 0x000e2e0000002100}, /* S2R R0, SR_TID.X */
-        {0x00000000000479c3, 0x000e220000002500}, /* S2UR UR4, SR_CTAID.X */
-        {0x00007200ff0577ac, 0x000e6e0008000800}, /* LDCU UR5, c[0x0][0x390] */
-        {0x0000d800ff077b82, 0x000e240000000800}, /* LDC R7, c[0x0][0x360] */
-        {0x0000000407077c24, 0x001fca000f8e0200}, /* IMAD R7, R7, UR4, R0 */
-        {0x0000000507007c0c, 0x002fda000bf04270}, /* ISETP.GT.AND P0, PT, R7, UR5, PT */
-        {0x000000000000094d, 0x000fea0003800000}, /* @P0 EXIT */
-        {0x0000e000ff027b82, 0x000e220000000a00}, /* LDC.64 R2, c[0x0][0x380] */
-        {0x00006b00ff0477ac, 0x000e6e0008000a00}, /* LDCU.64 UR4, c[0x0][0x358] */
-        {0x0000e200ff047b82, 0x000ea20000000a00}, /* LDC.64 R4, c[0x0][0x388] */
-        {0x0000000407027825, 0x001fcc00078e0202}, /* IMAD.WIDE R2, R7, 0x4, R2 */
-        {0x0000000402027981, 0x002ee2000c1e1900}, /* LDG.E R2, desc[UR4][R2.64] */
-        {0x0000000707077211, 0x000fe200078f08ff}, /* LEA.HI R7, R7, R7, RZ, 0x1 */
-    }},
-};
-/* clang-format on */
+    {"load_75", 75, 0x160, 8}, {"load_80", 80, 0x160, 9}, {"load_90", 90, 0x210, 12}, {"load_100", 100, 0x380, 12}};
 
 struct fixture {
     uint8_t code[160 * SASS_INSTRUCTION_BYTES];
@@ -98,13 +39,20 @@ static void put_code(struct fixture *fixture, const uint64_t (*code)[2], size_t 
     fixture->launch.code = (struct span){fixture->code, count * SASS_INSTRUCTION_BYTES};
 }
 
+static void put_kernel(struct fixture *fixture, const char *name)
+{
+    struct span code = fixture_code(name);
+    put_code(fixture, (const uint64_t(*)[2])(const void *)code.bytes, code.size / SASS_INSTRUCTION_BYTES);
+    fixture_free(code);
+}
+
 /* The lane of thread `thread` of block 7, which stands behind the load. */
 static void make(struct fixture *fixture, const struct kernel *kernel, uint32_t thread)
 {
     static const uint64_t in = IN;
     static const uint32_t count = COUNT;
     memset(fixture, 0, sizeof(*fixture));
-    put_code(fixture, kernel->code, kernel->access + 2);
+    put_kernel(fixture, kernel->name);
     memcpy(fixture->parameters, &in, sizeof(in));
     memcpy(fixture->parameters + 16, &count, sizeof(count));
     fixture->launch.start = START;
@@ -235,14 +183,10 @@ TEST(test_wide)
 TEST(test_demo_overrun)
 {
     static const struct {
+        const char *name;
         unsigned sm;
         uint64_t parameters_at;
-        const uint64_t (*code)[2];
-        size_t count;
-    } kernels_of_demo[] = {
-        {90, 0x210, demo_overrun_90, sizeof(demo_overrun_90) / sizeof(demo_overrun_90[0])},
-        {120, 0x380, demo_overrun_120, sizeof(demo_overrun_120) / sizeof(demo_overrun_120[0])},
-    };
+    } kernels_of_demo[] = {{"demo_overrun_90", 90, 0x210}, {"demo_overrun_120", 120, 0x380}};
     static const uint64_t pointers[3] = {0x10020000000, 0x10030000000, 0x10040000000};
     static const uint32_t numbers[2] = {1000, 8}; /* rows, radius */
     for (size_t i = 0; i < sizeof(kernels_of_demo) / sizeof(kernels_of_demo[0]); i++) {
@@ -251,14 +195,14 @@ TEST(test_demo_overrun)
             struct fixture fixture;
             uint64_t address = 0;
             make(&fixture, &kernels[2], row % 128);
-            put_code(&fixture, kernels_of_demo[i].code, kernels_of_demo[i].count);
+            put_kernel(&fixture, kernels_of_demo[i].name);
             memcpy(fixture.parameters, pointers, sizeof(pointers));
             memcpy(fixture.parameters + sizeof(pointers), numbers, sizeof(numbers));
             fixture.launch.parameters.size = 32;
             fixture.launch.sm = kernels_of_demo[i].sm;
             fixture.launch.parameters_at = kernels_of_demo[i].parameters_at;
             fixture.lane.block_index[0] = row / 128;
-            size_t access = kernels_of_demo[i].count - 2;
+            size_t access = fixture.launch.code.size / SASS_INSTRUCTION_BYTES - 2;
             fixture.access_pc = START + access * SASS_INSTRUCTION_BYTES;
             fixture.lane.pc = fixture.access_pc + SASS_INSTRUCTION_BYTES;
             assert_true(
@@ -287,7 +231,7 @@ TEST(test_gather)
         struct fixture fixture;
         uint64_t address = 0;
         make(&fixture, &kernels[2], 5);
-        put_code(&fixture, demo_use_after_free_90, sizeof(demo_use_after_free_90) / sizeof(demo_use_after_free_90[0]));
+        put_kernel(&fixture, "demo_use_after_free_90");
         memcpy(fixture.parameters, pointers, sizeof(pointers));
         memcpy(fixture.parameters + sizeof(pointers), &count, sizeof(count));
         fixture.launch.parameters.size = 32;

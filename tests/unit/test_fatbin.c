@@ -1,43 +1,18 @@
 /* Fat binaries of nvcc 13.0 in all of its modes of compression (tests/fixtures/cubins), and what is kept of them unpacked. */
 #include "support/test.h"
 
+#include "support/fixture.h"
+
 #include "analysis/lines/cubin.h"
 #include "analysis/lines/fatbin.h"
 #include "lens/code/unpacked.h"
 
-#include <zlib.h>
-
 static const char *const modes[] = {"values_default", "values_size", "values_speed"};
 #define MODES (sizeof modes / sizeof *modes)
 
-/* On the heap and to the byte, so that a sanitizer sees a read behind its end. */
-static struct span read_file(const char *name)
-{
-    char path[512];
-    size_t room = (size_t)1 << 20;
-    uint8_t *bytes = malloc(room);
-    snprintf(path, sizeof path, "%s/cubins/%s.fatbin.gz", CUFENCE_FIXTURES, name);
-    gzFile file = gzopen(path, "rb");
-    assert_non_null(file);
-    int size = gzread(file, bytes, (unsigned)room);
-    gzclose(file);
-    assert_true(size > 0);
-    return (struct span){realloc(bytes, (size_t)size), (size_t)size};
-}
-
-static void free_file(struct span file)
-{
-    free((uint8_t *)(uintptr_t)file.bytes);
-}
-
-static uint8_t *bytes_of(struct span file)
-{
-    return (uint8_t *)(uintptr_t)file.bytes;
-}
-
 TEST(a_plain_one_has_its_cubins)
 {
-    struct span file = read_file("values");
+    struct span file = fixture_read("cubins/values.fatbin");
     struct fatbin_image image;
     uint64_t at = 0;
     assert_int_equal(fatbin_size(file.bytes), file.size);
@@ -51,16 +26,16 @@ TEST(a_plain_one_has_its_cubins)
         assert_int_equal(image.sm, kernel.sm);
     }
     assert_int_equal(fatbin_next(file, &at, &image), 0);
-    bytes_of(file)[0]++;
+    fixture_bytes(file)[0]++;
     assert_int_equal(fatbin_size(file.bytes), 0);
-    free_file(file);
+    fixture_free(file);
 }
 
 TEST(compressed_ones_have_the_same_cubins)
 {
-    struct span plain = read_file("values");
+    struct span plain = fixture_read("cubins/values.fatbin");
     for (size_t mode = 0; mode < MODES; mode++) {
-        struct span file = read_file(modes[mode]);
+        struct span file = fixture_read("cubins/%s.fatbin", modes[mode]);
         uint64_t at = 0, at_plain = 0;
         struct fatbin_image image, same;
         while (fatbin_next(plain, &at_plain, &same) == 1) {
@@ -73,9 +48,9 @@ TEST(compressed_ones_have_the_same_cubins)
             free(unpacked);
         }
         assert_int_equal(fatbin_next(file, &at, &image), 0);
-        free_file(file);
+        fixture_free(file);
     }
-    free_file(plain);
+    fixture_free(plain);
 }
 
 static unsigned count_of(struct span file, uint64_t most, unsigned *unpacked)
@@ -97,23 +72,23 @@ static unsigned count_of(struct span file, uint64_t most, unsigned *unpacked)
 TEST(damage_is_survived)
 {
     for (size_t mode = 0; mode < MODES; mode++) {
-        struct span file = read_file(modes[mode]);
+        struct span file = fixture_read("cubins/%s.fatbin", modes[mode]);
         unsigned unpacked = 0;
         for (size_t size = 16; size < file.size; size += 1 + size / 7) {
             struct span cut = {malloc(size), size};
-            memcpy(bytes_of(cut), file.bytes, size);
+            memcpy(fixture_bytes(cut), file.bytes, size);
             assert_true(count_of(cut, 1 << 16, &unpacked) < 2);
-            free_file(cut);
+            fixture_free(cut);
         }
         unpacked = 0;
         for (size_t i = 0; i < file.size; i += 5) {
             uint8_t was = file.bytes[i];
-            bytes_of(file)[i] = (uint8_t)~was;
+            fixture_bytes(file)[i] = (uint8_t)~was;
             count_of(file, 1 << 16, &unpacked);
-            bytes_of(file)[i] = was;
+            fixture_bytes(file)[i] = was;
         }
         assert_true(unpacked > 1000);
-        free_file(file);
+        fixture_free(file);
     }
 }
 
@@ -124,14 +99,14 @@ TEST(a_damaged_header_ends_the_file)
         uint32_t value;
     } damages[] = {{4, 63}, {8, 0}, {8, 1 << 20}, {16, 0}, {16, 1 << 20}, {56, 0}, {60, 1}};
     for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
-        struct span file = read_file("values_speed");
+        struct span file = fixture_read("cubins/values_speed.fatbin");
         struct fatbin_image image;
         uint64_t at = 0;
-        memcpy(bytes_of(file) + 16 + damages[i].at, &damages[i].value, 4);
+        memcpy(fixture_bytes(file) + 16 + damages[i].at, &damages[i].value, 4);
         if (damages[i].at == 8)
-            memset(bytes_of(file) + 16 + 12, 0, 4);
+            memset(fixture_bytes(file) + 16 + 12, 0, 4);
         assert_int_equal(fatbin_next(file, &at, &image), -1);
-        free_file(file);
+        fixture_free(file);
     }
 }
 
@@ -190,13 +165,13 @@ static struct fatbin_image first_of(struct span file)
 
 TEST(a_cubin_is_unpacked_once)
 {
-    struct span plain = read_file("values"), file = read_file("values_default");
+    struct span plain = fixture_read("cubins/values.fatbin"), file = fixture_read("cubins/values_default.fatbin");
     struct fatbin_image same = first_of(plain), image = first_of(file);
     int one, two;
     struct span found = unpacked_find(&one, &image);
     assert_int_equal(found.size, same.size);
     assert_memory_equal(found.bytes, same.packed.bytes, same.size);
-    memset(bytes_of(image.packed), 0, image.packed.size); /* it is not read again */
+    memset(fixture_bytes(image.packed), 0, image.packed.size); /* it is not read again */
     assert_ptr_equal(unpacked_find(&one, &image).bytes, found.bytes);
     assert_null(unpacked_find(&two, &image).bytes);
     assert_int_equal(unpacked_bytes(), same.size);
@@ -205,8 +180,8 @@ TEST(a_cubin_is_unpacked_once)
     assert_null(unpacked_find(&one, &image).bytes);
     assert_ptr_equal(unpacked_find(&one, &same).bytes, same.packed.bytes); /* is in the file as it is */
     assert_int_equal(unpacked_bytes(), 0);
-    free_file(plain);
-    free_file(file);
+    fixture_free(plain);
+    fixture_free(file);
 }
 
 /* Returns a block that holds `size` zeros: a literal, a match of 255 and 255 and ..., five literals. */
@@ -236,7 +211,7 @@ TEST(what_is_kept_is_bounded)
         assert_int_equal(unpacked_find(&owner, &images[i]).size, size);
         assert_int_equal(unpacked_find(&owner, &images[0]).size, size); /* is used, so it stays */
         assert_int_equal(unpacked_bytes(), i < 4 ? size * (uint64_t)(i + 1) : UNPACKED_MOST);
-        bytes_of(images[i].packed)[0] = 0;
+        fixture_bytes(images[i].packed)[0] = 0;
     }
     assert_non_null(unpacked_find(&owner, &images[0]).bytes);
     assert_null(unpacked_find(&owner, &images[1]).bytes);
@@ -246,6 +221,6 @@ TEST(what_is_kept_is_bounded)
     unpacked_forget(&owner);
     assert_int_equal(unpacked_bytes(), 0);
     for (int i = 0; i < IMAGES; i++)
-        free_file(images[i].packed);
-    free_file(large.packed);
+        fixture_free(images[i].packed);
+    fixture_free(large.packed);
 }

@@ -3,32 +3,15 @@
  */
 #include "support/test.h"
 
+#include "support/fixture.h"
+
 #include "analysis/dump/image.h"
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/fence.h"
 
 #include "synthetic_dump.h"
 
-#include <zlib.h>
-
 static struct problem problem;
-
-#define BYTES_LIMIT ((size_t)4 << 20)
-
-static uint8_t *read_fixture(const char *name, size_t *size)
-{
-    char path[512];
-    snprintf(path, sizeof(path), "%s/%s.core.gz", CUFENCE_FIXTURES, name);
-    gzFile file = gzopen(path, "rb");
-    assert_non_null(file);
-    uint8_t *bytes = malloc(BYTES_LIMIT);
-    assert_non_null(bytes);
-    int got = gzread(file, bytes, (unsigned)BYTES_LIMIT);
-    assert_true(got > 0);
-    gzclose(file);
-    *size = (size_t)got;
-    return bytes;
-}
 
 /* Returns the relocated image that has the kernel loaded, and its address. The dump may have no grid: if the kernel's last warp
  * was gone. */
@@ -99,11 +82,12 @@ TEST(test_recorded)
                  {"triton_load", "k_oob", 2},
                  {"load_called", "_Z11load_calledIdEvPKT_PS0_i", 2}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        size_t dump_size, size = 0, other_size = 0;
-        uint8_t *bytes = read_fixture(cases[i].fixture, &dump_size), *image = NULL, *other = NULL;
+        size_t size = 0, other_size = 0;
+        struct span recorded = fixture_read("%s.core", cases[i].fixture);
+        uint8_t *image = NULL, *other = NULL;
         struct coredump dump;
         uint64_t start;
-        assert_int_equal(coredump_open(bytes, dump_size, &dump, &problem), CUFENCE_OK);
+        assert_int_equal(coredump_open(recorded.bytes, recorded.size, &dump, &problem), CUFENCE_OK);
         struct span relocated = relocated_image(&dump, cases[i].symbol, &start);
         assert_int_equal(image_of_kernel(&dump, cases[i].symbol, start + 16, &image, &size, &problem), CUFENCE_OK);
         check_image(relocated, (struct span){image, size});
@@ -131,7 +115,7 @@ TEST(test_recorded)
         assert_non_null(strstr(problem.text, "the kernel none"));
         free(image);
         coredump_close(&dump);
-        free(bytes);
+        fixture_free(recorded);
     }
 }
 

@@ -4,36 +4,16 @@
  */
 #include "support/test.h"
 
+#include "support/fixture.h"
+
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/emulate.h"
 #include "analysis/sass/origin.h"
 #include "analysis/sass/slice.h"
 
-#include <zlib.h>
-
 #define OUT UINT64_C(0x10000000000)
 #define TABLE UINT64_C(0x20000000000)
 #define KEYS UINT64_C(0x40000000000)
-
-/* On the heap and to the byte, so that a sanitizer sees a read behind its end. */
-static struct span read_file(const char *name, unsigned sm)
-{
-    char path[512];
-    size_t room = (size_t)1 << 20;
-    uint8_t *bytes = malloc(room);
-    snprintf(path, sizeof path, "%s/cubins/%s_%u.cubin.gz", CUFENCE_FIXTURES, name, sm);
-    gzFile file = gzopen(path, "rb");
-    assert_non_null(file);
-    int size = gzread(file, bytes, (unsigned)room);
-    gzclose(file);
-    assert_true(size > 0);
-    return (struct span){realloc(bytes, (size_t)size), (size_t)size};
-}
-
-static void free_file(struct span file)
-{
-    free((uint8_t *)(uintptr_t)file.bytes);
-}
 
 /* Every element of KEYS is `key`; the other memory is unknown. */
 static int read_key(void *user, uint64_t address, void *bytes, size_t size)
@@ -130,14 +110,14 @@ static const unsigned architectures[] = {80, 90, 100, 120};
 static void expect(const struct thread *thread, const char *wanted)
 {
     for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
-        struct span cubin = read_file(thread->file, architectures[i]);
+        struct span cubin = fixture_read("cubins/%s_%u.cubin", thread->file, architectures[i]);
         struct origin origin;
         char said[512] = "unknown";
         if (find(cubin, thread, &origin) > 0)
             say(&origin, said, sizeof said);
         if (strcmp(said, wanted) != 0)
             fail_msg("%s for sm_%u: %s", thread->kernel, architectures[i], said);
-        free_file(cubin);
+        fixture_free(cubin);
     }
 }
 
@@ -219,7 +199,7 @@ TEST(what_is_no_sum_is_not_said_to_be_one)
     give(&thread, TABLE, 8);
     give(&thread, 1000, 4);
     for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
-        struct span cubin = read_file("origins", architectures[i]);
+        struct span cubin = fixture_read("cubins/origins_%u.cubin", architectures[i]);
         struct origin origin;
         assert_int_equal(find(cubin, &thread, &origin), 1);
         assert_false(origin.has_formula);
@@ -228,7 +208,7 @@ TEST(what_is_no_sum_is_not_said_to_be_one)
         memcpy(store.parameters + 16, &(uint32_t){37}, 4);
         assert_int_equal(find(cubin, &store, &origin), 1);
         assert_int_equal(origin.address, OUT + 4 * (135 % 37));
-        free_file(cubin);
+        fixture_free(cubin);
     }
 }
 
@@ -288,7 +268,7 @@ TEST(kernels_of_triton)
 /* Each byte of the file: nothing is read behind it, and the work is bounded. */
 TEST(damage_is_survived)
 {
-    struct span file = read_file("triton_rows", 90);
+    struct span file = fixture_read("cubins/triton_rows_%u.cubin", 90);
     struct thread thread = {"triton_rows", "rows", 2, {2}, {37}, {128, 1, 1}, 70000, {0}, 0};
     give(&thread, OUT, 8);
     give(&thread, TABLE, 8);
@@ -304,5 +284,5 @@ TEST(damage_is_survived)
     }
     assert_true(known > 0);
     free(bytes);
-    free_file(file);
+    fixture_free(file);
 }

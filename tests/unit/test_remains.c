@@ -4,6 +4,8 @@
  */
 #include "support/test.h"
 
+#include "support/fixture.h"
+
 #include "analysis/dump/coredump.h"
 
 #include "analysis/dump/evidence.h"
@@ -12,7 +14,6 @@
 #include "synthetic_dump.h"
 
 #include <dirent.h>
-#include <zlib.h>
 
 static struct problem problem;
 
@@ -163,31 +164,19 @@ static void cut_everywhere(const struct told *whole)
         cut(whole, size);
 }
 
-enum { ROOM = 4 << 20 };
-
-static size_t read_fixture(const char *name, uint8_t *bytes)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", CUFENCE_FIXTURES, name);
-    gzFile file = gzopen(path, "rb");
-    int size = file ? gzread(file, bytes, ROOM) : 0;
-    assert_true(size > 0);
-    gzclose(file);
-    return (size_t)size;
-}
-
 TEST(what_is_left_of_recorded_dumps)
 {
     DIR *folder = opendir(CUFENCE_FIXTURES);
-    uint8_t *bytes = malloc(ROOM);
     int count = 0;
-    assert_true(folder && bytes);
+    assert_non_null(folder);
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
         struct told whole;
         /* Code with barriers lies at the end of its image: without it, nobody knows that an access was moved. */
         if (!strstr(entry->d_name, ".core.gz") || !strncmp(entry->d_name, "held_", 5))
             continue;
-        assert_int_equal(tell(bytes, read_fixture(entry->d_name, bytes), &whole), CUFENCE_OK);
+        struct span dump = fixture_read("%.*s", (int)strlen(entry->d_name) - 3, entry->d_name);
+        assert_int_equal(tell(dump.bytes, dump.size, &whole), CUFENCE_OK);
+        fixture_free(dump);
         assert_false(coredump_is_truncated(&whole.dump));
         assert_true(whole.evidence->site_count > 0);
         print_message("cutting %s\n", entry->d_name);
@@ -196,7 +185,6 @@ TEST(what_is_left_of_recorded_dumps)
         count++;
     }
     closedir(folder);
-    free(bytes);
     assert_true(count >= 10);
 }
 
@@ -204,9 +192,7 @@ TEST(what_is_left_of_recorded_dumps)
 TEST(a_launch_begins_at_a_kernel)
 {
     enum { GRID_AT = 50536, ENTRY_AT = GRID_AT + 24, SIZE = 60000 };
-    uint8_t *bytes = malloc(ROOM);
-    assert_non_null(bytes);
-    read_fixture("load_128.core.gz", bytes);
+    uint8_t *bytes = fixture_bytes(fixture_read("load_128.core"));
     for (int is_moved = 0; is_moved < 2; is_moved++) {
         struct told part;
         bytes[ENTRY_AT] = (uint8_t)(bytes[ENTRY_AT] + is_moved * 0x10);

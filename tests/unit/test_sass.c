@@ -6,24 +6,38 @@
 
 #include "analysis/sass/sass.h"
 
-#include "sass_cases.h"
-
 TEST(test_decode)
 {
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const struct encoding_case *wanted = &cases[i];
-        struct sass_instruction instruction = {wanted->low, wanted->high};
+    static const enum access_kind kinds[] = {['R'] = ACCESS_READ, ['W'] = ACCESS_WRITE, ['A'] = ACCESS_ATOMIC};
+    char line[256], kind;
+    FILE *file = fopen(CUFENCE_FIXTURES "/accesses.sass", "re");
+    int cases = 0, text;
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        struct sass_instruction instruction;
         struct sass_access access;
-        if (!sass_decode(instruction, wanted->sm, &access))
-            fail_msg("sm_%u does not know %s", wanted->sm, wanted->text);
-        assert_string_equal(access.text, wanted->text);
-        assert_int_equal(access.kind, wanted->kind);
-        assert_int_equal(access.bytes, wanted->bytes);
-        assert_int_equal(access.base, wanted->base);
-        assert_int_equal(access.is_base_wide, wanted->is_wide);
-        assert_int_equal(access.uniform, wanted->uniform);
-        assert_true(access.immediate == wanted->immediate);
+        unsigned sm, bytes, base;
+        int is_wide, uniform;
+        int64_t immediate;
+        if (*line == '#')
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        assert_int_equal(sscanf(line, "%u %lx %lx %c %u %u %d %d %ld  %n", &sm, &instruction.low, &instruction.high, &kind,
+                                &bytes, &base, &is_wide, &uniform, &immediate, &text),
+                         9);
+        if (!sass_decode(instruction, sm, &access))
+            fail_msg("sm_%u does not know %s", sm, line + text);
+        assert_string_equal(access.text, line + text);
+        assert_int_equal(access.kind, kinds[(unsigned char)kind]);
+        assert_int_equal(access.bytes, bytes);
+        assert_int_equal(access.base, base);
+        assert_int_equal(access.is_base_wide, is_wide);
+        assert_int_equal(access.uniform, uniform);
+        assert_true(access.immediate == immediate);
+        cases++;
     }
+    fclose(file);
+    assert_int_equal(cases, 376);
 }
 
 TEST(test_not_an_access)

@@ -6,7 +6,7 @@
 
 #include "analysis/sass/search.h"
 
-#include "demo_code.h"
+#include "support/fixture.h"
 
 #define START UINT64_C(0x7f1200003000)
 #define COUNT 1000u
@@ -23,7 +23,7 @@ struct world {
     struct emulate_memory memory;
     struct sass_access access;
     struct search search;
-    uint8_t code[sizeof(demo_use_after_free_90)], parameters[32];
+    uint8_t code[19 * 16], parameters[32];
     int is_hidden;           /* the keys are not known */
     unsigned asked, allowed; /* questions whether it is over; 0: it never is */
 };
@@ -57,7 +57,10 @@ static void make(struct world *world, unsigned access)
     static const uint64_t pointers[] = {TABLE, KEYS, VALUES};
     static const uint32_t count = COUNT;
     *world = (struct world){.memory = {read_keys, world}};
-    memcpy(world->code, demo_use_after_free_90, sizeof(world->code));
+    struct span code = fixture_code("demo_use_after_free_90");
+    assert_int_equal(code.size, sizeof(world->code));
+    memcpy(world->code, code.bytes, code.size);
+    fixture_free(code);
     memcpy(world->parameters, pointers, sizeof(pointers));
     memcpy(world->parameters + sizeof(pointers), &count, sizeof(count));
     world->launch = (struct emulate_launch){.code = {world->code, sizeof(world->code)},

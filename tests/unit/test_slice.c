@@ -3,41 +3,24 @@
 
 #include "analysis/sass/slice.h"
 
-#include "slice_cases.h"
+#include "support/fixture.h"
 
 #define WORD(n) (1u << (n))
 
 struct slice_case {
-    const char *name;
-    const uint64_t (*code)[2];
-    size_t count;
+    const char *kernel; /* of kernels.sass */
     unsigned sm;
     unsigned access; /* number of the instruction */
     struct address_source answer;
 };
 
-#define CASE(kernel, sm, access, ...)                                                                                          \
-    {                                                                                                                          \
-#kernel "_" #sm, kernel##_##sm, sizeof(kernel##_##sm) / 16, sm, access, __VA_ARGS__                                    \
-    }
-#define FROM(words)                                                                                                            \
-    {                                                                                                                          \
-        1, words, 0                                                                                                            \
-    }
-#define FROM_MEMORY                                                                                                            \
-    {                                                                                                                          \
-        1, 0, 1                                                                                                                \
-    }
-#define FROM_BOTH(words)                                                                                                       \
-    {                                                                                                                          \
-        1, words, 1                                                                                                            \
-    } /* one of them is an index */
-#define NOBODY_KNOWS                                                                                                           \
-    {                                                                                                                          \
-        0, 0, 0                                                                                                                \
-    }
-
 /* clang-format off */
+#define CASE(kernel, sm, access, ...) {#kernel "_" #sm, sm, access, __VA_ARGS__}
+#define FROM(words) {1, words, 0}
+#define FROM_MEMORY {1, 0, 1}
+#define FROM_BOTH(words) {1, words, 1} /* one of them is an index */
+#define NOBODY_KNOWS {0, 0, 0}
+
 static const struct slice_case cases[] = {
     /* An argument and an index, on every architecture. */
     CASE(direct, 90, 12, FROM(WORD(0))), CASE(direct, 120, 12, FROM(WORD(0))),
@@ -63,18 +46,12 @@ static const struct slice_case cases[] = {
 };
 /* clang-format on */
 
-static struct address_source slice_of(const uint64_t (*code)[2], size_t count, unsigned sm, unsigned access_at)
+static struct address_source slice_at(struct span code, unsigned sm, unsigned access_at)
 {
-    /* On the heap and to the byte, so that a sanitizer sees a read behind its end. */
-    uint8_t *bytes = malloc(count * SASS_INSTRUCTION_BYTES);
     struct sass_access access;
-    assert_non_null(bytes);
-    memcpy(bytes, code, count * SASS_INSTRUCTION_BYTES);
-    assert_true(sass_decode((struct sass_instruction){code[access_at][0], code[access_at][1]}, sm, &access));
-    struct address_source slice = slice_address((struct span){bytes, count * SASS_INSTRUCTION_BYTES},
-                                                (uint64_t)access_at * SASS_INSTRUCTION_BYTES, &access, sm);
-    free(bytes);
-    return slice;
+    const uint64_t at = (uint64_t)access_at * SASS_INSTRUCTION_BYTES;
+    assert_true(at < code.size && sass_decode(sass_load(code.bytes + at), sm, &access));
+    return slice_address(code, at, &access, sm);
 }
 
 static void expect(const char *name, unsigned access, struct address_source got, struct address_source wanted)
@@ -85,106 +62,63 @@ static void expect(const char *name, unsigned access, struct address_source got,
 
 TEST(kernels_of_ptxas)
 {
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        expect(cases[i].name, cases[i].access, slice_of(cases[i].code, cases[i].count, cases[i].sm, cases[i].access),
-               cases[i].answer);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct span code = fixture_code(cases[i].kernel);
+        expect(cases[i].kernel, cases[i].access, slice_at(code, cases[i].sm, cases[i].access), cases[i].answer);
+        fixture_free(code);
+    }
 }
 
+/* clang-format off */
 /* sm_90 */
-#define NOP                                                                                                                    \
-    {                                                                                                                          \
-        0x0000000000007918, 0x000fc00000000000                                                                                 \
-    }
-#define LOAD_R2_ARGUMENT_0                                                                                                     \
-    {                                                                                                                          \
-        0x00008400ff027b82, 0x000e220000000a00                                                                                 \
-    } /* LDC.64 R2, c[0x0][0x210] */
-#define LOAD_R2_ARGUMENT_1                                                                                                     \
-    {                                                                                                                          \
-        0x00008600ff027b82, 0x000e220000000a00                                                                                 \
-    } /* LDC.64 R2, c[0x0][0x218] */
-#define PERHAPS_ARGUMENT_1                                                                                                     \
-    {                                                                                                                          \
-        0x00008600ff020b82, 0x000e220000000a00                                                                                 \
-    } /* @P0 LDC.64 R2, c[0x0][0x218] */
-#define PERHAPS_ARGUMENT_0                                                                                                     \
-    {                                                                                                                          \
-        0x00008400ff020b82, 0x000e220000000a00                                                                                 \
-    } /* @P0 LDC.64 R2, c[0x0][0x210] */
-#define LOAD_R2_MEMORY                                                                                                         \
-    {                                                                                                                          \
-        0x0000000406027981, 0x000ea2000c1e1b00                                                                                 \
-    } /* LDG.E.64 R2, desc[UR4][R6.64] */
-#define LOAD_R2_LOCAL                                                                                                          \
-    {                                                                                                                          \
-        0x0000000001027983, 0x000ea20000100a00                                                                                 \
-    } /* LDL.64 R2, [R1] */
-#define LOAD_R3_ARGUMENT_0                                                                                                     \
-    {                                                                                                                          \
-        0x00008400ff037b82, 0x000e220000000800                                                                                 \
-    } /* LDC R3, c[0x0][0x210] */
-#define ADD_4                                                                                                                  \
-    {                                                                                                                          \
-        0x0000000402027810, 0x000fe20007f1e0ff                                                                                 \
-    } /* IADD3 R2, P0, R2, 0x4, RZ */
-#define ADD_CARRY                                                                                                              \
-    {                                                                                                                          \
-        0x000000ffff037210, 0x000fe200007fe403                                                                                 \
-    } /* IADD3.X R3, RZ, RZ, R3, P0, !PT */
-#define UNKNOWN_INSTRUCTION                                                                                                    \
-    {                                                                                                                          \
-        0x00000000000079ff, 0x000fe20000000000                                                                                 \
-    }
-#define INDEXED_BRANCH                                                                                                         \
-    {                                                                                                                          \
-        0x0000000008007949, 0x000fea0003800000                                                                                 \
-    } /* BRX R8 */
-#define CALL_ABSOLUTE                                                                                                          \
-    {                                                                                                                          \
-        0x0000000000007943, 0x000fea0003c00000                                                                                 \
-    }
-#define BACK_TO_2                                                                                                              \
-    {                                                                                                                          \
-        0xfffffffc00e40947, 0x000fea000383ffff                                                                                 \
-    } /* @P0 BRA, 7 instructions back from the next */
-#define FORWARD_2                                                                                                              \
-    {                                                                                                                          \
-        0x0000000000080947, 0x000fea0003800000                                                                                 \
-    } /* @P0 BRA, over 2 instructions */
-#define STORE                                                                                                                  \
-    {                                                                                                                          \
-        0x0000000902007986, 0x000fe2000c101904                                                                                 \
-    } /* STG.E desc[UR4][R2.64], R9 */
+enum word {
+    NOP, LOAD_R2_ARGUMENT_0, LOAD_R2_ARGUMENT_1, PERHAPS_ARGUMENT_1, PERHAPS_ARGUMENT_0, LOAD_R2_MEMORY, LOAD_R2_LOCAL,
+    LOAD_R3_ARGUMENT_0, ADD_4, ADD_CARRY, UNKNOWN_INSTRUCTION, INDEXED_BRANCH, CALL_ABSOLUTE, BACK_TO_2, FORWARD_2, STORE,
+    STORE_IF_P0, STORE_UNLESS_P0, SET_P0, SET_P1, SET_PREDICATES, SET_R7,
+};
 
-#define STORE_IF_P0                                                                                                            \
-    {                                                                                                                          \
-        0x0000000902000986, 0x000fe2000c101904                                                                                 \
-    } /* @P0 STG.E desc[UR4][R2.64], R9 */
-#define STORE_UNLESS_P0                                                                                                        \
-    {                                                                                                                          \
-        0x0000000902008986, 0x000fe2000c101904                                                                                 \
-    } /* @!P0 STG.E desc[UR4][R2.64], R9 */
-#define SET_P0                                                                                                                 \
-    {                                                                                                                          \
-        0x000000010800780c, 0x000fe20003f06270                                                                                 \
-    } /* ISETP.GE.AND P0, PT, R8, 0x1, PT */
-#define SET_P1                                                                                                                 \
-    {                                                                                                                          \
-        0x000000010800780c, 0x000fe20003f26270                                                                                 \
-    } /* ISETP.GE.AND P1, PT, R8, 0x1, PT */
-#define SET_PREDICATES                                                                                                         \
-    {                                                                                                                          \
-        0x0000000308007804, 0x000fe20000000000                                                                                 \
-    } /* R2P PR, R8, 0x3 */
-#define SET_R7                                                                                                                 \
-    {                                                                                                                          \
-        0x000000ffff077224, 0x000fe200078e00ff                                                                                 \
-    } /* IMAD.MOV.U32 R7, RZ, RZ, RZ; 0 where a second predicate would be */
+static const uint64_t words_of[][2] = {
+    [NOP] = {0x0000000000007918, 0x000fc00000000000},
+    [LOAD_R2_ARGUMENT_0] = {0x00008400ff027b82, 0x000e220000000a00}, /* LDC.64 R2, c[0x0][0x210] */
+    [LOAD_R2_ARGUMENT_1] = {0x00008600ff027b82, 0x000e220000000a00}, /* LDC.64 R2, c[0x0][0x218] */
+    [PERHAPS_ARGUMENT_1] = {0x00008600ff020b82, 0x000e220000000a00}, /* @P0 LDC.64 R2, c[0x0][0x218] */
+    [PERHAPS_ARGUMENT_0] = {0x00008400ff020b82, 0x000e220000000a00}, /* @P0 LDC.64 R2, c[0x0][0x210] */
+    [LOAD_R2_MEMORY] = {0x0000000406027981, 0x000ea2000c1e1b00}, /* LDG.E.64 R2, desc[UR4][R6.64] */
+    [LOAD_R2_LOCAL] = {0x0000000001027983, 0x000ea20000100a00}, /* LDL.64 R2, [R1] */
+    [LOAD_R3_ARGUMENT_0] = {0x00008400ff037b82, 0x000e220000000800}, /* LDC R3, c[0x0][0x210] */
+    [ADD_4] = {0x0000000402027810, 0x000fe20007f1e0ff}, /* IADD3 R2, P0, R2, 0x4, RZ */
+    [ADD_CARRY] = {0x000000ffff037210, 0x000fe200007fe403}, /* IADD3.X R3, RZ, RZ, R3, P0, !PT */
+    [UNKNOWN_INSTRUCTION] = {0x00000000000079ff, 0x000fe20000000000},
+    [INDEXED_BRANCH] = {0x0000000008007949, 0x000fea0003800000}, /* BRX R8 */
+    [CALL_ABSOLUTE] = {0x0000000000007943, 0x000fea0003c00000},
+    [BACK_TO_2] = {0xfffffffc00e40947, 0x000fea000383ffff}, /* @P0 BRA, 7 instructions back from the next */
+    [FORWARD_2] = {0x0000000000080947, 0x000fea0003800000}, /* @P0 BRA, over 2 instructions */
+    [STORE] = {0x0000000902007986, 0x000fe2000c101904}, /* STG.E desc[UR4][R2.64], R9 */
+    [STORE_IF_P0] = {0x0000000902000986, 0x000fe2000c101904}, /* @P0 STG.E desc[UR4][R2.64], R9 */
+    [STORE_UNLESS_P0] = {0x0000000902008986, 0x000fe2000c101904}, /* @!P0 STG.E desc[UR4][R2.64], R9 */
+    [SET_P0] = {0x000000010800780c, 0x000fe20003f06270}, /* ISETP.GE.AND P0, PT, R8, 0x1, PT */
+    [SET_P1] = {0x000000010800780c, 0x000fe20003f26270}, /* ISETP.GE.AND P1, PT, R8, 0x1, PT */
+    [SET_PREDICATES] = {0x0000000308007804, 0x000fe20000000000}, /* R2P PR, R8, 0x3 */
+    [SET_R7] = {0x000000ffff077224, 0x000fe200078e00ff}, /* IMAD.MOV.U32 R7, RZ, RZ, RZ; 0 where a second predicate would be */
+};
+/* clang-format on */
+
+/* On the heap and to the byte, so that a sanitizer sees a read behind its end. */
+static struct address_source slice_of(const enum word *words, size_t count, unsigned access_at)
+{
+    uint8_t *bytes = malloc(count * SASS_INSTRUCTION_BYTES);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < count; i++)
+        memcpy(bytes + i * SASS_INSTRUCTION_BYTES, words_of[words[i]], SASS_INSTRUCTION_BYTES);
+    struct address_source slice = slice_at((struct span){bytes, count * SASS_INSTRUCTION_BYTES}, 90, access_at);
+    free(bytes);
+    return slice;
+}
 
 /* The access is the last of 8 instructions. */
 static const struct {
     const char *name;
-    uint64_t code[8][2];
+    enum word code[8];
     struct address_source answer;
 } snippets[] = {
     {"nothing written", {NOP, NOP, NOP, NOP, NOP, NOP, NOP, STORE}, NOBODY_KNOWS},
@@ -217,40 +151,43 @@ static const struct {
 TEST(instructions_by_hand)
 {
     for (size_t i = 0; i < sizeof(snippets) / sizeof(snippets[0]); i++)
-        expect(snippets[i].name, 7, slice_of(snippets[i].code, 8, 90, 7), snippets[i].answer);
+        expect(snippets[i].name, 7, slice_of(snippets[i].code, 8, 7), snippets[i].answer);
 }
 
 /* A pointer that a loop moves on, and one that a loop replaces. */
 TEST(loops)
 {
-    static const uint64_t moves[][2] = {LOAD_R2_ARGUMENT_0, NOP, STORE, ADD_4, ADD_CARRY, NOP, NOP, NOP, BACK_TO_2};
-    static const uint64_t replaces[][2] = {LOAD_R2_ARGUMENT_0, NOP, STORE, ADD_4, LOAD_R2_MEMORY, NOP, NOP, NOP, BACK_TO_2};
-    expect("moves", 2, slice_of(moves, 9, 90, 2), (struct address_source)FROM(WORD(0)));
-    expect("replaces", 2, slice_of(replaces, 9, 90, 2), (struct address_source)NOBODY_KNOWS);
+    static const enum word moves[] = {LOAD_R2_ARGUMENT_0, NOP, STORE, ADD_4, ADD_CARRY, NOP, NOP, NOP, BACK_TO_2};
+    static const enum word replaces[] = {LOAD_R2_ARGUMENT_0, NOP, STORE, ADD_4, LOAD_R2_MEMORY, NOP, NOP, NOP, BACK_TO_2};
+    expect("moves", 2, slice_of(moves, 9, 2), (struct address_source)FROM(WORD(0)));
+    expect("replaces", 2, slice_of(replaces, 9, 2), (struct address_source)NOBODY_KNOWS);
 }
 
 /* Any bytes: no crash, no read behind the end, and an end. */
 TEST(damaged_code)
 {
-    uint64_t code[64][2], seed = 1;
+    enum { COUNT = 64, ACCESS = 40 };
+    uint64_t seed = 1, (*code)[2] = malloc(COUNT * sizeof *code);
+    assert_non_null(code);
     for (unsigned round = 0; round < 300; round++) {
-        for (size_t i = 0; i < 64; i++) {
+        for (size_t i = 0; i < COUNT; i++) {
             static const uint64_t opcodes[] = {0x947, 0x944, 0x810, 0x825, 0x202, 0xb82, 0x981, 0x211, 0xab9, 0xc24};
             for (unsigned k = 0; k < 2; k++)
                 code[i][k] = seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
             code[i][0] = (code[i][0] & ~UINT64_C(0xfff)) | opcodes[(seed >> 33) % 10];
         }
-        const uint64_t store[2] = STORE;
-        memcpy(code[40], store, sizeof(store));
-        slice_of((const uint64_t(*)[2])code, 64, 90, 40);
+        memcpy(code[ACCESS], words_of[STORE], sizeof *code);
+        slice_at((struct span){(const uint8_t *)code, COUNT * sizeof *code}, 90, ACCESS);
     }
+    free(code);
 }
 
 TEST(places_that_are_none)
 {
     struct sass_access access = {.base = 2, .is_base_wide = 1, .uniform = -1};
-    const struct span code = {(const uint8_t *)direct_90, sizeof(direct_90)};
+    struct span code = fixture_code("direct_90");
     assert_false(slice_address(code, 8, &access, 90).is_known);
-    assert_false(slice_address(code, sizeof(direct_90), &access, 90).is_known);
+    assert_false(slice_address(code, code.size, &access, 90).is_known);
     assert_false(slice_address((struct span){NULL, 0}, 0, &access, 90).is_known);
+    fixture_free(code);
 }

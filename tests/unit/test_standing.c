@@ -1,13 +1,14 @@
 /* Where the threads of a core dump were, and how `cufence explain` handles files and folders. */
 #include "support/test.h"
 
+#include "support/fixture.h"
+
 #include "analysis/dump/standing.h"
 #include "finding/standing_report.h"
 
 #include "synthetic_dump.h"
 
 #include <jansson.h>
-#include <zlib.h>
 
 static struct problem problem;
 
@@ -207,27 +208,15 @@ static void write_file(const char *path, const void *bytes, size_t size)
     fclose(file);
 }
 
-/* Returns its size. */
-static size_t read_fixture(const char *name, void *bytes, size_t room)
-{
-    gzFile file = gzopen(name, "rb");
-    assert_non_null(file);
-    int got = gzread(file, bytes, (unsigned)room);
-    gzclose(file);
-    assert_true(got > 0);
-    return (size_t)got;
-}
-
 /* Its headers: 34560 bytes at the end. The table of SMs ends at byte 57092. */
 TEST(a_truncated_dump_is_explained_as_far_as_it_goes)
 {
-    static uint8_t bytes[1 << 18];
-    size_t size = read_fixture(CUFENCE_FIXTURES "/load_128.core.gz", bytes, sizeof bytes);
+    struct span dump = fixture_read("load_128.core");
     char path[] = "/tmp/explain.XXXXXX", arguments[128];
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
-    write_file(path, bytes, size - 100); /* the names of the sections are lost, and the device's */
+    write_file(path, dump.bytes, dump.size - 100); /* the names of the sections are lost, and the device's */
     snprintf(arguments, sizeof arguments, "--registers --memory 0x1000 %s", path);
     struct outcome outcome = explain(arguments);
     assert_int_equal(outcome.status, 0);
@@ -243,7 +232,7 @@ TEST(a_truncated_dump_is_explained_as_far_as_it_goes)
     expect_in(outcome.out, "0x1000: not in the remaining part of the dump\n");
     assert_null(strstr(outcome.out, "any of which"));
 
-    write_file(path, bytes, 60000); /* no section header is left */
+    write_file(path, dump.bytes, 60000); /* no section header is left */
     outcome = explain(path);
     assert_int_equal(outcome.status, 0);
     expect_in(outcome.out, "cufence: the core dump is truncated: it has 60000 of 128653 bytes\n"
@@ -264,8 +253,9 @@ TEST(a_truncated_dump_is_explained_as_far_as_it_goes)
     assert_null(json_object_get(report, "kind")); /* it is no finding */
     json_decref(report);
 
-    write_file(path, bytes, 57091);
+    write_file(path, dump.bytes, 57091);
     expect_in(explain(path).out, "  exception  unknown: no SM table was found\n");
+    fixture_free(dump);
     unlink(path);
 }
 

@@ -4,30 +4,10 @@
  */
 #include "support/test.h"
 
+#include "support/fixture.h"
+
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/uses.h"
-
-#include <zlib.h>
-
-/* On the heap and to the byte, so that a sanitizer sees a read behind its end. */
-static struct span read_file(const char *name)
-{
-    char path[512];
-    size_t room = (size_t)1 << 20;
-    uint8_t *bytes = malloc(room);
-    snprintf(path, sizeof path, "%s/cubins/%s.gz", CUFENCE_FIXTURES, name);
-    gzFile file = gzopen(path, "rb");
-    assert_non_null(file);
-    int size = gzread(file, bytes, (unsigned)room);
-    gzclose(file);
-    assert_true(size > 0);
-    return (struct span){realloc(bytes, (size_t)size), (size_t)size};
-}
-
-static void free_file(struct span file)
-{
-    free((uint8_t *)(uintptr_t)file.bytes);
-}
 
 static struct uses uses_of(struct span cubin, const char *symbol)
 {
@@ -63,18 +43,18 @@ TEST(writes_are_those_of_the_source)
         {"members", 1, 1 << 1},                /* of a struct: the first word is n */
         {"widen", 1, 2},        {"say", 0, 0}, /* printf may write anything */
     };
-    struct span cubin = read_file("values.cubin");
+    struct span cubin = fixture_read("cubins/values.cubin");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct uses uses = uses_of(cubin, cases[i].kernel);
         if (uses.knows_writes != cases[i].is_known || written(&uses) != cases[i].words)
             fail_msg("%s: %d, 0x%x", cases[i].kernel, uses.knows_writes, written(&uses));
     }
-    free_file(cubin);
+    fixture_free(cubin);
 }
 
 TEST(accesses_tell_widths_and_kinds)
 {
-    struct span cubin = read_file("values.cubin"), triton = read_file("triton_add.cubin");
+    struct span cubin = fixture_read("cubins/values.cubin"), triton = fixture_read("cubins/triton_add.cubin");
     struct uses uses = uses_of(cubin, "members");
     for (unsigned i = 1; i < 4; i++)
         assert_true(uses.words[i].narrowest == 2 && uses.words[i].kinds == USES_FLOAT16);
@@ -88,14 +68,14 @@ TEST(accesses_tell_widths_and_kinds)
     assert_true(uses.knows_writes && written(&uses) == 4);
     for (unsigned i = 0; i < 3; i++)
         assert_true(uses.words[i].narrowest == 16 && uses.words[i].kinds == USES_FLOAT16);
-    free_file(cubin);
-    free_file(triton);
+    fixture_free(cubin);
+    fixture_free(triton);
 }
 
 /* Behind an assertion that has failed nothing is executed. Where functions of others are called, as printf's, nobody knows. */
 TEST(assertions_write_nothing)
 {
-    struct span asserts = read_file("like_pytorch.cubin"), values = read_file("values.cubin");
+    struct span asserts = fixture_read("cubins/like_pytorch.cubin"), values = fixture_read("cubins/values.cubin");
     struct cubin_kernel kernel;
     struct uses uses;
     assert_true(cubin_find_kernel(asserts, "checked", &kernel) && kernel.only_asserts);
@@ -106,20 +86,20 @@ TEST(assertions_write_nothing)
     assert_true(uses.knows_writes && written(&uses) == 2);
     free(copy);
     assert_true(cubin_find_kernel(values, "say", &kernel) && !kernel.only_asserts);
-    free_file(asserts);
-    free_file(values);
+    fixture_free(asserts);
+    fixture_free(values);
 }
 
 TEST(parameters_may_be_large)
 {
-    struct span cubin = read_file("like_pytorch.cubin");
+    struct span cubin = fixture_read("cubins/like_pytorch.cubin");
     struct uses uses = uses_of(cubin, "far");
     assert_true(uses.knows_writes);
     for (unsigned i = 0; i < USES_WORDS; i++) {
         assert_int_equal(uses.words[i].write_count, i == 100);
         assert_int_equal(uses.words[i].narrowest, i >= 100 && i <= 102 ? 4 : 0);
     }
-    free_file(cubin);
+    fixture_free(cubin);
 }
 
 static int line_of(struct span cubin, const char *symbol, const struct use *use, unsigned i)
@@ -132,7 +112,7 @@ static int line_of(struct span cubin, const char *symbol, const struct use *use,
 
 TEST(stores_have_lines)
 {
-    struct span cubin = read_file("values.cubin");
+    struct span cubin = fixture_read("cubins/values.cubin");
     struct uses uses = uses_of(cubin, "normalise");
     struct cubin_line line;
     assert_int_equal(uses.words[1].write_count, 1);
@@ -143,13 +123,13 @@ TEST(stores_have_lines)
     assert_int_equal(line_of(cubin, "both", &uses.words[2], 0), 19);
     assert_false(cubin_find_kernel_line(cubin, "nobody", 0, &line));
     assert_false(cubin_find_kernel_line(cubin, "both", 1 << 20, &line));
-    free_file(cubin);
+    fixture_free(cubin);
 }
 
 /* Every byte: nothing is read behind the file, and the work is bounded. */
 TEST(damage_is_survived)
 {
-    struct span file = read_file("triton_add.cubin");
+    struct span file = fixture_read("cubins/triton_add.cubin");
     uint8_t *bytes = malloc(file.size);
     for (size_t i = 0; i < file.size; i++) {
         struct cubin_kernel kernel;
@@ -165,5 +145,5 @@ TEST(damage_is_survived)
         uses_find_reads(kernel.code, kernel.sm, &uses);
     }
     free(bytes);
-    free_file(file);
+    fixture_free(file);
 }

@@ -4,33 +4,13 @@
  */
 #include "support/test.h"
 
+#include "support/fixture.h"
+
 #include "analysis/dump/image.h"
 #include "analysis/dump/variables.h"
 
-#include <zlib.h>
-
 static const char *const cubins[] = {"variables_80.cubin", "variables_90.cubin", "variables_120.cubin"};
 enum { CUBINS = sizeof cubins / sizeof *cubins, COUNT = 5 };
-
-/* On the heap and to the byte, so that a sanitizer sees a read behind its end. */
-static struct span read_file(const char *name)
-{
-    char path[512];
-    size_t room = (size_t)4 << 20;
-    uint8_t *bytes = malloc(room);
-    snprintf(path, sizeof path, "%s/cubins/%s.gz", CUFENCE_FIXTURES, name);
-    gzFile file = gzopen(path, "rb");
-    assert_non_null(file);
-    int size = gzread(file, bytes, (unsigned)room);
-    gzclose(file);
-    assert_true(size > 0);
-    return (struct span){realloc(bytes, (size_t)size), (size_t)size};
-}
-
-static void free_file(struct span file)
-{
-    free((uint8_t *)(uintptr_t)file.bytes);
-}
 
 TEST(each_kernel_uses_its_own)
 {
@@ -43,7 +23,7 @@ TEST(each_kernel_uses_its_own)
                  {"_Z8by_valuePf", "inner", 8}};
     for (size_t i = 0; i < CUBINS; i++)
         for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-            struct span cubin = read_file(cubins[i]);
+            struct span cubin = fixture_read("cubins/%s", cubins[i]);
             struct variable found[VARIABLES_MOST];
             assert_int_equal(variables_of(cubin, cases[k].kernel, found), COUNT);
             assert_string_equal(found[0].name, cases[k].used);
@@ -51,7 +31,7 @@ TEST(each_kernel_uses_its_own)
             assert_true(found[0].is_used && !found[1].is_used && !found[2].is_used);
             assert_int_equal(variables_of(cubin, "none", found), COUNT);
             assert_false(found[0].is_used || found[1].is_used || found[2].is_used);
-            free_file(cubin);
+            fixture_free(cubin);
         }
 }
 
@@ -65,7 +45,7 @@ TEST(the_strings_of_an_assertion_are_no_variables)
     struct variable found[VARIABLES_MOST];
     uint8_t *bytes = NULL;
     size_t size = 0, strings = 0;
-    struct span file = read_file("../asserted.core");
+    struct span file = fixture_read("asserted.core");
     assert_int_equal(coredump_open(file.bytes, file.size, &dump, &problem), CUFENCE_OK);
     assert_int_equal(image_of_kernel(&dump, "asserted", 0, &bytes, &size, &problem), CUFENCE_OK);
     assert_int_equal(variables_of((struct span){bytes, size}, "asserted", found), 0);
@@ -82,7 +62,7 @@ TEST(the_strings_of_an_assertion_are_no_variables)
     assert_int_equal(strings, 3);
     free(bytes);
     coredump_close(&dump);
-    free_file(file);
+    fixture_free(file);
 }
 
 /* Whatever is in it; a sanitizer watches. */
@@ -90,7 +70,7 @@ TEST(a_damaged_cubin_has_less)
 {
     struct variable found[VARIABLES_MOST];
     for (size_t i = 0; i < CUBINS; i++) {
-        struct span cubin = read_file(cubins[i]);
+        struct span cubin = fixture_read("cubins/%s", cubins[i]);
         for (size_t size = 0; size < cubin.size; size += 61)
             assert_true(variables_of((struct span){cubin.bytes, size}, "_Z11by_variablei", found) <= COUNT);
         uint8_t *bytes = (uint8_t *)(uintptr_t)cubin.bytes;
@@ -103,7 +83,7 @@ TEST(a_damaged_cubin_has_less)
             variables_settle(copy, cubin.size);
             free(copy);
         }
-        free_file(cubin);
+        fixture_free(cubin);
     }
 }
 
@@ -130,7 +110,8 @@ static void relocate(struct span cubin)
 TEST(a_relocated_cubin_can_be_loaded_again)
 {
     for (size_t i = 0; i < CUBINS; i++) {
-        struct span plain = read_file(cubins[i]), relocated = read_file(cubins[i]), settled = read_file(cubins[i]);
+        struct span plain = fixture_read("cubins/%s", cubins[i]), relocated = fixture_read("cubins/%s", cubins[i]),
+                    settled = fixture_read("cubins/%s", cubins[i]);
         struct variable found[VARIABLES_MOST];
         relocate(relocated);
         relocate(settled);
@@ -148,8 +129,8 @@ TEST(a_relocated_cubin_can_be_loaded_again)
             assert_false(variables_lead_inside(relocated, (const uint8_t *)values, sizeof values));
         }
         assert_int_equal(variables_locate(plain, found, COUNT), 2); /* offsets, three of which are 0 */
-        free_file(plain);
-        free_file(relocated);
-        free_file(settled);
+        fixture_free(plain);
+        fixture_free(relocated);
+        fixture_free(settled);
     }
 }
