@@ -2,8 +2,7 @@
 
 The defects that a generator has to find are in PLAYER.mutation of this folder, each of the form
 
-    defect: its name
-    what: a sentence
+    defect NAME: a sentence
     file: allocator/...
     seeds: 600          most to play (may be left out), and where the defect shows only in one kind of chunk:
     first: 250          where to begin (may be left out)
@@ -33,19 +32,20 @@ Defect = collections.namedtuple("Defect", "name player what seeds first edits") 
 
 def read(player, text):
     head, *blocks = re.split(r"^<<<<\n", text, flags=re.M)
+    name, what, head = re.fullmatch(r"defect (\w+): (.*?)\n(.*)", head, re.S).groups()
     fields = dict(re.findall(r"^(\w+): *(.*)$", head, re.M))
     file, edits = fields["file"], []
     for block in blocks:
         old, new, rest = re.fullmatch(r"(.*)\n====\n(.*)>>>>\n(.*)", block, re.S).groups()
         edits.append((file, old, new.removesuffix("\n")))
         file = dict(re.findall(r"^(\w+): *(.*)$", rest, re.M)).get("file", file)
-    return Defect(fields["defect"], player, fields["what"], int(fields.get("seeds", SEEDS)), int(fields.get("first", 0)), edits)
+    return Defect(name, player, what, int(fields.get("seeds", SEEDS)), int(fields.get("first", 0)), edits)
 
 
 def chosen(names):
     """Returns the defects of these names, all without any."""
     defects = [read(path.stem, text) for path in sorted(HERE.glob("*.mutation"))
-               for text in re.split(r"^(?=defect: )", path.read_text(), flags=re.M) if text]
+               for text in re.split(r"^(?=defect )", path.read_text(), flags=re.M) if text]
     unknown = set(names) - {defect.name for defect in defects}
     if unknown:
         sys.exit(f"mutants: no defect {' '.join(sorted(unknown))}")
