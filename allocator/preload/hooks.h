@@ -2,7 +2,7 @@
  * The driver functions that the preload library hooks, one row per exported symbol. This list generates the stubs for programs
  * that link libcuda (interpose.c), the hooks (watch.c; hand-written ones are in memory.c, pools.c, launches.c, captures.c,
  * events.c), the table of real functions behind them, and the answers of cuGetProcAddress (table.c).
- * tests/python/test_hook_table.py compares it with the toolkit's headers.
+ * tests/python/test_hook_table.py compares it with the toolkit's headers, and has the forms that are not hooked, and why.
  *
  *   HOOK(symbol, base, version, thread, how, what, parameters, arguments)
  *     symbol      as the library exports it
@@ -21,8 +21,6 @@
  *                 COPIES_TO   the same, and `to` may be memory of the host
  *                 SETS        the same on the default stream
  *                 COPIES_NOW  returns when the copy is done; also reports faults found by waiting
- *
- *   PASSED(base, version, thread, reason)      a form of such a function that is not hooked, and why
  */
 #ifndef CUFENCE_PRELOAD_HOOKS_H
 #define CUFENCE_PRELOAD_HOOKS_H
@@ -99,8 +97,6 @@
     HOOK(symbol, base, version, 0, how, what,                                                                                  \
          (CUgraphNode * node, CUgraph graph, const CUgraphNode *nodes, size_t count, type added),                              \
          (node, graph, nodes, count, added))
-
-#define PASSED_TWINS(PASSED, base, version, reason) PASSED(base, version, 0, reason) PASSED(base, version, 1, reason)
 
 /* clang-format off */
 #define PRELOAD_HOOKS(HOOK)                                                                                                    \
@@ -391,58 +387,6 @@
     HOOK_SETS(HOOK, cuMemsetD2D32, bounds_set_2d(to, pitch, 4, width, height),                                                 \
          (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height), (to, pitch, value, width, height))
 
-#define PRELOAD_PASSED(PASSED)                                                                                                 \
-    PASSED("cuMemAlloc", 2000, 0, "32-bit addresses")                                                                          \
-    PASSED("cuMemAllocPitch", 2000, 0, "32-bit addresses")                                                                     \
-    PASSED("cuMemFree", 2000, 0, "32-bit addresses")                                                                           \
-    PASSED("cuMemGetInfo", 2000, 0, "32-bit sizes")                                                                            \
-    PASSED("cuMemGetAddressRange", 2000, 0, "32-bit addresses")                                                                \
-    PASSED("cuMemAllocHost", 2000, 0, "32-bit sizes")                                                                          \
-    PASSED("cuMemHostRegister", 4000, 0, "obsolete since CUDA 6.5: kernels may not know it by its host address")               \
-    PASSED("cuMemPoolExportToShareableHandle", 11020, 0, "pools for other processes are left to the driver as a whole")        \
-    PASSED("cuMemPoolImportFromShareableHandle", 11020, 0, "imported memory")                                                  \
-    PASSED("cuMemPoolImportPointer", 11020, 0, "imported memory")                                                              \
-    PASSED("cuMemPoolGetAccess", 11020, 0, "the driver keeps what cuMemPoolSetAccess told it")                                 \
-    PASSED("cuDeviceGetDefaultMemPool", 11020, 0, "the driver's own handle names our pool too")                                \
-    PASSED("cuDeviceGetMemPool", 11020, 0, "the driver's own handle names our pool too")                                       \
-    PASSED("cuMemGetDefaultMemPool", 13000, 0, "the driver's own handle names our pool too")                                   \
-    PASSED("cuMemGetMemPool", 13000, 0, "the driver's own handle names our pool too")                                          \
-    PASSED("cuLaunch", 2000, 0, "its arguments are set by cuParamSet*, obsolete since CUDA 4")                                 \
-    PASSED("cuLaunchGrid", 2000, 0, "its arguments are set by cuParamSet*, obsolete since CUDA 4")                             \
-    PASSED("cuLaunchGridAsync", 2000, 0, "its arguments are set by cuParamSet*, obsolete since CUDA 4")                        \
-    PASSED("cuLaunchCooperativeKernelMultiDevice", 9000, 0, "deprecated; a fault in it is reported without its launch")        \
-    PASSED("cuDevicePrimaryCtxGetState", 7000, 0, "only asks")                                                                 \
-    PASSED("cuDevicePrimaryCtxSetFlags", 7000, 0, "scheduling only")                                                           \
-    PASSED("cuDevicePrimaryCtxSetFlags", 11000, 0, "scheduling only")                                                          \
-    PASSED("cuStreamBeginRecaptureToGraph", 13010, 0, "noticed at each allocation; its memory stays")                          \
-    PASSED_TWINS(PASSED, "cuMemcpyBatchAsync", 12080, "a copy that leaves a mapping is refused by the driver")                 \
-    PASSED_TWINS(PASSED, "cuMemcpyBatchAsync", 13000, "a copy that leaves a mapping is refused by the driver")                 \
-    PASSED_TWINS(PASSED, "cuMemcpy3DBatchAsync", 12080, "a copy that leaves a mapping is refused by the driver")               \
-    PASSED_TWINS(PASSED, "cuMemcpy3DBatchAsync", 13000, "a copy that leaves a mapping is refused by the driver")               \
-    PASSED("cuMemcpyHtoD", 2000, 0, "32-bit addresses")                                                                        \
-    PASSED("cuMemcpyDtoH", 2000, 0, "32-bit addresses")                                                                        \
-    PASSED("cuMemcpyDtoD", 2000, 0, "32-bit addresses")                                                                        \
-    PASSED("cuMemcpyDtoA", 2000, 0, "32-bit addresses")                                                                        \
-    PASSED("cuMemcpyAtoD", 2000, 0, "32-bit addresses")                                                                        \
-    PASSED("cuMemcpyAtoH", 2000, 0, "32-bit sizes")                                                                            \
-    PASSED("cuMemcpyHtoA", 2000, 0, "32-bit sizes")                                                                            \
-    PASSED("cuMemcpyAtoA", 2000, 0, "32-bit sizes")                                                                            \
-    PASSED("cuMemcpy2D", 2000, 0, "32-bit addresses")                                                                          \
-    PASSED("cuMemcpy2DUnaligned", 2000, 0, "32-bit addresses")                                                                 \
-    PASSED("cuMemcpy3D", 2000, 0, "32-bit addresses")                                                                          \
-    PASSED("cuMemcpyHtoDAsync", 2000, 0, "32-bit addresses")                                                                   \
-    PASSED("cuMemcpyDtoHAsync", 2000, 0, "32-bit addresses")                                                                   \
-    PASSED("cuMemcpyDtoDAsync", 3000, 0, "32-bit addresses")                                                                   \
-    PASSED("cuMemcpyHtoAAsync", 2000, 0, "32-bit sizes")                                                                       \
-    PASSED("cuMemcpyAtoHAsync", 2000, 0, "32-bit sizes")                                                                       \
-    PASSED("cuMemcpy2DAsync", 2000, 0, "32-bit addresses")                                                                     \
-    PASSED("cuMemcpy3DAsync", 2000, 0, "32-bit addresses")                                                                     \
-    PASSED("cuMemsetD8", 2000, 0, "32-bit addresses")                                                                          \
-    PASSED("cuMemsetD16", 2000, 0, "32-bit addresses")                                                                         \
-    PASSED("cuMemsetD32", 2000, 0, "32-bit addresses")                                                                         \
-    PASSED("cuMemsetD2D8", 2000, 0, "32-bit addresses")                                                                        \
-    PASSED("cuMemsetD2D16", 2000, 0, "32-bit addresses")                                                                       \
-    PASSED("cuMemsetD2D32", 2000, 0, "32-bit addresses")
 /* clang-format on */
 
 #endif

@@ -26,18 +26,6 @@ static const struct row rows[] = {
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
-struct passed {
-    const char *base;
-    int version, thread;
-};
-
-static const struct passed passed[] = {
-#define PASS(base, version, thread, reason) {base, version, thread},
-    PRELOAD_PASSED(PASS)
-#undef PASS
-};
-#define PASSED_ROWS (sizeof passed / sizeof passed[0])
-
 static void find_all(void)
 {
     for (size_t i = 0; i < ROWS; i++)
@@ -84,28 +72,19 @@ static int is_answer(const struct row *row, void *address)
     return __atomic_load_n(answer, __ATOMIC_RELAXED) == address;
 }
 
-/* Whether the newest form in the table that a program of this version can get is a hooked one. */
-static int is_newest_hooked(const char *base, int version)
-{
-    int hooked = -1, left_alone = -1;
-    for (size_t i = 0; i < ROWS; i++) {
-        if (rows[i].version <= version && rows[i].version > hooked && strcmp(rows[i].base, base) == 0)
-            hooked = rows[i].version;
-    }
-    for (size_t i = 0; i < PASSED_ROWS; i++) {
-        if (passed[i].version <= version && passed[i].version > left_alone && strcmp(passed[i].base, base) == 0)
-            left_alone = passed[i].version;
-    }
-    return hooked > left_alone;
-}
-
-static void say_once(const char *base)
+/* Says it if a program of this version can get a form that is hooked: this one is newer. */
+static void say_once(const char *base, int version)
 {
     static int is_said[ROWS]; /* atomic; indexed by the first row of a base */
-    size_t first = 0;
-    while (first < ROWS && strcmp(rows[first].base, base) != 0)
-        first++;
-    if (first < ROWS && !__atomic_exchange_n(&is_said[first], 1, __ATOMIC_RELAXED))
+    const struct row *first = NULL;
+    int is_newer = 0;
+    for (size_t i = ROWS; i-- > 0;) {
+        if (strcmp(rows[i].base, base) != 0)
+            continue;
+        first = &rows[i];
+        is_newer |= first->version <= version;
+    }
+    if (is_newer && !__atomic_exchange_n(&is_said[first - rows], 1, __ATOMIC_RELAXED))
         output_say("cufence: this driver's %s is newer than this cufence, which does not see calls of it\n", base);
 }
 
@@ -123,8 +102,7 @@ static void *hook_for(void *address, const char *name, int version)
         if (strcmp(rows[i].base, name) == 0 && *rows[i].real && is_answer(&rows[i], address))
             return (void *)rows[i].hook;
     }
-    if (is_newest_hooked(name, version))
-        say_once(name);
+    say_once(name, version);
     return address;
 }
 

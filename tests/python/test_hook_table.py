@@ -24,6 +24,36 @@ FAMILIES = re.compile(
     r"|cuModuleLoad\w*|cuModuleUnload|cuLibraryLoad\w*|cuLibraryUnload|cuGetProcAddress|cuInit|cuTensorMap\w+"
 )
 
+# Forms of them that are not hooked, and why. Those from before CUDA 3.2 have 32-bit addresses and sizes, and need no row here.
+PASSED = {
+    ("cuMemHostRegister", 4000, False): "obsolete since CUDA 6.5: kernels may not know it by its host address",
+    ("cuMemPoolExportToShareableHandle", 11020, False): "pools for other processes are left to the driver as a whole",
+    ("cuMemPoolImportFromShareableHandle", 11020, False): "imported memory",
+    ("cuMemPoolImportPointer", 11020, False): "imported memory",
+    ("cuMemPoolGetAccess", 11020, False): "the driver keeps what cuMemPoolSetAccess told it",
+    ("cuDeviceGetDefaultMemPool", 11020, False): "the driver's own handle names our pool too",
+    ("cuDeviceGetMemPool", 11020, False): "the driver's own handle names our pool too",
+    ("cuMemGetDefaultMemPool", 13000, False): "the driver's own handle names our pool too",
+    ("cuMemGetMemPool", 13000, False): "the driver's own handle names our pool too",
+    ("cuLaunch", 2000, False): "its arguments are set by cuParamSet*, obsolete since CUDA 4",
+    ("cuLaunchGrid", 2000, False): "its arguments are set by cuParamSet*, obsolete since CUDA 4",
+    ("cuLaunchGridAsync", 2000, False): "its arguments are set by cuParamSet*, obsolete since CUDA 4",
+    ("cuLaunchCooperativeKernelMultiDevice", 9000, False): "deprecated; a fault in it is reported without its launch",
+    ("cuDevicePrimaryCtxGetState", 7000, False): "only asks",
+    ("cuDevicePrimaryCtxSetFlags", 7000, False): "scheduling only",
+    ("cuDevicePrimaryCtxSetFlags", 11000, False): "scheduling only",
+    ("cuStreamBeginRecaptureToGraph", 13010, False): "noticed at each allocation; its memory stays",
+    ("cuMemcpyBatchAsync", 12080, False): "a copy that leaves a mapping is refused by the driver",
+    ("cuMemcpyBatchAsync", 12080, True): "a copy that leaves a mapping is refused by the driver",
+    ("cuMemcpyBatchAsync", 13000, False): "a copy that leaves a mapping is refused by the driver",
+    ("cuMemcpyBatchAsync", 13000, True): "a copy that leaves a mapping is refused by the driver",
+    ("cuMemcpy3DBatchAsync", 12080, False): "a copy that leaves a mapping is refused by the driver",
+    ("cuMemcpy3DBatchAsync", 12080, True): "a copy that leaves a mapping is refused by the driver",
+    ("cuMemcpy3DBatchAsync", 13000, False): "a copy that leaves a mapping is refused by the driver",
+    ("cuMemcpy3DBatchAsync", 13000, True): "a copy that leaves a mapping is refused by the driver",
+}
+FIRST_64_BIT = 3020
+
 # Functions that begin like one of them but are unrelated.
 OTHERS = re.compile(r"cuMemAllocationProp\w*|cuModuleLoadingMode")
 
@@ -75,39 +105,40 @@ def without_suffix(symbol: str) -> str:
 
 class Table(NamedTuple):
     hooks: dict[Form, str]  # the symbol of each
-    passed: dict[Form, str]  # the reason for each
+    passed: set[Form]
 
 
 PROBE = """
 #include "hooks.h"
 #define HOOK_ROW(symbol, base, version, thread, how, check, parameters, arguments) ROW #symbol base version thread END
-#define PASSED_ROW(base, version, thread, reason) LEFT reason base version thread END
 PRELOAD_HOOKS(HOOK_ROW)
-PRELOAD_PASSED(PASSED_ROW)
 """
 
 
-def read_table(text: str) -> Table:
-    rows: dict[str, dict[Form, str]] = {"ROW": {}, "LEFT": {}}
-    for kind, first, base, version, thread in re.findall(
-        r'\b(ROW|LEFT) "([^"]*)" "(\w+)" (\d+) ([01]) END', re.sub(r"\s+", " ", text)
-    ):
-        rows[kind][Form(base, int(version), thread == "1")] = first
-    return Table(rows["ROW"], rows["LEFT"])
+def read_table(text: str) -> dict[Form, str]:
+    rows = re.findall(r'\bROW "([^"]*)" "(\w+)" (\d+) ([01]) END', re.sub(r"\s+", " ", text))
+    return {Form(base, int(version), thread == "1"): symbol for symbol, base, version, thread in rows}
+
+
+def passed_forms(forms: set[Form], hooks: dict[Form, str]) -> set[Form]:
+    """Returns the forms in PASSED, and the 32-bit ones of functions that are hooked."""
+    listed = {Form(*row) for row in PASSED}
+    current = {form.base for form in hooks if form.version >= FIRST_64_BIT}
+    return listed | {form for form in forms - hooks.keys() if form.version < FIRST_64_BIT and form.base in current}
 
 
 def differences(table: Table, forms: set[Form], symbols: set[str], toolkit: int) -> list[str]:
     """Returns one sentence per difference, with what to do about it. `toolkit` is CUDA_VERSION of the headers."""
     wanted = {form for form in forms if is_of_interest(form.base)}
     said = []
-    for form in sorted(wanted - table.hooks.keys() - table.passed.keys()):
+    for form in sorted(wanted - table.hooks.keys() - table.passed):
         said.append(
-            f"{form}: in cudaTypedefs.h and in no list. Add a HOOK row to allocator/preload/hooks.h, or a PASSED row "
-            f"that says why it may be left alone"
+            f"{form}: in cudaTypedefs.h and in no list. Add a HOOK row to allocator/preload/hooks.h, or a row to "
+            f"PASSED that says why it may be left alone"
         )
-    for form in sorted(table.hooks.keys() & table.passed.keys()):
-        said.append(f"{form}: both hooked and passed. Take one of its rows out of allocator/preload/hooks.h")
-    for form in sorted(table.hooks.keys() | table.passed.keys()):
+    for form in sorted(table.hooks.keys() & table.passed):
+        said.append(f"{form}: both hooked and passed. Take its row out of allocator/preload/hooks.h or PASSED")
+    for form in sorted(table.hooks.keys() | table.passed):
         has_no_typedef = form.thread and table.hooks.get(form) in symbols  # cuGetProcAddress_v2_ptsz
         if form not in forms and form.version <= toolkit and not has_no_typedef:
             said.append(f"{form}: not in cudaTypedefs.h. Correct its name, version or thread in allocator/preload/hooks.h")
@@ -118,7 +149,7 @@ def differences(table: Table, forms: set[Form], symbols: set[str], toolkit: int)
             said.append(f"{form}: {symbol} is a form of {without_suffix(symbol)}. Correct the row in allocator/preload/hooks.h")
         elif symbol.endswith(("_ptsz", "_ptds")) != form.thread:
             said.append(f"{form}: {symbol} and its thread do not agree. Correct the row in allocator/preload/hooks.h")
-    known = {form.base for form in table.hooks.keys() | table.passed.keys()}
+    known = {form.base for form in table.hooks.keys() | table.passed}
     for base in sorted({without_suffix(symbol) for symbol in symbols}):
         if is_of_interest(base) and base not in known:
             said.append(f"{base}: declared by cuda.h and in no list. Add it to allocator/preload/hooks.h, hooked or passed")
@@ -156,7 +187,8 @@ class Toolkit(unittest.TestCase):
         for flags in ((), ("-DCUDA_API_PER_THREAD_DEFAULT_STREAM",), (old,)):
             symbols |= functions_of(preprocess(cuda, include, *flags))
         version = re.search(r"VERSION (\d+)", preprocess(cuda + "VERSION CUDA_VERSION\n", include))
-        table = read_table(preprocess(PROBE, include, f"-I{ROOT}/allocator/preload"))
+        hooks = read_table(preprocess(PROBE, include, f"-I{ROOT}/allocator/preload"))
+        table = Table(hooks, passed_forms(forms, hooks))
         assert version
         self.assertGreater(len(forms), 500, "cudaTypedefs.h could not be read")
         self.assertGreater(len(table.hooks), 60, "hooks.h could not be read")
@@ -182,7 +214,7 @@ class Reading(unittest.TestCase):
 
     def table(self) -> Table:
         hooks = {self.ALLOC: "cuMemAlloc_v2", self.FREE: "cuMemFreeAsync_ptsz"}
-        return Table(hooks, {self.COPY: "looks away"})
+        return Table(hooks, {self.COPY})
 
     def compare(self, table: Table) -> list[str]:
         return differences(table, forms_of_typedefs(self.TYPEDEFS), self.SYMBOLS, 13000)
@@ -196,8 +228,12 @@ class Reading(unittest.TestCase):
 
     def test_table(self) -> None:
         text = 'ROW "cuMemAlloc_v2" "cuMemAlloc" 3020 0 END ROW "cuMemFreeAsync_ptsz"\n "cuMemFreeAsync" 11020 1 END'
-        text += ' LEFT "looks away" "cuMemcpy" 7000 1 END'
-        self.assertEqual(read_table(text), self.table())
+        self.assertEqual(read_table(text), self.table().hooks)
+
+    def test_forms_with_32_bits_are_passed_where_a_later_one_is_hooked(self) -> None:
+        old, only = Form("cuMemAlloc", 2000, False), Form("cuMemAllocManaged", 2000, False)
+        self.assertIn(old, passed_forms({old, only}, self.table().hooks))
+        self.assertNotIn(only, passed_forms({old, only}, self.table().hooks))
 
     def test_a_complete_table(self) -> None:
         self.assertEqual(self.compare(self.table()), [])
@@ -211,14 +247,14 @@ class Reading(unittest.TestCase):
 
     def test_a_form_that_is_not_there_is_named(self) -> None:
         table = self.table()
-        table.passed[Form("cuMemcpy", 4000, False)] = "a slip"
-        table.passed[Form("cuMemcpy", 14000, False)] = "of a toolkit to come"
+        table.passed.add(Form("cuMemcpy", 4000, False))
+        table.passed.add(Form("cuMemcpy", 14000, False))  # of a toolkit to come
         self.assertEqual(len(self.compare(table)), 1)
         self.assertRegex(self.compare(table)[0], r"^cuMemcpy, CUDA 4\.0: not in cudaTypedefs\.h")
 
     def test_a_form_in_both_lists_is_named(self) -> None:
         table = self.table()
-        table.passed[self.ALLOC] = "and hooked"
+        table.passed.add(self.ALLOC)
         self.assertRegex(self.compare(table)[0], r"^cuMemAlloc, CUDA 3\.2: both hooked and passed")
 
     def test_a_wrong_symbol_is_named(self) -> None:
