@@ -4,11 +4,6 @@
 
 #include <stdlib.h>
 
-/* Original forms of functions whose names are macros in cuda.h. */
-CUresult update_dependencies_v1(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies,
-                                unsigned int flags) __asm__("cuStreamUpdateCaptureDependencies");
-CUresult get_capture_info_v1(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-                             cuuint64_t *id_out) __asm__("cuStreamGetCaptureInfo");
 #include <string.h>
 
 static struct capture *active;         /* captures that have not ended; under the queue lock */
@@ -99,17 +94,11 @@ CUresult capture_append_locked(CUstream stream, struct operation *operation)
 {
     struct capture *capture = stream->capture;
     CALL_REFUSE(capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
-    if (capture->node_count == capture->node_capacity) {
-        size_t wanted = capture->node_capacity == 0 ? 16 : capture->node_capacity * 2;
-        struct capture_node *larger = reallocarray(capture->nodes, wanted, sizeof *larger);
-        CALL_REFUSE(larger == NULL, OUT_OF_MEMORY);
-        capture->nodes = larger;
-        capture->node_capacity = wanted;
-    }
     CALL_REFUSE(recording_append(capture->graph->recording, operation) != 0, OUT_OF_MEMORY);
     struct capture_clock *clock = clock_of(stream);
     clock->counts[component_of(stream)]++;
-    capture->nodes[capture->node_count++] = (struct capture_node){operation, *clock, component_of(stream)};
+    const struct capture_node node = {operation, *clock, component_of(stream)};
+    CALL_REFUSE(append(&capture->nodes, &capture->node_count, &capture->node_capacity, &node, sizeof node), OUT_OF_MEMORY);
     return CUDA_SUCCESS;
 }
 
@@ -314,8 +303,11 @@ static CUresult set_dependencies_locked(CUstream stream, const struct capture_cl
     return CUDA_SUCCESS;
 }
 
-static CUresult update(CUstream handle, CUgraphNode *nodes, size_t count, unsigned flags)
+SIM_API CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode *nodes, const CUgraphEdgeData *edges,
+                                                   size_t count, unsigned int flags)
 {
+    CALL_ENTER("cuStreamUpdateCaptureDependencies");
+    (void)edges;
     CUstream stream;
     struct capture_clock clock = {{0}};
     CONTEXT_CURRENT(context);
@@ -335,25 +327,11 @@ static CUresult update(CUstream handle, CUgraphNode *nodes, size_t count, unsign
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies,
-                                                   const CUgraphEdgeData *dependencyData, size_t numDependencies,
-                                                   unsigned int flags)
-{
-    CALL_ENTER("cuStreamUpdateCaptureDependencies");
-    (void)dependencyData;
-    return update(hStream, dependencies, numDependencies, flags);
-}
-
-SIM_API CUresult update_dependencies_v1(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
-{
-    CALL_ENTER("cuStreamUpdateCaptureDependencies");
-    return update(hStream, dependencies, numDependencies, flags);
-}
-
 /* The dependencies are valid until the capture continues. */
-static CUresult get_info(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                         const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count)
+SIM_API CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                                        const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count)
 {
+    CALL_ENTER("cuStreamGetCaptureInfo");
     CUstream stream;
     CALL_REFUSE(status == NULL, INVALID_VALUE);
     CONTEXT_CURRENT(context);
@@ -383,31 +361,7 @@ static CUresult get_info(CUstream handle, CUstreamCaptureStatus *status, cuuint6
 SIM_API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 {
     CALL_ENTER("cuStreamIsCapturing");
-    return get_info(hStream, captureStatus, NULL, NULL, NULL, NULL, NULL);
-}
-
-SIM_API CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-                                        CUgraph *graph_out, const CUgraphNode **dependencies_out,
-                                        const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
-{
-    CALL_ENTER("cuStreamGetCaptureInfo");
-    return get_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
-}
-
-SIM_API CUresult get_capture_info_v1(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
-{
-    CALL_ENTER("cuStreamGetCaptureInfo");
-    return get_info(hStream, captureStatus_out, id_out, NULL, NULL, NULL, NULL);
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *, const CUgraphNode **, size_t *);
-
-SIM_API CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-                                           CUgraph *graph_out, const CUgraphNode **dependencies_out,
-                                           size_t *numDependencies_out)
-{
-    CALL_ENTER("cuStreamGetCaptureInfo");
-    return get_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out, NULL, numDependencies_out);
+    return cuStreamGetCaptureInfo(hStream, captureStatus, NULL, NULL, NULL, NULL, NULL);
 }
 
 SIM_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)

@@ -97,6 +97,8 @@ struct CUgraphExec_st {
 CUgraph graph_create(const struct recording *contents);
 /* Errors: INVALID_VALUE (no graph, or no longer). */
 CUresult graph_free(CUgraph graph);
+/* Appends an item to an array that grows. Returns 0, or -1 if out of memory. */
+int append(void *array, size_t *count, size_t *capacity, const void *item, size_t size);
 int recording_append(struct recording *recording, struct operation *operation);
 int recording_add_allocation(struct recording *recording, CUdeviceptr address);
 void recording_release(struct recording *recording);

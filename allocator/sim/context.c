@@ -18,7 +18,6 @@ static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUctx_st *contexts;                   /* under contexts_lock */
 static struct CUctx_st *spent;                      /* destroyed, to be reused; under contexts_lock */
 static struct CUctx_st *primaries[SIM_MAX_DEVICES]; /* under contexts_lock; NULL while inactive */
-static unsigned primary_flags[SIM_MAX_DEVICES];     /* under contexts_lock */
 static unsigned long long next_id = 1;              /* under contexts_lock */
 
 static __thread struct {
@@ -182,7 +181,7 @@ static void destroy(CUcontext context)
 static CUresult retain_primary_locked(CUdevice dev)
 {
     if (primaries[dev] == NULL) {
-        CALL_TRY(create_locked(&primaries[dev], dev, primary_flags[dev], NULL));
+        CALL_TRY(create_locked(&primaries[dev], dev, 0, NULL));
         primaries[dev]->is_primary = 1;
     }
     primaries[dev]->references++;
@@ -219,7 +218,7 @@ CUresult context_create_green(CUcontext *out, int device, CUgreenCtx green)
     pthread_mutex_lock(&contexts_lock);
     CUresult retained = retain_primary_locked(device), result = retained;
     if (retained == CUDA_SUCCESS)
-        result = create_locked(out, device, primary_flags[device], primaries[device]);
+        result = create_locked(out, device, 0, primaries[device]);
     if (result == CUDA_SUCCESS)
         (*out)->green = green;
     pthread_mutex_unlock(&contexts_lock);
@@ -258,17 +257,8 @@ SIM_API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, i
     CALL_REFUSE(!config_has_device(dev), INVALID_DEVICE);
     CALL_REFUSE(flags == NULL || active == NULL, INVALID_VALUE);
     HOLD(&contexts_lock);
-    *flags = primary_flags[dev];
+    *flags = 0;
     *active = primaries[dev] != NULL;
-    return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
-{
-    CALL_ENTER("cuDevicePrimaryCtxSetFlags");
-    CALL_REFUSE(!config_has_device(dev), INVALID_DEVICE);
-    HOLD(&contexts_lock);
-    primary_flags[dev] = flags;
     return CUDA_SUCCESS;
 }
 

@@ -81,8 +81,9 @@ static struct operation *create_operation(CUevent event)
     return operation;
 }
 
-static CUresult record(CUevent event, CUstream handle)
+SIM_API CUresult cuEventRecord(CUevent event, CUstream handle)
 {
+    CALL_ENTER("cuEventRecord");
     CUstream stream;
     CONTEXT_CURRENT(context);
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event), INVALID_HANDLE);
@@ -106,19 +107,6 @@ static CUresult record(CUevent event, CUstream handle)
     CALL_TRY(stream_enqueue_locked(stream, operation, NULL, &ticket));
     keep_locked(event, ticket);
     return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
-{
-    CALL_ENTER("cuEventRecord");
-    return record(hEvent, hStream);
-}
-
-SIM_API CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
-{
-    CALL_ENTER("cuEventRecordWithFlags");
-    CALL_REFUSE(flags != CU_EVENT_RECORD_DEFAULT, NOT_SUPPORTED);
-    return record(hEvent, hStream);
 }
 
 /* For a call that observes the event from the host. */

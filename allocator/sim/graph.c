@@ -27,8 +27,7 @@ static void release(CUuserObject object, unsigned count)
     free(object);
 }
 
-/* Appends an item to an array that grows. Returns 0, or -1 if out of memory. */
-static int append(void *array, size_t *count, size_t *capacity, const void *item, size_t size)
+int append(void *array, size_t *count, size_t *capacity, const void *item, size_t size)
 {
     void *items;
     memcpy(&items, array, sizeof items);
@@ -161,16 +160,6 @@ SIM_API CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, un
     executable->recording = recording_retain(hGraph->recording);
     *phGraphExec = executable;
     return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                              CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
-{
-    CALL_REFUSE(instantiateParams == NULL, INVALID_VALUE);
-    CUresult result = cuGraphInstantiate(phGraphExec, hGraph, instantiateParams->flags);
-    instantiateParams->hErrNode_out = NULL;
-    instantiateParams->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
-    return result;
 }
 
 SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)

@@ -235,17 +235,6 @@ static CUresult make_variable(CUcontext context)
     return CUDA_SUCCESS;
 }
 
-static CUresult load_module(CUmodule *module, const void *image)
-{
-    CONTEXT_CURRENT(context);
-    CALL_REFUSE(module == NULL || image == NULL, INVALID_VALUE);
-    CALL_TRY(capture_check_unsafe());
-    CALL_TRY(make_variable(context));
-    if (strstr(image, ".version"))
-        compile();
-    return load(module, image, context->home);
-}
-
 static CUresult unload(enum handle_kind kind, CUmodule module)
 {
     CALL_REFUSE(!handle_remove(kind, module), INVALID_HANDLE);
@@ -257,21 +246,13 @@ static CUresult unload(enum handle_kind kind, CUmodule module)
 SIM_API CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
     CALL_ENTER("cuModuleLoadData");
-    return load_module(module, image);
-}
-
-SIM_API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
-                                    void **optionValues)
-{
-    CALL_ENTER("cuModuleLoadDataEx");
-    CALL_REFUSE(numOptions != 0 && (options == NULL || optionValues == NULL), INVALID_VALUE);
-    return load_module(module, image);
-}
-
-SIM_API CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
-{
-    CALL_ENTER("cuModuleLoadFatBinary");
-    return load_module(module, fatCubin);
+    CONTEXT_CURRENT(context);
+    CALL_REFUSE(module == NULL || image == NULL, INVALID_VALUE);
+    CALL_TRY(capture_check_unsafe());
+    CALL_TRY(make_variable(context));
+    if (strstr(image, ".version"))
+        compile();
+    return load(module, image, context->home);
 }
 
 void kernel_unload_all(CUcontext context)

@@ -212,30 +212,29 @@ SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
     return CUDA_SUCCESS;
 }
 
+/* One of CU_MEMPOOL_ATTR_REUSE_..., NULL for other attributes. */
+static int *switch_of(CUmemoryPool pool, CUmemPool_attribute attribute)
+{
+    int is_switch = attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
+                    attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+    return is_switch ? &pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] : NULL;
+}
+
 static CUresult set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, const void *value)
 {
     HOLD(&space_lock);
     struct space_pool *figures = &pool->memory;
-    switch (attribute) {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-        pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = *(const int *)value != 0;
-        return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+    int *to = switch_of(pool, attribute), is_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+    if (to != NULL) {
+        *to = *(const int *)value != 0;
+    } else if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
         figures->threshold = *(const cuuint64_t *)value;
-        return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+    } else {
+        CALL_REFUSE(!is_used && attribute != CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, INVALID_VALUE);
         CALL_REFUSE(*(const cuuint64_t *)value != 0, INVALID_VALUE);
-        if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
-            figures->used_high = figures->used;
-        else
-            figures->reserved_high = figures->reserved;
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
+        *(is_used ? &figures->used_high : &figures->reserved_high) = is_used ? figures->used : figures->reserved;
     }
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
@@ -256,30 +255,24 @@ static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
 {
     HOLD(&space_lock);
     const struct space_pool *figures = &pool->memory;
-    switch (attribute) {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-        *(int *)value = pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
+    const int *from = switch_of(pool, attribute);
+    const struct {
+        CUmemPool_attribute attribute;
+        uint64_t value;
+    } table[] = {{CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, figures->threshold},
+                 {CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, in_steps(figures->reserved)},
+                 {CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, in_steps(figures->reserved_high)},
+                 {CU_MEMPOOL_ATTR_USED_MEM_CURRENT, figures->used},
+                 {CU_MEMPOOL_ATTR_USED_MEM_HIGH, figures->used_high}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (table[i].attribute != attribute)
+            continue;
+        *(cuuint64_t *)value = table[i].value;
         return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-        *(cuuint64_t *)value = figures->threshold;
-        return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-        *(cuuint64_t *)value = in_steps(figures->reserved);
-        return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        *(cuuint64_t *)value = in_steps(figures->reserved_high);
-        return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-        *(cuuint64_t *)value = figures->used;
-        return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-        *(cuuint64_t *)value = figures->used_high;
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
     }
+    CALL_REFUSE(from == NULL, INVALID_VALUE);
+    *(int *)value = *from;
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)

@@ -379,8 +379,9 @@ CUresult stream_submit_behind(CUstream handle, struct operation *operation, stru
     return submit(handle, operation, SUBMIT_ASYNC, last);
 }
 
-static CUresult create(CUstream *out, unsigned flags)
+SIM_API CUresult cuStreamCreate(CUstream *out, unsigned flags)
 {
+    CALL_ENTER("cuStreamCreate");
     CONTEXT_CURRENT(context);
     CALL_REFUSE(out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0, INVALID_VALUE);
     CUstream stream = stream_create(context, flags);
@@ -389,17 +390,10 @@ static CUresult create(CUstream *out, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
-{
-    CALL_ENTER("cuStreamCreate");
-    return create(phStream, Flags);
-}
-
 SIM_API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
-    CALL_ENTER("cuStreamCreateWithPriority");
     (void)priority; /* no work is preferred to other work */
-    return create(phStream, flags);
+    return cuStreamCreate(phStream, flags);
 }
 
 SIM_API CUresult cuStreamDestroy(CUstream hStream)
@@ -415,24 +409,17 @@ SIM_API CUresult cuStreamDestroy(CUstream hStream)
     return CUDA_SUCCESS;
 }
 
-static CUresult synchronize(CUcontext context)
-{
-    HOLD(&queue_lock);
-    CALL_TRY(capture_check_unsafe_locked());
-    context_wait_locked(context);
-    return context_error(context);
-}
-
-SIM_API CUresult cuCtxSynchronize(void)
-{
-    CALL_ENTER("cuCtxSynchronize");
-    CONTEXT_CURRENT(context);
-    return synchronize(context);
-}
-
 SIM_API CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
     CALL_ENTER("cuCtxSynchronize");
     CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
-    return synchronize(ctx);
+    HOLD(&queue_lock);
+    CALL_TRY(capture_check_unsafe_locked());
+    context_wait_locked(ctx);
+    return context_error(ctx);
+}
+
+SIM_API CUresult cuCtxSynchronize(void)
+{
+    return cuCtxSynchronize_v2(NULL);
 }

@@ -89,9 +89,7 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus *, cuuint64_t
     T(cuStreamGetId, _ptsz, 12000, (CUstream s, unsigned long long *i), (s, i))                                                \
     T(cuStreamGetCtx, _ptsz, 9020, (CUstream s, CUcontext * c), (s, c))                                                        \
     T(cuEventRecord, _ptsz, 2000, (CUevent e, CUstream s), (e, s))                                                             \
-    T(cuEventRecordWithFlags, _ptsz, 11010, (CUevent e, CUstream s, unsigned f), (e, s, f))                                    \
-    T(cuGraphLaunch, _ptsz, 10000, (CUgraphExec g, CUstream s), (g, s))                                                        \
-    T(cuGraphInstantiateWithParams, _ptsz, 12000, (CUgraphExec * e, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS * p), (e, g, p))
+    T(cuGraphLaunch, _ptsz, 10000, (CUgraphExec g, CUstream s), (g, s))
 
 /* Earlier and later forms of functions named above: base name, name of this form, and the same. */
 #define FORMS(T)                                                                                                               \
@@ -173,7 +171,6 @@ static const struct symbol symbols[] = {
     PLAIN(cuDevicePrimaryCtxRelease, 11000),
     PLAIN(cuDevicePrimaryCtxReset, 11000),
     PLAIN(cuDevicePrimaryCtxGetState, 7000),
-    PLAIN(cuDevicePrimaryCtxSetFlags, 11000),
     PLAIN(cuCtxCreate, 12050),
     PLAIN(cuCtxDestroy, 4000),
     PLAIN(cuCtxGetCurrent, 4000),
@@ -256,8 +253,6 @@ static const struct symbol symbols[] = {
     PLAIN(cuMemPoolSetAttribute, 11020),
     PLAIN(cuMemPoolGetAttribute, 11020),
     PLAIN(cuModuleLoadData, 2000),
-    PLAIN(cuModuleLoadDataEx, 2010),
-    PLAIN(cuModuleLoadFatBinary, 2000),
     PLAIN(cuModuleUnload, 2000),
     PLAIN(cuModuleGetFunction, 2000),
     PLAIN(cuLinkCreate, 6050),
@@ -351,4 +346,20 @@ SIM_API CUresult get_uuid_v1(CUuuid *uuid, CUdevice device)
 SIM_API CUresult elapsed_time_v1(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 {
     return cuEventElapsedTime(pMilliseconds, hStart, hEnd);
+}
+
+SIM_API CUresult update_dependencies_v1(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
+{
+    return cuStreamUpdateCaptureDependencies(hStream, dependencies, NULL, numDependencies, flags);
+}
+
+SIM_API CUresult get_capture_info_v1(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
+{
+    return cuStreamGetCaptureInfo(hStream, captureStatus_out, id_out, NULL, NULL, NULL, NULL);
+}
+
+SIM_API CUresult cuStreamGetCaptureInfo_v2(CUstream s, CUstreamCaptureStatus *c, cuuint64_t *i, CUgraph *g,
+                                           const CUgraphNode **d, size_t *n)
+{
+    return cuStreamGetCaptureInfo(s, c, i, g, d, NULL, n);
 }

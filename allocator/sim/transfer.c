@@ -250,12 +250,7 @@ static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from
 {
     CALL_TRY(context_validate(to_context));
     CALL_TRY(context_validate(from_context));
-    const struct transfer transfer = {.to = {.side = SIDE_DEVICE, .address = to},
-                                      .from = {.side = SIDE_DEVICE, .address = from},
-                                      .bytes = bytes,
-                                      .rows = 1,
-                                      .slices = 1};
-    return copy_all(&transfer, stream, SUBMIT_ASYNC);
+    return copy(to, SIDE_DEVICE, from, SIDE_DEVICE, bytes, stream, SUBMIT_ASYNC);
 }
 
 SIM_API CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
