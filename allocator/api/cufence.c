@@ -10,6 +10,7 @@
 #include "heap/unguarded/unguarded.h"
 #include "lifecycle.h"
 #include "order/order.h"
+#include "regions/regions.h"
 #include "stacks/labels.h"
 #include "stacks/stack.h"
 #include "witness/delivery.h"
@@ -211,8 +212,12 @@ PUBLIC cufence_status cufence_label_pop(void)
 PUBLIC cufence_status cufence_describe(const void *address, cufence_description *description)
 {
     cufence_status status = check_started_with(description, "description");
-    if (status == CUFENCE_OK)
+    struct region_at at;
+    if (status == CUFENCE_OK) {
         heap_describe((uint64_t)(uintptr_t)address, description);
+        if (description->place == CUFENCE_PLACE_INSIDE && region_find((uint64_t)(uintptr_t)address, &at))
+            region_text(&at, description->region, sizeof description->region);
+    }
     return status;
 }
 
@@ -311,6 +316,10 @@ static void check_slack(void *argument)
         on->status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a fault handler cannot check buffers: the device may be stopped");
     else
         on->status = heap_check_slack(on->device, 1, CHECK_MS, &on->found);
+    if (!__atomic_load_n(&regions_are_used, __ATOMIC_RELAXED) || delivery_is_in_handler())
+        return;
+    if (on->status == CUFENCE_OK || !heap_watches())
+        on->status = regions_check(on->device, 1, CHECK_MS, &on->found);
 }
 
 PUBLIC int cufence_check(int device)

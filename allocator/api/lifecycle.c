@@ -19,6 +19,7 @@
 #include "launch/lens.h"
 #include "launch/pinned.h"
 #include "order/order.h"
+#include "regions/regions.h"
 #include "vmm/arena.h"
 #include "witness/delivery.h"
 #include "witness/arming.h"
@@ -150,12 +151,15 @@ static void remove_traces(int status, void *unused)
         aside_call(remove_traces_aside, unused);
 }
 
-/* The last check of all buffers. The devices are idle. Returns 0 if some could not be checked; error_detail() says why. */
+/* The last check of all buffers, and of their free rows. The devices are idle. Returns 0 if some could not be checked;
+ * error_detail() says why. */
 static int check_slack(void)
 {
-    size_t found;
-    return !heap_watches() || driver_has_faulted(exit_result) || delivery_is_in_handler() ||
-           heap_check_slack(-1, 0, SLACK_MS, &found) == CUFENCE_OK;
+    size_t found = 0;
+    if (driver_has_faulted(exit_result) || delivery_is_in_handler())
+        return 1;
+    int is_done = !heap_watches() || heap_check_slack(-1, 0, SLACK_MS, &found) == CUFENCE_OK;
+    return regions_check(-1, 0, SLACK_MS, &found) == CUFENCE_OK && is_done;
 }
 
 /* Waits for all work and for the reports of its faults. Returns 1 if all work is done. */
@@ -290,6 +294,7 @@ static void context_gone(struct context *context)
     kernels_forget(context);
     if (order_is_wanted())
         order_context_gone(context);
+    regions_context_gone(context);
     heap_context_gone(context);
     passed_context_gone(context);
     launch_forget_context(context);
@@ -346,6 +351,7 @@ static cufence_status start(const char *options)
     static const struct context_events events = {context_begun, context_gone, stream_ends};
     contexts_open(&events);
     heap_on_slack(slack_report);
+    regions_on_write(region_report);
     status = heap_open(&process.options);
     if (status != CUFENCE_OK) {
         monitor_cancel();

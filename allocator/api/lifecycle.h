@@ -48,6 +48,9 @@ CUresult settle_before_end(CUcontext context);
 /* slack.c: reports what the heap finds in the slack of a buffer, with the launches that may have written it. Takes
  * milliseconds. */
 void slack_report(const struct heap_slack *found);
+/* The same for bytes of a free row. */
+struct region_write;
+void region_report(const struct region_write *found);
 
 /* ---- use.c: what is allocated, by place of allocation ---- */
 

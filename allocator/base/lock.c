@@ -2,25 +2,26 @@
 
 #ifndef NDEBUG
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static _Thread_local unsigned held; /* one bit per rank */
+static _Thread_local uint64_t held; /* one bit per rank */
 
 void lock_entered(enum lock_rank rank)
 {
     if (held >> rank) {
         fprintf(stderr, "cufence: internal error: a lock of rank %d is taken while one of rank %d is held\n", (int)rank,
-                31 - __builtin_clz(held));
+                63 - __builtin_clzll(held));
         abort();
     }
-    held |= 1u << rank;
+    held |= UINT64_C(1) << rank;
 }
 
 void lock_left(enum lock_rank rank)
 {
     lock_expected(rank, __func__);
-    held &= ~(1u << rank);
+    held &= ~(UINT64_C(1) << rank);
 }
 
 void lock_expected(enum lock_rank rank, const char *function)

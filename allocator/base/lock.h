@@ -17,6 +17,8 @@ enum lock_rank {
     RANK_SPACE,       /* address space is reserved, if not at the start; held across that */
     RANK_CONTEXTS,    /* creation and destruction of contexts; held while the other rooms load their parts into a new one */
     RANK_FILTER,      /* a pool's filter, a callback into the program, is running */
+    RANK_REGIONS,     /* regions of buffers; held across launches of cufence's own kernels, and while cufence_check() waits for
+                         them */
     RANK_TOUCH,       /* a stream ends, begins or joins a capture, or is used by a thread other than its own */
     RANK_BOOKS,       /* a context's free lists and pools */
     RANK_PACK,        /* a context's pages that small buffers share */

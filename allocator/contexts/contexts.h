@@ -35,7 +35,7 @@ struct stream {
     uint64_t behind_ns;      /* atomic; see stream_used_behind() */
 };
 
-enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_VALUES, CONTEXT_ROOMS };
+enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_VALUES, CONTEXT_REGIONS, CONTEXT_ROOMS };
 
 struct context {
     CUcontext handle;           /* atomic */

@@ -18,6 +18,8 @@
 #define QUIET 8             /* looks in vain before the thread goes to sleep */
 #define STOP_MS 2000        /* many times what a driver call takes */
 
+int (*heap_in_background)(void);
+
 static pthread_t thread;
 static int is_running; /* used only by the thread that starts and stops it */
 
@@ -67,6 +69,8 @@ static struct agenda look_around(int is_time_to_trim)
         slack_collect(books);
         agenda.is_pending |= slack_is_flying(books) || reclaim_is_pending(books, &agenda.due_ns);
     }
+    int (*further)(void) = __atomic_load_n(&heap_in_background, __ATOMIC_ACQUIRE);
+    agenda.is_pending |= further && further();
     if (heap_options->uaf == UAF_ADAPTIVE && adaptive_due_ns() < agenda.due_ns)
         agenda.due_ns = adaptive_due_ns();
     return agenda;

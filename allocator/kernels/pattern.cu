@@ -9,6 +9,8 @@ typedef unsigned long long wide;
 #define CHECK 1u
 #define RENEW 2u
 #define WRITE 4u
+#define NANS 8u
+#define MARK 16u
 #define GOOD 1u
 #define BAD 2u
 #define FOUND 64
@@ -30,9 +32,11 @@ struct job {
 };
 static_assert(sizeof(job) == 248, "as in pattern.h");
 
-/* The pattern of the eight bytes at an address that is a multiple of eight. No byte is 0, 1, 0xff or ASCII. */
-static __device__ wide pattern_of(wide address)
+/* The pattern of the eight bytes at an address that is a multiple of eight: NaNs, or no byte is 0, 1, 0xff or ASCII. */
+static __device__ wide pattern_of(wide address, word does)
 {
+    if (does & NANS)
+        return 0x7fff7fff7fff7fffull;
     wide mixed = address * 0x9e3779b97f4a7c15ull;
     return ((mixed ^ mixed >> 29) & 0x3f3f3f3f3f3f3f3full) + 0xa1a1a1a1a1a1a1a1ull;
 }
@@ -43,9 +47,9 @@ static __device__ byte byte_of(wide pattern, wide address)
 }
 
 /* Notes the changed bytes among eight. All offsets are from the range's start. */
-static __device__ void compare(range in, wide at, word *first, word *last, word *count)
+static __device__ void compare(range in, word does, wide at, word *first, word *last, word *count)
 {
-    wide pattern = pattern_of(at);
+    wide pattern = pattern_of(at, does);
     if (at >= in.start && at + 8 <= in.end && *(const volatile wide *)at == pattern)
         return;
     for (wide one = at < in.start ? in.start : at; one < at + 8 && one < in.end; one++) {
@@ -57,9 +61,9 @@ static __device__ void compare(range in, wide at, word *first, word *last, word 
     }
 }
 
-static __device__ void put(range in, wide at)
+static __device__ void put(range in, word does, wide at)
 {
-    wide pattern = pattern_of(at);
+    wide pattern = pattern_of(at, does);
     if (at >= in.start && at + 8 <= in.end) {
         *(volatile wide *)at = pattern;
         return;
@@ -68,14 +72,14 @@ static __device__ void put(range in, wide at)
         *(volatile byte *)one = byte_of(pattern, one);
 }
 
-static __device__ void put_all(range in)
+static __device__ void put_all(range in, word does)
 {
     for (wide at = (in.start & ~7ull) + 8 * threadIdx.x; at < in.end; at += 8 * blockDim.x)
-        put(in, at);
+        put(in, does, at);
 }
 
 /* All threads of the block return the same: whether bytes have changed. */
-static __device__ bool check(range in, found *out, word *first, word *last, word *count)
+static __device__ bool check(range in, word does, found *out, word *first, word *last, word *count)
 {
     if (threadIdx.x == 0) {
         *first = ~0u;
@@ -83,7 +87,7 @@ static __device__ bool check(range in, found *out, word *first, word *last, word
     }
     __syncthreads();
     for (wide at = (in.start & ~7ull) + 8 * threadIdx.x; at < in.end; at += 8 * blockDim.x)
-        compare(in, at, first, last, count);
+        compare(in, does, at, first, last, count);
     __syncthreads();
     bool is_bad = *count != 0;
     if (is_bad && threadIdx.x == 0) {
@@ -111,15 +115,17 @@ extern "C" __global__ void cufence_pattern(job *jobs, volatile word *states)
         does = own->does;
     __syncthreads();
     for (int side = 0; side < 2 && (does & CHECK); side++) {
-        if (check(ranges[side], &own->found[side], &first, &last, &count)) {
+        if (check(ranges[side], does, &own->found[side], &first, &last, &count)) {
             is_bad = true;
             if (does & RENEW)
-                put_all(ranges[side]);
+                put_all(ranges[side], does);
         }
     }
     __syncthreads();
-    for (int side = 2; side < 4 && (does & WRITE); side++)
-        put_all(ranges[side]);
+    for (int side = 2; side < (does & MARK ? 3 : 4) && (does & WRITE); side++)
+        put_all(ranges[side], does);
+    if (threadIdx.x == 0 && (does & MARK))
+        *(volatile byte *)ranges[3].start = (byte)ranges[3].end;
     __threadfence_system();
     __syncthreads();
     if (threadIdx.x == 0)
@@ -129,5 +135,5 @@ extern "C" __global__ void cufence_pattern(job *jobs, volatile word *states)
 extern "C" __global__ void cufence_pattern_fill(wide start, wide bytes)
 {
     for (wide at = 8 * (wide)(blockIdx.x * blockDim.x + threadIdx.x); at < bytes; at += 8 * (wide)(gridDim.x * blockDim.x))
-        *(volatile wide *)(start + at) = pattern_of(start + at);
+        *(volatile wide *)(start + at) = pattern_of(start + at, 0);
 }

@@ -113,15 +113,17 @@ OWN(pattern)
     patterns::word does = __atomic_load_n(&own->does, __ATOMIC_ACQUIRE);
     for (int side = 0; side < 2 && (does & CHECK); side++) {
         const patterns::range in = own->check[side];
-        if (!patterns::check(in, &own->found[side], &first, &last, &count))
+        if (!patterns::check(in, does, &own->found[side], &first, &last, &count))
             continue;
         for (unsigned i = 0; i < FOUND && in.start + first + i < in.end; i++)
             own->found[side].bytes[i] = *(const volatile patterns::byte *)(in.start + first + i);
         state = BAD;
         if (does & RENEW)
-            patterns::put_all(in);
+            patterns::put_all(in, does);
     }
-    for (int side = 0; side < 2 && (does & WRITE); side++)
-        patterns::put_all(own->write[side]);
+    for (int side = 0; side < (does & MARK ? 1 : 2) && (does & WRITE); side++)
+        patterns::put_all(own->write[side], does);
+    if (does & MARK)
+        *(volatile patterns::byte *)own->write[1].start = (patterns::byte)own->write[1].end;
     __atomic_store_n(&states[blockIdx.x], state, __ATOMIC_RELEASE);
 }

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         wait_reports,
     )
     from ._library import Error
+    from ._regions import regions
     from ._torch import enable, is_enabled
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "label",
     "last_report",
     "last_report_text",
+    "regions",
     "report",
     "stats",
     "streams",
@@ -52,7 +54,7 @@ __all__ = [
 ]
 
 # The module of each public name. Imported at its first use, to keep this import fast.
-_HOMES = dict.fromkeys(__all__, "_api") | {"Error": "_library", "enable": "_torch", "is_enabled": "_torch"}
+_HOMES = dict.fromkeys(__all__, "_api") | {"Error": "_library", "enable": "_torch", "is_enabled": "_torch", "regions": "_regions"}
 
 
 def __getattr__(name: str) -> object:

@@ -52,7 +52,7 @@ class Buffer(ctypes.Structure):
 class Description(ctypes.Structure):
     """struct cufence_description."""
 
-    _fields_ = [("place", ctypes.c_int), ("offset", ctypes.c_uint64), ("buffer", Buffer)]
+    _fields_ = [("place", ctypes.c_int), ("offset", ctypes.c_uint64), ("buffer", Buffer), ("region", ctypes.c_char * 192)]
 
 
 class Stats(ctypes.Structure):
@@ -99,6 +99,10 @@ PROTOTYPES = {
     "cufence_trim": (ctypes.c_int, [ctypes.c_int]),
     "cufence_check_host": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]),
     "cufence_check": (ctypes.c_int, [ctypes.c_int]),
+    "cufence_region": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_char_p]),
+    "cufence_region_take": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]),
+    "cufence_region_release": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
+    "cufence_region_gone": (ctypes.c_int, [ctypes.c_void_p]),
     "cufence_fault_count": (ctypes.c_uint64, []),
     "cufence_wait_reports": (ctypes.c_int, [ctypes.c_uint]),
     "cufence_last_report": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),

@@ -1,0 +1,95 @@
+/*
+ * Regions: what a program says about the inside of a buffer. A division cuts bytes of one live buffer into rows of one size,
+ * each of which is live, with an owner, or free. Guards between them cannot be had: the buffer is one mapping, whose
+ * granularity is 2 MiB, and no part of it can be unmapped. So a free row holds a pattern, which is checked when the row is
+ * taken again, as the slack of buffers is: watch.c. table.c has the divisions.
+ *
+ * The pattern is 0x7fff in each two bytes: NaN in every format of 16, 32 and 64 bits, and as an integer no likely index.
+ *
+ * A division names its buffer by its id, and is never found once that is freed. Until the first one, all of this costs a free
+ * one load and a branch that is not taken.
+ *
+ * Thread safety: every function, from any thread. region_at() and what else only looks take one lock, under which nothing
+ * waits.
+ */
+#ifndef CUFENCE_REGIONS_H
+#define CUFENCE_REGIONS_H
+
+#include "heap/heap.h"
+
+#define REGION_TEXT 48
+
+enum region_state { REGION_LIVE = 0, REGION_FREE = 1 }; /* also of the bytes in region_at.states */
+
+/* One row. */
+struct region {
+    enum region_state state;
+    int is_poisoned;             /* it is free, and the pattern was submitted */
+    uint64_t taken_ns, freed_ns; /* 0: never */
+    uint64_t good_ns;            /* when the pattern was known to be whole */
+    uint32_t taken_stack, freed_stack, freed_tid;
+    struct stream_ref on;    /* of the last work of ours on it ... */
+    uint64_t work;           /* ... and the number of that; 0: none */
+    char owner[REGION_TEXT]; /* the one that has it or, of a free row, that had it last; "" unknown */
+};
+
+/* A row and its division, copied. */
+struct region_at {
+    struct region region;
+    char name[REGION_TEXT];      /* of the division, "" if it has none */
+    uint64_t division;           /* its number, from 1, never used again */
+    uint64_t buffer;             /* id */
+    struct context *context;     /* of the buffer */
+    uint64_t start, bytes, rows; /* of the division: its first row, and the size and number of them */
+    uint64_t row, offset;        /* the address lies so far inside that row */
+    /* One byte a row on the device, an enum region_state that is kept current in the order of the streams on which rows are
+     * taken and released. 0: the driver had no memory for them. Valid until the division goes, in that order. */
+    CUdeviceptr states;
+};
+
+extern int regions_are_used; /* atomic; some buffer was divided */
+
+/* Finds the row that an address lies in. 0: none. */
+int region_find(uint64_t address, struct region_at *out);
+
+/* Writes "row 17 of kv (free, released 1.2 ms ago by request 4)". Returns `out`. */
+const char *region_text(const struct region_at *at, char *out, size_t size);
+
+/* Shows every row of the divisions that overlap these bytes, in order, at row * bytes; under the lock, so `show` only copies.
+ */
+void regions_walk(uint64_t start, uint64_t end, void (*show)(const struct region_at *at, void *user), void *user);
+
+/* ---- what the C API does; the contracts are in cufence.h ---- */
+
+cufence_status regions_divide(uint64_t start, size_t bytes, size_t rows, const char *name);
+cufence_status region_take(uint64_t start, const char *owner, CUstream stream);
+cufence_status region_release(uint64_t start, CUstream stream);
+cufence_status regions_gone(uint64_t start);
+
+/* ---- what is found ---- */
+
+/* Bytes of a free row that were changed. */
+struct region_write {
+    struct region_at at;  /* as the row was when it was checked: free */
+    struct region by;     /* who has taken it since; taken_ns 0: nobody */
+    uint64_t first, last; /* addresses of the first and of the last changed byte */
+    uint64_t changed;     /* number of changed bytes */
+    uint8_t bytes[64];    /* from `first` on, as many as there are */
+    size_t byte_count;    /* in bytes[] */
+    uint64_t until_ns;    /* when it was checked */
+};
+
+/* Sets what is called for each, without locks held: on the background thread, or on a thread that calls regions_check(). */
+void regions_on_write(void (*report)(const struct region_write *found));
+
+/*
+ * Checks the free rows of a device (-1: all), and reports what has changed. waits: synchronises the contexts first; else the
+ * caller has. *found: grows by the number of reports.
+ * Errors: UNSUPPORTED (a stream is capturing), FAULTED, DRIVER, TIMEOUT (the device was too busy).
+ */
+cufence_status regions_check(int device, int waits, unsigned timeout_ms, size_t *found);
+
+/* The context has ended, and its buffers with it. */
+void regions_context_gone(struct context *context);
+
+#endif
