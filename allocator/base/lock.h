@@ -97,6 +97,28 @@ static inline void lock_release(struct lock *lock)
     lock_left(lock->rank);
 }
 
+/* Holds a lock until the end of the block. Declares a variable, so it stands among statements. */
+#define HOLD(which) HOLD_AS(which, __LINE__)
+#define HOLD_AS(which, line) HOLD_NAMED(which, line)
+#define HOLD_NAMED(which, line)                                                                                                \
+    struct lock *const held_##line __attribute__((cleanup(lock_let_go), unused)) = (which);                                    \
+    lock_take(held_##line)
+
+static inline void lock_let_go(struct lock *const *held)
+{
+    lock_release(*held);
+}
+
+/* For waits until a time of CLOCK_MONOTONIC. */
+static inline void lock_condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 /* Waits for the condition, until a time of its clock (NULL: for ever); the lock is released meanwhile. Returns 0 or ETIMEDOUT.
  */
 static inline int lock_wait(struct lock *lock, pthread_cond_t *condition, const struct timespec *until)

@@ -292,10 +292,9 @@ void output_say(const char *format, ...)
 static void flush(void *unused)
 {
     (void)unused;
-    lock_take(&output.lock);
+    HOLD(&output.lock);
     if (output.kept.size && !output.is_printing)
         print_kept(1);
-    lock_release(&output.lock);
 }
 
 void output_flush(void)

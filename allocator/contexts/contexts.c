@@ -157,9 +157,8 @@ struct obtained {
 static void obtain_aside(void *argument)
 {
     struct obtained *obtained = argument;
-    lock_take(&lock);
+    HOLD(&lock);
     obtained->entry = obtain(obtained->handle);
-    lock_release(&lock);
 }
 
 struct context *context_entry_of(CUcontext handle)
@@ -307,7 +306,7 @@ static void add_green(void *argument)
     struct context *stands_for = primary && primary != handle ? context_of(primary) : NULL;
     if (!stands_for)
         return;
-    lock_take(&lock);
+    HOLD(&lock);
     struct context *entry = entry_of(handle);
     if (entry && entry->stands_for != stands_for) { /* it was taken for an ordinary context, or the handle was reused */
         end(entry);
@@ -327,7 +326,6 @@ static void add_green(void *argument)
         __atomic_store_n(&entry->is_alive, 1, __ATOMIC_RELEASE);
         contexts_changed();
     }
-    lock_release(&lock);
 }
 
 void context_is_green(CUcontext handle, int device)

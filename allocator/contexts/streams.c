@@ -136,12 +136,11 @@ void streams_forget(struct context *context)
     __atomic_add_fetch(&context->legacy.generation, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&context->legacy.books, NULL, __ATOMIC_RELAXED);
     __atomic_store_n(&context->legacy.tracked, 0, __ATOMIC_RELAXED);
-    lock_take(&lock);
+    HOLD(&lock);
     for (struct entry *entry = all; entry; entry = entry->next) {
         if (entry->is_used && (entry->stream.context == context || entry->stream.within == context))
             retire(entry);
     }
-    lock_release(&lock);
 }
 
 /* ---- streams created by the program ---- */
@@ -278,9 +277,8 @@ static void thread_ends(void *unused)
             continue;
         if (__atomic_load_n(&entry->is_used, __ATOMIC_ACQUIRE))
             end(entry);
-        lock_take(&lock);
+        HOLD(&lock);
         give_spare(entry);
-        lock_release(&lock);
     }
     own.first = NULL;
 }
@@ -291,7 +289,7 @@ static struct entry *make_own(struct context *within)
         own.thread = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
         __cxa_thread_atexit_impl(thread_ends, NULL, &__dso_handle);
     }
-    lock_take(&lock);
+    HOLD(&lock);
     struct entry *entry = own.first;
     while (entry && entry->is_used)
         entry = entry->chain;
@@ -301,7 +299,6 @@ static struct entry *make_own(struct context *within)
     }
     if (entry)
         use(entry, within, CU_STREAM_PER_THREAD, own.thread);
-    lock_release(&lock);
     return entry;
 }
 

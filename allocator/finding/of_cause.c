@@ -5,11 +5,11 @@
 #include "analysis/verdict/cause.h"
 #include "analysis/verdict/launches.h"
 #include "analysis/verdict/signature.h"
+#include "base/reader.h"
 #include "base/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MOST_UNIT 16u /* bytes of an element */
 
@@ -68,10 +68,9 @@ static const struct launch_entry *last_writer(const struct diagnosis *diagnosis,
         char *name = text_demangled(entry->function->name);
         for (uint32_t k = 0; k < entry->function->argument_count; k++) {
             struct launch_argument argument = entry->function->arguments[k];
-            uint64_t word;
-            if (argument.size != sizeof word || argument.offset + sizeof word > entry->kept_bytes)
+            if (argument.size != sizeof(uint64_t) || argument.offset + sizeof(uint64_t) > entry->kept_bytes)
                 continue;
-            memcpy(&word, entry->bytes + argument.offset, sizeof word);
+            uint64_t word = load_u64(entry->bytes + argument.offset);
             if (word - buffer->address < buffer->size &&
                 !(name && signature_is_const(name, entry->function->argument_count, k)))
                 last = entry;

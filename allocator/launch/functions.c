@@ -227,8 +227,7 @@ const struct launch_function *functions_find(CUfunction handle)
 
 void launch_forget_functions(void)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     for (size_t i = 0; newest && i < newest->slots; i++)
         __atomic_store_n(&newest->slot[i].function, NULL, __ATOMIC_RELEASE);
-    lock_release(&lock);
 }

@@ -93,13 +93,12 @@ static struct ring *own_ring(struct record *record)
 
 static struct slot *make_slots(struct ring *ring)
 {
-    lock_take(&launches.lock);
+    HOLD(&launches.lock);
     struct slot *slots = ring->slots;
     if (!slots) {
         slots = calloc(launches.size, sizeof *slots); /* without host memory, launches are only counted */
         __atomic_store_n(&ring->slots, slots, __ATOMIC_RELEASE);
     }
-    lock_release(&launches.lock);
     return slots;
 }
 
@@ -352,7 +351,7 @@ void launch_forget_context(struct context *context)
 {
     launch_forget_functions(); /* its modules are unloaded with it */
     struct record *record = find(context);
-    lock_take(&launches.lock);
+    HOLD(&launches.lock);
     if (record)
         __atomic_fetch_add(&launches.ended, count_of(record), __ATOMIC_RELAXED);
     for (size_t i = 0; record && i <= NODES; i++) {
@@ -361,7 +360,6 @@ void launch_forget_context(struct context *context)
     }
     if (record)
         __atomic_store_n(&record->settled, 0, __ATOMIC_RELAXED);
-    lock_release(&launches.lock);
 }
 
 /* ---- reading ---- */

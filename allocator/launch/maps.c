@@ -26,7 +26,7 @@ static struct tensor_map *with_bytes(const void *bytes)
 
 void maps_add(const struct tensor_map *map)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     if (!maps)
         maps = calloc(MAPS_KEPT, sizeof *maps);
     figures.encoded++;
@@ -38,16 +38,14 @@ void maps_add(const struct tensor_map *map)
     }
     if (place)
         *place = *map;
-    lock_release(&lock);
 }
 
 int maps_find(const void *bytes, struct tensor_map *out)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     const struct tensor_map *found = with_bytes(bytes);
     if (found)
         *out = *found;
-    lock_release(&lock);
     return found != NULL;
 }
 
@@ -55,7 +53,7 @@ void maps_copied(uint64_t to, const void *from, size_t size)
 {
     if (!__atomic_load_n(&count, __ATOMIC_RELAXED) || !from || size > SIZE_SEARCHED)
         return;
-    lock_take(&lock);
+    HOLD(&lock);
     for (size_t at = -to % MAP_ALIGNMENT; at + MAP_BYTES <= size; at += MAP_ALIGNMENT) {
         struct tensor_map *map = with_bytes((const uint8_t *)from + at);
         if (!map)
@@ -63,33 +61,28 @@ void maps_copied(uint64_t to, const void *from, size_t size)
         map->copied_to = to + at;
         __atomic_store_n(&maps_are_copied, 1, __ATOMIC_RELAXED);
     }
-    lock_release(&lock);
 }
 
 uint64_t maps_base_at(uint64_t address)
 {
     uint64_t base = 0;
-    lock_take(&lock);
+    HOLD(&lock);
     for (size_t i = 0; i < count && !base; i++)
         base = maps[i].copied_to == address ? maps[i].base : 0;
-    lock_release(&lock);
     return base;
 }
 
 size_t maps_read(struct tensor_map *out)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     size_t read = count;
     for (size_t i = 0; i < read; i++)
         out[i] = maps[(noted - 1 - i) % MAPS_KEPT];
-    lock_release(&lock);
     return read;
 }
 
 struct maps_figures maps_figures(void)
 {
-    lock_take(&lock);
-    struct maps_figures read = figures;
-    lock_release(&lock);
-    return read;
+    HOLD(&lock);
+    return figures;
 }

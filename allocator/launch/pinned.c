@@ -38,12 +38,11 @@ static int make_room(void)
 
 void pinned_add(const struct context *context, uint64_t address, uint64_t bytes, enum pinned_kind kind)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     if (make_room()) {
         entries[count] = (struct entry){{address, bytes, kind}, ++last, context};
         set_count(count + 1);
     }
-    lock_release(&lock);
 }
 
 uint64_t pinned_number(uint64_t address)
@@ -51,11 +50,10 @@ uint64_t pinned_number(uint64_t address)
     uint64_t number = 0;
     if (!__atomic_load_n(&count, __ATOMIC_RELAXED))
         return 0;
-    lock_take(&lock);
+    HOLD(&lock);
     for (size_t i = 0; i < count && !number; i++)
         if (entries[i].memory.address == address)
             number = entries[i].number;
-    lock_release(&lock);
     return number;
 }
 
@@ -63,36 +61,33 @@ void pinned_remove(uint64_t number)
 {
     if (!number)
         return;
-    lock_take(&lock);
+    HOLD(&lock);
     for (size_t i = 0; i < count; i++)
         if (entries[i].number == number) {
             entries[i] = entries[count - 1];
             set_count(count - 1);
             break;
         }
-    lock_release(&lock);
 }
 
 void pinned_forget_context(const struct context *context)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     size_t kept = 0;
     for (size_t i = 0; i < count; i++)
         if (entries[i].context != context)
             entries[kept++] = entries[i];
     set_count(kept);
-    lock_release(&lock);
 }
 
 int pinned_find(uint64_t address, struct pinned *found)
 {
     int is_found = 0;
-    lock_take(&lock);
+    HOLD(&lock);
     for (size_t i = 0; i < count && !is_found; i++) {
         is_found = address - entries[i].memory.address < entries[i].memory.bytes;
         if (is_found)
             *found = entries[i].memory;
     }
-    lock_release(&lock);
     return is_found;
 }

@@ -5,18 +5,16 @@
 
 void order_event_made(CUevent event, unsigned flags)
 {
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     clocks_event_made(&order_state->clocks, name_of(event));
     if (flags & CU_EVENT_INTERPROCESS) /* other processes may record it, behind work that waits for ours */
         clocks_event_hidden(&order_state->clocks, name_of(event));
-    lock_release(&order_lock);
 }
 
 void order_event_gone(CUevent event)
 {
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     clocks_event_gone(&order_state->clocks, name_of(event));
-    lock_release(&order_lock);
 }
 
 void order_event_recorded(CUevent event, CUstream handle, unsigned flags)
@@ -31,9 +29,8 @@ void order_event_recorded(CUevent event, CUstream handle, unsigned flags)
         order_event_hidden(event);
     if (is != FOLLOWED)
         return;
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     clocks_event_recorded(&order_state->clocks, name_of(event), index_of(stream));
-    lock_release(&order_lock);
 }
 
 void order_event_waited(CUstream handle, CUevent event, unsigned flags)
@@ -43,32 +40,28 @@ void order_event_waited(CUstream handle, CUevent event, unsigned flags)
     struct stream *stream = stream_resolve(handle);
     if (follow(stream) != FOLLOWED)
         return;
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     clocks_wait(&order_state->clocks, index_of(stream), name_of(event));
-    lock_release(&order_lock);
 }
 
 void order_event_hidden(CUevent event)
 {
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     clocks_event_hidden(&order_state->clocks, name_of(event));
-    lock_release(&order_lock);
 }
 
 void order_event_records_all(CUevent event)
 {
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     clocks_event_all(&order_state->clocks, name_of(event));
-    lock_release(&order_lock);
 }
 
 /* The host knows, or will, without a call that could compare what has been copied before it goes on. */
 static void knows_by_the_way(const struct order_clock *seen)
 {
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     clocks_host_knows(&order_state->clocks, seen);
     host_copies_forget_done();
-    lock_release(&order_lock);
 }
 
 void order_event_has_passed(CUevent event)
@@ -88,9 +81,8 @@ void order_stream_waits_unseen(CUstream handle)
         order_graph_waits();
         return;
     }
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     clocks_wait_for_all(&order_state->clocks, index_of(stream));
-    lock_release(&order_lock);
 }
 
 void order_host_learns(CUstream handle)
@@ -106,16 +98,14 @@ void order_host_learns(CUstream handle)
 
 void order_graph_waits(void)
 {
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     order_state->clocks.graphs_wait = 1;
-    lock_release(&order_lock);
 }
 
 void order_graph_tells(void)
 {
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     order_state->clocks.graphs_tell = 1;
-    lock_release(&order_lock);
 }
 
 void order_node_added(const CUgraphNodeParams *node)
@@ -142,9 +132,8 @@ void order_node_added(const CUgraphNodeParams *node)
 
 void order_graph_gone(CUgraphExec graph)
 {
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     clocks_graph_gone(&order_state->clocks, name_of(graph));
-    lock_release(&order_lock);
 }
 
 /* ---- synchronisation ---- */
@@ -153,28 +142,24 @@ void order_sees_stream(struct order_clock *seen, CUstream handle)
 {
     struct stream *stream = stream_resolve(handle);
     unsigned is = follow(stream);
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     *seen = clocks_of_stream(&order_state->clocks, is == FOLLOWED ? index_of(stream) : ORDER_NOT_TRACKED);
-    lock_release(&order_lock);
 }
 
 void order_sees_event(struct order_clock *seen, CUevent event)
 {
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     *seen = clocks_of_event(&order_state->clocks, name_of(event));
-    lock_release(&order_lock);
 }
 
 void order_sees_context(struct order_clock *seen, const struct context *context)
 {
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     *seen = clocks_of_context(&order_state->clocks, context);
-    lock_release(&order_lock);
 }
 
 void order_host_knows(const struct order_clock *seen)
 {
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     clocks_host_knows(&order_state->clocks, seen);
-    lock_release(&order_lock);
 }

@@ -114,7 +114,7 @@ void host_copies_forget_done(void)
 int order_host_next_changed(struct order_race *race)
 {
     int is_found = 0;
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     for (unsigned i = 0; i < count && !is_found;) {
         if (!is_done(&copies[i])) {
             i++;
@@ -123,14 +123,13 @@ int order_host_next_changed(struct order_race *race)
         const struct host_copy done = take(i);
         is_found = has_changed(&done) && found(&done, race);
     }
-    lock_release(&order_lock);
     return is_found;
 }
 
 int order_host_conflict(uint64_t start, uint64_t size, enum order_host_use by, struct order_race *race)
 {
     int is_found = 0;
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     for (unsigned i = count; i-- > 0 && !is_found;) {
         const struct host_copy *copy = &copies[i];
         if (copy->use.start >= start + size || copy->use.end <= start || is_done(copy))
@@ -142,15 +141,13 @@ int order_host_conflict(uint64_t start, uint64_t size, enum order_host_use by, s
             found(&taken, race);
         }
     }
-    lock_release(&order_lock);
     return is_found;
 }
 
 void order_host_forget(uint64_t start, uint64_t size)
 {
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     for (unsigned i = count; i-- > 0;)
         if (copies[i].use.start < start + size && copies[i].use.end > start)
             take(i);
-    lock_release(&order_lock);
 }

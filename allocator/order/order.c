@@ -1,5 +1,6 @@
 #include "order.h"
 
+#include "base/reader.h"
 #include "internal.h"
 #include "base/clock.h"
 #include "base/thread.h"
@@ -28,20 +29,18 @@ static enum order_kind kind_of(const struct stream *stream)
 static __attribute__((noinline)) void track(struct stream *stream)
 {
     enum order_kind kind = kind_of(stream);
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     if (!__atomic_load_n(&stream->tracked, __ATOMIC_RELAXED))
         __atomic_store_n(&stream->tracked, 1 + clocks_stream_begins(&order_state->clocks, stream->context, kind),
                          __ATOMIC_RELAXED);
-    lock_release(&order_lock);
 }
 
 /* Something may have been ordered that is not known: so all work so far counts as done. */
 static void lose(void)
 {
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     clocks_host_knows(&order_state->clocks, &order_state->clocks.latest);
     host_copies_forget_done();
-    lock_release(&order_lock);
 }
 
 static __attribute__((noinline)) enum followed ask_captured(const struct stream *stream)
@@ -70,18 +69,16 @@ enum followed follow(struct stream *stream)
 
 void order_stream_ends(struct stream *stream)
 {
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     clocks_stream_ends(&order_state->clocks, index_of(stream));
     __atomic_store_n(&stream->tracked, 0, __ATOMIC_RELAXED);
-    lock_release(&order_lock);
 }
 
 void order_context_gone(struct context *context)
 {
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     clocks_context_ends(&order_state->clocks, context);
     host_copies_forget_done(); /* its memory of the host is gone, too */
-    lock_release(&order_lock);
 }
 
 /* ---- launches ---- */
@@ -97,11 +94,10 @@ struct given {
 static int may_be_stale(const struct launch_span *span)
 {
     struct heap_range range;
-    uint64_t word;
     if (span->size <= LAUNCH_STRUCT_SURE || span->is_all)
         return 0;
     for (uint32_t at = (8 - span->offset % 8) % 8; at + 8 <= span->size; at += 8) {
-        memcpy(&word, span->bytes + at, sizeof word);
+        uint64_t word = load_u64(span->bytes + at);
         if (!heap_owns(word) || !heap_range_of(word, &range))
             return 1;
     }
@@ -111,10 +107,9 @@ static int may_be_stale(const struct launch_span *span)
 static void look_at_arguments(struct given *given, const struct launch_call *call, const struct launch_function *function)
 {
     struct launch_span span;
-    uint64_t word;
     for (uint32_t i = 0; launch_span(call, function, i, &span); i++) {
         for (uint32_t at = may_be_stale(&span) ? span.size : (8 - span.offset % 8) % 8; at + 8 <= span.size; at += 8) {
-            memcpy(&word, span.bytes + at, sizeof word);
+            uint64_t word = load_u64(span.bytes + at);
             if (heap_owns(word) && given->count < GIVEN_MOST && heap_range_of(word, &given->ranges[given->count]))
                 given->count++;
         }
@@ -135,7 +130,7 @@ static void kernel_launched(const struct launch_event *event, struct stream *str
                       .handle = name_of(event->stream)};
     given.count = 0;
     look_at_arguments(&given, event->call, function);
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     use.stream = index_of(stream);
     use.position = clocks_step(&order_state->clocks, use.stream);
     for (unsigned i = 0; use.position && i < given.count; i++) {
@@ -143,7 +138,6 @@ static void kernel_launched(const struct launch_event *event, struct stream *str
         use.end = use.start + given.ranges[i].size;
         uses_add(&order_state->uses, given.ranges[i].id, &use);
     }
-    lock_release(&order_lock);
 }
 
 static void launched(const struct launch_event *event, CUresult result)
@@ -155,10 +149,9 @@ static void launched(const struct launch_event *event, CUresult result)
         kernel_launched(event, stream);
         return;
     }
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     clocks_graph_launched(&order_state->clocks, index_of(stream), name_of(event->graph));
     host_copies_forget_done();
-    lock_release(&order_lock);
 }
 
 int order_open(void)
@@ -180,9 +173,8 @@ void order_recorded(uint64_t address, CUstream handle)
     struct stream *stream = heap_range_of(address, &range) ? stream_in(range.context, handle) : NULL;
     if (!stream || follow(stream) != FOLLOWED)
         return;
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     uses_recorded(&order_state->uses, range.id, index_of(stream));
-    lock_release(&order_lock);
 }
 
 void order_freed(uint64_t address)
@@ -190,9 +182,8 @@ void order_freed(uint64_t address)
     struct heap_range range;
     if (!heap_range_of(address, &range))
         return;
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     uses_drop(&order_state->uses, range.id);
-    lock_release(&order_lock);
 }
 
 static int found(const struct use *use, struct order_race *race)
@@ -218,14 +209,13 @@ int order_before_free(uint64_t address, struct stream *stream, struct order_race
     if (!heap_range_of(address, &range) || range.address != address || (stream ? follow(stream) != FOLLOWED : heap_captures()))
         return 0;
     *race = (struct order_race){.address = address, .stream = stream ? stream->handle : NULL, .by_host = !stream};
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     unsigned index = stream ? index_of(stream) : ORDER_NOT_TRACKED;
     if (!stream)
         is_race = found(against_waiting_free(&range), race);
     else if (clocks_step(&order_state->clocks, index))
         is_race = found(uses_against_free(&order_state->uses, &order_state->clocks, range.id, index), race);
     uses_drop(&order_state->uses, range.id);
-    lock_release(&order_lock);
     return is_race;
 }
 
@@ -300,7 +290,7 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
     int host_learns = copy->is_awaited || (!writes && is_pageable(copy->host_target));
     struct use use = {.tid = thread_id(), .handle = name_of(copy->stream)};
     *race = (struct order_race){.stream = copy->stream, .by_host = copy->is_awaited};
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     use.stream = index_of(stream);
     use.position = clocks_step(&order_state->clocks, use.stream);
     int is_race = 0;
@@ -320,7 +310,6 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
         struct order_clock seen = clocks_of_stream(&order_state->clocks, use.stream);
         clocks_host_knows(&order_state->clocks, &seen);
     }
-    lock_release(&order_lock);
     return is_race;
 }
 
@@ -341,12 +330,11 @@ static void describe_copy(const struct use *use, struct order_details *out)
 {
     const struct call_record *record = use->source;
     out->use.call = use->function;
-    lock_take(&order_lock);
+    HOLD(&order_lock);
     if (record->turn == use->turn) {
         out->stack = record->stack;
         out->use.time_ns = record->time_ns;
     }
-    lock_release(&order_lock);
 }
 
 void order_describe(const struct order_race *race, int is_named, struct order_details *out)

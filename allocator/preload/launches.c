@@ -3,11 +3,10 @@
 #include "internal.h"
 
 #include "base/aside.h"
+#include "base/reader.h"
 #include "launch/launch.h"
 #include "launch/maps.h"
 #include "launch/observers.h"
-
-#include <string.h>
 
 /* An observer may be deep. */
 static void show_begin(void *event)
@@ -24,14 +23,14 @@ static void observe(struct launch_event *event)
 void look_at_pointers(const struct launch_call *call, const struct launch_function *function, int is_of_graph)
 {
     struct launch_span span;
-    uint64_t word, base;
+    uint64_t base;
     if (__builtin_expect(!function && call->parameters, 0))
         function = functions_find(call->function);
     for (uint32_t i = 0; launch_span(call, function, i, &span); i++) {
         uint32_t size = span.offset < LAUNCH_KEPT_BYTES ? LAUNCH_KEPT_BYTES - span.offset : 0;
         size = span.size < size ? span.size : size;
         for (uint32_t at = (8 - span.offset % 8) % 8; at + 8 <= size; at += 8) {
-            memcpy(&word, span.bytes + at, sizeof word);
+            uint64_t word = load_u64(span.bytes + at);
             if (!heap_owns(word))
                 continue;
             if (__builtin_expect(is_of_graph, 0))

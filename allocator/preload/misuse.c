@@ -23,11 +23,10 @@ static struct lock lock = LOCK(RANK_LEAF); /* of the two before it; a leaf */
 static const struct caller *find(uint64_t hash, int *has_room)
 {
     const struct caller *found = NULL;
-    lock_take(&lock);
+    HOLD(&lock);
     for (unsigned i = 0; i < named && !found; i++)
         found = callers[i]->hash == hash ? callers[i] : NULL;
     *has_room = named < CALLERS_NAMED;
-    lock_release(&lock);
     return found;
 }
 

@@ -112,7 +112,7 @@ void observe_allocated(uint64_t address, uint64_t size)
     struct seen *seen = NULL;
     if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= DEVICES)
         return;
-    lock_take(&lock);
+    HOLD(&lock);
     HASH_FIND(hh, table, &address, sizeof address, seen);
     if (seen) /* its free was not seen: its context was destroyed */
         drop(seen);
@@ -129,7 +129,6 @@ void observe_allocated(uint64_t address, uint64_t size)
         }
     }
     lost += !seen;
-    lock_release(&lock);
 }
 
 void observe_freed(uint64_t address)
@@ -137,11 +136,10 @@ void observe_freed(uint64_t address)
     struct seen *seen = NULL;
     if (getpid() != process) /* a forked child, where the lock may be held by a thread that is not there */
         return;
-    lock_take(&lock);
+    HOLD(&lock);
     HASH_FIND(hh, table, &address, sizeof address, seen);
     if (seen)
         drop(seen);
-    lock_release(&lock);
 }
 
 /* ---- the end ---- */

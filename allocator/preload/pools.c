@@ -16,7 +16,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-#define POOLS 255 /* below HEAP_TORCH */
+#define POOLS 255     /* below HEAP_TORCH */
 #define FIRST_POOL 2u /* 0: not ours; 1: OWNER_NO_POOL */
 
 /* The driver's pools reserve memory in such steps (H100, driver 580.159), so a small allocation usually leaves the figure as it
@@ -154,10 +154,9 @@ static void release_if_done(struct pool_account *pool)
     assert(__atomic_load_n(&pool->live, __ATOMIC_RELAXED));
     if (__atomic_sub_fetch(&pool->live, 1, __ATOMIC_ACQ_REL) || !__atomic_load_n(&pool->is_destroyed, __ATOMIC_ACQUIRE))
         return;
-    lock_take(&lock);
+    HOLD(&lock);
     if (pool->is_destroyed && !__atomic_load_n(&pool->live, __ATOMIC_ACQUIRE))
         __atomic_store_n(&pool->handle, NULL, __ATOMIC_RELEASE);
-    lock_release(&lock);
 }
 
 void pool_cancel(unsigned owner, size_t size)

@@ -189,18 +189,14 @@ struct interned_stack interned_add(const struct interned_frame *frames, size_t c
         interned_mix(&sum, &frames[i]);
     if (count == 0)
         return (struct interned_stack){0};
-    lock_take(&lock);
-    struct interned_stack stack = add(interned_hash(&sum), frames, count, describe);
-    lock_release(&lock);
-    return stack;
+    HOLD(&lock);
+    return add(interned_hash(&sum), frames, count, describe);
 }
 
 static const struct entry *entry_of(uint32_t number)
 {
-    lock_take(&lock);
-    const struct entry *entry = number > 0 && number <= entry_count ? entries[number] : NULL;
-    lock_release(&lock);
-    return entry;
+    HOLD(&lock);
+    return number > 0 && number <= entry_count ? entries[number] : NULL;
 }
 
 size_t interned_read(uint32_t number, struct stack_frame *out, size_t max)

@@ -208,13 +208,12 @@ static int find_interpreter(struct interpreter *out)
 
 static void look_for_interpreter(void *is_found)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     if (!is_known) {
         int found = find_interpreter(&interpreter);
         __atomic_store_n(&is_known, found, __ATOMIC_RELEASE);
     }
     *(int *)is_found = is_known == 1;
-    lock_release(&lock);
 }
 
 static __attribute__((cold, noinline)) int look_again(void)

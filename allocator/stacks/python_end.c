@@ -45,7 +45,7 @@ static struct python_reader *find_or_make(void)
 
 struct python_reader *python_take_reader(void)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     if (!has_key)
         has_key = pthread_key_create(&key, give_back) == 0;
     struct python_reader *reader = has_key ? find_or_make() : NULL;
@@ -53,7 +53,6 @@ struct python_reader *python_take_reader(void)
         reader->is_taken = 0;
         reader = NULL;
     }
-    lock_release(&lock);
     return python_reader = reader;
 }
 
@@ -163,10 +162,9 @@ static int watch(void *unused)
 static int ask_python(void)
 {
     if (!__atomic_load_n(&has_python, __ATOMIC_ACQUIRE)) {
-        lock_take(&lock);
+        HOLD(&lock);
         if (!has_python)
             find_python();
-        lock_release(&lock);
     }
     if (!python.is_finalizing || python.is_finalizing())
         return 0;

@@ -193,13 +193,12 @@ static size_t copy_named(const struct named *from, struct stack_frame *out, size
 static int find_named(uint32_t number, struct stack_frame *out, size_t max, size_t *count)
 {
     int is_found = 0;
-    lock_take(&named_lock);
+    HOLD(&named_lock);
     for (unsigned i = 0; i < NAMED_KEPT && !is_found; i++) {
         is_found = named[i] && named[i]->number == number;
         if (is_found)
             *count = copy_named(named[i], out, max);
     }
-    lock_release(&named_lock);
     return is_found;
 }
 

@@ -70,13 +70,12 @@ cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struc
             "the driver cannot reserve even 64 MiB of address space; check `ulimit -v`, and what else the process has "
             "reserved");
     }
-    lock_take(&arena.lock);
+    HOLD(&arena.lock);
     __atomic_store_n(&arena.start, address, __ATOMIC_RELAXED);
     arena.cursor = arena.first = address + lead_of(bytes);
     arena.history = history;
     arena.forget = forget;
     __atomic_store_n(&arena.end, address + bytes, __ATOMIC_RELEASE);
-    lock_release(&arena.lock);
     return CUFENCE_OK;
 }
 
@@ -106,10 +105,8 @@ int arena_contains(uint64_t address)
 
 uint64_t arena_used(void)
 {
-    lock_take(&arena.lock);
-    uint64_t used = arena.used;
-    lock_release(&arena.lock);
-    return used;
+    HOLD(&arena.lock);
+    return arena.used;
 }
 
 int arena_is_roomy(uint64_t span)
@@ -129,10 +126,8 @@ static uint64_t free_bytes(void)
 
 int arena_is_scarce(void)
 {
-    lock_take(&arena.lock);
-    int is = free_bytes() < (arena.end - arena.first) / 4;
-    lock_release(&arena.lock);
-    return is;
+    HOLD(&arena.lock);
+    return free_bytes() < (arena.end - arena.first) / 4;
 }
 
 static int grow(void)
@@ -231,7 +226,7 @@ cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t
 {
     cufence_status status = CUFENCE_OK;
     *slot = (struct slot){.mapped = mapped, .device = device};
-    lock_take(&arena.lock);
+    HOLD(&arena.lock);
     if (arena.past > arena.history)
         forget_oldest();
     if (arena.count == arena.capacity && grow() != 0) {
@@ -250,20 +245,18 @@ cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t
         slot->is_mapped = 1; /* marked as in use now, so that a wrap does not drop it before it is mapped */
         append(slot);
     }
-    lock_release(&arena.lock);
     return status;
 }
 
 static void set_mapped(struct slot *slot, int is_mapped, CUmemGenericAllocationHandle handle)
 {
-    lock_take(&arena.lock);
+    HOLD(&arena.lock);
     slot->handle = handle;
     slot->is_mapped = is_mapped;
     if (!is_mapped) {
         arena.past++;
         arena.taken -= slot->lead + slot->span;
     }
-    lock_release(&arena.lock);
 }
 
 static CUresult give_access(uint64_t base, uint64_t mapped, int device, uint64_t peers)
@@ -394,32 +387,28 @@ static struct slot *find_locked(uint64_t address)
 
 uint64_t arena_base_of(uint64_t address)
 {
-    lock_take(&arena.lock);
+    HOLD(&arena.lock);
     const struct slot *slot = find_locked(address);
-    uint64_t base = slot ? slot->base : 0;
-    lock_release(&arena.lock);
-    return base;
+    return slot ? slot->base : 0;
 }
 
 struct slot *arena_slot_at(uint64_t address)
 {
-    lock_take(&arena.lock);
+    HOLD(&arena.lock);
     struct slot *slot = arena.count ? find_locked(address) : NULL;
     if (slot && !slot->handle) /* cut and not mapped yet, or past */
         slot = NULL;
-    lock_release(&arena.lock);
     return slot;
 }
 
 /* Finds the mapping at the address and fills in what the arena knows of it. */
 static int describe(uint64_t address, struct slot_export *out)
 {
-    lock_take(&arena.lock);
+    HOLD(&arena.lock);
     const struct slot *slot = find_locked(address);
     int is_mapped = slot && slot->handle; /* a slot without a handle is cut, or past */
     if (is_mapped)
         *out = (struct slot_export){.base = slot->base, .mapped = slot->mapped, .device = slot->device, .fd = -1};
-    lock_release(&arena.lock);
     return is_mapped;
 }
 
@@ -448,7 +437,7 @@ cufence_status arena_export(uint64_t address, struct slot_export *out)
 
 void arena_visit(uint64_t address, size_t reach, void (*visit)(struct slot *slot, uint64_t gap_start, void *user), void *user)
 {
-    lock_take(&arena.lock);
+    HOLD(&arena.lock);
     if (address >= arena.start && address < arena.end && arena.count) {
         /* The ring starts at the cursor. Consecutive slots are neighbours unless the ends of the arena are between them. */
         size_t count = arena.count, middle = rank(address), total = 2 * reach < count ? 2 * reach : count;
@@ -460,28 +449,24 @@ void arena_visit(uint64_t address, size_t reach, void (*visit)(struct slot *slot
             visit(slot, follows ? before->base + before->mapped : slot->base - (room < lead ? room : lead), user);
         }
     }
-    lock_release(&arena.lock);
 }
 
 void arena_each(int (*visit)(struct slot *slot, void *user), void *user)
 {
-    lock_take(&arena.lock);
+    HOLD(&arena.lock);
     for (size_t i = arena.count; i-- > 0;) {
         if (visit(nth(i), user))
             break;
     }
-    lock_release(&arena.lock);
 }
 
 size_t arena_some(size_t from, size_t count, int (*visit)(struct slot *slot, void *user), void *user)
 {
-    lock_take(&arena.lock);
+    HOLD(&arena.lock);
     size_t end = from + count < arena.count ? from + count : arena.count;
     for (size_t i = from; i < end; i++) {
         if (visit(nth(i), user))
             break;
     }
-    size_t next = end < arena.count ? end : 0;
-    lock_release(&arena.lock);
-    return next;
+    return end < arena.count ? end : 0;
 }

@@ -52,19 +52,17 @@ static struct traits traits(int device)
     found.has_rdma = attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device);
     found.is_shareable = driver->cuMemRetainAllocationHandle && driver->cuMemExportToShareableHandle &&
                          attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device);
-    lock_take(&lock);
+    HOLD(&lock);
     if (!traits_of[slot_of(device)].is_known)
         traits_of[slot_of(device)] = found;
     found = traits_of[slot_of(device)];
-    lock_release(&lock);
     return found;
 }
 
 static void set_unshareable(int device)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     traits_of[slot_of(device)].is_shareable = 0;
-    lock_release(&lock);
 }
 
 int physical_is_shareable(int device)
@@ -159,8 +157,6 @@ void physical_trim(int device)
 
 uint64_t physical_cached_bytes(int device)
 {
-    lock_take(&lock);
-    uint64_t bytes = cached_bytes[slot_of(device)];
-    lock_release(&lock);
-    return bytes;
+    HOLD(&lock);
+    return cached_bytes[slot_of(device)];
 }

@@ -1,8 +1,7 @@
 #include "surroundings.h"
 
+#include "base/reader.h"
 #include "heap/heap.h"
-
-#include <string.h>
 
 #define NEAR 8
 #define TICK_NS UINT64_C(10000000) /* how far a launch's time may be behind: one tick of the slowest kernel configuration */
@@ -24,8 +23,7 @@ int bounds_find(uint64_t address, cufence_buffer *found)
 static int is_given(const struct rerun_launch *launch, const cufence_buffer *buffer)
 {
     for (size_t i = 0; i + 8 <= launch->argument_bytes; i += 8) {
-        uint64_t word;
-        memcpy(&word, launch->arguments + i, sizeof word);
+        uint64_t word = load_u64(launch->arguments + i);
         if (word >= buffer->address && word - buffer->address < buffer->size)
             return 1;
     }

@@ -1,5 +1,6 @@
 #include "copies.h"
 
+#include "base/reader.h"
 #include "record.h"
 #include "launch/pinned.h"
 
@@ -73,8 +74,7 @@ void copies_take(struct copies *copies, const struct rerun_launch *launch)
 {
     struct pinned memory;
     for (size_t i = 0; i + 8 <= launch->argument_bytes; i += 8) {
-        uint64_t word;
-        memcpy(&word, launch->arguments + i, sizeof word);
+        uint64_t word = load_u64(launch->arguments + i);
         if (!is_taken(copies, word) && pinned_find(word, &memory))
             take(copies, &memory);
     }

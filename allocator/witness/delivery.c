@@ -98,13 +98,12 @@ static void complain_of_standard_error(int error)
 static void keep(const char *text, const char *json)
 {
     char *kept_text = strdup(text), *kept_json = json ? strdup(json) : NULL;
-    lock_take(&delivery.lock);
+    HOLD(&delivery.lock);
     free(delivery.last_text);
     free(delivery.last_json);
     delivery.last_text = kept_text;
     delivery.last_json = kept_json;
     __atomic_add_fetch(&delivery.count, 1, __ATOMIC_RELEASE);
-    lock_release(&delivery.lock);
 }
 
 /* Returns 1 if the report is new and max_reports is not reached. The user knows it already, or not: each is counted apart. */
@@ -155,18 +154,14 @@ void delivery_keep_known(const char *json, uint64_t identity)
 
 uint64_t delivery_known(void)
 {
-    lock_take(&delivery.lock);
-    uint64_t known = delivery.known;
-    lock_release(&delivery.lock);
-    return known;
+    HOLD(&delivery.lock);
+    return delivery.known;
 }
 
 uint64_t delivery_findings(void)
 {
-    lock_take(&delivery.lock);
-    uint64_t findings = delivery.count - delivery.again;
-    lock_release(&delivery.lock);
-    return findings;
+    HOLD(&delivery.lock);
+    return delivery.count - delivery.again;
 }
 
 static int is_coloured(void)
@@ -246,10 +241,9 @@ int delivery_publish(const char *text, const char *json, uint64_t identity)
 
 void delivery_set_handler(cufence_fault_handler handler, void *user)
 {
-    lock_take(&delivery.lock);
+    HOLD(&delivery.lock);
     delivery.handler = handler;
     delivery.handler_user = user;
-    lock_release(&delivery.lock);
 }
 
 struct handling {
@@ -291,11 +285,10 @@ uint64_t delivery_count(void)
 /* Copies the text to `buffer` (see delivery.h). `kept` is &delivery.last_text or &delivery.last_json. */
 static size_t copy_kept(char *const *kept, char *buffer, size_t size)
 {
-    lock_take(&delivery.lock);
+    HOLD(&delivery.lock);
     size_t length = *kept ? strlen(*kept) + 1 : 0;
     if (length && size)
         snprintf(buffer, size, "%s", *kept);
-    lock_release(&delivery.lock);
     return length;
 }
 

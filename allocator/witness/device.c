@@ -1,10 +1,9 @@
 #include "surroundings.h"
 
+#include "base/reader.h"
 #include "driver/driver.h"
 #include "heap/heap.h"
 #include "launch/launch.h"
-
-#include <string.h>
 
 #define MOST 64 /* devices that are distinguished */
 #define NEAR 8  /* buffers examined around an address */
@@ -68,8 +67,7 @@ static uint64_t with_buffers(const struct evidence *evidence, uint64_t devices)
             found = owner_of(site->lanes[k].address) & devices;
     }
     for (size_t at = 0; site && !found && at + 8 <= site->parameter_bytes; at += 8) {
-        uint64_t word;
-        memcpy(&word, site->parameters + at, sizeof word);
+        uint64_t word = load_u64(site->parameters + at);
         found = owner_of(word) & devices;
     }
     return found;

@@ -76,20 +76,17 @@ static int watch(int pipe)
 static void note(int pipe)
 {
     int bytes = 0;
-    lock_take(&hidden.lock);
+    HOLD(&hidden.lock);
     if (hidden.is_begun || (syscall(SYS_ioctl, pipe, FIONREAD, &bytes) == 0 && bytes > 0)) {
         hidden.came++;
         pthread_cond_broadcast(&hidden.change);
     }
-    lock_release(&hidden.lock);
 }
 
 static int is_stopped(void)
 {
-    lock_take(&hidden.lock);
-    int over = hidden.is_over;
-    lock_release(&hidden.lock);
-    return over;
+    HOLD(&hidden.lock);
+    return hidden.is_over;
 }
 
 /* fifo: NULL for a pipe. System calls by number: sanitizers would take the descriptors for the program's. */
@@ -125,11 +122,7 @@ static int open_to_write(const char *path)
 
 static void init_change(void)
 {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&hidden.change, &attributes);
-    pthread_condattr_destroy(&attributes);
+    lock_condition_init(&hidden.change);
 }
 
 static int start(const char *fifo)
@@ -174,23 +167,21 @@ int hidden_wait(int ms, int is_begun)
 {
     const struct timespec until = clock_after(CLOCK_MONOTONIC, ms < 0 ? 0 : (uint64_t)ms * NS_PER_MS);
     int failed = 0;
-    lock_take(&hidden.lock);
+    HOLD(&hidden.lock);
     hidden.is_begun &= is_begun;
     while (hidden.came == hidden.seen && !hidden.is_over && !failed)
         failed = lock_wait(&hidden.lock, &hidden.change, ms < 0 ? NULL : &until);
     int result = hidden.is_over ? -1 : hidden.came != hidden.seen;
     hidden.is_begun |= result > 0;
     hidden.seen = hidden.came;
-    lock_release(&hidden.lock);
     return result;
 }
 
 void hidden_stop(void)
 {
-    lock_take(&hidden.lock);
+    HOLD(&hidden.lock);
     hidden.is_over = 1;
     pthread_cond_broadcast(&hidden.change);
-    lock_release(&hidden.lock);
 }
 
 void hidden_close(const char *path)

@@ -147,10 +147,9 @@ static void tell_times(const struct dump *dump)
 
 static void set_work(enum work work)
 {
-    lock_take(&monitor.lock);
+    HOLD(&monitor.lock);
     __atomic_store_n(&monitor.work, work, __ATOMIC_RELEASE);
     pthread_cond_broadcast(&monitor.change);
-    lock_release(&monitor.lock);
 }
 
 static void explain(const struct dump *dump)
@@ -276,11 +275,7 @@ static void *run(void *unused)
 
 static void init_change(void)
 {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&monitor.change, &attributes);
-    pthread_condattr_destroy(&attributes);
+    lock_condition_init(&monitor.change);
 }
 
 cufence_status monitor_start(const struct options *options)
@@ -372,9 +367,8 @@ static cufence_status wait_while(int (*is_due)(void), unsigned timeout_ms)
     while (is_due() && !is_late) {
         is_late = monotonic_ns() >= until;
         const struct timespec soon = clock_after(CLOCK_MONOTONIC, NS_PER_MS); /* nothing signals `change` when bytes arrive */
-        lock_take(&monitor.lock);
+        HOLD(&monitor.lock);
         lock_wait(&monitor.lock, &monitor.change, monitor.work != WORK_NONE ? &late : &soon);
-        lock_release(&monitor.lock);
     }
     pthread_setcancelstate(cancel_state, NULL);
     return is_late ? error_set(CUFENCE_ERROR_TIMEOUT, "a core dump was still being written after %u ms", timeout_ms)

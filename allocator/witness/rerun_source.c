@@ -6,6 +6,7 @@
 #include "analysis/verdict/launches.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/reader.h"
 #include "surroundings.h"
 #include "variables.h"
 #include "driver/driver.h"
@@ -125,8 +126,7 @@ struct possible {
 static int is_suspect(const struct rerun_launch *launch, const struct fault_memory *memory)
 {
     for (size_t i = 0; i + 8 <= launch->argument_bytes; i += 8) {
-        uint64_t word;
-        memcpy(&word, launch->arguments + i, sizeof word);
+        uint64_t word = load_u64(launch->arguments + i);
         const cufence_buffer *buffer = word_buffer(memory, word, 0);
         if (word >= memory->arena_start && word < memory->arena_end && (!buffer || buffer->freed_ns))
             return 1;
@@ -207,8 +207,7 @@ static cufence_status export(struct rerun_source *source, uint64_t address, stru
 static void hold_memory(struct rerun_source *source, const uint8_t *bytes, size_t size)
 {
     for (size_t i = 0; i + 8 <= size && source->held_count < MOST_HELD; i += 8) {
-        uint64_t word;
-        memcpy(&word, bytes + i, sizeof word);
+        uint64_t word = load_u64(bytes + i);
         if (word >= source->rerun.input.arena_start && word < source->rerun.input.arena_end && !find_held(source, word) &&
             export(source, word, &source->held[source->held_count]) == CUFENCE_OK)
             source->held_count++;

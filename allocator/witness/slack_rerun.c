@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/reader.h"
 #include "contexts/contexts.h"
 #include "driver/driver.h"
 #include "launch/launch.h"
@@ -79,8 +80,7 @@ static unsigned move(const struct slack_rerun *again, uint8_t *arguments, size_t
     const cufence_buffer *buffer = again->write->buffer;
     unsigned moved = 0;
     for (size_t at = 0; at + sizeof(uint64_t) <= size; at += sizeof(uint64_t)) {
-        uint64_t word;
-        memcpy(&word, arguments + at, sizeof word);
+        uint64_t word = load_u64(arguments + at);
         if (word < buffer->mapping_start || word > buffer->mapping_end)
             continue;
         word = word - buffer->address + again->to;

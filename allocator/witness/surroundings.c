@@ -2,6 +2,7 @@
 
 #include "analysis/verdict/launches.h"
 #include "base/clock.h"
+#include "base/reader.h"
 #include "heap/heap.h"
 #include "heap/unguarded/unguarded.h"
 #include "launch/launch.h"
@@ -58,8 +59,7 @@ static void look_at(struct surroundings *around, uint64_t address)
 static void look_at_words(struct surroundings *around, const uint8_t *bytes, size_t count)
 {
     for (size_t k = 0; k + 8 <= count && around->near_count < sizeof around->near / sizeof *around->near; k += 8) {
-        uint64_t word;
-        memcpy(&word, bytes + k, sizeof word);
+        uint64_t word = load_u64(bytes + k);
         if (word >= arena_start() && word < arena_end())
             look_at(around, word);
     }

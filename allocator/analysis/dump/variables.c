@@ -204,8 +204,7 @@ int variables_lead_inside(struct span relocated, const uint8_t *value, size_t si
         end = symbol.st_value && symbol.st_value + symbol.st_size > end ? symbol.st_value + symbol.st_size : end;
     }
     for (size_t at = 0; at + 8 <= size; at += 8) {
-        uint64_t word;
-        memcpy(&word, value + at, sizeof word);
+        uint64_t word = load_u64(value + at);
         if (word >= start && word < end && (!left-- || is_inside(&module, word)))
             return 1;
     }

@@ -1,5 +1,7 @@
 #include "boxes.h"
 
+#include "base/reader.h"
+
 #include <string.h>
 
 #define MOST_ROWS 65536u     /* of a box; in shared memory there is room for fewer */
@@ -7,8 +9,7 @@
 
 const struct tensor_map *boxes_map(const struct fault_memory *memory, const uint8_t *bytes, size_t count, size_t at, size_t *i)
 {
-    uint64_t word;
-    memcpy(&word, bytes + at, sizeof word);
+    uint64_t word = load_u64(bytes + at);
     while (*i < memory->map_count) {
         const struct tensor_map *map = &memory->maps[(*i)++];
         int is_here = count - at >= MAP_BYTES && !memcmp(bytes + at, map->bytes, MAP_BYTES);

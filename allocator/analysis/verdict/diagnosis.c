@@ -1,5 +1,6 @@
 #include "diagnosis.h"
 
+#include "base/reader.h"
 #include "complete.h"
 #include "launches.h"
 #include "owner.h"
@@ -172,9 +173,8 @@ static void add_pointers(struct diagnosis *diagnosis, struct choice *choice, con
 {
     const struct launch_function *layout = diagnosis->arguments.layout;
     for (size_t i = 0; i < count / sizeof(uint64_t); i++) {
-        uint64_t word;
         uint32_t offset;
-        memcpy(&word, bytes + i * sizeof word, sizeof word);
+        uint64_t word = load_u64(bytes + i * sizeof word);
         const cufence_buffer *buffer =
             !layout || launch_argument_of(layout, i, &offset) >= 0 ? word_buffer(diagnosis->memory, word, time_ns) : NULL;
         if (buffer && !is_left_out(diagnosis, choice, buffer, i) && see(choice, buffer))
@@ -244,9 +244,8 @@ void diagnosis_find_parameter(struct diagnosis *diagnosis)
     const struct fault_arguments *arguments = &diagnosis->arguments;
     const cufence_buffer *owner = diagnosis->owner;
     for (size_t i = 0; arguments->layout && i < arguments->count / sizeof(uint64_t) && diagnosis->owner_parameter < 0; i++) {
-        uint64_t word;
         uint32_t offset;
-        memcpy(&word, arguments->bytes + i * sizeof word, sizeof word);
+        uint64_t word = load_u64(arguments->bytes + i * sizeof word);
         if (word >= owner->address && word - owner->address <= owner->size &&
             launch_argument_of(arguments->layout, i, &offset) >= 0)
             diagnosis->owner_parameter = (int)i;

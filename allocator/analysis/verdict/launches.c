@@ -1,5 +1,7 @@
 #include "launches.h"
 
+#include "base/reader.h"
+
 #include <string.h>
 
 static size_t smaller(size_t a, size_t b)
@@ -146,8 +148,7 @@ int launch_argument_of(const struct launch_function *layout, size_t word, uint32
 
 uint64_t parameter_word(const struct evidence_site *site, size_t index)
 {
-    uint64_t word;
-    memcpy(&word, site->parameters + index * sizeof word, sizeof word);
+    uint64_t word = load_u64(site->parameters + index * sizeof(uint64_t));
     return word;
 }
 
