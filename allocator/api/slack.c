@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "launch/launch.h"
+#include "regions/regions.h"
 #include "witness/tell.h"
 
 #include <stdlib.h>
@@ -16,7 +17,7 @@ struct search {
     struct launch_entry entries[MOST_READ];
     struct stack stacks[MOST_READ];
     uint8_t arguments[MOST_ARGUMENTS];
-    struct stack_frame frames[SLACK_LAUNCHES][STACK_READ];
+    struct stack_frame frames[SLACK_LAUNCHES][STACK_READ], released[STACK_READ], taken[STACK_READ];
 };
 
 /* Whether an argument, or a word of one that is a struct, points into the memory of the buffer. */
@@ -45,10 +46,9 @@ static void add(struct slack_write *write, struct search *search, size_t i)
 
 /* Finds the launches since the bytes were good. Those after the free of the last buffer may have been given the memory too, by
  * mistake, but it is more likely that they came later and were given the next buffer in it. */
-static void find_launches(struct slack_write *write, struct search *search)
+static void find_launches(struct slack_write *write, struct search *search, uint64_t until)
 {
     const struct launch_query query = {.device = write->buffer->device, .has_graphs = 1};
-    uint64_t freed = write->buffer->freed_ns, until = freed ? freed + TICK_NS : UINT64_MAX;
     size_t count = launch_read(&query, search->entries, search->stacks, MOST_READ);
     for (size_t i = 0; i < count; i++) {
         const struct launch_entry *entry = &search->entries[i];
@@ -83,12 +83,58 @@ void slack_report(const struct heap_slack *found)
     if (where.buffer.mapping_start == buffer.mapping_start)
         buffer.guard_start = where.buffer.guard_start;
     if (search)
-        find_launches(&write, search);
+        find_launches(&write, search, buffer.freed_ns ? buffer.freed_ns + TICK_NS : UINT64_MAX);
     tell_slack(&write, lifecycle_code);
     free(search);
 }
 
+static void add_frames(struct region_event *event, uint32_t stack, struct stack_frame *frames)
+{
+    event->frames = frames;
+    event->frame_count = stack_interned_frames(stack, frames, STACK_READ);
+}
+
 void region_report(const struct region_write *found)
 {
-    (void)found;
+    const struct region_at *at = &found->at;
+    const struct region *was = &at->region, *by = &found->by;
+    cufence_description where;
+    struct search *search = malloc(sizeof *search);
+    heap_describe(found->first, &where);
+    if (where.buffer.id != at->buffer) /* it was freed meanwhile, and its memory has another buffer */
+        where.buffer = (cufence_buffer){.id = at->buffer,
+                                        .address = at->start,
+                                        .size = at->bytes * at->rows,
+                                        .mapping_start = at->start,
+                                        .mapping_end = at->start + at->bytes * at->rows,
+                                        .device = at->context->device};
+    struct region_fact region = {.name = at->name,
+                                 .row = at->row,
+                                 .rows = at->rows,
+                                 .bytes = at->bytes,
+                                 .offset = found->first - at->start - at->row * at->bytes,
+                                 .state = REGION_IS_FREE,
+                                 .released = {was->freed_ns, was->freed_tid, was->freed_stream, .owner = was->owner}};
+    if (by->taken_ns > was->freed_ns)
+        region.taken = (struct region_event){by->taken_ns, by->taken_tid, by->taken_stream, .owner = by->owner};
+    struct slack_write write = {.buffer = &where.buffer,
+                                .region = &region,
+                                .address = found->first,
+                                .span = found->last - found->first + 1,
+                                .changed = found->changed,
+                                .byte_count = found->byte_count,
+                                .since_ns = was->good_ns,
+                                .buffers = 1,
+                                .first_id = at->buffer,
+                                .now_ns = monotonic_ns(),
+                                .buffer_frames = {stack_buffer_frames, NULL}};
+    memcpy(write.bytes, found->bytes, found->byte_count);
+    if (search) {
+        add_frames(&region.released, was->freed_stack, search->released);
+        if (region.taken.ns)
+            add_frames(&region.taken, by->taken_stack, search->taken);
+        find_launches(&write, search, found->until_ns + TICK_NS);
+    }
+    tell_slack(&write, NULL);
+    free(search);
 }

@@ -293,6 +293,7 @@ struct finding {
     struct argument_facts arguments;
     const struct rerun_result *rerun; /* the second launch of the kernel, NULL if there was none */
     const struct slack_write *slack;  /* what was found in the slack of the buffer, NULL if it is not about that */
+    const struct region_fact *region; /* the row that it is about, of a divided buffer; else NULL */
     const struct nan_fact *nan;       /* a launch has made a NaN; else NULL */
     const struct guarded *guarded;    /* of a line about what a process has guarded (json.h); else NULL */
     struct note_facts meaning;        /* what happened, if no buffer is involved */

@@ -56,8 +56,8 @@ uint64_t identity_of_fault(const struct diagnosis *diagnosis)
 uint64_t identity_of_slack(const struct slack_write *write)
 {
     const struct launch_entry *entry = write->launch_count ? write->launches[0].entry : NULL;
-    uint64_t hash = add_text(START, FINDING_SLACK);
-    hash = add_number(hash, (uint64_t)write->is_before);
+    uint64_t hash = add_text(START, write->region ? FINDING_REGION : FINDING_SLACK);
+    hash = write->region ? add_text(hash, write->region->name) : add_number(hash, (uint64_t)write->is_before);
     hash = add_text(hash, entry && entry->function ? entry->function->name : NULL);
     return not_zero(add_place(hash, write->buffer));
 }
@@ -111,10 +111,13 @@ static void add_frame_name(char *out, size_t size, const char *word, const struc
 void finding_name(const struct finding *finding, char *out, size_t size)
 {
     const struct called_from *allocated = &finding->buffer.allocated;
+    const char *in = finding->region ? "in" : finding->slack ? "next to" : "of";
     char kernel[256] = "";
     out[0] = '\0';
     part_append(out, size, "%s%s%s", finding->kind, finding->called.call ? " by " : "",
                 finding->called.call ? finding->called.call : "");
+    if (finding->region && finding->region->name[0])
+        part_append(out, size, " of %s", finding->region->name);
     if (finding->where.is_known && !finding->slack) {
         finding_kernel(&finding->where.site, kernel, sizeof kernel);
         add_place_name(out, size, "at", finding->where.site.is_in_driver ? NULL : finding->where.site.file, kernel);
@@ -124,10 +127,10 @@ void finding_name(const struct finding *finding, char *out, size_t size)
     } else if (finding->called.call) {
         add_frame_name(out, size, "at", finding->called.frames, finding->called.count);
     } else if (allocated->count) {
-        add_frame_name(out, size, finding->slack ? "next to a buffer from" : "of a buffer from", allocated->frames,
-                       allocated->count);
+        part_append(out, size, " %s a buffer", in);
+        add_frame_name(out, size, "from", allocated->frames, allocated->count);
     } else if (finding->buffer.buffer && finding->buffer.buffer->label[0]) {
-        part_append(out, size, " %s \"%s\"", finding->slack ? "next to" : "of", finding->buffer.buffer->label);
+        part_append(out, size, " %s \"%s\"", in, finding->buffer.buffer->label);
     }
     for (char *letter = out; *letter; letter++)
         if (iscntrl((unsigned char)*letter))

@@ -6,6 +6,7 @@
 #define CUFENCE_FINDING_SLACK_H
 
 #include "analysis/verdict/diagnosis.h"
+#include "region.h"
 
 #define FINDING_SLACK "slack write"
 #define SLACK_LAUNCHES 8
@@ -19,12 +20,13 @@ struct slack_again {
 };
 
 struct slack_write {
-    const cufence_buffer *buffer; /* the last one that had the memory */
-    int is_before;                /* in front of its start, not behind its end */
-    uint64_t address;             /* of the first changed byte */
-    uint64_t span;                /* from there to the last changed byte, in bytes */
-    uint64_t changed;             /* number of bytes in between that were changed */
-    uint8_t bytes[64];            /* what was found there, as many as fit */
+    const cufence_buffer *buffer;     /* the last one that had the memory */
+    const struct region_fact *region; /* the bytes are not beside the buffer, but in this free row of it; else NULL */
+    int is_before;                    /* in front of its start, not behind its end */
+    uint64_t address;                 /* of the first changed byte */
+    uint64_t span;                    /* from there to the last changed byte, in bytes */
+    uint64_t changed;                 /* number of bytes in between that were changed */
+    uint8_t bytes[64];                /* what was found there, as many as fit */
     size_t byte_count;
     uint64_t since_ns;                            /* when the bytes were good */
     uint64_t buffers, first_id;                   /* number of buffers that had the memory since then, and the first of them */

@@ -107,7 +107,7 @@ size_t division_poisoned(const struct division *division, struct region_at **out
         if (division->regions[row].is_poisoned)
             division_describe(division, division->start + row * division->bytes, &(*out)[count++]);
     }
-    return count;
+    return *out ? count : 0;
 }
 
 int rows_check(const struct region_work *all, uint64_t until_ms)
@@ -123,6 +123,17 @@ int rows_check(const struct region_work *all, uint64_t until_ms)
         is_done = number && (!until_ms || work_await(all->context, number, until_ms));
     }
     return is_done;
+}
+
+/* Leaves out rows that were released meanwhile, whose pattern may still be missing. Returns how many are left. */
+static size_t settled(struct region_at *rows, size_t count)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (work_is_over(&rows[i]))
+            rows[left++] = rows[i];
+    }
+    return left;
 }
 
 static void note_checked(const struct region_at *rows, size_t count)
@@ -150,6 +161,7 @@ static int check_next(uint64_t *number, int device, uint64_t until_ms, int *is_d
         count = division_poisoned(division, &rows);
     }
     lock_release(&regions_table_lock);
+    count = settled(rows, count);
     const struct region_work work = {.context = context, .rows = rows, .count = count, .does = PATTERN_CHECK | PATTERN_RENEW};
     *is_done &= rows_check(&work, until_ms);
     lock_take(&regions_table_lock);

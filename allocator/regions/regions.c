@@ -249,6 +249,8 @@ cufence_status region_take(uint64_t start, const char *owner, CUstream stream)
     region.state = REGION_LIVE;
     region.taken_ns = monotonic_ns();
     region.taken_stack = facts_stack();
+    region.taken_tid = thread_id();
+    region.taken_stream = (uint64_t)(uintptr_t)stream;
     snprintf(region.owner, sizeof region.owner, "%s", owner ? owner : "");
     make(&change, region, change.at.region.is_poisoned ? PATTERN_CHECK : 0);
     lock_release(&regions_lock);
@@ -270,6 +272,7 @@ cufence_status region_release(uint64_t start, CUstream stream)
         region.freed_ns = region.good_ns = monotonic_ns();
         region.freed_stack = facts_stack();
         region.freed_tid = thread_id();
+        region.freed_stream = (uint64_t)(uintptr_t)stream;
         make(&change, region, PATTERN_WRITE);
     }
     lock_release(&regions_lock);

@@ -27,10 +27,11 @@ struct region {
     int is_poisoned;             /* it is free, and the pattern was submitted */
     uint64_t taken_ns, freed_ns; /* 0: never */
     uint64_t good_ns;            /* when the pattern was known to be whole */
-    uint32_t taken_stack, freed_stack, freed_tid;
-    struct stream_ref on;    /* of the last work of ours on it ... */
-    uint64_t work;           /* ... and the number of that; 0: none */
-    char owner[REGION_TEXT]; /* the one that has it or, of a free row, that had it last; "" unknown */
+    uint32_t taken_stack, freed_stack, taken_tid, freed_tid;
+    uint64_t taken_stream, freed_stream; /* handles */
+    struct stream_ref on;                /* of the last work of ours on it ... */
+    uint64_t work;                       /* ... and the number of that; 0: none */
+    char owner[REGION_TEXT];             /* the one that has it or, of a free row, that had it last; "" unknown */
 };
 
 /* A row and its division, copied. */

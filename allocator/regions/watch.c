@@ -152,7 +152,6 @@ static struct work *make(struct region_context *within, const struct region_work
     work->rows = wanted->count;
     work->parts = parts;
     work->is_check = (wanted->does & PATTERN_CHECK) != 0;
-    work->is_taken = wanted->sets && wanted->state == REGION_LIVE;
     work->by = wanted->by;
     work->time_ns = monotonic_ns();
     memcpy(work->at, wanted->rows, wanted->count * sizeof *work->at);
@@ -211,19 +210,25 @@ static int wait_for(struct books *books, struct stream *stream, const struct str
     return is_done;
 }
 
+int work_is_over(const struct region_at *row)
+{
+    lock_expect(RANK_REGIONS);
+    struct work *last = work_find(row->context, row->region.work);
+    return !last || flight_is_over(&last->flight);
+}
+
 int work_follow(struct stream *stream, const struct region_at *row)
 {
     lock_expect(RANK_REGIONS);
     const struct stream_ref on = stream_ref(stream);
-    struct work *last = work_find(row->context, row->region.work);
     struct books *books = books_of(row->context);
-    if (!last || stream_ref_is(&on, &row->region.on) || flight_is_over(&last->flight))
+    if (stream_ref_is(&on, &row->region.on) || work_is_over(row))
         return 1;
     stream_touch_begin();
     int is_ordered = books && wait_for(books, stream, &row->region.on);
     stream_touch_end();
     uint64_t until = monotonic_ms() + FOLLOW_MS;
-    while (!is_ordered && !(is_ordered = flight_is_over(&last->flight)) && monotonic_ms() < until)
+    while (!is_ordered && !(is_ordered = work_is_over(row)) && monotonic_ms() < until)
         aside_sleep(PAUSE_US);
     return is_ordered;
 }

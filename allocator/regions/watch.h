@@ -28,7 +28,7 @@ struct work {
     struct pattern_job *jobs;
     const uint32_t *states;
     size_t rows, parts; /* parts: jobs of a row */
-    int is_check, is_taken;
+    int is_check;
     struct region by;
     uint64_t time_ns;
     struct work *prev, *next;
@@ -73,6 +73,8 @@ struct region_work {
 uint64_t work_submit(const struct region_work *wanted);
 size_t work_most(uint64_t row_bytes);
 struct work *work_find(const struct context *context, uint64_t number); /* NULL: it is over, and collected */
+
+int work_is_over(const struct region_at *row); /* the row's last work */
 
 /* Makes later work on the stream wait for the row's last work. Returns 0 if that cannot be done. */
 int work_follow(struct stream *stream, const struct region_at *row);
