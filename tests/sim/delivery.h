@@ -63,20 +63,25 @@ static char scratch[] = "/tmp/cufence-delivery-XXXXXX"; /* the folder of a test,
 
 /* ---- stories by their names ---- */
 
-struct story {
+static struct {
     const char *name;
     void (*run)(void);
-};
+} stories[32];
+static size_t story_count;
 
-#define NAMED(name)                                                                                                            \
+#define NAMED(word)                                                                                                            \
+    static void word(void);                                                                                                    \
+    __attribute__((constructor)) static void word##_has_a_name(void)                                                           \
     {                                                                                                                          \
-#name, name                                                                                                            \
-    }
+        stories[story_count].name = #word;                                                                                     \
+        stories[story_count++].run = word;                                                                                     \
+    }                                                                                                                          \
+    static void word(void)
 
 /* The story that the arguments name, or the tests. */
-static inline int run_named(int argc, char **argv, const struct story *stories, size_t count)
+static inline int run_named(int argc, char **argv)
 {
-    for (size_t i = 0; argc > 1 && i < count; i++) {
+    for (size_t i = 0; argc > 1 && i < story_count; i++) {
         if (strcmp(argv[1], stories[i].name) == 0) {
             stories[i].run();
             return 0;

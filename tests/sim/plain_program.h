@@ -43,16 +43,26 @@ static void open_device(void)
     CALL(cuModuleLoadData, &module, "any");
 }
 
-struct story {
+static struct {
     const char *name;
     void (*tell)(void);
-};
+} stories[64];
+static size_t story_count;
+
+#define STORY(word)                                                                                                            \
+    static void tell_##word(void);                                                                                             \
+    __attribute__((constructor)) static void word##_is_a_story(void)                                                           \
+    {                                                                                                                          \
+        stories[story_count].name = #word;                                                                                     \
+        stories[story_count++].tell = tell_##word;                                                                             \
+    }                                                                                                                          \
+    static void tell_##word(void)
 
 /* Each story that the arguments name, in their order. */
-static void tell_all(int argc, char **argv, const struct story *stories, size_t count)
+static void tell_all(int argc, char **argv)
 {
     for (int k = 1; k < argc; k++) {
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < story_count; i++) {
             if (strcmp(stories[i].name, argv[k]) == 0)
                 stories[i].tell();
         }

@@ -32,7 +32,7 @@ static void launch(const char *name, void **arguments)
     launch_function(function, arguments);
 }
 
-static void tell_scale(void)
+STORY(scale)
 {
     CUdeviceptr in = allocate_filled(), out = allocate(COUNT * 4);
     float factor = 2;
@@ -42,7 +42,7 @@ static void tell_scale(void)
 }
 
 /* The last 12 bytes before the end of the mapping are no buffer's. */
-static void tell_odd(void)
+STORY(odd)
 {
     CUdeviceptr out = allocate((COUNT + 1) * 4);
     int n = COUNT;
@@ -50,7 +50,7 @@ static void tell_odd(void)
 }
 
 /* Buffers that share a page, with small=pack. */
-static void tell_packed(void)
+STORY(packed)
 {
     CUdeviceptr in = 0, out = 0;
     float factor = 2;
@@ -69,14 +69,14 @@ static void tell_packed(void)
 }
 
 /* A launch before the element whose number is in the first one. */
-static void tell_indexed(void)
+STORY(indexed)
 {
     CUdeviceptr table = allocate(COUNT * 4 + 4); /* there is slack on both sides */
     int n = 0;
     launch("write_indexed", (void *[]){&table, &n});
 }
 
-static void tell_waver(void)
+STORY(waver)
 {
     CUdeviceptr out = allocate(COUNT * 4);
     int n = COUNT;
@@ -84,7 +84,7 @@ static void tell_waver(void)
 }
 
 /* Two tables lead to the buffer; a third buffer has nothing to do with it. The launch is followed by one that changes it. */
-static void tell_table(void)
+STORY(table)
 {
     CUdeviceptr out = allocate_filled(), inner = allocate(64), outer = allocate(16), other = allocate(4096);
     int n = COUNT;
@@ -95,7 +95,7 @@ static void tell_table(void)
     CALL(cuMemsetD8_v2, other, 9, 64);
 }
 
-static void tell_pinned(void)
+STORY(pinned)
 {
     CUdeviceptr out = allocate(COUNT * 4);
     int *hosted = NULL;
@@ -108,7 +108,7 @@ static void tell_pinned(void)
 }
 
 /* What the tables lead to is more than there is room for at first. The second launch waits for the files of the first one. */
-static void tell_large(void)
+STORY(large)
 {
     CUdeviceptr out = allocate((size_t)20 << 20), inner = allocate(64), outer = allocate(16);
     int n = COUNT;
@@ -123,7 +123,7 @@ static void tell_large(void)
 }
 
 /* As the runtime has it: a library, whose kernel is launched without a function. */
-static void tell_library(void)
+STORY(library)
 {
     static const char code[] = "//";
     CUlibrary loaded;
@@ -139,7 +139,7 @@ static void tell_library(void)
 }
 
 /* The module is gone by the time the files are written. */
-static void tell_unloaded(void)
+STORY(unloaded)
 {
     char *code = strdup("text that is freed");
     CUmodule loaded;
@@ -169,7 +169,7 @@ static CUfunction load_fat(void)
     return function;
 }
 
-static void tell_fat(void)
+STORY(fat)
 {
     CUdeviceptr out = allocate(COUNT * 4);
     int n = COUNT - 1;
@@ -177,7 +177,7 @@ static void tell_fat(void)
 }
 
 /* One of the launches writes the element past the end, which lies in the mapping. */
-static void tell_slack(void)
+STORY(slack)
 {
     CUfunction function = load_fat();
     CUdeviceptr out = allocate((COUNT + 1) * 4);
@@ -185,7 +185,7 @@ static void tell_slack(void)
         launch_function(function, (void *[]){&out, &(int){i == 1 ? COUNT + 1 : COUNT}});
 }
 
-static void tell_managed(void)
+STORY(managed)
 {
     CUdeviceptr managed;
     int n = COUNT - 1;
@@ -219,18 +219,18 @@ static void overrun_in_green(int has_stream)
     CALL(cuLaunchKernel, function, 8, 1, 1, 128, 1, 1, 0, stream, (void *[]){&out, &n}, NULL);
 }
 
-static void tell_green(void)
+STORY(green)
 {
     overrun_in_green(0);
 }
 
-static void tell_green_stream(void)
+STORY(green_stream)
 {
     overrun_in_green(1);
 }
 
 /* In a context of the program's own. */
-static void tell_own_context(void)
+STORY(own_context)
 {
     CUcontext context;
     CUmodule loaded;
@@ -243,28 +243,11 @@ static void tell_own_context(void)
     launch_function(function, (void *[]){&out, &n});
 }
 
-static const struct story stories[] = {{"packed", tell_packed},
-                                       {"green", tell_green},
-                                       {"green_stream", tell_green_stream},
-                                       {"own_context", tell_own_context},
-                                       {"odd", tell_odd},
-                                       {"slack", tell_slack},
-                                       {"indexed", tell_indexed},
-                                       {"scale", tell_scale},
-                                       {"waver", tell_waver},
-                                       {"table", tell_table},
-                                       {"pinned", tell_pinned},
-                                       {"library", tell_library},
-                                       {"unloaded", tell_unloaded},
-                                       {"managed", tell_managed},
-                                       {"large", tell_large},
-                                       {"fat", tell_fat}};
-
 int main(int argc, char **argv)
 {
     if (!open_driver())
         return 2;
     open_device();
-    tell_all(argc, argv, stories, sizeof stories / sizeof *stories);
+    tell_all(argc, argv);
     return 0;
 }

@@ -8,13 +8,13 @@
 
 /* ---- stories ---- */
 
-static void plain(void)
+NAMED(plain)
 {
     faults("exitcode=7");
 }
 
 /* No file may grow, once the simulated device has its own. */
-static void limits_files(void)
+NAMED(limits_files)
 {
     start("exitcode=7");
     CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0}) == 0);
@@ -38,24 +38,24 @@ static void reuses_descriptor(int number, int flags)
     faults("exitcode=7");
 }
 
-static void closed_at_start(void)
+NAMED(closed_at_start)
 {
     reuses_descriptor(open(in_scratch("data"), O_WRONLY | O_CREAT, 0600), O_WRONLY);
 }
 
-static void closes_and_opens_data(void)
+NAMED(closes_and_opens_data)
 {
     close(2);
     reuses_descriptor(open(in_scratch("data"), O_RDWR | O_CREAT, 0600), O_RDWR);
 }
 
-static void closes_and_opens_privately(void)
+NAMED(closes_and_opens_privately)
 {
     close(2);
     reuses_descriptor(open(in_scratch("data"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600), O_WRONLY);
 }
 
-static void closes_and_opens_socket(void)
+NAMED(closes_and_opens_socket)
 {
     int ends[2];
     char sent[8] = "";
@@ -66,14 +66,14 @@ static void closes_and_opens_socket(void)
         _exit(98);
 }
 
-static void redirects(void)
+NAMED(redirects)
 {
     int log = open(in_scratch("err"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     CHECK(dup2(log, 2) == 2);
     faults("exitcode=7");
 }
 
-static void logs(void)
+NAMED(logs)
 {
     char options[400];
     snprintf(options, sizeof options, "exitcode=7,log=%s", in_scratch("log"));
@@ -81,17 +81,17 @@ static void logs(void)
 }
 
 /* The disk is full for json=. */
-static void json_to_full_disk(void)
+NAMED(json_to_full_disk)
 {
     faults("exitcode=7,json=/dev/full");
 }
 
-static void json_to_nowhere(void)
+NAMED(json_to_nowhere)
 {
     faults("exitcode=7,json=/nowhere/at/all");
 }
 
-static void json_to_silent_fifo(void)
+NAMED(json_to_silent_fifo)
 {
     char options[400];
     CHECK(mkfifo(in_scratch("fifo"), 0600) == 0);
@@ -100,7 +100,7 @@ static void json_to_silent_fifo(void)
 }
 
 /* The file cannot grow beyond what it holds after the first report and a bit: the second report is cut. */
-static void json_to_file_that_fills(void)
+NAMED(json_to_file_that_fills)
 {
     char options[400];
     struct rlimit limit;
@@ -123,7 +123,7 @@ static void json_to_file_that_fills(void)
 }
 
 /* The driver takes more than a second for its dump, here for two pieces of what is none. */
-static void slow_dump(void)
+NAMED(slow_dump)
 {
     char fifo[1024] = "";
     size_t size = sizeof fifo;
@@ -138,22 +138,6 @@ static void slow_dump(void)
     close(fd);
     CHECK_OK(cufence_wait_reports(20000));
 }
-
-static const struct story stories[] = {
-    NAMED(plain),
-    NAMED(closed_at_start),
-    NAMED(closes_and_opens_data),
-    NAMED(closes_and_opens_privately),
-    NAMED(closes_and_opens_socket),
-    NAMED(redirects),
-    NAMED(logs),
-    NAMED(json_to_full_disk),
-    NAMED(json_to_nowhere),
-    NAMED(json_to_silent_fifo),
-    NAMED(json_to_file_that_fills),
-    NAMED(limits_files),
-    NAMED(slow_dump),
-};
 
 /* ---- what the parent sees ---- */
 
@@ -356,5 +340,5 @@ TEST_CONCURRENTLY
 
 int main(int argc, char **argv)
 {
-    return run_named(argc, argv, stories, sizeof stories / sizeof *stories);
+    return run_named(argc, argv);
 }

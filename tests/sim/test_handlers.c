@@ -9,7 +9,7 @@
 #include <time.h>
 
 /* Signals that the program has blocked stay pending, whatever threads there are. */
-static void reads_its_signals(void)
+NAMED(reads_its_signals)
 {
     sigset_t all, mine;
     sigfillset(&all);
@@ -31,7 +31,7 @@ static void waits_for_itself(const cufence_fault *fault, void *user)
     CHECK(strstr(cufence_error_detail(), "handler"));
 }
 
-static void handler_waits(void)
+NAMED(handler_waits)
 {
     CHECK_OK(cufence_set_fault_handler(waits_for_itself, NULL));
     faults("exitcode=0");
@@ -43,7 +43,7 @@ static void ends_the_process(const cufence_fault *fault, void *user)
     exit(5);
 }
 
-static void handler_exits(void)
+NAMED(handler_exits)
 {
     CHECK_OK(cufence_set_fault_handler(ends_the_process, NULL));
     faults("exitcode=0");
@@ -58,7 +58,7 @@ static void never_returns(const cufence_fault *fault, void *user)
         pause();
 }
 
-static void handler_hangs(void)
+NAMED(handler_hangs)
 {
     CHECK_OK(cufence_set_fault_handler(never_returns, NULL));
     start("exitcode=0,wait_ms=0/100");
@@ -74,7 +74,7 @@ static uint64_t now_ms(void)
 }
 
 /* What a synchronisation of PyTorch's calls. The 5 s that it waited are far above what the rest may take. */
-static void other_device_is_healthy(void)
+NAMED(other_device_is_healthy)
 {
     start("exitcode=0");
     CUcontext healthy = use_device(1);
@@ -99,10 +99,6 @@ static void other_device_is_healthy(void)
     CHECK(cufence_fault_count() == 2);
     CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 1);
 }
-
-static const struct story stories[] = {
-    NAMED(reads_its_signals), NAMED(handler_waits), NAMED(handler_exits), NAMED(handler_hangs), NAMED(other_device_is_healthy),
-};
 
 /* ---- what the parent sees ---- */
 
@@ -132,5 +128,5 @@ TEST_CONCURRENTLY
 
 int main(int argc, char **argv)
 {
-    return run_named(argc, argv, stories, sizeof stories / sizeof *stories);
+    return run_named(argc, argv);
 }

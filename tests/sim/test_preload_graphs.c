@@ -71,7 +71,7 @@ TEST_WITH(memory_of_a_capture_with_a_condition_stays, NULL, finish)
 TEST_WITH(whatever_launches_a_graph_keeps_its_memory, NULL, finish)
 {
     expect_graph_memory("executable", FEW, "counted to 1\nwith an executable: 1 held\nwithout: 0 held\n");
-    expect_graph_memory("clone", FEW, "counted to 1\nwith a clone: 1 held\nwithout: 0 held\n");
+    expect_graph_memory("cloned", FEW, "counted to 1\nwith a clone: 1 held\nwithout: 0 held\n");
     expect_graph_memory("child", FEW, "counted to 1\nwith a parent's executable: 1 held\nwithout: 0 held\n");
     expect_graph_memory("update", FEW, "with the second graph's work: 1 held\ncounted to 1\nwithout: 0 held\n");
     expect_graph_memory("in_flight", FEW, "before the launch has run: 1 held\ncounted to 1\nwithout: 0 held\n");

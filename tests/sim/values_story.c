@@ -177,13 +177,13 @@ static void synchronise(void)
 
 /* ---- stories ---- */
 
-static void tell_scale(void)
+STORY(scale)
 {
     fill(in, -1);
     launch_scale(in, out, 2);
 }
 
-static void tell_many(void)
+STORY(many)
 {
     fill(in, -1);
     for (int i = 0; i < 20; i++)
@@ -191,7 +191,7 @@ static void tell_many(void)
 }
 
 /* Its pointers are into buffers, and no multiples of 16. */
-static void tell_offset(void)
+STORY(offset)
 {
     CUdeviceptr from = in + 400, to = other + 4;
     float factor = 1;
@@ -200,7 +200,7 @@ static void tell_offset(void)
     launch("_Z5scalePKfPffi", (void *[]){&from, &to, &factor, &n});
 }
 
-static void tell_struct(void)
+STORY(struct)
 {
     fill(in, -1);
     launch_copy(in, out);
@@ -235,7 +235,7 @@ static const char *values_code(void)
 }
 
 /* Its name says nothing of its arguments. */
-static void tell_code_nan(void)
+STORY(code_nan)
 {
     CUfunction function = kernel_of(values_code(), "normalise");
     int n = COUNT;
@@ -243,7 +243,7 @@ static void tell_code_nan(void)
     launch_of(function, (void *[]){&in, &out, &n});
 }
 
-static void tell_code_in_place(void)
+STORY(code_in_place)
 {
     CUfunction function = kernel_of("values.cubin", "normalise");
     int n = COUNT;
@@ -252,7 +252,7 @@ static void tell_code_in_place(void)
 }
 
 /* Memory that an earlier buffer has left full of NaN, and that a kernel has been given only to read. */
-static void tell_code_only_read(void)
+STORY(code_only_read)
 {
     CUfunction function = kernel_of(values_code(), "normalise");
     CUdeviceptr stale = allocate(COUNT * 4);
@@ -267,7 +267,7 @@ static void tell_code_only_read(void)
 }
 
 /* 0.0 and 1.0 of bfloat16 in turn, which look like 1.0 of float32. */
-static void tell_code_types(void)
+STORY(code_types)
 {
     CUfunction function = kernel_of("values.cubin", "widen");
     CUdeviceptr halves = allocate(COUNT * 2), doubles = allocate(COUNT * 8);
@@ -277,7 +277,7 @@ static void tell_code_types(void)
 }
 
 /* As the Python package does when Triton has loaded a kernel. */
-static void tell_told(void)
+STORY(told)
 {
     CUfunction function = kernel_of("triton_add.cubin", "add");
     void *cufence = dlopen("libcufence.so.0", RTLD_NOLOAD | RTLD_NOW);
@@ -296,12 +296,12 @@ static void tell_told(void)
     launch_of(function, (void *[]){&x, &y, &o, &n, &none, &none});
 }
 
-static void tell_half(void)
+STORY(half)
 {
     launch("_Z5halveP6__half", (void *[]){&out});
 }
 
-static void tell_count(void)
+STORY(count)
 {
     CUdeviceptr counts = allocate(COUNT * 8);
     launch("count_up", (void *[]){&counts});
@@ -329,28 +329,28 @@ static void play_graph(int zero, const char *name, void **arguments)
     CALL(cuGraphExecDestroy, executable);
 }
 
-static void tell_graph(void)
+STORY(graph)
 {
     float factor = 3;
     int n = COUNT;
     play_graph(-1, "_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
 }
 
-static void tell_nan_graph(void)
+STORY(nan_graph)
 {
     int n = COUNT;
     play_graph(9, "_Z9normalisePKfPfi", (void *[]){&in, &out, &n});
 }
 
 /* A kernel that is told of more elements than there are. */
-static void tell_fault(void)
+STORY(fault)
 {
     float factor = 1;
     int n = COUNT + 1;
     launch("_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
 }
 
-static void tell_nan(void)
+STORY(nan)
 {
     fill(in, 417);
     launch_scale(in, other, 1);
@@ -359,7 +359,7 @@ static void tell_nan(void)
 }
 
 /* The program has put it there itself. */
-static void tell_nan_copied(void)
+STORY(nan_copied)
 {
     fill(in, -1);
     put_nan(in, 7);
@@ -368,7 +368,7 @@ static void tell_nan_copied(void)
 }
 
 /* A NaN in memory that nobody has written is no input. */
-static void tell_nan_stale(void)
+STORY(nan_stale)
 {
     fill(in, 3);
     CUdeviceptr stale = allocate(COUNT * 4);
@@ -387,17 +387,17 @@ static void nan_of_guess(size_t bytes)
     launch("divide", (void *[]){&in, &to, &n});
 }
 
-static void tell_nan_guessed(void)
+STORY(nan_guessed)
 {
     nan_of_guess(COUNT * 4);
 }
 
-static void tell_nan_mixed(void)
+STORY(nan_mixed)
 {
     nan_of_guess(COUNT * 4 + 1);
 }
 
-static void tell_nan_struct(void)
+STORY(nan_struct)
 {
     fill(in, -1);
     launch_copy(in, out);
@@ -407,13 +407,13 @@ static void tell_nan_struct(void)
     launch_copy(other, out);
 }
 
-static void tell_mask(void)
+STORY(mask)
 {
     int n = COUNT;
     launch("_Z4maskPfi", (void *[]){&out, &n});
 }
 
-static void tell_nan_fill(void)
+STORY(nan_fill)
 {
     int n = COUNT;
     CUdeviceptr fresh = allocate(COUNT * 4);
@@ -421,34 +421,10 @@ static void tell_nan_fill(void)
 }
 
 /* Numbers of 8 bytes, of which the first is -1: its bits are those of a NaN. */
-static void tell_indices(void)
+STORY(indices)
 {
     tell_count();
 }
-
-static const struct story stories[] = {{"scale", tell_scale},
-                                       {"many", tell_many},
-                                       {"offset", tell_offset},
-                                       {"struct", tell_struct},
-                                       {"half", tell_half},
-                                       {"count", tell_count},
-                                       {"graph", tell_graph},
-                                       {"fault", tell_fault},
-                                       {"nan", tell_nan},
-                                       {"nan_graph", tell_nan_graph},
-                                       {"nan_copied", tell_nan_copied},
-                                       {"nan_stale", tell_nan_stale},
-                                       {"nan_struct", tell_nan_struct},
-                                       {"nan_guessed", tell_nan_guessed},
-                                       {"nan_mixed", tell_nan_mixed},
-                                       {"mask", tell_mask},
-                                       {"nan_fill", tell_nan_fill},
-                                       {"indices", tell_indices},
-                                       {"code_nan", tell_code_nan},
-                                       {"code_in_place", tell_code_in_place},
-                                       {"code_only_read", tell_code_only_read},
-                                       {"code_types", tell_code_types},
-                                       {"told", tell_told}};
 
 int main(int argc, char **argv)
 {
@@ -461,6 +437,6 @@ int main(int argc, char **argv)
     in = allocate(COUNT * 4);
     out = allocate(COUNT * 4);
     other = allocate(COUNT * 4);
-    tell_all(argc, argv, stories, sizeof stories / sizeof *stories);
+    tell_all(argc, argv);
     return 0;
 }

@@ -13,65 +13,11 @@
 #include <cufence.h>
 #include <sim/sim.h>
 
-#define DRIVER_FUNCTIONS(X)                                                                                                    \
-    X(cuInit)                                                                                                                  \
-    X(cuGetErrorName)                                                                                                          \
-    X(cuDeviceGetCount)                                                                                                        \
-    X(cuDeviceCanAccessPeer)                                                                                                   \
-    X(cuDeviceGetDefaultMemPool)                                                                                               \
-    X(cuDevicePrimaryCtxRetain)                                                                                                \
-    X(cuDevicePrimaryCtxRelease)                                                                                               \
-    X(cuDevicePrimaryCtxReset)                                                                                                 \
-    X(cuCtxSetCurrent)                                                                                                         \
-    X(cuCtxPopCurrent)                                                                                                         \
-    X(cuCtxSynchronize)                                                                                                        \
-    X(cuCtxDestroy)                                                                                                            \
-    X(cuCtxEnablePeerAccess)                                                                                                   \
-    X(cuStreamCreate)                                                                                                          \
-    X(cuStreamDestroy)                                                                                                         \
-    X(cuStreamSynchronize)                                                                                                     \
-    X(cuStreamWaitEvent)                                                                                                       \
-    X(cuStreamBeginCapture)                                                                                                    \
-    X(cuStreamEndCapture)                                                                                                      \
-    X(cuEventCreate)                                                                                                           \
-    X(cuEventRecord)                                                                                                           \
-    X(cuEventSynchronize)                                                                                                      \
-    X(cuEventDestroy)                                                                                                          \
-    X(cuMemAlloc)                                                                                                              \
-    X(cuMemFree)                                                                                                               \
-    X(cuMemAllocAsync)                                                                                                         \
-    X(cuMemAllocFromPoolAsync)                                                                                                 \
-    X(cuMemFreeAsync)                                                                                                          \
-    X(cuMemPoolCreate)                                                                                                         \
-    X(cuMemPoolDestroy)                                                                                                        \
-    X(cuMemPoolSetAccess)                                                                                                      \
-    X(cuMemPoolTrimTo)                                                                                                         \
-    X(cuMemPoolGetAttribute)                                                                                                   \
-    X(cuMemPoolSetAttribute)                                                                                                   \
-    X(cuMemHostAlloc)                                                                                                          \
-    X(cuMemcpyDtoH)                                                                                                            \
-    X(cuMemcpyDtoDAsync)                                                                                                       \
-    X(cuMemsetD32Async)                                                                                                        \
-    X(cuPointerGetAttribute)                                                                                                   \
-    X(cuModuleLoadData)                                                                                                        \
-    X(cuModuleGetFunction)                                                                                                     \
-    X(cuLaunchKernel)                                                                                                          \
-    X(cuGraphInstantiateWithFlags)                                                                                             \
-    X(cuGraphLaunch)                                                                                                           \
-    X(cuGraphDestroy)                                                                                                          \
-    X(cuGraphExecDestroy)
-
 struct driver {
-#define MEMBER(name) __typeof__(name) *name;
-    DRIVER_FUNCTIONS(MEMBER)
-#undef MEMBER
+#define X(name) __typeof__(name) *name;
+#include "driver_functions.h" /* made by the build: each that is called as cu.NAME */
+#undef X
     CUresult (*create_context)(CUcontext *context, unsigned flags, CUdevice device); /* cuCtxCreate_v2 */
-    /* From CUDA 12.4; NULL in older drivers. */
-    __typeof__(cuDeviceGetDevResource) *cuDeviceGetDevResource;
-    __typeof__(cuDevResourceGenerateDesc) *cuDevResourceGenerateDesc;
-    __typeof__(cuGreenCtxCreate) *cuGreenCtxCreate;
-    __typeof__(cuGreenCtxDestroy) *cuGreenCtxDestroy;
-    __typeof__(cuCtxFromGreenCtx) *cuCtxFromGreenCtx;
 };
 
 extern struct driver cu;

@@ -27,7 +27,7 @@ static size_t last_nodes(CUstream stream, CUgraphNode *out, size_t most)
 }
 
 /* Ends while a stream captures, so nothing of ours can run any more. */
-int story_capture_at_end(int count, char **arguments)
+STORY(capture_at_end)
 {
     CUdeviceptr buffer;
     start();
@@ -38,7 +38,7 @@ int story_capture_at_end(int count, char **arguments)
 
 /* reordered set|add|none: the work on the first buffer is put aside, so that what comes next may run beside it; or something
  * more is waited for, and the order stays. */
-int story_reordered(int count, char **arguments)
+STORY(reordered)
 {
     const char *how = count > 2 ? arguments[2] : "none";
     CUdeviceptr kept, buffer, next;
@@ -88,7 +88,7 @@ static void *begin_another(void *unused)
 
 /* prepared capture|destroy: the stream has frees behind which nothing has been recorded. Where the other thread sees to that,
  * it is held up, and the stream's own thread goes on meanwhile. */
-int story_prepared(int count, char **arguments)
+STORY(prepared)
 {
     int captures = count > 2 && strcmp(arguments[2], "capture") == 0;
     enum { FREES = 16 };
@@ -143,7 +143,7 @@ static void *end_elsewhere(void *argument)
     return NULL;
 }
 
-int story_uneven_end(int count, char **arguments)
+STORY(uneven_end)
 {
     pthread_t thread;
     CUdeviceptr kept, other;
@@ -182,7 +182,7 @@ int story_uneven_end(int count, char **arguments)
     return 0;
 }
 
-int story_into_graph(int count, char **arguments)
+STORY(into_graph)
 {
     CUdeviceptr kept, other;
     CUgraph graph, same;
@@ -202,7 +202,7 @@ int story_into_graph(int count, char **arguments)
 /* ---- releases of a primary context that others hold ---- */
 
 /* release capture|kernel|last: while others hold it; or the last one, behind a kernel that faults. */
-int story_release(int count, char **arguments)
+STORY(release)
 {
     static uint32_t flag;
     int is_last = count > 2 && strcmp(arguments[2], "last") == 0;

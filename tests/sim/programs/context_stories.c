@@ -63,7 +63,7 @@ static void record(CUdeviceptr buffer, CUstream stream)
 
 /* Memory that is allocated in a green context is its device's primary one's: it is freed from there, serves there again, and
  * outlives the green context, whose stream was used to free some of it. */
-int story_green(int count, char **arguments)
+STORY(green)
 {
     CUcontext primary, as_context, next_context;
     CUdeviceptr kept, freed, ordered, next, recorded;
@@ -116,7 +116,7 @@ int story_green(int count, char **arguments)
 }
 
 /* A test suite that resets the device behind each of its tests. */
-int story_resets(int count, char **arguments)
+STORY(resets)
 {
     int resets = count > 2 ? atoi(arguments[2]) : 1, refused = 0;
     CUdeviceptr buffer;
@@ -136,7 +136,7 @@ int story_resets(int count, char **arguments)
     return 0;
 }
 
-int story_many_contexts(int count, char **arguments)
+STORY(many_contexts)
 {
     enum { MOST = 1000 };
     static CUcontext contexts[MOST];
@@ -180,7 +180,7 @@ static void *ask_for_much(void *unused)
 }
 
 /* Contexts that end while another thread looks for memory: what they keep, and what waits for their work. */
-int story_ending_contexts(int count, char **arguments)
+STORY(ending_contexts)
 {
     int many = count > 2 ? atoi(arguments[2]) : 1;
     CUdeviceptr own, others;
@@ -212,7 +212,7 @@ static void *end_the_process(void *unused)
 
 /* Two devices, on both of which a kernel faults; the program never asks, and ends from another thread than the first one: its
  * devices are waited for once then. */
-int story_silent_fault(int count, char **arguments)
+STORY(silent_fault)
 {
     CUdeviceptr buffer;
     start();

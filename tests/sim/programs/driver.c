@@ -68,11 +68,12 @@ void driver_find(void)
 #define TEXT(name) TEXT_EXPANDED(name)
 #define TEXT_EXPANDED(name) #name
 #ifdef LOOKUP_LINKED
-#define FIND(name) cu.name = name;
+#define X(name) cu.name = name;
 #else
-#define FIND(name) *(void **)&cu.name = need(#name, TEXT(name));
+#define X(name) *(void **)&cu.name = need(#name, TEXT(name));
 #endif
-    DRIVER_FUNCTIONS(FIND) MORE_DRIVER_FUNCTIONS(FIND)
+#include "driver_functions.h"
+#undef X
 }
 
 void *driver_of_sim(const char *name)

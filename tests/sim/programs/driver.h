@@ -14,115 +14,12 @@
 #include <cuda.h>
 #include <sim/sim.h>
 
-#define DRIVER_FUNCTIONS(X)                                                                                                    \
-    X(cuInit)                                                                                                                  \
-    X(cuGetErrorName)                                                                                                          \
-    X(cuDeviceGetDefaultMemPool)                                                                                               \
-    X(cuDeviceSetMemPool)                                                                                                      \
-    X(cuDevicePrimaryCtxRetain)                                                                                                \
-    X(cuDevicePrimaryCtxRelease)                                                                                               \
-    X(cuDevicePrimaryCtxReset)                                                                                                 \
-    X(cuCtxCreate)                                                                                                             \
-    X(cuCtxDestroy)                                                                                                            \
-    X(cuCtxSetCurrent)                                                                                                         \
-    X(cuCtxSynchronize)                                                                                                        \
-    X(cuCtxEnablePeerAccess)                                                                                                   \
-    X(cuDeviceGetDevResource)                                                                                                  \
-    X(cuDevSmResourceSplitByCount)                                                                                             \
-    X(cuDevResourceGenerateDesc)                                                                                               \
-    X(cuGreenCtxCreate)                                                                                                        \
-    X(cuGreenCtxDestroy)                                                                                                       \
-    X(cuGreenCtxStreamCreate)                                                                                                  \
-    X(cuCtxFromGreenCtx)                                                                                                       \
-    X(cuStreamCreate)                                                                                                          \
-    X(cuStreamDestroy)                                                                                                         \
-    X(cuStreamSynchronize)                                                                                                     \
-    X(cuStreamQuery)                                                                                                           \
-    X(cuStreamBeginCapture)                                                                                                    \
-    X(cuStreamEndCapture)                                                                                                      \
-    X(cuStreamBeginCaptureToGraph)                                                                                             \
-    X(cuStreamGetCaptureInfo)                                                                                                  \
-    X(cuStreamUpdateCaptureDependencies)                                                                                       \
-    X(cuStreamWaitEvent)                                                                                                       \
-    X(cuEventCreate)                                                                                                           \
-    X(cuEventDestroy)                                                                                                          \
-    X(cuEventRecord)                                                                                                           \
-    X(cuEventSynchronize)                                                                                                      \
-    X(cuEventElapsedTime)                                                                                                      \
-    X(cuEventQuery)                                                                                                            \
-    X(cuGraphCreate)                                                                                                           \
-    X(cuGraphAddMemAllocNode)                                                                                                  \
-    X(cuGraphAddMemFreeNode)                                                                                                   \
-    X(cuGraphAddMemsetNode)                                                                                                    \
-    X(cuGraphAddChildGraphNode)                                                                                                \
-    X(cuGraphClone)                                                                                                            \
-    X(cuGraphExecUpdate)                                                                                                       \
-    X(cuGraphConditionalHandleCreate)                                                                                          \
-    X(cuGraphInstantiateWithFlags)                                                                                             \
-    X(cuGraphLaunch)                                                                                                           \
-    X(cuGraphDestroy)                                                                                                          \
-    X(cuGraphExecDestroy)                                                                                                      \
-    X(cuLaunchHostFunc)                                                                                                        \
-    X(cuMemAlloc)                                                                                                              \
-    X(cuMemAllocPitch)                                                                                                         \
-    X(cuMemAllocAsync)                                                                                                         \
-    X(cuMemAllocFromPoolAsync)                                                                                                 \
-    X(cuMemAllocManaged)                                                                                                       \
-    X(cuMemAllocHost)                                                                                                          \
-    X(cuMemHostAlloc)                                                                                                          \
-    X(cuMemHostGetDevicePointer)                                                                                               \
-    X(cuMemHostRegister)                                                                                                       \
-    X(cuMemHostUnregister)                                                                                                     \
-    X(cuMemFreeHost)                                                                                                           \
-    X(cuMemFree)                                                                                                               \
-    X(cuMemFreeAsync)                                                                                                          \
-    X(cuMemGetInfo)                                                                                                            \
-    X(cuMemGetAddressRange)                                                                                                    \
-    X(cuPointerGetAttribute)                                                                                                   \
-    X(cuPointerGetAttributes)                                                                                                  \
-    X(cuIpcGetMemHandle)                                                                                                       \
-    X(cuMemPoolCreate)                                                                                                         \
-    X(cuMemPoolDestroy)                                                                                                        \
-    X(cuMemPoolGetAttribute)                                                                                                   \
-    X(cuMemPoolSetAttribute)                                                                                                   \
-    X(cuMemPoolTrimTo)                                                                                                         \
-    X(cuMemPoolSetAccess)                                                                                                      \
-    X(cuMemGetAccess)                                                                                                          \
-    X(cuMemcpy)                                                                                                                \
-    X(cuMemcpyHtoD)                                                                                                            \
-    X(cuMemcpyDtoH)                                                                                                            \
-    X(cuMemcpyDtoD)                                                                                                            \
-    X(cuMemcpyHtoDAsync)                                                                                                       \
-    X(cuMemcpyDtoHAsync)                                                                                                       \
-    X(cuMemcpyDtoDAsync)                                                                                                       \
-    X(cuMemcpyAsync)                                                                                                           \
-    X(cuMemcpy2D)                                                                                                              \
-    X(cuMemcpy3D)                                                                                                              \
-    X(cuMemsetD8)                                                                                                              \
-    X(cuMemsetD16)                                                                                                             \
-    X(cuMemsetD32)                                                                                                             \
-    X(cuMemsetD8Async)                                                                                                         \
-    X(cuMemsetD32Async)                                                                                                        \
-    X(cuMemsetD2D8)                                                                                                            \
-    X(cuModuleLoadData)                                                                                                        \
-    X(cuModuleGetFunction)                                                                                                     \
-    X(cuModuleUnload)                                                                                                          \
-    X(cuLaunchKernel)                                                                                                          \
-    X(cuLaunchKernelEx)                                                                                                        \
-    X(cuLaunchCooperativeKernel)
-
-/* A program that needs more names a header with those. */
-#ifdef MORE_FUNCTIONS
-#include MORE_FUNCTIONS
-#else
-#define MORE_DRIVER_FUNCTIONS(X)
-#endif
-
-/* The members' names are cuda.h's macros, expanded here and where they are used alike. */
+/* X(NAME) for each function that the programs call as cu.NAME is driver_functions.h, which the build makes. The members' names
+ * are cuda.h's macros, expanded here and where they are used alike. */
 struct driver {
-#define MEMBER(name) __typeof__(&name) name;
-    DRIVER_FUNCTIONS(MEMBER) MORE_DRIVER_FUNCTIONS(MEMBER)
-#undef MEMBER
+#define X(name) __typeof__(&name) name;
+#include "driver_functions.h"
+#undef X
 };
 
 extern struct driver cu;

@@ -44,7 +44,7 @@ static CUresult synchronise(const char *how, CUdeviceptr address, CUstream strea
 }
 
 /* overrun ALLOCATION SYNCHRONISATION: 4 bytes are stored right behind a buffer of 4096. */
-int story_overrun(int count, char **arguments)
+STORY(overrun)
 {
     const char *allocation = count > 2 ? arguments[2] : "plain", *how = count > 3 ? arguments[3] : "context";
     CUstream stream = NULL;
@@ -58,7 +58,7 @@ int story_overrun(int count, char **arguments)
 }
 
 /* beyond: past the end of a buffer as the driver allocates it, where nothing is mapped. */
-int story_beyond(int count, char **arguments)
+STORY(beyond)
 {
     start();
     CUdeviceptr address = allocate("plain", 4096, NULL);
@@ -67,7 +67,7 @@ int story_beyond(int count, char **arguments)
 }
 
 /* end_at_once exit|abort: the program gets the error of its fault and ends without exit handlers. */
-int story_end_at_once(int count, char **arguments)
+STORY(end_at_once)
 {
     start();
     CUdeviceptr address = allocate("plain", 4096, NULL);
@@ -81,7 +81,7 @@ int story_end_at_once(int count, char **arguments)
 }
 
 /* One kernel is launched in every way, the last time with a fault. */
-int story_ways_to_launch(int count, char **arguments)
+STORY(ways_to_launch)
 {
     CUdeviceptr address;
     start();
@@ -93,7 +93,7 @@ int story_ways_to_launch(int count, char **arguments)
 }
 
 /* other_exception NUMBER: a kernel ends with an exception that involves no buffer. */
-int story_other_exception(int count, char **arguments)
+STORY(other_exception)
 {
     uint32_t exception = count > 2 ? (uint32_t)atoi(arguments[2]) : 0;
     CUmodule module;
@@ -124,7 +124,7 @@ static void await_unmapping(CUdeviceptr address)
     }
 }
 
-int story_use_after_free(int count, char **arguments)
+STORY(use_after_free)
 {
     CUdeviceptr address;
     start();
@@ -137,7 +137,7 @@ int story_use_after_free(int count, char **arguments)
 
 /* Four bugs, in an order in which each mode of `cufence hunt` comes to another one first: before a start, in the slack that
  * align=16 leaves, in freed memory, past an end. */
-int story_several_bugs(int count, char **arguments)
+STORY(several_bugs)
 {
     CUdeviceptr begun, uneven, freed, ended;
     start();
@@ -157,7 +157,7 @@ int story_several_bugs(int count, char **arguments)
 }
 
 /* Every call after a fault. What the default stream writes lies apart: where each thread has its own, the streams overlap. */
-int story_after_fault(int count, char **arguments)
+STORY(after_fault)
 {
     CUdeviceptr address, other, more;
     CUstream stream, capturing;

@@ -35,13 +35,13 @@ static CUdeviceptr freed(CUstream stream)
 
 /* ---- wrong ---- */
 
-static void same_stream(void)
+CASE(freed, same_stream)
 {
     MUST(add_one(freed(first), WORDS, first));
 }
 
 /* The program goes on until it hears of the fault. */
-static void in_a_loop(void)
+CASE(freed, in_a_loop)
 {
     CUresult result = CUDA_SUCCESS;
     for (int i = 0; i < TIMES && result == CUDA_SUCCESS; i++) {
@@ -55,14 +55,14 @@ static void in_a_loop(void)
     }
 }
 
-static void other_stream(void)
+CASE(freed, other_stream)
 {
     CUdeviceptr buffer = freed(first);
     MUST(cu.cuStreamSynchronize(first));
     MUST(add_one(buffer, WORDS, second));
 }
 
-static void waited_free(void)
+CASE(freed, waited_free)
 {
     CUdeviceptr buffer;
     MUST(cu.cuMemAlloc(&buffer, BYTES));
@@ -70,7 +70,7 @@ static void waited_free(void)
     MUST(add_one(buffer, WORDS, first));
 }
 
-static void within(void)
+CASE(freed, within)
 {
     CUdeviceptr buffer = allocate(5u << 20, first);
     MUST(cu.cuMemFreeAsync(buffer, first));
@@ -78,7 +78,7 @@ static void within(void)
 }
 
 /* The stream has work to do before the free. */
-static void busy(void)
+CASE(freed, busy)
 {
     CUdeviceptr buffer = allocate(BYTES, first);
     for (int i = 0; i < 1000; i++)
@@ -101,7 +101,7 @@ static CUgraphExec graph_of(CUdeviceptr buffer)
 }
 
 /* Its buffer is freed before the third launch, and its memory would serve the next one. */
-static void graph(void)
+CASE(freed, graph)
 {
     CUdeviceptr buffer = allocate(BYTES, first);
     CUgraphExec executable = graph_of(buffer);
@@ -130,14 +130,14 @@ static CUstream use_far(CUdeviceptr buffer)
 }
 
 /* A free that waits does so for the buffer's own device. */
-static void far(void)
+CASE(freed, far)
 {
     CUdeviceptr buffer = allocate(BYTES, first);
     use_far(buffer);
     MUST(cu.cuMemFree(buffer));
 }
 
-static void far_async(void)
+CASE(freed, far_async)
 {
     CUdeviceptr buffer = allocate(BYTES, first);
     use_far(buffer);
@@ -153,13 +153,13 @@ static CUdeviceptr used_on_second(void)
 }
 
 /* By cufence's own function, as programs that allocate with it do. */
-static void by_api(void)
+CASE(freed, by_api)
 {
     int (*release)(void *, CUstream) = (int (*)(void *, CUstream))driver_of_cufence("cufence_free");
     release((void *)(uintptr_t)used_on_second(), first);
 }
 
-static void by_torch(void)
+CASE(freed, by_torch)
 {
     char freed_one[256];
     int (*release)(void *, void *) = (int (*)(void *, void *))driver_of_cufence("cufence_torch_free");
@@ -168,14 +168,14 @@ static void by_torch(void)
 
 /* ---- right ---- */
 
-static void far_done(void)
+CASE(freed, far_done)
 {
     CUdeviceptr buffer = allocate(BYTES, first);
     MUST(cu.cuStreamSynchronize(use_far(buffer)));
     MUST(cu.cuMemFree(buffer));
 }
 
-static void untouched(void)
+CASE(freed, untouched)
 {
     for (int i = 0; i < TIMES; i++) {
         CUdeviceptr buffer = freed(first), next;
@@ -187,7 +187,7 @@ static void untouched(void)
 }
 
 /* The pointers of a struct that a launch does not use, as of PyTorch's lists of tensors. */
-static void used_again(void)
+CASE(freed, used_again)
 {
     uint32_t word = 0;
     CUdeviceptr buffer = 0;
@@ -203,7 +203,7 @@ static void used_again(void)
 }
 
 /* What the stream waits for comes after the launch. */
-static void later(void)
+CASE(freed, later)
 {
     static uint32_t flag;
     CUdeviceptr buffer = allocate(BYTES, first);
@@ -215,7 +215,7 @@ static void later(void)
 }
 
 /* The free comes behind what the other stream does with the buffer, in the order of the device alone. */
-static void before_the_free(void)
+CASE(freed, before_the_free)
 {
     static uint32_t flag;
     CUdeviceptr buffer = allocate(BYTES, first);
@@ -227,7 +227,7 @@ static void before_the_free(void)
     let_go(&flag);
 }
 
-static void graph_in_order(void)
+CASE(freed, graph_in_order)
 {
     CUdeviceptr buffer = allocate(BYTES, first), other = allocate(BYTES, first);
     CUgraphExec executable = graph_of(buffer);
@@ -243,36 +243,14 @@ static void graph_in_order(void)
     MUST(add_one(next, WORDS, first));
 }
 
-int story_freed(int count, char **arguments)
+STORY(freed)
 {
-    static const struct {
-        const char *name;
-        void (*tell)(void);
-    } cases[] = {{"same_stream", same_stream},
-                 {"in_a_loop", in_a_loop},
-                 {"other_stream", other_stream},
-                 {"waited_free", waited_free},
-                 {"within", within},
-                 {"busy", busy},
-                 {"graph", graph},
-                 {"far", far},
-                 {"far_async", far_async},
-                 {"by_api", by_api},
-                 {"by_torch", by_torch},
-                 {"far_done", far_done},
-                 {"untouched", untouched},
-                 {"used_again", used_again},
-                 {"later", later},
-                 {"before_the_free", before_the_free},
-                 {"graph_in_order", graph_in_order}};
     start();
     first = new_stream();
     second = new_stream();
     if (strncmp(arguments[count - 1], "graph", 5) == 0)
         MUST(cu.cuMemAlloc(&kept, BYTES));
-    for (size_t i = 0; count > 2 && i < sizeof cases / sizeof *cases; i++) {
-        if (strcmp(cases[i].name, arguments[2]) == 0)
-            cases[i].tell();
-    }
+    if (count > 2)
+        play_case(count, arguments);
     return say("the end", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
 }

@@ -101,7 +101,7 @@ static CUgraphExec instantiate(CUgraph graph)
 }
 
 /* The device has memory for a few of them. */
-static void recapture(void)
+CASE(graph_memory, recapture)
 {
     for (int i = 0; i < 100; i++) {
         CUgraph graph = capture(NULL);
@@ -131,17 +131,17 @@ static void use_executable(size_t stays)
     say_held("without", stays);
 }
 
-static void executable(void)
+CASE(graph_memory, executable)
 {
     use_executable(0);
 }
 
-static void unfollowed(void)
+CASE(graph_memory, unfollowed)
 {
     use_executable(1);
 }
 
-static void cloned(void)
+CASE(graph_memory, cloned)
 {
     CUgraph graph = capture(NULL), copy;
     MUST(cu.cuGraphClone(&copy, graph));
@@ -156,7 +156,7 @@ static void cloned(void)
     say_held("without", 0);
 }
 
-static void child(void)
+CASE(graph_memory, child)
 {
     CUgraph graph = capture(NULL), parent;
     CUgraphNode node;
@@ -173,7 +173,7 @@ static void child(void)
     say_held("without", 0);
 }
 
-static void update(void)
+CASE(graph_memory, update)
 {
     CUgraph first = capture(NULL), second = capture(NULL);
     CUgraphExec made = instantiate(first);
@@ -189,7 +189,7 @@ static void update(void)
 }
 
 /* A buffer that the program has not freed survives its graph. */
-static void output(void)
+CASE(graph_memory, output)
 {
     CUdeviceptr left;
     uint32_t word = 0;
@@ -211,7 +211,7 @@ static void output(void)
 }
 
 /* Each launch allocates again what was freed behind the one before. */
-static void output_again(void)
+CASE(graph_memory, output_again)
 {
     CUdeviceptr left;
     uint32_t word = 0;
@@ -237,7 +237,7 @@ static void output_again(void)
 }
 
 /* Each launch frees what the one before it has left, so the program needs to free it only once. */
-static void auto_free(void)
+CASE(graph_memory, auto_free)
 {
     CUdeviceptr left;
     CUgraphExec made;
@@ -255,7 +255,7 @@ static void auto_free(void)
 
 /* What a loop of `with torch.cuda.graph(CUDAGraph()): y = f(x)` does: the output of one round is freed while the next is
  * captured, when its graph is gone. */
-static void torch_loop(void)
+CASE(graph_memory, torch_loop)
 {
     CUgraph graph;
     CUgraphExec made = NULL;
@@ -294,7 +294,7 @@ static void wait_until_open(void *unused)
 }
 
 /* The graph is gone, but what the program did with its output is still to come. */
-static void output_in_use(void)
+CASE(graph_memory, output_in_use)
 {
     CUdeviceptr left;
     CUgraph graph = capture(&left);
@@ -314,7 +314,7 @@ static void output_in_use(void)
 }
 
 /* The launch is under way when its graph is destroyed. */
-static void in_flight(void)
+CASE(graph_memory, in_flight)
 {
     CUgraph graph = capture(NULL);
     CUgraphExec made = instantiate(graph);
@@ -330,7 +330,7 @@ static void in_flight(void)
 }
 
 /* The first graph's output is read and freed by the second one. */
-static void freed_by_another(void)
+CASE(graph_memory, freed_by_another)
 {
     CUdeviceptr left;
     CUgraph graph = capture(&left), second;
@@ -355,7 +355,7 @@ static void freed_by_another(void)
     say_held("without", 0);
 }
 
-static void failed(void)
+CASE(graph_memory, failed)
 {
     CUgraph graph;
     CUdeviceptr buffer;
@@ -368,7 +368,7 @@ static void failed(void)
 }
 
 /* Nobody knows what becomes of graphs with conditional nodes. */
-static void conditional(void)
+CASE(graph_memory, conditional)
 {
     CUgraph graph = capture(NULL);
     CUgraphConditionalHandle handle;
@@ -380,7 +380,7 @@ static void conditional(void)
     say_held("after a graph with a condition", 1);
 }
 
-static void late(void)
+CASE(graph_memory, late)
 {
     CUdeviceptr buffer;
     CUgraph graph;
@@ -434,7 +434,7 @@ static void *capture_often(void *argument)
     return NULL;
 }
 
-static void threads(void)
+CASE(graph_memory, threads)
 {
     enum { THREADS = 4 };
     pthread_t ids[THREADS];
@@ -451,38 +451,8 @@ static void threads(void)
     say_held("at the end", 0);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} stories[] = {
-    {"recapture", recapture},
-    {"executable", executable},
-    {"unfollowed", unfollowed},
-    {"clone", cloned},
-    {"child", child},
-    {"update", update},
-    {"output", output},
-    {"output_again", output_again},
-    {"auto_free", auto_free},
-    {"torch_loop", torch_loop},
-    {"output_in_use", output_in_use},
-    {"in_flight", in_flight},
-    {"freed_by_another", freed_by_another},
-    {"failed", failed},
-    {"conditional", conditional},
-    {"threads", threads},
-    {"late", late},
-};
-
-int story_graph_memory(int count, char **arguments)
+STORY(graph_memory)
 {
-    for (size_t i = 0; count > 2 && i < sizeof stories / sizeof stories[0]; i++) {
-        if (strcmp(stories[i].name, arguments[2]) != 0)
-            continue;
-        begin();
-        stories[i].run();
-        return 0;
-    }
-    fprintf(stderr, "program: graph_memory needs the name of a story\n");
-    return 2;
+    begin();
+    return play_case(count, arguments);
 }

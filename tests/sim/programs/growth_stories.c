@@ -101,7 +101,7 @@ static void say_kept(size_t bytes, uint64_t mapped)
         puts("little of the device's memory is taken");
 }
 
-int story_many_streams(int count, char **arguments)
+STORY(many_streams)
 {
     start();
     size_t kept = kept_for_each(use_a_stream, count > 2 ? atoi(arguments[2]) : 1);
@@ -109,7 +109,7 @@ int story_many_streams(int count, char **arguments)
     return 0;
 }
 
-int story_many_threads(int count, char **arguments)
+STORY(many_threads)
 {
     int many = count > 2 ? atoi(arguments[2]) : 1;
     start();
@@ -133,7 +133,7 @@ static cufence_stats stats(void)
 }
 
 /* unmarked age|stream: given back after a while, or of use to another stream. The background looks now and then. */
-int story_unmarked(int count, char **arguments)
+STORY(unmarked)
 {
     int ages = count > 2 && strcmp(arguments[2], "age") == 0, is_found = 0;
     CUdeviceptr buffers[2], found;
@@ -159,7 +159,7 @@ int story_unmarked(int count, char **arguments)
 
 /* ---- a very large buffer ---- */
 
-int story_tail(int count, char **arguments)
+STORY(tail)
 {
     const size_t size = (size_t)40 << 30;
     CUdeviceptr buffer, small, base = 0;
@@ -209,7 +209,7 @@ static void count_calls(const char *which, CUstream stream)
 }
 
 /* call_counts [DEVICES]: on the last of them, after all have been used. */
-int story_call_counts(int count, char **arguments)
+STORY(call_counts)
 {
     int devices = count > 2 ? atoi(arguments[2]) : 1;
     CUdeviceptr buffer;

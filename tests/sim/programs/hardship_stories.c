@@ -36,7 +36,7 @@ static int ask_all(CUdeviceptr buffer, CUstream stream)
 }
 
 /* The other thread is held up in a question about the first stream's frees, whose list is locked meanwhile. */
-int story_fork_while(int count, char **arguments)
+STORY(fork_while)
 {
     static uint32_t flag;
     CUdeviceptr kept, freed;
@@ -157,7 +157,7 @@ static int try(unsigned nth)
 }
 
 /* Each allocation of cufence's fails once: in captures, and with graphs. */
-int story_little_memory(int count, char **arguments)
+STORY(little_memory)
 {
     unsigned nth = 1;
     int answer = 1;
@@ -177,7 +177,7 @@ int story_little_memory(int count, char **arguments)
 }
 
 /* Buffers of many sizes, beside memory of the host's, in an address space of so many MiB. */
-int story_short_of_space(int count, char **arguments)
+STORY(short_of_space)
 {
     enum { SMALL = 600, LARGE = 100, ROUNDS = 3 };
     static CUdeviceptr small[SMALL], large[LARGE];

@@ -38,14 +38,14 @@ static void read_result(const char *memory)
 
 /* ---- wrong ---- */
 
-static void changed(void)
+CASE(host_copies, changed)
 {
     copy_in();
     pinned[BYTES - 1]++;
     MUST(cu.cuStreamSynchronize(stream));
 }
 
-static void changed_by_unified(void)
+CASE(host_copies, changed_by_unified)
 {
     MUST(cu.cuMemcpyAsync(buffer, (CUdeviceptr)(uintptr_t)pinned, BYTES, stream));
     pinned[0]++;
@@ -53,7 +53,7 @@ static void changed_by_unified(void)
 }
 
 /* The loop that fills its only staging buffer again. */
-static void filled_again(void)
+CASE(host_copies, filled_again)
 {
     for (int i = 0; i < 3; i++) {
         memset(pinned, i, BYTES);
@@ -63,7 +63,7 @@ static void filled_again(void)
 }
 
 /* The event was recorded before the copy. */
-static void waited_too_early(void)
+CASE(host_copies, waited_too_early)
 {
     CUevent event = recorded();
     copy_in();
@@ -72,14 +72,14 @@ static void waited_too_early(void)
     MUST(cu.cuStreamSynchronize(stream));
 }
 
-static void freed(void)
+CASE(host_copies, freed)
 {
     copy_out();
     MUST(cu.cuMemFreeHost(pinned));
     MUST(cu.cuStreamSynchronize(stream));
 }
 
-static void unregistered(void)
+CASE(host_copies, unregistered)
 {
     char *own = calloc(2, BYTES);
     MUST(cu.cuMemHostRegister(own, 2 * BYTES, 0));
@@ -89,7 +89,7 @@ static void unregistered(void)
     free(own);
 }
 
-static void read_early(void)
+CASE(host_copies, read_early)
 {
     copy_out();
     read_result(pinned);
@@ -98,7 +98,7 @@ static void read_early(void)
 
 /* ---- not wrong ---- */
 
-static void waited(void)
+CASE(host_copies, waited)
 {
     copy_in();
     MUST(cu.cuStreamSynchronize(stream));
@@ -118,7 +118,7 @@ static void waited(void)
 }
 
 /* Changed beside what is copied, and what is copied is not changed. */
-static void beside(void)
+CASE(host_copies, beside)
 {
     MUST(cu.cuMemcpyHtoDAsync(buffer, pinned, BYTES / 2, stream));
     memset(pinned + BYTES / 2, 9, BYTES / 2);
@@ -126,7 +126,7 @@ static void beside(void)
     MUST(cu.cuStreamSynchronize(stream));
 }
 
-static void in_turn(void)
+CASE(host_copies, in_turn)
 {
     char *other;
     MUST(cu.cuMemHostAlloc((void **)&other, BYTES, 0));
@@ -142,7 +142,7 @@ static void in_turn(void)
 }
 
 /* Memory that is not pinned has been read when the call returns, and the result is there. */
-static void not_pinned(void)
+CASE(host_copies, not_pinned)
 {
     MUST(cu.cuMemcpyHtoDAsync(buffer, pageable, BYTES, stream));
 #ifndef __SANITIZE_THREAD__ /* the simulated device reads it a little later */
@@ -152,7 +152,7 @@ static void not_pinned(void)
     read_result(pageable);
 }
 
-static void copied_at_once(void)
+CASE(host_copies, copied_at_once)
 {
     MUST(cu.cuMemcpyHtoD(buffer, pinned, BYTES));
     pinned[0]++;
@@ -165,7 +165,7 @@ static void told(void *flag)
     __atomic_store_n((int *)flag, 1, __ATOMIC_RELEASE);
 }
 
-static void host_told(void)
+CASE(host_copies, host_told)
 {
     static int flag;
     copy_in();
@@ -177,7 +177,7 @@ static void host_told(void)
 }
 
 /* What a graph copies is read when it is launched. */
-static void in_a_graph(void)
+CASE(host_copies, in_a_graph)
 {
     CUgraph graph;
     CUgraphExec executable;
@@ -191,7 +191,7 @@ static void in_a_graph(void)
 }
 
 /* The context goes with its memory. */
-static void ended(void)
+CASE(host_copies, ended)
 {
     copy_in();
     MUST(cu.cuDevicePrimaryCtxReset(0));
@@ -204,7 +204,7 @@ static void ended(void)
 }
 
 /* Who asks how long it took knows that it is done. */
-static void timed(void)
+CASE(host_copies, timed)
 {
     float ms;
     CUevent events[2];
@@ -219,30 +219,14 @@ static void timed(void)
     MUST(cu.cuStreamSynchronize(stream));
 }
 
-int story_host_copies(int count, char **arguments)
+STORY(host_copies)
 {
-    static const struct {
-        const char *name;
-        void (*play)(void);
-    } cases[] = {
-#define CASE(name) {#name, name}
-        CASE(changed),      CASE(changed_by_unified), CASE(filled_again), CASE(waited_too_early), CASE(freed),
-        CASE(unregistered), CASE(read_early),         CASE(waited),       CASE(beside),           CASE(in_turn),
-        CASE(not_pinned),   CASE(copied_at_once),     CASE(host_told),    CASE(in_a_graph),       CASE(ended),
-        CASE(timed),
-#undef CASE
-    };
     start();
     MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     MUST(cu.cuMemAlloc(&buffer, BYTES));
     MUST(cu.cuMemHostAlloc((void **)&pinned, BYTES, 0));
     memset(pinned, 7, BYTES);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        if (count > 2 && strcmp(cases[i].name, arguments[2]) == 0) {
-            cases[i].play();
-            puts("played");
-            return 0;
-        }
-    }
-    return 4;
+    int status = play_case(count, arguments);
+    puts(status ? "not played" : "played");
+    return status;
 }

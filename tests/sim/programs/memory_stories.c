@@ -21,7 +21,7 @@ static void describe(const char *what, CUdeviceptr address, size_t size)
     printf("%s: %s, ends %s a mapping\n", what, usable(address, size), end % GRANULE == 0 ? "with" : "within");
 }
 
-int story_allocations(int count, char **arguments)
+STORY(allocations)
 {
     CUdeviceptr address;
     CUmemoryPool pool;
@@ -68,7 +68,7 @@ static void say_alignment(const char *what, CUdeviceptr address)
 }
 
 /* So many small buffers at once. */
-int story_small_ones(int count, char **arguments)
+STORY(small_ones)
 {
     enum { MOST = 1000 };
     static CUdeviceptr held[MOST];
@@ -81,7 +81,7 @@ int story_small_ones(int count, char **arguments)
     return 0;
 }
 
-int story_alignment(int count, char **arguments)
+STORY(alignment)
 {
     CUdeviceptr address;
     CUmemoryPool pool;
@@ -99,7 +99,7 @@ int story_alignment(int count, char **arguments)
     return 0;
 }
 
-int story_statistics(int count, char **arguments)
+STORY(statistics)
 {
     CUmemoryPool pool;
     CUdeviceptr small, large;
@@ -142,7 +142,7 @@ int story_statistics(int count, char **arguments)
     return 0;
 }
 
-int story_memory_info(int count, char **arguments)
+STORY(memory_info)
 {
     size_t before, during, after, total;
     CUdeviceptr address;
@@ -158,7 +158,7 @@ int story_memory_info(int count, char **arguments)
     return 0;
 }
 
-int story_ranges(int count, char **arguments)
+STORY(ranges)
 {
     CUdeviceptr address, start_address = 0, base = 0;
     CUmemoryPool pool, standard;
@@ -193,7 +193,7 @@ int story_ranges(int count, char **arguments)
     return 0;
 }
 
-int story_foreign(int count, char **arguments)
+STORY(foreign)
 {
     CUdeviceptr managed, mapped;
     void *pinned, *other;
@@ -219,7 +219,7 @@ int story_foreign(int count, char **arguments)
     return 0;
 }
 
-int story_double_free(int count, char **arguments)
+STORY(double_free)
 {
     const char *how = count > 2 ? arguments[2] : "plain";
     CUdeviceptr address;
@@ -258,7 +258,7 @@ int story_double_free(int count, char **arguments)
     return result == CUDA_SUCCESS ? 0 : 1;
 }
 
-int story_own_pool(int count, char **arguments)
+STORY(own_pool)
 {
     const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
@@ -294,7 +294,7 @@ int story_own_pool(int count, char **arguments)
     return 0;
 }
 
-int story_two_devices(int count, char **arguments)
+STORY(two_devices)
 {
     CUdeviceptr address[2];
     int ordinal[2] = {-1, -1};
@@ -333,7 +333,7 @@ static void say_access(const char *when, CUdeviceptr address)
 }
 
 /* peers pool|context|copy: whether device 1 has access to buffers of device 0. Only cufence's can be asked about. */
-int story_peers(int count, char **arguments)
+STORY(peers)
 {
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -369,7 +369,7 @@ int story_peers(int count, char **arguments)
     return 0;
 }
 
-int story_ipc(int count, char **arguments)
+STORY(ipc)
 {
     CUdeviceptr address;
     CUipcMemHandle handle;
@@ -381,7 +381,7 @@ int story_ipc(int count, char **arguments)
     return result == CUDA_SUCCESS ? 0 : 1;
 }
 
-int story_out_of_bounds(int count, char **arguments)
+STORY(out_of_bounds)
 {
     const char *how = count > 2 ? arguments[2] : "copy";
     static unsigned char host[8192];
@@ -417,7 +417,7 @@ int story_out_of_bounds(int count, char **arguments)
     return result == CUDA_SUCCESS ? 0 : 1;
 }
 
-int story_out_of_memory(int count, char **arguments)
+STORY(out_of_memory)
 {
     CUdeviceptr kept[64], large;
     size_t held = 0;

@@ -20,7 +20,7 @@ static const char *end_of(CUdeviceptr address, size_t bytes)
 }
 
 /* Both forms of one function side by side, asked for twice, as a program's libraries do. */
-int story_newer_forms(int count, char **arguments)
+STORY(newer_forms)
 {
     CUdeviceptr by_known, by_newer;
     CUresult (*alloc)(CUdeviceptr *, size_t);

@@ -47,14 +47,14 @@ static void free_on(CUstream stream)
 /* ---- wrong ---- */
 
 /* The classic one: freed on the stream of its allocation, with nothing that says that another one uses it. */
-static void not_recorded(void)
+CASE(order, not_recorded)
 {
     use_on(second);
     free_on(first);
 }
 
 /* The event was recorded before the launch. */
-static void recorded_too_early(void)
+CASE(order, recorded_too_early)
 {
     CUevent event = new_event();
     follow(second, first);
@@ -64,7 +64,7 @@ static void recorded_too_early(void)
     free_on(first);
 }
 
-static void never_recorded(void)
+CASE(order, never_recorded)
 {
     CUevent event = new_event();
     use_on(second);
@@ -73,7 +73,7 @@ static void never_recorded(void)
 }
 
 /* The handle of an event that was recorded behind the launch now stands for another one. */
-static void handle_again(void)
+CASE(order, handle_again)
 {
     CUevent events[64];
     use_on(second);
@@ -88,7 +88,7 @@ static void handle_again(void)
     free_on(first);
 }
 
-static void overwritten(void)
+CASE(order, overwritten)
 {
     static uint32_t words[WORDS];
     use_on(second);
@@ -97,7 +97,7 @@ static void overwritten(void)
     free_on(first);
 }
 
-static void overwritten_by_host(void)
+CASE(order, overwritten_by_host)
 {
     static uint32_t words[WORDS];
     use_on(second);
@@ -106,7 +106,7 @@ static void overwritten_by_host(void)
     free_on(first);
 }
 
-static void set_while_copied(void)
+CASE(order, set_while_copied)
 {
     void *words;
     MUST(cu.cuMemHostAlloc(&words, BYTES, 0));
@@ -118,7 +118,7 @@ static void set_while_copied(void)
     MUST(cu.cuMemFreeHost(words));
 }
 
-static void stream_is_gone(void)
+CASE(order, stream_is_gone)
 {
     CUstream third = new_stream(CU_STREAM_NON_BLOCKING);
     use_on(third);
@@ -135,7 +135,7 @@ static void *free_in_thread(void *unused)
     return NULL;
 }
 
-static void by_another_thread(void)
+CASE(order, by_another_thread)
 {
     pthread_t thread;
     MUST(cu.cuDevicePrimaryCtxRetain(&current, 0));
@@ -145,7 +145,7 @@ static void by_another_thread(void)
 }
 
 /* Each thread's own default stream is another one. */
-static void own_default_streams(void)
+CASE(order, own_default_streams)
 {
     pthread_t thread;
     MUST(cu.cuDevicePrimaryCtxRetain(&current, 0));
@@ -178,7 +178,7 @@ static CUfunction clear_function(void)
 }
 
 /* The launch is given the buffer within a struct, and an address in its middle. */
-static void in_a_struct(void)
+CASE(order, in_a_struct)
 {
     struct span span = {64, buffer + 1024};
     follow(second, first);
@@ -187,7 +187,7 @@ static void in_a_struct(void)
 }
 
 /* A large struct, in which a pointer of an earlier launch is left over. */
-static void in_a_stale_member(void)
+CASE(order, in_a_stale_member)
 {
     struct {
         struct span span;
@@ -206,7 +206,7 @@ static void in_a_stale_member(void)
 }
 
 /* All arguments are in one buffer on the host. */
-static void in_one_buffer(void)
+CASE(order, in_one_buffer)
 {
     struct span span = {64, buffer + 1024};
     size_t size = sizeof span;
@@ -217,7 +217,7 @@ static void in_one_buffer(void)
 }
 
 /* A context of its own, whose work the other one's synchronisation does not wait for. */
-static void two_contexts(void)
+CASE(order, two_contexts)
 {
     CUcontext other;
     CUstream far;
@@ -235,7 +235,7 @@ static void two_contexts(void)
 
 /* ---- not wrong ---- */
 
-static void waited_by_event(void)
+CASE(order, waited_by_event)
 {
     use_on(second);
     follow(first, second);
@@ -243,7 +243,7 @@ static void waited_by_event(void)
 }
 
 /* Through a third stream, as PyTorch frees a tensor with recorded streams. */
-static void unified(void)
+CASE(order, unified)
 {
     CUstream third = new_stream(CU_STREAM_NON_BLOCKING);
     use_on(second);
@@ -252,7 +252,7 @@ static void unified(void)
     free_on(third);
 }
 
-static void event_recorded_again(void)
+CASE(order, event_recorded_again)
 {
     CUevent event = new_event();
     MUST(cu.cuEventRecord(event, second));
@@ -262,14 +262,14 @@ static void event_recorded_again(void)
     free_on(first);
 }
 
-static void synchronised(void)
+CASE(order, synchronised)
 {
     use_on(second);
     MUST(cu.cuStreamSynchronize(second));
     free_on(first);
 }
 
-static void event_synchronised(void)
+CASE(order, event_synchronised)
 {
     CUevent event = new_event();
     use_on(second);
@@ -278,7 +278,7 @@ static void event_synchronised(void)
     free_on(first);
 }
 
-static void event_polled(void)
+CASE(order, event_polled)
 {
     CUevent event = new_event();
     use_on(second);
@@ -288,7 +288,7 @@ static void event_polled(void)
     free_on(first);
 }
 
-static void stream_polled(void)
+CASE(order, stream_polled)
 {
     use_on(second);
     while (cu.cuStreamQuery(second) != CUDA_SUCCESS)
@@ -296,7 +296,7 @@ static void stream_polled(void)
     free_on(first);
 }
 
-static void context_synchronised(void)
+CASE(order, context_synchronised)
 {
     use_on(second);
     MUST(cu.cuCtxSynchronize());
@@ -304,14 +304,14 @@ static void context_synchronised(void)
 }
 
 /* It synchronises by itself. */
-static void freed_at_once(void)
+CASE(order, freed_at_once)
 {
     use_on(second);
     MUST(cu.cuMemFree(buffer));
 }
 
 /* A copy to memory that is not page-locked has ended when it returns. */
-static void copied_to_host(void)
+CASE(order, copied_to_host)
 {
     static uint32_t words[WORDS];
     use_on(second);
@@ -320,7 +320,7 @@ static void copied_to_host(void)
 }
 
 /* The default stream waits for blocking streams, and they for it. */
-static void blocking(void)
+CASE(order, blocking)
 {
     CUstream third = new_stream(CU_STREAM_DEFAULT), fourth = new_stream(CU_STREAM_DEFAULT);
     use_on(third);
@@ -329,7 +329,7 @@ static void blocking(void)
     MUST(cu.cuMemFreeAsync(buffer, CU_STREAM_LEGACY));
 }
 
-static void recorded(void)
+CASE(order, recorded)
 {
     int (*record)(void *, CUstream) = (int (*)(void *, CUstream))driver_of_cufence("cufence_record_stream");
     use_on(second);
@@ -339,7 +339,7 @@ static void recorded(void)
 }
 
 /* Chunks of one buffer, each on its own stream. */
-static void pipelined(void)
+CASE(order, pipelined)
 {
     static uint32_t words[WORDS];
     follow(second, first);
@@ -354,7 +354,7 @@ static void pipelined(void)
 }
 
 /* Launches of a graph do not overlap, whichever streams they are on; and capturing calls submit nothing. */
-static void graph(void)
+CASE(order, graph)
 {
     CUgraph captured;
     CUgraphExec executable;
@@ -378,7 +378,7 @@ static void told(void *flag)
     __atomic_store_n((int *)flag, 1, __ATOMIC_RELEASE);
 }
 
-static void host_told(void)
+CASE(order, host_told)
 {
     static int flag;
     use_on(second);
@@ -389,7 +389,7 @@ static void host_told(void)
 }
 
 /* Another device's stream waits, and the free follows that. */
-static void two_devices(void)
+CASE(order, two_devices)
 {
     CUevent there;
     CUstream far;
@@ -408,56 +408,14 @@ static void two_devices(void)
     free_on(first);
 }
 
-int story_order(int count, char **arguments)
+STORY(order)
 {
-    static const struct {
-        const char *name;
-        void (*play)(void);
-    } cases[] = {
-#define CASE(name) {#name, name}
-        CASE(not_recorded),
-        CASE(recorded_too_early),
-        CASE(never_recorded),
-        CASE(handle_again),
-        CASE(overwritten),
-        CASE(overwritten_by_host),
-        CASE(set_while_copied),
-        CASE(stream_is_gone),
-        CASE(by_another_thread),
-        CASE(own_default_streams),
-        CASE(in_a_struct),
-        CASE(in_one_buffer),
-        CASE(two_contexts),
-        CASE(in_a_stale_member),
-        CASE(waited_by_event),
-        CASE(unified),
-        CASE(event_recorded_again),
-        CASE(synchronised),
-        CASE(event_synchronised),
-        CASE(event_polled),
-        CASE(stream_polled),
-        CASE(context_synchronised),
-        CASE(freed_at_once),
-        CASE(copied_to_host),
-        CASE(blocking),
-        CASE(recorded),
-        CASE(pipelined),
-        CASE(graph),
-        CASE(host_told),
-        CASE(two_devices),
-#undef CASE
-    };
     start();
     first = new_stream(CU_STREAM_NON_BLOCKING);
     second = new_stream(CU_STREAM_NON_BLOCKING);
     MUST(cu.cuMemAllocAsync(&buffer, BYTES, first));
     MUST(cu.cuMemsetD32Async(buffer, 7, WORDS, first));
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        if (count > 2 && strcmp(cases[i].name, arguments[2]) == 0) {
-            cases[i].play();
-            puts("played");
-            return 0;
-        }
-    }
-    return 4;
+    int status = play_case(count, arguments);
+    puts(status ? "not played" : "played");
+    return status;
 }

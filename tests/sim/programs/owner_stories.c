@@ -48,7 +48,7 @@ static CUdeviceptr freed_on_device_1(CUstream *stream)
 
 /* foreign_stream [again]: NULL means the default stream of device 1 then. What device 0 allocates next keeps its values; with
  * `again` also whether the memory serves once more when device 1 is done. */
-int story_foreign_stream(int count, char **arguments)
+STORY(foreign_stream)
 {
     CUdeviceptr next, last;
     start();
@@ -70,7 +70,7 @@ int story_foreign_stream(int count, char **arguments)
 }
 
 /* A trim of device 0's pool, while a stream of device 1 is still to use what was freed on it; and one after that. */
-int story_foreign_explicit(int count, char **arguments)
+STORY(foreign_explicit)
 {
     CUstream stream;
     cuuint64_t reserved = 77;
@@ -90,7 +90,7 @@ int story_foreign_explicit(int count, char **arguments)
 
 /* cuMemFree waits for the memory's own device alone, on the driver too: a kernel of a peer that is not done uses freed memory.
  */
-int story_foreign_kernel(int count, char **arguments)
+STORY(foreign_kernel)
 {
     CUcontext owner;
     CUdeviceptr shared;
@@ -138,7 +138,7 @@ static void *allocate_as_another(void *unused)
 }
 
 /* A thread ends with work on its default stream, and a later one has its id. */
-int story_thread_id(int count, char **arguments)
+STORY(thread_id)
 {
     pthread_t thread;
     start();
@@ -151,7 +151,7 @@ int story_thread_id(int count, char **arguments)
 }
 
 /* A pool's memory is that of its device, whichever device the stream is of. */
-int story_pool_device(int count, char **arguments)
+STORY(pool_device)
 {
     CUstream stream;
     CUdeviceptr buffer;
@@ -172,7 +172,7 @@ int story_pool_device(int count, char **arguments)
 }
 
 /* What was refused has never been used. */
-int story_high_mark(int count, char **arguments)
+STORY(high_mark)
 {
     CUdeviceptr buffer, none;
     cuuint64_t used = 77;
@@ -199,7 +199,7 @@ static void say_pool(const char *when)
 
 /* What a pool has reserved, less what is used, is taken for what more can be had without asking the device: small buffers leave
  * the former as it is. */
-int story_pool_steps(int count, char **arguments)
+STORY(pool_steps)
 {
     CUdeviceptr first, second;
     cuuint64_t all = UINT64_MAX;

@@ -20,7 +20,7 @@ static int use_memory(uint32_t value)
 }
 
 /* A fork before cuInit: both processes use CUDA afterwards. */
-int story_fork_first(int count, char **arguments)
+STORY(fork_first)
 {
     int status = -1;
     driver_find();
@@ -48,7 +48,7 @@ static void *allocate_and_free(void *unused)
 }
 
 /* Children drop what they inherit while a thread of the parent, which is not in them, is just allocating and freeing. */
-int story_fork_while_freeing(int count, char **arguments)
+STORY(fork_while_freeing)
 {
     CUdeviceptr kept;
     pthread_t thread;
@@ -96,7 +96,7 @@ static int count_threads(void)
 }
 
 /* A process that takes no interest in CUDA, and its child. */
-int story_untouched(int count, char **arguments)
+STORY(untouched)
 {
     int status = -1;
     fflush(NULL);
@@ -110,7 +110,7 @@ int story_untouched(int count, char **arguments)
 }
 
 /* A program that starts another one, here itself. */
-int story_exec_child(int count, char **arguments)
+STORY(exec_child)
 {
     int status = -1;
     fflush(NULL);
@@ -125,7 +125,7 @@ int story_exec_child(int count, char **arguments)
 }
 
 /* cuGetProcAddress that is asked for itself gives out the same functions. */
-int story_itself(int count, char **arguments)
+STORY(itself)
 {
     void *first = NULL, *again = NULL, *function = NULL, *other = NULL;
     CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
@@ -155,7 +155,7 @@ int story_itself(int count, char **arguments)
 }
 
 /* next_symbol LIBRARY: dlsym(RTLD_NEXT) in a library that has nothing to do with CUDA, next_outer.c. */
-int story_next_symbol(int count, char **arguments)
+STORY(next_symbol)
 {
     if (count < 3)
         return 4;
@@ -174,7 +174,7 @@ static void say_goodbye(void)
 }
 
 /* exit_handlers LIBRARY: both have something to do at the exit. */
-int story_exit_handlers(int count, char **arguments)
+STORY(exit_handlers)
 {
     start();
     atexit(say_goodbye);

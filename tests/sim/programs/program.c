@@ -132,20 +132,38 @@ void let_go(uint32_t *flag)
     __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
 }
 
+static struct named *all_named;
+
+void add_named(struct named *named)
+{
+    named->next = all_named;
+    all_named = named;
+}
+
+static const struct named *find(const char *story, const char *name)
+{
+    for (const struct named *named = all_named; named; named = named->next)
+        if (strcmp(named->story, story) == 0 && (name ? named->name && strcmp(named->name, name) == 0 : !named->name))
+            return named;
+    return NULL;
+}
+
+int play_case(int count, char **arguments)
+{
+    const struct named *found = count > 2 ? find(arguments[1], arguments[2]) : NULL;
+    if (!found) {
+        fprintf(stderr, "program: %s needs the name of a case\n", arguments[1]);
+        return 4;
+    }
+    found->play();
+    return 0;
+}
+
 int main(int count, char **arguments)
 {
-    static const struct {
-        const char *name;
-        int (*run)(int, char **);
-    } stories[] = {
-#define ROW(name) {#name, story_##name},
-        STORIES(ROW)
-#undef ROW
-    };
-    for (size_t i = 0; count >= 2 && i < sizeof stories / sizeof stories[0]; i++) {
-        if (strcmp(stories[i].name, arguments[1]) == 0)
-            return stories[i].run(count, arguments);
-    }
+    const struct named *found = count > 1 ? find(arguments[1], NULL) : NULL;
+    if (found)
+        return found->run(count, arguments);
     fprintf(stderr, "usage: %s STORY [ARGUMENTS]\n", arguments[0]);
     return 4;
 }

@@ -31,84 +31,33 @@ CUresult add_one(CUdeviceptr numbers, uint32_t count, CUstream stream);
 void spin(uint32_t *flag, CUstream stream);
 void let_go(uint32_t *flag);
 
-#define STORIES(X)                                                                                                             \
-    X(capture_at_end)                                                                                                          \
-    X(allocations)                                                                                                             \
-    X(alignment)                                                                                                               \
-    X(overrun)                                                                                                                 \
-    X(beyond)                                                                                                                  \
-    X(statistics)                                                                                                              \
-    X(memory_info)                                                                                                             \
-    X(ranges)                                                                                                                  \
-    X(foreign)                                                                                                                 \
-    X(double_free)                                                                                                             \
-    X(own_pool)                                                                                                                \
-    X(small_ones)                                                                                                              \
-    X(capture)                                                                                                                 \
-    X(graph_memory)                                                                                                            \
-    X(graph_nodes)                                                                                                             \
-    X(reset)                                                                                                                   \
-    X(two_devices)                                                                                                             \
-    X(peers)                                                                                                                   \
-    X(ipc)                                                                                                                     \
-    X(fork_first)                                                                                                              \
-    X(fork_while_freeing)                                                                                                      \
-    X(untouched)                                                                                                               \
-    X(exec_child)                                                                                                              \
-    X(threads)                                                                                                                 \
-    X(idle)                                                                                                                    \
-    X(beside)                                                                                                                  \
-    X(out_of_bounds)                                                                                                           \
-    X(itself)                                                                                                                  \
-    X(exit_handlers)                                                                                                           \
-    X(newer_forms)                                                                                                             \
-    X(next_symbol)                                                                                                             \
-    X(ways_to_launch)                                                                                                          \
-    X(end_at_once)                                                                                                             \
-    X(after_fault)                                                                                                             \
-    X(other_exception)                                                                                                         \
-    X(several_bugs)                                                                                                            \
-    X(use_after_free)                                                                                                          \
-    X(foreign_stream)                                                                                                          \
-    X(foreign_explicit)                                                                                                        \
-    X(foreign_kernel)                                                                                                          \
-    X(thread_id)                                                                                                               \
-    X(short_of_space)                                                                                                          \
-    X(pool_steps)                                                                                                              \
-    X(pool_device)                                                                                                             \
-    X(high_mark)                                                                                                               \
-    X(reordered)                                                                                                               \
-    X(prepared)                                                                                                                \
-    X(uneven_end)                                                                                                              \
-    X(host_copies)                                                                                                             \
-    X(freed)                                                                                                                   \
-    X(order)                                                                                                                   \
-    X(into_graph)                                                                                                              \
-    X(release)                                                                                                                 \
-    X(green)                                                                                                                   \
-    X(resets)                                                                                                                  \
-    X(ending_contexts)                                                                                                         \
-    X(many_contexts)                                                                                                           \
-    X(silent_fault)                                                                                                            \
-    X(many_streams)                                                                                                            \
-    X(many_threads)                                                                                                            \
-    X(unmarked)                                                                                                                \
-    X(tail)                                                                                                                    \
-    X(fork_while)                                                                                                              \
-    X(little_memory)                                                                                                           \
-    X(call_counts)                                                                                                             \
-    X(traced)                                                                                                                  \
-    X(busy_end)                                                                                                                \
-    X(seen)                                                                                                                    \
-    X(main_leaves)                                                                                                             \
-    X(fibres)                                                                                                                  \
-    X(abort_in_handler)                                                                                                        \
-    X(cancelled)                                                                                                               \
-    X(small_threads)                                                                                                           \
-    X(out_of_memory)
+/*
+ * STORY(word) {...} is what the program does when that is its first argument; CASE(story, word) {...} is a case of one. Both
+ * are found by their names.
+ */
+struct named {
+    const char *story, *name; /* the case's, or NULL */
+    int (*run)(int count, char **arguments);
+    void (*play)(void);
+    struct named *next;
+};
+void add_named(struct named *named);
+#define NAMED(function, ...)                                                                                                   \
+    __attribute__((constructor)) static void function##_has_a_name(void)                                                       \
+    {                                                                                                                          \
+        static struct named named = {__VA_ARGS__};                                                                             \
+        add_named(&named);                                                                                                     \
+    }
+#define STORY(word)                                                                                                            \
+    static int story_##word(int count, char **arguments);                                                                      \
+    NAMED(story_##word, .story = #word, .run = story_##word)                                                                   \
+    static int story_##word(int count, char **arguments)
+#define CASE(of, word)                                                                                                         \
+    static void word(void);                                                                                                    \
+    NAMED(word, .story = #of, .name = #word, .play = word)                                                                     \
+    static void word(void)
 
-#define DECLARE(name) int story_##name(int count, char **arguments);
-STORIES(DECLARE)
-#undef DECLARE
+/* Plays the case that the second argument names. Returns the program's exit status. */
+int play_case(int count, char **arguments);
 
 #endif

@@ -49,7 +49,7 @@ static void *outlive_main(void *what)
 }
 
 /* busy_end: main() returns while a kernel waits for the host. */
-int story_busy_end(int count, char **arguments)
+STORY(busy_end)
 {
     static uint32_t flag;
     CUstream stream;
@@ -92,7 +92,7 @@ static void take_descriptors(void)
 
 /* main_leaves alone|nameless|crowded|forbidden|thread|exit|signal: by pthread_exit(); the process ends with its last thread, or
  * as that one ends it. */
-int story_main_leaves(int count, char **arguments)
+STORY(main_leaves)
 {
     CUdeviceptr address;
     pthread_t thread;
@@ -194,7 +194,7 @@ static void work(CUstream stream, int steps)
 }
 
 /* seen STEPS SECONDS: works, then does nothing until cufence's threads sleep too, SECONDS at most; then says what there is. */
-int story_seen(int count, char **arguments)
+STORY(seen)
 {
     enum { QUIET_MS = 1000 };
     CUstream stream;

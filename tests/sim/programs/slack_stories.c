@@ -15,7 +15,7 @@ static CUdeviceptr allocate(int is_async, size_t size, CUstream stream)
 
 /* beside plain|async OFFSET LAUNCHES: stores 4 bytes at this offset from a buffer of 1000, after that many launches that store
  * within it, and frees it. */
-int story_beside(int count, char **arguments)
+STORY(beside)
 {
     int is_async = count > 2 && strcmp(arguments[2], "async") == 0;
     long offset = count > 3 ? strtol(arguments[3], NULL, 10) : -4, launches = count > 4 ? strtol(arguments[4], NULL, 10) : 0;
@@ -56,7 +56,7 @@ static unsigned long times_busy(CUstream stream)
 
 /* idle: a stream that was synchronised with is idle. A loaded machine can hold up the simulated device, so it has some tries.
  */
-int story_idle(int count, char **arguments)
+STORY(idle)
 {
     CUstream stream;
     int is_often = 1;

@@ -175,7 +175,7 @@ static void tell_depth(const char *name, size_t depth)
 }
 
 /* The start may open libcufence.so, in the loader's own frames. */
-int story_fibres(int count, char **arguments)
+STORY(fibres)
 {
     driver_find();
     tell_depth("the start", depth_of(begin));
@@ -201,7 +201,7 @@ static void *end_on_thread(void *unused)
 }
 
 /* With "exit", such a thread ends the process, with a buffer still allocated. */
-int story_small_threads(int count, char **arguments)
+STORY(small_threads)
 {
     pthread_attr_t attributes;
     pthread_t thread;
@@ -297,7 +297,7 @@ static void *empty(void *pipe_end)
 }
 
 /* With "full", the reports wait for a reader. */
-int story_cancelled(int count, char **arguments)
+STORY(cancelled)
 {
     pthread_t thread, reader;
     void *result;
@@ -337,7 +337,7 @@ static void *load(void *path)
 }
 
 /* Another thread has the loader's lock. arguments: a library whose constructor does not return. */
-int story_abort_in_handler(int count, char **arguments)
+STORY(abort_in_handler)
 {
     char text[16], byte;
     int ends[2];

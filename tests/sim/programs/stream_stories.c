@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-int story_capture(int count, char **arguments)
+STORY(capture)
 {
     int overruns = count > 2 && strcmp(arguments[2], "overrun") == 0;
     CUstream stream;
@@ -48,7 +48,7 @@ int story_capture(int count, char **arguments)
     return 0;
 }
 
-int story_graph_nodes(int count, char **arguments)
+STORY(graph_nodes)
 {
     CUgraph graph;
     CUgraphExec executable;
@@ -77,7 +77,7 @@ int story_graph_nodes(int count, char **arguments)
     return 0;
 }
 
-int story_reset(int count, char **arguments)
+STORY(reset)
 {
     int overruns = count > 2 && strcmp(arguments[2], "overrun") == 0;
     CUdeviceptr before, after, pooled;
@@ -134,7 +134,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-int story_threads(int count, char **arguments)
+STORY(threads)
 {
     enum { THREADS = 4 };
     pthread_t threads[THREADS];

@@ -7,9 +7,9 @@
 
 #define TEXT(name) TEXT_EXPANDED(name)
 #define TEXT_EXPANDED(name) #name
-#define STUB(name)                                                                                                             \
+#define X(name)                                                                                                                \
     __attribute__((visibility("default"), weak)) void stub_##name(void) __asm__(TEXT(name));                                   \
     void stub_##name(void)                                                                                                     \
     {                                                                                                                          \
     }
-DRIVER_FUNCTIONS(STUB)
+#include "driver_functions.h"

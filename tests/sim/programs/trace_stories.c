@@ -106,7 +106,7 @@ static void launch(CUfunction function, unsigned blocks, CUstream stream, void *
     MUST(cu.cuLaunchKernel(function, blocks, 1, 1, 128, 1, 1, 0, stream, arguments, NULL));
 }
 
-int story_traced(int count, char **arguments)
+STORY(traced)
 {
     CUmodule module;
     CUdeviceptr a, b, c;
