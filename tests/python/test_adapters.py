@@ -6,6 +6,7 @@ reaches the resource below a pool be seen."""
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,33 @@ from pathlib import Path
 import standin
 
 POOLS_PYTHON = os.environ.get("CUFENCE_TEST_POOLS_PYTHON", sys.executable)
+
+BUILD = standin.LIBRARY.parents[1]
+
+# A pool that tells tools of its pieces, as Compute Sanitizer's manual shows it.
+POOL = """
+#include <cuda.h>
+#include <nvtx3/nvToolsExtMem.h>
+int main(void)
+{
+    CUcontext context;
+    CUdeviceptr pool;
+    cuInit(0);
+    cuDevicePrimaryCtxRetain(&context, 0);
+    cuCtxSetCurrent(context);
+    cuMemAlloc(&pool, 1 << 16);
+    nvtxMemVirtualRangeDesc_t all = {1 << 16, (void *)pool}, piece = {1000, (void *)pool};
+    nvtxMemHeapDesc_t heap = {NVTX_EXT_COMPATID_MEM, sizeof heap, 0, NVTX_MEM_HEAP_USAGE_TYPE_SUB_ALLOCATOR,
+                              NVTX_MEM_TYPE_VIRTUAL_ADDRESS, sizeof all, &all, 0, NVTX_MESSAGE_TYPE_ASCII, {"slab"}};
+    nvtxDomainHandle_t domain = nvtxDomainCreateA("pools");
+    nvtxMemRegionsRegisterBatch_t pieces = {NVTX_EXT_COMPATID_MEM, sizeof pieces, NVTX_MEM_TYPE_VIRTUAL_ADDRESS,
+                                            nvtxMemHeapRegister(domain, &heap), 1, sizeof piece, &piece, 0};
+    nvtxMemRegionsRegister(domain, &pieces);
+    cuMemsetD8(pool, 1, WRITTEN);
+    cuCtxSynchronize();
+    return 0;
+}
+"""
 
 # What a pool takes at once, and what RMM rounds to in one.
 RMM = """
@@ -182,6 +210,30 @@ class Adapters(unittest.TestCase):
     def test_real_cupy(self) -> None:
         self.has("cupy")
         self.run_code(USE_CUPY, python=POOLS_PYTHON)
+
+    def run_pool(self, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Runs a program with a pool that knows nothing of cufence, under `cufence run` on the simulated device."""
+        cache = (BUILD / "CMakeCache.txt").read_text()
+        include = re.search(r"^CUFENCE_CUDA_INCLUDE_DIR:PATH=(.*)$", cache, re.M)
+        if not include or not Path(include[1], "nvtx3", "nvToolsExtMem.h").is_file():
+            self.skipTest("this toolkit has no nvtx3/nvToolsExtMem.h")
+        source, program, libraries = self.folder / "pool.c", self.folder / "pool", BUILD / "tests" / "libcuda"
+        source.write_text(POOL)
+        command = [standin.c_compiler(), f"-I{include[1]}", str(source), "-o", str(program), str(libraries / "libcuda.so.1"), "-ldl"]
+        subprocess.run([*command, *flags], check=True)
+        environment = standin.clean_environment(CUFENCE_DRIVER="sim", LD_LIBRARY_PATH=f"{libraries}:{standin.LIBRARY.parent}", **variables)
+        words = [BUILD / "bin" / "cufence", "run", "--verbose", "--", program]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+    def test_a_pool_that_tells_nvtx(self) -> None:
+        done = self.run_pool("-DWRITTEN=1000")
+        self.assertEqual((done.returncode, "padding" in done.stderr), (0, False), done.stderr)
+        done = self.run_pool("-DWRITTEN=1008")
+        self.assertEqual(done.returncode, 86, done.stderr)
+        self.assertIn("padding in slab", done.stderr)
+        done = self.run_pool("-DWRITTEN=1008", NVTX_INJECTION64_PATH="/nonexistent/tool.so")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("NVTX_INJECTION64_PATH=/nonexistent/tool.so: left as it was", done.stderr)
 
 
 if __name__ == "__main__":
