@@ -49,6 +49,10 @@ static int parse_term(char *text, struct filter_term *term)
 {
     switch (text[0]) {
     case '#':
+        if (!strcmp(text, "#new")) {
+            term->kind = FILTER_NEW;
+            return 1;
+        }
         term->kind = FILTER_NUMBER;
         return parse_numbers(text + 1, term);
     case '@':
@@ -89,11 +93,11 @@ int filter_parse(struct filter *filter, const char *text, char *problem, size_t 
         char *trim = trimmed(at, length), shown[64];
         snprintf(shown, sizeof shown, "%s", trim);
         if (!parse_term(trim, term)) {
-            snprintf(
-                problem, size,
-                "'%s' is not a condition: write a kernel's name (*gemm*), #120, #10-20, @file.py:41 or label:NAME, joined by & "
-                "and |",
-                shown);
+            snprintf(problem, size,
+                     "'%s' is not a condition: write a kernel's name (*gemm*), #120, #10-20, #new, @file.py:41 or label:NAME, "
+                     "joined by & "
+                     "and |",
+                     shown);
             return 0;
         }
         term->begins_choice = begins_choice;
@@ -150,6 +154,8 @@ static int holds(const struct filter_term *term, const struct filter_launch *lau
         return has_name(term, launch->names, launch->name_count);
     case FILTER_NUMBER:
         return launch->number >= term->first && launch->number <= term->last;
+    case FILTER_NEW:
+        return 1;
     case FILTER_PLACE:
         return has_place(term, launch);
     default:
@@ -185,11 +191,21 @@ int filter_may_choose(const struct filter *filter, const char *const *names, siz
     return chooses(filter, NULL, names, count);
 }
 
-int filter_needs_places(const struct filter *filter)
+static int has_kind(const struct filter *filter, enum filter_kind kind)
 {
     for (size_t i = 0; i < filter->count; i++) {
-        if (filter->terms[i].kind == FILTER_PLACE)
+        if (filter->terms[i].kind == kind)
             return 1;
     }
     return 0;
+}
+
+int filter_needs_places(const struct filter *filter)
+{
+    return has_kind(filter, FILTER_PLACE);
+}
+
+int filter_wants_new(const struct filter *filter)
+{
+    return has_kind(filter, FILTER_NEW);
 }

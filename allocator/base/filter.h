@@ -3,6 +3,7 @@
  *
  *   *gemm*            the kernel's name: mangled, demangled, or short (without types); * ? [ ] as in file names
  *   #120  #10-20  #9- the number of the launch in the process, from 1
+ *   #new              of those that the rest chooses, the first of each shape: filter_wants_new()
  *   @train.py:41      a place that it is launched from: any frame of this file, or of this line; "@*.py:41", "@model.py"
  *   label:encoder*    the launching thread's label
  *   A&B  A|B          both; either (& binds closer)
@@ -18,7 +19,7 @@
 #define FILTER_TERMS 16
 #define FILTER_BYTES 256 /* the most text, with the NUL */
 
-enum filter_kind { FILTER_KERNEL, FILTER_NUMBER, FILTER_PLACE, FILTER_LABEL };
+enum filter_kind { FILTER_KERNEL, FILTER_NUMBER, FILTER_NEW, FILTER_PLACE, FILTER_LABEL };
 
 struct filter_term {
     enum filter_kind kind;
@@ -59,5 +60,8 @@ int filter_may_choose(const struct filter *filter, const char *const *names, siz
 
 /* Whether it asks for places, so that filter_chooses() needs them. */
 int filter_needs_places(const struct filter *filter);
+
+/* Whether of the launches that it chooses only the first of each shape is meant, which the caller sees to: `#new`. */
+int filter_wants_new(const struct filter *filter);
 
 #endif

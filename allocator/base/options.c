@@ -100,7 +100,7 @@ static const struct option_row table[] = {
            .joint = "/", REST(NUMBER, "4", IN(save_replay), RANGE(0, 1000000)),
            .help = "bytes of buffers that are saved with a kernel, and by save_values in all (those beyond it are listed as left out), and launches of each kernel that save_values also keeps for `cufence replay`"),
     OPTION("save_values", FILTER_PATH, "LAUNCHES=FOLDER, such as *gemm*=saved", "", TEXT_IN(save_values),
-           .help = "launches whose buffers are saved before and after, up to save_max bytes, and where (`cufence docs diff`, `cufence docs replay`): *gemm*, #120, @train.py:41, label:NAME, A&B, A|B; %p, %r, %h as in log"),
+           .help = "launches whose buffers are saved before and after, up to save_max bytes, and where (`cufence docs diff`, `cufence docs replay`): *gemm*, #120, #new (once a shape), @train.py:41, label:NAME, A&B, A|B; %p, %r, %h as in log"),
     OPTION("trace", PATH, "FILE or LAUNCHES=FILE, such as *gemm*=a.jsonl, up to 255 bytes, with %p %r %h %%", "",
            TEXT_IN(trace), .set = set_trace, .joint = "=", REST(FILTER, "", TEXT_IN(trace_filter)),
            .help = "file for a line for each launch, or for those launches, copies and sets that LAUNCHES names as in values, with hashes of its buffers before and after, for `cufence diff` (`cufence docs diff`); %p, %r, %h as in log"),

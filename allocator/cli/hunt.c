@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "environment.h"
 #include "arguments.h"
+#include "deep.h"
 #include "hunt.h"
 #include "outputs.h"
 #include "settings.h"
@@ -17,13 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const struct mode modes[MODES] = {
-    {"end", "side=end", "accesses past the end of a buffer"},
-    {"start", "side=start", "accesses before the start of a buffer"},
-    {"align", "side=end,align=auto", "accesses to the slack that align=16 leaves"},
-    {"strict", "uaf=strict", "accesses to freed buffers"},
-};
-enum { ALL_MODES = (1u << MODES) - 1, CANNOT_RUN = STATUS_UNFIT };
+enum { ALL_MODES = (1u << MODE_DEEP) - 1, CANNOT_RUN = STATUS_UNFIT };
 
 struct hunt {
     struct plan plan;
@@ -33,6 +28,7 @@ struct hunt {
     struct signals signals;
     struct outputs outputs;
     const char *kept; /* the folder of --keep */
+    int is_deep;
     int exitcode;
 };
 
@@ -170,6 +166,8 @@ static int run_in(struct hunt *hunt, unsigned mode)
     run->refusal = outputs_collect("hunt", hunt->plan.reports);
     if (!run->refusal)
         hunt_run(&hunt->plan, mode, &hunt->signals, run);
+    if (!run->refusal && mode == MODE_DEEP && !signals_come(&hunt->signals))
+        deep_look(&hunt->plan, &hunt->signals, run);
     hunt->merged.tag = mode;
     if (!run->refusal)
         collected_read(&hunt->merged, NULL, hunt->plan.reports);
@@ -221,6 +219,12 @@ static const struct argument arguments[] = {
      .take = arguments_bits},
     {"first", NULL, "stop at the first finding; a program that goes on after it is ended", NULL,
      .offset = offsetof(struct hunt, plan.is_first)},
+    {"deep", NULL, "the mode deep alone, or besides --modes; compute-sanitizer looks at each kernel once a shape", NULL,
+     .offset = offsetof(struct hunt, is_deep)},
+    {"tools", "LIST", "with --deep: only these of its tools", DEEP_TOOLS, offsetof(struct hunt, plan.tools),
+     .take = arguments_bits},
+    {"seconds", "N", "with --deep: most seconds for a tool at a launch, 120 by default", NULL,
+     offsetof(struct hunt, plan.seconds), arguments_number, .most = 86400},
     {"json", "FILE", "the merged list as JSON; \"-\": on standard output, at the end. `cufence docs hunt` describes it",
      ARGUMENT_FILE, .offset = offsetof(struct hunt, outputs.paths[OUTPUT_JSON])},
     {"html", "FILE", "the findings as one page; \"-\" as above", ARGUMENT_FILE,
@@ -250,8 +254,11 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
 {
     hunt->plan.command = argv + optind;
     hunt->plan.words = (size_t)(argc - optind);
+    hunt->plan.modes |= (unsigned)hunt->is_deep << MODE_DEEP;
     if (!hunt->plan.modes)
         hunt->plan.modes = ALL_MODES;
+    if (!hunt->plan.tools)
+        hunt->plan.tools = (1u << DEEP_TOOL_COUNT) - 1;
     if (hunt->kept && !*hunt->kept)
         return complain(STATUS_USAGE, "--keep: the folder's name is empty");
     hunt->outputs.write_json = put_json;
@@ -261,17 +268,21 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
         status = open_documents(hunt);
     if (status == 0 && hunt->kept)
         status = make_folder(hunt);
+    if (status == 0 && hunt->plan.modes & 1u << MODE_DEEP)
+        status = deep_open(&hunt->plan);
     return status == 0 ? conclude(hunt, run_all(hunt)) : status;
 }
 
 static int run(int argc, char **argv)
 {
-    struct hunt hunt = {
-        .plan.is_guarded_required = 1, .settings = {.command = "hunt", .presets = 1}, .outputs.command = "hunt"};
+    struct hunt hunt = {.plan = {.is_guarded_required = 1, .seconds = 120},
+                        .settings = {.command = "hunt", .presets = 1},
+                        .outputs.command = "hunt"};
     char *own = NULL;
     int status = settings_insert(&hunt.settings, 0, "CUFENCE_OPTIONS", env_get("CUFENCE_OPTIONS"));
     if (status == 0 && arguments_read(&hunt_command, argc, argv, &hunt, &status))
         status = start(&hunt, argc, argv, &own);
+    deep_close(&hunt.plan);
     outputs_close(&hunt.outputs);
     collected_free(&hunt.merged);
     settings_free(&hunt.settings);
@@ -294,6 +305,7 @@ const struct command hunt_command = {
              "The program has the terminal, input and output to itself; all that hunt says goes to stderr. Ctrl-C ends the "
              "program and lists what was found so far; a second one kills the program.",
     .more = print_modes,
-    .examples = "Example: cufence hunt --modes end,start -- python train.py --steps 10\n",
+    .examples = "Example: cufence hunt --modes end,start -- python train.py --steps 10\n"
+                "         cufence hunt --deep -- python train.py --steps 2\n",
     SETTINGS_ROWS(struct hunt),
 };

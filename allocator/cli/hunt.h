@@ -20,8 +20,8 @@ struct mode {
     const char *options; /* what it sets; nothing on the command line overrides it */
     const char *looks_for;
 };
-enum { MODES = 4 };
-#define MODE_NAMES "end start align strict"
+enum { MODE_DEEP = 4, MODES }; /* MODE_DEEP: deep.h; only where it is asked for */
+#define MODE_NAMES "end start align strict deep"
 extern const struct mode modes[MODES];
 
 /* ---- runs ---- */
@@ -36,6 +36,18 @@ struct plan {
     char reports[PATH_MAX]; /* file to which the processes of a run add their reports */
     char folder[PATH_MAX];  /* of --keep, "" without it */
     char json[300];         /* the same as the option json= takes it */
+    /* of the mode deep: */
+    unsigned tools;          /* a bit for each of DEEP_TOOLS */
+    uint64_t seconds;        /* that one of them may take for a launch */
+    char launches[PATH_MAX]; /* the folder of the launches; "": it was not made */
+};
+
+/* What compute-sanitizer was shown. */
+struct deep {
+    unsigned looked;  /* launches */
+    unsigned left;    /* that were saved, but not looked at: they were too many, or a signal came */
+    unsigned unsaved; /* processes and launches of which something could not be saved to be launched again */
+    unsigned missing; /* verdicts of a tool on a launch */
 };
 
 struct run {
@@ -45,6 +57,7 @@ struct run {
     double seconds;
     int is_guarded; /* allocations of at least one process were */
     int is_ended;   /* by us: after the first finding, or because a second signal asked for it */
+    struct deep deep;
 };
 
 /* The signals that end a hunt. */
@@ -55,7 +68,8 @@ struct signals {
 };
 
 void signals_watch(struct signals *signals);
-int signals_come(struct signals *signals); /* whether one has come by now */
+int signals_come(struct signals *signals);                    /* whether one has come by now */
+int signals_wait(struct signals *signals, long milliseconds); /* the same, and waits for one or for the end of a child */
 
 /* Runs the program in a mode, and waits for its end. A signal is passed on to the program; the second one kills it. */
 void hunt_run(const struct plan *plan, unsigned mode, struct signals *signals, struct run *run);
@@ -77,6 +91,7 @@ struct hunt_verdict {
     unsigned cut;       /* of the plan, but not made, or ended by us */
     unsigned unguarded; /* nothing was guarded, and that is required */
     unsigned failed;    /* as run_has_failed() */
+    unsigned partial;   /* deep: not every launch was saved and looked at by every tool */
     int is_complete;    /* none of these */
 };
 struct hunt_verdict hunt_judge(const struct plan *plan, const struct run runs[MODES], const struct collected *merged);

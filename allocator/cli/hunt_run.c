@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define DEEP_BOUNDS "small=map,save_max=4G/64" /* the user's own wins */
+
 enum { PAUSE_MS = 200 };
 /* With --first: how long a program may go on after its first finding, and then after SIGTERM. */
 enum { END_SECONDS = 5, KILL_SECONDS = 10 };
@@ -45,11 +47,16 @@ static int next_signal(struct signals *signals, long milliseconds, siginfo_t *go
     return signal;
 }
 
-int signals_come(struct signals *signals)
+int signals_wait(struct signals *signals, long milliseconds)
 {
     siginfo_t got;
-    next_signal(signals, 0, &got);
+    next_signal(signals, milliseconds, &got);
     return signals->first != 0;
+}
+
+int signals_come(struct signals *signals)
+{
+    return signals_wait(signals, 0);
 }
 
 /* ---- the program ---- */
@@ -65,15 +72,19 @@ static int become(void *argument)
 {
     const struct start *start = argument;
     const struct plan *plan = start->plan;
-    char **argv = calloc(plan->words + 8, sizeof *argv), *last = NULL;
+    char **argv = calloc(plan->words + 10, sizeof *argv), *last = NULL;
     size_t used = 0;
     const struct mode *mode = &modes[start->mode];
-    int size = plan->json[0] ? asprintf(&last, "%s,exitcode=0,json=%s/%s.%%p.json", mode->options, plan->json, mode->name)
-                             : asprintf(&last, "%s,exitcode=0", mode->options);
+    int is_deep = start->mode == MODE_DEEP;
+    const char *launches = is_deep ? plan->launches : "";
+    int size = plan->json[0]
+                   ? asprintf(&last, "%s%s,exitcode=0,json=%s/%s.%%p.json", mode->options, launches, plan->json, mode->name)
+                   : asprintf(&last, "%s%s,exitcode=0", mode->options, launches);
     if (!argv || size < 0)
         return STATUS_UNFIT;
-    for (const char *const *word = (const char *const[]){"run", "--set", plan->options, "--set", last, "--", NULL}; *word;
-         word++)
+    for (const char *const *word = (const char *const[]){"run", "--set", is_deep ? DEEP_BOUNDS : "", "--set", plan->options,
+                                                         "--set", last, "--", NULL};
+         *word; word++)
         argv[used++] = (char *)*word;
     memcpy(argv + used, plan->command, plan->words * sizeof *argv);
     tally_set(start->tally);
@@ -155,7 +166,9 @@ void hunt_run(const struct plan *plan, unsigned mode, struct signals *signals, s
             end_after_finding(&wait, plan, run);
     }
     run->seconds = now() - began;
-    run->is_guarded = tally_read(fd, &tally) && tally.counts[TALLY_GUARDED];
+    int is_told = tally_read(fd, &tally);
+    run->is_guarded = is_told && tally.counts[TALLY_GUARDED];
+    run->deep.unsaved = is_told ? tally.counts[TALLY_UNSAVED] : 0;
     if (fd >= 0)
         close(fd);
 }

@@ -36,7 +36,6 @@ CIRCLES = {
     "analysis/sass/slice.c slice_terms.c": "the terms of a value are found in the instructions that wrote it, and those have terms themselves",
     "api/cufence.c lifecycle.c": "the public functions start the process, and the start says the version",
     "cli/commands.c completion.c": "completion is a command, and completes all of them",
-    "cli/hunt.c hunt_json.c hunt_run.c hunt_words.c": "one command in several files, around the table of its modes",
     "cli/outputs.c report.c": "a report opens its outputs, and a face of the report is one of them",
     "contexts/contexts.c streams.c": "streams end with their context, and each belongs to one",
     "lens/saves/bundle_files.c bundles.c": "what is kept of a launch, and its files",

@@ -41,6 +41,20 @@ STORY(scale)
         launch("_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
 }
 
+/* One kernel in three shapes: another grid, and larger buffers; once again the first. */
+STORY(shapes)
+{
+    CUfunction function;
+    CUdeviceptr in = allocate_filled(), out = allocate(COUNT * 4), large = allocate(COUNT * 8);
+    float factor = 2;
+    int n = COUNT;
+    CALL(cuModuleGetFunction, &function, module, "_Z5scalePKfPffi");
+    for (int i = 0; i < 4; i++) {
+        void *arguments[] = {&in, i == 2 ? &large : &out, &factor, &n};
+        CALL(cuLaunchKernel, function, i == 1 ? 16 : 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL);
+    }
+}
+
 /* The last 12 bytes before the end of the mapping are no buffer's. */
 STORY(odd)
 {

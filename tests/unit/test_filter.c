@@ -39,6 +39,14 @@ TEST(by_number)
     assert_true(chooses("#9-", gemm, UINT64_MAX, NULL) && !chooses("#9-", gemm, 8, NULL));
 }
 
+TEST(by_shape)
+{
+    assert_true(chooses("#new", gemm, 7, NULL) && chooses("gemm&#new", gemm, 7, NULL) &&
+                !chooses("gemm&#new", softmax, 7, NULL));
+    struct filter with = parsed("gemm&#new"), without = parsed("gemm|#9-");
+    assert_true(filter_wants_new(&with) && !filter_wants_new(&without) && !filter_needs_places(&with));
+}
+
 TEST(by_place)
 {
     assert_true(chooses("@train.py:41", gemm, 1, NULL) && chooses("@train.py", gemm, 1, NULL) &&

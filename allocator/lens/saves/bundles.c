@@ -2,6 +2,7 @@
 
 #include "base/lock.h"
 #include "base/output.h"
+#include "base/tally.h"
 #include "finding/finding.h"
 #include "lens/kernels/reach.ptx.h"
 #include "launch/pinned.h"
@@ -82,6 +83,7 @@ static void refuse(const struct launch_function *function, const char *why)
     counted->count--;
     lock_release(&bundles.lock);
     finding_kernel_of(function->name, name, sizeof name);
+    tally_note(TALLY_UNSAVED);
     if (is_first)
         output_say("==%d== cufence: save_values: no bundle of %s for `cufence replay`: %s\n", (int)getpid(), name, why);
 }

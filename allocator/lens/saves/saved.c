@@ -3,6 +3,7 @@
 #include "analysis/snapshot/npy.h"
 #include "base/files.h"
 #include "base/output.h"
+#include "base/tally.h"
 #include "lens/values/declared.h"
 #include "lens/values/types.h"
 
@@ -16,6 +17,7 @@ static int has_failed;
 void saved_fail(const char *path)
 {
     output_say("==%d== cufence: save_values: cannot write %s: %s\n", (int)getpid(), path, strerror(errno));
+    tally_note(TALLY_UNSAVED);
     has_failed = 1;
 }
 
