@@ -1,16 +1,8 @@
 // Accesses out of bounds with a cause elsewhere: an index that was loaded, one that was read out of bounds itself, a number
 // that wraps, a wrong stride. The first argument chooses it.
-#include "check.h"
-
-#include <cstring>
-#include <vector>
+#include "kinds.h"
 
 enum { BLOCK = 128, DIM = 64, PAGES = 32, WIDTH = 8, SEQUENCES = 4, EXPERTS = 16, EXPERT = 32768, TOKENS = 1003 };
-
-static __device__ int own_index()
-{
-    return blockIdx.x * blockDim.x + threadIdx.x;
-}
 
 // A cache of pages, by a table of their numbers.
 __global__ void attend(const float *cache, const int *pages, float *out, int width)
@@ -64,24 +56,6 @@ __global__ void matrix(float *out, int width, int height, int stride)
     int column = own_index(), row = blockIdx.y * blockDim.y + threadIdx.y;
     if (column < width && row < height)
         out[row * stride + column] = 1.0f; // FAULT stride
-}
-
-template <class T>
-static T *allocate(size_t count)
-{
-    T *made;
-    CALL(cudaMalloc(&made, count * sizeof(T)));
-    CALL(cudaMemset(made, 0, count * sizeof(T)));
-    return made;
-}
-
-template <class T>
-static T *copy_of(const std::vector<T> &values)
-{
-    T *made;
-    CALL(cudaMalloc(&made, values.size() * sizeof(T)));
-    CALL(cudaMemcpy(made, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
-    return made;
 }
 
 static void pages()
@@ -144,25 +118,12 @@ static void stride()
     matrix<<<dim3(2, 8), dim3(32, 8)>>>(out, 40, 60, 64);
 }
 
-static const struct {
-    const char *name;
-    void (*run)();
-} kinds[] = {
+static const kind kinds[] = {
     {"pages", pages}, {"experts", experts}, {"element", element},       {"scatter", scattered},
     {"wrap", wrap},   {"stride", stride},   {"wrap_bytes", wrap_bytes},
 };
 
 int main(int argc, char **argv)
 {
-    int is_known = 0;
-    for (const auto &kind : kinds) {
-        if (argc < 2 || strcmp(argv[1], kind.name))
-            continue;
-        kind.run();
-        is_known = 1;
-    }
-    EXPECT(is_known);
-    cudaError_t error = cudaDeviceSynchronize();
-    printf("error %d\n", (int)error);
-    return error == cudaSuccess ? 0 : 3;
+    return run_kind(argc, argv, kinds, 3);
 }

@@ -1,48 +1,26 @@
 // An access whose address registers have other values by the time that the driver looks: the load itself overwrites them, or
 // the loop goes on. Every address depends on memory, so it can't be computed from the arguments. The first argument chooses the
 // kernel.
-#include "check.h"
+#include "kinds.h"
 
 #include <cmath>
-#include <cstring>
 #include <type_traits>
-#include <vector>
 
 enum { COUNT = 1000, BLOCK = 128, BLOCKS = 8, BAD = 3 * BLOCK + 53 };
 
-static __device__ int own_index()
-{
-    return blockIdx.x * blockDim.x + threadIdx.x;
-}
-
 // A gather: one lane's index is out of range.
-__global__ void gather(const float *table, const int *places, float *out, int n)
-{
-    int i = own_index();
-    if (i < n)
-        out[i] = table[places[i]]; // FAULT gather
-}
+#define GATHER(name, type, out_type)                                                                                           \
+    __global__ void name(const type *table, const int *places, out_type *out, int n)                                           \
+    {                                                                                                                          \
+        int i = own_index();                                                                                                   \
+        if (i < n)                                                                                                             \
+            out[i] = table[places[i]];                                                                                         \
+    }
 
-__global__ void gather_8(const double *table, const int *places, double *out, int n)
-{
-    int i = own_index();
-    if (i < n)
-        out[i] = table[places[i]]; // FAULT gather_8
-}
-
-__global__ void gather_16(const float4 *table, const int *places, float4 *out, int n)
-{
-    int i = own_index();
-    if (i < n)
-        out[i] = table[places[i]]; // FAULT gather_16
-}
-
-__global__ void gather_1(const signed char *table, const int *places, int *out, int n)
-{
-    int i = own_index();
-    if (i < n)
-        out[i] = table[places[i]]; // FAULT gather_1
-}
+GATHER(gather, float, float)       // FAULT gather
+GATHER(gather_8, double, double)   // FAULT gather_8
+GATHER(gather_16, float4, float4)  // FAULT gather_16
+GATHER(gather_1, signed char, int) // FAULT gather_1
 
 // The list of pointers that a kernel follows: each load overwrites its address, and all but the last one are fine.
 struct node {
@@ -119,23 +97,6 @@ __global__ void heavy(const int *next, const int *starts, int *out, int rounds)
     out[own_index() % COUNT] = sum;
 }
 
-template <class T>
-static T *allocate(size_t count)
-{
-    T *made;
-    CALL(cudaMalloc(&made, count * sizeof(T)));
-    CALL(cudaMemset(made, 0, count * sizeof(T)));
-    return made;
-}
-
-template <class T>
-static T *copy_of(const std::vector<T> &values)
-{
-    T *made = allocate<T>(values.size());
-    CALL(cudaMemcpy(made, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
-    return made;
-}
-
 // Buffer 1 is the table, and the index of one thread is out of it.
 template <class T, class U>
 static void launch_gather(void (*kernel)(T *, const int *, U *, int))
@@ -188,10 +149,7 @@ static void launch_fill(void (*kernel)(float *, const int *), int more)
     kernel<<<BLOCKS, BLOCK>>>(out, copy_of(std::vector<int>{4, 8 * COUNT + more}));
 }
 
-static const struct {
-    const char *name;
-    void (*run)();
-} kinds[] = {
+static const kind kinds[] = {
     {"gather", [] { launch_gather(gather); }},
     {"gather_8", [] { launch_gather(gather_8); }},
     {"gather_16", [] { launch_gather(gather_16); }},
@@ -206,15 +164,5 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    int is_known = 0;
-    for (const auto &kind : kinds) {
-        if (argc < 2 || strcmp(argv[1], kind.name))
-            continue;
-        kind.run();
-        is_known = 1;
-    }
-    EXPECT(is_known);
-    cudaError_t error = cudaDeviceSynchronize();
-    printf("error %d\n", (int)error);
-    return error == cudaSuccess ? 0 : 3;
+    return run_kind(argc, argv, kinds, 3);
 }

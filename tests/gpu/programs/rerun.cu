@@ -1,110 +1,41 @@
 // A store beyond the end of a buffer is the last thing that a kernel does: its warp has exited when the driver looks, so only a
 // second launch can tell address and thread. The first argument chooses the kernel.
-#include "check.h"
+#include "kinds.h"
 
 #include <cooperative_groups.h>
 #include <cuda.h>
 #include <cuda_fp16.h>
 
-#include <cstring>
 #include <dlfcn.h>
 
 enum { COUNT = 1000, BLOCK = 128, BLOCKS = 8 };
 
-static __device__ int own_index()
-{
-    return blockIdx.x * blockDim.x + threadIdx.x;
-}
+#define ONE_TOO_FAR(name, type, statement)                                                                                     \
+    __global__ void name(type *out, int n)                                                                                     \
+    {                                                                                                                          \
+        int i = own_index();                                                                                                   \
+        if (i <= n)                                                                                                            \
+            statement;                                                                                                         \
+    }
 
-__global__ void store_1(unsigned char *out, int n)
-{
-    int i = own_index();
-    if (i <= n)
-        out[i] = 7; // FAULT store_1
-}
-
-__global__ void store_2(unsigned short *out, int n)
-{
-    int i = own_index();
-    if (i <= n)
-        out[i] = 0x1234; // FAULT store_2
-}
-
-__global__ void store_half(__half *out, int n)
-{
-    int i = own_index();
-    if (i <= n)
-        out[i] = __float2half(1.5f); // FAULT store_half
-}
-
-__global__ void store_4(float *out, int n)
-{
-    int i = own_index();
-    if (i <= n)
-        out[i] = 2.5f; // FAULT store_4
-}
-
-__global__ void store_8(double *out, int n)
-{
-    int i = own_index();
-    if (i <= n)
-        out[i] = 2.5; // FAULT store_8
-}
-
-__global__ void store_16(float4 *out, int n)
-{
-    int i = own_index();
-    if (i <= n)
-        out[i] = make_float4(1, 2, 3, 4); // FAULT store_16
-}
-
-__global__ void add(int *out, int n)
-{
-    int i = own_index();
-    if (i <= n)
-        atomicAdd(&out[i], 5); // FAULT add
-}
-
-__global__ void swap(int *out, int n)
-{
-    int i = own_index();
-    if (i <= n)
-        atomicCAS(&out[i], 0, 9); // FAULT swap
-}
-
-__global__ void add_8(unsigned long long *out, int n)
-{
-    int i = own_index();
-    if (i <= n)
-        atomicAdd(&out[i], 5ull); // FAULT add_8
-}
-
-__global__ void add_float(float *out, int n)
-{
-    int i = own_index();
-    if (i <= n)
-        atomicAdd(&out[i], 5.0f); // FAULT add_float
-}
+ONE_TOO_FAR(store_1, unsigned char, out[i] = 7)                         // FAULT store_1
+ONE_TOO_FAR(store_2, unsigned short, out[i] = 0x1234)                   // FAULT store_2
+ONE_TOO_FAR(store_half, __half, out[i] = __float2half(1.5f))            // FAULT store_half
+ONE_TOO_FAR(store_4, float, out[i] = 2.5f)                              // FAULT store_4
+ONE_TOO_FAR(store_8, double, out[i] = 2.5)                              // FAULT store_8
+ONE_TOO_FAR(store_16, float4, out[i] = make_float4(1, 2, 3, 4))         // FAULT store_16
+ONE_TOO_FAR(add, int, atomicAdd(&out[i], 5))                            // FAULT add
+ONE_TOO_FAR(swap, int, atomicCAS(&out[i], 0, 9))                        // FAULT swap
+ONE_TOO_FAR(add_8, unsigned long long, atomicAdd(&out[i], 5ull))        // FAULT add_8
+ONE_TOO_FAR(add_float, float, atomicAdd(&out[i], 5.0f))                 // FAULT add_float
+ONE_TOO_FAR(exchange, unsigned, atomicExch(&out[i], 77u))               // FAULT exchange
+ONE_TOO_FAR(swap_8, unsigned long long, atomicCAS(&out[i], 0ull, 9ull)) // FAULT swap_8
 
 __global__ void add_half2(__half2 *out, int n)
 {
     int i = own_index();
     if (i <= n)
         asm volatile("red.global.add.noftz.f16x2 [%0], %1;" ::"l"(&out[i]), "r"(0x45004500)); // FAULT add_half2
-}
-
-__global__ void exchange(unsigned *out, int n)
-{
-    int i = own_index();
-    if (i <= n)
-        atomicExch(&out[i], 77u); // FAULT exchange
-}
-
-__global__ void swap_8(unsigned long long *out, int n)
-{
-    int i = own_index();
-    if (i <= n)
-        atomicCAS(&out[i], 0ull, 9ull); // FAULT swap_8
 }
 
 // Asynchronous copies into shared memory, which the kernel waits for. COPY has their bytes.
@@ -238,15 +169,6 @@ __global__ void through_host(said *host, int *seen)
         *seen += 1;
     if (i <= host->n)
         host->out[i] = 2.5f; // FAULT through_host
-}
-
-template <class T>
-static T *allocate(size_t count)
-{
-    T *pointer;
-    CALL(cudaMalloc(&pointer, count * sizeof(T)));
-    CALL(cudaMemset(pointer, 0, count * sizeof(T)));
-    return pointer;
 }
 
 template <class T>
@@ -394,10 +316,7 @@ static void launch_late()
     store_4<<<BLOCKS, BLOCK>>>(out, COUNT - 1);
 }
 
-static const struct {
-    const char *name;
-    void (*run)();
-} kinds[] = {
+static const kind kinds[] = {
     {"store_1", [] { launch(store_1, 1008); }},
     {"store_2", [] { launch(store_2); }},
     {"store_half", [] { launch(store_half); }},
@@ -440,16 +359,5 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    int found = 0;
-    for (const auto &kind : kinds) {
-        if (argc > 1 && !strcmp(argv[1], kind.name)) {
-            kind.run();
-            found = 1;
-        }
-    }
-    if (!found)
-        return 2;
-    cudaError_t error = cudaDeviceSynchronize();
-    printf("%s\n", cudaGetErrorName(error));
-    return error == cudaSuccess ? 0 : 1;
+    return run_kind(argc, argv, kinds, 1);
 }

@@ -1,0 +1,55 @@
+/* What programs share whose first argument chooses one of several kinds of faults. */
+#ifndef PROGRAMS_KINDS_H
+#define PROGRAMS_KINDS_H
+
+#include "check.h"
+
+#include <cstring>
+#include <vector>
+
+static __device__ int own_index()
+{
+    return blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+/* Zeroed memory of the device. */
+template <class T>
+static T *allocate(size_t count)
+{
+    T *made;
+    CALL(cudaMalloc(&made, count * sizeof(T)));
+    CALL(cudaMemset(made, 0, count * sizeof(T)));
+    return made;
+}
+
+template <class T>
+static T *copy_of(const std::vector<T> &values)
+{
+    T *made = allocate<T>(values.size());
+    CALL(cudaMemcpy(made, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+    return made;
+}
+
+struct kind {
+    const char *name;
+    void (*run)();
+};
+
+/* Runs the kind that the first argument names. Returns the program's exit status: `faulted` if the device has had a fault. */
+template <size_t N>
+static int run_kind(int argc, char **argv, const kind (&kinds)[N], int faulted)
+{
+    int is_known = 0;
+    for (const kind &one : kinds) {
+        if (argc < 2 || strcmp(argv[1], one.name))
+            continue;
+        one.run();
+        is_known = 1;
+    }
+    EXPECT(is_known);
+    cudaError_t error = cudaDeviceSynchronize();
+    printf("error %d\n%s\n", (int)error, cudaGetErrorName(error));
+    return error == cudaSuccess ? 0 : faulted;
+}
+
+#endif
