@@ -40,7 +40,7 @@ void earlier_lines(struct report *report, const struct finding *finding)
     if (use->kernel) {
         report_put_name(report, used->kernel[0] ? used->kernel : "a kernel");
         if (use->entry)
-            report_put_grid(report, use->entry->grid, use->entry->block);
+            report_put(report, "%s", grid_of(use->entry->grid, use->entry->block).text);
     } else {
         report_put(report, "%s", use->call);
     }

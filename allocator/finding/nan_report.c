@@ -9,7 +9,7 @@ void nan_launch_lines(struct report *report, const struct finding *finding)
     report_begin(report, "kernel", NULL);
     if (nan->kernel) {
         report_put_kernel(report, nan->kernel);
-        report_put_grid(report, nan->grid, nan->block);
+        report_put(report, "%s", grid_of(nan->grid, nan->block).text);
     } else {
         report_put(report, "one of a CUDA graph: ");
         report_put_name(report, nan->plain);

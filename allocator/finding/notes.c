@@ -34,11 +34,6 @@ static void take_meaning(struct finding *finding)
 
 /* ---- why facts are missing ---- */
 
-static void add(struct finding *finding, const char *text)
-{
-    part_add(finding->notes.list[finding->notes.count++].text, "%s", text);
-}
-
 /* Adds a text from elsewhere, of which no byte may end the line. */
 static void add_foreign(struct note_fact *note, const char *text)
 {
@@ -58,8 +53,9 @@ static void note_exited_warp(struct finding *finding, const struct diagnosis *di
     part_add(note->text, " wrote its dump, so %s missing from it; drivers from CUDA 13.3 on keep such warps",
              diagnosis->is_rerun ? "the thread is" : "address and thread are");
     if (diagnosis->is_bystander)
-        add(finding, diagnosis->kind == FAULT_MISALIGNED ? "all accesses of this instruction in the dump are aligned"
-                                                         : "all accesses of this instruction in the dump are in bounds");
+        note_add(finding, "%s",
+                 diagnosis->kind == FAULT_MISALIGNED ? "all accesses of this instruction in the dump are aligned"
+                                                     : "all accesses of this instruction in the dump are in bounds");
 }
 
 /* Notes where the address came from, according to the kernel's code. */
@@ -67,7 +63,7 @@ static void note_source(struct finding *finding)
 {
     const struct access_fact *access = &finding->access;
     if (access->is_loaded) {
-        add(finding, "the address was loaded from memory");
+        note_add(finding, "the address was loaded from memory");
     } else if (access->source.word >= 0) {
         struct note_fact *note = &finding->notes.list[finding->notes.count++];
         part_add(note->text, "by the kernel's code, the address comes from ");
@@ -86,12 +82,11 @@ static const char *arguments_note(const struct diagnosis *diagnosis)
 
 static void note_launches(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    struct note_fact *note = &finding->notes.list[finding->notes.count++];
     if (diagnosis->origin.fits == 1)
-        part_add(note->text, "one launch of this kernel is on record, and points to %s",
+        note_add(finding, "one launch of this kernel is on record, and points to %s",
                  diagnosis->candidate_total == 1 ? "this buffer only" : "these buffers");
     else
-        part_add(note->text, "candidates are the buffers that the last %zu launches of this kernel point to",
+        note_add(finding, "candidates are the buffers that the last %zu launches of this kernel point to",
                  diagnosis->origin.fits);
 }
 
@@ -99,20 +94,20 @@ static void note_candidates(struct finding *finding, const struct diagnosis *dia
 {
     switch (diagnosis->candidate_source) {
     case CANDIDATES_LIVE:
-        add(finding, "candidates are the live buffers of the device, newest first");
+        note_add(finding, "candidates are the live buffers of the device, newest first");
         return;
     case CANDIDATES_ARGUMENTS:
-        add(finding, arguments_note(diagnosis));
+        note_add(finding, "%s", arguments_note(diagnosis));
         break;
     case CANDIDATES_RUNNING:
-        add(finding, "candidates are the arguments of the launch that was still running; it may have been another one");
+        note_add(finding, "candidates are the arguments of the launch that was still running; it may have been another one");
         break;
     case CANDIDATES_LAUNCHES:
         note_launches(finding, diagnosis);
         break;
     }
     if (diagnosis->is_const_excluded)
-        add(finding, "without those that it takes as pointers to const, because the access writes");
+        note_add(finding, "without those that it takes as pointers to const, because the access writes");
 }
 
 #define POSSIBLE 4 /* kernels to name */
@@ -171,14 +166,14 @@ static void note_elsewhere(struct finding *finding, const struct evidence_site *
 
 static void note_no_fault(struct finding *finding)
 {
-    const struct rerun_result *rerun = finding->rerun;
-    struct note_fact *note = &finding->notes.list[finding->notes.count++];
-    part_add(note->text, "launched again on the memory as the fault left it, ");
-    if (rerun->launches_tried > 1)
-        part_add(note->text, "none of the %u launches that it may have been faulted", rerun->launches_tried);
-    else
-        part_add(note->text, "the kernel did not fault");
-    part_add(note->text, ": the memory, another launch or the time made the difference");
+    char launches[80] = "the kernel did not fault";
+    if (finding->rerun->launches_tried > 1)
+        snprintf(launches, sizeof launches, "none of the %u launches that it may have been faulted",
+                 finding->rerun->launches_tried);
+    note_add(
+        finding,
+        "launched again on the memory as the fault left it, %s: the memory, another launch or the time made the difference",
+        launches);
 }
 
 /* Names the variables that the second launch did not have. */
@@ -206,16 +201,17 @@ static void note_rerun(struct finding *finding, const struct diagnosis *diagnosi
     if (elsewhere)
         note_elsewhere(finding, elsewhere);
     if (diagnosis->is_emulated)
-        add(finding, "address, block and thread are emulated: no dump has the warp, so the kernel's code was followed with the "
-                     "memory as the fault left it");
+        note_add(finding,
+                 "address, block and thread are emulated: no dump has the warp, so the kernel's code was followed with the "
+                 "memory as the fault left it");
     if (rerun->outcome == RERUN_NO_FAULT)
         note_no_fault(finding);
     if (rerun->note[0] && rerun->outcome != RERUN_FAILED) {
-        add(finding, "of the second launch: ");
+        note_add(finding, "of the second launch: ");
         add_foreign(&finding->notes.list[finding->notes.count - 1], rerun->note);
     }
     if (rerun->outcome == RERUN_FAILED) {
-        add(finding, "could not be launched again: ");
+        note_add(finding, "could not be launched again: ");
         add_foreign(&finding->notes.list[finding->notes.count - 1], rerun->reason);
     }
 }
@@ -309,7 +305,8 @@ static void note_driver(struct finding *finding, const struct diagnosis *diagnos
     if (sscanf(diagnosis->evidence->sm_type, "sm_%u", &sm) != 1 || sm < 100 || !map_is_misencoded(map) ||
         finding->notes.count == FINDING_NOTES)
         return;
-    add(finding,
+    note_add(
+        finding,
         "this may be the driver's fault: on this architecture it is known to encode maps wrongly whose tensor is not dense "
         "and lies in less than 128 KiB; clearing bit 85 of the map mends it (release notes of driver 595.71.05)");
     finding->notes.list[finding->notes.count - 1].certainty = CERTAIN_CANDIDATE;
@@ -335,7 +332,7 @@ void notes_take(struct finding *finding, const struct diagnosis *diagnosis)
         take_meaning(finding);
     if (is_about_address && diagnosis->address_certainty == CERTAIN_NOT) {
         if (finding->where.site.is_warp_alive)
-            add(finding, "the address cannot be told from this instruction and the registers in the dump");
+            note_add(finding, "the address cannot be told from this instruction and the registers in the dump");
         else
             note_exited_warp(finding, diagnosis);
         note_source(finding);
@@ -343,8 +340,9 @@ void notes_take(struct finding *finding, const struct diagnosis *diagnosis)
     if (diagnosis->is_rerun && !finding->where.site.is_warp_alive)
         note_exited_warp(finding, diagnosis);
     if (diagnosis->is_completed)
-        add(finding, "a register holds the low half of the address; the high half is what the buffers allow that the kernel's "
-                     "arguments point to");
+        note_add(finding,
+                 "a register holds the low half of the address; the high half is what the buffers allow that the kernel's "
+                 "arguments point to");
     note_maps(finding, diagnosis);
     if (diagnosis->candidate_count)
         note_candidates(finding, diagnosis);

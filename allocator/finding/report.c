@@ -48,10 +48,8 @@ static void thread_piece(struct report *report, const struct finding *finding)
 {
     if (!finding->where.lane)
         return;
-    report_put(report, "block ");
-    report_put_dim(report, finding->where.site.block_index);
-    report_put(report, " thread ");
-    report_put_dim(report, finding->where.lane->thread);
+    report_put(report, "block %s thread %s", dim_of(finding->where.site.block_index).text,
+               dim_of(finding->where.lane->thread).text);
     if (finding->where.threads > 1)
         report_put(report, " and %zu more", finding->where.threads - 1);
 }
@@ -165,18 +163,6 @@ static void address_line(struct report *report, const struct finding *finding)
     report_end(report, address->certainty);
 }
 
-static void caller_lines(struct report *report, const struct finding *finding)
-{
-    report_frame_lines(report, "called at", NULL, NULL, CERTAIN_NOT, finding->called.frames, finding->called.count);
-}
-
-static void reason_line(struct report *report, const struct finding *finding)
-{
-    if (!finding->reason || finding->called.call)
-        return;
-    report_line(report, "reason", NULL, CERTAIN_NOT, "%s", finding->reason);
-}
-
 /* Puts why this buffer is blamed, unless that is certain. */
 static void owner_line(struct report *report, const struct finding *finding)
 {
@@ -194,13 +180,6 @@ static void owner_line(struct report *report, const struct finding *finding)
 
 /* ---- the code ---- */
 
-static void put_argument(struct report *report, struct argument_name name)
-{
-    char text[64] = "";
-    part_append_argument(text, sizeof text, name);
-    report_put(report, "%s", text);
-}
-
 static void kernel_line(struct report *report, const struct finding *finding)
 {
     const struct evidence_site *site = &finding->where.site;
@@ -214,11 +193,9 @@ static void kernel_line(struct report *report, const struct finding *finding)
         report_put(report, "unknown, at PC 0x%" PRIx64 " ", site->error_pc);
     int has_grid = site->has_grid && !finding->where.is_grid_of_rerun;
     if (has_grid)
-        report_put_grid(report, site->grid, site->block);
-    if (has_grid && finding->where.has_cluster) {
-        report_put(report, " in clusters of ");
-        report_put_dim(report, site->cluster);
-    }
+        report_put(report, "%s", grid_of(site->grid, site->block).text);
+    if (has_grid && finding->where.has_cluster)
+        report_put(report, " in clusters of %s", dim_of(site->cluster).text);
     char argument[64] = "";
     if (finding->buffer.buffer && finding->buffer.argument.word >= 0)
         part_append_argument(argument, sizeof argument, finding->buffer.argument);
@@ -286,12 +263,8 @@ static void note_lines(struct report *report, const char *key, const struct note
 static void launched_line(struct report *report, const struct finding *finding, const struct launch_entry *entry)
 {
     report_when_line(report, "launched", finding->now_ns, entry->time_ns, entry->tid, entry->stream);
-    if (finding->where.site.has_grid && !finding->where.is_grid_of_rerun)
-        return;
-    report_begin(report, "", "");
-    report_put(report, "as ");
-    report_put_grid(report, entry->grid, entry->block);
-    report_end(report, CERTAIN_NOT);
+    if (!finding->where.site.has_grid || finding->where.is_grid_of_rerun)
+        report_line(report, "", "", CERTAIN_NOT, "as %s", grid_of(entry->grid, entry->block).text);
 }
 
 static void launch_lines(struct report *report, const struct finding *finding)
@@ -318,10 +291,10 @@ static void candidate_lines(struct report *report, const struct finding *finding
         report_put_buffer(report, candidate->buffer);
         if (candidate->buffer->freed_ns)
             report_put(report, ", freed");
-        if (candidate->argument.word >= 0) {
-            report_put(report, ", ");
-            put_argument(report, candidate->argument);
-        }
+        char argument[64] = "";
+        if (candidate->argument.word >= 0)
+            part_append_argument(argument, sizeof argument, candidate->argument);
+        report_put(report, "%s%s", argument[0] ? ", " : "", argument);
         report_put_label(report, candidate->buffer);
         report_end(report, candidate->certainty);
     }
@@ -453,12 +426,6 @@ static void memory_lines(struct report *report, const struct finding *finding)
     memory_line(report, finding);
 }
 
-static void hint_line(struct report *report, const struct finding *finding)
-{
-    if (finding->hint[0])
-        report_sentence(report, "hint", finding->hint, CERTAIN_CANDIDATE);
-}
-
 char *finding_text(const struct finding *finding)
 {
     struct report report;
@@ -466,8 +433,9 @@ char *finding_text(const struct finding *finding)
         return NULL;
     report.is_verbose = finding->is_verbose;
     headline(&report, finding);
-    reason_line(&report, finding);
-    caller_lines(&report, finding);
+    if (finding->reason && !finding->called.call)
+        report_line(&report, "reason", NULL, CERTAIN_NOT, "%s", finding->reason);
+    report_frame_lines(&report, "called at", NULL, NULL, CERTAIN_NOT, finding->called.frames, finding->called.count);
     earlier_lines(&report, finding);
     if (finding->where.is_known)
         kernel_lines(&report, finding);
@@ -488,7 +456,8 @@ char *finding_text(const struct finding *finding)
         note_lines(&report, "note", finding->notes.list, finding->notes.count);
     if (finding->nan)
         nan_input_lines(&report, finding);
-    hint_line(&report, finding);
+    if (finding->hint[0])
+        report_sentence(&report, "hint", finding->hint, CERTAIN_CANDIDATE);
     summary_line(&report, finding);
     return report_close(&report);
 }

@@ -9,18 +9,18 @@
 
 #define LONGEST_ARGUMENTS 72 /* of a template */
 
-void report_put_dim(struct report *report, const uint32_t dim[3])
+struct dim_text dim_of(const uint32_t dim[3])
 {
-    report_put(report, "(%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")", dim[0], dim[1], dim[2]);
+    struct dim_text out;
+    snprintf(out.text, sizeof out.text, "(%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")", dim[0], dim[1], dim[2]);
+    return out;
 }
 
-void report_put_grid(struct report *report, const uint32_t grid[3], const uint32_t block[3])
+struct dim_text grid_of(const uint32_t grid[3], const uint32_t block[3])
 {
-    report_put(report, "<<<");
-    report_put_dim(report, grid);
-    report_put(report, ", ");
-    report_put_dim(report, block);
-    report_put(report, ">>>");
+    struct dim_text out;
+    snprintf(out.text, sizeof out.text, "<<<%.35s, %.35s>>>", dim_of(grid).text, dim_of(block).text);
+    return out;
 }
 
 void report_put_buffer(struct report *report, const cufence_buffer *buffer)

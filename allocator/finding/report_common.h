@@ -7,9 +7,12 @@
 #include "finding.h"
 #include "writer.h"
 
-/* Put "(8,1,1)" and "<<<(8,1,1), (128,1,1)>>>". */
-void report_put_dim(struct report *report, const uint32_t dim[3]);
-void report_put_grid(struct report *report, const uint32_t grid[3], const uint32_t block[3]);
+/* "(8,1,1)" and "<<<(8,1,1), (128,1,1)>>>". */
+struct dim_text {
+    char text[80];
+};
+struct dim_text dim_of(const uint32_t dim[3]);
+struct dim_text grid_of(const uint32_t grid[3], const uint32_t block[3]);
 
 /* Puts "#7, 4000 bytes [0x7e0000ff060, 0x7e0001000000)". */
 void report_put_buffer(struct report *report, const cufence_buffer *buffer);

@@ -30,32 +30,21 @@ static uint64_t distance_of(const struct slack_write *write)
 
 static void take_notes(struct finding *finding, const struct slack_write *write)
 {
-    char *text = finding->notes.list[finding->notes.count].text;
-    size_t size = sizeof finding->notes.list[0].text;
-    if (write->buffers > 1) {
-        part_append(text, size,
-                    "%" PRIu64
-                    " buffers had this memory since it was last checked, one after the other, the first of them #%" PRIu64
-                    ": it may have been written for any of them; cufence run --preset thorough checks each at its free",
-                    write->buffers, write->first_id);
-        text = finding->notes.list[++finding->notes.count].text;
-    }
-    if (write->graphs) {
-        part_append(text, size,
-                    "%zu graph%s came in between; which buffers a graph is given is not on record, so its kernels may have "
-                    "written this",
-                    write->graphs, plural(write->graphs));
-        text = finding->notes.list[++finding->notes.count].text;
-    }
-    if (write->is_incomplete) {
-        part_append(text, size, "older launches are no longer on record; remember=65536/16384 keeps more of them");
-        text = finding->notes.list[++finding->notes.count].text;
-    }
-    if (write->untold[0] && !write->again.site) {
-        part_append(text, size, "launched again with the buffer's edge at a guard, it is not known which did it: %s",
-                    write->untold);
-        finding->notes.count++;
-    }
+    if (write->buffers > 1)
+        note_add(finding,
+                 "%" PRIu64
+                 " buffers had this memory since it was last checked, one after the other, the first of them #%" PRIu64
+                 ": it may have been written for any of them; cufence run --preset thorough checks each at its free",
+                 write->buffers, write->first_id);
+    if (write->graphs)
+        note_add(finding,
+                 "%zu graph%s came in between; which buffers a graph is given is not on record, so its kernels may have "
+                 "written this",
+                 write->graphs, plural(write->graphs));
+    if (write->is_incomplete)
+        note_add(finding, "older launches are no longer on record; remember=65536/16384 keeps more of them");
+    if (write->untold[0] && !write->again.site)
+        note_add(finding, "launched again with the buffer's edge at a guard, it is not known which did it: %s", write->untold);
 }
 
 static void take_again(struct finding *finding, const struct slack_again *again)
@@ -169,7 +158,7 @@ static void put_kernel(struct report *report, const struct launch_entry *entry)
     char own[256];
     finding_kernel_of(entry->function ? entry->function->name : "", own, sizeof own);
     report_put_name(report, own[0] ? own : "a kernel whose name the driver does not tell");
-    report_put_grid(report, entry->grid, entry->block);
+    report_put(report, "%s", grid_of(entry->grid, entry->block).text);
 }
 
 static void launch_lines(struct report *report, const struct slack_write *write)

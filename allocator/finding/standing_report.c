@@ -118,11 +118,9 @@ static void place_lines(struct report *report, const struct coredump *dump, cons
         report_put(report, ", %s", place->exception.name);
     report_end(report, CERTAIN_NOT);
     report_begin(report, "", "");
-    report_put(report, "%sblock ", place->threads == 1 ? "" : "the first: ");
-    report_put_dim(report, place->block);
-    report_put(report, " thread ");
-    report_put_dim(report, place->thread);
-    report_put(report, ", SM %" PRIu32 " warp %" PRIu32, place->sm, place->warp);
+    report_put(report, "%sblock %s thread %s, SM %" PRIu32 " warp %" PRIu32,
+               place->threads == 1 ? "" : "the first: ", dim_of(place->block).text, dim_of(place->thread).text, place->sm,
+               place->warp);
     if (place->warps > 1)
         report_put(report, "; %zu warps", place->warps);
     report_end(report, CERTAIN_NOT);
@@ -152,12 +150,9 @@ static void lane_lines(struct report *report, const struct evidence_site *site)
         report_put(report, "%" PRIu32, lanes[i].lane);
         if (last > i)
             report_put(report, " to %" PRIu32, lanes[last].lane);
-        report_put(report, ", thread%s ", last > i ? "s" : "");
-        report_put_dim(report, lanes[i].thread);
-        if (last > i) {
-            report_put(report, " to ");
-            report_put_dim(report, lanes[last].thread);
-        }
+        report_put(report, ", thread%s %s", last > i ? "s" : "", dim_of(lanes[i].thread).text);
+        if (last > i)
+            report_put(report, " to %s", dim_of(lanes[last].thread).text);
         if (lanes[i].certainty == CERTAIN_NOT)
             report_put(report, ": not known");
         else
@@ -186,11 +181,9 @@ static void launch_lines(struct report *report, const struct standing_grid *grid
 {
     report_begin(report, key, NULL);
     report_put_kernel(report, grid->kernel ? grid->kernel : grid->symbol ? grid->symbol : "unknown kernel");
-    report_put_grid(report, grid->grid, grid->block);
-    if (grid->cluster[0] > 1 || grid->cluster[1] > 1 || grid->cluster[2] > 1) {
-        report_put(report, " in clusters of ");
-        report_put_dim(report, grid->cluster);
-    }
+    report_put(report, "%s", grid_of(grid->grid, grid->block).text);
+    if (grid->cluster[0] > 1 || grid->cluster[1] > 1 || grid->cluster[2] > 1)
+        report_put(report, " in clusters of %s", dim_of(grid->cluster).text);
     if (grid->threads || !wishes->remains)
         report_put(report, ", %s%zu threads left", at_least(wishes), grid->threads);
     report_end(report, CERTAIN_NOT);

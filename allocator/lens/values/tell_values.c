@@ -177,7 +177,7 @@ static void head_lines(struct report *report, const struct shown_launch *launch)
     report_put(report, "cufence: values of launch #%" PRIu64 ": ", visit->number);
     report_put_name(report, launch->names ? launch->names->plain : "a CUDA graph");
     if (launch->names)
-        report_put_grid(report, visit->grid, visit->block);
+        report_put(report, "%s", grid_of(visit->grid, visit->block).text);
     report_put(report, ", GPU %d, stream 0x%" PRIx64, visit->device, (uint64_t)(uintptr_t)visit->handle);
     report_end(report, CERTAIN_NOT);
     if (launch->graph_kernels && *launch->graph_kernels)
