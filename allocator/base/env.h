@@ -5,7 +5,13 @@
 #ifndef CUFENCE_BASE_ENV_H
 #define CUFENCE_BASE_ENV_H
 
+#include <stdlib.h>
+#include <sys/auxv.h>
+
 /* Returns the variable's value, NULL if it is not set, or not to be trusted. */
-const char *env_get(const char *name);
+static inline const char *env_get(const char *name)
+{
+    return getauxval(AT_SECURE) ? NULL : getenv(name);
+}
 
 #endif

@@ -1,6 +1,25 @@
 /* What orders streams: events, synchronisations, and what cufence cannot follow. */
 #include "internal.h"
 
+/* What is one step of the clocks. */
+#define STEP(name, parameters, ...)                                                                                            \
+    void name parameters                                                                                                       \
+    {                                                                                                                          \
+        HOLD(&order_lock);                                                                                                     \
+        __VA_ARGS__;                                                                                                           \
+    }
+STEP(order_event_gone, (CUevent event), clocks_event_gone(&order_state->clocks, name_of(event)))
+STEP(order_event_hidden, (CUevent event), clocks_event_hidden(&order_state->clocks, name_of(event)))
+STEP(order_event_records_all, (CUevent event), clocks_event_all(&order_state->clocks, name_of(event)))
+STEP(order_graph_waits, (void), order_state->clocks.graphs_wait = 1)
+STEP(order_graph_tells, (void), order_state->clocks.graphs_tell = 1)
+STEP(order_graph_gone, (CUgraphExec graph), clocks_graph_gone(&order_state->clocks, name_of(graph)))
+STEP(order_sees_event, (struct order_clock * seen, CUevent event),
+     *seen = clocks_of_event(&order_state->clocks, name_of(event)))
+STEP(order_sees_context, (struct order_clock * seen, const struct context *context),
+     *seen = clocks_of_context(&order_state->clocks, context))
+STEP(order_host_knows, (const struct order_clock *seen), clocks_host_knows(&order_state->clocks, seen))
+
 /* ---- events ---- */
 
 void order_event_made(CUevent event, unsigned flags)
@@ -9,12 +28,6 @@ void order_event_made(CUevent event, unsigned flags)
     clocks_event_made(&order_state->clocks, name_of(event));
     if (flags & CU_EVENT_INTERPROCESS) /* other processes may record it, behind work that waits for ours */
         clocks_event_hidden(&order_state->clocks, name_of(event));
-}
-
-void order_event_gone(CUevent event)
-{
-    HOLD(&order_lock);
-    clocks_event_gone(&order_state->clocks, name_of(event));
 }
 
 void order_event_recorded(CUevent event, CUstream handle, unsigned flags)
@@ -42,18 +55,6 @@ void order_event_waited(CUstream handle, CUevent event, unsigned flags)
         return;
     HOLD(&order_lock);
     clocks_wait(&order_state->clocks, index_of(stream), name_of(event));
-}
-
-void order_event_hidden(CUevent event)
-{
-    HOLD(&order_lock);
-    clocks_event_hidden(&order_state->clocks, name_of(event));
-}
-
-void order_event_records_all(CUevent event)
-{
-    HOLD(&order_lock);
-    clocks_event_all(&order_state->clocks, name_of(event));
 }
 
 /* The host knows, or will, without a call that could compare what has been copied before it goes on. */
@@ -96,18 +97,6 @@ void order_host_learns(CUstream handle)
     knows_by_the_way(&seen);
 }
 
-void order_graph_waits(void)
-{
-    HOLD(&order_lock);
-    order_state->clocks.graphs_wait = 1;
-}
-
-void order_graph_tells(void)
-{
-    HOLD(&order_lock);
-    order_state->clocks.graphs_tell = 1;
-}
-
 void order_node_added(const CUgraphNodeParams *node)
 {
     switch ((int)node->type) {
@@ -130,12 +119,6 @@ void order_node_added(const CUgraphNodeParams *node)
     }
 }
 
-void order_graph_gone(CUgraphExec graph)
-{
-    HOLD(&order_lock);
-    clocks_graph_gone(&order_state->clocks, name_of(graph));
-}
-
 /* ---- synchronisation ---- */
 
 void order_sees_stream(struct order_clock *seen, CUstream handle)
@@ -144,22 +127,4 @@ void order_sees_stream(struct order_clock *seen, CUstream handle)
     unsigned is = follow(stream);
     HOLD(&order_lock);
     *seen = clocks_of_stream(&order_state->clocks, is == FOLLOWED ? index_of(stream) : ORDER_NOT_TRACKED);
-}
-
-void order_sees_event(struct order_clock *seen, CUevent event)
-{
-    HOLD(&order_lock);
-    *seen = clocks_of_event(&order_state->clocks, name_of(event));
-}
-
-void order_sees_context(struct order_clock *seen, const struct context *context)
-{
-    HOLD(&order_lock);
-    *seen = clocks_of_context(&order_state->clocks, context);
-}
-
-void order_host_knows(const struct order_clock *seen)
-{
-    HOLD(&order_lock);
-    clocks_host_knows(&order_state->clocks, seen);
 }

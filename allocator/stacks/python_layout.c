@@ -3,40 +3,16 @@
 #include <stddef.h>
 #include <string.h>
 
+/* The members of struct python_layout in their order: frame, thread_frame, holder_frame, code_bytecode, text_ascii_data,
+ * text_unicode_data, format. */
 static const struct {
     unsigned long version; /* major << 8 | minor */
     struct python_layout layout;
 } known[] = {
-    {0x309,
-     {.frame = PYTHON_FRAME_3_9,
-      .thread_frame = 24,
-      .holder_frame = NO_FIELD,
-      .text_ascii_data = 48,
-      .text_unicode_data = 72,
-      .format = LINETABLE_LNOTAB}},
-    {0x30a,
-     {.frame = PYTHON_FRAME_3_10,
-      .thread_frame = 24,
-      .holder_frame = NO_FIELD,
-      .text_ascii_data = 48,
-      .text_unicode_data = 72,
-      .format = LINETABLE_RANGES}},
-    {0x30b,
-     {.frame = PYTHON_FRAME_3_11,
-      .thread_frame = 56,
-      .holder_frame = 8,
-      .code_bytecode = 184,
-      .text_ascii_data = 48,
-      .text_unicode_data = 72,
-      .format = LINETABLE_LOCATIONS}},
-    {0x30c,
-     {.frame = PYTHON_FRAME_3_12,
-      .thread_frame = 56,
-      .holder_frame = 0,
-      .code_bytecode = 192,
-      .text_ascii_data = 40,
-      .text_unicode_data = 56,
-      .format = LINETABLE_LOCATIONS}},
+    {0x309, {PYTHON_FRAME_3_9, 24, NO_FIELD, 0, 48, 72, LINETABLE_LNOTAB}},
+    {0x30a, {PYTHON_FRAME_3_10, 24, NO_FIELD, 0, 48, 72, LINETABLE_RANGES}},
+    {0x30b, {PYTHON_FRAME_3_11, 56, 8, 184, 48, 72, LINETABLE_LOCATIONS}},
+    {0x30c, {PYTHON_FRAME_3_12, 56, 0, 192, 40, 56, LINETABLE_LOCATIONS}},
 };
 
 /* The part of _Py_DebugOffsets that is the same in 3.13 and 3.14 consists of groups, each beginning with the size of the struct
