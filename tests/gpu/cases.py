@@ -134,7 +134,8 @@ FAULTS = [
         "never_synchronises",
         "never_synchronises",
         status=86,
-        report=[r"cufence: out-of-bounds READ", r"kernel +k_oob\b", r"never_synchronises\.py:{FAULT}\b"],
+        report=[r"cufence: out-of-bounds READ", r"kernel +k_oob\b", r"k_oob\.py:{FAULT}\b"],
+        faults_in="k_oob.py",
     ),
 ]
 
@@ -261,7 +262,7 @@ PYTORCH = [
         launcher=["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
         options={"log": "report-%r.txt"},
         output=["rank 0 is done"],
-        files={"report-1.txt": [r"\A==\d+== cufence: [^\n]*\n(==\d+== [^\n]*\n)?[^\n]*rank 1\b", r"torchrun\.py:{FAULT}\b"]},
+        files={"report-1.txt": [r"\A==\d+== cufence: [^\n]*\n(==\d+== [^\n]*\n)?[^\n]*rank 1\b", r"k_oob\.py:{FAULT}\b"]},
         ways=HOOKED,
     ),
     *(
@@ -307,7 +308,8 @@ PYTORCH = [
         "pytest",
         "test_overrun",
         launcher=["-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"],
-        report=[r"cufence: out-of-bounds READ", r"kernel +k_oob\b.*exact", r"test_overrun\.py:{FAULT}\b"],
+        report=[r"cufence: out-of-bounds READ", r"kernel +k_oob\b.*exact", r"k_oob\.py:{FAULT}\b"],
+        faults_in="k_oob.py",
         # In one process, the fault destroys the context, so the third test fails because of the second.
         output=["illegal memory access", "2 failed, 1 passed"],
         needs=("torch", "triton", "pytest"),
@@ -318,9 +320,10 @@ PYTORCH = [
         "test_overrun",
         launcher=["-m", "pytest", "--cufence", "-q", "-p", "no:cacheprovider"],
         output=[
-            r"(?s)_ test_wrong _.*cufence: out-of-bounds READ.*kernel +k_oob\b.*test_overrun\.py:{FAULT}\b",
+            r"(?s)_ test_wrong _.*cufence: out-of-bounds READ.*kernel +k_oob\b.*k_oob\.py:{FAULT}\b",
             "1 failed, 2 passed",
         ],
+        faults_in="k_oob.py",
         needs=("torch", "triton", "pytest"),
         ways=("wheel",),
     ),

@@ -14,6 +14,7 @@ ITSELF = ("itself",)
 def overrun(name: str, kernel: str, block: str, size: int, **other: object) -> Case:
     story = str(other.pop("story", name))
     raises = str(other.pop("raises", "RAISES"))
+    faults_in = "" if kernel != "k_oob" or story in ("triton_overrun", "compile_custom_op") else "k_oob.py"
     extra = other.pop("report", [])
     assert isinstance(extra, list)
     facts = [
@@ -21,12 +22,12 @@ def overrun(name: str, kernel: str, block: str, size: int, **other: object) -> C
         r"\b0 bytes past the end of buffer #\d+.*(exact|derived)",
         rf"buffer +#\d+, {size} bytes\b",
         rf"kernel +{kernel}\b.*exact",
-        rf"{story}\.py:{{FAULT}}\b",
+        rf"{faults_in or story + '.py'}:{{FAULT}}\b",
         rf"block \({block}\) thread \(\d+,0,0\)",
         *extra,
     ]
     other.setdefault("error", ILLEGAL)
-    return Case(name, story, report=facts, raises=raises, **other)  # type: ignore[arg-type]
+    return Case(name, story, report=facts, raises=raises, faults_in=faults_in, **other)  # type: ignore[arg-type]
 
 
 def exited_warp(name: str, story: str, kernel: str, access: str, ways: tuple[str, ...]) -> Case:

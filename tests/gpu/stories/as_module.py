@@ -2,16 +2,8 @@
 
 import sys
 
-from shared import launch, tl, torch, triton
-
-
-@triton.jit
-def k_oob(x, y, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = i <= n  # the bug: i < n would be right
-    v = tl.load(x + i, mask=inside)  # FAULT
-    tl.store(y + i, v + 1.0, mask=inside)
-
+from k_oob import k_oob
+from shared import launch, torch
 
 print(__name__, __spec__.name, sys.argv[1:], flush=True)
 x = torch.zeros(1000, device="cuda")

@@ -1,15 +1,7 @@
 """The overrun while another stream is busy for several seconds: the report does not wait for that stream."""
 
-from shared import launch, tl, torch, triton
-
-
-@triton.jit
-def k_oob(x, y, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = i <= n  # the bug: i < n would be right
-    v = tl.load(x + i, mask=inside)  # FAULT
-    tl.store(y + i, v + 1.0, mask=inside)
-
+from k_oob import k_oob
+from shared import launch, torch
 
 x = torch.zeros(1000, device="cuda")
 y = torch.zeros(1000, device="cuda")
