@@ -9,7 +9,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
+import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,6 +131,15 @@ _FILES = {
     "allocator.cpp": CLASS,
     "../sitecustomize.py": _SITE,
 }
+
+
+class InFolder(unittest.TestCase):
+    """Each test has a folder of its own."""
+
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name).resolve()
 
 
 def has_compiler() -> bool:

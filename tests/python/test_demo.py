@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -20,12 +19,7 @@ OTHERS = ("slack-write", "stream-race", "first-nan")
 
 
 @unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")
-class Demo(unittest.TestCase):
-    def setUp(self) -> None:
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name).resolve()
-
+class Demo(standin.InFolder):
     def run_it(self, *words: str | Path, status: int = 0, **environment: str) -> str:
         """Returns all that it prints: the report goes to stderr."""
         done = subprocess.run(

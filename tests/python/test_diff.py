@@ -26,12 +26,7 @@ def cufence(*arguments: object, **environment: str) -> subprocess.CompletedProce
     return subprocess.run([COMMAND, *map(str, arguments)], env=settings, capture_output=True, text=True, timeout=120)
 
 
-class Folder(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-
+class Folder(standin.InFolder):
     def diff(self, *arguments: object, status: int) -> str:
         done = cufence("diff", *arguments)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)

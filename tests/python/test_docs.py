@@ -8,9 +8,10 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
+
+import standin
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").glob("*/README.md")])
@@ -110,13 +111,11 @@ class Commands(unittest.TestCase):
         self.assertGreater(seen, 50)
 
 
-class Figures(unittest.TestCase):
+class Figures(standin.InFolder):
     """docs/figures.py, with results and a page of our own."""
 
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+    def setUp(self) -> None:
+        super().setUp()
         (self.folder / "docs").mkdir()
         (self.folder / "tests/gpu/results").mkdir(parents=True)
         self.write_results(1.25)

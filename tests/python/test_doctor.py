@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -21,12 +20,7 @@ BOMB = "import pathlib\npathlib.Path(__file__).with_name('imported').touch()\n"
 
 
 @unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")
-class Doctor(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-
+class Doctor(standin.InFolder):
     def install(self, name: str, version: str, files: dict[str, str]) -> None:
         metadata = self.folder / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
         metadata.parent.mkdir()

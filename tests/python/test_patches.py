@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 import textwrap
-import unittest
 from pathlib import Path
 
 import standin
@@ -84,11 +82,9 @@ def compiled(function):
 """
 
 
-class Patches(unittest.TestCase):
+class Patches(standin.InFolder):
     def setUp(self) -> None:
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name)
+        super().setUp()
         for name, text in FILES.items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,10 +7,11 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 import unittest
 from pathlib import Path
 from typing import Any
+
+import standin
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build"))
@@ -42,12 +43,7 @@ BEGUN = {"schema": 1, "cufence": "0.2.0", "kind": "run", "time": "2026-11-22T05:
 GUARDED = {**BEGUN, "kind": "guarded", "guarded": {"allocations": 12, "findings": 0}}
 
 
-class Report(unittest.TestCase):
-    def setUp(self) -> None:
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = Path(scratch.name)
-
+class Report(standin.InFolder):
     def write(self, name: str, *findings: dict[str, Any]) -> str:
         (self.folder / name).write_text("".join(json.dumps(each) + "\n" for each in findings))
         return name

@@ -90,12 +90,7 @@ class Sources(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, ""), headers.name)
 
 
-class Cache(unittest.TestCase):
-    def setUp(self) -> None:
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name)
-
+class Cache(standin.InFolder):
     def test_usable(self) -> None:
         new = self.folder / "a" / "b"
         self.assertTrue(_compile._usable(new))
@@ -112,11 +107,9 @@ class Cache(unittest.TestCase):
 
 @unittest.skipUnless(standin.has_compiler(), "no C++ compiler")
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
-class Objects(unittest.TestCase):
+class Objects(standin.InFolder):
     def setUp(self) -> None:
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name)
+        super().setUp()
         standin.make_torch(self.folder)
         self.include, self.libraries = self.folder / "torch" / "include", self.folder / "torch" / "lib"
         self.library = standin.copy_library(self.folder / "cufence" / "lib")

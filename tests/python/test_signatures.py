@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 import textwrap
-import unittest
 from pathlib import Path
 
 import standin
@@ -55,11 +53,9 @@ FILES = {
 }
 
 
-class Signatures(unittest.TestCase):
+class Signatures(standin.InFolder):
     def setUp(self) -> None:
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name)
+        super().setUp()
         for name, text in FILES.items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

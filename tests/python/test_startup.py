@@ -334,13 +334,11 @@ class Hook(unittest.TestCase):
 
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
-class Bootstrap(unittest.TestCase):
+class Bootstrap(standin.InFolder):
     """The folder that `cufence run` puts into PYTHONPATH, for interpreters without the package."""
 
     def setUp(self) -> None:
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name).resolve()
+        super().setUp()
         self.library = standin.copy_library(self.folder / "lib")
         (self.folder / "cufence").symlink_to(standin.PACKAGE / "cufence")  # as an installation has it
 
