@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/options.h"
 #include "base/output.h"
-#include "finding/leak.h"
+#include "finding/finding.h"
 #include "finding/use.h"
 #include "heap/heap.h"
 #include "heap/unguarded/unguarded.h"

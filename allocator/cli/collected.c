@@ -148,7 +148,7 @@ static void put_frames(FILE *key, const struct stack_frame *frames, size_t count
     }
 }
 
-/* As witness/ compares them in one process (finding/identity.h): the kind, the place, and where the buffer was allocated, or
+/* As witness/ compares them in one process (finding/finding.h): the kind, the place, and where the buffer was allocated, or
  * what one place allocates again and again. */
 static char *key_of(const struct finding *finding)
 {

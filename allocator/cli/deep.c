@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli.h"
-#include "finding/identity.h"
+#include "finding/finding.h"
 #include "finding/json.h"
 #include "opened.h"
 #include "program.h"

@@ -7,7 +7,7 @@
 #include "analysis/dump/standing.h"
 #include "analysis/snapshot/bundle.h"
 #include "analysis/snapshot/keep.h"
-#include "analysis/verdict/boxes.h"
+#include "analysis/verdict/launches.h"
 #include "analysis/verdict/cause.h"
 #include "base/text.h"
 #include "finding/json.h"

@@ -1,7 +1,6 @@
 #include "report_common.h"
 #include "finding.h"
 
-#include "identity.h"
 #include "parts.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "identity.h"
+#include "finding.h"
 
 #include "frames.h"
 #include "parts.h"

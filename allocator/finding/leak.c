@@ -1,6 +1,5 @@
-#include "leak.h"
+#include "finding.h"
 
-#include "identity.h"
 #include "parts.h"
 #include "writer.h"
 

@@ -1,5 +1,4 @@
 
-#include "analysis/verdict/boxes.h"
 #include "analysis/verdict/launches.h"
 #include "frames.h"
 #include "parts.h"

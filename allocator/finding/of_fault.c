@@ -4,7 +4,6 @@
 
 #include "analysis/verdict/launches.h"
 #include "analysis/verdict/owner.h"
-#include "identity.h"
 #include "parts.h"
 
 #include <inttypes.h>

@@ -1,7 +1,6 @@
 /* A finding made of a NaN. */
 #include "finding.h"
 
-#include "identity.h"
 #include "parts.h"
 
 #include <inttypes.h>

@@ -1,7 +1,6 @@
 #include "slack.h"
 
 #include "finding.h"
-#include "identity.h"
 #include "parts.h"
 #include "report_common.h"
 

@@ -1,6 +1,6 @@
 /*
  * Host memory that kernels can reach at the address that it has for the host: pinned and managed. The hooks tell of it, and a
- * second launch (witness/copies.h) asks.
+ * second launch (witness/copies.c) asks.
  *
  * Units: bytes, host addresses. Thread safety: all functions, any thread.
  */

@@ -403,7 +403,7 @@ CUresult hook_cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr p
 
 /* ---- host memory that kernels can reach ---- */
 
-/* It is the driver's, and noted because a second launch needs it (witness/copies.h). */
+/* It is the driver's, and noted because a second launch needs it (witness/copies.c). */
 void note_pinned(CUdeviceptr address, size_t size, enum pinned_kind kind)
 {
     struct context *context = is_active() ? context_current() : NULL;

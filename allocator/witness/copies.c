@@ -1,4 +1,4 @@
-#include "copies.h"
+#include "saving.h"
 
 #include "base/reader.h"
 #include "record.h"

@@ -1,7 +1,7 @@
 #include "tell.h"
 
 #include "delivery.h"
-#include "analysis/verdict/boxes.h"
+#include "analysis/verdict/launches.h"
 #include "analysis/verdict/cause.h"
 #include "base/clock.h"
 #include "base/known.h"
@@ -9,14 +9,11 @@
 #include "base/output.h"
 #include "driver/driver.h"
 #include "finding/finding.h"
-#include "finding/identity.h"
 #include "finding/json.h"
-#include "finding/leak.h"
 #include "finding/report.h"
 #include "record.h"
 #include "rerun_source.h"
 #include "saving.h"
-#include "variables.h"
 
 #include <limits.h>
 #include <stdio.h>

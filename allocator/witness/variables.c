@@ -1,9 +1,10 @@
-#include "variables.h"
+#include "rerun_source.h"
 
 #include "analysis/dump/coredump.h"
 #include "analysis/dump/image.h"
 #include "analysis/dump/variables.h"
 #include "kernels/kernels.h"
+#include "rerun/rerun.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/verdict/boxes.h"
+#include "analysis/verdict/launches.h"
 #include "analysis/verdict/rerun_result.h"
 #include "fault_world.h"
 

@@ -1,5 +1,5 @@
 /* Where a box of a tensor map leaves the memory. */
-#include "analysis/verdict/boxes.h"
+#include "analysis/verdict/launches.h"
 #include "support/test.h"
 
 #include <string.h>

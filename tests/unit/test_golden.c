@@ -12,7 +12,7 @@
 #include "analysis/snapshot/keep.h"
 #include "base/text.h"
 #include "finding/json.h"
-#include "finding/leak.h"
+#include "finding/finding.h"
 #include "finding/report.h"
 #include "finding/use.h"
 #include "rerun_stories.h"

@@ -1,4 +1,4 @@
-#include "bulk.h"
+#include "warp.h"
 
 #include <string.h>
 

@@ -3,9 +3,8 @@
 #include "coredump.h"
 #include "base/error.h"
 #include "locate.h"
-#include "scratch.h"
 #include "analysis/sass/slice.h"
-#include "bulk.h"
+#include "warp.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,6 @@
 
 #include "coredump.h"
 #include "analysis/sass/sass.h"
-#include "scratch.h"
 
 /* Maximum number of PCs per dump. A fault has one to a few; the limit bounds the work on a damaged dump. */
 #define LOCATE_LIMIT 64
@@ -59,5 +58,23 @@ struct location_kept {
                        another path than straight on from the access */
 };
 struct location_kept locate_kept(const struct location *location, uint64_t lane_pc);
+
+/* ---- scratch.c: an arena: pieces are allocated one by one and released all at once. It grows with the data put in, never
+ * with the sizes that a file claims. Units: bytes. Ownership: scratch_free() releases every piece. Thread safety: none; one
+ * thread per scratch. ---- */
+
+struct scratch_block;
+
+struct scratch {
+    struct scratch_block *last; /* NULL if empty */
+};
+
+/* Returns zeroed memory, aligned for any type; NULL if out of host memory. */
+void *scratch_take(struct scratch *scratch, size_t size);
+
+/* Returns a copy of `text`; NULL if out of host memory, or if text is NULL. */
+const char *scratch_text(struct scratch *scratch, const char *text);
+
+void scratch_free(struct scratch *scratch);
 
 #endif

@@ -1,4 +1,4 @@
-#include "scratch.h"
+#include "locate.h"
 
 #include <stdalign.h>
 #include <stdlib.h>

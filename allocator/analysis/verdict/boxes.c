@@ -1,4 +1,4 @@
-#include "boxes.h"
+#include "launches.h"
 
 #include "base/reader.h"
 

@@ -1,4 +1,3 @@
-#include "complete.h"
 
 #include "launches.h"
 #include "owner.h"

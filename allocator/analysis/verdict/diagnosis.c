@@ -1,7 +1,6 @@
 #include "diagnosis.h"
 
 #include "base/reader.h"
-#include "complete.h"
 #include "launches.h"
 #include "owner.h"
 #include "signature.h"
