@@ -16,13 +16,16 @@ struct diff_found {
     struct trace_at at[DIFF_SIDES];                   /* line 0: the run has no such event */
     struct trace_at before[DIFF_CONTEXT][DIFF_SIDES]; /* the equal events before it in its stream, newest first */
     uint64_t more;                                    /* LONGER: how many events are over */
+    struct trace_at copied[DIFF_SIDES];               /* of two fills: the last copy to the host before it with bytes that
+                                                         nobody had written; line 0: none */
 };
 
 struct diff {
     struct trace_file files[DIFF_SIDES];
-    unsigned ignored;         /* TRACE_IGNORE_... */
-    size_t most;              /* how many differences are wanted */
-    struct diff_found *found; /* the first `most`, in the order of file A */
+    unsigned ignored;                   /* TRACE_IGNORE_..., and TRACE_TWO_FILLS if the traces are of two */
+    struct trace_at copied[DIFF_SIDES]; /* as in struct diff_found, so far */
+    size_t most;                        /* how many differences are wanted */
+    struct diff_found *found;           /* the first `most`, in the order of file A */
     size_t found_count;
     uint64_t total;    /* differences found, those beyond `most` included */
     uint64_t compared; /* pairs of events */

@@ -51,6 +51,8 @@ cufence_status diff_open(struct diff *diff, const char *a, const char *b, struct
         status = trace_file_open(&diff->files[DIFF_B], b, problem);
     if (status == CUFENCE_OK)
         status = check_launches(&diff->files[DIFF_A], &diff->files[DIFF_B], problem);
+    if (status == CUFENCE_OK && trace_has_two_fills(&diff->files[DIFF_A].header, &diff->files[DIFF_B].header))
+        diff->ignored |= TRACE_TWO_FILLS;
     diff->found = status == CUFENCE_OK ? calloc(diff->most + 1, sizeof *diff->found) : NULL;
     return status == CUFENCE_OK && !diff->found ? no_memory(problem) : status;
 }
@@ -147,7 +149,17 @@ static void note(struct diff *diff, struct diff_stream *stream, struct diff_foun
 {
     found->stream = stream->number;
     memcpy(found->before, stream->before, sizeof found->before);
+    memcpy(found->copied, diff->copied, sizeof found->copied);
     keep(diff, found);
+}
+
+/* A copy to the host reads a buffer, and writes none. */
+static int is_fresh_copy(const struct diff *diff, const struct trace_event *a, const struct trace_event *b)
+{
+    size_t index = 0, written = 0;
+    for (size_t i = 0; i < a->buffer_count; i++)
+        written += (size_t)a->buffers[i].has_after;
+    return diff->ignored & TRACE_TWO_FILLS && a->kind == TRACE_COPY && !written && trace_next_fresh(a, b, &index);
 }
 
 static void compare(struct diff *diff, struct diff_stream *stream, const struct trace_event *events[DIFF_SIDES],
@@ -160,6 +172,8 @@ static void compare(struct diff *diff, struct diff_stream *stream, const struct 
                                diff->files[DIFF_B].writers, at[DIFF_B].line, diff->ignored);
     if (found.what.kind != TRACE_EQUAL)
         note(diff, stream, &found);
+    else if (is_fresh_copy(diff, events[DIFF_A], events[DIFF_B]))
+        memcpy(diff->copied, at, sizeof found.at);
     stream->is_lost = found.what.kind == TRACE_OTHER_KERNEL;
     note_equal(stream, at);
 }

@@ -31,6 +31,10 @@ static void put_header(const struct diff *diff, int side)
     }
     if (header->every > 1)
         printf(", one launch in %" PRIu64, header->every);
+    if (*header->fill) {
+        fputs(", fresh memory filled with ", stdout);
+        put(header->fill);
+    }
     putchar('\n');
 }
 
@@ -151,6 +155,20 @@ static void put_buffers(const struct diff_shown *shown)
         put_hash("before", buffer->has_before, buffer->before);
         put_hash("after", buffer->has_after, buffer->after);
     }
+}
+
+/* Of two fills: what the launch may have used of what nobody has written. Returns whether there is something. */
+static int put_fresh(const struct diff *diff, const struct diff_shown *shown)
+{
+    int has_some = 0;
+    for (size_t i = 0; diff->ignored & TRACE_TWO_FILLS; i++) {
+        if (!trace_next_fresh(&shown->events[DIFF_A], &shown->events[DIFF_B], &i))
+            break;
+        put_row(has_some ? "" : "unwritten");
+        put_buffer(&shown->events[DIFF_A].buffers[i]);
+        has_some = 1;
+    }
+    return has_some;
 }
 
 /* Who wrote the input last, in each run. */
@@ -279,11 +297,15 @@ static cufence_status put_found(struct diff *diff, const struct diff_shown *show
     else if (what->kind == TRACE_OTHER_POINTER || what->kind == TRACE_OTHER_INPUT || what->kind == TRACE_OTHER_COPY ||
              what->kind == TRACE_OTHER_OUTPUT)
         put_buffers(shown);
+    int is_fresh = (what->kind == TRACE_OTHER_OUTPUT || what->kind == TRACE_OTHER_STRUCT) && put_fresh(diff, shown);
     if (what->kind == TRACE_OTHER_INPUT)
         status = put_writers(diff, shown, problem);
     if (status == CUFENCE_OK)
         status = put_before(diff, shown->found, problem);
-    const char *hint = hint_for(diff, shown->found);
+    const char *hint = is_fresh
+                           ? "the kernel computes with bytes that nobody has written, unless the program differs from run to "
+                             "run by itself: `cufence hunt --uninit` tells"
+                           : hint_for(diff, shown->found);
     if (hint) {
         put_row("hint");
         fputs(hint, stdout);

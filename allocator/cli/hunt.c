@@ -6,6 +6,9 @@
 #include "hunt.h"
 #include "outputs.h"
 #include "settings.h"
+#ifdef CUFENCE_HAS_LENS
+#include "uninit.h"
+#endif
 
 #include "base/env.h"
 
@@ -178,11 +181,32 @@ static int run_in(struct hunt *hunt, unsigned mode)
     return !signals_come(&hunt->signals) && !(hunt->plan.is_first && hunt->merged.count);
 }
 
+#ifdef CUFENCE_HAS_LENS
+static int run_uninit(void *user, unsigned mode)
+{
+    return run_in(user, mode);
+}
+
+static int run_fills(struct hunt *hunt)
+{
+    hunt->plan.is_undecided = !hunt_uninit(&hunt->plan, &hunt->merged, run_uninit, hunt);
+    return hunt->runs[UNINIT_MODES].refusal;
+}
+#else
+static int run_fills(struct hunt *hunt)
+{
+    (void)hunt;
+    return complain(CANNOT_RUN, "--uninit: this cufence was built without traces (CUFENCE_LENS=OFF)");
+}
+#endif
+
 static int run_all(struct hunt *hunt)
 {
     int refusal = 0, is_on = 1;
     environment_tell("hunt");
     signals_watch(&hunt->signals);
+    if (hunt->plan.is_uninit)
+        return run_fills(hunt);
     for (unsigned mode = 0; mode < MODES; mode++) {
         if (!(hunt->plan.modes & 1u << mode) || !is_on)
             continue;
@@ -217,6 +241,8 @@ static int conclude(struct hunt *hunt, int refusal)
 static const struct argument arguments[] = {
     {"modes", "LIST", "only these, in the order below; several with commas", MODE_NAMES, offsetof(struct hunt, plan.modes),
      .take = arguments_bits},
+    {"uninit", NULL, "instead: find what depends on bytes that nobody wrote, by two runs with other bytes in fresh memory",
+     NULL, .offset = offsetof(struct hunt, plan.is_uninit)},
     {"first", NULL, "stop at the first finding; a program that goes on after it is ended", NULL,
      .offset = offsetof(struct hunt, plan.is_first)},
     {"deep", NULL, "the mode deep alone, or besides --modes; compute-sanitizer looks at each kernel once a shape", NULL,
@@ -246,7 +272,7 @@ static const struct argument arguments[] = {
 static void print_modes(void)
 {
     printf("\nModes, whose own options win:\n");
-    for (size_t i = 0; i < MODES; i++)
+    for (size_t i = 0; i < UNINIT_MODES; i++)
         printf("  %-7s %-20s  %s\n", modes[i].name, modes[i].options, modes[i].looks_for);
 }
 
@@ -254,9 +280,11 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
 {
     hunt->plan.command = argv + optind;
     hunt->plan.words = (size_t)(argc - optind);
+    if (hunt->plan.is_uninit && (hunt->plan.modes || hunt->is_deep))
+        return complain(STATUS_USAGE, "--uninit has runs of its own; leave out --modes and --deep");
     hunt->plan.modes |= (unsigned)hunt->is_deep << MODE_DEEP;
     if (!hunt->plan.modes)
-        hunt->plan.modes = ALL_MODES;
+        hunt->plan.modes = hunt->plan.is_uninit ? 3u << UNINIT_MODES : ALL_MODES;
     if (!hunt->plan.tools)
         hunt->plan.tools = (1u << DEEP_TOOL_COUNT) - 1;
     if (hunt->kept && !*hunt->kept)

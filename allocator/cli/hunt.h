@@ -20,7 +20,7 @@ struct mode {
     const char *options; /* what it sets; nothing on the command line overrides it */
     const char *looks_for;
 };
-enum { MODE_DEEP = 4, MODES }; /* MODE_DEEP: deep.h; only where it is asked for */
+enum { MODE_DEEP = 4, UNINIT_MODES, MODES = UNINIT_MODES + 4 }; /* deep.h; those of --uninit: only where it is asked for */
 #define MODE_NAMES "end start align strict deep"
 extern const struct mode modes[MODES];
 
@@ -36,6 +36,9 @@ struct plan {
     char reports[PATH_MAX]; /* file to which the processes of a run add their reports */
     char folder[PATH_MAX];  /* of --keep, "" without it */
     char json[300];         /* the same as the option json= takes it */
+    char extra[600];        /* more options of the next run: ",key=value,..." */
+    int is_uninit;          /* --uninit */
+    int is_undecided;       /* with --uninit: the runs say less than they should, and why was said */
     /* of the mode deep: */
     unsigned tools;          /* a bit for each of DEEP_TOOLS */
     uint64_t seconds;        /* that one of them may take for a launch */

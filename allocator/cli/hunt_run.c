@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -76,10 +77,12 @@ static int become(void *argument)
     size_t used = 0;
     const struct mode *mode = &modes[start->mode];
     int is_deep = start->mode == MODE_DEEP;
-    const char *launches = is_deep ? plan->launches : "";
+    const char *more = is_deep ? plan->launches : plan->extra;
     int size = plan->json[0]
-                   ? asprintf(&last, "%s%s,exitcode=0,json=%s/%s.%%p.json", mode->options, launches, plan->json, mode->name)
-                   : asprintf(&last, "%s%s,exitcode=0", mode->options, launches);
+                   ? asprintf(&last, "%s%s,exitcode=0,json=%s/%s.%%p.json", mode->options, more, plan->json, mode->name)
+                   : asprintf(&last, "%s%s,exitcode=0", mode->options, more);
+    if (plan->is_uninit)
+        personality(ADDR_NO_RANDOMIZE); /* so that addresses in memory are the same in each run, where that is allowed */
     if (!argv || size < 0)
         return STATUS_UNFIT;
     for (const char *const *word = (const char *const[]){"run", "--set", is_deep ? DEEP_BOUNDS : "", "--set", plan->options,

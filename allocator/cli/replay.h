@@ -5,6 +5,7 @@
 #define CUFENCE_CLI_REPLAY_H
 
 #include "opened.h"
+#include "compared.h"
 
 #include <limits.h>
 
@@ -14,13 +15,7 @@ struct comparison {
     int file;
     size_t compared, different, unread; /* buffers */
     uint64_t bytes;                     /* that were compared */
-    struct difference {
-        const struct bundle_buffer *buffer;
-        const char *type; /* of the elements; "uint8" if it is unknown */
-        uint64_t elements, different, first;
-        char saved[32], now[32]; /* the first one that differs */
-        double largest;          /* difference of two finite elements */
-    } list[16];
+    struct difference list[16];
 };
 
 struct replay {

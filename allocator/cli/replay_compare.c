@@ -1,8 +1,6 @@
 /* What a launch without a fault has written, against what it wrote when it was saved. */
 #include "replay.h"
 
-#include "analysis/values/value.h"
-
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -12,81 +10,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define AT_ONCE ((size_t)1 << 20) /* a multiple of every element's size */
 #define LISTED (sizeof((struct comparison *)0)->list / sizeof(struct difference))
-
-static enum value_type type_of(const struct bundle_buffer *buffer)
-{
-    for (int type = 0; type < VALUE_TYPES; type++)
-        if (!strcmp(value_name((enum value_type)type), buffer->type))
-            return (enum value_type)type;
-    return VALUE_UINT8;
-}
-
-static void print_value(enum value_type type, const uint8_t *at, char out[32])
-{
-    uint64_t bits = value_bits(type, at);
-    if (value_is_float(type))
-        snprintf(out, 32, "%.*g", type == VALUE_FLOAT64 ? 17 : 9, value_of_bits(type, bits));
-    else if (value_is_signed(type))
-        snprintf(out, 32, "%" PRId64, value_of_integer(type, bits));
-    else
-        snprintf(out, 32, "%" PRIu64, bits);
-}
-
-/* An element of which bytes differ. */
-static void enter(struct difference *difference, enum value_type type, const uint8_t *saved, const uint8_t *now, uint64_t index)
-{
-    double apart = fabs(value_of_bits(type, value_bits(type, now)) - value_of_bits(type, value_bits(type, saved)));
-    if (!difference->different++) {
-        difference->first = index;
-        print_value(type, saved, difference->saved);
-        print_value(type, now, difference->now);
-    }
-    if (isfinite(apart) && apart > difference->largest)
-        difference->largest = apart;
-}
-
-/* The last bytes may be no whole element: they are compared as bytes, and count as one. */
-static void compare_part(struct difference *difference, enum value_type type, const uint8_t *saved, const uint8_t *now,
-                         size_t size, uint64_t index)
-{
-    size_t width = value_width(type);
-    if (!memcmp(saved, now, size))
-        return;
-    for (size_t at = 0; at < size; at += width, index++) {
-        size_t bytes = size - at < width ? size - at : width;
-        if (memcmp(saved + at, now + at, bytes) != 0)
-            enter(difference, bytes == width ? type : VALUE_UINT8, saved + at, now + at, index);
-    }
-}
-
-/* Returns 0 if one of the files cannot be read. */
-static int compare_files(struct difference *difference, enum value_type type, int saved, uint64_t offset, int now,
-                         uint64_t size)
-{
-    uint8_t *parts = malloc(2 * AT_ONCE);
-    uint64_t at = 0;
-    while (parts && at < size) {
-        size_t bytes = size - at < AT_ONCE ? (size_t)(size - at) : AT_ONCE;
-        if (pread(saved, parts, bytes, (off_t)(offset + at)) != (ssize_t)bytes ||
-            pread(now, parts + AT_ONCE, bytes, (off_t)at) != (ssize_t)bytes)
-            break;
-        compare_part(difference, type, parts, parts + AT_ONCE, bytes, at / value_width(type));
-        at += bytes;
-    }
-    free(parts);
-    return at == size;
-}
 
 static void compare(struct replay *replay, const struct bundle_buffer *buffer, int now)
 {
     struct comparison *comparison = &replay->comparison;
-    enum value_type type = type_of(buffer);
+    enum value_type type = compared_type(buffer);
     uint64_t offset = 0, width = value_width(type);
     struct difference difference = {.buffer = buffer, .type = value_name(type), .elements = (buffer->size + width - 1) / width};
     int saved = opened_expected(&replay->opened, buffer, &offset);
-    int is_read = saved >= 0 && compare_files(&difference, type, saved, offset, now, buffer->size);
+    int is_read =
+        saved >= 0 && compared_files(&difference, (struct compared){saved, offset}, (struct compared){now, 0}, buffer->size, 0);
     if (saved >= 0)
         close(saved);
     comparison->unread += !is_read;

@@ -86,7 +86,7 @@ OWN(hash)
 {
     if (begin(thread))
         hashes::cufence_hash(*static_cast<const hashes::ranges *>(arguments[0]), *static_cast<unsigned *>(arguments[1]),
-                             *static_cast<hashes::u64 **>(arguments[2]));
+                             *static_cast<hashes::u64 **>(arguments[2]), *static_cast<hashes::u64 *>(arguments[3]));
 }
 
 OWN(reach)

@@ -180,6 +180,56 @@ TEST_WITH(a_buffer_that_is_left_as_it_was_is_no_output, set_up, tear_down)
     EXPECT(TRACE_OTHER_INPUT, 0);
 }
 
+/* Runs whose fresh memory was filled with other bytes: equal hashes are those of what was written, and of copies of the rest.
+ */
+static struct launch *filled(struct launch *launch, uint64_t fill)
+{
+    plain(launch);
+    for (int i = 0; i < 2; i++) {
+        struct trace_buffer *buffer = &launch->buffers[i];
+        buffer->has_folded_before = buffer->has_folded_after = 1;
+        buffer->folded_before = buffer->before;
+        buffer->folded_after = buffer->after;
+    }
+    launch->buffers[1].before += fill;
+    launch->buffers[1].after += fill;
+    return launch;
+}
+
+TEST_WITH(what_was_computed_with_unwritten_bytes_differs, set_up, tear_down)
+{
+    struct launch a, b;
+    size_t index = 0;
+    filled(&a, 0);
+    filled(&b, 50);
+    EXPECT(TRACE_EQUAL, TRACE_TWO_FILLS); /* the rest of what it wrote to, or a copy */
+    EXPECT(TRACE_OTHER_INPUT, 0);
+    assert_true(trace_next_fresh(&a.event, &b.event, &index));
+    assert_int_equal(index, 1);
+    index++;
+    assert_false(trace_next_fresh(&a.event, &b.event, &index));
+    b.buffers[1].folded_after++;
+    EXPECT(TRACE_OTHER_OUTPUT, TRACE_TWO_FILLS);
+    assert_int_equal(compared(&a, &b, TRACE_TWO_FILLS).index, 1);
+    b.scalars[1].value = "00112233445566778899aabbccddee00";
+    EXPECT(TRACE_OTHER_STRUCT, TRACE_TWO_FILLS);
+    filled(&b, 50)->scalars[0].value = "0x3e9";
+    EXPECT(TRACE_EQUAL, TRACE_TWO_FILLS);
+    filled(&b, 50)->buffers[0].folded_before++; /* something before has computed with them */
+    b.buffers[1].folded_after++;
+    EXPECT(TRACE_OTHER_INPUT, TRACE_TWO_FILLS);
+    filled(&b, 0);
+    index = 0;
+    assert_false(trace_next_fresh(&a.event, &b.event, &index));
+}
+
+TEST(only_two_different_fills_are_compared)
+{
+    struct trace_header a = {.fill = "0x00"}, b = {.fill = "0x4b"}, none = {.fill = ""};
+    assert_true(trace_has_two_fills(&a, &b) && trace_has_two_fills(&b, &a));
+    assert_false(trace_has_two_fills(&a, &a) || trace_has_two_fills(&a, &none) || trace_has_two_fills(&none, &none));
+}
+
 TEST_WITH(an_input_that_was_written_comes_first, set_up, tear_down)
 {
     struct launch a, b, writer;
@@ -273,12 +323,17 @@ TEST_WITH(what_is_written_is_read, set_up, tear_down)
     a.event.name = "k<\"a\\b\">\x01\xff";
     a.buffers[1].at = 16;
     a.buffers[1].has_after = 0;
+    a.buffers[0].has_folded_after = 1;
+    a.buffers[0].folded_after = 70;
+    a.event.launch = 12;
     trace_event_write(out, &a.event);
     fclose(out);
     assert_int_equal(trace_event_read(text, size, &read, &problem), CUFENCE_OK);
     assert_string_equal(read.name, "k<\"a\\b\">\x01\xef\xbf\xbd");
     assert_true(read.number == 3 && read.stream == 2 && read.grid[0] == 4 && read.buffer_count == 2 && read.scalar_count == 2);
     assert_true(read.buffers[0].before == 7 && read.buffers[1].at == 16 && !read.buffers[1].has_after);
+    assert_true(read.launch == 12 && read.buffers[0].has_folded_after && read.buffers[0].folded_after == 70);
+    assert_false(read.buffers[0].has_folded_before || read.buffers[1].has_folded_after);
     assert_string_equal(read.scalars[1].value, a.scalars[1].value);
     trace_event_free(&read);
     free(text);

@@ -7,6 +7,18 @@ static int differs(int has_a, uint64_t a, int has_b, uint64_t b)
     return has_a && has_b && a != b;
 }
 
+static int differs_before(const struct trace_buffer *a, const struct trace_buffer *b, unsigned how)
+{
+    return how & TRACE_TWO_FILLS ? differs(a->has_folded_before, a->folded_before, b->has_folded_before, b->folded_before)
+                                 : differs(a->has_before, a->before, b->has_before, b->before);
+}
+
+static int differs_after(const struct trace_buffer *a, const struct trace_buffer *b, unsigned how)
+{
+    return how & TRACE_TWO_FILLS ? differs(a->has_folded_after, a->folded_after, b->has_folded_after, b->folded_after)
+                                 : differs(a->has_after, a->after, b->has_after, b->after);
+}
+
 static int is_other_kernel(const struct trace_event *a, const struct trace_event *b)
 {
     return a->kind != b->kind || strcmp(a->name, b->name) != 0 || strcmp(a->symbol, b->symbol) != 0;
@@ -76,8 +88,7 @@ static int is_unused_pointer(const struct trace_event *a, const struct trace_eve
         const struct trace_buffer *x = i < a->buffer_count ? &a->buffers[i] : NULL,
                                   *y = j < b->buffer_count ? &b->buffers[j] : NULL;
         if (x && y && !is_other_pointer(x, y, ignored)) {
-            if (differs(x->has_before, x->before, y->has_before, y->before) ||
-                differs(x->has_after, x->after, y->has_after, y->after))
+            if (differs_before(x, y, ignored) || differs_after(x, y, ignored))
                 return 0;
             known += x->has_after && y->has_after;
             i++;
@@ -93,12 +104,11 @@ static int is_unused_pointer(const struct trace_event *a, const struct trace_eve
     return known != 0;
 }
 
-/* Finds a buffer that was left with other bytes. One that neither launch has changed is no output. */
-static int find_output(const struct trace_event *a, const struct trace_event *b, size_t *index)
+int trace_find_output(const struct trace_event *a, const struct trace_event *b, unsigned how, size_t *index)
 {
     for (*index = 0; *index < a->buffer_count; ++*index) {
         const struct trace_buffer *x = &a->buffers[*index], *y = &b->buffers[*index];
-        if (differs(x->has_after, x->after, y->has_after, y->after) && (trace_is_written(x) || trace_is_written(y)))
+        if (differs_after(x, y, how) && (trace_is_written(x) || trace_is_written(y)))
             return 1;
     }
     return 0;
@@ -106,24 +116,24 @@ static int find_output(const struct trace_event *a, const struct trace_event *b,
 
 /* Whether both have left the same, as far as is known. Then a member of a functor that differs was not used: compilers pass
  * those that nobody has set. */
-static int has_same_outputs(const struct trace_event *a, const struct trace_event *b)
+static int has_same_outputs(const struct trace_event *a, const struct trace_event *b, unsigned how)
 {
     size_t index, known = 0;
     for (size_t i = 0; i < a->buffer_count && i < b->buffer_count; i++)
         known += a->buffers[i].has_after && b->buffers[i].has_after;
-    return known && a->buffer_count == b->buffer_count && !find_output(a, b, &index);
+    return known && a->buffer_count == b->buffer_count && !trace_find_output(a, b, how, &index);
 }
 
 /* Finds an input that differs: one that was written in one of the runs, if there is one. */
 static int find_input(const struct trace_event *a, const struct trace_writers *of_a, uint64_t line_a,
-                      const struct trace_event *b, const struct trace_writers *of_b, uint64_t line_b,
+                      const struct trace_event *b, const struct trace_writers *of_b, uint64_t line_b, unsigned how,
                       struct trace_difference *found)
 {
     struct trace_write ignored;
     int is_found = 0;
     for (size_t i = 0; i < a->buffer_count && !found->is_written; i++) {
         const struct trace_buffer *x = &a->buffers[i], *y = &b->buffers[i];
-        if (!differs(x->has_before, x->before, y->has_before, y->before))
+        if (!differs_before(x, y, how))
             continue;
         found->is_written = trace_writers_find(of_a, x->name, line_a, &ignored) != 0 ||
                             trace_writers_find(of_b, y->name, line_b, &ignored) != 0;
@@ -156,14 +166,14 @@ struct trace_difference trace_compare(const struct trace_event *a, const struct 
     } else if (!(ignored & TRACE_IGNORE_PLACE) && strcmp(a->place, b->place) != 0) {
         found.kind = TRACE_OTHER_PLACE;
     } else if (!(ignored & TRACE_IGNORE_SCALARS) && find_scalar(a, b, 0, &index) &&
-               (index == SIZE_MAX || !has_same_outputs(a, b))) {
+               (index == SIZE_MAX || !has_same_outputs(a, b, ignored))) {
         found = (struct trace_difference){.kind = TRACE_OTHER_SCALAR, .index = index};
     } else if (find_pointer(a, b, ignored, &index)) {
         if (!is_unused_pointer(a, b, ignored))
             found = (struct trace_difference){.kind = TRACE_OTHER_POINTER, .index = index};
     } else {
-        int is_other_output = find_output(a, b, &index);
-        if (find_input(a, of_a, line_a, b, of_b, line_b, &found) && (found.is_written || is_other_output))
+        int is_other_output = trace_find_output(a, b, ignored, &index);
+        if (find_input(a, of_a, line_a, b, of_b, line_b, ignored, &found) && (found.is_written || is_other_output))
             found.kind = TRACE_OTHER_INPUT;
         else if (is_other_output && is_of_host(a))
             found = (struct trace_difference){.kind = TRACE_OTHER_COPY, .index = index};
@@ -173,4 +183,14 @@ struct trace_difference trace_compare(const struct trace_event *a, const struct 
             found = (struct trace_difference){.kind = TRACE_OTHER_OUTPUT, .index = index};
     }
     return found;
+}
+
+int trace_next_fresh(const struct trace_event *a, const struct trace_event *b, size_t *index)
+{
+    for (; *index < a->buffer_count && *index < b->buffer_count; ++*index) {
+        const struct trace_buffer *x = &a->buffers[*index], *y = &b->buffers[*index];
+        if (differs_before(x, y, 0) && !differs_before(x, y, TRACE_TWO_FILLS))
+            return 1;
+    }
+    return 0;
 }

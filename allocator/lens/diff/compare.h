@@ -22,7 +22,13 @@ enum trace_difference_kind {
     TRACE_DIFFERENCES
 };
 
-enum { TRACE_IGNORE_SCALARS = 1, TRACE_IGNORE_PLACE = 2, TRACE_IGNORE_GRID = 4, TRACE_IGNORE_BUFFERS = 8 };
+enum {
+    TRACE_IGNORE_SCALARS = 1,
+    TRACE_IGNORE_PLACE = 2,
+    TRACE_IGNORE_GRID = 4,
+    TRACE_IGNORE_BUFFERS = 8,
+    TRACE_TWO_FILLS = 16
+};
 
 struct trace_difference {
     enum trace_difference_kind kind;
@@ -32,14 +38,23 @@ struct trace_difference {
 };
 
 /*
- * Compares two events. `ignored`: of the flags above. A buffer that differs before the launch is another input only if somebody
- * wrote it in one of the runs, or if outputs differ too: memory that nobody has written holds anything. Hashes that one of the
- * events lacks are taken for equal, and so are scalars and the bytes of larger arguments as long as outputs are known and
- * equal: padding, and members that a kernel does not use, hold anything as well. So do pointers in structs of more than 64
- * bytes, if all other buffers are equal.
+ * Compares two events. With TRACE_TWO_FILLS by their folded hashes: then bytes that nobody has written are equal, also where
+ * they were copied to, but what a kernel has computed of them differs. `ignored`: of the flags above. A buffer that differs
+ * before the launch is another input only if somebody wrote it in one of the runs, or if outputs differ too: memory that nobody
+ * has written holds anything. Hashes that one of the events lacks are taken for equal, and so are scalars and the bytes of
+ * larger arguments as long as outputs are known and equal: padding, and members that a kernel does not use, hold anything as
+ * well. So do pointers in structs of more than 64 bytes, if all other buffers are equal.
  */
 struct trace_difference trace_compare(const struct trace_event *a, const struct trace_writers *of_a, uint64_t line_a,
                                       const struct trace_event *b, const struct trace_writers *of_b, uint64_t line_b,
                                       unsigned ignored);
+
+/* Finds a buffer that was left with other bytes. One that neither launch has changed is no output. how: TRACE_TWO_FILLS or 0.
+ */
+int trace_find_output(const struct trace_event *a, const struct trace_event *b, unsigned how, size_t *index);
+
+/* Finds the next buffer, from *index on, that held bytes before a launch which nobody has written: it had the fill of its run.
+ * Of two events of two fills with the same buffers. Returns 0 if there is no further one. */
+int trace_next_fresh(const struct trace_event *a, const struct trace_event *b, size_t *index);
 
 #endif

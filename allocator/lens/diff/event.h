@@ -41,6 +41,8 @@ struct trace_buffer {
     uint64_t bytes;   /* that were hashed */
     int has_before, has_after;
     uint64_t before, after; /* hashes (kernels/hash.h) */
+    int has_folded_before, has_folded_after;
+    uint64_t folded_before, folded_after; /* folded hashes, in a trace that has trace_header.fill */
 };
 
 struct trace_scalar {
@@ -52,6 +54,7 @@ struct trace_scalar {
 struct trace_event {
     enum trace_kind kind;
     uint64_t number; /* in its stream, from 1 */
+    uint64_t launch; /* number of the launch or graph in its process, from 1; 0: a copy or set */
     uint64_t stream; /* from 1, by first use */
     int device;
     const char *name;   /* the kernel as in its source; the driver function of a copy or set; "" for graphs */
@@ -73,10 +76,13 @@ struct trace_header {
     uint32_t driver;  /* CUDA version of the driver, 13000 */
     char filter[256]; /* trace=LAUNCHES=FILE: the launches that it has; "": all */
     uint64_t every;   /* every=: it has one in so many of those; 0 is 1 */
+    char fill[8];     /* "0x00" or "0x4b": what fresh memory was filled with; "": neither, and there are no folded hashes */
 };
 
 /* Whether a trace with this header leaves launches out, and whether two leave out the same. */
 int trace_is_partial(const struct trace_header *header);
+/* Whether the runs are of two fills, so that memory which nobody has written is told apart by its bytes. */
+int trace_has_two_fills(const struct trace_header *a, const struct trace_header *b);
 int trace_has_same_launches(const struct trace_header *a, const struct trace_header *b);
 
 /* Write a line, with its newline. Text that is not UTF-8 is repaired. The caller checks ferror(). */

@@ -19,6 +19,8 @@ static const struct field of_buffer[] = {
     BUFFER(NUMBER, bytes),
     BUFFER(HASH, before, WHEN(struct trace_buffer, has_before)),
     BUFFER(HASH, after, WHEN(struct trace_buffer, has_after)),
+    BUFFER(HASH, folded_before, WHEN(struct trace_buffer, has_folded_before)),
+    BUFFER(HASH, folded_after, WHEN(struct trace_buffer, has_folded_after)),
 };
 static const struct record buffer_record = RECORD(struct trace_buffer, of_buffer);
 
@@ -32,6 +34,7 @@ static const struct record scalar_record = RECORD(struct trace_scalar, of_scalar
 static const struct field of_event[] = {
     FIELD(WORD, struct trace_event, kind, "event", .flags = REQUIRED, .words = trace_kinds),
     EVENT(NUMBER, number),
+    EVENT(NUMBER, launch),
     EVENT(NUMBER, stream, .most = UINT32_MAX),
     EVENT(NUMBER, device, .most = INT32_MAX),
     EVENT(TEXT, name),
@@ -49,8 +52,8 @@ static const struct field of_event[] = {
 static const struct record event_record = RECORD(struct trace_event, of_event);
 
 static const struct field of_header[] = {
-    HEADER(CHARS, cufence), HEADER(CHARS, device),  HEADER(NUMBER, compute), HEADER(NUMBER, driver),
-    HEADER(CHARS, program), HEADER(CHARS, options), HEADER(CHARS, filter),   HEADER(NUMBER, every),
+    HEADER(CHARS, cufence), HEADER(CHARS, device), HEADER(NUMBER, compute), HEADER(NUMBER, driver), HEADER(CHARS, program),
+    HEADER(CHARS, options), HEADER(CHARS, filter), HEADER(NUMBER, every),   HEADER(CHARS, fill),
 };
 static const struct record header_record = RECORD(struct trace_header, of_header);
 
@@ -137,4 +140,9 @@ int trace_is_partial(const struct trace_header *header)
 int trace_has_same_launches(const struct trace_header *a, const struct trace_header *b)
 {
     return strcmp(a->filter, b->filter) == 0 && (a->every > 1 ? a->every : 1) == (b->every > 1 ? b->every : 1);
+}
+
+int trace_has_two_fills(const struct trace_header *a, const struct trace_header *b)
+{
+    return a->fill[0] && b->fill[0] && strcmp(a->fill, b->fill) != 0;
 }

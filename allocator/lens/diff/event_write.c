@@ -38,6 +38,12 @@ static void put_three(FILE *out, const char *name, const uint32_t three[3])
     fprintf(out, ",\"%s\":[%" PRIu32 ",%" PRIu32 ",%" PRIu32 "]", name, three[0], three[1], three[2]);
 }
 
+static void put_hash(FILE *out, const char *name, int has, uint64_t hash)
+{
+    if (has)
+        fprintf(out, ",\"%s\":\"%016" PRIx64 "\"", name, hash);
+}
+
 static void put_buffer(FILE *out, const struct trace_buffer *buffer)
 {
     fputs("{\"buffer\":", out);
@@ -48,10 +54,10 @@ static void put_buffer(FILE *out, const struct trace_buffer *buffer)
         fprintf(out, ",\"at\":%" PRIu32, buffer->at);
     fprintf(out, ",\"size\":%" PRIu64 ",\"offset\":%" PRIu64 ",\"bytes\":%" PRIu64, buffer->size, buffer->offset,
             buffer->bytes);
-    if (buffer->has_before)
-        fprintf(out, ",\"before\":\"%016" PRIx64 "\"", buffer->before);
-    if (buffer->has_after)
-        fprintf(out, ",\"after\":\"%016" PRIx64 "\"", buffer->after);
+    put_hash(out, "before", buffer->has_before, buffer->before);
+    put_hash(out, "after", buffer->has_after, buffer->after);
+    put_hash(out, "folded_before", buffer->has_folded_before, buffer->folded_before);
+    put_hash(out, "folded_after", buffer->has_folded_after, buffer->folded_after);
     fputc('}', out);
 }
 
@@ -87,6 +93,8 @@ void trace_event_write(FILE *out, const struct trace_event *event)
         fprintf(out, ",\"missed\":%" PRIu64 "}\n", event->missed);
         return;
     }
+    if (event->launch)
+        fprintf(out, ",\"launch\":%" PRIu64, event->launch);
     fprintf(out, ",\"stream\":%" PRIu64 ",\"device\":%d", event->stream, event->device);
     put_member(out, "name", event->name);
     put_member(out, "symbol", event->symbol);
@@ -109,6 +117,7 @@ void trace_header_write(FILE *out, const struct trace_header *header)
     put_member(out, "program", header->program);
     put_member(out, "options", header->options);
     put_member(out, "filter", header->filter);
+    put_member(out, "fill", header->fill);
     if (header->every > 1)
         fprintf(out, ",\"every\":%" PRIu64, header->every);
     fputs("}\n", out);

@@ -27,11 +27,13 @@ size_t hash_plan(struct hash_range *ranges, size_t count)
     return blocks;
 }
 
-CUresult hash_launch(CUfunction function, CUstream stream, const struct hash_range *ranges, size_t count, CUdeviceptr sums)
+CUresult hash_launch(CUfunction function, CUstream stream, const struct hash_range *ranges, size_t count, CUdeviceptr sums,
+                     int is_folded)
 {
     struct ranges given;
+    uint64_t same = is_folded ? HASH_FOLDED * UINT64_C(0x0101010101010101) : 0;
     uint32_t number = (uint32_t)count, blocks = ranges[count - 1].first + ranges[count - 1].blocks;
-    void *arguments[] = {&given, &number, &sums};
+    void *arguments[] = {&given, &number, &sums, &same};
     memset(&given, 0, sizeof given);
     memcpy(given.at, ranges, count * sizeof *ranges);
     return kernels_launch(function, blocks, THREADS, stream, arguments);

@@ -104,10 +104,15 @@ static void take_hashes(const struct visit *visit, size_t index, const struct ha
                         struct trace_buffer *buffer)
 {
     int is_read = visit->copy && index >= visit->written_count;
-    if (!visit->copy || is_read)
-        buffer->has_before = hashing_result(hashing, visit, index, sums, &buffer->before);
-    if (!is_read)
-        buffer->has_after = hashing_result(hashing, visit, index, sums + (visit->copy ? 0 : hashing->sums), &buffer->after);
+    const uint64_t *after = sums + (visit->copy ? 0 : hashing->sums * hashing->kinds);
+    if (!visit->copy || is_read) {
+        buffer->has_before = hashing_result(hashing, visit, index, sums, 0, &buffer->before);
+        buffer->has_folded_before = hashing_result(hashing, visit, index, sums, 1, &buffer->folded_before);
+    }
+    if (!is_read) {
+        buffer->has_after = hashing_result(hashing, visit, index, after, 0, &buffer->after);
+        buffer->has_folded_after = hashing_result(hashing, visit, index, after, 1, &buffer->folded_after);
+    }
 }
 
 static struct trace_buffer buffer_of(const struct visit *visit, const struct reached *reached)
@@ -155,6 +160,7 @@ struct trace_event events_make(const struct visit *visit, const struct hashing *
 {
     struct trace_event event = {.kind = kind_of(visit),
                                 .number = visit->number,
+                                .launch = visit->copy ? 0 : visit->number,
                                 .stream = names_stream(visit),
                                 .device = visit->device,
                                 .name = visit->copy       ? visit->copy

@@ -20,17 +20,22 @@ struct hashing {
     size_t count;
     size_t first_sums[HASHING_RANGES / HASH_RANGES]; /* of each launch of the kernel: the place of its sums among all */
     size_t sums;                                     /* of all launches of the kernel */
+    size_t kinds;                                    /* of hashes: 2 with folded ones, whose sums follow the others */
 };
+
+/* From now on there are folded hashes, too. Before the first launch. */
+void hashing_fold(void);
 
 /* Makes the plan of a visit, the same whenever it is called for it. It is the calling thread's, until the next call. Without
  * host memory there is a plan for nothing. */
 const struct hashing *hashing_plan(const struct visit *visit);
 
-/* Submits the hashes of the plan. kernel: the index of HASH_KERNEL among the user's. sums: of hashing->sums words. */
+/* Submits the hashes of the plan. kernel: the index of HASH_KERNEL among the user's. sums: of
+ * hashing->sums * hashing->kinds words. */
 void hashing_submit(const struct hashing *hashing, struct visit_part *part, unsigned kernel, uint64_t *sums);
 
-/* Gets the hash of what visit->reached[index] leads to. Returns 0 if there is none. */
-int hashing_result(const struct hashing *hashing, const struct visit *visit, size_t index, const uint64_t *sums,
+/* Gets the hash of what visit->reached[index] leads to, or its folded hash. Returns 0 if there is none. */
+int hashing_result(const struct hashing *hashing, const struct visit *visit, size_t index, const uint64_t *sums, int is_folded,
                    uint64_t *hash);
 
 /* ---- events.c; called by the visits' thread alone ---- */

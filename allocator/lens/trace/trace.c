@@ -59,6 +59,12 @@ static void read_command_line(char *out, size_t size)
     out[length] = '\0';
 }
 
+/* Whether fresh memory has one of the two fills that `cufence hunt --uninit` compares. */
+static int has_fill(const struct options *options)
+{
+    return options->fill == 0 || options->fill == HASH_FOLDED;
+}
+
 static void put_header(int number)
 {
     struct trace_header header = {.driver = (uint32_t)driver->version, .every = trace.options->every};
@@ -66,6 +72,8 @@ static void put_header(int number)
     snprintf(header.filter, sizeof header.filter, "%s", trace.options->trace_filter);
     snprintf(header.cufence, sizeof header.cufence, "%s", VERSION_TEXT);
     snprintf(header.options, sizeof header.options, "%s", written ? written : "");
+    if (has_fill(trace.options))
+        snprintf(header.fill, sizeof header.fill, "0x%02x", (unsigned)trace.options->fill);
     read_command_line(header.program, sizeof header.program);
     header.compute = driver_describe(number, header.device, sizeof header.device);
     trace_header_write(trace.file, &header);
@@ -137,7 +145,8 @@ static int wants(const struct visit *visit)
 
 static size_t size(const struct visit *visit)
 {
-    return (visit->copy ? 1 : 2) * hashing_plan(visit)->sums * sizeof(uint64_t);
+    const struct hashing *hashing = hashing_plan(visit);
+    return (visit->copy ? 1 : 2) * hashing->sums * hashing->kinds * sizeof(uint64_t);
 }
 
 static void before(struct visit_part *part)
@@ -148,7 +157,8 @@ static void before(struct visit_part *part)
 static void after(struct visit_part *part)
 {
     const struct hashing *hashing = hashing_plan(part->visit);
-    hashing_submit(hashing, part, 0, (uint64_t *)(void *)part->memory + (part->visit->copy ? 0 : hashing->sums));
+    hashing_submit(hashing, part, 0,
+                   (uint64_t *)(void *)part->memory + (part->visit->copy ? 0 : hashing->sums * hashing->kinds));
 }
 
 static void finished(const struct visit *visit, uint8_t *results, size_t bytes, enum visit_end how)
@@ -202,6 +212,8 @@ cufence_status trace_open(const struct options *options)
     if (status != CUFENCE_OK || !trace.path[0])
         return status;
     trace.options = options;
+    if (has_fill(options))
+        hashing_fold();
     user.filter = trace.filter.count ? &trace.filter : NULL;
     user.ptx = hash_kernel_ptx;
     visits_add(&user);

@@ -1,0 +1,40 @@
+/*
+ * Two states of a buffer, element by element. Thread safety: any thread.
+ */
+#ifndef CUFENCE_CLI_COMPARED_H
+#define CUFENCE_CLI_COMPARED_H
+
+#include "opened.h"
+
+#include "analysis/values/value.h"
+
+#include <stdint.h>
+
+enum { UNINIT_FILL = 0x4b }; /* of fresh memory in one of two runs, as HASH_FOLDED; in the other it is 0 */
+
+static inline int is_fresh_byte(uint8_t zeros, uint8_t others)
+{
+    return (zeros == 0 && others == UNINIT_FILL) || (zeros == UNINIT_FILL && others == 0);
+}
+
+struct difference {
+    const struct bundle_buffer *buffer;
+    const char *type; /* of the elements; "uint8" if it is unknown */
+    uint64_t elements, different, first;
+    char saved[32], now[32]; /* the first one that differs */
+    double largest;          /* difference of two finite elements */
+};
+
+/* Where the bytes of a state are. */
+struct compared {
+    int file;
+    uint64_t offset;
+};
+
+enum value_type compared_type(const struct bundle_buffer *buffer);
+
+/* Counts the elements that differ; has_two_fills: not those of which all bytes differ as the fills do. difference->type is set.
+ * Returns 0 if one of the files cannot be read. */
+int compared_files(struct difference *difference, struct compared saved, struct compared now, uint64_t size, int has_two_fills);
+
+#endif

@@ -1,0 +1,331 @@
+/* `cufence hunt --uninit`: two runs whose fresh memory was filled with other bytes, and where they part. */
+#include "arguments.h"
+#include "diff.h"
+#include "uninit.h"
+
+#include "base/env.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Of struct mode: the first pair finds launches, the second makes the same runs again: what a run does otherwise by itself is
+ * left out, and the launches that were found are saved. */
+enum { ZEROS = UNINIT_MODES, OTHERS, AGAIN, OTHERS_AGAIN };
+enum { SUSPECTS = 8, DIFFERENCES = 256, OWN = 4096 };
+
+struct hunted {
+    struct plan *plan;
+    struct collected *merged;
+    int (*run)(void *user, unsigned mode);
+    void *user;
+    char folder[PATH_MAX];
+    struct diff diff; /* of the first two */
+    const struct diff_found *suspects[SUSPECTS], *host;
+    size_t count;
+};
+
+#define say(...) arguments_complain("hunt", 0, __VA_ARGS__)
+
+static void path_of(const struct hunted *hunted, const char *name, char path[PATH_MAX])
+{
+    int length = snprintf(path, PATH_MAX, "%.4000s/%s", hunted->folder, name);
+    (void)length;
+}
+
+/* ---- the folder ---- */
+
+static int make_folder(struct hunted *hunted)
+{
+    const char *parent = env_get("TMPDIR");
+    snprintf(hunted->folder, sizeof hunted->folder, "%s/cufence-uninit-XXXXXX", parent && *parent ? parent : "/tmp");
+    if (strpbrk(hunted->folder, ",=%") || strlen(hunted->folder) > 140)
+        say("TMPDIR cannot hold traces: its name is too long, or has one of , = %%");
+    else if (!mkdtemp(hunted->folder))
+        say("no folder for traces: %s: %s; set TMPDIR to a folder that can be written", hunted->folder, strerror(errno));
+    else
+        return 1;
+    return 0;
+}
+
+/* Removes it with all that is in it: files, and folders of saved launches. */
+static void remove_folder(const char *folder)
+{
+    char path[PATH_MAX];
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+            continue;
+        snprintf(path, sizeof path, "%.3800s/%.250s", folder, entry->d_name);
+        if (entry->d_type == DT_DIR)
+            remove_folder(path);
+        else
+            unlink(path);
+    }
+    if (entries)
+        closedir(entries);
+    rmdir(folder);
+}
+
+/* The folder of the launch that the run has saved; "" if there is none. */
+static void find_saved(const struct hunted *hunted, const char *name, uint64_t launch, char out[PATH_MAX])
+{
+    char path[PATH_MAX], begin[32];
+    path_of(hunted, name, path);
+    int length = snprintf(begin, sizeof begin, "%06" PRIu64 "-", launch);
+    DIR *entries = opendir(path);
+    out[0] = '\0';
+    for (struct dirent *entry; entries && !out[0] && (entry = readdir(entries));)
+        if (!strncmp(entry->d_name, begin, (size_t)length))
+            snprintf(out, PATH_MAX, "%.3800s/%.250s", path, entry->d_name);
+    if (entries)
+        closedir(entries);
+}
+
+/* ---- two traces ---- */
+
+/* Compares them. Returns 0 after a message. */
+static int compare(const struct hunted *hunted, struct diff *diff, const char *a, const char *b)
+{
+    struct problem problem;
+    static char paths[DIFF_SIDES][PATH_MAX]; /* the messages of a diff name them */
+    path_of(hunted, a, paths[0]);
+    path_of(hunted, b, paths[1]);
+    if (access(paths[0], F_OK) != 0 || access(paths[1], F_OK) != 0)
+        return say("no launch was seen in one of the runs: there is nothing to compare");
+    if (diff_open(diff, paths[0], paths[1], &problem) != CUFENCE_OK || diff_compare(diff, &problem) != CUFENCE_OK)
+        return say("%s", problem.text);
+    for (int side = 0; side < DIFF_SIDES; side++)
+        if (diff->files[side].missed)
+            say("%" PRIu64 " launches have no hashes: they are taken for equal", diff->files[side].missed);
+    return 1;
+}
+
+static int is_computed(const struct diff_found *found)
+{
+    return found->what.kind == TRACE_OTHER_OUTPUT || found->what.kind == TRACE_OTHER_STRUCT;
+}
+
+/* Whether the launch had memory that nobody has written. */
+static int has_fresh(struct diff *diff, const struct diff_found *found)
+{
+    struct diff_shown shown;
+    struct problem ignored;
+    size_t index = 0;
+    if (diff_show(diff, found, &shown, &ignored) != CUFENCE_OK)
+        return 0;
+    int has = trace_next_fresh(&shown.events[DIFF_A], &shown.events[DIFF_B], &index);
+    diff_hide(&shown);
+    return has;
+}
+
+/* Launches with equal inputs, as far as they were written, and other outputs. What follows from them has other inputs. And the
+ * first other difference, if the host has copied such memory before: then it has done something else because of it. */
+static void take_suspects(struct hunted *hunted)
+{
+    struct diff *diff = &hunted->diff;
+    for (size_t i = 0; i < diff->found_count && hunted->count < SUSPECTS; i++) {
+        const struct diff_found *found = &diff->found[i];
+        if (is_computed(found) && has_fresh(diff, found))
+            hunted->suspects[hunted->count++] = found;
+        else if (i == 0 && !is_computed(found) && found->copied[DIFF_A].line)
+            hunted->host = found;
+    }
+}
+
+static int is_same(struct diff *diff, const struct diff_found *found, struct diff *other, const struct diff_found *own)
+{
+    struct diff_shown one, two;
+    struct problem ignored;
+    if (found->stream != own->stream || diff_show(diff, found, &one, &ignored) != CUFENCE_OK)
+        return 0;
+    int is = diff_show(other, own, &two, &ignored) == CUFENCE_OK;
+    if (is) {
+        uint64_t number = one.events[!found->at[DIFF_A].line].number, first = two.events[!own->at[DIFF_A].line].number;
+        is = number == first || (number > first && (own->what.kind == TRACE_OTHER_KERNEL || own->what.kind == TRACE_LONGER));
+        diff_hide(&two);
+    }
+    diff_hide(&one);
+    return is;
+}
+
+static int is_own(struct hunted *hunted, const struct diff_found *found, struct diff *own)
+{
+    for (size_t i = 0; i < own->found_count; i++)
+        if (is_same(&hunted->diff, found, own, &own->found[i]))
+            return 1;
+    return 0;
+}
+
+static void tell_own(struct diff *own, const char *fill)
+{
+    struct diff_shown shown;
+    struct problem ignored;
+    if (diff_show(own, &own->found[0], &shown, &ignored) != CUFENCE_OK)
+        return;
+    const struct trace_event *event = &shown.events[!own->found[0].at[DIFF_A].line];
+    say("two runs with %s differ by themselves, in %" PRIu64 " of their launches and copies, first in event %" PRIu64
+        " of stream %" PRIu64 ", %s (%s): those that differ so are left out",
+        fill, own->total, event->number, event->stream, *event->name ? event->name : "a graph",
+        diff_kinds[own->found[0].what.kind].words);
+    diff_hide(&shown);
+}
+
+static void tell_rest(struct diff *diff)
+{
+    struct diff_shown shown;
+    struct problem ignored;
+    if (diff_show(diff, &diff->found[0], &shown, &ignored) != CUFENCE_OK)
+        return;
+    const struct trace_event *event = &shown.events[!diff->found[0].at[DIFF_A].line];
+    say("the runs differ with the fill, first in event %" PRIu64 " of stream %" PRIu64
+        ", %s (%s), but no launch before it was given "
+        "memory that nobody has written, as far as a trace sees (`cufence docs diff`)",
+        event->number, event->stream, *event->name ? event->name : "a graph", diff_kinds[diff->found[0].what.kind].words);
+    diff_hide(&shown);
+}
+
+/* Leaves out what differs in two runs with the same fill. Returns 0 if there is something, or if that is not known. */
+static int leave_own(struct hunted *hunted, const char *a, const char *b, const char *fill)
+{
+    struct diff own = {.most = OWN};
+    size_t kept = 0;
+    int is_compared = compare(hunted, &own, a, b), is_alike = is_compared && !own.found_count;
+    if (is_compared && !is_alike)
+        tell_own(&own, fill);
+    for (size_t i = 0; i < hunted->count; i++)
+        if (is_compared && !is_own(hunted, hunted->suspects[i], &own))
+            hunted->suspects[kept++] = hunted->suspects[i];
+    hunted->count = kept;
+    if (hunted->host && (!is_compared || is_own(hunted, hunted->host, &own)))
+        hunted->host = NULL;
+    diff_close(&own);
+    return is_alike;
+}
+
+/* ---- runs ---- */
+
+/* Returns whether to go on. saved: the folder of the launches that are to be saved, NULL: none. */
+static int run_traced(struct hunted *hunted, unsigned mode, const char *trace, const char *saved)
+{
+    struct plan *plan = hunted->plan;
+    size_t used = (size_t)snprintf(plan->extra, sizeof plan->extra, ",every=1,trace=%s/%s", hunted->folder, trace);
+    struct diff_shown shown;
+    struct problem ignored;
+    const char *before = ",save_values=";
+    for (size_t i = 0; saved && i < hunted->count; i++) {
+        if (diff_show(&hunted->diff, hunted->suspects[i], &shown, &ignored) != CUFENCE_OK)
+            continue;
+        used +=
+            (size_t)snprintf(plan->extra + used, sizeof plan->extra - used, "%s#%" PRIu64, before, shown.events[DIFF_A].launch);
+        before = "|";
+        diff_hide(&shown);
+    }
+    if (*before == '|')
+        snprintf(plan->extra + used, sizeof plan->extra - used, "=%s/%s", hunted->folder, saved);
+    plan->modes |= 1u << mode;
+    return hunted->run(hunted->user, mode);
+}
+
+/* ---- findings ---- */
+
+static void report(struct hunted *hunted, const struct diff_found *found, int is_host)
+{
+    char saved[UNINIT_SIDES][PATH_MAX], *folders[UNINIT_SIDES] = {saved[0], saved[1]};
+    struct diff_shown shown, copied;
+    struct diff_found copy = {.at = {found->copied[DIFF_A], found->copied[DIFF_B]}};
+    struct uninit_pair pair;
+    struct uninit_fact fact;
+    struct problem ignored;
+    size_t result = SIZE_MAX;
+    char path[PATH_MAX];
+    if (diff_show(&hunted->diff, found, &shown, &ignored) != CUFENCE_OK)
+        return;
+    const struct trace_event *event = &shown.events[!found->at[DIFF_A].line];
+    path_of(hunted, "findings", path);
+    find_saved(hunted, "zeros", event->launch, saved[0]);
+    find_saved(hunted, "others", event->launch, saved[1]);
+    if (!is_host) {
+        trace_find_output(&shown.events[DIFF_A], &shown.events[DIFF_B], TRACE_TWO_FILLS, &result);
+        uninit_take(&pair, &fact, shown.events, result, folders);
+        uninit_report(path, &fact, hunted->plan->command);
+        uninit_close(&pair);
+    } else if (diff_show(&hunted->diff, &copy, &copied, &ignored) == CUFENCE_OK) {
+        say("after it has copied bytes that nobody has written, the program does something else in event %" PRIu64
+            " of stream %" PRIu64 ", %s: %s",
+            event->number, event->stream, *event->name ? event->name : "a graph", diff_kinds[found->what.kind].words);
+        uninit_take(&pair, &fact, copied.events, SIZE_MAX, NULL);
+        fact.what = "the program on the host";
+        uninit_report(path, &fact, hunted->plan->command);
+        uninit_close(&pair);
+        diff_hide(&copied);
+    }
+    diff_hide(&shown);
+}
+
+static void report_all(struct hunted *hunted)
+{
+    struct collected *merged = hunted->merged;
+    char path[PATH_MAX];
+    size_t before = merged->count;
+    for (size_t i = 0; i < hunted->count; i++)
+        report(hunted, hunted->suspects[i], 0);
+    if (hunted->host)
+        report(hunted, hunted->host, 1);
+    path_of(hunted, "findings", path);
+    merged->tag = ZEROS;
+    if (hunted->count || hunted->host)
+        collected_read(merged, NULL, path);
+    for (size_t i = before; i < merged->count; i++)
+        merged->findings[i].tags |= 1u << OTHERS;
+}
+
+/* The first two runs differ. Returns 0 if that is no verdict. */
+static int look_closer(struct hunted *hunted)
+{
+    size_t suspected;
+    take_suspects(hunted);
+    suspected = hunted->count + (hunted->host != NULL);
+    if (!suspected && hunted->merged->count)
+        return 1; /* that was reported */
+    if (!run_traced(hunted, AGAIN, "c", "zeros"))
+        return 0;
+    int is_alike = leave_own(hunted, "a", "c", "0x00");
+    if (hunted->count || hunted->host) {
+        if (!run_traced(hunted, OTHERS_AGAIN, "d", "others"))
+            return 0;
+        is_alike &= leave_own(hunted, "b", "d", "0x4b");
+    } else if (is_alike) {
+        tell_rest(&hunted->diff);
+    }
+    report_all(hunted);
+    return is_alike && suspected;
+}
+
+/* A fault with one fill alone is one that such bytes lead to. */
+static void tell_faults(const struct hunted *hunted)
+{
+    const unsigned both = 1u << ZEROS | 1u << OTHERS;
+    for (size_t i = 0; i < hunted->merged->count; i++)
+        if (hunted->plan->modes & 1u << OTHERS && (hunted->merged->findings[i].tags & both) != both)
+            say("%s: found with one fill alone: it depends on bytes that nobody has written, or is not there in each run",
+                hunted->merged->findings[i].facts->headline);
+}
+
+int hunt_uninit(struct plan *plan, struct collected *merged, int (*run)(void *user, unsigned mode), void *user)
+{
+    struct hunted hunted = {.plan = plan, .merged = merged, .run = run, .user = user, .diff.most = DIFFERENCES};
+    int is_verdict = 0;
+    if (!make_folder(&hunted))
+        return 0;
+    if (run_traced(&hunted, ZEROS, "a", NULL) && run_traced(&hunted, OTHERS, "b", NULL)) {
+        tell_faults(&hunted);
+        is_verdict = compare(&hunted, &hunted.diff, "a", "b") && (!hunted.diff.found_count || look_closer(&hunted));
+    }
+    diff_close(&hunted.diff);
+    remove_folder(hunted.folder);
+    return is_verdict;
+}

@@ -1,0 +1,214 @@
+/* What two runs with different fills of fresh memory have saved of one launch. */
+#include "uninit.h"
+
+#include "base/options.h"
+#include "finding/finding.h"
+#include "finding/json.h"
+#include "witness/tell.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The buffer of the bundle to which the launch's argument leads; NULL if that is not known. */
+static const struct bundle_buffer *buffer_of(const struct opened *opened, const struct trace_buffer *buffer)
+{
+    const struct bundle *bundle = opened->bundle;
+    uint64_t pointer;
+    if (!bundle || buffer->argument < 0 || (size_t)buffer->argument >= bundle->argument_count)
+        return NULL;
+    uint64_t at = (uint64_t)bundle->layout[buffer->argument].offset + buffer->at;
+    if (at + sizeof pointer > opened->launches[0].argument_bytes)
+        return NULL;
+    memcpy(&pointer, opened->arguments + at, sizeof pointer);
+    return bundle_find(bundle, pointer);
+}
+
+/* The same buffer of both bundles. Returns 0 if one does not have its bytes. */
+static int both_of(const struct uninit_pair *pair, const struct trace_buffer *buffer,
+                   const struct bundle_buffer *both[UNINIT_SIDES])
+{
+    for (int side = 0; side < UNINIT_SIDES; side++)
+        both[side] = buffer_of(&pair->opened[side], buffer);
+    return both[0] && both[1] && both[0]->size == both[1]->size && both[0]->file[0] && both[1]->file[0];
+}
+
+/* ---- the results ---- */
+
+static void take_result(const struct uninit_pair *pair, struct uninit_fact *fact, const struct trace_buffer *buffer)
+{
+    const struct bundle_buffer *both[UNINIT_SIDES];
+    struct compared states[UNINIT_SIDES] = {{-1, 0}, {-1, 0}};
+    fact->argument = buffer->argument;
+    if (!both_of(pair, buffer, both))
+        return;
+    enum value_type type = compared_type(both[0]);
+    uint64_t width = value_width(type);
+    struct difference found = {.type = value_name(type), .elements = (both[0]->size + width - 1) / width};
+    for (int side = 0; side < UNINIT_SIDES; side++)
+        states[side].file = opened_expected(&pair->opened[side], both[side], &states[side].offset);
+    if (compared_files(&found, states[0], states[1], both[0]->size, 1) && found.different) {
+        fact->type = type;
+        fact->elements = found.elements;
+        fact->different = found.different;
+        fact->first = found.first;
+        snprintf(fact->values[0], sizeof fact->values[0], "%s", found.saved);
+        snprintf(fact->values[1], sizeof fact->values[1], "%s", found.now);
+    }
+    for (int side = 0; side < UNINIT_SIDES; side++)
+        if (states[side].file >= 0)
+            close(states[side].file);
+}
+
+/* ---- what nobody has written ---- */
+
+static int open_before(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset)
+{
+    const struct rerun_message question = {.type = MESSAGE_NEED, .address = buffer->address};
+    struct rerun_message answer = {0};
+    int file = opened_answer(opened, &question, &answer);
+    *offset = answer.number;
+    return file;
+}
+
+static void count_unwritten(const struct uninit_pair *pair, struct uninit_fact *fact,
+                            const struct bundle_buffer *both[UNINIT_SIDES])
+{
+    uint8_t bytes[UNINIT_SIDES][4096];
+    uint64_t offsets[UNINIT_SIDES] = {0}, at = 0, size = both[0]->size;
+    int files[UNINIT_SIDES];
+    for (int side = 0; side < UNINIT_SIDES; side++)
+        files[side] = open_before(&pair->opened[side], both[side], &offsets[side]);
+    while (at < size) {
+        size_t some = size - at < sizeof bytes[0] ? (size_t)(size - at) : sizeof bytes[0];
+        if (pread(files[0], bytes[0], some, (off_t)(offsets[0] + at)) != (ssize_t)some ||
+            pread(files[1], bytes[1], some, (off_t)(offsets[1] + at)) != (ssize_t)some)
+            break;
+        for (size_t i = 0; i < some; i++)
+            if (is_fresh_byte(bytes[0][i], bytes[1][i]) && !fact->unwritten++)
+                fact->first_unwritten = at + i;
+        at += some;
+    }
+    for (int side = 0; side < UNINIT_SIDES; side++)
+        if (files[side] >= 0)
+            close(files[side]);
+}
+
+/* Whether the element that differs first had such bytes before. Where that is not known it may. */
+static int has_fresh_element(const struct uninit_pair *pair, const struct uninit_fact *fact, const struct trace_buffer *buffer)
+{
+    const struct bundle_buffer *both[UNINIT_SIDES];
+    uint8_t bytes[UNINIT_SIDES][8] = {{0}};
+    size_t width = value_width(fact->type);
+    if (!fact->different || !both_of(pair, buffer, both))
+        return 1;
+    for (int side = 0; side < UNINIT_SIDES; side++) {
+        uint64_t offset = 0;
+        int file = open_before(&pair->opened[side], both[side], &offset);
+        int is_read = file >= 0 && pread(file, bytes[side], width, (off_t)(offset + fact->first * width)) > 0;
+        if (file >= 0)
+            close(file);
+        if (!is_read)
+            return 1;
+    }
+    return memcmp(bytes[0], bytes[1], width) != 0;
+}
+
+/* As the snapshot has it, with its frames; else as the trace does. */
+static void take_fresh(struct uninit_pair *pair, struct uninit_fact *fact, const struct trace_buffer *buffer)
+{
+    const struct bundle_buffer *both[UNINIT_SIDES];
+    const struct snapshot *snapshot = pair->opened[0].snapshot;
+    pair->fresh = (cufence_buffer){.size = buffer->size};
+    snprintf(pair->fresh.label, sizeof pair->fresh.label, "%s", buffer->name);
+    fact->fresh = &pair->fresh;
+    fact->from = buffer->argument;
+    if (!both_of(pair, buffer, both))
+        return;
+    count_unwritten(pair, fact, both);
+    for (size_t i = 0; snapshot && i < snapshot->memory.near_count; i++)
+        if (snapshot->memory.near[i].id == both[0]->id) {
+            fact->fresh = &snapshot->memory.near[i];
+            fact->frames = snapshot->memory.frames;
+        }
+}
+
+/* The launch may have used any of its buffers with such bytes. What it writes mostly has them, too: one that it only reads
+ * comes first. */
+static size_t choose_fresh(const struct trace_event events[UNINIT_SIDES], struct uninit_fact *fact)
+{
+    size_t chosen[2] = {SIZE_MAX, SIZE_MAX}, count[2] = {0, 0}, i = 0;
+    for (; trace_next_fresh(&events[0], &events[1], &i); i++) {
+        int is_written = trace_is_written(&events[0].buffers[i]) || trace_is_written(&events[1].buffers[i]);
+        if (!count[is_written]++)
+            chosen[is_written] = i;
+    }
+    int kind = !count[0];
+    fact->more = count[kind] ? count[kind] - 1 : 0;
+    return chosen[kind];
+}
+
+void uninit_take(struct uninit_pair *pair, struct uninit_fact *fact, const struct trace_event events[UNINIT_SIDES],
+                 size_t result, char *const folders[UNINIT_SIDES])
+{
+    struct problem ignored;
+    const struct trace_event *event = &events[0];
+    *pair = (struct uninit_pair){0};
+    *fact = (struct uninit_fact){.kernel = event->kind == TRACE_LAUNCH ? event->name : NULL,
+                                 .symbol = event->kind == TRACE_LAUNCH ? event->symbol : NULL,
+                                 .place = event->place,
+                                 .number = event->launch,
+                                 .from = -1,
+                                 .argument = -1};
+    memcpy(fact->grid, event->grid, sizeof fact->grid);
+    memcpy(fact->block, event->block, sizeof fact->block);
+    int is_saved = 1;
+    for (int side = 0; side < UNINIT_SIDES; side++) {
+        pair->opened[side] = (struct opened){.folder = -1, .buffers = -1};
+        is_saved &= folders && folders[side] && opened_open(folders[side], &pair->opened[side], &ignored) == CUFENCE_OK;
+    }
+    if (!is_saved)
+        uninit_close(pair);
+    const struct fault_launch *launched = is_saved ? opened_record(&pair->opened[0], 0) : NULL;
+    if (launched) {
+        fact->launched = launched;
+        fact->now_ns = launched->entry->time_ns;
+    }
+    size_t fresh = choose_fresh(events, fact);
+    if (fresh != SIZE_MAX)
+        take_fresh(pair, fact, &event->buffers[fresh]);
+    if (result < event->buffer_count)
+        take_result(pair, fact, &event->buffers[result]);
+    size_t at = result;
+    fact->may_be_result = fresh != result && result < event->buffer_count && trace_next_fresh(&events[0], &events[1], &at) &&
+                          at == result && has_fresh_element(pair, fact, &event->buffers[result]);
+}
+
+void uninit_close(struct uninit_pair *pair)
+{
+    for (int side = 0; side < UNINIT_SIDES; side++) {
+        opened_close(&pair->opened[side]);
+        pair->opened[side] = (struct opened){.folder = -1, .buffers = -1};
+    }
+}
+
+int uninit_report(const char *path, struct uninit_fact *fact, char *const *command)
+{
+    char time_text[32];
+    struct finding finding;
+    process_open();
+    struct finding_process process = process_now(time_text);
+    process.command = (const char *const *)command;
+    for (process.word_count = 0; command[process.word_count];)
+        process.word_count++;
+    const struct finding_origin origin = {.pid = (int)getpid(), .rank = options_rank(), .device = -1, .process = &process};
+    finding_of_uninit(&finding, fact, &origin);
+    char *line = finding_json(&finding);
+    FILE *file = line ? fopen(path, "ae") : NULL;
+    int is_written = file && fputs(line, file) >= 0;
+    is_written = file && fclose(file) == 0 && is_written;
+    free(line);
+    finding_free(&finding);
+    return is_written;
+}

@@ -1,0 +1,44 @@
+/*
+ * Bytes that nobody has written, by two runs that differ in the fill of fresh memory alone: where one state of a buffer has
+ * 0x00 and the other 0x4b (HASH_FOLDED), nobody has written; where they differ otherwise, it was computed with such bytes.
+ *
+ * Thread safety: none; one thread does all this.
+ */
+#ifndef CUFENCE_CLI_UNINIT_H
+#define CUFENCE_CLI_UNINIT_H
+
+#include "compared.h"
+#include "hunt.h"
+#include "trace_file.h"
+
+#include "finding/uninit.h"
+
+enum { UNINIT_ZEROS, UNINIT_OTHERS, UNINIT_SIDES };
+
+/* ---- uninit.c: one launch, saved in both runs ---- */
+
+/* What is known of the launch, from the bundles that the two runs have saved. Close it when the fact is not needed any more. */
+struct uninit_pair {
+    struct opened opened[UNINIT_SIDES];
+    cufence_buffer fresh;
+    struct fault_launch launched;
+};
+
+/*
+ * Fills in the fact, of a launch whose event the two traces have. result: index of the buffer in which the results differ.
+ *   folders  with the launch's bundle of each run; NULL, or one that is not there: the traces' facts alone
+ */
+void uninit_take(struct uninit_pair *pair, struct uninit_fact *fact, const struct trace_event events[UNINIT_SIDES],
+                 size_t result, char *const folders[UNINIT_SIDES]);
+void uninit_close(struct uninit_pair *pair);
+
+/* Prints the finding as a line of JSON into the file. Returns 0 on failure. */
+int uninit_report(const char *path, struct uninit_fact *fact, char *const *command);
+
+/* ---- hunt_uninit.c ---- */
+
+/* Makes the runs with `run`, which returns whether to go on, and adds what it finds to the list. Returns 0 if that is no
+ * verdict: the program differs from run to run by itself, or there is no trace. */
+int hunt_uninit(struct plan *plan, struct collected *merged, int (*run)(void *user, unsigned mode), void *user);
+
+#endif
