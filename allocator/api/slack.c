@@ -44,15 +44,24 @@ static void add(struct slack_write *write, struct search *search, size_t i)
         (struct fault_launch){.entry = &search->entries[i], .frames = search->frames[at], .frame_count = frames};
 }
 
+/* Of launches of the threads that released the row and took it again, which are told apart exactly. */
+static int is_between(const struct launch_entry *entry, const struct region_write *row)
+{
+    const struct region *was = &row->at.region, *by = &row->by;
+    if (entry->tid == was->freed_tid && entry->sequence <= was->freed_after)
+        return 0;
+    return !by->taken_after || entry->tid != by->taken_tid || entry->sequence <= by->taken_after;
+}
+
 /* Finds the launches since the bytes were good. Those after the free of the last buffer may have been given the memory too, by
  * mistake, but it is more likely that they came later and were given the next buffer in it. */
-static void find_launches(struct slack_write *write, struct search *search, uint64_t until)
+static void find_launches(struct slack_write *write, struct search *search, uint64_t until, const struct region_write *row)
 {
     const struct launch_query query = {.device = write->buffer->device, .has_graphs = 1};
     size_t count = launch_read(&query, search->entries, search->stacks, MOST_READ);
     for (size_t i = 0; i < count; i++) {
         const struct launch_entry *entry = &search->entries[i];
-        if (entry->time_ns + TICK_NS < write->since_ns || entry->time_ns > until)
+        if (entry->time_ns + TICK_NS < write->since_ns || entry->time_ns > until || (row && !is_between(entry, row)))
             continue;
         if (entry->graph)
             write->graphs++;
@@ -83,7 +92,7 @@ void slack_report(const struct heap_slack *found)
     if (where.buffer.mapping_start == buffer.mapping_start)
         buffer.guard_start = where.buffer.guard_start;
     if (search)
-        find_launches(&write, search, buffer.freed_ns ? buffer.freed_ns + TICK_NS : UINT64_MAX);
+        find_launches(&write, search, buffer.freed_ns ? buffer.freed_ns + TICK_NS : UINT64_MAX, NULL);
     tell_slack(&write, lifecycle_code);
     free(search);
 }
@@ -133,7 +142,7 @@ void region_report(const struct region_write *found)
         add_frames(&region.released, was->freed_stack, search->released);
         if (region.taken.ns)
             add_frames(&region.taken, by->taken_stack, search->taken);
-        find_launches(&write, search, found->until_ns + TICK_NS);
+        find_launches(&write, search, found->until_ns + TICK_NS, found);
     }
     tell_slack(&write, NULL);
     free(search);

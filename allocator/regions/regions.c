@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "heap/block/books.h"
+#include "launch/launch.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -239,6 +240,15 @@ static void make(const struct change *change, struct region region, uint32_t doe
     lock_release(&regions_table_lock);
 }
 
+/* The thread's last launch. */
+static uint64_t last_launch(struct context *context)
+{
+    const struct launch_mark mark = launch_newest(context);
+    struct launch_entry entry;
+    struct stack stack;
+    return mark.slot && launch_read_marked(&mark, &entry, &stack) ? entry.sequence : 0;
+}
+
 cufence_status region_take(uint64_t start, const char *owner, CUstream stream)
 {
     struct change change;
@@ -250,6 +260,7 @@ cufence_status region_take(uint64_t start, const char *owner, CUstream stream)
     region.taken_ns = monotonic_ns();
     region.taken_stack = facts_stack();
     region.taken_tid = thread_id();
+    region.taken_after = last_launch(change.at.context);
     region.taken_stream = (uint64_t)(uintptr_t)stream;
     snprintf(region.owner, sizeof region.owner, "%s", owner ? owner : "");
     make(&change, region, change.at.region.is_poisoned ? PATTERN_CHECK : 0);
@@ -272,6 +283,7 @@ cufence_status region_release(uint64_t start, CUstream stream)
         region.freed_ns = region.good_ns = monotonic_ns();
         region.freed_stack = facts_stack();
         region.freed_tid = thread_id();
+        region.freed_after = last_launch(change.at.context);
         region.freed_stream = (uint64_t)(uintptr_t)stream;
         make(&change, region, PATTERN_WRITE);
     }

@@ -29,6 +29,7 @@ struct region {
     uint64_t good_ns;            /* when the pattern was known to be whole */
     uint32_t taken_stack, freed_stack, taken_tid, freed_tid;
     uint64_t taken_stream, freed_stream; /* handles */
+    uint64_t taken_after, freed_after;   /* that thread's last launch, as launch_entry.sequence; 0: none is known */
     struct stream_ref on;                /* of the last work of ours on it ... */
     uint64_t work;                       /* ... and the number of that; 0: none */
     char owner[REGION_TEXT];             /* the one that has it or, of a free row, that had it last; "" unknown */

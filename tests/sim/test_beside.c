@@ -62,4 +62,17 @@ TEST_WITH(json, NULL, finish)
     unlink(file);
 }
 
+/* Exactly the launches between the release of a row and its taking, however many come right before and after. */
+TEST_WITH(a_row_that_is_free, NULL, finish)
+{
+    run_guarded(&by_dlsym, "row stale", "", FAULTED, "context: CUDA_SUCCESS\n");
+    expect_in(&by_dlsym, "row", last.err, "WRITE to a free region: 4 bytes changed, from byte 12 of row 2 of kv on, in buffer #1");
+    expect_in(&by_dlsym, "row", last.err, "given to   store<<<(1,1,1), (1,1,1)>>>");
+    expect_in(&by_dlsym, "row", last.err, "derived\n");
+    if (strstr(last.err, "add_one"))
+        complain(&by_dlsym, "row", "no launch of another time", "add_one");
+    run_guarded(&by_dlsym, "row right", "", 0, "context: CUDA_SUCCESS\n");
+    expect_silence(&by_dlsym, "row");
+}
+
 TEST_CONCURRENTLY

@@ -1,0 +1,42 @@
+"""What is expected of programs/paged.cu: rows of a paged cache that are read or written after their release."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness import marked_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def programs(source: str) -> Iterator[tuple[str, dict[str, object]]]:
+    """The cases of paged.cu, which has this text."""
+    yield "clean", {"status": 0, "output": [r"1 2\n0 2\n1 2\ndone"], "options": {"nan": "report"}}
+    yield (
+        "stale",
+        {
+            "status": 86,
+            "options": {"nan": "report"},
+            "report": [r"\A==\d+== cufence: first NaN: attend writes 64 NaN to buffer #\d+, first to element 0 of float32\[128\]"],
+            "output": [r"1 2\n-?nan 2\n-?nan 2\ndone"],
+        },
+    )
+    yield (
+        "early",
+        {
+            "status": 86,
+            "report": [
+                r"cufence: WRITE to a free region: 512 bytes changed, from byte 3840 of row \d+ of kv on, in buffer #1\b",
+                r"row +\d+ of kv, free; byte 3840 of 8192 \(64 rows\)",
+                r"owner then +request 1",
+                r"taken +\S.* ago by thread \d+",
+                r"owner +request 3",
+                r"given to +attend<<<\(2,1,1\), \(64,1,1\)>>> +candidate",
+                r"\d== +write_token<<<\(1,1,1\), \(64,1,1\)>>> +candidate",
+                rf"launched at +\S*paged\.cu:{marked_line(source, 'LATE')}\b",
+            ],
+            "output": [r"1 2\n0 2\n1 2\ndone"],
+            "files": {"report.json": [r'"kind": ?"write to a free region"', r'"owner": ?"request 1"']},
+        },
+    )
