@@ -191,7 +191,7 @@ void environment_coredumps(FILE *words)
 enum { FOR_USERS = 5 };
 static const char *const known[] = {"OPTIONS", "DRIVER", "SIM", "LIBRARY", "SOURCES",
                                     /* set by cufence itself */
-                                    "COLLECT", "RESTARTED", "PYTEST_WORKER", "TALLY",
+                                    "ADAPT", "COLLECT", "RESTARTED", "PYTEST_WORKER", "TALLY",
                                     /* of ./dev, the build and the tests */
                                     "BUILD", "CUDA_INCLUDE", "PREBUILT", "PYTHONS", "RESULTS", "SANITIZER", "TORTURE_MINUTES",
                                     "YES"};

@@ -1,7 +1,8 @@
 """The adapters of libraries with pools of their own: with stand-ins for the libraries, and with the libraries where they are.
 
-CUFENCE_TEST_POOLS_PYTHON names a Python that has the real ones (rmm-cu12, cupy-cuda13x): without a GPU they can be imported, and what
-reaches the resource below a pool be seen."""
+CUFENCE_TEST_POOLS_PYTHON names a Python that has the real ones (rmm-cu12, cupy-cuda13x): without a GPU they can be imported,
+and what reaches the resource below a pool be seen. CUFENCE_TEST_VLLM and CUFENCE_TEST_SGLANG name folders with the sources of
+vLLM and SGLang (a source distribution, an unpacked wheel), for which CUFENCE_TORCH_PYTHON has PyTorch."""
 
 from __future__ import annotations
 
@@ -14,9 +15,12 @@ import textwrap
 import unittest
 from pathlib import Path
 
+import pools
+import simulated
 import standin
 
 POOLS_PYTHON = os.environ.get("CUFENCE_TEST_POOLS_PYTHON", sys.executable)
+TORCH_PYTHON = os.environ.get("CUFENCE_TORCH_PYTHON", sys.executable)
 
 BUILD = standin.LIBRARY.parents[1]
 
@@ -121,8 +125,9 @@ def give(pointer, size, stream):
     sizes.append(-size)
     libc.free(pointer)
 below = rmm.mr.CallbackMemoryResource(take, give)
-pools = [rmm.mr.PoolMemoryResource(below, initial_pool_size=2**20, maximum_pool_size=2**21), rmm.mr.PoolMemoryResource(below, "1MiB"),
-         rmm.mr.ArenaMemoryResource(below), rmm.mr.FixedSizeMemoryResource(below, 4096), rmm.mr.BinningMemoryResource(below, 10, 20)]
+pools = [rmm.mr.PoolMemoryResource(below, initial_pool_size=2**20, maximum_pool_size=2**21),
+         rmm.mr.PoolMemoryResource(below, "1MiB"), rmm.mr.ArenaMemoryResource(below),
+         rmm.mr.FixedSizeMemoryResource(below, 4096), rmm.mr.BinningMemoryResource(below, 10, 20)]
 assert not sizes, "a pool takes nothing ahead: %s" % sizes
 for pool in pools:
     first, second = pool.allocate(1000), pool.allocate(10)
@@ -170,17 +175,17 @@ class Adapters(unittest.TestCase):
         self.addCleanup(holder.cleanup)
         self.folder = Path(holder.name)
 
-    def run_code(self, code: str, preload: bool = True, python: str | None = None, **modules: str) -> str:
-        """Runs it with stand-ins for these modules, and with a library of the preload library's name."""
-        for name, text in modules.items():
-            path = self.folder / name / "__init__.py"
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text)
+    def run_code(self, code: str, preload: bool = True, python: str | None = None, **more: str) -> str:
+        """Runs it with a library of the preload library's name, and with stand-ins for modules (variables are in capitals)."""
+        self.write(**{name: text for name, text in more.items() if name.islower()})
         library = self.folder / "libcufence_preload.so"
         command = [standin.c_compiler(), "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", str(library)]
         subprocess.run(command, check=True)
         head = "import cufence._patches as patches; patches.install()\n" if preload else ""
-        variables = standin.clean_environment(PYTHONPATH=f"{self.folder}:{standin.PACKAGE}", CUFENCE_LIBRARY=str(standin.LIBRARY))
+        variables = standin.clean_environment(
+            PYTHONPATH=f"{self.folder}:{standin.PACKAGE}", CUFENCE_LIBRARY=str(standin.LIBRARY)
+        )
+        variables.update((name, text) for name, text in more.items() if name.isupper())
         if preload:
             variables["LD_PRELOAD"] = str(library)
         words = [python or sys.executable, "-c", head + textwrap.dedent(code)]
@@ -188,14 +193,16 @@ class Adapters(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def has(self, package: str) -> None:
-        """Skips the test unless the Python of the pools has the package, which it can import."""
-        done = subprocess.run([POOLS_PYTHON, "-c", f"import {package}"], capture_output=True, check=False)
+    def has(self, package: str, python: str = POOLS_PYTHON) -> None:
+        """Skips the test unless that Python has the package, which it can import."""
+        done = subprocess.run([python, "-c", f"import {package}"], capture_output=True, check=False)
         if done.returncode != 0:
-            self.skipTest(f"{POOLS_PYTHON} has no {package} (CUFENCE_TEST_POOLS_PYTHON names one that has)")
+            self.skipTest(f"{python} has no {package} (CUFENCE_TEST_POOLS_PYTHON and CUFENCE_TORCH_PYTHON name others)")
 
     def test_rmm(self) -> None:
-        self.run_code(USE_RMM + "rmm.reinitialize(pool_allocator=True, maximum_pool_size=5)\nassert rmm.was_pool is False\n", rmm=RMM)
+        self.run_code(
+            USE_RMM + "rmm.reinitialize(pool_allocator=True, maximum_pool_size=5)\nassert rmm.was_pool is False\n", rmm=RMM
+        )
 
     def test_rmm_without_cufence(self) -> None:
         self.run_code("import rmm; rmm.reinitialize(pool_allocator=True); assert rmm.was_pool", preload=False, rmm=RMM)
@@ -211,6 +218,93 @@ class Adapters(unittest.TestCase):
         self.has("cupy")
         self.run_code(USE_CUPY, python=POOLS_PYTHON)
 
+    def test_adapt(self) -> None:
+        self.run_code(
+            """
+            import cufence, os
+            for name, error, words in (("numpy", ValueError, "rmm, cupy, vllm"), ("rmm", RuntimeError, "cufence run")):
+                try:
+                    cufence.adapt(name)
+                except error as raised:
+                    assert words in str(raised), raised
+                else:
+                    raise AssertionError(name)
+            """,
+            preload=False,
+        )
+        self.run_code("import cufence, rmm; cufence.adapt('rmm', 'cupy')", rmm=RMM)
+
+    def write(self, **modules: str) -> None:
+        """Writes modules of packages; __ in a name is a dot."""
+        for name, text in modules.items():
+            path = self.folder / (name.replace("__", "/") + ".py")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def real(self, package: str, variable: str, *modules: str) -> str:
+        """Returns what makes these modules the real ones, in the sources that the variable names."""
+        folder = os.environ.get(variable)
+        if not folder or not Path(folder, package).is_dir():
+            self.skipTest(f"{variable} names no folder with the sources of {package}")
+        return f"import sys\nPACKAGE, FOLDER, REAL = {package!r}, {folder!r}, {modules!r}\n{pools.SOURCES}"
+
+    def test_vllm(self) -> None:
+        core, worker = {"block_pool": pools.VLLM_POOL, "kv_cache_manager": pools.VLLM_MANAGER}, pools.VLLM_UTILS
+        self.write(vllm__v1__worker__utils=worker, **{f"vllm__v1__core__{name}": text for name, text in core.items()})
+        self.run_code(pools.RECORDED + pools.USE_VLLM + pools.USE_VLLM_AROUND)
+
+    def test_real_vllm(self) -> None:
+        names = ("core.block_pool", "core.kv_cache_utils", "core.kv_cache_manager", "worker.utils", "kv_cache_interface")
+        head = self.real("vllm", "CUFENCE_TEST_VLLM", *(f"vllm.v1.{name}" for name in names))
+        self.has("torch", TORCH_PYTHON)
+        self.run_code(head + pools.RECORDED + pools.USE_VLLM + pools.USE_VLLM_REAL, python=TORCH_PYTHON)
+
+    def test_sglang(self) -> None:
+        folder = "sglang__srt__mem_cache__allocator__"
+        self.write(**{f"{folder}token": pools.SGLANG_TOKEN, f"{folder}paged": pools.SGLANG_PAGED})
+        self.run_code(pools.RECORDED + pools.DECODE + pools.USE_SGLANG)
+
+    def test_real_sglang(self) -> None:
+        names = (f"sglang.srt.mem_cache.allocator.{name}" for name in ("base", "token", "paged"))
+        head = self.real("sglang", "CUFENCE_TEST_SGLANG", *names)
+        self.has("torch", TORCH_PYTHON)
+        use = pools.USE_SGLANG.replace("class Cache", pools.DECODE_REAL + "class Cache", 1)
+        self.run_code(head + pools.RECORDED + use, python=TORCH_PYTHON)
+
+    def test_blocks_on_the_simulated_device(self) -> None:
+        core = {"block_pool": pools.VLLM_POOL, "kv_cache_manager": pools.VLLM_MANAGER}
+        self.write(vllm__v1__worker__utils=pools.VLLM_UTILS, **{f"vllm__v1__core__{name}": text for name, text in core.items()})
+        variables = standin.clean_environment(
+            PYTHONPATH=f"{self.folder}:{standin.PACKAGE}:{Path(__file__).parent}",
+            CUFENCE_DRIVER="sim",
+            LD_LIBRARY_PATH=f"{BUILD / 'tests' / 'libcuda'}:{standin.LIBRARY.parent}",
+            **{simulated.VARIABLE: str(simulated.build(self.folder, standin.c_compiler()))},
+        )
+        for way, status in (("in order", 0), ("late", 86)):
+            words = [BUILD / "bin" / "cufence", "run", "--", sys.executable, "-c", pools.TENSOR + pools.USE_ROWS, way]
+            done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=120, check=False)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertEqual("WRITE to a free region: 4 bytes changed" in done.stderr, way == "late", done.stderr)
+
+    def test_children_follow(self) -> None:
+        self.write(vllm__v1__core__block_pool=pools.VLLM_POOL)
+        code = "from vllm.v1.core.block_pool import BlockPool; assert hasattr(BlockPool.free_blocks, 'cufence_before')"
+        self.run_code(code, CUFENCE_ADAPT="other,vllm")
+
+    def test_too_late(self) -> None:
+        self.write(vllm__v1__core__block_pool=pools.VLLM_POOL)
+        self.run_code(
+            """
+            import cufence, vllm.v1.core.block_pool
+            try:
+                cufence.adapt("vllm")
+            except RuntimeError as error:
+                assert "vllm.v1.core.block_pool is imported already" in str(error), error
+            else:
+                raise AssertionError
+            """
+        )
+
     def run_pool(self, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Runs a program with a pool that knows nothing of cufence, under `cufence run` on the simulated device."""
         cache = (BUILD / "CMakeCache.txt").read_text()
@@ -219,9 +313,19 @@ class Adapters(unittest.TestCase):
             self.skipTest("this toolkit has no nvtx3/nvToolsExtMem.h")
         source, program, libraries = self.folder / "pool.c", self.folder / "pool", BUILD / "tests" / "libcuda"
         source.write_text(POOL)
-        command = [standin.c_compiler(), f"-I{include[1]}", str(source), "-o", str(program), str(libraries / "libcuda.so.1"), "-ldl"]
+        command = [
+            standin.c_compiler(),
+            f"-I{include[1]}",
+            str(source),
+            "-o",
+            str(program),
+            str(libraries / "libcuda.so.1"),
+            "-ldl",
+        ]
         subprocess.run([*command, *flags], check=True)
-        environment = standin.clean_environment(CUFENCE_DRIVER="sim", LD_LIBRARY_PATH=f"{libraries}:{standin.LIBRARY.parent}", **variables)
+        environment = standin.clean_environment(
+            CUFENCE_DRIVER="sim", LD_LIBRARY_PATH=f"{libraries}:{standin.LIBRARY.parent}", **variables
+        )
         words = [BUILD / "bin" / "cufence", "run", "--verbose", "--", program]
         return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
 

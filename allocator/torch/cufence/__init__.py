@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from ._library import Error
     from ._regions import regions
     from ._torch import enable, is_enabled
+    from .adapters import adapt
 
 __all__ = [
     "Error",
     "__version__",
+    "adapt",
     "check",
     "describe",
     "enable",
@@ -54,7 +56,13 @@ __all__ = [
 ]
 
 # The module of each public name. Imported at its first use, to keep this import fast.
-_HOMES = dict.fromkeys(__all__, "_api") | {"Error": "_library", "enable": "_torch", "is_enabled": "_torch", "regions": "_regions"}
+_HOMES = dict.fromkeys(__all__, "_api") | {
+    "Error": "_library",
+    "adapt": "adapters",
+    "enable": "_torch",
+    "is_enabled": "_torch",
+    "regions": "_regions",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -1,5 +1,5 @@
-"""CuPy: its pools, which cut arrays from larger blocks, give way to one allocation per array: by the stream-ordered allocator, or by
-what a pool of the program's own was made over. The pools' figures are then 0, and their limits are not enforced."""
+"""CuPy: its pools, which cut arrays from larger blocks, give way to one allocation per array: by the stream-ordered allocator,
+or by what a pool of the program's own was made over. The pools' figures are then 0, and their limits are not enforced."""
 
 from __future__ import annotations
 

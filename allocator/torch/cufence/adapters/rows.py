@@ -1,0 +1,45 @@
+"""The blocks of a cache, each of which is a row in several divisions: one of every layer, or of keys and of values."""
+
+from __future__ import annotations
+
+import warnings
+
+from .. import _library, _regions
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+
+class Blocks:
+    """The divisions by their number of rows, since a process may have several pools of blocks. Where one cannot be made (the
+    memory is not guarded, or two divisions overlap), a warning says so, and the blocks are not followed."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self._divisions: dict[int, dict[tuple[int, int], _regions.Regions]] = {}
+
+    def divide(self, tensor: Any, rows: int, name: str) -> None:
+        """Divides the memory of a tensor. The same bytes are divided once: layers may share them."""
+        known = self._divisions.setdefault(rows, {})
+        where = _regions.memory_of(tensor)
+        if where in known:
+            return
+        try:
+            known[where] = _regions.regions(tensor, rows=rows, names=name)
+        except (ValueError, _library.Error) as error:
+            warnings.warn(f"cufence: {name} of {self.what} is not followed: {error}", RuntimeWarning, stacklevel=3)
+
+    def take(self, rows: int, ids: Iterable[int], owner: object = None) -> None:
+        ids = list(ids)
+        for division in self._divisions.get(rows, {}).values():
+            for i in ids:
+                division.take(i, owner)
+
+    def release(self, rows: int, ids: Iterable[int]) -> None:
+        ids = list(ids)
+        for division in self._divisions.get(rows, {}).values():
+            for i in ids:
+                division.release(i)
