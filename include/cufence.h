@@ -112,14 +112,15 @@ typedef struct cufence_stats {
     uint64_t reserved_address_bytes;
     uint64_t used_address_bytes;
     uint64_t faults; /* of the whole process, like everything below */
-    /* Use after free with uaf=adaptive. A place of allocation: a stack; without stacks, a size and stream. */
+    /* Use after free with uaf=adaptive; uaf=strict has `tested_buffers` alone. A place of allocation: a stack; without stacks,
+     * a size and stream. */
     uint64_t freed_places;          /* places with buffers that were freed */
     uint64_t tested_places;         /* of those, places with a freed buffer that was unmapped, so that a late access faults */
     uint64_t tested_buffers;        /* such buffers */
     uint64_t tested_rounds;         /* how often all places in use at the time had their turn */
     uint64_t unguarded_allocations; /* left to the driver, on all devices: see cufence_get_unguarded() */
     uint64_t unguarded_bytes;
-    /* Small buffers that share pages: small=pack, or small=auto once memory is short. Of the device, unlike those above. */
+    /* Small buffers that share pages: small=pack, or small=auto once they are many. Of the device, unlike those above. */
     uint64_t packed_buffers;      /* live */
     uint64_t packed_bytes;        /* of these, as requested */
     uint64_t packed_mapped_bytes; /* part of mapped_bytes: such pages */

@@ -68,6 +68,9 @@ static const char *s(uint64_t count)
 static void say_what_was_tested(const cufence_stats *stats, int is_verbose)
 {
     char more[192] = "";
+    if (!stats->tested_places && stats->tested_buffers) /* uaf=strict, which counts no places */
+        output_say("==%d== cufence: use after free: tested for %s of %s freed buffer%s\n", (int)getpid(),
+                   grouped(stats->tested_buffers).text, grouped(stats->frees).text, s(stats->frees));
     if (!stats->tested_places)
         return;
     if (is_verbose)

@@ -60,9 +60,9 @@ uint64_t cells_offset(uint64_t bytes, uint64_t size, uint64_t align, enum layout
     return side == LAYOUT_START ? round_up(CELLS_REDZONE, align) : (bytes - CELLS_REDZONE - size) & ~(align - 1);
 }
 
-uint64_t cells_alone_most(uint64_t page, uint64_t shared)
+int cells_may_be_alone(struct cells_turns turns, uint64_t page, uint64_t alone, uint64_t mapped)
 {
-    return shared / 8 > 4 * page ? shared / 8 : 4 * page;
+    return alone + page <= turns.least * page || alone + page <= mapped / turns.part;
 }
 
 uint32_t cells_at(const struct cells *cells, uint64_t offset)

@@ -25,13 +25,18 @@ struct cells {
     uint64_t leftover; /* bytes of the page in front of the cells */
 };
 
-/* One in so many of a place's allocations that could be cells has a page of its own, flush with its guard, as long as that page
- * is within cells_alone_most(). */
-#define CELLS_ROUND 16u
+/* One in so many of a place's allocations that could be cells has a page of its own, flush with its guard, as long as these
+ * pages are no more than `least`, or that part of the mappings beside which they are counted. */
+struct cells_turns {
+    uint32_t round;
+    uint32_t least; /* pages */
+    uint32_t part;  /* one in so many bytes */
+};
+#define CELLS_HALF ((struct cells_turns){2, 64, 16}) /* small=auto while there is room, beside all mappings */
+#define CELLS_ALL ((struct cells_turns){16, 4, 8})   /* otherwise, beside the shared pages */
 
-/* Returns the bytes of pages with one small buffer each, beside `shared` bytes of pages with cells: four pages, or an eighth.
- */
-uint64_t cells_alone_most(uint64_t page, uint64_t shared);
+/* Whether one more page of `page` bytes may be for one small buffer, if `alone` bytes are, beside `mapped` bytes. */
+int cells_may_be_alone(struct cells_turns turns, uint64_t page, uint64_t alone, uint64_t mapped);
 
 /* Chooses the cells for a buffer in a page of `page` bytes. `align`: a power of two. Returns 0 if it needs a page of its own:
  * because of its size (0, or above CELLS_SIZE_MOST), its alignment (above CELLS_UNIT), or a page that is too small. */

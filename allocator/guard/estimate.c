@@ -69,11 +69,22 @@ static int is_packed(const struct estimate *estimate, struct estimate_way *way, 
     uint64_t page = estimate->granularity;
     if (options->small == ESTIMATE_MAP || !cells_for(page, size, options->align ? options->align : 1, cells))
         return 0;
-    way->is_packing |= options->small == ESTIMATE_PACK || way->alone + page > options->alone_most ||
-                       way->guarded + way->unguarded + page > options->taken_most;
-    if (!way->is_packing)
+    uint64_t mapped = way->guarded + way->idle;
+    int is_idle = way->bins[1] != 0;
+    if (options->small == ESTIMATE_PACK ||
+        (!is_idle && (way->alone + page > options->alone_most || way->guarded + way->unguarded + page > options->taken_most)))
+        way->turns = CELLS_ALL;
+    else if (options->small == ESTIMATE_AUTO && !way->turns.round && !is_idle &&
+             !cells_may_be_alone(CELLS_HALF, page, way->alone, mapped))
+        way->turns = CELLS_HALF;
+    if (!way->turns.round)
         return 0;
-    return way->packed++ % CELLS_ROUND != 0 || way->alone + page > cells_alone_most(page, way->shared);
+    int is_due = way->packed % way->turns.round == 0;
+    if (is_due && !is_idle &&
+        !cells_may_be_alone(way->turns, page, way->alone, way->turns.round == CELLS_HALF.round ? mapped : way->shared))
+        return 1;
+    way->packed++;
+    return !is_due;
 }
 
 /* Returns the pages of the buffer's mapping, or its cell, 0 if it is not guarded. */

@@ -94,7 +94,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     uint64_t label = facts_label(label_current(), facts_stack());
     struct block *block = NULL;
     struct cells cells;
-    if (__builtin_expect(__atomic_load_n(&books->is_packing, __ATOMIC_RELAXED), 0) &&
+    if (__builtin_expect(__atomic_load_n(&books->packing, __ATOMIC_RELAXED), 0) &&
         packing_wants(list, wanted, layout.align, label, &cells))
         block = take_cell(list, wanted, &layout, &cells, &status);
     if (!block && wanted->device == context->device && !pool_is_spent(list->pool))

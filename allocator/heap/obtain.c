@@ -64,16 +64,19 @@ static struct block *obtain_cell(struct freelist *list, const struct heap_reques
     return page ? pack_cut(list, cells, page) : cell;
 }
 
-/* Small buffers have been mapped one by one until now. Returns whether they are to share pages from here on. */
+/* Returns whether the small buffer for which a page would be mapped is to share one, and others from here on. */
 static int begins_packing(struct books *books, const struct heap_request *wanted)
 {
+    if (__atomic_load_n(&books->packing, __ATOMIC_RELAXED) == PACKING_ALL)
+        return 0; /* it is its turn */
     enum packing_why why = packing_is_due(books) ? PACKING_SHARE : arena_is_scarce() ? PACKING_SPACE : PACKING_SCARCE;
     if (why == PACKING_SCARCE && memory_is_scarce(books, wanted, RESERVE))
         memory_release(books, wanted->device, 1);
-    if (why == PACKING_SCARCE && !memory_is_scarce(books, wanted, RESERVE))
-        return 0;
-    packing_begin(books, why);
-    return 1;
+    if (why != PACKING_SCARCE || memory_is_scarce(books, wanted, RESERVE)) {
+        packing_begin(books, why);
+        return 1;
+    }
+    return packing_begin_half(books);
 }
 
 /* The list itself has no idle block. Tries blocks that have passed meanwhile, then those of other streams, then a new
@@ -94,7 +97,7 @@ static struct block *find_or_map(struct freelist *list, const struct heap_reques
             block = await_retired(list, layout->pages);
     }
     int may_pack = !block && packing_may(list, wanted, layout->align, &cells);
-    if (may_pack && !__atomic_load_n(&books->is_packing, __ATOMIC_RELAXED) && begins_packing(books, wanted))
+    if (may_pack && begins_packing(books, wanted))
         block = obtain_cell(list, wanted, layout, &cells, status);
     if (!block)
         block = memory_map(books, wanted, layout, list->pool != NULL, RESERVE, status);

@@ -68,7 +68,10 @@ static uint64_t whole_pages(uint64_t bytes)
 
 static enum estimate_small small_of(const struct options *options)
 {
-    return options->small == SMALL_MAP ? ESTIMATE_MAP : options->small == SMALL_PACK ? ESTIMATE_PACK : ESTIMATE_AUTO;
+    return options->small == SMALL_MAP    ? ESTIMATE_MAP
+           : options->small == SMALL_PACK ? ESTIMATE_PACK
+           : options->uaf == UAF_STRICT   ? ESTIMATE_LATE
+                                          : ESTIMATE_AUTO;
 }
 
 /* A context of the device is current. The first allocation has been made already: `size` bytes of what is in use are its own.
@@ -186,10 +189,11 @@ static void say_packing(const struct card *card)
         return;
     SAY("  small buffers that share pages (small=pack) take %s less than those with pages of their own (small=map)\n",
         (int)process, with_unit(map - pack).text);
-    if (own->options.small == ESTIMATE_AUTO)
+    if (own->options.small == ESTIMATE_AUTO || own->options.small == ESTIMATE_LATE)
         SAY("  small=auto, the default, %s\n", (int)process,
-            own->is_packing ? "would begin to pack while the program runs"
-                            : "would not pack: the pages of small buffers stay below its share of the memory");
+            own->turns.round == CELLS_HALF.round ? "would pack every second of them while the program runs"
+            : own->turns.round                   ? "would begin to pack while the program runs"
+                               : "would not pack: the pages of small buffers stay below 128 MiB, or a sixteenth of what is mapped");
 }
 
 static void say_card(int device, const struct card *card)

@@ -182,7 +182,7 @@ STORY(waits_for_the_stream)
 STORY(waits_for_recorded_streams)
 {
     static uint32_t flag;
-    start(START);
+    start(START ",small=map");
     CUstream stream = new_stream(), other = new_stream();
     spin(other, &flag);
     void *all[200];
@@ -206,6 +206,28 @@ STORY(waits_for_recorded_streams)
     }
     CHECK(stats().tested_places == 1 && stats().retired_mappings > 0);
     CHECK(stats().mapped_bytes <= 210 * PAGE); /* what was freed goes on being used */
+}
+
+/* Small buffers of every place share pages in turn with pages of their own: the freed ones of these still have their turns. */
+STORY(places_that_share_pages_have_turns)
+{
+    CHECK(setenv("CUFENCE_SIM", "memory=8G", 1) == 0);
+    start(START);
+    CUstream stream = new_stream();
+    for (int i = 0; i < 200; i++)
+        allocate(4000, stream);
+    CHECK(stats().packed_buffers > 100);
+    for (int i = 0; i < 40; i++)
+        allocate(32 * PAGE, stream); /* beside these, some more pages may be for one small buffer */
+    uint64_t packed = stats().packed_allocations;
+    for (int i = 0; i < 3000 && stats().tested_places < 10; i++) {
+        for (size_t place = 0; place < 10; place++)
+            CHECK_OK(cufence_free(allocate(100 + 16 * place, stream), stream));
+        CHECK_CU(cuStreamSynchronize(stream));
+        usleep(1000);
+    }
+    CHECK(stats().freed_places == 10 && stats().tested_places == 10 && stats().tested_buffers >= 10);
+    CHECK(stats().packed_allocations > packed);
 }
 
 STORY(off_retires_nothing)

@@ -168,6 +168,7 @@ STORY(strict_retires)
         CHECK_OK(cufence_free(next, a));
     }
     CHECK(is_retired(first));
+    CHECK(stats().tested_buffers >= 1 && stats().tested_buffers <= 201 && stats().tested_places == 0);
 }
 
 /* A program that allocates faster than its frees are retired goes on with the memory of those. */

@@ -270,7 +270,7 @@ TEST_WITH(with_little_address_space_programs_run_as_ever, NULL, finish)
             complain(&by_dlsym, stories[i], "smaller guards are not told once", "");
     }
     expect_guarded(stories[2], NULL, NULL, 0, wanted);
-    expect_in(&by_dlsym, stories[2], last.err, "because cufence's address space (`ulimit -v`) is nearly used up");
+    expect_in(&by_dlsym, stories[2], last.err, "packed: ");
     expect_in(&by_dlsym, stories[2], last.err, "buffers for whose pages there was no address space (fallback=on)");
     if (count_in(last.err, "no address space is left for guarded buffers") != 1)
         complain(&by_dlsym, stories[2], "unguarded buffers are not told once", "");

@@ -118,6 +118,81 @@ SAYS_ONCE(automatic_packing_is_said_once, "more than 10 per cent of its memory")
     CHECK(stats().packed_buffers >= 90);
 }
 
+/* ---- every second one, while there is room ---- */
+
+/* Not all of the device is needed, and `small` live buffers have pages of their own. */
+static void start_with_room(const char *options, int small)
+{
+    CHECK(setenv("CUFENCE_SIM", "memory=8G", 1) == 0);
+    start(options);
+    for (int i = 0; i < small; i++)
+        CHECK(!is_packed(allocate(1000, NULL)));
+    CHECK(stats().packed_allocations == 0);
+}
+
+CLEAN(few_small_buffers_have_pages_of_their_own)
+{
+    start_with_room("", 64);
+    for (int i = 0; i < 500; i++)
+        release(allocate(3 * MIB, NULL), NULL);
+    CHECK(stats().packed_allocations == 0);
+}
+
+CLEAN(many_share_within_a_sixteenth)
+{
+    enum { LARGE = 40, ROUNDS = 5 };
+    int alone = 0;
+    start_with_room("", 64);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < LARGE / ROUNDS; i++)
+            allocate(64 * MIB, NULL);
+        for (int i = 0; i < 100; i++)
+            alone += !is_packed(allocate(1000 * (size_t)(1 + i % 7), NULL));
+        uint64_t shared = stats().packed_mapped_bytes, all = stats().mapped_bytes;
+        uint64_t others = (uint64_t)(round + 1) * (LARGE / ROUNDS) * 64 * MIB;
+        CHECK(all - shared - others <= (all / 16 > 64 * PAGE ? all / 16 : 64 * PAGE) + PAGE); /* the first of the place */
+    }
+    CHECK(alone >= 10 && alone <= 50); /* as many more as the large ones make room for */
+}
+
+/* One of two buffers of a place has the hardware's guard: in a loop, also where others hold all that may be alone; and wherever
+ * there is room. */
+CLEAN(each_place_meets_the_hardware_within_two)
+{
+    enum { PLACES = 12 };
+    char *first, *second;
+    start_with_room("stacks=off", 64);
+    allocate(1000, NULL); /* begins it */
+    for (size_t i = 0; i < 10; i++) {
+        first = allocate(100, NULL);
+        second = allocate(100, NULL);
+        CHECK(is_packed(first) != is_packed(second));
+        release(first, NULL);
+        release(second, NULL);
+    }
+    for (int i = 0; i < 40; i++)
+        allocate(64 * MIB, NULL);
+    for (size_t place = 1; place <= PLACES; place++) {
+        first = allocate(2000 * place, NULL);
+        CHECK(is_packed(first) != is_packed(allocate(2000 * place, NULL)));
+    }
+}
+
+/* All that is freed is to be retired, which a buffer in a shared page is not. */
+CLEAN(strict_shares_no_pages_while_there_is_room)
+{
+    start_with_room("uaf=strict", 150);
+}
+
+FINDS(finds_one_byte_behind_a_second_one, "slack WRITE: 1 byte changed, 0 bytes past the end of buffer #")
+{
+    start_with_room("slack=off", 64);
+    char *buffer = allocate_packed(1008, NULL);
+    CHECK(buffer_at(buffer).redzone_before >= 256 && buffer_at(buffer).redzone_after >= 256);
+    write_at(buffer + 1008, 1, 0, NULL);
+    CHECK(cufence_check(0) == 1);
+}
+
 /* ---- what is found ---- */
 
 FINDS(finds_one_byte_behind, "slack WRITE: 1 byte changed, 0 bytes past the end of buffer #")

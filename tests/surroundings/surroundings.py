@@ -27,7 +27,7 @@ KNOWN = "unwritten dumps"
 STATED = [re.compile(text) for text in (
     r"cufence: (no faults|no faults seen, but the devices may still be working|no faults seen, but no file descriptor was left, .*|no faults, but not all buffers were checked .*|1 finding); [\d,]+ allocations? guarded",
     r"cufence: NOTHING WAS GUARDED: (cufence saw no allocation|every allocation was left to the driver)",
-    r"cufence: use after free: tested for \d+ of \d+ allocation sites?$",
+    r"cufence: use after free: tested for \d+ of \d+ (?:allocation site|freed buffer)s?$",
     r"cufence: packed: \d+ allocations? shared pages",
     r"cufence: not guarded: [\d,]+ (allocations?|buffers?) ",
     r"cufence: not guarded: [\d,]+ (allocations?|buffers?) .*: the driver allocated them",

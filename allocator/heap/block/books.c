@@ -26,7 +26,7 @@ struct books *books_make(struct context *context)
     lock_init(&books->lock, RANK_BOOKS);
     lock_init(&books->events_lock, RANK_EVENTS);
     lock_init(&books->pack_lock, RANK_PACK);
-    books->is_packing = heap_options->small == SMALL_PACK;
+    books->packing = heap_options->small == SMALL_PACK ? PACKING_ALL : PACKING_NONE;
     books->shared.books = books;
     books->own.context = books->own.within = context;
     books->shared.passed = UINT64_MAX; /* blocks in the shared list have always passed */

@@ -91,6 +91,9 @@ struct freelist {
     struct freelist *next;           /* in the context's lists, draining or spare ones, or in its pool's; under RANK_BOOKS */
 };
 
+/* Which small buffers share pages from now on: none, every second of a place of allocation, all but a few (cells.h). */
+enum packing { PACKING_NONE, PACKING_HALF, PACKING_ALL };
+
 struct books {
     struct context *context;
     struct lock lock;
@@ -100,7 +103,7 @@ struct books {
     struct freelist *spares;
     struct pool *pools;
     unsigned active_pools; /* atomic: number of pools between begin and end */
-    int is_packing;        /* atomic; small buffers share pages from now on */
+    enum packing packing;  /* atomic */
     struct lock events_lock;
     CUevent *events; /* unused ones */
     size_t event_count, event_capacity;

@@ -32,6 +32,9 @@ int packing_may(const struct freelist *list, const struct heap_request *wanted, 
 /* Whether an allocation is to be one, once packing has begun: unless its place of allocation is due to meet the hardware.
  * label: of its facts. */
 int packing_wants(struct freelist *list, const struct heap_request *wanted, uint64_t align, uint64_t label, struct cells *out);
+/* small=auto, unless uaf=strict is to retire everything: begins to pack every second one if the pages for small buffers, with
+ * one more, exceed their part of all that is mapped (CELLS_HALF). Returns whether it has begun just now. */
+int packing_begin_half(struct books *books);
 int packing_is_due(struct books *books); /* small=auto: with one more, the pages for small buffers exceed max_overhead */
 enum packing_why { PACKING_SHARE, PACKING_SCARCE, PACKING_SPACE };
 void packing_begin(struct books *books, enum packing_why why); /* and says so */

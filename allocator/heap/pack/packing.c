@@ -24,11 +24,14 @@ static int has_idle_page(struct freelist *list)
     return has;
 }
 
-/* Whether another page may be mapped for one small buffer. */
-static int may_be_alone(const struct books *books)
+/* Whether another page may be mapped for one small buffer. While there is room, twice as many may be if it is the first of its
+ * place: what other places hold for long keeps none from the hardware. */
+static int may_be_alone(const struct books *books, struct cells_turns turns, int is_first)
 {
-    return __atomic_load_n(&books->alone_bytes, __ATOMIC_RELAXED) + heap_granularity <=
-           cells_alone_most(heap_granularity, __atomic_load_n(&books->packed_mapped, __ATOMIC_RELAXED));
+    int is_half = turns.round == CELLS_HALF.round;
+    uint64_t alone = __atomic_load_n(&books->alone_bytes, __ATOMIC_RELAXED);
+    return cells_may_be_alone(turns, heap_granularity, is_half && is_first ? alone / 2 : alone,
+                              __atomic_load_n(is_half ? &books->mapped_bytes : &books->packed_mapped, __ATOMIC_RELAXED));
 }
 
 int packing_wants(struct freelist *list, const struct heap_request *wanted, uint64_t align, uint64_t label, struct cells *out)
@@ -38,8 +41,11 @@ int packing_wants(struct freelist *list, const struct heap_request *wanted, uint
     const struct facts facts = {
         .size = wanted->size, .stream = wanted->stream ? (uint64_t)(uintptr_t)wanted->stream->handle : 0, .label = label};
     struct place *place = place_of(&facts);
-    int is_due = __atomic_load_n(&place->packed, __ATOMIC_RELAXED) % CELLS_ROUND == 0;
-    if (is_due && !has_idle_page(list) && !may_be_alone(list->books))
+    struct cells_turns turns =
+        __atomic_load_n(&list->books->packing, __ATOMIC_RELAXED) == PACKING_HALF ? CELLS_HALF : CELLS_ALL;
+    uint32_t before = __atomic_load_n(&place->packed, __ATOMIC_RELAXED);
+    int is_due = before % turns.round == 0;
+    if (is_due && !has_idle_page(list) && !may_be_alone(list->books, turns, !before))
         return 1; /* its turn comes when there is a page */
     __atomic_add_fetch(&place->packed, 1, __ATOMIC_RELAXED);
     return !is_due;
@@ -61,10 +67,17 @@ int packing_is_due(struct books *books)
     return __atomic_load_n(&books->alone_bytes, __ATOMIC_RELAXED) + heap_granularity > share_of(books);
 }
 
+int packing_begin_half(struct books *books)
+{
+    enum packing none = PACKING_NONE;
+    return heap_options->small == SMALL_AUTO && heap_options->uaf != UAF_STRICT && !may_be_alone(books, CELLS_HALF, 0) &&
+           __atomic_compare_exchange_n(&books->packing, &none, PACKING_HALF, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 void packing_begin(struct books *books, enum packing_why why)
 {
     char reason[160];
-    if (__atomic_exchange_n(&books->is_packing, 1, __ATOMIC_RELAXED))
+    if (__atomic_exchange_n(&books->packing, PACKING_ALL, __ATOMIC_RELAXED) == PACKING_ALL)
         return;
     if (why == PACKING_SHARE)
         snprintf(reason, sizeof reason, "those for small buffers take more than %llu per cent of its memory",

@@ -12,7 +12,7 @@
 struct watch *watch_of(struct books *books)
 {
     struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE), *none = NULL;
-    if (watch || !(heap_options->slack || __atomic_load_n(&books->is_packing, __ATOMIC_RELAXED)))
+    if (watch || !(heap_options->slack || __atomic_load_n(&books->packing, __ATOMIC_RELAXED)))
         return watch;
     watch = line_alloc(sizeof *watch);
     if (!watch)

@@ -3,6 +3,7 @@
 #include "heap/reuse/reuse.h"
 
 #include "base/error.h"
+#include "base/options.h"
 #include "vmm/physical.h"
 
 #include <string.h>
@@ -68,11 +69,13 @@ cufence_status heap_stats(int device, cufence_stats *stats)
         struct books *books = books_of(context);
         if (books && (device < 0 || context->device == device))
             add_books(books, stats);
+        if (books && heap_options->uaf == UAF_STRICT)
+            stats->tested_buffers += __atomic_load_n(&books->shared.retired, __ATOMIC_RELAXED);
     }
     const struct place_counts places = places_counts();
     stats->freed_places = places.places;
     stats->tested_places = places.tested;
-    stats->tested_buffers = places.retired;
+    stats->tested_buffers += places.retired;
     stats->tested_rounds = places.rounds;
     stats->live_buffers = stats->allocations > stats->frees ? stats->allocations - stats->frees : 0;
     int devices = 0;
