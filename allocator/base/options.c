@@ -80,7 +80,7 @@ static const struct option_row table[] = {
     OPTION("max_guarded", BYTES, "0..64T", "0", IN(max_guarded), RANGE(0, 64 * TIB),
            .help = "memory that live guarded buffers may take, with their pages, per device; 0: no limit"),
     OPTION("small", CHOICE, "auto | map | pack", "auto", IN(small),
-           .help = "map: each small buffer has a page of its own; pack: small buffers share pages, with redzones that kernels check; auto: map at first, and pack when their pages take 5 per cent of a device, or its memory is short"),
+           .help = "map: each small buffer has a page of its own; pack: small buffers share pages, with redzones that kernels check; auto: map at first, every second one packs when their pages take 128 MiB and a sixteenth of all mappings, nearly all when these take 5 per cent of a device or its memory is short"),
     OPTION("fallback", SWITCH, "on | off", "on", IN(fallback),
            .help = "leave a buffer to the driver, unguarded, where the pages for a guarded one no longer fit"),
     OPTION("live", TEXT, "off | usr1 | exit | leaks, or several such as usr1+exit", "off", .set = set_live,
