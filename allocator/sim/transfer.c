@@ -141,22 +141,6 @@ SIM_API CUresult cuMemcpyHtoDAsync(CUdeviceptr dstDevice, const void *srcHost, s
     return copy_from_host(dstDevice, srcHost, ByteCount, hStream);
 }
 
-/* Both forms of a set: on the legacy default stream, and on a given stream. */
-#define SET(name, element)                                                                                                     \
-    SIM_API CUresult name(CUdeviceptr dstDevice, element value, size_t N)                                                      \
-    {                                                                                                                          \
-        CALL_ENTER(#name);                                                                                                     \
-        return transfer_set(dstDevice, 0, value, sizeof value, N, 1, NULL);                                                    \
-    }                                                                                                                          \
-    SIM_API CUresult name##Async(CUdeviceptr dstDevice, element value, size_t N, CUstream hStream)                             \
-    {                                                                                                                          \
-        CALL_ENTER(#name "Async");                                                                                             \
-        return transfer_set(dstDevice, 0, value, sizeof value, N, 1, hStream);                                                 \
-    }
-SET(cuMemsetD8, unsigned char)
-SET(cuMemsetD16, unsigned short)
-SET(cuMemsetD32, unsigned int)
-
 static CUresult make_end(struct transfer_end *end, CUmemorytype type, const void *host, CUdeviceptr device, size_t offset)
 {
     switch (type) {
@@ -267,19 +251,23 @@ SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, 
     return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
 }
 
-/* Both forms of a set: on the legacy default stream, and on a given stream. */
-#define SET_ROWS(name, element)                                                                                                \
-    SIM_API CUresult name(CUdeviceptr dstDevice, size_t dstPitch, element value, size_t Width, size_t Height)                  \
+/* Both forms of a set, of bytes in a row and of rows: on the legacy default stream, and on a given stream. */
+#define SET(name, at, ...)                                                                                                     \
+    SIM_API CUresult name(CUdeviceptr to, __VA_ARGS__)                                                                         \
     {                                                                                                                          \
         CALL_ENTER(#name);                                                                                                     \
-        return transfer_set(dstDevice, dstPitch, value, sizeof value, Width, Height, NULL);                                    \
+        return transfer_set(to, at, NULL);                                                                                     \
     }                                                                                                                          \
-    SIM_API CUresult name##Async(CUdeviceptr dstDevice, size_t dstPitch, element value, size_t Width, size_t Height,           \
-                                 CUstream hStream)                                                                             \
+    SIM_API CUresult name##Async(CUdeviceptr to, __VA_ARGS__, CUstream hStream)                                                \
     {                                                                                                                          \
         CALL_ENTER(#name "Async");                                                                                             \
-        return transfer_set(dstDevice, dstPitch, value, sizeof value, Width, Height, hStream);                                 \
+        return transfer_set(to, at, hStream);                                                                                  \
     }
-SET_ROWS(cuMemsetD2D8, unsigned char)
-SET_ROWS(cuMemsetD2D16, unsigned short)
-SET_ROWS(cuMemsetD2D32, unsigned int)
+#define IN_ROW 0, value, sizeof value, N, 1
+#define IN_ROWS pitch, value, sizeof value, width, height
+SET(cuMemsetD8, IN_ROW, unsigned char value, size_t N)
+SET(cuMemsetD16, IN_ROW, unsigned short value, size_t N)
+SET(cuMemsetD32, IN_ROW, unsigned int value, size_t N)
+SET(cuMemsetD2D8, IN_ROWS, size_t pitch, unsigned char value, size_t width, size_t height)
+SET(cuMemsetD2D16, IN_ROWS, size_t pitch, unsigned short value, size_t width, size_t height)
+SET(cuMemsetD2D32, IN_ROWS, size_t pitch, unsigned int value, size_t width, size_t height)

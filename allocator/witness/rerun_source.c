@@ -83,14 +83,7 @@ static const uint8_t *arguments_of(struct rerun_source *source, const struct lau
 
 static void add_recorded(struct rerun_source *source, const struct fault_launch *recorded)
 {
-    const struct launch_entry *entry = recorded->entry;
-    struct rerun_launch launch = {.shared_bytes = entry->shared_bytes,
-                                  .is_cooperative = (uint32_t)entry->is_cooperative,
-                                  .argument_bytes = entry->argument_bytes,
-                                  .arguments = arguments_of(source, entry)};
-    memcpy(launch.grid, entry->grid, sizeof launch.grid);
-    memcpy(launch.block, entry->block, sizeof launch.block);
-    memcpy(launch.cluster, entry->cluster, sizeof launch.cluster);
+    const struct rerun_launch launch = rerun_launch_of(recorded->entry, arguments_of(source, recorded->entry));
     if (launch.arguments)
         add_launch(source, &launch, recorded);
 }

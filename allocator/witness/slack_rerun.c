@@ -93,20 +93,13 @@ static unsigned move(const struct slack_rerun *again, uint8_t *arguments, size_t
 static void add(struct slack_rerun *again, size_t number)
 {
     const struct launch_entry *entry = again->write->launches[number].entry;
-    struct rerun_launch *launch = &again->launches[again->count];
     uint8_t *bytes = entry->argument_bytes && entry->argument_bytes <= RERUN_ARGUMENTS ? malloc(entry->argument_bytes) : NULL;
     if (!bytes || launch_read_arguments(entry, bytes, entry->argument_bytes) != entry->argument_bytes ||
         !move(again, bytes, entry->argument_bytes)) {
         free(bytes);
         return;
     }
-    *launch = (struct rerun_launch){.shared_bytes = entry->shared_bytes,
-                                    .is_cooperative = (uint32_t)entry->is_cooperative,
-                                    .argument_bytes = entry->argument_bytes,
-                                    .arguments = bytes};
-    memcpy(launch->grid, entry->grid, sizeof launch->grid);
-    memcpy(launch->block, entry->block, sizeof launch->block);
-    memcpy(launch->cluster, entry->cluster, sizeof launch->cluster);
+    again->launches[again->count] = rerun_launch_of(entry, bytes);
     again->arguments[again->count] = bytes;
     again->numbers[again->count++] = number;
 }

@@ -21,6 +21,11 @@ struct rerun_launch {
     const uint8_t *arguments; /* in the device's layout */
 };
 
+struct launch_entry;
+
+/* The launch as it is on record, with these arguments. */
+struct rerun_launch rerun_launch_of(const struct launch_entry *entry, const uint8_t *arguments);
+
 #define RERUN_VARIABLES 256                      /* of the module */
 #define RERUN_VARIABLE_BYTES ((uint32_t)1 << 20) /* of all of them together */
 
