@@ -4,6 +4,7 @@
 #include "base/output.h"
 #ifdef CUFENCE_HAS_LENS
 #include "lens/lens.h"
+#include "lens/tables/tables.h"
 #endif
 #include "witness/rerun_source.h"
 
@@ -39,6 +40,18 @@ cufence_status lifecycle_lens(const struct options *options, int is_start)
     return option
                ? error_set(CUFENCE_ERROR_UNSUPPORTED, "%s: this cufence was built without its lens (CUFENCE_LENS=OFF)", option)
                : CUFENCE_OK;
+#endif
+}
+
+cufence_status lifecycle_index(const cufence_table *table, const struct options *options)
+{
+#ifdef CUFENCE_HAS_LENS
+    return tables_declare(table, options);
+#else
+    (void)table;
+    (void)options;
+    return error_set(CUFENCE_ERROR_UNSUPPORTED,
+                     "tables are not checked: this cufence was built without its lens (CUFENCE_LENS=OFF)");
 #endif
 }
 

@@ -226,8 +226,8 @@ static void conclude(void *argument)
     char unchecked[160] = "";
     if (is_synchronised && !check_slack())
         snprintf(unchecked, sizeof unchecked, "%s", error_detail());
-    if (lens)
-        lens->close(LENS_MS);
+    if (lens_now())
+        lens_now()->close(LENS_MS);
     monitor_stop(is_synchronised ? DUMP_MS : 0);
     heap_close();
     int has_failed = is_synchronised && driver_has_faulted(exit_result);
@@ -282,15 +282,15 @@ static void context_begun(struct context *context)
     on_exit(at_exit, NULL);
     wait_before_exit();
     monitor_add_context(context);
-    if (lens)
-        lens->context_begun(context);
+    if (lens_now())
+        lens_now()->context_begun(context);
 }
 
 static void context_gone(struct context *context)
 {
     lock_expect(RANK_CONTEXTS);
-    if (lens)
-        lens->context_gone(context);
+    if (lens_now())
+        lens_now()->context_gone(context);
     kernels_forget(context);
     if (order_is_wanted())
         order_context_gone(context);

@@ -28,3 +28,20 @@ PUBLIC cufence_status cufence_region_gone(const void *start)
     cufence_status status = lifecycle_check();
     return status == CUFENCE_OK ? regions_gone((uint64_t)(uintptr_t)start) : status;
 }
+
+PUBLIC cufence_status cufence_index_table(const cufence_table *table)
+{
+    cufence_status status = lifecycle_check();
+    return status == CUFENCE_OK ? lifecycle_index(table, lifecycle_options()) : status;
+}
+
+PUBLIC cufence_status cufence_index(const void *table, size_t count, int width, const void *rows, const int64_t *allow,
+                                    size_t allowed)
+{
+    return cufence_index_table(&(cufence_table){.start = table,
+                                                .count = count,
+                                                .width = width > 0 ? (size_t)width : 0,
+                                                .rows = rows,
+                                                .allow = allow,
+                                                .allowed = allowed});
+}

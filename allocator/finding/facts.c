@@ -9,13 +9,14 @@ static const char *const kind_words[] = {
     "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
     "illegal access", "exception", "unexplained", "double free", "invalid free", "host write out of bounds",
     "host read out of bounds", "stream race", "slack write", "write to a free region", "leak", "first NaN", "first Inf",
-    "uninitialised read", "memcheck", "racecheck", "initcheck", "synccheck", "run", "guarded", NULL};
+    "wrong row", "uninitialised read", "memcheck", "racecheck", "initcheck", "synccheck", "run", "guarded", NULL};
 /* clang-format on */
 static const char *const known_word[] = {"suppressed", "baseline", NULL};
 static const char *const region_words[] = {"", "live", "free", NULL};
 static const char *const access_words[] = {"", "read", "write", "atomic", NULL};
 static const char *const from_words[] = {"", "the start", "past the end", "before the start", NULL};
 static const char *const side_words[] = {"past_end", "before_start", NULL};
+static const char *const why_words[] = {"", "outside", "free", "of another owner", NULL};
 static const char *const source_words[] = {"live buffers", "arguments", "launches", "running", NULL};
 static const char *const exact_word[] = {"exact", NULL}, *const derived_word[] = {"derived", NULL},
                          *const version_word[] = {VERSION_TEXT, NULL};
@@ -39,6 +40,8 @@ static const char *const exact_word[] = {"exact", NULL}, *const derived_word[] =
 #define REGION(kind, ...) FIELD(kind, struct region_fact, __VA_ARGS__)
 #define INPUT(kind, ...) FIELD(kind, struct nan_input, __VA_ARGS__)
 #define UNINIT(kind, ...) FIELD(kind, struct uninit_fact, __VA_ARGS__)
+#define BY(kind, ...) FIELD(kind, struct launched_fact, __VA_ARGS__)
+#define TABLED(kind, ...) FIELD(kind, struct table_fact, __VA_ARGS__)
 #define NAN_OF(kind, ...) FIELD(kind, struct nan_fact, __VA_ARGS__)
 #define PROCESS(kind, ...) FIELD(kind, struct finding_process, __VA_ARGS__)
 #define ORIGIN(kind, ...) FIELD(kind, struct finding_origin, __VA_ARGS__)
@@ -241,13 +244,13 @@ TABLE(input, struct nan_input, INPUT(INT, argument, "argument", .flags = OR_NONE
       INPUT(REAL, max, "max", .flags = OR_NONE, WHEN(struct nan_input, finite)),
       INPUT(REAL, mean, "mean", .flags = OR_NONE, WHEN(struct nan_input, finite)),
       INPUT(REAL, deviation, "std", .flags = OR_NONE, WHEN(struct nan_input, finite)));
-TABLE(nan_of, struct nan_fact, NAN_OF(TEXT, kernel, "kernel"), NAN_OF(TEXT, symbol, "symbol"),
-      NAN_OF(TEXT, graph_kernels, "graph_kernels"), NAN_OF(TRIPLE, grid, "grid", WHEN(struct nan_fact, kernel)),
-      NAN_OF(TRIPLE, block, "block", WHEN(struct nan_fact, kernel)), NAN_OF(NUMBER, launch, "launch", MUST),
-      NAN_OF(HEX, stream, "stream", MUST), NAN_OF(NUMBER, tid, "tid", MUST), FRAMES(struct nan_fact, frames, frame_count),
-      NAN_OF(INT, argument, "argument", .flags = OR_NONE), OPEN("written_at", WHEN(struct nan_fact, file)),
-      NAN_OF(TEXT, file, "file", MUST), NAN_OF(INT, line, "line", MUST), CLOSE, NAN_OF(NUMBER, index, "index", MUST),
-      NAN_OF(NUMBER, made, "made", MUST), NAN_OF(NUMBER, count, "count", MUST),
+TABLE(by, struct launched_fact, BY(TEXT, kernel, "kernel"), BY(TEXT, symbol, "symbol"),
+      BY(TEXT, graph_kernels, "graph_kernels"), BY(TRIPLE, grid, "grid", WHEN(struct launched_fact, kernel)),
+      BY(TRIPLE, block, "block", WHEN(struct launched_fact, kernel)), BY(NUMBER, launch, "launch", MUST),
+      BY(HEX, stream, "stream", MUST), BY(NUMBER, tid, "tid", MUST), FRAMES(struct launched_fact, frames, frame_count));
+TABLE(nan_of, struct nan_fact, NAN_OF(PART, by, NULL, .record = &by), NAN_OF(INT, argument, "argument", .flags = OR_NONE),
+      OPEN("written_at", WHEN(struct nan_fact, file)), NAN_OF(TEXT, file, "file", MUST), NAN_OF(INT, line, "line", MUST), CLOSE,
+      NAN_OF(NUMBER, index, "index", MUST), NAN_OF(NUMBER, made, "made", MUST), NAN_OF(NUMBER, count, "count", MUST),
       NAN_OF(WORD, type, "type", .words = value_names, MUST), NAN_OF(TRUE, is_guess, "type_is_guess"),
       NAN_OF(TRUE, is_of_unwritten, "of_unwritten"),
       NAN_OF(LIST, inputs, "inputs", .record = &input, .flags = REQUIRED | BEHIND, COUNT(struct nan_fact, input_count)));
@@ -258,6 +261,12 @@ TABLE(uninit, struct uninit_fact, UNINIT(NUMBER, number, "launch"), UNINIT(NUMBE
       UNINIT(NUMBER, elements, "count", MUST), UNINIT(NUMBER, different, "different", MUST),
       UNINIT(NUMBER, first, "index", MUST), UNINIT(CHARS, values[0], "with_00", MUST),
       UNINIT(CHARS, values[1], "with_4b", MUST), CLOSE);
+
+TABLE(tabled, struct table_fact, TABLED(PART, by, NULL, .record = &by), TABLED(TRUE, is_held, "held_back"),
+      TABLED(HEX, address, "address", MUST), TABLED(NUMBER, element, "element", MUST), TABLED(NUMBER, count, "count", MUST),
+      TABLED(NUMBER, wrong, "wrong", MUST), TABLED(NUMBER, width, "width", MUST), TABLED(SCALAR, value, "value", MUST),
+      TABLED(WORD, why, "why", .words = why_words, MUST), TABLED(NUMBER, rows, "rows", MUST), TABLED(TEXT, name, "name"),
+      TABLED(TEXT, wants, "wants"));
 
 /* ---- the process ---- */
 
@@ -361,6 +370,7 @@ static const struct field of_finding[] = {
     ROW(LIST, notes.list, "notes", .flags = NOT_ZERO, .record = &note, COUNT(struct finding, notes.count)),
     ROW(PART, nan, "nan", .flags = BEHIND, .record = &nan_of),
     ROW(PART, uninit, "uninitialised", .flags = BEHIND, .record = &uninit),
+    ROW(PART, table, "table", .flags = BEHIND, .record = &tabled),
     ROW(CHARS, hint, "hint"),
     ROW(PART, previous, "previous", .record = &buffer, WHEN(struct finding, previous.buffer)),
     ROW(PART, next, "next", .record = &buffer, WHEN(struct finding, next.buffer)),

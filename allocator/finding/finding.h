@@ -16,6 +16,7 @@
 #include "nan.h"
 #include "record/record.h"
 #include "slack.h"
+#include "table.h"
 #include "timeline.h"
 #include "uninit.h"
 
@@ -297,6 +298,8 @@ struct finding {
     const struct region_fact *region; /* the row that it is about, of a divided buffer; else NULL */
     const struct nan_fact *nan;       /* a launch has made a NaN; else NULL */
     const struct uninit_fact *uninit; /* a launch has used what nobody has written; else NULL */
+    const struct table_fact *table;   /* a launch is given a table with a wrong element; else NULL */
+    const struct launched_fact *by;   /* of these two: the launch */
     const struct guarded *guarded;    /* of a line about what a process has guarded (json.h); else NULL */
     struct note_facts meaning;        /* what happened, if no buffer is involved */
     struct note_facts notes;          /* why facts are missing, and where the candidates come from */
@@ -316,6 +319,7 @@ void finding_of_slack(struct finding *finding, struct slack_write *write,
 void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const struct finding_origin *origin);
 void finding_of_uninit(struct finding *finding, struct uninit_fact *fact,
                        const struct finding_origin *origin); /* sets fact->reason */
+void finding_of_table(struct finding *finding, const struct table_fact *table, const struct finding_origin *origin);
 void finding_unexplained(struct finding *finding, const char *reason, const struct finding_origin *origin);
 void finding_free(struct finding *finding);
 
@@ -344,8 +348,9 @@ void finding_of_leak(struct finding *finding, struct leak *leak, const struct fi
 uint64_t identity_of_fault(const struct diagnosis *diagnosis);
 uint64_t identity_of_slack(const struct slack_write *write);
 uint64_t identity_of_misuse(const struct misuse *misuse);
-uint64_t identity_of_leak(const cufence_buffer *buffer); /* any one of the place */
-uint64_t identity_of_nan(const struct nan_fact *nan);    /* of the kernel, the place of its launch, and the argument */
+uint64_t identity_of_leak(const cufence_buffer *buffer);    /* any one of the place */
+uint64_t identity_of_nan(const struct nan_fact *nan);       /* of the kernel, the place of its launch, and the argument */
+uint64_t identity_of_table(const struct table_fact *table); /* likewise, and the number of the element */
 
 /*
  * Writes the name that a finding has in each run of a program, until its code is moved to another function or file: kind, file

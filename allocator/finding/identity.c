@@ -78,14 +78,25 @@ uint64_t identity_of_leak(const cufence_buffer *buffer)
     return not_zero(add_place(add_text(START, "leak"), buffer));
 }
 
+/* Of what, the kernel, and the place of its launch. */
+static uint64_t of_launched(const char *kind, const struct launched_fact *by)
+{
+    uint64_t hash = add_text(add_text(START, kind), by->kernel ? by->symbol : by->plain);
+    for (size_t i = 0; i < by->frame_count; i++) {
+        hash = add_text(add_text(hash, by->frames[i].file), by->frames[i].function);
+        hash = add_number(add_number(hash, (uint64_t)(uint32_t)by->frames[i].line), by->frames[i].offset);
+    }
+    return hash;
+}
+
 uint64_t identity_of_nan(const struct nan_fact *nan)
 {
-    uint64_t hash = add_text(add_text(START, nan->kind), nan->kernel ? nan->symbol : nan->plain);
-    for (size_t i = 0; i < nan->frame_count; i++) {
-        hash = add_text(add_text(hash, nan->frames[i].file), nan->frames[i].function);
-        hash = add_number(add_number(hash, (uint64_t)(uint32_t)nan->frames[i].line), nan->frames[i].offset);
-    }
-    return not_zero(add_number(hash, (uint64_t)(uint32_t)nan->argument));
+    return not_zero(add_number(of_launched(nan->kind, &nan->by), (uint64_t)(uint32_t)nan->argument));
+}
+
+uint64_t identity_of_table(const struct table_fact *table)
+{
+    return not_zero(add_number(add_number(of_launched(FINDING_TABLE, &table->by), table->element), table->why));
 }
 
 /* ---- from one run to the next ---- */
@@ -121,9 +132,9 @@ void finding_name(const struct finding *finding, char *out, size_t size)
     if (finding->where.is_known && !finding->slack) {
         finding_kernel(&finding->where.site, kernel, sizeof kernel);
         add_place_name(out, size, "at", finding->where.site.is_in_driver ? NULL : finding->where.site.file, kernel);
-    } else if (finding->nan) {
-        part_append(out, size, " in %s", finding->nan->plain);
-        add_frame_name(out, size, "launched at", finding->nan->frames, finding->nan->frame_count);
+    } else if (finding->by) {
+        part_append(out, size, " in %s", finding->by->plain);
+        add_frame_name(out, size, "launched at", finding->by->frames, finding->by->frame_count);
     } else if (finding->called.call) {
         add_frame_name(out, size, "at", finding->called.frames, finding->called.count);
     } else if (allocated->count) {

@@ -4,7 +4,8 @@
 #ifndef CUFENCE_FINDING_NAN_H
 #define CUFENCE_FINDING_NAN_H
 
-#include "analysis/snapshot/snapshot.h"
+#include "launched.h"
+
 #include "analysis/values/value.h"
 
 #define FINDING_NAN "first NaN"
@@ -27,13 +28,7 @@ struct nan_input {
 
 struct nan_fact {
     const char *kind;            /* FINDING_NAN or FINDING_INF */
-    const char *kernel, *symbol; /* demangled and mangled; NULL: a graph */
-    const char *graph_kernels;   /* of a graph: as `plain`; else NULL */
-    const char *plain;           /* the kernel without types; of a graph: its kernels */
-    uint32_t grid[3], block[3];
-    uint64_t launch, stream, tid;     /* number of the launch; its stream; its thread */
-    const struct stack_frame *frames; /* of the launch, innermost first */
-    size_t frame_count;
+    struct launched_fact by;     /* the launch that has made it */
     uint64_t index, made, count; /* the first such element, their number, and that of all elements */
     uint64_t pointer;            /* where the elements begin */
     int argument;                /* that points there, -1 if unknown */

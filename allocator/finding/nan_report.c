@@ -6,20 +6,10 @@
 void nan_launch_lines(struct report *report, const struct finding *finding)
 {
     const struct nan_fact *nan = finding->nan;
-    report_begin(report, "kernel", NULL);
-    if (nan->kernel) {
-        report_put_kernel(report, nan->kernel);
-        report_put(report, "%s", grid_of(nan->grid, nan->block).text);
-    } else {
-        report_put(report, "one of a CUDA graph: ");
-        report_put_name(report, nan->plain);
-    }
-    report_end(report, CERTAIN_EXACT);
+    launched_kernel_line(report, &nan->by);
     if (nan->file)
         report_line(report, "", "written at", CERTAIN_DERIVED, "%s:%d", nan->file, nan->line);
-    report_line(report, "", "launched", CERTAIN_NOT, "#%" PRIu64 ", by thread %" PRIu64 " on stream 0x%" PRIx64, nan->launch,
-                nan->tid, nan->stream);
-    report_frame_lines(report, "", "launched at", NULL, CERTAIN_EXACT, nan->frames, nan->frame_count);
+    launched_lines(report, &nan->by);
 }
 
 static void put_figures(struct report *report, const struct nan_input *input)

@@ -30,7 +30,7 @@ static void add_hint(struct finding *finding, const struct nan_fact *nan)
         zeros += input->finite ? input->zeros : 0;
         has_negative |= input->finite && input->min < 0;
     }
-    const char *name = nan->kernel ? nan->kernel : nan->plain;
+    const char *name = nan->by.kernel ? nan->by.kernel : nan->by.plain;
     if (nan->is_of_unwritten)
         part_add(finding->hint, "an input that nobody has written holds NaN: is memory used before it is filled?");
     else if (!strcmp(nan->kind, FINDING_INF))
@@ -49,10 +49,14 @@ static void add_hint(struct finding *finding, const struct nan_fact *nan)
 void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const struct finding_origin *origin)
 {
     const char *what = strcmp(nan->kind, FINDING_INF) == 0 ? "Inf" : "NaN";
-    *finding = (struct finding){
-        .origin = *origin, .kind = nan->kind, .nan = nan, .access = {.source = NO_ARGUMENT}, .now_ns = nan->now_ns};
+    *finding = (struct finding){.origin = *origin,
+                                .kind = nan->kind,
+                                .nan = nan,
+                                .by = &nan->by,
+                                .access = {.source = NO_ARGUMENT},
+                                .now_ns = nan->now_ns};
     part_add(finding->what, "%s", nan->kind);
-    part_add(finding->headline, "%s: %s writes %" PRIu64 " %s to ", nan->kind, nan->kernel ? nan->plain : "a CUDA graph",
+    part_add(finding->headline, "%s: %s writes %" PRIu64 " %s to ", nan->kind, nan->by.kernel ? nan->by.plain : "a CUDA graph",
              nan->made, what);
     if (nan->buffer->id)
         part_add(finding->headline, "buffer #%" PRIu64 ", ", nan->buffer->id);

@@ -18,10 +18,10 @@ static void place_piece(struct report *report, const struct finding *finding)
 {
     const struct evidence_site *site = &finding->where.site;
     char kernel[256];
-    const struct stack_frame *from = finding->nan ? finding->nan->frames : finding->called.frames;
-    size_t count = finding->nan ? finding->nan->frame_count : finding->called.count;
+    const struct stack_frame *from = finding->by ? finding->by->frames : finding->called.frames;
+    size_t count = finding->by ? finding->by->frame_count : finding->called.count;
     if (count) {
-        report_put(report, "%sat ", finding->nan ? "launched " : "");
+        report_put(report, "%sat ", finding->by ? "launched " : "");
         report_put_frame(report, frames_own(from, count));
     }
     if (!finding->where.is_known)
@@ -140,7 +140,7 @@ static void summary_line(struct report *report, const struct finding *finding)
         first = accesses[finding->access.kind];
     if (first[0]) /* instead of what the kind says already */
         rest += strlen(finding->what);
-    if (finding->nan || finding->slack)
+    if (finding->by || finding->slack)
         rest += strlen(finding->what) + strlen(": ");
     report_begin(report, NULL, NULL);
     char *place = rendered(place_piece, finding);
@@ -441,6 +441,8 @@ char *finding_text(const struct finding *finding)
         kernel_lines(&report, finding);
     if (finding->nan)
         nan_launch_lines(&report, finding);
+    if (finding->table)
+        table_lines(&report, finding);
     address_line(&report, finding);
     owner_line(&report, finding);
     note_lines(&report, "cause", finding->cause.said.list, finding->cause.said.count);

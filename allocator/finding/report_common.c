@@ -163,3 +163,23 @@ void report_buffer_lines(struct report *report, const struct buffer_fact *fact, 
     }
     report_frame_lines(report, "", "freed at", NULL, CERTAIN_NOT, fact->freed.frames, fact->freed.count);
 }
+
+void launched_kernel_line(struct report *report, const struct launched_fact *by)
+{
+    report_begin(report, "kernel", NULL);
+    if (by->kernel) {
+        report_put_kernel(report, by->kernel);
+        report_put(report, "%s", grid_of(by->grid, by->block).text);
+    } else {
+        report_put(report, "one of a CUDA graph: ");
+        report_put_name(report, by->plain);
+    }
+    report_end(report, CERTAIN_EXACT);
+}
+
+void launched_lines(struct report *report, const struct launched_fact *by)
+{
+    report_line(report, "", "launched", CERTAIN_NOT, "#%" PRIu64 ", by thread %" PRIu64 " on stream 0x%" PRIx64, by->launch,
+                by->tid, by->stream);
+    report_frame_lines(report, "", "launched at", NULL, CERTAIN_EXACT, by->frames, by->frame_count);
+}

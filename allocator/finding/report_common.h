@@ -49,6 +49,10 @@ void report_buffer_lines(struct report *report, const struct buffer_fact *fact, 
 /* Ends the line, with its certainty, and begins one below it that goes on with the same key. */
 void report_continue(struct report *report, const char *subkey, enum certainty certainty);
 
+/* Put the kernel, and the launch, of findings that have finding->by. */
+void launched_kernel_line(struct report *report, const struct launched_fact *by);
+void launched_lines(struct report *report, const struct launched_fact *by);
+
 /* ---- parts of a report that are files of their own ---- */
 
 /* What an argument's buffer held: nothing if that is unknown. */
@@ -64,6 +68,9 @@ void written_put_values(struct report *report, const struct rerun_write *write, 
 /* The kernel that made a NaN and its launch, and the inputs. */
 void nan_launch_lines(struct report *report, const struct finding *finding);
 void nan_input_lines(struct report *report, const struct finding *finding);
+
+/* The element of a table and the row that it names, and the launch that is given them. */
+void table_lines(struct report *report, const struct finding *finding);
 
 /* What may still use the buffer of a stream race; nothing if it is none. */
 void earlier_lines(struct report *report, const struct finding *finding);

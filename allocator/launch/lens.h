@@ -1,9 +1,10 @@
 /*
  * The lens: what looks at launches that do not fault (the room lens/, for values=, nan=, trace= and save_values=). It registers
- * this table at the start where an option asks for it, or to keep the code of modules; nobody else knows more of it. Launches
+ * this table at the start where an option asks for it, or to keep the code of modules, or later, when a table is declared;
+ * nobody else knows more of it. Launches
  * themselves it sees as an observer (observers.h).
  *
- * Thread safety: `lens` is constant after the start; its functions run on any thread, several at once.
+ * Thread safety: lens_now() changes once at most; its functions run on any thread, several at once.
  */
 #ifndef CUFENCE_LAUNCH_LENS_H
 #define CUFENCE_LAUNCH_LENS_H
@@ -35,9 +36,14 @@ struct lens {
     void (*close)(unsigned ms); /* once, at exit: waits at most so long for what it looks at */
 };
 
-extern const struct lens *lens; /* NULL: it is not wanted */
+extern const struct lens *lens_registered; /* atomic */
+
+static inline const struct lens *lens_now(void) /* NULL: it is not wanted */
+{
+    return __atomic_load_n(&lens_registered, __ATOMIC_ACQUIRE);
+}
 
 /* For those of its functions that may be NULL. */
-#define LENS_WANTS(function) (__builtin_expect(lens != NULL, 0) && lens->function)
+#define LENS_WANTS(function) (__builtin_expect(lens_now() != NULL, 0) && lens_now()->function)
 
 #endif

@@ -5,11 +5,13 @@
 #include <assert.h>
 
 const struct launch_observer *launch_observers[LAUNCH_OBSERVERS];
-unsigned launch_observer_count;
-const struct lens *lens;
+unsigned launch_observers_added;
+const struct lens *lens_registered;
 
 void launch_observe(const struct launch_observer *observer)
 {
-    assert(launch_observer_count < LAUNCH_OBSERVERS);
-    launch_observers[launch_observer_count++] = observer;
+    unsigned count = launch_observer_count();
+    assert(count < LAUNCH_OBSERVERS);
+    launch_observers[count] = observer;
+    __atomic_store_n(&launch_observers_added, count + 1, __ATOMIC_RELEASE);
 }

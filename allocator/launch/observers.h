@@ -2,8 +2,8 @@
  * Who else wants to see a launch: observers are called before and after each launch that the preload library hooks, on the
  * launching thread, without locks held. With no observer a launch costs one comparison.
  *
- * Thread safety: launch_observe() before the first launch (at the start); an observer's functions run on any thread, several at
- * once.
+ * Thread safety: launch_observe() on one thread at a time, at the start or later: a launch that has begun may then end at an
+ * observer that has not seen it begin. An observer's functions run on any thread, several at once.
  */
 #ifndef CUFENCE_LAUNCH_OBSERVERS_H
 #define CUFENCE_LAUNCH_OBSERVERS_H
@@ -25,15 +25,20 @@ struct launch_observer {
 };
 
 #define LAUNCH_OBSERVERS 4
-extern const struct launch_observer *launch_observers[LAUNCH_OBSERVERS]; /* the first launch_observer_count are set */
-extern unsigned launch_observer_count;
+extern const struct launch_observer *launch_observers[LAUNCH_OBSERVERS]; /* the first launch_observer_count() are set */
+extern unsigned launch_observers_added;                                  /* atomic */
+
+static inline unsigned launch_observer_count(void)
+{
+    return __atomic_load_n(&launch_observers_added, __ATOMIC_ACQUIRE);
+}
 
 /* Adds an observer, which must stay valid. They are called in this order, and at the end in the opposite one. */
 void launch_observe(const struct launch_observer *observer);
 
 static inline void launch_begins(const struct launch_event *event)
 {
-    for (unsigned i = 0; i < launch_observer_count; i++) {
+    for (unsigned i = 0; i < launch_observer_count(); i++) {
         if (launch_observers[i]->begins)
             launch_observers[i]->begins(event);
     }
@@ -41,7 +46,7 @@ static inline void launch_begins(const struct launch_event *event)
 
 static inline void launch_ended(const struct launch_event *event, CUresult result)
 {
-    for (unsigned i = launch_observer_count; i-- > 0;) {
+    for (unsigned i = launch_observer_count(); i-- > 0;) {
         if (launch_observers[i]->ended)
             launch_observers[i]->ended(event, result);
     }

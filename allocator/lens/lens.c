@@ -37,7 +37,7 @@ void lens_register(void)
     table.loaded_file = code_is_kept ? code_loaded_file : NULL;
     table.host_writes = written_is_noted() ? written_note_address : NULL;
     table.copied = visits_see_copies() ? visits_copied : NULL;
-    lens = &table;
+    __atomic_store_n(&lens_registered, &table, __ATOMIC_RELEASE);
 }
 
 cufence_status lens_check(const struct options *options)

@@ -65,7 +65,7 @@ static int within(const struct host_call *call, CUdeviceptr address, size_t size
     if (!heap_owns(address) || size == 0)
         return 1;
     if (is_write && LENS_WANTS(host_writes))
-        lens->host_writes(address);
+        lens_now()->host_writes(address);
     if (heap_range_of(address, &range) && size <= range.size - (address - range.address))
         return show(call, address, size, is_write);
     return refuse(call, address, size, is_write);

@@ -94,15 +94,15 @@ void graph_instantiated(CUgraphExec executable, CUgraph graph, unsigned long lon
     if (!is_active())
         return;
     heap_graph_instantiated(executable, graph, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
-    if (lens)
-        lens->graph_instantiated(executable, graph);
+    if (lens_now())
+        lens_now()->graph_instantiated(executable, graph);
 }
 
 void executable_ends(CUgraphExec executable)
 {
     heap_executable_gone(executable);
-    if (lens)
-        lens->executable_gone(executable);
+    if (lens_now())
+        lens_now()->executable_gone(executable);
     if (order_is_wanted())
         order_graph_gone(executable);
 }

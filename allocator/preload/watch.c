@@ -10,7 +10,7 @@
 
 static void show_aside(void *copy)
 {
-    lens->copied(copy);
+    lens_now()->copied(copy);
 }
 
 /* Shows a copy or set that has been submitted to those who want to see it. */
@@ -114,12 +114,13 @@ static void show(const struct host_call *call, CUstream stream)
             return failure();                                                                                                  \
         if (is_active())                                                                                                       \
             launch_forget_functions();                                                                                         \
-        if (lens)                                                                                                              \
-            lens->unloads(what);                                                                                               \
+        if (lens_now())                                                                                                        \
+            lens_now()->unloads(what);                                                                                         \
         return real.symbol arguments;                                                                                          \
     }
-#define LOADED(handle, is_library, image) (LENS_WANTS(loaded) ? lens->loaded(handle, is_library, image) : (void)0)
-#define LOADED_FILE(handle, is_library, path) (LENS_WANTS(loaded_file) ? lens->loaded_file(handle, is_library, path) : (void)0)
+#define LOADED(handle, is_library, image) (LENS_WANTS(loaded) ? lens_now()->loaded(handle, is_library, image) : (void)0)
+#define LOADED_FILE(handle, is_library, path)                                                                                  \
+    (LENS_WANTS(loaded_file) ? lens_now()->loaded_file(handle, is_library, path) : (void)0)
 
 /* Kernels that a program puts into graphs itself, or changes there. Each is recorded with its arguments, as a kernel is that a
  * stream's capture puts there. */

@@ -1,5 +1,6 @@
 // cufence's own kernels as they are, run on the host: a block is one thread, and what it shares is a variable of that thread's.
 #include "lens/kernels/figures.h"
+#include "lens/kernels/tables.h"
 #include "sim.h"
 
 /* Kernels read whole words, and a sanitizer counts bytes. */
@@ -54,6 +55,10 @@ namespace reaches
 {
 #include "lens/kernels/reach.cu"
 }
+namespace tables
+{
+#include "lens/kernels/tables.cu"
+}
 namespace patterns
 {
 #include "kernels/pattern.cu"
@@ -93,6 +98,12 @@ OWN(reach)
 {
     if (begin(thread))
         reaches::cufence_reach(*static_cast<const reaches::reach *>(arguments[0]));
+}
+
+OWN(tables)
+{
+    if (begin(thread))
+        tables::cufence_tables(*static_cast<const tables_items *>(arguments[0]));
 }
 
 OWN(pattern_fill)

@@ -44,6 +44,6 @@ void cufence_torch_add(const char *text, const char *json)
 
 void cufence_torch_kernel(uint64_t function, const char *symbol, const char *arguments)
 {
-    if (lens)
-        lens->kernel_declared((CUfunction)(uintptr_t)function, symbol, arguments);
+    if (lens_now())
+        lens_now()->kernel_declared((CUfunction)(uintptr_t)function, symbol, arguments);
 }

@@ -323,6 +323,14 @@ void tell_leak(struct leak *leak)
     finish(&finding, publish(&finding));
 }
 
+void tell_table(const struct table_fact *table, int device)
+{
+    struct setting setting;
+    struct finding finding;
+    finding_of_table(&finding, table, setting_of(&setting, device));
+    finish(&finding, publish(&finding));
+}
+
 void tell_nan(const struct nan_fact *nan, int device)
 {
     struct setting setting;

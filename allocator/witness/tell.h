@@ -14,6 +14,7 @@
 #include "finding/misuse.h"
 #include "finding/nan.h"
 #include "finding/slack.h"
+#include "finding/table.h"
 #include "rerun/dump.h"
 #include "slack_rerun.h"
 
@@ -50,6 +51,9 @@ void tell_guarded(const struct guarded *guarded);
 
 /* Reports that a launch has made a NaN. device: of the launch. */
 void tell_nan(const struct nan_fact *nan, int device);
+
+/* Reports an element of a table that names no row which it may name. device: of the launch. */
+void tell_table(const struct table_fact *table, int device);
 
 /* ---- process.c: what a finding says about the process: host, command line, job ---- */
 

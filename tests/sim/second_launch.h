@@ -5,6 +5,7 @@
 #define CUFENCE_TESTS_SECOND_LAUNCH_H
 
 #include "child.h"
+#include "support/unfold.h"
 
 #include "launch/launch.h"
 #include "launch/pinned.h"
@@ -135,21 +136,6 @@ static inline struct hosted *pin(size_t size)
     pinned_add(context_current(), (uint64_t)(uintptr_t)memory, size, PINNED_HOST);
     *(struct hosted *)memory = (struct hosted){.n = COUNT};
     return memory;
-}
-
-/* Joins the lines that a report has folded: where it folds depends on how many digits the process number has. */
-static inline void unfold(char *text)
-{
-    char *to = text;
-    for (const char *from = text; *from;) {
-        int folded = 0;
-        if (*from == '\n')
-            sscanf(from, "\n==%*u==%n", &folded);
-        size_t blanks = folded ? strspn(from + folded, " ") : 0;
-        from += blanks >= 14 ? (size_t)folded + blanks - 1 : 0; /* one blank stays */
-        *to++ = *from++;
-    }
-    *to = 0;
 }
 
 /* Returns 1 if a line of the text has the pattern, as it is or unfolded. */

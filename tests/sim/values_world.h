@@ -21,16 +21,21 @@ static inline void read_file(const char *name)
     }
 }
 
-/* Runs the stories under `cufence run ARGUMENTS`; `text` gets what it prints. Returns the exit status. */
-static inline int run(const char *arguments, const char *stories)
+/* Runs stories of a program under `cufence run ARGUMENTS`; `text` gets what it prints. Returns the exit status. */
+static inline int run_program(const char *program, const char *arguments, const char *stories)
 {
     char command[2048];
     setenv("LD_LIBRARY_PATH", CUFENCE_RUN_DRIVER, 1); /* libcuda.so.1 is the simulated device there */
-    snprintf(command, sizeof command, "cd %s && %s run %s -- %s %s >out 2>&1", folder, CUFENCE_CLI, arguments,
-             CUFENCE_VALUES_STORY, stories);
+    snprintf(command, sizeof command, "cd %s && %s run %s -- %s %s >out 2>&1", folder, CUFENCE_CLI, arguments, program,
+             stories);
     int status = system(command);
     read_file("out");
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static inline int run(const char *arguments, const char *stories)
+{
+    return run_program(CUFENCE_VALUES_STORY, arguments, stories);
 }
 
 static inline size_t count_in(const char *word)

@@ -2,59 +2,13 @@
  * Reports of every kind, as text, JSON and annotation, and snapshots, as the files in tests/golden have them byte for byte.
  * `bin/unit_golden --update` writes the files anew: read the difference before you commit it.
  */
-#define TEST_OWN_MAIN
-#include "support/test.h"
+#include "golden_finding.h"
 
 #include "support/schema.h"
 
-#include "support/golden.h"
-
 #include "analysis/snapshot/keep.h"
-#include "base/text.h"
-#include "finding/json.h"
 #include "finding/finding.h"
-#include "finding/report.h"
 #include "finding/use.h"
-#include "rerun_stories.h"
-
-static const struct finding_origin origin = {.pid = 4242, .rank = -1, .device = 0};
-
-static size_t frames_of(const void *from, uint32_t stack, struct stack_frame *out, size_t max)
-{
-    (void)from;
-    assert_true(max >= 2);
-    out[0] = (struct stack_frame){.is_python = 1, .function = "forward", .file = "model.py", .line = (int)stack};
-    out[1] = (struct stack_frame){.is_python = 1, .function = "step", .file = "train.py", .line = 40};
-    return 2;
-}
-
-/* Adds a text, and frees it. The version of today is not part of it. */
-static void put(FILE *out, char *text)
-{
-    static const char version[] = "\"cufence\":\"" VERSION_TEXT "\"";
-    assert_non_null(text);
-    const char *at = strstr(text, version);
-    if (at)
-        fprintf(out, "%.*s\"cufence\":\"VERSION\"", (int)(at - text), text);
-    fputs(at ? at + strlen(version) : text, out);
-    free(text);
-}
-
-/* Frees the finding. */
-static void check_finding(const char *name, struct finding *finding)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    put(out, finding_text(finding));
-    fputc('\n', out);
-    put(out, finding_json(finding));
-    put(out, finding_annotation(finding, "/home/me/repo"));
-    fclose(out);
-    finding_free(finding);
-    golden_check(GOLDEN "findings.expect", name, text);
-    free(text);
-}
 
 /* ---- faults ---- */
 
@@ -374,60 +328,6 @@ TEST(free_rows)
     write.launch_count = write.launch_total = 1;
     finding_of_slack(&finding, &write, &origin);
     check_finding("region_by_one", &finding);
-}
-
-TEST(nans)
-{
-    struct finding finding;
-    struct stack_frame frames[2];
-    cufence_buffer buffer = world[A], none = {0};
-    strcpy(buffer.label, "y");
-    buffer.allocated_stack = 120;
-    /* clang-format off */
-    const struct nan_input inputs[] = {
-        {.argument = 1, .at = 8, .buffer = 2, .offset = 4, .count = 100, .label = "x", .type = VALUE_FLOAT16, .is_guess = 1,
-         .infinities = 2, .finite = 98, .zeros = 1, .min = -1.5, .max = 3, .mean = 0.25, .deviation = 1.5},
-        {.argument = -1, .buffer = 3, .count = 7, .type = VALUE_FLOAT32, .is_unwritten = 1, .nans = 7},
-        {.argument = 2, .buffer = 4, .count = 7, .type = VALUE_FLOAT32, .finite = 1, .max = 1e300,
-         .mean = __builtin_inf(), .deviation = __builtin_nan("")},
-    };
-    /* clang-format on */
-    struct nan_fact nan = {.kind = FINDING_NAN,
-                           .kernel = "void norm<float>(float*, int)",
-                           .symbol = "_Z4normIfEvPfi",
-                           .plain = "norm<float>",
-                           .grid = {8, 1, 1},
-                           .block = {128, 1, 1},
-                           .launch = 41,
-                           .stream = 0x5581c0,
-                           .tid = 4242,
-                           .frames = frames,
-                           .frame_count = frames_of(NULL, 41, frames, 2),
-                           .index = 3,
-                           .made = 2,
-                           .count = 1000,
-                           .pointer = buffer.address,
-                           .argument = 0,
-                           .file = "norm.cu",
-                           .line = 12,
-                           .buffer = &buffer,
-                           .buffer_frames = {frames_of, NULL},
-                           .inputs = inputs,
-                           .input_count = 3,
-                           .is_of_unwritten = 1,
-                           .now_ns = 73000000};
-    finding_of_nan(&finding, &nan, &origin);
-    check_finding("nan_of_a_kernel", &finding);
-    nan.kind = FINDING_INF;
-    nan.kernel = nan.symbol = nan.file = NULL;
-    nan.plain = nan.graph_kernels = "norm, scale";
-    nan.buffer = &none;
-    nan.argument = -1;
-    nan.input_count = 0;
-    nan.is_guess = 1;
-    nan.is_of_unwritten = 0;
-    finding_of_nan(&finding, &nan, &origin);
-    check_finding("inf_of_a_graph", &finding);
 }
 
 TEST(leaks)

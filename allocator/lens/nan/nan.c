@@ -26,8 +26,9 @@ static struct {
 
 /* ---- what is looked at ---- */
 
-static int wants_number(const struct launch_function *function, uint64_t number)
+static int wants_number(const struct launch_function *function, const struct launch_call *call, uint64_t number)
 {
+    (void)call;
     (void)number;
     uint32_t *counter = &watch.counters[((uintptr_t)function >> 4) % COUNTERS];
     return watch.every == 1 || __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED) % watch.every == 0;
@@ -211,11 +212,6 @@ static void tell(const struct results *results, const struct looked *made, int i
         return;
     arguments_describe(&reached->range, &parts->buffer);
     struct nan_fact fact = {.kind = is_inf ? FINDING_INF : FINDING_NAN,
-                            .launch = visit->number,
-                            .stream = (uint64_t)(uintptr_t)visit->handle,
-                            .tid = visit->tid,
-                            .frames = parts->frames,
-                            .frame_count = stack_frames(&visit->stack, parts->frames, STACK_READ),
                             .index = is_inf ? made->after.first_infinity : made->after.first_nan,
                             .made = is_inf ? made->after.infinities : made->after.nans,
                             .count = made->bytes / value_width(made->type),
@@ -229,16 +225,7 @@ static void tell(const struct results *results, const struct looked *made, int i
                             .is_of_unwritten = is_of_unwritten,
                             .now_ns = monotonic_ns()};
     find_line(visit, reached->pointer, &fact);
-    memcpy(fact.grid, visit->grid, sizeof fact.grid);
-    memcpy(fact.block, visit->block, sizeof fact.block);
-    const struct kernel_names *names = visit->function ? types_names(visit->function) : NULL;
-    if (names) {
-        fact.kernel = names->demangled;
-        fact.symbol = names->mangled;
-    }
-    names_kernels(visit, parts->plain, sizeof parts->plain);
-    fact.plain = parts->plain;
-    fact.graph_kernels = names ? NULL : parts->plain;
+    names_launched(visit, &fact.by, parts->frames, parts->plain, sizeof parts->plain);
     for (size_t i = 0; i < results->count && i < NAN_INPUTS; i++)
         parts->inputs[fact.input_count++] = input_of(visit, &results->looked[i], parts->labels[i]);
     tell_nan(&fact, visit->device);

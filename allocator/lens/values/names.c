@@ -157,6 +157,24 @@ void names_kernels(const struct visit *visit, char *out, size_t room)
     }
 }
 
+void names_launched(const struct visit *visit, struct launched_fact *out, struct stack_frame frames[STACK_READ], char *plain,
+                    size_t room)
+{
+    const struct kernel_names *known = visit->function ? types_names(visit->function) : NULL;
+    names_kernels(visit, plain, room);
+    *out = (struct launched_fact){.kernel = known ? known->demangled : NULL,
+                                  .symbol = known ? known->mangled : NULL,
+                                  .graph_kernels = known ? NULL : plain,
+                                  .plain = plain,
+                                  .launch = visit->number,
+                                  .stream = (uint64_t)(uintptr_t)visit->handle,
+                                  .tid = visit->tid,
+                                  .frames = frames,
+                                  .frame_count = stack_frames(&visit->stack, frames, STACK_READ)};
+    memcpy(out->grid, visit->grid, sizeof out->grid);
+    memcpy(out->block, visit->block, sizeof out->block);
+}
+
 /* ---- buffers ---- */
 
 static struct named *find_locked(uint64_t id)

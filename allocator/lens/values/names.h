@@ -11,6 +11,7 @@
 #ifndef CUFENCE_LENS_NAMES_H
 #define CUFENCE_LENS_NAMES_H
 
+#include "finding/launched.h"
 #include "lens/visits/visits.h"
 
 #define NAME_BYTES 256
@@ -27,6 +28,10 @@ uint64_t names_count_event(const struct visit *visit);
 
 /* Writes the kernel's name, or those of a graph's kernels: "gemm, softmax". */
 void names_kernels(const struct visit *visit, char *out, size_t room);
+
+/* What a finding says of the launch. It borrows frames and `plain`, which receive its stack and names_kernels(). */
+void names_launched(const struct visit *visit, struct launched_fact *out, struct stack_frame frames[STACK_READ], char *plain,
+                    size_t room);
 
 /* "train.py:17 in forward #2". */
 void names_buffer(uint64_t id, char out[NAME_BYTES]);

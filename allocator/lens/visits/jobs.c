@@ -17,7 +17,7 @@
 #define FAULT_MS 1000 /* after a fault, work that was done before it may still be about to say so */
 
 const struct visit_user *visit_users[VISIT_USERS];
-unsigned visit_user_count;
+unsigned visit_users_added;
 
 static struct {
     struct lock lock;      /* guards what is not marked otherwise */
@@ -45,10 +45,11 @@ void visits_need(uint64_t pinned_bytes)
 
 /* ---- contexts ---- */
 
-static int load(struct visit_context *made)
+/* Loads the kernels of those users that have none there yet. */
+static int load(struct visit_context *made, unsigned users)
 {
-    int is_loaded = flight_load_mark(&made->mark);
-    for (unsigned i = 0; i < visit_user_count && is_loaded; i++) {
+    int is_loaded = made->ready || flight_load_mark(&made->mark);
+    for (unsigned i = made->ready; i < users && is_loaded; i++) {
         const struct visit_user *user = visit_users[i];
         size_t count = 0;
         while (count < VISIT_KERNELS && user->kernels[count])
@@ -68,9 +69,10 @@ static struct visit_context *prepare(struct context *context)
         made->results.limit = jobs.limit;
         __atomic_store_n((struct visit_context **)&context->books[CONTEXT_VALUES], made, __ATOMIC_RELEASE);
     }
-    if (made && !made->is_ready && load(made))
-        __atomic_store_n(&made->is_ready, 1, __ATOMIC_RELEASE);
-    int is_ready = made && made->is_ready;
+    unsigned users = visit_user_count();
+    if (made && made->ready != users && load(made, users))
+        __atomic_store_n(&made->ready, users, __ATOMIC_RELEASE);
+    int is_ready = made && made->ready == users;
     lock_release(&jobs.lock);
     if (!is_ready && !__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
         output_say(
@@ -83,7 +85,7 @@ static struct visit_context *prepare(struct context *context)
 struct visit_context *visit_context_of(struct context *context)
 {
     struct visit_context *made = __atomic_load_n((struct visit_context **)&context->books[CONTEXT_VALUES], __ATOMIC_ACQUIRE);
-    return made && __atomic_load_n(&made->is_ready, __ATOMIC_ACQUIRE) ? made : prepare(context);
+    return made && __atomic_load_n(&made->ready, __ATOMIC_ACQUIRE) == visit_user_count() ? made : prepare(context);
 }
 
 void visits_context_begun(struct context *context)
@@ -204,7 +206,7 @@ static struct job *next_locked(void)
 static void finish(struct job *job)
 {
     uint8_t *copy = job->how == VISIT_DONE ? job->copy : NULL;
-    for (unsigned i = 0; i < visit_user_count; i++) {
+    for (unsigned i = 0; i < visit_user_count(); i++) {
         if (job->users >> i & 1)
             visit_users[i]->finished(&job->visit, copy ? copy + job->offsets[i] : NULL, copy ? job->parts[i].bytes : 0,
                                      job->how);
@@ -289,7 +291,7 @@ void visits_context_gone(struct context *context)
     }
     results_forget(&within->results);
     memset(within->functions, 0, sizeof within->functions);
-    __atomic_store_n(&within->is_ready, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&within->ready, 0, __ATOMIC_RELEASE);
     lock_release(&jobs.lock);
 }
 

@@ -20,19 +20,25 @@ struct job {
     uint8_t *memory;             /* pinned: the flight's word, then the parts' memory. NULL: none, or gone */
     uint8_t *copy;               /* of the memory, once it is done; owned */
     size_t bytes;
-    int is_done; /* `how` is final */
+    int has_after; /* a user looks after the launch, too */
+    int is_done;   /* `how` is final */
     enum visit_end how;
 };
 
-extern const struct visit_user *visit_users[VISIT_USERS]; /* the first visit_user_count are set */
-extern unsigned visit_user_count;
+extern const struct visit_user *visit_users[VISIT_USERS]; /* the first visit_user_count() are set */
+extern unsigned visit_users_added;                        /* atomic */
+
+static inline unsigned visit_user_count(void)
+{
+    return __atomic_load_n(&visit_users_added, __ATOMIC_ACQUIRE);
+}
 
 /* What a context has for visits. */
 struct visit_context {
     struct results results; /* under the lock of the jobs */
     CUfunction mark;
     CUfunction functions[VISIT_USERS][VISIT_KERNELS];
-    int is_ready; /* atomic: it is loaded */
+    unsigned ready; /* atomic: the kernels of so many users are loaded, and the mark if there are any */
 };
 
 /* NULL: it could not be loaded; said once. The context is current. */

@@ -19,6 +19,7 @@ static struct {
     uint64_t launches;             /* atomic: number of launches so far */
     uint64_t decisions[DECISIONS]; /* atomic: a function's address << 8, and the users that may want its launches */
     int keeps_buffers;             /* whatever the users say: uaf=strict */
+    uint32_t late;                 /* atomic: users that were added after the start */
     int is_closed;                 /* atomic */
 } visits;
 
@@ -29,32 +30,35 @@ static HOT_TLS struct job *begun; /* the calling thread's launch, between the tw
 static uint32_t ask_users(const struct launch_function *function)
 {
     uint32_t users = 0;
-    for (unsigned i = 0; i < visit_user_count; i++)
+    for (unsigned i = 0; i < visit_user_count(); i++)
         users |= (uint32_t)(!visit_users[i]->filter || chosen_function(visit_users[i]->filter, function)) << i;
     return users;
 }
 
-/* Functions are never freed, so a decision stays right. The table holds what fits: a function may be asked about again. */
+/* Functions are never freed, so a decision stays right. The table holds what fits: a function may be asked about again. Those
+ * who came late have no filter. */
 static uint32_t users_of_function(const struct launch_function *function)
 {
     uint64_t key = (uint64_t)(uintptr_t)function, hash = key * UINT64_C(0x9e3779b97f4a7c15) >> 40;
     uint64_t *slot = &visits.decisions[hash & (DECISIONS - 1)];
     uint64_t known = __atomic_load_n(slot, __ATOMIC_RELAXED);
+    uint32_t late = __atomic_load_n(&visits.late, __ATOMIC_RELAXED);
     if (known >> 8 == key)
-        return (uint32_t)(known & 0xff);
+        return (uint32_t)(known & 0xff) | late;
     uint32_t users = ask_users(function);
     __atomic_store_n(slot, key << 8 | users, __ATOMIC_RELAXED);
-    return users;
+    return users | late;
 }
 
-static uint32_t users_of_number(const struct launch_function *function, uint64_t number, uint32_t asked)
+static uint32_t users_of_number(const struct launch_function *function, const struct launch_call *call, uint64_t number,
+                                uint32_t asked)
 {
     uint32_t users = 0;
-    for (unsigned i = 0; i < visit_user_count; i++) {
+    for (unsigned i = 0; i < visit_user_count(); i++) {
         const struct visit_user *user = visit_users[i];
         if (asked >> i & 1)
             users |= (uint32_t)((!user->filter || chosen_number(user->filter, function, number)) &&
-                                (!user->wants_number || user->wants_number(function, number)))
+                                (!user->wants_number || user->wants_number(function, call, number)))
                      << i;
     }
     return users;
@@ -63,7 +67,7 @@ static uint32_t users_of_number(const struct launch_function *function, uint64_t
 static uint32_t users_of_graph(CUgraphExec graph)
 {
     uint32_t users = captured_users(graph);
-    for (unsigned i = 0; i < visit_user_count; i++)
+    for (unsigned i = 0; i < visit_user_count(); i++)
         users &= visit_users[i]->wants_graphs ? UINT32_MAX : ~(1u << i);
     return users;
 }
@@ -71,7 +75,7 @@ static uint32_t users_of_graph(CUgraphExec graph)
 static uint32_t users_of_visit(const struct visit *visit, uint32_t asked)
 {
     uint32_t users = 0;
-    for (unsigned i = 0; i < visit_user_count; i++) {
+    for (unsigned i = 0; i < visit_user_count(); i++) {
         const struct visit_user *user = visit_users[i];
         if (asked >> i & 1)
             users |= (uint32_t)((!user->filter || chosen_visit(user->filter, visit)) && (!user->wants || user->wants(visit)))
@@ -173,7 +177,7 @@ static int prepare(struct job *job)
     size_t bytes = visit_rounded(1); /* for the flight's word */
     struct scope scope = scope_enter(job->visit.context);
     struct visit_context *within = scope.pushed ? visit_context_of(job->visit.context) : NULL;
-    for (unsigned i = 0; within && i < visit_user_count; i++) {
+    for (unsigned i = 0; within && i < visit_user_count(); i++) {
         if (!(job->users >> i & 1))
             continue;
         job->offsets[i] = bytes;
@@ -183,7 +187,7 @@ static int prepare(struct job *job)
         bytes += visit_rounded(job->parts[i].bytes);
     }
     int is_prepared = within && jobs_take_memory(within, job, bytes);
-    for (unsigned i = 0; is_prepared && i < visit_user_count; i++)
+    for (unsigned i = 0; is_prepared && i < visit_user_count(); i++)
         job->parts[i].memory = job->memory + job->offsets[i];
     scope_leave(scope);
     return is_prepared;
@@ -193,7 +197,7 @@ static int prepare(struct job *job)
 static void keep_buffers(const struct job *job)
 {
     int keeps = visits.keeps_buffers;
-    for (unsigned i = 0; i < visit_user_count; i++)
+    for (unsigned i = 0; i < visit_user_count(); i++)
         keeps |= (job->users >> i & 1) && !visit_users[i]->looks_at_all;
     for (size_t i = 0; keeps && i < job->visit.reached_count; i++)
         heap_record_stream((void *)(uintptr_t)job->visit.reached[i].range.address, job->visit.handle);
@@ -211,13 +215,31 @@ static int join(struct job *job, uint32_t asked)
     return 1;
 }
 
+static void submit_mark(struct job *job)
+{
+    const struct visit_context *within = visit_context_of(job->visit.context);
+    uint32_t *words = (uint32_t *)(void *)job->memory;
+    for (unsigned i = 0; i < visit_user_count(); i++) {
+        if (job->parts[i].failure != CUDA_SUCCESS)
+            job->how = VISIT_FAILED;
+    }
+    if (!within || flight_mark(&job->flight, within->mark, job->visit.stream.stream, job->visit.handle, words) != CUDA_SUCCESS)
+        job->how = VISIT_FAILED;
+}
+
+/* Where nobody looks after the launch, the results are there before it: also if it faults. */
 static void submit_before(struct job *job)
 {
     keep_buffers(job);
-    for (unsigned i = 0; i < visit_user_count; i++) {
-        if ((job->users >> i & 1) && visit_users[i]->before)
+    for (unsigned i = 0; i < visit_user_count(); i++) {
+        if (!(job->users >> i & 1))
+            continue;
+        job->has_after |= visit_users[i]->after != NULL;
+        if (visit_users[i]->before)
             visit_users[i]->before(&job->parts[i]);
     }
+    if (!job->has_after)
+        submit_mark(job);
 }
 
 /* The launch becomes part of a graph. */
@@ -241,12 +263,15 @@ static void note_captured(const struct launch_event *event, uint32_t users)
 /* Out of line, so that a launch that nobody wants costs little. */
 __attribute__((noinline)) static void begin(const struct launch_event *event, uint64_t number, uint32_t users)
 {
-    if (!stream_is_open(event->stream)) {
+    int may_capture = heap_captures();
+    if (!may_capture && event->call)
+        users = users_of_number(functions_find(event->call->function), event->call, number, users);
+    if (users && !stream_is_open(event->stream)) {
         note_captured(event, users);
         return;
     }
-    if (event->call)
-        users = users_of_number(functions_find(event->call->function), number, users);
+    if (may_capture && event->call)
+        users = users_of_number(functions_find(event->call->function), event->call, number, users);
     struct stream *stream = users ? stream_resolve(event->stream) : NULL;
     struct job *job = stream ? calloc(1, sizeof *job) : NULL;
     if (!job)
@@ -271,21 +296,11 @@ static void begins(const struct launch_event *event)
 
 /* ---- it ends ---- */
 
-static void submit_mark(struct job *job)
-{
-    const struct visit_context *within = visit_context_of(job->visit.context);
-    uint32_t *words = (uint32_t *)(void *)job->memory;
-    if (!within || flight_mark(&job->flight, within->mark, job->visit.stream.stream, job->visit.handle, words) != CUDA_SUCCESS)
-        job->how = VISIT_FAILED;
-}
-
 static void submit_after(struct job *job)
 {
-    for (unsigned i = visit_user_count; i-- > 0;) {
+    for (unsigned i = visit_user_count(); i-- > 0;) {
         if ((job->users >> i & 1) && visit_users[i]->after)
             visit_users[i]->after(&job->parts[i]);
-        if (job->parts[i].failure != CUDA_SUCCESS)
-            job->how = VISIT_FAILED;
     }
     submit_mark(job);
 }
@@ -294,14 +309,14 @@ __attribute__((noinline)) static void end(struct job *job, CUresult result)
 {
     begun = NULL;
     job->visit.result = result;
-    if (job->how == VISIT_DONE && result != CUDA_SUCCESS) {
+    if (job->how == VISIT_DONE && job->has_after && result != CUDA_SUCCESS) {
         job->how = VISIT_FAILED;
         submit_mark(job);
-    } else if (job->how == VISIT_DONE) {
+    } else if (job->how == VISIT_DONE && job->has_after) {
         submit_after(job);
     }
     int waits = 0;
-    for (unsigned i = 0; i < visit_user_count; i++)
+    for (unsigned i = 0; i < visit_user_count(); i++)
         waits |= (job->users >> i & 1) && visit_users[i]->waits;
     uint64_t number = job->visit.number;
     CUstream stream = job->visit.handle;
@@ -332,7 +347,7 @@ static void add_reached(struct visit *visit, struct reached *list, uint64_t addr
 static uint32_t users_of_copies(void)
 {
     uint32_t users = 0;
-    for (unsigned i = 0; i < visit_user_count; i++)
+    for (unsigned i = 0; i < visit_user_count(); i++)
         users |= (uint32_t)visit_users[i]->sees_copies << i;
     return users;
 }
@@ -402,21 +417,32 @@ cufence_status visits_choose(struct filter *filter, const char *text, const char
 void visits_add(const struct visit_user *user)
 {
     static const struct launch_observer observer = {begins, ended};
-    for (unsigned i = 0; i < visit_user_count; i++) {
+    unsigned count = visit_user_count();
+    for (unsigned i = 0; i < count; i++) {
         if (visit_users[i] == user)
             return; /* the start is tried again */
     }
-    assert(visit_user_count < VISIT_USERS);
-    if (!visit_user_count)
+    assert(count < VISIT_USERS);
+    visit_users[count] = user;
+    __atomic_store_n(&visit_users_added, count + 1, __ATOMIC_RELEASE);
+    if (!count) {
+        __atomic_store_n(&visits.launches, launch_total(), __ATOMIC_RELAXED);
         launch_observe(&observer);
-    visit_users[visit_user_count++] = user;
+    }
+}
+
+void visits_add_late(const struct visit_user *user)
+{
+    assert(!user->filter && !user->sees_copies);
+    visits_add(user);
+    __atomic_fetch_or(&visits.late, 1u << (visit_user_count() - 1), __ATOMIC_RELAXED);
 }
 
 void visits_close(unsigned ms)
 {
     __atomic_store_n(&visits.is_closed, 1, __ATOMIC_RELAXED);
     jobs_close(ms);
-    for (unsigned i = 0; i < visit_user_count; i++) {
+    for (unsigned i = 0; i < visit_user_count(); i++) {
         if (visit_users[i]->closed)
             visit_users[i]->closed();
     }
