@@ -227,7 +227,7 @@ static int run_times(struct replay *replay, uint64_t times)
 
 struct wishes {
     uint64_t times, seconds;
-    int has_guards, is_json, is_verbose;
+    int has_guards, is_json, is_verbose, is_exact;
     const char *under; /* NULL: none */
     struct changes changes;
 };
@@ -252,6 +252,8 @@ static const struct argument arguments[] = {
      offsetof(struct wishes, changes), .take = take_change},
     {"buffer", "K=FILE.npy", "other bytes in the buffer that argument K points to", NULL, offsetof(struct wishes, changes),
      .take = take_change},
+    {"exact", NULL, "launch nothing, but follow its threads: accesses to free rows (cufence_region)", NULL,
+     .offset = offsetof(struct wishes, is_exact)},
     {"under", "TOOL", "one launch under a tool, such as compute-sanitizer or cuda-gdb", "compute-sanitizer cuda-gdb",
      .offset = offsetof(struct wishes, under)},
     {"seconds", "N", "max seconds for a launch, 60 by default", NULL, offsetof(struct wishes, seconds), arguments_number,
@@ -267,6 +269,11 @@ static int play(struct replay *replay, const struct wishes *wishes)
         return arguments_complain("replay", 1, "%s: %s", replay->folder, problem.text);
     if (!apply(replay, &wishes->changes))
         return STATUS_USAGE;
+    if (wishes->is_exact) {
+        replay->compute = replay->opened.bundle->compute;
+        take_image(replay);
+        return replay_exact(replay, fault_status());
+    }
     if (!find_device(replay) || !make_input(replay))
         return 1;
     tell_left_out(replay);

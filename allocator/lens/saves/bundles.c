@@ -6,6 +6,7 @@
 #include "finding/finding.h"
 #include "lens/kernels/reach.ptx.h"
 #include "launch/pinned.h"
+#include "regions/regions.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -236,6 +237,34 @@ static const char *take_buffers(struct bundling *bundling, const struct visit *v
     return NULL;
 }
 
+/* ---- rows that are free ---- */
+
+static void take_row(const struct region_at *at, void *user)
+{
+    struct bundling *bundling = user;
+    if (at->region.state != REGION_FREE)
+        return;
+    if (bundling->row_count == BUNDLE_ROWS) {
+        bundling->has_more_rows = 1;
+        return;
+    }
+    struct bundle_row *row = &bundling->rows[bundling->row_count++];
+    *row = (struct bundle_row){.address = at->start + at->row * at->bytes, .size = at->bytes};
+    region_text(at, row->text, sizeof row->text);
+}
+
+/* As they are when it is launched, on the launching thread. */
+static const char *take_rows(struct bundling *bundling)
+{
+    if (!__atomic_load_n(&regions_are_used, __ATOMIC_ACQUIRE))
+        return NULL;
+    bundling->rows = calloc(BUNDLE_ROWS, sizeof *bundling->rows); /* untouched pages cost nothing */
+    if (!bundling->rows)
+        return "the host has no memory";
+    regions_walk(0, UINT64_MAX, take_row, bundling);
+    return NULL;
+}
+
 /* ---- a launch ---- */
 
 static void discard(struct bundling *bundling)
@@ -245,6 +274,7 @@ static void discard(struct bundling *bundling)
     code_give_back(bundling->code);
     free(bundling->buffers);
     free(bundling->direct);
+    free(bundling->rows);
     free(bundling);
 }
 
@@ -258,6 +288,8 @@ static const char *prepare(struct bundling *bundling, const struct visit *visit)
     scope_leave(scope);
     if (!why)
         why = take_foreign(bundling, visit);
+    if (!why)
+        why = take_rows(bundling);
     return why ? why : take_buffers(bundling, visit);
 }
 

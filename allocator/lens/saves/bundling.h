@@ -4,7 +4,7 @@
 #ifndef CUFENCE_LENS_BUNDLING_H
 #define CUFENCE_LENS_BUNDLING_H
 
-#include "analysis/snapshot/rerun_launch.h"
+#include "analysis/snapshot/bundle.h"
 #include "bundles.h"
 #include "lens/kernels/reach.h"
 #include "lens/code/code.h"
@@ -27,6 +27,9 @@ struct bundling {
     struct rerun_range pinned[RERUN_PINNED]; /* host memory that the arguments name, by address */
     size_t pinned_count;
     uint64_t pinned_bytes;
+    struct bundle_row *rows; /* of divided buffers: those that are free */
+    size_t row_count;
+    int has_more_rows;
 };
 
 struct bundling_area bundling_area(const struct bundling *bundling);

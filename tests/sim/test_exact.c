@@ -1,0 +1,68 @@
+/* `cufence replay --exact` of launches that were given a buffer with free rows, with a program that knows nothing of it
+ * (saved_story.c), on the simulated device. Its kernel's machine code is that of fixtures/cubins. */
+#include "support/folder.h"
+#include "support/shell.h"
+
+static int set_up(void **state)
+{
+    return make_folder(state) || run_shell("gunzip -c %s/cubins/origins_80.cubin.gz > origins.cubin", CUFENCE_FIXTURES);
+}
+
+static void save(const char *stories)
+{
+    if (run_shell("rm -rf s; LD_LIBRARY_PATH=%s %s run --small map --save-values '*=s' -- %s %s", CUFENCE_RUN_DRIVER,
+                  CUFENCE_CLI, CUFENCE_SAVED_STORY, stories) != 0)
+        fail_msg("%s", text);
+}
+
+static void expect_exact(const char *arguments, int status, const char *pattern)
+{
+    int got = run_shell("%s replay --exact %s", CUFENCE_CLI, arguments);
+    if (got != status || !has(pattern))
+        fail_msg("replay --exact %s: status %d, not %d, or no '%s' in:\n%s", arguments, got, status, pattern, text);
+}
+
+TEST(a_read_of_a_free_row_has_its_thread)
+{
+    save("stale_row");
+    expect_exact(
+        "s/000001-paged", 86,
+        "^cufence replay: read of a free region: 4 bytes, from byte 0 of row 5 of kv \\(free, .*by request 4\\) on, by "
+        "block \\(1,1,0\\) thread \\(0,0,0\\) and 31 more$");
+    SAYS("^cufence replay:   LDG.* at paged\\+0x[0-9a-f]+ \\(derived\\)$");
+    SAYS("^cufence replay: 1 of 3 accesses in the kernel's code leads to one of 1 free rows$");
+    expect_exact("--json s/000001-paged", 86,
+                 "^\\{.*\"kind\":\"read of a free region\".*\"block\":\\[1,1,0\\],\"thread\":\\[0,0,0\\]");
+    /* The other request's table is another one: it is the table's bytes that are followed. */
+    assert_int_equal(run_shell("python3 -c \"b = open('s/000001-paged/buffers/3.npy', 'rb').read(); "
+                               "open('t.npy', 'wb').write(b[:-4] + bytes([4, 0, 0, 0]))\""),
+                     0);
+    expect_exact("--buffer 2=t.npy s/000001-paged", 0,
+                 "^cufence replay: 0 of 3 accesses in the kernel's code lead to one of 1 ");
+}
+
+TEST(right_tables_are_silent)
+{
+    save("right_rows");
+    expect_exact("s/000001-paged", 0, "^cufence replay: 0 of 3 accesses in the kernel's code lead to one of 1 free rows$");
+}
+
+TEST(what_cannot_be_decided_is_told)
+{
+    save("stale_row scale");
+    expect_exact("s/000002-scale", 87, "the kernel's code is not a cubin");
+    assert_int_equal(run_shell("sed -i '/\"file\": \"3.npy\"/d' s/000001-paged/scene.json"), 0); /* the table was left out */
+    expect_exact("s/000001-paged", 87, "1 of them are not decided for all threads: .* depends on values that are not known$");
+    save("scale");
+    expect_exact("s/000001-scale", 87,
+                 "no row of its buffers was free at the launch, or none was divided with cufence_region\\(\\)$");
+}
+
+TEST(damaged_rows_are_refused)
+{
+    save("stale_row");
+    assert_int_equal(run_shell("sed -i 's/\"size\": 256,/\"size\": 0,/' s/000001-paged/scene.json"), 0);
+    expect_exact("s/000001-paged", 1, "a free row is damaged");
+}
+
+TEST_GROUP(set_up, remove_folder)
