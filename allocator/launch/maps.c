@@ -65,11 +65,11 @@ void maps_copied(uint64_t to, const void *from, size_t size)
 
 uint64_t maps_base_at(uint64_t address)
 {
-    uint64_t base = 0;
     HOLD(&lock);
-    for (size_t i = 0; i < count && !base; i++)
-        base = maps[i].copied_to == address ? maps[i].base : 0;
-    return base;
+    for (size_t i = 0; i < count; i++)
+        if (maps[i].copied_to == address && maps[i].base)
+            return maps[i].base;
+    return 0;
 }
 
 size_t maps_read(struct tensor_map *out)

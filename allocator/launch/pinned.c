@@ -47,14 +47,13 @@ void pinned_add(const struct context *context, uint64_t address, uint64_t bytes,
 
 uint64_t pinned_number(uint64_t address)
 {
-    uint64_t number = 0;
     if (!__atomic_load_n(&count, __ATOMIC_RELAXED))
         return 0;
     HOLD(&lock);
-    for (size_t i = 0; i < count && !number; i++)
+    for (size_t i = 0; i < count; i++)
         if (entries[i].memory.address == address)
-            number = entries[i].number;
-    return number;
+            return entries[i].number;
+    return 0;
 }
 
 void pinned_remove(uint64_t number)
@@ -82,12 +81,12 @@ void pinned_forget_context(const struct context *context)
 
 int pinned_find(uint64_t address, struct pinned *found)
 {
-    int is_found = 0;
     HOLD(&lock);
-    for (size_t i = 0; i < count && !is_found; i++) {
-        is_found = address - entries[i].memory.address < entries[i].memory.bytes;
-        if (is_found)
-            *found = entries[i].memory;
+    for (size_t i = 0; i < count; i++) {
+        if (address - entries[i].memory.address >= entries[i].memory.bytes)
+            continue;
+        *found = entries[i].memory;
+        return 1;
     }
-    return is_found;
+    return 0;
 }

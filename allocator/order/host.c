@@ -113,35 +113,34 @@ void host_copies_forget_done(void)
 
 int order_host_next_changed(struct order_race *race)
 {
-    int is_found = 0;
     HOLD(&order_lock);
-    for (unsigned i = 0; i < count && !is_found;) {
+    for (unsigned i = 0; i < count;) {
         if (!is_done(&copies[i])) {
             i++;
             continue;
         }
         const struct host_copy done = take(i);
-        is_found = has_changed(&done) && found(&done, race);
+        if (has_changed(&done) && found(&done, race))
+            return 1;
     }
-    return is_found;
+    return 0;
 }
 
 int order_host_conflict(uint64_t start, uint64_t size, enum order_host_use by, struct order_race *race)
 {
-    int is_found = 0;
     HOLD(&order_lock);
-    for (unsigned i = count; i-- > 0 && !is_found;) {
+    for (unsigned i = count; i-- > 0;) {
         const struct host_copy *copy = &copies[i];
         if (copy->use.start >= start + size || copy->use.end <= start || is_done(copy))
             continue;
-        is_found = by == ORDER_HOST_FREES || (by == ORDER_HOST_READS && copy->use.kind == USE_WRITE) ||
-                   (by == ORDER_HOST_COPIES && has_changed(copy));
-        if (is_found) { /* it is said once */
-            const struct host_copy taken = take(i);
-            found(&taken, race);
-        }
+        if (by != ORDER_HOST_FREES && !(by == ORDER_HOST_READS && copy->use.kind == USE_WRITE) &&
+            !(by == ORDER_HOST_COPIES && has_changed(copy)))
+            continue;
+        const struct host_copy taken = take(i); /* it is said once */
+        found(&taken, race);
+        return 1;
     }
-    return is_found;
+    return 0;
 }
 
 void order_host_forget(uint64_t start, uint64_t size)

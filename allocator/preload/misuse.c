@@ -22,12 +22,12 @@ static struct lock lock = LOCK(RANK_LEAF); /* of the two before it; a leaf */
 /* Returns NULL if it has not been named yet. */
 static const struct caller *find(uint64_t hash, int *has_room)
 {
-    const struct caller *found = NULL;
     HOLD(&lock);
-    for (unsigned i = 0; i < named && !found; i++)
-        found = callers[i]->hash == hash ? callers[i] : NULL;
     *has_room = named < CALLERS_NAMED;
-    return found;
+    for (unsigned i = 0; i < named; i++)
+        if (callers[i]->hash == hash)
+            return callers[i];
+    return NULL;
 }
 
 /* Returns NULL if there is no room any more. */

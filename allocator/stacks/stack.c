@@ -192,14 +192,14 @@ static size_t copy_named(const struct named *from, struct stack_frame *out, size
 /* Returns 0 if the stack's frames have not been named yet. */
 static int find_named(uint32_t number, struct stack_frame *out, size_t max, size_t *count)
 {
-    int is_found = 0;
     HOLD(&named_lock);
-    for (unsigned i = 0; i < NAMED_KEPT && !is_found; i++) {
-        is_found = named[i] && named[i]->number == number;
-        if (is_found)
-            *count = copy_named(named[i], out, max);
+    for (unsigned i = 0; i < NAMED_KEPT; i++) {
+        if (!named[i] || named[i]->number != number)
+            continue;
+        *count = copy_named(named[i], out, max);
+        return 1;
     }
-    return is_found;
+    return 0;
 }
 
 static void keep_named(struct named *fresh)

@@ -111,11 +111,8 @@ uint64_t arena_used(void)
 
 int arena_is_roomy(uint64_t span)
 {
-    lock_take(&arena.lock);
-    size_t mapped = arena.count - arena.past;
-    uint64_t bytes = arena.end - arena.start;
-    lock_release(&arena.lock);
-    return mapped < bytes / 4 / span;
+    HOLD(&arena.lock);
+    return arena.count - arena.past < (arena.end - arena.start) / 4 / span;
 }
 
 static uint64_t free_bytes(void)
@@ -224,28 +221,25 @@ static int find_room(struct slot *slot, uint64_t guard)
 
 cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t guard)
 {
-    cufence_status status = CUFENCE_OK;
     *slot = (struct slot){.mapped = mapped, .device = device};
     HOLD(&arena.lock);
     if (arena.past > arena.history)
         forget_oldest();
-    if (arena.count == arena.capacity && grow() != 0) {
-        status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of %zu mappings", arena.count);
-    } else if (!find_room(slot, guard)) {
-        status = error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
-                           "no %llu bytes of address space left between %zu mappings and their guards in an arena of %llu "
-                           "bytes; a larger `ulimit -v` makes room",
-                           (unsigned long long)slot->span, arena.count, (unsigned long long)(arena.end - arena.start));
-    } else {
-        slot->base = arena.cursor + slot->lead;
-        arena.cursor = slot->base + slot->span;
-        arena.used += slot->lead + slot->span;
-        arena.taken += slot->lead + slot->span;
-        slot->handle = 0;
-        slot->is_mapped = 1; /* marked as in use now, so that a wrap does not drop it before it is mapped */
-        append(slot);
-    }
-    return status;
+    if (arena.count == arena.capacity && grow() != 0)
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of %zu mappings", arena.count);
+    if (!find_room(slot, guard))
+        return error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
+                         "no %llu bytes of address space left between %zu mappings and their guards in an arena of %llu "
+                         "bytes; a larger `ulimit -v` makes room",
+                         (unsigned long long)slot->span, arena.count, (unsigned long long)(arena.end - arena.start));
+    slot->base = arena.cursor + slot->lead;
+    arena.cursor = slot->base + slot->span;
+    arena.used += slot->lead + slot->span;
+    arena.taken += slot->lead + slot->span;
+    slot->handle = 0;
+    slot->is_mapped = 1; /* marked as in use now, so that a wrap does not drop it before it is mapped */
+    append(slot);
+    return CUFENCE_OK;
 }
 
 static void set_mapped(struct slot *slot, int is_mapped, CUmemGenericAllocationHandle handle)
