@@ -240,7 +240,8 @@ TABLE(input, struct nan_input, INPUT(INT, argument, "argument", .flags = OR_NONE
       INPUT(NUMBER, buffer, "buffer", MUST), INPUT(NUMBER, offset, "offset", MUST), INPUT(TEXT, label, "label"),
       INPUT(WORD, type, "type", .words = value_names, MUST), INPUT(TRUE, is_guess, "type_is_guess"),
       INPUT(TRUE, is_unwritten, "never_written"), INPUT(NUMBER, count, "count", MUST), INPUT(NUMBER, nans, "nan", MUST),
-      INPUT(NUMBER, infinities, "inf", MUST), INPUT(NUMBER, zeros, "zeros", WHEN(struct nan_input, finite)),
+      INPUT(NUMBER, free_bytes, "free_bytes", .flags = NOT_ZERO), INPUT(NUMBER, infinities, "inf", MUST),
+      INPUT(NUMBER, zeros, "zeros", WHEN(struct nan_input, finite)),
       INPUT(REAL, min, "min", .flags = OR_NONE, WHEN(struct nan_input, finite)),
       INPUT(REAL, max, "max", .flags = OR_NONE, WHEN(struct nan_input, finite)),
       INPUT(REAL, mean, "mean", .flags = OR_NONE, WHEN(struct nan_input, finite)),
@@ -253,7 +254,7 @@ TABLE(nan_of, struct nan_fact, NAN_OF(PART, by, NULL, .record = &by), NAN_OF(INT
       OPEN("written_at", WHEN(struct nan_fact, file)), NAN_OF(TEXT, file, "file", MUST), NAN_OF(INT, line, "line", MUST), CLOSE,
       NAN_OF(NUMBER, index, "index", MUST), NAN_OF(NUMBER, made, "made", MUST), NAN_OF(NUMBER, count, "count", MUST),
       NAN_OF(WORD, type, "type", .words = value_names, MUST), NAN_OF(TRUE, is_guess, "type_is_guess"),
-      NAN_OF(TRUE, is_of_unwritten, "of_unwritten"),
+      NAN_OF(TRUE, is_of_unwritten, "of_unwritten"), NAN_OF(TRUE, is_of_free, "of_free_rows"),
       NAN_OF(LIST, inputs, "inputs", .record = &input, .flags = REQUIRED | BEHIND, COUNT(struct nan_fact, input_count)));
 TABLE(uninit, struct uninit_fact, UNINIT(NUMBER, number, "launch"), UNINIT(NUMBER, unwritten, "unwritten_bytes"),
       UNINIT(NUMBER, first_unwritten, "first_byte", WHEN(struct uninit_fact, unwritten)), UNINIT(NUMBER, more, "more_buffers"),

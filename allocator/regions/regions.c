@@ -235,8 +235,10 @@ static void make(const struct change *change, struct region region, uint32_t doe
     region.on = stream_ref(number ? change->stream : NULL);
     lock_take(&regions_table_lock);
     struct division *division = division_at(change->at.start);
-    if (division && division->number == change->at.division)
+    if (division && division->number == change->at.division) {
+        division->poisoned += (uint64_t)region.is_poisoned - (uint64_t)division->regions[change->at.row].is_poisoned;
         division->regions[change->at.row] = region;
+    }
     lock_release(&regions_table_lock);
 }
 

@@ -54,6 +54,9 @@ extern int regions_are_used; /* atomic; some buffer was divided */
 /* Finds the row that an address lies in. 0: none. */
 int region_find(uint64_t address, struct region_at *out);
 
+/* How many of these bytes are in free rows that hold the pattern, going by what was submitted. */
+uint64_t regions_free_bytes(uint64_t start, uint64_t end);
+
 /* Writes "row 17 of kv (free, released 1.2 ms ago by request 4)". Returns `out`. */
 const char *region_text(const struct region_at *at, char *out, size_t size);
 

@@ -102,6 +102,37 @@ void regions_walk(uint64_t start, uint64_t end, void (*show)(const struct region
     lock_release(&regions_table_lock);
 }
 
+static uint64_t free_bytes_of(const struct division *division, uint64_t start, uint64_t end)
+{
+    uint64_t until = division->start + division->bytes * division->rows, bytes = 0;
+    uint64_t from = start > division->start ? start : division->start, to = end < until ? end : until;
+    if (from >= to || !division->poisoned)
+        return 0;
+    if (from == division->start && to == until)
+        return division->poisoned * division->bytes;
+    for (uint64_t row = (from - division->start) / division->bytes; row < division->rows; row++) {
+        uint64_t begins = division->start + row * division->bytes, ends = begins + division->bytes;
+        if (begins >= to)
+            break;
+        if (division->regions[row].is_poisoned)
+            bytes += (ends < to ? ends : to) - (begins > from ? begins : from);
+    }
+    return bytes;
+}
+
+uint64_t regions_free_bytes(uint64_t start, uint64_t end)
+{
+    const struct division *division;
+    uint64_t bytes = 0;
+    if (!__atomic_load_n(&regions_are_used, __ATOMIC_ACQUIRE))
+        return 0;
+    lock_take(&regions_table_lock);
+    DL_FOREACH(divisions, division)
+    bytes += free_bytes_of(division, start, end);
+    lock_release(&regions_table_lock);
+    return bytes;
+}
+
 const char *region_text(const struct region_at *at, char *out, size_t size)
 {
     const struct region *region = &at->region;

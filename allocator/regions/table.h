@@ -12,6 +12,7 @@ struct division {
     struct context *context;
     CUdeviceptr states;
     char name[REGION_TEXT];
+    uint64_t poisoned; /* free rows that hold the pattern */
     struct division *prev, *next;
     struct region regions[];
 };

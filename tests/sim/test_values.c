@@ -140,6 +140,18 @@ TEST(the_first_nan_is_found)
     SAYS("SUMMARY: cufence: first NaN launched at");
 }
 
+TEST(a_free_row_that_is_read_is_found)
+{
+    assert_int_equal(run("--nan report", "free_row"), 86);
+    assert_int_equal(count_in("cufence: first NaN: "), 1);
+    SAYS("first NaN: scale writes 1000 NaN to buffer #");
+    SAYS("4000 bytes in free rows");
+    SAYS("an input has free rows, which hold NaN");
+    assert_int_equal(run("--nan report", "live_row"), 0);
+    SAYS("no faults");
+    DOES_NOT_SAY("does not do it");
+}
+
 TEST(a_nan_of_the_programs_own_is_none)
 {
     assert_int_equal(run("--nan report", "nan_copied"), 0);

@@ -378,6 +378,32 @@ STORY(nan_stale)
     launch_normalise(in, fresh);
 }
 
+/* Of two rows of a buffer the second one is free: what reads the first has no NaN of it. */
+static void read_row(unsigned number)
+{
+    CUdeviceptr rows = allocate(2 * COUNT * 4);
+    void *cufence = dlopen("libcufence.so.0", RTLD_NOLOAD | RTLD_NOW);
+    int (*region)(CUdeviceptr, size_t, size_t, const char *) = cufence ? dlsym(cufence, "cufence_region") : NULL;
+    int (*release)(CUdeviceptr, CUstream) = cufence ? dlsym(cufence, "cufence_region_release") : NULL;
+    fill(in, -1);
+    launch_scale(in, rows, 1);
+    launch_scale(in, rows + COUNT * 4, 1);
+    if (!region || !release || region(rows, COUNT * 4, 2, "kv") || release(rows + COUNT * 4, NULL))
+        printf("cufence does not do it\n");
+    launch_scale(rows + number * COUNT * 4, out, 2);
+    launch_scale(in, rows, 3);
+}
+
+STORY(live_row)
+{
+    read_row(0);
+}
+
+STORY(free_row)
+{
+    read_row(1);
+}
+
 /* By a kernel whose name has no types, into memory of as many bytes. */
 static void nan_of_guess(size_t bytes)
 {

@@ -8,6 +8,7 @@
 #include "lens/code/code.h"
 #include "lens/values/plan.h"
 #include "lens/visits/visits.h"
+#include "regions/regions.h"
 #include "witness/tell.h"
 #include "written.h"
 
@@ -50,9 +51,10 @@ static unsigned when(const struct visit *visit, const struct reached *reached)
 static const struct plan_rules rules = {
     .kernel = MEASURE_NANS, .most_figures = MOST_FIGURES, .most_pointers = MOST_POINTERS, .only_floats = 1, .when = when};
 
-/* In front of the plan: which pointers lead to memory that was written before the launch. */
+/* In front of the plan: what is known of the memory that pointers lead to, before the launch. */
 struct seen {
-    uint64_t written; /* bit i: of pointer i */
+    uint64_t written;                   /* bit i: that of pointer i was written */
+    uint64_t free_bytes[MOST_POINTERS]; /* of it, in free rows, which hold NaN */
 };
 #define HEAD sizeof(struct seen)
 
@@ -77,8 +79,11 @@ static void before(struct visit_part *part)
     struct visit_part rest = inner(part);
     struct seen *seen = (struct seen *)(void *)part->memory;
     const struct visit *visit = part->visit;
-    for (size_t i = 0; i < visit->reached_count && i < MOST_POINTERS; i++)
-        seen->written |= (uint64_t)(watch.every > 1 || written_is(visit->reached[i].range.id)) << i;
+    for (size_t i = 0; i < visit->reached_count && i < MOST_POINTERS; i++) {
+        const struct heap_range *range = &visit->reached[i].range;
+        seen->written |= (uint64_t)(watch.every > 1 || written_is(range->id)) << i;
+        seen->free_bytes[i] = regions_free_bytes(visit->reached[i].pointer, range->address + range->size);
+    }
     plan_make(&rules, visit, rest.memory, rest.bytes);
     plan_submit(&rules, &rest, PLAN_BEFORE);
     part->failure = rest.failure;
@@ -109,6 +114,7 @@ struct looked {
     enum value_type type;
     enum type_from from;
     uint64_t bytes;
+    uint64_t free_bytes;
     int is_written, has_after;
     struct counted before, after;
     int has_figures;
@@ -145,7 +151,7 @@ static void read_all(struct results *out, const uint8_t *results)
     const struct seen *seen = (const struct seen *)(const void *)results;
     for (size_t i = 0; i < visit->reached_count && i < MOST_POINTERS; i++) {
         struct looked *looked = &out->looked[out->count];
-        *looked = (struct looked){.reached = i, .is_written = (int)(seen->written >> i & 1)};
+        *looked = (struct looked){.reached = i, .is_written = (int)(seen->written >> i & 1), .free_bytes = seen->free_bytes[i]};
         const struct plan_item *item = plan_choose(visit, results + HEAD, i, &looked->type, &looked->from);
         if (!item)
             continue;
@@ -173,6 +179,7 @@ static struct nan_input input_of(const struct visit *visit, const struct looked 
                               .is_guess = looked->from == TYPE_GUESSED,
                               .is_unwritten = !looked->is_written,
                               .nans = looked->before.nans,
+                              .free_bytes = looked->free_bytes,
                               .infinities = looked->before.infinities,
                               .finite = figures->finite,
                               .zeros = figures->zeros,
@@ -203,7 +210,7 @@ static void find_line(const struct visit *visit, uint64_t pointer, struct nan_fa
     }
 }
 
-static void tell(const struct results *results, const struct looked *made, int is_inf, int is_of_unwritten)
+static void tell(const struct results *results, const struct looked *made, int is_inf, int is_of_unwritten, int is_of_free)
 {
     const struct visit *visit = results->visit;
     const struct reached *reached = &visit->reached[made->reached];
@@ -223,6 +230,7 @@ static void tell(const struct results *results, const struct looked *made, int i
                             .buffer_frames = {stack_buffer_frames, NULL},
                             .inputs = parts->inputs,
                             .is_of_unwritten = is_of_unwritten,
+                            .is_of_free = is_of_free,
                             .now_ns = monotonic_ns()};
     find_line(visit, reached->pointer, &fact);
     names_launched(visit, &fact.by, parts->frames, parts->plain, sizeof parts->plain);
@@ -239,6 +247,12 @@ static uint64_t number_of(const struct counted *counted, int is_inf)
     return is_inf ? counted->infinities : counted->nans;
 }
 
+/* Whether some were there before, besides those in free rows. */
+static int had_some(const struct looked *looked, int is_inf)
+{
+    return number_of(&looked->before, is_inf) > (is_inf ? 0 : looked->free_bytes / value_width(looked->type));
+}
+
 /* Whether the launch has made some there. Memory that nobody had written may have held some before: then more of them, or some
  * at other places, are new. */
 static int has_made(const struct looked *looked, int is_inf)
@@ -248,7 +262,7 @@ static int has_made(const struct looked *looked, int is_inf)
         return 0;
     if (!number_of(before, is_inf))
         return 1;
-    if (looked->is_written)
+    if (looked->is_written && had_some(looked, is_inf))
         return 0;
     if (number_of(after, is_inf) > number_of(before, is_inf))
         return 1;
@@ -280,19 +294,21 @@ static int is_mixed(const struct results *results, const struct looked *made)
 static int look_for(const struct results *results, int is_inf)
 {
     const struct looked *made = NULL;
-    int is_of_unwritten = 0;
+    int is_of_unwritten = 0, is_of_free = 0;
     for (size_t i = 0; i < results->count; i++) {
         const struct looked *looked = &results->looked[i];
-        if (looked->is_written && (looked->before.nans || (is_inf && looked->before.infinities)))
+        if (looked->is_written && (had_some(looked, 0) || (is_inf && looked->before.infinities)))
             return 0; /* it has come from there */
         is_of_unwritten |= !looked->is_written && number_of(&looked->before, is_inf) && !looked->has_after;
+        if (looked->free_bytes && looked->before.nans && !is_inf)
+            is_of_free = 1;
         if (!made && has_made(looked, is_inf) && !is_mixed(results, looked))
             made = looked;
     }
     if (made && !is_inf && is_fill(results, made))
         return 0;
     if (made)
-        tell(results, made, is_inf, is_of_unwritten);
+        tell(results, made, is_inf, is_of_unwritten, is_of_free);
     return made != NULL;
 }
 
