@@ -399,24 +399,3 @@ TEST(other_devices_buffers_are_no_neighbours)
     assert_int_equal(id_of(diagnosis.owner), 1);
     assert_int_equal(id_of(diagnosis.next), 7);
 }
-
-TEST(a_dump_without_an_exception_is_said_to_be_one)
-{
-    struct fault_memory memory = {.arena_start = ARENA, .arena_end = ARENA_END};
-    struct evidence evidence = {.site_count = 0};
-    struct diagnosis diagnosis;
-    fault_diagnose(&evidence, &memory, &diagnosis);
-    assert_int_equal(diagnosis.kind, FAULT_OTHER);
-    assert_null(diagnosis.site);
-    assert_null(diagnosis.lane);
-    assert_int_equal(diagnosis.owner_parameter, -1);
-    assert_int_equal(diagnosis.candidate_count, 0);
-}
-
-TEST(kinds_have_the_documented_names)
-{
-    static const char *const names[] = {"overrun",      "underrun",          "use-after-free", "wild address", "null pointer",
-                                        "host pointer", "misaligned access", "illegal access", "exception"};
-    for (int kind = FAULT_OVERRUN; kind <= FAULT_OTHER; kind++)
-        assert_string_equal(fault_kind_name((enum fault_kind)kind), names[kind]);
-}

@@ -226,95 +226,16 @@ TEST(hints_are_for_what_they_know)
     expect_hint(launched_from_two_places, freed_before_one_from_elsewhere, "the kernel was launched after the free");
 }
 
+/* test_short_name.c has what becomes of names. */
 TEST(a_kernel_is_named_as_people_say_it)
 {
-    static const struct {
-        const char *name, *short_name;
-    } cases[] = {
-        {"k_oob", "k_oob"},
-        {"k_oob(float const*, float*, int)", "k_oob"},
-        {"void scale<float, 4>(float*, std::pair<int, int>)", "scale<float, 4>"},
-        {"void at::native::elementwise<4, at::native::Add<float>, std::array<char*, 3ul> >(int)",
-         "at::native::elementwise<4, at::native::Add<...>, ...>"},
-        {"(anonymous namespace)::fill(int*)", "fill"},
-        {"void (anonymous namespace)::fill<int>(int*)", "fill<int>"},
-        {"std::enable_if<(1 > 0), void>::type odd<8>(int)", "odd<8>"},
-        {"weird)>>(", "weird)>>"},
-        {"", ""},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct evidence_site site = {.kernel = cases[i].name};
-        char name[64];
-        finding_kernel(&site, name, sizeof name);
-        assert_string_equal(name, cases[i].short_name);
-    }
-    char name[8];
-    finding_kernel(&(struct evidence_site){.symbol = "much_longer_than_that"}, name, sizeof name);
-    assert_string_equal(name, "much_lo");
+    char name[64], little[8];
+    finding_kernel(&(struct evidence_site){.kernel = "void (anonymous namespace)::fill<int>(int*)"}, name, sizeof name);
+    assert_string_equal(name, "fill<int>");
+    finding_kernel(&(struct evidence_site){.symbol = "much_longer_than_that"}, little, sizeof little);
+    assert_string_equal(little, "much_lo");
     finding_kernel(&(struct evidence_site){0}, name, sizeof name);
     assert_string_equal(name, "");
-}
-
-/* The text of overrun() with the source file at `path`, and the fault in its line `line`. */
-static char *text_with_source(const char *path, int line)
-{
-    struct story story;
-    struct diagnosis diagnosis;
-    struct finding finding;
-    overrun(&story);
-    story.sites[0].file = path;
-    story.sites[0].line = line;
-    fault_diagnose(&story.evidence, &story.memory, &diagnosis);
-    finding_of_fault(&finding, &diagnosis, NULL, &(struct finding_origin){4242, -1, 0, NULL, NULL});
-    finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
-    char *text = finding_text(&finding);
-    finding_free(&finding);
-    assert_non_null(text);
-    strip_prefixes(text);
-    return text;
-}
-
-TEST(the_source_is_shown_where_it_can_be_read)
-{
-    char path[] = "/tmp/cufence-source-XXXXXX", fifo[sizeof path + 5];
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    FILE *file = fdopen(fd, "w");
-    fprintf(file, "first\n\tsecond \033[2J\r\n%0300d\n", 7);
-    fclose(file);
-
-    char *text = text_with_source(path, 2);
-    assert_non_null(strstr(text, "\n        1 | first\n  >     2 |  second ?[2J\n        3 | 0000"));
-    assert_true(strlen(strstr(text, "3 | ")) > 160 && strcspn(strstr(text, "3 | "), "\n") < 170);
-    free(text);
-    text = text_with_source(path, 1);
-    assert_non_null(strstr(text, "\n  >     1 | first\n        2 | "));
-    free(text);
-
-    static const int no_lines[] = {4, 5, 1000000000, 0, -1};
-    for (size_t i = 0; i < sizeof no_lines / sizeof no_lines[0]; i++) {
-        text = text_with_source(path, no_lines[i]);
-        assert_null(strstr(text, " | first"));
-        assert_null(strstr(text, " | 0000"));
-        free(text);
-    }
-    file = fopen(path, "w");
-    fprintf(file, "%0158d\xc3\xa9\n%0157d\xc3\xa9\n", 1, 2); /* a letter that does not fit, and one that does */
-    fclose(file);
-    struct source_line lines[SOURCE_LINES];
-    assert_int_equal(source_read(path, 1, lines), 2);
-    assert_int_equal(strlen(lines[0].text), 158);
-    assert_int_equal(strspn(lines[0].text, "01"), 158);
-    snprintf(fifo, sizeof fifo, "%s.fifo", path);
-    assert_int_equal(mkfifo(fifo, 0600), 0);
-    const char *const no_files[] = {fifo, "/tmp", "/dev/zero", "/nonexistent/file.py"};
-    for (size_t i = 0; i < sizeof no_files / sizeof no_files[0]; i++) {
-        text = text_with_source(no_files[i], 1);
-        assert_null(strstr(text, "1 | "));
-        free(text);
-    }
-    unlink(fifo);
-    unlink(path);
 }
 
 TEST(long_and_hostile_names_stay_on_their_line)

@@ -78,4 +78,30 @@ TEST(test_the_folder_of_sources)
     expect_line("there.cu", 1, NULL);
 }
 
+/* A letter that does not fit is left out. */
+TEST(test_what_lines_may_hold)
+{
+    struct source_line lines[SOURCE_LINES];
+    char text[400];
+    snprintf(text, sizeof text, "\tsecond\r\n%0158d\xc3\xa9\n%0156d\xc3\xa9\n", 1, 2);
+    write_file("odd.cu", text);
+    expect_line("odd.cu", 1, " second");
+    assert_int_equal(source_read("odd.cu", 2, lines), 3);
+    assert_int_equal(strspn(lines[1].text, "01"), 158);
+    assert_int_equal(strlen(lines[1].text), 158);
+    assert_int_equal(strlen(lines[2].text), 158);
+}
+
+TEST(test_what_is_no_file_is_not_read)
+{
+    struct source_line lines[SOURCE_LINES];
+    assert_int_equal(mkfifo("fifo", 0600), 0);
+    static const char *const files[] = {"fifo", "/tmp", "/dev/zero", "/nonexistent/file.py"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        assert_int_equal(source_read(files[i], 1, lines), 0);
+    static const int none[] = {5, 1000000000, 0, -1};
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+        assert_int_equal(source_read("here.cu", none[i], lines), 0);
+}
+
 TEST_GROUP(make_files, remove_files)
