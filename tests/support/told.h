@@ -22,22 +22,4 @@ static inline char *told_fault(rendering *render, const struct diagnosis *diagno
     return told_rerun(render, diagnosis, NULL, origin);
 }
 
-static inline char *told_misuse(rendering *render, const struct misuse *misuse, const struct finding_origin *origin)
-{
-    struct finding finding;
-    finding_of_misuse(&finding, misuse, origin);
-    char *text = render(&finding);
-    finding_free(&finding);
-    return text;
-}
-
-static inline char *told_unexplained(rendering *render, const char *reason, const struct finding_origin *origin)
-{
-    struct finding finding;
-    finding_unexplained(&finding, reason, origin);
-    char *text = render(&finding);
-    finding_free(&finding);
-    return text;
-}
-
 #endif

@@ -2,28 +2,18 @@
  * Reports of every kind, as text, JSON and annotation, and snapshots, as the files in tests/golden have them byte for byte.
  * `bin/unit_golden --update` writes the files anew: read the difference before you commit it.
  */
+#include "support/told.h"
+
 #include "golden_finding.h"
 
 #include "support/schema.h"
 
-#include "analysis/snapshot/keep.h"
 #include "finding/finding.h"
 #include "finding/use.h"
 
 /* ---- faults ---- */
 
-static void check_snapshot(const char *name, const struct story *story)
-{
-    const struct snapshot_origin from = {
-        4242, -1, 1, "NVIDIA H100 80GB HBM3", "/usr/bin/python3", "uaf=strict", 1795318140155089896};
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    put(out, snapshot_write(&story->memory, &from, &story->rerun));
-    fclose(out);
-    golden_check(GOLDEN "snapshots.expect", name, text);
-    free(text);
-}
+#include "golden_snapshots.h"
 
 static void check_story(const char *name, const struct story *story, const struct finding_origin *from)
 {
@@ -32,7 +22,7 @@ static void check_story(const char *name, const struct story *story, const struc
     fault_diagnose_rerun(&story->evidence, &story->rerun, &story->memory, &diagnosis);
     finding_of_fault(&finding, &diagnosis, &story->rerun, from);
     check_finding(name, &finding);
-    check_snapshot(name, story);
+    check_snapshot(name, story, from);
 }
 
 TEST(faults)
