@@ -97,8 +97,7 @@ CASES = [
         _rerun(kind, _past(), r"written +\d bytes?(, beginning \d bytes?)? past the end .*re-run")
         for kind in ("add_8", "add_float", "add_half2", "exchange")
     ),
-    _rerun("swap", _past(), ""),
-    _rerun("swap_8", _past(), ""),
+    *(_rerun(kind, _past(), "") for kind in ("swap", "swap_8")),
     # cp.async, which reads: the warp waits for it, so the dump may tell all, and then nothing is launched again.
     *(
         _program(
@@ -126,17 +125,14 @@ CASES = [
     _moved_on("count", "ATOMIC of 4 bytes", 64),
     _moved_on("fill", "WRITE of 4 bytes", 0, r"block \(\d,0,0\) thread \(\d+,0,0\)", also=[r"written +16 bytes past the end: 2\.5"]),
     _moved_on("fill_strided", "WRITE of 4 bytes", 0, r"block \(\d,0,0\) thread \(\d+,0,0\)", also=[r"written +4 bytes past the end: 2\.5"]),
-    _rerun("green", _past(), r"written +4 bytes past the end: 2\.5"),
+    *(_rerun(kind, _past(), r"written +4 bytes past the end: 2\.5") for kind in ("green", "pinned", "registered")),
     _rerun("no_mask", _past(), r"written +96 bytes past the end: 1000\.0 1000\.0.*re-run"),
     _rerun("before", r"4 bytes before the start of buffer #1", r"written +4 bytes before", 0, 0, options={"side": "start"}),
     _rerun("by_table", _past(2), r"written +4 bytes past the end: 2\.5"),
     _rerun("far_away", _past(), ""),
     _rerun("large", _past(), r"written +4 bytes past the end: 2\.5", 6291456, 0),
     _rerun("busy", _past(6), r"written +4 bytes past the end: 2\.5"),
-    _rerun("graph", _past(2), r"written +4 bytes past the end: 2\.5"),
-    _rerun("updated", _past(2), r"written +4 bytes past the end: 2\.5"),
-    _rerun("pinned", _past(), r"written +4 bytes past the end: 2\.5"),
-    _rerun("registered", _past(), r"written +4 bytes past the end: 2\.5"),
+    *(_rerun(kind, _past(2), r"written +4 bytes past the end: 2\.5") for kind in ("graph", "updated")),
     _program(
         "rerun_managed",
         "rerun",
