@@ -25,6 +25,7 @@
 #include "witness/arming.h"
 #include "witness/monitor.h"
 #include "witness/saving.h"
+#include "witness/tell.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -342,6 +343,7 @@ static cufence_status start(const char *options)
         writable_check(&process.options, 1, warn);
     if (status == CUFENCE_OK)
         status = lifecycle_lens(&process.options, 1);
+    tell_rows(region_name);
     if (status == CUFENCE_OK)
         status = monitor_start(&process.options);
     if (status != CUFENCE_OK)

@@ -54,6 +54,9 @@ void slack_report(const struct heap_slack *found);
 /* The same for bytes of a free row. */
 struct region_write;
 void region_report(const struct region_write *found);
+/* The row that other findings are about (tell_rows()). */
+struct tell_row;
+int region_name(uint64_t address, struct tell_row *out);
 
 /* ---- use.c: what is allocated, by place of allocation ---- */
 

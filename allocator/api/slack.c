@@ -5,6 +5,7 @@
 #include "regions/regions.h"
 #include "witness/tell.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,4 +147,27 @@ void region_report(const struct region_write *found)
     }
     tell_slack(&write, NULL);
     free(search);
+}
+
+int region_name(uint64_t address, struct tell_row *out)
+{
+    struct region_at at;
+    if (!region_find(address, &at))
+        return 0;
+    const struct region *region = &at.region;
+    int is_free = region->state == REGION_FREE;
+    snprintf(out->name, sizeof out->name, "%s", at.name);
+    snprintf(out->owner, sizeof out->owner, "%s", region->owner);
+    out->fact = (struct region_fact){.name = out->name,
+                                     .row = at.row,
+                                     .rows = at.rows,
+                                     .bytes = at.bytes,
+                                     .offset = at.offset,
+                                     .state = is_free ? REGION_IS_FREE : REGION_IS_LIVE};
+    if (is_free)
+        out->fact.released =
+            (struct region_event){region->freed_ns, region->freed_tid, region->freed_stream, out->owner, NULL, 0};
+    else
+        out->fact.taken = (struct region_event){region->taken_ns, region->taken_tid, region->taken_stream, out->owner, NULL, 0};
+    return 1;
 }

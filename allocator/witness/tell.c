@@ -95,6 +95,13 @@ void tell_guarded(const struct guarded *guarded)
     free(line);
 }
 
+static tell_find_row find_row; /* constant after the start */
+
+void tell_rows(tell_find_row find)
+{
+    find_row = find;
+}
+
 static void call_handler(const struct finding *finding, const char *text)
 {
     const struct evidence_site *site = finding->where.is_known ? &finding->where.site : NULL;
@@ -134,13 +141,22 @@ static struct report publish(struct finding *finding)
         finding->known = known_words[as];
         finding->is_verbose = wanted->verbose;
     }
+    struct tell_row row;
+    int is_at_one = finding && !finding->region && finding->address.certainty != CERTAIN_NOT && finding->address.is_one;
+    int has_row = is_at_one && find_row && find_row(finding->address.value, &row);
+    if (has_row)
+        finding->region = &row.fact;
     char *json = finding ? finding_json(finding) : NULL;
     if (as != KNOWN_NOT) {
         delivery_keep_known(json, finding->identity);
         free(json);
+        if (has_row)
+            finding->region = NULL;
         return report;
     }
     report.text = finding ? finding_text(finding) : NULL;
+    if (has_row)
+        finding->region = NULL;
     report.made_ns = monotonic_ns();
     report.is_printed = delivery_publish(report.text, json, report.text ? finding->identity : 0);
     free(json);

@@ -146,6 +146,7 @@ TEST(a_free_row_that_is_read_is_found)
     assert_int_equal(count_in("cufence: first NaN: "), 1);
     SAYS("first NaN: scale writes 1000 NaN to buffer #");
     SAYS("4000 bytes in free rows");
+    SAYS("row        0 of results, live; byte 0 of 1000 (4 rows)");
     SAYS("an input has free rows, which hold NaN");
     assert_int_equal(run("--nan report", "live_row"), 0);
     SAYS("no faults");

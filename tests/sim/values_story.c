@@ -390,6 +390,8 @@ static void read_row(unsigned number)
     launch_scale(in, rows + COUNT * 4, 1);
     if (!region || !release || region(rows, COUNT * 4, 2, "kv") || release(rows + COUNT * 4, NULL))
         printf("cufence does not do it\n");
+    if (region && region(out, COUNT, 4, "results"))
+        printf("cufence does not do it\n");
     launch_scale(rows + number * COUNT * 4, out, 2);
     launch_scale(in, rows, 3);
 }
