@@ -54,22 +54,23 @@ class Driver:
         context = ctypes.c_void_p()
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
         self.call("cuCtxSetCurrent", context)
-        self.kernel = self._kernel()
+        self.kernel = self._kernel(b"read_byte", 1)
+        self.kernel_of_two = self._kernel(b"read_first", 2)
 
     def call(self, name: str, *arguments: object) -> None:
         result = getattr(self.driver, name)(*arguments)
         if result != 0:
             raise RuntimeError(f"{name}: CUresult {result}")
 
-    def _kernel(self) -> ctypes.c_void_p:
+    def _kernel(self, name: bytes, pointers: int) -> ctypes.c_void_p:
         self.code = ctypes.CDLL(os.environ[VARIABLE])
-        sizes = (ctypes.c_size_t * 1)(8)
+        sizes = (ctypes.c_size_t * pointers)(*[8] * pointers)
         address = ctypes.cast(self.code.read_byte, ctypes.c_void_p).value
-        kernel = _Kernel(b"read_byte", address, sizes, 1, b"model.cu", 17, 1, 0, 0)
+        kernel = _Kernel(name, address, sizes, pointers, b"model.cu", 17, 1, 0, 0)
         self.driver.cusim_register_kernel(ctypes.byref(kernel))
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuModuleLoadData", ctypes.byref(module), b"any")
-        self.call("cuModuleGetFunction", ctypes.byref(function), module, b"read_byte")
+        self.call("cuModuleGetFunction", ctypes.byref(function), module, name)
         return function
 
     def allocate(self, size: int) -> int:
@@ -77,11 +78,12 @@ class Driver:
         self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
         return pointer.value
 
-    def read(self, address: int) -> None:
-        """Launches a kernel of one thread that reads the byte at an address."""
-        argument = ctypes.c_uint64(address)
-        arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.pointer(argument), ctypes.c_void_p))
-        self.call("cuLaunchKernel", self.kernel, 1, 1, 1, 1, 1, 1, 0, None, arguments, None)
+    def read(self, *addresses: int) -> None:
+        """Launches a kernel of one thread that reads the byte at the first of one or two addresses."""
+        values = [ctypes.c_uint64(address) for address in addresses]
+        arguments = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.pointer(value), ctypes.c_void_p) for value in values))
+        kernel = self.kernel if len(values) == 1 else self.kernel_of_two
+        self.call("cuLaunchKernel", kernel, 1, 1, 1, 1, 1, 1, 0, None, arguments, None)
 
     def synchronize(self) -> None:
         self.call("cuCtxSynchronize")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         wait_reports,
     )
     from ._library import Error
-    from ._regions import regions
+    from ._regions import index, regions
     from ._torch import enable, is_enabled
     from .adapters import adapt
 
@@ -42,6 +42,7 @@ __all__ = [
     "describe",
     "enable",
     "fault_count",
+    "index",
     "is_enabled",
     "label",
     "last_report",
@@ -61,6 +62,7 @@ _HOMES = dict.fromkeys(__all__, "_api") | {
     "adapt": "adapters",
     "enable": "_torch",
     "is_enabled": "_torch",
+    "index": "_regions",
     "regions": "_regions",
 }
 

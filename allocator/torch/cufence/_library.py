@@ -103,6 +103,7 @@ PROTOTYPES = {
     "cufence_region_take": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]),
     "cufence_region_release": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p]),
     "cufence_region_gone": (ctypes.c_int, [ctypes.c_void_p]),
+    "cufence_index_table": (ctypes.c_int, [ctypes.c_void_p]),
     "cufence_fault_count": (ctypes.c_uint64, []),
     "cufence_wait_reports": (ctypes.c_int, [ctypes.c_uint]),
     "cufence_last_report": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),

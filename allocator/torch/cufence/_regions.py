@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import _library
+from . import _api, _library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def memory_of(what: Any) -> tuple[int, int]:
@@ -84,3 +88,69 @@ def regions(tensor: Any, rows: int | None = None, names: str = "") -> Regions:
     status = _library.load().cufence_region(start, size // count, count, names.encode() or None)
     _library.check(status, "cufence_region")
     return Regions(start, size // count, count, names, device)
+
+
+class _Table(ctypes.Structure):
+    """struct cufence_table."""
+
+    _fields_ = [
+        ("start", ctypes.c_void_p),
+        *((name, ctypes.c_size_t) for name in ("count", "runs", "pitch", "width")),
+        ("rows", ctypes.c_void_p),
+        ("allow", ctypes.POINTER(ctypes.c_int64)),
+        ("allowed", ctypes.c_size_t),
+        ("owner", ctypes.c_char_p),
+        ("stops", ctypes.c_int),
+    ]
+
+
+def _elements_of(table: Any) -> tuple[int, int, list[tuple[int, int]]]:
+    """Returns address and width of a tensor's or array's elements, and how many lie how many bytes apart, from the outermost
+    dimension. Raises ValueError unless they are signed integers of 4 or 8 bytes."""
+    if hasattr(table, "data_ptr"):
+        width, kind = table.element_size(), str(table.dtype).rpartition(".")[2]
+        start, strides = table.data_ptr(), [stride * width for stride in table.stride()]
+    else:
+        interface = table.__cuda_array_interface__
+        width, kind = int(interface["typestr"][2:]), f"int{8 * int(interface['typestr'][2:])}" if interface["typestr"][1] == "i" else "?"
+        start, strides = interface["data"][0], interface.get("strides")
+    if kind not in ("int32", "int64"):
+        raise ValueError(f"the elements are {kind}: only int32 and int64 can be checked")
+    if strides is None:
+        strides = [width * math.prod(table.shape[i + 1 :]) for i in range(len(table.shape))]
+    return start, width, [(size, stride) for size, stride in zip(table.shape, strides) if size != 1 and stride]
+
+
+def _runs_of(width: int, dimensions: list[tuple[int, int]]) -> tuple[int, int, int]:
+    """Returns elements of a run, number of runs, and bytes between their starts. Raises ValueError if there are no equal runs."""
+    merged: list[tuple[int, int]] = []
+    for size, stride in dimensions:
+        if merged and merged[-1][1] == size * stride:
+            size *= merged.pop()[0]
+        merged.append((size, stride))
+    if not merged or merged[-1][1] != width:
+        merged.append((1, width))
+    if len(merged) > 2 or any(stride < 0 for _, stride in merged):
+        raise ValueError("the elements do not lie in runs of one length, equally far apart: declare parts of the view")
+    return merged[-1][0], *(merged[0] if len(merged) == 2 else (1, 0))
+
+
+def index(table: Any, into: Any, *, allow: Iterable[int] = (-1,), owner: object = None, stop: bool = False) -> None:
+    """Says that the elements of a tensor, int32 or int64, are numbers of the rows of `into`: what regions() returned, or a
+    tensor, whose first dimension are then the rows. Before each launch that is given both, cufence checks that each element is in
+    `allow` (at most four values) or names a live row, of `owner` if that is given. stop: a launch with a wrong element is held back
+    and fails, as everything after it does. A table without elements is no longer checked. Raises Error if cufence does not guard the
+    memory, or sees no launches.
+
+        kv = cufence.regions(cache, names="kv")
+        cufence.index(block_table[:, :used], into=kv)
+    """
+    start, width, dimensions = _elements_of(table)
+    count, runs, pitch = (0, 0, 0) if 0 in table.shape else _runs_of(width, dimensions)
+    if not isinstance(into, Regions) and _api.describe(into)["region"] is None:
+        into = regions(into)
+    values = [int(value) for value in allow]
+    what = _Table(start, count, runs, pitch, width, into.start if isinstance(into, Regions) else into.data_ptr())
+    what.allow, what.allowed = (ctypes.c_int64 * len(values))(*values), len(values)
+    what.owner, what.stops = None if owner is None else str(owner).encode(), stop
+    _library.check(_library.load().cufence_index_table(ctypes.byref(what)), "cufence_index_table")
