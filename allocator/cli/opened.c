@@ -155,10 +155,24 @@ cufence_status opened_open(const char *path, struct opened *opened, struct probl
     return CUFENCE_OK;
 }
 
+int opened_replace(struct opened *opened, const struct bundle_buffer *buffer, int file)
+{
+    if (opened->replaced_count == OPENED_REPLACED)
+        return 0;
+    opened->replaced[opened->replaced_count].buffer = buffer;
+    opened->replaced[opened->replaced_count++].fd = file;
+    return 1;
+}
+
+void opened_restore(struct opened *opened, size_t count)
+{
+    while (opened->replaced_count > count)
+        close(opened->replaced[--opened->replaced_count].fd);
+}
+
 void opened_close(struct opened *opened)
 {
-    for (size_t i = 0; i < opened->replaced_count; i++)
-        close(opened->replaced[i].fd);
+    opened_restore(opened, 0);
     if (opened->folder >= 0)
         close(opened->folder);
     if (opened->buffers >= 0)
@@ -179,20 +193,24 @@ static int find_replaced(const struct opened *opened, const struct bundle_buffer
     return -1;
 }
 
+int opened_before(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset)
+{
+    struct problem ignored;
+    int replaced = find_replaced(opened, buffer);
+    *offset = 0;
+    return replaced >= 0 ? fcntl(replaced, F_DUPFD_CLOEXEC, 0) : open_array(opened, buffer, buffer->file, offset, &ignored);
+}
+
 int opened_answer(const struct opened *opened, const struct rerun_message *question, struct rerun_message *answer)
 {
     const struct bundle_buffer *buffer = question->type == MESSAGE_NEED ? bundle_find(opened->bundle, question->address) : NULL;
     if (!buffer)
         return -1;
-    struct problem ignored;
     uint64_t offset = 0;
-    int fd = -1, replaced = find_replaced(opened, buffer);
+    int has_bytes = buffer->file[0] || find_replaced(opened, buffer) >= 0;
     errno = EIO; /* of a file that has been damaged since it was looked at */
-    if (replaced >= 0)
-        fd = fcntl(replaced, F_DUPFD_CLOEXEC, 0);
-    else if (buffer->file[0])
-        fd = open_array(opened, buffer, buffer->file, &offset, &ignored);
-    *answer = (struct rerun_message){.type = replaced >= 0 || buffer->file[0] ? MESSAGE_FILE : MESSAGE_ZEROS,
+    int fd = has_bytes ? opened_before(opened, buffer, &offset) : -1;
+    *answer = (struct rerun_message){.type = has_bytes ? MESSAGE_FILE : MESSAGE_ZEROS,
                                      .number = (uint32_t)offset,
                                      .address = buffer->mapping_start,
                                      .bytes = buffer->mapping_end - buffer->mapping_start,
@@ -205,10 +223,9 @@ int opened_answer(const struct opened *opened, const struct rerun_message *quest
 int opened_expected(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset)
 {
     struct problem ignored;
-    int replaced = buffer->after[0] ? -1 : find_replaced(opened, buffer);
     *offset = 0;
-    return replaced >= 0 ? fcntl(replaced, F_DUPFD_CLOEXEC, 0)
-                         : open_array(opened, buffer, buffer->after[0] ? buffer->after : buffer->file, offset, &ignored);
+    return buffer->after[0] ? open_array(opened, buffer, buffer->after, offset, &ignored)
+                            : opened_before(opened, buffer, offset);
 }
 
 /* Whether a launch on record may be that of the bundle. */
@@ -372,8 +389,7 @@ static cufence_status replace(struct opened *opened, const struct bundle_buffer 
     close(array);
     if (merged < 0)
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no room for the bytes of %.100s", name);
-    opened->replaced[opened->replaced_count].buffer = buffer;
-    opened->replaced[opened->replaced_count++].fd = merged;
+    opened_replace(opened, buffer, merged);
     return CUFENCE_OK;
 }
 

@@ -193,6 +193,11 @@ static int fault_status(void)
     return (int)options.exitcode;
 }
 
+static int or_fault(int status)
+{
+    return status < 0 ? fault_status() : status;
+}
+
 static void print_runs(const struct replay *replay, uint64_t times, uint64_t faulted, uint64_t different)
 {
     int has_outputs = replay->opened.bundle->has_outputs;
@@ -227,7 +232,7 @@ static int run_times(struct replay *replay, uint64_t times)
 
 struct wishes {
     uint64_t times, seconds;
-    int has_guards, is_json, is_verbose, is_exact;
+    int has_guards, is_json, is_verbose, is_exact, is_uninit;
     const char *under; /* NULL: none */
     struct changes changes;
 };
@@ -254,6 +259,8 @@ static const struct argument arguments[] = {
      .take = take_change},
     {"exact", NULL, "launch nothing, but follow its threads: accesses to free rows (cufence_region)", NULL,
      .offset = offsetof(struct wishes, is_exact)},
+    {"uninit", NULL, "launches with other bytes where nobody had written, if it was saved with fill=0x4b: what depends on them",
+     NULL, .offset = offsetof(struct wishes, is_uninit)},
     {"under", "TOOL", "one launch under a tool, such as compute-sanitizer or cuda-gdb", "compute-sanitizer cuda-gdb",
      .offset = offsetof(struct wishes, under)},
     {"seconds", "N", "max seconds for a launch, 60 by default", NULL, offsetof(struct wishes, seconds), arguments_number,
@@ -277,10 +284,11 @@ static int play(struct replay *replay, const struct wishes *wishes)
     if (!find_device(replay) || !make_input(replay))
         return 1;
     tell_left_out(replay);
+    if (wishes->is_uninit)
+        return or_fault(replay_uninit(replay));
     if (!wishes->under)
         return run_times(replay, wishes->times);
-    int status = replay_under(replay, wishes->under);
-    return status < 0 ? fault_status() : status;
+    return or_fault(replay_under(replay, wishes->under));
 }
 
 static int run(int argc, char **argv)
@@ -291,6 +299,8 @@ static int run(int argc, char **argv)
     int status;
     if (!arguments_read(&replay_command, argc, argv, &wishes, &status))
         return status;
+    if (wishes.is_uninit && (wishes.under || wishes.times != 1))
+        return arguments_complain("replay", STATUS_USAGE, "--uninit makes launches of its own; leave out --under and --times");
     status = replay_choose(argv[optind], folder);
     replay.folder = folder;
     replay.seconds = wishes.seconds;

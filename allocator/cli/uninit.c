@@ -63,15 +63,6 @@ static void take_result(const struct uninit_pair *pair, struct uninit_fact *fact
 
 /* ---- what nobody has written ---- */
 
-static int open_before(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset)
-{
-    const struct rerun_message question = {.type = MESSAGE_NEED, .address = buffer->address};
-    struct rerun_message answer = {0};
-    int file = opened_answer(opened, &question, &answer);
-    *offset = answer.number;
-    return file;
-}
-
 static void count_unwritten(const struct uninit_pair *pair, struct uninit_fact *fact,
                             const struct bundle_buffer *both[UNINIT_SIDES])
 {
@@ -79,7 +70,7 @@ static void count_unwritten(const struct uninit_pair *pair, struct uninit_fact *
     uint64_t offsets[UNINIT_SIDES] = {0}, at = 0, size = both[0]->size;
     int files[UNINIT_SIDES];
     for (int side = 0; side < UNINIT_SIDES; side++)
-        files[side] = open_before(&pair->opened[side], both[side], &offsets[side]);
+        files[side] = opened_before(&pair->opened[side], both[side], &offsets[side]);
     while (at < size) {
         size_t some = size - at < sizeof bytes[0] ? (size_t)(size - at) : sizeof bytes[0];
         if (pread(files[0], bytes[0], some, (off_t)(offsets[0] + at)) != (ssize_t)some ||
@@ -105,7 +96,7 @@ static int has_fresh_element(const struct uninit_pair *pair, const struct uninit
         return 1;
     for (int side = 0; side < UNINIT_SIDES; side++) {
         uint64_t offset = 0;
-        int file = open_before(&pair->opened[side], both[side], &offset);
+        int file = opened_before(&pair->opened[side], both[side], &offset);
         int is_read = file >= 0 && pread(file, bytes[side], width, (off_t)(offset + fact->first * width)) > 0;
         if (file >= 0)
             close(file);

@@ -77,7 +77,10 @@ void finding_of_uninit(struct finding *finding, struct uninit_fact *fact, const 
     add_reason(fact->reason, sizeof fact->reason, fact);
     if (fact->symbol)
         take_kernel(finding, fact);
-    finding_kernel(&finding->where.site, kernel, sizeof kernel);
+    if (fact->kernel)
+        finding_kernel(&finding->where.site, kernel, sizeof kernel);
+    else
+        finding_kernel_of(fact->symbol ? fact->symbol : "", kernel, sizeof kernel);
     part_add(finding->what, FINDING_UNINIT);
     part_add(finding->headline, FINDING_UNINIT " by %s", fact->what ? fact->what : kernel[0] ? kernel : "a CUDA graph");
     if (fact->fresh && fact->fresh->id)
