@@ -164,7 +164,7 @@ cufence_status environment_nvtx(const char *preload, FILE *words)
     if (asprintf(&library, "%.*slibcufence.so", (int)folder, preload) < 0)
         return no_memory();
     cufence_status status = CUFENCE_OK;
-    if (!chosen || !*chosen || !strcmp(chosen, library)) {
+    if (!chosen || !*chosen || is_same_file_name(chosen, strlen(chosen), library)) { /* or of an outer cufence run */
         SAY("%s=%s, so that pools that tell tools of their pieces are heard\n", variable, library);
         status = environment_set(variable, library);
     } else {

@@ -189,6 +189,10 @@ TEST_WITH(nvtx_finds_the_library_unless_another_tool_is_named, NULL, end)
     expect("NVTX_INJECTION64_PATH", "/opt/lib/libcufence.so");
     assert_true(is_said("NVTX_INJECTION64_PATH=/opt/lib/libcufence.so, so that pools"));
     end(NULL);
+    START("NVTX_INJECTION64_PATH=/outer/libcufence.so");
+    assert_int_equal(environment_nvtx("/opt/lib/libcufence_preload.so", words), CUFENCE_OK);
+    expect("NVTX_INJECTION64_PATH", "/opt/lib/libcufence.so");
+    end(NULL);
     START("NVTX_INJECTION64_PATH=/opt/nsight/tool.so");
     assert_int_equal(environment_nvtx("/opt/lib/libcufence_preload.so", words), CUFENCE_OK);
     expect("NVTX_INJECTION64_PATH", "/opt/nsight/tool.so");
