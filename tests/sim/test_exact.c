@@ -5,7 +5,8 @@
 
 static int set_up(void **state)
 {
-    return make_folder(state) || run_shell("gunzip -c %s/cubins/origins_80.cubin.gz > origins.cubin", CUFENCE_FIXTURES);
+    return make_folder(state) ||
+           run_shell("tar -xzOf %s/cubins/cubins.tar.gz origins_80.cubin > origins.cubin", CUFENCE_FIXTURES);
 }
 
 static void save(const char *stories)

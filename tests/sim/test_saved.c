@@ -216,7 +216,7 @@ TEST(the_code_is_kept)
 /* Its cubin for the device is unpacked, and barriers are put in, so that the thread is still there. */
 TEST(fat_binaries_get_barriers)
 {
-    assert_int_equal(run_shell("gzip -dc %s/cubins/write_last.fatbin.gz >write_last.fatbin", CUFENCE_FIXTURES), 0);
+    assert_int_equal(run_shell("tar -xzf %s/cubins/cubins.tar.gz write_last.fatbin", CUFENCE_FIXTURES), 0);
     save("", "fat");
     assert_int_equal(run_shell("cmp write_last.fatbin s/000001-write_last/kernel.cubin"), 0);
     expect_replay("s/000001-write_last", 0, "outputs equal");
@@ -230,7 +230,7 @@ TEST(fat_binaries_get_barriers)
 TEST(writes_into_slack_are_launched_again)
 {
     static const char *const modes[] = {"rerun", "dump"};
-    assert_int_equal(run_shell("gzip -dc %s/cubins/write_last.fatbin.gz >write_last.fatbin", CUFENCE_FIXTURES), 0);
+    assert_int_equal(run_shell("tar -xzf %s/cubins/cubins.tar.gz write_last.fatbin", CUFENCE_FIXTURES), 0);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(run_shell("LD_LIBRARY_PATH=%s %s run --set arena=8G --explain %s -- %s slack", CUFENCE_RUN_DRIVER,
                                    CUFENCE_CLI, modes[i], CUFENCE_SAVED_STORY),

@@ -10,7 +10,21 @@
 #include <string.h>
 #include <zlib.h>
 
-/* On the heap and to the byte, so that a sanitizer sees a read behind its end. The name is without .gz. */
+/* Reads on to a member of an archive (ustar) and returns its size; 0 if it is not in it. */
+static inline size_t fixture_member(gzFile archive, const char *name)
+{
+    char header[512];
+    while (gzread(archive, header, sizeof header) == sizeof header && *header) {
+        size_t size = strtoul(header + 124, NULL, 8);
+        if (strcmp(header, name) == 0)
+            return size;
+        gzseek(archive, (long)((size + 511) & ~511ul), SEEK_CUR);
+    }
+    return 0;
+}
+
+/* On the heap and to the byte, so that a sanitizer sees a read behind its end. The name is without .gz; cubins/NAME is a member
+ * of cubins/cubins.tar.gz. */
 __attribute__((format(printf, 1, 2))) static inline struct span fixture_read(const char *format, ...)
 {
     enum { ROOM = 4 << 20 };
@@ -20,10 +34,11 @@ __attribute__((format(printf, 1, 2))) static inline struct span fixture_read(con
     va_start(arguments, format);
     vsnprintf(name, sizeof name, format, arguments);
     va_end(arguments);
-    snprintf(path, sizeof path, "%s/%s.gz", CUFENCE_FIXTURES, name);
+    int is_cubin = strncmp(name, "cubins/", 7) == 0;
+    snprintf(path, sizeof path, "%s/%s.gz", CUFENCE_FIXTURES, is_cubin ? "cubins/cubins.tar" : name);
     gzFile file = gzopen(path, "rb");
     assert_true(file && bytes);
-    int size = gzread(file, bytes, ROOM);
+    int size = gzread(file, bytes, is_cubin ? (unsigned)fixture_member(file, name + 7) : ROOM);
     gzclose(file);
     assert_true(size > 0);
     return (struct span){realloc(bytes, (size_t)size), (size_t)size};
