@@ -120,7 +120,8 @@ SAYS_ONCE(automatic_packing_is_said_once, "more than 10 per cent of its memory")
 
 /* ---- every second one, while there is room ---- */
 
-/* Not all of the device is needed, and `small` live buffers have pages of their own. */
+/* As much as the address space holds under ThreadSanitizer, with small guards. Not all of the device is needed, and `small`
+ * live buffers have pages of their own. */
 static void start_with_room(const char *options, int small)
 {
     CHECK(setenv("CUFENCE_SIM", "memory=8G", 1) == 0);
@@ -132,7 +133,7 @@ static void start_with_room(const char *options, int small)
 
 CLEAN(few_small_buffers_have_pages_of_their_own)
 {
-    start_with_room("", 64);
+    start_with_room("guard=2M", 64);
     for (int i = 0; i < 500; i++)
         release(allocate(3 * MIB, NULL), NULL);
     CHECK(stats().packed_allocations == 0);
@@ -142,7 +143,7 @@ CLEAN(many_share_within_a_sixteenth)
 {
     enum { LARGE = 40, ROUNDS = 5 };
     int alone = 0;
-    start_with_room("", 64);
+    start_with_room("guard=2M", 64);
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < LARGE / ROUNDS; i++)
             allocate(64 * MIB, NULL);
@@ -161,7 +162,7 @@ CLEAN(each_place_meets_the_hardware_within_two)
 {
     enum { PLACES = 12 };
     char *first, *second;
-    start_with_room("stacks=off", 64);
+    start_with_room("guard=2M,stacks=off", 64);
     allocate(1000, NULL); /* begins it */
     for (size_t i = 0; i < 10; i++) {
         first = allocate(100, NULL);
@@ -181,12 +182,12 @@ CLEAN(each_place_meets_the_hardware_within_two)
 /* All that is freed is to be retired, which a buffer in a shared page is not. */
 CLEAN(strict_shares_no_pages_while_there_is_room)
 {
-    start_with_room("uaf=strict", 150);
+    start_with_room("guard=2M,uaf=strict", 150);
 }
 
 FINDS(finds_one_byte_behind_a_second_one, "slack WRITE: 1 byte changed, 0 bytes past the end of buffer #")
 {
-    start_with_room("slack=off", 64);
+    start_with_room("guard=2M,slack=off", 64);
     char *buffer = allocate_packed(1008, NULL);
     CHECK(buffer_at(buffer).redzone_before >= 256 && buffer_at(buffer).redzone_after >= 256);
     write_at(buffer + 1008, 1, 0, NULL);
