@@ -215,12 +215,6 @@ void space_trim(struct space_pool *pool, uint64_t reserved_bytes)
     trim_locked(pool, reserved_bytes);
 }
 
-void space_set_threshold(struct space_pool *pool, uint64_t threshold)
-{
-    HOLD(&space_lock);
-    pool->threshold = threshold;
-}
-
 void space_release_context(CUcontext context)
 {
     HOLD(&space_lock);

@@ -128,14 +128,13 @@ static int take_space_locked(int device)
 }
 
 /* `home` is NULL for a context that is its own home. */
-static CUresult create_locked(CUcontext *out, int device, unsigned flags, CUcontext home)
+static CUresult create_locked(CUcontext *out, int device, CUcontext home)
 {
     struct CUctx_st *context = take_space_locked(device) ? take_locked() : NULL;
     CALL_REFUSE(context == NULL, OUT_OF_MEMORY);
     context->home = home == NULL ? context : home;
     atomic_store(&context->id, next_id++);
     context->device = device;
-    context->flags = flags;
     coredump_snapshot(&context->dump);
     context->legacy = stream_create(context, CU_STREAM_DEFAULT);
     if (context->legacy == NULL) {
@@ -181,7 +180,7 @@ static void destroy(CUcontext context)
 static CUresult retain_primary_locked(CUdevice dev)
 {
     if (primaries[dev] == NULL) {
-        CALL_TRY(create_locked(&primaries[dev], dev, 0, NULL));
+        CALL_TRY(create_locked(&primaries[dev], dev, NULL));
         primaries[dev]->is_primary = 1;
     }
     primaries[dev]->references++;
@@ -218,7 +217,7 @@ CUresult context_create_green(CUcontext *out, int device, CUgreenCtx green)
     pthread_mutex_lock(&contexts_lock);
     CUresult retained = retain_primary_locked(device), result = retained;
     if (retained == CUDA_SUCCESS)
-        result = create_locked(out, device, 0, primaries[device]);
+        result = create_locked(out, device, primaries[device]);
     if (result == CUDA_SUCCESS)
         (*out)->green = green;
     pthread_mutex_unlock(&contexts_lock);
@@ -279,7 +278,7 @@ SIM_API CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice de
         return pctx == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
     CUcontext context = NULL;
     pthread_mutex_lock(&contexts_lock);
-    CUresult result = create_locked(&context, dev, flags, NULL);
+    CUresult result = create_locked(&context, dev, NULL);
     if (result == CUDA_SUCCESS && (flags & CU_CTX_COREDUMP_ENABLE) != 0)
         context->dump.is_enabled = 1;
     pthread_mutex_unlock(&contexts_lock);

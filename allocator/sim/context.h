@@ -30,7 +30,6 @@ struct CUctx_st {
     CUgreenCtx green;            /* NULL if it is not green */
     atomic_ullong id;
     int device;
-    unsigned flags; /* under contexts_lock */
     int is_primary;
     unsigned references; /* of a primary context, under contexts_lock */
     atomic_int is_alive;

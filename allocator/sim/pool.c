@@ -119,7 +119,9 @@ SIM_API CUresult cuMemPoolDestroy(CUmemoryPool pool)
     pool->is_destroyed = 1;
     if (current[pool->device] == pool)
         current[pool->device] = NULL;
-    space_set_threshold(&pool->memory, 0);
+    pthread_mutex_lock(&space_lock);
+    pool->memory.threshold = 0;
+    pthread_mutex_unlock(&space_lock);
     space_trim(&pool->memory, 0);
     return CUDA_SUCCESS;
 }

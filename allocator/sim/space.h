@@ -36,7 +36,6 @@ void space_free_of_graph(CUdeviceptr address, uint64_t id);
 
 /* Releases parked memory until at most `reserved` bytes are reserved. */
 void space_trim(struct space_pool *pool, uint64_t reserved);
-void space_set_threshold(struct space_pool *pool, uint64_t threshold);
 /* Frees all memory that the context has allocated. */
 void space_release_context(CUcontext context);
 

@@ -270,7 +270,7 @@ static int is_in_same_kernel(const struct evidence_site *a, const struct evidenc
     return a->symbol && b->symbol && !strcmp(a->symbol, b->symbol) && a->is_in_driver == b->is_in_driver;
 }
 
-int diagnosis_is_place(const struct evidence_site *other, const struct evidence_site *place)
+static int is_place(const struct evidence_site *other, const struct evidence_site *place)
 {
     return is_in_same_kernel(other, place) && other->kernel_offset == place->kernel_offset;
 }
@@ -280,7 +280,7 @@ int diagnosis_is_copy(const struct evidence_site *other, const struct evidence_s
     int is_same_line = other->file && place->file && other->line == place->line && !strcmp(other->file, place->file);
     int is_same_access =
         other->access != ACCESS_UNKNOWN && other->access == place->access && other->access_bytes == place->access_bytes;
-    return diagnosis_is_place(other, place) || (is_in_same_kernel(other, place) && is_same_line && is_same_access);
+    return is_place(other, place) || (is_in_same_kernel(other, place) && is_same_line && is_same_access);
 }
 
 /* Sets the site and the lane that explain most, and returns the verdict on them. place: only alive warps there, NULL: all. */
@@ -290,7 +290,7 @@ static struct verdict choose(const struct evidence *evidence, const struct fault
     struct finding best = {.verdict = {.kind = FAULT_OTHER, .parameter = -1}};
     for (size_t i = 0; i < evidence->site_count; i++) {
         const struct evidence_site *site = &evidence->sites[i];
-        if (place && !(site->is_warp_alive && (with_copies ? diagnosis_is_copy : diagnosis_is_place)(site, place)))
+        if (place && !(site->is_warp_alive && (with_copies ? diagnosis_is_copy : is_place)(site, place)))
             continue;
         struct finding found = find_lane(memory, site);
         if (!best.site || is_better(&found, &best))

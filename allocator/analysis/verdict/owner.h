@@ -58,11 +58,8 @@ int is_misaligned(const struct evidence_site *site, const struct evidence_lane *
 void diagnosis_of_place(const struct evidence *evidence, const struct fault_memory *memory, const struct evidence_site *place,
                         int with_copies, struct diagnosis *diagnosis);
 
-/* Returns 1 if both sites are at the same instruction of the same kernel, wherever its code was loaded. 0 if either is at no
- * known function. */
-int diagnosis_is_place(const struct evidence_site *other, const struct evidence_site *place);
-
-/* The same, or at equal accesses of one source line, as an unrolled loop has them. */
+/* Returns 1 if both sites are at the same instruction of the same kernel, wherever its code was loaded, or at equal accesses of
+ * one source line, as an unrolled loop has them. 0 if either is at no known function. */
 int diagnosis_is_copy(const struct evidence_site *other, const struct evidence_site *place);
 
 /* Enter the verdict, and the address with the live buffers around `at`, its first byte out of bounds. */
