@@ -157,12 +157,16 @@ static void add_finding(const struct saved *saved, const char *tool, const struc
 }
 
 /* Says why the tool has no verdict on the launch, if it has none. */
-static int tell_missing(const struct look *look, const struct end *end, const struct sanitizer_output *output)
+static int tell_missing(const struct look *look, const struct end *end, const struct sanitizer_output *output, int is_filled)
 {
     const char *said = output->other[0] ? output->other : output->said;
     const char *name = strrchr(look->path, '/') + 1;
     if (end->is_stopped)
         return 1;
+    if (!is_filled && !strcmp(look->tool, "initcheck")) {
+        complain(0, "deep: %s: initcheck takes all memory for written, because of fill=off: NOT LOOKED AT", name);
+        return 1;
+    }
     if (end->is_late)
         complain(0, "deep: %s: %s has not ended within %llu s (--seconds): NOT LOOKED AT", name, look->tool,
                  (unsigned long long)look->plan->seconds);
@@ -189,7 +193,7 @@ static int look_with(const struct look *look, const struct saved *saved, struct 
     int is_written = reports && fclose(reports) == 0;
     if (!is_written)
         complain(0, "deep: %s: %s", look->plan->reports, strerror(errno));
-    return pid > 0 && is_written && !tell_missing(look, &end, output);
+    return pid > 0 && is_written && !tell_missing(look, &end, output, saved->opened.bundle->filled != 0);
 }
 
 /* ---- all of them ---- */

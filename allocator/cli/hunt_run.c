@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DEEP_BOUNDS "small=map,save_max=4G/64" /* the user's own wins */
+#define DEEP_BOUNDS "fill=0x4b,small=map,save_max=4G/64" /* the user's own wins */
 
 enum { PAUSE_MS = 200 };
 /* With --first: how long a program may go on after its first finding, and then after SIGTERM. */

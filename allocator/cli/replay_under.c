@@ -106,9 +106,10 @@ static int tell(const struct replay *replay, const char *tool, enum course cours
         fprintf(stderr, "cufence replay: %s ended before the launch\n", tool);
     if (course == COURSE_LAUNCHED)
         fprintf(stderr, "cufence replay: the process ended in the launch\n");
-    if (course == COURSE_DONE && !replay->opened.bundle->has_outputs && !replay->is_json)
+    int is_compared = replay->opened.bundle->has_outputs && replay->input.is_compared;
+    if (course == COURSE_DONE && !is_compared && !replay->is_json)
         printf("cufence replay: the launch did not fault\n");
-    if (course == COURSE_DONE)
+    if (course == COURSE_DONE && is_compared)
         compare_tell(replay);
     if (ended || course == COURSE_LAUNCHED) /* as a debugger may wish */
         return ended;
@@ -172,6 +173,11 @@ int replay_under(struct replay *replay, const char *tool)
     if (replay->input.mode != RERUN_ZEROS)
         replay->input.mode = RERUN_BARE;
     replay->input.dump = "";
+    if (strstr(tool, "initcheck") && replay->opened.bundle->filled) { /* nor is anything read before the launch or after it */
+        replay->input.unwritten = replay->opened.bundle->filled;
+        replay->input.range_count = 0;
+        replay->input.is_compared = 0;
+    }
     reserve_less(&replay->input, replay->opened.bundle);
     int failed = wordexp(tool, &words, WRDE_NOCMD);
     if (failed || !words.we_wordc) {

@@ -33,6 +33,7 @@ static const struct field of_input[] = {
     INPUT(HEX, arena_end),
     INPUT(NUMBER, mode, .most = RERUN_MODES - 1),
     INPUT(NUMBER, is_compared),
+    INPUT(NUMBER, unwritten, .most = 0x1ff),
     INPUT(NUMBER, is_saved),
     INPUT(TEXT, dump),
     INPUT(TEXT, symbol),

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RERUN_VERSION 9
+#define RERUN_VERSION 10
 #define RERUN_RANGES 16 /* of memory that is described */
 #define RERUN_RESERVED 256
 #define MOVED_ROOM                                                                                                             \
@@ -41,6 +41,8 @@ struct rerun_input {
     uint64_t arena_start, arena_end; /* cufence's address space in the process that faulted */
     uint32_t mode;                   /* enum rerun_mode */
     uint32_t is_compared;            /* hand over with MESSAGE_RESULT what each mapping holds after a launch that ended well */
+    uint32_t unwritten;              /* 0x100 and a byte: memory that holds it is left as it is, for a tool that looks for what
+                                        nobody has written; 0: all memory is given its bytes */
     uint32_t is_saved;               /* ask with MESSAGE_SAVE where the bytes of each mapping are to be kept */
     const char *dump;                /* file or pipe for the core dump of the second fault; "" if none is to be written */
     const char *symbol;              /* the kernel's mangled name */

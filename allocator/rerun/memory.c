@@ -34,6 +34,7 @@ struct piece {
 
 static struct {
     int socket, device, is_saved;
+    uint32_t unwritten; /* of the input */
     uint64_t start, end;
     struct piece pieces[MOST_PIECES]; /* by address */
     size_t count;
@@ -73,6 +74,7 @@ cufence_status memory_open(int socket, int device, const struct rerun_input *inp
     memory.socket = socket;
     memory.device = device;
     memory.is_saved = input->is_saved != 0;
+    memory.unwritten = input->unwritten;
     memory.start = input->arena_start;
     memory.end = input->arena_end;
     memory.found = malloc(PAGE);
@@ -159,7 +161,7 @@ static cufence_status show_original(struct piece *piece)
 static cufence_status refresh(const struct piece *piece)
 {
     if (piece->kept.is_kept)
-        return keep_read(&piece->kept, piece->base, piece->bytes);
+        return keep_read(&piece->kept, piece->base, piece->bytes, memory.unwritten);
     return driver_check(driver->cuMemcpyDtoD(piece->base, piece->seen, piece->bytes), "cuMemcpyDtoD");
 }
 
@@ -278,7 +280,11 @@ static cufence_status search_piece(struct piece *piece)
 {
     uint64_t base = piece->base, left = piece->bytes < SCAN_EACH ? piece->bytes : SCAN_EACH;
     cufence_status status = CUFENCE_OK;
-    piece->is_searched = 1; /* the piece may move while it is searched */
+    piece->is_searched = 1;                        /* the piece may move while it is searched */
+    if (memory.unwritten && piece->kept.is_kept) { /* a tool would see the memory read */
+        uint64_t size = piece->kept.bytes < SCAN_EACH ? piece->kept.bytes : SCAN_EACH;
+        return size ? search(piece->kept.content + (piece->kept.bytes - size), size) : CUFENCE_OK;
+    }
     /* A buffer ends where its mapping does, so a small one lies in the last bytes. */
     for (uint64_t at = base + piece->bytes - left; left && status == CUFENCE_OK && memory.searched < SCAN_ALL;) {
         uint64_t bytes = left < PAGE ? left : PAGE;

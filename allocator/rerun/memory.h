@@ -92,8 +92,9 @@ void keep_write(int fd, uint64_t offset, uint64_t address, uint64_t bytes);
  * or the content is not part of the mapping), SYSTEM. */
 cufence_status keep_open(int fd, const struct rerun_message *message, struct kept *kept);
 
-/* Gives the mapping of `bytes` at `base` that content. Errors: DRIVER. */
-cufence_status keep_read(const struct kept *kept, uint64_t base, uint64_t bytes);
+/* Gives the mapping of `bytes` at `base` that content. unwritten: as in struct rerun_input; runs of at least 16 such bytes are
+ * left as they are. Errors: DRIVER. */
+cufence_status keep_read(const struct kept *kept, uint64_t base, uint64_t bytes, uint32_t unwritten);
 
 /* ---- patterns.c: bytes that programs seldom write, or zeros, and what a launch has left of them ---- */
 

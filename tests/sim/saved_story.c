@@ -114,6 +114,17 @@ STORY(right_rows)
     launch_paged(4);
 }
 
+/* Nobody has written the first half of what is read. */
+STORY(unwritten)
+{
+    CUdeviceptr in, out = allocate(COUNT * 4);
+    float factor = 2;
+    int n = COUNT;
+    CALL(cuMemAlloc_v2, &in, COUNT * 4);
+    CALL(cuMemsetD8_v2, in + COUNT * 2, 1, COUNT * 2);
+    launch("_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
+}
+
 /* The last 12 bytes before the end of the mapping are no buffer's. */
 STORY(odd)
 {

@@ -124,6 +124,13 @@ TEST(a_tool_that_has_no_verdict_is_told)
     }
 }
 
+TEST_WITH(initcheck_needs_fresh_memory_to_be_filled, begin_again, NULL)
+{
+    expect_hunt("--tools initcheck", "unwritten", 0, "nothing found in 1 run$");
+    expect_hunt("--tools initcheck --fill off", "unwritten", 87,
+                "initcheck takes all memory for written, because of fill=off: NOT LOOKED AT$");
+}
+
 TEST_WITH(what_cannot_be_saved_is_told, begin_again, NULL)
 {
     expect_hunt("--save-max 9000/9", "shapes", 87, "SOME COULD NOT BE SAVED, as the program's processes have said\\.");

@@ -29,6 +29,7 @@ static const struct rerun_input input = {.device = {1, 2},
                                          .dump = "/tmp/x/core",
                                          .symbol = "_Z5storePfi",
                                          .is_traced = 1,
+                                         .unwritten = 0x14b,
                                          .traced = {0x40, 0x7e0000000010, {1, 2, 3}, {4, 5, 6}},
                                          .image = arguments,
                                          .image_bytes = 5,
@@ -71,6 +72,7 @@ TEST(what_is_written_is_read)
     assert_string_equal(read.dump, input.dump);
     assert_string_equal(read.symbol, input.symbol);
     assert_int_equal(read.is_traced, 1);
+    assert_int_equal(read.unwritten, 0x14b);
     assert_memory_equal(&read.traced, &input.traced, sizeof input.traced);
     assert_int_equal(read.image_bytes, 5);
     assert_memory_equal(read.image, arguments, 5);
@@ -106,7 +108,7 @@ TEST(a_damaged_one_is_refused)
         assert_int_equal(rerun_input_read(bytes, cut, &read, &memory, &problem), CUFENCE_ERROR_CORRUPT);
     bytes[8]++;
     assert_int_equal(rerun_input_read(bytes, size, &read, &memory, &problem), CUFENCE_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(problem.text, "of version 10"));
+    assert_non_null(strstr(problem.text, "of version 11"));
     free(bytes);
 }
 

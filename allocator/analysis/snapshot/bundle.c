@@ -77,6 +77,7 @@ static const struct field of_bundle[] = {
     BUNDLE(LIST, rows, "free_rows", .flags = BEHIND | NOT_ZERO, .most = BUNDLE_ROWS, .record = &row_record,
            COUNT(struct bundle, row_count)),
     BUNDLE(TRUE, has_more_rows, "more_free_rows"),
+    BUNDLE(NUMBER, filled, "filled", .flags = NOT_ZERO, .most = 0x1ff),
 };
 const struct record kept_bundle = RECORD(struct bundle, of_bundle);
 

@@ -63,6 +63,7 @@ struct bundle {
     const struct bundle_row *rows; /* by address if it was read */
     size_t row_count;
     int has_more_rows; /* than have room in it */
+    uint32_t filled;   /* fresh memory was filled with a byte (fill=): 0x100 and the byte; 0: it was not */
 };
 
 /* The buffer, of which no file is named yet. */

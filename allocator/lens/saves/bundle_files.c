@@ -239,6 +239,7 @@ static void take_head(struct writing *writing)
     bundle->rows = writing->bundling->rows;
     bundle->row_count = writing->bundling->row_count;
     bundle->has_more_rows = writing->bundling->has_more_rows;
+    bundle->filled = writing->bundling->filled;
     struct rerun_launch *launch = &bundle->launches[bundle->launch_count++];
     *launch = (struct rerun_launch){.shared_bytes = visit->shared_bytes,
                                     .is_cooperative = (uint32_t)visit->is_cooperative,

@@ -30,7 +30,8 @@ struct counted {
 };
 
 static struct {
-    uint64_t most; /* constant after the start */
+    uint64_t most; /* constant after the start, as is `filled` */
+    uint32_t filled;
     struct lock lock;
     struct counted kernels[KERNELS]; /* this and the rest under the lock, a leaf */
     size_t kernel_count;
@@ -45,6 +46,7 @@ const char *bundles_ptx(void)
 void bundles_open(const struct options *options)
 {
     bundles.most = options->save_replay;
+    bundles.filled = options->fill == FILL_OFF ? 0 : 0x100 | (uint32_t)options->fill;
     if (bundles.most)
         code_keep();
 }
@@ -330,6 +332,7 @@ void bundles_begin(const struct visit *visit, uint64_t most)
         return;
     }
     bundling->number = visit->number;
+    bundling->filled = bundles.filled;
     lock_take(&bundles.lock);
     bundling->next = bundles.begun;
     bundles.begun = bundling;

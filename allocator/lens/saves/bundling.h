@@ -30,6 +30,7 @@ struct bundling {
     struct bundle_row *rows; /* of divided buffers: those that are free */
     size_t row_count;
     int has_more_rows;
+    uint32_t filled; /* as in struct bundle */
 };
 
 struct bundling_area bundling_area(const struct bundling *bundling);
