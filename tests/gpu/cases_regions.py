@@ -1,4 +1,5 @@
-"""What is expected of programs/paged.cu: rows of a paged cache that are read or written after their release."""
+"""What is expected of programs/paged.cu: rows of a paged cache that are read or written after their release, and tables that name the
+wrong ones."""
 
 from __future__ import annotations
 
@@ -38,5 +39,33 @@ def programs(source: str) -> Iterator[tuple[str, dict[str, object]]]:
             ],
             "output": [r"1 2\n0 2\n1 2\ndone"],
             "files": {"report.json": [r'"kind": ?"write to a free region"', r'"owner": ?"request 1"']},
+        },
+    )
+    yield "tables", {"status": 0, "output": [r"1 2\n0 2\n1 2\ndone"]}
+    yield (
+        "off_by_one",
+        {
+            "status": 86,
+            "report": [
+                r"\A==\d+== cufence: wrong row: write_token is given a table whose element 0 is 64, and kv has rows 0 to 63$",
+                r"table +element 0 of int32\[2\] at 0x[0-9a-f]+: 64\b",
+                r"hint +one past the last row",
+            ],
+            "output": [r"1 2\ndone"],
+            "files": {"report.json": [r'"kind": ?"wrong row"', r'"why": ?"outside"', r'"kernel": ?"attend']},
+        },
+    )
+    yield (
+        "other",
+        {
+            "status": 86,
+            "report": [
+                r"\A==\d+== cufence: wrong row: attend is given a table whose element 1 is row 61 of kv, which belongs to request 2, not to request 1$",
+                rf"launched at +\S*paged\.cu:{marked_line(source, 'ATTENDED')}\b",
+                r"row +61 of kv, live; byte 0 of 8192 \(64 rows\)",
+                r"owner +request 2",
+            ],
+            "output": [r"1\.\d+ 2\ndone"],
+            "files": {"report.json": [r'"why": ?"of another owner"', r'"wants": ?"request 1"']},
         },
     )

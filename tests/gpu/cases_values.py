@@ -1,4 +1,4 @@
-"""The cases of nan= and values=."""
+"""The cases of nan= and values=, and of tables of rows."""
 
 from __future__ import annotations
 
@@ -31,6 +31,13 @@ CASES = [
     ),
     _nan("nan_compile", "triton_", story="nan_compile", output=["no NaN before: True", "NaN in column 5: True"],
          report=[r"nan_compile\.py:19\b", r"written at\s+\S+\.py:\d+"], seconds=400),
+    clean("tables_clean", ["finite: True"], story="triton_tables", arguments=["clean"], needs=TRITON, ways=HOOKED),
+    *(
+        Case(f"tables_{bug}", "triton_tables", [bug], status=86, needs=TRITON, ways=HOOKED, output=["finite: True"],
+             report=[rf"\A==\d+== cufence: wrong row: attend is given a table whose element {words}$", r"triton_tables\.py:{ATTENDED}\b"])
+        for bug, words in (("off_by_one", "1 is 64, and kv has rows 0 to 63"),
+                           ("other", "2 is row 5 of kv, which belongs to request 1, not to request 0"))
+    ),
     Case("nan_stop", "nan_eager", ["log"], options={"nan": "stop"}, needs=TORCH, ways=HOOKED, report=["first NaN: "],
          error=["device-side assert triggered"]),
     *(

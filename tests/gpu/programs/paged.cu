@@ -3,6 +3,11 @@
 //   clean   nothing: rows change hands, each written before it is read
 //   stale   a request is attended to although its rows were released: what it reads there is NaN
 //   early   a row is released before its last token is written: the write is found when the next request takes the row
+// With these, cufence knows the tables, too (cufence_index_table()):
+//   tables      nothing
+//   off_by_one  a table's numbers are one too high
+//   other       a request's table names a row of the other one
+#include "../../../include/cufence.h"
 #include "check.h"
 
 #include <cstdint>
@@ -61,14 +66,17 @@ static Function *of_cufence(const char *name)
 static int (*region)(const void *, size_t, size_t, const char *);
 static int (*region_take)(const void *, const char *, cudaStream_t);
 static int (*region_release)(const void *, cudaStream_t);
+static cufence_status (*index_table)(const cufence_table *);
 
 static void find_cufence()
 {
     region = of_cufence<int(const void *, size_t, size_t, const char *)>("cufence_region");
     region_take = of_cufence<int(const void *, const char *, cudaStream_t)>("cufence_region_take");
     region_release = of_cufence<int(const void *, cudaStream_t)>("cufence_region_release");
+    index_table = of_cufence<cufence_status(const cufence_table *)>("cufence_index_table");
 }
 
+static int is_indexed, too_high; // of the table's numbers
 static float *cache, *query, *out;
 static int *table, *lengths;
 static std::vector<int> free_rows; // the last one is the next to be used
@@ -78,6 +86,7 @@ static void take(int request, int index, const char *owner)
     int row = free_rows.back();
     free_rows.pop_back();
     EXPECT(!region_take || region_take(cache + (size_t)row * ROW_FLOATS, owner, nullptr) == 0);
+    row += too_high;
     CALL(cudaMemcpy(table + request * MOST + index, &row, sizeof row, cudaMemcpyHostToDevice));
 }
 
@@ -87,11 +96,24 @@ static void release(int row)
     free_rows.push_back(row);
 }
 
+// The first `rows` numbers of the request's table are rows of its own; 0: it has none any more.
+static void declare(int request, int rows, const char *owner)
+{
+    cufence_table what = {};
+    what.start = table + request * MOST;
+    what.count = (size_t)rows;
+    what.width = sizeof *table;
+    what.rows = cache;
+    what.owner = owner;
+    EXPECT(!is_indexed || !index_table || index_table(&what) == CUFENCE_OK);
+}
+
 static void begin(int request, int rows, const char *owner)
 {
     int tokens = rows * TOKENS;
     for (int i = 0; i < rows; i++)
         take(request, i, owner);
+    declare(request, rows, owner);
     for (int token = 0; token < tokens; token++)
         write_token<<<1, WIDTH>>>(cache, table, request, token, (float)(request + 1));
     CALL(cudaMemcpy(lengths + request, &tokens, sizeof tokens, cudaMemcpyHostToDevice));
@@ -102,6 +124,7 @@ static void end(int request)
     int rows[MOST], tokens;
     CALL(cudaMemcpy(rows, table + request * MOST, sizeof rows, cudaMemcpyDeviceToHost));
     CALL(cudaMemcpy(&tokens, lengths + request, sizeof tokens, cudaMemcpyDeviceToHost));
+    declare(request, 0, nullptr);
     for (int i = 0; i < tokens / TOKENS; i++)
         release(rows[i]);
     tokens = 0;
@@ -123,7 +146,9 @@ int main(int, char **argv)
     std::vector<float> ones(WIDTH, 1.0f);
     for (int &row : none)
         row = -1;
-    CALL(cudaMalloc(&cache, (size_t)ROWS * ROW_FLOATS * sizeof *cache));
+    is_indexed = !strcmp(bug, "tables") || !strcmp(bug, "off_by_one") || !strcmp(bug, "other");
+    // One more than there are rows: a number that is wrong by one stays inside the buffer.
+    CALL(cudaMalloc(&cache, (size_t)(ROWS + 1) * ROW_FLOATS * sizeof *cache));
     CALL(cudaMalloc(&query, WIDTH * sizeof *query));
     CALL(cudaMalloc(&out, REQUESTS * WIDTH * sizeof *out));
     CALL(cudaMalloc(&table, sizeof none));
@@ -137,9 +162,15 @@ int main(int, char **argv)
     for (int row = 0; row < ROWS; row++)
         release(row);
 
+    too_high = !strcmp(bug, "off_by_one");
     begin(0, 2, "request 1");
+    too_high = 0;
     begin(1, 3, "request 2");
+    if (!strcmp(bug, "other"))
+        CALL(cudaMemcpy(table + 1, table + MOST, sizeof *table, cudaMemcpyDeviceToDevice));
     attend_all();
+    if (is_indexed && strcmp(bug, "tables"))
+        return puts("done") < 0;
     end(0);
     if (!strcmp(bug, "stale"))
         CALL(cudaMemcpy(lengths, &tokens, sizeof tokens, cudaMemcpyHostToDevice));
