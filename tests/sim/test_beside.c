@@ -73,6 +73,8 @@ TEST_WITH(a_row_that_is_free, NULL, finish)
         complain(&by_dlsym, "row", "no launch of another time", "add_one");
     run_guarded(&by_dlsym, "row right", "", 0, "context: CUDA_SUCCESS\n");
     expect_silence(&by_dlsym, "row");
+    run_guarded(&by_dlsym, "row right async", "uaf=strict", 0, "context: CUDA_SUCCESS\n");
+    expect_silence(&by_dlsym, "row");
 }
 
 TEST_CONCURRENTLY

@@ -4,11 +4,11 @@
 #define ROWS 4
 #define ROW 4000u
 
-/* row stale|right: a row of a buffer is written after it was released, or not, among launches that have nothing to do with
- * that. */
+/* row stale|right [async]: a row of a buffer is written after it was released, or not, among launches that have nothing to do
+ * with that. */
 STORY(row)
 {
-    int is_stale = count > 2 && strcmp(arguments[2], "stale") == 0;
+    int is_stale = count > 2 && strcmp(arguments[2], "stale") == 0, is_async = count > 3;
     start(); /* cufence is there from then on */
     int (*region)(CUdeviceptr, size_t, size_t, const char *) =
         (int (*)(CUdeviceptr, size_t, size_t, const char *))driver_of_cufence("cufence_region");
@@ -32,5 +32,14 @@ STORY(row)
         return 5;
     for (int i = 0; i < 20; i++)
         MUST(add_one(rows + 2 * ROW, ROW / 4, NULL));
+    MUST(cu.cuCtxSynchronize());
+    if (release(rows, NULL) != 0)
+        return 6;
+    if (is_async)
+        MUST(cu.cuMemFreeAsync(rows, NULL)); /* its free row is checked in order */
+    else
+        MUST(cu.cuMemFree(rows)); /* or right away */
+    if (take(rows, "nobody", NULL) == 0)
+        return 7;
     return say("context", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
 }
