@@ -7,6 +7,7 @@
 #include "heap/unguarded/unguarded.h"
 #include "launch/launch.h"
 #include "launch/maps.h"
+#include "regions/regions.h"
 #include "witness/delivery.h"
 #include "witness/tell.h"
 
@@ -93,8 +94,16 @@ static void say_tensor_maps(void)
 {
     const struct maps_figures maps = maps_figures();
     if (maps.encoded)
-        output_say("==%d== cufence: tensor maps: %s of guarded buffers, of which %s reach%s past the end of theirs\n", (int)getpid(),
-                   grouped(maps.encoded).text, grouped(maps.too_large).text, maps.too_large == 1 ? "es" : "");
+        output_say("==%d== cufence: tensor maps: %s of guarded buffers, of which %s reach%s past the end of theirs\n",
+                   (int)getpid(), grouped(maps.encoded).text, grouped(maps.too_large).text, maps.too_large == 1 ? "es" : "");
+}
+
+static void say_unchecked_rows(void)
+{
+    uint64_t count = regions_unchecked();
+    if (count)
+        output_say("==%d== cufence: regions: %s free row%s could not be checked when taken or freed, as during a capture\n",
+                   (int)getpid(), grouped(count).text, s(count));
 }
 
 void closing_say_unguarded(void)
@@ -213,6 +222,7 @@ void closing_say(const struct ending *ending)
     say_what_was_packed(&stats);
     if (ending->is_verbose)
         say_tensor_maps();
+    say_unchecked_rows();
     closing_say_unguarded();
     if (ending->exitcode && ending->exitcode != ending->status)
         output_say("==%d== cufence: exit status %d because of what was found; the program's own was %d (exitcode=0 keeps it)\n",

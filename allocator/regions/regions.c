@@ -14,7 +14,13 @@
 
 #define FREED_MS 1000 /* the most that a free which the program has waited for waits for the check of free rows */
 
-static uint64_t divided; /* divisions made; under regions_lock */
+static uint64_t divided;   /* divisions made; under regions_lock */
+static uint64_t unchecked; /* atomic */
+
+uint64_t regions_unchecked(void)
+{
+    return __atomic_load_n(&unchecked, __ATOMIC_RELAXED);
+}
 
 /* ---- the end ---- */
 
@@ -33,7 +39,8 @@ static void check_last(const struct division *division, struct stream *stream, e
                                      .rows = rows,
                                      .count = is_ordered ? count : 0,
                                      .does = PATTERN_CHECK};
-    rows_check(&work, users == HEAP_NONE ? monotonic_ms() + FREED_MS : 0);
+    if (!is_ordered || !rows_check(&work, users == HEAP_NONE ? monotonic_ms() + FREED_MS : 0))
+        __atomic_fetch_add(&unchecked, count, __ATOMIC_RELAXED);
     free(rows);
 }
 
@@ -230,6 +237,8 @@ static void make(const struct change *change, struct region region, uint32_t doe
     uint64_t number = change->is_ordered ? work_submit(&work) : 0;
     if (!number)
         work_set_now(&change->at, region.state);
+    if (change->at.region.state == REGION_FREE && !(number && does & PATTERN_CHECK))
+        __atomic_fetch_add(&unchecked, 1, __ATOMIC_RELAXED);
     region.is_poisoned = number && region.state == REGION_FREE;
     region.work = number;
     region.on = stream_ref(number ? change->stream : NULL);

@@ -84,6 +84,10 @@ struct region_write {
     uint64_t until_ns;    /* when it was checked */
 };
 
+/* How often a free row was taken, or freed with its buffer, that could not be checked: a stream was capturing, belongs to
+ * another context or could not be ordered behind another one, or there was no memory for it. */
+uint64_t regions_unchecked(void);
+
 /* Sets what is called for each, without locks held: on the background thread, or on a thread that calls regions_check(). */
 void regions_on_write(void (*report)(const struct region_write *found));
 

@@ -123,6 +123,7 @@ CLEAN(rows_in_use)
     CHECK(cufence_check(0) == 0);
     release(buffer, first);
     CHECK(cufence_check(0) == 0);
+    CHECK(regions_unchecked() == 0);
 }
 
 FINDS(a_write_is_found_when_the_row_is_taken,
@@ -211,6 +212,7 @@ CLEAN(a_capture_changes_states_at_once)
     CHECK_CU(cuGraphInstantiateWithFlags(&executable, graph, 0));
     CHECK_CU(cuGraphLaunch(executable, stream));
     CHECK_OK(cufence_region_take(buffer + ROW, "next", stream)); /* it held no pattern */
+    CHECK(regions_unchecked() == 2);
     CHECK(cufence_check(0) == 0);
 }
 
