@@ -32,7 +32,9 @@ static void add_hint(struct finding *finding, const struct nan_fact *nan)
     }
     const char *name = nan->by.kernel ? nan->by.kernel : nan->by.plain;
     if (nan->is_of_free)
-        part_add(finding->hint, "an input has free rows, which hold NaN: is a row read after it was released?");
+        part_add(
+            finding->hint,
+            "an input has rows that are free, or were and have not been written since, which hold NaN: is one of them read?");
     else if (nan->is_of_unwritten)
         part_add(finding->hint, "an input that nobody has written holds NaN: is memory used before it is filled?");
     else if (!strcmp(nan->kind, FINDING_INF))

@@ -240,12 +240,13 @@ static void make(const struct change *change, struct region region, uint32_t doe
     if (change->at.region.state == REGION_FREE && !(number && does & PATTERN_CHECK))
         __atomic_fetch_add(&unchecked, 1, __ATOMIC_RELAXED);
     region.is_poisoned = number && region.state == REGION_FREE;
+    region.was_poisoned |= region.is_poisoned;
     region.work = number;
     region.on = stream_ref(number ? change->stream : NULL);
     lock_take(&regions_table_lock);
     struct division *division = division_at(change->at.start);
     if (division && division->number == change->at.division) {
-        division->poisoned += (uint64_t)region.is_poisoned - (uint64_t)division->regions[change->at.row].is_poisoned;
+        division->poisoned += (uint64_t)region.was_poisoned - (uint64_t)division->regions[change->at.row].was_poisoned;
         division->regions[change->at.row] = region;
     }
     lock_release(&regions_table_lock);

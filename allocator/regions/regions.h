@@ -25,6 +25,7 @@ enum region_state { REGION_LIVE = 0, REGION_FREE = 1 }; /* also of the bytes in 
 struct region {
     enum region_state state;
     int is_poisoned;             /* it is free, and the pattern was submitted */
+    int was_poisoned;            /* once: of a live row, what was not written since holds the pattern still */
     uint64_t taken_ns, freed_ns; /* 0: never */
     uint64_t good_ns;            /* when the pattern was known to be whole */
     uint32_t taken_stack, freed_stack, taken_tid, freed_tid;
@@ -54,7 +55,7 @@ extern int regions_are_used; /* atomic; some buffer was divided */
 /* Finds the row that an address lies in. 0: none. */
 int region_find(uint64_t address, struct region_at *out);
 
-/* How many of these bytes are in free rows that hold the pattern, going by what was submitted. */
+/* How many of these bytes are in rows that may hold the pattern: they are free, or were. */
 uint64_t regions_free_bytes(uint64_t start, uint64_t end);
 
 /* Writes "row 17 of kv (free, released 1.2 ms ago by request 4)". Returns `out`. */

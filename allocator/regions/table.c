@@ -114,7 +114,7 @@ static uint64_t free_bytes_of(const struct division *division, uint64_t start, u
         uint64_t begins = division->start + row * division->bytes, ends = begins + division->bytes;
         if (begins >= to)
             break;
-        if (division->regions[row].is_poisoned)
+        if (division->regions[row].was_poisoned)
             bytes += (ends < to ? ends : to) - (begins > from ? begins : from);
     }
     return bytes;

@@ -12,7 +12,7 @@ struct division {
     struct context *context;
     CUdeviceptr states;
     char name[REGION_TEXT];
-    uint64_t poisoned; /* free rows that hold the pattern */
+    uint64_t poisoned; /* rows that are or were free, and may hold the pattern */
     struct division *prev, *next;
     struct region regions[];
 };

@@ -145,9 +145,11 @@ TEST(a_free_row_that_is_read_is_found)
     assert_int_equal(run("--nan report", "free_row"), 86);
     assert_int_equal(count_in("cufence: first NaN: "), 1);
     SAYS("first NaN: scale writes 1000 NaN to buffer #");
-    SAYS("4000 bytes in free rows");
+    SAYS("4000 bytes in rows that");
     SAYS("row        0 of results, live; byte 0 of 1000 (4 rows)");
-    SAYS("an input has free rows, which hold NaN");
+    SAYS("an input has rows that are free, or were");
+    assert_int_equal(run("--nan report", "unwritten_row"), 86);
+    SAYS("an input has rows that are free, or were");
     assert_int_equal(run("--nan report", "live_row"), 0);
     SAYS("no faults");
     DOES_NOT_SAY("does not do it");

@@ -379,9 +379,10 @@ STORY(nan_stale)
 }
 
 /* Of two rows of a buffer the second one is free: what reads the first has no NaN of it. */
+static CUdeviceptr last_rows;
 static void read_row(unsigned number)
 {
-    CUdeviceptr rows = allocate(2 * COUNT * 4);
+    CUdeviceptr rows = last_rows = allocate(2 * COUNT * 4);
     void *cufence = dlopen("libcufence.so.0", RTLD_NOLOAD | RTLD_NOW);
     int (*region)(CUdeviceptr, size_t, size_t, const char *) = cufence ? dlsym(cufence, "cufence_region") : NULL;
     int (*release)(CUdeviceptr, CUstream) = cufence ? dlsym(cufence, "cufence_region_release") : NULL;
@@ -394,6 +395,17 @@ static void read_row(unsigned number)
         printf("cufence does not do it\n");
     launch_scale(rows + number * COUNT * 4, out, 2);
     launch_scale(in, rows, 3);
+}
+
+/* It is taken again, and read before it is written. */
+STORY(unwritten_row)
+{
+    read_row(0);
+    void *cufence = dlopen("libcufence.so.0", RTLD_NOLOAD | RTLD_NOW);
+    int (*take)(CUdeviceptr, const char *, CUstream) = cufence ? dlsym(cufence, "cufence_region_take") : NULL;
+    if (!take || take(last_rows + COUNT * 4, "me", NULL))
+        printf("cufence does not do it\n");
+    launch_scale(last_rows + COUNT * 4, out, 2);
 }
 
 STORY(live_row)

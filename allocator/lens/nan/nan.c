@@ -54,7 +54,7 @@ static const struct plan_rules rules = {
 /* In front of the plan: what is known of the memory that pointers lead to, before the launch. */
 struct seen {
     uint64_t written;                   /* bit i: that of pointer i was written */
-    uint64_t free_bytes[MOST_POINTERS]; /* of it, in free rows, which hold NaN */
+    uint64_t free_bytes[MOST_POINTERS]; /* of it, in rows that are or were free, and may hold NaN since then */
 };
 #define HEAD sizeof(struct seen)
 
