@@ -4,6 +4,8 @@
 
 #include <sim.h>
 
+#include <unistd.h>
+
 #define MIB ((size_t)1 << 20)
 #define PAGE (2 * MIB)
 #define MOST (40 * MIB) /* of the device's 64 MiB: fits once */
@@ -196,6 +198,7 @@ static void release(void)
 
 static void reset_and_retain(void)
 {
+    usleep(200000); /* the background thread asks whether a context is there, and then enters it: no reset may fall between */
     CHECK_CU(cuDevicePrimaryCtxReset(0));
     CHECK_CU(cuDevicePrimaryCtxRetain(&primary, 0)); /* another one, or the same handle */
 }
