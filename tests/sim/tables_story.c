@@ -151,6 +151,7 @@ STORY(taken_since)
     launch("idle");
     CUFENCE(cufence_region_take, at(kv + 2 * ROW), "request 9", NULL);
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    CALL(cuCtxSynchronize); /* the kernel reads the flag */
 }
 
 STORY(all_free)
