@@ -57,7 +57,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(status == CUFENCE_OK || problem.text[0]);
         if (line > 1 && status == CUFENCE_OK) {
             check(&event, writers, line);
-            (void)trace_compare(&before, writers, line, &event, writers, line, (unsigned)line & 15);
+            (void)trace_compare(&before, writers, line, &event, writers, line, (unsigned)line & 31);
+            size_t fresh = 0;
+            while (trace_next_fresh(&before, &event, &fresh))
+                fresh++;
             trace_event_free(&before);
             before = event;
         }

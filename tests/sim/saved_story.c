@@ -45,7 +45,7 @@ STORY(scale)
 
 /* The last ten elements of `in` are never written, and `out` is not before. The first launch leaves them alone, the second does
  * not. */
-STORY(unwritten)
+STORY(half_written)
 {
     CUdeviceptr in, out;
     float numbers[COUNT], factor = 2;

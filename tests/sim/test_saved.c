@@ -56,11 +56,11 @@ TEST(the_first_of_each_kernel_are_bundles)
 /* The simulated device has no initcheck; a file in its place shows what the kernel reads: `in`, which is not given the fill. */
 TEST(unwritten_memory_is_left_for_initcheck)
 {
-    save("--fill 0x4b", "unwritten");
+    save("--fill 0x4b", "half_written");
     assert_int_equal(run_shell("grep '\"filled\": 331' s/000001-scale/scene.json"), 0);
     expect_replay("--under env s/000001-scale", 0, "outputs equal \\(2 buffers");
     expect_replay("--under 'env TOOL=initcheck' s/000001-scale", 0, "^cufence replay: the launch did not fault$");
-    save("", "unwritten");
+    save("", "half_written");
     assert_int_equal(run_shell("grep filled s/000001-scale/scene.json"), 1);
     expect_replay("--under 'env TOOL=initcheck' s/000001-scale", 0, "outputs equal \\(2 buffers");
 }
@@ -111,7 +111,7 @@ TEST(a_replaced_buffer_counts_as_given)
 /* With bytes of two fills where nobody had written. */
 TEST(what_depends_on_unwritten_bytes_is_told)
 {
-    save("--fill 0x4b", "unwritten");
+    save("--fill 0x4b", "half_written");
     expect_replay("--uninit s/000001-scale", 0,
                   "^cufence replay: what the launch writes does not depend on bytes that nobody "
                   "had written \\(in 2 buffers\\)$");
@@ -123,7 +123,7 @@ TEST(what_depends_on_unwritten_bytes_is_told)
     SAYS("allocated at +.*saved_story.c:[0-9]+ in ");
     expect_replay("--uninit --json s/000002-scale", 86, "\"with_00\":\"0\",\"with_4b\":\"26646166\"");
     expect_replay("--uninit --times 2 s/000002-scale", 2, "leave out --under and --times");
-    save("", "unwritten");
+    save("", "half_written");
     expect_replay("--uninit s/000002-scale", 2, "what nobody had written is not known");
     save("--fill 0x4b", "scale");
     expect_replay("--uninit s/000001-scale", 0, "the launch was given nothing that nobody had written");

@@ -129,7 +129,8 @@ static int by_address(const void *left, const void *right)
 static int has_sound_rows(struct bundle *bundle, struct problem *problem)
 {
     struct bundle_row *rows = (struct bundle_row *)(uintptr_t)bundle->rows; /* the whole's own */
-    qsort(rows, bundle->row_count, sizeof *rows, by_address);
+    if (bundle->row_count)
+        qsort(rows, bundle->row_count, sizeof *rows, by_address);
     for (size_t i = 0; i < bundle->row_count; i++)
         if (has_control(rows[i].text) || !rows[i].size || (i && rows[i].address - rows[i - 1].address < rows[i - 1].size))
             return bad(problem, "a free row is damaged");
