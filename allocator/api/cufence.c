@@ -406,5 +406,5 @@ PUBLIC cufence_status cufence_pool_end(int device, const uint64_t id[2])
 PUBLIC cufence_status cufence_pool_release(int device, const uint64_t id[2])
 {
     cufence_status status = check_started_with(id, "id");
-    return status == CUFENCE_OK ? pool_release(device, id) : status;
+    return status == CUFENCE_OK ? pool_request(device, id, POOL_RELEASE, NULL) : status;
 }

@@ -88,12 +88,11 @@ cufence_status heap_record_stream(void *pointer, CUstream stream);
 
 cufence_status pool_begin(int device, const uint64_t id[2], cufence_pool_filter contains, void *user, void (*destroy)(void *));
 cufence_status pool_end(int device, const uint64_t id[2]);
-cufence_status pool_release(int device, const uint64_t id[2]);
 
-/* What else may be asked of a pool. RETAIN: counts one more user, and creates it; LEND, KEEP: whether what it keeps for reuse
- * may be given to others when the device is full. users: receives the number of its users; may be NULL. Errors: as
- * pool_begin(); NOT_FOUND (not of RETAIN). */
-enum pool_request { POOL_RETAIN, POOL_LEND, POOL_KEEP, POOL_ASK };
+/* What else may be asked of a pool. RETAIN: counts one more user, and creates it; RELEASE: one less; LEND, KEEP: whether what
+ * it keeps for reuse may be given to others when the device is full. users: receives the number of its users; may be NULL.
+ * Errors: as pool_begin(); NOT_FOUND (not of RETAIN). */
+enum pool_request { POOL_RETAIN, POOL_RELEASE, POOL_LEND, POOL_KEEP, POOL_ASK };
 cufence_status pool_request(int device, const uint64_t id[2], enum pool_request what, int *users);
 
 /* Makes a buffer of a pool live again that was freed, as heap_mappings() had described it: at the same address. Its memory is
@@ -227,12 +226,12 @@ void heap_sync_ended(struct context *context, uint64_t since);
 
 /* Physical memory of a context's buffers, in bytes. */
 struct heap_figures {
-    uint64_t mapped;                      /* live, idle and waiting */
+    uint64_t mapped;                  /* live, idle and waiting */
     uint64_t mappings, peak_mappings; /* their number */
     uint64_t fresh, fresh_bytes;      /* mappings made since the start */
-    uint64_t peak;                        /* peak of `mapped` since the last heap_reset_peak() */
-    uint64_t idle;                        /* part of `mapped` that is kept for reuse */
-    uint64_t cached;                      /* without a mapping, kept for the device's next mapping */
+    uint64_t peak;                    /* peak of `mapped` since the last heap_reset_peak() */
+    uint64_t idle;                    /* part of `mapped` that is kept for reuse */
+    uint64_t cached;                  /* without a mapping, kept for the device's next mapping */
 };
 struct heap_figures heap_figures(struct context *context); /* NULL: zeros */
 void heap_reset_peak(struct context *context);

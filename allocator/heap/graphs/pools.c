@@ -228,12 +228,14 @@ cufence_status pool_request(int device, const uint64_t id[2], enum pool_request 
     struct pool *pool = find(books, id);
     if (!pool && what == POOL_RETAIN && (pool = add(books, id[0], id[1])) == NULL)
         status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for a pool");
-    else if (!pool)
+    else if (!pool || (what == POOL_RELEASE && !pool->references))
         status = unknown_pool(id);
-    if (pool && what == POOL_RETAIN)
+    else if (what == POOL_RETAIN)
         __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED);
-    else if (pool && what != POOL_ASK)
+    else if (what == POOL_LEND || what == POOL_KEEP)
         pool->may_lend = what == POOL_LEND;
+    else if (what == POOL_RELEASE && !__atomic_sub_fetch(&pool->references, 1, __ATOMIC_ACQ_REL))
+        pools_drop_lists(pool); /* it is unknown on which streams its graphs were replayed */
     if (users)
         *users = pool ? (int)__atomic_load_n(&pool->references, __ATOMIC_RELAXED) : 0;
     lock_release(&books->lock);
@@ -290,21 +292,5 @@ cufence_status pool_end(int device, const uint64_t id[2])
     lock_release(&filter_lock);
     if (destroy)
         destroy(user);
-    return status;
-}
-
-cufence_status pool_release(int device, const uint64_t id[2])
-{
-    cufence_status status = CUFENCE_OK;
-    struct books *books = books_on(device, id, &status);
-    if (!books)
-        return status;
-    lock_take(&books->lock);
-    struct pool *pool = find(books, id);
-    if (!pool || !pool->references)
-        status = unknown_pool(id);
-    else if (!__atomic_sub_fetch(&pool->references, 1, __ATOMIC_ACQ_REL))
-        pools_drop_lists(pool); /* it is unknown on which streams its graphs were replayed */
-    lock_release(&books->lock);
     return status;
 }
