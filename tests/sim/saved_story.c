@@ -115,7 +115,7 @@ STORY(right_rows)
 }
 
 /* Nobody has written the first half of what is read. */
-STORY(unwritten)
+STORY(half_written)
 {
     CUdeviceptr in, out = allocate(COUNT * 4);
     float factor = 2;
