@@ -115,7 +115,7 @@ STORY(right_rows)
 }
 
 /* Nobody has written the first half of what is read. */
-STORY(half_written)
+STORY(second_half_written)
 {
     CUdeviceptr in, out = allocate(COUNT * 4);
     float factor = 2;

@@ -126,8 +126,8 @@ TEST(a_tool_that_has_no_verdict_is_told)
 
 TEST_WITH(initcheck_needs_fresh_memory_to_be_filled, begin_again, NULL)
 {
-    expect_hunt("--tools initcheck", "half_written", 0, "nothing found in 1 run$");
-    expect_hunt("--tools initcheck --fill off", "half_written", 87,
+    expect_hunt("--tools initcheck", "second_half_written", 0, "nothing found in 1 run$");
+    expect_hunt("--tools initcheck --fill off", "second_half_written", 87,
                 "initcheck takes all memory for written, because of fill=off: NOT LOOKED AT$");
 }
 
