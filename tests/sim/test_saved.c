@@ -56,11 +56,11 @@ TEST(the_first_of_each_kernel_are_bundles)
 /* The simulated device has no initcheck; a file in its place shows what the kernel reads: `in`, which is not given the fill. */
 TEST(unwritten_memory_is_left_for_initcheck)
 {
-    save("--fill 0x4b", "half_written");
+    save("--fill 0x4b", "second_half_written");
     assert_int_equal(run_shell("grep '\"filled\": 331' s/000001-scale/scene.json"), 0);
     expect_replay("--under env s/000001-scale", 0, "outputs equal \\(2 buffers");
     expect_replay("--under 'env TOOL=initcheck' s/000001-scale", 0, "^cufence replay: the launch did not fault$");
-    save("", "half_written");
+    save("", "second_half_written");
     assert_int_equal(run_shell("grep filled s/000001-scale/scene.json"), 1);
     expect_replay("--under 'env TOOL=initcheck' s/000001-scale", 0, "outputs equal \\(2 buffers");
 }
