@@ -6,8 +6,8 @@
  *   guarded    the sum of the mappings of the live guarded buffers: pages(size) = ceil(size / granularity), or up to `waste`
  *              percent more where a freed mapping is reused; and the others, as native
  *   kept       the same and what is freed, which stays mapped for reuse until memory runs out
- *   packed     small buffers lie in cells of shared pages (cells.h), except those whose turn it is. Pages of a class =
- * ceil(live cells / cells in a page): as if the cells of freed buffers were filled up first
+ *   packed     small buffers lie in cells of shared pages (cells.h), except those whose turn it is. Pages of a class:
+ *              ceil(live cells / cells in a page), as if the cells of freed buffers were filled up first
  *
  * The order of streams is left out: every freed mapping counts as reusable at once. Memory: ESTIMATE_BINS * 4 bytes for each
  * set of options.
@@ -24,12 +24,8 @@
 #define ESTIMATE_CELL (UINT32_C(1) << 31)
 #define ESTIMATE_BINS 65536u /* pages of the largest mapping that is counted as reusable: 128 GiB */
 
-enum estimate_small {
-    ESTIMATE_MAP,
-    ESTIMATE_LATE,
-    ESTIMATE_AUTO,
-    ESTIMATE_PACK
-}; /* small=map, auto with uaf=strict, auto, pack */
+/* small=map, auto with uaf=strict, auto, pack */
+enum estimate_small { ESTIMATE_MAP, ESTIMATE_LATE, ESTIMATE_AUTO, ESTIMATE_PACK };
 
 /* The options that say what is guarded, and what shares pages. */
 struct estimate_options {
@@ -37,9 +33,8 @@ struct estimate_options {
     uint64_t sample;      /* one allocation in this many; 0 or 1: all */
     uint64_t max_guarded; /* bytes; 0: no limit */
     enum estimate_small small;
-    uint64_t
-        alone_most; /* LATE, AUTO: bytes of the pages of small buffers, with one more of which all but a few are packed ... */
-    uint64_t taken_most; /* ... and of all */
+    uint64_t alone_most; /* LATE, AUTO: with more bytes in pages of small buffers all but a few are packed ... */
+    uint64_t taken_most; /* ... and with more in all pages */
     uint64_t align;      /* of buffers; a power of two or 0 */
 };
 

@@ -400,7 +400,7 @@ TEST(integers_floats_and_flags_that_nobody_wrote_are_found)
     expect(86, "cufence hunt: 1 finding in 4 runs\n");
     expect_unwritten(1024, 224, "1", "1263225676");
     expect(86, "\n  1  uninitialised read in add\n     it computes with bytes that nobody has written: of buffer #1, ");
-    expect(86, " in case_int\n     allocated at ");
+    expect(86, "uninit_stories.c:107 in run, called from ");
     expect(86, " in story_unwritten\n     found by      zeros, others\n");
     hunt_unwritten("float");
     expect_unwritten(1024, 224, "1.40129846e-44", "13323083");

@@ -137,6 +137,8 @@ static cufence_status check(const cufence_table *table, uint64_t bytes, struct t
     const uint64_t start = (uintptr_t)table->start, width = table->width;
     if (width != 4 && width != 8)
         return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "elements of %" PRIu64 " bytes: they must have 4 or 8", width);
+    if (!bytes)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%zu elements in %zu runs: too many", table->count, table->runs);
     if (start % width || table->pitch % width)
         return error_set(CUFENCE_ERROR_INVALID_ARGUMENT,
                          "0x%" PRIx64 ": elements of %" PRIu64 " bytes must lie at multiples of that", start, width);
@@ -181,10 +183,7 @@ cufence_status table_declare(const cufence_table *table)
     forget_gone();
     if (!table->count)
         return CUFENCE_OK;
-    uint64_t bytes = span_of(table, &made);
-    if (!bytes)
-        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%zu elements in %zu runs: too many", table->count, table->runs);
-    cufence_status status = check(table, bytes, &made);
+    cufence_status status = check(table, span_of(table, &made), &made);
     if (status != CUFENCE_OK)
         return status;
     if (!heap_range_of(made.rows, &made.rows_range) || !region_find(made.rows, &at) || at.offset)
