@@ -94,7 +94,7 @@ typedef struct cufence_description {
     cufence_place place;
     uint64_t offset;       /* see cufence_place */
     cufence_buffer buffer; /* the buffer that `place` refers to; all zero for UNKNOWN and NO_BUFFER */
-    char region[128];      /* INSIDE: "row 17 of kv (free, released 1.2 ms ago by request 4)", or empty: see cufence_region() */
+    char region[96];       /* INSIDE: "row 17 of kv (free, released 1.2 ms ago by request 4)", or empty: see cufence_region() */
 } cufence_description;
 
 typedef struct cufence_stats {
