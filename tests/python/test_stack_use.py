@@ -101,7 +101,7 @@ def commands() -> list[tuple[Path, list[str]]]:
 def graph() -> Graph:
     folder = BUILD / "stack_use"
     folder.mkdir(exist_ok=True)
-    newest_header = max(path.stat().st_mtime for path in (ROOT / "allocator").rglob("*.h"))
+    newest_header = max(path.stat().st_mtime for top in ("allocator", "include") for path in (ROOT / top).rglob("*.h"))
 
     def call_graph(command: tuple[Path, list[str]]) -> str:
         source, words = command
