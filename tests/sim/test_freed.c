@@ -57,6 +57,12 @@ SILENT(later)
 SILENT(before_the_free)
 SILENT(graph_in_order)
 
+TEST_WITH(the_end_says_how_many_buffers_were_retired, NULL, finish)
+{
+    run_guarded(&by_dlsym, "freed later", "uaf=strict", 0, "the end: CUDA_SUCCESS\n");
+    expect_in(&by_dlsym, "freed later", last.err, "cufence: use after free: tested for 1 of 1 freed buffer\n");
+}
+
 /* With streams=on a free is compared with the work that was given the buffer. */
 #ifndef __SANITIZE_THREAD__ /* as in test_order.c */
 TEST_WITH(a_free_while_others_use_the_buffer_is_a_race, NULL, finish)
