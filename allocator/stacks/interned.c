@@ -133,17 +133,18 @@ static struct entry *make_entry(const struct interned_frame *frames, size_t coun
     return entry;
 }
 
-/* Frames of the import machinery tell the reader nothing. */
-static int is_of_the_importer(const struct code *code)
+/* Frames of the import machinery, and of cufence's own package, tell the reader nothing. */
+static int tells_nothing(const struct code *code)
 {
-    return strncmp(code->file, "<frozen importlib", strlen("<frozen importlib")) == 0;
+    return strncmp(code->file, "<frozen importlib", strlen("<frozen importlib")) == 0 || strstr(code->file, "/cufence/_") ||
+           strstr(code->file, "/cufence/adapters/");
 }
 
 static uint32_t count_readable(const struct entry *entry)
 {
     uint32_t readable = 0;
     for (size_t i = 0; i < entry->count; i++)
-        readable += !is_of_the_importer(entry->frames[i].code);
+        readable += !tells_nothing(entry->frames[i].code);
     return readable;
 }
 
@@ -210,7 +211,7 @@ size_t interned_read(uint32_t number, struct stack_frame *out, size_t max)
     const struct entry *entry = entry_of(number);
     for (size_t i = 0; entry && i < entry->count && kept < max; i++) {
         const struct code *code = entry->frames[i].code;
-        if (is_of_the_importer(code) || code->offset)
+        if (tells_nothing(code) || code->offset)
             continue;
         struct stack_frame *frame = &out[kept++];
         *frame = (struct stack_frame){.is_python = 1, .line = entry->frames[i].line};

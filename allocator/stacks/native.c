@@ -104,7 +104,7 @@ static int is_of_cuda(const struct module *module)
 }
 
 /* Function names of libcudart_static.a as nm lists them for CUDA 13.0: launches, allocations, frees, and the internals that
- * they call; and cufence's own in a program that it is linked into. */
+ * they call; cufence's own in a program that it is linked into; and what nvcc makes for each kernel, to launch it. */
 static int is_linked_in(const char *function)
 {
     static const char *const starts[] = {"libcudart_static_", "cudaLaunch",   "__cudaLaunch",     "cudaGraphLaunch",
@@ -114,7 +114,7 @@ static int is_linked_in(const char *function)
         if (starts_with(function, starts[i]))
             return 1;
     }
-    return 0;
+    return strstr(function, "__device_stub__") != NULL;
 }
 
 /* A return address to describe. */

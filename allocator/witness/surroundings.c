@@ -140,16 +140,6 @@ static int has_same_frames(const struct launch_place *a, const struct launch_pla
     return a->frame_count == b->frame_count;
 }
 
-/* nvcc makes a function for each kernel that launches it. Removes its frame. */
-static size_t without_stub(struct stack_frame *frames, size_t count)
-{
-    static const char stub[] = "__device_stub__";
-    if (count < 2 || strncmp(frames[0].function, stub, sizeof stub - 1) != 0)
-        return count;
-    memmove(frames, frames + 1, (count - 1) * sizeof *frames);
-    return count - 1;
-}
-
 /* Returns the place with that stack, and adds it if it is new; NULL if its frames are unknown or the table is full. Native
  * stacks of one place may differ in data between the return addresses, so their frames are compared too. */
 static const struct launch_place *place_of(struct surroundings *around, const struct stack *stack)
@@ -161,7 +151,7 @@ static const struct launch_place *place_of(struct surroundings *around, const st
         return NULL;
     struct launch_place *place = &around->places[around->place_count];
     place->stack = stack;
-    place->frame_count = without_stub(place->frames, stack_frames(stack, place->frames, STACK_READ));
+    place->frame_count = stack_frames(stack, place->frames, STACK_READ);
     if (!place->frame_count)
         return NULL;
     for (size_t i = 0; !stack->python && i < around->place_count; i++)

@@ -46,6 +46,7 @@ def programs(source: str) -> Iterator[tuple[str, dict[str, object]]]:
         "off_by_one",
         {
             "status": 86,
+            "reports": 3,  # for each place of a launch one
             "report": [
                 r"\A==\d+== cufence: wrong row: write_token is given a table whose element 0 is 64, and kv has rows 0 to 63$",
                 r"table +element 0 of int32\[2\] at 0x[0-9a-f]+: 64\b",

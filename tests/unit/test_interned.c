@@ -7,7 +7,7 @@
 
 #include <cufence.h>
 
-#define IMPORTER 1 /* identity of its code objects */
+enum { IMPORTER = 1, PACKAGE }; /* identities of code objects of the importer, and of cufence's package */
 
 static unsigned described; /* calls of describe(); under the room's lock */
 
@@ -15,7 +15,8 @@ static void describe(const struct interned_frame *frame, struct interned_text *o
 {
     described++;
     snprintf(out->function, sizeof out->function, "f%llu", (unsigned long long)frame->code.address);
-    snprintf(out->file, sizeof out->file, "%s.py", frame->code.identity == IMPORTER ? "<frozen importlib._bootstrap>" : "file");
+    static const char *const files[] = {[IMPORTER] = "<frozen importlib._bootstrap>", [PACKAGE] = "/lib/cufence/_regions"};
+    snprintf(out->file, sizeof out->file, "%s.py", frame->code.identity <= PACKAGE ? files[frame->code.identity] : "file");
     out->line = (int)(100 + frame->instruction - frame->code.address);
 }
 
@@ -161,10 +162,11 @@ TEST(nothing_and_unknown_numbers_have_no_frames)
     assert_int_equal(interned_read(INTERNED_FULL, out, 0), 0);
 }
 
-TEST(the_importer_is_left_out)
+TEST(the_importer_and_cufences_package_are_left_out)
 {
-    struct interned_frame frames[] = {frame_at(0x5000, 4), {{0x6000, IMPORTER}, 0x6006}, frame_at(0x7000, 8)};
-    struct interned_stack stack = interned_add(frames, 3, describe);
+    struct interned_frame frames[] = {
+        frame_at(0x5000, 4), {{0x6000, IMPORTER}, 0x6006}, {{0x6800, PACKAGE}, 0x6806}, frame_at(0x7000, 8)};
+    struct interned_stack stack = interned_add(frames, 4, describe);
     struct stack_frame out[4];
     assert_int_equal(stack.readable, 2);
     assert_int_equal(interned_read(stack.number, out, 4), 2);

@@ -21,6 +21,7 @@ void code_that_traps(void); /* with an invalid instruction */
 /* As in a program that contains the CUDA runtime: each calls the previous one, and the first captures the stack. */
 void libcudart_static_76a125a71b5a(void *stack);
 void cudaLaunchKernel(void *stack);
+void __device_stub__kernel(void *stack);
 void code_that_launches(void *stack);
 
 /* With frame pointers, and without any call frame information. */
