@@ -88,6 +88,7 @@ case ${1:?"which round? See the top of this file"} in
         part space 120 python3 tests/gpu/little_space.py --json "$out/little_space.json"
         part seen 150 python3 tests/gpu/seen.py --json "$out/seen.json"
         part ends 300 python3 tests/gpu/ends.py --json "$out/ends.json"
+        part full_card 150 python3 tests/gpu/full_card.py --json "$out/full_card.json"
         ;;
     stories)
         also=()
