@@ -128,6 +128,18 @@ static int make_room(void)
     return 1;
 }
 
+static void take(uint64_t address, const char *owner)
+{
+    const void *start = (const void *)(uintptr_t)address;
+    regions_take(&start, 1, owner, NULL);
+}
+
+static cufence_status release(uint64_t address)
+{
+    const void *start = (const void *)(uintptr_t)address;
+    return regions_release(&start, 1, NULL);
+}
+
 /* Memory that cufence does not guard gets no piece. */
 static void put(struct piece piece, const char *name)
 {
@@ -135,7 +147,7 @@ static void put(struct piece piece, const char *name)
     if (!make_room() || regions_divide(piece.start, piece.end - piece.start, 1, name) != CUFENCE_OK)
         return;
     if (piece.is_free)
-        region_release(piece.start, NULL);
+        release(piece.start);
     memmove(pieces + at + 1, pieces + at, (piece_count - at) * sizeof *pieces);
     pieces[at] = piece;
     piece_count++;
@@ -145,7 +157,7 @@ static void put(struct piece piece, const char *name)
 static void drop(size_t at)
 {
     if (pieces[at].is_free)
-        region_take(pieces[at].start, NULL, NULL);
+        take(pieces[at].start, NULL);
     regions_gone(pieces[at].start);
     memmove(pieces + at, pieces + at + 1, (--piece_count - at) * sizeof *pieces);
 }
@@ -312,7 +324,7 @@ static void regions_unregister(void *domain, const struct nvtx_unregister *desc)
     for (size_t i = 0; i < desc->count; i++) {
         struct piece *piece = live_at(*(const void *const *)element(desc->refs, desc->stride, i));
         if (piece && piece->heap && piece->heap->has_padding && settle(piece->start))
-            piece->is_free = region_release(piece->start, NULL) == CUFENCE_OK;
+            piece->is_free = release(piece->start) == CUFENCE_OK;
         if (piece && !piece->is_free)
             drop((size_t)(piece - pieces));
     }
@@ -328,7 +340,7 @@ static void regions_name(void *domain, const struct nvtx_names *desc)
         const struct nvtx_name *name = element(desc->names, desc->stride, i);
         const struct piece *piece = live_at(name->piece);
         if (piece && name->name_type == ASCII && name->name)
-            region_take(piece->start, name->name, NULL);
+            take(piece->start, name->name);
     }
     lock_release(&lock);
 }

@@ -13,14 +13,25 @@ PUBLIC cufence_status cufence_region(const void *start, size_t bytes, size_t row
 
 PUBLIC cufence_status cufence_region_take(const void *start, const char *owner, cufence_stream stream)
 {
+    return cufence_region_take_many(&start, 1, owner, stream);
+}
+
+PUBLIC cufence_status cufence_region_take_many(const void *const *starts, size_t count, const char *owner,
+                                               cufence_stream stream)
+{
     cufence_status status = lifecycle_check();
-    return status == CUFENCE_OK ? region_take((uint64_t)(uintptr_t)start, owner, stream) : status;
+    return status == CUFENCE_OK ? regions_take(starts, count, owner, stream) : status;
 }
 
 PUBLIC cufence_status cufence_region_release(const void *start, cufence_stream stream)
 {
+    return cufence_region_release_many(&start, 1, stream);
+}
+
+PUBLIC cufence_status cufence_region_release_many(const void *const *starts, size_t count, cufence_stream stream)
+{
     cufence_status status = lifecycle_check();
-    return status == CUFENCE_OK ? region_release((uint64_t)(uintptr_t)start, stream) : status;
+    return status == CUFENCE_OK ? regions_release(starts, count, stream) : status;
 }
 
 PUBLIC cufence_status cufence_region_gone(const void *start)

@@ -267,7 +267,7 @@ static int free_of_graph(struct block *block, struct stream *stream, enum heap_u
     return 1;
 }
 
-void (*heap_before_free)(uint64_t id, struct stream *stream, enum heap_users users);
+void (*heap_before_free)(uint64_t address, uint64_t size, struct stream *stream, enum heap_users users);
 
 void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_users users, struct heap_freed *freed)
 {
@@ -275,7 +275,7 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
     struct books *books = block->books;
     struct freelist *list;
     if (__builtin_expect(__atomic_load_n(&heap_before_free, __ATOMIC_RELAXED) != NULL, 0))
-        heap_before_free(block->facts.id, stream, users);
+        heap_before_free(block->facts.address, block->facts.size, stream, users);
     if (freed)
         *freed = what_was_freed(block);
     int is_cell = block_is_cell(block);

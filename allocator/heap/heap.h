@@ -69,7 +69,7 @@ enum heap_users {
 
 /* What a room above does before a live buffer is freed, and on the background thread, which looks again soon if it returns
  * nonzero. Atomic; NULL: nothing. Set once there is something to do. */
-extern void (*heap_before_free)(uint64_t id, struct stream *stream, enum heap_users users);
+extern void (*heap_before_free)(uint64_t address, uint64_t size, struct stream *stream, enum heap_users users);
 extern int (*heap_in_background)(void);
 
 /* Describes the freed buffer. */

@@ -23,10 +23,10 @@ struct gathered {
 };
 
 /* Adds what the jobs of a row have found. */
-static void gather_row(struct gathered *gathered, const struct work *work, size_t row)
+static void gather_row(struct gathered *gathered, const struct work *work, size_t row, size_t first_job)
 {
     struct region_write write = {.at = work->at[row], .by = work->by, .until_ns = work->time_ns};
-    for (size_t i = row * work->parts; i < (row + 1) * work->parts; i++) {
+    for (size_t i = first_job; i < first_job + work_parts(work->at[row].bytes); i++) {
         const struct pattern_found *found = &work->jobs[i].found[0];
         if (work->states[i] != PATTERN_BAD)
             continue;
@@ -60,8 +60,8 @@ static int gather(struct context *context, struct gathered *gathered)
     {
         if (!flight_is_over(&work->flight))
             continue;
-        for (size_t i = 0; i < work->rows && work->is_check; i++)
-            gather_row(gathered, work, i);
+        for (size_t i = 0, job = 0; i < work->rows && work->is_check; job += work_parts(work->at[i++].bytes))
+            gather_row(gathered, work, i, job);
         DL_DELETE(within->first, work);
         flight_end(&work->flight);
         results_give(&within->results, work->memory);
@@ -113,12 +113,12 @@ size_t division_poisoned(const struct division *division, struct region_at **out
 int rows_check(const struct region_work *all, uint64_t until_ms)
 {
     lock_expect(RANK_REGIONS);
-    size_t most = all->count ? work_most(all->rows->bytes) : 1;
     int is_done = 1;
-    for (size_t at = 0; at < all->count && is_done; at += most) {
+    for (size_t at = 0; at < all->count && is_done;) {
         struct region_work some = *all;
         some.rows += at;
-        some.count = all->count - at < most ? all->count - at : most;
+        some.count = work_most(some.rows, all->count - at);
+        at += some.count;
         uint64_t number = work_submit(&some);
         is_done = number && (!until_ms || work_await(all->context, number, until_ms));
     }
@@ -145,18 +145,19 @@ static void note_checked(const struct region_at *rows, size_t count)
     }
 }
 
-/* Checks the free rows of the next division after the one of that number. Returns 0 if there is none. */
-static int check_next(uint64_t *number, int device, uint64_t until_ms, int *is_done)
+/* Checks the free rows of the next division behind the address, which it moves to the division's end. Returns 0 if there is
+ * none. */
+static int check_next(uint64_t *address, int device, uint64_t until_ms, int *is_done)
 {
     struct region_at *rows = NULL;
     struct context *context = NULL;
     size_t count = 0;
     lock_take(&regions_table_lock);
-    const struct division *division = division_first();
-    while (division && (division->number <= *number || (device >= 0 && division->context->device != device)))
-        division = division->next;
+    const struct division *division = division_next(*address);
+    while (division && device >= 0 && division->context->device != device)
+        division = division_next(division_end(division));
     if (division) {
-        *number = division->number;
+        *address = division_end(division);
         context = division->context;
         count = division_poisoned(division, &rows);
     }
@@ -184,7 +185,7 @@ static cufence_status settle(struct context *context, int waits)
 
 cufence_status regions_check(int device, int waits, unsigned timeout_ms, size_t *found)
 {
-    uint64_t until = monotonic_ms() + timeout_ms, number = 0;
+    uint64_t until = monotonic_ms() + timeout_ms, address = 0;
     struct gathered gathered = {NULL, 0};
     cufence_status status = CUFENCE_OK;
     int is_done = 1;
@@ -199,7 +200,7 @@ cufence_status regions_check(int device, int waits, unsigned timeout_ms, size_t 
     if (status != CUFENCE_OK)
         return status;
     lock_take(&regions_lock);
-    while (is_done && check_next(&number, device, until, &is_done))
+    while (is_done && check_next(&address, device, until, &is_done))
         continue;
     for (struct context *context = context_next(NULL); context; context = context_next(context))
         gather(context, &gathered);

@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <utlist.h>
+#include <string.h>
 
 #define FREED_MS 1000 /* the most that a free which the program has waited for waits for the check of free rows */
 
@@ -32,8 +32,8 @@ static void check_last(const struct division *division, struct stream *stream, e
     size_t count = division_poisoned(division, &rows);
     lock_release(&regions_table_lock);
     int is_ordered = users == HEAP_NONE || (users == HEAP_STREAM && stream->context == division->context);
-    for (size_t i = 0; i < count && users == HEAP_STREAM && is_ordered; i++)
-        is_ordered = work_follow(stream, &rows[i]);
+    if (users == HEAP_STREAM && is_ordered)
+        is_ordered = work_follow(stream, rows, count);
     const struct region_work work = {.context = division->context,
                                      .stream = users == HEAP_STREAM ? stream : NULL,
                                      .rows = rows,
@@ -44,12 +44,13 @@ static void check_last(const struct division *division, struct stream *stream, e
     free(rows);
 }
 
-static struct division *take_of(uint64_t buffer)
+/* Takes the first division out that has some of the bytes. */
+static struct division *take_within(uint64_t start, uint64_t end)
 {
     lock_take(&regions_table_lock);
-    struct division *division = division_first();
-    while (division && division->buffer != buffer)
-        division = division->next;
+    struct division *division = division_next(start);
+    if (division && division->start >= end)
+        division = NULL;
     if (division)
         division_remove(division);
     lock_release(&regions_table_lock);
@@ -64,11 +65,11 @@ static void drop(struct division *division)
 }
 
 /* Before a buffer is freed. */
-static void buffer_freed(uint64_t buffer, struct stream *stream, enum heap_users users)
+static void buffer_freed(uint64_t address, uint64_t size, struct stream *stream, enum heap_users users)
 {
     struct division *division;
     lock_take(&regions_lock);
-    while ((division = take_of(buffer)) != NULL) {
+    while ((division = take_within(address, address + size)) != NULL) {
         check_last(division, stream, users);
         drop(division);
     }
@@ -130,16 +131,13 @@ static cufence_status check_bytes(uint64_t start, uint64_t bytes, uint64_t rows,
 /* Adds the division. One of exactly the same bytes is replaced, and returned in *old. */
 static cufence_status add(struct division *division, struct division **old)
 {
-    uint64_t end = division->start + division->bytes * division->rows;
     struct region_at at;
-    struct division *other;
+    int is_added = 0;
     lock_take(&regions_table_lock);
-    for (other = division_first(); other; other = other->next) {
-        uint64_t until = other->start + other->bytes * other->rows;
-        if (other->start < end && until > division->start)
-            break;
-    }
-    if (other && other->start == division->start && other->start + other->bytes * other->rows == end) {
+    struct division *other = division_next(division->start);
+    if (other && other->start >= division_end(division))
+        other = NULL;
+    if (other && other->start == division->start && division_end(other) == division_end(division)) {
         division_remove(other);
         *old = other;
         other = NULL;
@@ -147,13 +145,14 @@ static cufence_status add(struct division *division, struct division **old)
     if (other)
         division_describe(other, other->start, &at);
     else
-        division_add(division);
+        is_added = division_add(division);
     lock_release(&regions_table_lock);
-    return other ? error_set(CUFENCE_ERROR_INVALID_ARGUMENT,
-                             "the bytes overlap those of \"%s\", %" PRIu64 " rows of %" PRIu64 " bytes from 0x%" PRIx64
-                             "; end that division with cufence_region_gone() first",
-                             at.name, at.rows, at.bytes, at.start)
-                 : CUFENCE_OK;
+    if (other)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT,
+                         "the bytes overlap those of \"%s\", %" PRIu64 " rows of %" PRIu64 " bytes from 0x%" PRIx64
+                         "; end that division with cufence_region_gone() first",
+                         at.name, at.rows, at.bytes, at.start);
+    return is_added ? CUFENCE_OK : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for a division");
 }
 
 cufence_status regions_divide(uint64_t start, size_t bytes, size_t rows, const char *name)
@@ -189,11 +188,15 @@ cufence_status regions_divide(uint64_t start, size_t bytes, size_t rows, const c
 
 /* ---- rows ---- */
 
-/* What is changed: a row, and on which stream. */
+#define CHUNK 1024u /* rows that are copied at a time */
+
+/* What is changed: rows of one context, and on which stream. */
 struct change {
-    struct region_at at; /* as it was */
+    struct context *context;
     struct stream *stream;
-    int is_ordered; /* work of ours may be submitted to the stream */
+    int is_open;      /* work of ours may be submitted to the stream */
+    struct region to; /* of each row: its state, and who has taken or released it */
+    struct region_at *rows;
 };
 
 static int is_open(struct stream *stream)
@@ -202,54 +205,6 @@ static int is_open(struct stream *stream)
     int is = scope.pushed;
     scope_leave(scope);
     return is;
-}
-
-/* After a success, the lock is held. */
-static cufence_status begin(uint64_t start, CUstream handle, struct change *change)
-{
-    if (!region_find(start, &change->at))
-        return none_begins(start);
-    struct context *context = change->at.context;
-    change->stream = stream_is_default(handle) ? stream_in(context, handle) : stream_resolve(handle);
-    if (!change->stream)
-        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the driver does not know stream %p", (void *)handle);
-    lock_take(&regions_lock);
-    if (!region_find(start, &change->at) || change->at.offset || change->at.context != context) {
-        lock_release(&regions_lock);
-        return none_begins(start);
-    }
-    change->is_ordered =
-        change->stream->context == context && is_open(change->stream) && work_follow(change->stream, &change->at);
-    return CUFENCE_OK;
-}
-
-/* Submits what the change needs, and notes it. */
-static void make(const struct change *change, struct region region, uint32_t does)
-{
-    const struct region_work work = {.context = change->at.context,
-                                     .stream = change->stream,
-                                     .rows = &change->at,
-                                     .count = 1,
-                                     .by = region,
-                                     .does = does,
-                                     .sets = 1,
-                                     .state = region.state};
-    uint64_t number = change->is_ordered ? work_submit(&work) : 0;
-    if (!number)
-        work_set_now(&change->at, region.state);
-    if (change->at.region.state == REGION_FREE && !(number && does & PATTERN_CHECK))
-        __atomic_fetch_add(&unchecked, 1, __ATOMIC_RELAXED);
-    region.is_poisoned = number && region.state == REGION_FREE;
-    region.was_poisoned |= region.is_poisoned;
-    region.work = number;
-    region.on = stream_ref(number ? change->stream : NULL);
-    lock_take(&regions_table_lock);
-    struct division *division = division_at(change->at.start);
-    if (division && division->number == change->at.division) {
-        division->poisoned += (uint64_t)region.was_poisoned - (uint64_t)division->regions[change->at.row].was_poisoned;
-        division->regions[change->at.row] = region;
-    }
-    lock_release(&regions_table_lock);
 }
 
 /* The thread's last launch. */
@@ -261,44 +216,139 @@ static uint64_t last_launch(struct context *context)
     return mark.slot && launch_read_marked(&mark, &entry, &stack) ? entry.sequence : 0;
 }
 
-cufence_status region_take(uint64_t start, const char *owner, CUstream stream)
+/* Whether the row can be changed. */
+static cufence_status check_row(const struct change *change, uint64_t start, struct region_at *at)
 {
-    struct change change;
-    cufence_status status = begin(start, stream, &change);
-    if (status != CUFENCE_OK)
-        return status;
-    struct region region = change.at.region;
-    region.state = REGION_LIVE;
-    region.taken_ns = monotonic_ns();
-    region.taken_stack = facts_stack();
-    region.taken_tid = thread_id();
-    region.taken_after = last_launch(change.at.context);
-    region.taken_stream = (uint64_t)(uintptr_t)stream;
-    snprintf(region.owner, sizeof region.owner, "%s", owner ? owner : "");
-    make(&change, region, change.at.region.is_poisoned ? PATTERN_CHECK : 0);
-    lock_release(&regions_lock);
+    char text[2 * REGION_TEXT + 96];
+    if (!region_find(start, at) || at->offset)
+        return none_begins(start);
+    if (at->context != change->context)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT,
+                         "0x%" PRIx64 " is a row of GPU %d, and one before it of GPU %d: rows of one call share a context",
+                         start, at->context->device, change->context->device);
+    if (change->to.state == REGION_FREE && at->region.state == REGION_FREE)
+        return error_set(CUFENCE_ERROR_DOUBLE_FREE, "%s is free already", region_text(at, text, sizeof text));
     return CUFENCE_OK;
 }
 
-cufence_status region_release(uint64_t start, CUstream stream)
+/* After a success, the lock is held. */
+static cufence_status begin(const void *const *starts, size_t count, CUstream handle, struct change *change)
 {
-    struct change change;
-    char text[2 * REGION_TEXT + 96];
-    cufence_status status = begin(start, stream, &change);
-    if (status != CUFENCE_OK)
+    struct region_at at;
+    cufence_status status = CUFENCE_OK;
+    if (!region_find((uintptr_t)starts[0], &at))
+        return none_begins((uintptr_t)starts[0]);
+    change->context = at.context;
+    change->stream = stream_is_default(handle) ? stream_in(at.context, handle) : stream_resolve(handle);
+    if (!change->stream)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the driver does not know stream %p", (void *)handle);
+    change->rows = malloc((count < CHUNK ? count : CHUNK) * sizeof *change->rows);
+    if (!change->rows)
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for %zu rows", count);
+    lock_take(&regions_lock);
+    for (size_t i = 0; i < count && status == CUFENCE_OK; i++)
+        status = check_row(change, (uintptr_t)starts[i], &at);
+    if (status != CUFENCE_OK) {
+        lock_release(&regions_lock);
+        free(change->rows);
         return status;
-    if (change.at.region.state == REGION_FREE) {
-        status = error_set(CUFENCE_ERROR_DOUBLE_FREE, "%s is free already", region_text(&change.at, text, sizeof text));
+    }
+    change->is_open = change->stream->context == change->context && is_open(change->stream);
+    return CUFENCE_OK;
+}
+
+static void note(const struct change *change, const struct region_at *at, uint64_t number)
+{
+    struct region region = at->region, *to = NULL;
+    const struct region *by = &change->to;
+    region.state = by->state;
+    if (by->state == REGION_LIVE) {
+        region.taken_ns = by->taken_ns;
+        region.taken_stack = by->taken_stack;
+        region.taken_tid = by->taken_tid;
+        region.taken_after = by->taken_after;
+        region.taken_stream = by->taken_stream;
+        memcpy(region.owner, by->owner, sizeof region.owner);
     } else {
-        struct region region = change.at.region;
-        region.state = REGION_FREE;
-        region.freed_ns = region.good_ns = monotonic_ns();
-        region.freed_stack = facts_stack();
-        region.freed_tid = thread_id();
-        region.freed_after = last_launch(change.at.context);
-        region.freed_stream = (uint64_t)(uintptr_t)stream;
-        make(&change, region, PATTERN_WRITE);
+        region.freed_ns = region.good_ns = by->freed_ns;
+        region.freed_stack = by->freed_stack;
+        region.freed_tid = by->freed_tid;
+        region.freed_after = by->freed_after;
+        region.freed_stream = by->freed_stream;
+    }
+    if (at->region.state == REGION_FREE && !(number && at->region.is_poisoned))
+        __atomic_fetch_add(&unchecked, 1, __ATOMIC_RELAXED);
+    region.is_poisoned = number && region.state == REGION_FREE;
+    region.was_poisoned |= region.is_poisoned;
+    region.work = number;
+    region.on = stream_ref(number ? change->stream : NULL);
+    struct division *division = division_at(at->start);
+    if (division && division->number == at->division)
+        to = &division->regions[at->row];
+    if (to) {
+        division->poisoned += (uint64_t)region.was_poisoned - (uint64_t)to->was_poisoned;
+        *to = region;
+    }
+}
+
+/* Submits what the first rows need, as many as a launch has room for, and notes it. Returns their number. */
+static size_t make(const struct change *change, const struct region_at *rows, size_t count)
+{
+    int is_free = change->to.state == REGION_FREE;
+    const struct region_work work = {.context = change->context,
+                                     .stream = change->stream,
+                                     .rows = rows,
+                                     .count = work_most(rows, count),
+                                     .by = change->to,
+                                     .does = is_free ? PATTERN_WRITE : PATTERN_CHECK,
+                                     .sets = 1,
+                                     .state = change->to.state};
+    int is_ordered = change->is_open && work_follow(change->stream, rows, work.count);
+    uint64_t number = is_ordered ? work_submit(&work) : 0;
+    if (!number)
+        work_set_now(rows, work.count, change->to.state);
+    lock_take(&regions_table_lock);
+    for (size_t i = 0; i < work.count; i++)
+        note(change, &rows[i], number);
+    lock_release(&regions_table_lock);
+    return work.count;
+}
+
+static cufence_status change_rows(const void *const *starts, size_t count, CUstream handle, struct change *change)
+{
+    cufence_status status = count ? begin(starts, count, handle, change) : CUFENCE_OK;
+    if (status != CUFENCE_OK || !count)
+        return status;
+    change->to.taken_ns = change->to.freed_ns = monotonic_ns();
+    change->to.taken_after = change->to.freed_after = last_launch(change->context);
+    for (size_t at = 0; at < count;) {
+        size_t copied = 0, made = 0;
+        for (; copied < CHUNK && at + copied < count; copied++)
+            region_find((uintptr_t)starts[at + copied], &change->rows[copied]);
+        while (made < copied)
+            made += make(change, change->rows + made, copied - made);
+        at += copied;
     }
     lock_release(&regions_lock);
-    return status;
+    free(change->rows);
+    return CUFENCE_OK;
+}
+
+cufence_status regions_take(const void *const *starts, size_t count, const char *owner, CUstream stream)
+{
+    struct change change = {.to = {.state = REGION_LIVE,
+                                   .taken_stack = facts_stack(),
+                                   .taken_tid = thread_id(),
+                                   .taken_stream = (uint64_t)(uintptr_t)stream}};
+    snprintf(change.to.owner, sizeof change.to.owner, "%s", owner ? owner : "");
+    return change_rows(starts, count, stream, &change);
+}
+
+cufence_status regions_release(const void *const *starts, size_t count, CUstream stream)
+{
+    struct change change = {.to = {.state = REGION_FREE,
+                                   .freed_stack = facts_stack(),
+                                   .freed_tid = thread_id(),
+                                   .freed_stream = (uint64_t)(uintptr_t)stream}};
+    return change_rows(starts, count, stream, &change);
 }

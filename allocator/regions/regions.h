@@ -2,7 +2,7 @@
  * Regions: what a program says about the inside of a buffer. A division cuts bytes of one live buffer into rows of one size,
  * each of which is live, with an owner, or free. Guards between them cannot be had: the buffer is one mapping, whose
  * granularity is 2 MiB, and no part of it can be unmapped. So a free row holds a pattern, which is checked when the row is
- * taken again, as the slack of buffers is: watch.c. table.c has the divisions.
+ * taken again, as the slack of buffers is: watch.c. table.c has the divisions, by address.
  *
  * The pattern is 0x7fff in each two bytes: NaN in every format of 16, 32 and 64 bits, and as an integer no likely index.
  *
@@ -61,15 +61,14 @@ uint64_t regions_free_bytes(uint64_t start, uint64_t end);
 /* Writes "row 17 of kv (free, released 1.2 ms ago by request 4)". Returns `out`. */
 const char *region_text(const struct region_at *at, char *out, size_t size);
 
-/* Shows every row of the divisions that overlap these bytes, in order, at row * bytes; under the lock, so `show` only copies.
- */
+/* Shows the rows that have one of these bytes, by address; under the lock, so `show` only copies. */
 void regions_walk(uint64_t start, uint64_t end, void (*show)(const struct region_at *at, void *user), void *user);
 
 /* ---- what the C API does; the contracts are in cufence.h ---- */
 
 cufence_status regions_divide(uint64_t start, size_t bytes, size_t rows, const char *name);
-cufence_status region_take(uint64_t start, const char *owner, CUstream stream);
-cufence_status region_release(uint64_t start, CUstream stream);
+cufence_status regions_take(const void *const *starts, size_t count, const char *owner, CUstream stream);
+cufence_status regions_release(const void *const *starts, size_t count, CUstream stream);
 cufence_status regions_gone(uint64_t start);
 
 /* ---- what is found ---- */

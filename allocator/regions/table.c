@@ -6,55 +6,77 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <utlist.h>
+#include <string.h>
 
 struct lock regions_table_lock = LOCK(RANK_LEAF);
 int regions_are_used;
 
-static struct division *divisions; /* under the lock */
+static struct division **divisions; /* by address; under the lock, as what follows */
+static size_t count, room;
 
-struct division *division_first(void)
+uint64_t division_end(const struct division *division)
 {
-    lock_expect(RANK_LEAF);
-    return divisions;
+    return division->start + division->bytes * division->rows;
 }
 
-void division_add(struct division *division)
+/* The index of the first one that ends behind the address. */
+static size_t find_behind(uint64_t address)
 {
     lock_expect(RANK_LEAF);
-    DL_APPEND(divisions, division);
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (division_end(divisions[middle]) > address)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+int division_add(struct division *division)
+{
+    size_t at = find_behind(division->start), more = room ? 2 * room : 16;
+    struct division **grown = count < room ? divisions : realloc(divisions, more * sizeof *grown);
+    if (!grown)
+        return 0;
+    room = count < room ? room : more;
+    divisions = grown;
+    memmove(divisions + at + 1, divisions + at, (count++ - at) * sizeof *divisions);
+    divisions[at] = division;
     __atomic_store_n(&regions_are_used, 1, __ATOMIC_RELEASE);
+    return 1;
 }
 
-void division_remove(struct division *division)
+void division_remove(const struct division *division)
 {
-    lock_expect(RANK_LEAF);
-    DL_DELETE(divisions, division);
+    size_t at = find_behind(division->start);
+    memmove(divisions + at, divisions + at + 1, (--count - at) * sizeof *divisions);
+}
+
+struct division *division_next(uint64_t address)
+{
+    size_t at = find_behind(address);
+    return at < count ? divisions[at] : NULL;
 }
 
 struct division *division_at(uint64_t address)
 {
-    lock_expect(RANK_LEAF);
-    struct division *division;
-    DL_FOREACH(divisions, division)
-    {
-        if (address >= division->start && address - division->start < division->bytes * division->rows)
-            return division;
-    }
-    return NULL;
+    struct division *division = division_next(address);
+    return division && division->start <= address ? division : NULL;
 }
 
 void division_context_gone(const struct context *context)
 {
-    struct division *division, *next;
+    size_t kept = 0;
     lock_take(&regions_table_lock);
-    DL_FOREACH_SAFE(divisions, division, next)
-    {
-        if (division->context != context)
-            continue;
-        DL_DELETE(divisions, division);
-        free(division);
+    for (size_t i = 0; i < count; i++) {
+        if (divisions[i]->context == context)
+            free(divisions[i]);
+        else
+            divisions[kept++] = divisions[i];
     }
+    count = kept;
     lock_release(&regions_table_lock);
 }
 
@@ -88,14 +110,13 @@ int region_find(uint64_t address, struct region_at *out)
 
 void regions_walk(uint64_t start, uint64_t end, void (*show)(const struct region_at *at, void *user), void *user)
 {
-    const struct division *division;
     struct region_at at;
     lock_take(&regions_table_lock);
-    DL_FOREACH(divisions, division)
-    {
-        uint64_t until = division->start + division->bytes * division->rows;
-        for (uint64_t row = division->start; division->start < end && until > start && row < until; row += division->bytes) {
-            division_describe(division, row, &at);
+    for (const struct division *division = division_next(start); division && division->start < end;
+         division = division_next(division_end(division))) {
+        uint64_t row = start > division->start ? (start - division->start) / division->bytes : 0;
+        for (; row < division->rows && division->start + row * division->bytes < end; row++) {
+            division_describe(division, division->start + row * division->bytes, &at);
             show(&at, user);
         }
     }
@@ -104,7 +125,7 @@ void regions_walk(uint64_t start, uint64_t end, void (*show)(const struct region
 
 static uint64_t free_bytes_of(const struct division *division, uint64_t start, uint64_t end)
 {
-    uint64_t until = division->start + division->bytes * division->rows, bytes = 0;
+    uint64_t until = division_end(division), bytes = 0;
     uint64_t from = start > division->start ? start : division->start, to = end < until ? end : until;
     if (from >= to || !division->poisoned)
         return 0;
@@ -122,13 +143,13 @@ static uint64_t free_bytes_of(const struct division *division, uint64_t start, u
 
 uint64_t regions_free_bytes(uint64_t start, uint64_t end)
 {
-    const struct division *division;
     uint64_t bytes = 0;
     if (!__atomic_load_n(&regions_are_used, __ATOMIC_ACQUIRE))
         return 0;
     lock_take(&regions_table_lock);
-    DL_FOREACH(divisions, division)
-    bytes += free_bytes_of(division, start, end);
+    for (const struct division *division = division_next(start); division && division->start < end;
+         division = division_next(division_end(division)))
+        bytes += free_bytes_of(division, start, end);
     lock_release(&regions_table_lock);
     return bytes;
 }

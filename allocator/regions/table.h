@@ -13,7 +13,6 @@ struct division {
     CUdeviceptr states;
     char name[REGION_TEXT];
     uint64_t poisoned; /* rows that are or were free, and may hold the pattern */
-    struct division *prev, *next;
     struct region regions[];
 };
 
@@ -21,9 +20,11 @@ struct division {
 extern struct lock regions_table_lock;
 
 /* The functions below: caller holds it. */
-struct division *division_first(void);
-void division_add(struct division *division);
-void division_remove(struct division *division);
+int division_add(struct division *division); /* it overlaps no other one. 0: the host has no memory */
+void division_remove(const struct division *division);
+uint64_t division_end(const struct division *division);
+/* The first by address that ends behind this one. NULL: none. To go on: division_next(division_end()). */
+struct division *division_next(uint64_t address);
 /* The division that has the address in it. NULL: none. */
 struct division *division_at(uint64_t address);
 void division_context_gone(const struct context *context); /* frees those of the context. Without the lock */

@@ -96,15 +96,18 @@ void regions_context_gone(struct context *context)
 
 /* ---- work ---- */
 
-static size_t parts_of(uint64_t bytes)
+size_t work_parts(uint64_t bytes)
 {
     uint64_t parts = (bytes + PART - 1) / PART;
     return parts < PARTS ? (size_t)parts : PARTS;
 }
 
-size_t work_most(uint64_t bytes)
+size_t work_most(const struct region_at *rows, size_t count)
 {
-    return JOBS / parts_of(bytes);
+    size_t most = 0;
+    for (size_t jobs = 0; most < count && (jobs += work_parts(rows[most].bytes)) <= JOBS;)
+        most++;
+    return most;
 }
 
 struct work *work_find(const struct context *context, uint64_t number)
@@ -116,31 +119,32 @@ struct work *work_find(const struct context *context, uint64_t number)
     return work;
 }
 
-static void fill_jobs(struct work *work, const struct region_work *wanted)
+/* Returns the number of jobs. */
+static size_t fill_jobs(struct pattern_job *job, const struct region_work *wanted, const struct region_at *at)
 {
-    for (size_t i = 0; i < work->rows; i++) {
-        const struct region_at *at = &wanted->rows[i];
-        uint64_t step = (at->bytes + work->parts - 1) / work->parts, start = at->start + at->row * at->bytes;
-        for (size_t part = 0; part < work->parts; part++) {
-            struct pattern_job *job = &work->jobs[i * work->parts + part];
-            uint64_t from = part * step, until = from + step;
-            const struct pattern_range range = {start + (from < at->bytes ? from : at->bytes),
-                                                start + (until < at->bytes ? until : at->bytes)};
-            job->does = wanted->does | PATTERN_NANS;
-            job->check[0] = job->write[0] = range;
-            if (wanted->sets && at->states && !part) {
-                job->does |= PATTERN_MARK;
-                job->write[PATTERN_TAIL] = (struct pattern_range){at->states + at->row, wanted->state};
-            }
+    size_t parts = work_parts(at->bytes);
+    uint64_t step = (at->bytes + parts - 1) / parts, start = at->start + at->row * at->bytes;
+    for (size_t part = 0; part < parts; part++, job++) {
+        uint64_t from = part * step, until = from + step;
+        const struct pattern_range range = {start + (from < at->bytes ? from : at->bytes),
+                                            start + (until < at->bytes ? until : at->bytes)};
+        job->does = (at->region.is_poisoned ? wanted->does : wanted->does & ~(uint32_t)PATTERN_CHECK) | PATTERN_NANS;
+        job->check[0] = job->write[0] = range;
+        if (wanted->sets && at->states && !part) {
+            job->does |= PATTERN_MARK;
+            job->write[PATTERN_TAIL] = (struct pattern_range){at->states + at->row, wanted->state};
         }
     }
+    return parts;
 }
 
 /* In a scope. */
 static struct work *make(struct region_context *within, const struct region_work *wanted)
 {
     struct work *work = calloc(1, sizeof *work + wanted->count * sizeof *work->at);
-    size_t parts = parts_of(wanted->rows->bytes), jobs = parts * wanted->count;
+    size_t jobs = 0;
+    for (size_t i = 0; i < wanted->count; i++)
+        jobs += work_parts(wanted->rows[i].bytes);
     uint8_t *memory = work ? results_take(&within->results, jobs * (sizeof *work->jobs + sizeof *work->states)) : NULL;
     if (!memory) {
         free(work);
@@ -150,18 +154,20 @@ static struct work *make(struct region_context *within, const struct region_work
     work->jobs = (struct pattern_job *)(void *)memory;
     work->states = (const uint32_t *)(const void *)(memory + jobs * sizeof *work->jobs);
     work->rows = wanted->count;
-    work->parts = parts;
+    work->parts = jobs;
     work->is_check = (wanted->does & PATTERN_CHECK) != 0;
     work->by = wanted->by;
     work->time_ns = monotonic_ns();
     memcpy(work->at, wanted->rows, wanted->count * sizeof *work->at);
-    fill_jobs(work, wanted);
+    struct pattern_job *job = work->jobs;
+    for (size_t i = 0; i < wanted->count; i++)
+        job += fill_jobs(job, wanted, &wanted->rows[i]);
     return work;
 }
 
 static uint64_t launch(struct region_context *within, struct work *work, struct stream *stream)
 {
-    unsigned jobs = (unsigned)(work->rows * work->parts);
+    unsigned jobs = (unsigned)work->parts;
     uint32_t *states = (uint32_t *)(void *)(work->memory + jobs * sizeof *work->jobs);
     flight_begin(&work->flight, stream, states, jobs);
     CUresult result = pattern_launch(within->pattern, stream->handle, (CUdeviceptr)(uintptr_t)work->jobs,
@@ -217,28 +223,44 @@ int work_is_over(const struct region_at *row)
     return !last || flight_is_over(&last->flight);
 }
 
-int work_follow(struct stream *stream, const struct region_at *row)
+/* Sets *on to what the stream is ordered behind now, if that is all work on the row's last stream. */
+static int follow(struct stream *stream, const struct region_at *row, struct stream_ref *on)
 {
-    lock_expect(RANK_REGIONS);
-    const struct stream_ref on = stream_ref(stream);
     struct books *books = books_of(row->context);
-    if (stream_ref_is(&on, &row->region.on) || work_is_over(row))
-        return 1;
     stream_touch_begin();
     int is_ordered = books && wait_for(books, stream, &row->region.on);
     stream_touch_end();
+    if (is_ordered)
+        *on = row->region.on;
     uint64_t until = monotonic_ms() + FOLLOW_MS;
     while (!is_ordered && !(is_ordered = work_is_over(row)) && monotonic_ms() < until)
         aside_sleep(PAUSE_US);
     return is_ordered;
 }
 
-void work_set_now(const struct region_at *row, enum region_state state)
+int work_follow(struct stream *stream, const struct region_at *rows, size_t count)
 {
     lock_expect(RANK_REGIONS);
-    struct scope scope = scope_enter(row->context);
-    struct stream *own = scope.pushed && row->states ? own_stream(row->context) : NULL;
-    if (own && driver->cuMemsetD8Async(row->states + row->row, (unsigned char)state, 1, own->handle) == CUDA_SUCCESS)
+    const struct stream_ref own = stream_ref(stream);
+    struct stream_ref followed = own;
+    int is_ordered = 1;
+    for (size_t i = 0; i < count && is_ordered; i++) {
+        const struct stream_ref *on = &rows[i].region.on;
+        if (!stream_ref_is(&own, on) && !stream_ref_is(&followed, on) && !work_is_over(&rows[i]))
+            is_ordered = follow(stream, &rows[i], &followed);
+    }
+    return is_ordered;
+}
+
+void work_set_now(const struct region_at *rows, size_t count, enum region_state state)
+{
+    lock_expect(RANK_REGIONS);
+    struct scope scope = scope_enter(rows->context);
+    struct stream *own = scope.pushed ? own_stream(rows->context) : NULL;
+    for (size_t i = 0; i < count && own; i++)
+        if (rows[i].states)
+            driver->cuMemsetD8Async(rows[i].states + rows[i].row, (unsigned char)state, 1, own->handle);
+    if (own)
         driver->cuStreamSynchronize(own->handle);
     scope_leave(scope);
 }
@@ -252,7 +274,7 @@ int work_await(struct context *context, uint64_t number, uint64_t until_ms)
             aside_sleep(PAUSE_US);
             continue;
         }
-        for (size_t i = 0; i < work->rows * work->parts; i++)
+        for (size_t i = 0; i < work->parts; i++)
             __atomic_store_n(&work->jobs[i].does, 0, __ATOMIC_RELEASE);
         return 0;
     }

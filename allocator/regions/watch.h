@@ -27,7 +27,7 @@ struct work {
     uint8_t *memory;
     struct pattern_job *jobs;
     const uint32_t *states;
-    size_t rows, parts; /* parts: jobs of a row */
+    size_t rows, parts; /* parts: jobs of all rows, in their order */
     int is_check;
     struct region by;
     uint64_t time_ns;
@@ -58,8 +58,8 @@ CUdeviceptr states_take(struct context *context, uint64_t rows);
 /* Gives it back when the next ones are taken: nothing waits now. */
 void states_give(struct context *context, CUdeviceptr states);
 
-/* Does to rows of one division, work_most() of them at most, PATTERN_CHECK, _RENEW or _WRITE on the stream, and sets their
- * states. Returns the work's number; 0: nothing was submitted. */
+/* Does to rows of one context, work_most() of them at most, PATTERN_CHECK, _RENEW or _WRITE on the stream, and sets their
+ * states. Only rows that hold the pattern are checked. Returns the work's number; 0: nothing was submitted. */
 struct region_work {
     struct context *context;
     struct stream *stream; /* NULL: our own */
@@ -71,16 +71,17 @@ struct region_work {
     enum region_state state;
 };
 uint64_t work_submit(const struct region_work *wanted);
-size_t work_most(uint64_t row_bytes);
+size_t work_parts(uint64_t row_bytes);                                  /* jobs of a row */
+size_t work_most(const struct region_at *rows, size_t count);           /* how many of these a launch has room for */
 struct work *work_find(const struct context *context, uint64_t number); /* NULL: it is over, and collected */
 
 int work_is_over(const struct region_at *row); /* the row's last work */
 
-/* Makes later work on the stream wait for the row's last work. Returns 0 if that cannot be done. */
-int work_follow(struct stream *stream, const struct region_at *row);
+/* Makes later work on the stream wait for the rows' last work. Returns 0 if that cannot be done. */
+int work_follow(struct stream *stream, const struct region_at *rows, size_t count);
 
-/* Sets the state of a row at once. */
-void work_set_now(const struct region_at *row, enum region_state state);
+/* Sets the state of rows of one context at once. */
+void work_set_now(const struct region_at *rows, size_t count, enum region_state state);
 
 /* Waits until the work is over. After `until_ms`, its jobs that have not begun are cancelled. Returns 0 then. */
 int work_await(struct context *context, uint64_t number, uint64_t until_ms);

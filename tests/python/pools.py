@@ -32,9 +32,13 @@ class Division:
     def __init__(self, tensor, rows, names):
         told.append(("divided", names, tensor.data_ptr(), tensor.numel() * tensor.element_size() // rows, rows))
         self.names = names
-    def take(self, row, owner=None): told.append(("taken", self.names, row, owner))
-    def release(self, row): told.append(("released", self.names, row))
-_regions.regions = Division
+def take(divisions, rows, owner=None):
+    rows = list(rows)
+    told.extend(("taken", division.names, row, owner) for division in divisions for row in rows)
+def release(divisions, rows):
+    rows = list(rows)
+    told.extend(("released", division.names, row) for division in divisions for row in rows)
+_regions.regions, _regions.take, _regions.release = Division, take, release
 def expect(*wanted):
     assert told == list(wanted), told
     told.clear()

@@ -71,6 +71,12 @@ kv.release(3)
 assert "row 3 of kv (free, released " in cufence.describe(cache.address + 3000)["region"]
 raises(cufence.Error, "is free already", kv.release, 3)
 raises(IndexError, "row 8", kv.take, 8)
+kv.release(range(4, 6))
+raises(cufence.Error, "row 3 of kv (free, ", kv.release, [7, 3])
+assert [("free" in cufence.describe(kv.address(row))["region"]) for row in range(8)] == [row in (3, 4, 5) for row in range(8)]
+kv.take([4, 5], owner="request 5")
+assert cufence.describe(kv.address(5))["region"] == "row 5 of kv (live, owner request 5)"
+kv.take([])
 kv.gone()
 assert cufence.describe(cache.address)["region"] is None
 raises(cufence.Error, "no region begins at", kv.take, 3)

@@ -180,6 +180,20 @@ STORY(owner)
     launch("idle");
 }
 
+/* The first row that the table may name is not the first of the division. */
+STORY(owner_behind)
+{
+    cufence_table mine = owned("request 8");
+    mine.rows = at(kv + 4 * ROW);
+    begin(-1, 0);
+    for (CUdeviceptr row = 4; row < 8; row++)
+        CUFENCE(cufence_region_take, at(kv + row * ROW), "request 8", NULL);
+    CUFENCE(cufence_index_table, &mine);
+    launch("idle");
+    CUFENCE(cufence_region_take, at(kv + 6 * ROW), "request 9", NULL);
+    launch("idle");
+}
+
 STORY(wide)
 {
     int64_t rows[ENTRIES] = {0, 1, 2, 3, 4, INT64_C(5) << 32, -1};

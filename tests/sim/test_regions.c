@@ -193,6 +193,91 @@ FINDS(a_large_region, "200000 bytes changed, from byte 100000 of row 0 of slab o
     AWAIT(cufence_fault_count());
 }
 
+/* ---- many at once ---- */
+
+static uint64_t work_of(const void *row)
+{
+    struct region_at at;
+    CHECK(region_find((uint64_t)(uintptr_t)row, &at));
+    return at.region.work;
+}
+
+/* Rows of layers, of other sizes and streams before: one launch of ours for all, one more where there are too many. */
+FINDS(many_rows_at_once, "1 byte changed, from byte 4 of row 5 of layer 1 on, in buffer #2")
+{
+    enum { LAYERS = 3, MANY = 1500 };
+    const void *rows[LAYERS * 2], *all[MANY];
+    char *layers[LAYERS], name[16];
+    start("");
+    CUstream stream = new_stream(), other = new_stream();
+    for (size_t i = 0; i < LAYERS; i++) {
+        layers[i] = allocate(ROWS * (i + 1) * ROW, stream);
+        snprintf(name, sizeof name, "layer %zu", i);
+        CHECK_OK(cufence_region(layers[i], (i + 1) * ROW, ROWS, name));
+        rows[2 * i] = layers[i] + 5 * (i + 1) * ROW;
+        rows[2 * i + 1] = layers[i] + 6 * (i + 1) * ROW;
+        CHECK_OK(cufence_region_release(rows[2 * i], i ? other : stream));
+        CHECK_OK(cufence_region_take(rows[2 * i], "before", i ? other : stream));
+    }
+    CHECK_OK(cufence_region_release_many(rows, LAYERS * 2, stream));
+    for (size_t i = 0; i < LAYERS * 2; i++)
+        CHECK(work_of(rows[i]) && work_of(rows[i]) == work_of(rows[0]) && strstr(described(rows[i]), "free"));
+    write_at((char *)(uintptr_t)rows[2] + 4, 1, 1, stream);
+    CHECK_OK(cufence_region_take_many(rows, LAYERS * 2, "request 4", stream));
+    AWAIT(cufence_fault_count());
+    for (size_t i = 0; i < LAYERS * 2; i++)
+        CHECK(strstr(described(rows[i]), "(live, owner request 4)") && work_of(rows[i]) == work_of(rows[0]));
+    char *slab = allocate(MANY * 8, stream);
+    CHECK_OK(cufence_region(slab, 8, MANY, "slab"));
+    for (size_t i = 0; i < MANY; i++)
+        all[i] = slab + 8 * i;
+    CHECK_OK(cufence_region_release_many(all, MANY, stream));
+    CHECK(work_of(all[1023]) == work_of(all[0]) && work_of(all[1024]) == work_of(all[0]) + 1);
+    CHECK_OK(cufence_region_take_many(all, MANY, NULL, stream));
+    CHECK(cufence_check(0) == 0);
+    CHECK(cufence_fault_count() == 1 && regions_unchecked() == 0);
+}
+
+CLEAN(all_or_none)
+{
+    start("");
+    char *buffer = divided(NULL, "kv");
+    const void *rows[] = {buffer, buffer + ROW, buffer + 2 * ROW}, *wrong[] = {buffer, buffer + ROW + 1};
+    CHECK_OK(cufence_region_release_many(rows, 0, NULL));
+    CHECK_OK(cufence_region_release(buffer + 2 * ROW, NULL));
+    CHECK(cufence_region_release_many(rows, 3, NULL) == CUFENCE_ERROR_DOUBLE_FREE);
+    CHECK(strstr(cufence_error_detail(), "row 2 of kv (free, "));
+    CHECK(cufence_region_take_many(wrong, 2, "me", NULL) == CUFENCE_ERROR_NOT_FOUND);
+    CHECK(strcmp(described(buffer), "row 0 of kv (live)") == 0);
+    CHECK(strcmp(described(buffer + ROW), "row 1 of kv (live)") == 0);
+}
+
+/* Divisions are found by address, whatever the order in which they came and went. */
+CLEAN(many_divisions)
+{
+    enum { MANY = 40 };
+    char *buffers[MANY], text[64];
+    start("");
+    for (size_t i = 0; i < MANY; i++) {
+        buffers[i] = allocate(MANY * 16, NULL);
+        for (size_t k = 0; k < MANY; k++)
+            CHECK_OK(cufence_region(buffers[i] + 16 * (k * 7 % MANY), 8, 2, "pair"));
+    }
+    for (size_t i = 0; i < MANY; i += 2)
+        release(buffers[i], NULL);
+    for (size_t i = 1; i < MANY; i += 2) {
+        for (size_t k = 0; k < MANY; k += 3)
+            CHECK_OK(cufence_region_gone(buffers[i] + 16 * k));
+        for (size_t k = 0; k < MANY; k++) {
+            snprintf(text, sizeof text, k % 3 ? "row 1 of pair (live)" : "%s", "");
+            CHECK(strcmp(described(buffers[i] + 16 * k + 15), text) == 0);
+        }
+    }
+    CHECK(described(buffers[0] + 8)[0] == '\0');
+    CHECK(cufence_region(buffers[1] + 8, 16, 1, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK_OK(cufence_region(buffers[1], 16, 1, NULL));
+}
+
 /* ---- captures, threads ---- */
 
 CLEAN(a_capture_changes_states_at_once)

@@ -94,6 +94,12 @@ TEST(a_row_of_another_owner)
     SAYS("taken at");
 }
 
+TEST(rows_behind_the_first)
+{
+    finds_one("owner_behind", "which belongs to request 9, not to request 8\n");
+    SAYS("6 of kv, live; byte 0 of 256 (8 rows)");
+}
+
 TEST(parts_of_a_buffer)
 {
     assert_int_equal(tell("runs"), 86);

@@ -55,21 +55,39 @@ class Regions:
             raise IndexError(f"row {row} of {self.name or 'a buffer'} with {self.rows} rows")
         return self.start + row * self.row_bytes
 
-    def take(self, row: int, owner: object = None, *, stream: Any = None) -> None:
-        """The row is used from here on in the order of the stream (None: the current one), by `owner`, any text for reports. What
-        was written into it while it was free is reported."""
-        text = None if owner is None else str(owner).encode()
-        status = _library.load().cufence_region_take(self.address(row), text, stream_of(stream, self._device))
-        _library.check(status, "cufence_region_take")
+    def take(self, row: int | Iterable[int], owner: object = None, *, stream: Any = None) -> None:
+        """The row, or each of several, is used from here on in the order of the stream (None: the current one), by `owner`, any text
+        for reports. What was written into it while it was free is reported."""
+        take([self], [row] if isinstance(row, int) else row, owner, stream=stream)
 
-    def release(self, row: int, *, stream: Any = None) -> None:
-        """Nobody uses the row any more, in the order of the stream: its bytes become NaN. Raises Error if it is free."""
-        status = _library.load().cufence_region_release(self.address(row), stream_of(stream, self._device))
-        _library.check(status, "cufence_region_release")
+    def release(self, row: int | Iterable[int], *, stream: Any = None) -> None:
+        """Nobody uses the row, or any of several, any more, in the order of the stream: its bytes become NaN. Raises Error if it is
+        free; then none has changed."""
+        release([self], [row] if isinstance(row, int) else row, stream=stream)
 
     def gone(self) -> None:
         """Ends the division. It also ends when the buffer is freed."""
         _library.check(_library.load().cufence_region_gone(self.start), "cufence_region_gone")
+
+
+def _call(name: str, divisions: Iterable[Regions], rows: Iterable[int], stream: Any, *more: Any) -> None:
+    """Calls the library's function once a device: one launch of its own then serves them all."""
+    numbers, starts = list(rows), dict[int | None, list[int]]()
+    for division in divisions:
+        starts.setdefault(division._device, []).extend(map(division.address, numbers))
+    for device, addresses in starts.items():
+        array = (ctypes.c_void_p * len(addresses))(*addresses)
+        _library.check(getattr(_library.load(), name)(array, len(addresses), *more, stream_of(stream, device)), name)
+
+
+def take(divisions: Iterable[Regions], rows: Iterable[int], owner: object = None, *, stream: Any = None) -> None:
+    """Regions.take() of the same rows in each division."""
+    _call("cufence_region_take_many", divisions, rows, stream, None if owner is None else str(owner).encode())
+
+
+def release(divisions: Iterable[Regions], rows: Iterable[int], *, stream: Any = None) -> None:
+    """Regions.release() of the same rows in each division."""
+    _call("cufence_region_release_many", divisions, rows, stream)
 
 
 def regions(tensor: Any, rows: int | None = None, names: str = "") -> Regions:

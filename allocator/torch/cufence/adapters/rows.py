@@ -33,13 +33,7 @@ class Blocks:
             warnings.warn(f"cufence: {name} of {self.what} is not followed: {error}", RuntimeWarning, stacklevel=3)
 
     def take(self, rows: int, ids: Iterable[int], owner: object = None) -> None:
-        ids = list(ids)
-        for division in self._divisions.get(rows, {}).values():
-            for i in ids:
-                division.take(i, owner)
+        _regions.take(self._divisions.get(rows, {}).values(), ids, owner)
 
     def release(self, rows: int, ids: Iterable[int]) -> None:
-        ids = list(ids)
-        for division in self._divisions.get(rows, {}).values():
-            for i in ids:
-                division.release(i)
+        _regions.release(self._divisions.get(rows, {}).values(), ids)
