@@ -92,7 +92,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def execute(command: list[str], environment: dict[str, str], folder: Path, seconds: int) -> Run:
+def execute(command: list[str], environment: dict[str, str], folder: Path, seconds: float) -> Run:
     """Runs a process and records when the lines of its report arrive."""
     process = subprocess.Popen(
         command,

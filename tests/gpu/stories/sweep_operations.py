@@ -1,9 +1,9 @@
-"""Every operator of PyTorch's own table (OpInfo) that takes float32, on its sample inputs. For nan_sweep.py.
+"""Every operator of PyTorch's own table (OpInfo) that takes float32, on its sample inputs. For nan_sweep.py and suites.py.
 
 Prints a line of JSON for each operator: {"name", "samples", "failed" (why), "nan" (the samples, from 0, with a NaN in an input or a
 result)}. Buffers are labelled "NAME SAMPLE".
 
-    sweep_operations.py [--samples 4] [--only NAME,...] [--device cuda]
+    sweep_operations.py [--samples 4] [--only NAME,...] [--device cuda] [--part I/N]    # part I, from 0, of N
 """
 
 import argparse
@@ -29,7 +29,9 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--samples", type=int, default=4)
 parser.add_argument("--only", default="")
 parser.add_argument("--device", default="cuda")
+parser.add_argument("--part", default="0/1")
 options = parser.parse_args()
+part, parts = map(int, options.part.split("/"))
 wanted = set(filter(None, options.only.split(",")))
 warnings.simplefilter("ignore")
 
@@ -50,7 +52,7 @@ def name_of(op):
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
 
 
-for op in op_db:
+for op in op_db[part::parts]:
     name = name_of(op)
     if torch.float32 not in op.supported_dtypes(options.device) or (wanted and name not in wanted):
         continue
