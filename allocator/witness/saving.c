@@ -29,7 +29,12 @@ struct saving {
     size_t count;
     struct bundle_buffer pinned[RERUN_PINNED];
     size_t pinned_count;
+    struct bundle_row *rows;
+    size_t row_count;
+    int has_more_rows;
 };
+
+size_t (*saving_free_rows)(const struct launch_entry *launch, struct bundle_row *out, size_t most, int *has_more);
 
 cufence_status saving_open(const struct options *options)
 {
@@ -62,7 +67,27 @@ static int make_folders(struct saving *saving)
     return !failed && mkdir(buffers, 0700) == 0;
 }
 
-struct saving *saving_begin(const struct options *options)
+static void free_saving(struct saving *saving)
+{
+    if (!saving)
+        return;
+    free(saving->buffers);
+    free(saving->rows);
+    free(saving);
+}
+
+/* Now: when the program sees the error, it may free the buffers. */
+static void take_rows(struct saving *saving, const struct fault_memory *memory)
+{
+    const struct launch_entry *launch = memory->launch_count ? memory->launches[0].entry : NULL;
+    if (!saving_free_rows || !(saving->rows = malloc(BUNDLE_ROWS * sizeof *saving->rows)))
+        return;
+    saving->row_count = saving_free_rows(launch, saving->rows, BUNDLE_ROWS, &saving->has_more_rows);
+    struct bundle_row *fitting = realloc(saving->rows, (saving->row_count + 1) * sizeof *fitting);
+    saving->rows = fitting ? fitting : saving->rows;
+}
+
+struct saving *saving_begin(const struct options *options, const struct fault_memory *memory)
 {
     if (!parent[0])
         return NULL;
@@ -71,12 +96,15 @@ struct saving *saving_begin(const struct options *options)
     errno = ENOMEM;
     if (saving && buffers) {
         *saving = (struct saving){.most = options->save_max, .buffers = buffers};
-        if (make_folders(saving))
+        if (make_folders(saving)) {
+            take_rows(saving, memory);
             return saving;
+        }
     }
     files_complain(saving && saving->folder[0] ? saving->folder : parent);
-    free(buffers);
-    free(saving);
+    if (!saving || !saving->buffers)
+        free(buffers);
+    free_saving(saving);
     return NULL;
 }
 
@@ -250,6 +278,9 @@ static void complete_bundle(const struct saving *saving, struct saving_rest *res
     bundle->buffer_count = saving->count;
     bundle->pinned = saving->pinned;
     bundle->pinned_count = saving->pinned_count;
+    bundle->rows = saving->rows;
+    bundle->row_count = saving->row_count;
+    bundle->has_more_rows = saving->has_more_rows;
 }
 
 static int put_snapshot(const struct saving *saving, const struct saving_rest *rest)
@@ -313,8 +344,7 @@ void saving_finish(struct saving *saving, struct saving_rest *rest)
         output_say("==%d== cufence: keep: %zu buffers were left out (save_max and other reasons): see README.md there\n",
                    (int)getpid(), left_out);
     free(input);
-    free(saving->buffers);
-    free(saving);
+    free_saving(saving);
 }
 
 static void remove_files(const struct saving *saving, const struct bundle_buffer *buffers, size_t count)
@@ -338,6 +368,5 @@ void saving_drop(struct saving *saving, const char *why)
     remove_file(saving, BUNDLE_FOLDER);
     remove_file(saving, BUNDLE_IMAGE);
     rmdir(saving->folder);
-    free(saving->buffers);
-    free(saving);
+    free_saving(saving);
 }

@@ -48,6 +48,19 @@ TEST(right_tables_are_silent)
     expect_exact("s/000001-paged", 0, "^cufence replay: 0 of 3 accesses in the kernel's code lead to one of 1 free rows$");
 }
 
+TEST(a_bundle_of_a_fault_has_the_rows_of_the_launch)
+{
+    if (run_shell("rm -rf s; LD_LIBRARY_PATH=%s %s run --set arena=64G,keep=replay=s -- %s stale_and_far", CUFENCE_RUN_DRIVER,
+                  CUFENCE_CLI, CUFENCE_SAVED_STORY) == 0)
+        fail_msg("%s", text);
+    assert_int_equal(run_shell("cp origins.cubin s/fault-*/kernel.cubin"), 0); /* this device's dumps have code of their own */
+    expect_exact("s/fault-*", 86,
+                 "^cufence replay: read of a free region: 4 bytes, from byte 0 of row 5 of kv \\(free, released [0-9.]+ ms "
+                 "ago( by request 4)?\\) "
+                 "on, by block \\(1,0,0\\) thread \\(0,0,0\\) and 31 more$");
+    SAYS("accesses in the kernel's code leads to one of 1 free rows$");
+}
+
 TEST(what_cannot_be_decided_is_told)
 {
     save("stale_row scale");

@@ -241,20 +241,6 @@ static const char *take_buffers(struct bundling *bundling, const struct visit *v
 
 /* ---- rows that are free ---- */
 
-static void take_row(const struct region_at *at, void *user)
-{
-    struct bundling *bundling = user;
-    if (at->region.state != REGION_FREE)
-        return;
-    if (bundling->row_count == BUNDLE_ROWS) {
-        bundling->has_more_rows = 1;
-        return;
-    }
-    struct bundle_row *row = &bundling->rows[bundling->row_count++];
-    *row = (struct bundle_row){.address = at->start + at->row * at->bytes, .size = at->bytes};
-    region_text(at, row->text, sizeof row->text);
-}
-
 /* As they are when it is launched, on the launching thread. */
 static const char *take_rows(struct bundling *bundling)
 {
@@ -263,7 +249,7 @@ static const char *take_rows(struct bundling *bundling)
     bundling->rows = calloc(BUNDLE_ROWS, sizeof *bundling->rows); /* untouched pages cost nothing */
     if (!bundling->rows)
         return "the host has no memory";
-    regions_walk(0, UINT64_MAX, take_row, bundling);
+    bundling->row_count = regions_free_at(NULL, bundling->rows, BUNDLE_ROWS, &bundling->has_more_rows);
     return NULL;
 }
 
