@@ -11,6 +11,7 @@
 #endif
 
 #include "base/env.h"
+#include "base/error.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -28,6 +29,7 @@ struct hunt {
     struct settings settings; /* the environment's CUFENCE_OPTIONS first */
     struct run runs[MODES];
     struct collected merged;
+    struct known_names known; /* of known=, for what hunt finds itself */
     struct signals signals;
     struct outputs outputs;
     const char *kept; /* the folder of --keep */
@@ -61,6 +63,16 @@ static int check_effect(const struct plan *plan, const char *options)
     return 0;
 }
 
+/* The program's processes leave out what they find by themselves. The files are checked by `cufence run` as well. */
+static int read_known(struct hunt *hunt, const char *file)
+{
+    char path[PATH_MAX];
+    if (*file && (options_expand_path(file, path, sizeof path) != CUFENCE_OK || known_read(&hunt->known, path) != CUFENCE_OK))
+        return complain(STATUS_USAGE, "known=%s", error_detail());
+    hunt->merged.names = &hunt->known;
+    return 0;
+}
+
 /* Checks the options, and leaves those of the command line in plan.options. */
 static int check_settings(struct hunt *hunt, char **own)
 {
@@ -75,6 +87,9 @@ static int check_settings(struct hunt *hunt, char **own)
         return complain(STATUS_USAGE, "trace=%s: each run would overwrite it; use cufence run, or --modes with one mode",
                         options.trace);
     hunt->exitcode = (int)options.exitcode;
+    status = read_known(hunt, options.known);
+    if (status != 0)
+        return status;
     free(hunt->settings.all[0].text); /* the program gets it by itself */
     hunt->settings.all[0].text = NULL;
     *own = settings_text(&hunt->settings);
@@ -313,6 +328,7 @@ static int run(int argc, char **argv)
     deep_close(&hunt.plan);
     outputs_close(&hunt.outputs);
     collected_free(&hunt.merged);
+    known_free(&hunt.known);
     settings_free(&hunt.settings);
     free(own);
     return status;

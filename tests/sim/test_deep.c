@@ -101,6 +101,17 @@ TEST_WITH(findings_have_the_words_of_the_tool, begin_again, NULL)
         run_shell("grep -A9 '\"thread\": {' l.json | tr -d ' \\n' | grep '\"block\":\\[80,0,0\\],\"thread\":\\[16,'"), 0);
 }
 
+TEST_WITH(what_is_known_of_an_earlier_hunt_is_left_out, begin_again, NULL)
+{
+    print_with("racecheck", PRINTED_RACECHECK);
+    expect_hunt("", "scale", 86, "cufence hunt: [0-9]+ findings in 1 run$");
+    assert_int_equal(run_shell("cp l.json before.json"), 0);
+    expect_hunt("--known before.json", "scale", 0, "cufence hunt: [0-9]+ known findings are \\(known=\\) left out$");
+    SAYS("nothing found in 1 run$");
+    print_with("synccheck", PRINTED_SYNCCHECK);
+    expect_hunt("--known before.json", "scale", 86, "cufence hunt: 1 finding in 1 run$");
+}
+
 TEST(a_tool_that_has_no_verdict_is_told)
 {
     static const struct {

@@ -353,7 +353,8 @@ TEST(a_wrong_command_line_is_told)
         {"--keep /nonexistent/x -- true", "--keep /nonexistent/x: No such file or directory"},
         {"--keep \"$FOLDER/a,b\" -- true", "its name has a comma"},
         {"--moodes end -- true", "cufence hunt: unknown option \"--moodes\", did you mean --modes?"},
-        {"--mooooodes end -- true", "cufence hunt: unknown option \"--mooooodes\"; the options are --modes, --uninit, --first,"},
+        {"--mooooodes end -- true",
+         "cufence hunt: unknown option \"--mooooodes\"; the options are --modes, --uninit, --first,"},
         {"--set estimate=on -- true", "cufence hunt: estimate=on guards nothing"},
         {"--trace t.jsonl -- true", "each run would overwrite it"},
         {"--modes end,start --side start -- true", "cufence hunt: side=start has no effect: each mode of --modes sets side"},
@@ -468,6 +469,21 @@ TEST(a_fault_with_one_fill_is_told_as_such)
     hunt_unwritten("index");
     expect(86, ": found with one fill alone: it depends on bytes that nobody has written, ");
     expect(86, "cufence hunt: 1 finding in 2 runs\n");
+}
+
+TEST(reads_that_are_known_are_left_out)
+{
+    assert_int_equal(system("echo 'uninitialised read in add' >\"$FOLDER-known\""), 0);
+    hunt(HUNT "--uninit --known \"$FOLDER-known\" -- \"$PROGRAM\" unwritten int");
+    assert_int_equal(found(), 0);
+    assert_int_equal(json_integer_value(json_object_get(last.list, "known")), 1);
+    expect(0, "cufence hunt: 1 known finding is (known=) left out\n");
+    assert_int_equal(system("echo 'uninitialised read in subtract' >\"$FOLDER-known\""), 0);
+    hunt(HUNT "--uninit --known \"$FOLDER-known\" -- \"$PROGRAM\" unwritten int");
+    expect(86, "cufence hunt: 1 finding in 4 runs\n");
+    assert_int_equal(system("rm \"$FOLDER-known\""), 0);
+    hunt("--uninit --known /nonexistent/x -- true");
+    expect(2, "known=/nonexistent/x: ");
 }
 
 TEST(runs_with_fills_have_no_other_modes)
