@@ -75,7 +75,10 @@ struct look {
     const struct plan *plan;
     const char *tool;
     const char *path;
-    int output; /* a file */
+    FILE *file; /* the tool's output; NULL: it was not started */
+    int output; /* its descriptor */
+    pid_t pid;
+    uint64_t began_ns;
 };
 
 /* In the new process: what the tool and the replay say goes to the file. */
@@ -88,8 +91,7 @@ static int become(void *argument)
         asprintf(&words[5], PROGRAM " --tool %s --show-backtrace no%s", look->tool,
                  strcmp(look->tool, "memcheck") ? "" : " --report-api-errors no --check-api-memory-access no") < 0)
         return STATUS_UNFIT;
-    if (!installed_program(program) || fcntl(look->output, F_SETFD, FD_CLOEXEC) != 0 || dup2(look->output, 1) < 0 ||
-        dup2(look->output, 2) < 0)
+    if (!installed_program(program) || dup2(look->output, 1) < 0 || dup2(look->output, 2) < 0)
         return STATUS_UNFIT;
     execv(program, words);
     return STATUS_UNFIT;
@@ -102,15 +104,14 @@ struct end {
 };
 
 /* The tool has a group of its own with all that it starts. */
-static struct end wait_for(pid_t pid, uint64_t seconds, struct signals *signals)
+static struct end wait_for(const struct look *look, struct signals *signals)
 {
     struct end end = {0};
-    uint64_t began = monotonic_ns();
-    while (pid > 0 && waitpid(pid, &end.status, WNOHANG) == 0) {
+    while (look->pid > 0 && waitpid(look->pid, &end.status, WNOHANG) == 0) {
         end.is_stopped |= signals_wait(signals, PAUSE_MS);
-        end.is_late |= monotonic_ns() - began > seconds * 1000000000;
+        end.is_late |= monotonic_ns() - look->began_ns > look->plan->seconds * 1000000000;
         if (end.is_late || end.is_stopped)
-            kill(-pid, SIGKILL);
+            kill(-look->pid, SIGKILL);
     }
     return end;
 }
@@ -179,13 +180,21 @@ static int tell_missing(const struct look *look, const struct end *end, const st
     return end->is_late || !output->has_summary || output->summary > output->read;
 }
 
-/* Returns 0 if the tool came to no verdict. */
-static int look_with(const struct look *look, const struct saved *saved, struct signals *signals,
-                     struct sanitizer_output *output)
+/* Starts the tool, whose output goes to a file. */
+static void begin(struct look *look, struct signals *signals)
 {
     int refusal;
-    pid_t pid = supervise_start("hunt", become, (void *)look, &signals->before, 1, &refusal);
-    struct end end = wait_for(pid, look->plan->seconds, signals);
+    look->file = tmpfile();
+    look->output = look->file ? fileno(look->file) : -1;
+    fcntl(look->output, F_SETFD, FD_CLOEXEC);
+    look->began_ns = monotonic_ns();
+    look->pid = look->file ? supervise_start("hunt", become, look, &signals->before, 1, &refusal) : -1;
+}
+
+/* Waits for its end, and adds what it has found. Returns 0 if the tool came to no verdict. */
+static int finish(struct look *look, const struct saved *saved, struct signals *signals, struct sanitizer_output *output)
+{
+    struct end end = wait_for(look, signals);
     FILE *reports = fopen(look->plan->reports, "ae");
     read_output(look->output, output);
     for (size_t i = 0; reports && i < output->count; i++)
@@ -193,7 +202,9 @@ static int look_with(const struct look *look, const struct saved *saved, struct 
     int is_written = reports && fclose(reports) == 0;
     if (!is_written)
         complain(0, "deep: %s: %s", look->plan->reports, strerror(errno));
-    return pid > 0 && is_written && !tell_missing(look, &end, output, saved->opened.bundle->filled != 0);
+    if (look->file)
+        fclose(look->file);
+    return look->pid > 0 && is_written && !tell_missing(look, &end, output, saved->opened.bundle->filled != 0);
 }
 
 /* ---- all of them ---- */
@@ -207,27 +218,28 @@ static int open_saved(struct saved *saved)
     return 1;
 }
 
-/* Returns how many tools had no verdict. */
+/* All tools at once: each has a process, and a context, of its own. Returns how many had no verdict. */
 static unsigned look_at(const struct plan *plan, struct saved *saved, struct signals *signals)
 {
     struct sanitizer_output *output = malloc(sizeof *output);
-    unsigned missing = 0;
+    struct look looks[DEEP_TOOL_COUNT];
+    unsigned missing = 0, count = 0;
     char found[160] = "";
     uint64_t began = monotonic_ns();
-    FILE *file = tmpfile();
-    for (unsigned i = 0; i < DEEP_TOOL_COUNT && !signals->first; i++) {
-        struct look look = {plan, tools[i], saved->path, file ? fileno(file) : -1};
+    for (unsigned i = 0; output && i < DEEP_TOOL_COUNT; i++) {
         if (!(plan->tools & 1u << i))
             continue;
-        int is_done = output && file && ftruncate(look.output, 0) == 0 && lseek(look.output, 0, SEEK_SET) == 0 &&
-                      look_with(&look, saved, signals, output);
+        looks[count] = (struct look){.plan = plan, .tool = tools[i], .path = saved->path};
+        begin(&looks[count++], signals);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        int is_done = finish(&looks[i], saved, signals, output);
         missing += !is_done;
         snprintf(found + strlen(found), sizeof found - strlen(found), is_done ? "%s%s %llu" : "%s%s -", *found ? ", " : "",
-                 tools[i], output ? (unsigned long long)output->read : 0);
+                 looks[i].tool, (unsigned long long)output->read);
     }
     complain(0, "deep: %s: %s (%.1f s)", strrchr(saved->path, '/') + 1, found, (double)(monotonic_ns() - began) / 1e9);
-    if (file)
-        fclose(file);
+    missing += !output;
     free(output);
     return missing;
 }

@@ -48,7 +48,7 @@ def programs(source: str) -> Iterator[tuple[str, dict[str, object]]]:
             "status": 86,
             "reports": 3,  # for each place of a launch one
             "report": [
-                r"\A==\d+== cufence: wrong row: write_token is given a table whose element 0 is 64, and kv has rows 0 to 63$",
+                r"\A==\d+== cufence: wrong row: write_token is given a table whose element 0 is 64, and kv has rows 0 to 63\n",
                 r"table +element 0 of int32\[2\] at 0x[0-9a-f]+: 64\b",
                 r"hint +one past the last row",
             ],
@@ -61,7 +61,7 @@ def programs(source: str) -> Iterator[tuple[str, dict[str, object]]]:
         {
             "status": 86,
             "report": [
-                r"\A==\d+== cufence: wrong row: attend is given a table whose element 1 is row 61 of kv, which belongs to request 2, not to request 1$",
+                r"\A==\d+== cufence: wrong row: attend is given a table whose element 1 is row 61 of kv, which belongs to request 2, not to request 1\n",
                 rf"launched at +\S*paged\.cu:{marked_line(source, 'ATTENDED')}\b",
                 r"row +61 of kv, live; byte 0 of 8192 \(64 rows\)",
                 r"owner +request 2",

@@ -453,6 +453,7 @@ static void run_to_uniform(struct step *step)
 {
     step->file = UNIFORM;
     set_result(step, machine_get(step->machine, VECTOR, field(step, 24, 8)));
+    set_predicate(step, 81, TRUTH_UNKNOWN); /* PT before sm_90 */
 }
 
 int machine_compute(struct machine *machine, struct sass_instruction instruction)
@@ -477,6 +478,7 @@ int machine_compute(struct machine *machine, struct sass_instruction instruction
         [SASS_MULTIPLY_HIGH] = run_multiply_high,
         [SASS_CONSTANT_OR_ADD] = run_constant_or_add,
         [SASS_TO_UNIFORM] = run_to_uniform,
+        [SASS_TO_UNIFORM_AND_TEST] = run_to_uniform,
         [SASS_LOAD_CONSTANT] = run_load_constant,
     };
     unsigned operation = sass_row_of(instruction)->operation;
