@@ -152,7 +152,7 @@ BUGS = [
     *(_python("triton_cause", what, f"k_{kind}", access, width, None, kind, mark="", twin=twin) for kind, what, access, width, twin in (
         ("pages", "wrong index from memory", "read", 4, None), ("experts", "wrong index from memory", "read", 4, None),
         ("rows", "wrong index from memory", "read", 4, None), ("wrap", "32-bit wrap", "write", 1, None))),
-    _python("compile_custom_op", "overrun", "k_oob", "read", 4, 0, "custom_op"),
+    _python("compile_custom_op", "overrun", "k_oob", "read", 4, 0, "custom_op", twin=(), twin_program="compile_default.py"),
     _python("cupy_overrun", "overrun", "k_oob", "read", 4, 0, mark=""),
     _python("jax_overrun", "overrun", "", "read", 4, 0, "nvcc", mark="", twin=(), twin_program="jax_clean.py"),
     _python("pool_overrun", "overrun inside a pool", "k_past", "read", 4, 0, "cupy", "wrong", mark="", twin=("cupy", "right")),
