@@ -10,8 +10,6 @@
  */
 #include "allocator_memory.h"
 
-#include <cstdlib>
-
 namespace
 {
 
@@ -20,16 +18,6 @@ struct checkpoint : native::AllocatorState {
     pool_id id;
     std::vector<cufence_mapping> live;
 };
-
-std::vector<cufence_mapping> mappings_of(DeviceIndex device, const pool_id *id, bool is_live)
-{
-    const std::uint64_t pool[2] = {id ? id->first : 0, id ? id->second : 0};
-    cufence_mapping *all = nullptr;
-    std::size_t count = cufence_torch_mappings(device, id ? pool : nullptr, is_live, &all);
-    std::vector<cufence_mapping> mappings(all, all + count);
-    std::free(all);
-    return mappings;
-}
 
 class cufence_allocator final : public tensor_memory
 {
@@ -135,7 +123,7 @@ class cufence_allocator final : public tensor_memory
     void recordHistory(bool enabled, native::CreateContextFn recorder, std::size_t most, native::RecordContext when,
                        bool clears, const std::vector<std::string> &skip) override
     {
-        past.record(enabled, recorder, most, when, clears, skip);
+        past.record(enabled, recorder, most, when, clears, skip, mappings_of(-1, nullptr, false));
     }
 
     native::SnapshotInfo snapshot(pool_id id = {0, 0}, bool has_traces = true) override
@@ -146,7 +134,7 @@ class cufence_allocator final : public tensor_memory
     void recordHistory(bool enabled, native::CreateContextFn recorder, std::size_t most, native::RecordContext when,
                        bool clears) override
     {
-        past.record(enabled, recorder, most, when, clears, {});
+        past.record(enabled, recorder, most, when, clears, {}, mappings_of(-1, nullptr, false));
     }
 
     native::SnapshotInfo snapshot(pool_id id = {0, 0}) override
@@ -247,15 +235,20 @@ class cufence_allocator final : public tensor_memory
         native::SnapshotInfo info;
         info.device_traces.resize(static_cast<std::size_t>(devices.load()));
         const pool_id *only = id.first || id.second ? &id : nullptr;
-        if (past.is_wanted.load() && has_traces)
-            past.add(native::TraceEntry::SNAPSHOT, {0, mapped_bytes(), 0, {0, 0}, 0}, nullptr);
-        for (const auto &mapping : mappings_of(-1, only, false))
-            info.segments.push_back(segment(mapping));
+        const auto mappings = mappings_of(-1, nullptr, false);
+        if (past.is_wanted.load())
+            past.keep_segments(mappings, nullptr);
+        for (const auto &mapping : mappings) {
+            if (!only || *only == pool_id{mapping.pool[0], mapping.pool[1]})
+                info.segments.push_back(segment(mapping));
+        }
         borrowed.each([&](const cufence_torch_buffer &buffer, bool is_live) {
             if (!only || *only == pool_id{buffer.pool[0], buffer.pool[1]})
                 info.segments.push_back(segment(as_mapping(buffer, is_live)));
         });
         past.fill(info, has_traces);
+        if (past.is_wanted.load() && has_traces) /* for the next: a snapshot's own history ends before it */
+            past.add(native::TraceEntry::SNAPSHOT, {0, mapped_bytes(), 0, {0, 0}, 0}, nullptr);
         info.config_metadata.last_allocator_settings = std::string("backend:cufence ") + cufence_version_string();
         info.config_metadata.roundup_power2_divisions.resize(16);
         return info;

@@ -11,6 +11,7 @@
 #include <c10/util/Exception.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #define HERE (c10::SourceLocation{__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)})
 
@@ -73,6 +74,16 @@ bool is_lack_of_memory(cufence_status status)
 std::size_t bytes(std::int64_t figure)
 {
     return figure > 0 ? static_cast<std::size_t>(figure) : 0;
+}
+
+std::vector<cufence_mapping> mappings_of(DeviceIndex device, const pool_id *id, bool is_live)
+{
+    const std::uint64_t pool[2] = {id ? id->first : 0, id ? id->second : 0};
+    cufence_mapping *all = nullptr;
+    std::size_t count = cufence_torch_mappings(device, id ? pool : nullptr, is_live, &all);
+    std::vector<cufence_mapping> mappings(all, all + count);
+    std::free(all);
+    return mappings;
 }
 
 void release_pointer(void *pointer);
@@ -179,6 +190,10 @@ class tensor_memory : public native::CUDAAllocator
             return;
         }
         devices = count;
+#if CUFENCE_TORCH_VERSION >= 21000
+        check(cufence_torch_set_limit(-1, native::CUDAAllocatorConfig::per_process_memory_fraction()),
+              "cannot limit the memory of devices", HERE);
+#endif
         cufence_torch_installed();
     }
 
@@ -212,11 +227,16 @@ class tensor_memory : public native::CUDAAllocator
         check(cufence_torch_set_limit(device, part), "cannot limit a device's memory", HERE);
     }
 
+    /* With a pool's id, at its end: its memory is kept for others. */
     void emptyCache(pool_id id = {0, 0}) override
     {
         if (borrowed.count.load())
             borrowed.give_back(id, false);
+        if (id.first || id.second)
+            return;
         check(cufence_trim(-1), "empty_cache failed", HERE);
+        if (past.is_wanted.load())
+            past.keep_segments(mappings_of(-1, nullptr, false), past.context(native::RecordContext::ALL));
     }
 
     void cacheInfo(DeviceIndex device, std::size_t *largest) override
@@ -241,12 +261,12 @@ class tensor_memory : public native::CUDAAllocator
 
     void setUserMetadata(const std::string &text) override
     {
-        metadata() = text;
+        history::metadata() = text;
     }
 
     std::string getUserMetadata() override
     {
-        return metadata();
+        return history::metadata();
     }
 #endif
 
@@ -305,12 +325,6 @@ class tensor_memory : public native::CUDAAllocator
         stat.allocated = figure.allocated;
         stat.freed = figure.freed;
         return stat;
-    }
-
-    static std::string &metadata()
-    {
-        static thread_local std::string text;
-        return text;
     }
 
     void *borrow(std::size_t size, DeviceIndex device, cudaStream_t stream)
@@ -387,8 +401,13 @@ class tensor_memory : public native::CUDAAllocator
     void tell_allocated(void *pointer)
     {
         cufence_torch_buffer buffer;
-        if (cufence_torch_find(pointer, &buffer) || borrowed.find(pointer, &buffer))
-            past.add(native::TraceEntry::ALLOC, buffer, past.context(native::RecordContext::STATE));
+        cufence_description found;
+        if (!cufence_torch_find(pointer, &buffer) && !borrowed.find(pointer, &buffer))
+            return;
+        auto context = past.context(native::RecordContext::STATE);
+        if (cufence_describe(pointer, &found) == CUFENCE_OK && found.place == CUFENCE_PLACE_INSIDE)
+            past.add_segment(buffer, found.buffer.mapping_start, found.buffer.mapping_end, context);
+        past.add(native::TraceEntry::ALLOC, buffer, context);
     }
 
     void tell_freed(void *pointer)

@@ -47,7 +47,7 @@ class history
     std::atomic<bool> is_wanted{false};
 
     void record(bool enabled, native::CreateContextFn recorder, std::size_t most, native::RecordContext when, bool clears,
-                const std::vector<std::string> &skip)
+                const std::vector<std::string> &skip, const std::vector<cufence_mapping> &mappings)
     {
         std::lock_guard<std::mutex> guard(lock);
         is_recording = enabled;
@@ -65,6 +65,9 @@ class history
             entries.clear();
         if (!enabled)
             contexts.clear();
+        segments.clear();
+        for (const auto &mapping : mappings)
+            segments.emplace(mapping.buffer.mapping_start, segment_of(mapping));
         is_wanted = is_recording || !trackers.empty();
     }
 
@@ -96,19 +99,36 @@ class history
             contexts[buffer.address] = context;
         else if (action == native::TraceEntry::FREE_COMPLETED)
             contexts.erase(buffer.address);
-        if (skipped.count(action))
-            return;
-        bool has_context = contexts_when.load() >= native::RecordContext::ALLOC;
-        native::TraceEntry entry(action, static_cast<DeviceIndex>(buffer.device), buffer.address, buffer.size,
-                                 reinterpret_cast<cudaStream_t>(buffer.stream), {buffer.pool[0], buffer.pool[1]},
-                                 c10::getApproximateTime(), has_context ? std::move(context) : nullptr, compiling());
-        for (const auto &tracker : trackers)
-            tracker(entry);
-        if (!is_recording)
-            return;
-        entries.push_back(std::move(entry));
-        if (entries.size() > limit)
-            entries.pop_front();
+        append(action, buffer, std::move(context), true);
+    }
+
+    /* A mapping that the history has not seen yet. */
+    void add_segment(const cufence_torch_buffer &first, std::uint64_t start, std::uint64_t end,
+                     std::shared_ptr<c10::GatheredContext> context)
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        cufence_torch_buffer whole = first;
+        whole.address = start;
+        whole.size = end - start;
+        if (is_recording && segments.emplace(start, whole).second)
+            append(native::TraceEntry::SEGMENT_ALLOC, whole, std::move(context), false);
+    }
+
+    /* What is no longer mapped has been given back since, here or in the background. */
+    void keep_segments(const std::vector<cufence_mapping> &mappings, std::shared_ptr<c10::GatheredContext> context)
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        std::unordered_set<std::uint64_t> mapped;
+        for (const auto &mapping : mappings)
+            mapped.insert(mapping.buffer.mapping_start);
+        for (auto each = segments.begin(); each != segments.end();) {
+            if (mapped.count(each->first)) {
+                ++each;
+                continue;
+            }
+            append(native::TraceEntry::SEGMENT_FREE, each->second, context, false);
+            each = segments.erase(each);
+        }
     }
 
     void annotate(const std::vector<std::pair<std::string, std::string>> &pairs, DeviceIndex device)
@@ -150,7 +170,46 @@ class history
         return names;
     }
 
+    static std::string &metadata()
+    {
+        static thread_local std::string text;
+        return text;
+    }
+
   private:
+    /* Caller holds the lock. is_told: to trackers too. They learn of no segments: NCCL's would register what is unmapped in the
+     * background before it hears of that. */
+    void append(native::TraceEntry::Action action, const cufence_torch_buffer &buffer,
+                std::shared_ptr<c10::GatheredContext> context, bool is_told)
+    {
+        if (skipped.count(action))
+            return;
+        bool has_context = contexts_when.load() >= native::RecordContext::ALLOC;
+        native::TraceEntry entry(action, static_cast<DeviceIndex>(buffer.device), buffer.address, buffer.size,
+                                 reinterpret_cast<cudaStream_t>(buffer.stream), {buffer.pool[0], buffer.pool[1]},
+                                 c10::getApproximateTime(), has_context ? std::move(context) : nullptr, compiling());
+#if CUFENCE_TORCH_VERSION >= 21000
+        entry.user_metadata_ = metadata();
+#endif
+        for (std::size_t i = 0; is_told && i < trackers.size(); i++)
+            trackers[i](entry);
+        if (!is_recording)
+            return;
+        entries.push_back(std::move(entry));
+        if (entries.size() > limit)
+            entries.pop_front();
+    }
+
+    static cufence_torch_buffer segment_of(const cufence_mapping &mapping)
+    {
+        const cufence_buffer &buffer = mapping.buffer;
+        return {buffer.mapping_start,
+                buffer.mapping_end - buffer.mapping_start,
+                buffer.stream,
+                {mapping.pool[0], mapping.pool[1]},
+                buffer.device};
+    }
+
     static std::string compiling()
     {
         return compile_contexts().empty() ? "" : compile_contexts().back();
@@ -166,6 +225,7 @@ class history
     std::deque<native::TraceEntry> entries;
     std::vector<annotation> annotations;
     std::vector<native::AllocatorTraceTracker> trackers;
+    std::unordered_map<std::uint64_t, cufence_torch_buffer> segments;                  /* mappings that the history has seen */
     std::unordered_map<std::uint64_t, std::shared_ptr<c10::GatheredContext>> contexts; /* of live buffers */
 };
 

@@ -22,8 +22,11 @@ static struct account {
     struct cufence_torch_figure buffers[CUFENCE_TORCH_SIZES], bytes[CUFENCE_TORCH_SIZES];
     struct heap_figures since; /* the sums of mappings begin there */
     int64_t failures;          /* atomic */
-    double limit;              /* as a part of the device's memory; 0: never set */
+    double limit;              /* as a part of the device's memory, once is_limited */
+    int is_limited;
 } accounts[DEVICES];
+
+static double first_limit = 1; /* of devices that have none yet */
 
 void cufence_torch_installed(void)
 {
@@ -98,6 +101,9 @@ cufence_status cufence_torch_malloc(void **pointer, size_t size, int device, cuf
     struct stream *meant = stream_in(context, stream);
     if (!meant)
         return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the driver does not know stream %p", (void *)stream);
+    if (first_limit < 1 && !accounts[device].is_limited &&
+        (status = cufence_torch_set_limit(device, first_limit)) != CUFENCE_OK)
+        return status;
     const struct heap_request wanted = {
         .size = size, .context = context, .device = device, .stream = meant, .owner = HEAP_TORCH};
     status = passed_or_guarded(pointer, &wanted, __builtin_frame_address(0));
@@ -184,20 +190,25 @@ cufence_status cufence_torch_set_limit(int device, double part)
 {
     cufence_status status;
     size_t total = 0;
+    if (!(part >= 0 && part <= 1))
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "a part of a device's memory is between 0 and 1, not %g", part);
+    if (device < 0) {
+        first_limit = part;
+        return CUFENCE_OK;
+    }
     struct context *context = context_for(device, &status);
     if (!context)
         return status;
-    if (!(part >= 0 && part <= 1))
-        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "a part of a device's memory is between 0 and 1, not %g", part);
     free_bytes_of(context, &total);
     accounts[device].limit = part;
+    accounts[device].is_limited = 1;
     uint64_t bytes = (uint64_t)(part * (double)total);
     return heap_limit(context, part < 1 ? (bytes ? bytes : 1) : 0);
 }
 
 double cufence_torch_limit(int device)
 {
-    return device >= 0 && device < DEVICES && accounts[device].limit > 0 ? accounts[device].limit : 1;
+    return device >= 0 && device < DEVICES && accounts[device].is_limited ? accounts[device].limit : first_limit;
 }
 
 size_t cufence_torch_largest(int device)

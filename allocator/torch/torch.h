@@ -44,7 +44,8 @@ CUFENCE_TORCH_EXPORT void cufence_torch_count(int device, uint64_t size, int cha
 /* Finds the live buffer that contains an address. Returns 0 if there is none. */
 CUFENCE_TORCH_EXPORT int cufence_torch_find(const void *address, struct cufence_torch_buffer *out);
 
-/* The most memory that PyTorch's buffers may take on a device with their pages, as a part of the whole; 1: no limit. */
+/* The most memory that PyTorch's buffers may take on a device with their pages, as a part of the whole; 1: no limit. Device -1:
+ * those that have no limit yet, from their first buffer; it may be called before CUDA starts, and no device is used for it. */
 CUFENCE_TORCH_EXPORT cufence_status cufence_torch_set_limit(int device, double part);
 CUFENCE_TORCH_EXPORT double cufence_torch_limit(int device);
 

@@ -240,7 +240,25 @@ class Snapshots(Case):
         self.assertIn("oom", [entry["action"] for entry in trace])
         freed = [entry for entry in trace if entry["action"] == "free_completed"][-1]
         self.assertIn("test_history", " ".join(frame["name"] for frame in freed["frames"]))
+        self.assertNotEqual(trace[-1]["action"], "snapshot", "a snapshot is in the history of the next one only")
         self.assertLess(abs(freed["time_us"] / 1e6 - time.time()), 60)
+
+    def test_history_of_segments(self) -> None:
+        torch.cuda.memory.empty_cache()
+        torch.cuda.memory._set_memory_metadata("step 1")
+        self.addCleanup(torch.cuda.memory._set_memory_metadata, "")
+        torch.cuda.memory._record_memory_history("all", context="all", stacks="python")
+        tensor = torch.empty(5 << 20, dtype=torch.int8, device=DEVICE)
+        address = tensor.data_ptr()
+        del tensor
+        torch.cuda.memory.empty_cache()
+        trace = torch.cuda.memory._snapshot()["device_traces"][0]
+        segments = [entry for entry in trace if entry["addr"] <= address < entry["addr"] + entry["size"]]
+        actions = [entry["action"] for entry in segments]
+        self.assertEqual(actions, ["segment_alloc", "alloc", "free_requested", "free_completed", "segment_free"])
+        self.assertEqual((segments[0]["size"], segments[4]["size"]), (6 << 20, 6 << 20))
+        self.assertIn("empty_cache", " ".join(frame["name"] for frame in segments[4]["frames"]))
+        self.assertEqual({entry["user_metadata"] for entry in trace}, {"step 1"})
 
     def test_history_is_bounded(self) -> None:
         torch.cuda.memory._record_memory_history("all", max_entries=8)
@@ -262,7 +280,7 @@ class Snapshots(Case):
         sizes = {block["requested_size"] for segment in snapshot["segments"] for block in segment["blocks"]}
         self.assertLessEqual({4000, 8000, 12000}, sizes)
         self.assertIn("backend:cufence", snapshot["allocator_settings"]["PYTORCH_CUDA_ALLOC_CONF"])
-        self.assertIn("MEM[", trace(snapshot))
+        self.assertRegex(trace(snapshot), r"(\w) = cudaMalloc\(\d+, 2.0MiB\)\n\w = \1\[2093152:3.9KiB\]")
         self.assertTrue(segsum(snapshot))
         for plot in (trace_plot, segment_plot):
             self.assertGreater(len(plot(snapshot)), 1000)
@@ -315,6 +333,22 @@ class Pools(Case):
             thread.join()
         self.assertEqual(sum(segment["allocated_size"] for segment in self.segments(pool)), 1000)
         del inside
+
+    def test_nested(self) -> None:
+        inner, outer = torch.cuda.MemPool(), torch.cuda.MemPool()
+        kept = []
+        with torch.cuda.use_mem_pool(outer):
+            with torch.cuda.use_mem_pool(inner):
+                kept.append(int8(3 << 20))
+            kept.append(int8(5 << 20))
+        self.assertEqual([segment["allocated_size"] for segment in self.segments(inner)], [3 << 20])
+        self.assertEqual([segment["allocated_size"] for segment in self.segments(outer)], [5 << 20])
+
+    def test_end_leaves_the_others_cache(self) -> None:
+        int8(64 << 20)
+        pool, reserved = torch.cuda.MemPool(), torch.cuda.memory_reserved()
+        del pool
+        self.assertEqual(torch.cuda.memory_reserved(), reserved)
 
     def test_use_on_oom(self) -> None:
         free = torch.cuda.mem_get_info()[0]

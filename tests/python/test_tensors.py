@@ -108,6 +108,19 @@ assert first and alloc(33 << 20) is None
 free(first)
 assert alloc(63 << 20), "what is kept for reuse is given up"
 assert library.cufence_torch_set_limit(0, 1) == 0 and alloc(64 << 20)
+assert library.cufence_torch_set_limit(0, 0) == 0 and library.cufence_torch_limit(0) == 0 and alloc(32 << 20) is None
+""",
+            CUFENCE_SIM="memory=256M",
+        )
+
+    def test_limit_from_the_first_buffer(self) -> None:
+        self.run_code(
+            """
+library.cufence_torch_set_limit.argtypes = [ctypes.c_int, ctypes.c_double]
+library.cufence_torch_limit.restype = ctypes.c_double
+assert library.cufence_torch_set_limit(-1, 0.25) == 0 and library.cufence_torch_limit(0) == 0.25
+assert alloc(65 << 20) is None and alloc(33 << 20)
+assert library.cufence_torch_set_limit(0, 1) == 0 and library.cufence_torch_limit(0) == 1 and alloc(65 << 20)
 """,
             CUFENCE_SIM="memory=256M",
         )

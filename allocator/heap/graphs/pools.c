@@ -207,6 +207,8 @@ cufence_status pool_begin(int device, const uint64_t id[2], cufence_pool_filter 
                            (unsigned long long)id[0], (unsigned long long)id[1]);
     } else {
         __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED);
+        LL_DELETE(books->pools, pool); /* the one that was begun last comes first */
+        LL_PREPEND(books->pools, pool);
         pool->active = 1;
         pool->contains = contains;
         pool->user = user;
