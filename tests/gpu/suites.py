@@ -22,7 +22,6 @@ import concurrent.futures
 import json
 import os
 import re
-import signal
 import sys
 import tempfile
 import threading
@@ -121,13 +120,11 @@ def judge_findings(suite: Suite, findings: list[dict[str, Any]]) -> dict[str, li
     for finding in findings:
         name = finding["finding_name"]
         is_known = any(fnmatchcase(suite.name, place) and fnmatchcase(name, glob) for place, (glob, _) in KNOWN.items())
-        judged["known" if is_known else "findings"].append(f"{name}: {finding['headline']}"[:300])
+        judged["known" if is_known else "findings"].append(f"{name}: {finding['headline']}")
     return judged
 
 
 class Suites:
-    """Runs suites, until the time is over."""
-
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.end = time.monotonic() + options.seconds
@@ -139,10 +136,9 @@ class Suites:
         left = self.end - time.monotonic()
         if left < 5:
             return None
-        environment = os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
-        package = str(ROOT / "allocator" / "torch")
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
-        return execute(command, environment, suite.folder, min(left, max(least, self.options.limit)))
+        path = os.pathsep.join(filter(None, [str(ROOT / "allocator" / "torch"), os.environ.get("PYTHONPATH")]))
+        more = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
+        return execute(command, os.environ | more, suite.folder, min(left, max(least, self.options.limit)))
 
     def natively(self, suite: Suite) -> Run | None:
         with suite.lock:
@@ -156,27 +152,33 @@ class Suites:
         runs = (self.run(suite, suite.command, 2 * suite.seconds) for _ in range(2))
         return any(run and not run.is_timed_out and differences(suite, native, run) for run in runs)
 
-    def guarded(self, suite: Suite, settings: str) -> dict[str, Any]:
+    def play(self, suite: Suite, settings: str) -> dict[str, Any]:
         """Returns a row of the results."""
         row: dict[str, Any] = {"suite": suite.name, "kind": suite.kind, "options": settings, "state": "left out"}
-        native = self.natively(suite)
-        if not native:
-            return row
+        try:
+            native = self.natively(suite)
+            return self.guarded(suite, settings, native, row) if native else row
+        except (OSError, ValueError) as error:  # what can't be started, or a line that isn't JSON
+            return row | {"state": "FAILED", "why": str(error)}
+
+    def guarded(self, suite: Suite, settings: str, native: Run, row: dict[str, Any]) -> dict[str, Any]:
         row |= {"native_status": native.status, "native_seconds": round(suite.seconds, 2)}
         if native.is_timed_out and suite.kind == "program":
             return row | {"state": "takes too long natively"}
-        file = self.place / re.sub(r"[^\w.-]+", "_", f"{suite.name} {settings or 'defaults'}")
-        found, log = Path(f"{file}.jsonl"), Path(f"{file}.txt")
+        file = str(self.place / re.sub(r"[^\w.-]+", "_", f"{suite.name} {settings or 'defaults'}"))
+        found = Path(file + ".jsonl")
         words = [str(COMMAND), "run", "--set", ",".join(filter(None, ["exitcode=0", settings])), "--json", str(found)]
         start = time.monotonic()
         run = self.run(suite, [*words, "--", *suite.command], 3 * suite.seconds + 20)
         if not run or (run.is_timed_out and suite.kind == "program" and time.monotonic() > self.end - 1):
             return row
-        row |= {"state": "same", "status": run.status, "is_cut": run.is_timed_out, "seconds": round(time.monotonic() - start, 2)}
+        seconds = round(time.monotonic() - start, 2)
+        row |= {"state": "same", "status": run.status, "is_cut": run.is_timed_out, "seconds": seconds}
         lines = [json.loads(line) for line in found.read_text().splitlines()] if found.exists() else []
         row |= judge_findings(suite, [line for line in lines if "finding_name" in line])
         row["guarded"] = sum(line["guarded"]["allocations"] for line in lines if line.get("kind") == "guarded")
-        row["compared"] = len(outcome(suite, native).keys() & outcome(suite, run).keys())
+        first = outcome(suite, native)
+        row |= {"compared": len(first.keys() & outcome(suite, run).keys()), "passed": list(first.values()).count("PASSED")}
         row["differs"] = differences(suite, native, run)
         if row["differs"] and not row["findings"] and self.is_unsteady(suite, native):
             row["unsteady"], row["differs"] = row["differs"], []
@@ -187,8 +189,8 @@ class Suites:
         elif not row["guarded"] and suite.kind != "tests" and not run.is_timed_out:
             row["state"] = "nothing guarded"
         if row["state"] in ("FOUND", "DIFFERS"):
-            log.write_text(f"{' '.join(suite.command)}\n{run.stdout[-20000:]}\n----\n{run.stderr[-60000:]}\n---- natively\n"
-                           f"{native.stdout[-20000:]}\n----\n{native.stderr[-5000:]}\n")  # fmt: skip
+            said = [native.stdout[-20000:], native.stderr[-5000:], f"under {words}", run.stdout[-20000:], run.stderr[-60000:]]
+            Path(file + ".txt").write_text("\n----\n".join(said))
         elif not row["known"]:
             found.unlink(missing_ok=True)
         return row
@@ -217,8 +219,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="+", type=lambda word: Path(word).resolve(), metavar="TARGET")
     parser.add_argument("--with", dest="every", action="append", metavar="OPTIONS", help="such as streams=on,uaf=strict")
-    parser.add_argument("--jobs", type=int, default=4)
-    parser.add_argument("--parts", type=int, default=4, help="of each script")
+    parser.add_argument("--jobs", type=int, default=4, help="processes at a time, and parts of a script")
     parser.add_argument("--seconds", type=float, default=3600, help="for everything")
     parser.add_argument("--limit", type=float, default=60, help="for one run, in seconds")
     parser.add_argument("--json", type=Path)
@@ -226,24 +227,23 @@ def main() -> int:
     options = parser.parse_args()
     options.reports = options.reports or Path(tempfile.mkdtemp(prefix="suites-"))
     every = options.every or [""]
-    targets = {path.name: suites_of(path, options.parts) for path in options.targets}
+    targets = {path.name: suites_of(path, options.jobs) for path in options.targets}
     player = Suites(options)
     rows = []
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        signal.signal(signal.SIGTERM, lambda *_: setattr(player, "end", 0))
         suites = [suite for its in targets.values() for suite in its]
-        jobs = [pool.submit(player.guarded, suite, settings) for settings in every for suite in suites]
+        jobs = [pool.submit(player.play, suite, settings) for settings in every for suite in suites]
         for job in concurrent.futures.as_completed(jobs):
             row = job.result()
             rows.append(row)
             if row["state"] not in ("same", "left out"):
-                what = [*row.get("findings", [])[:3], *row.get("differs", [])[:5]]
-                print(f"{row['state']:8} {row['suite']} [{row['options'] or 'defaults'}]", *what, sep="\n    ", flush=True)
+                what = [row.get("why", ""), *row.get("findings", [])[:3], *row.get("differs", [])[:5]]
+                print(f"{row['state']:8} {row['suite']} [{row['options']}]", *filter(None, what), sep="\n    ", flush=True)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
     say_table(rows, targets, every)
     states = Counter(row["state"] for row in rows)
-    return 1 if states["FOUND"] or states["DIFFERS"] else 0 if states["same"] else 2
+    return 1 if states["FOUND"] or states["DIFFERS"] or states["FAILED"] else 0 if states["same"] else 2
 
 
 if __name__ == "__main__":

@@ -67,6 +67,7 @@ class GpuScripts(unittest.TestCase):
             "other": f'[ -z "$LD_PRELOAD" ] && echo PASS || echo FAIL; exec {program} capture',
             "unsteady": f"mkdir ran && echo PASS; exec {program} capture",
             "broken": "exit 3",
+            "shell": "#!/no/such/shell",
         }
         script = """import json, os, sys
 print(json.dumps({"name": sys.argv[2], "result": 1 + ("LD_PRELOAD" in os.environ and sys.argv[2] == "1/2")}))
@@ -75,19 +76,20 @@ print(json.dumps({"name": sys.argv[2], "result": 1 + ("LD_PRELOAD" in os.environ
             source = Path(folder) / "source"
             for name, text in programs.items():
                 (source / name).mkdir(parents=True)
-                (source / name / "main").write_text(f"#!/bin/sh\n{text}\n")
+                (source / name / "main").write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n")
                 (source / name / "main").chmod(0o755)
                 rule = "program = main\nrun: $(program)\n\trm -f old\n\t$(LAUNCHER) ./$(program) 3 \\\n\t 4\n\n"
                 (source / name / "Makefile").write_text(rule)
             (Path(folder) / "script.py").write_text(script)
             out = Path(folder) / "out.json"
-            words = [str(source), f"{folder}/script.py", "--parts", "2", "--with", "", "--with", "streams=on"]
+            words = [str(source), f"{folder}/script.py", "--jobs", "2", "--with", "", "--with", "streams=on"]
             done = play("suites.py", *words, "--json", str(out), "--reports", f"{folder}/reports", CUFENCE_DRIVER="sim")
             states = {(row["suite"], row["options"]): row["state"] for row in json.loads(out.read_text())}
             kept = {path.name for path in Path(folder, "reports").iterdir()}
         expected = {
             "source/right": "same", "source/histogram": "same", "source/wrong": "FOUND", "source/other": "DIFFERS",
             "source/unsteady": "same", "source/broken": "nothing guarded", "script 0/2": "nothing guarded", "script 1/2": "DIFFERS",
+            "source/shell": "FAILED",
         }  # fmt: skip
         every = {(name, settings): state for name, state in expected.items() for settings in ("", "streams=on")}
         self.assertEqual(states, every, done.stdout)
@@ -96,7 +98,7 @@ print(json.dumps({"name": sys.argv[2], "result": 1 + ("LD_PRELOAD" in os.environ
         self.assertLessEqual({f"source_{end}" for end in ends}, kept)
         self.assertFalse({name for name in kept if "right" in name})
         self.assertRegex(done.stdout, r"double free by cuMemFree at memory_stories.c")
-        self.assertRegex(done.stdout, r"source +streams=on +6 +3 +1 +1 +1 +1 +0 +0 ")
+        self.assertRegex(done.stdout, r"source +streams=on +7 +3 +1 +1 +1 +1 +0 +1 ")
 
     def test_suites_of_tests(self) -> None:
         """What the end of a run did not reach is no difference, but what it had done is compared."""
