@@ -387,7 +387,7 @@ cufence_status lifecycle_start(const char *options)
     cufence_status status;
     if (__atomic_load_n(&process.is_forked, __ATOMIC_ACQUIRE))
         return refuse_child();
-    lock_take(&process.lock);
+    HOLD(&process.lock);
     if (process.is_started) {
         status = strcmp(process.text, options ? options : "") == 0
                      ? CUFENCE_OK
@@ -405,7 +405,6 @@ cufence_status lifecycle_start(const char *options)
             process.text = NULL;
         }
     }
-    lock_release(&process.lock);
     return status;
 }
 

@@ -191,7 +191,7 @@ static struct stream *look_up(CUstream handle, struct context *near)
     struct context *within = within_which(handle, near);
     if (!within)
         return NULL;
-    lock_take(&lock);
+    HOLD(&lock);
     entry = find(handle);
     if (!entry && (entry = take_spare()) != NULL) {
         use(entry, within, handle, 0);
@@ -202,7 +202,6 @@ static struct stream *look_up(CUstream handle, struct context *near)
             entry = NULL;
         }
     }
-    lock_release(&lock);
     return entry ? &entry->stream : NULL;
 }
 

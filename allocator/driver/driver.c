@@ -161,20 +161,17 @@ cufence_status driver_load(void)
 {
     if (__atomic_load_n(&driver, __ATOMIC_ACQUIRE))
         return CUFENCE_OK;
-    lock_take(&load_lock);
+    HOLD(&load_lock);
     cufence_status status = driver ? CUFENCE_OK : load();
     if (status == CUFENCE_OK)
         __atomic_store_n(&driver, &table, __ATOMIC_RELEASE);
-    lock_release(&load_lock);
     return status;
 }
 
 void *driver_symbol(const char *name)
 {
-    lock_take(&load_lock);
-    void *found = table.library || open_library() == CUFENCE_OK ? symbol_in(table.library, name) : NULL;
-    lock_release(&load_lock);
-    return found;
+    HOLD(&load_lock);
+    return table.library || open_library() == CUFENCE_OK ? symbol_in(table.library, name) : NULL;
 }
 
 int driver_has_faulted(CUresult result)

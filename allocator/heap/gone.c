@@ -18,7 +18,7 @@ void heap_stream_ends(struct stream *stream)
         freelist_end(list);
         wake_sleeping_worker();
     }
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     LL_FOREACH(books->pools, pool)
     {
         LL_FOREACH(pool->lists, other)
@@ -27,7 +27,6 @@ void heap_stream_ends(struct stream *stream)
                 __atomic_store_n(&other->stream, NULL, __ATOMIC_RELAXED);
         }
     }
-    lock_release(&books->lock);
 }
 
 /* A batch of live blocks of a context. Fixed in size, so that it needs no host memory. */
@@ -73,7 +72,7 @@ static void give_up_lists(struct books *books, struct block **gone)
 {
     struct freelist *list, *next;
     struct pool *pool;
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     freelist_take_all(&books->shared, gone);
     LL_CONCAT(books->lists, books->draining);
     books->draining = books->draining_last = NULL;
@@ -93,7 +92,6 @@ static void give_up_lists(struct books *books, struct block **gone)
     }
     books->event_count = 0;
     __atomic_store_n(&books->active_pools, 0, __ATOMIC_RELAXED);
-    lock_release(&books->lock);
 }
 
 static void drop_live(struct books *books)

@@ -110,7 +110,7 @@ static void keep(const char *text, const char *json)
 static int is_wanted(uint64_t identity, int is_known)
 {
     int is_new = 1, is_room = 0;
-    lock_take(&delivery.lock);
+    HOLD(&delivery.lock);
     for (uint64_t i = 0; identity && is_new && i < delivery.printed_count; i++)
         is_new = delivery.printed[i] != identity;
     if (is_new && (is_known || delivery.reported < delivery.most)) {
@@ -126,7 +126,6 @@ static int is_wanted(uint64_t identity, int is_known)
     delivery.beyond += (uint64_t)(is_new && !is_room);
     delivery.known += (uint64_t)(is_new && is_known);
     delivery.known_times += (uint64_t)is_known;
-    lock_release(&delivery.lock);
     return is_new && is_room;
 }
 

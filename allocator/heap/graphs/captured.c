@@ -46,17 +46,15 @@ static void name_graph(struct pool *named, CUgraph graph)
 {
     struct pool *pool;
     for (struct books *books = books_next(NULL, -1); books; books = books_next(books, -1)) {
-        lock_take(&books->lock);
+        HOLD(&books->lock);
         LL_FOREACH(books->pools, pool)
         {
             if (pool->graph == graph)
                 pool->graph = NULL;
         }
-        lock_release(&books->lock);
     }
-    lock_take(&named->books->lock);
+    HOLD(&named->books->lock);
     named->graph = graph;
-    lock_release(&named->books->lock);
 }
 
 /* ---- executables of followed graphs ---- */
@@ -75,11 +73,10 @@ static struct pool *pool_of_graph(CUgraph graph, int is_auto_freed)
 {
     struct pool *pool = NULL;
     for (struct books *books = books_next(NULL, -1); books && !pool; books = books_next(books, -1)) {
-        lock_take(&books->lock);
+        HOLD(&books->lock);
         LL_SEARCH_SCALAR(books->pools, pool, graph, graph);
         if (pool)
             pool->is_auto_freed |= is_auto_freed;
-        lock_release(&books->lock);
     }
     return pool;
 }
@@ -116,10 +113,9 @@ void heap_graph_launch(CUgraphExec handle)
     struct executable *executable;
     if (__builtin_expect(!__atomic_load_n(&returned, __ATOMIC_RELAXED), 1))
         return;
-    lock_take(&executables_lock);
+    HOLD(&executables_lock);
     HASH_FIND_PTR(executables, &handle, executable);
     __atomic_add_fetch(executable ? &executable->pool->launches : &other_launches, 1, __ATOMIC_RELAXED);
-    lock_release(&executables_lock);
 }
 
 /* Counts possible launches of the graph, launches of unknown executables included. Only differences between two calls mean
@@ -221,7 +217,7 @@ void capture_forget_all(struct books *books)
 {
     struct pool *pool;
     struct block *block, *next;
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     LL_FOREACH(books->pools, pool)
     {
         DL_FOREACH_SAFE(pool->returned, block, next)
@@ -235,7 +231,6 @@ void capture_forget_all(struct books *books)
             __atomic_sub_fetch(&pool->held[i]->references, 1, __ATOMIC_RELEASE);
         pool->held_count = 0;
     }
-    lock_release(&books->lock);
 }
 
 /* ---- destroyed graphs ---- */
@@ -283,10 +278,9 @@ static int release(struct pool *pool, struct block **gone)
 static int has_gone_pools(struct books *books)
 {
     struct pool *pool;
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     for (pool = books->pools; pool && !(is_gone(pool) && pool_has_memory(pool)); pool = pool->next)
         ;
-    lock_release(&books->lock);
     return pool != NULL;
 }
 

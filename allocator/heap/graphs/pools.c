@@ -54,7 +54,7 @@ static struct pool *claimed(struct books *books, CUstream stream)
 {
     struct pool *pool, *found = NULL;
     CUstreamCaptureStatus capture;
-    lock_take(&filter_lock);
+    HOLD(&filter_lock);
     lock_take(&books->lock);
     struct pool *pools = books->pools;
     lock_release(&books->lock);
@@ -70,7 +70,6 @@ static struct pool *claimed(struct books *books, CUstream stream)
             break;
         }
     }
-    lock_release(&filter_lock);
     return found;
 }
 
@@ -131,9 +130,8 @@ static __attribute__((noinline)) struct pool *pool_with_id(struct books *books, 
     /* A pool is not reused while its capture goes on. */
     if (latest && latest->books == books && __atomic_load_n(&latest->id[1], __ATOMIC_RELAXED) == capture)
         return latest;
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     latest = obtain_capture(books, capture);
-    lock_release(&books->lock);
     return latest;
 }
 
@@ -195,8 +193,8 @@ cufence_status pool_begin(int device, const uint64_t id[2], cufence_pool_filter 
     struct books *books = books_on(device, id, &status);
     if (!books)
         return status;
-    lock_take(&filter_lock);
-    lock_take(&books->lock);
+    HOLD(&filter_lock);
+    HOLD(&books->lock);
     struct pool *pool = find(books, id);
     if (!pool)
         pool = add(books, id[0], id[1]);
@@ -215,8 +213,6 @@ cufence_status pool_begin(int device, const uint64_t id[2], cufence_pool_filter 
         pool->destroy = destroy;
         __atomic_add_fetch(&books->active_pools, 1, __ATOMIC_RELEASE);
     }
-    lock_release(&books->lock);
-    lock_release(&filter_lock);
     return status;
 }
 
@@ -226,7 +222,7 @@ cufence_status pool_request(int device, const uint64_t id[2], enum pool_request 
     struct books *books = books_on(device, id, &status);
     if (!books)
         return status;
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     struct pool *pool = find(books, id);
     if (!pool && what == POOL_RETAIN && (pool = add(books, id[0], id[1])) == NULL)
         status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for a pool");
@@ -240,7 +236,6 @@ cufence_status pool_request(int device, const uint64_t id[2], enum pool_request 
         pools_drop_lists(pool); /* it is unknown on which streams its graphs were replayed */
     if (users)
         *users = pool ? (int)__atomic_load_n(&pool->references, __ATOMIC_RELAXED) : 0;
-    lock_release(&books->lock);
     return status;
 }
 
@@ -260,13 +255,12 @@ struct pool *pool_named(int device, const uint64_t id[2], cufence_status *status
 void pools_lend(struct books *books)
 {
     struct pool *pool;
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     LL_FOREACH(books->pools, pool)
     {
         if (pool->may_lend && !pool->active)
             pools_drop_lists(pool);
     }
-    lock_release(&books->lock);
 }
 
 cufence_status pool_end(int device, const uint64_t id[2])

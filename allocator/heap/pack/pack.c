@@ -119,10 +119,9 @@ static void unmap_page(struct page *page)
     block_unmap(block);
     page->cells_inside = NULL;
     page->inside = 0;
-    lock_take(&books->pack_lock);
+    HOLD(&books->pack_lock);
     page->next = books->spare_pages[page->cells.class];
     books->spare_pages[page->cells.class] = page;
-    lock_release(&books->pack_lock);
 }
 
 /* ---- the pattern of a new page ---- */
@@ -132,9 +131,8 @@ static int has_kernels(struct watch *watch)
 {
     int is_ready = 0;
     if (watch) {
-        lock_take(&watch->lock);
+        HOLD(&watch->lock);
         is_ready = watch_begin(watch);
-        lock_release(&watch->lock);
     }
     return is_ready;
 }
@@ -191,10 +189,9 @@ static int launch_for_all(struct page *page)
     if (!own || !launch_pattern(page, own))
         return 0;
     page->is_written = 0;
-    lock_take(&page->block->books->pack_lock);
+    HOLD(&page->block->books->pack_lock);
     for (uint32_t i = page->cells.count; i-- > 0;)
         put_cell(page, &page->blocks[i]);
-    lock_release(&page->block->books->pack_lock);
     return 1;
 }
 
@@ -212,7 +209,7 @@ static struct block *try_to_take(struct books *books, uint32_t class, int *is_pe
     struct page *page;
     struct block *cell = NULL;
     *is_pending = 0;
-    lock_take(&books->pack_lock);
+    HOLD(&books->pack_lock);
     DL_FOREACH(books->pages[class], page)
     {
         if (is_written(page)) {
@@ -221,7 +218,6 @@ static struct block *try_to_take(struct books *books, uint32_t class, int *is_pe
         }
         *is_pending = 1;
     }
-    lock_release(&books->pack_lock);
     return cell;
 }
 
@@ -270,7 +266,7 @@ void pack_give_back(struct block *cell)
 static struct page *take_page(struct books *books, int is_gone)
 {
     struct page *page, *found = NULL;
-    lock_take(&books->pack_lock);
+    HOLD(&books->pack_lock);
     for (unsigned class = 0; class < CELLS_CLASSES && !found; class ++) {
         DL_FOREACH(books->pages[class], page)
         {
@@ -281,7 +277,6 @@ static struct page *take_page(struct books *books, int is_gone)
             }
         }
     }
-    lock_release(&books->pack_lock);
     return found;
 }
 

@@ -297,12 +297,11 @@ struct heap_slack_figures heap_slack_figures(void)
         struct watch *watch = books ? __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE) : NULL;
         if (!watch)
             continue;
-        lock_take(&watch->lock);
+        HOLD(&watch->lock);
         figures.launches += watch->launches;
         figures.checked += watch->checked;
         figures.missed += watch->missed;
         figures.late += __atomic_load_n(&watch->late, __ATOMIC_RELAXED);
-        lock_release(&watch->lock);
     }
     return figures;
 }
@@ -311,7 +310,7 @@ struct heap_slack_figures heap_slack_figures(void)
 static size_t collect_one(struct watch *watch, struct heap_slack *found)
 {
     size_t count = 0;
-    lock_take(&watch->lock);
+    HOLD(&watch->lock);
     for (unsigned i = 0; i < BATCHES && !count; i++) {
         struct batch *batch = &watch->batches[i];
         if (has_findings(batch))
@@ -319,7 +318,6 @@ static size_t collect_one(struct watch *watch, struct heap_slack *found)
     }
     if (count)
         __atomic_add_fetch(&watch->reporting, 1, __ATOMIC_RELAXED);
-    lock_release(&watch->lock);
     return count;
 }
 
@@ -329,12 +327,11 @@ int slack_is_flying(struct books *books)
     int is_flying = 0;
     if (!watch)
         return 0;
-    lock_take(&watch->lock);
+    HOLD(&watch->lock);
     for (unsigned i = 0; i < BATCHES && !is_flying; i++) {
         struct batch *batch = &watch->batches[i];
         is_flying = !flight_is_over(&batch->flight) || has_findings(batch);
     }
-    lock_release(&watch->lock);
     return is_flying;
 }
 

@@ -137,10 +137,9 @@ static int check_all(struct watch *watch, uint64_t until, size_t *total)
 static int is_flying(struct watch *watch, const uint64_t turns[BATCHES])
 {
     int is = 0;
-    lock_take(&watch->lock);
+    HOLD(&watch->lock);
     for (unsigned i = 0; i < BATCHES && !is; i++)
         is = watch->batches[i].flight.turn == turns[i] && !flight_is_over(&watch->batches[i].flight);
-    lock_release(&watch->lock);
     return is;
 }
 

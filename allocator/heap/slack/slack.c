@@ -41,9 +41,8 @@ void slack_flush_touched(struct freelist *list, struct stream *stream, int is_id
         return;
     struct scope scope = scope_enter_stream(stream);
     if (scope.pushed) {
-        lock_take(&watch->lock);
+        HOLD(&watch->lock);
         slack_launch(watch, list, stream, is_idle);
-        lock_release(&watch->lock);
     }
     scope_leave(scope);
 }
@@ -119,13 +118,12 @@ static int prepare(struct watch *watch, struct freelist *list, struct slack *sla
  * not be checked. */
 static void withdraw_check(struct watch *watch, struct slack *slack)
 {
-    lock_take(&watch->lock);
+    HOLD(&watch->lock);
     if (slack->queue && slack->does == (PATTERN_CHECK | PATTERN_WRITE)) {
         slack->does = PATTERN_WRITE;
         slack->buffers = 0;
         watch->missed++;
     }
-    lock_release(&watch->lock);
 }
 
 /* cuMemAlloc and cuMemFree may take a while: what uses the memory should come after its pattern, and what is freed should be
@@ -153,14 +151,13 @@ static void adopt(struct books *books, struct block *cell, struct slack_layout l
     cell->is_blank = 0;
     if (!watch)
         return;
-    lock_take(&watch->lock);
+    HOLD(&watch->lock);
     struct slack *slack = slack_of(watch, cell);
     if (slack) {
         slack->layout.address = layout.address;
         __atomic_store_n(&slack->layout.size, layout.size, __ATOMIC_RELAXED);
         slack_watched(slack, now_ns());
     }
-    lock_release(&watch->lock);
 }
 
 void slack_hand_out(struct freelist *list, struct block *block, uint64_t address, uint64_t size, int is_fresh)
@@ -322,9 +319,8 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
     if (!is_due)
         return;
     flush(watch, list);
-    lock_take(&watch->lock);
+    HOLD(&watch->lock);
     slack_dequeue(slack); /* if it could not be launched: another list will hand it out */
-    lock_release(&watch->lock);
 }
 
 void slack_check_retired(struct books *books, struct block *const *blocks, unsigned count)
@@ -334,7 +330,7 @@ void slack_check_retired(struct books *books, struct block *const *blocks, unsig
     unsigned due = 0;
     if (!watch)
         return;
-    lock_take(&watch->lock);
+    HOLD(&watch->lock);
     for (unsigned i = 0; i < count && due < SLACK_MOST; i++) {
         struct slack *slack = blocks[i]->slack;
         if (slack && slack->is_written && slack->buffers && slack_is_over(slack))
@@ -343,7 +339,6 @@ void slack_check_retired(struct books *books, struct block *const *blocks, unsig
     check_idle(watch, slacks, due);
     for (unsigned i = 0; i < due; i++)
         watch->missed += slacks[i]->buffers != 0; /* none of the launches was free: it is unmapped all the same */
-    lock_release(&watch->lock);
 }
 
 int heap_is_alone_on(const struct stream *stream)
@@ -353,13 +348,12 @@ int heap_is_alone_on(const struct stream *stream)
     int is_alone = 0;
     if (!watch)
         return 0;
-    lock_take(&watch->lock);
+    HOLD(&watch->lock);
     for (unsigned i = 0; i < BATCHES && !is_alone; i++) {
         struct batch *batch = &watch->batches[i];
         is_alone = batch->is_alone && (batch->flight.on.stream == stream || stream == &stream->context->legacy) &&
                    !flight_is_over(&batch->flight);
     }
-    lock_release(&watch->lock);
     return is_alone;
 }
 
@@ -403,10 +397,9 @@ int slack_forget(struct block *block)
     struct watch *watch = slack ? watch_of(block->books) : NULL;
     if (!watch)
         return 1;
-    lock_take(&watch->lock);
+    HOLD(&watch->lock);
     int is_over = slack_is_over(slack);
     drop(watch, slack);
-    lock_release(&watch->lock);
     return is_over;
 }
 
@@ -467,11 +460,10 @@ void slack_context_gone(struct books *books)
     struct watch *watch = books->watch ? watch_of(books) : NULL;
     if (!watch)
         return;
-    lock_take(&watch->lock);
+    HOLD(&watch->lock);
     while (watch->slacks)
         drop(watch, watch->slacks);
     for (unsigned i = 0; i < BATCHES; i++)
         flight_end(&watch->batches[i].flight);
     watch->is_ready = watch->is_off = 0;
-    lock_release(&watch->lock);
 }

@@ -139,10 +139,9 @@ static uint64_t unmap_old(struct books *books, uint64_t before_ns, uint64_t byte
 static uint64_t idle_bytes(struct books *books)
 {
     uint64_t bytes = 0;
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     for (struct freelist *list = freelist_next(books, NULL); list; list = freelist_next(books, list))
         bytes += list_idle_bytes(list);
-    lock_release(&books->lock);
     return bytes;
 }
 
@@ -246,21 +245,19 @@ int reclaim_is_pending(struct books *books, uint64_t *due_ns)
 static void advance(struct books *books)
 {
     freelist_advance(&books->shared);
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     freelist_drain(books);
-    lock_release(&books->lock);
 }
 
 /* A list that has nothing idle has markers too: behind the checks of slack. Without this they would stay pending. */
 static void ask_all_markers(struct books *books)
 {
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     for (struct freelist *list = books->lists; list; list = list->next) {
         list_lock(list);
         freelist_ask_markers(list);
         list_unlock(list);
     }
-    lock_release(&books->lock);
 }
 
 void reclaim_old(struct books *books)
@@ -278,12 +275,11 @@ void reclaim_old(struct books *books)
 
 static void synchronise(struct books *books)
 {
-    lock_take(&sync_lock);
+    HOLD(&sync_lock);
     uint64_t since = waits_now();
     freelists_begin_sync(books);
     if (driver->cuCtxSynchronize() == CUDA_SUCCESS)
         freelists_end_sync(books, since);
-    lock_release(&sync_lock);
 }
 
 /* Releases memory of one context: a `const int *level`. In a scope. */

@@ -51,12 +51,11 @@ static int replace(struct freelist *list, struct block *block, uint64_t pages, u
 
 int freelists_replace(struct books *books, struct block *block, uint64_t pages, uint64_t id, int needs_twin)
 {
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     struct watch *held = slack_hold(books); /* else a check of all might find the twin's bytes around the block */
     int is_done = 0;
     for (struct freelist *list = freelist_next(books, NULL); list && !is_done; list = freelist_next(books, list))
         is_done = replace(list, block, pages, id, needs_twin);
     slack_go_on(held, is_done ? block : NULL);
-    lock_release(&books->lock);
     return is_done;
 }

@@ -36,14 +36,13 @@ static void set_twins(struct block *block, struct block *first, uint32_t count)
 static uint32_t attach(struct block *block, struct block *twin)
 {
     uint32_t count = 0;
-    lock_take(&twins);
+    HOLD(&twins);
     if (!block->slot.is_second) {
         count = block->twin_count + 1;
         set_twins(twin, block->twin, count - 1);
         set_twins(block, twin, count);
         __atomic_add_fetch(&mapped, 1, __ATOMIC_RELAXED);
     }
-    lock_release(&twins);
     return count;
 }
 
@@ -65,24 +64,22 @@ uint32_t twin_add(struct block *block)
 
 struct block *twin_take(struct block *block)
 {
-    lock_take(&twins);
+    HOLD(&twins);
     struct block *twin = block->twin;
     if (twin) {
         set_twins(block, NULL, 0);
         slot_hand_over(&block->slot, &twin->slot);
         __atomic_sub_fetch(&mapped, 1, __ATOMIC_RELAXED);
     }
-    lock_release(&twins);
     return twin;
 }
 
 struct block *twins_take_all(struct block *block)
 {
-    lock_take(&twins);
+    HOLD(&twins);
     struct block *first = block->twin;
     __atomic_sub_fetch(&mapped, block->twin_count, __ATOMIC_RELAXED);
     set_twins(block, NULL, 0);
-    lock_release(&twins);
     return first;
 }
 

@@ -150,7 +150,7 @@ void passed_context_gone(const struct context *context)
 {
     struct passed *passed, *next;
     passed_forget_context(context);
-    lock_take(&lock);
+    HOLD(&lock);
     LL_FOREACH_SAFE(first_late, passed, next)
     {
         if (passed->context != context)
@@ -159,7 +159,6 @@ void passed_context_gone(const struct context *context)
         __atomic_sub_fetch(&late, 1, __ATOMIC_RELEASE);
         passed_drop(passed);
     }
-    lock_release(&lock);
 }
 
 /* Whether the stream can be named to the driver. Caller holds RANK_TOUCH, or it may end. */

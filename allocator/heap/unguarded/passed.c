@@ -160,10 +160,9 @@ uint64_t passed_number(uint64_t address)
     uint64_t number = 0;
     if (__atomic_load_n(&live, __ATOMIC_ACQUIRE)) {
         struct passed *found;
-        lock_take(&lock);
+        HOLD(&lock);
         HASH_FIND(hh, table, &address, sizeof address, found);
         number = found ? found->number : 0;
-        lock_release(&lock);
     }
     return number;
 }
@@ -174,7 +173,7 @@ int passed_where(const void *pointer, struct heap_range *out)
     struct passed *found = NULL;
     if (!__atomic_load_n(&live, __ATOMIC_ACQUIRE))
         return 0;
-    lock_take(&lock);
+    HOLD(&lock);
     HASH_FIND(hh, table, &address, sizeof address, found);
     if (found)
         *out = (struct heap_range){.address = address,
@@ -182,7 +181,6 @@ int passed_where(const void *pointer, struct heap_range *out)
                                    .context = found->context,
                                    .device = found->device,
                                    .stream = (uint64_t)(uintptr_t)found->stream};
-    lock_release(&lock);
     return found != NULL;
 }
 
@@ -199,7 +197,7 @@ void passed_forget_context(const struct context *context)
     struct passed *passed, *next;
     if (!__atomic_load_n(&live, __ATOMIC_ACQUIRE))
         return;
-    lock_take(&lock);
+    HOLD(&lock);
     HASH_ITER(hh, table, passed, next)
     {
         if (passed->context != context)
@@ -209,13 +207,12 @@ void passed_forget_context(const struct context *context)
         count(passed->why, passed->size, -1);
         passed_drop(passed);
     }
-    lock_release(&lock);
 }
 
 struct unguarded_buffers passed_live(int device, uint64_t address)
 {
     struct unguarded_buffers sum = {0};
-    lock_take(&lock);
+    HOLD(&lock);
     for (struct passed *passed = table; passed; passed = passed->hh.next) {
         if (device >= 0 && passed->device != device)
             continue;
@@ -226,7 +223,6 @@ struct unguarded_buffers passed_live(int device, uint64_t address)
             sum.size = passed->size;
         }
     }
-    lock_release(&lock);
     return sum;
 }
 
@@ -259,10 +255,9 @@ int passed_record(void *pointer, CUstream handle)
     if (!__atomic_load_n(&live, __ATOMIC_ACQUIRE))
         return 0;
     struct stream *stream = stream_resolve(handle);
-    lock_take(&lock);
+    HOLD(&lock);
     HASH_FIND(hh, table, &address, sizeof address, found);
     if (found && found->is_ours)
         record(found, stream);
-    lock_release(&lock);
     return found != NULL;
 }

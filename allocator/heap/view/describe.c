@@ -10,10 +10,9 @@ static int recall(uint64_t address, int exact, struct facts *out)
 {
     out->id = 0;
     for (struct books *books = books_next(NULL, -1); books; books = books_next(books, -1)) {
-        lock_take(&books->lock);
+        HOLD(&books->lock);
         for (struct freelist *list = freelist_next(books, NULL); list; list = freelist_next(books, list))
             freelist_recall(list, address, exact, out);
-        lock_release(&books->lock);
     }
     return out->id != 0;
 }

@@ -28,7 +28,7 @@ static struct sums sums_of(struct books *books)
     struct sums sums = {.live_bytes = __atomic_load_n(&books->live_bytes, __ATOMIC_RELAXED)};
     struct freelist *list;
     struct pool *pool;
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     for (list = freelist_next(books, NULL); list; list = freelist_next(books, list))
         add_list(list, &sums);
     LL_FOREACH(books->pools, pool)
@@ -36,7 +36,6 @@ static struct sums sums_of(struct books *books)
         LL_FOREACH(pool->lists, list)
         add_list(list, &sums);
     }
-    lock_release(&books->lock);
     return sums;
 }
 

@@ -67,7 +67,7 @@ size_t heap_streams(int device, cufence_stream_stats **out)
     for (struct books *books = books_next(NULL, device); books; books = books_next(books, device)) {
         struct freelist *list;
         struct pool *pool;
-        lock_take(&books->lock);
+        HOLD(&books->lock);
         LL_FOREACH(books->lists, list)
         add_list(&gathering, books->context->device, list);
         LL_FOREACH(books->pools, pool)
@@ -75,7 +75,6 @@ size_t heap_streams(int device, cufence_stream_stats **out)
             LL_FOREACH(pool->lists, list)
             add_list(&gathering, books->context->device, list);
         }
-        lock_release(&books->lock);
     }
     blocks_each(add_buffer, &gathering);
     if (gathering.has_failed) {

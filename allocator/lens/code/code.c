@@ -192,7 +192,7 @@ void code_loaded(const void *handle, int is_library, const void *image)
     struct loaded *loaded = handle ? malloc(sizeof *loaded) : NULL;
     if (!loaded)
         return;
-    lock_take(&lock);
+    HOLD(&lock);
     *loaded = (struct loaded){newest, handle, is_library, keep_locked(image)};
     if (loaded->kept) {
         loaded->kept->references++;
@@ -200,7 +200,6 @@ void code_loaded(const void *handle, int is_library, const void *image)
     } else {
         free(loaded);
     }
-    lock_release(&lock);
 }
 
 /* Returns the content with a NUL behind it, or NULL. */
@@ -243,7 +242,7 @@ void code_loaded_file(const void *handle, int is_library, const char *path)
 
 void code_unloaded(const void *handle)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     for (struct loaded **at = &newest; *at; at = &(*at)->next) {
         struct loaded *loaded = *at;
         if (loaded->handle != handle)
@@ -253,7 +252,6 @@ void code_unloaded(const void *handle)
         free(loaded);
         break;
     }
-    lock_release(&lock);
 }
 
 /* ---- finding ---- */
@@ -308,20 +306,18 @@ static const char *secure_locked(struct kept *kept)
 
 const struct code *code_find(CUfunction kernel, const char *name, const char **why)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     struct kept *kept = find_locked(kernel, name);
     *why = secure_locked(kept);
     if (!*why)
         kept->references++;
-    lock_release(&lock);
     return *why ? NULL : &kept->code;
 }
 
 const struct code *code_hold(const struct code *code)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     ((struct kept *)(uintptr_t)code)->references++;
-    lock_release(&lock);
     return code;
 }
 
@@ -329,9 +325,8 @@ void code_give_back(const struct code *code)
 {
     if (!code)
         return;
-    lock_take(&lock);
+    HOLD(&lock);
     release_locked((struct kept *)(uintptr_t)code);
-    lock_release(&lock);
 }
 
 /* ---- reading ---- */
@@ -453,18 +448,17 @@ static int has_kernel(const struct loaded *loaded, const char *name)
 
 void code_look_named(const char *name, uint32_t sm, void (*look)(struct span cubin, void *user), void *user)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     for (struct loaded *at = newest; at; at = at->next)
         if (has_kernel(at, name) && is_there(at->kept))
             look_at(at->kept, sm, look, user);
-    lock_release(&lock);
 }
 
 int code_look(CUfunction kernel, const void *module, void (*look)(struct span cubin, void *user), void *user)
 {
     uint32_t sm = architecture_of(kernel);
     enum looked looked = LOOKED_NOT_AT_ALL;
-    lock_take(&lock);
+    HOLD(&lock);
     struct kept *kept = find_module_locked(module);
     if (kept) {
         kept->references++;
@@ -479,6 +473,5 @@ int code_look(CUfunction kernel, const void *module, void (*look)(struct span cu
         }
         release_locked(kept);
     }
-    lock_release(&lock);
     return looked == LOOKED_AT_ALL;
 }

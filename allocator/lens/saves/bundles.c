@@ -66,12 +66,11 @@ static struct counted *counted_locked(const struct launch_function *function)
 /* Whether the kernel may have another one. It is counted. */
 static int count(const struct launch_function *function)
 {
-    lock_take(&bundles.lock);
+    HOLD(&bundles.lock);
     struct counted *counted = counted_locked(function);
     int may = counted && counted->count < bundles.most;
     if (may)
         counted->count++;
-    lock_release(&bundles.lock);
     return may;
 }
 
@@ -93,17 +92,14 @@ static void refuse(const struct launch_function *function, const char *why)
 
 static uint64_t room_of(const struct launch_function *function)
 {
-    lock_take(&bundles.lock);
-    uint64_t room = counted_locked(function)->needs_room ? LARGE_ROOM : FOUND_ROOM;
-    lock_release(&bundles.lock);
-    return room;
+    HOLD(&bundles.lock);
+    return counted_locked(function)->needs_room ? LARGE_ROOM : FOUND_ROOM;
 }
 
 void bundling_lacks_room(const struct launch_function *function)
 {
-    lock_take(&bundles.lock);
+    HOLD(&bundles.lock);
     counted_locked(function)->needs_room = 1;
-    lock_release(&bundles.lock);
 }
 
 /* ---- what the arguments name besides buffers ---- */
@@ -319,23 +315,21 @@ void bundles_begin(const struct visit *visit, uint64_t most)
     }
     bundling->number = visit->number;
     bundling->filled = bundles.filled;
-    lock_take(&bundles.lock);
+    HOLD(&bundles.lock);
     bundling->next = bundles.begun;
     bundles.begun = bundling;
-    lock_release(&bundles.lock);
 }
 
 /* is_taken: takes it out of the list; else it stays valid until the visit is over. */
 static struct bundling *find_begun(const struct visit *visit, int is_taken)
 {
-    lock_take(&bundles.lock);
+    HOLD(&bundles.lock);
     struct bundling **at = &bundles.begun;
     while (*at && (*at)->number != visit->number)
         at = &(*at)->next;
     struct bundling *found = *at;
     if (found && is_taken)
         *at = found->next;
-    lock_release(&bundles.lock);
     return found;
 }
 

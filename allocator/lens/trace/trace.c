@@ -124,15 +124,13 @@ static int has_turn(const struct visit *visit)
     memset(&key, 0, sizeof key);
     key.what = visit->function ? (const void *)visit->function : visit->copy;
     key.stream = visit->stream;
-    lock_take(&trace.turns_lock);
+    HOLD(&trace.turns_lock);
     HASH_FIND(hh, trace.turns, &key, sizeof key, turns);
     if (!turns && (turns = calloc(1, sizeof *turns)) != NULL) {
         turns->key = key;
         HASH_ADD(hh, trace.turns, key, sizeof turns->key, turns);
     }
-    int has = !turns || turns->count++ % trace.options->every == 0;
-    lock_release(&trace.turns_lock);
-    return has;
+    return !turns || turns->count++ % trace.options->every == 0;
 }
 
 static int wants(const struct visit *visit)

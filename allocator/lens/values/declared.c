@@ -124,24 +124,22 @@ void declared_add(CUfunction handle, const char *symbol, const char *arguments)
     if (!made)
         return;
     made->module = code_module_of(handle);
-    lock_take(&lock);
+    HOLD(&lock);
     HASH_FIND_PTR(kernels, &handle, old);
     if (old)
         take_out(old);
     HASH_ADD_PTR(kernels, handle, made);
-    lock_release(&lock);
 }
 
 void declared_gone(const void *module)
 {
     struct declared_kernel *kernel, *next;
-    lock_take(&lock);
+    HOLD(&lock);
     HASH_ITER(hh, kernels, kernel, next)
     {
         if (kernel->module == module)
             take_out(kernel);
     }
-    lock_release(&lock);
 }
 
 /* Whether the declaration is that of the kernel: pointers are 8 bytes, and i32 and i64 what they say. */

@@ -135,9 +135,8 @@ static const struct known_code *code_of(CUfunction handle, const struct launch_f
 {
     const struct code_key key = {handle, function};
     const struct known_code *code;
-    lock_take(&lock);
+    HOLD(&lock);
     HASH_FIND(hh, codes, &key, sizeof key, code);
-    lock_release(&lock);
     return code;
 }
 
@@ -169,7 +168,7 @@ void machine_find_out(CUfunction handle, const struct launch_function *function)
 void machine_gone(const void *module)
 {
     struct known_code *code, *next;
-    lock_take(&lock);
+    HOLD(&lock);
     HASH_ITER(hh, codes, code, next)
     {
         if (code->module != module)
@@ -177,7 +176,6 @@ void machine_gone(const void *module)
         HASH_DEL(codes, code);
         LL_PREPEND(gone, code);
     }
-    lock_release(&lock);
 }
 
 /* ---- asking ---- */

@@ -65,10 +65,8 @@ static struct place *intern_locked(const char *text)
 
 static struct place *intern(const char *text)
 {
-    lock_take(&names.lock);
-    struct place *place = intern_locked(text);
-    lock_release(&names.lock);
-    return place;
+    HOLD(&names.lock);
+    return intern_locked(text);
 }
 
 /* Files of the program without their folder, which may differ from run to run; those of packages as Python imports them. */
@@ -195,13 +193,12 @@ static void put_locked(struct named *named)
 /* A buffer that is used again stays among the latest. Returns whether it has a name. */
 static int touch(uint64_t id)
 {
-    lock_take(&names.lock);
+    HOLD(&names.lock);
     struct named *found = find_locked(id);
     if (found) {
         HASH_DEL(names.buffers, found);
         put_locked(found);
     }
-    lock_release(&names.lock);
     return found != NULL;
 }
 
@@ -233,22 +230,20 @@ static void name_buffer(const struct heap_range *range)
     int is_there = arguments_describe(range, &buffer), has_label = is_there && buffer.label[0];
     struct place *place = is_there && !has_label ? place_of_stack(buffer.allocated_stack) : NULL;
     snprintf(size, sizeof size, "%" PRIu64 " bytes", range->size);
-    lock_take(&names.lock);
+    HOLD(&names.lock);
     if (!place)
         place = intern_locked(has_label ? buffer.label : size);
     add_locked(range->id, place);
-    lock_release(&names.lock);
 }
 
 void names_buffer(uint64_t id, char out[NAME_BYTES])
 {
-    lock_take(&names.lock);
+    HOLD(&names.lock);
     const struct named *found = find_locked(id);
     if (found)
         snprintf(out, NAME_BYTES, "%s #%" PRIu64, found->place->text, found->number);
     else
         snprintf(out, NAME_BYTES, "?");
-    lock_release(&names.lock);
 }
 
 /* ---- streams ---- */
@@ -262,7 +257,7 @@ static struct stream_name *find_stream_locked(const struct visit *visit)
 
 static void name_stream(const struct visit *visit)
 {
-    lock_take(&names.lock);
+    HOLD(&names.lock);
     struct stream_name *stream = find_stream_locked(visit);
     if (!stream && (stream = calloc(1, sizeof *stream)) != NULL) {
         stream->key = visit->stream;
@@ -271,25 +266,20 @@ static void name_stream(const struct visit *visit)
         if (!stream->hh.tbl)
             free(stream);
     }
-    lock_release(&names.lock);
 }
 
 uint64_t names_stream(const struct visit *visit)
 {
-    lock_take(&names.lock);
+    HOLD(&names.lock);
     const struct stream_name *stream = find_stream_locked(visit);
-    uint64_t number = stream ? stream->number : 0;
-    lock_release(&names.lock);
-    return number;
+    return stream ? stream->number : 0;
 }
 
 uint64_t names_count_event(const struct visit *visit)
 {
-    lock_take(&names.lock);
+    HOLD(&names.lock);
     struct stream_name *stream = find_stream_locked(visit);
-    uint64_t count = stream ? ++stream->events : 0;
-    lock_release(&names.lock);
-    return count;
+    return stream ? ++stream->events : 0;
 }
 
 void names_note(const struct visit *visit)

@@ -186,9 +186,8 @@ static struct known_kernel *kernel_locked(const struct launch_function *function
 
 const struct kernel_names *types_names(const struct launch_function *function)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     const struct known_kernel *kernel = kernel_locked(function);
-    lock_release(&lock);
     return kernel ? &kernel->names : NULL;
 }
 
@@ -202,10 +201,9 @@ static struct guess *guess_locked(struct known_kernel *kernel, const struct reac
 
 static enum value_type guessed(const struct launch_function *function, const struct reached *reached)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     const struct guess *guess = guess_locked(kernel_locked(function), reached);
     enum value_type type = guess ? guess->type : VALUE_TYPES;
-    lock_release(&lock);
     return type;
 }
 
@@ -319,14 +317,13 @@ static enum value_type likeliest(const uint8_t *bytes, size_t size, const struct
 
 static void remember(const struct launch_function *function, const struct reached *reached, enum value_type type)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     struct known_kernel *kernel = kernel_locked(function);
     struct guess *guess = guess_locked(kernel, reached);
     if (!guess && kernel && (guess = calloc(1, sizeof *guess)) != NULL) {
         *guess = (struct guess){kernel->guesses, reached->handle, reached->argument, reached->at, type};
         kernel->guesses = guess;
     }
-    lock_release(&lock);
 }
 
 enum value_type types_guess(const struct launch_function *function, const struct reached *reached, const uint8_t *bytes,

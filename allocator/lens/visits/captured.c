@@ -91,7 +91,7 @@ static void add_reached(struct captured *known, const struct reached *reached)
 void captured_note(CUgraph graph, uint64_t capture, const struct launch_function *function, uint32_t users,
                    const struct reached *reached, size_t count)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     struct graph *noted = graph_locked(graph, capture);
     if (noted) {
         noted->known.users |= users;
@@ -99,46 +99,40 @@ void captured_note(CUgraph graph, uint64_t capture, const struct launch_function
         for (size_t i = 0; i < count; i++)
             add_reached(&noted->known, &reached[i]);
     }
-    lock_release(&lock);
 }
 
 void captured_instantiated(CUgraphExec executable, CUgraph graph)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     const struct graph *noted = find_locked(graphs, graph);
     forget_locked(&executables, find_locked(executables, executable)); /* whose end was not seen */
     struct graph *made = noted ? add_locked(&executables, executable) : NULL;
     if (made)
         made->known = noted->known;
     __atomic_store_n(&any, HASH_COUNT(executables), __ATOMIC_RELEASE);
-    lock_release(&lock);
 }
 
 void captured_executable_gone(CUgraphExec executable)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     forget_locked(&executables, find_locked(executables, executable));
     __atomic_store_n(&any, HASH_COUNT(executables), __ATOMIC_RELEASE);
-    lock_release(&lock);
 }
 
 uint32_t captured_users(CUgraphExec executable)
 {
     if (!__atomic_load_n(&any, __ATOMIC_ACQUIRE))
         return 0;
-    lock_take(&lock);
+    HOLD(&lock);
     const struct graph *found = find_locked(executables, executable);
-    uint32_t users = found ? found->known.users : 0;
-    lock_release(&lock);
-    return users;
+    return found ? found->known.users : 0;
 }
 
 int captured_read(CUgraphExec executable, struct captured *out)
 {
-    lock_take(&lock);
+    HOLD(&lock);
     const struct graph *found = find_locked(executables, executable);
     if (found)
         *out = found->known;
-    lock_release(&lock);
     return found != NULL;
 }

@@ -37,14 +37,13 @@ static int is_new(const struct filter *filter, const struct visit *visit)
 {
     uint64_t shape = shape_of(filter, visit);
     size_t at = shape % SHAPES;
-    lock_take(&shapes.lock);
+    HOLD(&shapes.lock);
     while (shapes.seen[at] && shapes.seen[at] != shape)
         at = (at + 1) % SHAPES;
     int is_first = !shapes.seen[at] && shapes.count < SHAPES / 4 * 3;
     if (is_first)
         shapes.seen[at] = shape;
     shapes.count += (size_t)is_first;
-    lock_release(&shapes.lock);
     return is_first;
 }
 

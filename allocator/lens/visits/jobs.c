@@ -252,10 +252,9 @@ static int is_waited_for_locked(uint64_t launch)
 void jobs_await(uint64_t launch)
 {
     const struct timespec until = clock_after(CLOCK_REALTIME, AWAIT_SECONDS * NS_PER_S);
-    lock_take(&jobs.lock);
+    HOLD(&jobs.lock);
     while (is_waited_for_locked(launch) && wait_locked(&until))
         ;
-    lock_release(&jobs.lock);
 }
 
 /* ---- the queue ---- */
@@ -284,7 +283,7 @@ void visits_context_gone(struct context *context)
     struct visit_context *within = context->books[CONTEXT_VALUES];
     if (!within)
         return;
-    lock_take(&jobs.lock);
+    HOLD(&jobs.lock);
     for (struct job *job = jobs.first; job; job = job->next) {
         if (job->visit.context == context)
             give_up_locked(job);
@@ -292,7 +291,6 @@ void visits_context_gone(struct context *context)
     results_forget(&within->results);
     memset(within->functions, 0, sizeof within->functions);
     __atomic_store_n(&within->ready, 0, __ATOMIC_RELEASE);
-    lock_release(&jobs.lock);
 }
 
 void jobs_close(unsigned ms)
