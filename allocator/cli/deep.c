@@ -56,10 +56,15 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
     return remove(path);
 }
 
+void folder_remove(const char *folder)
+{
+    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 void deep_close(const struct plan *plan)
 {
     if (plan->launches[0] && !plan->folder[0])
-        nftw(plan->launches, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        folder_remove(plan->launches);
 }
 
 /* ---- one launch under one tool ---- */

@@ -51,25 +51,6 @@ static int make_folder(struct hunted *hunted)
     return 0;
 }
 
-/* Removes it with all that is in it: files, and folders of saved launches. */
-static void remove_folder(const char *folder)
-{
-    char path[PATH_MAX];
-    DIR *entries = opendir(folder);
-    for (struct dirent *entry; entries && (entry = readdir(entries));) {
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
-            continue;
-        snprintf(path, sizeof path, "%.3800s/%.250s", folder, entry->d_name);
-        if (entry->d_type == DT_DIR)
-            remove_folder(path);
-        else
-            unlink(path);
-    }
-    if (entries)
-        closedir(entries);
-    rmdir(folder);
-}
-
 /* The folder of the launch that the run has saved; "" if there is none. */
 static void find_saved(const struct hunted *hunted, const char *name, uint64_t launch, char out[PATH_MAX])
 {
@@ -326,6 +307,6 @@ int hunt_uninit(struct plan *plan, struct collected *merged, int (*run)(void *us
         is_verdict = compare(&hunted, &hunted.diff, "a", "b") && (!hunted.diff.found_count || look_closer(&hunted));
     }
     diff_close(&hunted.diff);
-    remove_folder(hunted.folder);
+    folder_remove(hunted.folder);
     return is_verdict;
 }
