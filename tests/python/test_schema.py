@@ -122,7 +122,7 @@ class Schema(unittest.TestCase):
         self.assertTrue(any(each.get("written") for each in found))
 
     def test_what_explain_says_fits(self) -> None:
-        for dump in sorted((ROOT / "tests/fixtures").glob("*.core.gz")):
+        for dump in sorted((BUILD / "dumps").glob("*.core.gz")):
             with self.subTest(dump.name):
                 done = subprocess.run(
                     [BUILD / "bin/cufence", "explain", "--json", dump], capture_output=True, text=True, check=True
@@ -130,7 +130,7 @@ class Schema(unittest.TestCase):
                 self.assertIn("kind", self.check(done.stdout))
 
     def test_what_is_left_of_a_truncated_dump_fits(self) -> None:
-        whole = gzip.decompress((ROOT / "tests/fixtures/load_128.core.gz").read_bytes())
+        whole = gzip.decompress((BUILD / "dumps/load_128.core.gz").read_bytes())
         with tempfile.NamedTemporaryFile() as cut:
             cut.write(whole[:90000])
             cut.flush()

@@ -23,7 +23,7 @@ static inline size_t fixture_member(gzFile archive, const char *name)
     return 0;
 }
 
-/* On the heap and to the byte, so that a sanitizer sees a read behind its end. The name is without .gz; cubins/NAME is a member
+/* On the heap and to the byte, so that a sanitizer sees a read behind its end. NAME.core is of dumps.tar, cubins/NAME a member
  * of cubins/cubins.tar.gz. */
 __attribute__((format(printf, 1, 2))) static inline struct span fixture_read(const char *format, ...)
 {
@@ -35,7 +35,7 @@ __attribute__((format(printf, 1, 2))) static inline struct span fixture_read(con
     vsnprintf(name, sizeof name, format, arguments);
     va_end(arguments);
     int is_cubin = strncmp(name, "cubins/", 7) == 0;
-    snprintf(path, sizeof path, "%s/%s.gz", CUFENCE_FIXTURES, is_cubin ? "cubins/cubins.tar" : name);
+    snprintf(path, sizeof path, "%s/%s.gz", is_cubin ? CUFENCE_FIXTURES : CUFENCE_DUMPS, is_cubin ? "cubins/cubins.tar" : name);
     gzFile file = gzopen(path, "rb");
     assert_true(file && bytes);
     int size = gzread(file, bytes, is_cubin ? (unsigned)fixture_member(file, name + 7) : ROOM);

@@ -135,7 +135,7 @@ static void check_fixture(const char *name)
 
 TEST(test_recorded)
 {
-    DIR *folder = opendir(CUFENCE_FIXTURES);
+    DIR *folder = opendir(CUFENCE_DUMPS);
     assert_non_null(folder);
     unsigned count = 0;
     for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {

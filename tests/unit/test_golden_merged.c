@@ -80,9 +80,9 @@ TEST(a_report)
 
 TEST(dumps_from_elsewhere)
 {
-    check_command("explain", CUFENCE_FIXTURES, EXPLAIN " *.core.gz");
-    check_command("explain_json", CUFENCE_FIXTURES, EXPLAIN " --json *.core.gz");
-    check_command("explain_cut", CUFENCE_FIXTURES,
+    check_command("explain", CUFENCE_DUMPS, EXPLAIN " *.core.gz");
+    check_command("explain_json", CUFENCE_DUMPS, EXPLAIN " --json *.core.gz");
+    check_command("explain_cut", CUFENCE_DUMPS,
                   "explain load_128.core.gz >/dev/null && gzip -dc load_128.core.gz | head -c 90000 >/tmp/cufence-cut.core && "
                   "cd /tmp && " CUFENCE_CLI " explain cufence-cut.core && " CUFENCE_CLI " explain --json cufence-cut.core; "
                   "rm cufence-cut.core");

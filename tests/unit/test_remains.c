@@ -166,7 +166,7 @@ static void cut_everywhere(const struct told *whole)
 
 TEST(what_is_left_of_recorded_dumps)
 {
-    DIR *folder = opendir(CUFENCE_FIXTURES);
+    DIR *folder = opendir(CUFENCE_DUMPS);
     int count = 0;
     assert_non_null(folder);
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {

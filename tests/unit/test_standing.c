@@ -141,7 +141,7 @@ static void expect_in(const char *text, const char *part)
 
 TEST(a_load_is_explained)
 {
-    struct outcome outcome = explain("--registers " CUFENCE_FIXTURES "/load_128.core.gz");
+    struct outcome outcome = explain("--registers " CUFENCE_DUMPS "/load_128.core.gz");
     assert_int_equal(outcome.status, 0);
     assert_string_equal(outcome.err, "");
     expect_in(outcome.out, "cufence: illegal memory access by a READ of 16 bytes\n");
@@ -159,17 +159,17 @@ TEST(a_load_is_explained)
 
 TEST(a_store_whose_warp_has_exited_is_explained)
 {
-    struct outcome outcome = explain(CUFENCE_FIXTURES "/store_last.core.gz");
+    struct outcome outcome = explain(CUFENCE_DUMPS "/store_last.core.gz");
     assert_int_equal(outcome.status, 0);
     expect_in(outcome.out, "illegal memory access by a WRITE (address unknown: the warp had exited)");
     expect_in(outcome.out, "instruction   STG.E [R2.64], R7   (store_last+0xc0)");
     expect_in(outcome.out, "  threads    none is in the dump: all warps had exited\n");
 }
 
-/* Asked for by the user (CUDA_ENABLE_USER_TRIGGERED_COREDUMP) on an H100 while tests/fixtures/hang/deadlock.cu hung. */
+/* Asked for by the user (CUDA_ENABLE_USER_TRIGGERED_COREDUMP) on an H100 while tests/fixtures/deadlock.cu hung. */
 TEST(a_recorded_hang_is_explained)
 {
-    struct outcome outcome = explain(CUFENCE_FIXTURES "/hang/deadlock.core.gz");
+    struct outcome outcome = explain(CUFENCE_DUMPS "/hang/deadlock.core.gz");
     assert_int_equal(outcome.status, 0);
     assert_string_equal(outcome.err, "");
     expect_in(outcome.out, "cufence: no exception is in the dump of GPU 0 (NVIDIA H100 80GB HBM3)\n");
@@ -183,7 +183,7 @@ TEST(a_recorded_hang_is_explained)
 
 TEST(json_says_the_same)
 {
-    struct outcome outcome = explain("--json --registers " CUFENCE_FIXTURES "/load_128.core.gz");
+    struct outcome outcome = explain("--json --registers " CUFENCE_DUMPS "/load_128.core.gz");
     json_t *report = json_loads(outcome.out, 0, NULL);
     assert_non_null(report);
     assert_null(json_object_get(report, "process"));
@@ -263,7 +263,7 @@ TEST(a_truncated_dump_is_explained_as_far_as_it_goes)
 TEST(a_packed_dump_may_be_truncated)
 {
     static uint8_t packed[1 << 18];
-    FILE *file = fopen(CUFENCE_FIXTURES "/load_128.core.gz", "rb");
+    FILE *file = fopen(CUFENCE_DUMPS "/load_128.core.gz", "rb");
     assert_non_null(file);
     size_t size = fread(packed, 1, sizeof packed, file);
     fclose(file);
