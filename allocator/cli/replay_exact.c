@@ -34,6 +34,9 @@ struct exact {
     uint64_t end_ns;
     uint64_t accesses, found, lost, unread; /* instructions; `unread` have no address in registers */
     int is_late;
+    /* Of the last one that was told; the same line's next accesses to this row are counted alone. */
+    const struct bundle_row *told_row;
+    int told_line;
 };
 
 #define complain(...) arguments_complain("replay", STATUS_NO_VERDICT, __VA_ARGS__)
@@ -102,7 +105,7 @@ static int is_over(void *user)
 
 /* ---- what is found ---- */
 
-static void tell(const struct exact *exact, const struct search *found)
+static void tell(struct exact *exact, const struct search *found)
 {
     const struct search_lane *first = &found->lanes[0];
     const struct bundle_row *row = find_row(exact->bundle, first->address, found->access->bytes ? found->access->bytes : 1);
@@ -123,6 +126,10 @@ static void tell(const struct exact *exact, const struct search *found)
         site.line = line.line;
         snprintf(place, sizeof place, ", %.255s:%d", line.file, line.line);
     }
+    if (site.line && site.line == exact->told_line && row == exact->told_row)
+        return;
+    exact->told_line = site.line;
+    exact->told_row = row;
     memcpy(lane.thread, first->thread, sizeof lane.thread);
     memcpy(site.block_index, found->block, sizeof site.block_index);
     finding_kernel_of(site.symbol, kernel, sizeof kernel);
@@ -153,32 +160,42 @@ static void tell(const struct exact *exact, const struct search *found)
     free(json);
 }
 
-/* Follows all threads to one access. */
-static void look_at(struct exact *exact, uint64_t pc, const struct sass_access *access)
+static void note(struct exact *exact, const struct search *found)
 {
-    struct search found = {
-        .launch = &exact->launch, .access = access, .access_pc = pc, .region = region_of, .is_over = is_over, .user = exact};
-    search(&found);
-    exact->accesses++;
-    exact->is_late |= found.is_over_before;
-    exact->lost += found.lost && !found.lane_count;
-    exact->found += found.lane_count != 0;
-    if (found.lane_count)
-        tell(exact, &found);
+    exact->is_late |= found->is_over_before;
+    exact->lost += found->lost && !found->lane_count;
+    exact->found += found->lane_count != 0;
+    if (found->lane_count)
+        tell(exact, found);
 }
 
-static void look_at_all(struct exact *exact)
+/* Follows all threads to their accesses. Returns 0 if the host has no memory. */
+static int look_at_all(struct exact *exact)
 {
-    struct sass_access access;
+    uint64_t count = exact->kernel.code.size / SASS_INSTRUCTION_BYTES;
+    struct search *searches = calloc(count + 1, sizeof *searches);
+    struct sass_access *accesses = calloc(count + 1, sizeof *accesses);
     enum access_kind kind;
-    for (uint64_t pc = 0; pc + SASS_INSTRUCTION_BYTES <= exact->kernel.code.size && !exact->is_late;
-         pc += SASS_INSTRUCTION_BYTES) {
-        struct sass_instruction instruction = sass_load(exact->kernel.code.bytes + pc);
-        if (sass_decode(instruction, exact->kernel.sm, &access))
-            look_at(exact, pc, &access);
-        else
+    for (uint64_t i = 0; i < count && searches && accesses; i++) {
+        struct sass_instruction instruction = sass_load(exact->kernel.code.bytes + i * SASS_INSTRUCTION_BYTES);
+        if (!sass_decode(instruction, exact->kernel.sm, &accesses[exact->accesses])) {
             exact->unread += sass_class(instruction, &kind) != NULL;
+            continue;
+        }
+        searches[exact->accesses] = (struct search){.launch = &exact->launch,
+                                                    .access = &accesses[exact->accesses],
+                                                    .access_pc = i * SASS_INSTRUCTION_BYTES,
+                                                    .region = region_of,
+                                                    .is_over = is_over,
+                                                    .user = exact};
+        exact->accesses++;
     }
+    int is_done = searches && accesses && search_all(searches, exact->accesses);
+    for (uint64_t i = 0; i < exact->accesses && is_done; i++)
+        note(exact, &searches[i]);
+    free(searches);
+    free(accesses);
+    return is_done;
 }
 
 /* Says what it comes to, and what could not be decided. */
@@ -238,8 +255,7 @@ int replay_exact(struct replay *replay, int faulted)
                         replay->folder);
     int status = prepare(&exact);
     if (status == 0) {
-        look_at_all(&exact);
-        status = conclude(&exact, faulted);
+        status = look_at_all(&exact) ? conclude(&exact, faulted) : complain("the host has no memory");
     }
     for (size_t i = 0; i < exact.held_count; i++)
         if (exact.held[i].file)

@@ -134,7 +134,7 @@ size_t follow_launch(int socket, const struct rerun_input *input, const struct r
                            .region = region_of,
                            .is_over = is_over,
                            .user = (void *)(uintptr_t)input};
-    search(&found);
+    search_all(&found, 1);
     if (found.lane_count)
         tell(socket, &found);
     else

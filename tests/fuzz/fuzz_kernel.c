@@ -98,7 +98,7 @@ static void emulate_threads(const uint8_t *data, struct span cubin)
                                           .block = {data[2] & 63u, (data[2] >> 6) + 1u, 1}};
     struct search found = {
         .launch = &launch, .access = &access, .access_pc = at, .region = region_of, .is_over = is_over, .user = &world};
-    search(&found);
+    search_all(&found, 1);
     require(found.lane_count <= SEARCH_LANES);
     for (size_t i = 0; i < found.lane_count; i++)
         require(found.lanes[i].lane < SEARCH_LANES && found.lanes[i].thread[0] < launch.block[0] &&

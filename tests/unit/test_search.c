@@ -100,27 +100,55 @@ TEST(the_thread_is_found)
     keys[3 * 128 + 53] = COUNT;
     keys[3 * 128 + 60] = COUNT + 9;
     keys[3 * 128 + 64] = COUNT; /* of the next warp */
-    search(&world.search);
+    assert_true(search_all(&world.search, 1));
     expect_found(&world.search, 2, 3, 53, TABLE + 4ul * COUNT);
     assert_int_equal(world.search.lanes[1].thread[0], 60);
     assert_true(world.search.lanes[1].address == TABLE + 4ul * (COUNT + 9));
     make(&world, TABLE_LOAD); /* the last block comes before all, and the first one before those between them */
     keys[900] = keys[5] = keys[600] = -1;
-    search(&world.search);
+    assert_true(search_all(&world.search, 1));
     expect_found(&world.search, 1, 7, 4, TABLE - 4);
     keys[900] = 0;
     make(&world, TABLE_LOAD);
     keys[5] = keys[600] = -1;
-    search(&world.search);
+    assert_true(search_all(&world.search, 1));
     expect_found(&world.search, 1, 0, 5, TABLE - 4);
     make(&world, TABLE_LOAD);
-    search(&world.search);
+    assert_true(search_all(&world.search, 1));
     assert_int_equal(world.search.lane_count, 0);
     assert_int_equal(world.search.followed, 1024);
     assert_int_equal(world.search.lost, 0);
 }
 
 /* The block's threads are numbered as the hardware does it. */
+/* Each thread is followed once, and past what it has found. */
+TEST(several_accesses_are_followed_at_once)
+{
+    struct world world, keyed;
+    make(&keyed, KEY_LOAD);
+    make(&world, TABLE_LOAD);
+    keys[3 * 128 + 53] = COUNT;
+    struct search searches[] = {world.search, world.search, world.search};
+    searches[1].access = &keyed.access;
+    searches[1].access_pc = START + KEY_LOAD * 16;
+    searches[2].access_pc = START + 19 * 16; /* nobody comes there */
+    assert_true(search_all(searches, 3));
+    expect_found(&searches[0], 1, 3, 53, TABLE + 4ul * COUNT);
+    for (size_t i = 1; i < 3; i++) {
+        assert_int_equal(searches[i].lane_count, 0);
+        assert_int_equal(searches[i].followed, 1024);
+        assert_int_equal(searches[i].lost, 0);
+    }
+    make(&world, TABLE_LOAD);
+    world.is_hidden = 1;
+    searches[0] = world.search;
+    searches[1].followed = 0;
+    assert_true(search_all(searches, 2));
+    assert_int_equal(searches[0].lost, 1000); /* the address is not known; the way is */
+    assert_int_equal(searches[1].lost, 0);
+    assert_int_equal(searches[1].followed, 1024);
+}
+
 TEST(blocks_have_three_dimensions)
 {
     struct world world;
@@ -134,7 +162,7 @@ TEST(blocks_have_three_dimensions)
     world.launch.parameters_at = 0x210;
     uint64_t far = KEYS + 4ul * (COUNT - 12);
     memcpy(world.parameters + 8, &far, sizeof(far)); /* i is 8 * blockIdx.x + threadIdx.x: up to 15 */
-    search(&world.search);
+    assert_true(search_all(&world.search, 1));
     assert_int_equal(world.search.block[0], 1);
     assert_int_equal(world.search.block[1], 1);
     assert_int_equal(world.search.block[2], 1);
@@ -162,7 +190,7 @@ TEST(loads_have_widths)
         memcpy(world.code + KEY_LOAD * 16 + 8, &high, 8);
         memset(keys, 0, sizeof(keys));
         keys[996] = cases[i].key;
-        search(&world.search);
+        assert_true(search_all(&world.search, 1));
         int is_outside = cases[i].index < 0 || cases[i].index >= (int32_t)COUNT;
         assert_int_equal(world.search.lane_count, is_outside);
         if (is_outside)
@@ -176,23 +204,23 @@ TEST(what_is_not_known_is_lost)
     make(&world, TABLE_LOAD);
     world.is_hidden = 1;
     keys[5] = COUNT;
-    search(&world.search);
+    assert_true(search_all(&world.search, 1));
     assert_int_equal(world.search.lane_count, 0);
     assert_int_equal(world.search.lost, COUNT); /* the others leave before */
     assert_int_equal(world.search.followed, 24);
     assert_true(world.search.lost_at == TABLE_LOAD * 16);
     make(&world, TABLE_LOAD);
     world.launch.memory = NULL;
-    search(&world.search);
+    assert_true(search_all(&world.search, 1));
     assert_int_equal(world.search.lost, COUNT);
     make(&world, TABLE_LOAD); /* somewhere else */
     keys[5] = INT32_MIN;
     memset(world.parameters + 5, 0x70, 1);
-    search(&world.search);
+    assert_true(search_all(&world.search, 1));
     assert_int_equal(world.search.lost, COUNT);
     make(&world, KEY_LOAD);
     world.launch.parameters.size = 24; /* the count is cut off, and with it the way */
-    search(&world.search);
+    assert_true(search_all(&world.search, 1));
     assert_int_equal(world.search.lost, 1024);
     assert_true(world.search.lost_at == 7 * 16);
 }
@@ -204,22 +232,22 @@ TEST(it_can_be_over)
     make(&world, TABLE_LOAD);
     world.allowed = 2; /* warps */
     keys[5] = COUNT;
-    search(&world.search);
+    assert_true(search_all(&world.search, 1));
     assert_int_equal(world.search.lane_count, 0);
     assert_int_equal(world.search.is_over_before, 1);
     assert_int_equal(world.search.followed, 96);
     make(&world, TABLE_LOAD);
     memcpy(world.code, loop, sizeof(loop));
     world.allowed = 5;
-    search(&world.search);
+    assert_true(search_all(&world.search, 1));
     assert_int_equal(world.search.is_over_before, 1);
     assert_int_equal(world.asked, 6);
     make(&world, TABLE_LOAD);
     world.launch.block[0] = 2048; /* damaged */
-    search(&world.search);
+    assert_true(search_all(&world.search, 1));
     assert_int_equal(world.search.followed, 0);
     make(&world, TABLE_LOAD);
     world.launch.grid[1] = 0;
-    search(&world.search);
+    assert_true(search_all(&world.search, 1));
     assert_int_equal(world.search.followed, 0);
 }

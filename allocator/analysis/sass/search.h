@@ -1,5 +1,5 @@
 /*
- * Follows the threads of a launch through the kernel's code, one by one, until one performs an access outside of the memory:
+ * Follows the threads of a launch through the kernel's code, one by one, until one performs an access outside of the memory,
  * for kernels whose culprit is in no core dump. Loads read the memory as the fault left it: what other threads
  * write meanwhile is not seen, nor what the thread itself has written. So the result is derived, and no more.
  *
@@ -43,6 +43,8 @@ struct search {
     int is_over_before;                     /* threads are left that were not followed */
 };
 
-void search(struct search *search);
+/* Of several accesses of one launch, with the same callbacks: each thread is followed once, past what it has found. Returns 0
+ * if the host has no memory, or they are 65,536 or more. */
+int search_all(struct search *searches, size_t count);
 
 #endif

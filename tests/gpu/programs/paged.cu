@@ -36,7 +36,6 @@ __global__ void attend(float *out, const float *query, const float *cache, const
     for (int token = 0; token < lengths[request]; token++) {
         const float *row = cache + (size_t)table[request * MOST + token / TOKENS] * ROW_FLOATS;
         float score = 0;
-#pragma unroll 1 // few accesses in the code: replay --exact follows the threads to each of them
         for (int i = 0; i < WIDTH; i++)
             score += query[i] * row[token % TOKENS * WIDTH + i]; // READS
         float weight = __expf(score);
