@@ -28,6 +28,7 @@
 
 enum { MOST_LAUNCHES = 256, PAUSE_MS = 200 };
 #define MOST_OUTPUT ((size_t)64 << 20)
+#define SMALL (UINT64_C(256) << 20) /* bytes of buffers of a launch that all tools look at at once */
 
 #define complain(status, ...) arguments_complain("hunt", status, __VA_ARGS__)
 
@@ -92,9 +93,11 @@ static int become(void *argument)
     const struct look *look = argument;
     char program[PATH_MAX];
     char *words[] = {"cufence", "replay", "--seconds", NULL, "--under", NULL, (char *)look->path, NULL};
+    const char *more = !strcmp(look->tool, "memcheck")    ? " --report-api-errors no"
+                       : !strcmp(look->tool, "initcheck") ? " --check-api-memory-access no"
+                                                          : "";
     if (asprintf(&words[3], "%llu", (unsigned long long)look->plan->seconds) < 0 ||
-        asprintf(&words[5], PROGRAM " --tool %s --show-backtrace no%s", look->tool,
-                 strcmp(look->tool, "memcheck") ? "" : " --report-api-errors no --check-api-memory-access no") < 0)
+        asprintf(&words[5], PROGRAM " --tool %s --show-backtrace no%s", look->tool, more) < 0)
         return STATUS_UNFIT;
     if (!installed_program(program) || dup2(look->output, 1) < 0 || dup2(look->output, 2) < 0)
         return STATUS_UNFIT;
@@ -223,25 +226,33 @@ static int open_saved(struct saved *saved)
     return 1;
 }
 
-/* All tools at once: each has a process, and a context, of its own. Returns how many had no verdict. */
+static uint64_t bytes_of(const struct bundle *bundle)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < bundle->buffer_count; i++)
+        bytes += bundle->buffers[i].mapping_end - bundle->buffers[i].mapping_start;
+    return bytes;
+}
+
+/* All tools at once where the device has room for that: each has a copy of the buffers. Returns how many had no verdict. */
 static unsigned look_at(const struct plan *plan, struct saved *saved, struct signals *signals)
 {
     struct sanitizer_output *output = malloc(sizeof *output);
     struct look looks[DEEP_TOOL_COUNT];
-    unsigned missing = 0, count = 0;
+    unsigned missing = 0, begun = 0, done = 0, at_once = bytes_of(saved->opened.bundle) > SMALL ? 1 : DEEP_TOOL_COUNT;
     char found[160] = "";
     uint64_t began = monotonic_ns();
     for (unsigned i = 0; output && i < DEEP_TOOL_COUNT; i++) {
-        if (!(plan->tools & 1u << i))
-            continue;
-        looks[count] = (struct look){.plan = plan, .tool = tools[i], .path = saved->path};
-        begin(&looks[count++], signals);
-    }
-    for (unsigned i = 0; i < count; i++) {
-        int is_done = finish(&looks[i], saved, signals, output);
-        missing += !is_done;
-        snprintf(found + strlen(found), sizeof found - strlen(found), is_done ? "%s%s %llu" : "%s%s -", *found ? ", " : "",
-                 looks[i].tool, (unsigned long long)output->read);
+        if (plan->tools & 1u << i) {
+            looks[begun] = (struct look){.plan = plan, .tool = tools[i], .path = saved->path};
+            begin(&looks[begun++], signals);
+        }
+        for (; done < begun && (begun - done == at_once || i == DEEP_TOOL_COUNT - 1); done++) {
+            int is_done = finish(&looks[done], saved, signals, output);
+            missing += !is_done;
+            snprintf(found + strlen(found), sizeof found - strlen(found), is_done ? "%s%s %llu" : "%s%s -", *found ? ", " : "",
+                     looks[done].tool, (unsigned long long)output->read);
+        }
     }
     complain(0, "deep: %s: %s (%.1f s)", strrchr(saved->path, '/') + 1, found, (double)(monotonic_ns() - began) / 1e9);
     missing += !output;
