@@ -169,7 +169,7 @@ class Suites:
         found = Path(file + ".jsonl")
         words = [str(COMMAND), "run", "--set", ",".join(filter(None, ["exitcode=0", settings])), "--json", str(found)]
         start = time.monotonic()
-        run = self.run(suite, [*words, "--", *suite.command], 3 * suite.seconds + 20)
+        run = self.run(suite, [*words, "--", *suite.command], 0 if native.is_timed_out else 3 * suite.seconds + 20)
         if not run or (run.is_timed_out and suite.kind == "program" and time.monotonic() > self.end - 1):
             return row
         seconds = round(time.monotonic() - start, 2)
