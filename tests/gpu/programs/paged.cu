@@ -66,6 +66,7 @@ static Function *of_cufence(const char *name)
 static int (*region)(const void *, size_t, size_t, const char *);
 static int (*region_take)(const void *, const char *, cudaStream_t);
 static int (*region_release)(const void *, cudaStream_t);
+static int (*region_release_many)(const void *const *, size_t, cudaStream_t);
 static cufence_status (*index_table)(const cufence_table *);
 
 static void find_cufence()
@@ -73,6 +74,7 @@ static void find_cufence()
     region = of_cufence<int(const void *, size_t, size_t, const char *)>("cufence_region");
     region_take = of_cufence<int(const void *, const char *, cudaStream_t)>("cufence_region_take");
     region_release = of_cufence<int(const void *, cudaStream_t)>("cufence_region_release");
+    region_release_many = of_cufence<int(const void *const *, size_t, cudaStream_t)>("cufence_region_release_many");
     index_table = of_cufence<cufence_status(const cufence_table *)>("cufence_index_table");
 }
 
@@ -94,6 +96,16 @@ static void release(int row)
 {
     EXPECT(!region_release || region_release(cache + (size_t)row * ROW_FLOATS, nullptr) == 0); // RELEASED
     free_rows.push_back(row);
+}
+
+static void release_all()
+{
+    const void *rows[ROWS];
+    for (int row = 0; row < ROWS; row++) {
+        rows[row] = cache + (size_t)row * ROW_FLOATS;
+        free_rows.push_back(row);
+    }
+    EXPECT(!region_release_many || region_release_many(rows, ROWS, nullptr) == 0);
 }
 
 // The first `rows` numbers of the request's table are rows of its own; 0: it has none any more.
@@ -159,8 +171,7 @@ int main(int, char **argv)
     CALL(cudaMemcpy(query, ones.data(), WIDTH * sizeof *query, cudaMemcpyHostToDevice));
     find_cufence();
     EXPECT(!region || region(cache, ROW_FLOATS * sizeof *cache, ROWS, "kv") == 0);
-    for (int row = 0; row < ROWS; row++)
-        release(row);
+    release_all();
 
     too_high = !strcmp(bug, "off_by_one");
     begin(0, 2, "request 1");
