@@ -3,7 +3,6 @@
 #include "closing.h"
 
 #include "base/aside.h"
-#include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/lock.h"

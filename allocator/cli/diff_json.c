@@ -4,7 +4,6 @@
 #include "base/text.h"
 
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SCHEMA 1

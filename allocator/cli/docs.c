@@ -7,7 +7,6 @@
 
 #include <getopt.h>
 #include <glob.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -10,10 +10,8 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define PATIENCE 60 /* seconds: the first start of a driver on a large machine takes several */

@@ -5,7 +5,6 @@
 #include <cufence.h>
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define PATIENCE 20 /* seconds; network file systems are slow */

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/tally.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

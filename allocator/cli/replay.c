@@ -9,7 +9,6 @@
 #include "program.h"
 #include "driver/driver.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stddef.h>

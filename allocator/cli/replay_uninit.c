@@ -2,7 +2,6 @@
 #include "replay.h"
 
 #include "arguments.h"
-#include "cli.h"
 
 #include "base/options.h"
 

@@ -4,8 +4,6 @@
 #include "base/text.h"
 
 #include <inttypes.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -3,7 +3,6 @@
 #include "frames.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include "report_common.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MOST_HEX 16 /* bytes in the line */

@@ -9,7 +9,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define FILE_SHOWN 36 /* columns of a file's name; its end tells more than its beginning */

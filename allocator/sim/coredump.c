@@ -1,6 +1,5 @@
 #include "call.h"
 #include "fault.h"
-#include "stream.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,6 @@
 #include "kernel.h"
 #include "call.h"
 #include "capture.h"
-#include "config.h"
 #include "context.h"
 #include "cubin.h"
 #include "fault.h"

@@ -1,6 +1,5 @@
 #include "physical.h"
 
-#include "base/error.h"
 #include "base/lock.h"
 
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* Kernels for test_witness.c, in a library: the process that launches them again needs them too. */
 #include <sim.h>
 
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

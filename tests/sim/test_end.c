@@ -1,7 +1,6 @@
 /* The end of a process whose driver no longer answers. */
 #include "heap_story.h"
 
-#include "base/clock.h"
 #include "driver/driver.h"
 
 static int is_hanging; /* atomic */

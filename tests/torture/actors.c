@@ -1,7 +1,6 @@
 /* The threads of a world, which take turns, and their thread ids. */
 #include "world.h"
 
-#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

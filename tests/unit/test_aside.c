@@ -3,8 +3,6 @@
 
 #include "base/aside.h"
 
-#include <limits.h>
-
 #define LARGE ((size_t)8 << 20)
 #define SMALL ((size_t)128 << 10) /* PTHREAD_STACK_MIN of AArch64 */
 

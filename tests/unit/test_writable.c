@@ -1,7 +1,6 @@
 /* Which names of files and folders could be written (base/writable.h). */
 #include "support/test.h"
 
-#include "base/error.h"
 #include "base/options.h"
 
 static char folder[] = "/tmp/cufence-writable-XXXXXX";

@@ -1,7 +1,6 @@
 /* All free lists of a context: what a synchronisation means for them, how they come about and how they end. */
 #include "reuse.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- synchronisations ---- */

@@ -1,6 +1,5 @@
 #include "plan.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static size_t rounded(size_t bytes)
