@@ -177,10 +177,8 @@ static int settle(uint64_t address)
     if (!heap_range_of(address, &range) || heap_captures() ||
         __atomic_load_n(&range.context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return 0;
-    struct scope scope = scope_visit(range.context);
-    int is_idle = scope.pushed && driver->cuCtxSynchronize() == CUDA_SUCCESS;
-    scope_leave(scope);
-    return is_idle;
+    SCOPE scope = scope_visit(range.context);
+    return scope.pushed && driver->cuCtxSynchronize() == CUDA_SUCCESS;
 }
 
 static void place(uint64_t start, uint64_t size, const struct nvtx_heap *heap)

@@ -152,6 +152,13 @@ struct scope scope_enter(const struct context *context);
 struct scope scope_visit(struct context *context);
 void scope_leave(struct scope scope);
 
+/* SCOPE scope = scope_enter(...): left at the end of the block. */
+#define SCOPE struct scope __attribute__((cleanup(scope_end)))
+static inline void scope_end(struct scope *scope)
+{
+    scope_leave(*scope);
+}
+
 /* ---- streams ---- */
 
 /* Returns the stream that the calling thread means by `handle`. NULL: no context is current, the driver can't tell, or out of

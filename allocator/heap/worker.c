@@ -43,7 +43,7 @@ static void visit(struct books *books, int is_time_to_trim, int has_gone, struct
 {
     if (__atomic_load_n(&books->context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return;
-    struct scope scope = scope_visit(books->context);
+    SCOPE scope = scope_visit(books->context);
     if (scope.pushed) {
         if (has_gone || is_time_to_trim)
             captures_collect(books);
@@ -54,7 +54,6 @@ static void visit(struct books *books, int is_time_to_trim, int has_gone, struct
         if (is_time_to_trim)
             reclaim_old(books);
     }
-    scope_leave(scope);
 }
 
 /* One look at everything. */

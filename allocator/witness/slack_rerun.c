@@ -67,10 +67,9 @@ static uint64_t room_on(int device)
     struct context *context = context_for_pool(device, NULL);
     if (!context)
         return 0;
-    struct scope scope = scope_visit(context);
+    SCOPE scope = scope_visit(context);
     if (!scope.pushed || driver->cuMemGetInfo(&left, &all) != CUDA_SUCCESS || left < LEAST_FREE)
         left = 0;
-    scope_leave(scope);
     return left / 4 < MOST_COPIED ? left / 4 : MOST_COPIED;
 }
 

@@ -208,9 +208,8 @@ void capture_forget(struct block *block)
     struct facts facts = block->facts;
     facts.who = facts_allocated_tid(&facts);
     facts_write(block, &facts);
-    struct scope scope = scope_enter(block->books->context);
+    SCOPE scope = scope_enter(block->books->context);
     waits_forget(block);
-    scope_leave(scope);
 }
 
 void capture_forget_all(struct books *books)

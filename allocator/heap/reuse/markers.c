@@ -35,7 +35,7 @@ void freelist_mark_touched(struct freelist *list, struct stream *stream)
     list_unlock(list);
     if (!has_room)
         return;
-    struct scope scope = scope_enter_stream(stream);
+    SCOPE scope = scope_enter_stream(stream);
     CUevent event = scope.pushed ? event_take(list->books) : NULL;
     if (event && driver->cuEventRecord(event, stream->handle) == CUDA_SUCCESS) {
         list_lock(list);
@@ -45,7 +45,6 @@ void freelist_mark_touched(struct freelist *list, struct stream *stream)
     } else if (event) {
         event_give(list->books, event);
     }
-    scope_leave(scope);
 }
 
 void freelist_mark(struct freelist *list)

@@ -97,12 +97,11 @@ int watch_begin(struct watch *watch)
     lock_expect(RANK_SLACK);
     if (watch->is_ready || watch->is_off)
         return watch->is_ready;
-    struct scope scope = scope_enter(watch->books->context);
+    SCOPE scope = scope_enter(watch->books->context);
     if (scope.pushed) {
         watch->is_ready = begin(watch);
         watch->is_off = !watch->is_ready;
     }
-    scope_leave(scope);
     return watch->is_ready;
 }
 

@@ -199,10 +199,9 @@ cufence_status heap_check_slack(int device, int waits, unsigned timeout_ms, size
     if (status == CUFENCE_OK && heap_captures())
         status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a stream is capturing; check before or after that");
     for (struct books *books = books_next(NULL, device); status == CUFENCE_OK && books; books = books_next(books, device)) {
-        struct scope scope = scope_visit(books->context);
+        SCOPE scope = scope_visit(books->context);
         if (scope.pushed)
             status = check_context(books, waits, until, found);
-        scope_leave(scope);
     }
     return status;
 }

@@ -6,10 +6,8 @@
 /* Sets the bytes on the stream. Returns 0 where that cannot be done: while the stream captures, or on another thread's own. */
 static int set_on(const struct stream *stream, uint64_t address, uint64_t size, uint64_t value)
 {
-    struct scope scope = scope_enter_stream(stream);
-    int is_set = scope.pushed && driver->cuMemsetD8Async(address, (unsigned char)value, size, stream->handle) == CUDA_SUCCESS;
-    scope_leave(scope);
-    return is_set;
+    SCOPE scope = scope_enter_stream(stream);
+    return scope.pushed && driver->cuMemsetD8Async(address, (unsigned char)value, size, stream->handle) == CUDA_SUCCESS;
 }
 
 struct fresh {
@@ -20,11 +18,10 @@ struct fresh {
 static void fill_and_wait(void *argument)
 {
     const struct fresh *fresh = argument;
-    struct scope scope = scope_enter(fresh->books->context);
+    SCOPE scope = scope_enter(fresh->books->context);
     struct stream *own = scope.pushed ? books_stream(fresh->books) : NULL;
     if (own && set_on(own, fresh->address, fresh->size, heap_options->fill))
         driver->cuStreamSynchronize(own->handle);
-    scope_leave(scope);
 }
 
 void fill_fresh(struct freelist *list, uint64_t address, uint64_t size)

@@ -39,24 +39,22 @@ void slack_flush_touched(struct freelist *list, struct stream *stream, int is_id
     struct watch *watch = __atomic_load_n(&list->slack_queue, __ATOMIC_ACQUIRE) ? watch_of(list->books) : NULL;
     if (!watch || __atomic_load_n(&list->books->context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return;
-    struct scope scope = scope_enter_stream(stream);
+    SCOPE scope = scope_enter_stream(stream);
     if (scope.pushed) {
         HOLD(&watch->lock);
         slack_launch(watch, list, stream, is_idle);
     }
-    scope_leave(scope);
 }
 
 /* Memory of cuMemAlloc, which any stream may use: its pattern is written on cufence's own stream, which no other waits for. */
 static void flush_own(struct watch *watch, struct freelist *list)
 {
-    struct scope scope = scope_enter(list->books->context);
+    SCOPE scope = scope_enter(list->books->context);
     struct stream *own = scope.pushed ? books_stream(list->books) : NULL;
     lock_take(&watch->lock);
     if (own)
         slack_launch(watch, list, own, 0);
     lock_release(&watch->lock);
-    scope_leave(scope);
 }
 
 /* Launches what waits in the list's queue, if the calling thread may use its stream now. */

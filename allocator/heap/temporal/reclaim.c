@@ -324,9 +324,8 @@ void heap_prepare_capture(struct context *context)
     struct books *books = books_of(context);
     if (!books)
         return;
-    struct scope scope = scope_enter(context);
+    SCOPE scope = scope_enter(context);
     reclaim_mark(books, 1);
-    scope_leave(scope);
 }
 
 /* Whether blocks are waiting that may need a synchronisation. */

@@ -29,17 +29,14 @@ void passed_trim(int device)
 static CUresult ask_driver(CUdeviceptr *out, const struct heap_request *wanted, int *is_async)
 {
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    struct scope scope = scope_enter(wanted->stream ? wanted->stream->within : wanted->context);
-    if (!scope.pushed) {
-        scope_leave(scope);
+    SCOPE scope = scope_enter(wanted->stream ? wanted->stream->within : wanted->context);
+    if (!scope.pushed)
         return result;
-    }
     if (wanted->stream && driver->cuMemAllocAsync && driver->cuMemFreeAsync && driver->cuStreamWaitEvent)
         result = driver->cuMemAllocAsync(out, wanted->size, wanted->stream->handle);
     *is_async = result == CUDA_SUCCESS;
     if (result == CUDA_ERROR_NOT_SUPPORTED && driver->cuMemAlloc && driver->cuMemFree)
         result = driver->cuMemAlloc(out, wanted->size);
-    scope_leave(scope);
     return result;
 }
 
@@ -50,11 +47,10 @@ static int synchronise_all(void)
     visit_begin();
     for (struct context *context = context_next(NULL); context && is_done; context = context_next(context)) {
         const struct books *books = books_of(context);
-        struct scope scope = scope_visit(context);
+        SCOPE scope = scope_visit(context);
         if (scope.hold != CONTEXT_HAS_ENDED)
             is_done = !(books && __atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE)) && scope.pushed &&
                       driver->cuCtxSynchronize() == CUDA_SUCCESS;
-        scope_leave(scope);
     }
     visit_end();
     return is_done;
@@ -70,9 +66,8 @@ static void free_aside(void *argument)
     struct freeing *freeing = argument;
     if (!synchronise_all())
         return;
-    struct scope scope = scope_enter(freeing->passed->context);
+    SCOPE scope = scope_enter(freeing->passed->context);
     freeing->is_done = scope.pushed && driver->cuMemFree((CUdeviceptr)freeing->passed->address) == CUDA_SUCCESS;
-    scope_leave(scope);
 }
 
 /* Frees what no stream's order is known for. The driver does not wait for the users of stream-ordered memory. Returns 0 if they
@@ -111,9 +106,8 @@ int passed_may_fit(const struct heap_request *wanted)
         return 1;
     if (limit && __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED) + wanted->size > limit)
         return 0;
-    struct scope scope = scope_enter(wanted->context);
+    SCOPE scope = scope_enter(wanted->context);
     int is_known = scope.pushed && driver->cuMemGetInfo(&free_bytes, &all_bytes) == CUDA_SUCCESS;
-    scope_leave(scope);
     return !is_known || wanted->size <= free_bytes + POOL_ROOM;
 }
 
@@ -216,13 +210,12 @@ static int free_in_order(const struct passed *passed)
     stream_touch_begin();
     int is_done = passed->is_async && is_nameable(&passed->freed_on) && stream->context == passed->context;
     if (is_done) {
-        struct scope scope = scope_enter(stream->within);
+        SCOPE scope = scope_enter(stream->within);
         is_done = scope.pushed;
         for (size_t i = 0; i < passed->recorded_count && is_done; i++)
             is_done = wait_for(stream, &passed->recorded[i]);
         if (is_done)
             is_done = driver->cuMemFreeAsync((CUdeviceptr)passed->address, stream->handle) == CUDA_SUCCESS;
-        scope_leave(scope);
     }
     stream_touch_end();
     return is_done;
