@@ -87,16 +87,16 @@ void observe_freed(uint64_t address);
  * in a graph will be, when they are freed (heap.h). function: NULL if it is not known yet. */
 void look_at_pointers(const struct launch_call *call, const struct launch_function *function, int is_of_graph);
 
-/* peers.c: gives `peer` access to the memory of `device`, as the program has asked. */
+/* Gives `peer` access to the memory of `device`, as the program has asked. */
 void share(int device, int peer);
 
 /* What the rows of hooks.h call. */
 void give_hook(const char *name, void **out, int version);              /* table.c: in place of what the driver has answered */
 CUresult host_free(CUresult (*function)(void *), void *pointer);        /* memory.c */
-void pool_created(CUmemoryPool pool, const CUmemPoolProps *properties); /* pools.c, as the next two */
+void pool_created(CUmemoryPool pool, const CUmemPoolProps *properties); /* pools.c, as the next three */
 void pool_shared(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count);
-void pools_changed(void);           /* a device has another pool, or a context is destroyed */
-void peer_enabled(CUcontext owner); /* peers.c */
+void pools_changed(void); /* a device has another pool, or a context is destroyed */
+void peer_enabled(CUcontext owner);
 CUresult context_destroy(CUresult (*function)(CUcontext), CUcontext context); /* contexts.c, as the next four */
 CUresult primary_reset(CUresult (*function)(CUdevice), CUdevice device);
 CUresult primary_release(CUresult (*function)(CUdevice), CUdevice device);
