@@ -69,8 +69,9 @@ class Player:
         self.started.clear()
         for process in self.processes.values():
             process.end()
+        until = time.monotonic() + (1 if self.bench.is_over() else 10)
         for process in self.processes.values():
-            process.close()
+            process.close(max(0.05, until - time.monotonic()))
         self.processes.clear()
 
     def pin(self, count: int = 4) -> None:
@@ -97,11 +98,16 @@ class Player:
         row: dict[str, Any] = self.bench.store.row(workload.name, workload.group, workload.title)
         return row
 
+    def forget_failures(self, row: dict[str, Any]) -> None:
+        for tool in self.tools:
+            row["failed"].pop(tool, None)
+
     def warm(self, workload: Workload) -> bool:
         """Builds the workload in every process, in the baseline's first. Returns whether rounds can be taken."""
         row = self.row(workload)
         if row["left_out"] or self.taken(workload) >= self.goal():
             return False
+        self.forget_failures(row)
         self.ready()
         revived = [tool for tool in self.dead if tool not in self.processes and "with status" in self.dead[tool]]
         self.start(revived)
@@ -238,6 +244,7 @@ class Whole(Player):
             row["left_out"] = "PyTorch cannot be imported here, or sees no GPU"
         if row["left_out"] or self.taken(workload) >= self.goal():
             return False
+        self.forget_failures(row)
         return all(bool(self.take(workload, tool)) for tool in self.tools[:1])  # file caches
 
     def goal(self) -> int:

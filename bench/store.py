@@ -49,8 +49,8 @@ class Store:
         if other:
             raise ValueError(f"{self.path} has the figures of another machine or build ({'; '.join(other)}): name another file")
         self.data = data
-        for row in data["workloads"].values():  # another try
-            row["failed"], row["left_out"] = {}, None
+        for row in data["workloads"].values():  # another try; what failed in a row that is tried again is forgotten there
+            row["left_out"] = None
 
     def row(self, name: str, group: str = "", title: str = "") -> dict[str, Any]:
         empty = {"group": group, "title": title, "rounds": [], "failed": {}, "left_out": None}
