@@ -33,6 +33,7 @@ struct exact {
     size_t held_count;
     uint64_t end_ns;
     uint64_t accesses, found, lost, unread; /* instructions; `unread` have no address in registers */
+    uint64_t lost_at;                       /* of the first one that is lost: where its way ends */
     int is_late;
     /* Of the last one that was told; the same line's next accesses to this row are counted alone. */
     const struct bundle_row *told_row;
@@ -105,6 +106,19 @@ static int is_over(void *user)
 
 /* ---- what is found ---- */
 
+/* "attend+0x80, /src/paged.cu:12". Returns the line, 0 if it is not known. */
+static int place_of(const struct exact *exact, uint64_t offset, struct cubin_line *line, char *out, size_t size)
+{
+    const struct rerun_input *input = &exact->replay->input;
+    char kernel[256];
+    finding_kernel_of(exact->bundle->symbol, kernel, sizeof kernel);
+    int used = snprintf(out, size, "%s+0x%" PRIx64, kernel, offset);
+    if (!cubin_find_kernel_line((struct span){input->image, input->image_bytes}, exact->bundle->symbol, offset, line))
+        return 0;
+    snprintf(out + used, size - (size_t)used, ", %.255s:%d", line->file, line->line);
+    return line->line;
+}
+
 static void tell(struct exact *exact, const struct search *found)
 {
     const struct search_lane *first = &found->lanes[0];
@@ -118,21 +132,16 @@ static void tell(struct exact *exact, const struct search *found)
     const char *does = found->access->kind == ACCESS_READ    ? "read of"
                        : found->access->kind == ACCESS_WRITE ? "write to"
                                                              : "atomic to";
-    char reason[400], more[32] = "", place[300] = "", kernel[256];
+    char reason[400], more[32] = "", place[600];
     struct cubin_line line;
-    const struct rerun_input *input = &exact->replay->input;
-    if (cubin_find_kernel_line((struct span){input->image, input->image_bytes}, site.symbol, site.kernel_offset, &line)) {
-        site.file = line.file;
-        site.line = line.line;
-        snprintf(place, sizeof place, ", %.255s:%d", line.file, line.line);
-    }
+    site.line = place_of(exact, site.kernel_offset, &line, place, sizeof place);
+    site.file = site.line ? line.file : NULL;
     if (site.line && site.line == exact->told_line && row == exact->told_row)
         return;
     exact->told_line = site.line;
     exact->told_row = row;
     memcpy(lane.thread, first->thread, sizeof lane.thread);
     memcpy(site.block_index, found->block, sizeof site.block_index);
-    finding_kernel_of(site.symbol, kernel, sizeof kernel);
     if (found->lane_count > 1)
         snprintf(more, sizeof more, " and %zu more", found->lane_count - 1);
     snprintf(reason, sizeof reason, "%u bytes, from byte %" PRIu64 " of %s on, by block (%u,%u,%u) thread (%u,%u,%u)%s",
@@ -155,15 +164,15 @@ static void tell(struct exact *exact, const struct search *found)
     if (json)
         fputs(json, stdout);
     else
-        printf("cufence replay: %s\ncufence replay:   %s at %s+0x%" PRIx64 "%s (derived)\n", finding.headline, site.instruction,
-               kernel, site.kernel_offset, place);
+        printf("cufence replay: %s\ncufence replay:   %s at %s (derived)\n", finding.headline, site.instruction, place);
     free(json);
 }
 
 static void note(struct exact *exact, const struct search *found)
 {
     exact->is_late |= found->is_over_before;
-    exact->lost += found->lost && !found->lane_count;
+    if (found->lost && !found->lane_count && !exact->lost++)
+        exact->lost_at = found->lost_at;
     exact->found += found->lane_count != 0;
     if (found->lane_count)
         tell(exact, found);
@@ -202,14 +211,17 @@ static int look_at_all(struct exact *exact)
 static int conclude(const struct exact *exact, int faulted)
 {
     FILE *out = exact->replay->is_json ? stderr : stdout;
+    struct cubin_line line;
+    char place[600];
     fprintf(out, "cufence replay: %" PRIu64 " of %" PRIu64 " accesses in the kernel's code lead%s to one of %zu free rows\n",
             exact->found, exact->accesses, exact->found == 1 ? "s" : "", exact->bundle->row_count);
     if (exact->is_late)
         complain("not all of them were followed: time ran out (--seconds)");
+    place_of(exact, exact->lost_at, &line, place, sizeof place);
     if (exact->lost)
-        complain("%" PRIu64
-                 " of them are not decided for all threads: their way or address depends on values that are not known",
-                 exact->lost);
+        complain("%" PRIu64 " of them are not decided for all threads: their way or address depends on values that are not "
+                 "known, first at %s",
+                 exact->lost, place);
     if (exact->unread)
         complain("%" PRIu64 " more are bulk copies, textures or surfaces, which are not followed", exact->unread);
     if (exact->bundle->has_more_rows)
