@@ -59,6 +59,7 @@ TEST(a_bundle_of_a_fault_has_the_rows_of_the_launch)
                  "ago( by request 4)?\\) "
                  "on, by block \\(1,0,0\\) thread \\(0,0,0\\) and 31 more$");
     SAYS("accesses in the kernel's code leads to one of 1 free rows$");
+    assert_int_equal(run_shell("grep 'Rows of these buffers that were free: 1' s/fault-*/README.md"), 0);
 }
 
 TEST(what_cannot_be_decided_is_told)

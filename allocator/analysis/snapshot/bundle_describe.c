@@ -35,6 +35,10 @@ char *bundle_readme(const struct bundle *bundle, const char *format, ...)
     fprintf(out,
             "\nThe files are NumPy arrays of bytes: `numpy.load(\"" BUNDLE_FOLDER "/1.npy\").view(\"float32\")`. Buffers that\n"
             "were left out hold zeros in a replay.\n");
+    if (bundle->row_count)
+        fprintf(out,
+                "\nRows of these buffers that were free: %zu. `cufence replay --exact .` says which thread comes to one.\n",
+                bundle->row_count);
     if (fclose(out) == 0)
         return text;
     free(text);
