@@ -4,8 +4,97 @@
 #include "cli.h"
 #include "words.h"
 
+#include "base/text.h"
+
 #include <getopt.h>
+#include <jansson.h>
 #include <stddef.h>
+#include <string.h>
+
+/* ---- --json: one document (docs/diff.md) ---- */
+
+#define SCHEMA 1
+
+static json_t *number(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static json_t *of_file(const struct trace_file *file)
+{
+    const struct trace_header *header = &file->header;
+    return json_pack("{so so so sI so* so* sb sI}", "file", text_to_json(file->path), "program", text_to_json(header->program),
+                     "device", text_to_json(header->device), "driver", (json_int_t)header->driver, "filter",
+                     *header->filter ? text_to_json(header->filter) : NULL, "every",
+                     header->every > 1 ? number(header->every) : NULL, "is_whole", file->is_whole, "missed",
+                     (json_int_t)file->missed);
+}
+
+/* The event as its line has it, and the number of the line. */
+static cufence_status add_event(struct diff *diff, int side, struct trace_at at, const char *name, json_t *to,
+                                struct problem *problem)
+{
+    struct trace_event event;
+    struct trace_file *file = &diff->files[side];
+    cufence_status status = trace_file_again(file, at, &event, problem);
+    if (status != CUFENCE_OK)
+        return status;
+    trace_event_free(&event);
+    json_t *object = json_loadb(file->line, file->size, 0, NULL);
+    json_object_set_new(object, "line", number(at.line));
+    json_object_set_new(to, name, object);
+    return CUFENCE_OK;
+}
+
+static cufence_status add_writer(struct diff *diff, int side, const struct diff_shown *shown, json_t *to,
+                                 struct problem *problem)
+{
+    static const char *const names[] = {"a_came_from", "b_came_from"};
+    struct trace_write write;
+    const struct trace_buffer *buffer = &shown->events[side].buffers[shown->found->what.index];
+    if (trace_writers_find(diff->files[side].writers, buffer->name, shown->found->at[side].line, &write) != 1)
+        return CUFENCE_OK;
+    return add_event(diff, side, (struct trace_at){write.line, write.offset}, names[side], to, problem);
+}
+
+static cufence_status add_found(struct diff *diff, const struct diff_found *found, json_t *list, struct problem *problem)
+{
+    static const char *const names[] = {"a", "b"};
+    struct diff_shown shown;
+    json_t *object = json_pack("{ss ss sI so* so*}", "kind", diff_kinds[found->what.kind].name, "words",
+                               diff_kinds[found->what.kind].words, "stream", (json_int_t)found->stream, "index",
+                               found->what.index != SIZE_MAX ? number(found->what.index) : NULL, "more",
+                               found->more ? number(found->more) : NULL);
+    json_array_append_new(list, object);
+    cufence_status status = diff_show(diff, found, &shown, problem);
+    for (int i = 0; i < DIFF_SIDES && status == CUFENCE_OK; i++) {
+        if (found->at[i].line)
+            status = add_event(diff, i, found->at[i], names[i], object, problem);
+        if (status == CUFENCE_OK && found->what.kind == TRACE_OTHER_INPUT)
+            status = add_writer(diff, i, &shown, object, problem);
+    }
+    diff_hide(&shown);
+    return status;
+}
+
+static cufence_status print_json(struct diff *diff, struct problem *problem)
+{
+    cufence_status status = CUFENCE_OK;
+    json_t *list = json_array();
+    json_t *document = json_pack("{si sb sI sI so so so}", "schema", SCHEMA, "equal", !diff->found_count, "compared",
+                                 (json_int_t)diff->compared, "streams", (json_int_t)diff->stream_count, "a",
+                                 of_file(&diff->files[DIFF_A]), "b", of_file(&diff->files[DIFF_B]), "differences", list);
+    for (size_t i = 0; i < diff->found_count && status == CUFENCE_OK; i++)
+        status = add_found(diff, &diff->found[i], list, problem);
+    if (status == CUFENCE_OK) {
+        json_dumpf(document, stdout, JSON_INDENT(1));
+        putchar('\n');
+    }
+    json_decref(document);
+    return status;
+}
+
+/* ---- the command ---- */
 
 /* Returns the exit status. */
 static int compare(struct diff *diff, const char *a, const char *b, int is_json)
@@ -15,7 +104,7 @@ static int compare(struct diff *diff, const char *a, const char *b, int is_json)
     if (status == CUFENCE_OK)
         status = diff_compare(diff, &problem);
     if (status == CUFENCE_OK && is_json)
-        status = diff_print_json(diff, &problem);
+        status = print_json(diff, &problem);
     else if (status == CUFENCE_OK) {
         FILE *terminal = words_hold();
         status = diff_print_text(diff, &problem);

@@ -52,8 +52,7 @@ struct diff_kind {
 };
 extern const struct diff_kind diff_kinds[TRACE_DIFFERENCES];
 
-/* diff_text.c, diff_json.c: print all of it on stdout. */
+/* diff_text.c: prints all of it on stdout. */
 cufence_status diff_print_text(struct diff *diff, struct problem *problem);
-cufence_status diff_print_json(struct diff *diff, struct problem *problem);
 
 #endif

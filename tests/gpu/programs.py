@@ -397,7 +397,7 @@ CASES = [
             options={"nan": "report", "uaf": "off"},
             report=[
                 r"\A==\d+== cufence: first NaN: negate writes 1 NaN to buffer #\d+, first to element 4170 of float32\[10000\]",
-                r"written at\s+\S*code\.h:16\b",
+                r"written at\s+\S*code\.cu:16\b",
                 "an input that nobody has written holds NaN",
             ],
             output=["done"],

@@ -154,7 +154,7 @@ STORY(itself)
     return 0;
 }
 
-/* next_symbol LIBRARY: dlsym(RTLD_NEXT) in a library that has nothing to do with CUDA, next_outer.c. */
+/* next_symbol LIBRARY: dlsym(RTLD_NEXT) in a library that has nothing to do with CUDA, next.c. */
 STORY(next_symbol)
 {
     if (count < 3)
