@@ -225,6 +225,38 @@ TEST(what_is_not_known_is_lost)
     assert_true(world.search.lost_at == 7 * 16);
 }
 
+/* A branch whose way is not known: both ways come to the store, with its address unless the code between changes that. */
+TEST(code_without_accesses_is_passed_either_way)
+{
+    static const struct {
+        uint64_t between[2];
+        unsigned followed, lost, lost_at;
+    } cases[] = {
+        {{0x0000000100077802, 0x000fe20000000f00}, 1024, 0, 0},      /* MOV R7, 0x1 */
+        {{0x0000000100027802, 0x000fe20000000f00}, 0, 1024, 4 * 16}, /* MOV R2, 0x1 */
+        {{0x0000000702007986, 0x000fe2000c101904}, 0, 1024, 2 * 16}, /* STG.E [R2.64], R7 */
+        {{0x000000000000794d, 0x000fea0003800000}, 0, 1024, 2 * 16}, /* EXIT */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const uint64_t code[6][2] = {{0x2000000000027802, 0x000fe20000000f00}, /* MOV R2, 0x20000000 */
+                                     {0x0000010000037802, 0x000fe20000000f00}, /* MOV R3, 0x100: TABLE */
+                                     {0x0000000000040947, 0x000fea0003800000}, /* @P0 BRA to the store */
+                                     {cases[i].between[0], cases[i].between[1]},
+                                     {0x0000000702007986, 0x000fe2000c101904},  /* STG.E [R2.64], R7 */
+                                     {0x000000000000794d, 0x000fea0003800000}}; /* EXIT */
+        struct world world;
+        make(&world, TABLE_LOAD);
+        memcpy(world.code, code, sizeof code);
+        world.launch.code.size = sizeof code;
+        assert_true(sass_decode(sass_load(world.code + 4 * 16ul), 90, &world.access));
+        world.search.access_pc = START + 4 * 16;
+        assert_true(search_all(&world.search, 1));
+        assert_int_equal(world.search.followed, cases[i].followed);
+        assert_int_equal(world.search.lost, cases[i].lost);
+        assert_int_equal(world.search.lost_at, cases[i].lost_at);
+    }
+}
+
 TEST(it_can_be_over)
 {
     static const uint64_t loop[2] = {0xfffffffc00fc7947, 0x000fc0000383ffff}; /* BRA to itself */

@@ -93,6 +93,8 @@ static int follow(struct group *group, const struct emulate_lane *lane)
         if (steps % ASK_STEPS == ASK_STEPS - 1 && first->is_over(first->user))
             return 0;
         flow = machine_step(&machine, &pc);
+        if (flow == FLOW_LOST && machine_skip(&machine, &pc))
+            flow = FLOW_ON;
     }
     for (size_t i = 0; i < group->count; i++) {
         if (!group->is_closed[i] && flow == FLOW_DONE)

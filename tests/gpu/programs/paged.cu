@@ -24,7 +24,7 @@ __global__ void write_token(float *cache, const int *table, int request, int tok
 {
     float *row = cache + (size_t)table[request * MOST + token / TOKENS] * ROW_FLOATS;
     int at = token % TOKENS * WIDTH + threadIdx.x;
-    row[at] = __fdividef(1.0f, 1.0f + token); // WRITES
+    row[at] = 1.0f / (1 + token); // WRITES
     row[TOKENS * WIDTH + at] = value;
 }
 
@@ -38,11 +38,11 @@ __global__ void attend(float *out, const float *query, const float *cache, const
         float score = 0;
         for (int i = 0; i < WIDTH; i++)
             score += query[i] * row[token % TOKENS * WIDTH + i]; // READS
-        float weight = __expf(score);
+        float weight = expf(score);
         weights += weight;
         sum += weight * row[TOKENS * WIDTH + token % TOKENS * WIDTH + threadIdx.x];
     }
-    out[request * WIDTH + threadIdx.x] = __fdividef(sum, fmaxf(weights, 1e-30f));
+    out[request * WIDTH + threadIdx.x] = weights > 0 ? sum / weights : 0 * weights;
 }
 
 static int is_cufence(struct dl_phdr_info *info, size_t, void *path)
