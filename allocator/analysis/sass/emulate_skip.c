@@ -5,12 +5,14 @@
 #define CALL 0x144u
 #define RET 0x150u
 #define BSYNC 0x141u
+#define MOST 8192u      /* instructions that are looked at, those of functions again at each call */
 #define RELATIVE 0x944u /* CALL.REL: the form with a known target */
 
 /* Code that is entered at its start only, and left at its end, or, of a function, by RET. */
 struct stretch {
     uint64_t start, end; /* the end grows with the branches that are found in it */
     int is_function;
+    unsigned *left; /* instructions that may still be looked at */
 };
 
 static int scan(struct machine *machine, struct stretch *stretch);
@@ -28,7 +30,8 @@ static int scan_branch(struct machine *machine, struct sass_instruction instruct
         return 0;
     target += (uint64_t)instruction_branch_offset(instruction, machine->launch->sm);
     if (opcode == CALL)
-        return !stretch->is_function && scan(machine, &(struct stretch){target, target + SASS_INSTRUCTION_BYTES, 1});
+        return !stretch->is_function &&
+               scan(machine, &(struct stretch){target, target + SASS_INSTRUCTION_BYTES, 1, stretch->left});
     if (target > stretch->end)
         stretch->end = target;
     return target >= stretch->start;
@@ -42,10 +45,11 @@ static int scan(struct machine *machine, struct stretch *stretch)
     enum access_kind kind;
     for (uint64_t pc = stretch->start; pc < stretch->end; pc += SASS_INSTRUCTION_BYTES) {
         struct span bytes = span_part(launch->code, pc - launch->start, SASS_INSTRUCTION_BYTES);
-        if (pc < launch->start || !bytes.bytes)
+        if (pc < launch->start || !bytes.bytes || !*stretch->left)
             return 0;
         struct sass_instruction instruction = sass_load(bytes.bytes);
         uint64_t next = pc + SASS_INSTRUCTION_BYTES;
+        --*stretch->left;
         if (sass_branches(instruction) ? !scan_branch(machine, instruction, pc, stretch)
                                        : !sass_is_known(instruction) || sass_decode(instruction, launch->sm, &access) ||
                                              sass_class(instruction, &kind))
@@ -68,7 +72,8 @@ int machine_skip(struct machine *machine, uint64_t *pc)
         return 0;
     uint64_t next = *pc + SASS_INSTRUCTION_BYTES, target = next;
     target += (uint64_t)instruction_branch_offset(instruction, launch->sm);
-    struct stretch both = {next, target, 0};
+    unsigned left = MOST;
+    struct stretch both = {next, target, 0, &left};
     if (target <= next || !scan(machine, &both))
         return 0;
     *pc = both.end;
