@@ -245,12 +245,18 @@ class Snapshots(Case):
 
     def test_history_of_segments(self) -> None:
         torch.cuda.memory.empty_cache()
+        reserved = torch.cuda.memory_reserved()
         torch.cuda.memory._set_memory_metadata("step 1")
         self.addCleanup(torch.cuda.memory._set_memory_metadata, "")
         torch.cuda.memory._record_memory_history("all", context="all", stacks="python")
         tensor = torch.empty(5 << 20, dtype=torch.int8, device=DEVICE)
         address = tensor.data_ptr()
         del tensor
+        for _ in range(500):  # the background thread may have it in its hands
+            torch.cuda.memory.empty_cache()
+            if torch.cuda.memory_reserved() <= reserved:
+                break
+            time.sleep(0.01)
         torch.cuda.memory.empty_cache()
         trace = torch.cuda.memory._snapshot()["device_traces"][0]
         segments = [entry for entry in trace if entry["addr"] <= address < entry["addr"] + entry["size"]]
@@ -266,8 +272,27 @@ class Snapshots(Case):
             torch.empty(100, device=DEVICE)
         self.assertEqual(len(torch.cuda.memory._snapshot()["device_traces"][0]), 8)
 
+    def check_replay(self, snapshot: dict) -> None:
+        """What the viewer makes of the history, is there at its end."""
+        there = {"segment": set(), "block": set()}
+        for segment in snapshot["segments"]:
+            there["segment"].add((segment["address"], segment["total_size"]))
+            there["block"] |= {
+                (block["address"], block["requested_size"]) for block in segment["blocks"] if block["state"] == "active_allocated"
+            }
+        live = {"segment": set(), "block": set()}
+        for entry in snapshot["device_traces"][0]:
+            kind = "segment" if entry["action"].startswith("segment") else "block"
+            if entry["action"] in ("alloc", "segment_alloc"):
+                live[kind].add((entry["addr"], entry["size"]))
+            elif entry["action"] in ("free_completed", "segment_free"):
+                live[kind].discard((entry["addr"], entry["size"]))
+        for kind in live:
+            self.assertTrue(live[kind])
+            self.assertLessEqual(live[kind], there[kind])
+
     def test_dump_and_plots(self) -> None:
-        from torch.cuda._memory_viz import profile_plot, segment_plot, segsum, trace, trace_plot
+        from torch.cuda._memory_viz import memory, profile_plot, segment_plot, segments, segsum, trace, trace_plot
 
         torch.cuda.memory._record_memory_history("all", stacks="python")
         kept = [torch.empty(size * 1000, device=DEVICE) for size in range(1, 5)]
@@ -282,6 +307,9 @@ class Snapshots(Case):
         self.assertIn("backend:cufence", snapshot["allocator_settings"]["PYTORCH_CUDA_ALLOC_CONF"])
         self.assertRegex(trace(snapshot), r"(\w) = cudaMalloc\(\d+, 2.0MiB\)\n\w = \1\[2093152:3.9KiB\]")
         self.assertTrue(segsum(snapshot))
+        for lines in (segments, memory):
+            self.assertIn(";active_allocated", lines(snapshot, format_flamegraph=str))
+        self.check_replay(snapshot)
         for plot in (trace_plot, segment_plot):
             self.assertGreater(len(plot(snapshot)), 1000)
         with torch.profiler.profile(profile_memory=True, record_shapes=True, with_stack=True) as profile:
