@@ -153,7 +153,7 @@ struct scope scope_visit(struct context *context);
 void scope_leave(struct scope scope);
 
 /* SCOPE scope = scope_enter(...): left at the end of the block. */
-#define SCOPE struct scope __attribute__((cleanup(scope_end)))
+#define SCOPE struct scope __attribute__((cleanup(scope_end), unused))
 static inline void scope_end(struct scope *scope)
 {
     scope_leave(*scope);
