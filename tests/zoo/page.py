@@ -27,7 +27,7 @@ waits. What a tool says about a twin is a false alarm. Natively, an error counts
 """
 LEGEND = """
 full: found, with kernel, source line, thread and buffer. found: without some of these. elsewhere: another kernel or line is named. crashed:
-an error that says nothing about the bug. slow: no end within 60 s. -: silent. An empty cell was not run: a tool for PyTorch's allocator on a program without it, an option
+an error that says nothing about the bug. slow: no end within 30 s, a Python program 60 s, nor alone. -: silent. An empty cell was not run: a tool for PyTorch's allocator on a program without it, an option
 that the bug has no need of.
 
 """
