@@ -62,6 +62,8 @@ TOOLS = {
     "off": Tool("cufence run, uaf=off", _run("--set", "uaf=off")),
     "strict": Tool("cufence run, uaf=strict", _run("--set", "uaf=strict")),
     "no_slack": Tool("cufence run, slack=off", _run("--set", "slack=off")),
+    "no_stacks": Tool("cufence run, stacks=off", _run("--set", "stacks=off"), is_extra=True),
+    "no_record": Tool("cufence run, no launches on record", _run("--set", "remember=65536/0"), is_extra=True),
     "driver": Tool("cuMemAlloc", allocator="driver", runs="micro"),
     "api": Tool("cufence, C API", allocator="cufence", runs="micro"),
     "streams": Tool("cufence run, streams=on", _run("--set", "streams=on"), is_extra=True),
