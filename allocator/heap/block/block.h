@@ -259,6 +259,17 @@ static inline void facts_write_none(struct block *block, uint64_t freed_ns)
     facts_write(block, &facts);
 }
 
+/* What the thread that holds the block may read, and has just written: word by word, for a wider load would wait until those
+ * stores are in the cache. */
+static inline void facts_copy(const struct block *block, struct facts *out)
+{
+    const uint64_t *from = (const uint64_t *)&block->facts;
+    uint64_t *to = (uint64_t *)out;
+#pragma GCC unroll 16
+    for (size_t i = 0; i < FACTS_WORDS; i++)
+        to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+}
+
 struct facts facts_read(const struct block *block);
 void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t gap_start, cufence_buffer *out);
 uint64_t now_ns(void);      /* CLOCK_MONOTONIC_COARSE: a few ns per call, resolution a few ms; never 0 */

@@ -209,7 +209,7 @@ static int note_freed(struct watch *watch, struct slack *slack)
         watch->missed++;
         return 0;
     }
-    slack->facts = slack->block->facts;
+    facts_copy(slack->block, &slack->facts);
     if (!slack->buffers++)
         slack->first_id = slack->facts.id;
     return 1;
