@@ -62,7 +62,7 @@ static const struct option_row table[] = {
            REST(FILL, "off", IN(poison)),
            .help = "set each byte of a fresh buffer, and of a freed one, to this value; nan: 0xff, which is NaN for all floating-point types"),
     OPTION("wait_ms", NUMBER, "EXIT or EXIT/RERUN, 0..86400000 and 100..600000", "1000", IN(exit_wait), RANGE(0, DAY_MS),
-           .joint = "/", REST(NUMBER, "3000", IN(witness_ms), RANGE(100, 600000)),
+           .joint = "/", REST(NUMBER, "10000", IN(witness_ms), RANGE(100, 600000)),
            .help = "max wait at exit for pending GPU work, in milliseconds, so that its faults are reported, and of a report for the re-run that explain= asks for"),
     OPTION("explain", CHOICE, "auto | off | dump | rerun", "auto", .set = set_explain,
            .help = "how a fault is explained; dump: by a GPU core dump; rerun: also by launching the kernel again, in another process; auto: rerun on a real GPU, where the dump leaves something open; off: no core dumps are armed"),

@@ -53,7 +53,7 @@ struct options {
     uint64_t exit_wait;          /* max wait at exit for pending GPU work, in ms, default 1000; 0: no wait */
     int coredump;                /* on (default) | off: arm GPU core dumps */
     enum option_witness witness; /* auto (default): launch a faulted kernel again, but not on the simulated device | on | off */
-    uint64_t witness_ms;         /* 100..600000, default 3000: the most that a report waits for that */
+    uint64_t witness_ms;         /* 100..600000, default 10000: the most that a report waits for that */
     enum option_peers peers; /* auto (default): map buffers for peers that the program gives access to | on: all | off: none */
     enum option_ipc ipc;     /* refuse (default) | driver: under the preload library, memory of cuMemAlloc can be exported */
     char only[256];          /* rules.h: guard only these; "" (default): all */

@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -224,22 +225,25 @@ def main() -> int:
         data = json.loads(options.json.read_text())
     until, cells = time.monotonic() + options.limit, todo(options, data)
 
+    def save() -> None:
+        fresh = options.json.with_name(f"{options.json.name}.{threading.get_ident()}")
+        fresh.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n")
+        fresh.replace(options.json)
+
     def take(one: tuple[str, str, str, Program]) -> None:
         if time.monotonic() > until:
             return
         part, name, tool, program = one
         cell = run_cell(program, tool)
         data[part].setdefault(name, {})[tool] = cell
+        save()
         print(f"{cell['seconds']:5.1f} s  {part:5} {name:26} {tool:18} {cell['word']:9} {' '.join(cell['named'])}", flush=True)
 
-    try:
-        with ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(take, cells))
-        for one in cells:  # the driver may have lost a fault among several
-            if data[one[0]].get(one[1], {}).get(one[2], {}).get("word") == "slow":
-                take(one)
-    finally:
-        options.json.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n")
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(take, cells))
+    for one in cells:  # the driver may have lost a fault among several
+        if data[one[0]].get(one[1], {}).get(one[2], {}).get("word") == "slow":
+            take(one)
     alarms = [f"{name}: {tool}" for name, row in data["twins"].items() for tool, cell in row.items() if tool in OURS and cell["word"] != "silent"]
     print(*(f"TWIN {alarm}" for alarm in alarms), sep="\n")
     return int(bool(alarms))

@@ -86,7 +86,7 @@ def _python(story: str, what: str, kernel: str, access: str, width: int, distanc
 _NAN = {"own": ("--nan", "report"), "sanitizer": "initcheck"}
 _STREAMS = {"own": ("--set", "streams=on+host"), "reason": "two streams, and nothing faults: streams= watches them"}
 _UNINIT = {"own": ("hunt", "--uninit"), "sanitizer": "initcheck", "reason": "no access is out of bounds: hunt --uninit runs it with several fills"}
-_ROUNDED = "a size is rounded up to 16 bytes, and the slack is only watched for writes: align=auto leaves none"
+_ROUNDED = "a size is rounded up to 16 bytes, and what lies between is only watched for writes: align=auto leaves nothing there"
 
 BUGS = [
     *(_cuda("moved_on", kind, "wrong index from memory", kind, access, width, 16 * width) for kind, access, width in (
@@ -129,10 +129,10 @@ BUGS = [
         ("freed", "tensor map of a freed buffer", "read"), ("copied", "tensor map too large", "read"), ("bulk", "overrun", "read"))),
     _cuda("host_copies", "again", "pinned buffer reused in flight", "", "write", 0, None, mark="", twin=("waited",), **_STREAMS),
     _cuda("host_copies", "freed", "pinned buffer freed in flight", "", "", 0, None, mark="", twin=("event",), **_STREAMS),
-    *(_cuda("exceptions", kind, kind, "", "", 0, None, mark="", twin=(), twin_program="clean.cu") for kind in ("trap", "assert", "illegal", "misaligned")),
-    Bug("double_free", "double_free.cu", (), "double free", twin=(), twin_program="clean.cu"),
-    Bug("leak", "leak.cu", (), "leak", own=("--set", "live=leaks"), twin=(), twin_program="clean.cu", reason="live=leaks lists what was never freed"),
-    *(_cuda("nan", kind, "NaN", "", "", 0, None, mark="", twin=(), twin_program="clean.cu", reason="nan= looks for them", **_NAN) for kind in ("log", "divide")),
+    *(_cuda("exceptions", kind, kind, "", "", 0, None, mark="", twin=("unused",), twin_program="freed.cu") for kind in ("trap", "assert", "illegal", "misaligned")),
+    Bug("double_free", "double_free.cu", (), "double free", twin=("unused",), twin_program="freed.cu"),
+    Bug("leak", "leak.cu", (), "leak", own=("--set", "live=leaks"), twin=("unused",), twin_program="freed.cu", reason="live=leaks lists what was never freed"),
+    *(_cuda("nan", kind, "NaN", "", "", 0, None, mark="", twin=("unused",), twin_program="freed.cu", reason="nan= looks for them", **_NAN) for kind in ("log", "divide")),
     *(_cuda("unwritten", kind, "uninitialised read", "", "read", 0, None, mark="", twin=(kind, "written"), **_UNINIT) for kind in (
         "ints", "flags", "bytes", "floats", "doubles", "halves", "total", "maximum", "pool", "copied")),
     _cuda("deep", "race", "race in shared memory", "shift", "read", 4, None, mark="", twin=("clean",), own=("hunt", "--deep"), sanitizer="racecheck", reason="hunt --deep"),
@@ -143,7 +143,7 @@ BUGS = [
     _python("triton_atomic", "overrun", "k_atomic", "atomic", 4, 0),
     _python("graph_overrun", "overrun", "k_oob", "read", 4, 0),
     _python("big_buffer", "overrun", "k_big", "read", 4, 0),
-    _python("fp16_odd", "overrun", "k_half", "read", 2, 0, own=("--set", "align=auto"), reason=_ROUNDED),
+    _python("fp16_odd", "overrun", "k_half", "read", 2, 0, mark="", own=("--set", "align=auto"), reason=_ROUNDED),
     _python("underrun", "underrun", "k_before", "read", 4, -4, own=("--set", "side=start"), reason="side=end has no guard in front of a buffer"),
     _python("use_after_free", "use after free", "k_late", "read", 4, None, own=("--set", "uaf=strict")),
     _python("late_in_a_loop", "use after free", "k_late", "read", 4, None),
