@@ -321,8 +321,10 @@ static void regions_unregister(void *domain, const struct nvtx_unregister *desc)
         return;
     for (size_t i = 0; i < desc->count; i++) {
         struct piece *piece = live_at(*(const void *const *)element(desc->refs, desc->stride, i));
-        if (piece && piece->heap && piece->heap->has_padding && settle(piece->start))
+        if (piece && piece->heap && piece->heap->has_padding && settle(piece->start)) {
             piece->is_free = release(piece->start) == CUFENCE_OK;
+            settle(piece->start); /* a late write comes behind the pattern, on any stream */
+        }
         if (piece && !piece->is_free)
             drop((size_t)(piece - pieces));
     }

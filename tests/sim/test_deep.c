@@ -135,6 +135,17 @@ TEST(a_tool_that_has_no_verdict_is_told)
     }
 }
 
+TEST_WITH(errors_beyond_what_the_tool_prints_are_more_of_the_same, begin_again, NULL)
+{
+    print_with("initcheck", "========= Uninitialized __global__ memory read of size 4 bytes\n"
+                            "=========     at add(const float *, float *)+0x90 in deep.cu:23\n"
+                            "=========     by thread (64,0,0) in block (12,0,0)\n"
+                            "========= 1792 errors were skipped (error buffer overflow).\n"
+                            "========= ERROR SUMMARY: 156 errors\n");
+    expect_hunt("", "scale", 86, "cufence hunt: 1 finding in 1 run$");
+    SAYS("^compute-sanitizer has looked at 1 launch\\.$");
+}
+
 TEST_WITH(initcheck_needs_fresh_memory_to_be_filled, begin_again, NULL)
 {
     expect_hunt("--tools initcheck", "second_half_written", 0, "nothing found in 1 run$");
