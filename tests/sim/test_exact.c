@@ -50,7 +50,7 @@ TEST(right_tables_are_silent)
 
 TEST(a_bundle_of_a_fault_has_the_rows_of_the_launch)
 {
-    if (run_shell("rm -rf s; LD_LIBRARY_PATH=%s %s run --set arena=64G,keep=replay=s -- %s stale_and_far", CUFENCE_RUN_DRIVER,
+    if (run_shell("rm -rf s; LD_LIBRARY_PATH=%s %s run --set arena=4G,keep=replay=s -- %s stale_and_far", CUFENCE_RUN_DRIVER,
                   CUFENCE_CLI, CUFENCE_SAVED_STORY) == 0)
         fail_msg("%s", text);
     assert_int_equal(run_shell("cp origins.cubin s/fault-*/kernel.cubin"), 0); /* this device's dumps have code of their own */
