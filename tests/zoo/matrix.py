@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+CORPORA = HERE / "corpora.json"
 sys.path.insert(0, str(HERE.parents[1] / "bench"))
 from bench import facts_here  # noqa: E402
 from tools import BUILD, TOOLS  # noqa: E402
@@ -175,7 +176,7 @@ def tools_for(program: Program, is_twin: bool) -> list[str]:
 def corpus(name: str, folder: Path) -> list[tuple[str, bool, Program]]:
     """The programs of others, which are built here: nothing of them is in this tree."""
     programs = []
-    for row in json.loads((HERE / "corpora.json").read_text())[name]["programs"]:
+    for row in json.loads(CORPORA.read_text())[name]["programs"]:
         out = Path(tempfile.gettempdir()) / "cufence-corpora" / name / row["name"].replace(" ", "_")
         out.parent.mkdir(parents=True, exist_ok=True)
         build = [word.format(out=out) for word in row["build"]]

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from matrix import COLUMNS, OURS
+from matrix import COLUMNS, CORPORA
 from tools import ROOT, TOOLS
 from zoo import BUGS
 
@@ -18,7 +18,7 @@ RESULTS, PAGE = ROOT / "tests" / "gpu" / "results" / "matrix.json", ROOT / "docs
 TITLES = {tool: TOOLS[tool].title for tool in COLUMNS if tool in TOOLS} | {
     "run": "cufence run", "strict": "cufence run, uaf=strict", "own": "cufence, the option for it", "own_tool": "initcheck or racecheck"}  # fmt: skip
 WHERE = ("kernel", "line", "thread", "buffer")
-INTRO = """# What it finds, and what others find
+INTRO = """# What it finds
 
 Planted bugs, a row each, and each tool that people use: a command away, `./dev matrix` ([tests/zoo](../tests/zoo/zoo.py) lists the bugs; a page of
 results is written by `python3 tests/zoo/page.py`). A twin is the same program where it is right: its buffers have room for what it does, or it
@@ -26,9 +26,9 @@ waits. What a tool says about a twin is a false alarm. Natively, an error counts
 
 """
 LEGEND = """
-full: found, with kernel, source line, thread and buffer. found: without some of these. elsewhere: another kernel or line is named. crashed:
-an error that says nothing about the bug. slow: no end within 30 s, a Python program 60 s, nor alone. -: silent. An empty cell was not run: a tool for PyTorch's allocator on a program without it, an option
-that the bug has no need of.
+full: found, with kernel, source line, thread and buffer. found: without some of these. elsewhere: another kernel or line is named. crashed: an error
+that says nothing about the bug. slow: no end within 30 s, a Python program 60 s, nor alone. -: silent. An empty cell was not run: for want of time, or
+because a tool for PyTorch's allocator has no use there, or the bug needs no option.
 
 """
 Data = dict[str, Any]
@@ -61,7 +61,11 @@ def scores(data: Data) -> str:
 
 def kind_of(name: str) -> tuple[str, str, str]:
     bug = next((one for one in BUGS if one.name == name), None)
-    return (bug.kind, bug.framework, bug.reason) if bug else ("", name.partition(":")[0], "")
+    if bug:
+        return bug.kind, bug.framework, bug.reason
+    corpus, _, program = name.partition(": ")
+    row = next((one for one in json.loads(CORPORA.read_text())[corpus]["programs"] if one["name"] == program), {"kind": ""})
+    return row["kind"], corpus, f"`cufence {' '.join(row['own'])}`" if "own" in row else ""
 
 
 def page(data: Data) -> str:
@@ -75,7 +79,8 @@ def page(data: Data) -> str:
             misses.append([name, word(row.get("run")), word(row.get("own")), reason or "not understood yet"])
     alarms = [[name, TITLES[tool], cell["word"]] for name, row in sorted(data["twins"].items()) for tool, cell in row.items() if cell["word"] != "silent"]
     return "".join((
-        INTRO, f"{facts['gpu']}, driver {facts['driver']}, PyTorch {facts.get('torch')}, cufence {facts['cufence']}, {facts['date']}.\n\n", scores(data),
+        INTRO, f"{facts['gpu']}, driver {facts['driver']}, PyTorch {facts.get('torch')}, cufence {facts['cufence']}, {facts['date']}.\n",
+        f"{facts['note']}.\n\n" if facts.get("note") else "\n", scores(data),
         LEGEND, "## Bugs\n\n", table(["bug", "kind", "of", *(TITLES[tool] for tool in tools)], body),
         "\n## What default options miss\n\n", table(["bug", "default options", "the option for it", "why"], misses),
         "\n## Twins that are not silent\n\n", table(["twin", "tool", "says"], alarms) if alarms else "None.\n",
