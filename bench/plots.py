@@ -129,6 +129,7 @@ def scaling(data: dict[str, Any]) -> Figure | None:
         axis.set_xscale("log", base=10 if name == "live" else 2)
         plain(axis.xaxis)
         axis.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value * 1e6:g}"))
+        axis.yaxis.set_minor_formatter(ticker.NullFormatter())
     titles = ("free one, allocate another", "allocate and free 4 KiB", "a launch")
     for axis, title in zip(axes, titles, strict=True):
         axis.set_title(title)

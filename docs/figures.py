@@ -1,45 +1,125 @@
-"""Figures of cost in README.md and docs/ have one source, tests/gpu/results/cost.json: figures.py check | write, in the top folder.
+"""Figures of cost in README.md and docs/ have one source, tests/gpu/results/bench.json, which `./dev bench --json` writes.
 
-A page has its table between the comments `<!-- cost: begin -->` and `<!-- cost: end -->`. Any other
+    python3 docs/figures.py check | write     in the top folder; with matplotlib, `write` draws the picture, too
+
+A page has its table between the comments `<!-- NAME: begin -->` and `<!-- NAME: end -->`; NAME is of TABLES. Any other
 sentence of a page that says how many times as long a training step takes is refused: it would be true for one version only.
 """
+
+from __future__ import annotations
 
 import json
 import pathlib
 import re
 import sys
+from typing import Any
 
-RESULTS = pathlib.Path("tests/gpu/results/cost.json")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
+from rounds import summary  # noqa: E402
+from store import digest, time_of  # noqa: E402
+from tools import BASELINE, TOOLS  # noqa: E402
+
+RESULTS = pathlib.Path("tests/gpu/results/bench.json")
+PICTURES = pathlib.Path("docs/screens/bench")
+PICTURE = PICTURES / "ratio.svg"
 PAGES = [pathlib.Path("README.md"), *sorted(pathlib.Path("docs").rglob("*.md"))]
-ROWS = {  # a row of the table for each back end of the results
-    "cufence": "`cufence.enable()`",
+SHORT = {  # a row of the README's table
+    "enable": "`cufence.enable()`",
     "run": "`cufence run`, `backend:cufence`",
-    "cufence_strict": "`uaf=strict`: every freed buffer is unmapped",
-    "sanitizer": "compute-sanitizer memcheck, without PyTorch's caching",
+    "strict": "`uaf=strict`: every freed buffer is unmapped",
+    "blocking": "no caching, `CUDA_LAUNCH_BLOCKING=1`",
+    "memcheck_uncached": "compute-sanitizer memcheck, without PyTorch's caching",
 }
-WORKLOADS = {"training": "training step", "inference": "inference step", "small": "100 small operations"}
-TABLE = re.compile(r"(<!-- cost: begin -->\n).*?(<!-- cost: end -->)", re.S)
+COLUMNS = {"training": "training step", "inference": "inference step", "small": "100 small operations"}
+TABLE = re.compile(r"(<!-- (cost|all costs|single calls|peaks): begin -->\n).*?(<!-- \2: end -->)", re.S)
 ELSEWHERE = re.compile(r"(?:training|inference)\s+steps?\b[^.|]{0,60}?\d(?:\.\d+)?\s+times(?:\s+as\s+long|\s+slower)")
+Data = dict[str, Any]
 
 
-def table() -> str:
-    results = json.loads(RESULTS.read_text())
-    facts, found = results["facts"], {(row["backend"], row["workload"]): row for row in results["rows"]}
-    lines = ["| native PyTorch = 1 | " + " | ".join(WORKLOADS.values()) + " |", "|---|" + "---|" * len(WORKLOADS)]
-    for name, title in ROWS.items():
-        ratios = [found[name, workload]["fastest"] for workload in WORKLOADS]
-        lines.append(f"| {title} | " + " | ".join(f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}" for ratio in ratios) + " |")
-    pairs = sorted({len(row["ratios"]) for row in results["rows"]})
-    lines += ["", f"{facts['gpu']}, driver {facts['driver']}, PyTorch {facts['torch']}, {facts['date']}: the fastest of {pairs[0]} to {pairs[-1]} blocks of "
-              "steps each, in turn with native ones."]  # fmt: skip
-    return "\n".join(lines) + "\n"
+def short(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+
+
+def rows(head: list[str], body: list[list[str]]) -> str:
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, ["---"] * len(head), *body))
+
+
+def found(data: Data, workload: str, tool: str) -> dict[str, float] | None:
+    one = summary(data["workloads"].get(workload, {"rounds": []})["rounds"], tool, BASELINE)
+    return one if one and one["ratio"] == one["ratio"] else None
+
+
+def source(data: Data) -> str:
+    facts = data["facts"]
+    return f"\n{facts['gpu']}, driver {facts['driver']}, PyTorch {facts['torch']}, {facts['date']}: "
+
+
+def cost(data: Data) -> str:
+    body = [[title, *(short(one["ratio"]) if (one := found(data, workload, tool)) else "not measured" for workload in COLUMNS)]
+            for tool, title in SHORT.items()]  # fmt: skip
+    counts = [one["rounds"] for workload in COLUMNS for tool in ("enable", "run") if (one := found(data, workload, tool))]
+    return rows(["native PyTorch = 1", *COLUMNS.values()], body) + source(data) + (
+        f"of each of {min(counts)} to {max(counts)} rounds the fastest block of steps beside the native one; the median of these ratios.\n")  # fmt: skip
+
+
+def all_costs(data: Data) -> str:
+    workloads = [name for name, row in data["workloads"].items() if row["group"] == "torch" and row["rounds"]]
+    tools = [tool for tool in TOOLS if tool != BASELINE and any(found(data, name, tool) for name in workloads)]
+
+    def cell(name: str, tool: str) -> str:
+        if not (one := found(data, name, tool)):
+            return "not possible" if tool in data["workloads"][name]["failed"] else "-"
+        return f"{short(one['ratio'])} ({short(one['lower'])} to {short(one['upper'])})"
+
+    head = ["native PyTorch = 1", *(data["workloads"][name]["title"] for name in workloads)]
+    return rows(head, [[TOOLS[tool].title, *(cell(name, tool) for name in workloads)] for tool in tools]) + source(data) + (
+        "medians of the rounds' ratios, and their quartiles. \"-\": not measured.\n")  # fmt: skip
+
+
+def single_calls(data: Data) -> str:
+    names = [name for name, row in data["workloads"].items() if row["group"] in ("micro", "fault") and row["rounds"]]
+
+    def seconds(name: str, tool: str) -> str:
+        one = summary(data["workloads"][name]["rounds"], tool, BASELINE)
+        return time_of(one["seconds"]) if one else "-"
+
+    tools = [tool for tool in TOOLS if any(seconds(name, tool) != "-" for name in names)]
+    head = ["the fastest block", *(TOOLS[tool].title for tool in tools)]
+    return rows(head, [[data["workloads"][name]["title"], *(seconds(name, tool) for tool in tools)] for name in names]) + source(data) + (
+        "for each allocation, launch or fault.\n")  # fmt: skip
+
+
+def peaks(data: Data) -> str:
+    body = []
+    for model, by_tool in data["memory"].items():
+        native = by_tool.get(BASELINE, {}).get("device")
+        for tool, one in by_tool.items():
+            ratio = f", {short(one['device'] / native)} of native" if native and tool != BASELINE else ""
+            body.append([model, TOOLS[tool].title, f"{one['device'] / 2**30:.2f} GiB{ratio}", f"{one['host'] / 2**30:.2f} GiB"])
+    return rows(["training", "", "of the device, at most", "of the host, at most"], body) + source(data) + "what the driver says is in use.\n"
+
+
+TABLES = {"cost": cost, "all costs": all_costs, "single calls": single_calls, "peaks": peaks}
+
+
+def draw(data: Data) -> None:
+    try:
+        from plots import draw_all
+    except ImportError as error:
+        print(f"no picture: {error}", file=sys.stderr)
+        return
+    for file in draw_all(data, PICTURES):
+        if file.suffix != ".svg":
+            file.unlink()
 
 
 def main() -> None:
-    fresh_table, pages = table(), 0
+    data, pages = json.loads(RESULTS.read_text()), 0
+    if sys.argv[1] == "write":
+        draw(data)
     for page in PAGES:
         text = page.read_text()
-        fresh, tables = TABLE.subn(lambda m: m[1] + fresh_table + m[2], text)
+        fresh, tables = TABLE.subn(lambda m: m[1] + TABLES[m[2]](data) + m[3], text)
         pages += tables
         if stray := ELSEWHERE.search(TABLE.sub("", text)):
             sys.exit(f"{page}: a figure of cost that is not from {RESULTS}: {' '.join(stray[0].split())}")
@@ -49,6 +129,9 @@ def main() -> None:
             sys.exit(f"{page} has other figures than {RESULTS}: python3 docs/figures.py write")
     if not pages:
         sys.exit("no page has the comments around a table of cost")
+    for picture in sorted(PICTURES.glob("*.svg")):
+        if digest(data) not in picture.read_text():
+            sys.exit(f"{picture} has other figures than {RESULTS}: python3 docs/figures.py write, with matplotlib")
 
 
 if __name__ == "__main__":

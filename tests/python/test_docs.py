@@ -13,6 +13,9 @@ from pathlib import Path
 
 import standin
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+import store  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").glob("*/README.md")])
 DOCS = sorted(page for page in (ROOT / "docs").rglob("*.md") if "examples" not in page.parts)
@@ -121,11 +124,17 @@ class Figures(standin.InFolder):
         self.write_results(1.25)
         (self.folder / "README.md").write_text("Before\n<!-- cost: begin -->\n<!-- cost: end -->\nAfter\n")
 
-    def write_results(self, fastest):
-        rows = [{"backend": backend, "workload": workload, "fastest": fastest, "ratios": [1.0] * 9}
-                for backend in ("cufence", "run", "cufence_strict", "sanitizer") for workload in ("training", "inference", "small")]  # fmt: skip
-        facts = {"gpu": "a GPU", "driver": "1", "torch": "2", "date": "3"}
-        (self.folder / "tests/gpu/results/cost.json").write_text(json.dumps({"facts": facts, "rows": rows}))
+    def write_results(self, slower):
+        rounds = [{"native": [2.0, 3.0], **dict.fromkeys(("run", "enable", "strict"), [2.0 * slower, 9.0])}] * 5
+        row = {"group": "torch", "title": "a step", "rounds": rounds, "failed": {"blocking": "ended"}, "left_out": None}
+        call = {"group": "micro", "title": "a launch", "rounds": [{"native": [2e-6]}], "failed": {}, "left_out": None}
+        memory = {"a model": {"native": {"device": 2 << 30, "host": 1 << 30}, "run": {"device": 3 << 30, "host": 1 << 30}}}
+        self.results = {
+            "facts": {"gpu": "a GPU", "driver": "1", "torch": "2", "date": "3"},
+            "workloads": {"training": row, "inference": {**row, "rounds": [{**one, "blocking": [8.0]} for one in rounds]}, "launch.1": call},
+            "memory": memory,
+        }
+        (self.folder / "tests/gpu/results/bench.json").write_text(json.dumps(self.results))
 
     def figures(self, what):
         return subprocess.run([sys.executable, ROOT / "docs/figures.py", what], cwd=self.folder, capture_output=True, text=True, check=False)
@@ -134,12 +143,30 @@ class Figures(standin.InFolder):
         self.assertIn("README.md has other figures than", self.figures("check").stderr)
         self.assertEqual(self.figures("write").returncode, 0)
         page = (self.folder / "README.md").read_text()
-        self.assertIn("| `cufence.enable()` | 1.25 | 1.25 | 1.25 |\n", page)
+        self.assertIn("| `cufence.enable()` | 1.25 | 1.25 | not measured |\n", page)
         self.assertTrue(page.startswith("Before\n") and page.endswith("\nAfter\n"))
         self.assertEqual(self.figures("check").returncode, 0)
         self.write_results(1.26)
         done = self.figures("check")
         self.assertEqual((done.returncode, "README.md has other figures than" in done.stderr), (1, True))
+
+    def test_all_tables(self):
+        names = ("all costs", "single calls", "peaks")
+        (self.folder / "docs/all.md").write_text("".join(f"<!-- {name}: begin -->\n<!-- {name}: end -->\n" for name in names))
+        self.assertEqual(self.figures("write").returncode, 0)
+        page = (self.folder / "docs/all.md").read_text()
+        self.assertIn("| cufence run | 1.25 (1.25 to 1.25) | 1.25 (1.25 to 1.25) |\n", page)
+        self.assertIn("| no caching, CUDA_LAUNCH_BLOCKING=1 | not possible | 4.00 (4.00 to 4.00) |\n", page)
+        self.assertIn("| a launch | 2 us |\n", page)
+        self.assertIn("| a model | cufence run | 3.00 GiB, 1.50 of native | 1.00 GiB |\n", page)
+
+    def test_a_picture_of_other_results_fails(self):
+        (self.folder / "docs/screens/bench").mkdir(parents=True)
+        picture = self.folder / "docs/screens/bench/ratio.svg"
+        picture.write_text(f"<svg>results {store.digest(self.results)}</svg>")
+        self.assertEqual(self.figures("write").returncode, 0)
+        self.write_results(1.26)
+        self.assertIn("ratio.svg has other figures than", self.figures("write").stderr)
 
     def test_a_figure_elsewhere_fails(self):
         self.assertEqual(self.figures("write").returncode, 0)
