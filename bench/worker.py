@@ -17,6 +17,7 @@ import importlib
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -78,9 +79,10 @@ class Bench:
         from models import MODELS
 
         def used() -> int:
+            """Of the whole device. cuMemGetInfo says under `cufence run` what the program would find, not what is mapped."""
             self.torch.cuda.synchronize()
-            free, total = self.torch.cuda.mem_get_info()
-            return total - free
+            query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]
+            return int(subprocess.run(query, capture_output=True, check=True).stdout) << 20
 
         self.torch.zeros(1, device="cuda")
         before, most = used(), 0

@@ -84,6 +84,8 @@ def single_calls(data: Data) -> str:
         return time_of(one["seconds"]) if one else "-"
 
     tools = [tool for tool in TOOLS if any(seconds(name, tool) != "-" for name in names)]
+    if not tools:
+        return "Not in this run of the benchmarks.\n"
     head = ["the fastest block", *(TOOLS[tool].title for tool in tools)]
     return rows(head, [[data["workloads"][name]["title"], *(seconds(name, tool) for tool in tools)] for name in names]) + source(data) + (
         "for each allocation, launch or fault.\n")  # fmt: skip
@@ -96,7 +98,7 @@ def peaks(data: Data) -> str:
         for tool, one in by_tool.items():
             ratio = f", {short(one['device'] / native)} of native" if native and tool != BASELINE else ""
             body.append([model, TOOLS[tool].title, f"{one['device'] / 2**30:.2f} GiB{ratio}", f"{one['host'] / 2**30:.2f} GiB"])
-    return rows(["training", "", "of the device, at most", "of the host, at most"], body) + source(data) + "what the driver says is in use.\n"
+    return rows(["training", "", "of the device, at most", "of the host, at most"], body) + source(data) + "what is in use on the device.\n"
 
 
 TABLES = {"cost": cost, "all costs": all_costs, "single calls": single_calls, "peaks": peaks}
