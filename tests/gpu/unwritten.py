@@ -41,7 +41,7 @@ def hunt(arguments: list[str], status: int, *says: str) -> str:
 
 def wrong(name: str) -> str:
     kernel, element = CASES[name]
-    places = r"launched at \S*unwritten\.cu:\d+ .*allocated at \S*unwritten\.cu:\d+ "
+    places = r"launched at .*unwritten\.(cu|static).*allocated at .*\bin (fresh|main|flags|pool)"
     return hunt([name], 86, "cufence hunt: 1 finding in 4 runs", rf"uninitialised read in {kernel}\b", element, places)
 
 
