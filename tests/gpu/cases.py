@@ -89,6 +89,7 @@ FAULTS = [
         ],
         output=["packed: True", "clean: True", "in front: True", "behind: True", "neighbours: True", "still clean: True"],
         reports=2,
+        ways=("run", "backend"),  # enable() sees no launches
         options={"small": "pack"},
     ),
     overrun("other_stream_busy", "k_oob", "7,0,0", 4000, output=["busy when the fault came: True"]),
