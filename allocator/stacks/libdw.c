@@ -5,6 +5,7 @@
 #include "base/env.h"
 
 #include <dlfcn.h>
+#include <dwarf.h>
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>
 #include <link.h>
@@ -28,6 +29,13 @@
     X(dwfl_module_getsrc)                                                                                                      \
     X(dwfl_lineinfo)                                                                                                           \
     X(dwfl_module_nextcu)                                                                                                      \
+    X(dwfl_module_addrdie)                                                                                                     \
+    X(dwarf_getscopes)                                                                                                         \
+    X(dwarf_tag)                                                                                                               \
+    X(dwarf_attr)                                                                                                              \
+    X(dwarf_formudata)                                                                                                         \
+    X(dwarf_getsrcfiles)                                                                                                       \
+    X(dwarf_filesrc)                                                                                                           \
     X(dwarf_haspc)                                                                                                             \
     X(dwarf_getsrc_die)                                                                                                        \
     X(dwarf_linesrc)                                                                                                           \
@@ -220,7 +228,40 @@ static const char *search_units(const struct libdw *libdw, Dwfl_Module *module, 
     return NULL;
 }
 
-void libdw_line(struct libdw_session *session, uint64_t address, char *file, size_t size, int *line)
+static int is_of_cudas_header(const char *source)
+{
+    const char *slash = strrchr(source, '/');
+    return strncmp(slash ? slash + 1 : source, "cuda_runtime", strlen("cuda_runtime")) == 0;
+}
+
+/* The first place in a file of the program that an inlined function at the address is called at; NULL if there is none. */
+static const char *find_call(const struct libdw *libdw, Dwfl_Module *module, uint64_t address, int *line)
+{
+    Dwarf_Addr bias;
+    Dwarf_Die *scopes = NULL, *unit = libdw->dwfl_module_addrdie(module, address, &bias);
+    const char *source = NULL;
+    Dwarf_Files *files;
+    size_t file_count;
+    if (!unit || libdw->dwarf_getsrcfiles(unit, &files, &file_count) != 0)
+        return NULL;
+    int count = libdw->dwarf_getscopes(unit, address - bias, &scopes);
+    for (int i = 0; i < count && !source; i++) {
+        Dwarf_Attribute attribute;
+        Dwarf_Word file, at;
+        if (libdw->dwarf_tag(&scopes[i]) != DW_TAG_inlined_subroutine ||
+            libdw->dwarf_formudata(libdw->dwarf_attr(&scopes[i], DW_AT_call_file, &attribute), &file) != 0 ||
+            libdw->dwarf_formudata(libdw->dwarf_attr(&scopes[i], DW_AT_call_line, &attribute), &at) != 0)
+            continue;
+        source = libdw->dwarf_filesrc(files, (size_t)file, NULL, NULL);
+        *line = (int)at;
+        if (source && is_of_cudas_header(source))
+            source = NULL;
+    }
+    free(scopes);
+    return source;
+}
+
+void libdw_line(struct libdw_session *session, uint64_t address, int is_wrapped, char *file, size_t size, int *line)
 {
     const struct libdw *libdw = session->libdw;
     Dwfl_Module *module = libdw->dwfl_addrmodule(session->dwfl, address);
@@ -228,6 +269,12 @@ void libdw_line(struct libdw_session *session, uint64_t address, char *file, siz
     const char *source = found ? libdw->dwfl_lineinfo(found, NULL, line, NULL, NULL, NULL) : NULL;
     if (module && !found)
         source = search_units(libdw, module, address, line);
+    if (source && (is_wrapped || is_of_cudas_header(source))) {
+        int called_at;
+        const char *caller = find_call(libdw, module, address, &called_at);
+        source = caller ? caller : source;
+        *line = caller ? called_at : *line;
+    }
     if (source)
         snprintf(file, size, "%s", source);
 }

@@ -22,8 +22,10 @@ struct libdw_session *libdw_begin(const struct libdw *libdw); /* NULL: libdw fai
 void libdw_end(struct libdw_session *session);
 
 /* libdw_name() writes the symbol name (mangled) of the function that contains the address; libdw_line() writes the source file
- * and line of the instruction there. Both leave the output unchanged if nothing is known. */
+ * and line of the instruction there, of an inlined function of CUDA's headers those of its call. is_wrapped: the innermost
+ * inlined function there, if any, is a wrapper of nvcc's, whose line tells nothing. Both leave the output unchanged if nothing
+ * is known. */
 void libdw_name(struct libdw_session *session, uint64_t address, char *name, size_t size);
-void libdw_line(struct libdw_session *session, uint64_t address, char *file, size_t size, int *line);
+void libdw_line(struct libdw_session *session, uint64_t address, int is_wrapped, char *file, size_t size, int *line);
 
 #endif

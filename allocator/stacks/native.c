@@ -109,6 +109,8 @@ static int is_of_cuda(const struct module *module)
            starts_with(name, "libcudart-"); /* some wheels rename it */
 }
 
+#define STUB "__device_stub__"
+
 /* Function names of libcudart_static.a as nm lists them for CUDA 13.0: launches, allocations, frees, and the internals that
  * they call; cufence's own in a program that it is linked into; and what nvcc makes for each kernel, to launch it. */
 static int is_linked_in(const char *function)
@@ -120,7 +122,7 @@ static int is_linked_in(const char *function)
         if (starts_with(function, starts[i]))
             return 1;
     }
-    return strstr(function, "__device_stub__") != NULL;
+    return strstr(function, STUB) != NULL;
 }
 
 /* A return address to describe. */
@@ -191,6 +193,28 @@ static size_t count_leading_internal(struct libdw_session *session, const struct
     return 0;
 }
 
+/* nvcc makes two functions for a kernel: a stub that launches it, and the wrapper that the program calls, which is inlined or
+ * has a frame. The wrapper's name is part of the stub's. Returns whether the frame's name is that of the wrapper of the frame
+ * before. */
+static int is_wrapper(struct libdw_session *session, const struct native_place *stub, const struct native_place *next,
+                      int *is_wrapped)
+{
+    struct located at;
+    char name[NAME_BYTES], wrapper[NAME_BYTES];
+    *is_wrapped = 0;
+    if (!locate(stub, &at) || at.is_gone)
+        return 0;
+    find_name(session, at.pc, &at.module, name, sizeof name);
+    const char *of = strstr(name, STUB);
+    *is_wrapped = of != NULL;
+    if (!of || !locate(next, &at) || at.is_gone)
+        return 0;
+    find_name(session, at.pc, &at.module, wrapper, sizeof wrapper);
+    size_t length = strlen(wrapper);
+    of += strlen(STUB);
+    return length > 1 && (strncmp(of, wrapper + (wrapper[0] == '_'), length - (wrapper[0] == '_')) == 0);
+}
+
 /* Whether the frame is of the C library's code that calls main() or a thread's function. */
 static int is_start(const struct stack_frame *frame)
 {
@@ -209,13 +233,18 @@ size_t native_frames_at(const struct native_place *places, size_t count, const s
     uint64_t pcs[FRAMES_MOST];
     struct libdw_session *session = libdw ? libdw_begin(libdw) : NULL;
     size_t skipped = count_leading_internal(session, places, count);
+    int is_wrapped = 0;
+    if (skipped && skipped + 1 < count && is_wrapper(session, &places[skipped - 1], &places[skipped], &is_wrapped)) {
+        skipped++;
+        is_wrapped = 0;
+    }
     size_t written = describe_all(session, places + skipped, count - skipped, out, pcs, max < FRAMES_MOST ? max : FRAMES_MOST);
     while (written > 1 && is_start(&out[written - 1])) /* tells a reader nothing */
         written--;
     /* Lines come last: those of the C library may take 0.03 s to read, from the separate debug info of a distribution. */
     for (size_t i = 0; i < written && session; i++) {
         if (pcs[i])
-            libdw_line(session, pcs[i] - 1, out[i].file, sizeof out[i].file, &out[i].line);
+            libdw_line(session, pcs[i] - 1, is_wrapped && i == 0, out[i].file, sizeof out[i].file, &out[i].line);
     }
     if (session)
         libdw_end(session);

@@ -29,7 +29,7 @@ static void look_at(const struct libdw *libdw, void *function)
     if (!session)
         _exit(2);
     libdw_name(session, (uint64_t)(uintptr_t)function, name, sizeof name);
-    libdw_line(session, (uint64_t)(uintptr_t)function, file, sizeof file, &line);
+    libdw_line(session, (uint64_t)(uintptr_t)function, 0, file, sizeof file, &line);
     libdw_end(session);
 }
 

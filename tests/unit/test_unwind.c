@@ -2,6 +2,7 @@
 #define TEST_OWN_MAIN
 #include "support/test.h"
 
+#include "stacks/libdw.h"
 #include "stacks/native.h"
 #include "unwind_code.h"
 
@@ -190,6 +191,12 @@ TEST(a_static_runtimes_own_frames_are_left_out)
     const struct named *named = names_of(&stack);
     assert_frame(named, 0, "code_that_launches");
     assert_frame(named, 1, "a_static_runtimes_own_frames_are_left_out");
+    struct stack_frame shown[4];
+    assert_true(native_frames(&stack, libdw_open(), shown, 4) > 0);
+    assert_int_equal(shown[0].line, libdw_open() ? line_of_launch : 0);
+    code_that_calls_the_wrapper(&stack);
+    sink++;
+    assert_frame(names_of(&stack), 0, "code_that_calls_the_wrapper");
 }
 
 static struct stack under_main;

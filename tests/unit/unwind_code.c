@@ -105,14 +105,35 @@ __attribute__((noinline)) void cudaLaunchKernel(void *stack)
     sink++;
 }
 
-__attribute__((noinline)) void __device_stub__kernel(void *stack) /* nvcc makes one for each kernel */
+/* nvcc makes two functions for a kernel: a stub that launches it, and a wrapper that calls that and may be inlined. */
+__attribute__((noinline)) void __device_stub__kernel(void *stack)
 {
     cudaLaunchKernel(stack);
     sink++;
 }
 
-__attribute__((noinline)) void code_that_launches(void *stack)
+__attribute__((always_inline)) static inline void inlined(void *stack)
 {
     __device_stub__kernel(stack);
+    sink++;
+}
+
+const int line_of_launch = __LINE__ + 4;
+
+__attribute__((noinline)) void code_that_launches(void *stack)
+{
+    inlined(stack);
+    sink++;
+}
+
+__attribute__((noinline)) void kernel(void *stack)
+{
+    __device_stub__kernel(stack);
+    sink++;
+}
+
+__attribute__((noinline)) void code_that_calls_the_wrapper(void *stack)
+{
+    kernel(stack);
     sink++;
 }

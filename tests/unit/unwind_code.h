@@ -22,7 +22,10 @@ void code_that_traps(void); /* with an invalid instruction */
 void libcudart_static_76a125a71b5a(void *stack);
 void cudaLaunchKernel(void *stack);
 void __device_stub__kernel(void *stack);
-void code_that_launches(void *stack);
+void code_that_launches(void *stack); /* at this line */
+extern const int line_of_launch;
+void kernel(void *stack); /* nvcc's wrapper, not inlined */
+void code_that_calls_the_wrapper(void *stack);
 
 /* With frame pointers, and without any call frame information. */
 void plain_outer(unwind_callee *callee, void *argument);
