@@ -148,6 +148,7 @@ USE_CUPY = """
 import cupy
 cuda = cupy.cuda
 assert cuda.get_allocator() is cuda.malloc_async
+assert cuda.memory.MemoryPool is type(cupy.get_default_memory_pool()), "compiled modules look for the type by this name"
 cuda.set_allocator(cupy.get_default_memory_pool().malloc)
 assert cuda.get_allocator() is cuda.malloc_async, "the pool that was there before"
 with cuda.using_allocator(cupy.get_default_memory_pool().malloc):

@@ -38,8 +38,8 @@ def patch(module: ModuleType) -> None:
         def wrap(before: Any) -> Any:
             return lambda allocator=None: before(bypassed(allocator))
 
+        cuda.MemoryPool = ours  # that of cuda.memory is a C type, which compiled modules of CuPy's look for by this name
         for holder in (cuda, cuda.memory):
-            holder.MemoryPool = ours
             for name in ("set_allocator", "using_allocator"):
                 if hasattr(holder, name):
                     setattr(holder, name, wrap(getattr(holder, name)))
