@@ -71,7 +71,7 @@ TEST(a_started_process_inherits_no_file_of_libdw)
     int line = 0, opened = 0;
     assert_non_null(session);
     libdw_name(session, (uint64_t)(uintptr_t)&malloc, name, sizeof name);
-    libdw_line(session, (uint64_t)(uintptr_t)&with_libdw, file, sizeof file, &line);
+    libdw_line(session, (uint64_t)(uintptr_t)&with_libdw, 0, file, sizeof file, &line);
     for (int i = 3; i < 256; i++) {
         char path[64], of[512] = "";
         snprintf(path, sizeof path, "/proc/self/fd/%d", i);
