@@ -161,12 +161,12 @@ TEST(a_frame_in_no_module_is_left_out)
 static unsigned lines_read;
 
 /* In front of libdw_line() (see tests/CMakeLists.txt). */
-void __real_libdw_line(struct libdw_session *session, uint64_t address, char *file, size_t size, int *line);
-void __wrap_libdw_line(struct libdw_session *session, uint64_t address, char *file, size_t size, int *line);
-void __wrap_libdw_line(struct libdw_session *session, uint64_t address, char *file, size_t size, int *line)
+void __real_libdw_line(struct libdw_session *session, uint64_t address, int is_wrapped, char *file, size_t size, int *line);
+void __wrap_libdw_line(struct libdw_session *session, uint64_t address, int is_wrapped, char *file, size_t size, int *line);
+void __wrap_libdw_line(struct libdw_session *session, uint64_t address, int is_wrapped, char *file, size_t size, int *line)
 {
     lines_read++;
-    __real_libdw_line(session, address, file, size, line);
+    __real_libdw_line(session, address, is_wrapped, file, size, line);
 }
 
 /* Goes by the name of the C library's function that starts a thread. */
