@@ -18,6 +18,7 @@ import faulthandler
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,8 @@ SETTINGS = "the setting is one of the allocator that cufence replaces"
 DIFFERENT = {
     "TestCuda.test_graph_memory_stats_and_use_result_after_destroy_graph": PAGES,
     "TestCuda.test_graph_two_successive": PAGES,
+    "TestCuda.test_lazy_init": "import torch initialises the driver, because the settings name cudaMallocAsync",
+    "TestCuda.test_memory_stats_of_multiple_generators_and_graphs": PAGES,
     "TestCudaMallocAsync.test_allocator_backend": "asks for the back end cudaMallocAsync and gets cufence's, which says native",
     "TestCudaMallocAsync.test_allocator_settings": f"roundup_power2_divisions: {SETTINGS}",
     "TestCudaMallocAsync.test_cachingAllocator_raw_alloc": "memory is guarded and counted with PyTorch's cache switched off, too",
@@ -71,6 +74,12 @@ def is_context_lost() -> bool:
     return False
 
 
+def error_of(traceback: str) -> str:
+    """The line that names the exception: PyTorch appends advice to it."""
+    lines = traceback.strip().splitlines()
+    return next((line for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception|Failure)\b", line)), lines[-1])
+
+
 def work(record: str, limit: float, tests: list[str]) -> None:
     modules = {name: importlib.import_module(name) for name in {test.rsplit(".", 2)[0] for test in tests}}
     with open(record, "a", buffering=1) as file:
@@ -84,7 +93,7 @@ def work(record: str, limit: float, tests: list[str]) -> None:
             faulthandler.cancel_dump_traceback_later()
             wrong = [text for _, text in result.failures + result.errors]
             outcome = "failed" if wrong or result.unexpectedSuccesses else "skipped" if result.skipped else "passed"
-            why = wrong[0].strip().splitlines()[-1] if wrong else result.skipped[0][1] if result.skipped else ""
+            why = error_of(wrong[0]) if wrong else result.skipped[0][1] if result.skipped else ""
             print(test, outcome, *wrong, sep="\n", flush=True)
             seconds = round(time.monotonic() - began, 2)
             file.write(json.dumps({"test": test, "outcome": outcome, "why": why[:300], "seconds": seconds}) + "\n")
