@@ -215,17 +215,24 @@ void libdw_name(struct libdw_session *session, uint64_t address, char *name, siz
 }
 
 /* libdw finds a unit by .debug_aranges, which clang and rustc do not write: looks at each unit's own ranges. */
-static const char *search_units(const struct libdw *libdw, Dwfl_Module *module, uint64_t address, int *line)
+static Dwarf_Die *find_unit(const struct libdw *libdw, Dwfl_Module *module, uint64_t address, Dwarf_Addr *bias)
+{
+    Dwarf_Die *unit = libdw->dwfl_module_addrdie(module, address, bias);
+    if (unit)
+        return unit;
+    while ((unit = libdw->dwfl_module_nextcu(module, unit, bias)) != NULL)
+        if (libdw->dwarf_haspc(unit, address - *bias) == 1)
+            return unit;
+    return NULL;
+}
+
+static const char *find_line(const struct libdw *libdw, Dwfl_Module *module, uint64_t address, int *line)
 {
     Dwarf_Addr bias;
-    for (Dwarf_Die *unit = NULL; (unit = libdw->dwfl_module_nextcu(module, unit, &bias)) != NULL;) {
-        if (libdw->dwarf_haspc(unit, address - bias) != 1)
-            continue;
-        Dwarf_Line *found = libdw->dwarf_getsrc_die(unit, address - bias);
-        const char *source = found ? libdw->dwarf_linesrc(found, NULL, NULL) : NULL;
-        return source && libdw->dwarf_lineno(found, line) == 0 ? source : NULL;
-    }
-    return NULL;
+    Dwarf_Die *unit = find_unit(libdw, module, address, &bias);
+    Dwarf_Line *found = unit ? libdw->dwarf_getsrc_die(unit, address - bias) : NULL;
+    const char *source = found ? libdw->dwarf_linesrc(found, NULL, NULL) : NULL;
+    return source && libdw->dwarf_lineno(found, line) == 0 ? source : NULL;
 }
 
 static int is_of_cudas_header(const char *source)
@@ -238,7 +245,7 @@ static int is_of_cudas_header(const char *source)
 static const char *find_call(const struct libdw *libdw, Dwfl_Module *module, uint64_t address, int *line)
 {
     Dwarf_Addr bias;
-    Dwarf_Die *scopes = NULL, *unit = libdw->dwfl_module_addrdie(module, address, &bias);
+    Dwarf_Die *scopes = NULL, *unit = find_unit(libdw, module, address, &bias);
     const char *source = NULL;
     Dwarf_Files *files;
     size_t file_count;
@@ -268,7 +275,7 @@ void libdw_line(struct libdw_session *session, uint64_t address, int is_wrapped,
     Dwfl_Line *found = module ? libdw->dwfl_module_getsrc(module, address) : NULL;
     const char *source = found ? libdw->dwfl_lineinfo(found, NULL, line, NULL, NULL, NULL) : NULL;
     if (module && !found)
-        source = search_units(libdw, module, address, line);
+        source = find_line(libdw, module, address, line);
     if (source && (is_wrapped || is_of_cudas_header(source))) {
         int called_at;
         const char *caller = find_call(libdw, module, address, &called_at);
