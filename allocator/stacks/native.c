@@ -109,7 +109,7 @@ static int is_of_cuda(const struct module *module)
            starts_with(name, "libcudart-"); /* some wheels rename it */
 }
 
-#define STUB "__device_stub__"
+#define STUB "__device_stub_" /* and __wrapper__device_stub_ of a template */
 
 /* Function names of libcudart_static.a as nm lists them for CUDA 13.0: launches, allocations, frees, and the internals that
  * they call; cufence's own in a program that it is linked into; and what nvcc makes for each kernel, to launch it. */
@@ -194,8 +194,8 @@ static size_t count_leading_internal(struct libdw_session *session, const struct
 }
 
 /* nvcc makes two functions for a kernel: a stub that launches it, and the wrapper that the program calls, which is inlined or
- * has a frame. The wrapper's name is part of the stub's. Returns whether the frame's name is that of the wrapper of the frame
- * before. */
+ * has a frame. The stub's name is STUB and the wrapper's, without a leading _ and with parameters behind it. Returns whether
+ * the next frame is that of the wrapper. *is_wrapped: there is a stub. */
 static int is_wrapper(struct libdw_session *session, const struct native_place *stub, const struct native_place *next,
                       int *is_wrapped)
 {
@@ -205,14 +205,17 @@ static int is_wrapper(struct libdw_session *session, const struct native_place *
     if (!locate(stub, &at) || at.is_gone)
         return 0;
     find_name(session, at.pc, &at.module, name, sizeof name);
-    const char *of = strstr(name, STUB);
-    *is_wrapped = of != NULL;
-    if (!of || !locate(next, &at) || at.is_gone)
+    *is_wrapped = strstr(name, STUB) != NULL;
+    if (!*is_wrapped || !locate(next, &at) || at.is_gone)
         return 0;
     find_name(session, at.pc, &at.module, wrapper, sizeof wrapper);
-    size_t length = strlen(wrapper);
-    of += strlen(STUB);
-    return length > 1 && (strncmp(of, wrapper + (wrapper[0] == '_'), length - (wrapper[0] == '_')) == 0);
+    char *demangled = text_demangled(name);
+    const char *of = strstr(demangled ? demangled : name, STUB), *without = wrapper + (wrapper[0] == '_');
+    of = of ? of + strlen(STUB) : "";
+    of += of[0] == '_';
+    int is_it = *without && strlen(without) == strcspn(of, "(") && !strncmp(of, without, strlen(without));
+    free(demangled);
+    return is_it;
 }
 
 /* Whether the frame is of the C library's code that calls main() or a thread's function. */

@@ -197,6 +197,9 @@ TEST(a_static_runtimes_own_frames_are_left_out)
     code_that_calls_the_wrapper(&stack);
     sink++;
     assert_frame(names_of(&stack), 0, "code_that_calls_the_wrapper");
+    ker(&stack);
+    sink++;
+    assert_frame(names_of(&stack), 0, "ker");
 }
 
 static struct stack under_main;

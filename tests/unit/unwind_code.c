@@ -137,3 +137,9 @@ __attribute__((noinline)) void code_that_calls_the_wrapper(void *stack)
     kernel(stack);
     sink++;
 }
+
+__attribute__((noinline)) void ker(void *stack) /* no wrapper, though the stub's name begins so */
+{
+    inlined(stack);
+    sink++;
+}

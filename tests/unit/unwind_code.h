@@ -26,6 +26,7 @@ void code_that_launches(void *stack); /* at this line */
 extern const int line_of_launch;
 void kernel(void *stack); /* nvcc's wrapper, not inlined */
 void code_that_calls_the_wrapper(void *stack);
+void ker(void *stack);
 
 /* With frame pointers, and without any call frame information. */
 void plain_outer(unwind_callee *callee, void *argument);
