@@ -21,7 +21,6 @@ from tools import BASELINE, TOOLS  # noqa: E402
 
 RESULTS = pathlib.Path("tests/gpu/results/bench.json")
 PICTURES = pathlib.Path("docs/screens/bench")
-PICTURE = PICTURES / "ratio.svg"
 PAGES = [pathlib.Path("README.md"), *sorted(pathlib.Path("docs").rglob("*.md"))]
 SHORT = {  # a row of the README's table
     "enable": "`cufence.enable()`",
