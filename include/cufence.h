@@ -394,8 +394,8 @@ cufence_status cufence_pool_release(int device, const uint64_t id[2]);
  * there), INVALID_ARGUMENT (the driver does not know the stream); DOUBLE_FREE (released although it is free).
  * cufence_region_take_many(), cufence_region_release_many(): the same for `count` rows at once, of any buffers of one context,
  * such as a block of a cache in the memory of each layer. It takes one launch of cufence's for up to 1024 rows of 64 KiB. A row
- * that is named twice counts once. After an error no row has changed; also INVALID_ARGUMENT (of several contexts),
- * OUT_OF_MEMORY (the host's).
+ * that is named twice is taken once; to release it twice is an error. After an error no row has changed; also DOUBLE_FREE
+ * (named twice), INVALID_ARGUMENT (of several contexts), OUT_OF_MEMORY (the host's).
  * cufence_region_gone(): the division that begins at `start` ends. Its free rows are not checked.
  *   Errors: NOT_INITIALIZED, NOT_FOUND.
  */

@@ -139,9 +139,9 @@ static size_t settled(struct region_at *rows, size_t count)
 static void note_checked(const struct region_at *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        struct division *division = division_at(rows[i].start);
-        if (division && division->number == rows[i].division)
-            division->regions[rows[i].row].good_ns = monotonic_ns();
+        struct region *row = division_row(&rows[i]);
+        if (row)
+            row->good_ns = monotonic_ns();
     }
 }
 

@@ -15,6 +15,7 @@
 #define FREED_MS 1000 /* the most that a free which the program has waited for waits for the check of free rows */
 
 static uint64_t divided;   /* divisions made; under regions_lock */
+static uint64_t changes;   /* numbers given to them; under regions_lock */
 static uint64_t unchecked; /* atomic */
 
 uint64_t regions_unchecked(void)
@@ -194,6 +195,7 @@ cufence_status regions_divide(uint64_t start, size_t bytes, size_t rows, const c
 struct change {
     struct context *context;
     struct stream *stream;
+    uint64_t number;  /* from 1 */
     int is_open;      /* work of ours may be submitted to the stream */
     struct region to; /* of each row: its state, and who has taken or released it */
     struct region_at *rows;
@@ -216,7 +218,19 @@ static uint64_t last_launch(struct context *context)
     return mark.slot && launch_read_marked(&mark, &entry, &stack) ? entry.sequence : 0;
 }
 
-/* Whether the row can be changed. */
+/* Sets which change has named the row last. Returns which one had. */
+static uint64_t set_named(const struct region_at *at, uint64_t number)
+{
+    lock_take(&regions_table_lock);
+    struct region *row = division_row(at);
+    uint64_t before = row ? row->named : 0;
+    if (row)
+        row->named = number;
+    lock_release(&regions_table_lock);
+    return before;
+}
+
+/* Whether the row can be changed. Marks it as named. */
 static cufence_status check_row(const struct change *change, uint64_t start, struct region_at *at)
 {
     char text[2 * REGION_TEXT + 96];
@@ -228,6 +242,9 @@ static cufence_status check_row(const struct change *change, uint64_t start, str
                          start, at->context->device, change->context->device);
     if (change->to.state == REGION_FREE && at->region.state == REGION_FREE)
         return error_set(CUFENCE_ERROR_DOUBLE_FREE, "%s is free already", region_text(at, text, sizeof text));
+    if (set_named(at, change->number) == change->number && change->to.state == REGION_FREE)
+        return error_set(CUFENCE_ERROR_DOUBLE_FREE, "%s is named twice in one list of rows to release",
+                         region_text(at, text, sizeof text));
     return CUFENCE_OK;
 }
 
@@ -246,6 +263,7 @@ static cufence_status begin(const void *const *starts, size_t count, CUstream ha
     if (!change->rows)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for %zu rows", count);
     lock_take(&regions_lock);
+    change->number = ++changes;
     for (size_t i = 0; i < count && status == CUFENCE_OK; i++)
         status = check_row(change, (uintptr_t)starts[i], &at);
     if (status != CUFENCE_OK) {
@@ -259,7 +277,7 @@ static cufence_status begin(const void *const *starts, size_t count, CUstream ha
 
 static void note(const struct change *change, const struct region_at *at, uint64_t number)
 {
-    struct region region = at->region, *to = NULL;
+    struct region region = at->region;
     const struct region *by = &change->to;
     region.state = by->state;
     if (by->state == REGION_LIVE) {
@@ -282,13 +300,22 @@ static void note(const struct change *change, const struct region_at *at, uint64
     region.was_poisoned |= region.is_poisoned;
     region.work = number;
     region.on = stream_ref(number ? change->stream : NULL);
-    struct division *division = division_at(at->start);
-    if (division && division->number == at->division)
-        to = &division->regions[at->row];
+    struct region *to = division_row(at);
     if (to) {
-        division->poisoned += (uint64_t)region.was_poisoned - (uint64_t)to->was_poisoned;
+        division_at(at->start)->poisoned += (uint64_t)region.was_poisoned - (uint64_t)to->was_poisoned;
         *to = region;
     }
+}
+
+/* Copies the next rows, each once, as many as there is room for. Moves *next behind them. Returns their number. */
+static size_t copy(const struct change *change, const void *const *starts, size_t count, size_t *next)
+{
+    size_t copied = 0;
+    for (; *next < count && copied < CHUNK; ++*next) {
+        struct region_at *at = &change->rows[copied];
+        copied += region_find((uintptr_t)starts[*next], at) && set_named(at, 0) == change->number;
+    }
+    return copied;
 }
 
 /* Submits what the first rows need, as many as a launch has room for, and notes it. Returns their number. */
@@ -322,12 +349,9 @@ static cufence_status change_rows(const void *const *starts, size_t count, CUstr
     change->to.taken_ns = change->to.freed_ns = monotonic_ns();
     change->to.taken_after = change->to.freed_after = last_launch(change->context);
     for (size_t at = 0; at < count;) {
-        size_t copied = 0, made = 0;
-        for (; copied < CHUNK && at + copied < count; copied++)
-            region_find((uintptr_t)starts[at + copied], &change->rows[copied]);
-        while (made < copied)
+        size_t copied = copy(change, starts, count, &at);
+        for (size_t made = 0; made < copied;)
             made += make(change, change->rows + made, copied - made);
-        at += copied;
     }
     lock_release(&regions_lock);
     free(change->rows);

@@ -34,6 +34,7 @@ struct region {
     uint64_t taken_after, freed_after;   /* that thread's last launch, as launch_entry.sequence; 0: none is known */
     struct stream_ref on;                /* of the last work of ours on it ... */
     uint64_t work;                       /* ... and the number of that; 0: none */
+    uint64_t named;                      /* the last call that named it and has not changed it yet, counted from 1 */
     char owner[REGION_TEXT];             /* the one that has it or, of a free row, that had it last; "" unknown */
 };
 

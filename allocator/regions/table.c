@@ -67,6 +67,12 @@ struct division *division_at(uint64_t address)
     return division && division->start <= address ? division : NULL;
 }
 
+struct region *division_row(const struct region_at *at)
+{
+    struct division *division = division_at(at->start);
+    return division && division->number == at->division ? &division->regions[at->row] : NULL;
+}
+
 void division_context_gone(const struct context *context)
 {
     size_t kept = 0;

@@ -27,6 +27,7 @@ uint64_t division_end(const struct division *division);
 struct division *division_next(uint64_t address);
 /* The division that has the address in it. NULL: none. */
 struct division *division_at(uint64_t address);
+struct region *division_row(const struct region_at *at);   /* the row that was copied there. NULL: its division is gone */
 void division_context_gone(const struct context *context); /* frees those of the context. Without the lock */
 void division_describe(const struct division *division, uint64_t address, struct region_at *out);
 

@@ -252,6 +252,40 @@ CLEAN(all_or_none)
     CHECK(strcmp(described(buffer + ROW), "row 1 of kv (live)") == 0);
 }
 
+static int names_twice(const char *text)
+{
+    return cufence_error_detail() && strstr(cufence_error_detail(), text) &&
+           strstr(cufence_error_detail(), "named twice in one list");
+}
+
+/* To release a row twice is an error, in one list too; to take it twice is to take it. */
+FINDS(a_row_twice_in_one_list, "4 bytes changed, from byte 8 of row 1 of kv on, in buffer #1")
+{
+    enum { MANY = 1200 };
+    const void *many[MANY + 1];
+    start("");
+    char *buffer = divided(NULL, "kv"), *slab = allocate(MANY * 8, NULL);
+    const void *rows[] = {buffer, buffer + ROW, buffer + 2 * ROW, buffer + ROW};
+    CHECK(cufence_region_release_many(rows, 4, NULL) == CUFENCE_ERROR_DOUBLE_FREE);
+    CHECK(names_twice("row 1 of kv (live)"));
+    CHECK(strcmp(described(buffer), "row 0 of kv (live)") == 0);
+    CHECK_OK(cufence_region_release_many(rows, 3, NULL)); /* the refused list is forgotten */
+    write_at(buffer + ROW + 8, 4, 1, NULL);
+    CHECK_OK(cufence_region_take_many(rows, 4, "me", NULL));
+    AWAIT(cufence_fault_count());
+    CHECK(strstr(described(buffer + ROW), "(live, owner me)") && strstr(described(buffer + 2 * ROW), "(live, owner me)"));
+    CHECK_OK(cufence_region(slab, 8, MANY, "slab"));
+    for (size_t i = 0; i < MANY; i++)
+        many[i] = slab + 8 * i;
+    many[MANY] = slab + 8; /* the two are far apart */
+    CHECK(cufence_region_release_many(many, MANY + 1, NULL) == CUFENCE_ERROR_DOUBLE_FREE);
+    CHECK(names_twice("row 1 of slab (live)"));
+    CHECK_OK(cufence_region_release_many(many, MANY, NULL));
+    CHECK_OK(cufence_region_take_many(many, MANY + 1, NULL, NULL));
+    CHECK(cufence_check(0) == 0);
+    CHECK(cufence_fault_count() == 1 && regions_unchecked() == 0);
+}
+
 /* Divisions are found by address, whatever the order in which they came and went. */
 CLEAN(many_divisions)
 {

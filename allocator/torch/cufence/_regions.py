@@ -61,8 +61,8 @@ class Regions:
         take([self], [row] if isinstance(row, int) else row, owner, stream=stream)
 
     def release(self, row: int | Iterable[int], *, stream: Any = None) -> None:
-        """Nobody uses the row, or any of several, any more, in the order of the stream: its bytes become NaN. Raises Error if it is
-        free; then none has changed."""
+        """Nobody uses the row, or any of several, any more, in the order of the stream: its bytes become NaN. Raises Error if one
+        is free or named twice; then none has changed."""
         release([self], [row] if isinstance(row, int) else row, stream=stream)
 
     def gone(self) -> None:
