@@ -282,12 +282,12 @@ def run_all(bench: Bench) -> str | None:
             bench.progress.say(f"{TOOLS[tool].title}: there is no {TOOLS[tool].launcher[0]} here", True)
     aoti = start_aoti(bench) if has_torch else None
     try:
+        run_micro(bench)  # what takes least time comes first
+        run_fault(bench)
         if has_torch:
             run_pytorch(bench, aoti)
         elif bench.workloads("torch"):
             bench.progress.say("PyTorch's workloads are left out: it cannot be imported here, or sees no GPU", True)
-        run_micro(bench)
-        run_fault(bench)
         return None
     except Stopped:
         return "stopped" if bench.is_stopped else f"the {bench.options.limit:.0f} s are over"

@@ -1,7 +1,8 @@
 """What `./dev bench` trains to see how much memory it takes: MODELS has each one's constructor and its steps.
 
 `small`: 10,000 parameters of 1 to 64 KiB with gradients and Adam's state. `gpt2`: a transformer of GPT-2's sizes (124 million
-parameters, 12 layers of width 768, 4 sequences of 1,024 tokens) with AdamW.
+parameters, 12 layers of width 768, 4 sequences of 1,024 tokens) with AdamW. `resnet50`: a network of ResNet-50's sizes (25.6 million
+parameters) on 32 pictures of 224 by 224, with SGD and momentum.
 """
 
 
@@ -29,4 +30,30 @@ def gpt2(torch):
     return forward, optimizer
 
 
-MODELS = {"gpt2": (gpt2, 3), "small": (small, 2)}
+def resnet50(torch):
+    nn = torch.nn
+
+    def convolution(inner, outer, width, stride=1):
+        return nn.Sequential(nn.Conv2d(inner, outer, width, stride, width // 2, bias=False), nn.BatchNorm2d(outer))
+
+    class Bottleneck(nn.Module):
+        def __init__(self, inner, middle, stride):
+            super().__init__()
+            self.body = nn.Sequential(convolution(inner, middle, 1), nn.ReLU(True), convolution(middle, middle, 3, stride), nn.ReLU(True),
+                                      convolution(middle, 4 * middle, 1))  # fmt: skip
+            self.shortcut = nn.Identity() if inner == 4 * middle else convolution(inner, 4 * middle, 1, stride)
+
+        def forward(self, x):
+            return nn.functional.relu(self.body(x) + self.shortcut(x), inplace=True)
+
+    layers, width = [convolution(3, 64, 7, 2), nn.ReLU(True), nn.MaxPool2d(3, 2, 1)], 64
+    for number, count in enumerate((3, 4, 6, 3)):
+        for index in range(count):
+            layers.append(Bottleneck(width, 64 << number, 2 if number and not index else 1))
+            width = 256 << number
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 1000)).cuda()
+    pictures, labels = torch.randn(32, 3, 224, 224, device="cuda"), torch.randint(1000, (32,), device="cuda")
+    return lambda: nn.functional.cross_entropy(model(pictures), labels), torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+MODELS = {"gpt2": (gpt2, 3), "resnet50": (resnet50, 3), "small": (small, 2)}

@@ -81,9 +81,10 @@ class Bench:
         def used() -> int:
             """Of the whole device. cuMemGetInfo says under `cufence run` what the program would find, not what is mapped."""
             self.torch.cuda.synchronize()
-            query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]
+            query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", f"--id=GPU-{properties.uuid}"]
             return int(subprocess.run(query, capture_output=True, check=True).stdout) << 20
 
+        properties = self.torch.cuda.get_device_properties(0)
         self.torch.zeros(1, device="cuda")
         before, most = used(), 0
         build, steps = MODELS[name]
