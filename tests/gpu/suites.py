@@ -236,11 +236,11 @@ def main() -> int:
         for job in concurrent.futures.as_completed(jobs):
             row = job.result()
             rows.append(row)
+            if options.json:  # what is done stays if this is ended
+                options.json.write_text(json.dumps(rows, indent=1) + "\n")
             if row["state"] not in ("same", "left out"):
                 what = [row.get("why", ""), *row.get("findings", [])[:3], *row.get("differs", [])[:5]]
                 print(f"{row['state']:8} {row['suite']} [{row['options']}]", *filter(None, what), sep="\n    ", flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
     say_table(rows, targets, every)
     states = Counter(row["state"] for row in rows)
     return 1 if states["FOUND"] or states["DIFFERS"] or states["FAILED"] else 0 if states["same"] else 2

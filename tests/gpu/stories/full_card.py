@@ -9,7 +9,7 @@ import time
 
 import torch
 
-WIDTH, LAYERS, STEPS, TOKENS = 4096, 24, 6, 256
+WIDTH, LAYERS, STEPS, TOKENS = 4096, 24, 6, 1024
 FREE = torch.cuda.mem_get_info()[0]
 
 
