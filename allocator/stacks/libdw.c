@@ -30,7 +30,8 @@
     X(dwfl_lineinfo)                                                                                                           \
     X(dwfl_module_nextcu)                                                                                                      \
     X(dwfl_module_addrdie)                                                                                                     \
-    X(dwarf_getscopes)                                                                                                         \
+    X(dwarf_child)                                                                                                             \
+    X(dwarf_siblingof)                                                                                                         \
     X(dwarf_tag)                                                                                                               \
     X(dwarf_attr)                                                                                                              \
     X(dwarf_formudata)                                                                                                         \
@@ -235,50 +236,109 @@ static const char *find_line(const struct libdw *libdw, Dwfl_Module *module, uin
     return source && libdw->dwarf_lineno(found, line) == 0 ? source : NULL;
 }
 
-static int is_of_cudas_header(const char *source)
+static int is_nvccs_stub(const char *source)
 {
-    const char *slash = strrchr(source, '/');
-    return strncmp(slash ? slash + 1 : source, "cuda_runtime", strlen("cuda_runtime")) == 0;
+    static const char end[] = ".cudafe1.stub.c";
+    size_t length = strlen(source);
+    return length >= sizeof end - 1 && strcmp(source + length - (sizeof end - 1), end) == 0;
 }
 
-/* The first place in a file of the program that an inlined function at the address is called at; NULL if there is none. */
-static const char *find_call(const struct libdw *libdw, Dwfl_Module *module, uint64_t address, int *line)
+/* CUDA's headers through which a program launches and allocates, and what nvcc writes. */
+static int is_of_cuda(const char *source)
+{
+    const char *slash = strrchr(source, '/');
+    return strncmp(slash ? slash + 1 : source, "cuda_runtime", strlen("cuda_runtime")) == 0 ||
+           strstr(source, "/crt/device_functions.h") || is_nvccs_stub(source);
+}
+
+#define INLINED_MOST 32
+
+/* Collects the inlined functions that an address lies in, outermost first. dwarf_getscopes() leaves out the callers of the
+ * innermost one, and what clang defines inside a namespace. */
+static size_t find_inlined(const struct libdw *libdw, Dwarf_Die *within, uint64_t address, Dwarf_Die *out, size_t count)
+{
+    Dwarf_Die child;
+    for (int end = libdw->dwarf_child(within, &child); end == 0; end = libdw->dwarf_siblingof(&child, &child)) {
+        int tag = libdw->dwarf_tag(&child), is_inlined = tag == DW_TAG_inlined_subroutine;
+        int is_code = is_inlined || tag == DW_TAG_subprogram || tag == DW_TAG_lexical_block;
+        if (is_code ? libdw->dwarf_haspc(&child, address) != 1 : tag != DW_TAG_namespace)
+            continue;
+        if (is_inlined && count < INLINED_MOST)
+            out[count++] = child;
+        size_t more = find_inlined(libdw, &child, address, out, count);
+        if (is_code || more > count)
+            return more;
+    }
+    return count;
+}
+
+static const char *call_of(const struct libdw *libdw, Dwarf_Die *inlined, Dwarf_Files *files, int *line)
+{
+    Dwarf_Attribute attribute;
+    Dwarf_Word file, at;
+    if (libdw->dwarf_formudata(libdw->dwarf_attr(inlined, DW_AT_call_file, &attribute), &file) != 0 ||
+        libdw->dwarf_formudata(libdw->dwarf_attr(inlined, DW_AT_call_line, &attribute), &at) != 0)
+        return NULL;
+    *line = (int)at;
+    return libdw->dwarf_filesrc(files, (size_t)file, NULL, NULL);
+}
+
+/* The first place in the program that an inlined function at the address is called at; NULL if there is none. `source`: that of
+ * the address. What calls nvcc's stub is nvcc's wrapper, whose own line is that of the kernel: the place is where that is
+ * called. *is_wrapper: that is not inlined, so it is the function of the frame. */
+static const char *find_call(const struct libdw *libdw, Dwfl_Module *module, uint64_t address, const char *source, int *line,
+                             int *is_wrapper)
 {
     Dwarf_Addr bias;
-    Dwarf_Die *scopes = NULL, *unit = find_unit(libdw, module, address, &bias);
-    const char *source = NULL;
+    Dwarf_Die *unit = find_unit(libdw, module, address, &bias), inlined[INLINED_MOST];
     Dwarf_Files *files;
     size_t file_count;
+    *is_wrapper = 0;
     if (!unit || libdw->dwarf_getsrcfiles(unit, &files, &file_count) != 0)
         return NULL;
-    int count = libdw->dwarf_getscopes(unit, address - bias, &scopes);
-    for (int i = 0; i < count && !source; i++) {
-        Dwarf_Attribute attribute;
-        Dwarf_Word file, at;
-        if (libdw->dwarf_tag(&scopes[i]) != DW_TAG_inlined_subroutine ||
-            libdw->dwarf_formudata(libdw->dwarf_attr(&scopes[i], DW_AT_call_file, &attribute), &file) != 0 ||
-            libdw->dwarf_formudata(libdw->dwarf_attr(&scopes[i], DW_AT_call_line, &attribute), &at) != 0)
+    int is_stub = is_nvccs_stub(source);
+    source = NULL;
+    for (size_t i = find_inlined(libdw, unit, address - bias, inlined, 0); i > 0 && !source; i--) {
+        source = call_of(libdw, &inlined[i - 1], files, line);
+        if (!source)
             continue;
-        source = libdw->dwarf_filesrc(files, (size_t)file, NULL, NULL);
-        *line = (int)at;
-        if (source && is_of_cudas_header(source))
+        *is_wrapper = is_stub && !is_of_cuda(source);
+        if (is_of_cuda(source) || *is_wrapper) {
+            is_stub = is_nvccs_stub(source);
             source = NULL;
+        }
     }
-    free(scopes);
     return source;
+}
+
+/* The line of an address, its own one. */
+static const char *find_own(const struct libdw *libdw, Dwfl_Module *module, uint64_t address, int *line)
+{
+    Dwfl_Line *found = module ? libdw->dwfl_module_getsrc(module, address) : NULL;
+    if (module && !found)
+        return find_line(libdw, module, address, line);
+    return found ? libdw->dwfl_lineinfo(found, NULL, line, NULL, NULL, NULL) : NULL;
+}
+
+int libdw_is_wrapper(struct libdw_session *session, uint64_t address)
+{
+    const struct libdw *libdw = session->libdw;
+    Dwfl_Module *module = libdw->dwfl_addrmodule(session->dwfl, address);
+    int line, is_wrapper = 0;
+    const char *source = find_own(libdw, module, address, &line);
+    if (source && is_of_cuda(source))
+        find_call(libdw, module, address, source, &line, &is_wrapper);
+    return is_wrapper;
 }
 
 void libdw_line(struct libdw_session *session, uint64_t address, int is_wrapped, char *file, size_t size, int *line)
 {
     const struct libdw *libdw = session->libdw;
     Dwfl_Module *module = libdw->dwfl_addrmodule(session->dwfl, address);
-    Dwfl_Line *found = module ? libdw->dwfl_module_getsrc(module, address) : NULL;
-    const char *source = found ? libdw->dwfl_lineinfo(found, NULL, line, NULL, NULL, NULL) : NULL;
-    if (module && !found)
-        source = find_line(libdw, module, address, line);
-    if (source && (is_wrapped || is_of_cudas_header(source))) {
-        int called_at;
-        const char *caller = find_call(libdw, module, address, &called_at);
+    const char *source = find_own(libdw, module, address, line);
+    if (source && (is_wrapped || is_of_cuda(source))) {
+        int called_at, is_wrapper;
+        const char *caller = find_call(libdw, module, address, source, &called_at, &is_wrapper);
         source = caller ? caller : source;
         *line = caller ? called_at : *line;
     }

@@ -28,4 +28,7 @@ void libdw_end(struct libdw_session *session);
 void libdw_name(struct libdw_session *session, uint64_t address, char *name, size_t size);
 void libdw_line(struct libdw_session *session, uint64_t address, int is_wrapped, char *file, size_t size, int *line);
 
+/* Whether the function that contains the address is such a wrapper, into which what launches the kernel was inlined. */
+int libdw_is_wrapper(struct libdw_session *session, uint64_t address);
+
 #endif

@@ -109,15 +109,36 @@ static int is_of_cuda(const struct module *module)
            starts_with(name, "libcudart-"); /* some wheels rename it */
 }
 
+/* The name behind the length in a mangled name that is not nested: "stat" in _ZL4statPfi. NULL: it is another kind of name. */
+static const char *plain_name(const char *mangled, size_t *length)
+{
+    char *name;
+    if (!starts_with(mangled, "_Z"))
+        return NULL;
+    mangled += strlen("_Z") + (mangled[strlen("_Z")] == 'L');
+    *length = strtoul(mangled, &name, 10);
+    return name != mangled && *length <= strlen(name) ? name : NULL;
+}
+
 #define STUB "__device_stub_" /* and __wrapper__device_stub_ of a template */
 
 /* Function names of libcudart_static.a as nm lists them for CUDA 13.0: launches, allocations, frees, and the internals that
- * they call; cufence's own in a program that it is linked into; and what nvcc makes for each kernel, to launch it. */
+ * they call; cufence's own in a program that it is linked into; functions of CUDA's C++ headers; and what nvcc makes for each
+ * kernel, to launch it. */
 static int is_linked_in(const char *function)
 {
     static const char *const starts[] = {"libcudart_static_", "cudaLaunch",   "__cudaLaunch",     "cudaGraphLaunch",
                                          "cudaMalloc",        "cudaFree",     "heap_allocate",    "heap_free",
                                          "cufence_malloc",    "cufence_free", "passed_or_guarded"};
+    static const char *const headers[] = {"__cudaLaunchKernel_helper",   "cudaLaunchKernel",  "cudaLaunchKernelEx",
+                                          "cudaLaunchCooperativeKernel", "cudaMalloc",        "cudaMallocAsync",
+                                          "cudaMallocFromPoolAsync",     "cudaMallocManaged", "cudaMallocPitch"};
+    size_t length = 0;
+    const char *name = plain_name(function, &length);
+    for (size_t i = 0; name && i < sizeof headers / sizeof headers[0]; i++) {
+        if (strlen(headers[i]) == length && strncmp(name, headers[i], length) == 0)
+            return 1;
+    }
     for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
         if (starts_with(function, starts[i]))
             return 1;
@@ -193,28 +214,67 @@ static size_t count_leading_internal(struct libdw_session *session, const struct
     return 0;
 }
 
+/* The demangled name of the kernel that a stub's symbol is made for; NULL: it is no stub of nvcc's. *is_second: a template's
+ * second one, whose parameters differ. */
+static char *kernel_of(const char *stub, int *is_second)
+{
+    static const char second[] = "__wrapper" STUB;
+    size_t length = 0;
+    char *demangled = text_demangled(stub), *mark = demangled ? strstr(demangled, second) : NULL;
+    *is_second = mark != NULL;
+    if (mark) {
+        memmove(mark, mark + strlen(second), strlen(mark + strlen(second)) + 1);
+        return demangled;
+    }
+    free(demangled);
+    const char *name = plain_name(stub, &length);
+    if (!name || !starts_with(name, STUB) || length <= strlen(STUB))
+        return NULL;
+    char *mangled = strndup(name + strlen(STUB), length - strlen(STUB));
+    demangled = mangled ? text_demangled(mangled) : NULL;
+    free(mangled);
+    return demangled;
+}
+
+/* The length of a demangled name without its parameters. */
+static size_t without_parameters(const char *name)
+{
+    size_t length = strlen(name), at = length, depth = 0;
+    while (at && (depth || at == length)) {
+        at--;
+        depth += (size_t)(name[at] == ')') - (size_t)(name[at] == '(');
+    }
+    return depth == 0 && name[at] == '(' ? at : length;
+}
+
 /* nvcc makes two functions for a kernel: a stub that launches it, and the wrapper that the program calls, which is inlined or
- * has a frame. The stub's name is STUB and the wrapper's, without a leading _ and with parameters behind it. Returns whether
- * the next frame is that of the wrapper. *is_wrapped: there is a stub. */
+ * has a frame, and is named like the kernel. Of a template, a second stub calls the first one. Returns whether the next frame
+ * is that of the wrapper. *is_wrapped: there is a stub. */
 static int is_wrapper(struct libdw_session *session, const struct native_place *stub, const struct native_place *next,
                       int *is_wrapped)
 {
     struct located at;
-    char name[NAME_BYTES], wrapper[NAME_BYTES];
+    char name[NAME_BYTES];
+    int is_second;
     *is_wrapped = 0;
     if (!locate(stub, &at) || at.is_gone)
         return 0;
     find_name(session, at.pc, &at.module, name, sizeof name);
+    char *kernel = kernel_of(name, &is_second), *demangled = NULL;
     *is_wrapped = strstr(name, STUB) != NULL;
-    if (!*is_wrapped || !locate(next, &at) || at.is_gone)
+    if (!kernel || !locate(next, &at) || at.is_gone) {
+        free(kernel);
         return 0;
-    find_name(session, at.pc, &at.module, wrapper, sizeof wrapper);
-    char *demangled = text_demangled(name);
-    const char *of = strstr(demangled ? demangled : name, STUB), *without = wrapper + (wrapper[0] == '_');
-    of = of ? of + strlen(STUB) : "";
-    of += of[0] == '_';
-    int is_it = *without && strlen(without) == strcspn(of, "(") && !strncmp(of, without, strlen(without));
+    }
+    find_name(session, at.pc, &at.module, name, sizeof name);
+    demangled = text_demangled(name);
+    char *wrapper = demangled ? demangled : name; /* of an extern "C" kernel it has no parameters */
+    cut_clone(wrapper);
+    size_t length = without_parameters(kernel), own = without_parameters(wrapper);
+    int is_it = length == own && strncmp(kernel, wrapper, own) == 0 &&
+                (is_second || !wrapper[own] || strcmp(kernel + own, wrapper + own) == 0);
     free(demangled);
+    free(kernel);
     return is_it;
 }
 
@@ -237,7 +297,9 @@ size_t native_frames_at(const struct native_place *places, size_t count, const s
     struct libdw_session *session = libdw ? libdw_begin(libdw) : NULL;
     size_t skipped = count_leading_internal(session, places, count);
     int is_wrapped = 0;
-    if (skipped && skipped + 1 < count && is_wrapper(session, &places[skipped - 1], &places[skipped], &is_wrapped)) {
+    if (skipped && skipped + 1 < count &&
+        (is_wrapper(session, &places[skipped - 1], &places[skipped], &is_wrapped) ||
+         (session && libdw_is_wrapper(session, places[skipped].pc - 1)))) {
         skipped++;
         is_wrapped = 0;
     }

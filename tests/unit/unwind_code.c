@@ -105,41 +105,94 @@ __attribute__((noinline)) void cudaLaunchKernel(void *stack)
     sink++;
 }
 
-/* nvcc makes two functions for a kernel: a stub that launches it, and a wrapper that calls that and may be inlined. */
-__attribute__((noinline)) void __device_stub__kernel(void *stack)
+/* nvcc makes two functions for a kernel: a stub that launches it, and a wrapper that calls that and may be inlined. Names as nm
+ * lists them in what nvcc 13.0 compiles. */
+__attribute__((noinline)) void
+launch_helper(void *stack) __asm__("_ZL25__cudaLaunchKernel_helperP9CUkern_st4dim3S1_PPvmP11CUstream_st");
+void launch_helper(void *stack)
 {
     cudaLaunchKernel(stack);
     sink++;
 }
 
-__attribute__((always_inline)) static inline void inlined(void *stack)
+#define MADE_BY_NVCC(function, name, callee)                                                                                   \
+    void function(void *stack) __asm__(name);                                                                                  \
+    __attribute__((noinline)) void function(void *stack)                                                                       \
+    {                                                                                                                          \
+        callee(stack);                                                                                                         \
+        sink++;                                                                                                                \
+    }
+
+MADE_BY_NVCC(stub_of_plain, "_Z26__device_stub__Z6plain_PfiPfi", launch_helper)
+MADE_BY_NVCC(stub_of_static, "_ZL27__device_stub__Z7static_PfiPfi", launch_helper)
+MADE_BY_NVCC(stub_of_extern_c, "_Z28__device_stub__Z8extern_cPfiPfi", launch_helper)
+MADE_BY_NVCC(stub_of_spaced, "_ZL38__device_stub__ZN4some6spacedIfEEvPT_iPfi", launch_helper)
+MADE_BY_NVCC(stub_of_template, "_ZL34__device_stub__Z9template_IfEvPT_iPfi", launch_helper)
+MADE_BY_NVCC(second_stub_of_template, "_Z32__wrapper__device_stub_template_IfEvRPT_Ri", stub_of_template)
+
+MADE_BY_NVCC(wrapper_of_plain, "_Z6plain_Pfi", stub_of_plain)
+MADE_BY_NVCC(wrapper_of_static, "_ZL7static_Pfi", stub_of_static)
+MADE_BY_NVCC(wrapper_of_extern_c, "extern_c", stub_of_extern_c)
+MADE_BY_NVCC(wrapper_of_spaced, "_ZN4someL6spacedIfEEvPT_i", stub_of_spaced)
+MADE_BY_NVCC(wrapper_of_template, "_Z9template_IfEvPT_i", second_stub_of_template)
+MADE_BY_NVCC(host_function, "_Z6plain_6Tensor", stub_of_plain)
+MADE_BY_NVCC(cudas_template, "_ZL10cudaMallocIfE9cudaErrorPPT_m", libcudart_static_76a125a71b5a)
+
+const struct launcher launchers[] = {{"plain", wrapper_of_plain},           {"static", wrapper_of_static},
+                                     {"extern \"C\"", wrapper_of_extern_c}, {"in a namespace", wrapper_of_spaced},
+                                     {"template", wrapper_of_template},     {"header", cudas_template}};
+
+/* What an optimising compiler makes of it, with the lines that nvcc gives. */
+#line 2963 "cuda/crt/device_functions.h"
+__attribute__((always_inline)) static inline void inlined_helper(void *stack)
 {
-    __device_stub__kernel(stack);
+    cudaLaunchKernel(stack);
     sink++;
 }
 
-const int line_of_launch = __LINE__ + 4;
+#line 1 "model.cudafe1.stub.c"
+__attribute__((always_inline)) static inline void inlined_stub(void *stack)
+{
+    inlined_helper(stack);
+    sink++;
+}
+
+#line 4 "model.cu"
+__attribute__((always_inline)) static inline void inlined_wrapper(void *stack)
+{
+    inlined_stub(stack);
+    sink++;
+}
+
+__attribute__((noinline)) static void wrapper_with_all(void *stack)
+{
+    inlined_stub(stack);
+    sink++;
+}
 
 __attribute__((noinline)) void code_that_launches(void *stack)
 {
-    inlined(stack);
-    sink++;
-}
-
-__attribute__((noinline)) void kernel(void *stack)
-{
-    __device_stub__kernel(stack);
+#line 20 "model.cu"
+    inlined_wrapper(stack);
     sink++;
 }
 
 __attribute__((noinline)) void code_that_calls_the_wrapper(void *stack)
 {
-    kernel(stack);
+#line 30 "model.cu"
+    wrapper_with_all(stack);
     sink++;
 }
 
-__attribute__((noinline)) void ker(void *stack) /* no wrapper, though the stub's name begins so */
+__attribute__((always_inline)) static inline void wrapper_of_stub(void *stack)
 {
-    inlined(stack);
+    stub_of_plain(stack);
+    sink++;
+}
+
+__attribute__((noinline)) void code_that_calls_the_stub(void *stack)
+{
+#line 40 "model.cu"
+    wrapper_of_stub(stack);
     sink++;
 }
