@@ -132,6 +132,7 @@ FAULTS = [
         overrun(f"sync_{how}", "k_oob", "7,0,0", 4000, story="sync_points", arguments=[how], raises=f"RAISES {how}")
         for how in ("item", "cpu", "stream", "event")
     ),
+    overrun("forked", "k_oob", "7,0,0", 4000, story="sync_points", arguments=["forked"], raises="RAISES forked", ways=HOOKED),
     Case(
         "never_synchronises",
         "never_synchronises",
@@ -254,6 +255,14 @@ PYTORCH = [
     *(
         clean(f"dataloader_{how}", ["two epochs are right"], story="dataloader_workers", arguments=[how], ways=HOOKED)
         for how in ("fork", "spawn")
+    ),
+    clean(
+        "fork_after_import",
+        ["the worker is right", "the program is right"],
+        story="dataloader_workers",
+        arguments=["early"],
+        allocations=4,
+        ways=HOOKED,
     ),
     clean("autograd_threads", ["400 backward passes are right"], allocations=400),
     overrun(

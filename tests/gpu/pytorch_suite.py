@@ -35,7 +35,6 @@ SETTINGS = "the setting is one of the allocator that cufence replaces"
 DIFFERENT = {
     "TestCuda.test_graph_memory_stats_and_use_result_after_destroy_graph": PAGES,
     "TestCuda.test_graph_two_successive": PAGES,
-    "TestCuda.test_lazy_init": "import torch initialises the driver, because the settings name cudaMallocAsync",
     "TestCuda.test_memory_stats_of_multiple_generators_and_graphs": PAGES,
     "TestCudaMallocAsync.test_allocator_backend": "asks for the back end cudaMallocAsync and gets cufence's, which says native",
     "TestCudaMallocAsync.test_allocator_settings": f"roundup_power2_divisions: {SETTINGS}",

@@ -69,7 +69,7 @@ static cudaError_t keep(CUresult result)
 FIXED(cudaGetDevice, (int *out), *out = device)
 FIXED(cudaSetDevice, (int number), device = number; enter())
 FIXED(cudaInitDevice, (int number, unsigned device_flags, unsigned flags), (void)number; (void)device_flags; (void)flags)
-FIXED(cudaDriverGetVersion, (int *out), *out = 13000)
+FIXED(cudaDriverGetVersion, (int *out), start(); *out = 13000) /* it starts the driver, as the real one does */
 FIXED(cudaRuntimeGetVersion, (int *out), *out = 13000)
 FIXED(cudaDeviceGetStreamPriorityRange, (int *least, int *most), *least = 0; *most = -1)
 FIXED(cudaDeviceCanAccessPeer, (int *out, int one, int other), *out = one != other)

@@ -307,6 +307,24 @@ class Enable(unittest.TestCase):
         done = self.run_code("import cufence; cufence.enable()", STANDIN_REFUSES="not today")
         self.assertRegex(done.stderr, r"InstallError: not today")
 
+    def test_settings_while_it_is_installed(self) -> None:
+        """PyTorch reads them then: of cudaMallocAsync it would ask the driver, which starts that."""
+        self.check(
+            """
+            import os, types
+            from cufence import _allocator
+            names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+            now = lambda: [os.environ.get(name) for name in names]
+            before, seen = now(), []
+            start = lambda is_traced: seen.append(now())
+            _allocator._shim.load = lambda torch: types.SimpleNamespace(cufence_torch_install=start)
+            _allocator.install(None)
+            assert seen == [["a:[1:2,2:4],b:1", None]], seen
+            assert now() == before and _allocator.is_installed()
+            """,
+            PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync,a:[1:2,2:4],b:1",
+        )
+
     def test_a_class_of_another_version(self) -> None:
         path = self.folder / "torch" / "allocator.cpp"
         text = path.read_text()

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import textwrap
 import unittest
 from pathlib import Path
 
@@ -42,27 +41,59 @@ def torch_folder() -> Path | None:
     return Path(done.stdout.strip()) if done.returncode == 0 else None
 
 
+# Asks as PyTorch's own test_lazy_init does.
+FORKED = """
+import ctypes, os, torch
+assert torch.cuda.get_allocator_backend() == "native"
+asked = ctypes.CDLL("libcuda.so.1").cuDeviceGetCount(ctypes.byref(ctypes.c_int()))
+assert asked == 3, f"import torch has started the driver: {asked}"  # CUDA_ERROR_NOT_INITIALIZED
+assert os.environ["PYTORCH_CUDA_ALLOC_CONF"] == os.environ["PYTORCH_ALLOC_CONF"] == "backend:cudaMallocAsync,max_split_size_mb:64"
+child = os.fork()
+before = torch.cuda.memory_allocated()
+tensor = torch.empty(101, device="cuda", dtype=torch.uint8)
+assert torch.cuda.memory_allocated() - before == 101
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
 class Torch(unittest.TestCase):
-    @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
-    def test_features(self) -> None:
+    def setUp(self) -> None:
         torch = torch_folder()
         headers = torch.parent / "nvidia" / "cu13" / "include" if torch else Path("/nonexistent")
         if not (headers / "cuda_runtime_api.h").is_file():
             self.skipTest(f"{PYTHON} has no PyTorch with headers of CUDA 13")
-        with tempfile.TemporaryDirectory() as folder:
-            library, script = Path(folder, "cudart.so"), Path(folder, "script.py")
-            source = Path(__file__).with_name("cudart.c")
-            command = [standin.c_compiler(), "-O1", "-shared", "-fPIC", f"-I{headers}", str(source), "-o", str(library), "-ldl"]
-            subprocess.run(command, check=True)
-            script.write_text(textwrap.dedent(WITHOUT_KERNELS))
-            environment = standin.clean_environment(
-                CUFENCE_DRIVER="sim",
-                LD_PRELOAD=str(library),
-                LD_LIBRARY_PATH=str(BUILD / "tests" / "libcuda"),
-                XDG_CACHE_HOME=os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
-            )
-            words = [BUILD / "bin" / "cufence", "run", "--", PYTHON, script, GPU]
-            done = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+        self.runtime = self.folder / "cudart.so"
+        source = Path(__file__).with_name("cudart.c")
+        command = [standin.c_compiler(), "-O1", "-shared", "-fPIC", f"-I{headers}", str(source), "-o", str(self.runtime), "-ldl"]
+        subprocess.run(command, check=True)
+
+    def run_it(self, code: str, *arguments: str | Path, **more: str) -> str:
+        """Runs it under `cufence run`, and returns what its standard error says."""
+        script = self.folder / "script.py"
+        script.write_text(code)
+        environment = standin.clean_environment(
+            CUFENCE_DRIVER="sim",
+            LD_PRELOAD=str(self.runtime),
+            LD_LIBRARY_PATH=str(BUILD / "tests" / "libcuda"),
+            XDG_CACHE_HOME=os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
+            **more,
+        )
+        words = [BUILD / "bin" / "cufence", "run", "--", PYTHON, script, *arguments]
+        done = subprocess.run(words, env=environment, cwd=self.folder, capture_output=True, text=True, timeout=300, check=False)
         self.assertEqual(done.returncode, 0, done.stderr[-4000:])
-        self.assertRegex(done.stderr, r"\nOK\n")
-        self.assertIn("PyTorch's allocator: cufence", done.stderr)
+        return done.stderr
+
+    def test_features(self) -> None:
+        said = self.run_it(WITHOUT_KERNELS, GPU)
+        self.assertRegex(said, r"\nOK\n")
+        self.assertIn("PyTorch's allocator: cufence", said)
+
+    def test_fork_after_import(self) -> None:
+        """The driver starts with the first use of CUDA, so parent and child can both use it."""
+        said = self.run_it(FORKED, PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:64", CUFENCE_OPTIONS="say=verbose")
+        self.assertEqual(said.count("PyTorch's allocator: cufence"), 2, said)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import threading
+from collections.abc import Iterator
 from types import ModuleType
 
-from . import _shim
+from . import _preload, _shim
 
 _lock = threading.Lock()
 _class: ctypes.CDLL | None = None  # stays loaded, because PyTorch keeps a pointer into it; guarded by _lock
@@ -22,6 +24,20 @@ def is_installed() -> bool:
     return _class is not None
 
 
+@contextlib.contextmanager
+def _without_back_end() -> Iterator[None]:
+    """Takes cudaMallocAsync out of PyTorch's variables. PyTorch reads them once, while the class is installed, and asks the driver
+    for its version if it finds that name: this starts the driver, and no child of a fork could use CUDA then. Child processes
+    need the name, for PyTorch without Python."""
+    before = {name: os.environ[name] for name in _preload.SETTINGS if name in os.environ}
+    for name, text in before.items():
+        os.environ[name] = ",".join(entry for entry in text.split(",") if entry.replace(" ", "") != _preload.BENEATH)
+    try:
+        yield
+    finally:
+        os.environ.update(before)
+
+
 def install(torch: ModuleType, is_traced: bool = True) -> None:
     """Makes the class PyTorch's allocator. Call before PyTorch starts CUDA; further calls do nothing. is_traced: it tells
     torch.cuda._gpu_trace of tensors. Raises InstallError, and _shim.BuildError where there is no class for this PyTorch and none
@@ -33,7 +49,8 @@ def install(torch: ModuleType, is_traced: bool = True) -> None:
         library = _shim.load(torch)
         start = library.cufence_torch_install
         start.restype = ctypes.c_char_p
-        why = start(int(is_traced))
+        with _without_back_end():
+            why = start(int(is_traced))
         if why is not None:
             raise InstallError(why.decode())
         _class = library

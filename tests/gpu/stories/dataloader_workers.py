@@ -1,5 +1,8 @@
-"""A DataLoader with two worker processes and pinned memory under a program that uses CUDA. Argument: fork or spawn."""
+"""A DataLoader with two worker processes and pinned memory under a program that uses CUDA. Argument: fork or spawn; or early: a
+worker that is forked after `import torch` uses CUDA, and then the program."""
 
+import ctypes
+import os
 import sys
 
 import torch
@@ -28,5 +31,15 @@ def main(how):
     print("two epochs are right")
 
 
+def early():
+    result = ctypes.CDLL("libcuda.so.1").cuDeviceGetCount(ctypes.byref(ctypes.c_int()))
+    assert result == 3, f"import torch has started the driver: {result}"  # CUDA_ERROR_NOT_INITIALIZED
+    child = os.fork()
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+    assert float(torch.arange(101, device="cuda").sum()) == 5050.0
+    print("the program is right" if child else "the worker is right", flush=True)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    early() if sys.argv[1] == "early" else main(sys.argv[1])

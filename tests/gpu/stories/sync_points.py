@@ -1,11 +1,15 @@
-"""The overrun again: which line of Python raises? The one that waits for the kernel. Argument: the kind of wait."""
+"""The overrun again: which line of Python raises? The one that waits for the kernel. Argument: the kind of wait; or
+forked: all in a child that is forked after the imports."""
 
+import os
 import sys
 
 from k_oob import k_oob
 from shared import launch, torch
 
 how = sys.argv[1]
+if how == "forked" and os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 x = torch.zeros(1000, device="cuda")
 y = torch.zeros(1000, device="cuda")
 event = torch.cuda.Event()
@@ -23,4 +27,6 @@ elif how == "stream":
     torch.cuda.current_stream().synchronize()  # RAISES stream
 elif how == "event":
     event.synchronize()  # RAISES event
+elif how == "forked":
+    torch.cuda.synchronize()  # RAISES forked
 print("not reached")
