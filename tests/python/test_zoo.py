@@ -11,30 +11,43 @@ from pathlib import Path
 import standin
 
 ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "docs" / "examples" / "aoti" / "compile_models.py"
 sys.path.insert(0, str(ROOT / "tests" / "zoo"))
+import judge  # noqa: E402
 import matrix  # noqa: E402
 import page  # noqa: E402
 from zoo import BUGS, STORIES, Bug  # noqa: E402
 
 MEMCHECK = """========= COMPUTE-SANITIZER
 ========= Invalid __global__ write of size 4 bytes
-=========     at store_4(float *, int)+0xc0 in rerun.cu:24
+=========     at store_4(float *, int)+0xc0 in rerun.cu:{line}
 =========     by thread (104,0,0) in block (7,0,0)
 =========     Access to 0x10302200000 is out of bounds
-=========     and is 1 bytes after the nearest allocation at 0x10302000000 of size 2,097,152 bytes
+=========     and is 1 bytes after the nearest allocation at 0x10302000000 of size 4,000 bytes
 =========     Saved host backtrace up to driver entry point at kernel launch time
 =========         Host Frame: cuLaunchKernel [0x39fb94] in libcuda.so.1
 =========         Host Frame: main in rerun.cu:362 [0x1d54e] in rerun
 =========
-========= ERROR SUMMARY: 1 error
+========= Program hit cudaErrorLaunchFailure (error 719) due to "unspecified launch failure" on CUDA API call to cudaDeviceSynchronize.
+=========     Saved host backtrace up to driver entry point at error
+========= ERROR SUMMARY: 2 errors
 """
+CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+TRACEBACK = """Traceback (most recent call last):
+  File "/checkout/tests/gpu/stories/triton_overrun.py", line {line}, in <module>
+    {text}
+torch.AcceleratorError: CUDA error: an illegal memory access was encountered
+"""
+ASSERTED = "exceptions.cu:{line}: void fails(int *): block: [0,0,0], thread: [33,0,0] Assertion `threadIdx.x != 33` failed.\ncudaErrorAssert\n"
 FINDING = {
     "kind": "overrun",
-    "kernel": {"name": "store_4", "line": 24},
-    "buffer": {"id": 1, "distance": {"bytes": 0, "from": "past the end"}},
+    "access": {"kind": "write", "bytes": 4},
+    "kernel": {"name": "store_4", "file": "/src/rerun.cu", "line": 24},
+    "buffer": {"id": 1, "size": 4000, "distance": {"bytes": 0, "from": "past the end"}},
     "thread": {"block": [7, 0, 0], "thread": [104, 0, 0]},
-    "launch": {"frames": [{"function": "main"}]},
+    "launch": {"frames": [{"function": "main", "module": "/build/rerun.static"}]},
 }
+EVERYTHING = {"buffer", "distance", "kernel", "line", "stacks", "thread"}
 
 
 def bug(name: str) -> Bug:
@@ -47,14 +60,17 @@ class Zoo(unittest.TestCase):
         for one in BUGS:
             with self.subTest(one.name):
                 self.assertTrue(one.source.is_file())
-                self.assertFalse(one.mark and one.line() is None, "no line has the mark")
-                self.assertIn(one.kernel, one.source.read_text() + (STORIES / "k_oob.py").read_text())
+                facts = one.facts()
+                self.assertFalse(one.mark and facts.line is None, "no line has the mark")
+                self.assertTrue(facts.asked - {"thread"}, "nothing can be named")
+                sources = [one.source, *(STORIES / name for name in ("k_oob.py", "jax_kernel.cu")), EXAMPLE]
+                self.assertTrue(not one.kernel or any(one.kernel in source.read_text() for source in sources))
                 self.assertNotEqual(matrix.of_bug(one, False).command, matrix.of_bug(one, True).command)
 
     def test_the_line_of_an_access(self) -> None:
         text = bug("rerun nested").source.read_text().splitlines()
-        self.assertEqual(text[bug("rerun nested").line() - 1].strip(), "out[i] = 2.5f; // FAULT nested")
-        self.assertIn("tl.load(x + i", (STORIES / "k_oob.py").read_text().splitlines()[bug("triton_overrun").line() - 1])
+        self.assertEqual(text[bug("rerun nested").place()[1] - 1].strip(), "out[i] = 2.5f; // FAULT nested")
+        self.assertIn("tl.load(x + i", (STORIES / "triton_overrun.py").read_text().splitlines()[bug("triton_overrun").place()[1] - 1])
 
     def test_tools(self) -> None:
         self.assertEqual(matrix.tools_for(matrix.of_bug(bug("rerun store_4"), False), False), ["native", "dumps", "memcheck", "run", "strict"])
@@ -63,53 +79,113 @@ class Zoo(unittest.TestCase):
 
 
 class Verdicts(unittest.TestCase):
+    """What is kept of a recorded output, and the word for it."""
+
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        self.program = matrix.of_bug(bug("rerun store_4"), False)
 
-    def verdict(self, tool: str, status: int, said: str = "", *findings: object) -> tuple[str, list[str]]:
-        if findings:
-            (self.folder / "found.json").write_text("".join(json.dumps(one) + "\n" for one in ({"kind": "run"}, *findings, {"kind": "guarded"})))
-        cell = matrix.verdict(self.program, tool, status, said, self.folder)
-        return cell["word"], cell["named"]
+    def verdict(self, name: str, tool: str, status: int, said: str = "", *findings: object) -> tuple[str, set[str]]:
+        program = matrix.of_bug(bug(name), False)
+        lines = [json.dumps(one) for one in ({"kind": "run"}, *findings, {"kind": "guarded"})]
+        (self.folder / "found.json").write_text("\n".join(lines) if tool in matrix.OURS else "")
+        kept = json.loads(json.dumps(matrix.said_by(program, tool, said, self.folder)))
+        return judge.judge(program.facts, {"said": kept, "status": status})
+
+    def store(self, **more: object) -> dict[str, object]:
+        line = bug("rerun store_4").place()[1]
+        return {**FINDING, "kernel": {"name": "store_4", "file": "/src/rerun.cu", "line": line}, **more}
 
     def test_cufence(self) -> None:
-        everything = ["buffer", "distance", "kernel", "line", "stacks", "thread"]
-        self.assertEqual(self.verdict("run", 86, "", FINDING), ("found", everything))
-        self.assertEqual(self.verdict("run", 86, "", {**FINDING, "kernel": {"name": "store_4", "line": 25}}), ("elsewhere", everything))
-        self.assertEqual(self.verdict("run", 86, "", {"kind": "slack write", "buffer": {"id": 3}}), ("found", ["buffer"]))
-        (self.folder / "found.json").write_text('{"kind": "run"}\n{"kind": "guarded"}\n')
-        self.assertEqual(self.verdict("run", 0), ("silent", []))
-        self.assertEqual(self.verdict("run", 1, "error 700"), ("crashed", []))
+        def word(**more: object) -> tuple[str, set[str]]:
+            return self.verdict("rerun store_4", "run", 86, "", self.store(**more))
+
+        self.assertEqual(word(), ("found", EVERYTHING))
+        self.assertEqual(word(kernel={"name": "store_4", "file": "rerun.cu", "line": 1}), ("found", EVERYTHING - {"line"}))
+        self.assertEqual(word(thread={"block": [7, 0, 0], "thread": [103, 0, 0]})[1], EVERYTHING - {"thread"})
+        self.assertEqual(word(buffer={"id": 2, "size": 8000, "distance": {"bytes": 0, "from": "past the end"}})[1], EVERYTHING - {"buffer", "distance"})
+        self.assertEqual(word(buffer={"id": 2, "size": 4000, "distance": {"bytes": 2, "from": "past the end"}})[1], EVERYTHING - {"distance"})
+        other = {"kernel": {"name": "store_8", "file": "rerun.cu", "line": 1}, "buffer": {}}
+        self.assertEqual(word(**other), ("elsewhere", set()))
+        self.assertEqual(word(kind="stream race"), ("elsewhere", set()))
+        self.assertEqual(word(access={"kind": "read"}), ("elsewhere", set()))
+        self.assertEqual(self.verdict("rerun store_4", "run", 86, "", {"kind": "slack write", "buffer": {"id": 3, "size": 4000}}), ("found", {"buffer"}))
+        self.assertEqual(self.verdict("rerun store_4", "run", 86, "", {"kind": "illegal access"}), ("elsewhere", set()))
+        self.assertEqual(self.verdict("rerun store_4", "run", 0), ("silent", set()))
+        self.assertEqual(self.verdict("rerun store_4", "run", 139, "Segmentation fault"), ("crashed", set()))
+
+    def test_cufence_about_other_bugs(self) -> None:
+        freed = {"kind": "double free", "call": "cuMemFree", "buffer": {"id": 1, "size": 4000}}
+        self.assertEqual(self.verdict("double_free", "run", 1, "", freed), ("found", {"buffer", "call"}))
+        nan = {"kind": "first NaN", "nan": {"kernel": "log_of"}, "buffer": {"id": 2, "size": 400000}}
+        self.assertEqual(self.verdict("nan log", "own", 86, "", nan), ("found", {"buffer", "kernel"}))
+        self.assertEqual(self.verdict("nan log", "own", 86, "", {"kind": "first NaN", "nan": {"kernel": "pass_on"}})[0], "elsewhere")
+        race = {"kind": "stream race", "call": "PyTorch's allocator", "called": {"frames": [{"file": "/s/streams_race.py", "line": bug("streams_race race").place()[1]}]}}
+        self.assertEqual(self.verdict("streams_race race", "own", 86, "", race), ("found", {"line", "call", "stacks"}))
 
     def test_memcheck(self) -> None:
-        everything = ["buffer", "distance", "kernel", "line", "stacks", "thread"]
-        self.assertEqual(self.verdict("memcheck", 0, MEMCHECK), ("found", everything))
-        self.assertEqual(self.verdict("memcheck", 0, MEMCHECK.replace("rerun.cu:24", "rerun.cu:9"))[0], "elsewhere")
-        self.assertEqual(self.verdict("memcheck", 0, "========= ERROR SUMMARY: 0 errors"), ("silent", []))
-        self.assertEqual(self.verdict("memcheck", 139, "Segmentation fault"), ("crashed", []))
+        said = MEMCHECK.format(line=bug("rerun store_4").place()[1])
+        self.assertEqual(self.verdict("rerun store_4", "memcheck", 1, said), ("found", EVERYTHING))
+        self.assertEqual(self.verdict("rerun store_4", "memcheck", 1, MEMCHECK.format(line=9))[1], EVERYTHING - {"line"})
+        self.assertEqual(self.verdict("rerun store_8", "memcheck", 1, said), ("elsewhere", set()))
+        only_later = said[: said.index("=========  ".strip() + " Invalid")] + said[said.index("========= Program hit") :]
+        self.assertEqual(self.verdict("rerun store_4", "memcheck", 1, only_later + "cudaErrorLaunchFailure\n"), ("elsewhere", set()))
+        self.assertEqual(self.verdict("rerun store_4", "memcheck", 0, CLEAN), ("silent", set()))
+        self.assertEqual(self.verdict("rerun store_4", "memcheck", 139, "Segmentation fault"), ("crashed", set()))
+        inlined = said.replace("at store_4(float *, int)+0xc0 in rerun.cu", "at atomicAdd(float *)+0x10 in atomic.hpp", 1).replace(
+            "by thread", f"Device Frame:store_4(float *, int)+0xc0 in rerun.cu:{bug('rerun store_4').place()[1]}\n=========     by thread")  # fmt: skip
+        self.assertEqual(self.verdict("rerun store_4", "memcheck", 1, inlined), ("found", EVERYTHING))
+
+    def test_other_sanitizers(self) -> None:
+        unwritten = "========= Uninitialized __global__ memory read of size 4 bytes\n=========     at add(const float *, float *)+0x90 in deep.cu:{}\n"
+        self.assertEqual(self.verdict("deep fresh", "own_tool", 0, unwritten.format(1)), ("found", {"kernel"}))
+        race = "========= Error: Race reported between Write access at shift(float *, int)+0x100 in deep.cu:16\n=========     and Read access at shift(float *, int)+0x150 in deep.cu:19 [4 hazards]\n"
+        self.assertEqual(self.verdict("deep race", "own_tool", 0, race), ("found", {"kernel"}))
+        self.assertEqual(self.verdict("deep race", "own_tool", 0, unwritten.format(1)), ("elsewhere", set()))
+        leaked = "========= Leaked 1,048,576 bytes at 0x7f1\n=========     Saved host backtrace up to driver entry point at allocation time\n"
+        self.assertEqual(self.verdict("leak", "own_tool", 0, leaked), ("found", {"buffer"}))
 
     def test_an_error_alone(self) -> None:
-        self.assertEqual(self.verdict("native", 1, "error 700\ncudaErrorIllegalAddress"), ("found", []))
-        self.assertEqual(self.verdict("native", 0, "error 0"), ("silent", []))
+        line = bug("exceptions assert").place()[1]
+        self.assertEqual(self.verdict("rerun store_4", "native", 1, "error 700\ncudaErrorIllegalAddress"), ("elsewhere", set()))
+        self.assertEqual(self.verdict("rerun store_4", "native", 0, "error 0"), ("silent", set()))
+        self.assertEqual(self.verdict("exceptions assert", "native", 1, ASSERTED.format(line=line)), ("found", {"kernel", "line", "thread"}))
+        self.assertEqual(self.verdict("double_free", "native", 0, "second free: cudaErrorInvalidValue"), ("found", {"call"}))
+        launched = TRACEBACK.format(line=18, text="k_oob[(8,)](x, y, 1000, BLOCK=128)")
+        self.assertEqual(self.verdict("triton_overrun", "blocking", 1, launched), ("found", {"kernel"}))
+        waited = TRACEBACK.format(line=19, text="torch.cuda.synchronize()  # RAISES")
+        self.assertEqual(self.verdict("triton_overrun", "native", 1, waited), ("elsewhere", set()))
+
+    def test_what_is_run_again(self) -> None:
+        self.assertTrue(matrix.is_open(None))
+        self.assertTrue(matrix.is_open({"was": "found", "named": []}))
+        self.assertTrue(matrix.is_open({"slow": True, "machine": 0}))
+        self.assertFalse(matrix.is_open({"slow": True, "alone": True}))
+        self.assertFalse(matrix.is_open({"said": {}, "status": 0}))
 
 
 class Page(unittest.TestCase):
     def test_scores(self) -> None:
-        full = {"word": "found", "named": sorted(page.WHERE)}
-        some, nothing = {"word": "found", "named": ["buffer"]}, {"word": "silent", "named": []}
+        line = bug("rerun store_4").place()[1]
+        full = {"said": {"reports": judge.kept_of_sanitizer(MEMCHECK.format(line=line))}, "status": 1, "machine": 1}
+        nothing: dict[str, object] = {"said": {}, "status": 0}
+        some = {"said": {"findings": [{"kind": "overrun", "bytes": 2002}]}, "status": 86}
+        machine = {"gpu": "a GPU", "driver": "1", "torch": "2", "cufence": "3", "date": "4", "jobs": 5}
         data = {
-            "facts": {"gpu": "a GPU", "driver": "1", "torch": "2", "cufence": "3", "date": "4"},
-            "bugs": {"rerun store_4": {"run": full, "memcheck": nothing}, "fp16_odd": {"run": nothing, "own": some}},
-            "twins": {"rerun store_4": {"run": nothing, "memcheck": some}},
+            "machines": [machine, {**machine, "gpu": "another"}],
+            "bugs": {"rerun store_4": {"run": nothing, "memcheck": full}, "fp16_odd": {"run": nothing, "own": some}, "rerun add": {"run": {"was": "found", "named": []}}},
+            "twins": {"rerun store_4": {"run": nothing, "memcheck": full}},
         }
         text = page.page(data)
-        self.assertIn("| cufence run | 1 of 2 | 1 | 0 of 1 |\n", text)
-        self.assertIn("| compute-sanitizer memcheck | 0 of 1 | 0 | 1 of 1 |\n", text)
+        self.assertIn("| cufence run | 0 of 2 | 0 | 0 | 2 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 of 1 |\n", text)
+        self.assertIn("| compute-sanitizer memcheck | 1 of 1 | 1 | 0 | 0 | 0 | 1 | 1 | 1 | 1 | 1 | 1 | 0 | 1 of 1 |\n", text)
+        self.assertIn("| rerun store_4 | overrun | CUDA | full b | - |  |\n", text)
+        self.assertIn("| rerun add | overrun | CUDA |  | ? \\* |  |\n", text)
         self.assertIn("| fp16_odd | - | found | a size is rounded up to 16 bytes", text)
-        self.assertIn("| rerun store_4 | compute-sanitizer memcheck | found |\n", text)
+        self.assertIn("- b: another, driver 1, PyTorch 2, cufence 3, 4, 5 programs at a time: 2 cells.", text)
+        self.assertIn("| rerun store_4 | compute-sanitizer memcheck | elsewhere |\n", text)
+        self.assertEqual(json.loads(matrix.as_text(data)), data)
 
     @unittest.skipUnless(page.RESULTS.is_file(), "no result is committed yet")
     def test_it_is_of_the_committed_result(self) -> None:

@@ -8,7 +8,7 @@ import runpy
 import sys
 from pathlib import Path
 
-MARGIN = 1 << 18  # elements in front and behind
+MARGIN = 1 << 19  # elements in front and behind
 kept = []
 
 

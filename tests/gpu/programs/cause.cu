@@ -100,15 +100,15 @@ static void scattered()
     scatter<<<8, BLOCK>>>(copy_of(keys), table, TOKENS);
 }
 
-static void wrap()
+// 3 GiB wrap at 2 GiB, 2047 rows do not.
+static void wrap(int rows)
 {
-    const int rows = 3072, stride = 1 << 20; // 3 GiB
-    mark<<<rows / BLOCK, BLOCK>>>(allocate<unsigned char>((size_t)rows * stride), rows, stride);
+    const int stride = 1 << 20;
+    mark<<<(rows + BLOCK - 1) / BLOCK, BLOCK>>>(allocate<unsigned char>((size_t)rows * stride), rows, stride);
 }
 
-static void wrap_bytes()
+static void wrap_bytes(int n)
 {
-    const int n = 3 << 28; // 3 GiB
     mark_bytes<<<8, BLOCK>>>(allocate<char>((size_t)n * 4), (1 << 29) - 64, n);
 }
 
@@ -119,8 +119,15 @@ static void stride()
 }
 
 static const kind kinds[] = {
-    {"pages", pages}, {"experts", experts}, {"element", element},       {"scatter", scattered},
-    {"wrap", wrap},   {"stride", stride},   {"wrap_bytes", wrap_bytes},
+    {"pages", pages},
+    {"experts", experts},
+    {"element", element},
+    {"scatter", scattered},
+    {"wrap", [] { wrap(3072); }},
+    {"wrap_fits", [] { wrap(2047); }},
+    {"stride", stride},
+    {"wrap_bytes", [] { wrap_bytes(3 << 28); }},
+    {"wrap_bytes_fits", [] { wrap_bytes(1 << 29); }},
 };
 
 int main(int argc, char **argv)

@@ -312,7 +312,8 @@ static void launch_graph()
 static void launch_late()
 {
     float *out = allocate<float>(COUNT);
-    CALL(cudaFree(out));
+    if (!margin)
+        CALL(cudaFree(out));
     store_4<<<BLOCKS, BLOCK>>>(out, COUNT - 1);
 }
 
@@ -353,8 +354,8 @@ static const kind kinds[] = {
     {"busy", launch_busy},
     {"graph", launch_graph},
     {"late", launch_late},
-    {"null", [] { store_4<<<BLOCKS, BLOCK>>>(nullptr, COUNT); }},
-    {"wild", [] { store_4<<<BLOCKS, BLOCK>>>((float *)0x123456789000, COUNT); }},
+    {"null", [] { store_4<<<BLOCKS, BLOCK>>>(margin ? allocate<float>(COUNT) : nullptr, COUNT); }},
+    {"wild", [] { store_4<<<BLOCKS, BLOCK>>>(margin ? allocate<float>(COUNT) : (float *)0x123456789000, COUNT); }},
 };
 
 int main(int argc, char **argv)

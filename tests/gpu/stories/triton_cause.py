@@ -61,10 +61,14 @@ def rows() -> list[torch.Tensor]:
     return [out, table, keys]
 
 
-def wrap() -> list[torch.Tensor]:
-    out = torch.empty(3 << 30, dtype=torch.int8, device="cuda")  # 3 GiB
-    k_wrap[(3072,)](out, 1 << 20, BLOCK=128)
+def wrap(rows: int = 3072) -> list[torch.Tensor]:  # 3 GiB
+    out = torch.empty(rows << 20, dtype=torch.int8, device="cuda")
+    k_wrap[(rows,)](out, 1 << 20, BLOCK=128)
     return [out]
+
+
+def fits() -> list[torch.Tensor]:
+    return wrap(2047)
 
 
 kept = globals()[sys.argv[1]]()
