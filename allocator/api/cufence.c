@@ -301,7 +301,7 @@ PUBLIC size_t cufence_get_unguarded(cufence_unguarded *out, size_t max)
 static void trim(void *argument)
 {
     struct on_device *on = argument;
-    on->status = heap_trim(on->device, 1);
+    on->status = heap_trim(on->device, WAITS_FOR_POOLS);
 }
 
 PUBLIC cufence_status cufence_trim(int device)

@@ -215,9 +215,10 @@ struct heap_slack_figures {
 };
 struct heap_slack_figures heap_slack_figures(void);
 
-/* Releases memory that is no longer used. With may_wait, synchronises contexts in which blocks wait for that, unless a stream
- * is capturing. */
-cufence_status heap_trim(int device, int may_wait);
+/* Releases memory that is no longer used. WAITS_FOR_POOLS: synchronises contexts in which blocks wait for that, unless a stream
+ * is capturing; WAITS_FOR_WORK: also those in which freed memory only waits for its streams. */
+enum heap_waits { WAITS_FOR_NOTHING, WAITS_FOR_POOLS, WAITS_FOR_WORK };
+cufence_status heap_trim(int device, enum heap_waits waits);
 
 /* Bracket a synchronisation of a context by the program, after which waiting blocks can be released. heap_sync_begins() returns
  * 0 if no blocks are waiting; otherwise call heap_sync_ended() with its result after a success. */

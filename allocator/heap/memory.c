@@ -172,11 +172,11 @@ struct block *memory_map(struct books *books, const struct heap_request *wanted,
     return block;
 }
 
-cufence_status heap_trim(int device, int may_wait)
+cufence_status heap_trim(int device, enum heap_waits waits)
 {
     cufence_status status = heap_check_device(device);
-    passed_settle(may_wait);
+    passed_settle(waits != WAITS_FOR_NOTHING);
     if (status == CUFENCE_OK)
-        reclaim_unused(device, may_wait);
+        reclaim_unused(device, waits);
     return status;
 }

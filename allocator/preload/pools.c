@@ -277,7 +277,7 @@ CUresult hook_cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute att
 
 static void trim(void *device)
 {
-    heap_trim(*(int *)device, 0);
+    heap_trim(*(int *)device, WAITS_FOR_NOTHING);
 }
 
 CUresult hook_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)

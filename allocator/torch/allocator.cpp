@@ -235,9 +235,7 @@ class cufence_allocator final : public tensor_memory
         native::SnapshotInfo info;
         info.device_traces.resize(static_cast<std::size_t>(devices.load()));
         const pool_id *only = id.first || id.second ? &id : nullptr;
-        const auto mappings = mappings_of(-1, nullptr, false);
-        if (past.is_wanted.load())
-            past.keep_segments(mappings, nullptr);
+        const auto mappings = mapped_now(nullptr);
         for (const auto &mapping : mappings) {
             if (!only || *only == pool_id{mapping.pool[0], mapping.pool[1]})
                 info.segments.push_back(segment(mapping));

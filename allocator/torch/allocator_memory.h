@@ -234,9 +234,9 @@ class tensor_memory : public native::CUDAAllocator
             borrowed.give_back(id, false);
         if (id.first || id.second)
             return;
-        check(cufence_trim(-1), "empty_cache failed", HERE);
+        check(cufence_torch_empty_cache(), "empty_cache failed", HERE);
         if (past.is_wanted.load())
-            past.keep_segments(mappings_of(-1, nullptr, false), past.context(native::RecordContext::ALL));
+            mapped_now(past.context(native::RecordContext::ALL));
     }
 
     void cacheInfo(DeviceIndex device, std::size_t *largest) override
@@ -309,6 +309,16 @@ class tensor_memory : public native::CUDAAllocator
     std::atomic<bool> is_on{true};
     std::mutex lock; /* guards the rest */
     std::vector<native::OutOfMemoryObserver> observers;
+
+    /* Returns what is mapped, after the history has been told what no longer is. */
+    std::vector<cufence_mapping> mapped_now(std::shared_ptr<c10::GatheredContext> context)
+    {
+        const std::uint64_t seen = past.newest_segment(); /* those that other threads map from here on may not be in the list */
+        auto mappings = mappings_of(-1, nullptr, false);
+        if (past.is_wanted.load())
+            past.keep_segments(mappings, seen, std::move(context));
+        return mappings;
+    }
 
   private:
     /* Costs a call into Python for each tensor while anything has activated the trace. */

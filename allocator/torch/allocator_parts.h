@@ -67,7 +67,7 @@ class history
             contexts.clear();
         segments.clear();
         for (const auto &mapping : mappings)
-            segments.emplace(mapping.buffer.mapping_start, segment_of(mapping));
+            segments.emplace(mapping.buffer.mapping_start, seen_segment{segment_of(mapping), ++seen});
         is_wanted = is_recording || !trackers.empty();
     }
 
@@ -110,23 +110,31 @@ class history
         cufence_torch_buffer whole = first;
         whole.address = start;
         whole.size = end - start;
-        if (is_recording && segments.emplace(start, whole).second)
+        if (is_recording && segments.emplace(start, seen_segment{whole, ++seen}).second)
             append(native::TraceEntry::SEGMENT_ALLOC, whole, std::move(context), false);
     }
 
-    /* What is no longer mapped has been given back since, here or in the background. */
-    void keep_segments(const std::vector<cufence_mapping> &mappings, std::shared_ptr<c10::GatheredContext> context)
+    std::uint64_t newest_segment()
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        return seen;
+    }
+
+    /* Segments up to newest_segment() when the list was made, that are not in it, have been given back, here or in the
+     * background. */
+    void keep_segments(const std::vector<cufence_mapping> &mappings, std::uint64_t newest,
+                       std::shared_ptr<c10::GatheredContext> context)
     {
         std::lock_guard<std::mutex> guard(lock);
         std::unordered_set<std::uint64_t> mapped;
         for (const auto &mapping : mappings)
             mapped.insert(mapping.buffer.mapping_start);
         for (auto each = segments.begin(); each != segments.end();) {
-            if (mapped.count(each->first)) {
+            if (each->second.number > newest || mapped.count(each->first)) {
                 ++each;
                 continue;
             }
-            append(native::TraceEntry::SEGMENT_FREE, each->second, context, false);
+            append(native::TraceEntry::SEGMENT_FREE, each->second.whole, context, false);
             each = segments.erase(each);
         }
     }
@@ -200,6 +208,11 @@ class history
             entries.pop_front();
     }
 
+    struct seen_segment {
+        cufence_torch_buffer whole;
+        std::uint64_t number;
+    };
+
     static cufence_torch_buffer segment_of(const cufence_mapping &mapping)
     {
         const cufence_buffer &buffer = mapping.buffer;
@@ -225,7 +238,8 @@ class history
     std::deque<native::TraceEntry> entries;
     std::vector<annotation> annotations;
     std::vector<native::AllocatorTraceTracker> trackers;
-    std::unordered_map<std::uint64_t, cufence_torch_buffer> segments;                  /* mappings that the history has seen */
+    std::uint64_t seen = 0;                                                            /* numbers given to segments */
+    std::unordered_map<std::uint64_t, seen_segment> segments;                          /* mappings that the history has seen */
     std::unordered_map<std::uint64_t, std::shared_ptr<c10::GatheredContext>> contexts; /* of live buffers */
 };
 

@@ -3,6 +3,7 @@
 
 #include "api/closing.h"
 #include "api/lifecycle.h"
+#include "base/aside.h"
 #include "base/error.h"
 #include "base/lock.h"
 #include "contexts/contexts.h"
@@ -218,6 +219,19 @@ size_t cufence_torch_largest(int device)
     struct context *context = context_for(device, &status);
     struct heap_figures figures = heap_figures(context);
     return context ? free_bytes_of(context, &total) + figures.idle + figures.cached : 0;
+}
+
+static void empty_cache(void *status)
+{
+    *(cufence_status *)status = heap_trim(-1, WAITS_FOR_WORK);
+}
+
+cufence_status cufence_torch_empty_cache(void)
+{
+    cufence_status status = lifecycle_check();
+    if (status == CUFENCE_OK)
+        aside_call(empty_cache, &status);
+    return status;
 }
 
 void cufence_torch_share(int device, int peer)

@@ -52,6 +52,10 @@ CUFENCE_TORCH_EXPORT double cufence_torch_limit(int device);
 /* Returns how large an allocation on a device may be, without a synchronisation. */
 CUFENCE_TORCH_EXPORT size_t cufence_torch_largest(int device);
 
+/* Gives back all memory of freed tensors, also what kernels still use: waits for those, as PyTorch's own allocator does, unless
+ * a stream is capturing. */
+CUFENCE_TORCH_EXPORT cufence_status cufence_torch_empty_cache(void);
+
 /* Lets kernels of `peer` use the buffers of `device`, if the hardware can. */
 CUFENCE_TORCH_EXPORT void cufence_torch_share(int device, int peer);
 

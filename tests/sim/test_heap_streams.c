@@ -1,5 +1,6 @@
 /* The C API without the preload library: streams that it is told about once, and hears no more of; forks; numbers. */
 #include "heap_story.h"
+#include "torch/torch.h"
 
 #define BYTES 4096
 
@@ -63,6 +64,41 @@ STORY(recorded_by_another_thread)
     cufence_description where;
     CHECK_OK(cufence_describe(buffer, &where));
     CHECK(where.place == CUFENCE_PLACE_FREED && !where.buffer.is_mapped); /* it is not lost */
+}
+
+/* ---- memory that a stream still uses is given back when PyTorch's cache is emptied ---- */
+
+static void *let_go_later(void *buffer)
+{
+    cufence_description where;
+    for (int i = 0; i < 20; i++) { /* it is not unmapped before */
+        usleep(1000);
+        CHECK_OK(cufence_describe(buffer, &where));
+        CHECK(where.buffer.is_mapped);
+    }
+    let_go();
+    return NULL;
+}
+
+STORY(empty_cache_waits_for_streams)
+{
+    cufence_description where;
+    pthread_t thread;
+    start("uaf=off");
+    CUstream stream = new_stream();
+    void *buffer = allocate(BYTES, stream);
+    spin(stream, &flag);
+    fill(buffer, 1, stream);
+    CHECK_OK(cufence_free(buffer, stream));
+    CHECK_OK(cufence_trim(-1)); /* does not wait */
+    CHECK_OK(cufence_describe(buffer, &where));
+    CHECK(where.buffer.is_mapped);
+    CHECK(pthread_create(&thread, NULL, let_go_later, buffer) == 0);
+    CHECK_OK(cufence_torch_empty_cache());
+    CHECK(__atomic_load_n(&flag, __ATOMIC_ACQUIRE) == 1);
+    CHECK_OK(cufence_describe(buffer, &where));
+    CHECK(!where.buffer.is_mapped);
+    CHECK(pthread_join(thread, NULL) == 0);
 }
 
 /* ---- a stream that is destroyed without a word, and another one that has its handle ---- */

@@ -343,13 +343,32 @@ static int has_waiting_memory(struct books *books)
                __atomic_load_n(&books->replaced, __ATOMIC_RELAXED);
 }
 
-void reclaim_unused(int device, int may_wait)
+/* Whether streams have not passed all frees, as far as is known. */
+static int has_pending_frees(struct books *books)
+{
+    int has = 0;
+    HOLD(&books->lock);
+    for (struct freelist *list = freelist_next(books, NULL); list && !has; list = freelist_next(books, list)) {
+        list_lock(list);
+        has = list->freed > list->passed;
+        list_unlock(list);
+    }
+    return has;
+}
+
+static int is_sync_wanted(struct books *books, enum heap_waits waits)
+{
+    return waits == WAITS_FOR_WORK ? has_waiting(books) || has_pending_frees(books)
+                                   : waits == WAITS_FOR_POOLS && has_waiting_memory(books);
+}
+
+void reclaim_unused(int device, enum heap_waits waits)
 {
     const struct context *own = context_known_current();
-    int waits = 2, releases = 1;
+    int synchronises = 2, releases = 1;
     for (struct books *books = books_next(NULL, device); books; books = books_next(books, device)) {
-        if (may_wait && has_waiting_memory(books))
-            reclaim_visit(own, books, reclaim, &waits);
+        if (is_sync_wanted(books, waits))
+            reclaim_visit(own, books, reclaim, &synchronises);
         reclaim_visit(NULL, books, reclaim,
                       &releases); /* never at the same time as the background thread, which may just have some of it in hand */
     }

@@ -31,8 +31,8 @@ int freelists_replace(struct books *books, struct block *block, uint64_t pages, 
 
 /* Releases memory of a device to the driver. Level 0: caches; 1: also what has passed; 2: also after synchronising. */
 void reclaim_device(const struct context *own, int device, int level); /* own: the caller's context */
-/* The same of all devices (-1) or one, outside of an allocation. may_wait: also synchronises where memory waits for that. */
-void reclaim_unused(int device, int may_wait);
+/* The same of all devices (-1) or one, outside of an allocation. */
+void reclaim_unused(int device, enum heap_waits waits);
 /* Notes what has passed on streams that are idle, and records markers behind the frees on others: nothing else would show when
  * they have passed. checks: also checks what was freed and still waits for that, or it could be neither retired nor released.
  * If ends of streams are not seen, only the legacy stream is certain to exist. In a scope. */
