@@ -157,6 +157,21 @@ class Verdicts(unittest.TestCase):
         waited = TRACEBACK.format(line=19, text="torch.cuda.synchronize()  # RAISES")
         self.assertEqual(self.verdict("triton_overrun", "native", 1, waited), ("elsewhere", set()))
 
+    def test_names_of_kernels(self) -> None:
+        facts = bug("numba_overrun wrong").facts()
+        for named in ("k_oob", "void ns::k_oob<float>(float *)", "__main__::k_oob[abi:v1](Array<float, 1>)", "k_oob_0", "_ZN8__main__5k_oobB2v1B106cw51"):
+            self.assertTrue(judge.is_kernel(named, facts), named)
+        for named in ("", "k_oob_half", "not_k_oob", "_ZN8__main__8k_oob_16B2v1"):
+            self.assertFalse(judge.is_kernel(named, facts), named)
+
+    def test_corpora(self) -> None:
+        for name, listed in json.loads(matrix.CORPORA.read_text()).items():
+            self.assertEqual(len({row["name"] for row in listed["programs"]}), len(listed["programs"]))
+            for row in listed["programs"]:
+                with self.subTest(f"{name}: {row['name']}"):
+                    self.assertTrue(row.get("build") or (listed["build"] and row["source"]))
+                    self.assertFalse(name != "samples" and row["kind"] and not matrix.corpus_facts(row).asked, "nothing can be named")
+
     def test_what_is_run_again(self) -> None:
         self.assertTrue(matrix.is_open(None))
         self.assertTrue(matrix.is_open({"was": "found", "named": []}))

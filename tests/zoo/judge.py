@@ -174,8 +174,11 @@ def bare(kernel: str) -> str:
 
 
 def is_kernel(named: str, facts: Facts) -> bool:
-    """Inductor adds a number to the names of kernels."""
-    return bool(facts.kernel) and (bare(named) == facts.kernel or (facts.program.endswith(".py") and bool(re.fullmatch(rf"{facts.kernel}_\d+", bare(named)))))
+    """Inductor adds a number to the names of kernels; not every tool reads numba's mangled ones."""
+    name = bare(named)
+    is_numbered = facts.program.endswith(".py") and bool(re.fullmatch(rf"{facts.kernel}_\d+", name))
+    is_mangled = named.startswith("_Z") and bool(re.search(rf"\D{len(facts.kernel)}{facts.kernel}", named))
+    return bool(facts.kernel) and (name == facts.kernel or is_numbered or is_mangled)
 
 
 def rightly_named(record: Cell, facts: Facts) -> set[str]:

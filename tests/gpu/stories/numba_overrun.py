@@ -1,8 +1,12 @@
 """A kernel of numba reads one float past its input of 1000. With the argument "right" it does not."""
 
+import importlib.util
 import sys
 
 import numpy as np
+
+if importlib.util.find_spec("_numba_cuda_redirector"):  # what numba-cuda's .pth does, for a folder on PYTHONPATH
+    import _numba_cuda_redirector  # noqa: F401
 from numba import cuda
 
 
