@@ -66,6 +66,8 @@ void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const s
         part_add(finding->headline, "buffer #%" PRIu64 ", ", nan->buffer->id);
     if (nan->buffer->id && nan->buffer->label[0])
         part_add(finding->headline, "\"%s\", ", nan->buffer->label);
+    if (!nan->buffer->id && nan->argument >= 0)
+        part_add(finding->headline, "argument %d, ", nan->argument);
     part_add(finding->headline, "first to element %" PRIu64 " of %s[%" PRIu64 "]", nan->index, value_name(nan->type),
              nan->count);
     if (nan->buffer->id) {

@@ -62,7 +62,8 @@ def main() -> int:
     failed = [operator for operator in operators if "failed" in operator]
     unknown = []
     for finding in findings:
-        label = finding.get("buffer", {}).get("label", "")
+        labels = [finding.get("buffer", {}).get("label"), *(one.get("label") for one in finding.get("nan", {}).get("inputs", []))]
+        label = next(filter(None, labels), "")  # a result that is gone already has that of what it was made from
         if label not in with_nan and label.rpartition(" ")[0] not in INTERMEDIATE:
             unknown.append(f"{label or 'no label'}: {finding.get('headline') or finding.get('what')}")
     for line in unknown:

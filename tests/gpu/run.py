@@ -104,7 +104,7 @@ def main() -> int:
     results += run_all(chosen(options.names, options.way), machine, options.jobs, options.show)
     if options.json:
         write_json(results, options.json)
-    results += report_time(results)
+    results += [show(result, options.show) for result in report_time(results)]
     if options.results:
         options.results.write_text(markdown(results, machine.facts))
     print(summary(results))

@@ -116,6 +116,26 @@ TEST(noise_is_bytes)
     assert_int_equal(guess(function_of("noise", 1, 8), noise, sizeof noise), VALUE_UINT8);
 }
 
+TEST(names_of_libraries_are_hints)
+{
+    static const struct {
+        const char *name;
+        enum value_type type;
+    } cases[] = {{"sm80_xmma_gemm_f32f32_f32f32_f32_nt_n_tilesize32x32x8", VALUE_FLOAT32},
+                 {"sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n", VALUE_FLOAT32},
+                 {"ampere_sgemm_32x32_sliced1x4_nt", VALUE_FLOAT32},
+                 {"sm80_xmma_gemm_bf16bf16_bf16_nn", VALUE_BFLOAT16},
+                 {"ampere_fp16_s16816gemm_fp16_64x64", VALUE_FLOAT16}};
+    uint16_t bytes[8] = {0x3c00, 0x4000, 0x3e00, 0x3c00, 0x4100, 0x3d00, 0x3c80, 0x4200}; /* are 1.0 and more in float16 */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        memset(bytes, 0x7f, 2); /* a NaN in float16, and in bfloat16 none */
+        if (guess(function_of(cases[i].name, 1, 8), bytes, sizeof bytes) != cases[i].type)
+            fail_msg("%s", cases[i].name);
+    }
+    const struct launch_function *mixed = function_of("sm80_xmma_gemm_f16f16_f16f32_f32_nn", 1, 8);
+    assert_int_equal(guess(mixed, bytes, sizeof bytes), guess(function_of("plain", 1, 8), bytes, sizeof bytes));
+}
+
 TEST(nan_alone_has_a_type)
 {
     uint32_t wide[256];

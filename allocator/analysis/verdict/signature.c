@@ -126,6 +126,8 @@ enum value_type signature_elements(const char *name, size_t count, size_t index)
     ends_with(start, &end, " volatile");
     ends_with(start, &end, " const");
     size_t length = (size_t)(end - start);
+    if (length && end[-1] == '*') /* of pointers */
+        return VALUE_UINT64;
     enum value_type type = type_of(start, length);
     if (type == VALUE_TYPES && length && end[-1] >= '1' && end[-1] <= '4') /* a vector: float2, __half2 */
         type = type_of(start, length - 1);

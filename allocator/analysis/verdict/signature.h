@@ -12,8 +12,8 @@
  * int)": a store is not meant for such an argument. Returns 0 if the name has no argument list, or one of another length. */
 int signature_is_const(const char *name, size_t count, size_t index);
 
-/* Returns the type of the numbers that argument `index` of `count` points to: float32 for "float2 const*". Returns VALUE_TYPES
- * if it points to anything else, or is no pointer, or under the same conditions. */
+/* Returns the type of the numbers that argument `index` of `count` points to: float32 for "float2 const*", uint64 for
+ * "float**". Returns VALUE_TYPES if it points to anything else, or is no pointer, or under the same conditions. */
 enum value_type signature_elements(const char *name, size_t count, size_t index);
 
 /* Returns the type of argument `index` of `count` if it is a number itself: int32 for "int". Else VALUE_TYPES. */

@@ -142,6 +142,26 @@ static int has_word(const char *text, const char *word)
     return 0;
 }
 
+/* "sm80_xmma_gemm_f32f32_f32f32_f32_nt_n" and "ampere_sgemm_128x64_nn", as libraries call kernels: float32. VALUE_TYPES if the
+ * name has several types or none. */
+static enum value_type hint_of_library(const char *name)
+{
+    static const struct {
+        const char *word;
+        enum value_type type;
+    } words[] = {{"f32", VALUE_FLOAT32},     {"fp32", VALUE_FLOAT32},  {"_sgemm_", VALUE_FLOAT32}, {"f64", VALUE_FLOAT64},
+                 {"_dgemm_", VALUE_FLOAT64}, {"bf16", VALUE_BFLOAT16}, {"_f16", VALUE_FLOAT16},    {"fp16", VALUE_FLOAT16}};
+    enum value_type hint = VALUE_TYPES;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (!strstr(name, words[i].word) || words[i].type == hint)
+            continue;
+        if (hint != VALUE_TYPES)
+            return VALUE_TYPES;
+        hint = words[i].type;
+    }
+    return hint;
+}
+
 /* "vectorized_elementwise_kernel<4, CUDAFunctor_add<c10::Half>, ...>" works on float16, most likely, also where it computes in
  * float32. */
 static enum value_type hint_of(const char *name)
@@ -151,6 +171,8 @@ static enum value_type hint_of(const char *name)
     int is_float = has_word(name, "float"), is_double = has_word(name, "double");
     if (is_half != is_bfloat)
         return is_half ? VALUE_FLOAT16 : VALUE_BFLOAT16;
+    if (!strchr(name, '('))
+        return hint_of_library(name);
     if (is_half || is_float == is_double)
         return VALUE_TYPES;
     return is_float ? VALUE_FLOAT32 : VALUE_FLOAT64;
