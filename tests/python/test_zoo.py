@@ -121,6 +121,10 @@ class Verdicts(unittest.TestCase):
         nan = {"kind": "first NaN", "nan": {"kernel": "log_of"}, "buffer": {"id": 2, "size": 400000}}
         self.assertEqual(self.verdict("nan log", "own", 86, "", nan), ("found", {"buffer", "kernel"}))
         self.assertEqual(self.verdict("nan log", "own", 86, "", {"kind": "first NaN", "nan": {"kernel": "pass_on"}})[0], "elsewhere")
+        late = {"kind": "write to a free region", "region": {"bytes": 1000}, "slack": {"launches": {"list": [{"symbol": "fill"}, {"symbol": "fill"}]}}}
+        self.assertEqual(self.verdict("pool late", "run", 86, "", late), ("found", {"buffer", "kernel"}))
+        late["slack"]["launches"]["list"][0]["symbol"] = "add_up"  # one of two: it names none
+        self.assertEqual(self.verdict("pool late", "run", 86, "", late), ("found", {"buffer"}))
         race = {"kind": "stream race", "call": "PyTorch's allocator", "called": {"frames": [{"file": "/s/streams_race.py", "line": bug("streams_race race").place()[1]}]}}
         self.assertEqual(self.verdict("streams_race race", "own", 86, "", race), ("found", {"line", "call", "stacks"}))
 
@@ -170,7 +174,7 @@ class Verdicts(unittest.TestCase):
             for row in listed["programs"]:
                 with self.subTest(f"{name}: {row['name']}"):
                     self.assertTrue(row.get("build") or (listed["build"] and row["source"]))
-                    self.assertFalse(name != "samples" and row["kind"] and not matrix.corpus_facts(row).asked, "nothing can be named")
+                    self.assertFalse(row["kind"] and not matrix.corpus_facts(row).asked, "nothing can be named")
 
     def test_what_is_run_again(self) -> None:
         self.assertTrue(matrix.is_open(None))

@@ -19,11 +19,12 @@ MOST = 3  # records kept of a run
 ROUNDED = 512  # PyTorch and the driver round sizes up to this; a buffer named with such a size is the right one
 ACCESS = ("access",)
 CLASSES = {  # of a bug's kind: classes of what may be said about it; any other kind is an access to memory
-    "misaligned": ("misaligned",), "trap": ("exception",), "assert": ("exception",), "illegal": ("exception",), "barrier": ("barrier",),
+    "misaligned": ("misaligned",), "trap": ("exception",), "assert": ("exception",), "illegal": ("exception",), "barrier": ("barrier", "exception"),
     "double free": ("free", "value"), "leak": ("leak",), "NaN": ("NaN",), "uninitialised read": ("uninitialised",), "race in shared memory": ("race",),
     "missing record_stream": ("streams",), "pinned buffer reused in flight": ("streams",), "pinned buffer freed in flight": ("streams",),
     "misaligned, wild address": ("misaligned", "access"), "row freed too early": ("region", "access"), "wrong row in a table": ("region", "access"),
     "row of another request": ("region", "access"), "row read after its release": ("region", "NaN", "access"),
+    "overrun inside a pool": ("region", "access"), "use after free inside a pool": ("region", "access"),
 }  # fmt: skip
 OURS = {  # kinds of cufence's findings
     "misaligned access": "misaligned", "exception": "exception", "double free": "free", "invalid free": "free", "leak": "leak", "first NaN": "NaN",
