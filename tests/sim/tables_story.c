@@ -168,30 +168,29 @@ static cufence_table owned(const char *owner)
         .start = at(table), .count = 4, .width = 4, .rows = at(kv), .allow = none, .allowed = 1, .owner = owner};
 }
 
-STORY(owner)
+/* A table of four rows from `first` on, one of which is given to another owner after a launch. */
+static void changes_its_owner(CUdeviceptr first, const char *owner)
 {
-    cufence_table mine = owned("request 7");
+    cufence_table mine = owned(owner);
+    mine.rows = at(kv + first * ROW);
     begin(-1, 0);
-    for (CUdeviceptr row = 0; row < 4; row++)
-        CUFENCE(cufence_region_take, at(kv + row * ROW), "request 7", NULL);
+    for (CUdeviceptr row = first; row < first + 4; row++)
+        CUFENCE(cufence_region_take, at(kv + row * ROW), owner, NULL);
     CUFENCE(cufence_index_table, &mine);
     launch("idle");
-    CUFENCE(cufence_region_take, at(kv + 2 * ROW), "request 9", NULL);
+    CUFENCE(cufence_region_take, at(kv + (first + 2) * ROW), "request 9", NULL);
     launch("idle");
+}
+
+STORY(owner)
+{
+    changes_its_owner(0, "request 7");
 }
 
 /* The first row that the table may name is not the first of the division. */
 STORY(owner_behind)
 {
-    cufence_table mine = owned("request 8");
-    mine.rows = at(kv + 4 * ROW);
-    begin(-1, 0);
-    for (CUdeviceptr row = 4; row < 8; row++)
-        CUFENCE(cufence_region_take, at(kv + row * ROW), "request 8", NULL);
-    CUFENCE(cufence_index_table, &mine);
-    launch("idle");
-    CUFENCE(cufence_region_take, at(kv + 6 * ROW), "request 9", NULL);
-    launch("idle");
+    changes_its_owner(4, "request 8");
 }
 
 STORY(wide)

@@ -206,15 +206,20 @@ TEST(the_documents_are_there_from_the_start)
     expect(2, "standard output (-) takes one document");
 }
 
+static void expect_known(void)
+{
+    assert_int_equal(found(), 0);
+    assert_int_equal(json_integer_value(json_object_get(last.list, "known")), 1);
+    expect(0, "cufence hunt: 1 known finding is (known=) left out\n");
+}
+
 TEST(findings_of_an_earlier_hunt_can_be_left_out)
 {
     hunt(HUNT "--modes end -- \"$PROGRAM\" overrun");
     expect(86, "1 finding in 1 run\n");
     assert_int_equal(system("cp \"$FOLDER/list.json\" \"$FOLDER-before.json\""), 0);
     hunt(HUNT "--modes end --known \"$FOLDER-before.json\" -- \"$PROGRAM\" overrun");
-    assert_int_equal(found(), 0);
-    assert_int_equal(json_integer_value(json_object_get(last.list, "known")), 1);
-    expect(0, "cufence hunt: 1 known finding is (known=) left out\n");
+    expect_known();
     assert_int_equal(system("rm \"$FOLDER-before.json\""), 0);
 }
 
@@ -475,9 +480,7 @@ TEST(reads_that_are_known_are_left_out)
 {
     assert_int_equal(system("echo 'uninitialised read in add' >\"$FOLDER-known\""), 0);
     hunt(HUNT "--uninit --known \"$FOLDER-known\" -- \"$PROGRAM\" unwritten int");
-    assert_int_equal(found(), 0);
-    assert_int_equal(json_integer_value(json_object_get(last.list, "known")), 1);
-    expect(0, "cufence hunt: 1 known finding is (known=) left out\n");
+    expect_known();
     assert_int_equal(system("echo 'uninitialised read in subtract' >\"$FOLDER-known\""), 0);
     hunt(HUNT "--uninit --known \"$FOLDER-known\" -- \"$PROGRAM\" unwritten int");
     expect(86, "cufence hunt: 1 finding in 4 runs\n");
