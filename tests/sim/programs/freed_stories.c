@@ -2,6 +2,7 @@
  * do not, or are right to. */
 #include "program.h"
 
+#include <cufence.h>
 #include <unistd.h>
 
 #define BYTES 4096u
@@ -77,11 +78,11 @@ CASE(freed, within)
     MUST(add_one(buffer + (4u << 20), WORDS, first));
 }
 
-/* The stream has work to do before the free. */
+/* The stream has work to do before the free: what also a loaded machine does in the half second that a launch waits for it. */
 CASE(freed, busy)
 {
     CUdeviceptr buffer = allocate(BYTES, first);
-    for (int i = 0; i < 1000; i++)
+    for (int i = 0; i < 100; i++)
         MUST(add_one(buffer, WORDS, first));
     MUST(cu.cuMemFreeAsync(buffer, first));
     MUST(add_one(buffer, WORDS, first));
@@ -212,6 +213,15 @@ CASE(freed, later)
     MUST(add_one(buffer, 0, first));
     MUST(add_one(buffer, 0, second));
     let_go(&flag);
+}
+
+CASE(freed, retired)
+{
+    cufence_stats stats = {0};
+    int (*get)(int, cufence_stats *) = (int (*)(int, cufence_stats *))driver_of_cufence("cufence_get_stats");
+    freed(first);
+    for (int ms = 0; ms < 60000 && get(0, &stats) == CUFENCE_OK && !stats.retired_mappings; ms++)
+        usleep(1000);
 }
 
 /* The free comes behind what the other stream does with the buffer, in the order of the device alone. */
