@@ -97,6 +97,22 @@ TEST(the_bytes_are_remembered)
     assert_int_equal(type_of(longs, 1, TYPE_UNKNOWN), VALUE_TYPES); /* another pointer of it */
 }
 
+/* Ones may be of any type; later launches of the kernel show which. */
+TEST(what_only_the_name_decides_is_not_remembered)
+{
+    float ones[128], numbers[128];
+    for (int i = 0; i < 128; i++) {
+        ones[i] = 1;
+        numbers[i] = (float)i * 0.37f - 20;
+    }
+    /* gemm<c10::Half>(void*) */
+    const struct launch_function *gemm = function_of("_Z4gemmIN3c104HalfEEvPv", 1, 8);
+    assert_int_equal(guess(gemm, ones, sizeof ones), VALUE_FLOAT16);
+    assert_int_equal(type_of(gemm, 0, TYPE_UNKNOWN), VALUE_TYPES);
+    assert_int_equal(guess(gemm, numbers, sizeof numbers), VALUE_FLOAT32);
+    assert_int_equal(type_of(gemm, 0, TYPE_GUESSED), VALUE_FLOAT32);
+}
+
 TEST(zeros_are_not_remembered)
 {
     static const uint8_t zeros[4096];

@@ -317,7 +317,8 @@ static enum value_type full_of_nan(const uint8_t *bytes, size_t size, const stru
     return VALUE_TYPES;
 }
 
-static enum value_type likeliest(const uint8_t *bytes, size_t size, const struct clue *clue)
+/* Returns VALUE_TYPES if the bytes look like nothing. *is_best: no other type fits better, whatever the clue says. */
+static enum value_type likeliest(const uint8_t *bytes, size_t size, const struct clue *clue, int *is_best)
 {
     struct figures figures = {.bytes = size};
     struct figures_count *count = figures_begin();
@@ -326,15 +327,19 @@ static enum value_type likeliest(const uint8_t *bytes, size_t size, const struct
     figures_add(count, bytes, size);
     figures_end(count, &figures);
     enum value_type best = VALUE_TYPES;
+    double most = 0;
     for (size_t i = 0; i < TYPE_CANDIDATES; i++) {
         enum value_type type = type_candidates[i];
+        most = figures.types[type].fit > most ? figures.types[type].fit : most;
         if (is_possible(clue, type) && figures.types[type].fit >= LEAST_FIT &&
             (best == VALUE_TYPES || figures.types[type].fit > figures.types[best].fit))
             best = type;
     }
     int is_float = best != VALUE_TYPES && value_is_float(best);
     enum value_type hint = clue->hint;
-    return is_float && hint != VALUE_TYPES && figures.types[hint].fit * 2 >= figures.types[best].fit ? hint : best;
+    best = is_float && hint != VALUE_TYPES && figures.types[hint].fit * 2 >= figures.types[best].fit ? hint : best;
+    *is_best = best != VALUE_TYPES && figures.types[best].fit >= most;
+    return best;
 }
 
 static void remember(const struct launch_function *function, const struct reached *reached, enum value_type type)
@@ -361,8 +366,9 @@ enum value_type types_guess(const struct launch_function *function, const struct
     enum value_type type = full_of_nan(bytes, size, &clue);
     if (type != VALUE_TYPES)
         return type;
-    type = likeliest(bytes, size, &clue);
-    if (type != VALUE_TYPES && size >= LEAST_BYTES && !is_zero(bytes, size))
+    int is_best = 0;
+    type = likeliest(bytes, size, &clue, &is_best);
+    if (is_best && size >= LEAST_BYTES && !is_zero(bytes, size))
         remember(function, reached, type);
     return type;
 }

@@ -37,8 +37,9 @@ struct known_type types_of(const struct launch_function *function, const struct 
 /* Whether the kernel's signature says that it does not write through this pointer. */
 int types_is_const(const struct launch_function *function, const struct reached *reached);
 
-/* Guesses from the first bytes of such memory, and remembers it for the kernel's pointer, unless the bytes are few or all
- * 0. Returns what to take the bytes for now; VALUE_TYPES if they look like nothing. */
+/* Guesses from the first bytes of such memory, and remembers it for the kernel's pointer, unless the bytes are few or all 0, or
+ * fit another type better than the one that the code or the name speaks for. Returns what to take the bytes for now;
+ * VALUE_TYPES if they look like nothing. */
 enum value_type types_guess(const struct launch_function *function, const struct reached *reached, const uint8_t *bytes,
                             size_t size);
 
