@@ -95,13 +95,13 @@ class tensor_memory : public native::CUDAAllocator
     native::CUDAAllocator *before = nullptr; /* set when the class is installed, like the next */
     bool is_traced = true;                   /* tells PyTorch's GPU trace */
 
-    void *take(std::size_t size, DeviceIndex device, cudaStream_t stream)
+    void *take(std::size_t size, DeviceIndex device, cudaStream_t stream, const void *caller)
     {
         void *pointer =
             C10_UNLIKELY(borrowed.count.load(std::memory_order_relaxed) != 0) ? borrow(size, device, stream) : nullptr;
-        cufence_status status = pointer ? CUFENCE_OK : cufence_torch_malloc(&pointer, size, device, stream);
+        cufence_status status = pointer ? CUFENCE_OK : cufence_torch_malloc(&pointer, size, device, stream, caller);
         if (C10_UNLIKELY(status != CUFENCE_OK))
-            pointer = take_hard(status, size, device, stream);
+            pointer = take_hard(status, size, device, stream, caller);
         if (C10_UNLIKELY(past.is_wanted.load(std::memory_order_relaxed)))
             tell_allocated(pointer);
         if (const c10::impl::PyInterpreter *trace = trace_now(); C10_UNLIKELY(trace != nullptr))
@@ -137,7 +137,8 @@ class tensor_memory : public native::CUDAAllocator
     {
         TORCH_CHECK_WITH(OutOfMemoryError, size < most, "CUDA out of memory. Tried to allocate more than 1EB memory.");
         const DeviceIndex device = c10::cuda::current_device();
-        void *pointer = size ? take(size, device, c10::cuda::getCurrentCUDAStream(device)) : nullptr;
+        const void *caller = __builtin_return_address(0);
+        void *pointer = size ? take(size, device, c10::cuda::getCurrentCUDAStream(device), caller) : nullptr;
         return {pointer, pointer, &release_pointer, c10::Device(c10::kCUDA, device)};
     }
 
@@ -153,12 +154,12 @@ class tensor_memory : public native::CUDAAllocator
 
     void *raw_alloc(std::size_t size) override
     {
-        return size ? raw_alloc_with_stream(size, c10::cuda::getCurrentCUDAStream()) : nullptr;
+        return size ? take(size, c10::cuda::current_device(), c10::cuda::getCurrentCUDAStream(), nullptr) : nullptr;
     }
 
     void *raw_alloc_with_stream(std::size_t size, cudaStream_t stream) override
     {
-        return size ? take(size, c10::cuda::current_device(), stream) : nullptr;
+        return size ? take(size, c10::cuda::current_device(), stream, nullptr) : nullptr;
     }
 
     void raw_delete(void *pointer) override
@@ -354,11 +355,11 @@ class tensor_memory : public native::CUDAAllocator
     }
 
     /* Others may have memory to give back. Throws if there is none. */
-    void *take_hard(cufence_status status, std::size_t size, DeviceIndex device, cudaStream_t stream)
+    void *take_hard(cufence_status status, std::size_t size, DeviceIndex device, cudaStream_t stream, const void *caller)
     {
         void *pointer = nullptr;
         if (is_lack_of_memory(status) && give_memory_back())
-            status = cufence_torch_malloc(&pointer, size, device, stream);
+            status = cufence_torch_malloc(&pointer, size, device, stream, caller);
         if (status == CUFENCE_OK)
             return pointer;
         if (!is_lack_of_memory(status))

@@ -11,11 +11,15 @@
 #include "heap/unguarded/unguarded.h"
 #include "order/order.h"
 
+#include <link.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define DEVICES 128      /* as many as PyTorch can have */
 #define SMALL (1u << 20) /* PyTorch's own bound */
+#define SCRATCH_LEAST (64u << 10)
+#define SCRATCH_ALIGN 512u /* PyTorch's own */
 
 /* Of one device. */
 static struct account {
@@ -29,9 +33,34 @@ static struct account {
 
 static double first_limit = 1; /* of devices that have none yet */
 
+/* PyTorch's CUDA library: its tensors are allocated by libtorch_cpu.so, and by itself only what its own calls need. Constant
+ * once PyTorch allocates. */
+static struct {
+    uintptr_t start, size;
+} scratch_callers;
+
+static int find_scratch_callers(struct dl_phdr_info *object, size_t size, void *unused)
+{
+    (void)size, (void)unused;
+    if (!strstr(object->dlpi_name, "/libtorch_cuda.so"))
+        return 0;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        if (part->p_type == PT_LOAD && part->p_flags & PF_X && part->p_memsz > scratch_callers.size)
+            scratch_callers.start = object->dlpi_addr + part->p_vaddr, scratch_callers.size = part->p_memsz;
+    }
+    return 1;
+}
+
 void cufence_torch_installed(void)
 {
+    dl_iterate_phdr(find_scratch_callers, NULL);
     closing_torch();
+}
+
+static uint32_t align_for(const void *caller, size_t size)
+{
+    return size >= SCRATCH_LEAST && (uintptr_t)caller - scratch_callers.start < scratch_callers.size ? SCRATCH_ALIGN : 0;
 }
 
 int32_t cufence_torch_fault(void)
@@ -93,7 +122,7 @@ void cufence_torch_count(int device, uint64_t size, int change)
     account_unlock(account);
 }
 
-cufence_status cufence_torch_malloc(void **pointer, size_t size, int device, cufence_stream stream)
+cufence_status cufence_torch_malloc(void **pointer, size_t size, int device, cufence_stream stream, const void *caller)
 {
     cufence_status status;
     struct context *context = context_for(device, &status);
@@ -105,8 +134,12 @@ cufence_status cufence_torch_malloc(void **pointer, size_t size, int device, cuf
     if (first_limit < 1 && !accounts[device].is_limited &&
         (status = cufence_torch_set_limit(device, first_limit)) != CUFENCE_OK)
         return status;
-    const struct heap_request wanted = {
-        .size = size, .context = context, .device = device, .stream = meant, .owner = HEAP_TORCH};
+    const struct heap_request wanted = {.size = size,
+                                        .align = align_for(caller, size),
+                                        .context = context,
+                                        .device = device,
+                                        .stream = meant,
+                                        .owner = HEAP_TORCH};
     status = passed_or_guarded(pointer, &wanted, __builtin_frame_address(0));
     if (status == CUFENCE_OK && size)
         cufence_torch_count(device, size, 1);

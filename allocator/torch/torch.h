@@ -17,7 +17,7 @@ extern "C" {
 
 /* ---- memory.c ---- */
 
-/* From now on PyTorch allocates through the class, as the closing line says. */
+/* From now on PyTorch allocates through the class, as the closing line says. Called once PyTorch is loaded. */
 CUFENCE_TORCH_EXPORT void cufence_torch_installed(void);
 
 /* After CUFENCE_ERROR_FAULTED: the error that CUDA returns for the current context. */
@@ -31,8 +31,11 @@ struct cufence_torch_buffer {
     int32_t device;
 };
 
-/* Allocates like cufence_malloc(), and counts it. Also OUT_OF_MEMORY where the device's limit would be exceeded. */
-CUFENCE_TORCH_EXPORT cufence_status cufence_torch_malloc(void **pointer, size_t size, int device, cufence_stream stream);
+/* Allocates like cufence_malloc(), and counts it. caller: the code that asked PyTorch for memory, NULL if unknown: what its
+ * CUDA library wants for itself, such as cuDNN's workspaces, begins at a multiple of 512 bytes, as natively, or cuDNN's kernels
+ * take up to 1.7 times as long. Also OUT_OF_MEMORY where the device's limit would be exceeded. */
+CUFENCE_TORCH_EXPORT cufence_status cufence_torch_malloc(void **pointer, size_t size, int device, cufence_stream stream,
+                                                         const void *caller);
 
 /* Frees in the order of the stream that the buffer was allocated on, and of those recorded for it. freed: receives what it was;
  * `pool` is not set. Errors: NOT_INITIALIZED, INVALID_FREE, DOUBLE_FREE. */

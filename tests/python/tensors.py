@@ -32,8 +32,8 @@ class Mapping(ctypes.Structure):
 
 
 out = ctypes.POINTER(ctypes.c_void_p)
-alloc = ctypes.CFUNCTYPE(ctypes.c_int, out, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)(
-    ("cufence_torch_malloc", library), ((2, "pointer"), (1, "size"), (1, "device", 0), (1, "stream", None))
+alloc = ctypes.CFUNCTYPE(ctypes.c_int, out, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(
+    ("cufence_torch_malloc", library), ((2, "pointer"), (1, "size"), (1, "device", 0), (1, "stream", None), (1, "caller", None))
 )
 free = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Freed))(
     ("cufence_torch_free", library), ((1, "pointer"), (2, "freed"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 import unittest
 
 import standin
@@ -36,6 +37,23 @@ assert alloc(0) is None
 """
         )
         self.assertEqual(done.stderr, "")
+
+    def test_scratch_of_its_cuda_library_is_aligned(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            made = f"{folder}/libtorch_cuda.so"
+            subprocess.run(["cc", "-shared", "-x", "c", "-", "-o", made], input="int asks(void) { return 1; }", text=True, check=True)
+            self.run_code(
+                """
+torch_cuda = ctypes.CDLL(LIBRARY)
+caller = ctypes.cast(torch_cuda.asks, ctypes.c_void_p).value
+library.cufence_torch_installed()
+large, small = 3 * 2**20 + 16, 4016  # more than cells are for, and less than cuDNN's kernels care for
+assert alloc(large, 0, None, caller) % 512 == 0
+assert (alloc(large) + large) % 2**21 == 0, "a tensor lies flush"
+assert (alloc(small, 0, None, caller) + small) % 2**21 == 0
+""".replace("LIBRARY", repr(made)),
+                CUFENCE_OPTIONS="say=quiet,small=map",
+            )
 
     def test_out_of_memory(self) -> None:
         self.run_code(
