@@ -13,7 +13,6 @@
 #define NODES RINGS        /* the ring of kernels in graphs */
 #define READ_ATTEMPTS 1000 /* at an entry that another thread holds: writing takes 0.1 us unless descheduled */
 #define MOST_BYTES 32768u  /* of arguments; the driver's limit is 32,764 (CUDA 12.1 and later) */
-#define LINE 64            /* bytes of a cache line */
 #define REST_STEP 512u     /* memory for the arguments beyond LAUNCH_KEPT_BYTES is a multiple of this */
 
 /* Only the thread that holds an entry may read or write it. */
@@ -249,14 +248,13 @@ static inline struct slot *begin(struct context *context, struct record *record,
     return slot;
 }
 
-/* The ring is larger than a processor's own cache: fetches what the next launch writes, but for long arguments and the words of
- * its stack. */
+/* The ring is larger than a processor's own cache: fetches the lines that most launches write. */
 static inline void expect_next(const struct ring *ring)
 {
     const struct slot *slot = &ring->slots[__atomic_load_n(&ring->count, __ATOMIC_RELAXED) & (launches.size - 1)];
     __builtin_prefetch(slot, 1);
     __builtin_prefetch(&slot->entry.block, 1);
-    __builtin_prefetch(&slot->entry.bytes[LINE / 2], 1);
+    __builtin_prefetch(&slot->entry.bytes[32], 1);
     __builtin_prefetch(&slot->stack, 1);
 }
 

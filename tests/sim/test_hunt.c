@@ -1,6 +1,5 @@
 /* `cufence hunt` with programs that know nothing of cufence (programs/), on the simulated device. */
 #include "support/test.h"
-
 #include <jansson.h>
 #include <time.h>
 
@@ -9,7 +8,7 @@ static char folder[] = "/tmp/cufence-hunted-XXXXXX";
 static struct {
     int status; /* exit status, or 128 + signal */
     char out[65536], err[65536];
-    json_t *list; /* what --json has written; NULL where it has not */
+    json_t *list; /* what --json has written, or NULL */
 } last;
 
 static int make_folder(void **state)
@@ -498,5 +497,4 @@ TEST(runs_with_fills_have_no_other_modes)
 }
 
 TEST_GROUP(make_folder, remove_folder)
-
 TEST_CONCURRENTLY

@@ -13,6 +13,7 @@ correct: there whatever is said is a false alarm. A cell without an end in time 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
@@ -85,12 +86,19 @@ def command_of(program: Program, tool: str, found: Path) -> list[str]:
     return TOOLS[tool].command(*program.command)
 
 
+def json_of(line: str) -> Any:
+    """None if it is not a whole object: a program that is ended while it writes leaves half a line."""
+    with contextlib.suppress(json.JSONDecodeError):
+        return json.loads(line) if line.startswith("{") else None
+    return None
+
+
 def said_by(program: Program, tool: str, said: str, folder: Path) -> Cell:
     """What is kept of a run."""
     found = (folder / "found.json").read_text().splitlines() if tool in OURS and (folder / "found.json").exists() else []
     for dump in sorted(folder.glob("*.core")):  # as `cufence explain` reads it; cuda-gdb says the same
         found += subprocess.run([BUILD / "bin" / "cufence", "explain", "--json", dump], capture_output=True, text=True, check=False).stdout.splitlines()
-    findings = [json.loads(line) for line in found if line.startswith("{")]
+    findings = list(filter(None, map(json_of, found)))
     kept = {
         "findings": [kept_of_finding(one) for one in findings if "kind" in one and one["kind"] not in NOT_FINDINGS][:MOST],
         "reports": kept_of_sanitizer(said),

@@ -1,4 +1,4 @@
-"""Triton kernels whose index is wrong: of a page, of an expert, of a row, or because it wraps. The first argument chooses one."""
+"""Triton kernels whose index is wrong: of a page, of an expert, of a row, or because it wraps. The first argument chooses one, a second is used instead."""
 
 import sys
 
@@ -37,25 +37,25 @@ def k_wrap(out, stride, BLOCK: tl.constexpr):
     tl.store(out + tl.program_id(0) * stride + tl.arange(0, BLOCK), 1.0)  # WRAP
 
 
-def pages() -> list[torch.Tensor]:
+def pages(page: int = 70) -> list[torch.Tensor]:
     table = torch.arange(32, dtype=torch.int32, device="cuda").reshape(4, 8).contiguous()
-    table[2, 5] = 70
+    table[2, 5] = page
     out, cache = torch.empty(32, 64, device="cuda"), torch.zeros(32, 16, 64, device="cuda")
     k_pages[(4, 8)](out, cache, table, 8, ROWS=16, DIM=64)
     return [out, cache, table]
 
 
-def experts() -> list[torch.Tensor]:
+def experts(expert: int = 4104) -> list[torch.Tensor]:
     tid2eid = torch.arange(100, device="cuda") % 16
-    tid2eid[40] = 4104
+    tid2eid[40] = expert
     out, weights = torch.empty(100, 100, device="cuda"), torch.zeros(16, 100, device="cuda")
     k_experts[(100,)](out, weights, tid2eid, 100, BLOCK=128)
     return [out, weights, tid2eid]
 
 
-def rows() -> list[torch.Tensor]:
+def rows(key: int = 5000) -> list[torch.Tensor]:
     keys = torch.arange(100, dtype=torch.int32, device="cuda")
-    keys[37] = 5000
+    keys[37] = key
     out, table = torch.empty(100, 64, device="cuda"), torch.zeros(100, 64, device="cuda")
     k_rows[(7,)](out, table, keys, 100, ROWS=16, DIM=64)
     return [out, table, keys]
@@ -67,9 +67,5 @@ def wrap(rows: int = 3072) -> list[torch.Tensor]:  # 3 GiB
     return [out]
 
 
-def fits() -> list[torch.Tensor]:
-    return wrap(2047)
-
-
-kept = globals()[sys.argv[1]]()
+kept = globals()[sys.argv[1]](*map(int, sys.argv[2:]))
 torch.cuda.synchronize()
