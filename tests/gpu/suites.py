@@ -39,6 +39,8 @@ from played import COMMAND, ROOT
 KNOWN = {
     "*/histogram": ("overrun *", "stores one element past the end"),
     "*/bscan": ("*", "votes with a mask that lacks the voter"),
+    "*/tqs": ("overrun *", "reads a task before it looks whether there is one"),
+    "*/quantAQLM": ("overrun *", "has room for one row of 32, and stores each"),
 }
 # Tests whose kernel faults, rightly: all tests after it in its file would fail. They are left out.
 FAULTY = {"test_digitize_all_nan_bins": "CuPy 14.2's searchsorted reads bins[n_bins] when all bins are NaN"}
