@@ -33,7 +33,7 @@ struct cufence_torch_buffer {
 
 /* Allocates like cufence_malloc(), and counts it. caller: the code that asked PyTorch for memory, NULL if unknown: what its
  * CUDA library wants for itself, such as cuDNN's workspaces, begins at a multiple of 512 bytes, as natively, or cuDNN's kernels
- * take up to 1.7 times as long. Also OUT_OF_MEMORY where the device's limit would be exceeded. */
+ * are slower. Also OUT_OF_MEMORY where the device's limit would be exceeded. */
 CUFENCE_TORCH_EXPORT cufence_status cufence_torch_malloc(void **pointer, size_t size, int device, cufence_stream stream,
                                                          const void *caller);
 
