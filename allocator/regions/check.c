@@ -1,6 +1,7 @@
 /* The checks: what they have found, and those of all free rows at once. */
 #include "watch.h"
 
+#include "base/aside.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "heap/block/books.h"
@@ -70,26 +71,35 @@ static int gather(struct context *context, struct gathered *gathered)
     return within->first != NULL && __atomic_load_n(&context->fault, __ATOMIC_RELAXED) == CUDA_SUCCESS;
 }
 
-/* Not under the lock: it calls the program's handler. */
-static size_t report_all(struct gathered *gathered)
+static unsigned reporting;             /* atomic: threads that have gathered and not reported all; grows under the lock */
+static HOT_TLS unsigned own_reporting; /* this one does, in whose handler the program may check again */
+
+/* Gathers from all contexts, gives the lock back and reports. Returns whether something is under way; *found grows. */
+static int gather_all(size_t *found)
 {
-    for (size_t i = 0; i < gathered->count && report_write; i++)
-        report_write(&gathered->list[i]);
-    free(gathered->list);
-    return gathered->count;
+    struct gathered gathered = {NULL, 0};
+    int is_pending = 0;
+    lock_expect(RANK_REGIONS);
+    for (struct context *context = context_next(NULL); context; context = context_next(context))
+        is_pending |= gather(context, &gathered);
+    __atomic_add_fetch(&reporting, 1, __ATOMIC_RELAXED);
+    lock_release(&regions_lock);
+    own_reporting++;
+    for (size_t i = 0; i < gathered.count && report_write; i++)
+        report_write(&gathered.list[i]);
+    own_reporting--;
+    __atomic_sub_fetch(&reporting, 1, __ATOMIC_RELEASE);
+    free(gathered.list);
+    *found += gathered.count;
+    return is_pending;
 }
 
 /* On the background thread. Returns whether there will be more. */
 int regions_collect(void)
 {
-    struct gathered gathered = {NULL, 0};
-    int is_pending = 0;
+    size_t found = 0;
     lock_take(&regions_lock);
-    for (struct context *context = context_next(NULL); context; context = context_next(context))
-        is_pending |= gather(context, &gathered);
-    lock_release(&regions_lock);
-    report_all(&gathered);
-    return is_pending;
+    return gather_all(&found);
 }
 
 /* ---- all free rows ---- */
@@ -186,7 +196,6 @@ static cufence_status settle(struct context *context, int waits)
 cufence_status regions_check(int device, int waits, unsigned timeout_ms, size_t *found)
 {
     uint64_t until = monotonic_ms() + timeout_ms, address = 0;
-    struct gathered gathered = {NULL, 0};
     cufence_status status = CUFENCE_OK;
     int is_done = 1;
     if (!__atomic_load_n(&regions_are_used, __ATOMIC_ACQUIRE))
@@ -202,9 +211,8 @@ cufence_status regions_check(int device, int waits, unsigned timeout_ms, size_t 
     lock_take(&regions_lock);
     while (is_done && check_next(&address, device, until, &is_done))
         continue;
-    for (struct context *context = context_next(NULL); context; context = context_next(context))
-        gather(context, &gathered);
-    lock_release(&regions_lock);
-    *found += report_all(&gathered);
+    gather_all(found);
+    while (!own_reporting && __atomic_load_n(&reporting, __ATOMIC_ACQUIRE) && monotonic_ms() < until)
+        aside_sleep(PAUSE_US);
     return is_done ? CUFENCE_OK : error_set(CUFENCE_ERROR_TIMEOUT, "a device was too busy to check all free rows in time");
 }

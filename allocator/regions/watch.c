@@ -12,7 +12,6 @@
 #define JOBS 1024u /* of a launch */
 #define PINNED (UINT64_C(64) << 20)
 #define FOLLOW_MS 1000 /* the most that a thread waits for work on a stream that it can't order another one behind */
-#define PAUSE_US 20u
 
 struct lock regions_lock = LOCK(RANK_REGIONS);
 

@@ -61,4 +61,21 @@ static inline uint64_t sum_at(char *at, size_t bytes, CUstream stream)
     return total;
 }
 
+static int is_told, was_told; /* atomic */
+
+static inline void tell_slowly(const cufence_fault *fault, void *user)
+{
+    __atomic_store_n(&is_told, 1, __ATOMIC_RELEASE);
+    usleep(300000);
+    __atomic_store_n(&was_told, 1, __ATOMIC_RELEASE);
+}
+
+/* A check that begins while another thread is in tell_slowly() ends behind it. */
+static inline void check_while_told(void)
+{
+    AWAIT(__atomic_load_n(&is_told, __ATOMIC_ACQUIRE));
+    CHECK(cufence_check(0) == 0);
+    CHECK(__atomic_load_n(&was_told, __ATOMIC_ACQUIRE));
+}
+
 #endif

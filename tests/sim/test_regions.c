@@ -148,6 +148,18 @@ FINDS(a_write_is_found_when_the_row_is_taken,
     CHECK(cufence_check(0) == 0);
 }
 
+/* Another thread's report is finished when a check returns. */
+FINDS(a_report_is_awaited, "4 bytes changed, from byte 12 of row 3 of kv on, in buffer #1")
+{
+    start("");
+    cufence_set_fault_handler(tell_slowly, NULL);
+    char *buffer = divided(NULL, "kv");
+    CHECK_OK(cufence_region_release(buffer + 3 * ROW, NULL));
+    write_at(buffer + 3 * ROW + 12, 4, 0x3f, NULL);
+    CHECK_OK(cufence_region_take(buffer + 3 * ROW, NULL, NULL));
+    check_while_told();
+}
+
 FINDS(a_write_is_found_by_a_check, "1 byte changed, from byte 999 of row 7 of kv on, in buffer #1")
 {
     start("slack=off");

@@ -111,15 +111,6 @@ FINDS(finds_it_behind_the_free, "1 byte changed, 1 byte before the start of buff
     await_faults(1);
 }
 
-static int is_told, was_told; /* atomic */
-
-static void tell_slowly(const cufence_fault *fault, void *user)
-{
-    __atomic_store_n(&is_told, 1, __ATOMIC_RELEASE);
-    usleep(300000);
-    __atomic_store_n(&was_told, 1, __ATOMIC_RELEASE);
-}
-
 /* Another thread's report is finished when a check returns. */
 FINDS(waits_for_a_report_behind_the_free, "1 byte changed, 1 byte before the start of buffer #1")
 {
@@ -129,9 +120,7 @@ FINDS(waits_for_a_report_behind_the_free, "1 byte changed, 1 byte before the sta
     char *buffer = allocate(1000, stream);
     write_at(buffer - 1, 1, 0, stream);
     release(buffer, stream);
-    AWAIT(__atomic_load_n(&is_told, __ATOMIC_ACQUIRE));
-    CHECK(cufence_check(0) == 0);
-    CHECK(__atomic_load_n(&was_told, __ATOMIC_ACQUIRE));
+    check_while_told();
 }
 
 FINDS(reuse_with_the_same_size, "1 byte changed, 1 byte before the start of buffer #")
