@@ -87,6 +87,30 @@ TEST(test_lines)
     free(bytes);
 }
 
+/* The folder of the header that atomicCAS() comes from is given other names. */
+TEST(code_of_a_library_counts_as_its_callers)
+{
+    static const char *const folders[] = {"/triton/language", "/triton/tools", "/gluon/language", "/warp/native",
+                                          "/numba/cuda"};
+    size_t size;
+    uint64_t start;
+    uint8_t *bytes = read_cubin("atomic_cas", "atomic_cas", &size, &start);
+    struct cubin_line found;
+    char *folder;
+    while ((folder = memmem(bytes, size, "/targets/", 9)))
+        memset(folder, '_', 9);
+    assert_true(cubin_find_line((struct span){bytes, size}, start + 0xb0, &found));
+    assert_null(strstr(found.file, "oob.cu"));
+    folder = memmem(bytes, size, "_________x86_64-linux/include", 30);
+    assert_non_null(folder);
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+        memset(folder, '_', 29);
+        memcpy(folder + 29 - strlen(folders[i]), folders[i], strlen(folders[i]));
+        check_line((struct span){bytes, size}, start + 0xb0, "oob.cu", 49);
+    }
+    free(bytes);
+}
+
 /* Some tools write the loaded addresses into the line table itself and keep no relocations. */
 TEST(test_absolute_lines)
 {

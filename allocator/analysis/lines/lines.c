@@ -303,10 +303,12 @@ static int set_place(const struct line_query *query, const struct unit *unit, co
     return unit->version >= 5 ? find_file_v5(query, unit, state->row_file, place) : find_file_v2(unit, state->row_file, place);
 }
 
-/* Returns 1 for code in the CUDA toolkit's headers (atomicAdd) and in Triton's library, where the user's bug is not. */
+/* Returns 1 for code in the headers of the CUDA toolkit (atomicAdd) and of Warp, whose every access is in array.h, and in the
+ * libraries of Triton, Gluon and numba, where the user's bug is not. */
 static int is_library(const struct line_place *place)
 {
-    static const char *const folders[] = {"/targets/", "/triton/language"};
+    static const char *const folders[] = {"/targets/",       "/triton/language", "/triton/tools",
+                                          "/gluon/language", "/warp/native",     "/numba/cuda"};
     for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++)
         if (strstr(place->file, folders[i]) || (place->directory && strstr(place->directory, folders[i])))
             return 1;

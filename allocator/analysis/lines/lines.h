@@ -30,8 +30,8 @@ struct line_place {
     int line;
 };
 
-/* Returns 1 and *place if a sequence covers the PC. Code inlined from the CUDA toolkit's headers or Triton's library counts
- * as its caller's line. */
+/* Returns 1 and *place if a sequence covers the PC. Code inlined from the headers or libraries of the CUDA toolkit, Triton,
+ * Warp and numba counts as its caller's line. */
 int lines_find(const struct line_query *query, struct line_place *place);
 
 #endif
