@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import json
 import os
@@ -211,6 +212,45 @@ class Names(unittest.TestCase):
         kernels = [self.kernel(128, 4), self.kernel(128, 4, other)]
         self.assertNotIn("buffer #8", self.said(self.launch(128)))
         del kernels
+
+    def test_a_program_without_pytorch_has_the_names_of_tritons_arguments(self) -> None:
+        kernel = self.kernel(128, 4)
+        torch = sys.modules.pop("torch")
+        try:
+            self.assertIn("arguments of k_oob: x = buffer #7, y = buffer #8 +8", self.said(self.launch(128)))
+        finally:
+            sys.modules["torch"] = torch
+        del kernel
+
+    # What Triton's expand_signature() makes of it, compared with the parameters of kernels that 3.6, 3.8 and 3.9 compiled.
+    def test_tuples_and_tensor_descriptors_are_several_arguments(self) -> None:
+        pair = collections.namedtuple("pair", "first n")("*fp32", "i32")
+        signature = {"d": "tensordesc<fp16[64, 64]>", "t": ("*fp32", "constexpr", "i64"), "p": pair, "BLOCK": "constexpr"}
+        kernel = self.triton.CompiledKernel("k_oob", signature, {(1, 1): 1, (3,): 64})
+        kernel.metadata.tensordesc_meta = [{"swizzle": 3}]
+        sizes = (128, 4, 4, 8, 8, 8, 8, 8, 4, 8, 8)
+        report = self.launch(128)
+        report["arguments"] = {"list": [{"size": size, "value": hex(at)} for at, size in enumerate(sizes)]}
+        report["arguments"]["list"][0] = {"size": 128, "pointers": [{"at": 0, "buffer": 7, "offset": 16}]}
+        self.assertEqual(
+            self.said(report),
+            "arguments of k_oob: d = buffer #7 +16, d.shape[0] = 1, d.shape[1] = 2, d.strides[0] = 3, d.strides[1] = 4, "
+            "t[0] = 0x5, t[2] = 6, p.first = 0x7, p.n = 8, BLOCK = 64 (constexpr)",
+        )
+        report["arguments"]["list"][0] = {"size": 128}
+        self.assertIn("d = a tensor map, d.shape[0]", self.said(report))
+        report["arguments"]["list"][1]["size"] = 8
+        self.assertEqual(self.said(report), "", "another layout")
+
+    def test_a_tensor_descriptor_for_a_gpu_without_tma(self) -> None:
+        from cufence import _kernels
+
+        kernel = self.triton.CompiledKernel("k", {"d": "tensordesc_im2col<bf16[64, 8],input_rank=1>", "n": "i32"}, {})
+        kernel.metadata.tensordesc_meta = []
+        for version, flags in (("3.9.0", 2), ("3.7.1", 2), ("3.6.0", 1), ("3.5.1", 1), ("3.4.0", 0)):
+            kernel.metadata.triton_version = version
+            kinds = [kind for _, kind in _kernels.arguments_of(kernel)]
+            self.assertEqual(kinds, ["*bf16", "i64", "i64", *["i1"] * flags, "i32", "i64", "i32"], version)
 
     # ---- text ----
 

@@ -93,10 +93,14 @@ class Signatures(standin.InFolder):
     def test_what_is_passed_in_another_way_is_not_told(self) -> None:
         self.run_code(
             """
-            for kind in ("tensordesc<fp16[64, 64]>", "nvTmaDesc", ("*fp32", "i32"), "*(fp32)"):
+            for kind in (b"*fp32", "tensordesc", "*(fp32)"):
                 assert CompiledKernel("add", {"x": "*fp32", "d": kind}, 4096)._init_handles() == "handles"
             CompiledKernel("add", {"x": "*fp32"}, None)._init_handles()
             assert not told, told
+            kernel = CompiledKernel("add", {"t": ("*fp32", "i32"), "d": "tensordesc<fp16[64]>", "n": "i32"}, 4096)
+            kernel.metadata.tensordesc_meta = [{}]
+            kernel._init_handles()
+            assert told == [(4096, b"add", b"t[0] *fp32\\nt[1] i32\\nd nvTmaDesc\\nd.shape[0] i32\\nd.strides[0] i64\\nn i32")], told
             """
         )
 

@@ -142,7 +142,7 @@ void declared_gone(const void *module)
     }
 }
 
-/* Whether the declaration is that of the kernel: pointers are 8 bytes, and i32 and i64 what they say. */
+/* Whether the declaration is that of the kernel: pointers are 8 bytes, tensor maps 128, and i32 and i64 what they say. */
 static int fits(const struct declared_kernel *kernel, const struct launch_function *function)
 {
     if (strcmp(kernel->symbol, function->name) != 0 || function->argument_count < kernel->count ||
@@ -152,6 +152,7 @@ static int fits(const struct declared_kernel *kernel, const struct launch_functi
         const char *type = i < kernel->count ? kernel->arguments[i].type : "*";
         uint32_t size = *type == '*' || !strcmp(type, "i64") || !strcmp(type, "u64") ? 8
                         : !strcmp(type, "i32") || !strcmp(type, "u32")               ? 4
+                        : !strcmp(type, "nvTmaDesc")                                 ? 128
                                                                                      : 0;
         if (size && function->arguments[i].size != size)
             return 0;

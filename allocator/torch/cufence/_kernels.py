@@ -1,8 +1,9 @@
-"""Names the arguments of a Triton kernel's launch, from the compiled kernels that Triton keeps."""
+"""Names the arguments of a Triton kernel's launch, from the compiled kernels that Triton keeps. Triton 2.2 to 3.9."""
 
 from __future__ import annotations
 
 import math
+import re
 import struct
 
 TYPE_CHECKING = False
@@ -12,11 +13,15 @@ if TYPE_CHECKING:
 
 _HIDDEN_MOST = 2  # pointers to scratch memory that Triton adds behind the arguments
 _TEXT_MOST = 40  # characters of a constant's value
+# Of numbers that the launch passes in as many bytes; "nvTmaDesc" is a tensor map.
+_SIZES = {"nvTmaDesc": 128, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8}
+_DESCRIPTOR = re.compile(r"tensordesc(?:_im2col)?<([^[>]*)\[([^\]]*)\](?:.*,input_rank=(\d+))?")
 _FLOATS = {"fp16": ("<e", 2), "fp32": ("<f", 4), "fp64": ("<d", 8), "f32": ("<f", 4)}
 
 
-def signature_of(kernel: Any) -> dict[str, str] | None:
-    """Returns parameter -> type, in order; "constexpr" for those that are compiled in. None if it has another form."""
+def signature_of(kernel: Any) -> dict[str, Any] | None:
+    """Returns parameter -> type, in order; "constexpr" for those that are compiled in, a tuple for a tuple. None if it has another
+    form."""
     source = vars(kernel).get("src")
     signature = getattr(source, "signature", None)
     if not isinstance(signature, dict):
@@ -26,7 +31,43 @@ def signature_of(kernel: Any) -> dict[str, str] | None:
         compiled_in = {_position(key, names) for key in _constants_of(source)}
         kinds = {at: kind for at, kind in signature.items() if at not in compiled_in}
         return {name: kinds.get(at, "constexpr") for at, name in enumerate(names)}
-    return signature if all(isinstance(kind, str) for kind in signature.values()) else None
+    return signature
+
+
+def arguments_of(kernel: Any) -> list[tuple[str, str]] | None:
+    """Returns name and type of what a launch passes, in order, without the scratch memory behind it: a tuple's elements, and a tensor
+    descriptor as Triton's expand_signature() splits it. None if one has another form."""
+    signature = signature_of(kernel)
+    metadata = vars(kernel).get("metadata")
+    has_maps = bool(getattr(metadata, "tensordesc_meta", None))
+    version = re.match(r"3\.(\d+)", str(getattr(metadata, "triton_version", "")))
+    flags = 2 if version is None or int(version[1]) > 6 else int(version[1]) > 4  # padding, rounding
+    found: list[tuple[str, str]] = []
+
+    def add(name: str, kind: Any) -> None:
+        if isinstance(kind, tuple):
+            for at, inner in enumerate(kind):
+                add(f"{name}.{kind._fields[at]}" if hasattr(kind, "_fields") else f"{name}[{at}]", inner)
+            return
+        descriptor = _DESCRIPTOR.match(kind)
+        if descriptor is None:
+            found.extend([(name, kind)] if kind != "constexpr" else [])
+            return
+        numbers = range(int(descriptor[3] or descriptor[2].count(",") + 1))
+        shape, strides = ([f"{name}.{what}[{at}]" for at in numbers] for what in ("shape", "strides"))
+        if has_maps:
+            found.append((name, "nvTmaDesc"))
+        else:
+            found.extend([(name, f"*{descriptor[1]}"), *((each, "i64") for each in shape + strides)])
+            found.extend([(f"{name}.padding", "i1"), (f"{name}.round_f32_to_tf32", "i1")][:flags])
+        found.extend([*((each, "i32") for each in shape), *((each, "i64") for each in strides)])
+
+    try:
+        for name, kind in (signature or {}).items():
+            add(name, kind)
+    except TypeError:
+        return None
+    return found if signature is not None else None
 
 
 def _constants_of(source: Any) -> dict[Any, Any]:
@@ -77,8 +118,19 @@ def _decode(value: str, size: int, kind: str) -> str:
     return hex(bits) if kind.startswith("*") else str(bits)
 
 
+def _fits(arguments: list[tuple[str, str]], facts: list[dict[str, Any]]) -> bool:
+    """Whether a launch of that layout, with or without scratch memory, passed these."""
+    if not 0 <= len(facts) - len(arguments) <= _HIDDEN_MOST:
+        return False
+    sizes = (8 if kind[0] == "*" else _SIZES.get(kind) for _, kind in arguments)
+    return all(size in (None, fact["size"]) for size, fact in zip(sizes, facts))
+
+
 def _argument(number: int, name: str, kind: str, fact: dict[str, Any]) -> dict[str, Any]:
     named: dict[str, Any] = {"number": number, "name": name, "type": kind}
+    inside = fact.get("pointers", [])
+    if len(inside) == 1 and kind == "nvTmaDesc":
+        fact = inside[0]
     if "buffer" in fact:
         named |= {"buffer": fact["buffer"], "offset": fact["offset"]}
     elif "value" in fact:
@@ -94,11 +146,8 @@ def look_up(report: dict[str, Any], kernels: list[Any]) -> dict[str, Any]:
     candidates = _of_as_many_warps([kernel for kernel in kernels if symbol and _is_of(kernel, symbol)], report)
     known: list[tuple[list[tuple[str, str]], dict[str, str]]] = []
     for kernel in candidates:
-        signature = signature_of(kernel)
-        if signature is None:
-            continue
-        arguments = [(name, kind) for name, kind in signature.items() if kind != "constexpr"]
-        if not facts or 0 <= len(facts) - len(arguments) <= _HIDDEN_MOST:
+        signature, arguments = signature_of(kernel), arguments_of(kernel)
+        if signature is not None and arguments is not None and (not facts or _fits(arguments, facts)):
             known.append((arguments, _constexprs_of(kernel, list(signature))))
     if not known:
         return {}

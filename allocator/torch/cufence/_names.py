@@ -55,6 +55,10 @@ class _Buffers:
         return found
 
 
+def _has_torch() -> bool:
+    return hasattr(sys.modules.get("torch"), "nn")
+
+
 def _storage_of(tensor: Any) -> int | None:
     """Returns the address of a CUDA tensor's storage. None for others, and for copy-on-write ones, which asking would copy."""
     try:
@@ -93,10 +97,12 @@ class _Survey:
         return time.monotonic() > self.end
 
     def _home_of(self, kind: type) -> list[Any] | None:
-        torch = sys.modules["torch"]
-        optimizer = getattr(sys.modules.get("torch.optim"), "Optimizer", ())
         if kind.__name__ == "CompiledKernel" and str(kind.__module__).startswith("triton"):
             return self.kernels
+        if not _has_torch():
+            return None
+        torch = sys.modules["torch"]
+        optimizer = getattr(sys.modules.get("torch.optim"), "Optimizer", ())
         for base, home in ((torch.Tensor, self.tensors), (torch.nn.Module, self.modules), (optimizer, self.optimizers)):
             if issubclass(kind, base):
                 return home
@@ -330,21 +336,24 @@ def _without_overrides() -> Any:
     return plain() if plain is not None else contextlib.nullcontext()
 
 
-def look_up(report: dict[str, Any], frames: Iterable[FrameType]) -> dict[str, Any]:
-    """Returns what Python knows of a report (the dict of last_report()): `buffers` with their `tensors`, the kernel's
-    `arguments` by name, and `constexprs`. Empty if nothing is known. `frames`: whose variables to search, innermost first. May raise
-    whatever the program's objects raise."""
-    found: dict[str, Any] = {}
-    if "torch" not in sys.modules or not hasattr(sys.modules["torch"], "nn"):
-        return found
-    frames = list(frames)
-    survey = _Survey(time.monotonic() + SECONDS)
+def _tensors(report: dict[str, Any], survey: _Survey, frames: list[FrameType]) -> list[dict[str, Any]]:
     with contextlib.suppress(Exception):
         _add_frozen(survey, frames)
     with _without_overrides():
         names = _Names(_Buffers(report), survey, frames)
         names.take_all()
-        buffers = _per_buffer(names, report)
+        return _per_buffer(names, report)
+
+
+def look_up(report: dict[str, Any], frames: Iterable[FrameType]) -> dict[str, Any]:
+    """Returns what Python knows of a report (the dict of last_report()): `buffers` with their `tensors`, the kernel's
+    `arguments` by name, and `constexprs`. Empty if nothing is known. `frames`: whose variables to search, innermost first. May raise
+    whatever the program's objects raise."""
+    found: dict[str, Any] = {}
+    if not _has_torch() and "triton" not in sys.modules:
+        return found
+    survey = _Survey(time.monotonic() + SECONDS)
+    buffers = _tensors(report, survey, list(frames)) if _has_torch() else []
     if buffers:
         found["buffers"] = buffers
     with contextlib.suppress(Exception):

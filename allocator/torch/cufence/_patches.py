@@ -178,8 +178,10 @@ def _patch_torch(module: ModuleType) -> None:
 
 
 def _patch_triton(module: ModuleType) -> None:
-    from . import _signatures
+    from . import _signatures, _tell
 
+    if _preload.path():
+        _tell.install()  # since Triton 3.7 a program need not have PyTorch
     _signatures.patch_triton(module)
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-# A pointer, or a number that is passed as one argument. A tuple or a descriptor becomes several.
-_PLAIN = re.compile(r"\*k?([iu]|fp|bf)\d+\w*|[ui]\d+|fp\d+|bf16|f32|f64")
+# A pointer, a number, or a tensor map.
+_PLAIN = re.compile(r"\*k?([iu]|fp|bf)\d+\w*|[ui]\d+|fp\d+|bf16|f32|f64|nvTmaDesc")
 _NAME = re.compile(r"[^\s]+")
 
 
@@ -37,8 +37,7 @@ def _tell(handle: Any, symbol: Any, arguments: list[tuple[str, str]]) -> None:
 
 def of_compiled(kernel: Any) -> list[tuple[str, str]]:
     """Returns name and type of the arguments of a triton.compiler.CompiledKernel."""
-    signature = _kernels.signature_of(kernel)
-    return [(name, kind) for name, kind in (signature or {}).items() if kind != "constexpr"]
+    return _kernels.arguments_of(kernel) or []
 
 
 def of_inductor(result: Any) -> list[tuple[str, str]]:

@@ -82,7 +82,7 @@ def _argument(argument: dict[str, Any]) -> str:
     if "buffer" in argument:
         offset = f" +{argument['offset']}" if argument["offset"] else ""
         return f"{argument['name']} = buffer #{argument['buffer']}{offset}"
-    return f"{argument['name']} = {argument.get('value', '?')}"
+    return f"{argument['name']} = {argument.get('value', 'a tensor map' if argument['type'] == 'nvTmaDesc' else '?')}"
 
 
 def sentences(report: dict[str, Any], names: dict[str, Any]) -> list[str]:
@@ -184,7 +184,7 @@ def _last() -> dict[str, Any] | None:
 
 def for_caller(report: dict[str, Any]) -> dict[str, Any]:
     """Returns what is known, with the variables of the calling code."""
-    return names_for(report, _of_caller()) if "torch" in sys.modules else {}
+    return names_for(report, _of_caller())
 
 
 def after(exception: BaseException | None, traceback: TracebackType | None) -> tuple[dict[str, Any], dict[str, Any]] | None:
