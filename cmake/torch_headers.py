@@ -2,12 +2,13 @@
 
 Each version gets a folder VERSION-KEY, after which the object in the wheel is named (torch.cmake); the key says which installed PyTorch
 it fits (allocator/torch/cufence/_shim.py). The headers of c10 are the same in PyTorch's packages for all systems, and those for macOS
-are the smallest: about 75 MB each, of which 2 MB are kept. Exit status 1 if a version could not be had; the others are there.
+are the smallest: 75 to 140 MB each, of which 3 MB are kept. Exit status 1 if a version could not be had; the others are there.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,10 @@ VERSIONS = (
     "2.9.1",
     "2.10.0",
     "2.11.0",
+    "2.12.1",
+    "2.13.0",
+    "2.14.1",
+    "2.15.0",
 )
 WHEEL = ("--only-binary", ":all:", "--platform", "macosx_14_0_arm64", "--python-version", "3.12")
 KEPT = ("torch/include/c10/", "torch/include/torch/headeronly/")
@@ -42,6 +47,15 @@ def fetch(version: str, folder: Path) -> None:
         (Path(holder) / "torch" / "include").rename(folder / version)
 
 
+def say_newer() -> None:
+    """Says if PyPI has a release with no line in VERSIONS: its users would get PyTorch's slower back end."""
+    done = subprocess.run([sys.executable, "-m", "pip", "index", "versions", "torch"], capture_output=True, text=True, check=False)
+    newest = re.match(r"torch \((\d+)\.(\d+)\.", done.stdout)
+    if newest and tuple(map(int, newest.groups())) > tuple(map(int, VERSIONS[-1].split(".")[:2])):
+        what = f"PyPI has PyTorch {'.'.join(newest.groups())}, which has no line in {Path(__file__).name}"
+        print(f"{what}: add one and run tests/python/test_torch.py", file=sys.stderr)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--to", type=Path, default=ROOT / ".deps" / "torch")
@@ -58,6 +72,7 @@ def main() -> int:
         except (OSError, RuntimeError) as error:
             print(f"the headers of PyTorch {version} could not be had: {error}", file=sys.stderr)
             missing = True
+    say_newer()
     return 1 if missing else 0
 
 

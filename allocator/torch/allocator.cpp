@@ -29,6 +29,9 @@ class cufence_allocator final : public tensor_memory
         const std::uint64_t pool[2] = {id.first, id.second};
         if (borrowed.count.load())
             borrowed.begin(id, filter);
+#if CUFENCE_TORCH_VERSION >= 21300
+        pool_stats.has_pools = true;
+#endif
         auto owned = std::make_unique<std::function<bool(cudaStream_t)>>(std::move(filter));
         check(cufence_pool_begin(device, pool, pool_contains, owned.get(), pool_forget), "cannot begin a memory pool", HERE);
         (void)owned.release(); /* pool_forget() deletes it */
@@ -175,6 +178,41 @@ class cufence_allocator final : public tensor_memory
         past.attach(std::move(tracker));
     }
 
+#if CUFENCE_TORCH_VERSION >= 21200
+    void attachOomRejectionObserver(native::OomRejectionObserver observer) override
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        rejection_observers.push_back(std::move(observer));
+    }
+
+    std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *pointer) override
+    {
+        return past.of(reinterpret_cast<std::uintptr_t>(pointer));
+    }
+#endif
+
+#if CUFENCE_TORCH_VERSION >= 21300
+    c10::DataPtr allocateWithAddress(std::size_t size, void *address) override
+    {
+        TORCH_CHECK(false, "cufence: ", size, " bytes cannot be had at the address ", address,
+                    ": a guarded buffer ends where its mapping ends. Allocate without an address");
+    }
+#endif
+
+#if CUFENCE_TORCH_VERSION >= 21400
+    bool supportsUserMetadata() override
+    {
+        return true;
+    }
+
+    void annotateMemory(const void *pointer, const std::string &text) override
+    {
+        cufence_torch_buffer buffer;
+        if (past.is_enabled() && cufence_torch_find(pointer, &buffer))
+            past.add(native::TraceEntry::ANNOTATE, buffer, past.context(native::RecordContext::STATE), &text);
+    }
+#endif
+
     /* ---- other devices and processes ---- */
 
     native::ShareableHandle shareIpcHandle(void *) override
@@ -232,7 +270,7 @@ class cufence_allocator final : public tensor_memory
     /* A mapping is a segment: the slack before its buffer, the buffer, the slack behind it. */
     native::SnapshotInfo describe(pool_id id, bool has_traces)
     {
-        native::SnapshotInfo info;
+        native::SnapshotInfo info{};
         info.device_traces.resize(static_cast<std::size_t>(devices.load()));
         const pool_id *only = id.first || id.second ? &id : nullptr;
         const auto mappings = mapped_now(nullptr);

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <map>
@@ -91,15 +92,16 @@ class history
         return recorder ? recorder() : nullptr;
     }
 
+    /* text: in place of the thread's metadata; NULL: that. */
     void add(native::TraceEntry::Action action, const cufence_torch_buffer &buffer,
-             std::shared_ptr<c10::GatheredContext> context)
+             std::shared_ptr<c10::GatheredContext> context, const std::string *text = nullptr)
     {
         std::lock_guard<std::mutex> guard(lock);
         if (action == native::TraceEntry::ALLOC && context)
             contexts[buffer.address] = context;
         else if (action == native::TraceEntry::FREE_COMPLETED)
             contexts.erase(buffer.address);
-        append(action, buffer, std::move(context), true);
+        append(action, buffer, std::move(context), true, text);
     }
 
     /* A mapping that the history has not seen yet. */
@@ -188,7 +190,7 @@ class history
     /* Caller holds the lock. is_told: to trackers too. They learn of no segments: NCCL's would register what is unmapped in the
      * background before it hears of that. */
     void append(native::TraceEntry::Action action, const cufence_torch_buffer &buffer,
-                std::shared_ptr<c10::GatheredContext> context, bool is_told)
+                std::shared_ptr<c10::GatheredContext> context, bool is_told, const std::string *text = nullptr)
     {
         if (skipped.count(action))
             return;
@@ -197,7 +199,9 @@ class history
                                  reinterpret_cast<cudaStream_t>(buffer.stream), {buffer.pool[0], buffer.pool[1]},
                                  c10::getApproximateTime(), has_context ? std::move(context) : nullptr, compiling());
 #if CUFENCE_TORCH_VERSION >= 21000
-        entry.user_metadata_ = metadata();
+        entry.user_metadata_ = text ? *text : metadata();
+#else
+        (void)text;
 #endif
         for (std::size_t i = 0; is_told && i < trackers.size(); i++)
             trackers[i](entry);
@@ -242,6 +246,51 @@ class history
     std::unordered_map<std::uint64_t, seen_segment> segments;                          /* mappings that the history has seen */
     std::unordered_map<std::uint64_t, std::shared_ptr<c10::GatheredContext>> contexts; /* of live buffers */
 };
+
+/* ---- figures of pools ---- */
+
+#if CUFENCE_TORCH_VERSION >= 21300
+/* What the private pools of a device have mapped. Sums and peaks are of what was seen when somebody asked. */
+class pool_figures
+{
+  public:
+    std::atomic<bool> has_pools{false};
+
+    void fill(DeviceIndex device, const std::vector<cufence_mapping> &mappings, native::DeviceStats &stats)
+    {
+        std::map<pool_id, std::int64_t> mapped;
+        for (const auto &each : mappings)
+            mapped[{each.pool[0], each.pool[1]}] += static_cast<std::int64_t>(each.buffer.mapping_end - each.buffer.mapping_start);
+        std::lock_guard<std::mutex> guard(lock);
+        auto &known = seen[device];
+        for (const auto &each : mapped)
+            known[each.first];
+        known.erase({0, 0}); /* of no pool */
+        for (auto &[id, stat] : known) {
+            const std::int64_t change = mapped[id] - stat.current;
+            (change < 0 ? stat.freed : stat.allocated) += std::abs(change);
+            stat.current += change;
+            stat.peak = std::max(stat.peak, stat.current);
+            stats.reserved_bytes_by_private_pools[id] = {stat, {}, stat}; /* pages serve buffers of every size */
+        }
+    }
+
+    void reset(DeviceIndex device, bool is_peak)
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        for (auto &[id, stat] : seen[device]) {
+            if (is_peak)
+                stat.peak = stat.current;
+            else
+                stat.allocated = stat.freed = 0;
+        }
+    }
+
+  private:
+    std::mutex lock;
+    std::map<DeviceIndex, std::map<pool_id, c10::CachingAllocator::Stat>> seen;
+};
+#endif
 
 /* ---- pools whose memory is another allocator's ---- */
 

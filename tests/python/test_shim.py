@@ -85,8 +85,8 @@ class Sources(unittest.TestCase):
         places = [f"-isystem{standin.PACKAGE / 'cuda'}", f"-I{standin.HEADER.parent}", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
         for headers in FETCHED:
             version = _compile.version_number(headers.name)
-            command = [*_compile.compiler(), *_compile.FLAGS, *places, f"-isystem{headers}", f"-DCUFENCE_TORCH_VERSION={version}"]
-            done = subprocess.run([*command, _compile.source()], capture_output=True, text=True, check=False)
+            flags = [_compile.language(version), *_compile.FLAGS, f"-isystem{headers}", f"-DCUFENCE_TORCH_VERSION={version}"]
+            done = subprocess.run([*_compile.compiler(), *flags, *places, _compile.source()], capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stderr), (0, ""), headers.name)
 
 

@@ -111,7 +111,11 @@ class Signatures(standin.InFolder):
             constants = {"ynumel": 1, "XBLOCK": 128}
             result = StaticTritonCompileResult("triton_poi_fused_add_0", 64, signature, constants, "OOi")
             assert result.make_launcher() == "launcher"
-            assert told == [(64, b"triton_poi_fused_add_0", b"in_ptr0 *bf16\\nout_ptr0 *fp32\\nxnumel i32")], told
+            text = b"in_ptr0 *bf16\\nout_ptr0 *fp32\\nxnumel i32"
+            assert told == [(64, b"triton_poi_fused_add_0", text)], told
+            result.loaded, result.kernel.functions = None, {0: 65, 1: 66}  # of each device, from PyTorch 2.14 on
+            result.make_launcher()
+            assert told[1:] == [(65, b"triton_poi_fused_add_0", text), (66, b"triton_poi_fused_add_0", text)], told
             told.clear()
             constants = {(3,): 1, (4,): 128}
             StaticTritonCompileResult("k", 64, signature, constants, "OOi").make_launcher()

@@ -16,7 +16,7 @@ from types import ModuleType
 from . import __version__, _library
 
 COMPILERS = ("c++", "g++", "clang++")
-FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
+FLAGS = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 SECONDS = 300
 PREFIX = "libcufence-torch-"  # of a file; stacks leave out the frames of libcufence*
 
@@ -74,6 +74,11 @@ def version_number(version: str) -> int:
     return major * 10000 + minor * 100 + patch
 
 
+def language(version: int) -> str:
+    """Returns the option for the C++ that PyTorch's headers ask for, as cmake/torch.cmake does."""
+    return "-std=c++20" if version >= 21400 else "-std=c++17"
+
+
 def _cache_folder() -> Path | None:
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cufence"
@@ -95,12 +100,13 @@ def _usable(folder: Path) -> bool:
 
 
 def _command(torch: ModuleType, out: Path) -> list[str]:
-    headers = include(torch)
+    headers, version = include(torch), version_number(torch.__version__)
     return [
         *compiler(),
+        language(version),
         *FLAGS,
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
-        f"-DCUFENCE_TORCH_VERSION={version_number(torch.__version__)}",
+        f"-DCUFENCE_TORCH_VERSION={version}",
         "-isystem",
         str(_here("cuda", _library.PACKAGE, _library.PACKAGE.parent)),
         "-isystem",

@@ -17,17 +17,19 @@ from types import ModuleType
 from . import _compile, _library
 from ._compile import BuildError
 
-# Those that define the classes and structs that PyTorch and the allocator hand each other.
+# Those that define the classes and structs that PyTorch and the allocator hand each other, or read in inline functions.
 HEADERS = (
     "c10/core/Allocator.h",
     "c10/core/CachingDeviceAllocator.h",
     "c10/core/Device.h",
     "c10/core/Stream.h",
+    "c10/cuda/CUDAAllocatorConfig.h",
     "c10/cuda/CUDACachingAllocator.h",
     "c10/cuda/CUDAStream.h",
     "c10/util/ApproximateClock.h",
     "c10/util/Exception.h",
     "c10/util/UniqueVoidPtr.h",
+    "c10/util/flat_hash_map.h",
 )
 CURRENT = "_ZN3c104cuda20CUDACachingAllocator9allocatorE"  # c10::cuda::CUDACachingAllocator::allocator, a pointer
 

@@ -76,7 +76,9 @@ def _tell_compiled(kernel: Any) -> None:
 
 
 def _tell_inductor(result: Any) -> None:
-    _tell(result.kernel.function, result.kernel.name, of_inductor(result))
+    kernel = result.kernel
+    for handle in (kernel.function, *getattr(kernel, "functions", {}).values()):  # of each device, where it is for any
+        _tell(handle, kernel.name, of_inductor(result))
 
 
 def _wrap(owner: Any, name: str, tell: Callable[[Any], None]) -> None:
