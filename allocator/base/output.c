@@ -289,12 +289,20 @@ void output_say(const char *format, ...)
     va_end(saying.arguments);
 }
 
+/* What another thread is printing, and what is kept for it to print, would end with the process. */
 static void flush(void *unused)
 {
+    const uint64_t until = monotonic_ms() + OUTPUT_WAIT_MS;
     (void)unused;
-    HOLD(&output.lock);
+    lock_take(&output.lock);
+    while (output.is_printing && monotonic_ms() < until) {
+        lock_release(&output.lock);
+        usleep(1000);
+        lock_take(&output.lock);
+    }
     if (output.kept.size && !output.is_printing)
         print_kept(1);
+    lock_release(&output.lock);
 }
 
 void output_flush(void)

@@ -32,7 +32,7 @@ int output_print(const char *text, int may_wait);
 /* Formats a message and prints it without waiting. Messages are cut at 4 KiB. */
 void output_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Tries once more to print what is kept. Called at process exit. */
+/* Waits for a thread that is printing, and tries once more to print what is kept. Called at process exit. */
 void output_flush(void);
 
 /* Appends to a file, creating it if needed. The text goes out in one write, so that writes of other processes don't interleave.
