@@ -1,5 +1,6 @@
 /* The C API without the preload library: contexts that end. The device is strict: it aborts the program if cufence makes a
  * context current that is gone. */
+#include "heap/heap.h"
 #include "child.h"
 
 #include <sim.h>
@@ -198,9 +199,10 @@ static void release(void)
 
 static void reset_and_retain(void)
 {
-    usleep(200000); /* the background thread asks whether a context is there, and then enters it: no reset may fall between */
+    heap_hold(NULL); /* the background thread asks whether a context is there, and then enters it: no reset may fall between */
     CHECK_CU(cuDevicePrimaryCtxReset(0));
     CHECK_CU(cuDevicePrimaryCtxRetain(&primary, 0)); /* another one, or the same handle */
+    heap_go_on();
 }
 
 STORY(release_unannounced)
