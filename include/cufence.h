@@ -350,7 +350,7 @@ size_t cufence_last_report_json(char *buffer, size_t size);
 
 /*
  * Waits, at most `timeout_ms`, until all faults of work that the devices have already executed are reported. Does not wait for
- * pending work: synchronise first. Errors: NOT_INITIALIZED, TIMEOUT (a core dump is still being written), UNSUPPORTED (called
+ * pending work: synchronise first. Errors: NOT_INITIALIZED, TIMEOUT (a report is still being made), UNSUPPORTED (called
  * from a fault handler).
  */
 cufence_status cufence_wait_reports(unsigned timeout_ms);

@@ -2,9 +2,11 @@
 #include "cufence.h"
 
 #include "base/aside.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "base/untold.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "heap/unguarded/unguarded.h"
@@ -312,14 +314,15 @@ PUBLIC cufence_status cufence_trim(int device)
 static void check_slack(void *argument)
 {
     struct on_device *on = argument;
-    if (delivery_is_in_handler())
+    if (delivery_is_in_handler()) {
         on->status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a fault handler cannot check buffers: the device may be stopped");
-    else
-        on->status = heap_check_slack(on->device, 1, CHECK_MS, &on->found);
-    if (!__atomic_load_n(&regions_are_used, __ATOMIC_RELAXED) || delivery_is_in_handler())
         return;
-    if (on->status == CUFENCE_OK || !heap_watches())
+    }
+    on->status = heap_check_slack(on->device, 1, CHECK_MS, &on->found);
+    if (__atomic_load_n(&regions_are_used, __ATOMIC_RELAXED) && (on->status == CUFENCE_OK || !heap_watches()))
         on->status = regions_check(on->device, 1, CHECK_MS, &on->found);
+    if (on->status == CUFENCE_OK && !untold_await(monotonic_ms() + CHECK_MS))
+        on->status = error_set(CUFENCE_ERROR_TIMEOUT, "a finding is still being reported by another thread");
 }
 
 PUBLIC int cufence_check(int device)

@@ -4,11 +4,13 @@
 
 #include "base/aside.h"
 #include "base/env.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/output.h"
 #include "base/tally.h"
 #include "base/thread.h"
+#include "base/untold.h"
 #include "base/options.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
@@ -39,7 +41,6 @@
 #define MAKING_DUMP_MS 15000 /* the same for the driver that makes a dump; 8 s for a full device */
 #define AFTER_DUMP_MS 1000   /* until the work that a fault has stopped counts as done */
 #define DEBUGGER_REST_MS 500
-#define SLACK_MS 2000 /* at most, for the last check of all buffers */
 #define LENS_MS 10000 /* how long it waits until the values of launches are written */
 
 static struct {
@@ -144,24 +145,6 @@ static void remove_traces_aside(void *unused)
     output_flush();
 }
 
-static void remove_traces(int status, void *unused)
-{
-    (void)status;
-    if (getpid() == process.pid)
-        aside_call(remove_traces_aside, unused);
-}
-
-/* The last check of all buffers, and of their free rows. The devices are idle. Returns 0 if some could not be checked;
- * error_detail() says why. */
-static int check_slack(void)
-{
-    size_t found = 0;
-    if (driver_has_faulted(exit_result) || delivery_is_in_handler())
-        return 1;
-    int is_done = !heap_watches() || heap_check_slack(-1, 0, SLACK_MS, &found) == CUFENCE_OK;
-    return regions_check(-1, 0, SLACK_MS, &found) == CUFENCE_OK && is_done;
-}
-
 /* Waits for all work and for the reports of its faults. Returns 1 if all work is done. */
 static int wait_for_faults(void)
 {
@@ -218,18 +201,30 @@ static int has_no_descriptor(void)
     return is_out;
 }
 
+/* Reports what is found by now, and waits for what other threads are reporting. Returns 0 if that takes too long. */
+static int await_reports(void)
+{
+    if (delivery_is_in_handler())
+        return 1;
+    heap_collect();
+    int is_told = untold_await(monotonic_ms() + report_ms()) && (!monitor_is_busy() || delivery_count() || delivery_known());
+    if (!is_told)
+        output_say("==%d== cufence: a finding was still being reported when the process ended\n", (int)process.pid);
+    return is_told;
+}
+
 static void conclude(void *argument)
 {
     struct end *end = argument;
     int status = end->status, is_blind = monitor_is_armed() && has_no_descriptor();
     int is_synchronised = wait_for_faults();
-    char unchecked[160] = "";
-    if (is_synchronised && !check_slack())
-        snprintf(unchecked, sizeof unchecked, "%s", error_detail());
+    if (is_synchronised && !driver_has_faulted(exit_result))
+        settle_check(NULL);
     if (lens_now())
         lens_now()->close(LENS_MS);
     monitor_stop(is_synchronised ? DUMP_MS : 0);
     heap_close();
+    int is_told = await_reports();
     int has_failed = is_synchronised && driver_has_faulted(exit_result);
     if (has_failed && !delivery_count() && !delivery_known()) {
         const char *name = "a kernel's exception";
@@ -247,10 +242,10 @@ static void conclude(void *argument)
     if (process.options.streams && !order_is_wanted() && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         output_say(
             "cufence: streams=on has seen no stream: start the program with `cufence run`, which shows it the launches\n");
-    int exitcode = status == 0 && (delivery_count() || (has_failed && !delivery_known())) ? (int)process.options.exitcode : 0;
+    int exitcode = status == 0 && (delivery_count() || (has_failed && !delivery_known()) || !is_told) ? (int)process.options.exitcode : 0;
     if (__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED)) {
         closing_record();
-        closing_say(&(struct ending){status, exitcode, has_failed, is_synchronised, is_blind, unchecked, process.options.quiet,
+        closing_say(&(struct ending){status, exitcode, has_failed, is_synchronised, is_blind, settle_unchecked(), process.options.quiet,
                                      process.options.verbose});
     }
     if (process.options.verbose)
@@ -270,6 +265,15 @@ static void at_exit(int status, void *unused)
     aside_call(conclude, &end);
     if (end.exitcode) /* the remaining exit handlers run with the new status */
         exit(end.exitcode);
+}
+
+/* A process without a context gets here alone, and may have a finding too. */
+static void remove_traces(int status, void *unused)
+{
+    if (delivery_count() || untold_elsewhere())
+        at_exit(status, unused);
+    if (getpid() == process.pid)
+        aside_call(remove_traces_aside, unused);
 }
 
 /* Registers the exit handler again with each context, so that it runs before the driver's own: a driver that creates a context

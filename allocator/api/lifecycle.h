@@ -43,7 +43,12 @@ void lifecycle_needs_no_rest(void);
  * work, and waits for their reports. is_context_idle: all of the context's work was waited for. */
 void settle_learn(CUresult result, int is_context_idle);
 
-/* Call before a context ends: waits for its work, reports its faults, and then keeps our threads away from it, as heap_hold()
+/* Checks all buffers for the last time, and their free rows: of a context that is about to end, or of all (NULL) at exit. Its
+ * work is done, without a fault. */
+void settle_check(struct context *only);
+const char *settle_unchecked(void); /* why some could not be checked; "": all were */
+
+/* Call before a context ends: waits for its work, checks its buffers, reports what is found, and then keeps our threads away from it, as heap_hold()
  * does, also if it fails: the caller ends this with heap_go_on(). Returns the wait's result; CUDA_SUCCESS if the context had
  * faulted before. */
 CUresult settle_before_end(CUcontext context);

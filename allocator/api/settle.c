@@ -1,12 +1,19 @@
 #include "lifecycle.h"
 
 #include "base/aside.h"
+#include "base/error.h"
+#include "base/lock.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "launch/launch.h"
+#include "regions/regions.h"
+#include "witness/delivery.h"
 #include "witness/monitor.h"
 
+#include <stdio.h>
+
 #define REPORT_MS 5000
+#define SLACK_MS 2000 /* at most, for the last check of buffers, and for that of free rows */
 
 /* Without the preload library no launch is seen, so a context never counts as settled. */
 static int is_settled(const struct context *context, uint64_t launches)
@@ -32,6 +39,38 @@ void settle_learn(CUresult result, int is_context_idle)
         launch_settle(context, launches);
 }
 
+/* ---- the last check ---- */
+
+static char unchecked[160];
+
+const char *settle_unchecked(void)
+{
+    return unchecked;
+}
+
+static void note_unchecked(void)
+{
+    static struct lock noting = LOCK(RANK_LEAF);
+    HOLD(&noting);
+    if (!unchecked[0])
+        snprintf(unchecked, sizeof unchecked, "%s", error_detail());
+}
+
+void settle_check(struct context *only)
+{
+    size_t found = 0;
+    if (delivery_is_in_handler())
+        return;
+    if (only ? heap_check_context(only, SLACK_MS) != CUFENCE_OK
+             : heap_watches() && heap_check_slack(-1, 0, SLACK_MS, &found) != CUFENCE_OK)
+        note_unchecked();
+    if (regions_check(only ? only->device : -1, 0, SLACK_MS, &found) != CUFENCE_OK)
+        note_unchecked();
+    heap_collect();
+}
+
+/* ---- the end of a context ---- */
+
 struct end {
     CUcontext context;
     CUresult result;
@@ -47,6 +86,8 @@ static void await_end(void *argument)
             result = driver->cuCtxSynchronize();
             if (result == CUDA_SUCCESS || driver_has_faulted(result))
                 settle_learn(result, 1);
+            if (result == CUDA_SUCCESS && context_fault() == CUDA_SUCCESS)
+                settle_check(context_current());
         }
         driver->cuCtxPopCurrent(&popped);
     }

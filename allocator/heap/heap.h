@@ -199,6 +199,10 @@ void heap_on_slack(void (*report)(const struct heap_slack *found));
  * FAULTED, DRIVER, TIMEOUT (the device was too busy).
  */
 cufence_status heap_check_slack(int device, int waits, unsigned timeout_ms, size_t *found);
+/* The same for a context that the caller has synchronised. */
+cufence_status heap_check_context(struct context *context, unsigned timeout_ms);
+/* Reports what checks of slack, and of regions, have found by now. Returns whether some are under way. Not under a lock. */
+int heap_collect(void);
 
 /* Whether bytes around any buffers are watched: with slack=on, or around those that share pages. */
 int heap_watches(void);

@@ -56,6 +56,17 @@ static void visit(struct books *books, int is_time_to_trim, int has_gone, struct
     }
 }
 
+int heap_collect(void)
+{
+    int (*further)(void) = __atomic_load_n(&heap_in_background, __ATOMIC_ACQUIRE);
+    int is_pending = further && further();
+    for (struct books *books = books_next(NULL, -1); books; books = books_next(books, -1)) {
+        slack_collect(books);
+        is_pending |= slack_is_flying(books);
+    }
+    return is_pending;
+}
+
 /* One look at everything. */
 static struct agenda look_around(int is_time_to_trim)
 {
@@ -65,11 +76,9 @@ static struct agenda look_around(int is_time_to_trim)
         visit_begin();
         visit(books, is_time_to_trim, has_gone, &agenda);
         visit_end();
-        slack_collect(books);
-        agenda.is_pending |= slack_is_flying(books) || reclaim_is_pending(books, &agenda.due_ns);
+        agenda.is_pending |= reclaim_is_pending(books, &agenda.due_ns);
     }
-    int (*further)(void) = __atomic_load_n(&heap_in_background, __ATOMIC_ACQUIRE);
-    agenda.is_pending |= further && further();
+    agenda.is_pending |= heap_collect();
     if (heap_options->uaf == UAF_ADAPTIVE && adaptive_due_ns() < agenda.due_ns)
         agenda.due_ns = adaptive_due_ns();
     return agenda;

@@ -1,9 +1,9 @@
 /* The checks: what they have found, and those of all free rows at once. */
 #include "watch.h"
 
-#include "base/aside.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/untold.h"
 #include "heap/block/books.h"
 
 #include <stdlib.h>
@@ -71,9 +71,6 @@ static int gather(struct context *context, struct gathered *gathered)
     return within->first != NULL && __atomic_load_n(&context->fault, __ATOMIC_RELAXED) == CUDA_SUCCESS;
 }
 
-static unsigned reporting;             /* atomic: threads that have gathered and not reported all; grows under the lock */
-static HOT_TLS unsigned own_reporting; /* this one does, in whose handler the program may check again */
-
 /* Gathers from all contexts, gives the lock back and reports. Returns whether something is under way; *found grows. */
 static int gather_all(size_t *found)
 {
@@ -82,13 +79,11 @@ static int gather_all(size_t *found)
     lock_expect(RANK_REGIONS);
     for (struct context *context = context_next(NULL); context; context = context_next(context))
         is_pending |= gather(context, &gathered);
-    __atomic_add_fetch(&reporting, 1, __ATOMIC_RELAXED);
+    untold_begin();
     lock_release(&regions_lock);
-    own_reporting++;
     for (size_t i = 0; i < gathered.count && report_write; i++)
         report_write(&gathered.list[i]);
-    own_reporting--;
-    __atomic_sub_fetch(&reporting, 1, __ATOMIC_RELEASE);
+    untold_end();
     free(gathered.list);
     *found += gathered.count;
     return is_pending;
@@ -212,7 +207,5 @@ cufence_status regions_check(int device, int waits, unsigned timeout_ms, size_t 
     while (is_done && check_next(&address, device, until, &is_done))
         continue;
     gather_all(found);
-    while (!own_reporting && __atomic_load_n(&reporting, __ATOMIC_ACQUIRE) && monotonic_ms() < until)
-        aside_sleep(PAUSE_US);
     return is_done ? CUFENCE_OK : error_set(CUFENCE_ERROR_TIMEOUT, "a device was too busy to check all free rows in time");
 }

@@ -11,6 +11,7 @@
 #define PARTS 512u
 #define JOBS 1024u /* of a launch */
 #define PINNED (UINT64_C(64) << 20)
+#define PAUSE_US 20u
 #define FOLLOW_MS 1000 /* the most that a thread waits for work on a stream that it can't order another one behind */
 
 struct lock regions_lock = LOCK(RANK_REGIONS);

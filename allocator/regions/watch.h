@@ -15,8 +15,6 @@
 #include "kernels/pattern.h"
 #include "kernels/results.h"
 
-#define PAUSE_US 20u /* between two looks at what is awaited */
-
 /* Held across launches of ours, and while regions_check() waits for them. */
 extern struct lock regions_lock;
 

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/output.h"
 #include "base/thread.h"
+#include "base/untold.h"
 #include "delivery.h"
 #include "surroundings.h"
 #include "base/error.h"
@@ -197,7 +198,7 @@ static int is_under_way(void)
 
 static int is_report_due(void)
 {
-    return is_under_way() || __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) != WORK_NONE;
+    return is_under_way() || monitor_is_busy() || untold_elsewhere();
 }
 
 /* Prints a first line before the dump is complete. Faults that cufence caused itself are not announced. */
@@ -353,6 +354,11 @@ int monitor_is_armed(void)
     return monitor.is_armed;
 }
 
+int monitor_is_busy(void)
+{
+    return __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) != WORK_NONE;
+}
+
 /* Waits while `is_due`. */
 static cufence_status wait_while(int (*is_due)(void), unsigned timeout_ms)
 {
@@ -371,7 +377,7 @@ static cufence_status wait_while(int (*is_due)(void), unsigned timeout_ms)
         lock_wait(&monitor.lock, &monitor.change, monitor.work != WORK_NONE ? &late : &soon);
     }
     pthread_setcancelstate(cancel_state, NULL);
-    return is_late ? error_set(CUFENCE_ERROR_TIMEOUT, "a core dump was still being written after %u ms", timeout_ms)
+    return is_late ? error_set(CUFENCE_ERROR_TIMEOUT, "a report was still being made after %u ms", timeout_ms)
                    : CUFENCE_OK;
 }
 

@@ -36,6 +36,7 @@ void monitor_misuse(const struct misuse *misuse);
 void monitor_stop(unsigned timeout_ms);
 
 int monitor_is_armed(void);
+int monitor_is_busy(void); /* a dump is being read or reported */
 
 /* Wait until no dump is being written or explained, and every report is finished. Errors: TIMEOUT, UNSUPPORTED (in a fault
  * handler, immediately). Does not know about a fault whose dump the driver has not begun to write; monitor_flush() finds that

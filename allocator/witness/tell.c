@@ -7,6 +7,7 @@
 #include "base/known.h"
 #include "base/env.h"
 #include "base/output.h"
+#include "base/untold.h"
 #include "driver/driver.h"
 #include "finding/finding.h"
 #include "finding/json.h"
@@ -176,6 +177,15 @@ static uint64_t finish(struct finding *finding, struct report report)
     return report.made_ns;
 }
 
+/* Makes the report, and finishes with it. */
+static uint64_t tell(struct finding *finding)
+{
+    untold_begin();
+    const struct report report = publish(finding);
+    untold_end();
+    return finish(finding, report);
+}
+
 struct telling {
     const struct dump *dump;
     const struct evidence *evidence;
@@ -297,7 +307,7 @@ uint64_t tell_unexplained(size_t size, const char *why)
     struct finding finding;
     snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, why);
     finding_unexplained(&finding, reason, setting_of(&setting, -1));
-    return finish(&finding, publish(&finding));
+    return tell(&finding);
 }
 
 void tell_misuse(const struct misuse *misuse)
@@ -305,7 +315,7 @@ void tell_misuse(const struct misuse *misuse)
     struct setting setting;
     struct finding finding;
     finding_of_misuse(&finding, misuse, setting_of(&setting, misuse->where->buffer.id ? misuse->where->buffer.device : -1));
-    finish(&finding, publish(&finding));
+    tell(&finding);
 }
 
 /* Launches again as long as all of that together has taken less than what one fault may take: the program waits for it. */
@@ -327,7 +337,7 @@ void tell_slack(struct slack_write *write, kernel_code code)
     struct slack_rerun *again = launch_again(write, code);
     finding_of_slack(&finding, write, setting_of(&setting, write->buffer->device));
     finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
-    finish(&finding, publish(&finding));
+    tell(&finding);
     slack_rerun_free(again);
 }
 
@@ -336,7 +346,7 @@ void tell_leak(struct leak *leak)
     struct setting setting;
     struct finding finding;
     finding_of_leak(&finding, leak, setting_of(&setting, leak->largest->device));
-    finish(&finding, publish(&finding));
+    tell(&finding);
 }
 
 void tell_table(const struct table_fact *table, int device)
@@ -344,7 +354,7 @@ void tell_table(const struct table_fact *table, int device)
     struct setting setting;
     struct finding finding;
     finding_of_table(&finding, table, setting_of(&setting, device));
-    finish(&finding, publish(&finding));
+    tell(&finding);
 }
 
 void tell_nan(const struct nan_fact *nan, int device)
@@ -352,5 +362,5 @@ void tell_nan(const struct nan_fact *nan, int device)
     struct setting setting;
     struct finding finding;
     finding_of_nan(&finding, nan, setting_of(&setting, device));
-    finish(&finding, publish(&finding));
+    tell(&finding);
 }

@@ -32,6 +32,12 @@ TEST_WITH(memory_of_malloc_is_watched, NULL, finish)
     expect_silence(&by_dlsym, "beside");
 }
 
+TEST_WITH(a_reset_is_an_end_too, NULL, finish)
+{
+    run_guarded(&by_dlsym, "beside_reset", "slack=on", FAULTED, "reset: CUDA_SUCCESS\n");
+    expect_in(&by_dlsym, "beside_reset", last.err, "slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #1");
+}
+
 TEST_WITH(a_synchronised_stream_is_idle, NULL, finish)
 {
     run_guarded(&by_dlsym, "idle", "slack=on", 0, "busy: hardly ever\n");

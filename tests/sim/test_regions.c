@@ -160,6 +160,19 @@ FINDS(a_report_is_awaited, "4 bytes changed, from byte 12 of row 3 of kv on, in 
     check_while_told();
 }
 
+FINDS(a_write_is_found_before_the_context_ends, "4 bytes changed, from byte 12 of row 3 of kv on, in buffer #1")
+{
+    CUcontext own;
+    start("slack=off");
+    CHECK_CU(cuCtxCreate(&own, NULL, 0, 0));
+    char *buffer = divided(NULL, "kv");
+    CHECK_OK(cufence_region_release(buffer + 3 * ROW, NULL));
+    write_at(buffer + 3 * ROW + 12, 4, 0x3f, NULL);
+    CHECK_OK(cufence_context_gone(own));
+    CHECK(cufence_fault_count() == 1);
+    CHECK_CU(cuCtxDestroy(own));
+}
+
 FINDS(a_write_is_found_by_a_check, "1 byte changed, from byte 999 of row 7 of kv on, in buffer #1")
 {
     start("slack=off");

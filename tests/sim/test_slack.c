@@ -382,6 +382,17 @@ FINDS(strict_checks_many_at_once, "1 byte changed, 1 byte before the start of bu
     CHECK(is_retired(buffers[0]) && cusim_call_count("cuLaunchKernel") - before <= MOST);
 }
 
+FINDS(before_a_context_ends, "1 byte changed, 1 byte before the start of buffer #1")
+{
+    CUcontext own;
+    start("slack=on");
+    CHECK_CU(cuCtxCreate(&own, NULL, 0, 0));
+    write_at(allocate(1000, NULL) - 1, 1, 0, NULL);
+    CHECK_OK(cufence_context_gone(own));
+    CHECK(cufence_fault_count() == 1);
+    CHECK_CU(cuCtxDestroy(own));
+}
+
 CLEAN(a_context_that_ends)
 {
     CUcontext own;

@@ -2,7 +2,7 @@
 #include "watch.h"
 
 #include "base/output.h"
-#include "base/thread.h"
+#include "base/untold.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -272,20 +272,11 @@ void heap_on_slack(void (*function)(const struct heap_slack *found))
     report = function;
 }
 
-static HOT_TLS unsigned own_reporting;
-
-void slack_report_found(struct watch *watch, const struct heap_slack *found, size_t count)
+void slack_report_found(const struct heap_slack *found, size_t count)
 {
-    own_reporting++;
     for (size_t i = 0; report && i < count; i++)
         report(&found[i]);
-    own_reporting--;
-    __atomic_sub_fetch(&watch->reporting, 1, __ATOMIC_RELEASE);
-}
-
-int slack_is_reported_elsewhere(const struct watch *watch)
-{
-    return !own_reporting && __atomic_load_n(&watch->reporting, __ATOMIC_ACQUIRE);
+    untold_end();
 }
 
 struct heap_slack_figures heap_slack_figures(void)
@@ -316,7 +307,7 @@ static size_t collect_one(struct watch *watch, struct heap_slack *found)
             count = batch_collect(batch, found, 2 * SLACK_MOST);
     }
     if (count)
-        __atomic_add_fetch(&watch->reporting, 1, __ATOMIC_RELAXED);
+        untold_begin();
     return count;
 }
 
@@ -340,7 +331,7 @@ size_t slack_collect(struct books *books)
     struct heap_slack *found = watch ? malloc(2 * SLACK_MOST * sizeof *found) : NULL;
     size_t count, all = 0;
     while (found && (count = collect_one(watch, found)) != 0) {
-        slack_report_found(watch, found, count);
+        slack_report_found(found, count);
         all += count;
     }
     free(found);

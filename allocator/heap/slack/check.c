@@ -4,6 +4,7 @@
 #include "base/aside.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/untold.h"
 
 #include <stdlib.h>
 
@@ -125,9 +126,9 @@ static int check_all(struct watch *watch, uint64_t until, size_t *total)
     struct slack *at = watch->is_ready ? watch->slacks : NULL;
     while (at && is_done)
         is_done = check_some(watch, &at, &gathered, until);
-    __atomic_add_fetch(&watch->reporting, 1, __ATOMIC_RELAXED);
+    untold_begin();
     lock_release(&watch->lock);
-    slack_report_found(watch, gathered.found, gathered.count); /* not under the lock: it calls the program's handler */
+    slack_report_found(gathered.found, gathered.count); /* not under the lock: it calls the program's handler */
     *total += gathered.count;
     free(gathered.found);
     return is_done;
@@ -143,21 +144,20 @@ static int is_flying(struct watch *watch, const uint64_t turns[BATCHES])
     return is;
 }
 
-/* What the background thread launched meanwhile was left out, and nobody would collect it after the last check. What it
- * collected meanwhile is reported when the caller goes on. */
-static size_t collect_rest(struct watch *watch, uint64_t until)
+/* What the background thread launched meanwhile was left out, and nobody would collect it after the last check. Returns 0 if it
+ * is not over in time. */
+static int collect_rest(struct watch *watch, uint64_t until, size_t *total)
 {
+    int is_over;
     uint64_t turns[BATCHES];
     lock_take(&watch->lock);
     for (unsigned i = 0; i < BATCHES; i++)
         turns[i] = watch->batches[i].flight.turn;
     lock_release(&watch->lock);
-    while (is_flying(watch, turns) && monotonic_ms() < until)
+    while (!(is_over = !is_flying(watch, turns)) && monotonic_ms() < until)
         aside_sleep(PAUSE_US);
-    size_t found = slack_collect(watch->books);
-    while (slack_is_reported_elsewhere(watch) && monotonic_ms() < until)
-        aside_sleep(PAUSE_US);
-    return found;
+    *total += slack_collect(watch->books);
+    return is_over;
 }
 
 /* In a scope. */
@@ -174,7 +174,7 @@ static cufence_status check_context(struct books *books, int waits, uint64_t unt
         return status;
     *total += slack_collect(books);
     int is_done = check_all(watch, until, total);
-    *total += collect_rest(watch, until);
+    is_done &= collect_rest(watch, until, total);
     return is_done
                ? CUFENCE_OK
                : error_set(CUFENCE_ERROR_TIMEOUT, "GPU %d was too busy to check all buffers in time", books->context->device);
@@ -188,6 +188,23 @@ int heap_watches(void)
     return is_watched;
 }
 
+static cufence_status refuse_captures(void)
+{
+    return heap_captures() ? error_set(CUFENCE_ERROR_UNSUPPORTED, "a stream is capturing; check before or after that")
+                           : CUFENCE_OK;
+}
+
+cufence_status heap_check_context(struct context *context, unsigned timeout_ms)
+{
+    struct books *books = books_of(context);
+    cufence_status status = refuse_captures();
+    size_t found = 0;
+    SCOPE scope = scope_visit(context);
+    if (status == CUFENCE_OK && books && scope.pushed)
+        status = check_context(books, 0, monotonic_ms() + timeout_ms, &found);
+    return status;
+}
+
 cufence_status heap_check_slack(int device, int waits, unsigned timeout_ms, size_t *found)
 {
     cufence_status status = heap_check_device(device);
@@ -196,8 +213,8 @@ cufence_status heap_check_slack(int device, int waits, unsigned timeout_ms, size
     if (status == CUFENCE_OK && !heap_watches())
         status = error_set(CUFENCE_ERROR_UNSUPPORTED,
                            "the slack of buffers is not watched, and none share pages; start cufence with slack=on");
-    if (status == CUFENCE_OK && heap_captures())
-        status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a stream is capturing; check before or after that");
+    if (status == CUFENCE_OK)
+        status = refuse_captures();
     for (struct books *books = books_next(NULL, device); status == CUFENCE_OK && books; books = books_next(books, device)) {
         SCOPE scope = scope_visit(books->context);
         if (scope.pushed)

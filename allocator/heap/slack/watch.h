@@ -76,7 +76,6 @@ struct watch {
     CUfunction kernel, fill;
     void *memory;           /* of all batches; registered with the context */
     unsigned next, in_vain; /* waits for a pattern that did not come in time */
-    unsigned reporting;     /* atomic: threads that report what they have collected; changed upwards under the lock */
     struct slack *slacks;
     uint64_t launches, checked, missed; /* missed: buffers that were not checked, because their memory was used again at once */
     uint64_t late;                      /* atomic: buffers that cuMemAlloc gave out before their pattern was written */
@@ -96,9 +95,8 @@ void slack_launch(struct watch *watch, struct freelist *list, struct stream *str
 /* Copies what the batch has found, at most `max`, and makes it available again. Returns the number. */
 size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max);
 
-/* Reports what the thread has collected, for which it has raised watch->reporting. Not under a lock. */
-void slack_report_found(struct watch *watch, const struct heap_slack *found, size_t count);
-int slack_is_reported_elsewhere(const struct watch *watch); /* another thread is reporting */
+/* Reports what the thread has collected, and calls untold_end(). Not under a lock. */
+void slack_report_found(const struct heap_slack *found, size_t count);
 
 /* ---- queue.c; likewise ---- */
 

@@ -34,6 +34,16 @@ STORY(beside)
     return say("context", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
 }
 
+/* beside_reset: stores in front of a live buffer, and resets the device before the end, as many programs do. */
+STORY(beside_reset)
+{
+    start();
+    CUdeviceptr address = allocate(0, 1000, NULL);
+    MUST(cu.cuCtxSynchronize());
+    MUST(store(address - 4, 0x3f800000, NULL));
+    return say("reset", cu.cuDevicePrimaryCtxReset(0)) == CUDA_SUCCESS ? 0 : 1;
+}
+
 /* How often a stream says that it is busy after it was synchronised with, while cufence has checks to launch. */
 static unsigned long times_busy(CUstream stream)
 {

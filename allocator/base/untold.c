@@ -1,0 +1,34 @@
+#include "untold.h"
+
+#include "aside.h"
+#include "clock.h"
+
+#define PAUSE_US 100u
+
+static unsigned untold; /* atomic: reports that are begun and not ended */
+static HOT_TLS unsigned own;
+
+void untold_begin(void)
+{
+    own++;
+    __atomic_add_fetch(&untold, 1, __ATOMIC_RELAXED);
+}
+
+void untold_end(void)
+{
+    own--;
+    __atomic_sub_fetch(&untold, 1, __ATOMIC_RELEASE);
+}
+
+int untold_elsewhere(void)
+{
+    return !own && __atomic_load_n(&untold, __ATOMIC_ACQUIRE);
+}
+
+int untold_await(uint64_t until_ms)
+{
+    int is_due;
+    while ((is_due = untold_elsewhere()) && monotonic_ms() < until_ms)
+        aside_sleep(PAUSE_US);
+    return !is_due;
+}
