@@ -7,6 +7,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import standin
 
@@ -179,9 +180,20 @@ class Verdicts(unittest.TestCase):
     def test_what_is_run_again(self) -> None:
         self.assertTrue(matrix.is_open(None))
         self.assertTrue(matrix.is_open({"was": "found", "named": []}))
-        self.assertTrue(matrix.is_open({"slow": True, "machine": 0}))
-        self.assertFalse(matrix.is_open({"slow": True, "alone": True}))
+        self.assertTrue(matrix.is_open({"slow": True, "said": {}, "machine": 0}))
+        self.assertFalse(matrix.is_open({"slow": True, "said": {}, "alone": True}))
+        self.assertFalse(matrix.is_open({"slow": True, "said": {"lines": ["error 700"]}}))
         self.assertFalse(matrix.is_open({"said": {}, "status": 0}))
+
+
+    def test_a_program_that_never_ends(self) -> None:
+        """What it has said counts, also what stands before and behind megabytes."""
+        facts = bug("rerun store_4").facts()
+        for code, word in (("echo '{0}: error 700'; yes x | head -c 200000; while :; do :; done", "elsewhere"), ("while :; do :; done", "slow")):
+            with mock.patch.multiple(matrix, SECONDS=1, PRINTED=50000):
+                cell = matrix.run_cell(matrix.Program(("sh", "-c", code), facts), "native")
+            self.assertTrue(cell["slow"])
+            self.assertEqual(judge.judge(facts, cell)[0], word)
 
 
 class Page(unittest.TestCase):

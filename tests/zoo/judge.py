@@ -212,11 +212,9 @@ def judge(facts: Facts, cell: Cell) -> tuple[str, set[str]]:
     if "was" in cell:  # kept no output; kernel and line were compared when it ran
         named = {"kernel", "line"} & set(cell["named"]) & facts.asked if cell["was"] == "found" else set()
         return ("found" if named else "?") if cell["was"] in ("found", "elsewhere") else cell["was"], named
-    if cell.get("slow"):
-        return "slow", set()
     said = records(cell.get("said", {}))
     if not said:
-        return "silent" if cell.get("status") == 0 else "crashed", set()
+        return "slow" if cell.get("slow") else "silent" if cell.get("status") == 0 else "crashed", set()
     at_bug = []
     for record in said:
         fits = record["class"] in CLASSES.get(facts.kind, ACCESS) and not (facts.access and record.get("access") and record["access"] != facts.access)

@@ -39,6 +39,7 @@ from zoo import ROOMY, STORIES, Bug  # noqa: E402
 from zoo import BUGS as ZOO  # noqa: E402
 
 SECONDS, PYTHON_SECONDS = 30, 60
+PRINTED = 4 << 20  # bytes that are looked at, at each end
 COLUMNS = ("native", "blocking", "dumps", "memcheck", "padding", "memcheck_uncached", "own_tool", "run", "strict", "own")
 OURS = ("run", "strict", "own")
 FIRST = ("run", "native", "dumps", "own", "memcheck_uncached", "memcheck", "own_tool", "strict", "blocking", "padding")  # in this order
@@ -107,6 +108,14 @@ def said_by(program: Program, tool: str, said: str, folder: Path) -> Cell:
     return {name: value for name, value in kept.items() if value}
 
 
+def printed_by(file: Path) -> str:
+    """Beginning and end of what a program has printed: one that looks at no error may print without end."""
+    with file.open("rb") as printed:
+        first = printed.read(PRINTED)
+        printed.seek(max(PRINTED, file.stat().st_size - PRINTED))
+        return (first + printed.read()).decode(errors="replace")
+
+
 def run_cell(program: Program, tool: str) -> Cell:
     """Each has a folder of its own; caches of compiled kernels are shared, so that they are not compiled under each tool."""
     began = time.monotonic()
@@ -117,17 +126,20 @@ def run_cell(program: Program, tool: str) -> Cell:
             TRITON_CACHE_DIR="/tmp/cufence-zoo-triton", XLA_PYTHON_CLIENT_PREALLOCATE="false")  # fmt: skip
         if tool == "dumps":
             variables["CUDA_COREDUMP_FILE"] = str(folder / "%p.core")
-        try:
+        cell: Cell = {}
+        with (folder / "printed").open("wb") as printed:
             process = subprocess.Popen(command_of(program, tool, folder / "found.json"), cwd=folder, env=variables, stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)  # fmt: skip
-            said, _ = process.communicate(timeout=PYTHON_SECONDS if program.is_python else SECONDS)
-            cell: Cell = {"said": said_by(program, tool, said, folder), "status": process.returncode}
-            if cell["status"] and not cell["said"]:
-                cell["end"] = said[-400:]
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            cell = {"slow": True}
+                                       stdout=printed, stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+            try:
+                cell["status"] = process.wait(PYTHON_SECONDS if program.is_python else SECONDS)
+            except subprocess.TimeoutExpired:  # a program that looks at no error may go on for ever; what was said until then counts
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                cell["slow"] = True
+        said = printed_by(folder / "printed")
+        cell["said"] = said_by(program, tool, said, folder)
+        if cell.get("status") and not cell["said"]:
+            cell["end"] = said[-400:]
     return cell | {"seconds": round(time.monotonic() - began, 1)}
 
 
@@ -182,9 +194,13 @@ def corpus(name: str, folder: Path) -> list[tuple[str, bool, Program]]:
     return programs
 
 
+def is_slow(cell: Cell) -> bool:
+    return bool(cell.get("slow") and not cell.get("said"))
+
+
 def is_open(cell: Cell | None) -> bool:
     """Whether a cell is to be run: it is not there, kept nothing that can be judged, or had no end in time beside others."""
-    return cell is None or "was" in cell or bool(cell.get("slow") and not cell.get("alone"))
+    return cell is None or "said" not in cell or (is_slow(cell) and not cell.get("alone"))
 
 
 def todo(options: argparse.Namespace, data: dict[str, Any]) -> list[tuple[str, str, str, Program]]:
@@ -260,7 +276,7 @@ def main() -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(take, cells))
     for one in cells:  # the driver may have lost a fault among several
-        if data[one[0]].get(one[1], {}).get(one[2], {}).get("slow"):
+        if is_slow(data[one[0]].get(one[1], {}).get(one[2], {})):
             take(one, True)
     alarms = [f"{name}: {tool}" for name, row in data["twins"].items() for tool, cell in row.items() if tool in OURS and judge(NO_BUG, cell)[0] != "silent"]
     print(*(f"TWIN {alarm}" for alarm in alarms), sep="\n")

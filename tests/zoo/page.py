@@ -33,7 +33,7 @@ with the line of the launch, or whose assertion is printed with its place, the b
 LEGEND = """
 full: found, and of kernel, source line, thread and buffer all are right that the list has. found: without some of these. elsewhere: something was
 said, but not at the bug: an error of CUDA at a later call, or another place. crashed: the program ended otherwise than it should, and nothing was
-said. slow: no end within 30 s, a Python program 60 s, nor alone. -: silent. An empty cell was not run: for want of time, or because a tool for
+said. slow: no end within 30 s, a Python program 60 s, nor alone, and nothing said until then. -: silent. An empty cell was not run: for want of time, or because a tool for
 PyTorch's allocator has no use there, or the bug needs no option. Letters say on which machine, where not on the first; \\*: of a run that kept no output,
 so that only kernel and line were compared; ?: there neither.
 
@@ -101,6 +101,8 @@ def page(data: Data) -> str:
         facts, framework, reason = row_of(name)
         body.append([name, facts.kind, framework, *(shown(facts, row.get(tool)) for tool in tools)])
         if "run" in row and word(facts, row["run"]) not in ("full", "found", "?"):
+            if row["run"].get("slow") and "said" not in row["run"]:
+                reason = "the program looks at no error and never ends; what was said until then was not kept"
             misses.append([name, word(facts, row["run"]), word(facts, row.get("own")), reason or "not understood yet"])
     alarms = [[name, TITLES[tool], judge(NO_BUG, cell)[0]] for name, row in sorted(data["twins"].items()) for tool, cell in sorted(row.items())
               if judge(NO_BUG, cell)[0] != "silent"]  # fmt: skip
