@@ -242,11 +242,12 @@ static void conclude(void *argument)
     if (process.options.streams && !order_is_wanted() && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         output_say(
             "cufence: streams=on has seen no stream: start the program with `cufence run`, which shows it the launches\n");
-    int exitcode = status == 0 && (delivery_count() || (has_failed && !delivery_known()) || !is_told) ? (int)process.options.exitcode : 0;
+    int is_found = delivery_count() || (has_failed && !delivery_known()) || !is_told;
+    int exitcode = status == 0 && is_found ? (int)process.options.exitcode : 0;
     if (__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED)) {
         closing_record();
-        closing_say(&(struct ending){status, exitcode, has_failed, is_synchronised, is_blind, settle_unchecked(), process.options.quiet,
-                                     process.options.verbose});
+        closing_say(&(struct ending){status, exitcode, has_failed, is_synchronised, is_blind, settle_unchecked(),
+                                     process.options.quiet, process.options.verbose});
     }
     if (process.options.verbose)
         print_stats();
@@ -257,12 +258,15 @@ static void conclude(void *argument)
 /* Any thread may call exit(), however small its stack. */
 static void at_exit(int status, void *unused)
 {
-    static int is_done; /* exit handlers run one after the other */
+    static int is_done; /* atomic: a fault handler may call exit() while another thread is in here */
     struct end end = {status, 0};
     (void)unused;
-    if (getpid() != process.pid || is_done++)
+    if (getpid() != process.pid)
         return;
-    aside_call(conclude, &end);
+    if (!__atomic_exchange_n(&is_done, 1, __ATOMIC_SEQ_CST))
+        aside_call(conclude, &end);
+    else if (!status && delivery_count())
+        end.exitcode = (int)process.options.exitcode;
     if (end.exitcode) /* the remaining exit handlers run with the new status */
         exit(end.exitcode);
 }

@@ -377,8 +377,7 @@ static cufence_status wait_while(int (*is_due)(void), unsigned timeout_ms)
         lock_wait(&monitor.lock, &monitor.change, monitor.work != WORK_NONE ? &late : &soon);
     }
     pthread_setcancelstate(cancel_state, NULL);
-    return is_late ? error_set(CUFENCE_ERROR_TIMEOUT, "a report was still being made after %u ms", timeout_ms)
-                   : CUFENCE_OK;
+    return is_late ? error_set(CUFENCE_ERROR_TIMEOUT, "a report was still being made after %u ms", timeout_ms) : CUFENCE_OK;
 }
 
 cufence_status monitor_wait(unsigned timeout_ms)

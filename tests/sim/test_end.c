@@ -76,11 +76,8 @@ static void await_writer(void)
 
 static void *misuse(void *where)
 {
-    monitor_misuse(&(const struct misuse){.kind = "invalid free",
-                                          .call = "cuMemFree",
-                                          .sentence = "frees what is no buffer",
-                                          .where = where,
-                                          .now_ns = 1});
+    monitor_misuse(&(const struct misuse){
+        .kind = "invalid free", .call = "cuMemFree", .sentence = "frees what is no buffer", .where = where, .now_ns = 1});
     return NULL;
 }
 

@@ -49,7 +49,38 @@ NAMED(handler_exits)
     faults("exitcode=0");
 }
 
-static int is_in_handler; /* atomic */
+static int is_in_handler, is_ending; /* atomic */
+
+static void note_end(void)
+{
+    __atomic_store_n(&is_ending, 1, __ATOMIC_RELEASE);
+}
+
+static void ends_it_first(const cufence_fault *fault, void *user)
+{
+    __atomic_store_n(&is_in_handler, 1, __ATOMIC_RELEASE);
+    AWAIT(__atomic_load_n(&is_ending, __ATOMIC_ACQUIRE));
+    usleep(100000);
+    exit(0);
+}
+
+static void *ends_with_success(void *unused)
+{
+    exit(0);
+}
+
+/* The handlers of exit() wait for the report, and its handler ends the process. */
+NAMED(handler_exits_in_an_exit)
+{
+    pthread_t thread;
+    CHECK_OK(cufence_set_fault_handler(ends_it_first, NULL));
+    start("");
+    overrun();
+    AWAIT(__atomic_load_n(&is_in_handler, __ATOMIC_ACQUIRE));
+    atexit(note_end); /* runs before those of cufence */
+    CHECK(pthread_create(&thread, NULL, ends_with_success, NULL) == 0);
+    pause();
+}
 
 static void never_returns(const cufence_fault *fault, void *user)
 {
@@ -111,6 +142,7 @@ TEST(test_handlers)
 {
     expect("handler_waits", 0);
     expect("handler_exits", 5);
+    expect("handler_exits_in_an_exit", 86);
 }
 
 /* The process ends once a report would have been made. */
