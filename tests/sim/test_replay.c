@@ -3,11 +3,7 @@
 
 #include "analysis/snapshot/npy.h"
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* by when the rerun process has come to its launch */
-#define HANG_MS "6000"
-#else
-#define HANG_MS "1500"
-#endif
+#define HANG_MS "6000" /* by when the rerun process has come to its launch, on a busy machine too */
 
 /* ---- saving ---- */
 
