@@ -307,7 +307,8 @@ static void note_driver(struct finding *finding, const struct diagnosis *diagnos
     note_add(
         finding,
         "this may be the driver's fault: on this architecture it is known to encode maps wrongly whose tensor is not dense "
-        "and lies in less than 128 KiB; clearing bit 85 of the map mends it (release notes of driver 595.71.05)");
+        "and lies in less than 128 KiB; clearing bit 85 of the map mends it (release notes of driver 595.71.05), as does CUDA "
+        "13.5's cuTensorMapSetAllocationClass()");
     finding->notes.list[finding->notes.count - 1].certainty = CERTAIN_CANDIDATE;
 }
 

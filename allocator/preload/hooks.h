@@ -45,6 +45,7 @@
 #undef cuEventRecordWithFlags
 #undef cuEventElapsedTime
 #undef cuLaunchHostFunc
+#undef cuLaunchHostFunc_v2
 #undef cuStreamAddCallback
 #undef cuStreamWaitValue32
 #undef cuStreamWaitValue64
@@ -53,6 +54,13 @@
 #undef cuStreamBatchMemOp
 #undef cuWaitExternalSemaphoresAsync
 #undef cuGraphAddNode
+#undef cuGraphNodeSetParams
+
+#if CUDA_VERSION >= 13050
+typedef CUtensorMapAllocClass map_class;
+#else
+typedef int map_class; /* an enum of that size */
+#endif
 
 /* Both forms of a function: for the legacy and for the per-thread default stream. */
 #define HOOK_TWINS(HOOK, symbol, base, version, suffix, version_thread, how, what, parameters, arguments)                      \
@@ -269,7 +277,12 @@
     HOOK(cuGraphAddNode_v2, "cuGraphAddNode", 12030, 0, AFTER, ANY_NODE(parameters),                                           \
          (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,              \
           CUgraphNodeParams *parameters), (node, graph, nodes, edges, count, parameters))                                      \
+    HOOK(cuGraphAddNode_v3, "cuGraphAddNode", 13040, 0, AFTER, ANY_NODE(parameters),                                           \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,              \
+          CUgraphNodeParams *parameters), (node, graph, nodes, edges, count, parameters))                                      \
     HOOK(cuGraphNodeSetParams, "cuGraphNodeSetParams", 12020, 0, AFTER, ANY_NODE(parameters),                                  \
+         (CUgraphNode node, CUgraphNodeParams *parameters), (node, parameters))                                                \
+    HOOK(cuGraphNodeSetParams_v2, "cuGraphNodeSetParams", 13040, 0, AFTER, ANY_NODE(parameters),                               \
          (CUgraphNode node, CUgraphNodeParams *parameters), (node, parameters))                                                \
     HOOK(cuGraphExecNodeSetParams, "cuGraphExecNodeSetParams", 12020, 0, AFTER, ANY_NODE(parameters),                          \
          (CUgraphExec executable, CUgraphNode node, CUgraphNodeParams *parameters), (executable, node, parameters))            \
@@ -300,6 +313,9 @@
          (CUgreenCtx green, CUevent event), (green, event))                                                                    \
     HOOK_TWINS(HOOK, cuLaunchHostFunc, "cuLaunchHostFunc", 10000, _ptsz, 10000, ORDERS, order_host_learns(meant(stream)),      \
          (CUstream stream, CUhostFn called, void *user), (stream, called, user))                                               \
+    HOOK_TWINS(HOOK, cuLaunchHostFunc_v2, "cuLaunchHostFunc", 13010, _ptsz, 13010, ORDERS,                                     \
+         order_host_learns(meant(stream)), (CUstream stream, CUhostFn called, void *user, unsigned mode),                      \
+         (stream, called, user, mode))                                                                                         \
     HOOK_TWINS(HOOK, cuStreamAddCallback, "cuStreamAddCallback", 5000, _ptsz, 7000, ORDERS, order_host_learns(meant(stream)),  \
          (CUstream stream, CUstreamCallback called, void *user, unsigned flags), (stream, called, user, flags))                \
     HOOK_VALUE(HOOK, cuStreamWaitValue32, , 8000, order_stream_waits_unseen(meant(stream)), cuuint32_t)                        \
@@ -346,6 +362,8 @@
              interleave, mode)                                                                                                 \
     HOOK(cuTensorMapReplaceAddress, "cuTensorMapReplaceAddress", 12000, 0, INSTEAD, map_moved,                                 \
          (CUtensorMap *map, void *base), (map, base))                                                                          \
+    HOOK(cuTensorMapSetAllocationClass, "cuTensorMapSetAllocationClass", 13050, 0, INSTEAD, map_reencoded,                     \
+         (CUtensorMap *map, map_class wanted, map_class *effective), (map, wanted, effective))                                 \
     /* copies: the twins of synchronous ones end in _ptds */                                                                   \
     HOOK_COPIES(HOOK, cuMemcpy, , 4000, COPIES_TO, bounds_copy(to, from, size),                                                \
          (CUdeviceptr to, CUdeviceptr from, size_t size), (to, from, size))                                                    \

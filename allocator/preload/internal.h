@@ -143,6 +143,8 @@ struct map_shape {
 };
 void map_encoded(const char *call, const CUtensorMap *encoded, const struct map_shape *shape);
 CUresult map_moved(CUresult (*replace)(CUtensorMap *, void *), CUtensorMap *encoded, void *base);
+CUresult map_reencoded(CUresult (*set)(CUtensorMap *, map_class, map_class *), CUtensorMap *encoded, map_class wanted,
+                       map_class *effective);
 
 /* callers.c: special requirements of the code at this address on its allocations. */
 struct needs {

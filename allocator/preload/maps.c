@@ -78,3 +78,16 @@ CUresult map_moved(CUresult (*replace)(CUtensorMap *, void *), CUtensorMap *enco
     note(&map, encoded);
     return result;
 }
+
+CUresult map_reencoded(CUresult (*set)(CUtensorMap *, map_class, map_class *), CUtensorMap *encoded, map_class wanted,
+                       map_class *effective)
+{
+    struct tensor_map map = {.rank = 0};
+    int is_known = is_active() && encoded && maps_find(encoded, &map);
+    CUresult result = set(encoded, wanted, effective);
+    if (result == CUDA_SUCCESS && is_known && memcmp(map.bytes, encoded, sizeof map.bytes) != 0) {
+        memcpy(map.bytes, encoded, sizeof map.bytes);
+        maps_add(&map);
+    }
+    return result;
+}

@@ -62,3 +62,16 @@ SIM_API CUresult cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalA
     memcpy(tensorMap, &base, sizeof base);
     return CUDA_SUCCESS;
 }
+
+/* Since CUDA 13.5, whose header may not be here. */
+SIM_API CUresult set_allocation_class(CUtensorMap *tensorMap, int allocClass, int *outAllocClass) __asm__("cuTensorMapSetAllocationClass");
+
+CUresult set_allocation_class(CUtensorMap *tensorMap, int allocClass, int *outAllocClass)
+{
+    CALL_ENTER("cuTensorMapSetAllocationClass");
+    CALL_REFUSE(tensorMap == NULL, INVALID_VALUE);
+    ((char *)tensorMap)[sizeof *tensorMap - 1] = (char)allocClass;
+    if (outAllocClass)
+        *outAllocClass = allocClass;
+    return CUDA_SUCCESS;
+}

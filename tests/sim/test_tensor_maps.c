@@ -167,6 +167,8 @@ static void replace_address(void)
     CHECK_CU(hook_cuTensorMapReplaceAddress(&map, (void *)(uintptr_t)second));
     CHECK(maps_find(&map, &found) && found.buffer == 2 && map_excess(&found) == ROWS / 2 * COLUMNS * 4);
     CHECK(encode(&map, second + 1, ROWS) == CUDA_ERROR_INVALID_VALUE && maps_figures().encoded == 2);
+    CHECK_CU(hook_cuTensorMapSetAllocationClass(&map, 1, NULL)); /* it changes a bit of the map */
+    CHECK(maps_find(&map, &found) && found.buffer == 2 && maps_figures().encoded == 3);
 }
 
 /* Of these it is known what they describe, but not which part is copied at once. */
