@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import types
 import unittest
 from pathlib import Path
 
@@ -251,6 +252,30 @@ class Names(unittest.TestCase):
             kernel.metadata.triton_version = version
             kinds = [kind for _, kind in _kernels.arguments_of(kernel)]
             self.assertEqual(kinds, ["*bf16", "i64", "i64", *["i1"] * flags, "i32", "i64", "i32"], version)
+
+    def test_an_array_of_numba_is_seven_arguments_of_which_one_is_named(self) -> None:
+        class Kind:
+            def __init__(self, name: str) -> None:
+                self.name, self.dtype, self.ndim = name, name, 1
+
+            def __str__(self) -> str:
+                return self.name
+
+        array, integer, other = (type(name, (Kind,), {}) for name in ("Array", "Integer", "Record"))
+        kernel = type("_Kernel", (), {"__module__": "numba.cuda.dispatcher"})()
+        kernel.entry_name, kernel.extensions = "_ZN3oobEv", []
+        kernel.py_func = lambda x, y, n: None
+        kernel.signature = types.SimpleNamespace(args=(array("float32"), array("int8"), integer("int64")))
+        report = self.launch(128)
+        report["kernel"] |= {"symbol": "_ZN3oobEv", "name": "__main__::oob[abi:v1](Array<float, 1, C>)"}
+        passed = [{"size": 8, "value": hex(at)} for at in range(15)]
+        passed[4] |= {"buffer": 7, "offset": 0}
+        passed[14]["value"] = "0xfffffffffffffffe"
+        report["arguments"] = {"list": passed}
+        self.assertEqual(self.said(report), "arguments of __main__::oob: x = buffer #7, y = 0xb, n = -2")
+        self.assertEqual([each["number"] for each in self.names.look_up(report, ())["arguments"]], [4, 11, 14])
+        kernel.signature.args = (array("float32"), other("a record"))
+        self.assertEqual(self.said(report), "")
 
     # ---- text ----
 

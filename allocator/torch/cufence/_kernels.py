@@ -1,4 +1,4 @@
-"""Names the arguments of a Triton kernel's launch, from the compiled kernels that Triton keeps. Triton 2.2 to 3.9."""
+"""Names the arguments of a launch, from the compiled kernels that Triton (2.2 to 3.9) and numba (numba-cuda 0.30) keep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXT_MOST = 40  # characters of a constant's value
 # Of numbers that the launch passes in as many bytes; "nvTmaDesc" is a tensor map.
 _SIZES = {"nvTmaDesc": 128, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8}
 _DESCRIPTOR = re.compile(r"tensordesc(?:_im2col)?<([^[>]*)\[([^\]]*)\](?:.*,input_rank=(\d+))?")
-_FLOATS = {"fp16": ("<e", 2), "fp32": ("<f", 4), "fp64": ("<d", 8), "f32": ("<f", 4)}
+_FLOATS = {"fp16": ("<e", 2), "fp32": ("<f", 4), "fp64": ("<d", 8), "f32": ("<f", 4), "float32": ("<f", 4), "float64": ("<d", 8)}
 
 
 def signature_of(kernel: Any) -> dict[str, Any] | None:
@@ -34,9 +34,26 @@ def signature_of(kernel: Any) -> dict[str, Any] | None:
     return signature
 
 
+def _arguments_of_numba(kernel: dict[str, Any]) -> list[tuple[str, str]] | None:
+    """As _Kernel._prepare_args() passes them: an array is two pointers, size, size of an element, the data, shape and strides, of
+    which only the data gets a name. None if one is passed in another way."""
+    found: list[tuple[str, str]] = []
+    names, kinds = kernel["py_func"].__code__.co_varnames, kernel["signature"].args
+    for name, kind in zip(names, kinds) if not kernel.get("extensions") else ():
+        if type(kind).__name__ == "Array":
+            found += [("", "*"), ("", "*"), ("", "i64"), ("", "i64"), (name, f"*{kind.dtype}"), *[("", "i64")] * (2 * kind.ndim)]
+        elif type(kind).__name__ in ("Integer", "IntegerLiteral", "Float", "Boolean"):
+            found.append((name, str(kind)))
+        else:
+            return None
+    return found
+
+
 def arguments_of(kernel: Any) -> list[tuple[str, str]] | None:
     """Returns name and type of what a launch passes, in order, without the scratch memory behind it: a tuple's elements, and a tensor
-    descriptor as Triton's expand_signature() splits it. None if one has another form."""
+    descriptor as Triton's expand_signature() splits it. None if one has another form. What is of no interest has the name ""."""
+    if "py_func" in vars(kernel):
+        return _arguments_of_numba(vars(kernel))
     signature = signature_of(kernel)
     metadata = vars(kernel).get("metadata")
     has_maps = bool(getattr(metadata, "tensordesc_meta", None))
@@ -89,7 +106,7 @@ def _position(key: Any, names: list[str]) -> int | None:
 
 def _constexprs_of(kernel: Any, names: list[str]) -> dict[str, str]:
     found = {}
-    for key, value in _constants_of(vars(kernel)["src"]).items():
+    for key, value in _constants_of(vars(kernel).get("src")).items():
         at = _position(key, names)
         text = value if isinstance(value, str) else repr(value) if isinstance(value, (int, float, type(None))) else str(value)
         if at is not None and at < len(names) and len(text) <= _TEXT_MOST:
@@ -99,7 +116,7 @@ def _constexprs_of(kernel: Any, names: list[str]) -> dict[str, str]:
 
 def _is_of(kernel: Any, symbol: str) -> bool:
     own = vars(kernel)
-    return symbol in (own.get("name"), getattr(own.get("metadata"), "name", None))
+    return symbol in (own.get("name"), own.get("entry_name"), getattr(own.get("metadata"), "name", None))
 
 
 def _of_as_many_warps(kernels: list[Any], report: dict[str, Any]) -> list[Any]:
@@ -146,15 +163,15 @@ def look_up(report: dict[str, Any], kernels: list[Any]) -> dict[str, Any]:
     candidates = _of_as_many_warps([kernel for kernel in kernels if symbol and _is_of(kernel, symbol)], report)
     known: list[tuple[list[tuple[str, str]], dict[str, str]]] = []
     for kernel in candidates:
-        signature, arguments = signature_of(kernel), arguments_of(kernel)
-        if signature is not None and arguments is not None and (not facts or _fits(arguments, facts)):
-            known.append((arguments, _constexprs_of(kernel, list(signature))))
+        arguments = arguments_of(kernel)
+        if arguments is not None and (not facts or _fits(arguments, facts)):
+            known.append((arguments, _constexprs_of(kernel, list(signature_of(kernel) or {}))))
     if not known:
         return {}
     found: dict[str, Any] = {}
     arguments, constants = known[0]
     if facts and all(others == arguments for others, _ in known):
-        found["arguments"] = [_argument(at, *argument, facts[at]) for at, argument in enumerate(arguments)]
+        found["arguments"] = [_argument(at, *argument, facts[at]) for at, argument in enumerate(arguments) if argument[0]]
     shared = {name: text for name, text in constants.items() if all(others.get(name) == text for _, others in known)}
     if shared:
         found["constexprs"] = shared

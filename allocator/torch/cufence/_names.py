@@ -72,7 +72,7 @@ def _storage_of(tensor: Any) -> int | None:
 
 
 class _Survey:
-    """All tensors, modules, optimizers and compiled Triton kernels that the garbage collector knows, until a time."""
+    """All tensors, modules, optimizers and compiled kernels of Triton and numba that the garbage collector knows, until a time."""
 
     def __init__(self, end: float) -> None:
         self.end = end
@@ -97,7 +97,7 @@ class _Survey:
         return time.monotonic() > self.end
 
     def _home_of(self, kind: type) -> list[Any] | None:
-        if kind.__name__ == "CompiledKernel" and str(kind.__module__).startswith("triton"):
+        if (kind.__name__, str(kind.__module__).partition(".")[0]) in (("CompiledKernel", "triton"), ("_Kernel", "numba")):
             return self.kernels
         if not _has_torch():
             return None
@@ -350,7 +350,7 @@ def look_up(report: dict[str, Any], frames: Iterable[FrameType]) -> dict[str, An
     `arguments` by name, and `constexprs`. Empty if nothing is known. `frames`: whose variables to search, innermost first. May raise
     whatever the program's objects raise."""
     found: dict[str, Any] = {}
-    if not _has_torch() and "triton" not in sys.modules:
+    if not _has_torch() and not {"triton", "numba.cuda"} & sys.modules.keys():
         return found
     survey = _Survey(time.monotonic() + SECONDS)
     buffers = _tensors(report, survey, list(frames)) if _has_torch() else []

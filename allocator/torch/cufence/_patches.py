@@ -177,12 +177,14 @@ def _patch_torch(module: ModuleType) -> None:
         _check_back_end(module)
 
 
-def _patch_triton(module: ModuleType) -> None:
+def _patch_kernels(module: ModuleType) -> None:
+    """Reports get the names of arguments. A program that uses Triton or numba need not have PyTorch."""
     from . import _signatures, _tell
 
     if _preload.path():
-        _tell.install()  # since Triton 3.7 a program need not have PyTorch
-    _signatures.patch_triton(module)
+        _tell.install()
+    if module.__name__.startswith("triton"):
+        _signatures.patch_triton(module)
 
 
 def _patch_heuristics(module: ModuleType) -> None:
@@ -197,7 +199,8 @@ PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "torch._inductor.output_code": _patch_output_code,
     "torch._inductor.cudagraph_trees": _patch_cudagraph_trees,
     "torch._inductor.runtime.triton_heuristics": _patch_heuristics,
-    "triton.compiler.compiler": _patch_triton,
+    "triton.compiler.compiler": _patch_kernels,
+    "numba.cuda.dispatcher": _patch_kernels,
 }
 
 

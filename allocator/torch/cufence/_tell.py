@@ -94,7 +94,8 @@ def sentences(report: dict[str, Any], names: dict[str, Any]) -> list[str]:
     arguments = [_argument(argument) for argument in names.get("arguments", [])]
     constants = [f"{name} = {text} (constexpr)" for name, text in names.get("constexprs", {}).items()]
     if arguments or constants:
-        said.append(f"arguments of {report.get('kernel', {}).get('name', 'the kernel')}: {', '.join(arguments + constants)}")
+        name = report.get("kernel", {}).get("name", "the kernel").partition("(")[0].partition("[abi:")[0]  # numba's is as in C++
+        said.append(f"arguments of {name}: {', '.join(arguments + constants)}")
     return said
 
 
