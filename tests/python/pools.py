@@ -11,7 +11,7 @@ storage = 4096
 class Device: type, index = "cuda", 0
 class Tensor:
     device, is_cuda, bytes = Device, True, 2
-    def __init__(self, start, count): self.start, self.count = start, count
+    def __init__(self, start, count, *shape): self.start, self.count, self.shape = start, count, shape
     def untyped_storage(self): return Tensor(storage, 0)
     def new_empty(self, count): return Tensor(0, 0)
     def set_(self, storage, offset, shape): return Tensor(storage.start + 2 * offset, shape[0])
@@ -132,6 +132,8 @@ adapter._divide(one, {"layer.0": Tensor(4096, 0)})
 expect(("divided", "layer.0", 4096, 32, 4), ("divided", "layer.1", 4224, 32, 4))  # once, although two groups share it
 pool = BlockPool(4, True, 16)
 expect(*[("released", layer, block) for layer in ("layer.0", "layer.1") for block in (1, 2, 3)])
+BlockPool(4, True, 16).get_new_blocks(1)
+expect()  # another engine's, whose memory is not divided
 first = pool.get_new_blocks(2)
 expect(*[("taken", layer, block, None) for layer in ("layer.0", "layer.1") for block in (1, 2)])
 pool.touch([first[0]])  # by another request with the same prefix
@@ -237,11 +239,12 @@ class PagedTokenToKVPoolAllocator(Pool):
 
 USE_SGLANG = """
 cufence.adapt("sglang")
-import types
+import types, warnings
 from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
 from sglang.srt.mem_cache.allocator.paged import PagedTokenToKVPoolAllocator
 class Cache:
-    def __init__(self, tokens): self.k_buffer, self.v_buffer = [Tensor(4096, tokens * 8)], [Tensor(65536, tokens * 8)]
+    def __init__(self, tokens):
+        self.k_buffer, self.v_buffer = [Tensor(4096, tokens * 8, tokens, 8)], [Tensor(65536, tokens * 8, tokens, 8)]
 keys, values = "k of layer 0", "v of layer 0"
 def both(*rows): return [(kind, name, row, *rest) for name in (keys, values) for kind, row, *rest in rows]
 pool = TokenToKVPoolAllocator(4, DTYPE, "cpu", Cache(5), False)
@@ -256,8 +259,19 @@ pool.free_group_end()
 expect(*both(("released", 1)))
 pool.clear()
 expect(*both(("released", 2)))
-import cufence.adapters.sglang as adapter
-adapter._blocks = type(adapter._blocks)("SGLang")
+other = TokenToKVPoolAllocator(4, DTYPE, "cpu", None, False)
+other.free(other.alloc(1))
+expect()  # it has as many rows, and no memory that is followed
+class Other(PagedTokenToKVPoolAllocator):
+    def clear(self): PagedTokenToKVPoolAllocator.clear.cufence_before(self)
+pool = Other(8, 4, DTYPE, "cpu", Cache(12), False)
+pool.free(pool.alloc(4))
+expect()  # a pool of another kind is not followed
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    TokenToKVPoolAllocator(4, DTYPE, "cpu", Cache(10), False)
+assert len(said) == 2 and "the pool has 5 pages of 1" in str(said[0].message), said
+expect()  # it could be divided into 5 rows, which are not its pages
 pool = PagedTokenToKVPoolAllocator(8, 4, DTYPE, "cpu", Cache(12), False)
 expect(("divided", keys, 4096, 64, 3), ("divided", values, 65536, 64, 3), *both(("released", 1), ("released", 2)))
 found = pool.alloc(4)

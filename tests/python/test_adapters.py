@@ -292,6 +292,24 @@ class Adapters(unittest.TestCase):
         code = "from vllm.v1.core.block_pool import BlockPool; assert hasattr(BlockPool.free_blocks, 'cufence_before')"
         self.run_code(code, CUFENCE_ADAPT="other,vllm")
 
+    def test_another_version_is_said(self) -> None:
+        self.write(vllm__v1__worker__utils="", sglang__srt__mem_cache__allocator="", cupy="", other="")
+        (self.folder / "sglang" / "__init__.py").write_text("")
+        self.run_code(
+            """
+            import cufence, warnings
+            cufence.adapt("vllm", "sglang")
+            wanted = {"vllm.v1.worker.utils": ["allocate_kv_cache", "its cache is not followed"], "cupy": ["inside its pools"],
+                      "sglang": ["it has no sglang.srt.mem_cache.allocator.token", "its cache"], "other": []}
+            for module, words in wanted.items():
+                with warnings.catch_warnings(record=True) as said:
+                    warnings.simplefilter("always")
+                    __import__(module)
+                text = " ".join(str(each.message) for each in said)
+                assert bool(text) == bool(words) and all(word in text for word in words), (module, text)
+            """
+        )
+
     def test_too_late(self) -> None:
         self.write(vllm__v1__core__block_pool=pools.VLLM_POOL)
         self.run_code(

@@ -27,19 +27,40 @@ MODULES = BYPASSED | {
 VARIABLE = "CUFENCE_ADAPT"  # names the adapters that adapt() chose, for the processes that this one starts
 
 
+def _warn(name: str, why: str) -> None:
+    import warnings
+
+    loss = "overruns inside its pools are not seen" if name in BYPASSED else "its cache is not followed"
+    warnings.warn(f"cufence: this version of {name} is not what the adapter was made for ({why}): {loss}", RuntimeWarning, stacklevel=3)
+
+
 def patch_of(name: str) -> Callable[[ModuleType], None]:
-    """Returns the patch of an adapter, which is imported when it is needed."""
+    """Returns the patch of an adapter, which is imported when it is needed. Another version of the library may look different: its
+    import must not fail, but whoever asked for the adapter is told."""
 
     def patch(module: ModuleType) -> None:
-        importlib.import_module(f"{__name__}.{name}").patch(module)
+        try:
+            importlib.import_module(f"{__name__}.{name}").patch(module)
+        except Exception as error:
+            _warn(name, f"{module.__name__}: {error}")
 
     return patch
+
+
+def _check(package: ModuleType) -> None:
+    """After the import of a package: whether it has the modules whose import the adapter waits for."""
+    name = package.__name__
+    for module in MODULES[name]:
+        paths = [os.path.join(folder, *module.split(".")[1:]) + ".py" for folder in package.__path__]
+        if paths and not any(map(os.path.exists, paths)):
+            _warn(name, f"it has no {module}")
+            return
 
 
 def patches() -> dict[str, Callable[[ModuleType], None]]:
     """Returns the patches by module: of the pools that are bypassed, and of what an outer process has chosen."""
     names = [name for name in os.environ.get(VARIABLE, "").split(",") if name in MODULES]
-    return {module: patch_of(name) for name in [*BYPASSED, *names] for module in MODULES[name]}
+    return {name: _check for name in names} | {module: patch_of(name) for name in [*BYPASSED, *names] for module in MODULES[name]}
 
 
 def adapt(*names: str) -> None:
@@ -67,5 +88,5 @@ def adapt(*names: str) -> None:
             raise RuntimeError(f"cufence.adapt({name!r}) comes too late: {late[0]} is imported already; call it before")
         if name not in chosen:
             os.environ[VARIABLE] = ",".join([*chosen, name])
-        _patches.PATCHES.update({module: patch_of(name) for module in MODULES[name]})
+        _patches.PATCHES.update({name: _check} | {module: patch_of(name) for module in MODULES[name]})
     _patches.install()

@@ -9,13 +9,12 @@ from .. import _library, _regions
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any
 
 
 class Blocks:
-    """The divisions by their number of rows, since a process may have several pools of blocks. Where one cannot be made (the
-    memory is not guarded, or two divisions overlap), a warning says so, and the blocks are not followed."""
+    """The divisions that no pool has yet, by their number of rows. Where one cannot be made (the memory is not guarded, or two
+    divisions overlap), a warning says so, and the blocks are not followed."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -30,10 +29,12 @@ class Blocks:
         try:
             known[where] = _regions.regions(tensor, rows=rows, names=name)
         except (ValueError, _library.Error) as error:
-            warnings.warn(f"cufence: {name} of {self.what} is not followed: {error}", RuntimeWarning, stacklevel=3)
+            self.leave(name, str(error))
 
-    def take(self, rows: int, ids: Iterable[int], owner: object = None) -> None:
-        _regions.take(self._divisions.get(rows, {}).values(), ids, owner)
+    def leave(self, name: str, why: str) -> None:
+        warnings.warn(f"cufence: {name} of {self.what} is not followed: {why}", RuntimeWarning, stacklevel=4)
 
-    def release(self, rows: int, ids: Iterable[int]) -> None:
-        _regions.release(self._divisions.get(rows, {}).values(), ids)
+    def claim(self, rows: int) -> list[_regions.Regions]:
+        """Returns those of that number, which are then the caller's: another pool may have as many rows in other memory, and what it
+        frees must not be marked here."""
+        return list(self._divisions.pop(rows, {}).values())

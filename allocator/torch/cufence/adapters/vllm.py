@@ -1,11 +1,12 @@
 """vLLM: a block of its pool (vllm.v1.core.block_pool) is a row in the memory of each layer, owned by the request that has it.
 
 A block that a prefix cache may still find stays live when its last request gives it back: its contents are needed. Where the
-pool and the memory are in different processes, as with tensor parallelism, nothing is followed. Follows vLLM 0.33, whose
+pool and the memory are in different processes, as with tensor parallelism, nothing is followed. Follows vLLM 0.31 to 0.33, whose
 KVCacheTensor says where each layer's blocks lie."""
 
 from __future__ import annotations
 
+from .. import _regions
 from .._patches import _replace
 from .rows import Blocks
 
@@ -66,14 +67,15 @@ def _patch_pool(module: Any) -> None:
     def wrap_init(before: Any) -> Any:
         def __init__(self: Any, *others: Any, **named: Any) -> None:
             before(self, *others, **named)
-            _blocks.release(self.num_gpu_blocks, (b.block_id for b in self.blocks if b is not self.null_block))
+            self.cufence_rows = _blocks.claim(self.num_gpu_blocks)
+            _regions.release(self.cufence_rows, (b.block_id for b in self.blocks if b is not self.null_block))
 
         return __init__
 
     def wrap_new(before: Any) -> Any:
         def get_new_blocks(self: Any, num_blocks: int) -> Any:
             found = before(self, num_blocks)
-            _blocks.take(self.num_gpu_blocks, [block.block_id for block in found], _owner)
+            _regions.take(self.cufence_rows, [block.block_id for block in found], _owner)
             return found
 
         return get_new_blocks
@@ -84,7 +86,7 @@ def _patch_pool(module: Any) -> None:
             used = {b.block_id for b in blocks if b.ref_cnt > 0 and not b.is_null and getattr(b, "pool", None) in (None, self)}
             before(self, blocks)
             gone = [b.block_id for b in blocks if b.ref_cnt == 0 and (b.block_hash is None or not self.enable_caching)]
-            _blocks.release(self.num_gpu_blocks, used.intersection(gone))
+            _regions.release(self.cufence_rows, used.intersection(gone))
 
         return free_blocks
 
