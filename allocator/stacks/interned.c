@@ -133,11 +133,12 @@ static struct entry *make_entry(const struct interned_frame *frames, size_t coun
     return entry;
 }
 
-/* Frames of the import machinery, and of cufence's own package, tell the reader nothing. */
+/* Frames of the import machinery, of cufence's own package, and the one that CPython inserts between __init__() and its caller
+ * from 3.12 on (its file is "__init__", too) tell the reader nothing. */
 static int tells_nothing(const struct code *code)
 {
-    return strncmp(code->file, "<frozen importlib", strlen("<frozen importlib")) == 0 || strstr(code->file, "/cufence/_") ||
-           strstr(code->file, "/cufence/adapters/");
+    return strcmp(code->file, "__init__") == 0 || strncmp(code->file, "<frozen importlib", strlen("<frozen importlib")) == 0 ||
+           strstr(code->file, "/cufence/_") || strstr(code->file, "/cufence/adapters/");
 }
 
 static uint32_t count_readable(const struct entry *entry)

@@ -3,17 +3,19 @@
 #include "python_layout.h"
 #include "base/lock.h"
 #include "base/aside.h"
+#include "base/output.h"
 #include "base/thread.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-#define TYPE_OFFSET 8   /* in every object: the type */
-#define SIZE_OFFSET 16  /* in str and bytes: the length */
-#define HASH_OFFSET 24  /* in str: the hash, -1 until first computed; names are interned, so theirs is */
-#define STATE_OFFSET 32 /* in str: kind and form */
-#define BYTES_DATA 32
+/* From the end of an object's head. */
+#define TYPE_BEFORE 8   /* in every object, before that end: the type */
+#define HASH_OFFSET 8   /* in str, after the length: the hash, -1 until first computed; names are interned, so theirs is */
+#define STATE_OFFSET 16 /* in str: kind and form */
+#define BYTES_OFFSET 16 /* in bytes, after the length and the hash: the data */
 #define TABLE_MOST (1u << 22) /* bytes of a line table; a longer one is taken for garbage */
 #define VISITED_MOST 256      /* frames */
 
@@ -44,6 +46,11 @@ static inline uint64_t load_word(uint64_t object, uint64_t offset)
     return word;
 }
 
+static inline uint64_t type_of(const struct python_frame_layout *layout, uint64_t object)
+{
+    return load_word(object, layout->head - (uint64_t)TYPE_BEFORE);
+}
+
 static inline int load_int(uint64_t object, uint64_t offset)
 {
     return *(const int *)(uintptr_t)(object + offset);
@@ -70,10 +77,12 @@ static inline int is_shim(const struct python_frame_layout *layout, uint64_t fra
 static inline uint64_t fingerprint(const struct python_frame_layout *layout, uint64_t code)
 {
     uint64_t filename = load_word(code, layout->code_filename), name = load_word(code, layout->code_name);
-    uint64_t table = load_word(code, layout->code_linetable), table_size = load_word(table, SIZE_OFFSET);
-    uint64_t first = load_word(table, BYTES_DATA), last = load_word(table, BYTES_DATA - sizeof(uint64_t) + table_size);
-    uint64_t texts =
-        load_word(name, HASH_OFFSET) + 31 * load_word(filename, HASH_OFFSET) + load_word(filename, SIZE_OFFSET) + name;
+    uint64_t table = load_word(code, layout->code_linetable), table_size = load_word(table, layout->head);
+    uint64_t bytes = table + layout->head + BYTES_OFFSET;
+    uint64_t first = load_word(bytes, 0), last = load_word(bytes - sizeof(uint64_t), table_size);
+    uint64_t filename_size = load_word(filename, layout->head);
+    uint64_t hashes = load_word(name, layout->head + HASH_OFFSET) + 31 * load_word(filename, layout->head + HASH_OFFSET);
+    uint64_t texts = hashes + filename_size + name;
     return code + texts + ((uint64_t)load_int(code, layout->code_first_line) << 40) +
            (filename + first + (table_size << 48)) * 0xbf58476d1ce4e5b9u + (table + last) * 0x94d049bb133111ebu;
 }
@@ -110,7 +119,7 @@ static inline __attribute__((always_inline)) int next(const struct python_frame_
     while (is_pointer(walk->frame) && walk->visited++ < VISITED_MOST) {
         uint64_t frame = walk->frame, code = load_word(frame, layout->frame_code) & ~(uint64_t)TAGS;
         walk->frame = load_word(frame, layout->frame_previous);
-        if (is_shim(layout, frame) || !code || load_word(code, TYPE_OFFSET) != (uint64_t)(uintptr_t)code_type)
+        if (is_shim(layout, frame) || !code || type_of(layout, code) != (uint64_t)(uintptr_t)code_type)
             continue;
         out->code = (struct interned_code){code, identify(layout, code)};
         out->instruction = instruction_of(layout, frame, code);
@@ -145,13 +154,18 @@ HASHER(3_9)
 HASHER(3_10)
 HASHER(3_11)
 HASHER(3_12)
+HASHER(3_14)
 
 static hasher *hasher_for(const struct python_frame_layout *layout)
 {
     static const struct {
         const struct python_frame_layout *layout;
         hasher *hash;
-    } constant[] = {{&layout_3_9, hash_3_9}, {&layout_3_10, hash_3_10}, {&layout_3_11, hash_3_11}, {&layout_3_12, hash_3_12}};
+    } constant[] = {{&layout_3_9, hash_3_9},
+                    {&layout_3_10, hash_3_10},
+                    {&layout_3_11, hash_3_11},
+                    {&layout_3_12, hash_3_12},
+                    {&layout_3_14, hash_3_14}};
     for (size_t i = 0; i < sizeof constant / sizeof constant[0]; i++) {
         if (memcmp(layout, constant[i].layout, sizeof *layout) == 0)
             return constant[i].hash;
@@ -172,6 +186,39 @@ size_t python_frames_of(const struct python_layout *layout, const void *thread_s
 uint64_t python_hash_of(const struct python_layout *layout, const void *thread_state, const void *code_type)
 {
     return hasher_for(&layout->frame)(&layout->frame, code_type, begin(layout, thread_state));
+}
+
+/* ---- positions ---- */
+
+/* The copy of the bytecode that the instruction lies in. Another thread that makes a copy may replace the array of their
+ * addresses and free it, so it is read with reads that may fail, and only what was read from the current one counts. Returns
+ * the offset in the copy, PYTHON_NOWHERE if there is none. */
+static int64_t offset_in_copy(const uint64_t *copies_of_code, uint64_t instruction, uint64_t size)
+{
+    enum { TRIES = 4, COPIES_MOST = 4096, CHUNK = 64 };
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t array = __atomic_load_n(copies_of_code, __ATOMIC_ACQUIRE), count = 0, some, copies[CHUNK];
+        int64_t found = PYTHON_NOWHERE;
+        int is_read = python_read(array, &count, sizeof count);
+        for (uint64_t at = 0; is_read && at < count && at < COPIES_MOST && found == PYTHON_NOWHERE; at += some) {
+            some = count - at < CHUNK ? count - at : CHUNK;
+            is_read = python_read(array + (1 + at) * sizeof copies[0], copies, some * sizeof copies[0]);
+            for (uint64_t k = 0; is_read && k < some; k++)
+                found = copies[k] && instruction - copies[k] < size ? (int64_t)(instruction - copies[k]) : found;
+        }
+        if (__atomic_load_n(copies_of_code, __ATOMIC_ACQUIRE) == array)
+            return found;
+    }
+    return PYTHON_NOWHERE;
+}
+
+int64_t python_position_of(const struct python_layout *layout, const struct interned_frame *frame)
+{
+    uint64_t code = frame->code.address, position = frame->instruction - code - layout->code_bytecode;
+    uint64_t size = 2 * load_word(code, layout->frame.head); /* from 3.11 on, the length is in instructions of two bytes */
+    if (!layout->code_copies || position < size)
+        return (int64_t)position;
+    return offset_in_copy((const uint64_t *)(uintptr_t)(code + layout->code_copies), frame->instruction, size);
 }
 
 /* ---- the interpreter ---- */
@@ -196,23 +243,41 @@ static int find_interpreter(struct interpreter *out)
     out->types.bytes = dlsym(RTLD_DEFAULT, "PyBytes_Type");
     if (!out->thread_state || !out->types.code || !out->types.str || !out->types.bytes || !type_type || !get_version)
         return 0;
-    const void *const *type = (const void *const *)((const char *)out->types.code + TYPE_OFFSET);
-    if (*type != type_type)
-        return *type ? -1 : 0; /* a build with a different object header (Py_TRACE_REFS), or one not started yet */
     if (!python_layout_for(version ? *version : parse_version(get_version()), dlsym(RTLD_DEFAULT, "_PyRuntime"), &out->layout))
         return -1;
+    uint64_t type = type_of(&out->layout.frame, (uint64_t)(uintptr_t)out->types.code);
+    if (type != (uint64_t)(uintptr_t)type_type)
+        return type ? -1 : 0; /* a build with a different object header (Py_TRACE_REFS), or one not started yet */
     out->hash = hasher_for(&out->layout.frame);
     return 1;
 }
 
-static void look_for_interpreter(void *is_found)
+/* Says once why the reports of this process show no Python frames. */
+static void say_unreadable(void *why)
+{
+    const char *(*get_version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "Py_GetVersion");
+    const char *version = get_version ? get_version() : "";
+    output_say("==%d== cufence: no Python lines in reports, only native ones: %s %.*s\n", (int)getpid(), (const char *)why,
+               (int)strcspn(version, " "), version);
+}
+
+static int is_found_now(int *is_new)
 {
     HOLD(&lock);
+    *is_new = !is_known;
     if (!is_known) {
         int found = find_interpreter(&interpreter);
         __atomic_store_n(&is_known, found, __ATOMIC_RELEASE);
     }
-    *(int *)is_found = is_known == 1;
+    return is_known;
+}
+
+static void look_for_interpreter(void *is_found)
+{
+    int is_new, found = is_found_now(&is_new);
+    if (is_new && found < 0)
+        say_unreadable("cufence reads the frames of " PYTHON_VERSIONS ", not those of this Python");
+    *(int *)is_found = found == 1;
 }
 
 static __attribute__((cold, noinline)) int look_again(void)
@@ -239,8 +304,8 @@ int stack_has_python(void)
 static __attribute__((cold, noinline)) int prove(const void *state)
 {
     enum python_proof proof = python_prove(&interpreter.layout, &interpreter.types, state);
-    if (proof == PYTHON_IS_OTHERWISE)
-        __atomic_store_n(&is_known, -1, __ATOMIC_RELEASE);
+    if (proof == PYTHON_IS_OTHERWISE && __atomic_exchange_n(&is_known, -1, __ATOMIC_ACQ_REL) == 1)
+        aside_call(say_unreadable, "the frames of this interpreter are not as they should be in Python");
     else if (proof == PYTHON_IS_PROVEN)
         __atomic_store_n(&is_proven, 1, __ATOMIC_RELAXED);
     return proof == PYTHON_IS_PROVEN;
@@ -276,11 +341,11 @@ static size_t put_utf8(char *out, uint32_t character)
 }
 
 /* Returns the kind (bytes per character) of a compact str and whether it is ASCII; 0 for other forms. The state field starts
- * with the interning state: two bits up to 3.13, sixteen in 3.14. */
+ * with the interning state, 0 to 3: in two bits, in eight (free-threaded builds) or in sixteen (the first ones of 3.14). */
 static unsigned form_of(uint64_t str, int *is_ascii)
 {
-    unsigned state = (unsigned)load_int(str, STATE_OFFSET);
-    unsigned form = state & 0x7c ? state >> 2 : state >> 16;
+    unsigned state = (unsigned)load_int(str, interpreter.layout.frame.head + (uint64_t)STATE_OFFSET);
+    unsigned form = state & 0x7c ? state >> 2 : state & 0x1f00 ? state >> 8 : state >> 16;
     unsigned kind = form & 7, is_compact = form >> 3 & 1;
     *is_ascii = form >> 4 & 1;
     return is_compact && (kind == 1 || kind == 2 || kind == 4) ? kind : 0;
@@ -290,13 +355,13 @@ static void copy_text(uint64_t str, char *out, size_t size)
 {
     enum { UTF8_LONGEST = 4 };
     int is_ascii = 0;
-    unsigned kind = is_pointer(str) && load_word(str, TYPE_OFFSET) == (uint64_t)(uintptr_t)interpreter.types.str
+    unsigned kind = is_pointer(str) && type_of(&interpreter.layout.frame, str) == (uint64_t)(uintptr_t)interpreter.types.str
                         ? form_of(str, &is_ascii)
                         : 0;
     size_t at = 0;
     if (kind) {
-        uint64_t length = load_word(str, SIZE_OFFSET);
         const struct python_layout *layout = &interpreter.layout;
+        uint64_t length = load_word(str, layout->frame.head);
         const char *data = (const char *)(uintptr_t)str + (is_ascii ? layout->text_ascii_data : layout->text_unicode_data);
         for (uint64_t i = 0; i < length && at + UTF8_LONGEST < size; i++) {
             uint32_t character = 0;
@@ -313,14 +378,14 @@ void python_describe(const struct interned_frame *frame, struct interned_text *o
 {
     const struct python_layout *layout = &interpreter.layout;
     uint64_t table = load_word(frame->code.address, layout->frame.code_linetable);
-    int64_t position = (int64_t)(frame->instruction - frame->code.address - layout->code_bytecode);
+    int64_t position = python_position_of(layout, frame);
     copy_text(load_word(frame->code.address, layout->frame.code_name), out->function, sizeof out->function);
     copy_text(load_word(frame->code.address, layout->frame.code_filename), out->file, sizeof out->file);
     out->line = 0;
-    if (!is_pointer(table) || load_word(table, TYPE_OFFSET) != (uint64_t)(uintptr_t)interpreter.types.bytes ||
-        load_word(table, SIZE_OFFSET) > TABLE_MOST || position > INT32_MAX)
+    if (!is_pointer(table) || type_of(&layout->frame, table) != (uint64_t)(uintptr_t)interpreter.types.bytes ||
+        load_word(table, layout->frame.head) > TABLE_MOST || position > INT32_MAX)
         return;
-    out->line =
-        linetable_line(layout->format, (const unsigned char *)(uintptr_t)table + BYTES_DATA, load_word(table, SIZE_OFFSET),
-                       load_int(frame->code.address, layout->frame.code_first_line), position < 0 ? -1 : (int)position);
+    out->line = linetable_line(layout->format, (const unsigned char *)(uintptr_t)(table + layout->frame.head + BYTES_OFFSET),
+                               load_word(table, layout->frame.head),
+                               load_int(frame->code.address, layout->frame.code_first_line), position < 0 ? -1 : (int)position);
 }

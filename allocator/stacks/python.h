@@ -26,4 +26,8 @@ uint64_t python_hash_of(const struct python_layout *layout, const void *thread_s
 size_t python_frames_of(const struct python_layout *layout, const void *thread_state, const void *code_type,
                         struct interned_frame *out);
 
+/* Likewise: a frame's byte offset in the bytecode of its code object, negative before the first instruction. */
+int64_t python_position_of(const struct python_layout *layout, const struct interned_frame *frame);
+#define PYTHON_NOWHERE INT64_MAX /* the instruction is in no copy of the bytecode */
+
 #endif

@@ -6,9 +6,6 @@
 
 #define FRAMES 64
 
-/* Offsets: in every object the type; in bytes objects the length and the data. */
-enum { TYPE = 8, LENGTH = 16, DATA = 32 };
-
 /* State of one check. */
 struct proof {
     const struct python_layout *layout;
@@ -17,11 +14,16 @@ struct proof {
     int is_forbidden; /* process_vm_readv() is not allowed */
 };
 
+int python_read(uint64_t address, void *out, size_t size)
+{
+    struct iovec to = {out, size}, from = {(void *)(uintptr_t)address, size};
+    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)size;
+}
+
 static uint64_t load(struct proof *proof, uint64_t object, uint64_t offset, size_t size)
 {
     uint64_t value = 0;
-    struct iovec to = {&value, size}, from = {(void *)(uintptr_t)(object + offset), size};
-    if (proof->is_wrong || proof->is_forbidden || process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)size)
+    if (proof->is_wrong || proof->is_forbidden || python_read(object + offset, &value, size))
         return value;
     if (errno == EFAULT)
         proof->is_wrong = 1;
@@ -35,11 +37,16 @@ static uint64_t load_word(struct proof *proof, uint64_t object, uint64_t offset)
     return load(proof, object, offset, sizeof(uint64_t));
 }
 
+static uint64_t load_type(struct proof *proof, uint64_t object)
+{
+    return load_word(proof, object, proof->layout->frame.head - sizeof(uint64_t));
+}
+
 /* Reads the object that a field points to. It must be of that type. */
 static uint64_t load_object(struct proof *proof, uint64_t holder, uint64_t offset, const void *type)
 {
     uint64_t object = load_word(proof, holder, offset);
-    if (load_word(proof, object, TYPE) != (uint64_t)(uintptr_t)type)
+    if (load_type(proof, object) != (uint64_t)(uintptr_t)type)
         proof->is_wrong = 1;
     return object;
 }
@@ -50,7 +57,7 @@ static void prove_code(struct proof *proof, uint64_t code)
     load_object(proof, code, frame->code_name, proof->types->str);
     load_object(proof, code, frame->code_filename, proof->types->str);
     uint64_t table = load_object(proof, code, frame->code_linetable, proof->types->bytes);
-    load_word(proof, table, DATA - sizeof(uint64_t) + load_word(proof, table, LENGTH));
+    load_word(proof, table, frame->head + sizeof(uint64_t) + load_word(proof, table, frame->head)); /* the last of its bytes */
     load(proof, code, frame->code_first_line, sizeof(int));
     if (frame->code_version != NO_FIELD)
         load(proof, code, frame->code_version, sizeof(int));
@@ -64,7 +71,7 @@ static int prove_frame(struct proof *proof, uint64_t frame)
     uint64_t code = load_word(proof, frame, layout->frame_code) & ~(uint64_t)TAGS;
     load_word(proof, frame, layout->frame_position);
     if ((layout->frame_owner != NO_FIELD && load(proof, frame, layout->frame_owner, 1) >= OWNED_BY_INTERPRETER) || !code ||
-        load_word(proof, code, TYPE) != (uint64_t)(uintptr_t)proof->types->code)
+        load_type(proof, code) != (uint64_t)(uintptr_t)proof->types->code)
         return 0;
     prove_code(proof, code);
     return 1;

@@ -1,87 +1,12 @@
-"""Captured Python stacks: cufence must read the same from the interpreter's memory as the interpreter itself reports.
-
-Runs with every CPython found: this one, python3.9 to python3.14 in PATH, those of pyenv, and those in CUFENCE_PYTHONS,
-separated by colons.
-"""
+"""Captured Python stacks: cufence must read the same from the interpreter's memory as the interpreter itself reports."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
-import textwrap
-import unittest
-from pathlib import Path
-
+import pythons
 import standin
 
-HOOK = standin.LIBRARY.parent / "libstack_hook.so"
 
-PRELUDE = """
-import ctypes, sys
-hook = ctypes.CDLL(sys.argv[1])
-hook.hook_number.restype = ctypes.c_uint32
-hook.hook_text.argtypes = [ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t]
-hook.hook_all.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-number = hook.hook_number  # a C function that ctypes calls with the GIL released
-
-def text(number):
-    out = ctypes.create_string_buffer(1 << 16)
-    hook.hook_text(number, out, len(out))
-    return out.value.decode()
-
-def expected(frame):
-    lines = []
-    for _ in range(24):
-        if frame is None:
-            break
-        name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
-        if not frame.f_code.co_filename.startswith("<frozen importlib"):
-            lines.append("%s:%d:%s:python\\n" % (frame.f_code.co_filename, frame.f_lineno, name))
-        frame = frame.f_back
-    return "".join(lines)
-
-def check(number, frame_text, what):
-    found = text(number)
-    assert number and found == frame_text, "%s\\nfound\\n%sexpected\\n%s" % (what, found, frame_text)
-"""
-
-
-def interpreters() -> dict[str, str]:
-    """Returns one interpreter per version, by "major.minor"."""
-    candidates = [sys.executable, *os.environ.get("CUFENCE_PYTHONS", "").split(":")]
-    candidates += [shutil.which(f"python3.{minor}") or "" for minor in range(9, 15)]
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
-    candidates += [str(path) for path in sorted(pyenv.glob("3.*/bin/python3"))]
-    found: dict[str, str] = {}
-    for path in filter(None, candidates):
-        code = "import sys; print('%d.%d' % sys.version_info[:2], sys.implementation.name)"
-        done = subprocess.run([path, "-c", code], capture_output=True, text=True, check=False)
-        version, _, name = done.stdout.strip().partition(" ")
-        if done.returncode == 0 and name == "cpython" and version not in found:
-            found[version] = path
-    return found
-
-
-KNOWN = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
-FOUND = interpreters()
-
-
-@unittest.skipUnless(HOOK.is_file(), f"no {HOOK.name}: build first")
-class Stacks(unittest.TestCase):
-    def run_code(self, code: str, versions: tuple[str, ...] = KNOWN) -> None:
-        """Runs the code with every interpreter found."""
-        for version, path in FOUND.items():
-            if version not in versions:
-                continue
-            with self.subTest(python=version), tempfile.TemporaryDirectory() as folder:
-                script = Path(folder) / "program.py"
-                script.write_text(PRELUDE + textwrap.dedent(code), encoding="utf-8")
-                done = subprocess.run([path, str(script), str(HOOK)], capture_output=True, text=True, check=False, timeout=120)
-                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-
+class Stacks(pythons.EachPython):
     def test_the_main_thread(self) -> None:
         self.run_code(
             """

@@ -16,39 +16,72 @@ TEST(known_versions_only)
     assert_true(python_layout_for(0x030b07f0, NULL, &layout));
     assert_true(python_layout_for(0x030c01f0, NULL, &layout));
     assert_int_equal(layout.format, LINETABLE_LOCATIONS);
-    static const unsigned long unknown[] = {0, 0x030812f0, 0x03060ff0, 0x020712f0, 0x030d00f0, 0x030f00f0, 0x040000f0};
+    static const unsigned long unknown[] = {0, 0x030812f0, 0x03060ff0, 0x020712f0, 0x030d00f0, 0x031000f0, 0x040000f0};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
         assert_false(python_layout_for(unknown[i], NULL, &layout));
 }
 
-/* _Py_DebugOffsets of CPython 3.13.0 on x86-64, as far as it is read. */
+/* _Py_DebugOffsets of CPython 3.13.15, 3.14.10 and 3.15.2 on x86-64, as far as they are read. `head`: 16, or 32 if the build is
+ * free-threaded. */
+static const struct version {
+    unsigned long number;
+    unsigned thread, frame, code, object; /* the words at which the groups begin */
+} versions[] = {{0x030d00f0, 19, 28, 34, 44}, {0x030e0af0, 22, 31, 39, 50}, {0x030f02f0, 22, 39, 47, 58}};
+
+static void fill(uint64_t *words, const struct version *version, unsigned head)
+{
+    const uint64_t more = head - 16, owner = version->number < 0x030e0000 ? 70 : more ? 78 : 74;
+    const uint64_t frame[] = {88, 8, 0, 56, 72, owner};
+    const uint64_t code[] = {208,       112 + more, 120 + more, 128 + more, 136 + more, 68 + more,
+                             52 + more, 96 + more,  104 + more, 200 + more, 192 + more};
+    const uint64_t object[] = {head, head - 8};
+    memcpy(words, "xdebugpy", 8);
+    words[1] = version->number;
+    words[2] = more != 0;
+    words[version->thread + 4] = 72;
+    memcpy(words + version->frame, frame, sizeof frame);
+    memcpy(words + version->code, code, sizeof code);
+    memcpy(words + version->object, object, sizeof object);
+}
+
 static void fill_3_13(uint64_t *words)
 {
-    memcpy(words, "xdebugpy", 8);
-    words[1] = 0x030d00f0;
-    words[19 + 4] = 72;
-    const uint64_t frame[] = {88, 8, 0, 56, 72, 70}, code[] = {208, 112, 120, 128, 136, 68, 52, 96, 104, 200},
-                   object[] = {16, 8};
-    memcpy(words + 28, frame, sizeof frame);
-    memcpy(words + 34, code, sizeof code);
-    memcpy(words + 44, object, sizeof object);
+    fill(words, &versions[0], 16);
 }
 
 TEST(a_runtime_describes_itself)
 {
-    uint64_t words[128] = {0};
-    struct python_layout layout;
-    fill_3_13(words);
-    assert_true(python_layout_for(0x030d00f0, words, &layout));
-    assert_int_equal(layout.thread_frame, 72);
-    assert_int_equal(layout.frame.frame_owner, 70);
-    assert_int_equal(layout.frame.code_name, 128);
-    assert_int_equal(layout.frame.code_version, 92);
-    assert_int_equal(layout.code_bytecode, 200);
-    struct python_layout older;
-    assert_true(python_layout_for(0x030c01f0, NULL, &older));
-    assert_memory_equal(&layout.frame, &older.frame,
-                        sizeof layout.frame); /* the walk whose offsets are constants serves both */
+    for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
+        uint64_t words[128] = {0};
+        struct python_layout layout;
+        fill(words, &versions[i], 16);
+        assert_true(python_layout_for(versions[i].number, words, &layout));
+        assert_int_equal(layout.thread_frame, 72);
+        assert_int_equal(layout.frame.frame_owner, i ? 74 : 70);
+        assert_int_equal(layout.frame.code_name, 128);
+        assert_int_equal(layout.frame.code_version, 92);
+        assert_int_equal(layout.code_bytecode, 200);
+        assert_int_equal(layout.code_copies, 0);
+        const struct python_frame_layout constant[] = {PYTHON_FRAME_3_12, PYTHON_FRAME_3_14};
+        assert_memory_equal(&layout.frame, &constant[i > 0],
+                            sizeof layout.frame); /* so the walk whose offsets are constants serves it */
+    }
+}
+
+TEST(a_free_threaded_runtime_describes_itself)
+{
+    for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
+        uint64_t words[128] = {0};
+        struct python_layout layout;
+        fill(words, &versions[i], 32);
+        assert_true(python_layout_for(versions[i].number, words, &layout));
+        assert_int_equal(layout.frame.head, 32);
+        assert_int_equal(layout.frame.code_version, 108);
+        assert_int_equal(layout.code_bytecode, 216);
+        assert_int_equal(layout.code_copies, i ? 208 : 0); /* threads have copies of the bytecode from 3.14 on */
+        assert_int_equal(layout.text_ascii_data, 56);
+        assert_int_equal(layout.text_unicode_data, 72);
+    }
 }
 
 TEST(a_runtime_that_is_not_what_it_should_be_is_refused)
@@ -117,6 +150,17 @@ TEST(shims_and_what_is_no_code_are_left_out)
     world.frames[4][1] = 0;
     assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), 2);
     assert_true(out[0].instruction == (uintptr_t)world.code + 192 + 6);
+}
+
+/* A reference to a code object has tag bits from 3.14 on. */
+TEST(tagged_references_are_followed)
+{
+    struct python_layout layout = set_up();
+    struct interned_frame out[INTERNED_DEPTH];
+    world.frames[0][0] |= 1;
+    world.frames[1][0] |= 3;
+    assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), INTERNED_DEPTH);
+    assert_true(out[0].code.address == (uintptr_t)world.code && out[1].code.address == (uintptr_t)world.code);
 }
 
 TEST(pointers_that_are_none_end_the_walk)
@@ -223,6 +267,44 @@ static uint64_t nowhere(void)
         assert_int_equal(munmap(pages + 4096, 4096), 0);
     }
     return (uintptr_t)pages + 4088;
+}
+
+static int64_t position_at(const struct python_layout *layout, uint64_t instruction)
+{
+    const struct interned_frame frame = {{(uintptr_t)world.code, 1}, instruction};
+    return python_position_of(layout, &frame);
+}
+
+/* Free-threaded builds from 3.14 on: the code object's own bytecode serves one thread, copies serve the others. */
+TEST(a_position_is_found_in_a_copy_of_the_bytecode)
+{
+    struct python_layout layout = set_up();
+    static uint64_t array[200];
+    static unsigned char copies[2][40];
+    enum { COPIES = 20 }; /* a word of the code object */
+    uint64_t own = (uintptr_t)world.code + layout.code_bytecode;
+    world.code[2] = 20; /* instructions */
+    assert_int_equal(position_at(&layout, own - 2), -2);
+    layout.code_copies = 8 * COPIES;
+    world.code[COPIES] = (uintptr_t)array;
+    array[0] = 199;
+    array[1] = own;
+    array[2] = 0; /* not made yet */
+    array[3] = (uintptr_t)copies[0];
+    array[199] = (uintptr_t)copies[1];
+    assert_int_equal(position_at(&layout, own + 38), 38);
+    assert_int_equal(position_at(&layout, (uintptr_t)copies[0]), 0);
+    assert_int_equal(position_at(&layout, (uintptr_t)copies[0] + 38), 38);
+    assert_int_equal(position_at(&layout, (uintptr_t)copies[1] + 2), 2);
+    assert_true(position_at(&layout, own + 40) == PYTHON_NOWHERE);
+    assert_true(position_at(&layout, 6) == PYTHON_NOWHERE); /* what was not made yet is not at address 0 */
+    array[0] = 3;
+    assert_true(position_at(&layout, (uintptr_t)copies[1] + 2) == PYTHON_NOWHERE);
+    world.code[COPIES] = nowhere() + 8;
+    assert_true(position_at(&layout, (uintptr_t)copies[0]) == PYTHON_NOWHERE);
+    world.code[COPIES] = nowhere();
+    *(uint64_t *)(uintptr_t)nowhere() = UINT64_MAX; /* the length is mapped, the copies are not */
+    assert_true(position_at(&layout, (uintptr_t)copies[0]) == PYTHON_NOWHERE);
 }
 
 TEST(a_layout_is_proved_without_a_fault)
