@@ -12,10 +12,12 @@
 #include <unistd.h>
 
 /* From the end of an object's head. */
-#define TYPE_BEFORE 8   /* in every object, before that end: the type */
-#define HASH_OFFSET 8   /* in str, after the length: the hash, -1 until first computed; names are interned, so theirs is */
-#define STATE_OFFSET 16 /* in str: kind and form */
-#define BYTES_OFFSET 16 /* in bytes, after the length and the hash: the data */
+#define TYPE_BEFORE 8        /* in every object, before that end: the type */
+#define HASH_OFFSET 8        /* in str, after the length: the hash, -1 until first computed; names are interned, so theirs is */
+#define STATE_OFFSET 16      /* in str: kind and form */
+#define ASCII_OFFSET 24      /* in str, if ASCII: the characters */
+#define ASCII_OFFSET_3_11 32 /* up to 3.11 */
+#define BYTES_OFFSET 16      /* in bytes, after the length and the hash: the data */
 #define TABLE_MOST (1u << 22) /* bytes of a line table; a longer one is taken for garbage */
 #define VISITED_MOST 256      /* frames */
 
@@ -71,9 +73,10 @@ static inline int is_shim(const struct python_frame_layout *layout, uint64_t fra
            *(const unsigned char *)(uintptr_t)(frame + layout->frame_owner) >= OWNED_BY_INTERPRETER;
 }
 
-/* Identifies code objects that have no version, from everything that shows in a report. Of the line table it takes only the
- * length and the words at both ends: reading all of it at each capture would take longer than everything else. Addresses alone
- * are not enough: programs that compile and drop code get the same ones again and again. */
+/* Identifies code objects that have no version, from everything that shows in a report. Of the file's name, whose hash is
+ * seldom computed, it takes the last 16 bytes, if it is ASCII. Of the line table it takes only the length and the words at both
+ * ends: reading all of it at each capture would take longer than everything else. Addresses alone are not enough: programs that
+ * compile and drop code get the same ones again and again. */
 static inline uint64_t fingerprint(const struct python_frame_layout *layout, uint64_t code)
 {
     uint64_t filename = load_word(code, layout->code_filename), name = load_word(code, layout->code_name);
@@ -81,8 +84,11 @@ static inline uint64_t fingerprint(const struct python_frame_layout *layout, uin
     uint64_t bytes = table + layout->head + BYTES_OFFSET;
     uint64_t first = load_word(bytes, 0), last = load_word(bytes - sizeof(uint64_t), table_size);
     uint64_t filename_size = load_word(filename, layout->head);
+    uint64_t end =
+        filename + layout->head + (layout->code_version == NO_FIELD ? ASCII_OFFSET_3_11 : ASCII_OFFSET) + filename_size;
+    uint64_t ends = load_word(end, -8ull) * 0x9e3779b97f4a7c15u ^ load_word(end, -16ull) * 0xff51afd7ed558ccdu;
     uint64_t hashes = load_word(name, layout->head + HASH_OFFSET) + 31 * load_word(filename, layout->head + HASH_OFFSET);
-    uint64_t texts = hashes + filename_size + name;
+    uint64_t texts = hashes + filename_size + name + (ends ^ ends >> 32);
     return code + texts + ((uint64_t)load_int(code, layout->code_first_line) << 40) +
            (filename + first + (table_size << 48)) * 0xbf58476d1ce4e5b9u + (table + last) * 0x94d049bb133111ebu;
 }

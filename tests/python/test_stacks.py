@@ -181,6 +181,20 @@ class Stacks(pythons.EachPython):
             """
         )
 
+    def test_code_in_other_files(self) -> None:
+        """Only the name of the file differs, and not in its length: of the cells of a notebook, and of generated code."""
+        self.run_code(
+            """
+            for folder in ("", "/tmp/generated/"):
+                for i in range(1000, 2000):
+                    space = {"number": number}
+                    exec(compile("found = number()", "%s%d.py" % (folder, i), "exec"), space)
+                    found = text(space["found"]).splitlines()[0]
+                    assert found == "%s%d.py:1:<module>:python" % (folder, i), (i, found)
+                    del space
+            """
+        )
+
     def test_native_frames_follow(self) -> None:
         self.run_code(
             """

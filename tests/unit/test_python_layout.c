@@ -239,6 +239,8 @@ TEST(without_a_version_what_a_report_shows_is_the_identity)
     } changes[] = {
         {&world.text[2], 1}, /* length of the file name */
         {&world.text[3], 1}, /* hash of both */
+        {&world.text[5], 1}, /* its last 16 bytes */
+        {&world.text[6], 1},
         {&world.code[14], (uintptr_t)other_text},
         {&world.code[16], (uintptr_t)other_text},
         {&world.code[8], (uint64_t)9 << 32}, /* first line */
@@ -248,10 +250,12 @@ TEST(without_a_version_what_a_report_shows_is_the_identity)
     };
     struct python_layout layout = set_up();
     world.code[11] = 0;
+    world.text[2] = 16;
     uint64_t before = first_identity(&layout);
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         layout = set_up();
         world.code[11] = 0;
+        world.text[2] = 16;
         *changes[i].word = changes[i].value;
         assert_true(first_identity(&layout) != before);
     }
