@@ -91,9 +91,13 @@ static enum value_type type_of(const char *start, size_t length)
         {"c10::BFloat16", VALUE_BFLOAT16},
         {"cutlass::bfloat16_t", VALUE_BFLOAT16},
         {"__nv_fp8_e4m3", VALUE_FLOAT8_E4M3},
+        {"__nv_fp8x2_e4m3", VALUE_FLOAT8_E4M3},
+        {"__nv_fp8x4_e4m3", VALUE_FLOAT8_E4M3},
         {"c10::Float8_e4m3fn", VALUE_FLOAT8_E4M3},
         {"cutlass::float_e4m3_t", VALUE_FLOAT8_E4M3},
         {"__nv_fp8_e5m2", VALUE_FLOAT8_E5M2},
+        {"__nv_fp8x2_e5m2", VALUE_FLOAT8_E5M2},
+        {"__nv_fp8x4_e5m2", VALUE_FLOAT8_E5M2},
         {"c10::Float8_e5m2", VALUE_FLOAT8_E5M2},
         {"cutlass::float_e5m2_t", VALUE_FLOAT8_E5M2},
         {"char", VALUE_INT8},
@@ -125,6 +129,8 @@ enum value_type signature_elements(const char *name, size_t count, size_t index)
         return VALUE_TYPES;
     ends_with(start, &end, " volatile");
     ends_with(start, &end, " const");
+    if (!ends_with(start, &end, "_16a")) /* CUDA 13: double4_16a, double4_32a */
+        ends_with(start, &end, "_32a");
     size_t length = (size_t)(end - start);
     if (length && end[-1] == '*') /* of pointers */
         return VALUE_UINT64;
