@@ -349,9 +349,9 @@ size_t cufence_last_report(char *buffer, size_t size);
 size_t cufence_last_report_json(char *buffer, size_t size);
 
 /*
- * Waits, at most `timeout_ms`, until all faults of work that the devices have already executed are reported. Does not wait for
- * pending work: synchronise first. Errors: NOT_INITIALIZED, TIMEOUT (a report is still being made), UNSUPPORTED (called
- * from a fault handler).
+ * Waits, at most `timeout_ms`, until all that cufence finds in work that the devices have already executed is reported: faults,
+ * with nan= the launches that make NaN, wrong tables. Does not wait for pending work: synchronise first. Errors:
+ * NOT_INITIALIZED, TIMEOUT (a report is still being made), UNSUPPORTED (called from a fault handler).
  */
 cufence_status cufence_wait_reports(unsigned timeout_ms);
 

@@ -10,6 +10,7 @@
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "heap/unguarded/unguarded.h"
+#include "launch/lens.h"
 #include "lifecycle.h"
 #include "order/order.h"
 #include "regions/regions.h"
@@ -387,10 +388,28 @@ PUBLIC size_t cufence_last_report_json(char *buffer, size_t size)
     return delivery_last_json(buffer, size);
 }
 
+struct patience {
+    unsigned ms;
+    cufence_status status;
+};
+
+static void wait_reports(void *argument)
+{
+    struct patience *patience = argument;
+    uint64_t until = monotonic_ms() + patience->ms, now;
+    patience->status = monitor_flush(patience->ms);
+    if (patience->status == CUFENCE_OK && lens_now() &&
+        !lens_now()->await((now = monotonic_ms()) < until ? (unsigned)(until - now) : 0))
+        patience->status =
+            error_set(CUFENCE_ERROR_TIMEOUT, "results of launches were still being looked at after %u ms", patience->ms);
+}
+
 PUBLIC cufence_status cufence_wait_reports(unsigned timeout_ms)
 {
-    cufence_status status = lifecycle_check();
-    return status == CUFENCE_OK ? monitor_flush(timeout_ms) : status;
+    struct patience patience = {timeout_ms, lifecycle_check()};
+    if (patience.status == CUFENCE_OK)
+        aside_call(wait_reports, &patience);
+    return patience.status;
 }
 
 PUBLIC cufence_status cufence_pool_begin(int device, const uint64_t id[2], cufence_pool_filter contains, void *user,

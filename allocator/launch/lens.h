@@ -32,6 +32,7 @@ struct lens {
     void (*copied)(const struct lens_copy *copy);    /* NULL: not wanted */
     /* What the program's compiler knows of a kernel's arguments; see lens/values/declared.h. */
     void (*kernel_declared)(CUfunction handle, const char *symbol, const char *arguments);
+    int (*await)(unsigned ms);  /* waits until what it has seen of work that is done is reported; 0: not by then */
     void (*close)(unsigned ms); /* once, at exit: waits at most so long for what it looks at */
 };
 

@@ -32,6 +32,7 @@ void lens_register(void)
                                 .graph_instantiated = captured_instantiated,
                                 .executable_gone = captured_executable_gone,
                                 .kernel_declared = declared_add,
+                                .await = visits_await,
                                 .close = visits_close};
     table.loaded = code_is_kept ? code_loaded : NULL;
     table.loaded_file = code_is_kept ? code_loaded_file : NULL;

@@ -155,6 +155,12 @@ TEST(a_free_row_that_is_read_is_found)
     DOES_NOT_SAY("does not do it");
 }
 
+TEST(a_nan_is_awaited)
+{
+    assert_int_equal(run("--nan report", "nan_awaited"), 86);
+    SAYS("told in time\n");
+}
+
 TEST(a_nan_of_the_programs_own_is_none)
 {
     assert_int_equal(run("--nan report", "nan_copied"), 0);

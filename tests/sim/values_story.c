@@ -1,7 +1,9 @@
 /* A program that knows nothing of cufence, for test_values.c: STORY... plays the stories in order. */
 #include "plain_program.h"
 
+#include <cufence.h>
 #include <math.h>
+#include <unistd.h>
 
 #include <sim.h>
 
@@ -356,6 +358,30 @@ STORY(nan)
     launch_scale(in, other, 1);
     launch_normalise(other, out); /* this one */
     launch_scale(out, other, 2);  /* has it from there */
+}
+
+static int was_told; /* atomic */
+
+static void tell_slowly(const cufence_fault *fault, void *user)
+{
+    (void)fault;
+    (void)user;
+    usleep(300000);
+    __atomic_store_n(&was_told, 1, __ATOMIC_RELEASE);
+}
+
+/* A program that waits for the reports of what it has synchronised with. */
+STORY(nan_awaited)
+{
+    void *cufence = dlopen("libcufence.so.0", RTLD_NOW | RTLD_NOLOAD);
+    __typeof__(&cufence_set_fault_handler) set_handler = cufence ? dlsym(cufence, "cufence_set_fault_handler") : NULL;
+    __typeof__(&cufence_wait_reports) wait_reports = cufence ? dlsym(cufence, "cufence_wait_reports") : NULL;
+    set_handler(tell_slowly, NULL);
+    fill(in, 417);
+    launch_normalise(in, out);
+    synchronise();
+    if (wait_reports(60000) == CUFENCE_OK && __atomic_load_n(&was_told, __ATOMIC_ACQUIRE))
+        printf("told in time\n");
 }
 
 /* The program has put it there itself. */

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/output.h"
 #include "lens/values/machine.h"
 #include "lens/values/names.h"
 #include "finding/nan.h"
@@ -12,6 +13,7 @@
 #include "witness/tell.h"
 #include "written.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +25,7 @@ static struct {
     uint64_t every; /* constant after the start, like those below */
     int looks_for_inf, stops;
     uint32_t counters[COUNTERS]; /* atomic: launches of the kernels */
+    uint64_t unseen;             /* launches without results; used by the thread that finishes visits */
 } watch;
 
 /* ---- what is looked at ---- */
@@ -317,6 +320,7 @@ static void finished(const struct visit *visit, uint8_t *memory, size_t bytes, e
     struct results *results = memory && bytes > HEAD + sizeof(struct plan) ? calloc(1, sizeof *results) : NULL;
     if (how == VISIT_NO_ROOM)
         note_writes(visit);
+    watch.unseen += how != VISIT_DONE && visit->result == CUDA_SUCCESS;
     if (!results)
         return;
     results->visit = visit;
@@ -324,6 +328,13 @@ static void finished(const struct visit *visit, uint8_t *memory, size_t bytes, e
     if (!look_for(results, 0) && watch.looks_for_inf)
         look_for(results, 1);
     free(results);
+}
+
+static void closed(void)
+{
+    if (watch.unseen)
+        output_say("cufence: nan: %" PRIu64 " launches were not looked at: the device was faster, or has faulted\n",
+                   watch.unseen);
 }
 
 cufence_status nan_open(const struct options *options)
@@ -336,7 +347,8 @@ cufence_status nan_open(const struct options *options)
                                      .size = size,
                                      .before = before,
                                      .after = after,
-                                     .finished = finished};
+                                     .finished = finished,
+                                     .closed = closed};
     if (options->nan == NAN_OFF)
         return CUFENCE_OK;
     watch.every = options->every;

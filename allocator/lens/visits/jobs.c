@@ -13,7 +13,6 @@
 
 #define MOST_JOBS 65536 /* that wait; later ones are only counted */
 #define PAUSE_US 100    /* between two looks at work that is not done */
-#define AWAIT_SECONDS 10
 #define FAULT_MS 1000 /* after a fault, work that was done before it may still be about to say so */
 
 const struct visit_user *visit_users[VISIT_USERS];
@@ -27,7 +26,8 @@ static struct {
     pthread_cond_t ended; /* the thread has */
     int has_thread, is_closing, has_ended;
     struct job *first;  /* in the order of their submission */
-    uint64_t finishing; /* number of the launch that its users are just getting the results of, 0: none */
+    uint64_t submitted; /* so many were */
+    uint64_t finishing; /* turn of the one that its users are just getting the results of, 0: none */
     size_t count;
     int has_waited_in_vain;
     uint64_t limit;  /* of pinned memory in a context; constant after the start */
@@ -224,7 +224,7 @@ static void *work(void *unused)
             lock_wait(&jobs.lock, &jobs.filled, NULL);
             continue;
         }
-        jobs.finishing = job ? job->visit.number : 0;
+        jobs.finishing = job ? job->turn : 0;
         lock_release(&jobs.lock);
         if (job)
             finish(job);
@@ -240,21 +240,25 @@ static void *work(void *unused)
     return NULL;
 }
 
-static int is_waited_for_locked(uint64_t launch)
+/* Whether one of the first `submitted` jobs has its results, and is not finished. */
+static int is_due_locked(uint64_t submitted)
 {
-    for (const struct job *job = jobs.first; job; job = job->next) {
-        if (job->visit.number <= launch)
+    for (struct job *job = jobs.first; job && job->turn <= submitted; job = job->next) {
+        if (job->is_done || flight_is_over(&job->flight))
             return 1;
     }
-    return jobs.finishing && jobs.finishing <= launch;
+    return jobs.finishing && jobs.finishing <= submitted;
 }
 
-void jobs_await(uint64_t launch)
+int jobs_await(unsigned ms)
 {
-    const struct timespec until = clock_after(CLOCK_REALTIME, AWAIT_SECONDS * NS_PER_S);
+    const struct timespec until = clock_after(CLOCK_REALTIME, ms * NS_PER_MS);
+    int is_due;
     HOLD(&jobs.lock);
-    while (is_waited_for_locked(launch) && wait_locked(&until))
+    const uint64_t submitted = jobs.submitted;
+    while ((is_due = is_due_locked(submitted)) && wait_locked(&until))
         ;
+    return !is_due;
 }
 
 /* ---- the queue ---- */
@@ -267,6 +271,7 @@ void jobs_submit(struct job *job)
     int is_kept = jobs.has_thread && !jobs.is_closing && (job->memory || jobs.count < MOST_JOBS);
     if (is_kept) {
         DL_APPEND(jobs.first, job);
+        job->turn = ++jobs.submitted;
         jobs.count++;
         pthread_cond_signal(&jobs.filled);
     } else {

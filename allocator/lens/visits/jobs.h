@@ -13,6 +13,7 @@
 struct job {
     struct visit visit;
     struct job *prev, *next;
+    uint64_t turn;  /* in the order of submission, from 1 on */
     uint32_t users; /* bit i: user i takes part */
     struct visit_part parts[VISIT_USERS];
     size_t offsets[VISIT_USERS]; /* of the parts' memory */
@@ -49,8 +50,8 @@ int jobs_take_memory(struct visit_context *within, struct job *job, size_t bytes
 
 /* Hands the job over, whose work is submitted. Frees it at last. */
 void jobs_submit(struct job *job);
-/* Waits until all jobs of launches up to this one are finished, at most 10 s. */
-void jobs_await(uint64_t launch);
+/* Waits until all jobs are finished whose work the devices have done by now. Returns 0 if the time is over before. */
+int jobs_await(unsigned ms);
 void jobs_free(struct job *job); /* one that was not submitted */
 
 void jobs_close(unsigned ms);

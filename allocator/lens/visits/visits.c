@@ -14,6 +14,7 @@
 #define DECISIONS 4096u   /* a power of two */
 #define MOST_BYTES 32768u /* of arguments; the driver's limit is 32,764 */
 #define MOST_REACHED 512u
+#define STOP_MS 10000 /* how long a launch that may be the last waits for what is found */
 
 static struct {
     uint64_t launches;             /* atomic: number of launches so far */
@@ -318,11 +319,10 @@ __attribute__((noinline)) static void end(struct job *job, CUresult result)
     int waits = 0;
     for (unsigned i = 0; i < visit_user_count(); i++)
         waits |= (job->users >> i & 1) && visit_users[i]->waits;
-    uint64_t number = job->visit.number;
     CUstream stream = job->visit.handle;
     jobs_submit(job);
     if (waits && driver->cuStreamSynchronize(stream) == CUDA_SUCCESS)
-        jobs_await(number);
+        jobs_await(STOP_MS);
 }
 
 static void ended(const struct launch_event *event, CUresult result)
@@ -436,6 +436,11 @@ void visits_add_late(const struct visit_user *user)
     assert(!user->filter && !user->sees_copies);
     visits_add(user);
     __atomic_fetch_or(&visits.late, 1u << (visit_user_count() - 1), __ATOMIC_RELAXED);
+}
+
+int visits_await(unsigned ms)
+{
+    return jobs_await(ms);
 }
 
 void visits_close(unsigned ms)

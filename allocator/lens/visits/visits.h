@@ -157,6 +157,7 @@ void visits_context_gone(struct context *context);
 
 /* Waits at most `ms` until the visits that are done are finished, gives up the others, and calls closed() of each user. No
  * visit begins any more. Called once, at exit. */
+int visits_await(unsigned ms); /* as the lens's await() */
 void visits_close(unsigned ms);
 
 #endif
