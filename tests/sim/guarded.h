@@ -139,10 +139,12 @@ static inline void expect_in(const struct way *way, const char *story, const cha
         complain(way, story, "missing", wanted);
 }
 
-/* Runs with the preload library. */
+/* Runs with the preload library. A busy machine may need more than the second that the end waits for the devices. */
 static inline void run_guarded(const struct way *way, const char *story, const char *settings, int status, const char *out)
 {
-    run(way, story, PRELOAD, settings, NULL);
+    char patient[1024];
+    snprintf(patient, sizeof patient, "wait_ms=20000%s%s", settings && *settings ? "," : "", settings ? settings : "");
+    run(way, story, PRELOAD, settings && strstr(settings, "wait_ms=") ? settings : patient, NULL);
     expect_status(way, story, status);
     expect_out(way, story, out);
 }

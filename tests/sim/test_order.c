@@ -55,7 +55,7 @@ TEST_WITH(a_race_is_reported_with_both_places, NULL, finish)
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char story[64], place[64];
         snprintf(story, sizeof story, "order %s", wrong[i].name);
-        run(&by_dlsym, story, PRELOAD, "streams=on", "devices=2");
+        run(&by_dlsym, story, PRELOAD, "streams=on,wait_ms=20000", "devices=2");
         expect_status(&by_dlsym, story, FAULTED);
         expect_out(&by_dlsym, story, "played\n");
         expect_in(&by_dlsym, story, last.err, "cufence: stream race by ");
@@ -74,7 +74,7 @@ TEST_WITH(what_is_ordered_is_not_reported, NULL, finish)
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
         char story[64];
         snprintf(story, sizeof story, "order %s", right[i]);
-        run(&by_dlsym, story, PRELOAD, "streams=on", "devices=2");
+        run(&by_dlsym, story, PRELOAD, "streams=on,wait_ms=20000", "devices=2");
         expect_status(&by_dlsym, story, 0);
         expect_out(&by_dlsym, story, "played\n");
         expect_silence(&by_dlsym, story);
