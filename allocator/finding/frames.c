@@ -9,12 +9,13 @@
 
 static const char *const package_folders[] = {"/site-packages/", "/dist-packages/"};
 
-/* Returns 1 for a frame of an installed package, of Python itself, of cufence, of generated code ("<string>"), or of native
- * code. */
+/* Returns 1 for a frame of an installed package, of Triton in its checkout, of Python itself, of cufence, of generated code
+ * ("<string>"), or of native code. */
 static int is_of_library(const struct stack_frame *frame)
 {
     return !frame->is_python || frame->file[0] == '<' || frames_file(frame) != frame->file ||
-           strstr(frame->file, "/lib/python3.") != NULL || strstr(frame->file, "/cufence/_") != NULL;
+           strstr(frame->file, "/lib/python3.") != NULL || strstr(frame->file, "/python/triton/") != NULL ||
+           strstr(frame->file, "/cufence/_") != NULL;
 }
 
 const char *frames_file(const struct stack_frame *frame)

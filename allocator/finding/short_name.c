@@ -221,11 +221,38 @@ static int keep_first(struct writer *writer, struct list list, size_t most)
     return 1;
 }
 
+/* A kernel of CuTe DSL is called "kernel_cutlass_", its function's name, arguments as Python prints them, and a number. Returns
+ * where the function's name is, and its length; NULL for another name. */
+static const char *cute_function(const char *name, size_t *length)
+{
+    static const char start[] = "kernel_cutlass_";
+    static const char *const arguments[] = {"_tensorptr", "_Tensor", "_Tiled", "_CopyAtom", "_object_at_"};
+    if (!starts_with(name, start))
+        return NULL;
+    name += sizeof start - 1;
+    *length = strnlen(name, LONGEST);
+    while (*length && strchr("0123456789", name[*length - 1]))
+        --*length;
+    *length -= *length && name[*length - 1] == '_';
+    for (size_t i = 0; i < sizeof arguments / sizeof *arguments; i++) {
+        const char *found = memmem(name, *length, arguments[i], strlen(arguments[i]));
+        if (found)
+            *length = (size_t)(found - name);
+    }
+    return *length ? name : NULL;
+}
+
 void short_name(const char *name, size_t most, char *out, size_t size)
 {
     char whole[1024]; /* what does not fit is too long in any case */
-    size_t length = name_length(name), start = name_start(name, length);
+    size_t length = name_length(name), start = name_start(name, length), cute_length;
     struct writer writer, final = {out, size, 0};
+    const char *cute = cute_function(name, &cute_length);
+    if (cute) {
+        put(&final, cute, cute_length);
+        out[final.used] = '\0';
+        return;
+    }
     for (int deepest = DEEPEST; deepest >= 0; deepest = deepest == DEEPEST ? 2 : deepest - 1) {
         writer = (struct writer){whole, sizeof whole, 0};
         write_part(&writer, name + start, name + length, deepest);

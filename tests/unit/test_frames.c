@@ -105,6 +105,19 @@ TEST(plumbing_is_left_out)
     assert_string_equal(name, lambda);
 }
 
+/* Whoever works on Triton runs it in its checkout: the launch is still the program's. */
+TEST(a_checkout_of_triton_is_no_code_of_the_program)
+{
+    static const char *const files[] = {"/home/me/triton/python/triton/backends/nvidia/driver.py",
+                                        "/home/me/triton/python/triton/runtime/jit.py", "/home/me/train.py"};
+    struct stack_frame frames[3] = {0};
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(frames[i].file, sizeof frames[i].file, "%s", files[i]);
+        frames[i].is_python = 1;
+    }
+    assert_ptr_equal(frames_own(frames, 3), &frames[2]);
+}
+
 TEST(no_frames_need_no_lines)
 {
     unsigned char shown[1] = {7};

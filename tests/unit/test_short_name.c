@@ -33,6 +33,10 @@ TEST(test_plain_names)
         {"W<&(cb(int))>::run()", "W<&cb>::run"},
         {"std::string name[abi:cxx11](int)", "name"},
         {"main", "main"},
+        {"kernel_cutlass_oob_tensorptrf32gmemo10001_tensorptrf32gmemo10001__0", "oob"},
+        {"kernel_cutlass_kernel_gemmDense_object_at__TiledMMA_ThrLayoutVMNK1110000_12", "kernel_gemmDense"},
+        {"kernel_cutlass_add_one_3", "add_one"},
+        {"kernel_cutlass_3", "kernel_cutlass_3"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
