@@ -9,7 +9,7 @@
 #define LONGEST 4096  /* bytes of a name that are looked at: a damaged dump has any */
 #define LEAST_KEPT 24 /* bytes of the first ones, of more than fit */
 
-static const char anonymous[] = "(anonymous namespace)";
+static const char anonymous[] = "(anonymous namespace)", digits[] = "0123456789";
 
 static int starts_with(const char *text, const char *start)
 {
@@ -221,17 +221,27 @@ static int keep_first(struct writer *writer, struct list list, size_t most)
     return 1;
 }
 
-/* A kernel of CuTe DSL is called "kernel_cutlass_", its function's name, arguments as Python prints them, and a number. Returns
- * where the function's name is, and its length; NULL for another name. */
-static const char *cute_function(const char *name, size_t *length)
+/* A kernel of CuTe DSL is called "kernel_cutlass_", its function's name, arguments as Python prints them, and a number; one of
+ * cuTile its function's name, "_Kt1" for how it is called, and arguments. Returns where the function's name is, and its length;
+ * NULL for another name. */
+static const char *function_of_python(const char *name, size_t *length)
 {
-    static const char start[] = "kernel_cutlass_";
+    static const char start[] = "kernel_cutlass_", call[] = "_Kt";
     static const char *const arguments[] = {"_tensorptr", "_Tensor", "_Tiled", "_CopyAtom", "_object_at_"};
+    const size_t all = strnlen(name, LONGEST);
+    if (memchr(name, '(', all) || memchr(name, '<', all))
+        return NULL;
+    const char *tile = memmem(name, all, call, sizeof call - 1);
+    size_t number = tile ? strspn(tile + sizeof call - 1, digits) : 0;
+    if (tile && tile > name && number && tile[sizeof call - 1 + number] == '_') {
+        *length = (size_t)(tile - name);
+        return name;
+    }
     if (!starts_with(name, start))
         return NULL;
     name += sizeof start - 1;
-    *length = strnlen(name, LONGEST);
-    while (*length && strchr("0123456789", name[*length - 1]))
+    *length = all - (sizeof start - 1);
+    while (*length && strchr(digits, name[*length - 1]))
         --*length;
     *length -= *length && name[*length - 1] == '_';
     for (size_t i = 0; i < sizeof arguments / sizeof *arguments; i++) {
@@ -245,11 +255,11 @@ static const char *cute_function(const char *name, size_t *length)
 void short_name(const char *name, size_t most, char *out, size_t size)
 {
     char whole[1024]; /* what does not fit is too long in any case */
-    size_t length = name_length(name), start = name_start(name, length), cute_length;
+    size_t length = name_length(name), start = name_start(name, length), python_length;
     struct writer writer, final = {out, size, 0};
-    const char *cute = cute_function(name, &cute_length);
-    if (cute) {
-        put(&final, cute, cute_length);
+    const char *python = function_of_python(name, &python_length);
+    if (python) {
+        put(&final, python, python_length);
         out[final.used] = '\0';
         return;
     }

@@ -7,7 +7,7 @@
  *   void fill<float>(float*, int)                          fill<float>
  *   main::{lambda(int)#1}::operator()(int) const           main::{lambda}
  *   void each<4, Add<float, std::array<int, 2ul> > >(int)  each<4, Add<...>>
- *   kernel_cutlass_oob_tensorptrf32gmemo10001__0           oob (CuTe DSL has the arguments in the name)
+ *   kernel_cutlass_oob_tensorptrf32gmemo10001__0           oob (CuTe DSL and cuTile have the arguments in it)
  */
 #ifndef CUFENCE_FINDING_SHORT_NAME_H
 #define CUFENCE_FINDING_SHORT_NAME_H

@@ -37,6 +37,10 @@ TEST(test_plain_names)
         {"kernel_cutlass_kernel_gemmDense_object_at__TiledMMA_ThrLayoutVMNK1110000_12", "kernel_gemmDense"},
         {"kernel_cutlass_add_one_3", "add_one"},
         {"kernel_cutlass_3", "kernel_cutlass_3"},
+        {"oob_Kt1_A1f32_1l1_A1f32_1l1_Si32_I128", "oob"},
+        {"my_Kt_1", "my_Kt_1"},
+        {"k<a_Kt1_b>(int)", "k<a_Kt1_b>"},
+        {"_Kt1_A1f32", "_Kt1_A1f32"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
