@@ -241,11 +241,15 @@ CLEAN(a_pattern_that_comes_late_is_counted)
     start("slack=on,slack_every=1");
     release(allocate(64, NULL), NULL);
     const struct heap_request wanted = {.size = 1000, .context = context_current()};
-    CHECK_OK(heap_allocate(&pointer, &wanted, NULL));
-    CHECK(heap_slack_figures().late == 0);
+    uint64_t late = UINT64_MAX, tries = 0; /* a busy machine may keep the device busy, too */
+    for (; heap_slack_figures().late != late && tries < 7; tries++) {
+        late = heap_slack_figures().late;
+        CHECK_OK(heap_allocate(&pointer, &wanted, NULL));
+    }
+    CHECK(heap_slack_figures().late == late);
     cusim_hold_own(&room);
     CHECK_OK(heap_allocate(&pointer, &wanted, NULL));
-    CHECK(heap_slack_figures().late == 1);
+    CHECK(heap_slack_figures().late == late + 1);
     __atomic_store_n(&room, 1, __ATOMIC_RELEASE);
     CHECK(cufence_check(0) == 0);
 }

@@ -158,7 +158,7 @@ TEST(a_free_row_that_is_read_is_found)
 TEST(a_nan_is_awaited)
 {
     assert_int_equal(run("--nan report", "nan_awaited"), 86);
-    SAYS("told in time\n");
+    SAYS("told\nwaited\n");
 }
 
 TEST(a_nan_of_the_programs_own_is_none)
