@@ -69,7 +69,8 @@ static void find_launches(struct slack_write *write, struct search *search, uint
         else if (is_given(search, entry, write->buffer))
             add(write, search, i);
     }
-    write->is_incomplete = count && count < launch_total() && search->entries[count - 1].time_ns + TICK_NS >= write->since_ns;
+    write->is_incomplete = count && (count == MOST_READ || !launch_all_kept(query.device)) &&
+                           search->entries[count - 1].time_ns + TICK_NS >= write->since_ns;
 }
 
 void slack_report(const struct heap_slack *found)

@@ -1,5 +1,6 @@
 #include "launch.h"
 
+#include "base/aside.h"
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/thread.h"
@@ -9,11 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RINGS 16           /* per context; the seventeenth thread that launches shares a ring with the first */
-#define NODES RINGS        /* the ring of kernels in graphs */
-#define READ_ATTEMPTS 1000 /* at an entry that another thread holds: writing takes 0.1 us unless descheduled */
-#define MOST_BYTES 32768u  /* of arguments; the driver's limit is 32,764 (CUDA 12.1 and later) */
-#define REST_STEP 512u     /* memory for the arguments beyond LAUNCH_KEPT_BYTES is a multiple of this */
+#define RINGS 16      /* per context; the seventeenth thread that launches shares a ring with the first */
+#define NODES RINGS   /* the ring of kernels in graphs */
+#define ATTEMPTS 1000 /* at an entry that another thread holds: that takes 0.1 us unless it is descheduled, ... */
+#define RESTS 2000    /* ... which is waited for so often */
+#define REST_US 100u
+#define MOST_BYTES 32768u /* of arguments; the driver's limit is 32,764 (CUDA 12.1 and later) */
+#define REST_STEP 512u    /* memory for the arguments beyond LAUNCH_KEPT_BYTES is a multiple of this */
 
 /* Only the thread that holds an entry may read or write it. */
 struct slot {
@@ -123,12 +126,14 @@ static void let_go(struct slot *slot)
     __atomic_store_n(&slot->is_held, 0, __ATOMIC_RELEASE);
 }
 
-static int hold_soon(struct slot *slot)
+/* No fact is lost because another thread was looking: returns 0 only if that takes for ever. */
+static __attribute__((noinline)) int hold_soon(struct slot *slot)
 {
-    for (int i = 0; i < READ_ATTEMPTS; i++)
-        if (hold(slot))
-            return 1;
-    return 0;
+    int is_held = 0;
+    for (int i = 0; i < ATTEMPTS + RESTS && !(is_held = hold(slot)); i++)
+        if (i >= ATTEMPTS)
+            aside_sleep(REST_US);
+    return is_held;
 }
 
 static uint32_t at_most(size_t bytes, size_t most)
@@ -237,7 +242,7 @@ static inline struct slot *begin(struct context *context, struct record *record,
     struct slot *slots = slots_of(record, ring);
     uint64_t sequence = __atomic_add_fetch(&ring->count, 1, __ATOMIC_RELAXED);
     struct slot *slot = slots ? &slots[(sequence - 1) & (launches.size - 1)] : NULL;
-    if (!slot || !hold(slot))
+    if (!slot || (!hold(slot) && !hold_soon(slot)))
         return NULL;
     slot->entry.turn++;
     slot->entry.sequence = sequence;
@@ -305,7 +310,7 @@ struct launch_mark launch_newest(struct context *context)
     uint64_t sequence = ring ? __atomic_load_n(&ring->count, __ATOMIC_RELAXED) : 0;
     struct slot *slot = slots ? &slots[(sequence - 1) & (launches.size - 1)] : NULL;
     struct launch_mark mark = {0};
-    if (!slot || !hold(slot))
+    if (!slot || !hold_soon(slot))
         return mark;
     if (slot->entry.sequence == sequence && slot->entry.tid == thread_id()) /* threads may share a ring */
         mark = (struct launch_mark){slot, slot->entry.turn, slot->entry.function, slot->stack.python};
@@ -332,6 +337,16 @@ uint64_t launch_total(void)
     for (struct record *record = __atomic_load_n(&launches.records, __ATOMIC_ACQUIRE); record; record = record->next)
         count += count_of(record);
     return count;
+}
+
+int launch_all_kept(int device)
+{
+    for (struct record *record = __atomic_load_n(&launches.records, __ATOMIC_ACQUIRE); record; record = record->next) {
+        for (size_t i = 0; i < RINGS && record->context->device == device; i++)
+            if (__atomic_load_n(&record->rings[i].count, __ATOMIC_ACQUIRE) > launches.size)
+                return 0;
+    }
+    return !count_of(&launches.others);
 }
 
 int launch_is_settled(const struct context *context, uint64_t count)

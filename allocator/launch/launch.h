@@ -106,6 +106,9 @@ uint64_t launch_count(const struct context *context);
 /* The number of launches recorded in all contexts, destroyed ones included. */
 uint64_t launch_total(void);
 
+/* Whether none on the device has been overwritten by newer ones. */
+int launch_all_kept(int device);
+
 /* launch_settle() notes that the context was found idle when it had `count` launches; launch_is_settled() tells whether it
  * was. */
 int launch_is_settled(const struct context *context, uint64_t count);

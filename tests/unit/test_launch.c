@@ -49,6 +49,19 @@ TEST(the_ring_keeps_the_newest)
     assert_int_equal(entries[0].sequence, 3 * SIZE + 2);
 }
 
+/* Whether launches are missing is asked of the device, and not of how many there are by now. */
+TEST(what_is_overwritten_is_missed)
+{
+    struct context *context = CONTEXT(0x1f0);
+    context->device = 2;
+    for (uint64_t i = 0; i < SIZE; i++)
+        record(context, 1, (void *[]){&i, &i});
+    assert_true(launch_all_kept(2));
+    record(context, 1, (void *[]){&(uint64_t){0}, &(uint64_t){0}});
+    assert_false(launch_all_kept(2));
+    launch_forget_context(context);
+}
+
 TEST(readers_choose_by_kernel_context_and_device)
 {
     static struct launch_entry entries[2 * SIZE];
@@ -223,6 +236,31 @@ TEST(writers_and_a_reader_do_not_disturb_each_other)
         pthread_join(threads[i], NULL);
     assert_int_equal(launch_count(context), atomic_load(&written));
     assert_true(read_all(context, "fill", entries, SIZE) > 0);
+}
+
+static void *read_on(void *user)
+{
+    static struct launch_entry read[SIZE];
+    while (atomic_load(&has_read))
+        read_all(user, "fill", read, SIZE);
+    return NULL;
+}
+
+/* What a row of a buffer was last used by must not depend on who makes a report just then. */
+TEST(a_thread_knows_its_newest_launch_while_another_one_reads)
+{
+    struct context *context = fresh();
+    pthread_t reader;
+    size_t known = 0;
+    atomic_store(&has_read, 1);
+    assert_int_equal(pthread_create(&reader, NULL, read_on, context), 0);
+    for (uint64_t i = 0; i < 20 * ROUNDS; i++) {
+        record(context, 1, (void *[]){&i, &i});
+        known += launch_newest(context).slot != NULL;
+    }
+    atomic_store(&has_read, 0);
+    pthread_join(reader, NULL);
+    assert_int_equal(known, 20 * ROUNDS);
 }
 
 struct burst {
