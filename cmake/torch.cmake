@@ -1,9 +1,10 @@
 # PyTorch's allocator, for each PyTorch whose headers torch_headers.py has fetched. An object is linked against none of PyTorch's
 # libraries: two empty ones with their names put those into the object's list of what it needs, and the loader resolves every symbol
-# when the object is opened. libstdc++ comes the same way, through libc10.so.
+# when the object is opened. libstdc++ comes the same way, through libc10.so. In a wheel; elsewhere on demand: --target torch_classes.
 
 file(GLOB torch_headers CONFIGURE_DEPENDS ${CUFENCE_TORCH_HEADERS}/*-*)
-if(NOT torch_headers)
+add_custom_target(torch_classes)
+if(SKBUILD AND NOT torch_headers)
   message(WARNING "no headers of PyTorch in ${CUFENCE_TORCH_HEADERS}: cufence will be without an allocator for PyTorch until it has "
     "compiled one, at its first use. python3 cmake/torch_headers.py fetches them")
 endif()
@@ -15,7 +16,7 @@ endif()
 
 file(WRITE ${CMAKE_BINARY_DIR}/torch/empty.c "")
 foreach(name c10 c10_cuda)
-  add_library(torch_${name} SHARED ${CMAKE_BINARY_DIR}/torch/empty.c)
+  add_library(torch_${name} SHARED EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/torch/empty.c)
   set_target_properties(torch_${name} PROPERTIES OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/torch)
 endforeach()
 
@@ -23,7 +24,11 @@ foreach(headers ${torch_headers})
   get_filename_component(name ${headers} NAME) # VERSION-KEY, as _shim.py looks for it
   string(REGEX MATCH "^([0-9]+)\\.([0-9]+)\\.([0-9]+)-" matched ${name})
   math(EXPR number "${CMAKE_MATCH_1} * 10000 + ${CMAKE_MATCH_2} * 100 + ${CMAKE_MATCH_3}")
-  add_library(torch_${name} MODULE allocator/torch/allocator.cpp)
+  add_library(torch_${name} MODULE EXCLUDE_FROM_ALL allocator/torch/allocator.cpp)
+  add_dependencies(torch_classes torch_${name})
+  if(SKBUILD)
+    set_target_properties(torch_${name} PROPERTIES EXCLUDE_FROM_ALL OFF)
+  endif()
   target_compile_definitions(torch_${name} PRIVATE CUFENCE_TORCH_VERSION=${number} _GLIBCXX_USE_CXX11_ABI=1)
   target_compile_options(torch_${name} PRIVATE ${CUFENCE_LIBSTDCXX})
   if(number GREATER_EQUAL 21400) # as _compile.language() says
@@ -34,5 +39,5 @@ foreach(headers ${torch_headers})
   target_link_libraries(torch_${name} PRIVATE torch_c10 torch_c10_cuda cufence)
   set_target_properties(torch_${name} PROPERTIES PREFIX "libcufence-torch-" OUTPUT_NAME ${name} LINKER_LANGUAGE C SKIP_BUILD_RPATH ON
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/torch)
-  install(TARGETS torch_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/torch)
+  install(TARGETS torch_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/torch OPTIONAL)
 endforeach()

@@ -1,7 +1,8 @@
 /*
  * libcufence_preload.so: the library for LD_PRELOAD. It depends on the C library only, and does nothing until the program uses
  * the CUDA driver: through dlsym, which it interposes, or by calling a driver function that the program was linked with. Then
- * it opens libcufence.so from its own folder and hands out its hooks.
+ * it opens libcufence.so from its own folder and hands out its hooks. A program that is linked with PyTorch has it from the
+ * start, for PyTorch's allocator.
  *
  * dlsym identifies its caller by the return address (for RTLD_NEXT and RTLD_DEFAULT). So other lookups must be forwarded by a
  * jump, not a call: this file is compiled with sibling calls (see CMakeLists.txt).
@@ -91,6 +92,24 @@ static void *open_library(void)
         fprintf(stderr, "cufence: this process runs unguarded: %s\n", dlerror());
     }
     return library;
+}
+
+static int is_c10(struct dl_phdr_info *library, size_t size, void *unused)
+{
+    (void)size;
+    (void)unused;
+    return strstr(library->dlpi_name, "/libc10_cuda.so") != NULL;
+}
+
+/* PyTorch in a program that is linked with it: its allocator has to be ours before it is first asked. */
+__attribute__((constructor)) static void adopt_torch(void)
+{
+    void *library = dl_iterate_phdr(is_c10, NULL) ? open_library() : NULL;
+    void (*adopt)(void) = library ? (void (*)(void))find_dlsym()(library, "cufence_torch_adopt") : NULL;
+    if (!adopt)
+        return;
+    tell_of_standard_error(library);
+    adopt();
 }
 
 static void *hook_of(const char *symbol)

@@ -104,6 +104,11 @@ CUFENCE_TORCH_EXPORT size_t cufence_torch_mappings(int device, const uint64_t po
 CUFENCE_TORCH_EXPORT cufence_status cufence_torch_pool_restore(int device, const uint64_t id[2], const cufence_mapping *wanted,
                                                                size_t count);
 
+/* ---- adopt.c ---- */
+
+/* Makes the class PyTorch's allocator in a program that is linked with PyTorch. Called by the preload library before main(). */
+CUFENCE_TORCH_EXPORT void cufence_torch_adopt(void);
+
 /* ---- told.c ---- */
 
 /* `scope` of cufence_torch_before_sync(): what PyTorch is about to wait for. */

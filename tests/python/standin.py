@@ -160,9 +160,9 @@ def make_torch(folder: Path) -> None:
         compile_shared(text, libraries / name, f"-I{folder / 'torch' / 'include'}", "-fvisibility=hidden", f"-Wl,-soname,{name}")
 
 
-def compile_shared(text: str, out: Path, *options: str) -> None:
+def compile_shared(text: str, out: Path, *options: str, kind: tuple[str, ...] = ("-shared", "-fPIC")) -> None:
     compiler = next(name for name in ("c++", "g++", "clang++") if shutil.which(name))
-    command = [compiler, "-shared", "-fPIC", "-x", "c++", "-", "-x", "none", *options, "-o", str(out)]
+    command = [compiler, *kind, "-x", "c++", "-", "-x", "none", *options, "-o", str(out)]
     subprocess.run(command, input=text, text=True, check=True, capture_output=True)
 
 
