@@ -157,6 +157,8 @@ def run_case(case: Case, way: str, machine: Machine, folder: Path) -> Result:
     problems, facts = problems_of(case, run, "")
     if case.status == 0 and way not in WITHOUT:
         problems += problems_of_statistics(case, run)
+    if way == "run" and (machine.library.parent / "torch").is_dir() and "PyTorch's allocator: cufence" not in run.stderr:
+        problems.append("cufence is not PyTorch's allocator, though it was built with classes for PyTorch")
     if case.name in FAULTY_LINES:
         problems += problems_of_line(run.report, FAULTY_LINES[case.name], folder)
     return Result(case.name, not problems, "; ".join(problems or facts), None, run, way)

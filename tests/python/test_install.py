@@ -121,6 +121,8 @@ class Install(unittest.TestCase):
         built = [file for file in re.findall(rf'"{re.escape(str(BUILD.resolve()))}/([^"]+)"', rules) if self.is_made(file)]
         self.assertGreaterEqual(len(built), 7, rules)
         for file in built:
+            if file.startswith("lib/torch/"):
+                continue  # OPTIONAL: torch_classes makes them
             self.assertLessEqual(self.ninja("commands", "-s", file), steps, file)
 
     @staticmethod
