@@ -98,8 +98,8 @@ static void add_dumped(struct rerun_source *source, const struct evidence_site *
                                   .is_cooperative = entry ? (uint32_t)entry->is_cooperative : 0,
                                   .argument_bytes = (uint32_t)site->parameter_bytes,
                                   .arguments = site->parameters};
-    memcpy(launch.grid, site->grid, sizeof launch.grid);
-    memcpy(launch.block, site->block, sizeof launch.block);
+    memcpy(launch.grid, entry ? entry->grid : site->grid, sizeof launch.grid); /* cuTile's differ: launch_fits() */
+    memcpy(launch.block, entry ? entry->block : site->block, sizeof launch.block);
     if (entry) /* a launch without a cluster may have one of a block each in the dump */
         memcpy(launch.cluster, entry->cluster, sizeof launch.cluster);
     add_launch(source, &launch, entry ? origin->launch : NULL);

@@ -32,6 +32,19 @@ TEST(every_part_that_the_dump_has_must_fit)
     launched(&story);
     launch->block[0] = 64;
     assert_false(launch_fits(launch, site));
+    launch->block[0] = 1;
+    assert_false(launch_fits(launch, site));
+
+    static struct launch_function tile = {.name = "k_Kt1_A1f32_1t1"}; /* of cuTile */
+    launched(&story);
+    launch->function = &tile;
+    site->symbol = tile.name;
+    site->parameters = NULL;
+    launch->block[0] = 64;
+    assert_false(launch_fits(launch, site));
+    launch->block[0] = 1;
+    launch->grid[0] /= 2;
+    assert_true(launch_fits(launch, site));
 
     launched(&story);
     launch->bytes[19] ^= 1;

@@ -29,12 +29,21 @@ static int has_same_bytes(const struct launch_function *layout, const uint8_t *a
     return 1;
 }
 
+/* A kernel of cuTile ("NAME_Kt1_...") must be launched with blocks of one thread. It runs with as many as its code says, 128 in
+ * what cuda.tile 1.7 compiles, and perhaps as a cluster. */
+static int has_dimensions(const struct launch_entry *launch, const struct evidence_site *site)
+{
+    static const uint32_t one[3] = {1, 1, 1};
+    if (memcmp(launch->block, site->block, sizeof site->block) != 0)
+        return memcmp(launch->block, one, sizeof one) == 0 && strstr(site->symbol, "_Kt") != NULL;
+    return memcmp(launch->grid, site->grid, sizeof site->grid) == 0;
+}
+
 int launch_fits(const struct launch_entry *launch, const struct evidence_site *site)
 {
     if (!launch_is_of_kernel(launch, site))
         return 0;
-    if (site->has_grid && (memcmp(launch->grid, site->grid, sizeof site->grid) != 0 ||
-                           memcmp(launch->block, site->block, sizeof site->block) != 0))
+    if (site->has_grid && !has_dimensions(launch, site))
         return 0;
     return !site->parameters ||
            has_same_bytes(launch->function, launch->bytes, launch->kept_bytes, site->parameters, site->parameter_bytes);

@@ -8,7 +8,7 @@
 #include "diagnosis.h"
 
 /* Returns 1 if the launch may be the faulting one: same kernel, and the same grid, block and arguments as far as the dump
- * has them. */
+ * has them. Grid and block are not compared if a kernel of cuTile was asked for with one thread and had more. */
 int launch_fits(const struct launch_entry *launch, const struct evidence_site *site);
 
 /* Returns how many launches of the site's kernel are possible: the recorded ones, plus one if a recorded graph may have run
