@@ -231,3 +231,20 @@ void launch_forget_functions(void)
     for (size_t i = 0; newest && i < newest->slots; i++)
         __atomic_store_n(&newest->slot[i].function, NULL, __ATOMIC_RELEASE);
 }
+
+/* ---- arguments of a launch ---- */
+
+const void *launch_buffer(void *const *extra, size_t *size)
+{
+    const void *buffer = NULL;
+    *size = 0;
+    for (; extra && extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[1];
+        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            *size = extra[1] ? *(const size_t *)extra[1] : 0;
+        else
+            break; /* unknown option of a future CUDA version; its number of values is unknown */
+    }
+    return buffer;
+}

@@ -178,21 +178,6 @@ static void put(struct slot *slot, uint32_t offset, const uint8_t *from, uint32_
         memcpy(slot->rest + at, from + near, at_most(size - near, slot->rest_bytes - at));
 }
 
-const void *launch_buffer(void *const *extra, size_t *size)
-{
-    const void *buffer = NULL;
-    *size = 0;
-    for (; extra && extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
-        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
-            buffer = extra[1];
-        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
-            *size = extra[1] ? *(const size_t *)extra[1] : 0;
-        else
-            break; /* unknown option of a future CUDA version; its number of values is unknown */
-    }
-    return buffer;
-}
-
 static void keep_buffer(struct slot *slot, void *const *extra)
 {
     const struct launch_function *function = slot->entry.function;
