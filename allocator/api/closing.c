@@ -148,12 +148,13 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
     char findings[256] = "", seen[96] = "", most[96] = "";
     if (found)
         snprintf(findings, sizeof findings, "%s finding%s", grouped(found).text, s(found));
-    else if (ending->unchecked[0] && ending->is_awaited && !ending->has_faulted && !ending->is_blind)
+    else if (ending->unchecked[0] && ending->is_awaited && !ending->has_faulted && ending->is_told && !ending->is_blind)
         snprintf(findings, sizeof findings, "no faults, but not all buffers were checked for writes beside them: %s",
                  ending->unchecked);
     else
         snprintf(findings, sizeof findings, "%s",
                  ending->has_faulted ? "a kernel has faulted, without a report"
+                 : !ending->is_told  ? "something was found, without a report"
                  : ending->is_blind
                      ? "no faults seen, but no file descriptor was left, and the driver needs one to tell of a fault"
                  : ending->is_awaited ? "no faults"

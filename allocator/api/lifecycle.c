@@ -201,16 +201,20 @@ static int has_no_descriptor(void)
     return is_out;
 }
 
-/* Reports what is found by now, and waits for what other threads are reporting. Returns 0 if that takes too long. */
+/* Reports what is found by now, and waits for what other threads are reporting. Returns 0 if something is not told. */
 static int await_reports(void)
 {
     if (delivery_is_in_handler())
         return 1;
     heap_collect();
     int is_told = untold_await(monotonic_ms() + report_ms()) && (!monitor_is_busy() || delivery_count() || delivery_known());
+    unsigned lost = untold_lost();
     if (!is_told)
         output_say("==%d== cufence: a finding was still being reported when the process ended\n", (int)process.pid);
-    return is_told;
+    if (lost)
+        output_say("==%d== cufence: the host had no memory to report %u finding%s\n", (int)process.pid, lost,
+                   lost == 1 ? "" : "s");
+    return is_told && !lost;
 }
 
 static void conclude(void *argument)
@@ -246,7 +250,7 @@ static void conclude(void *argument)
     int exitcode = status == 0 && is_found ? (int)process.options.exitcode : 0;
     if (__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED)) {
         closing_record();
-        closing_say(&(struct ending){status, exitcode, has_failed, is_synchronised, is_blind, settle_unchecked(),
+        closing_say(&(struct ending){status, exitcode, has_failed, is_told, is_synchronised, is_blind, settle_unchecked(),
                                      process.options.quiet, process.options.verbose});
     }
     if (process.options.verbose)

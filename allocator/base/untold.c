@@ -20,6 +20,18 @@ void untold_end(void)
     __atomic_sub_fetch(&untold, 1, __ATOMIC_RELEASE);
 }
 
+static unsigned lost; /* atomic */
+
+void untold_for_ever(void)
+{
+    __atomic_add_fetch(&lost, 1, __ATOMIC_RELAXED);
+}
+
+unsigned untold_lost(void)
+{
+    return __atomic_load_n(&lost, __ATOMIC_RELAXED);
+}
+
 int untold_elsewhere(void)
 {
     return !own && __atomic_load_n(&untold, __ATOMIC_ACQUIRE);

@@ -14,6 +14,10 @@
 void untold_begin(void);
 void untold_end(void);
 
+/* One will never be told, for want of host memory. And how many are not. */
+void untold_for_ever(void);
+unsigned untold_lost(void);
+
 /* Whether another thread has some. In a report of its own, as in the program's handler, a thread waits for nobody's: two that
  * do would wait for each other. */
 int untold_elsewhere(void);

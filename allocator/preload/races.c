@@ -5,6 +5,7 @@
 #include "base/aside.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/untold.h"
 #include "finding/finding.h"
 
 #include <inttypes.h>
@@ -38,8 +39,10 @@ static struct order_details *details_of(const struct order_race *race)
 {
     static unsigned named; /* atomic */
     struct order_details *details = malloc(sizeof *details);
-    if (!details)
+    if (!details) {
+        untold_for_ever();
         return NULL;
+    }
     struct describing describing = {race, __atomic_fetch_add(&named, 1, __ATOMIC_RELAXED) < RACES_NAMED, details};
     aside_call(describe, &describing);
     return details;

@@ -42,9 +42,13 @@ static void gather_row(struct gathered *gathered, const struct work *work, size_
     }
     uint64_t span = write.last - write.first + 1;
     write.byte_count = span < write.byte_count ? span : write.byte_count;
-    struct region_write *grown = write.changed ? realloc(gathered->list, (gathered->count + 1) * sizeof *grown) : NULL;
-    if (!grown)
+    if (!write.changed)
         return;
+    struct region_write *grown = realloc(gathered->list, (gathered->count + 1) * sizeof *grown);
+    if (!grown) {
+        untold_for_ever();
+        return;
+    }
     gathered->list = grown;
     grown[gathered->count++] = write;
 }

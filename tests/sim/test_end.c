@@ -1,4 +1,5 @@
 /* The end of a process whose driver no longer answers, or which is still making a report. */
+#include "base/untold.h"
 #include "witness/monitor.h"
 #include "pokes.h"
 
@@ -100,6 +101,13 @@ FINDS(the_end_without_a_context_does, "SUMMARY: cufence: invalid free")
 {
     start_with_full_log("");
     end_in_a_report();
+}
+
+FINDS(what_could_not_be_reported_is_counted, "cufence: something was found, without a report; 1 allocation guarded")
+{
+    start("");
+    allocate(1000, NULL);
+    untold_for_ever();
 }
 
 FINDS(a_wait_for_reports_knows_of_one_that_has_begun, "1 byte changed, 1 byte before the start of buffer #1")

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/output.h"
+#include "base/untold.h"
 #include "lens/values/machine.h"
 #include "lens/values/names.h"
 #include "finding/nan.h"
@@ -218,8 +219,10 @@ static void tell(const struct results *results, const struct looked *made, int i
     const struct visit *visit = results->visit;
     const struct reached *reached = &visit->reached[made->reached];
     struct report_parts *parts = calloc(1, sizeof *parts);
-    if (!parts)
+    if (!parts) {
+        untold_for_ever();
         return;
+    }
     arguments_describe(&reached->range, &parts->buffer);
     struct nan_fact fact = {.kind = is_inf ? FINDING_INF : FINDING_NAN,
                             .index = is_inf ? made->after.first_infinity : made->after.first_nan,

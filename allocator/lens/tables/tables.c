@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/output.h"
+#include "base/untold.h"
 #include "finding/table.h"
 #include "lens/kernels/tables.ptx.h"
 #include "launch/lens.h"
@@ -192,8 +193,10 @@ static void tell(const struct visit *visit, const struct looked *looked, const s
 {
     struct report_parts *parts = calloc(1, sizeof *parts);
     const struct table *table = &looked->table;
-    if (!parts)
+    if (!parts) {
+        untold_for_ever();
         return;
+    }
     arguments_describe(&table->range, &parts->buffer);
     struct table_fact fact = {.is_held = is_held,
                               .buffer = &parts->buffer,
