@@ -103,6 +103,14 @@ FINDS(the_end_without_a_context_does, "SUMMARY: cufence: invalid free")
     end_in_a_report();
 }
 
+FINDS(an_end_without_exit_handlers_waits_for_a_report, "SUMMARY: cufence: invalid free")
+{
+    start_with_full_log("");
+    end_in_a_report();
+    monitor_await_report(); /* as the preload library does in _exit() and abort() */
+    CHECK(cufence_fault_count() == 1);
+}
+
 FINDS(what_could_not_be_reported_is_counted, "cufence: something was found, without a report; 1 allocation guarded")
 {
     start("");
