@@ -72,7 +72,7 @@ static void await_writer(void)
     CHECK(read(log_opened, &event, sizeof event) > 0);
     CHECK(cufence_fault_count() == 0);
     unlink(log_name);
-    CHECK(pthread_create(&reader, NULL, read_log, NULL) == 0);
+    CHECK(pthread_create(&reader, NULL, read_log, NULL) == 0 && pthread_detach(reader) == 0);
 }
 
 static void *misuse(void *where)
@@ -86,7 +86,7 @@ static void end_in_a_report(void)
 {
     static cufence_description nowhere = {.place = CUFENCE_PLACE_UNKNOWN};
     pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, misuse, &nowhere) == 0);
+    CHECK(pthread_create(&thread, NULL, misuse, &nowhere) == 0 && pthread_detach(thread) == 0);
     await_writer();
 }
 
