@@ -74,9 +74,9 @@ static inline int is_shim(const struct python_frame_layout *layout, uint64_t fra
 }
 
 /* Identifies code objects that have no version, from everything that shows in a report. Of the file's name, whose hash is
- * seldom computed, it takes the last 16 bytes, if it is ASCII. Of the line table it takes only the length and the words at both
- * ends: reading all of it at each capture would take longer than everything else. Addresses alone are not enough: programs that
- * compile and drop code get the same ones again and again. */
+ * seldom computed, it takes the length and the last 16 bytes (if it is ASCII). Of the line table it takes only the length and
+ * the words at both ends: reading all of it at each capture would take longer than everything else. Addresses alone are not
+ * enough: programs that compile and drop code get the same ones again and again. */
 static inline uint64_t fingerprint(const struct python_frame_layout *layout, uint64_t code)
 {
     uint64_t filename = load_word(code, layout->code_filename), name = load_word(code, layout->code_name);
@@ -86,11 +86,10 @@ static inline uint64_t fingerprint(const struct python_frame_layout *layout, uin
     uint64_t filename_size = load_word(filename, layout->head);
     uint64_t end =
         filename + layout->head + (layout->code_version == NO_FIELD ? ASCII_OFFSET_3_11 : ASCII_OFFSET) + filename_size;
-    uint64_t ends = load_word(end, -8ull) * 0x9e3779b97f4a7c15u ^ load_word(end, -16ull) * 0xff51afd7ed558ccdu;
-    uint64_t hashes = load_word(name, layout->head + HASH_OFFSET) + 31 * load_word(filename, layout->head + HASH_OFFSET);
-    uint64_t texts = hashes + filename_size + name + (ends ^ ends >> 32);
+    uint64_t texts = load_word(name, layout->head + HASH_OFFSET) + name + filename_size;
     return code + texts + ((uint64_t)load_int(code, layout->code_first_line) << 40) +
-           (filename + first + (table_size << 48)) * 0xbf58476d1ce4e5b9u + (table + last) * 0x94d049bb133111ebu;
+           (filename + first + (table_size << 48) + load_word(end, -8ull)) * 0xbf58476d1ce4e5b9u +
+           (table + last + load_word(end, -16ull)) * 0x94d049bb133111ebu;
 }
 
 /* Versions are per (sub-)interpreter. The first line distinguishes code of two interpreters with the same version number. */

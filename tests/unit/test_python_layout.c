@@ -30,10 +30,21 @@ static const struct version {
 
 static void fill(uint64_t *words, const struct version *version, unsigned head)
 {
-    const uint64_t more = head - 16, owner = version->number < 0x030e0000 ? 70 : more ? 78 : 74;
+    const uint64_t more = head - 16;
+    const int is_3_13 = version == versions, has_copies = more && !is_3_13;
+    const uint64_t owner = is_3_13 ? 70 : 74 + more / 4, bytecode = is_3_13 ? 200 + more : 208 + more * 3 / 2;
     const uint64_t frame[] = {88, 8, 0, 56, 72, owner};
-    const uint64_t code[] = {208,       112 + more, 120 + more, 128 + more, 136 + more, 68 + more,
-                             52 + more, 96 + more,  104 + more, 200 + more, 192 + more};
+    const uint64_t code[] = {bytecode + 8,
+                             112 + more,
+                             120 + more,
+                             128 + more,
+                             136 + more,
+                             68 + more,
+                             52 + more,
+                             96 + more,
+                             104 + more,
+                             bytecode,
+                             has_copies ? bytecode - 8 : 0};
     const uint64_t object[] = {head, head - 8};
     memcpy(words, "xdebugpy", 8);
     words[1] = version->number;
@@ -60,7 +71,7 @@ TEST(a_runtime_describes_itself)
         assert_int_equal(layout.frame.frame_owner, i ? 74 : 70);
         assert_int_equal(layout.frame.code_name, 128);
         assert_int_equal(layout.frame.code_version, 92);
-        assert_int_equal(layout.code_bytecode, 200);
+        assert_int_equal(layout.code_bytecode, i ? 208 : 200);
         assert_int_equal(layout.code_copies, 0);
         const struct python_frame_layout constant[] = {PYTHON_FRAME_3_12, PYTHON_FRAME_3_14};
         assert_memory_equal(&layout.frame, &constant[i > 0],
@@ -77,8 +88,9 @@ TEST(a_free_threaded_runtime_describes_itself)
         assert_true(python_layout_for(versions[i].number, words, &layout));
         assert_int_equal(layout.frame.head, 32);
         assert_int_equal(layout.frame.code_version, 108);
-        assert_int_equal(layout.code_bytecode, 216);
-        assert_int_equal(layout.code_copies, i ? 208 : 0); /* threads have copies of the bytecode from 3.14 on */
+        assert_int_equal(layout.frame.frame_owner, i ? 78 : 70);
+        assert_int_equal(layout.code_bytecode, i ? 232 : 216);
+        assert_int_equal(layout.code_copies, i ? 224 : 0); /* threads have copies of the bytecode from 3.14 on */
         assert_int_equal(layout.text_ascii_data, 56);
         assert_int_equal(layout.text_unicode_data, 72);
     }
@@ -238,8 +250,8 @@ TEST(without_a_version_what_a_report_shows_is_the_identity)
         uint64_t *word, value;
     } changes[] = {
         {&world.text[2], 1}, /* length of the file name */
-        {&world.text[3], 1}, /* hash of both */
-        {&world.text[5], 1}, /* its last 16 bytes */
+        {&world.text[3], 1}, /* hash of the name */
+        {&world.text[5], 1}, /* last 16 bytes of the file name */
         {&world.text[6], 1},
         {&world.code[14], (uintptr_t)other_text},
         {&world.code[16], (uintptr_t)other_text},
