@@ -223,7 +223,7 @@ class Names(unittest.TestCase):
             sys.modules["torch"] = torch
         del kernel
 
-    # What Triton's expand_signature() makes of it, compared with the parameters of kernels that 3.6, 3.8 and 3.9 compiled.
+    # What Triton's expand_signature() makes of it; test_signatures.py compares it with the parameters of real kernels.
     def test_tuples_and_tensor_descriptors_are_several_arguments(self) -> None:
         pair = collections.namedtuple("pair", "first n")("*fp32", "i32")
         signature = {"d": "tensordesc<fp16[64, 64]>", "t": ("*fp32", "constexpr", "i64"), "p": pair, "BLOCK": "constexpr"}

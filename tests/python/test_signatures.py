@@ -1,7 +1,11 @@
-"""What the package tells the library of Triton's kernels when they are loaded, with stand-ins for Triton and Inductor."""
+"""What the package tells the library of Triton's kernels when they are loaded, with stand-ins for Triton and Inductor.
+
+CUFENCE_TEST_TRITON_PYTHON names a Python that has Triton, 3.4 or later: it compiles for GPUs that are not there."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import textwrap
 from pathlib import Path
 
@@ -51,6 +55,35 @@ FILES = {
     "torch/_inductor/runtime/triton_heuristics.py": HEURISTICS,
     "triton/compiler/compiler.py": TRITON,
 }
+
+
+REAL = """
+import triton, triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from cufence import _kernels, _signatures
+
+@triton.jit
+def mixed(d, pair, x, n, one, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(pair[0] + at[:, None] * n + at[None, :], d.load([0, 0]) + tl.load(x) * pair[1] + one)
+
+signature = {"d": "tensordesc<fp32[32, 32]>", "pair": ("*fp32", "i32"), "x": "*fp32", "n": "i32", "one": "constexpr", "BLOCK": "constexpr"}
+bytes_of = {"u64": 8, "b64": 8, "s64": 8, "u32": 4, "b32": 4, "u8": 1, "b8": 1, "u16": 2}
+for capability in (80, 90):
+    source = ASTSource(mixed, signature, {"one": 1, "BLOCK": 32})
+    kernel = triton.compile(source, target=GPUTarget("cuda", capability, 32))
+    head = kernel.asm["ptx"].partition(".entry")[2].partition(")")[0]
+    passed = [128 if "[128]" in line else bytes_of[line.split(".param")[1].replace(".align 64", "").split()[0][1:]]
+              for line in head.splitlines() if ".param" in line]
+    arguments = _kernels.arguments_of(kernel)
+    assert _kernels._fits(arguments, [{"size": size} for size in passed]), (capability, arguments, passed)
+    assert len(passed) - len(arguments) == (1 if triton.__version__ < "3.5" else 2), (arguments, passed)
+    assert arguments[-4:] == [("pair[0]", "*fp32"), ("pair[1]", "i32"), ("x", "*fp32"), ("n", "i32")], arguments
+    assert _kernels._is_of(kernel, "mixed") and _kernels._constexprs_of(kernel, list(signature))["BLOCK"] == "32"
+    assert _signatures.text_of(_signatures.of_compiled(kernel))
+assert triton.compiler.CompiledKernel._init_handles and triton.compiler.compiler.CompiledKernel.__module__ == "triton.compiler.compiler"
+"""
 
 
 class Signatures(standin.InFolder):
@@ -124,6 +157,16 @@ class Signatures(standin.InFolder):
             assert len(told) == 1, "their number does not agree"
             """
         )
+
+    def test_real_triton(self) -> None:
+        python = os.environ.get("CUFENCE_TEST_TRITON_PYTHON")
+        if not python:
+            self.skipTest("CUFENCE_TEST_TRITON_PYTHON names no Python with Triton")
+        (self.folder / "real.py").write_text(REAL)
+        variables = standin.clean_environment(PYTHONPATH=str(standin.PACKAGE), TRITON_CACHE_DIR=str(self.folder / "cache"))
+        words = [python, str(self.folder / "real.py")]
+        done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_an_error_is_not_the_programs(self) -> None:
         self.run_code(

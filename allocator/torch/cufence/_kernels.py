@@ -1,4 +1,4 @@
-"""Names the arguments of a launch, from the compiled kernels that Triton (2.2 to 3.9) and numba (numba-cuda 0.30) keep."""
+"""Names the arguments of a launch, from the compiled kernels that Triton (tried: 3.4 to 3.9) and numba (numba-cuda 0.30) keep."""
 
 from __future__ import annotations
 
