@@ -88,8 +88,8 @@ static inline uint64_t fingerprint(const struct python_frame_layout *layout, uin
         filename + layout->head + (layout->code_version == NO_FIELD ? ASCII_OFFSET_3_11 : ASCII_OFFSET) + filename_size;
     uint64_t texts = load_word(name, layout->head + HASH_OFFSET) + name + filename_size;
     return code + texts + ((uint64_t)load_int(code, layout->code_first_line) << 40) +
-           (filename + first + (table_size << 48) + load_word(end, -8ull)) * 0xbf58476d1ce4e5b9u +
-           (table + last + load_word(end, -16ull)) * 0x94d049bb133111ebu;
+           (filename + first + (table_size << 48) + load_word(end - 8, 0)) * 0xbf58476d1ce4e5b9u +
+           (table + last + load_word(end - 16, 0)) * 0x94d049bb133111ebu;
 }
 
 /* Versions are per (sub-)interpreter. The first line distinguishes code of two interpreters with the same version number. */
