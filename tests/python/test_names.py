@@ -277,6 +277,19 @@ class Names(unittest.TestCase):
         kernel.signature.args = (array("float32"), other("a record"))
         self.assertEqual(self.said(report), "")
 
+    def test_arguments_of_warp_are_behind_the_bounds_of_the_launch(self) -> None:
+        kernel = type("Kernel", (), {"__module__": "warp._src.context"})()
+        kernel._mangled_name, kernel.arg_indices = "oob_b574a5d0", {"x": 0, "n": 1}
+        kinds = (type("array", (), {})(), type("int32", (), {}))
+        kernel.adj = types.SimpleNamespace(args=[types.SimpleNamespace(type=kind) for kind in kinds])
+        array = {"size": 56, "pointers": [{"at": 8, "buffer": 8, "offset": 0}, {"at": 0, "buffer": 7, "offset": 4}]}
+        report = self.launch(256)
+        report["kernel"] |= {"symbol": "oob_b574a5d0_cuda_kernel_forward", "name": "oob_b574a5d0_cuda_kernel_forward"}
+        report["arguments"] = {"list": [{"size": 32}, array, {"size": 4, "value": "0xffffffff"}]}
+        self.assertEqual(self.said(report), "arguments of oob_b574a5d0_cuda_kernel_forward: x = buffer #7 +4, n = -1")
+        report["kernel"]["symbol"] = "other_b574a5d0_cuda_kernel_forward"
+        self.assertEqual(self.said(report), "")
+
     # ---- text ----
 
     def test_lines_keep_to_100_columns(self) -> None:

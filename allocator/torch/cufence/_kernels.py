@@ -1,4 +1,5 @@
-"""Names the arguments of a launch, from the compiled kernels that Triton (tried: 3.4 to 3.9) and numba (numba-cuda 0.30) keep."""
+"""Names the arguments of a launch, from the compiled kernels that Triton (tried: 3.4 to 3.9), numba (numba-cuda 0.30) and Warp (1.19)
+keep."""
 
 from __future__ import annotations
 
@@ -49,11 +50,19 @@ def _arguments_of_numba(kernel: dict[str, Any]) -> list[tuple[str, str]] | None:
     return found
 
 
+def _arguments_of_warp(kernel: dict[str, Any]) -> list[tuple[str, str]]:
+    """Behind the bounds of the launch, those of the function; an array is a structure that begins with the address of its data."""
+    kinds = (getattr(argument.type, "__name__", "array") for argument in kernel["adj"].args)
+    return [("", "launch_bounds_t"), *zip(kernel["arg_indices"], kinds)]
+
+
 def arguments_of(kernel: Any) -> list[tuple[str, str]] | None:
     """Returns name and type of what a launch passes, in order, without the scratch memory behind it: a tuple's elements, and a tensor
     descriptor as Triton's expand_signature() splits it. None if one has another form. What is of no interest has the name ""."""
     if "py_func" in vars(kernel):
         return _arguments_of_numba(vars(kernel))
+    if "arg_indices" in vars(kernel):
+        return _arguments_of_warp(vars(kernel))
     signature = signature_of(kernel)
     metadata = vars(kernel).get("metadata")
     has_maps = bool(getattr(metadata, "tensordesc_meta", None))
@@ -116,6 +125,8 @@ def _constexprs_of(kernel: Any, names: list[str]) -> dict[str, str]:
 
 def _is_of(kernel: Any, symbol: str) -> bool:
     own = vars(kernel)
+    if own.get("_mangled_name"):  # Warp's
+        return symbol in [f"{own['_mangled_name']}_cuda_kernel_{way}" for way in ("forward", "backward")]
     return symbol in (own.get("name"), own.get("entry_name"), getattr(own.get("metadata"), "name", None))
 
 
@@ -145,9 +156,8 @@ def _fits(arguments: list[tuple[str, str]], facts: list[dict[str, Any]]) -> bool
 
 def _argument(number: int, name: str, kind: str, fact: dict[str, Any]) -> dict[str, Any]:
     named: dict[str, Any] = {"number": number, "name": name, "type": kind}
-    inside = fact.get("pointers", [])
-    if len(inside) == 1 and kind == "nvTmaDesc":
-        fact = inside[0]
+    if kind in ("nvTmaDesc", "array"):
+        fact = next((pointer for pointer in fact.get("pointers", []) if pointer["at"] == 0), fact)
     if "buffer" in fact:
         named |= {"buffer": fact["buffer"], "offset": fact["offset"]}
     elif "value" in fact:

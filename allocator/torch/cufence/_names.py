@@ -25,6 +25,7 @@ _TENSORS_SHOWN = 3  # of a buffer: the rest are mostly views
 _NAMES_SHOWN = 3  # of a tensor
 _ELEMENTS_SEARCHED = 1000  # of a list, tuple or dict in a variable
 _DEPTH = 64  # of nested modules
+_KERNELS = (("CompiledKernel", "triton"), ("_Kernel", "numba"), ("Kernel", "warp"))  # their classes, and of which packages
 
 # What a name is, best first.
 _RANKS = ("parameter", "buffer", "gradient", "local", "global", "optimizer state")
@@ -72,7 +73,7 @@ def _storage_of(tensor: Any) -> int | None:
 
 
 class _Survey:
-    """All tensors, modules, optimizers and compiled kernels of Triton and numba that the garbage collector knows, until a time."""
+    """All tensors, modules, optimizers and compiled kernels (_KERNELS) that the garbage collector knows, until a time."""
 
     def __init__(self, end: float) -> None:
         self.end = end
@@ -97,7 +98,7 @@ class _Survey:
         return time.monotonic() > self.end
 
     def _home_of(self, kind: type) -> list[Any] | None:
-        if (kind.__name__, str(kind.__module__).partition(".")[0]) in (("CompiledKernel", "triton"), ("_Kernel", "numba")):
+        if (kind.__name__, str(kind.__module__).partition(".")[0]) in _KERNELS:
             return self.kernels
         if not _has_torch():
             return None
@@ -350,7 +351,7 @@ def look_up(report: dict[str, Any], frames: Iterable[FrameType]) -> dict[str, An
     `arguments` by name, and `constexprs`. Empty if nothing is known. `frames`: whose variables to search, innermost first. May raise
     whatever the program's objects raise."""
     found: dict[str, Any] = {}
-    if not _has_torch() and not {"triton", "numba.cuda"} & sys.modules.keys():
+    if not _has_torch() and not {"triton", "numba.cuda", "warp"} & sys.modules.keys():
         return found
     survey = _Survey(time.monotonic() + SECONDS)
     buffers = _tensors(report, survey, list(frames)) if _has_torch() else []

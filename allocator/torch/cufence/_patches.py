@@ -178,7 +178,7 @@ def _patch_torch(module: ModuleType) -> None:
 
 
 def _patch_kernels(module: ModuleType) -> None:
-    """Reports get the names of arguments. A program that uses Triton or numba need not have PyTorch."""
+    """Reports get the names of arguments. A program that uses Triton, numba or Warp need not have PyTorch."""
     from . import _signatures, _tell
 
     if _preload.path():
@@ -201,6 +201,7 @@ PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "torch._inductor.runtime.triton_heuristics": _patch_heuristics,
     "triton.compiler.compiler": _patch_kernels,
     "numba.cuda.dispatcher": _patch_kernels,
+    "warp": _patch_kernels,
 }
 
 

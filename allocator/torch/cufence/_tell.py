@@ -78,11 +78,12 @@ def _tensor(tensor: dict[str, Any]) -> str:
     return f"{text}; the address is {element if tensor['inside'] else f'where {element} would be'}"
 
 
-def _argument(argument: dict[str, Any]) -> str:
+def _argument(argument: dict[str, Any]) -> str | None:
     if "buffer" in argument:
         offset = f" +{argument['offset']}" if argument["offset"] else ""
         return f"{argument['name']} = buffer #{argument['buffer']}{offset}"
-    return f"{argument['name']} = {argument.get('value', 'a tensor map' if argument['type'] == 'nvTmaDesc' else '?')}"
+    value = argument.get("value", "a tensor map" if argument["type"] == "nvTmaDesc" else None)
+    return f"{argument['name']} = {value}" if value else None  # a structure's bytes tell nothing
 
 
 def sentences(report: dict[str, Any], names: dict[str, Any]) -> list[str]:
@@ -91,7 +92,7 @@ def sentences(report: dict[str, Any], names: dict[str, Any]) -> list[str]:
     for buffer in names.get("buffers", []):
         for at, tensor in enumerate(buffer["tensors"]):
             said.append(f"buffer #{buffer['buffer']} is {'also ' if at else ''}{_tensor(tensor)}")
-    arguments = [_argument(argument) for argument in names.get("arguments", [])]
+    arguments = [text for text in map(_argument, names.get("arguments", [])) if text]
     constants = [f"{name} = {text} (constexpr)" for name, text in names.get("constexprs", {}).items()]
     if arguments or constants:
         name = report.get("kernel", {}).get("name", "the kernel").partition("(")[0].partition("[abi:")[0]  # numba's is as in C++
