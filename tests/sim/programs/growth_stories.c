@@ -76,8 +76,11 @@ static void use_a_thread_without_memory(void)
     run_thread(NULL);
 }
 
-/* Bytes of the host that are kept for each of many, one after the other; what the first hundred leave is there for good. */
-static size_t kept_for_each(void (*use)(void), int many)
+#define LITTLE 700u /* bytes: what a simulated thread's stream has used takes about 600 */
+
+/* Bytes of the host that are kept for each of many, one after the other; what the first hundred leave is there for good. On a
+ * busy machine the background thread gives some back a while later: as long as there are more than `most`, it is waited for. */
+static size_t kept_for_each(void (*use)(void), int many, size_t most)
 {
     for (int i = 0; i < 100; i++)
         use();
@@ -85,13 +88,16 @@ static size_t kept_for_each(void (*use)(void), int many)
     for (int i = 0; i < many; i++)
         use();
     size_t after = host_bytes();
+    for (int waits = 0; waits < 300 && most < SIZE_MAX && after > before + most * (size_t)many; waits++) {
+        usleep(100000);
+        after = host_bytes();
+    }
     return after > before ? (after - before) / (size_t)many : 0;
 }
 
-/* What a simulated thread's stream has used takes about 600. */
 static void say_kept(size_t bytes, uint64_t mapped)
 {
-    if (bytes > 700)
+    if (bytes > LITTLE)
         printf("%zu bytes of the host's memory are kept for each\n", bytes);
     else
         puts("little of the host's memory is kept");
@@ -104,7 +110,7 @@ static void say_kept(size_t bytes, uint64_t mapped)
 STORY(many_streams)
 {
     start();
-    size_t kept = kept_for_each(use_a_stream, count > 2 ? atoi(arguments[2]) : 1);
+    size_t kept = kept_for_each(use_a_stream, count > 2 ? atoi(arguments[2]) : 1, LITTLE);
     say_kept(kept, calls_of("cuMemCreate"));
     return 0;
 }
@@ -115,7 +121,8 @@ STORY(many_threads)
     start();
     MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cu.cuMemAlloc(&permanent, BYTES));
-    size_t without = kept_for_each(use_a_thread_without_memory, many), with = kept_for_each(use_a_thread, many);
+    size_t without = kept_for_each(use_a_thread_without_memory, many, SIZE_MAX);
+    size_t with = kept_for_each(use_a_thread, many, without + LITTLE);
     say_kept(with > without ? with - without : 0, calls_of("cuMemCreate"));
     return 0;
 }
