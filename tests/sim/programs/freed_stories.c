@@ -71,8 +71,17 @@ CASE(freed, waited_free)
     MUST(add_one(buffer, WORDS, first));
 }
 
-/* A launch waits half a second for a free, which is short on a busy machine: then there is another try. */
-#define UNTIL_FOUND for (int tries = 0; tries < 20 && cu.cuStreamSynchronize(first) == CUDA_SUCCESS; tries++)
+/* All launches together wait half a second for frees, and a hundredth of the time that has passed. That is short on a busy
+ * machine: then there is another try. */
+static int is_to_try(int tries)
+{
+    if (cu.cuStreamSynchronize(first) != CUDA_SUCCESS || tries == 20)
+        return 0;
+    usleep(tries ? 500000 : 0);
+    return 1;
+}
+
+#define UNTIL_FOUND for (int tries = 0; is_to_try(tries); tries++)
 
 CASE(freed, within)
 {
