@@ -8,6 +8,7 @@
 #        alone    what fills the GPU or measures it: nothing runs beside it; results as JSON in $OUT
 #        stories  torture and the Python stories; the results file, with the JSON files that lie in build/gpu-pack
 #        figures  ./dev bench; goes on with build/gpu-pack/bench/bench.json
+#        matrix   ./dev matrix; goes on with build/gpu-pack/matrix.json, takes the corpora that are folders of build/gpu-pack/corpora
 #        sweep    no false NaN in PyTorch's operators; torture
 #        elsewhere  replays of the bundles (bundle_*.tgz) in build/gpu-pack: of another machine. Then the cost of values
 # Each part has a line in the table at the end: exit status, seconds, what it said last; its log is in logs.tgz in $OUT. A part that no
@@ -103,6 +104,14 @@ case ${1:?"which round? See the top of this file"} in
         [ ! -e "$pack/bench/bench.json" ] || cp "$pack/bench/bench.json" "$out/bench.json"
         part bench $((${ROUND_SECONDS:-580} - 20)) ./dev bench --json "$out/bench.json" --limit $((${ROUND_SECONDS:-580} - 40))
         ;;
+    matrix)
+        [ ! -e "$pack/matrix.json" ] || cp "$pack/matrix.json" "$out/matrix.json"
+        corpora=()
+        for folder in "$pack"/corpora/*/; do
+            [ ! -d "$folder" ] || corpora+=(--corpus "$(basename "$folder")=$folder")
+        done
+        part matrix $((${ROUND_SECONDS:-580} - 15)) ./dev matrix --json "$out/matrix.json" --jobs 5 --limit $((${ROUND_SECONDS:-580} - 90)) "${corpora[@]}"
+        ;;
     sweep)
         part nan_sweep 420 python3 tests/gpu/nan_sweep.py --json "$out/nan_sweep.json"
         CUFENCE_TORTURE_MINUTES=${CUFENCE_TORTURE_MINUTES:-2} part torture 160 python3 tests/torture/gpu.py --devices 1 --json "$out/torture.json"
@@ -113,7 +122,7 @@ case ${1:?"which round? See the top of this file"} in
             --only values_none --only values_one --only values_all --only nan --only nan_10 --only nan_stop
         ;;
     *)
-        sed -n '2,14p' "${BASH_SOURCE[0]}" >&2
+        sed -n '2,16p' "${BASH_SOURCE[0]}" >&2
         exit 2
         ;;
 esac
