@@ -1,6 +1,7 @@
 #include "options.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,10 +50,14 @@ static int cut(char *path)
     return 1;
 }
 
-/* Returns 0, or why nothing can be made in a folder. Tries it, as access() lets root write anywhere. */
+/* Returns 0, or why nothing can be made in a folder. Tries it, as access() lets root write anywhere; without a name where the
+ * file system can, so that a process that is killed meanwhile leaves nothing. */
 static int try_in(const char *folder)
 {
     char made[LONGEST + 32];
+    int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        return close(fd), 0;
     snprintf(made, sizeof made, "%s/.cufence-XXXXXX", folder);
     return mkdtemp(made) ? rmdir(made) : errno;
 }

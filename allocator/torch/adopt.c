@@ -7,6 +7,7 @@
  */
 #include "torch/torch.h"
 
+#include "base/aside.h"
 #include "base/env.h"
 #include "base/output.h"
 
@@ -166,8 +167,9 @@ static int open_class(const char *path)
     return ours == theirs && !why;
 }
 
-void cufence_torch_adopt(void)
+static void adopt(void *unused)
 {
+    (void)unused;
     char library[PATH_MAX], class[PATH_MAX], name[64] = "";
     struct version version;
     if (!dl_iterate_phdr(find_c10, library))
@@ -186,4 +188,9 @@ void cufence_torch_adopt(void)
         output_say("cufence: PyTorch%s allocates through its cudaMallocAsync back end: no CUDA graph trees, memory pools and "
                    "snapshots, and small operations take a fifth longer. %s\n",
                    name, reason);
+}
+
+void cufence_torch_adopt(void)
+{
+    aside_call(adopt, NULL);
 }
