@@ -12,6 +12,15 @@
 #define IN 0x10020000000u
 #define COUNT 1000u
 
+#define NOP                                                                                                                    \
+    {                                                                                                                          \
+        0x0000000000007918, 0x000fc00000000000                                                                                 \
+    }
+#define UNLESS_P0                                                                                                              \
+    {                                                                                                                          \
+        0x0000000000040947, 0x000fea0003800000                                                                                 \
+    } /* branches */
+
 struct kernel {
     const char *name; /* in kernels.sass */
     unsigned sm;
@@ -179,6 +188,82 @@ TEST(test_wide)
     assert_int_equal(address, 0x24 + 0x3039);
 }
 
+/* Comparisons and choices of pairs, which sm_120 has: R6 = 0x100000005 and R10 = 0xffffffff00000007. */
+TEST(test_wide_choices)
+{
+    /* clang-format off */
+    static const struct {
+        const char *name;
+        uint64_t code[2][2];
+        uint64_t address;
+    } cases[] = {
+        {"ISETP.GE.U64 P0, R6, R10; SEL.64 R2, R6, R10, !P0",
+         {{0x0000000a0600720c, 0x000fe40003f16070}, {0x0000000a06027607, 0x000fe40004000000}}, 0x100000005},
+        {"ISETP.GE.S64 P0, R6, R10; SEL.64 R2, R6, R10, !P0",
+         {{0x0000000a0600720c, 0x000fe40003f16270}, {0x0000000a06027607, 0x000fe40004000000}}, 0xffffffff00000007},
+        {"ISETP.EQ.U64 P0, R6, 0x5; SEL.64 R2, R6, 0x7, P0",
+         {{0x000000050600780c, 0x000fe40003f12070}, {0x0000000706027407, 0x000fe40000000000}}, 7},
+        {"ISETP.EQ.U64 P0, R6, 0x5; SEL.64 R2, R6, -0x1, P0",
+         {{0x000000050600780c, 0x000fe40003f12070}, {0xffffffff06027407, 0x000fe40000000001}}, UINT64_MAX},
+        {"IMNMX.U64 R2, R6, 0x40000000, PT", {{0x4000000006027817, 0x000fe40003ffe400}, NOP}, 0x40000000},
+        {"IMNMX.S64 R2, R6, R10, !PT", {{0x0000000a06027217, 0x000fe40007ffe600}, NOP}, 0x100000005},
+        {"IADD R2, R10, R10; it leaves R3 as it is", {{0x0000000a0a027235, 0x000fca00078e0000}, NOP}, 0x00000000e},
+        {"IADD R2, P0, R6, -R10; IADD.X R3, R7, ~R11, P0",
+         {{0x8000000a06027235, 0x000fca0007800000}, {0x8000000b07037235, 0x000fca00000e0400}}, 0x1fffffffe},
+    };
+    /* clang-format on */
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t code[7][2] = {{0x0100000005067402, 0x000fe20000000000},               /* MOV.64 R6 */
+                               {0xff000000070a7402, 0x000fe20000ffffff},               /* MOV.64 R10 */
+                               {0x0000000000037802, 0x000fe20000000f00}};              /* MOV R3, 0x0 */
+        static const uint64_t rest[2][2] = {{0x0000000702007986, 0x000fe2000c101904},  /* STG.E [R2.64], R7 */
+                                            {0x000000000000794d, 0x000fea0003800000}}; /* EXIT */
+        memcpy(code[3], cases[i].code, sizeof(cases[i].code));
+        memcpy(code[5], rest, sizeof(rest));
+        struct fixture fixture;
+        uint64_t address = 0;
+        make(&fixture, &kernels[3], 0);
+        fixture.launch.sm = 120;
+        put_code(&fixture, (const uint64_t(*)[2])code, 7);
+        fixture.access_pc = START + 5 * SASS_INSTRUCTION_BYTES;
+        fixture.lane.pc = START + 6 * SASS_INSTRUCTION_BYTES;
+        assert_true(sass_decode(sass_load(fixture.code + 5 * SASS_INSTRUCTION_BYTES), 120, &fixture.access));
+        if (run(&fixture, 1000, &address) != EMULATE_ADDRESS || address != cases[i].address)
+            fail_msg("%s: address 0x%lx", cases[i].name, (unsigned long)address);
+    }
+}
+
+/* A copy to shared memory reads nothing where its second predicate is false: masked elements of tiles. */
+TEST(test_copy_of_zeros)
+{
+    static const uint64_t not_p0 = 0x000fe8000c101c46, p0 = 0x000fe80008101c46;
+    static const struct {
+        uint64_t set, copy; /* P0, true or false; the high word of LDGSTS.E.BYPASS.128 [R7], desc[UR6][R2.64], P0 or !P0 */
+        enum emulate_result result;
+    } cases[] = {{0x000fe40003f0f070, p0, EMULATE_ADDRESS},
+                 {0x000fe40003f0f070, not_p0, EMULATE_NOT_THERE},
+                 {0x000fe20003f0e170, p0, EMULATE_NOT_THERE},
+                 {0x000fe20003f0e170, not_p0, EMULATE_ADDRESS},
+                 {0x000fe40003f03070, p0, EMULATE_UNKNOWN}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const uint64_t code[5][2] = {{0x0000000200027802, 0x000fe20000000f00}, /* MOV R2, 0x2 */
+                                     {0x0000000000037802, 0x000fe20000000f00}, /* MOV R3, 0x0 */
+                                     {0x000000000000781c, cases[i].set},       /* PLOP3 P0 */
+                                     {0x0000000002077fae, cases[i].copy},
+                                     {0x000000000000794d, 0x000fea0003800000}}; /* EXIT */
+        struct fixture fixture;
+        uint64_t address = 0;
+        make(&fixture, &kernels[2], 0);
+        put_code(&fixture, code, 5);
+        fixture.access_pc = START + 3 * SASS_INSTRUCTION_BYTES;
+        fixture.lane.pc = START + 4 * SASS_INSTRUCTION_BYTES;
+        assert_true(sass_decode(sass_load(fixture.code + 3 * SASS_INSTRUCTION_BYTES), 90, &fixture.access));
+        enum emulate_result result = run(&fixture, 1000, &address);
+        if (result != cases[i].result || (result == EMULATE_ADDRESS && address != 2))
+            fail_msg("case %zu: result %d, address %lu", i, (int)result, (unsigned long)address);
+    }
+}
+
 /* A loop over the rows before the access, unrolled by ptxas in four ways, and what it loads does not matter. */
 TEST(test_demo_overrun)
 {
@@ -243,15 +328,6 @@ TEST(test_gather)
         assert_true(address == accesses[i].address);
     }
 }
-
-#define NOP                                                                                                                    \
-    {                                                                                                                          \
-        0x0000000000007918, 0x000fc00000000000                                                                                 \
-    }
-#define UNLESS_P0                                                                                                              \
-    {                                                                                                                          \
-        0x0000000000040947, 0x000fea0003800000                                                                                 \
-    }
 
 /* Predicates decide over the way, and so over the address: 2 where the branch is taken, else 1. */
 TEST(test_predicates)
@@ -323,6 +399,19 @@ TEST(test_numbers)
         {"VIMNMX R2, R2, 0x5, PT", {0x0000000502027848, 0x000fe20003fe0100}, 9, 5, 0},
         {"VIMNMX.U32 R2, R2, 0x5, !PT", {0x0000000502027848, 0x000fe20007fe0000}, 0xfffffffd, 0xfffffffd, 0},
         {"VIMNMX.U16x2 R2, R2, 0x5, !PT", {0x0000000502027848, 0x000fe20007fe0200}, 9, 0, 1},
+        {"IADD R2, -R2, RZ", {0x000000ff02027235, 0x000fca00078e0100}, 9, 0xfffffff7, 0},
+        {"IADD R2, R2, 0x9", {0x0000000902027835, 0x000fca00078e0000}, 0xfffffffe, 7, 0},
+        {"IADD R2, RZ, -R2", {0x80000002ff027235, 0x000fca00078e0000}, 0xfffffffe, 2, 0},
+        {"PRMT R2, R2, 0x4321, RZ", {0x0000432102027816, 0x000fca00000000ff}, 0x81828384, 0x00818283, 0},
+        {"PRMT R2, R2, 0x8880, RZ", {0x0000888002027816, 0x000fca00000000ff}, 0x81828384, 0xffffff84, 0},
+        {"FLO.U32 R2, R2", {0x0000000200027300, 0x000fca00000e0000}, 0x00100001, 20, 0},
+        {"FLO.U32.SH R2, R2", {0x0000000200027300, 0x000fca00000e0400}, 0x00100001, 11, 0},
+        {"FLO.U32.SH R2, R2, of 0", {0x0000000200027300, 0x000fca00000e0400}, 0, 0xffffffff, 0},
+        {"POPC R2, R2", {0x0000000200027309, 0x000fca0000000000}, 0xf1, 5, 0},
+        {"SHF.L.U32 R2, R2, 0x20, RZ", {0x0000002002027819, 0x000fca00000006ff}, 5, 0, 0},
+        {"SHF.R.U32.HI R2, RZ, 0x21, R2", {0x00000021ff027819, 0x000fca0000011602}, 5, 0, 0},
+        {"SHF.R.S32.HI R2, RZ, 0x40, R2", {0x00000040ff027819, 0x000fca0000011402}, 0xfffffffb, 0xffffffff, 0},
+        {"SHF.L.W.U32.HI R2, R2, 0x21, R2", {0x0000002102027819, 0x000fca0000010e02}, 0x80000001, 3, 0},
     };
     /* clang-format on */
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

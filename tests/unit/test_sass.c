@@ -37,7 +37,7 @@ TEST(test_decode)
         cases++;
     }
     fclose(file);
-    assert_int_equal(cases, 376);
+    assert_int_equal(cases, 390);
 }
 
 TEST(test_not_an_access)
@@ -68,8 +68,10 @@ TEST(test_class)
         enum access_kind kind;
     } classes[] = {{0x00000008040075b4, "UTMALDG", ACCESS_READ},    {0x0000000c040073b5, "UTMASTG", ACCESS_WRITE},
                    {0x0000000c040073b6, "UTMAREDG", ACCESS_ATOMIC}, {0x00000008060073ba, "UBLKCP", ACCESS_UNKNOWN},
-                   {0x2000040004047f60, "TEX", ACCESS_READ},        {0x000004ff06077f66, "TLD", ACCESS_READ},
-                   {0x7000060002097f99, "SULD", ACCESS_READ},       {0x700006090a007f9d, "SUST", ACCESS_WRITE}};
+                   {0x200004ff10107f63, "TLD4", ACCESS_READ},       {0x2000040c140c7f6c, "TXD", ACCESS_READ},
+                   {0x70000a001a007f9f, "SURED", ACCESS_ATOMIC},    {0x2000040004047f60, "TEX", ACCESS_READ},
+                   {0x000004ff06077f66, "TLD", ACCESS_READ},        {0x7000060002097f99, "SULD", ACCESS_READ},
+                   {0x700006090a007f9d, "SUST", ACCESS_WRITE}};
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
         enum access_kind kind = ACCESS_UNKNOWN;
         assert_string_equal(sass_class((struct sass_instruction){classes[i].low, 0}, &kind), classes[i].name);
@@ -93,6 +95,9 @@ TEST(test_bulk)
         {0x0005d80008008000, 0x000000080c0073b6, {ACCESS_ATOMIC, 2, 12, 9, 0, "UTMAREDG.2D [UR8], [UR12]"}},
         {0x0003d80008000206, 0x00000008040073ba, {ACCESS_READ, 0, 4, 0, 6, "UBLKCP.S.G [UR8], [UR4], UR6"}},
         {0x0021e40008000405, 0x00000006040073ba, {ACCESS_WRITE, 0, 6, 0, 5, "UBLKCP.G.S [UR6], [UR4], UR5"}},
+        {0x0001d80008108000, 0x00000008060075b4, {ACCESS_READ, 2, 6, 10, 0, "UTMALDG.2D.GATHER4 [UR8], [UR6]"}},
+        {0x0041e40008088000, 0x00000008060073b5, {ACCESS_WRITE, 2, 6, 9, 0, "UTMASTG.2D.SCATTER4 [UR8], [UR6]"}},
+        {0x0001d800080d0004, 0x00000008060073b4, {ACCESS_READ, 3, 6, 10, 0, "UTMALDG.3D.W [UR8], [UR6]"}},
         {0x0001d800080a0405, 0x00000006040073bb, {ACCESS_ATOMIC, 0, 6, 0, 5, "UBLKRED.G.S [UR6], [UR4], UR5"}},
     };
     struct sass_bulk bulk;
@@ -104,6 +109,8 @@ TEST(test_bulk)
         assert_true(bulk.dimensions == wanted->dimensions && bulk.at == wanted->at && bulk.coordinates == wanted->coordinates &&
                     bulk.size == wanted->size);
     }
+    assert_false(sass_bulk((struct sass_instruction){0x00000004090073ba, 0x0001d80008000606}, &bulk)); /* UBLKCP.S.S */
+    assert_false(sass_bulk((struct sass_instruction){0x00000004090073bb, 0x0001d80008000606}, &bulk)); /* UBLKRED.S.S */
     assert_false(sass_bulk((struct sass_instruction){0x00000006040075b8, 0x0001e40008008000}, &bulk)); /* UTMAPF: prefetches */
     assert_false(sass_bulk((struct sass_instruction){0x000000000000794d, 0x000fea0003800000}, &bulk));
 }
@@ -175,6 +182,67 @@ TEST(test_address_halves)
         if (known != halves[i].known || address != halves[i].address)
             fail_msg("case %zu: known 0x%lx, address 0x%lx", i, (unsigned long)known, (unsigned long)address);
     }
+}
+
+/* As nvdisasm's life ranges show them: the first register, how many, of which file; a predicate, -1 if none. */
+TEST(test_what_is_written)
+{
+    static const struct {
+        struct sass_instruction instruction;
+        unsigned first, count;
+        int is_uniform, predicate;
+        const char *name;
+    } written[] = {
+        {{0x000000000e080381, 0x000ea200001e6f00}, 8, 4, 0, -1, "LDG.E.U.128 R8"},
+        {{0x0000008684047236, 0x0c8fe20000005204}, 4, 2, 0, -1, "HMMA.884.F32.F32.STEP0 R4"},
+        {{0x000000000000781c, 0x000fe40000703c20}, 0, 0, 0, 0, "PLOP3.LUT P0"},
+        {{0x00000000ff2b7435, 0x000fe200000001ff}, 43, 1, 0, -1, "HFMA2.MMA R43, -RZ, RZ, 0, 0"},
+        {{0x0000000c12107235, 0x000fe400078e0200}, 16, 2, 0, -1, "IADD.64 R16"},
+        {{0x0000001100007235, 0x000fc80007800000}, 0, 1, 0, 0, "IADD R0, P0"},
+        {{0x000000ff06127607, 0x008fce0004800000}, 18, 2, 0, -1, "SEL.64 R18"},
+        {{0x000000ff06127207, 0x008fce0004800000}, 18, 1, 0, -1, "SEL R18"},
+        {{0x000000ff04107c87, 0x000fcc000c800000}, 16, 2, 1, -1, "USEL.64 UR16"},
+        {{0x400000000c0c7817, 0x000fe40003ffe400}, 12, 2, 0, -1, "IMNMX.U64 R12"},
+        {{0x0000000000047805, 0x000fca0000005000}, 4, 1, 0, -1, "CS2R.32 R4"},
+        {{0x000000000b0402ca, 0x002fd00000020000}, 4, 1, 1, 1, "R2UR P1, UR4"},
+        {{0x000010540b0a7896, 0x000fe2000800000a}, 10, 1, 1, -1, "UPRMT UR10"},
+        {{0x0000003f0400728c, 0x000fc8000bf25270}, 0, 0, 1, -1, "UISETP UP1"},
+        {{0x00000001110b784a, 0x000fc8000ffe0100}, 11, 1, 1, -1, "UVIMNMX.S32 UR11"},
+        {{0x000000140a0a7c4a, 0x000fc60009000000}, 10, 2, 0, -1, "FMUL2 R10"},
+        {{0x0000000a0a0079a8, 0x00476400081ee1e4}, 0, 1, 0, -1, "ATOMG.E.ADD PT, R0"},
+        {{0x000000190a0079a3, 0x0010a200081ef3c8}, 0, 1, 0, -1, "ATOMG.E.ADD.F32 PT, R0"},
+        {{0x000400050020783b, 0x000fe20008000100}, 32, 2, 0, -1, "LDSM.16.M88.2 R32"},
+        {{0x04401f001b007f89, 0x000e2200000e0000}, 0, 1, 0, -1, "SHFL.DOWN PT, R0"},
+    };
+    for (size_t i = 0; i < sizeof(written) / sizeof(written[0]); i++) {
+        struct sass_instruction instruction = written[i].instruction;
+        for (unsigned k = 0; k < 63; k++) {
+            int is_one = k >= written[i].first && k < written[i].first + written[i].count;
+            if (sass_writes_uniform_register(instruction, k, 63) != (is_one && written[i].is_uniform) ||
+                sass_writes_register(instruction, k, 1) != (is_one && !written[i].is_uniform))
+                fail_msg("%s: register %u", written[i].name, k);
+        }
+        for (int k = 0; k < 7; k++)
+            if (sass_may_write_predicate(instruction, (unsigned)k) != (k == written[i].predicate))
+                fail_msg("%s: predicate %d", written[i].name, k);
+    }
+}
+
+TEST(test_throwers)
+{
+    assert_string_equal(sass_thrower((struct sass_instruction){0x000060040304738d, 0x000e240001800406}), "ATOMS");
+    assert_string_equal(sass_thrower((struct sass_instruction){0x000014070300738c, 0x0003e80003000000}), "ATOMS");
+    assert_string_equal(sass_thrower((struct sass_instruction){0x000400050084783b, 0x000fe20008000100}), "LDSM");
+    assert_string_equal(sass_thrower((struct sass_instruction){0x0000000402007388, 0x0001e20000000800}), "STS");
+    assert_null(sass_thrower((struct sass_instruction){0x0000000402027981, 0x000ea2000c1e1900})); /* LDG */
+}
+
+TEST(test_guards)
+{
+    assert_false(sass_has_uniform_guard((struct sass_instruction){0x00000000080482ca, 0x002fe400000e0000})); /* @!P0 R2UR */
+    assert_true(sass_has_uniform_guard((struct sass_instruction){0x0000003f0400828c, 0x000fc8000bf25270}));  /* @!UP0 UISETP */
+    assert_true(sass_has_uniform_guard((struct sass_instruction){0x00000001110b084a, 0x000fc8000ffe0100}));  /* @UP0 UVIMNMX */
+    assert_false(sass_has_uniform_guard((struct sass_instruction){0x000000140a0a0c4a, 0x000fc60009000000})); /* @P0 FMUL2 */
 }
 
 TEST(test_effects)

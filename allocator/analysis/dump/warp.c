@@ -70,14 +70,19 @@ uint64_t warp_stopped_at(const struct warp_view *view)
     return candidates ? view->lanes[__builtin_ctz(candidates)].pc : 0;
 }
 
-/* Returns 1 if the lane performs the access, according to its current predicate. Predicates are u32[]: 0 or 1 each. */
+/* Returns 1 if the lane performs the access, according to its current predicates. Predicates are u32[]: 0 or 1 each. */
 static int takes_part(const struct coredump *dump, struct coredump_ref lane, const struct sass_access *access)
 {
     uint32_t predicates[8];
-    if (access->predicate == 7)
-        return !access->is_negated;
     size_t count = coredump_words(dump, lane, COREDUMP_PREDICATES, predicates, 8);
-    return access->predicate >= count || (predicates[access->predicate] != 0) != access->is_negated;
+    unsigned numbers[2] = {access->predicate, access->has_source ? access->source : 7};
+    int negated[2] = {access->is_negated, access->has_source && access->is_source_negated};
+    for (int i = 0; i < 2; i++) {
+        int is_set = numbers[i] == 7 || numbers[i] >= count || predicates[numbers[i]] != 0;
+        if (is_set == negated[i] && (numbers[i] == 7 || numbers[i] < count))
+            return 0;
+    }
+    return 1;
 }
 
 /* The access and the registers of one lane. */
@@ -97,7 +102,8 @@ static int read_address(const struct coredump *dump, const struct warp_view *vie
     if (kept.are_predicates_sure && !takes_part(dump, state->ref, &location->access))
         return 0;
     /* The result also claims that the lane performed the access. */
-    if (location->access.predicate != 7 && !kept.are_predicates_sure && certainty > CERTAIN_DERIVED)
+    int is_guarded = location->access.predicate != 7 || location->access.has_source;
+    if (is_guarded && !kept.are_predicates_sure && certainty > CERTAIN_DERIVED)
         certainty = CERTAIN_DERIVED;
     uint32_t uniforms[256];
     size_t uniform_count = coredump_words(dump, view->warp_ref, COREDUMP_UNIFORM_REGISTERS, uniforms, 256);

@@ -139,10 +139,17 @@ static int agrees(const struct machine *machine)
     return 1;
 }
 
+static enum truth guard_of(const struct machine *machine, unsigned predicate, int is_negated)
+{
+    enum truth truth = (enum truth)machine->predicates[VECTOR][predicate & 7];
+    return truth == TRUTH_UNKNOWN ? truth : (truth == TRUTH_TRUE) != is_negated ? TRUTH_TRUE : TRUTH_FALSE;
+}
+
 int machine_address(const struct machine *machine, const struct sass_access *access, int *is_off, uint64_t *address)
 {
-    enum truth guard = (enum truth)machine->predicates[0][access->predicate & 7];
-    *is_off = guard != TRUTH_UNKNOWN && (guard == TRUTH_TRUE) == (access->is_negated != 0);
+    enum truth guard = guard_of(machine, access->predicate, access->is_negated);
+    enum truth source = access->has_source ? guard_of(machine, access->source, access->is_source_negated) : TRUTH_TRUE;
+    *is_off = guard == TRUTH_FALSE || source == TRUTH_FALSE;
     struct cell low = machine_get(machine, 0, access->base);
     struct cell high =
         access->base == SASS_RZ || !access->is_base_wide ? (struct cell){0, 1} : machine_get(machine, 0, access->base + 1);
@@ -151,7 +158,8 @@ int machine_address(const struct machine *machine, const struct sass_access *acc
         uniform[i] = machine_get(machine, 1, (unsigned)access->uniform + i);
     *address = ((uint64_t)high.value << 32 | low.value) + ((uint64_t)uniform[1].value << 32 | uniform[0].value) +
                (uint64_t)access->immediate;
-    return !*is_off && guard != TRUTH_UNKNOWN && low.is_known && high.is_known && uniform[0].is_known && uniform[1].is_known;
+    return guard == TRUTH_TRUE && source == TRUTH_TRUE && low.is_known && high.is_known && uniform[0].is_known &&
+           uniform[1].is_known;
 }
 
 void machine_begin(struct machine *machine, const struct emulate_launch *launch, const struct emulate_lane *lane)
@@ -247,20 +255,17 @@ struct cell machine_constant(const struct machine *machine, uint64_t bank, uint6
     return unknown;
 }
 
-/* The targets have the same positions in all instructions with known targets: registers, up to 4 if they are uniform, from
- * [23:16] on, and the predicates in [83:81] and [86:84]. */
+/* The targets have the same positions in all instructions with known targets: registers from [23:16] on, and the predicates in
+ * [83:81] and [86:84]. */
 void machine_forget(struct machine *machine, struct sass_instruction instruction)
 {
-    unsigned first = (unsigned)sass_bits(instruction, 16, 8);
     int is_known = sass_is_known(instruction);
-    int uniforms = sass_writes_uniform(instruction);
-    for (unsigned i = is_known ? first : 0; i < SASS_RZ; i++)
+    for (unsigned i = is_known ? (unsigned)sass_bits(instruction, 16, 8) : 0; i < SASS_RZ; i++)
         if (sass_writes_register(instruction, i, 1))
             machine->registers[VECTOR][i] = unknown;
-    if (uniforms && !is_known)
-        memset(machine->registers[UNIFORM], 0, sizeof(machine->registers[UNIFORM]));
-    for (unsigned i = first & machine->zero[UNIFORM], end = i + 4; uniforms && i < end && i < 256; i++)
-        machine->registers[UNIFORM][i] = unknown;
+    for (unsigned i = 0; i < machine->zero[UNIFORM]; i++)
+        if (sass_writes_uniform_register(instruction, i, machine->zero[UNIFORM]))
+            machine->registers[UNIFORM][i] = unknown;
     for (unsigned i = 0; i < 7; i++) {
         int is_target = !is_known || sass_bits(instruction, 81, 3) == i || sass_bits(instruction, 84, 3) == i;
         if (sass_may_write_predicate(instruction, i))

@@ -1,47 +1,4 @@
-#include "emulate_state.h"
-
-/* An instruction and its operands. Wide ones are a low and a high word. */
-struct step {
-    struct machine *machine;
-    struct sass_instruction instruction;
-    int file; /* VECTOR or UNIFORM: of the result and of most operands */
-    struct cell a, b, c, c_high;
-    int is_b_immediate;
-};
-
-/* The other half of a pair. */
-static struct cell next_of(const struct machine *machine, int file, unsigned number)
-{
-    return number == machine->zero[file] ? known(0) : machine_get(machine, file, number + 1);
-}
-
-static unsigned field(const struct step *step, unsigned at, unsigned count)
-{
-    return (unsigned)sass_bits(step->instruction, at, count);
-}
-
-static int flag(const struct step *step, unsigned at)
-{
-    return (int)field(step, at, 1);
-}
-
-/* The number of a register of the file. */
-static unsigned register_at(const struct step *step, unsigned at, int file)
-{
-    return field(step, at, 8) & step->machine->zero[file];
-}
-
-static void set_predicate(struct step *step, unsigned at, enum truth truth)
-{
-    unsigned number = field(step, at, 3);
-    if (number != 7)
-        step->machine->predicates[step->file][number] = (uint8_t)truth;
-}
-
-static enum truth predicate(const struct step *step, unsigned at)
-{
-    return machine_predicate(step->machine, step->instruction, at, step->file);
-}
+#include "emulate_step.h"
 
 /* [11:9] selects the sources of b and c; a is always a register. */
 static struct step begin(struct machine *machine, struct sass_instruction instruction)
@@ -93,35 +50,6 @@ struct operands machine_operands(const struct machine *machine, struct sass_inst
     return (struct operands){{step.a, step.b, step.c}, step.is_b_immediate};
 }
 
-static void set_result(struct step *step, struct cell cell)
-{
-    machine_set(step->machine, step->file, register_at(step, 16, step->file), cell);
-}
-
-struct wide {
-    uint64_t value;
-    int is_known;
-};
-
-static struct wide join(struct cell low, struct cell high)
-{
-    return (struct wide){(uint64_t)high.value << 32 | low.value, low.is_known && high.is_known};
-}
-
-static struct wide sum_of(struct wide a, struct wide b, int is_b_negative)
-{
-    return (struct wide){is_b_negative ? a.value - b.value : a.value + b.value, a.is_known && b.is_known};
-}
-
-static void set_wide(struct step *step, struct wide wide)
-{
-    unsigned number = register_at(step, 16, step->file);
-    if (number == step->machine->zero[step->file])
-        return;
-    machine_set(step->machine, step->file, number, wide.is_known ? known(wide.value) : unknown);
-    machine_set(step->machine, step->file, number + 1, wide.is_known ? known(wide.value >> 32) : unknown);
-}
-
 /* Sums operands that may be negated. With .X, negation is a complement, and the lower half's carry is added. */
 struct sum {
     uint64_t value;
@@ -155,7 +83,12 @@ static void finish_sum(struct step *step, const struct sum *sum)
     set_predicate(step, 81, carry_of(sum, 1));
 }
 
-/* The operand b where operands are pairs. */
+/* The operands a and b where operands are pairs. */
+static struct wide wide_a(const struct step *step)
+{
+    return join(step->a, next_of(step->machine, step->file, register_at(step, 24, step->file)));
+}
+
 static struct wide wide_b(const struct step *step)
 {
     unsigned form = field(step, 9, 3);
@@ -179,29 +112,51 @@ static void run_move(struct step *step)
         set_result(step, step->b);
 }
 
+/* The second operand of SEL.64; an immediate has 33 bits. */
+static struct wide select_b(const struct step *step)
+{
+    unsigned number = register_at(step, 32, step->file);
+    if (field(step, 9, 3) == 2)
+        return (struct wide){(uint64_t)sass_signed_bits(step->instruction, 32, 33), 1};
+    return join(machine_get(step->machine, step->file, number), next_of(step->machine, step->file, number));
+}
+
 static void run_select(struct step *step)
 {
     enum truth truth = predicate(step, 87);
+    if (sass_is_select_wide(step->instruction)) {
+        struct wide chosen = truth == TRUTH_TRUE ? wide_a(step) : select_b(step);
+        chosen.is_known &= truth != TRUTH_UNKNOWN;
+        set_wide(step, chosen);
+        return;
+    }
     set_result(step, truth == TRUTH_UNKNOWN ? unknown : truth == TRUTH_TRUE ? step->a : step->b);
 }
 
-static int compare(unsigned comparison, int64_t a, int64_t b)
+/* Whether a is less than b, in 64 bits. */
+static int is_less(uint64_t a, uint64_t b, int is_signed)
 {
-    /* Bit 0: less, bit 1: equal, bit 2: greater. */
-    return (comparison >> (a < b ? 0 : a == b ? 1 : 2)) & 1;
+    return is_signed ? (int64_t)a < (int64_t)b : a < b;
+}
+
+/* An operand in 64 bits. */
+static uint64_t extended(struct cell cell, int is_signed)
+{
+    return is_signed ? (uint64_t)(int64_t)(int32_t)cell.value : cell.value;
 }
 
 static void run_compare(struct step *step)
 {
-    int is_signed = flag(step, 73);
-    unsigned comparison = field(step, 76, 3);
-    int64_t a = is_signed ? (int32_t)step->a.value : (int64_t)step->a.value;
-    int64_t b = is_signed ? (int32_t)step->b.value : (int64_t)step->b.value;
+    int is_signed = flag(step, 73), is_wide = flag(step, 80); /* .U64 and .S64 of sm_120 */
+    struct wide a = is_wide ? wide_a(step) : (struct wide){extended(step->a, is_signed), step->a.is_known};
+    struct wide b = is_wide ? wide_b(step) : (struct wide){extended(step->b, is_signed), step->b.is_known};
+    /* Bit 0: less, bit 1: equal, bit 2: greater. */
+    unsigned relation = is_less(a.value, b.value, is_signed) ? 0 : a.value == b.value ? 1 : 2;
     enum truth truth = TRUTH_UNKNOWN;
-    if (step->a.is_known && step->b.is_known)
-        truth = compare(comparison, a, b) ? TRUTH_TRUE : TRUTH_FALSE;
+    if (a.is_known && b.is_known)
+        truth = field(step, 76, 3) >> relation & 1 ? TRUTH_TRUE : TRUTH_FALSE;
     /* .EX: compares the upper halves; if they are equal, the result for the lower ones decides. */
-    if (flag(step, 72) && truth != TRUTH_UNKNOWN && a == b)
+    if (flag(step, 72) && truth != TRUTH_UNKNOWN && relation == 1)
         truth = predicate(step, 68);
     enum truth other = predicate(step, 87);
     unsigned combination = field(step, 74, 2);
@@ -262,11 +217,29 @@ static void run_add(struct step *step)
     set_result(step, is_known ? known((uint64_t)step->a.value + step->b.value) : unknown);
 }
 
-/* IADD.64 of sm_120; a or b may be negated. */
+/* Of pairs; a or b may be negated. */
 static struct wide wide_sum(const struct step *step)
 {
-    struct wide a = join(step->a, next_of(step->machine, step->file, register_at(step, 24, step->file)));
-    return sum_of(sum_of((struct wide){0, 1}, a, flag(step, 72)), wide_b(step), !step->is_b_immediate && flag(step, 63));
+    return sum_of(sum_of((struct wide){0, 1}, wide_a(step), flag(step, 72)), wide_b(step),
+                  !step->is_b_immediate && flag(step, 63));
+}
+
+/* IADD and IADD.64 of sm_120; the carry of pairs is not tracked. */
+static void run_add_pairs(struct step *step)
+{
+    struct sum sum = {0, step->machine->launch->sm >= 100, flag(step, 74)};
+    if (flag(step, 73)) {
+        struct wide wide = wide_sum(step);
+        wide.is_known &= !sum.is_extended;
+        set_wide(step, wide);
+        set_predicate(step, 81, TRUTH_UNKNOWN);
+        return;
+    }
+    add(&sum, step->a, flag(step, 72));
+    add(&sum, step->b, !step->is_b_immediate && flag(step, 63));
+    if (sum.is_extended)
+        add_carry(&sum, predicate(step, 87));
+    finish_sum(step, &sum);
 }
 
 /* UIADD3.64 of sm_120; its carries are not tracked. */
@@ -279,16 +252,11 @@ static void run_add3_wide(struct step *step)
     set_predicate(step, 84, TRUTH_UNKNOWN);
 }
 
-/* ptxas loads constants with HFMA2 and HFMA2.MMA with -RZ * RZ. From sm_100 on, the opcode of HFMA2.MMA is IADD.64. */
-static void run_constant_or_add(struct step *step)
+/* ptxas loads constants with HFMA2 and HFMA2.MMA with -RZ * RZ. */
+static void run_constant(struct step *step)
 {
     int is_constant = field(step, 9, 3) == 2 && field(step, 24, 8) == SASS_RZ && field(step, 64, 8) == SASS_RZ;
-    if (is_constant)
-        set_result(step, step->c);
-    else if (step->machine->launch->sm >= 100 && sass_opcode(step->instruction) == 0x35)
-        set_wide(step, wide_sum(step));
-    else
-        machine_forget(step->machine, step->instruction);
+    set_result(step, is_constant ? step->c : unknown);
 }
 
 static void run_lea(struct step *step)
@@ -332,18 +300,18 @@ static void run_shift(struct step *step)
     unsigned type = field(step, 73, 2), shift = step->b.value;
     int is_right = flag(step, 76), is_high = flag(step, 80), is_signed = type == 0 || type == 2;
     int is_narrow_high = is_right && is_high && type >= 2;
-    int is_known = step->b.is_known && shift < (type < 2 ? 64u : 32u);
-    is_known &= is_narrow_high || step->a.is_known;
-    is_known &= (!is_right && !is_high) || step->c.is_known;
+    unsigned width = type < 2 ? 64 : 32;
+    int is_known = step->b.is_known && (is_narrow_high || step->a.is_known) && ((!is_right && !is_high) || step->c.is_known);
+    shift = flag(step, 75) ? shift % width : shift < width ? shift : width; /* .W, or PTX's clamp */
     uint64_t value = (uint64_t)step->c.value << 32 | step->a.value;
     if (!is_known)
         value = 0;
     else if (!is_right)
-        value <<= shift;
+        value = shift < 64 ? value << shift : 0;
     else if (is_signed)
-        value = (uint64_t)((int64_t)value >> shift);
+        value = (uint64_t)((int64_t)value >> (shift < 64 ? shift : 63));
     else
-        value >>= shift;
+        value = shift < 64 ? value >> shift : 0;
     set_result(step, is_known ? known(is_high ? value >> 32 : value) : unknown);
 }
 
@@ -389,6 +357,37 @@ static void run_absolute(struct step *step)
     set_result(step, step->b.is_known ? known((int32_t)value < 0 ? 0u - value : value) : unknown);
 }
 
+/* PRMT without a mode: by each nibble of b a byte of {c, a}, or its sign. */
+static void run_permute(struct step *step)
+{
+    uint64_t bytes = (uint64_t)step->c.value << 32 | step->a.value;
+    int is_known = step->a.is_known && step->b.is_known && step->c.is_known && field(step, 72, 3) == 0;
+    uint32_t value = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned selector = step->b.value >> 4 * i & 15, byte = bytes >> 8 * (selector & 7) & 0xff;
+        value |= (uint32_t)(!(selector & 8) ? byte : byte & 0x80 ? 0xffu : 0) << 8 * i;
+    }
+    set_result(step, is_known ? known(value) : unknown);
+}
+
+/* FLO.U32, the highest bit that is set, .SH from the left; POPC. */
+static void run_count(struct step *step)
+{
+    unsigned opcode = sass_opcode(step->instruction);
+    uint32_t value = step->b.value, count = 0, highest = value ? 31u - (unsigned)__builtin_clz(value) : UINT32_MAX;
+    int is_known = step->b.is_known && !flag(step, 63) && !flag(step, 73) && !field(step, 75, 3);
+    if (opcode == 0x100)
+        count = flag(step, 74) && value ? 31 - highest : highest;
+    else if (opcode == 0x109)
+        for (; value; value &= value - 1)
+            count++;
+    else
+        is_known = 0;
+    set_result(step, is_known ? known(count) : unknown);
+    if (opcode == 0x100)
+        set_predicate(step, 81, TRUTH_UNKNOWN);
+}
+
 /* SGXT: the lowest bits of a, as a number with a sign, or without. More than 31 of them are seldom, and their number is not
  * known to wrap. */
 static void run_extend(struct step *step)
@@ -403,12 +402,19 @@ static void run_extend(struct step *step)
 static void run_lesser(struct step *step)
 {
     int is_vector = sass_opcode(step->instruction) == 0x048, is_signed = flag(step, is_vector ? 72 : 73);
-    int32_t a = (int32_t)step->a.value, b = (int32_t)step->b.value;
+    int is_wide = !is_vector && flag(step, 74); /* IMNMX.U64 and .S64 of sm_120 */
+    struct wide a = is_wide ? wide_a(step) : (struct wide){extended(step->a, is_signed), step->a.is_known};
+    struct wide b = is_wide ? wide_b(step) : (struct wide){extended(step->b, is_signed), step->b.is_known};
     enum truth truth = predicate(step, 87);
-    int is_less = is_signed ? a < b : (uint32_t)a < (uint32_t)b;
-    int is_known = step->a.is_known && step->b.is_known && truth != TRUTH_UNKNOWN && !(is_vector && field(step, 73, 4));
-    set_result(step, is_known ? known((uint32_t)(is_less == (truth == TRUTH_TRUE) ? a : b)) : unknown);
+    struct wide chosen = is_less(a.value, b.value, is_signed) == (truth == TRUTH_TRUE) ? a : b;
+    chosen.is_known = a.is_known && b.is_known && truth != TRUTH_UNKNOWN && !(is_vector && field(step, 73, 4));
+    if (is_wide)
+        set_wide(step, chosen);
+    else
+        set_result(step, chosen.is_known ? known(chosen.value) : unknown);
     set_predicate(step, 81, TRUTH_UNKNOWN);
+    if (is_wide)
+        set_predicate(step, 84, TRUTH_UNKNOWN);
 }
 
 /* Loads from a constant bank: LDC, ULDC, LDCU. Handles whole words without an index register only. */
@@ -444,7 +450,7 @@ static void run_special(struct step *step)
     else if (special == 0xff)
         cell = known(0);
     set_result(step, cell);
-    if (opcode == 0x005)
+    if (opcode == 0x005 && flag(step, 80)) /* not .32 */
         set_wide(step, (struct wide){0, special == 0xff});
 }
 
@@ -453,7 +459,8 @@ static void run_to_uniform(struct step *step)
 {
     step->file = UNIFORM;
     set_result(step, machine_get(step->machine, VECTOR, field(step, 24, 8)));
-    set_predicate(step, 81, TRUTH_UNKNOWN); /* PT before sm_90 */
+    step->file = VECTOR; /* of the predicate: whether the lanes agree */
+    set_predicate(step, 81, TRUTH_UNKNOWN);
 }
 
 int machine_compute(struct machine *machine, struct sass_instruction instruction)
@@ -470,15 +477,17 @@ int machine_compute(struct machine *machine, struct sass_instruction instruction
         [SASS_LOGIC] = run_logic,
         [SASS_ABSOLUTE] = run_absolute,
         [SASS_EXTEND] = run_extend,
+        [SASS_PERMUTE] = run_permute,
+        [SASS_COUNT] = run_count,
         [SASS_LESSER] = run_lesser,
         [SASS_SHIFT] = run_shift,
         [SASS_PREDICATE_LOGIC] = run_predicate_logic,
         [SASS_MULTIPLY_ADD] = run_multiply_add,
         [SASS_MULTIPLY_WIDE] = run_multiply_wide,
         [SASS_MULTIPLY_HIGH] = run_multiply_high,
-        [SASS_CONSTANT_OR_ADD] = run_constant_or_add,
+        [SASS_CONSTANT] = run_constant,
+        [SASS_ADD_PAIRS] = run_add_pairs,
         [SASS_TO_UNIFORM] = run_to_uniform,
-        [SASS_TO_UNIFORM_AND_TEST] = run_to_uniform,
         [SASS_LOAD_CONSTANT] = run_load_constant,
     };
     unsigned operation = sass_row_of(instruction)->operation;

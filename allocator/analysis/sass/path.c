@@ -277,6 +277,8 @@ int path_address(struct path *path, const struct path_change *changes, size_t co
     for (uint32_t i = 0; i < path->step_count; i++)
         run_again(&machine, path, i, changes, count);
     machine.predicates[VECTOR][path->access->predicate & 7] = path->access->is_negated ? TRUTH_FALSE : TRUTH_TRUE;
+    if (path->access->has_source)
+        machine.predicates[VECTOR][path->access->source & 7] = path->access->is_source_negated ? TRUTH_FALSE : TRUTH_TRUE;
     machine.predicates[VECTOR][7] = TRUTH_TRUE;
     return machine_address(&machine, path->access, &is_off, address);
 }

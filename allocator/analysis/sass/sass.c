@@ -68,6 +68,10 @@ static const struct encoding encodings[] = {
     {0x9a6, 0, ERA_80, ERA_100, "RED.E", A, TYPE_FLOAT, 0, 32, 40, 24, 0, 72, NEVER},
     {0x9a6, 1, ERA_80, ERA_80, "RED.E", A, TYPE_FLOAT, 0, 32, 40, 24, 64, 90, 71},
     {0x9a6, 1, ERA_100, ERA_100, "RED.E", A, TYPE_FLOAT, 0, 32, 40, 24, 64, 90, 81},
+    {0x9a4, 1, ERA_80, ERA_80, "LDGMC.E", R, TYPE_INTEGER, 3, 16, 40, 24, 64, 70, NEVER},
+    {0x9a4, 1, ERA_100, ERA_100, "LDGMC.E", R, TYPE_INTEGER, 3, 16, 40, 24, 64, ALWAYS, NEVER},
+    {0x9a5, 1, ERA_80, ERA_80, "LDGMC.E", R, TYPE_FLOAT, 0, 16, 40, 24, 64, 70, NEVER},
+    {0x9a5, 1, ERA_100, ERA_100, "LDGMC.E", R, TYPE_FLOAT, 0, 16, 40, 24, 64, ALWAYS, NEVER},
     {0xfae, 1, ERA_80, ERA_80, "LDGSTS.E", R, TYPE_COPY, 0, 16, 32, 12, 64, 70, 76},
     {0xfae, 1, ERA_100, ERA_100, "LDGSTS.E", R, TYPE_COPY, 0, 16, 32, 12, 64, 83, 76},
     {0xdae, 1, ERA_80, ERA_80, "LDGSTS.E", R, TYPE_COPY, 0, 16, 32, 12, NO_UNIFORM, 70, 76},
@@ -82,9 +86,10 @@ struct data_width {
     uint8_t bytes;
 };
 
-/* By [75:73]. */
+/* By [75:73]; sm_75 also has 7. */
 static const struct data_width memory_widths[8] = {{".U8", 1}, {".S8", 1}, {".U16", 2},  {".S16", 2},
                                                    {"", 4},    {".64", 8}, {".128", 16}, {"", 0}};
+static const struct data_width unsigned_128 = {".U.128", 16};
 static const struct data_width integer_widths_70[8] = {{"", 4},       {".S32", 4}, {".64", 8},  {".F32", 4},
                                                        {".F16x2", 4}, {".S64", 8}, {".F64", 8}, {"", 0}};
 static const struct data_width integer_widths_90[8] = {{"", 4},      {".S32", 4}, {".64", 8}, {".S64", 8},
@@ -125,7 +130,7 @@ static struct data_width width_of(const struct encoding *encoding, struct sass_i
     case TYPE_256:
         return (struct data_width){"", 32};
     default:
-        return memory_widths[sass_bits(instruction, 73, 3)];
+        return sm < 80 && sass_bits(instruction, 73, 3) == 7 ? unsigned_128 : memory_widths[sass_bits(instruction, 73, 3)];
     }
 }
 
@@ -198,6 +203,8 @@ static void write_text(const struct encoding *encoding, struct sass_instruction 
         snprintf(from, sizeof(from), ", %s, %s", data, register_name((unsigned)sass_bits(instruction, 64, 8), other));
     else if (encoding->kind != ACCESS_READ)
         snprintf(from, sizeof(from), ", %s", data);
+    else if (access->has_source)
+        snprintf(from, sizeof(from), ", %sP%u", access->is_source_negated ? "!" : "", access->source & 7);
     /* Truncated where it is too long. */
     if (snprintf(access->text, sizeof(access->text), "%s%s%s%s %s[%s%s%s]%s", guard, encoding->name, operation, suffix, to,
                  base, uniform, offset_text(access->immediate, offset), from) < 0)
@@ -218,6 +225,11 @@ int sass_decode(struct sass_instruction instruction, unsigned sm, struct sass_ac
     access->bytes = width.bytes;
     access->predicate = (unsigned)sass_bits(instruction, 12, 3);
     access->is_negated = bit(instruction, 15);
+    if (encoding->type == TYPE_COPY && sass_bits(instruction, 87, 4) != 7) {
+        access->has_source = 1;
+        access->source = (unsigned)sass_bits(instruction, 87, 3);
+        access->is_source_negated = bit(instruction, 90);
+    }
     access->base = (unsigned)sass_bits(instruction, 24, 8);
     access->is_base_wide = bit(instruction, encoding->wide_bit);
     access->immediate = sass_signed_bits(instruction, encoding->immediate_at, encoding->immediate_bits);
@@ -303,8 +315,9 @@ const char *sass_thrower(struct sass_instruction instruction)
     static const struct {
         uint16_t opcode;
         const char *name;
-    } throwers[] = {{0x183, "LDL"},      {0x184, "LDS"}, {0x187, "STL"},  {0x188, "STS"},   {0x006, "VOTE"},
-                    {0x148, "WARPSYNC"}, {0x15c, "BPT"}, {0x189, "SHFL"}, {0x1a1, "MATCH"}, {0x1c4, "REDUX"}};
+    } throwers[] = {{0x183, "LDL"},      {0x184, "LDS"},  {0x187, "STL"},   {0x188, "STS"},   {0x006, "VOTE"},
+                    {0x148, "WARPSYNC"}, {0x15c, "BPT"},  {0x189, "SHFL"},  {0x1a1, "MATCH"}, {0x1c4, "REDUX"},
+                    {0x03b, "LDSM"},     {0x044, "STSM"}, {0x18c, "ATOMS"}, {0x18d, "ATOMS"}};
     for (size_t i = 0; i < sizeof(throwers) / sizeof(throwers[0]); i++)
         if (throwers[i].opcode == sass_bits(instruction, 0, 9))
             return throwers[i].name;
@@ -313,14 +326,15 @@ const char *sass_thrower(struct sass_instruction instruction)
 
 const char *sass_class(struct sass_instruction instruction, enum access_kind *kind)
 {
-    /* By [8:0]. The direction of bulk copies is unknown. */
+    /* By [8:0]. sass_bulk() tells the direction of UBLKCP. */
     static const struct {
         uint16_t opcode;
         uint8_t kind;
         const char *name;
     } classes[] = {
-        {0x160, ACCESS_READ, "TEX"},        {0x166, ACCESS_READ, "TLD"},       {0x199, ACCESS_READ, "SULD"},
-        {0x19d, ACCESS_WRITE, "SUST"},      {0x1b4, ACCESS_READ, "UTMALDG"},   {0x1b5, ACCESS_WRITE, "UTMASTG"},
+        {0x160, ACCESS_READ, "TEX"},        {0x163, ACCESS_READ, "TLD4"},      {0x166, ACCESS_READ, "TLD"},
+        {0x16c, ACCESS_READ, "TXD"},        {0x199, ACCESS_READ, "SULD"},      {0x19d, ACCESS_WRITE, "SUST"},
+        {0x19f, ACCESS_ATOMIC, "SURED"},    {0x1b4, ACCESS_READ, "UTMALDG"},   {0x1b5, ACCESS_WRITE, "UTMASTG"},
         {0x1b6, ACCESS_ATOMIC, "UTMAREDG"}, {0x1ba, ACCESS_UNKNOWN, "UBLKCP"}, {0x1bb, ACCESS_ATOMIC, "UBLKRED"},
     };
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {

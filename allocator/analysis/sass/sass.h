@@ -1,8 +1,8 @@
 /*
  * Decodes SASS, the 128-bit instructions of sm_70 and later, as far as a faulting access requires it: its kind, its bytes per
  * lane, and the source of its address.
- * Source of the encodings: code of ptxas 13.0 for sm_75, 80, 86, 90, 100 and 120, disassembled with nvdisasm 13.5, also after
- * flipping single bits.
+ * Source of the encodings: code of ptxas 13.0 and of the libraries in docs/explain.md for sm_75 to 120, disassembled with
+ * nvdisasm 13.5, also after flipping single bits.
  *
  * Pure.
  */
@@ -28,6 +28,9 @@ struct sass_access {
     unsigned bytes;     /* per lane; 0 if the encoding of the width is unknown */
     unsigned predicate; /* 7: always */
     int is_negated;     /* the lane performs the access if the predicate is false */
+    int has_source; /* of copies to shared memory: a second predicate, without which the lane reads nothing and stores zeros */
+    unsigned source;
+    int is_source_negated;
     unsigned base;      /* register, SASS_RZ if none */
     int is_base_wide;   /* base is a register pair */
     int uniform;        /* pair of uniform registers to add, -1 if none */
@@ -57,7 +60,7 @@ struct sass_bulk {
     char text[64];        /* "UTMALDG.2D [UR8], [UR4]" */
 };
 
-/* Returns 1 if `instruction` is one. */
+/* Returns 1 if `instruction` is one, and not only between shared memories. */
 int sass_bulk(struct sass_instruction instruction, struct sass_bulk *bulk);
 
 /* Returns name and kind of an access whose address is not in registers (TMA, textures, surfaces); NULL for any other
@@ -83,6 +86,7 @@ uint64_t sass_address_halves(const struct sass_access *access, unsigned kept, co
 /* What an instruction may change; conservative: return 1 if unsure. */
 int sass_writes_register(struct sass_instruction instruction, unsigned first, unsigned count);
 int sass_writes_uniform(struct sass_instruction instruction);
+int sass_writes_uniform_register(struct sass_instruction instruction, unsigned number, unsigned zero); /* zero: of URZ */
 int sass_writes_uniform_predicate(struct sass_instruction instruction);
 int sass_writes_predicate(struct sass_instruction instruction);
 int sass_may_write_predicate(struct sass_instruction instruction, unsigned number); /* 0 to 6 */

@@ -32,6 +32,7 @@ enum sass_operation {
     SASS_LOGIC,
     SASS_ABSOLUTE,
     SASS_PERMUTE,
+    SASS_MIX, /* of the operands */
     SASS_LESSER,
     SASS_EXTEND,
     SASS_SHIFT,
@@ -39,10 +40,11 @@ enum sass_operation {
     SASS_MULTIPLY_ADD,
     SASS_MULTIPLY_WIDE,
     SASS_MULTIPLY_HIGH,
-    SASS_CONSTANT_OR_ADD,
+    SASS_CONSTANT,
+    SASS_ADD_PAIRS,
     SASS_COUNT,
+    SASS_INDEX, /* an index, whatever the operands are */
     SASS_TO_UNIFORM,
-    SASS_TO_UNIFORM_AND_TEST,
     SASS_LOAD,
     SASS_LOAD_CONSTANT,
     SASS_LOAD_INDEXED,
@@ -51,13 +53,19 @@ enum sass_operation {
 
 struct sass_row {
     uint8_t effect; /* what it writes: see sass_effects.c */
-    uint8_t width;  /* number of registers; 0 with loads: given by the data width in [75:73] */
+    uint8_t width;  /* number of registers, where sass_width() says no other */
     uint8_t flags;
     uint8_t operation;
     uint8_t numbers; /* USES_ flags of what it computes with; 0 if it only moves bits, or is not known */
 };
 
 const struct sass_row *sass_row_of(struct sass_instruction instruction);
+
+/* The number of registers that it writes: vector ones, or uniform ones. */
+unsigned sass_width(struct sass_instruction instruction);
+
+/* Whether it is SEL.64 or USEL.64. */
+int sass_is_select_wide(struct sass_instruction instruction);
 
 /* Returns `count` bits of the instruction from bit `at`; count < 64. */
 static inline uint64_t sass_bits(struct sass_instruction instruction, unsigned at, unsigned count)

@@ -98,9 +98,11 @@ static term_set of_move(struct reading *reading, enum which which)
 static term_set of_select(struct reading *reading, enum which which)
 {
     struct meeting meeting = {NOTHING, 0};
-    (void)which;
-    meet(&meeting, read_a(reading, LOW));
-    meet(&meeting, read_operand(reading, 0, LOW));
+    int is_wide = sass_is_select_wide(reading->instruction), is_immediate = sass_bits(reading->instruction, 9, 3) == 2;
+    meet(&meeting, read_a(reading, which));
+    meet(&meeting, !is_wide       ? read_operand(reading, 0, LOW)
+                   : is_immediate ? NOTHING
+                                  : read_field(reading, 32, reading->file, which));
     return meeting.terms;
 }
 
@@ -134,14 +136,14 @@ static term_set of_high_product(struct reading *reading, enum which which)
     return (form == 1 || form == 4 || form == 5) && sass_bits(reading->instruction, 64, 8) == SASS_RZ ? NOTHING : UNKNOWN;
 }
 
-/* HFMA2.MMA of constants, or IADD.64 from sm_100 on. */
-static term_set of_constant_or_add(struct reading *reading, enum which which)
+/* HFMA2 and HFMA2.MMA */
+static term_set of_constant(struct reading *reading, enum which which)
 {
-    int is_constant = sass_bits(reading->instruction, 9, 3) == 2 && sass_bits(reading->instruction, 24, 8) == SASS_RZ &&
-                      sass_bits(reading->instruction, 64, 8) == SASS_RZ;
-    if (is_constant)
-        return NOTHING;
-    return reading->slicer->sm >= 100 && sass_opcode(reading->instruction) == 0x35 ? of_two(reading, which) : UNKNOWN;
+    (void)which;
+    return sass_bits(reading->instruction, 9, 3) == 2 && sass_bits(reading->instruction, 24, 8) == SASS_RZ &&
+                   sass_bits(reading->instruction, 64, 8) == SASS_RZ
+               ? NOTHING
+               : UNKNOWN;
 }
 
 /* LDC, ULDC, LDCU: the n-th word. With an index register it may be any parameter. */
@@ -173,24 +175,22 @@ static term_set (*const readers[SASS_OPERATIONS])(struct reading *, enum which) 
     [SASS_ADD] = of_two,
     [SASS_LEA] = of_lea,
     [SASS_LOGIC] = of_three,
+    [SASS_ABSOLUTE] = of_nothing,
+    [SASS_EXTEND] = of_nothing,
     [SASS_PERMUTE] = of_three,
+    [SASS_MIX] = of_three,
     [SASS_LESSER] = of_two,
     [SASS_SHIFT] = of_nothing,
     [SASS_MULTIPLY_ADD] = of_multiply_add,
     [SASS_MULTIPLY_WIDE] = of_multiply_add,
     [SASS_MULTIPLY_HIGH] = of_high_product,
-    [SASS_CONSTANT_OR_ADD] = of_constant_or_add,
+    [SASS_CONSTANT] = of_constant,
+    [SASS_ADD_PAIRS] = of_two,
     [SASS_COUNT] = of_nothing,
+    [SASS_INDEX] = of_nothing,
     [SASS_TO_UNIFORM] = of_to_uniform,
-    [SASS_TO_UNIFORM_AND_TEST] = of_to_uniform,
     [SASS_LOAD] = of_memory,
 };
-
-/* Returns the number of registers written, at most. */
-static unsigned width_of(const struct sass_row *row)
-{
-    return row->operation == SASS_LOAD ? 4 : row->operation == SASS_MOVE ? 2 : row->width;
-}
 
 static int is_constant_load(struct sass_instruction instruction)
 {
@@ -198,28 +198,10 @@ static int is_constant_load(struct sass_instruction instruction)
     return operation == SASS_LOAD_CONSTANT || operation == SASS_LOAD_INDEXED;
 }
 
-/* Returns the number of uniform registers written; more than exist if unknown. */
-static unsigned uniform_width(struct sass_instruction instruction)
-{
-    static const uint8_t loads[8] = {1, 1, 1, 1, 1, 2, 4, 255};
-    const struct sass_row *row = sass_row_of(instruction);
-    if (is_constant_load(instruction))
-        return loads[sass_bits(instruction, 73, 3)];
-    if (sass_opcode(instruction) == 0x082)
-        return sass_bits(instruction, 80, 1) || sass_bits(instruction, 9, 3) == 2 ? 2 : 1;
-    return readers[row->operation] ? width_of(row) : 255;
-}
-
 int slice_writes(const struct slicer *slicer, struct sass_instruction instruction, int file, unsigned number)
 {
-    int is_single = sass_opcode(instruction) == 0x035 && slicer->sm < 100; /* HFMA2.MMA, not IADD.64 */
-    if (file == VECTOR && is_single)
-        return sass_bits(instruction, 16, 8) == number;
-    if (file == VECTOR)
-        return sass_writes_register(instruction, number, 1);
-    unsigned first = register_field(slicer, instruction, 16, UNIFORM);
-    return sass_writes_uniform(instruction) &&
-           (!sass_is_known(instruction) || (number >= first && number - first < uniform_width(instruction)));
+    return file == VECTOR ? sass_writes_register(instruction, number, 1)
+                          : sass_writes_uniform_register(instruction, number, slicer->zero[UNIFORM]);
 }
 
 struct meeting slice_terms_of(struct slicer *slicer, const struct value *value)
@@ -232,7 +214,7 @@ struct meeting slice_terms_of(struct slicer *slicer, const struct value *value)
         return (struct meeting){UNKNOWN, 1};
     if (is_constant_load(reading.instruction))
         return (struct meeting){constant_load(&reading, word), 1};
-    if (!readers[row->operation] || word >= width_of(row))
+    if (!readers[row->operation] || word >= sass_width(reading.instruction))
         return (struct meeting){UNKNOWN, 1};
     reading.file = opcode >= 0x80 && opcode < 0x100 ? UNIFORM : VECTOR;
     term_set terms = readers[row->operation](&reading, word ? HIGH : LOW);

@@ -121,8 +121,9 @@ static unsigned kinds_at(struct span code, uint64_t at, const struct sass_access
 {
     unsigned count = access->bytes > 4 ? access->bytes / 4 : 1, kinds = 0;
     unsigned opcode = sass_opcode(sass_load(code.bytes + at));
-    unsigned data = (unsigned)sass_bits(sass_load(code.bytes + at), 32, 8);
-    if (opcode == 0x180 || opcode == 0x181) /* LD, LDG */
+    unsigned form = (unsigned)sass_bits(sass_load(code.bytes + at), 0, 12);
+    unsigned data = (unsigned)sass_bits(sass_load(code.bytes + at), form == 0x385 ? 64 : 32, 8); /* ST without a descriptor */
+    if (opcode == 0x180 || opcode == 0x181)                                                      /* LD, LDG */
         return within(after_load(code, at, count), access->bytes);
     if (opcode != 0x185 && opcode != 0x186) /* ST, STG */
         return 0;
