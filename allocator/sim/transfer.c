@@ -113,6 +113,17 @@ CUresult transfer_set(CUdeviceptr destination, size_t pitch, uint32_t value, uns
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 
+/* One to memory that is not page-locked has ended when it returns. */
+static enum submit_mode how_to_host(const void *destination, CUstream stream)
+{
+    CUcontext context;
+    struct host_range range;
+    uint64_t address = (uintptr_t)destination;
+    int waits = !space_is_device(address) && !host_find(address, &range) && context_current(&context) == CUDA_SUCCESS &&
+                !is_capturing(context, stream);
+    return waits ? SUBMIT_AND_WAIT : SUBMIT_ASYNC;
+}
+
 /* Both forms of a copy: on the legacy default stream, and on a given stream. */
 #define COPY(name, to_type, to_side, from_type, from_side, mode)                                                               \
     SIM_API CUresult name(to_type to, from_type from, size_t ByteCount)                                                        \
@@ -126,8 +137,19 @@ CUresult transfer_set(CUdeviceptr destination, size_t pitch, uint32_t value, uns
         return copy((uintptr_t)to, to_side, (uintptr_t)from, from_side, ByteCount, hStream, SUBMIT_ASYNC);                     \
     }
 COPY(cuMemcpy, CUdeviceptr, SIDE_EITHER, CUdeviceptr, SIDE_EITHER, SUBMIT_AND_WAIT)
-COPY(cuMemcpyDtoH, void *, SIDE_EITHER, CUdeviceptr, SIDE_DEVICE, SUBMIT_AND_WAIT)
 COPY(cuMemcpyDtoD, CUdeviceptr, SIDE_DEVICE, CUdeviceptr, SIDE_DEVICE, SUBMIT_ASYNC)
+
+SIM_API CUresult cuMemcpyDtoH(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    CALL_ENTER("cuMemcpyDtoH");
+    return copy((uintptr_t)dstHost, SIDE_EITHER, srcDevice, SIDE_DEVICE, ByteCount, NULL, SUBMIT_AND_WAIT);
+}
+
+SIM_API CUresult cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
+{
+    CALL_ENTER("cuMemcpyDtoHAsync");
+    return copy((uintptr_t)dstHost, SIDE_EITHER, srcDevice, SIDE_DEVICE, ByteCount, hStream, how_to_host(dstHost, hStream));
+}
 
 SIM_API CUresult cuMemcpyHtoD(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 {

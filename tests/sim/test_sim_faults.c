@@ -409,9 +409,11 @@ PLAY(faults_of_the_host_go_to_the_handler_before, 0, {{0}})
 PLAY(unmapped_copies_fail_when_they_run, 0, {{0}})
 {
     open_device();
-    uint32_t flag = 0, *pointer = &flag, word;
+    uint32_t flag = 0, *pointer = &flag;
+    void *word;
+    OK(cuMemAllocHost(&word, sizeof flag)); /* a copy to other memory would be over when it returns */
     OK(launch("cusim_spin", 1, 1, (void *[]){&pointer}));
-    OK(cuMemcpyDtoHAsync(&word, base, sizeof word, NULL));
+    OK(cuMemcpyDtoHAsync(word, base, sizeof flag, NULL));
     OK(cuMemUnmap(base, GRANULE));
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);

@@ -264,25 +264,53 @@ static void host_function(void *user)
     atomic_fetch_add((atomic_uint *)user, 1);
 }
 
+static void *let_go_later(void *flag)
+{
+    usleep(50000);
+    let_go(flag);
+    return NULL;
+}
+
+/* As the driver does: only to page-locked memory does a copy go on behind the call. */
+TEST_WITH(a_copy_to_pageable_memory_is_waited_for, clear_log, NULL)
+{
+    static uint32_t flag, word;
+    CUdeviceptr from;
+    CUstream stream;
+    pthread_t thread;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&from, sizeof word));
+    launch_spin(&flag, stream);
+    assert_int_equal(pthread_create(&thread, NULL, let_go_later, &flag), 0);
+    OK(cuMemcpyDtoHAsync(&word, from, sizeof word, stream));
+    OK(cuStreamQuery(stream));
+    pthread_join(thread, NULL);
+    OK(cuMemFree(from));
+    OK(cuStreamDestroy(stream));
+}
+
 TEST_WITH(host_functions_and_copies_keep_the_order, clear_log, NULL)
 {
     CUstream stream;
     CUdeviceptr memory;
     atomic_uint calls = 0;
-    uint32_t flag = 0, source = 41, back = 0;
+    uint32_t flag = 0, source = 41, *back;
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuMemAlloc(&memory, 8));
+    OK(cuMemAllocHost((void **)&back, sizeof *back));
+    *back = 0;
     launch_spin(&flag, stream);
     OK(cuMemcpyHtoDAsync(memory, &source, sizeof source, stream));
     source = 0; /* a copy of a little host memory takes it at the call */
     OK(cuMemcpyDtoDAsync(memory + 4, memory, 4, stream));
-    OK(cuMemcpyDtoHAsync(&back, memory + 4, sizeof back, stream));
+    OK(cuMemcpyDtoHAsync(back, memory + 4, sizeof *back, stream));
     OK(cuLaunchHostFunc(stream, host_function, &calls));
     assert_int_equal(atomic_load(&calls), 0);
     let_go(&flag);
     OK(cuStreamSynchronize(stream));
-    assert_int_equal(back, 41);
+    assert_int_equal(*back, 41);
     assert_int_equal(atomic_load(&calls), 1);
+    OK(cuMemFreeHost(back));
     OK(cuMemFree(memory));
     OK(cuStreamDestroy(stream));
 }
