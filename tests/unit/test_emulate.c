@@ -4,7 +4,7 @@
  */
 #include "support/test.h"
 
-#include "analysis/sass/emulate.h"
+#include "analysis/sass/emulate_state.h"
 
 #include "support/fixture.h"
 
@@ -95,6 +95,22 @@ TEST(test_architectures)
         make(&fixture, &kernels[i], 105);
         assert_int_equal(run(&fixture, 1000, &address), EMULATE_UNKNOWN);
     }
+}
+
+/* The low bits of the offset are the kind of the branch. */
+TEST(test_branches)
+{
+    static const struct {
+        struct sass_instruction instruction;
+        unsigned sm;
+        int64_t offset;
+    } branches[] = {{{0xfffffd6100008947, 0x021fea000383ffff}, 75, -672},  /* @!P0 BRA.U */
+                    {{0x00002be27f007947, 0x000fea000b800000}, 80, 11232}, /* BRA.DIV ~URZ */
+                    {{0x0000002306008947, 0x002fea000b800000}, 86, 32},    /* @!P0 BRA.CONV UR6 */
+                    {{0x0000001000000944, 0x001fe20003c00000}, 80, 16},    /* @P0 CALL.REL.NOINC */
+                    {{0xfffffffc00fc7947, 0x000fc0000383ffff}, 90, -16}};
+    for (size_t i = 0; i < sizeof(branches) / sizeof(branches[0]); i++)
+        assert_int_equal(instruction_branch_offset(branches[i].instruction, branches[i].sm), branches[i].offset);
 }
 
 TEST(test_budget)

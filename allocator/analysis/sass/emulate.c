@@ -212,9 +212,9 @@ enum emulate_result emulate(const struct emulate_launch *launch, const struct em
 
 int64_t instruction_branch_offset(struct sass_instruction instruction, unsigned sm)
 {
-    /* From sm_90 on, the low byte, in units of 4, is in [23:16]. */
+    /* In units of 4: [33:32] is the kind. From sm_90 on, the low byte is in [23:16]. */
     if (sm < 90)
-        return sass_signed_bits(instruction, 32, 50);
+        return sass_signed_bits(instruction, 34, 48) * 4;
     return (int64_t)((uint64_t)sass_signed_bits(instruction, 34, 48) << 8 | sass_bits(instruction, 16, 8)) * 4;
 }
 
