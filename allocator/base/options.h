@@ -47,7 +47,7 @@ struct options {
     uint64_t history;              /* freed buffers to remember, 0..16M, default 65536 */
     uint64_t launches;             /* launches to remember per thread and context, 0..65536, default 4096; 0: none */
     enum option_stacks stacks;   /* on (default) | python | off: record the stack of each allocation, and of frees that unmap */
-    enum option_streams streams; /* off (default) | on | on+host: find buffers that are freed or written while other streams use them */
+    enum option_streams streams; /* off (default) | on | on+host: find buffers that are freed or written while in use */
     uint64_t slack_reach;        /* bytes of slack on each side of a buffer that are watched, 16..2M, default 4K */
     uint64_t slack_every;        /* frees after which a stream's freed buffers are checked, 1..128, default 128 */
     uint64_t exit_wait;          /* max wait at exit for pending GPU work, in ms, default 1000; 0: no wait */

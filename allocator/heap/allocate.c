@@ -47,9 +47,8 @@ static struct freelist *list_for(struct books *books, struct stream *stream)
     struct pool *pool = pool_of(books, stream);
     if (__builtin_expect(!pool, 1))
         return freelist_of(stream);
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     struct freelist *list = freelist_in_pool(books, stream, pool); /* stays valid while the caller captures */
-    lock_release(&books->lock);
     return list;
 }
 
@@ -150,10 +149,9 @@ static struct block *take_back(struct pool *pool, const cufence_buffer *was, str
     arena_visit(was->mapping_start, 1, seek, &seeking);
     if (!seeking.block || __atomic_load_n(&seeking.block->pool, __ATOMIC_RELAXED) != pool)
         return NULL;
-    lock_take(&pool->books->lock);
+    HOLD(&pool->books->lock);
     for (*from = pool->lists; *from && !block; *from = block ? *from : (*from)->next)
         block = freelist_take_this(*from, seeking.block) ? seeking.block : NULL;
-    lock_release(&pool->books->lock);
     return block;
 }
 

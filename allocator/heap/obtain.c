@@ -12,10 +12,9 @@ static struct block *steal(struct freelist *list, uint64_t pages, uint64_t waste
 {
     struct books *books = list->books;
     freelist_advance(&books->shared);
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     freelist_drain(books);
     struct block *block = freelist_steal(books, list == &books->shared ? NULL : list, pages, waste);
-    lock_release(&books->lock);
     return block;
 }
 

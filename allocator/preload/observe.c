@@ -192,8 +192,9 @@ static void say_packing(const struct card *card)
     if (own->options.small == ESTIMATE_AUTO || own->options.small == ESTIMATE_LATE)
         SAY("  small=auto, the default, %s\n", (int)process,
             own->turns.round == CELLS_HALF.round ? "would pack every second of them while the program runs"
-            : own->turns.round                   ? "would begin to pack while the program runs"
-                               : "would not pack: the pages of small buffers stay below 128 MiB, or a sixteenth of what is mapped");
+            : own->turns.round
+                ? "would begin to pack while the program runs"
+                : "would not pack: the pages of small buffers stay below 128 MiB, or a sixteenth of what is mapped");
 }
 
 static void say_card(int device, const struct card *card)

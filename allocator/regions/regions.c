@@ -48,13 +48,12 @@ static void check_last(const struct division *division, struct stream *stream, e
 /* Takes the first division out that has some of the bytes. */
 static struct division *take_within(uint64_t start, uint64_t end)
 {
-    lock_take(&regions_table_lock);
+    HOLD(&regions_table_lock);
     struct division *division = division_next(start);
     if (division && division->start >= end)
         division = NULL;
     if (division)
         division_remove(division);
-    lock_release(&regions_table_lock);
     return division;
 }
 
@@ -69,12 +68,11 @@ static void drop(struct division *division)
 static void buffer_freed(uint64_t address, uint64_t size, struct stream *stream, enum heap_users users)
 {
     struct division *division;
-    lock_take(&regions_lock);
+    HOLD(&regions_lock);
     while ((division = take_within(address, address + size)) != NULL) {
         check_last(division, stream, users);
         drop(division);
     }
-    lock_release(&regions_lock);
 }
 
 static cufence_status none_begins(uint64_t start)
@@ -173,7 +171,7 @@ cufence_status regions_divide(uint64_t start, size_t bytes, size_t rows, const c
     division->rows = rows;
     division->context = range.context;
     snprintf(division->name, sizeof division->name, "%s", name ? name : "");
-    lock_take(&regions_lock);
+    HOLD(&regions_lock);
     division->number = ++divided;
     division->states = states_take(range.context, rows);
     __atomic_store_n(&heap_before_free, buffer_freed, __ATOMIC_RELEASE);
@@ -183,7 +181,6 @@ cufence_status regions_divide(uint64_t start, size_t bytes, size_t rows, const c
         drop(division);
     if (old)
         drop(old);
-    lock_release(&regions_lock);
     return status;
 }
 
@@ -221,12 +218,11 @@ static uint64_t last_launch(struct context *context)
 /* Sets which change has named the row last. Returns which one had. */
 static uint64_t set_named(const struct region_at *at, uint64_t number)
 {
-    lock_take(&regions_table_lock);
+    HOLD(&regions_table_lock);
     struct region *row = division_row(at);
     uint64_t before = row ? row->named : 0;
     if (row)
         row->named = number;
-    lock_release(&regions_table_lock);
     return before;
 }
 
@@ -334,10 +330,9 @@ static size_t make(const struct change *change, const struct region_at *rows, si
     uint64_t number = is_ordered ? work_submit(&work) : 0;
     if (!number)
         work_set_now(rows, work.count, change->to.state);
-    lock_take(&regions_table_lock);
+    HOLD(&regions_table_lock);
     for (size_t i = 0; i < work.count; i++)
         note(change, &rows[i], number);
-    lock_release(&regions_table_lock);
     return work.count;
 }
 

@@ -76,7 +76,7 @@ struct region *division_row(const struct region_at *at)
 void division_context_gone(const struct context *context)
 {
     size_t kept = 0;
-    lock_take(&regions_table_lock);
+    HOLD(&regions_table_lock);
     for (size_t i = 0; i < count; i++) {
         if (divisions[i]->context == context)
             free(divisions[i]);
@@ -84,7 +84,6 @@ void division_context_gone(const struct context *context)
             divisions[kept++] = divisions[i];
     }
     count = kept;
-    lock_release(&regions_table_lock);
 }
 
 void division_describe(const struct division *division, uint64_t address, struct region_at *out)
@@ -118,7 +117,7 @@ int region_find(uint64_t address, struct region_at *out)
 void regions_walk(uint64_t start, uint64_t end, void (*show)(const struct region_at *at, void *user), void *user)
 {
     struct region_at at;
-    lock_take(&regions_table_lock);
+    HOLD(&regions_table_lock);
     for (const struct division *division = division_next(start); division && division->start < end;
          division = division_next(division_end(division))) {
         uint64_t row = start > division->start ? (start - division->start) / division->bytes : 0;
@@ -127,7 +126,6 @@ void regions_walk(uint64_t start, uint64_t end, void (*show)(const struct region
             show(&at, user);
         }
     }
-    lock_release(&regions_table_lock);
 }
 
 static uint64_t free_bytes_of(const struct division *division, uint64_t start, uint64_t end)
@@ -153,11 +151,10 @@ uint64_t regions_free_bytes(uint64_t start, uint64_t end)
     uint64_t bytes = 0;
     if (!__atomic_load_n(&regions_are_used, __ATOMIC_ACQUIRE))
         return 0;
-    lock_take(&regions_table_lock);
+    HOLD(&regions_table_lock);
     for (const struct division *division = division_next(start); division && division->start < end;
          division = division_next(division_end(division)))
         bytes += free_bytes_of(division, start, end);
-    lock_release(&regions_table_lock);
     return bytes;
 }
 

@@ -83,7 +83,7 @@ void regions_context_gone(struct context *context)
     struct given *given, *next_given;
     if (!within)
         return;
-    lock_take(&regions_lock);
+    HOLD(&regions_lock);
     DL_FOREACH_SAFE(within->first, work, next_work)
     free(work);
     LL_FOREACH_SAFE(within->given, given, next_given)
@@ -91,7 +91,6 @@ void regions_context_gone(struct context *context)
     results_forget(&within->results);
     *within = (struct region_context){.results.limit = PINNED};
     division_context_gone(context);
-    lock_release(&regions_lock);
 }
 
 /* ---- work ---- */

@@ -64,7 +64,8 @@ SIM_API CUresult cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalA
 }
 
 /* Since CUDA 13.5, whose header may not be here. */
-SIM_API CUresult set_allocation_class(CUtensorMap *tensorMap, int allocClass, int *outAllocClass) __asm__("cuTensorMapSetAllocationClass");
+SIM_API CUresult set_allocation_class(CUtensorMap *tensorMap, int allocClass,
+                                      int *outAllocClass) __asm__("cuTensorMapSetAllocationClass");
 
 CUresult set_allocation_class(CUtensorMap *tensorMap, int allocClass, int *outAllocClass)
 {

@@ -260,7 +260,8 @@ class pool_figures
     {
         std::map<pool_id, std::int64_t> mapped;
         for (const auto &each : mappings)
-            mapped[{each.pool[0], each.pool[1]}] += static_cast<std::int64_t>(each.buffer.mapping_end - each.buffer.mapping_start);
+            mapped[{each.pool[0], each.pool[1]}] +=
+                static_cast<std::int64_t>(each.buffer.mapping_end - each.buffer.mapping_start);
         std::lock_guard<std::mutex> guard(lock);
         auto &known = seen[device];
         for (const auto &each : mapped)

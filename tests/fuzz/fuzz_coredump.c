@@ -149,7 +149,8 @@ static void fence_kernel(const struct coredump *dump, const struct evidence_site
     list_variables(image_relocated(dump, site->symbol, site->error_pc), site->symbol);
     if ((status == CUFENCE_OK) != (image != NULL) || (status != CUFENCE_OK && !problem.text[0]))
         abort();
-    if (image && fence_put(&image, &size, site->symbol, site->kernel_offset, &fence, &problem) == CUFENCE_OK && fence.fenced > fence.exits)
+    if (image && fence_put(&image, &size, site->symbol, site->kernel_offset, &fence, &problem) == CUFENCE_OK &&
+        fence.fenced > fence.exits)
         abort();
     free(image);
 }

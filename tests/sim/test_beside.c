@@ -72,7 +72,8 @@ TEST_WITH(json, NULL, finish)
 TEST_WITH(a_row_that_is_free, NULL, finish)
 {
     run_guarded(&by_dlsym, "row stale", "", FAULTED, "context: CUDA_SUCCESS\n");
-    expect_in(&by_dlsym, "row", last.err, "WRITE to a free region: 4 bytes changed, from byte 12 of row 2 of kv on, in buffer #1");
+    expect_in(&by_dlsym, "row", last.err,
+              "WRITE to a free region: 4 bytes changed, from byte 12 of row 2 of kv on, in buffer #1");
     expect_in(&by_dlsym, "row", last.err, "given to   store<<<(1,1,1), (1,1,1)>>>");
     expect_in(&by_dlsym, "row", last.err, "derived\n");
     if (strstr(last.err, "add_one"))

@@ -29,5 +29,6 @@ int map_is_misencoded(const struct tensor_map *map)
         is_dense &= map->stride[i] == bytes;
         bytes *= map->size[i];
     }
-    return map->element_bits && map->buffer && !map_excess(map) && map->room < 128u << 10 && !is_dense && (map->bytes[85 / 8] >> 85 % 8 & 1);
+    return map->element_bits && map->buffer && !map_excess(map) && map->room < 128u << 10 && !is_dense &&
+           (map->bytes[85 / 8] >> 85 % 8 & 1);
 }

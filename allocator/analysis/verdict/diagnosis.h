@@ -86,7 +86,7 @@ struct diagnosis {
     struct fault_origin origin;
     struct fault_arguments arguments;
     const struct fault_memory *memory; /* borrowed */
-    const struct origin *cause; /* what the address is made of (cause.h); borrowed; NULL if unknown */
+    const struct origin *cause;        /* what the address is made of (cause.h); borrowed; NULL if unknown */
     /* The second launch of the kernel: see rerun.h. */
     int is_rerun;         /* address and owner are what it did */
     int is_warp_of_rerun; /* the lanes, block and threads are those of its warps */

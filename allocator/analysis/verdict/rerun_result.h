@@ -45,8 +45,8 @@ struct rerun_result {
     struct figures figures[16]; /* of what arguments point to, as the fault left it, up to the end of each buffer */
     size_t figure_count;
     struct origin cause; /* what the address that faulted is made of */
-    char unset[160]; /* variables of the module that the kernel uses and whose values are not known, so that they began with
-                        their first ones: "a, b"; "" if there are none */
+    char unset[160];     /* variables of the module that the kernel uses and whose values are not known, so that they began with
+                            their first ones: "a, b"; "" if there are none */
     unsigned launches_tried; /* recorded launches that were launched again until one faulted */
     uint64_t took_ms;
 };

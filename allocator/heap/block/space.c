@@ -65,7 +65,7 @@ cufence_status space_need(void)
     cufence_status status = CUFENCE_OK;
     if (__builtin_expect(__atomic_load_n(&state, __ATOMIC_ACQUIRE) == OPEN, 1))
         return CUFENCE_OK;
-    lock_take(&opening);
+    HOLD(&opening);
     if (state == REFUSED) {
         status = error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE, "`ulimit -v` has left no address space to guard buffers in");
     } else if (state == CLOSED) {
@@ -74,6 +74,5 @@ cufence_status space_need(void)
         if (status != CUFENCE_OK)
             __atomic_store_n(&state, REFUSED, __ATOMIC_RELAXED);
     }
-    lock_release(&opening);
     return status;
 }

@@ -19,7 +19,7 @@ int wake_depth; /* written under the lock */
 void wake_reset(void)
 {
     pthread_condattr_t attributes;
-    lock_take(&worker.lock);
+    HOLD(&worker.lock);
     if (!worker.is_open) {
         pthread_condattr_init(&attributes);
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -28,7 +28,6 @@ void wake_reset(void)
         worker.is_open = 1;
     }
     worker.is_stopping = 0;
-    lock_release(&worker.lock);
 }
 
 void wake_worker(void)
@@ -36,19 +35,17 @@ void wake_worker(void)
     /* A polling thread finds the work by itself. */
     if (__atomic_load_n(&wake_depth, __ATOMIC_RELAXED) == WAKE_POLLING)
         return;
-    lock_take(&worker.lock);
+    HOLD(&worker.lock);
     worker.has_work = 1;
     __atomic_store_n(&wake_depth, WAKE_POLLING, __ATOMIC_RELAXED); /* one is enough */
     pthread_cond_signal(&worker.wake);
-    lock_release(&worker.lock);
 }
 
 void wake_stop(void)
 {
-    lock_take(&worker.lock);
+    HOLD(&worker.lock);
     worker.is_stopping = 1;
     pthread_cond_signal(&worker.wake);
-    lock_release(&worker.lock);
 }
 
 /* After a timeout the depth stays: what happens while the thread looks around wakes it at the next wait. */
@@ -56,13 +53,12 @@ enum wake_end wake_wait(uint64_t until_ns, enum wake_depth depth)
 {
     const struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S), .tv_nsec = (long)(until_ns % NS_PER_S)};
     int failed = 0;
-    lock_take(&worker.lock);
+    HOLD(&worker.lock);
     if (!worker.has_work)
         __atomic_store_n(&wake_depth, (int)depth, __ATOMIC_RELAXED);
     while (!worker.is_stopping && !(depth != WAKE_POLLING && worker.has_work) && failed != ETIMEDOUT)
         failed = lock_wait(&worker.lock, &worker.wake, until_ns == UINT64_MAX ? NULL : &until);
     enum wake_end end = worker.is_stopping ? WAKE_STOPPED : worker.has_work ? WAKE_WOKEN : WAKE_TIMED_OUT;
     worker.has_work = 0;
-    lock_release(&worker.lock);
     return end;
 }

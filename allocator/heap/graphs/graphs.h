@@ -22,10 +22,10 @@ static inline int pool_is_spent(const struct pool *pool)
 struct pool *pool_of(struct books *books, struct stream *stream); /* the pool from which `stream` allocates now, or NULL */
 struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *graph); /* of a capturing stream, or NULL */
 int pools_may_be_captured(void);                                                    /* some stream may be capturing */
-struct pool *pool_named(int device, const uint64_t id[2], cufence_status *status); /* NULL: see *status */
+struct pool *pool_named(int device, const uint64_t id[2], cufence_status *status);  /* NULL: see *status */
 void pools_lend(struct books *books); /* gives up what pools keep that may lend; it waits for a synchronisation. In a scope */
-int pool_has_memory(const struct pool *pool);                                       /* caller holds RANK_BOOKS */
-void pools_drop_lists(struct pool *pool); /* moves its unused blocks to the shared list; caller holds RANK_BOOKS */
+int pool_has_memory(const struct pool *pool); /* caller holds RANK_BOOKS */
+void pools_drop_lists(struct pool *pool);     /* moves its unused blocks to the shared list; caller holds RANK_BOOKS */
 
 /* ---- captured.c ---- */
 

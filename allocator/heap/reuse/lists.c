@@ -7,13 +7,12 @@
 
 void freelists_begin_sync(struct books *books)
 {
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     for (struct freelist *list = freelist_next(books, NULL); list; list = freelist_next(books, list)) {
         list_lock(list);
         list->snapshot = list->freed;
         list_unlock(list);
     }
-    lock_release(&books->lock);
 }
 
 void freelists_end_sync(struct books *books, uint64_t since)
@@ -61,13 +60,12 @@ struct freelist *freelist_make(struct stream *stream)
     struct books *books = stream->context ? books_make(stream->context) : NULL;
     if (!books)
         return NULL;
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     list = __atomic_load_n((struct freelist **)&stream->books, __ATOMIC_ACQUIRE);
     if (!list && (list = make(books, stream, NULL)) != NULL) {
         LL_PREPEND(books->lists, list);
         __atomic_store_n((struct freelist **)&stream->books, list, __ATOMIC_RELEASE);
     }
-    lock_release(&books->lock);
     return list;
 }
 
@@ -132,7 +130,7 @@ void freelist_drain(struct books *books)
 void freelist_end(struct freelist *list)
 {
     struct books *books = list->books;
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     __atomic_store_n(&list->stream, NULL, __ATOMIC_RELAXED);
     LL_DELETE(books->lists, list);
     if (list->marked < list->freed) /* no marker will report the last frees */
@@ -144,5 +142,4 @@ void freelist_end(struct freelist *list)
         books->draining = list;
     books->draining_last = list;
     freelist_drain(books);
-    lock_release(&books->lock);
 }

@@ -27,9 +27,8 @@ static const struct books *ending; /* under ending_lock */
 
 void waits_set_ending(const struct books *books)
 {
-    lock_take(&ending_lock);
+    HOLD(&ending_lock);
     ending = books;
-    lock_release(&ending_lock);
 }
 
 /* Whether the context still exists. A buffer kept by a graph may have outlived it; end_foreign_waits() does not find those. */

@@ -51,10 +51,9 @@ static void flush_own(struct watch *watch, struct freelist *list)
 {
     SCOPE scope = scope_enter(list->books->context);
     struct stream *own = scope.pushed ? books_stream(list->books) : NULL;
-    lock_take(&watch->lock);
+    HOLD(&watch->lock);
     if (own)
         slack_launch(watch, list, own, 0);
-    lock_release(&watch->lock);
 }
 
 /* Launches what waits in the list's queue, if the calling thread may use its stream now. */

@@ -24,7 +24,8 @@ static __device__ __forceinline__ u64 keyed(u64 word, u64 position)
     return mix(word + (position + 1) * GOLDEN);
 }
 
-// With each byte that equals the one that `same` is made of as 0. x: a byte is 0 where it is equal; none: bit 7 of those that are not.
+// With each byte that equals the one that `same` is made of as 0. x: a byte is 0 where it is equal; none: bit 7 of those that
+// are not.
 static __device__ __forceinline__ u64 folded(u64 word, u64 same)
 {
     const u64 low = 0x7f7f7f7f7f7f7f7full;
@@ -90,7 +91,8 @@ static __device__ u64 sum_of(range r, u64 same)
            sum_of_words(r.address, r.bytes, 2 * count, thread, threads, same);
 }
 
-// blockDim is a multiple of 32, at most 1024. same: 8 bytes that are equal; 0: nothing is folded. Block i writes sums[i]: its part of the sum of the range that it belongs to.
+// blockDim is a multiple of 32, at most 1024. same: 8 bytes that are equal; 0: nothing is folded. Block i writes sums[i]: its
+// part of the sum of the range that it belongs to.
 extern "C" __global__ void cufence_hash(ranges given, unsigned count, u64 *sums, u64 same)
 {
     __shared__ u64 parts[32];

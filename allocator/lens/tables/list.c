@@ -48,14 +48,13 @@ static int is_there(const struct table *table)
 static void forget(const struct table *wanted)
 {
     size_t kept = 0;
-    lock_take(&known.lock);
+    HOLD(&known.lock);
     for (size_t i = 0; i < known.count; i++) {
         const struct table *table = &known.list[i];
         if (table->start != wanted->start || table->rows != wanted->rows)
             known.list[kept++] = *table;
     }
     known.count = kept;
-    lock_release(&known.lock);
 }
 
 /* Those whose buffers are gone. Not under the lock: the heap has its own. */
@@ -100,7 +99,7 @@ static cufence_status add(const struct table *table)
 size_t tables_of(const struct visit *visit, struct table *out, size_t max)
 {
     size_t count = 0;
-    lock_take(&known.lock);
+    HOLD(&known.lock);
     for (size_t i = 0; i < known.count && count < max; i++) {
         const struct table *table = &known.list[i];
         int has_table = 0, has_rows = 0;
@@ -111,7 +110,6 @@ size_t tables_of(const struct visit *visit, struct table *out, size_t max)
         if (has_table && has_rows)
             out[count++] = *table;
     }
-    lock_release(&known.lock);
     return count;
 }
 

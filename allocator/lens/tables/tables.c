@@ -294,7 +294,7 @@ cufence_status tables_declare(const cufence_table *table, const struct options *
         return error_set(CUFENCE_ERROR_UNSUPPORTED,
                          "cufence sees no launches: start the program with `cufence run`, which shows it them");
     cufence_status status = table_declare(table);
-    lock_take(&lock);
+    HOLD(&lock);
     if (status == CUFENCE_OK && !is_added) {
         visits_open(options);
         visits_add_late(&user);
@@ -302,6 +302,5 @@ cufence_status tables_declare(const cufence_table *table, const struct options *
             lens_register();
         is_added = 1;
     }
-    lock_release(&lock);
     return status;
 }

@@ -13,7 +13,7 @@
 
 #define MOST_JOBS 65536 /* that wait; later ones are only counted */
 #define PAUSE_US 100    /* between two looks at work that is not done */
-#define FAULT_MS 1000 /* after a fault, work that was done before it may still be about to say so */
+#define FAULT_MS 1000   /* after a fault, work that was done before it may still be about to say so */
 
 const struct visit_user *visit_users[VISIT_USERS];
 unsigned visit_users_added;

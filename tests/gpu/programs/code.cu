@@ -1,6 +1,6 @@
-// Compiled to different kinds of images: code_ptx, code_zstd and code_lz4. A kernel is given memory that nobody has written, and that
-// holds a NaN of an earlier buffer. The first launch, which leaves it alone, does not count as one that has written it, because
-// the code tells that it only reads it; the types do not.
+// Compiled to different kinds of images: code_ptx, code_zstd and code_lz4. A kernel is given memory that nobody has written,
+// and that holds a NaN of an earlier buffer. The first launch, which leaves it alone, does not count as one that has written
+// it, because the code tells that it only reads it; the types do not.
 #include "check.h"
 
 #include <cmath>
