@@ -46,6 +46,23 @@ size_t frames_without_runner(const struct stack_frame *frames, size_t count)
     return i;
 }
 
+/* What Inductor has generated has a name of its text's hash, cXYabc..., in the folder XY of its cache. */
+static int is_generated(const struct stack_frame *frame)
+{
+    enum { HASH = 52 };
+    const char *slash = frame->is_python ? strrchr(frame->file, '/') : NULL;
+    return slash && slash - frame->file > 3 && slash[-3] == '/' && slash[1] == 'c' && !strncmp(slash - 2, slash + 2, 2) &&
+           strspn(slash + 1, "abcdefghijklmnopqrstuvwxyz234567") == HASH && !strcmp(slash + 1 + HASH, ".py");
+}
+
+/* Whose a frame is, the more wanted the higher. */
+enum owner { LIBRARYS, GENERATED, PROGRAMS };
+
+static enum owner owner_of(const struct stack_frame *frame)
+{
+    return is_of_library(frame) ? LIBRARYS : is_generated(frame) ? GENERATED : PROGRAMS;
+}
+
 int frames_is_plumbing(const struct stack_frame *frame)
 {
     return !frame->is_python && short_name_is_plumbing(frame->function);
@@ -61,9 +78,10 @@ void frames_function(const struct stack_frame *frame, char *out, size_t size)
 
 const struct stack_frame *frames_own(const struct stack_frame *frames, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        if (!is_of_library(&frames[i]))
-            return &frames[i];
+    for (enum owner owner = PROGRAMS; owner > LIBRARYS; owner--)
+        for (size_t i = 0; i < count; i++)
+            if (owner_of(&frames[i]) == owner)
+                return &frames[i];
     for (size_t i = 0; i < count; i++)
         if (!frames_is_plumbing(&frames[i]))
             return &frames[i];
@@ -72,14 +90,14 @@ const struct stack_frame *frames_own(const struct stack_frame *frames, size_t co
 
 size_t frames_choose(const struct stack_frame *frames, size_t count, size_t lines, unsigned char *shown)
 {
-    enum { INNERMOST, THE_PROGRAMS, THE_REST, PASSES };
+    enum { INNERMOST, THE_PROGRAMS, THE_GENERATED, THE_REST, PASSES };
     size_t taken = 0, plumbing = 0;
     memset(shown, 0, count);
     for (size_t i = 0; i < count; i++)
         plumbing += (size_t)frames_is_plumbing(&frames[i]);
     for (int pass = 0; pass < PASSES; pass++) {
         for (size_t i = 0; i < count && taken < lines; i++) {
-            int is_wanted = pass == INNERMOST ? !taken : pass == THE_REST || !is_of_library(&frames[i]);
+            int is_wanted = pass == INNERMOST ? !taken : (int)owner_of(&frames[i]) >= THE_REST - pass;
             if (!is_wanted || shown[i] || (plumbing < count && frames_is_plumbing(&frames[i])))
                 continue;
             shown[i] = 1;

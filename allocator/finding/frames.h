@@ -23,7 +23,8 @@ int frames_is_plumbing(const struct stack_frame *frame);
 /* Writes the function's short name; "" if it is unknown. */
 void frames_function(const struct stack_frame *frame, char *out, size_t size);
 
-/* Returns the innermost frame of the program's own code, or the innermost frame if there is none. Requires count > 0. */
+/* Returns the innermost frame of the program's own code, else of what Inductor generated for it, else of all. Requires
+ * count > 0. */
 const struct stack_frame *frames_own(const struct stack_frame *frames, size_t count);
 
 /* Returns the file as Python would import it, "torch/nn/functional.py", for installed packages; otherwise the file

@@ -118,6 +118,30 @@ TEST(a_checkout_of_triton_is_no_code_of_the_program)
     assert_ptr_equal(frames_own(frames, 3), &frames[2]);
 }
 
+/* torch.compile: the launch is in code that Inductor generated, and the program's line is what called it. */
+TEST(generated_code_is_the_programs_for_want_of_better)
+{
+#define HASHED "cr4xblreulpzjgutjyn3vmx3xoqoi2wui6fgw2uq4i4e4af4ojrg.py"
+    static const char *const files[] = {PACKAGES "torch/_inductor/runtime/triton_heuristics.py",
+                                        "/tmp/torchinductor_me/r4/" HASHED, PACKAGES "torch/_inductor/output_code.py",
+                                        "/home/me/train.py"};
+    static const char *const others[] = {"/tmp/r5/" HASHED, "r4/" HASHED, "/r4/c" HASHED, "/r4/cr4.py"};
+    struct stack_frame frames[4] = {0};
+    unsigned char shown[4];
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(frames[i].file, sizeof frames[i].file, "%s", files[i]);
+        frames[i].is_python = 1;
+    }
+    assert_ptr_equal(frames_own(frames, 4), &frames[3]);
+    assert_ptr_equal(frames_own(frames, 3), &frames[1]); /* autograd's thread */
+    assert_int_equal(frames_choose(frames, 4, 3, shown), 3);
+    assert_memory_equal(shown, ((unsigned char[]){1, 1, 0, 1}), 4);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        snprintf(frames[1].file, sizeof frames[1].file, "%s", others[i]);
+        assert_ptr_equal(frames_own(frames, 4), &frames[1]);
+    }
+}
+
 TEST(no_frames_need_no_lines)
 {
     unsigned char shown[1] = {7};
