@@ -80,14 +80,15 @@ static void await_end(void *argument)
 {
     struct end *end = argument;
     CUcontext popped;
+    struct context *known = NULL;
     CUresult result = driver->cuCtxPushCurrent(end->context);
     if (result == CUDA_SUCCESS) {
         if (context_fault() == CUDA_SUCCESS) {
             result = driver->cuCtxSynchronize();
             if (result == CUDA_SUCCESS || driver_has_faulted(result))
                 settle_learn(result, 1);
-            if (result == CUDA_SUCCESS && context_fault() == CUDA_SUCCESS)
-                settle_check(context_current());
+            if (result == CUDA_SUCCESS && context_fault() == CUDA_SUCCESS && (known = context_current()) != NULL)
+                settle_check(known); /* NULL would mean those of contexts that still work */
         }
         driver->cuCtxPopCurrent(&popped);
     }

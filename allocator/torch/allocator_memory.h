@@ -184,6 +184,7 @@ class tensor_memory : public native::CUDAAllocator
     void init(int count) override
     {
         cufence_stats stats;
+        (void)c10::cuda::device_count(); /* starts CUDA; libtorch has asked before, a program of its own may not have */
         if (cufence_get_stats(-1, &stats) == CUFENCE_ERROR_NOT_INITIALIZED && before) {
             native::allocator.store(before);
             c10::SetAllocator(c10::kCUDA, before);

@@ -59,6 +59,21 @@ if child:
 """
 
 
+# A program without Python, with PyTorch's own libraries.
+PROGRAM = """
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <cstdio>
+int main()
+{
+    namespace native = c10::cuda::CUDACachingAllocator;
+    native::init(1);
+    void *pointer = native::raw_alloc(1000);
+    std::printf("%zu\\n", reinterpret_cast<std::size_t>(pointer) % 4096);
+    native::raw_delete(pointer);
+}
+"""
+
+
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
 class Torch(unittest.TestCase):
     def setUp(self) -> None:
@@ -78,6 +93,9 @@ class Torch(unittest.TestCase):
         """Runs it under `cufence run`, and returns what its standard error says."""
         script = self.folder / "script.py"
         script.write_text(code)
+        return self.run_command([PYTHON, script, *arguments], **more).stderr
+
+    def run_command(self, command: list[str | Path], **more: str) -> subprocess.CompletedProcess[str]:
         environment = standin.clean_environment(
             CUFENCE_DRIVER="sim",
             LD_PRELOAD=str(self.runtime),
@@ -85,15 +103,30 @@ class Torch(unittest.TestCase):
             XDG_CACHE_HOME=os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
             **more,
         )
-        words = [BUILD / "bin" / "cufence", "run", "--", PYTHON, script, *arguments]
+        words = [BUILD / "bin" / "cufence", "run", "--", *command]
         done = subprocess.run(words, env=environment, cwd=self.folder, capture_output=True, text=True, timeout=300, check=False)
         self.assertEqual(done.returncode, 0, done.stderr[-4000:])
-        return done.stderr
+        return done
 
     def test_features(self) -> None:
         said = self.run_it(WITHOUT_KERNELS, GPU)
-        self.assertRegex(said, r"\nOK\n")
+        self.assertRegex(said, r"\nOK\b")
         self.assertIn("PyTorch's allocator: cufence", said)
+
+    def test_without_python(self) -> None:
+        """The buffer ends with its page: PyTorch's own allocator rounds it up to 512 bytes, and begins with one."""
+        torch = torch_folder()
+        assert torch is not None
+        version = (torch / "version.py").read_text().split("__version__ = '")[1].partition("+")[0]
+        if not list((BUILD / "lib" / "torch").glob(f"libcufence-torch-{version}-*.so")):
+            self.skipTest(f"no class for PyTorch {version} was built: python3 cmake/torch_headers.py, then --target torch_classes")
+        program, headers = self.folder / "program", torch.parent / "nvidia" / "cu13" / "include"
+        links = ["-Wl,--no-as-needed", f"-L{torch / 'lib'}", "-lc10", "-lc10_cuda", str(self.runtime), f"-Wl,-rpath,{torch / 'lib'}"]
+        standin.compile_shared(PROGRAM, program, "-std=c++20", f"-I{torch / 'include'}", f"-I{headers}", *links, kind=())
+        done = self.run_command([program])
+        self.assertEqual(int(done.stdout), 4096 - 1008)
+        self.assertIn("1 allocation guarded", done.stderr)
+        self.assertIn("PyTorch's allocator: cufence", done.stderr)
 
     def test_fork_after_import(self) -> None:
         """The driver starts with the first use of CUDA, so parent and child can both use it."""
