@@ -1,35 +1,21 @@
 /* PYTORCH_CUDA_ALLOC_CONF as typed by a user. Wrong entries for cufence are refused with a sentence. Otherwise the output
  * has no blanks, begins with the back end, and is unchanged by a second pass; the options go to the option parser, as in
  * `cufence run`. */
+#include "fuzz.h"
+
 #include "cli/alloc_conf.h"
 #include "base/error.h"
 #include "base/options.h"
 
 #include <ctype.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define BEGINNING "backend:cudaMallocAsync"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     struct alloc_conf conf, again;
     struct options options;
-    char *text = malloc(size + 1);
-    require(text != NULL);
-    if (size)
-        memcpy(text, bytes, size);
-    text[size] = '\0';
-
+    char *text = text_of(bytes, size);
     if (alloc_conf_rewrite(text, "fuzz", &conf) != CUFENCE_OK) {
         require(strncmp(error_detail(), "fuzz: ", strlen("fuzz: ")) == 0 && !conf.text);
         free(text);

@@ -2,12 +2,9 @@
  * Call frame information in a library, and the stack of a program, may contain anything. The input: the offset of the frame's
  * PC in the code, 16 stack words, then .eh_frame_hdr followed by .eh_frame. Read as each processor's in turn.
  */
+#include "fuzz.h"
+
 #include "stacks/cfi.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { CODE = 0x1000, TABLES = 0x10000, SP = 0x7000, STACK_BYTES = 128, STEPS = 4 };
 

@@ -2,17 +2,14 @@
  * A core dump may contain anything. Reads all of the evidence, so that the sanitizers detect invalid pointers, makes a
  * diagnosis and a report with buffers that the kernel's arguments point to, and makes the kernels ready to be launched again.
  */
+#include "fuzz.h"
+
 #include "finding/standing_report.h"
 #include "analysis/dump/image.h"
 #include "analysis/dump/variables.h"
 #include "analysis/sass/fence.h"
 #include "analysis/verdict/diagnosis.h"
 #include "support/told.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static size_t text_size(const char *text)
 {

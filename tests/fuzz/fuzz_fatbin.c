@@ -1,12 +1,9 @@
 /* A fat binary, and its images unpacked. The input is the file. */
+#include "fuzz.h"
+
 #include "analysis/lines/fatbin.h"
 
-#include <stdint.h>
-#include <stdlib.h>
-
 #define MOST (1u << 20)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -4,23 +4,14 @@
  * dimensions of grid and block (1 byte each), 16 bytes of parameters, and the cubin, whose kernel is "k". Its bytes also serve
  * as the device's memory.
  */
+#include "fuzz.h"
+
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/fence.h"
 #include "analysis/sass/origin.h"
 #include "analysis/sass/search.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { PARAMETERS = 3, HEAD = PARAMETERS + 16, MEMORY = 0x10000, QUESTIONS = 2 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 struct world {
     struct span memory; /* at MEMORY */

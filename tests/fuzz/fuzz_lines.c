@@ -3,12 +3,9 @@
  * place to look up (2 bytes), how .debug_line is relocated (1), the sizes of .debug_line_str and .debug_str (1 each), those
  * two, and .debug_line.
  */
+#include "fuzz.h"
+
 #include "analysis/lines/lines.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int relocation(void *user, uint64_t offset, uint64_t *base)
 {

@@ -2,12 +2,9 @@
  * A code object's line table, first line and position, as read from the memory of an interpreter that may be exiting. The
  * input: the format, the position (2 bytes), the first line (4 bytes), and the table.
  */
+#include "fuzz.h"
+
 #include "stacks/python_layout.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,18 +1,9 @@
 /* Hostile option strings: an accepted string must be the same after it is written back and parsed again. */
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz.h"
 
 #include "base/error.h"
 #include "base/options.h"
 #include "../support/option_text.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 static void round_trip(const struct options *options)
 {
@@ -35,12 +26,7 @@ static void round_trip(const struct options *options)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    char *text = malloc(size + 1), path[300];
-    require(text != NULL);
-    if (size)
-        memcpy(text, bytes, size);
-    text[size] = '\0';
-
+    char *text = text_of(bytes, size), path[300];
     struct options options;
     options_default(&options);
     if (options_parse(&options, text, "fuzz") == CUFENCE_OK)

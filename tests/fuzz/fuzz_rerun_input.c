@@ -1,24 +1,16 @@
 /* An input from an untrusted source: everything that it says lies within its bytes, and it can be written again. */
+#include "fuzz.h"
+
 #include "base/reader.h"
 #include "record/record.h"
 #include "rerun/input.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void expect(int is_so)
-{
-    if (!is_so)
-        abort();
-}
 
 static void expect_within(const uint8_t *data, size_t size, const void *part, size_t part_size)
 {
     const uint8_t *at = part;
-    expect(at >= data && at <= data + size && part_size <= (size_t)(data + size - at));
+    require(at >= data && at <= data + size && part_size <= (size_t)(data + size - at));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -28,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct problem problem;
     if (rerun_input_read(data, size, &input, &memory, &problem) != CUFENCE_OK)
         return 0;
-    expect(input.launch_count >= 1 && input.launch_count <= RERUN_LAUNCHES);
+    require(input.launch_count >= 1 && input.launch_count <= RERUN_LAUNCHES);
     for (size_t i = 0; i < input.launch_count; i++)
         expect_within(data, size, input.launches[i].arguments, input.launches[i].argument_bytes);
     expect_within(data, size, input.image, input.image_bytes);
@@ -36,18 +28,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     expect_within(data, size, input.dump, strlen(input.dump) + 1);
 
     uint64_t end = input.arena_start;
-    expect(input.reserved_count <= RERUN_RESERVED);
+    require(input.reserved_count <= RERUN_RESERVED);
     for (size_t i = 0; i < input.reserved_count; i++) {
-        expect(input.reserved[i].address >= end && input.reserved[i].bytes);
+        require(input.reserved[i].address >= end && input.reserved[i].bytes);
         end = input.reserved[i].address + input.reserved[i].bytes;
     }
-    expect(end <= input.arena_end);
-    expect(rerun_pinned_is_sound(input.pinned, input.pinned_count, input.arena_start, input.arena_end));
+    require(end <= input.arena_end);
+    require(rerun_pinned_is_sound(input.pinned, input.pinned_count, input.arena_start, input.arena_end));
 
     int fd = rerun_input_write(&input);
     uint8_t *again = malloc(size);
-    expect(fd >= 0 && again && lseek(fd, 0, SEEK_END) == (off_t)size && pread(fd, again, size, 0) == (ssize_t)size);
-    expect(rerun_input_read(again, size, &input, &memory, &problem) == CUFENCE_OK);
+    require(fd >= 0 && again && lseek(fd, 0, SEEK_END) == (off_t)size && pread(fd, again, size, 0) == (ssize_t)size);
+    require(rerun_input_read(again, size, &input, &memory, &problem) == CUFENCE_OK);
     record_free(&memory);
     free(again);
     close(fd);

@@ -3,20 +3,11 @@
  * for, the lane's PC, its block and thread (1 byte each), 8 bytes of parameters, and the code; the words of the code also serve
  * as the lane's registers.
  */
+#include "fuzz.h"
+
 #include "analysis/sass/emulate.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { HEAD = 13, REGISTERS = 64, START = 0x1000, PARAMETERS_AT = 0x160, STEPS = 5000 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 /* Checks that the results for one instruction are consistent. Returns 1 if it is an access that can be decoded. */
 static int decode(struct sass_instruction instruction, unsigned sm, struct sass_access *access)

@@ -1,23 +1,15 @@
 /* A kernel name from a cubin's symbol table, demangled or not: its argument list. The input: the number of arguments, and
  * the name. */
+#include "fuzz.h"
+
 #include "analysis/verdict/signature.h"
-
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 1)
         return 0;
     size_t count = data[0] % 16u;
-    char *name = malloc(size);
-    if (!name)
-        return 0;
-    memcpy(name, data + 1, size - 1);
-    name[size - 1] = '\0';
+    char *name = text_of(data + 1, size - 1);
     int last = 0;
     for (size_t i = 0; i <= count; i++)
         last = signature_is_const(name, count, i);

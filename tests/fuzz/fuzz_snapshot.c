@@ -1,11 +1,8 @@
 /* A snapshot from an untrusted source, and the report made with it. */
+#include "fuzz.h"
+
 #include "analysis/snapshot/keep.h"
 #include "support/told.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A fault that uses everything in a snapshot. */
 static void diagnose(const struct fault_memory *memory, const struct rerun_result *rerun)

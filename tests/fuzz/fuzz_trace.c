@@ -1,25 +1,16 @@
 /* Lines of a trace from an untrusted source: the first as its header, the others as events. What is accepted is written again
  * and is then the same. */
+#include "fuzz.h"
+
 #include "lens/diff/compare.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 static char *written(const struct trace_event *event, size_t *size)
 {
     char *text = NULL;
     FILE *out = open_memstream(&text, size);
-    must(out != NULL);
+    require(out != NULL);
     trace_event_write(out, event);
-    must(fclose(out) == 0);
+    require(fclose(out) == 0);
     return text;
 }
 
@@ -29,12 +20,12 @@ static void check(const struct trace_event *event, struct trace_writers *writers
     struct problem problem;
     size_t size, second;
     char *text = written(event, &size);
-    must(event->kind < TRACE_KINDS && event->name && event->place && event->symbol);
-    must(trace_event_read(text, size, &again, &problem) == CUFENCE_OK);
+    require(event->kind < TRACE_KINDS && event->name && event->place && event->symbol);
+    require(trace_event_read(text, size, &again, &problem) == CUFENCE_OK);
     char *repeated = written(&again, &second);
-    must(size == second && !memcmp(text, repeated, size));
+    require(size == second && !memcmp(text, repeated, size));
     struct trace_difference same = trace_compare(event, writers, line, &again, writers, line, 0);
-    must(same.kind == TRACE_EQUAL);
+    require(same.kind == TRACE_EQUAL);
     trace_writers_note(writers, event, line, 0);
     trace_event_free(&again);
     free(text);
@@ -48,13 +39,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct problem problem;
     struct trace_writers *writers = trace_writers_make();
     const uint8_t *end = data + size;
-    must(writers != NULL);
+    require(writers != NULL);
     for (uint64_t line = 1; data < end; line++) {
         const uint8_t *newline = memchr(data, '\n', (size_t)(end - data));
         size_t length = (size_t)((newline ? newline : end) - data);
         cufence_status status = line == 1 ? trace_header_read((const char *)data, length, &header, &problem)
                                           : trace_event_read((const char *)data, length, &event, &problem);
-        must(status == CUFENCE_OK || problem.text[0]);
+        require(status == CUFENCE_OK || problem.text[0]);
         if (line > 1 && status == CUFENCE_OK) {
             check(&event, writers, line);
             (void)trace_compare(&before, writers, line, &event, writers, line, (unsigned)line & 31);

@@ -1,0 +1,28 @@
+/* What each target defines, and how it complains. */
+#ifndef CUFENCE_TESTS_FUZZ_H
+#define CUFENCE_TESTS_FUZZ_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static inline void require(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+/* The input as a string, which the target frees. */
+static inline char *text_of(const uint8_t *data, size_t size)
+{
+    char *text = malloc(size + 1);
+    require(text != NULL);
+    if (size)
+        memcpy(text, data, size);
+    text[size] = '\0';
+    return text;
+}
+
+#endif
