@@ -51,7 +51,7 @@ static void read_bundle(const uint8_t *data, size_t size)
     require(bundle_read(text, strlen(text), &again, &problem) == CUFENCE_OK);
     check(again);
     require(again->buffer_count == bundle->buffer_count && again->pinned_count == bundle->pinned_count &&
-         again->argument_count == bundle->argument_count && again->has_outputs == bundle->has_outputs);
+            again->argument_count == bundle->argument_count && again->has_outputs == bundle->has_outputs);
     free(text);
     bundle_free(again);
     bundle_free(bundle);

@@ -55,6 +55,13 @@ static void put_kernel(struct fixture *fixture, const char *name)
     fixture_free(code);
 }
 
+static void stand_behind(struct fixture *fixture, size_t access)
+{
+    fixture->access_pc = START + access * SASS_INSTRUCTION_BYTES;
+    fixture->lane.pc = fixture->access_pc + SASS_INSTRUCTION_BYTES;
+    assert_true(sass_decode(sass_load(fixture->code + access * SASS_INSTRUCTION_BYTES), fixture->launch.sm, &fixture->access));
+}
+
 /* The lane of thread `thread` of block 7, which stands behind the load. */
 static void make(struct fixture *fixture, const struct kernel *kernel, uint32_t thread)
 {
@@ -72,28 +79,42 @@ static void make(struct fixture *fixture, const struct kernel *kernel, uint32_t 
     fixture->launch.block[0] = 128;
     fixture->lane.block_index[0] = 7;
     fixture->lane.thread[0] = thread;
-    fixture->access_pc = START + kernel->access * SASS_INSTRUCTION_BYTES;
-    fixture->lane.pc = fixture->access_pc + SASS_INSTRUCTION_BYTES;
     fixture->lane.registers = fixture->registers;
-    assert_true(sass_decode(sass_load(fixture->code + kernel->access * SASS_INSTRUCTION_BYTES), kernel->sm, &fixture->access));
+    stand_behind(fixture, kernel->access);
 }
 
-static enum emulate_result run(const struct fixture *fixture, uint64_t budget, uint64_t *address)
+/* A lane behind instruction number `access` of this code. */
+static void make_code(struct fixture *fixture, unsigned sm, const uint64_t (*code)[2], size_t count, size_t access)
 {
-    return emulate(&fixture->launch, &fixture->lane, fixture->access_pc, &fixture->access, &budget, address);
+    make(fixture, &kernels[2], 0);
+    put_code(fixture, code, count);
+    fixture->launch.sm = sm;
+    stand_behind(fixture, access);
+}
+
+static void expect_within(const char *name, const struct fixture *fixture, uint64_t *budget, enum emulate_result result,
+                          uint64_t address)
+{
+    uint64_t found = 0;
+    enum emulate_result got = emulate(&fixture->launch, &fixture->lane, fixture->access_pc, &fixture->access, budget, &found);
+    if (got != result || (result == EMULATE_ADDRESS && found != address))
+        fail_msg("%s: result %d, address 0x%lx", name, (int)got, (unsigned long)found);
+}
+
+static void expect(const char *name, const struct fixture *fixture, enum emulate_result result, uint64_t address)
+{
+    expect_within(name, fixture, &(uint64_t){1000}, result, address);
 }
 
 TEST(test_architectures)
 {
     for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++) {
         struct fixture fixture;
-        uint64_t address = 0;
         make(&fixture, &kernels[i], 104);
-        assert_int_equal(run(&fixture, 1000, &address), EMULATE_ADDRESS);
-        assert_true(address == IN + 4 * COUNT);
+        expect(kernels[i].name, &fixture, EMULATE_ADDRESS, IN + 4 * COUNT);
         /* One further lane leaves the kernel before the load, so it cannot have come to where the dump says. */
         make(&fixture, &kernels[i], 105);
-        assert_int_equal(run(&fixture, 1000, &address), EMULATE_UNKNOWN);
+        expect(kernels[i].name, &fixture, EMULATE_UNKNOWN, 0);
     }
 }
 
@@ -117,10 +138,9 @@ TEST(test_budget)
 {
     for (uint64_t budget = 0; budget < 10; budget++) {
         struct fixture fixture;
-        uint64_t address = 0, left = budget;
+        uint64_t left = budget;
         make(&fixture, &kernels[2], 104);
-        assert_int_equal(emulate(&fixture.launch, &fixture.lane, fixture.access_pc, &fixture.access, &left, &address),
-                         EMULATE_UNKNOWN);
+        expect_within("a small budget", &fixture, &left, EMULATE_UNKNOWN, 0);
         assert_int_equal(left, 0);
     }
 }
@@ -130,11 +150,10 @@ TEST(test_endless_loop)
     static const uint64_t loop[][2] = {{0x0000000000007918, 0x000fc00000000000},  /* NOP */
                                        {0xfffffffc00f87947, 0x000fc0000383ffff}}; /* BRA to the start */
     struct fixture fixture;
-    uint64_t address = 0, budget = 50000;
+    uint64_t budget = 50000;
     make(&fixture, &kernels[2], 104);
     put_code(&fixture, loop, 2);
-    assert_int_equal(emulate(&fixture.launch, &fixture.lane, fixture.access_pc, &fixture.access, &budget, &address),
-                     EMULATE_UNKNOWN);
+    expect_within("an endless loop", &fixture, &budget, EMULATE_UNKNOWN, 0);
     assert_int_equal(budget, 0);
 }
 
@@ -148,18 +167,13 @@ TEST(test_registers_decide)
                                        {0x0000000104047810, 0x000fe20007ffe0ff},  /* IADD3 R4, R4, 0x1, RZ */
                                        {0xfffffffc00f47947, 0x000fc0000383ffff}}; /* BRA to the STG */
     struct fixture fixture;
-    uint64_t address = 0;
-    make(&fixture, &kernels[2], 0);
-    put_code(&fixture, loop, 5);
-    fixture.access_pc = START + 2 * SASS_INSTRUCTION_BYTES;
+    make_code(&fixture, 90, loop, 5, 2);
     fixture.lane.pc = START + 4 * SASS_INSTRUCTION_BYTES;
-    assert_true(sass_decode(sass_load(fixture.code + 2 * SASS_INSTRUCTION_BYTES), 90, &fixture.access));
     fixture.lane.register_count = 16;
     fixture.registers[4] = 6;
-    assert_int_equal(run(&fixture, 1000, &address), EMULATE_ADDRESS);
-    assert_int_equal(address, 5);
+    expect("its last turn", &fixture, EMULATE_ADDRESS, 5);
     fixture.registers[5] = 1; /* never so */
-    assert_int_equal(run(&fixture, 1000, &address), EMULATE_UNKNOWN);
+    expect("no turn", &fixture, EMULATE_UNKNOWN, 0);
 }
 
 /* 64-bit sums in halves, as sm_75 and sm_80 make them: carries go through predicates. */
@@ -172,14 +186,8 @@ TEST(test_carry)
                                        {0x0000000702007986, 0x000fe2000c101904},  /* STG.E [R2.64], R7 */
                                        {0x000000000000794d, 0x000fea0003800000}}; /* EXIT */
     struct fixture fixture;
-    uint64_t address = 0;
-    make(&fixture, &kernels[2], 0);
-    put_code(&fixture, code, 6);
-    fixture.access_pc = START + 4 * SASS_INSTRUCTION_BYTES;
-    fixture.lane.pc = START + 5 * SASS_INSTRUCTION_BYTES;
-    assert_true(sass_decode(sass_load(fixture.code + 4 * SASS_INSTRUCTION_BYTES), 90, &fixture.access));
-    assert_int_equal(run(&fixture, 1000, &address), EMULATE_ADDRESS);
-    assert_true(address == 0x600000010);
+    make_code(&fixture, 90, code, 6, 4);
+    expect("a carry", &fixture, EMULATE_ADDRESS, 0x600000010);
 }
 
 /* sm_120 has 64-bit sums and moves. */
@@ -193,15 +201,8 @@ TEST(test_wide)
                                        {0x0000000702007986, 0x000fe2000c101904},  /* STG.E [R2.64], R7 */
                                        {0x000000000000794d, 0x000fea0003800000}}; /* EXIT */
     struct fixture fixture;
-    uint64_t address = 0;
-    make(&fixture, &kernels[3], 0);
-    fixture.launch.sm = 120;
-    put_code(&fixture, code, 7);
-    fixture.access_pc = START + 5 * SASS_INSTRUCTION_BYTES;
-    fixture.lane.pc = START + 6 * SASS_INSTRUCTION_BYTES;
-    assert_true(sass_decode(sass_load(fixture.code + 5 * SASS_INSTRUCTION_BYTES), 120, &fixture.access));
-    assert_int_equal(run(&fixture, 1000, &address), EMULATE_ADDRESS);
-    assert_int_equal(address, 0x24 + 0x3039);
+    make_code(&fixture, 120, code, 7, 5);
+    expect("64-bit sums", &fixture, EMULATE_ADDRESS, 0x24 + 0x3039);
 }
 
 /* Comparisons and choices of pairs, which sm_120 has: R6 = 0x100000005 and R10 = 0xffffffff00000007. */
@@ -237,15 +238,8 @@ TEST(test_wide_choices)
         memcpy(code[3], cases[i].code, sizeof(cases[i].code));
         memcpy(code[5], rest, sizeof(rest));
         struct fixture fixture;
-        uint64_t address = 0;
-        make(&fixture, &kernels[3], 0);
-        fixture.launch.sm = 120;
-        put_code(&fixture, (const uint64_t(*)[2])code, 7);
-        fixture.access_pc = START + 5 * SASS_INSTRUCTION_BYTES;
-        fixture.lane.pc = START + 6 * SASS_INSTRUCTION_BYTES;
-        assert_true(sass_decode(sass_load(fixture.code + 5 * SASS_INSTRUCTION_BYTES), 120, &fixture.access));
-        if (run(&fixture, 1000, &address) != EMULATE_ADDRESS || address != cases[i].address)
-            fail_msg("%s: address 0x%lx", cases[i].name, (unsigned long)address);
+        make_code(&fixture, 120, (const uint64_t(*)[2])code, 7, 5);
+        expect(cases[i].name, &fixture, EMULATE_ADDRESS, cases[i].address);
     }
 }
 
@@ -254,13 +248,14 @@ TEST(test_copy_of_zeros)
 {
     static const uint64_t not_p0 = 0x000fe8000c101c46, p0 = 0x000fe80008101c46;
     static const struct {
+        const char *name;
         uint64_t set, copy; /* P0, true or false; the high word of LDGSTS.E.BYPASS.128 [R7], desc[UR6][R2.64], P0 or !P0 */
         enum emulate_result result;
-    } cases[] = {{0x000fe40003f0f070, p0, EMULATE_ADDRESS},
-                 {0x000fe40003f0f070, not_p0, EMULATE_NOT_THERE},
-                 {0x000fe20003f0e170, p0, EMULATE_NOT_THERE},
-                 {0x000fe20003f0e170, not_p0, EMULATE_ADDRESS},
-                 {0x000fe40003f03070, p0, EMULATE_UNKNOWN}};
+    } cases[] = {{"P0 is true", 0x000fe40003f0f070, p0, EMULATE_ADDRESS},
+                 {"!P0 is false", 0x000fe40003f0f070, not_p0, EMULATE_NOT_THERE},
+                 {"P0 is false", 0x000fe20003f0e170, p0, EMULATE_NOT_THERE},
+                 {"!P0 is true", 0x000fe20003f0e170, not_p0, EMULATE_ADDRESS},
+                 {"P0 is unknown", 0x000fe40003f03070, p0, EMULATE_UNKNOWN}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const uint64_t code[5][2] = {{0x0000000200027802, 0x000fe20000000f00}, /* MOV R2, 0x2 */
                                      {0x0000000000037802, 0x000fe20000000f00}, /* MOV R3, 0x0 */
@@ -268,15 +263,8 @@ TEST(test_copy_of_zeros)
                                      {0x0000000002077fae, cases[i].copy},
                                      {0x000000000000794d, 0x000fea0003800000}}; /* EXIT */
         struct fixture fixture;
-        uint64_t address = 0;
-        make(&fixture, &kernels[2], 0);
-        put_code(&fixture, code, 5);
-        fixture.access_pc = START + 3 * SASS_INSTRUCTION_BYTES;
-        fixture.lane.pc = START + 4 * SASS_INSTRUCTION_BYTES;
-        assert_true(sass_decode(sass_load(fixture.code + 3 * SASS_INSTRUCTION_BYTES), 90, &fixture.access));
-        enum emulate_result result = run(&fixture, 1000, &address);
-        if (result != cases[i].result || (result == EMULATE_ADDRESS && address != 2))
-            fail_msg("case %zu: result %d, address %lu", i, (int)result, (unsigned long)address);
+        make_code(&fixture, 90, code, 5, 3);
+        expect(cases[i].name, &fixture, cases[i].result, 2);
     }
 }
 
@@ -294,7 +282,6 @@ TEST(test_demo_overrun)
         uint64_t budget = 1000000; /* of a whole dump */
         for (uint32_t row = 968; row < 1002; row++) {
             struct fixture fixture;
-            uint64_t address = 0;
             make(&fixture, &kernels[2], row % 128);
             put_kernel(&fixture, kernels_of_demo[i].name);
             memcpy(fixture.parameters, pointers, sizeof(pointers));
@@ -303,16 +290,9 @@ TEST(test_demo_overrun)
             fixture.launch.sm = kernels_of_demo[i].sm;
             fixture.launch.parameters_at = kernels_of_demo[i].parameters_at;
             fixture.lane.block_index[0] = row / 128;
-            size_t access = fixture.launch.code.size / SASS_INSTRUCTION_BYTES - 2;
-            fixture.access_pc = START + access * SASS_INSTRUCTION_BYTES;
-            fixture.lane.pc = fixture.access_pc + SASS_INSTRUCTION_BYTES;
-            assert_true(
-                sass_decode(sass_load(fixture.code + access * SASS_INSTRUCTION_BYTES), fixture.launch.sm, &fixture.access));
-            enum emulate_result result =
-                emulate(&fixture.launch, &fixture.lane, fixture.access_pc, &fixture.access, &budget, &address);
-            assert_int_equal(result, row < 1000 ? EMULATE_ADDRESS : EMULATE_UNKNOWN);
-            if (row < 1000)
-                assert_true(address == pointers[1] + 4 * (row + 1));
+            stand_behind(&fixture, fixture.launch.code.size / SASS_INSTRUCTION_BYTES - 2);
+            expect_within(kernels_of_demo[i].name, &fixture, &budget, row < 1000 ? EMULATE_ADDRESS : EMULATE_UNKNOWN,
+                          pointers[1] + 4 * (row + 1));
         }
         assert_true(budget > 900000);
     }
@@ -330,18 +310,14 @@ TEST(test_gather)
     static const uint32_t count = 1000;
     for (size_t i = 0; i < sizeof(accesses) / sizeof(accesses[0]); i++) {
         struct fixture fixture;
-        uint64_t address = 0;
         make(&fixture, &kernels[2], 5);
         put_kernel(&fixture, "demo_use_after_free_90");
         memcpy(fixture.parameters, pointers, sizeof(pointers));
         memcpy(fixture.parameters + sizeof(pointers), &count, sizeof(count));
         fixture.launch.parameters.size = 32;
         fixture.lane.block_index[0] = 0;
-        fixture.access_pc = START + accesses[i].access * SASS_INSTRUCTION_BYTES;
-        fixture.lane.pc = fixture.access_pc + SASS_INSTRUCTION_BYTES;
-        assert_true(sass_decode(sass_load(fixture.code + accesses[i].access * SASS_INSTRUCTION_BYTES), 90, &fixture.access));
-        assert_int_equal(run(&fixture, 1000, &address), accesses[i].result);
-        assert_true(address == accesses[i].address);
+        stand_behind(&fixture, accesses[i].access);
+        expect("a gather", &fixture, accesses[i].result, accesses[i].address);
     }
 }
 
@@ -386,15 +362,8 @@ TEST(test_predicates)
         memcpy(code[2], cases[i].code, sizeof(cases[i].code));
         memcpy(code[5], rest, sizeof(rest));
         struct fixture fixture;
-        uint64_t address = 0;
-        make(&fixture, &kernels[3], 0);
-        put_code(&fixture, (const uint64_t(*)[2])code, 8);
-        fixture.access_pc = START + 6 * SASS_INSTRUCTION_BYTES;
-        fixture.lane.pc = START + 7 * SASS_INSTRUCTION_BYTES;
-        assert_true(sass_decode(sass_load(fixture.code + 6 * SASS_INSTRUCTION_BYTES), 100, &fixture.access));
-        enum emulate_result result = run(&fixture, 1000, &address);
-        if (result != cases[i].result || (result == EMULATE_ADDRESS && address != cases[i].address))
-            fail_msg("%s: result %d, address %lu", cases[i].name, (int)result, (unsigned long)address);
+        make_code(&fixture, 100, (const uint64_t(*)[2])code, 8, 6);
+        expect(cases[i].name, &fixture, cases[i].result, cases[i].address);
     }
 }
 
@@ -437,15 +406,7 @@ TEST(test_numbers)
                                      {0x0000000702007986, 0x000fe2000c101904},  /* STG.E [R2.64], R7 */
                                      {0x000000000000794d, 0x000fea0003800000}}; /* EXIT */
         struct fixture fixture;
-        uint64_t address = 0;
-        make(&fixture, &kernels[3], 0);
-        put_code(&fixture, code, 6);
-        fixture.access_pc = START + 3 * SASS_INSTRUCTION_BYTES;
-        fixture.lane.pc = START + 4 * SASS_INSTRUCTION_BYTES;
-        assert_true(sass_decode(sass_load(fixture.code + 3 * SASS_INSTRUCTION_BYTES), 100, &fixture.access));
-        enum emulate_result result = run(&fixture, 1000, &address);
-        if (result != (cases[i].is_unknown ? EMULATE_UNKNOWN : EMULATE_ADDRESS) ||
-            (!cases[i].is_unknown && address != cases[i].address))
-            fail_msg("%s: result %d, address 0x%lx", cases[i].name, (int)result, (unsigned long)address);
+        make_code(&fixture, 100, code, 6, 3);
+        expect(cases[i].name, &fixture, cases[i].is_unknown ? EMULATE_UNKNOWN : EMULATE_ADDRESS, cases[i].address);
     }
 }

@@ -16,41 +16,6 @@ static const struct option_row *row_named(const char *name)
     return row;
 }
 
-TEST(defaults_are_the_documented_ones)
-{
-    struct options options;
-    memset(&options, 0xa5, sizeof options);
-    options_default(&options);
-    assert_int_equal(options.uaf, UAF_ADAPTIVE);
-    assert_int_equal(options.uaf_share, 20);
-    assert_int_equal(options.align, 16);
-    assert_int_equal(options.side, SIDE_END);
-    assert_int_equal(options.on_fault, ON_FAULT_ERROR);
-    assert_int_equal(options.exitcode, 86);
-    assert_int_equal(options.max_reports, 100);
-    assert_int_equal(options.guard, UINT64_C(64) << 20);
-    assert_int_equal(options.guard_max, UINT64_C(4) << 30);
-    assert_int_equal(options.arena, UINT64_C(64) << 40);
-    assert_int_equal(options.waste, 12);
-    assert_int_equal(options.idle_age, 30000);
-    assert_int_equal(options.idle_max, 0);
-    assert_int_equal(options.cache_max, UINT64_C(1) << 30);
-    assert_int_equal(options.history, 65536);
-    assert_int_equal(options.launches, 4096);
-    assert_int_equal(options.slack, 1);
-    assert_int_equal(options.slack_reach, 4096);
-    assert_int_equal(options.slack_every, 128);
-    assert_int_equal(options.small, SMALL_AUTO);
-    assert_int_equal(options.max_overhead, 5);
-    assert_int_equal(options.fill, FILL_OFF);
-    assert_int_equal(options.poison, FILL_OFF);
-    assert_int_equal(options.coredump, 1);
-    assert_int_equal(options.peers, PEERS_AUTO);
-    assert_int_equal(options.verbose, 0);
-    assert_string_equal(options.log, "");
-    assert_string_equal(options.json, "");
-}
-
 /* What one writes, and what comes back in the shortest form. */
 TEST(values_are_read_and_written_back)
 {
@@ -379,9 +344,11 @@ TEST(every_row_allows_its_limits_and_no_more)
         struct options options, again;
         char value[256], text[320];
         assert_true(strlen(rows[i].help) > 10);
+        memset(&options, 0xa5, sizeof options);
         options_default(&options);
         snprintf(text, sizeof text, "%s=%s", rows[i].name, rows[i].default_value);
         assert_int_equal(options_parse(&options, text, "test"), CUFENCE_OK);
+        memset(&again, 0x5a, sizeof again);
         options_default(&again);
         assert_memory_equal(&options, &again, sizeof options);
         if (rows[i].set)

@@ -1,8 +1,6 @@
 /* `cufence run` from outside: the environment of the program, how it ends, and the messages if it can't be run. */
 #include "support/test.h"
 
-#include "base/options.h"
-
 #define CUFENCE CUFENCE_RUN_TREE "/bin/cufence"
 #define PRELOAD CUFENCE_RUN_TREE "/lib/libcufence_preload.so"
 #define ASYNC "backend:cudaMallocAsync"
@@ -193,20 +191,8 @@ TEST_WITH(coredump_off_leaves_the_users_dumps, NULL, forget)
     assert_true(has_line(&outcome, "CUDA_COREDUMP_FILE=core"));
 }
 
-static int has_option(const char *name)
-{
-    size_t count;
-    const struct option_row *rows = options_table(&count);
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(rows[i].name, name))
-            return 1;
-    return 0;
-}
-
 TEST_WITH(a_json_file_is_named_whole, NULL, forget)
 {
-    if (!has_option("json"))
-        skip();
     char folder[4096], line[4200];
     assert_non_null(getcwd(folder, sizeof folder));
     snprintf(line, sizeof line, "CUFENCE_OPTIONS=json=%s/report.%%r.json", folder);

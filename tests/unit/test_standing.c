@@ -1,4 +1,5 @@
-/* Where the threads of a core dump were, and how `cufence explain` handles files and folders. */
+/* Where the threads of a core dump were, and how `cufence explain` handles files and folders. test_golden_merged.c has what it
+ * tells of recorded dumps. */
 #include "support/test.h"
 
 #include "support/fixture.h"
@@ -7,8 +8,6 @@
 #include "finding/standing_report.h"
 
 #include "synthetic_dump.h"
-
-#include <jansson.h>
 
 static struct problem problem;
 
@@ -139,124 +138,12 @@ static void expect_in(const char *text, const char *part)
         fail_msg("missing: %s\nin:\n%s", part, text);
 }
 
-TEST(a_load_is_explained)
-{
-    struct outcome outcome = explain("--registers " CUFENCE_DUMPS "/load_128.core.gz");
-    assert_int_equal(outcome.status, 0);
-    assert_string_equal(outcome.err, "");
-    expect_in(outcome.out, "cufence: illegal memory access by a READ of 16 bytes\n");
-    expect_in(outcome.out, "  address    0x1000c1ffe60 to 0x1000c200000 by 27 lanes, any of which may have faulted");
-    expect_in(outcome.out, "instruction   LDG.E.128 R4, [R6.64]   (load_128+0xe0)\n");
-    expect_in(outcome.out, "  lanes      0 to 26, threads (96,0,0) to (122,0,0): 0x1000c1ffe60, then every 16 bytes");
-    expect_in(outcome.out, "  threads    123 in 4 warps had not exited; by place:\n");
-    expect_in(outcome.out, "27            /src/oob.cu:59   (load_128+0x270), illegal address\n");
-    expect_in(outcome.out, "96            /src/oob.cu:62   (load_128+0x290)\n");
-    expect_in(outcome.out, "block (1,0,0) thread (0,0,0), SM 129 warp 0; 3 warps\n");
-    expect_in(outcome.out, "             R0            ");
-    expect_in(outcome.out, "  launches   load_128<<<(8,1,1), (128,1,1)>>>, 123 threads left\n");
-    assert_null(strstr(outcome.out, "cufence's")); /* nobody knew the buffers */
-}
-
-TEST(a_store_whose_warp_has_exited_is_explained)
-{
-    struct outcome outcome = explain(CUFENCE_DUMPS "/store_last.core.gz");
-    assert_int_equal(outcome.status, 0);
-    expect_in(outcome.out, "illegal memory access by a WRITE (address unknown: the warp had exited)");
-    expect_in(outcome.out, "instruction   STG.E [R2.64], R7   (store_last+0xc0)");
-    expect_in(outcome.out, "  threads    none is in the dump: all warps had exited\n");
-}
-
-/* Asked for by the user (CUDA_ENABLE_USER_TRIGGERED_COREDUMP) on an H100 while tests/fixtures/deadlock.cu hung. */
-TEST(a_recorded_hang_is_explained)
-{
-    struct outcome outcome = explain(CUFENCE_DUMPS "/hang/deadlock.core.gz");
-    assert_int_equal(outcome.status, 0);
-    assert_string_equal(outcome.err, "");
-    expect_in(outcome.out, "cufence: no exception is in the dump of GPU 0 (NVIDIA H100 80GB HBM3)\n");
-    expect_in(outcome.out, "  threads    64 in 2 warps had not exited; by place:\n");
-    expect_in(outcome.out, "32            /src/deadlock.cu:9   (_Z8deadlockPViPf+0x100)\n"); /* waits for the flag */
-    expect_in(outcome.out, "block (0,0,0) thread (32,0,0), SM 124 warp 1\n");
-    expect_in(outcome.out,
-              "32            /src/deadlock.cu:15   (_Z8deadlockPViPf+0x150)\n"); /* at the barrier; this is what follows */
-    expect_in(outcome.out, "  launches   deadlock<<<(1,1,1), (64,1,1)>>>, 64 threads left\n");
-}
-
-TEST(json_says_the_same)
-{
-    struct outcome outcome = explain("--json --registers " CUFENCE_DUMPS "/load_128.core.gz");
-    json_t *report = json_loads(outcome.out, 0, NULL);
-    assert_non_null(report);
-    assert_null(json_object_get(report, "process"));
-    assert_null(json_object_get(report, "address")); /* of which lane, nobody knows */
-    assert_string_equal(json_string_value(json_object_get(report, "kind")), "illegal access");
-    json_t *standing = json_object_get(report, "standing");
-    assert_int_equal(json_integer_value(json_object_get(standing, "threads")), 123);
-    json_t *lanes = json_object_get(standing, "lanes");
-    assert_int_equal(json_array_size(lanes), 27);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(lanes, 1), "address")), "0x1000c1ffe70");
-    json_t *place = json_array_get(json_object_get(standing, "places"), 0);
-    assert_int_equal(json_integer_value(json_object_get(place, "line")), 59);
-    assert_true(json_array_size(json_object_get(place, "registers")) > 8);
-    json_decref(report);
-}
-
 static void write_file(const char *path, const void *bytes, size_t size)
 {
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, size, file), size);
     fclose(file);
-}
-
-/* Its headers: 34560 bytes at the end. The table of SMs ends at byte 57092. */
-TEST(a_truncated_dump_is_explained_as_far_as_it_goes)
-{
-    struct span dump = fixture_read("load_128.core");
-    char path[] = "/tmp/explain.XXXXXX", arguments[128];
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    write_file(path, dump.bytes, dump.size - 100); /* the names of the sections are lost, and the device's */
-    snprintf(arguments, sizeof arguments, "--registers --memory 0x1000 %s", path);
-    struct outcome outcome = explain(arguments);
-    assert_int_equal(outcome.status, 0);
-    assert_string_equal(outcome.err, "");
-    expect_in(outcome.out, "cufence: the core dump is truncated: it has 128553 of 128653 bytes\n\n");
-    expect_in(outcome.out, "  device     GPU 0, compute capability 9.0\n");
-    expect_in(outcome.out, "  exception  illegal address in load_128, SM 129\n");
-    expect_in(outcome.out, "at            /src/oob.cu:58   LDG.E.128 R4, [R6.64]   (load_128+0xe0)\n");
-    expect_in(outcome.out, "  threads    at least 123 in 4 warps had not exited; by place:\n");
-    expect_in(outcome.out, "27            /src/oob.cu:59   (load_128+0x270), illegal address\n");
-    expect_in(outcome.out, "             R0            ");
-    expect_in(outcome.out, "load_128<<<(8,1,1), (128,1,1)>>>, at least 123 threads left\n");
-    expect_in(outcome.out, "0x1000: not in the remaining part of the dump\n");
-    assert_null(strstr(outcome.out, "any of which"));
-
-    write_file(path, dump.bytes, 60000); /* no section header is left */
-    outcome = explain(path);
-    assert_int_equal(outcome.status, 0);
-    expect_in(outcome.out, "cufence: the core dump is truncated: it has 60000 of 128653 bytes\n"
-                           "  Its section headers, which are written last, are missing.");
-    expect_in(outcome.out, "  exception  illegal address in load_128, SM 129\n");
-    expect_in(outcome.out, "  threads    none is in the remaining part of the dump\n");
-    expect_in(outcome.out, "  launches   load_128<<<(8,1,1), (128,1,1)>>>\n");
-    assert_null(strstr(outcome.out, "had exited"));
-    snprintf(arguments, sizeof arguments, "--json %s", path);
-    json_t *report = json_loads(explain(arguments).out, 0, NULL);
-    json_t *cut = json_object_get(report, "truncated"), *standing = json_object_get(report, "standing");
-    assert_int_equal(json_integer_value(json_object_get(cut, "bytes")), 60000);
-    assert_int_equal(json_integer_value(json_object_get(cut, "of")), 128653);
-    assert_true(json_is_true(json_object_get(cut, "headers_missing")));
-    json_t *exception = json_array_get(json_object_get(standing, "exceptions"), 0);
-    assert_int_equal(json_integer_value(json_object_get(exception, "line")), 58);
-    assert_int_equal(json_integer_value(json_object_get(exception, "sm")), 129);
-    assert_null(json_object_get(report, "kind")); /* it is no finding */
-    json_decref(report);
-
-    write_file(path, dump.bytes, 57091);
-    expect_in(explain(path).out, "  exception  unknown: no SM table was found\n");
-    fixture_free(dump);
-    unlink(path);
 }
 
 /* gzip's own end is then missing too. */
@@ -327,29 +214,6 @@ TEST(what_is_no_dump_gets_a_sentence)
     snprintf(path, sizeof path, "%s/b.txt", folder);
     unlink(path);
     rmdir(folder);
-    builder_end(&synthetic.builder);
-}
-
-TEST(a_hang_is_explained)
-{
-    char path[] = "/tmp/explain.XXXXXX";
-    struct synthetic synthetic;
-    size_t size;
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    make_synthetic(&synthetic, &newest);
-    builder_put32(&synthetic.builder, synthetic.part[LANES], newest.lane + 32, 0);
-    builder_put32(&synthetic.builder, synthetic.part[WARPS], 24, 0);
-    builder_put32(&synthetic.builder, synthetic.part[SMS], newest.sm + 8, 0);
-    const uint8_t *bytes = builder_finish(&synthetic.builder, 0xBE, &size);
-    write_file(path, bytes, size);
-    struct outcome outcome = explain(path);
-    assert_int_equal(outcome.status, 0);
-    expect_in(outcome.out, "cufence: no exception is in the dump of GPU 3");
-    expect_in(outcome.out, "  threads    2 in 1 warp had not exited; by place:\n");
-    expect_in(outcome.out, "(_Z3oobPi+0x40)\n");
-    unlink(path);
     builder_end(&synthetic.builder);
 }
 

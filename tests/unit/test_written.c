@@ -23,31 +23,16 @@ static char *line_of(const struct rerun_result *rerun, enum access_kind kind, ui
     return text;
 }
 
-#define FLOATS(...)                                                                                                            \
-    sizeof((const float[]){__VA_ARGS__}), (const float[])                                                                      \
+#define VALUES(type, ...)                                                                                                      \
+    sizeof((const type[]){__VA_ARGS__}), (const type[])                                                                        \
     {                                                                                                                          \
         __VA_ARGS__                                                                                                            \
     }
-#define DOUBLES(...)                                                                                                           \
-    sizeof((const double[]){__VA_ARGS__}), (const double[])                                                                    \
-    {                                                                                                                          \
-        __VA_ARGS__                                                                                                            \
-    }
-#define INTS(...)                                                                                                              \
-    sizeof((const int32_t[]){__VA_ARGS__}), (const int32_t[])                                                                  \
-    {                                                                                                                          \
-        __VA_ARGS__                                                                                                            \
-    }
-#define LONGS(...)                                                                                                             \
-    sizeof((const int64_t[]){__VA_ARGS__}), (const int64_t[])                                                                  \
-    {                                                                                                                          \
-        __VA_ARGS__                                                                                                            \
-    }
-#define HALVES(...)                                                                                                            \
-    sizeof((const uint16_t[]){__VA_ARGS__}), (const uint16_t[])                                                                \
-    {                                                                                                                          \
-        __VA_ARGS__                                                                                                            \
-    }
+#define FLOATS(...) VALUES(float, __VA_ARGS__)
+#define DOUBLES(...) VALUES(double, __VA_ARGS__)
+#define INTS(...) VALUES(int32_t, __VA_ARGS__)
+#define LONGS(...) VALUES(int64_t, __VA_ARGS__)
+#define HALVES(...) VALUES(uint16_t, __VA_ARGS__)
 
 TEST(values_have_the_width_of_the_access)
 {
