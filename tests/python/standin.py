@@ -13,11 +13,16 @@ import tempfile
 import textwrap
 import unittest
 from pathlib import Path
+from typing import ClassVar
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "allocator" / "torch"
 HEADER = ROOT / "include" / "cufence.h"
-LIBRARY = Path(os.environ.get("CUFENCE_LIBRARY") or ROOT / "build" / "lib" / "libcufence.so")
+BUILD = Path(os.environ.get("CUFENCE_BUILD") or ROOT / "build").resolve()
+LIBRARY = Path(os.environ.get("CUFENCE_LIBRARY") or BUILD / "lib" / "libcufence.so")
+COMMAND = BUILD / "bin" / "cufence"
+LIBCUDA = BUILD / "tests" / "libcuda"  # the simulated device under the driver's name, for LD_LIBRARY_PATH
+PROGRAM = BUILD / "tests" / "programs" / "program_dlsym"  # plays stories of tests/sim/programs
 
 sys.path.insert(0, str(PACKAGE))
 
@@ -133,6 +138,18 @@ _FILES = {
 }
 
 
+class InOneFolder(unittest.TestCase):
+    """The tests of a class have a folder together."""
+
+    folder: ClassVar[Path]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.folder = Path(holder.name).resolve()
+
+
 class InFolder(unittest.TestCase):
     """Each test has a folder of its own."""
 
@@ -142,6 +159,22 @@ class InFolder(unittest.TestCase):
         self.folder = Path(holder.name).resolve()
 
 
+def write_files(folder: Path, files: dict[str, str]) -> None:
+    """Writes texts into a folder, by their names in it."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def empty_preload(folder: Path) -> str:
+    """Makes a library of the preload library's name that does nothing, and returns its path."""
+    library = folder / "libcufence_preload.so"
+    if not library.exists():
+        subprocess.run([c_compiler(), "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", library], check=True)
+    return str(library)
+
+
 def has_compiler() -> bool:
     """Returns whether a class can be compiled here."""
     return any(shutil.which(name) for name in ("c++", "g++", "clang++"))
@@ -149,10 +182,7 @@ def has_compiler() -> bool:
 
 def make_torch(folder: Path) -> None:
     """Writes the stand-in into folder/torch."""
-    for name, text in _FILES.items():
-        path = folder / "torch" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    write_files(folder / "torch", _FILES)
     shutil.copy(PACKAGE / "torch.h", folder / "torch")
     libraries = folder / "torch" / "lib"
     libraries.mkdir()

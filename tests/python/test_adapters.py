@@ -10,19 +10,17 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import textwrap
-import unittest
 from pathlib import Path
 
 import pools
 import simulated
 import standin
+from standin import BUILD, LIBCUDA
 
 POOLS_PYTHON = os.environ.get("CUFENCE_TEST_POOLS_PYTHON", sys.executable)
 TORCH_PYTHON = os.environ.get("CUFENCE_TORCH_PYTHON", sys.executable)
 
-BUILD = standin.LIBRARY.parents[1]
 
 # A pool that tells tools of its pieces, as Compute Sanitizer's manual shows it.
 POOL = """
@@ -170,25 +168,17 @@ assert cuda.get_allocator() is below, "an allocator that is no pool's"
 """
 
 
-class Adapters(unittest.TestCase):
-    def setUp(self) -> None:
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name)
-
+class Adapters(standin.InFolder):
     def run_code(self, code: str, preload: bool = True, python: str | None = None, **more: str) -> str:
         """Runs it with a library of the preload library's name, and with stand-ins for modules (variables are in capitals)."""
         self.write(**{name: text for name, text in more.items() if name.islower()})
-        library = self.folder / "libcufence_preload.so"
-        command = [standin.c_compiler(), "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", str(library)]
-        subprocess.run(command, check=True)
         head = "import cufence._patches as patches; patches.install()\n" if preload else ""
         variables = standin.clean_environment(
             PYTHONPATH=f"{self.folder}:{standin.PACKAGE}", CUFENCE_LIBRARY=str(standin.LIBRARY)
         )
         variables.update((name, text) for name, text in more.items() if name.isupper())
         if preload:
-            variables["LD_PRELOAD"] = str(library)
+            variables["LD_PRELOAD"] = standin.empty_preload(self.folder)
         words = [python or sys.executable, "-c", head + textwrap.dedent(code)]
         done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -237,10 +227,7 @@ class Adapters(unittest.TestCase):
 
     def write(self, **modules: str) -> None:
         """Writes modules of packages; __ in a name is a dot."""
-        for name, text in modules.items():
-            path = self.folder / (name.replace("__", "/") + ".py")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        standin.write_files(self.folder, {f"{name.replace('__', '/')}.py": text for name, text in modules.items()})
 
     def real(self, package: str, variable: str, *modules: str) -> str:
         """Returns what makes these modules the real ones, in the sources that the variable names."""
@@ -330,7 +317,7 @@ class Adapters(unittest.TestCase):
         include = re.search(r"^CUFENCE_CUDA_INCLUDE_DIR:PATH=(.*)$", cache, re.M)
         if not include or not Path(include[1], "nvtx3", "nvToolsExtMem.h").is_file():
             self.skipTest("this toolkit has no nvtx3/nvToolsExtMem.h")
-        source, program, libraries = self.folder / "pool.c", self.folder / "pool", BUILD / "tests" / "libcuda"
+        source, program, libraries = self.folder / "pool.c", self.folder / "pool", LIBCUDA
         source.write_text(POOL)
         command = [
             standin.c_compiler(),
@@ -357,7 +344,3 @@ class Adapters(unittest.TestCase):
         done = self.run_pool("-DWRITTEN=1008", NVTX_INJECTION64_PATH="/nonexistent/tool.so")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("NVTX_INJECTION64_PATH=/nonexistent/tool.so: left as it was", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -98,7 +98,3 @@ class Adopted(standin.InFolder):
         """With the preload library alone PyTorch has its own allocator."""
         self.version("2.13.0")
         self.run_it(printed="2 max_split_size_mb:64\n", settings="max_split_size_mb:64")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -14,8 +14,8 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("CUFENCE_BUILD") or ROOT / "build").resolve()
+from standin import BUILD, ROOT
+
 BENCH = ROOT / "bench" / "bench.py"
 
 sys.path.insert(0, str(ROOT / "bench"))
@@ -239,7 +239,3 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(data["workloads"]["allocate.2"]["rounds"][: len(second)], second)
             self.assertEqual(len(data["workloads"]["live.100"]["rounds"]), 15)
             self.assertEqual(set(data["workloads"]["live.100"]["rounds"][0]), {"native", "api"})  # a slow tool is in the first ones
-
-
-if __name__ == "__main__":
-    unittest.main()

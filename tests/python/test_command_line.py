@@ -19,9 +19,8 @@ import unittest
 from pathlib import Path
 
 import standin
+from standin import BUILD, COMMAND, LIBCUDA
 
-BUILD = Path(os.environ.get("CUFENCE_BUILD") or standin.ROOT / "build")
-COMMAND = BUILD / "bin" / "cufence"
 MANUAL = standin.ROOT / "docs" / "cufence.1"
 SHELLS = ("bash", "zsh", "fish")
 
@@ -55,14 +54,12 @@ def read_until(terminal: int, word: str) -> str:
 
 
 @unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")
-class Completion(unittest.TestCase):
+class Completion(standin.InFolder):
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.files = {shell: Path(folder.name) / f"completion.{shell}" for shell in SHELLS}
+        super().setUp()
+        self.files = {shell: self.folder / f"completion.{shell}" for shell in SHELLS}
         for shell, file in self.files.items():
             file.write_text(cufence("completion", shell))
-        self.folder = folder.name
         self.environment = {**os.environ, "PATH": f"{COMMAND.parent}:{os.environ['PATH']}"}
 
     def test_syntax(self) -> None:
@@ -231,7 +228,7 @@ class Narrow(unittest.TestCase):
         pid, terminal = pty.fork()
         if pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-            environment = standin.clean_environment(CUFENCE_DRIVER="sim", LD_LIBRARY_PATH=str(BUILD / "tests" / "libcuda"))
+            environment = standin.clean_environment(CUFENCE_DRIVER="sim", LD_LIBRARY_PATH=str(LIBCUDA))
             os.execve(COMMAND, [str(word) for word in command], environment)
         text = b""
         with contextlib.suppress(OSError):  # the program has ended
@@ -268,7 +265,7 @@ class Narrow(unittest.TestCase):
         self.assertEqual({len(line) for line in marks}, {100}, marks)
 
     def test_files_get_whole_lines(self) -> None:
-        environment = standin.clean_environment(CUFENCE_DRIVER="sim", LD_LIBRARY_PATH=str(BUILD / "tests" / "libcuda"))
+        environment = standin.clean_environment(CUFENCE_DRIVER="sim", LD_LIBRARY_PATH=str(LIBCUDA))
         done = subprocess.run([COMMAND, "run", self.PROGRAM, "overrun"], env=environment, capture_output=True, text=True, timeout=60)
         self.assertRegex(done.stderr, r"\n==\d+== SUMMARY: cufence: overrun at kernels\.cu:12 in store: .* of buffer #1\n")
         self.assertIn(100, {len(line) for line in done.stderr.splitlines()})

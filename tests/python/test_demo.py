@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -11,9 +10,8 @@ import unittest
 from pathlib import Path
 
 import standin
+from standin import BUILD, COMMAND, LIBCUDA
 
-BUILD = Path(os.environ.get("CUFENCE_BUILD", standin.ROOT / "build")).resolve()
-COMMAND = BUILD / "bin" / "cufence"
 FAULTS = ("overrun", "underrun", "use-after-free", "graph")
 OTHERS = ("slack-write", "stream-race", "first-nan")
 
@@ -95,7 +93,7 @@ class Demo(standin.InFolder):
         program = BUILD / "tests" / "programs" / "program_dlsym"
         if not program.is_file():
             self.skipTest(f"no {program}")
-        driver = {"LD_LIBRARY_PATH": str(BUILD / "tests" / "libcuda")}
+        driver = {"LD_LIBRARY_PATH": str(LIBCUDA)}
         for bug in (*FAULTS, *OTHERS):
             with self.subTest(bug):
                 said = self.run_it(COMMAND, "demo", bug)

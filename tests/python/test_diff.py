@@ -13,11 +13,8 @@ import unittest
 from pathlib import Path
 
 import standin
+from standin import COMMAND, LIBCUDA, PROGRAM
 
-BUILD = Path(os.environ.get("CUFENCE_BUILD") or standin.ROOT / "build")
-COMMAND = BUILD / "bin" / "cufence"
-PROGRAM = BUILD / "tests" / "programs" / "program_dlsym"
-LIBCUDA = BUILD / "tests" / "libcuda"
 SCHEMA = standin.ROOT / "docs" / "trace.schema.json"
 
 

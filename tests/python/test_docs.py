@@ -4,7 +4,6 @@ there are those that messages name. Figures of cost come from the results."""
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,14 +11,13 @@ import unittest
 from pathlib import Path
 
 import standin
+from standin import COMMAND, ROOT
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 import store  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").glob("*/README.md")])
 DOCS = sorted(page for page in (ROOT / "docs").rglob("*.md") if "examples" not in page.parts)
-COMMAND = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build")) / "bin" / "cufence"
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"")
 CODE = re.compile(r"^(```|~~~).*?^\1\s*$|`[^`\n]*`", re.M | re.S)
 

@@ -6,13 +6,12 @@ import json
 import os
 import subprocess
 import unittest
-from pathlib import Path
 
 import standin
+from standin import COMMAND
 
 import cufence
 
-COMMAND = Path(os.environ.get("CUFENCE_BUILD") or standin.ROOT / "build") / "bin" / "cufence"
 PACKAGES = standin.PACKAGE
 
 # Importing it fails the test, because it leaves a marker.
@@ -25,10 +24,7 @@ class Doctor(standin.InFolder):
         metadata = self.folder / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
         metadata.parent.mkdir()
         metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        for file, text in files.items():
-            path = self.folder / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        standin.write_files(self.folder, files)
 
     def checks(self, **environment: str) -> dict[str, dict[str, str]]:
         """Returns the doctor's checks by name."""

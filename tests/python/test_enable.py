@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 import unittest
 from pathlib import Path
-from typing import ClassVar
 
 import simulated
 import standin
@@ -15,19 +13,11 @@ import standin
 
 @unittest.skipUnless(standin.has_compiler(), "no C++ compiler")
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
-class Enable(unittest.TestCase):
-    holder: ClassVar[tempfile.TemporaryDirectory[str]]
-    folder: ClassVar[Path]
-
+class Enable(standin.InOneFolder):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.holder = tempfile.TemporaryDirectory()
-        cls.folder = Path(cls.holder.name)
+        super().setUpClass()
         standin.make_torch(cls.folder)
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.holder.cleanup()
 
     def run_code(self, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return standin.run_python(code, self.folder, **environment)

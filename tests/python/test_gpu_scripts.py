@@ -9,8 +9,8 @@ import types
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("CUFENCE_BUILD") or ROOT / "build").resolve()
+from standin import BUILD, LIBCUDA, ROOT
+
 SCRIPTS = ROOT / "tests" / "gpu"
 
 sys.path.insert(0, str(SCRIPTS))
@@ -21,7 +21,7 @@ from harness import Run  # noqa: E402
 
 
 def play(script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "tests" / "libcuda"), "CUFENCE_BUILD": str(BUILD)}
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(LIBCUDA), "CUFENCE_BUILD": str(BUILD)}
     environment |= {"CUFENCE_SIM": "devices=1", **variables}
     words = [sys.executable, str(SCRIPTS / script), *arguments, *([] if script == "suites.py" else ["--build", str(BUILD)])]
     return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)

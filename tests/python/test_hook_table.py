@@ -11,7 +11,8 @@ import unittest
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
+from standin import ROOT
+
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 # The functions that the preload library replaces or watches, and their relatives. Each of their forms is hooked, or excluded.

@@ -10,8 +10,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build"))
+from standin import BUILD, ROOT
+
 PROGRAM = """#include <cufence.h>
 #include <stdio.h>
 int main(void) { puts(cufence_version_string()); return cufence_init("say=quiet") != CUFENCE_OK; }

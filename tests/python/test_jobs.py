@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import simulated
 import standin
+from standin import BUILD, LIBCUDA, ROOT
 from test_pytest_plugin import PRELUDE, python_with_pytest
 
 try:
@@ -23,8 +24,6 @@ try:
 except ImportError:
     yaml = None  # type: ignore[assignment]
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build"))
 PROGRAM = BUILD / "tests/programs/program_linked"
 JOBS = [yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs/guide/jobs.md").read_text(), re.DOTALL | re.MULTILINE)] if yaml else []
 UNLESS_CANCELLED = "${{ !cancelled() }}"
@@ -33,15 +32,12 @@ TEST = PRELUDE + "\ndef test_clean(device):\n    device.allocate(4000)\n"
 
 @unittest.skipUnless(yaml, "needs the package yaml (PyYAML), to read the jobs")
 @unittest.skipUnless(PROGRAM.is_file(), f"no {PROGRAM.name}: build first")
-class Jobs(unittest.TestCase):
-    folder: ClassVar[Path]
+class Jobs(standin.InOneFolder):
     environment: ClassVar[dict[str, str]]
 
     @classmethod
     def setUpClass(cls) -> None:
-        holder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(holder.cleanup)
-        cls.folder = Path(holder.name).resolve()
+        super().setUpClass()
         python = python_with_pytest()
         tools = cls.folder / "tools"
         tools.mkdir()
@@ -50,7 +46,7 @@ class Jobs(unittest.TestCase):
         cls.tool(tools / "pytest", f'PYTHONPATH="{standin.PACKAGE}:{Path(__file__).parent}" exec "{python}" -m pytest -p cufence.pytest_plugin "$@"')
         cls.environment = standin.clean_environment(
             PATH=f"{tools}:{os.environ['PATH']}", CUFENCE_LIBRARY=str(standin.copy_library(cls.folder / "lib")), CUFENCE_DRIVER="sim",
-            SIMULATED_KERNEL=str(simulated.build(cls.folder, standin.c_compiler())), LD_LIBRARY_PATH=str(BUILD / "tests/libcuda"),
+            SIMULATED_KERNEL=str(simulated.build(cls.folder, standin.c_compiler())), LD_LIBRARY_PATH=str(LIBCUDA),
         )
 
     @staticmethod

@@ -1,9 +1,9 @@
 """The planted defects of tests/mutants match the code: the text of each occurs exactly once, in its file."""
 import sys
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from standin import ROOT
+
 sys.path.insert(0, str(ROOT / "tests" / "mutants"))
 
 import planted  # noqa: E402

@@ -6,10 +6,8 @@ import collections
 import gc
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import textwrap
 import types
 import unittest
@@ -41,10 +39,10 @@ def report_of(offset: int, size: int = 4000, **more: object) -> dict[str, object
     }
 
 
-class Names(unittest.TestCase):
+class Names(standin.InOneFolder):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.folder = Path(tempfile.mkdtemp())
+        super().setUpClass()
         fake_torch.write(cls.folder)
         sys.path.insert(0, str(cls.folder))
         import torch
@@ -63,7 +61,6 @@ class Names(unittest.TestCase):
         sys.path.remove(str(cls.folder))
         for name in [name for name in sys.modules if name.partition(".")[0] in ("torch", "triton")]:
             del sys.modules[name]
-        shutil.rmtree(cls.folder)
 
     def said(self, report: dict[str, object], frames: object = ()) -> str:
         found = self.names.look_up(report, frames)
@@ -331,15 +328,11 @@ step(model)
 
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), "the library is not built")
-class OnTheDevice(unittest.TestCase):
+class OnTheDevice(standin.InFolder):
     def setUp(self) -> None:
-        compiler = shutil.which("cc") or shutil.which("gcc")
-        if compiler is None:
-            self.skipTest("there is no C compiler")
-        self.folder = Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
+        super().setUp()
         fake_torch.write(self.folder)
-        self.kernel = simulated.build(self.folder, compiler)
+        self.kernel = simulated.build(self.folder, standin.c_compiler())
 
     def run_program(self, then: str) -> subprocess.CompletedProcess[str]:
         self.json, self.log = self.folder / "found.json", self.folder / "log.txt"
@@ -424,7 +417,6 @@ class OnTheDevice(unittest.TestCase):
 
     def test_the_merged_list_is_that_of_the_findings(self) -> None:
         self.run_program("raise RuntimeError('CUDA error')")
-        command = standin.LIBRARY.parents[1] / "bin" / "cufence"
-        done = subprocess.run([str(command), "report", str(self.json)], capture_output=True, text=True, check=False)
+        done = subprocess.run([standin.COMMAND, "report", str(self.json)], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr, "")

@@ -10,12 +10,12 @@ import typing
 import unittest
 
 import standin
+from standin import COMMAND
 
 import cufence
 from cufence import _api, _library, _option_types
 
 HEADER = standin.HEADER.read_text()
-COMMAND = standin.LIBRARY.parents[1] / "bin" / "cufence"
 
 
 def struct_fields(name: str) -> list[str]:

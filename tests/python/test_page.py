@@ -18,8 +18,8 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build"))
+from standin import BUILD, COMMAND, LIBCUDA, ROOT
+
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 WIDTHS = (400, 1400)
 PAGES = ("one", "many", "nothing", "unguarded", "unfinished")
@@ -76,8 +76,8 @@ def scheme(is_dark: bool) -> str:
 
 
 def cufence(folder: Path, *arguments: str) -> None:
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "tests/libcuda")}
-    subprocess.run([BUILD / "bin/cufence", *arguments], cwd=folder, env=environment, capture_output=True, check=False)
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(LIBCUDA)}
+    subprocess.run([COMMAND, *arguments], cwd=folder, env=environment, capture_output=True, check=False)
 
 
 def make_pages(folder: Path) -> None:

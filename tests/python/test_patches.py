@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import textwrap
-from pathlib import Path
 
 import standin
 
@@ -85,10 +84,7 @@ def compiled(function):
 class Patches(standin.InFolder):
     def setUp(self) -> None:
         super().setUp()
-        for name, text in FILES.items():
-            path = self.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        standin.write_files(self.folder, FILES)
 
     def run_code(self, code: str, head: str = "import cufence._patches as patches; patches.install()\n") -> str:
         done = self.run_it(head + textwrap.dedent(code))
@@ -96,11 +92,8 @@ class Patches(standin.InFolder):
         return done.stdout
 
     def run_it(self, code: str) -> subprocess.CompletedProcess[str]:
-        preload = self.folder / "libcufence_preload.so"
-        if not preload.exists():
-            command = [standin.c_compiler(), "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", str(preload)]
-            subprocess.run(command, check=True)
-        return standin.run_python(code, PYTHONPATH=f"{self.folder}:{standin.PACKAGE}", LD_PRELOAD=str(preload))
+        path = f"{self.folder}:{standin.PACKAGE}"
+        return standin.run_python(code, PYTHONPATH=path, LD_PRELOAD=standin.empty_preload(self.folder))
 
     def test_graph_trees(self) -> None:
         self.run_code(

@@ -50,17 +50,13 @@ def python_with_pytest() -> str:
 
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
-class Plugin(unittest.TestCase):
-    holder: ClassVar[tempfile.TemporaryDirectory[str]]
-    folder: ClassVar[Path]
+class Plugin(standin.InOneFolder):
     environment: ClassVar[dict[str, str]]
     python: ClassVar[str]
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.holder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.holder.cleanup)
-        cls.folder = Path(cls.holder.name).resolve()
+        super().setUpClass()
         library = standin.copy_library(cls.folder / "lib")
         kernel = simulated.build(cls.folder, standin.c_compiler())
         cls.python = python_with_pytest()

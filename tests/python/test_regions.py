@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 import unittest
-from pathlib import Path
-from typing import ClassVar
 
 import standin
 
@@ -42,20 +39,14 @@ def raises(kind, text, function, *arguments, **named):
 
 @unittest.skipUnless(standin.has_compiler(), "no C++ compiler")
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
-class Regions(unittest.TestCase):
-    holder: ClassVar[tempfile.TemporaryDirectory[str]]
-
+class Regions(standin.InOneFolder):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.holder = tempfile.TemporaryDirectory()
-        standin.make_torch(Path(cls.holder.name))
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.holder.cleanup()
+        super().setUpClass()
+        standin.make_torch(cls.folder)
 
     def check(self, code: str) -> str:
-        done = standin.run_python(TENSOR + code, Path(self.holder.name))
+        done = standin.run_python(TENSOR + code, self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stderr
 
@@ -100,7 +91,3 @@ raises(ValueError, 'overlap those of "kv", 8 rows of 1000 bytes', cufence.region
 raises(ValueError, "past the end of buffer", cufence.regions, Tensor(9, 1000, cache.address))
 """
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -8,13 +8,10 @@ import os
 import shutil
 import subprocess
 import unittest
-from pathlib import Path
 from typing import Any
 
 import standin
-
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build"))
+from standin import BUILD, COMMAND, LIBCUDA
 
 
 def finding(rank: int, **changes: Any) -> dict[str, Any]:
@@ -50,7 +47,7 @@ class Report(standin.InFolder):
 
     def report(self, *arguments: str, stdin: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [BUILD / "bin/cufence", "report", *arguments],
+            [COMMAND, "report", *arguments],
             cwd=self.folder,
             input=stdin,
             capture_output=True,
@@ -85,24 +82,6 @@ class Report(standin.InFolder):
             "SUMMARY: cufence: 2 findings in 5 reports\n",
         )
         self.assertEqual(done.stderr, "")
-
-    def test_what_differs_is_not_merged(self) -> None:
-        kernel = finding(0)["kernel"]
-        changes: list[dict[str, Any]] = [
-            {"kind": "underrun"},
-            {"kernel": {**kernel, "line": 10}},
-            {"kernel": {"symbol": "k_oob", "offset": 0}},
-            {"kernel": {"symbol": "k_oob", "offset": 16}},
-            {"kernel": {**kernel, "symbol": "other"}},
-            {"exception": {"number": 6}},
-            {"buffer": {"id": 1, "size": 4000}},
-            {"buffer": {"id": 1, "size": 4001}},
-            {"kind": "double free", "call": "cuMemFree", "kernel": {}},
-            {"kind": "double free", "call": "cuMemFreeAsync", "kernel": {}},
-        ]
-        same = [finding(0, kernel={**kernel, "offset": 0}), finding(0, device={"ordinal": 1})]
-        done = self.report(self.write("all.json", finding(0), *(finding(0, **change) for change in changes), *same))
-        self.assertIn(f"SUMMARY: cufence: {len(changes) + 1} findings in {len(changes) + 3} reports\n", done.stdout)
 
     def test_many_processes_are_counted(self) -> None:
         done = self.report(self.write("all.json", *(finding(rank) for rank in range(9))))
@@ -293,9 +272,9 @@ class Report(standin.InFolder):
             self.assertIn(line, shown)
 
     def run_program(self, *arguments: str, status: int) -> str:
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "tests/libcuda"), "TMPDIR": str(self.folder)}
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(LIBCUDA), "TMPDIR": str(self.folder)}
         done = subprocess.run(
-            [BUILD / "bin/cufence", "run", *arguments], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+            [COMMAND, "run", *arguments], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
         )
         self.assertEqual(done.returncode, status, done.stderr)
         return done.stderr

@@ -206,7 +206,3 @@ class Objects(standin.InFolder):
         said = self.loaded()
         self.assertRegex(said, r"^refused: allocator\.cpp does not compile against PyTorch 2\.11\.0\+standin: .*of another version\nThe command was\n")
         self.assertEqual(list(self.cache.iterdir()), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

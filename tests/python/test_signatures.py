@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import subprocess
 import textwrap
-from pathlib import Path
 
 import standin
 
@@ -89,21 +88,11 @@ assert triton.compiler.CompiledKernel._init_handles and triton.compiler.compiler
 class Signatures(standin.InFolder):
     def setUp(self) -> None:
         super().setUp()
-        for name, text in FILES.items():
-            path = self.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        standin.write_files(self.folder, FILES)
 
     def run_code(self, code: str, preloaded: bool = True) -> None:
-        preload = self.folder / "libcufence_preload.so"
-        if preloaded:
-            command = [standin.c_compiler(), "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", str(preload)]
-            standin.subprocess.run(command, check=True)
-        done = standin.run_python(
-            HEAD + textwrap.dedent(code),
-            PYTHONPATH=f"{self.folder}:{standin.PACKAGE}",
-            **({"LD_PRELOAD": str(preload)} if preloaded else {}),
-        )
+        more = {"LD_PRELOAD": standin.empty_preload(self.folder)} if preloaded else {}
+        done = standin.run_python(HEAD + textwrap.dedent(code), PYTHONPATH=f"{self.folder}:{standin.PACKAGE}", **more)
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_kernel_that_triton_loads(self) -> None:

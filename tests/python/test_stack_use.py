@@ -13,8 +13,8 @@ from collections import defaultdict
 from functools import lru_cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build"))
+from standin import BUILD, ROOT
+
 
 # Bytes, as gcc -O2 lays out frames. A caller has to have 8 KiB: the rest is for the C library and for signal handlers.
 MOST = 4 << 10

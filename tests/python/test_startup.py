@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import unittest
 import venv
 from pathlib import Path
@@ -17,25 +16,20 @@ from typing import Any, ClassVar
 import simulated
 import standin
 
-from cufence._options import pairs
-
 CUDA = "PYTORCH_CUDA_ALLOC_CONF"
 GENERAL = "PYTORCH_ALLOC_CONF"
 
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
-class Hook(unittest.TestCase):
+class Hook(standin.InOneFolder):
     """A virtual environment with the hook, the package and the stand-in."""
 
-    holder: ClassVar[tempfile.TemporaryDirectory[str]]
-    folder: ClassVar[Path]
     python: ClassVar[str]
     library: ClassVar[Path]
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.holder = tempfile.TemporaryDirectory()
-        cls.folder = Path(cls.holder.name).resolve()
+        super().setUpClass()
         cls.library = standin.copy_library(cls.folder / "lib")
         venv.create(cls.folder / "venv", with_pip=False, symlinks=True)
         cls.python = str(cls.folder / "venv" / "bin" / "python")
@@ -44,10 +38,6 @@ class Hook(unittest.TestCase):
         (packages / "a.pth").write_text(f"{standin.PACKAGE}\n")  # sorts before the hook, so it is read first
         standin.write_recording_torch(packages)
         (cls.folder / "script.py").write_text("import torch\n")
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.holder.cleanup()
 
     def run_it(
         self, *arguments: str, text: str | None = None, more: dict[str, str] | None = None
@@ -226,37 +216,15 @@ class Hook(unittest.TestCase):
         self.assertEqual(done.stdout.splitlines(), ["cuCtxSynchronize: CUresult 700", "overrun read_byte weights 0"])
 
     def test_wrong_options(self) -> None:
+        """`cufence run` refuses them; unit.run_alloc_conf has the others."""
         for text, words in (
             ("backend:cufence,cufence_uav:strict", [f"cufence run: {CUDA}: ", "'uav'", "did you mean 'uaf'?", "cufence options"]),
-            ("backend:cufence,cufence_uaf:strickt", ["uaf=strickt is not allowed; use off | adaptive | strict"]),
-            ("backend:cufence,cufence_uaf", [f"{CUDA}: 'cufence_uaf:' is not of the form cufence_KEY:value"]),
-            ("backend:native,backend:cufence", ["the back end is named twice, 'native' and 'cufence'; name one"]),
             ("cufence_uaf:strict", [f"{CUDA} has options of cufence (uaf=strict), but does not ask for it"]),
         ):
             message = self.refused(**{CUDA: text})
             self.assertEqual(message.count("\n"), 1, message)
             for word in words:
                 self.assertIn(word, message)
-
-    def test_wrong_options_in_the_environment(self) -> None:
-        message = self.refused(PYTORCH_ALLOC_CONF="backend:cufence", CUFENCE_OPTIONS="align=3")
-        self.assertIn("cufence run: CUFENCE_OPTIONS: ", message)
-        message = self.refused(PYTORCH_ALLOC_CONF="backend:cufence,cufence_guard:4G", CUFENCE_OPTIONS="guard_max=1G")
-        self.assertIn("cufence run: CUFENCE_OPTIONS: the option 'guard_max' is gone; write guard=MIN..MAX", message)
-        message = self.refused(**{CUDA: "backend:native", GENERAL: "backend:cufence"})
-        self.assertIn(f"{GENERAL} names backend:cufence, but {CUDA} names backend:native; name one", message)
-
-    def test_both_variables(self) -> None:
-        """Both variables are equal, whichever one PyTorch reads."""
-        ask, other = "backend:cufence,cufence_side:start,cufence_align:64", "expandable_segments:True,cufence_align:32"
-        for first, second, align in ((CUDA, GENERAL, 64), (GENERAL, CUDA, 32)):
-            found = self.found("-c", "import torch", **{first: ask, second: other})
-            self.assertEqual((found["preloaded"], found["stderr"]), (True, ""))
-            environment = found["environment"]
-            self.assertEqual(environment[first], "backend:cudaMallocAsync")
-            self.assertEqual(environment[second], "backend:cudaMallocAsync,expandable_segments:True")
-            options = pairs(environment["CUFENCE_OPTIONS"])
-            self.assertEqual(options, {"side": "start", "align": str(align)}, "PYTORCH_CUDA_ALLOC_CONF wins")
 
     def test_loader_refuses(self) -> None:
         library = standin.copy_library(self.folder / "bad" / "lib")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import simulated
 import standin
-BUILD = standin.LIBRARY.parents[1]
+from standin import BUILD
 
 PROGRAM = """
 import ctypes, cufence
@@ -177,7 +177,3 @@ raises(cufence.Error, "in no live buffer", cufence.index, Tensor((4,), start=409
             built = str(simulated.build(Path(folder), standin.c_compiler()))
             done = standin.run_python(code, **{simulated.VARIABLE: built})
         self.assertEqual(done.returncode, 0, done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
 import standin
+from standin import BUILD, LIBCUDA
 
 PYTHON = os.environ.get("CUFENCE_TORCH_PYTHON", sys.executable)
-BUILD = standin.LIBRARY.parents[1]
 GPU = standin.ROOT / "tests" / "gpu"
 PROBE = "import importlib.util as u; print(next(iter(u.find_spec('torch').submodule_search_locations)))"
 
@@ -75,15 +74,13 @@ int main()
 
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
-class Torch(unittest.TestCase):
+class Torch(standin.InFolder):
     def setUp(self) -> None:
         torch = torch_folder()
         headers = torch.parent / "nvidia" / "cu13" / "include" if torch else Path("/nonexistent")
         if not (headers / "cuda_runtime_api.h").is_file():
             self.skipTest(f"{PYTHON} has no PyTorch with headers of CUDA 13")
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name)
+        super().setUp()
         self.runtime = self.folder / "cudart.so"
         source = Path(__file__).with_name("cudart.c")
         command = [standin.c_compiler(), "-O1", "-shared", "-fPIC", f"-I{headers}", str(source), "-o", str(self.runtime), "-ldl"]
@@ -99,7 +96,7 @@ class Torch(unittest.TestCase):
         environment = standin.clean_environment(
             CUFENCE_DRIVER="sim",
             LD_PRELOAD=str(self.runtime),
-            LD_LIBRARY_PATH=str(BUILD / "tests" / "libcuda"),
+            LD_LIBRARY_PATH=str(LIBCUDA),
             XDG_CACHE_HOME=os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
             **more,
         )

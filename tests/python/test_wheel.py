@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import unittest
 import venv
 import zipfile
@@ -18,8 +16,8 @@ from pathlib import Path
 from typing import ClassVar
 
 import standin
+from standin import BUILD
 
-BUILD = Path(os.environ.get("CUFENCE_BUILD", standin.ROOT / "build")).resolve()
 LIBRARIES = ["libcufence.so", "libcufence_preload.so", "libcufence_sim.so"]
 # Libraries that every glibc-based Linux has; the wheel would have to contain any other. Not libstdc++.so.6: if the system's
 # is loaded first, imports that need a conda environment's newer one fail.
@@ -58,9 +56,7 @@ def files_below(folder: Path) -> set[str]:
 
 @unittest.skipUnless((BUILD / "CMakeCache.txt").exists(), "build first")
 @unittest.skipUnless(importlib.util.find_spec("ensurepip"), "no ensurepip: install python3-venv")
-class Wheel(unittest.TestCase):
-    holder: ClassVar[tempfile.TemporaryDirectory[str]]
-    folder: ClassVar[Path]
+class Wheel(standin.InOneFolder):
     python: ClassVar[Path]
     wheel: ClassVar[Path]
     torch: ClassVar[list[Path]]
@@ -68,9 +64,7 @@ class Wheel(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.holder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.holder.cleanup)
-        cls.folder = Path(cls.holder.name).resolve()
+        super().setUpClass()
         venv.create(cls.folder / "venv", with_pip=True, symlinks=True)
         cls.python = cls.folder / "venv" / "bin" / "python"
         run(cls.python, "-c", "import json")  # lets the interpreter write its own bytecode first

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 import unittest
-from pathlib import Path
 from unittest import mock
 
 import standin
+from standin import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "docs" / "examples" / "aoti" / "compile_models.py"
 sys.path.insert(0, str(ROOT / "tests" / "zoo"))
 import judge  # noqa: E402
@@ -79,13 +77,8 @@ class Zoo(unittest.TestCase):
         self.assertIn("memcheck_uncached", matrix.tools_for(matrix.of_bug(bug("triton_overrun"), False), False))
 
 
-class Verdicts(unittest.TestCase):
+class Verdicts(standin.InFolder):
     """What is kept of a recorded output, and the word for it."""
-
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
 
     def verdict(self, name: str, tool: str, status: int, said: str = "", *findings: object) -> tuple[str, set[str]]:
         program = matrix.of_bug(bug(name), False)
@@ -221,7 +214,3 @@ class Page(unittest.TestCase):
     @unittest.skipUnless(page.RESULTS.is_file(), "no result is committed yet")
     def test_it_is_of_the_committed_result(self) -> None:
         self.assertEqual(page.PAGE.read_text(), page.page(json.loads(page.RESULTS.read_text())), "python3 tests/zoo/page.py writes it")
-
-
-if __name__ == "__main__":
-    unittest.main()

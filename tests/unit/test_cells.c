@@ -46,7 +46,6 @@ TEST(every_size_and_alignment_has_its_cell)
 TEST(little_is_lost)
 {
     struct cells cells;
-    (void)state;
     for (uint64_t size = 4096; size <= CELLS_SIZE_MOST; size += 512) {
         assert_true(cells_for(PAGE, size, 16, &cells));
         uint64_t best = PAGE / (size + 2 * CELLS_REDZONE);
@@ -57,7 +56,6 @@ TEST(little_is_lost)
 TEST(other_buffers_have_no_cell)
 {
     struct cells cells;
-    (void)state;
     assert_false(cells_for(PAGE, 0, 16, &cells));
     assert_false(cells_for(PAGE, CELLS_SIZE_MOST + 1, 16, &cells));
     assert_false(cells_for(PAGE, 100, 2 * CELLS_UNIT, &cells));
@@ -68,7 +66,6 @@ TEST(other_buffers_have_no_cell)
 TEST(each_byte_of_a_page_is_in_a_cell)
 {
     struct cells cells;
-    (void)state;
     assert_true(cells_for(PAGE, 4096, 16, &cells));
     assert_int_equal(cells.bytes, 4608);
     assert_true(cells.leftover > 0);

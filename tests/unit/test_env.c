@@ -18,7 +18,6 @@ unsigned long __wrap_getauxval(unsigned long type)
 TEST(a_program_with_more_rights_than_its_caller_obeys_no_variable)
 {
     char path[64];
-    (void)state;
     setenv("RANK", "3", 1);
     assert_string_equal(env_get("RANK"), "3");
     assert_int_equal(options_rank(), 3);

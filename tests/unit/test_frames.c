@@ -88,7 +88,6 @@ TEST(plumbing_is_left_out)
     struct stack_frame frames[5] = {0};
     unsigned char shown[5];
     char name[160];
-    (void)state;
     snprintf(frames[0].function, sizeof frames[0].function, "%s", invoke);
     snprintf(frames[1].function, sizeof frames[1].function, "%s", lambda);
     snprintf(frames[2].function, sizeof frames[2].function, "%s", invoke);

@@ -62,19 +62,3 @@ TEST(no_line_is_beyond_an_int)
         assert_int_equal(linetable_line(format, back, sizeof back, 1, 2 * (format == LINETABLE_LNOTAB)), 0);
     }
 }
-
-/* Of exact size on the heap, so that a sanitizer sees a read outside. */
-TEST(tables_of_noise_are_survived)
-{
-    srand(1);
-    for (int round = 0; round < 3000; round++) {
-        size_t size = (unsigned)rand() % 40;
-        unsigned char *table = malloc(size + !size);
-        assert_non_null(table);
-        for (size_t i = 0; i < size; i++)
-            table[i] = (unsigned char)rand();
-        for (enum linetable_format format = LINETABLE_LNOTAB; format <= LINETABLE_LOCATIONS; format++)
-            linetable_line(format, table, size, rand() % 1000, rand() % 200);
-        free(table);
-    }
-}

@@ -73,6 +73,9 @@ TEST_WITH(what_differs_is_another_finding, NULL, forget)
          "{\"schema\":1,\"kind\":\"double "
          "free\",\"call\":\"cuMemFree\",\"called\":{\"frames\":[{\"function\":\"f\",\"offset\":2}]}}\n",
          2},
+        /* where it was found does not count */
+        {REPORT(KERNEL("k", LINE) "," SIZED), REPORT(KERNEL("k", LINE) "," SIZED ",\"device\":{\"ordinal\":1}"), 1},
+        {REPORT(KERNEL("k", LINE)), REPORT(KERNEL("k", "\"file\":\"a.cu\",\"line\":8")), 2},
         {"{\"schema\":1,\"kind\":\"exception\",\"exception\":{\"number\":1}}\n",
          "{\"schema\":1,\"kind\":\"exception\",\"exception\":{\"number\":2}}\n", 2},
     };

@@ -218,30 +218,3 @@ TEST(the_schema_has_all_members)
     json_decref(schema);
     json_decref(definitions);
 }
-
-static long allowance;
-
-static void *scarce_malloc(size_t size)
-{
-    return allowance-- > 0 ? malloc(size) : NULL;
-}
-
-TEST(a_host_without_memory_gives_nothing)
-{
-    struct record_memory memory = {NULL};
-    struct all from;
-    json_t *json = json_loads(full, 0, NULL), *made = NULL;
-    assert_int_equal(record_from_json(&all, json, &from, &memory, &problem), CUFENCE_OK);
-    long limit = 0;
-    for (; !made; limit++) {
-        allowance = limit;
-        json_set_alloc_funcs(scarce_malloc, free);
-        made = record_to_json(&all, &from);
-        json_set_alloc_funcs(malloc, free);
-    }
-    assert_in_range(limit, 30, 300);
-    assert_true(json_equal(made, json));
-    json_decref(made);
-    json_decref(json);
-    record_free(&memory);
-}

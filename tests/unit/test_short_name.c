@@ -42,7 +42,6 @@ TEST(test_plain_names)
         {"k<a_Kt1_b>(int)", "k<a_Kt1_b>"},
         {"_Kt1_A1f32", "_Kt1_A1f32"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect(cases[i][0], MOST, cases[i][1]);
 }
@@ -66,7 +65,6 @@ TEST(test_template_arguments)
     static const char fill[] =
         "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >"
         "(int, at::native::FillFunctor<float>, std::array<char*, 1ul>)";
-    (void)state;
     expect(fill, MOST, "at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul>>");
     expect(fill, 32, "at::native::vectorized_elementwise_kernel<...>");
     expect(fill, 0, "at::native::vectorized_elementwise_kernel<...>");
@@ -98,7 +96,6 @@ TEST(test_odd_names)
     static const char name[] =
         "void at::native::kernel<4, at::f(int)::{lambda()#3}::operator()() const, std::array<char*, 2ul> >(int)";
     char out[64];
-    (void)state;
     for (size_t length = 0; length <= sizeof name - 1; length++) {
         char *cut = strndup(name, length);
         short_name(cut, 32, out, sizeof out);
@@ -144,7 +141,6 @@ TEST(test_plumbing)
                                          "std::sort<int*>(int*, int*)",
                                          "std::function<void (int)> make()",
                                          "at::native::invoke(int)"};
-    (void)state;
     for (size_t i = 0; i < sizeof plumbing / sizeof *plumbing; i++)
         if (!short_name_is_plumbing(plumbing[i]))
             fail_msg("%s", plumbing[i]);

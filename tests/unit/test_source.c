@@ -51,7 +51,6 @@ static void expect_line(const char *path, int line, const char *text)
 TEST(test_lines)
 {
     struct source_line lines[SOURCE_LINES];
-    (void)state;
     unsetenv("CUFENCE_SOURCES");
     assert_int_equal(source_read("here.cu", 1, lines), 2);
     assert_int_equal(source_read("here.cu", 2, lines), 3);
@@ -65,7 +64,6 @@ TEST(test_lines)
 TEST(test_the_folder_of_sources)
 {
     char path[256];
-    (void)state;
     unsetenv("CUFENCE_SOURCES");
     expect_line("there.cu", 1, NULL);
     snprintf(path, sizeof path, "%s/elsewhere", folder);

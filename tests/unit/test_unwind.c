@@ -62,29 +62,19 @@ NOINLINE static void finds_callers_beyond(void (*function)(unwind_callee *, void
     assert_string_equal(named->frames[1].file, "");
 }
 
-TEST(code_without_frame_pointers_is_no_end)
+/* Without frame pointers, with all registers that callees keep, and with frames of odd sizes. */
+TEST(no_shape_of_code_is_an_end)
 {
-    finds_callers_beyond(code_small, "code_small");
-}
-
-TEST(registers_that_callees_keep_are_followed)
-{
-    finds_callers_beyond(code_with_full_registers, "code_with_full_registers");
-}
-
-TEST(alloca_is_no_end)
-{
-    finds_callers_beyond(code_with_alloca, "code_with_alloca");
-}
-
-TEST(a_large_frame_is_no_end)
-{
-    finds_callers_beyond(code_with_large_frame, "code_with_large_frame");
-}
-
-TEST(a_realigned_frame_is_no_end)
-{
-    finds_callers_beyond(code_with_realigned_frame, "code_with_realigned_frame");
+    static const struct {
+        void (*function)(unwind_callee *, void *);
+        const char *name;
+    } shapes[] = {{code_small, "code_small"},
+                  {code_with_full_registers, "code_with_full_registers"},
+                  {code_with_alloca, "code_with_alloca"},
+                  {code_with_large_frame, "code_with_large_frame"},
+                  {code_with_realigned_frame, "code_with_realigned_frame"}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        finds_callers_beyond(shapes[i].function, shapes[i].name);
 }
 
 NOINLINE static void early(unwind_callee *callee, void *argument)
