@@ -5,7 +5,7 @@ Works on a copy of the tree in build-mutants, built without optimisation. The ch
 condition at a time (changes.py), or planted (--planted): defects that have names, each of which its generator of programs has to find (planted.py).
 
 Each drawn change is compiled, and the tests are run (those that have noticed changes of the same file or are named as it is,
-then unit, sim, torture), up to the first that fails twice, crashes or takes far longer than without the change. A change
+then unit, fuzz, sim, torture), up to the first that fails twice, crashes or takes far longer than without the change. A change
 that does not compile, or leaves the object file as it is, does not count, and another one is drawn in its place.
 
 The draw depends on the seed and the files alone, and a larger count begins with the changes of a smaller one. What was noticed
@@ -36,7 +36,7 @@ WORK = ROOT / "build-mutants"
 TREE = WORK / "tree"
 RECORDS = WORK / "results.json"
 SURVIVED = "SURVIVED"
-STAGES = ("unit", "sim", "torture")
+STAGES = ("unit", "fuzz", "sim", "torture")
 FILES = ["allocator/heap", "allocator/vmm", "allocator/guard", "allocator/launch", "allocator/preload",
          "allocator/analysis", "allocator/finding", "allocator/witness", "allocator/lens"]
 ASAN = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"  # as the preset asan
@@ -61,7 +61,7 @@ def copy_tree(names):
     whole = hashlib.sha256()
     for name in names:
         content, to = (ROOT / name).read_bytes(), TREE / name
-        if not name.startswith(("docs/", "bench/", "tests/fuzz/", "tests/gpu/", "tests/python/")):
+        if not name.startswith(("docs/", "bench/", "tests/gpu/", "tests/python/")):
             whole.update(name.encode() + b"\0" + content)
         if not to.exists() or to.read_bytes() != content:
             to.parent.mkdir(parents=True, exist_ok=True)

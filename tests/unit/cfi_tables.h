@@ -11,7 +11,7 @@
 
 #include "support/test.h"
 
-enum { CODE = 0x1000, CODE_BYTES = 0x40, TABLES = 0x10000, HEADER_BYTES = 20, SP = 0x7000, WORDS = 16, PAGE = 4096 };
+enum { CODE = 0x1000, CODE_BYTES = 0x40, TABLES = 0x10000, HEADER_BYTES = 20, SP = 0x7000, WORDS = 16 };
 enum { RETURN_PC = 0x2222, SAVED_FP = 0x3333, SAVED_OTHER = 0x4444 };
 
 struct tables {
@@ -133,9 +133,10 @@ static void assert_rule(struct cfi_rule rule, const struct rerun_input *before, 
 
 static unsigned ruled; /* steps that a rule has told */
 
-static enum cfi_result step_in(const struct cfi_bytes *tables, struct rerun_input *input)
+static enum cfi_result step(struct rerun_input *input)
 {
-    struct cfi_module module = {.abi = abi, .header = *tables, .segments = {*tables}, .segment_count = 1};
+    const struct cfi_bytes tables = {TABLES, input->tables.bytes, input->tables.size};
+    struct cfi_module module = {.abi = abi, .header = tables, .segments = {tables}, .segment_count = 1};
     module.header.size = HEADER_BYTES;
     const struct cfi_bytes stack = {SP, (const uint8_t *)input->words, sizeof input->words};
     struct rerun_input before = *input;
@@ -146,12 +147,6 @@ static enum cfi_result step_in(const struct cfi_bytes *tables, struct rerun_inpu
         ruled++;
     }
     return result;
-}
-
-static enum cfi_result step(struct rerun_input *input)
-{
-    const struct cfi_bytes tables = {TABLES, input->tables.bytes, input->tables.size};
-    return step_in(&tables, input);
 }
 
 static uint64_t value_of(const struct rerun_input *input, int reg)

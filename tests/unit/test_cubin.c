@@ -147,27 +147,6 @@ TEST(test_absolute_lines)
     free(bytes);
 }
 
-/* A cubin cut off anywhere gives nothing, or what is left. */
-TEST(test_truncation)
-{
-    size_t size;
-    uint64_t start;
-    uint8_t *bytes = read_cubin("triton_load", "k_oob", &size, &start);
-    for (size_t length = 0; length < size; length += length < 128 ? 1 : 37) {
-        uint8_t *cut = malloc(length ? length : 1);
-        struct cubin_function function;
-        struct cubin_line line;
-        uint64_t work = UINT64_MAX;
-        memcpy(cut, bytes, length);
-        if (cubin_find((struct span){cut, length}, start, &work, &function))
-            assert_string_equal(function.symbol, "k_oob");
-        if (cubin_find_line((struct span){cut, length}, start, &line))
-            assert_string_equal(line.file, "oob.py");
-        free(cut);
-    }
-    free(bytes);
-}
-
 /* ---- Line tables of version 5, which ptxas does not write yet ---- */
 
 static const uint8_t version5[] = {
@@ -196,21 +175,4 @@ TEST(test_version5)
     assert_int_equal(place.line, 11);
     query.offset = 0x40;
     assert_false(lines_find(&query, &place));
-    query.offset = 0x10;
-    for (size_t length = 0; length < sizeof(version5); length++) {
-        uint8_t *cut = malloc(length ? length : 1);
-        memcpy(cut, version5, length);
-        query.line = (struct span){cut, length};
-        lines_find(&query, &place);
-        free(cut);
-    }
-    for (size_t at = 0; at < sizeof(version5); at++) {
-        uint8_t wrong[sizeof(version5)];
-        memcpy(wrong, version5, sizeof(wrong));
-        query.line = (struct span){wrong, sizeof(wrong)};
-        for (unsigned value = 0; value < 256; value += 15) {
-            wrong[at] = (uint8_t)value;
-            lines_find(&query, &place);
-        }
-    }
 }

@@ -1,18 +1,9 @@
 /* Which links the names of files may be. */
-#include "support/test.h"
+#include "support/folder.h"
 
 #include "base/files.h"
 
 #define NOBODY 65534
-
-static char folder[] = "/tmp/cufence-files-XXXXXX";
-
-static const char *in_folder(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
 
 static int writes(const char *name, int flags)
 {
@@ -31,7 +22,6 @@ static long size_of(const char *name)
 
 TEST(a_link_of_another_user_is_not_followed)
 {
-    assert_non_null(mkdtemp(folder));
     assert_true(writes(in_folder("file"), O_APPEND) && writes(in_folder("file"), O_APPEND));
     assert_int_equal(size_of(in_folder("file")), 14);
     assert_int_equal(symlink("file", in_folder("own")), 0);
@@ -48,9 +38,7 @@ TEST(a_link_of_another_user_is_not_followed)
         assert_int_equal(chown(folder, NOBODY, NOBODY), 0);
         assert_true(writes(in_folder("others"), O_APPEND));
         assert_int_equal(size_of(in_folder("file")), 28);
-        unlink(in_folder("others"));
     }
-    unlink(in_folder("own"));
-    unlink(in_folder("file"));
-    rmdir(folder);
 }
+
+TEST_GROUP(make_folder, remove_folder)

@@ -1,7 +1,7 @@
 /* What cufence report and cufence hunt make of the findings in tests/golden and of those in the docs, and
  * cufence explain of the dumps in tests/fixtures. */
 #define TEST_OWN_MAIN
-#include "support/test.h"
+#include "support/folder.h"
 
 #include "support/golden.h"
 
@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 
-static char folder[] = "/tmp/cufence-golden-XXXXXX", file[64];
+static const char *file; /* of all findings */
 
 /* Copies the lines of JSON of a file. */
 static void copy_lines(FILE *out, const char *path)
@@ -25,22 +25,16 @@ static void copy_lines(FILE *out, const char *path)
 
 static int make_file(void **state)
 {
-    if (!mkdtemp(folder))
+    if (make_folder(state))
         return -1;
-    snprintf(file, sizeof file, "%s/end.1.json", folder);
+    file = strdup(in_folder("end.1.json"));
     FILE *out = fopen(file, "we");
     copy_lines(out, GOLDEN "findings.expect");
     copy_lines(out, CUFENCE_FIXTURES "/../../docs/report-example.jsonl");
     return fclose(out);
 }
 
-static int remove_file(void **state)
-{
-    unlink(file);
-    return rmdir(folder);
-}
-
-TEST_GROUP(make_file, remove_file)
+TEST_GROUP(make_file, remove_folder)
 
 /* Takes the version of today out. */
 static void check(const char *name, char *text)

@@ -21,22 +21,10 @@ static unsigned mode_of(const char *name)
     return mode;
 }
 
-static void write_file(const char *name, const char *text)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "a");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
 static void read_file(const char *name, unsigned mode)
 {
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
     merged.tag = mode;
-    collected_read(&merged, NULL, path);
+    collected_read(&merged, NULL, in_folder(name));
 }
 
 #define KERNEL(symbol, place) "\"kernel\":{\"symbol\":\"" symbol "\"," place "}"
@@ -80,8 +68,8 @@ TEST_WITH(what_differs_is_another_finding, NULL, forget)
          "{\"schema\":1,\"kind\":\"exception\",\"exception\":{\"number\":2}}\n", 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        write_file("end.1.json", cases[i].first);
-        write_file("strict.2.json", cases[i].second);
+        put_text("end.1.json", cases[i].first);
+        put_text("strict.2.json", cases[i].second);
         read_file("end.1.json", mode_of("end"));
         read_file("strict.2.json", mode_of("strict"));
         if (merged.count != cases[i].findings)
@@ -95,8 +83,8 @@ TEST_WITH(what_differs_is_another_finding, NULL, forget)
 
 TEST_WITH(lines_that_are_no_report_are_counted, NULL, forget)
 {
-    write_file("end.1.json", "{\"kind\":\"overr\n\n[]\n{\"kind\":3}\n" REPORT(SIZED) "{\"kind\":\"under");
-    write_file("end.2.json", "");
+    put_text("end.1.json", "{\"kind\":\"overr\n\n[]\n{\"kind\":3}\n" REPORT(SIZED) "{\"kind\":\"under");
+    put_text("end.2.json", "");
     read_file("end.1.json", 0);
     read_file("end.2.json", 0);
     read_file("not there", 0);

@@ -264,25 +264,3 @@ TEST(kernels_of_triton)
     give(&wrap, 4096, 4);
     expect(&wrap, "0x0 + block.x 600000 * ? + thread.x 37 * 4; 600000 * 4096 + 0 = 2457600000, not -1837367296: 0x10249f00094");
 }
-
-/* Each byte of the file: nothing is read behind it, and the work is bounded. */
-TEST(damage_is_survived)
-{
-    struct span file = fixture_read("cubins/triton_rows_%u.cubin", 90);
-    struct thread thread = {"triton_rows", "rows", 2, {2}, {37}, {128, 1, 1}, 70000, {0}, 0};
-    give(&thread, OUT, 8);
-    give(&thread, TABLE, 8);
-    give(&thread, KEYS, 8);
-    give(&thread, 1000, 4);
-    uint8_t *bytes = malloc(file.size);
-    unsigned known = 0;
-    for (size_t i = 0; i < file.size; i++) {
-        struct origin origin;
-        memcpy(bytes, file.bytes, file.size);
-        bytes[i] ^= (uint8_t)(1 + i % 255);
-        known += find((struct span){bytes, file.size}, &thread, &origin) > 0;
-    }
-    assert_true(known > 0);
-    free(bytes);
-    fixture_free(file);
-}

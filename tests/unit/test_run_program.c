@@ -6,20 +6,9 @@
 #include "cli/program.h"
 #include "base/error.h"
 
-static const char *in_folder(const char *name)
-{
-    static char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
 static const char *make_file(const char *name, mode_t mode, const void *content, size_t size)
 {
-    const char *path = in_folder(name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(content, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
+    const char *path = put_file(name, content, size);
     assert_int_equal(chmod(path, mode), 0);
     return path;
 }

@@ -1,39 +1,16 @@
 /* base/source.h: where a source file is looked for, and which of its lines are read. */
-#include "support/test.h"
+#include "support/folder.h"
 
 #include "base/files.h"
 
-static char folder[] = "/tmp/cufence-source-XXXXXX";
-
-static void write_file(const char *name, const char *text)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
 static int make_files(void **state)
 {
-    char path[256];
-    if (!mkdtemp(folder) || chdir(folder) != 0)
+    if (make_folder(state) || chdir(folder) != 0 || mkdir("elsewhere", 0700) != 0)
         return -1;
-    snprintf(path, sizeof path, "%s/elsewhere", folder);
-    if (mkdir(path, 0700) != 0)
-        return -1;
-    write_file("here.cu", "one\n\ttwo\r\nthree\n");
-    write_file("elsewhere/here.cu", "another\nanother\nanother\n");
-    write_file("elsewhere/there.cu", "uno\ndue\n");
+    put_text("here.cu", "one\n\ttwo\r\nthree\n");
+    put_text("elsewhere/here.cu", "another\nanother\nanother\n");
+    put_text("elsewhere/there.cu", "uno\ndue\n");
     return 0;
-}
-
-static int remove_files(void **state)
-{
-    char command[256];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
 }
 
 static void expect_line(const char *path, int line, const char *text)
@@ -63,11 +40,9 @@ TEST(test_lines)
 
 TEST(test_the_folder_of_sources)
 {
-    char path[256];
     unsetenv("CUFENCE_SOURCES");
     expect_line("there.cu", 1, NULL);
-    snprintf(path, sizeof path, "%s/elsewhere", folder);
-    setenv("CUFENCE_SOURCES", path, 1);
+    setenv("CUFENCE_SOURCES", in_folder("elsewhere"), 1);
     expect_line("there.cu", 1, "uno");
     expect_line("here.cu", 1, "one"); /* the current folder comes first */
     expect_line("/there.cu", 1, NULL);
@@ -82,7 +57,7 @@ TEST(test_what_lines_may_hold)
     struct source_line lines[SOURCE_LINES];
     char text[400];
     snprintf(text, sizeof text, "\tsecond\r\n%0158d\xc3\xa9\n%0156d\xc3\xa9\n", 1, 2);
-    write_file("odd.cu", text);
+    put_text("odd.cu", text);
     expect_line("odd.cu", 1, " second");
     assert_int_equal(source_read("odd.cu", 2, lines), 3);
     assert_int_equal(strspn(lines[1].text, "01"), 158);
@@ -102,4 +77,4 @@ TEST(test_what_is_no_file_is_not_read)
         assert_int_equal(source_read("here.cu", none[i], lines), 0);
 }
 
-TEST_GROUP(make_files, remove_files)
+TEST_GROUP(make_files, remove_folder)

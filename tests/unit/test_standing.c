@@ -1,6 +1,6 @@
 /* Where the threads of a core dump were, and how `cufence explain` handles files and folders. test_golden_merged.c has what it
  * tells of recorded dumps. */
-#include "support/test.h"
+#include "support/folder.h"
 
 #include "support/fixture.h"
 
@@ -116,19 +116,16 @@ struct outcome {
 static struct outcome explain(const char *arguments)
 {
     struct outcome outcome = {0};
-    char command[4096], errors[] = "/tmp/explain.XXXXXX";
-    int fd = mkstemp(errors);
-    assert_true(fd >= 0);
-    snprintf(command, sizeof command, "%s explain %s 2>%s", CUFENCE_CLI, arguments, errors);
+    char command[4096];
+    snprintf(command, sizeof command, "%s explain %s 2>%s", CUFENCE_CLI, arguments, in_folder("errors"));
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     outcome.out[fread(outcome.out, 1, sizeof outcome.out - 1, pipe)] = '\0';
     int status = pclose(pipe);
     outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    ssize_t got = pread(fd, outcome.err, sizeof outcome.err - 1, 0);
-    outcome.err[got > 0 ? got : 0] = '\0';
-    close(fd);
-    unlink(errors);
+    FILE *errors = fopen(in_folder("errors"), "r");
+    outcome.err[fread(outcome.err, 1, sizeof outcome.err - 1, errors)] = '\0';
+    fclose(errors);
     return outcome;
 }
 
@@ -136,14 +133,6 @@ static void expect_in(const char *text, const char *part)
 {
     if (!strstr(text, part))
         fail_msg("missing: %s\nin:\n%s", part, text);
-}
-
-static void write_file(const char *path, const void *bytes, size_t size)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, size, file), size);
-    fclose(file);
 }
 
 /* gzip's own end is then missing too. */
@@ -154,13 +143,10 @@ TEST(a_packed_dump_may_be_truncated)
     assert_non_null(file);
     size_t size = fread(packed, 1, sizeof packed, file);
     fclose(file);
-    char path[] = "/tmp/explain.XXXXXX";
-    int fd = mkstemp(path), told = 0;
-    assert_true(fd >= 0 && size > 1000);
-    close(fd);
+    int told = 0;
+    assert_true(size > 1000);
     for (size_t part = 20; part < size; part += size / 16) {
-        write_file(path, packed, part);
-        struct outcome outcome = explain(path);
+        struct outcome outcome = explain(put_file("cut.gz", packed, part));
         if (outcome.status == 0)
             expect_in(outcome.out, " of 128653 bytes\n");
         else
@@ -168,52 +154,48 @@ TEST(a_packed_dump_may_be_truncated)
         told += strstr(outcome.out, "illegal address in load_128, SM 129\n") != NULL;
     }
     assert_true(told >= 2);
-    write_file(path, packed, size - 4); /* all of the dump is there */
-    expect_in(explain(path).out, "27 lanes, any of which may have faulted");
-    unlink(path);
+    /* all of the dump is there */
+    expect_in(explain(put_file("cut.gz", packed, size - 4)).out, "27 lanes, any of which may have faulted");
 }
 
 TEST(what_is_no_dump_gets_a_sentence)
 {
-    char folder[] = "/tmp/explain.XXXXXX", path[64], arguments[256];
     struct synthetic synthetic;
     size_t size;
-    assert_non_null(mkdtemp(folder));
-    assert_int_equal(explain(folder).status, 1);
-    expect_in(explain(folder).err, "it has no GPU core dump, plain or gzipped\n");
-    snprintf(path, sizeof path, "%s/b.txt", folder);
-    write_file(path, "hello", 5);
-    expect_in(explain(path).err, "the core dump (5 bytes) is not an ELF64 file, or it is cut off\n");
-    write_file(path, "\x1f\x8bhello", 7);
-    expect_in(explain(path).err, "cannot be unpacked: ");
-    write_file(path, "", 0);
-    expect_in(explain(path).err, "it is empty\n");
     make_synthetic(&synthetic, &newest);
-    const uint8_t *bytes = builder_finish(&synthetic.builder, 0xBE, &size);
-    snprintf(path, sizeof path, "%s/a.core", folder);
-    write_file(path, bytes, 100);
-    assert_int_equal(explain(path).status, 1);
-    expect_in(explain(path).err, "the core dump (100 bytes) is not an ELF64 file, or it is cut off\n");
+    const char *bytes = (const char *)builder_finish(&synthetic.builder, 0xBE, &size);
+    const struct {
+        const char *content;
+        size_t size;
+        const char *message;
+    } cases[] = {{"hello", 5, "the core dump (5 bytes) is not an ELF64 file, or it is cut off\n"},
+                 {"\x1f\x8bhello", 7, "cannot be unpacked: "},
+                 {"", 0, "it is empty\n"},
+                 {bytes, 100, "the core dump (100 bytes) is not an ELF64 file, or it is cut off\n"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct outcome outcome = explain(put_file("none", cases[i].content, cases[i].size));
+        assert_int_equal(outcome.status, 1);
+        expect_in(outcome.err, cases[i].message);
+    }
     /* In a folder the dumps are explained, and the rest is passed over, also the pipe by which they are asked for. */
-    write_file(path, bytes, size);
-    char pipe[64];
-    snprintf(pipe, sizeof pipe, "%s/corepipe", folder);
-    assert_int_equal(mkfifo(pipe, 0600), 0);
-    expect_in(explain(pipe).err, "it is not a regular file\n");
-    struct outcome outcome = explain(folder);
+    char dumps[128], arguments[256];
+    snprintf(dumps, sizeof dumps, "%s", in_folder("dumps"));
+    assert_int_equal(mkdir(dumps, 0700), 0);
+    assert_int_equal(explain(dumps).status, 1);
+    expect_in(explain(dumps).err, "it has no GPU core dump, plain or gzipped\n");
+    put_text("dumps/b.txt", "hello");
+    put_file("dumps/a.core", bytes, size);
+    assert_int_equal(mkfifo(in_folder("dumps/corepipe"), 0600), 0);
+    expect_in(explain(in_folder("dumps/corepipe")).err, "it is not a regular file\n");
+    struct outcome outcome = explain(dumps);
     assert_int_equal(outcome.status, 0);
     assert_string_equal(outcome.err, "");
     expect_in(outcome.out, "oob<<<(5,0,0), (64,0,0)>>>");
-    snprintf(arguments, sizeof arguments, "%s /nonexistent", path);
+    snprintf(arguments, sizeof arguments, "%s/a.core /nonexistent", dumps);
     outcome = explain(arguments);
     assert_int_equal(outcome.status, 1);
     expect_in(outcome.out, "oob<<<");
     assert_string_equal(outcome.err, "cufence explain: /nonexistent: No such file or directory\n");
-    unlink(path);
-    unlink(pipe);
-    snprintf(path, sizeof path, "%s/b.txt", folder);
-    unlink(path);
-    rmdir(folder);
     builder_end(&synthetic.builder);
 }
 
@@ -237,3 +219,5 @@ TEST(arguments_are_checked)
     }
     expect_in(explain("--help").out, "usage: cufence explain ");
 }
+
+TEST_GROUP(make_folder, remove_folder)

@@ -1,21 +1,18 @@
 /* Which names of files and folders could be written (base/writable.h). */
-#include "support/test.h"
+#include "support/folder.h"
 
 #include "base/options.h"
 
-static char folder[] = "/tmp/cufence-writable-XXXXXX";
 static char said[4096];
 
-static int make_folder(void **state)
+static int make_both(void **state)
 {
     unsetenv("RANK");
     unsetenv("LOCAL_RANK");
-    return mkdtemp(folder) && chdir(folder) == 0 && mkdir("there", 0700) == 0 && system(": > file") == 0 ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    return system("cd / && rm -r \"$OLDPWD\"");
+    if (make_folder(state) || chdir(folder) != 0 || mkdir("there", 0700) != 0)
+        return -1;
+    put_text("file", "");
+    return 0;
 }
 
 static void take(const char *option, const char *sentence)
@@ -98,4 +95,4 @@ TEST(a_folder_without_the_right_is_named)
     assert_int_equal(chmod("there", 0700), 0);
 }
 
-TEST_GROUP(make_folder, remove_folder)
+TEST_GROUP(make_both, remove_folder)
