@@ -70,30 +70,26 @@ static void check_story(const char *name, const struct story *story, const struc
 
 TEST(faults)
 {
+#define STORY(name)                                                                                                            \
+    {                                                                                                                          \
+#name, name                                                                                                            \
+    }
     /* clang-format off */
     static const struct {
         const char *name;
         void (*make)(struct story *story);
     } stories[] = {
-        {"overrun", overrun}, {"without_parameters", without_parameters}, {"vector_overrun", vector_overrun},
-        {"approximate", approximate}, {"underrun", underrun}, {"use_after_free", use_after_free},
-        {"slack_behind_the_end", slack_behind_the_end}, {"null_pointer", null_pointer}, {"null_field", null_field},
-        {"host_pointer", host_pointer}, {"wild_outside", wild_outside}, {"wild_inside", wild_inside},
-        {"misaligned", misaligned}, {"another_devices_buffer", another_devices_buffer}, {"exited", exited},
-        {"exited_with_parameters", exited_with_parameters}, {"address_not_decoded", address_not_decoded},
-        {"by_tensor_map", by_tensor_map}, {"by_good_tensor_map", by_good_tensor_map},
-        {"half_known", half_known}, {"half_known_between_arguments", half_known_between_arguments},
-        {"high_half_known", high_half_known}, {"assertion", assertion}, {"trap", trap}, {"wrong_vote_mask", wrong_vote_mask},
-        {"bystander", bystander}, {"two_kernels", two_kernels}, {"no_exception", no_exception}, {"launched", launched},
-        {"launched_twice", launched_twice}, {"launched_from_two_places", launched_from_two_places},
-        {"launched_in_a_graph", launched_in_a_graph}, {"launched_with_structs", launched_with_structs},
-        {"exited_launched", exited_launched}, {"exited_launched_traced", exited_launched_traced},
-        {"exited_launched_loaded", exited_launched_loaded}, {"exited_launched_const", exited_launched_const},
-        {"exited_launched_twice", exited_launched_twice}, {"rerun", rerun}, {"rerun_given", rerun_given},
-        {"rerun_for_nothing", rerun_for_nothing}, {"rerun_second_launch", rerun_second_launch},
-        {"rerun_exited", rerun_exited}, {"rerun_emulated", rerun_emulated}, {"rerun_all_over", rerun_all_over},
-        {"rerun_result_elsewhere_in_it", rerun_result_elsewhere_in_it}, {"rerun_well", rerun_well},
-        {"rerun_well_with_variables", rerun_well_with_variables}, {"not_rerun", not_rerun},
+        STORY(overrun), STORY(without_parameters), STORY(vector_overrun), STORY(approximate), STORY(underrun),
+        STORY(use_after_free), STORY(slack_behind_the_end), STORY(null_pointer), STORY(null_field), STORY(host_pointer),
+        STORY(wild_outside), STORY(wild_inside), STORY(misaligned), STORY(another_devices_buffer), STORY(exited),
+        STORY(exited_with_parameters), STORY(address_not_decoded), STORY(by_tensor_map), STORY(by_good_tensor_map),
+        STORY(half_known), STORY(half_known_between_arguments), STORY(high_half_known), STORY(assertion), STORY(trap),
+        STORY(wrong_vote_mask), STORY(bystander), STORY(two_kernels), STORY(no_exception), STORY(launched),
+        STORY(launched_twice), STORY(launched_from_two_places), STORY(launched_in_a_graph), STORY(launched_with_structs),
+        STORY(exited_launched), STORY(exited_launched_traced), STORY(exited_launched_loaded), STORY(exited_launched_const),
+        STORY(exited_launched_twice), STORY(rerun), STORY(rerun_given), STORY(rerun_for_nothing), STORY(rerun_second_launch),
+        STORY(rerun_exited), STORY(rerun_emulated), STORY(rerun_all_over), STORY(rerun_result_elsewhere_in_it),
+        STORY(rerun_well), STORY(rerun_well_with_variables), STORY(not_rerun),
     };
     /* clang-format on */
     for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
@@ -294,10 +290,18 @@ TEST(slack)
     write.span = write.byte_count = 4;
     finding_of_slack(&finding, &write, &origin);
     check_finding("slack_by_one", &finding);
+    write.graphs = 1; /* which makes it a candidate, and so do older launches that are not known */
+    finding_of_slack(&finding, &write, &origin);
+    check_finding("slack_by_one_or_a_graph", &finding);
+    write.graphs = 0;
+    write.is_incomplete = 1;
+    strcpy(write.untold, "no thread wrote there");
+    finding_of_slack(&finding, &write, &origin);
+    check_finding("slack_by_one_or_an_older_one", &finding);
+    write.untold[0] = '\0';
     write.launch_count = 2;
     write.launch_total = 12;
     write.graphs = 2;
-    write.is_incomplete = 1;
     write.buffers = 3;
     write.is_before = 0;
     write.address = buffer.address + buffer.size + 1;
@@ -323,6 +327,28 @@ TEST(slack)
     write.buffers = 1;
     finding_of_slack(&finding, &write, &origin);
     check_finding("slack_launched_again", &finding);
+}
+
+/* The same launch at the same place of allocation is reported once; the other side is another finding. */
+TEST(sides_and_launches_tell_slack_apart)
+{
+    static struct launch_function functions[] = {{.name = "first"}, {.name = "second"}};
+    const struct launch_entry entries[] = {{.function = &functions[0]}, {.function = &functions[1]}};
+    uint64_t identities[4];
+    for (int i = 0; i < 4; i++) {
+        struct finding finding;
+        struct slack_write write = {.buffer = &world[A],
+                                    .is_before = i & 1,
+                                    .address = i & 1 ? A_START - 8 : A_END,
+                                    .launches = {{.entry = &entries[i >> 1]}},
+                                    .launch_count = 1,
+                                    .launch_total = 1};
+        finding_of_slack(&finding, &write, &origin);
+        identities[i] = finding.identity;
+        finding_free(&finding);
+        for (int j = 0; j < i; j++)
+            assert_true(identities[i] != identities[j]);
+    }
 }
 
 TEST(free_rows)

@@ -1,6 +1,8 @@
 /* Reports of what a launch was given or has made, without a fault, as tests/golden has them: see test_golden.c. */
 #include "golden_finding.h"
 
+#include "finding/finding.h"
+
 static struct launched_fact kernel_of(const char *kernel, const char *symbol, const char *plain, struct stack_frame frames[2])
 {
     return (struct launched_fact){
@@ -96,4 +98,36 @@ TEST(wrong_rows)
     table.wants = "request 7";
     finding_of_table(&finding, &table, &origin);
     check_finding("wrong_row_of_another", &finding);
+}
+
+TEST(uninitialised_reads)
+{
+    struct finding finding;
+    cufence_buffer buffer = world[A];
+    strcpy(buffer.label, "y");
+    struct uninit_fact fact = {.kernel = "scale(float*, int)",
+                               .symbol = "_Z5scalePfi",
+                               .number = 41,
+                               .fresh = &buffer,
+                               .from = 1,
+                               .unwritten = 96,
+                               .first_unwritten = 3904,
+                               .argument = 0,
+                               .type = VALUE_FLOAT32,
+                               .elements = 1000,
+                               .different = 24,
+                               .first = 7,
+                               .values = {"0", "13323083"},
+                               .place = "train.py:41 in step"};
+    finding_of_uninit(&finding, &fact, &origin);
+    check_finding("uninit", &finding);
+    fact.more = 2;
+    fact.may_be_result = 1;
+    fact.different = 0;
+    fact.place = NULL;
+    finding_of_uninit(&finding, &fact, &origin);
+    check_finding("uninit_of_several", &finding);
+    fact = (struct uninit_fact){.what = "the program on the host", .place = "a.py:1", .from = -1, .argument = -1};
+    finding_of_uninit(&finding, &fact, &origin);
+    check_finding("uninit_on_the_host", &finding);
 }

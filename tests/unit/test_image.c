@@ -268,27 +268,3 @@ TEST(test_damage)
     *text = good_text;
     builder_end(&synthetic.builder);
 }
-
-/* Any byte of the module may be wrong, and any part of it missing. */
-TEST(test_hostile)
-{
-    struct synthetic synthetic;
-    uint8_t good[4096], *image;
-    size_t size, cubin_size = make_cubin(good);
-    make_synthetic(&synthetic, &oldest);
-    uint8_t *cubin = cubin_in(&synthetic, synthetic.part[CUBIN]);
-    for (size_t at = 0; at < cubin_size; at++) {
-        for (unsigned value = 1; value < 256; value = value * 4 + 3) {
-            cubin[at] = good[at] ^ (uint8_t)value;
-            if (ask(&synthetic.builder, KERNEL_START, &image, &size) == CUFENCE_OK)
-                assert_int_equal(size, cubin_size);
-            free(image);
-        }
-        cubin[at] = good[at];
-    }
-    for (size_t length = 0; length < cubin_size; length++) {
-        synthetic.builder.sections[synthetic.part[CUBIN]].sh_size = length;
-        assert_int_equal(ask(&synthetic.builder, KERNEL_START, &image, &size), CUFENCE_ERROR_NOT_FOUND);
-    }
-    builder_end(&synthetic.builder);
-}

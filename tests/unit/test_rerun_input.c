@@ -1,6 +1,8 @@
 /* The input of a second launch, as bytes, and the messages about it. */
 #include "support/test.h"
 
+#include "fault_world.h"
+
 #include "base/error.h"
 #include "record/record.h"
 #include "rerun/input.h"
@@ -198,6 +200,76 @@ TEST(unsound_reserved_parts_are_refused)
         free(bytes);
     }
 }
+
+/* ---- the ranges of memory that the process is asked to describe ---- */
+
+TEST(ranges_arrive)
+{
+    struct rerun_input with = input, found;
+    struct record_memory memory = {NULL};
+    struct problem problem;
+    for (size_t count = 0; count <= RERUN_RANGES; count += RERUN_RANGES / 2) {
+        size_t size;
+        with.range_count = count;
+        for (size_t i = 0; i < count; i++)
+            with.ranges[i] = (struct rerun_range){ARENA + i, 1000 - i};
+        uint8_t *bytes = written(&with, &size);
+        assert_int_equal(rerun_input_read(bytes, size, &found, &memory, &problem), CUFENCE_OK);
+        assert_int_equal(found.range_count, count);
+        assert_memory_equal(found.ranges, with.ranges, count * sizeof *with.ranges);
+        assert_memory_equal(found.launches[0].arguments, arguments, 12);
+        assert_memory_equal(found.image, arguments, 5);
+        record_free(&memory);
+        free(bytes);
+    }
+}
+
+/* Finds the number of ranges in the file, and makes it larger than an input may have. */
+TEST(too_many_ranges_are_refused)
+{
+    struct rerun_input with = input, found;
+    struct record_memory memory = {NULL};
+    struct problem problem;
+    size_t at = 0, size, larger;
+    with.range_count = 1;
+    uint8_t *few = written(&input, &size), *many = written(&with, &larger);
+    while (few[at] == many[at])
+        at++;
+    for (uint32_t count = RERUN_RANGES + 1; count; count = count < 1u << 31 ? count * 2 : 0) {
+        memcpy(many, few, size);
+        memcpy(many + at, &count, sizeof count);
+        assert_int_equal(rerun_input_read(many, size, &found, &memory, &problem), CUFENCE_ERROR_CORRUPT);
+    }
+    free(few);
+    free(many);
+}
+
+TEST(what_arguments_point_to_is_described)
+{
+    uint64_t words[40] = {A_START + 8, B_START, 17, A_START + 8, A_END, A_START};
+    struct rerun_launch launch = {.argument_bytes = 6 * 8 + 4, .arguments = (const uint8_t *)words};
+    cufence_buffer near[2] = {world[0], world[1]};
+    const struct fault_memory memory = {.near = near, .near_count = 2};
+    struct rerun_input with = {.range_count = 0};
+    rerun_input_describe(&with, &launch, &memory);
+    assert_int_equal(with.range_count, 3);
+    assert_int_equal(with.ranges[0].address, A_START + 8);
+    assert_int_equal(with.ranges[0].bytes, 3992);
+    assert_int_equal(with.ranges[1].address, B_START);
+    assert_int_equal(with.ranges[1].bytes, 8000);
+    assert_int_equal(with.ranges[2].bytes, 4000);
+    near[0].freed_ns = 1; /* its memory is gone */
+    with.range_count = 0;
+    rerun_input_describe(&with, &launch, &memory);
+    assert_int_equal(with.range_count, 1);
+    for (size_t i = 0; i < 40; i++)
+        words[i] = B_START + i;
+    launch.argument_bytes = sizeof words;
+    rerun_input_describe(&with, &launch, &memory);
+    assert_int_equal(with.range_count, RERUN_RANGES);
+}
+
+/* ---- messages ---- */
 
 TEST(a_message_arrives_with_its_descriptor)
 {

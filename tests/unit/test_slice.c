@@ -1,4 +1,4 @@
-/* Sources of addresses: kernels compiled by ptxas, a few instructions assembled by hand, and damaged code. */
+/* Sources of addresses: kernels compiled by ptxas, and a few instructions assembled by hand. */
 #include "support/test.h"
 
 #include "analysis/sass/slice.h"
@@ -172,25 +172,6 @@ TEST(loops)
     static const enum word replaces[] = {LOAD_R2_ARGUMENT_0, NOP, STORE, ADD_4, LOAD_R2_MEMORY, NOP, NOP, NOP, BACK_TO_2};
     expect("moves", 2, slice_of(moves, 9, 2), (struct address_source)FROM(WORD(0)));
     expect("replaces", 2, slice_of(replaces, 9, 2), (struct address_source)NOBODY_KNOWS);
-}
-
-/* Any bytes: no crash, no read behind the end, and an end. */
-TEST(damaged_code)
-{
-    enum { COUNT = 64, ACCESS = 40 };
-    uint64_t seed = 1, (*code)[2] = malloc(COUNT * sizeof *code);
-    assert_non_null(code);
-    for (unsigned round = 0; round < 300; round++) {
-        for (size_t i = 0; i < COUNT; i++) {
-            static const uint64_t opcodes[] = {0x947, 0x944, 0x810, 0x825, 0x202, 0xb82, 0x981, 0x211, 0xab9, 0xc24};
-            for (unsigned k = 0; k < 2; k++)
-                code[i][k] = seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
-            code[i][0] = (code[i][0] & ~UINT64_C(0xfff)) | opcodes[(seed >> 33) % 10];
-        }
-        memcpy(code[ACCESS], words_of[STORE], sizeof *code);
-        slice_at((struct span){(const uint8_t *)code, COUNT * sizeof *code}, 90, ACCESS);
-    }
-    free(code);
 }
 
 TEST(places_that_are_none)
