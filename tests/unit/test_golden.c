@@ -263,6 +263,20 @@ TEST(unexplained_faults)
     check_finding("unexplained", &finding);
 }
 
+static struct slack_write slack_before(const cufence_buffer *buffer)
+{
+    return (struct slack_write){.buffer = buffer,
+                                .is_before = 1,
+                                .address = buffer->address - 8,
+                                .span = 20,
+                                .changed = 4,
+                                .bytes = {0x00, 0x00, 0x20, 0x40, [19] = 1},
+                                .byte_count = 20,
+                                .buffers = 1,
+                                .first_id = 1,
+                                .now_ns = 90000000};
+}
+
 TEST(slack)
 {
     struct finding finding;
@@ -272,16 +286,7 @@ TEST(slack)
     struct stack_frame frames[2];
     cufence_buffer buffer = world[A];
     strcpy(buffer.label, "y");
-    struct slack_write write = {.buffer = &buffer,
-                                .is_before = 1,
-                                .address = buffer.address - 8,
-                                .span = 20,
-                                .changed = 4,
-                                .bytes = {0x00, 0x00, 0x20, 0x40, [19] = 1},
-                                .byte_count = 20,
-                                .buffers = 1,
-                                .first_id = 1,
-                                .now_ns = 90000000};
+    struct slack_write write = slack_before(&buffer);
     finding_of_slack(&finding, &write, &origin);
     check_finding("slack_by_nobody", &finding);
     write.launches[0] = (struct fault_launch){.entry = &entry, .frames = frames, .frame_count = frames_of(NULL, 9, frames, 2)};
