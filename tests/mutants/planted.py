@@ -6,13 +6,12 @@ The defects that a generator has to find are in PLAYER.mutation of this folder, 
     file: allocator/...
     seeds: 600          most to play (may be left out), and where the defect shows only in one kind of chunk:
     first: 250          where to begin (may be left out)
-    <<<<
-    text that occurs in the file exactly once
-    ====
-    what takes its place
-    >>>>
+    @@
+     lines as in a patch, of which those that begin
+    -with a blank or a minus stand in the file exactly once
+    +and those with a blank or a plus take their place
 
-with one or more such blocks; another `file:` between them is where the following ones are. A text that is not there any more is
+with one or more such hunks; another `file:` between them is where the following ones are. Lines that are not there any more are
 an error: the defect has to follow the code.
 """
 import collections
@@ -31,14 +30,18 @@ Defect = collections.namedtuple("Defect", "name player what seeds first edits") 
 
 
 def read(player, text):
-    head, *blocks = re.split(r"^<<<<\n", text, flags=re.M)
-    name, what, head = re.fullmatch(r"defect (\w+): (.*?)\n(.*)", head, re.S).groups()
-    fields = dict(re.findall(r"^(\w+): *(.*)$", head, re.M))
-    file, edits = fields["file"], []
-    for block in blocks:
-        old, new, rest = re.fullmatch(r"(.*)\n====\n(.*)>>>>\n(.*)", block, re.S).groups()
-        edits.append((file, old, new.removesuffix("\n")))
-        file = dict(re.findall(r"^(\w+): *(.*)$", rest, re.M)).get("file", file)
+    name, what, rest = re.fullmatch(r"defect (\w+): (.*?)\n(.*)", text, re.S).groups()
+    fields, edits = {}, []
+    for line in rest.rstrip().splitlines():
+        if field := re.fullmatch(r"(\w+): *(.*)", line):
+            fields[field[1]] = field[2]
+        elif line == "@@":
+            edits.append((fields["file"], [], []))
+        else:
+            _, old, new = edits[-1]
+            old += [line[1:]] * (line[:1] != "+")
+            new += [line[1:]] * (line[:1] != "-")
+    edits = [(file, "".join(f"{line}\n" for line in old), "".join(f"{line}\n" for line in new)) for file, old, new in edits]
     return Defect(name, player, what, int(fields.get("seeds", SEEDS)), int(fields.get("first", 0)), edits)
 
 
