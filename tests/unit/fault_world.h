@@ -33,6 +33,13 @@
                                                             .is_mapped = (mapped)                                              \
     }
 
+/* One that is mapped anywhere. */
+#define MAPPED(id_, start, bytes, from, to)                                                                                    \
+    {                                                                                                                          \
+        .id = (id_), .address = (start), .size = (bytes), .mapping_start = (from), .mapping_end = (to),                        \
+        .guard_start = (from)-GUARD, .guard_end = (to) + GUARD, .is_mapped = 1                                                 \
+    }
+
 enum { A, B, F, NEWER_F, REUSED_F, IDLE_A, C, ALL };
 
 #define A_END SLOT_END(0)

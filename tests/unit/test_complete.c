@@ -17,30 +17,9 @@
 enum { TWIN = ALL, GREAT, SHIFTED, MORE };
 
 static const cufence_buffer more[] = {
-    {.id = 8,
-     .address = A_START + 16 * WINDOW,
-     .size = 4000,
-     .mapping_start = SLOT(0) + 16 * WINDOW,
-     .mapping_end = A_END + 16 * WINDOW,
-     .guard_start = SLOT(0) + 16 * WINDOW - GUARD,
-     .guard_end = A_END + 16 * WINDOW + GUARD,
-     .is_mapped = 1},
-    {.id = 9,
-     .address = ARENA + 64 * WINDOW,
-     .size = 2 * WINDOW,
-     .mapping_start = ARENA + 64 * WINDOW,
-     .mapping_end = ARENA + 66 * WINDOW,
-     .guard_start = ARENA + 64 * WINDOW - GUARD,
-     .guard_end = ARENA + 66 * WINDOW + GUARD,
-     .is_mapped = 1},
-    {.id = 10,
-     .address = A_END + 32 * WINDOW,
-     .size = PAGE,
-     .mapping_start = A_END + 32 * WINDOW,
-     .mapping_end = A_END + 32 * WINDOW + PAGE,
-     .guard_start = A_END + 32 * WINDOW - GUARD,
-     .guard_end = A_END + 32 * WINDOW + PAGE + GUARD,
-     .is_mapped = 1},
+    MAPPED(8, A_START + 16 * WINDOW, 4000, SLOT(0) + 16 * WINDOW, A_END + 16 * WINDOW),
+    MAPPED(9, ARENA + 64 * WINDOW, 2 * WINDOW, ARENA + 64 * WINDOW, ARENA + 66 * WINDOW),
+    MAPPED(10, A_END + 32 * WINDOW, PAGE, A_END + 32 * WINDOW, A_END + 32 * WINDOW + PAGE),
 };
 
 #define TWIN_START (A_START + 16 * WINDOW)

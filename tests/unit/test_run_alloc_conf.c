@@ -11,117 +11,74 @@ struct story {
     const char *text, *rewritten, *options, *backend;
 };
 
-static void expect(const struct story *story)
-{
-    struct alloc_conf conf;
-    assert_int_equal(alloc_conf_rewrite(story->text, NAME, &conf), CUFENCE_OK);
-    assert_string_equal(conf.text, story->rewritten);
-    assert_string_equal(conf.options, story->options);
-    if (story->backend)
-        assert_string_equal(conf.backend, story->backend);
-    else
-        assert_null(conf.backend);
-    alloc_conf_free(&conf);
-}
+static const struct story stories[] = {
+    /* the back end is put in front */
+    {NULL, ASYNC, "", NULL},
+    {"", ASYNC, "", NULL},
+    {"  ", ASYNC, "", NULL},
+    {",", ASYNC, "", NULL},
+    {"max_split_size_mb:64", ASYNC ",max_split_size_mb:64", "", NULL},
+    {"a:1,b:2", ASYNC ",a:1,b:2", "", NULL},
+    {"a:1,,b:2,", ASYNC ",a:1,b:2", "", NULL},
+    {"expandable_segments:True", ASYNC ",expandable_segments:True", "", NULL},
+    /* another back end gives way */
+    {"backend:native", ASYNC, "", "native"},
+    {"backend:cudaMallocAsync", ASYNC, "", "cudaMallocAsync"},
+    {"backend:cufence", ASYNC, "", "cufence"},
+    {"backend:cufense", ASYNC, "", "cufense"},
+    {"a:1,backend:native,b:2", ASYNC ",a:1,b:2", "", "native"},
+    {"backend:native,backend:cudaMallocAsync", ASYNC, "", "cudaMallocAsync"},
+    {"backend", ASYNC, "", ""},
+    {"backend:", ASYNC, "", ""},
+    {"backends:native", ASYNC ",backends:native", "", NULL},
+    {"my_backend:native", ASYNC ",my_backend:native", "", NULL},
+    {"Backend:native", ASYNC ",Backend:native", "", NULL},
+    /* blanks count for nothing */
+    {" backend : native ", ASYNC, "", "native"},
+    {"backend:\tnative\n, a : 1", ASYNC ",a:1", "", "native"},
+    {"max split_size_mb : 6 4", ASYNC ",maxsplit_size_mb:64", "", NULL},
+    {"back end:native,a:1", ASYNC ",a:1", "", "native"},
+    {"cu fence_ uaf:strict", ASYNC, "uaf=strict", NULL},
+    {"backend:cu fence", ASYNC, "", "cufence"},
+    {"\vbackend\f:\rcufence , , ", ASYNC, "", "cufence"},
+    /* a list keeps its commas */
+    {"roundup_power2_divisions:[256:1,512:2]", ASYNC ",roundup_power2_divisions:[256:1,512:2]", "", NULL},
+    {"backend:native,roundup_power2_divisions:[256:1, 512:2, >:4],a:1", ASYNC ",roundup_power2_divisions:[256:1,512:2,>:4],a:1",
+     "", "native"},
+    {"a:[backend:native,b:1]", ASYNC ",a:[backend:native,b:1]", "", NULL},
+    {"a:[],b:1", ASYNC ",a:[],b:1", "", NULL},
+    {"a:[1,2],backend:cufence,b:[3,4]", ASYNC ",a:[1,2],b:[3,4]", "", "cufence"},
+    /* what is not well formed is left to pytorch */
+    {"a:[1,2", ASYNC ",a:[1,2", "", NULL},
+    {"a:1],b:2", ASYNC ",a:1],b:2", "", NULL},
+    {"a:[1,[2],b:3", ASYNC ",a:[1,[2],b:3", "", NULL},
+    /* A list ends at its first bracket: PyTorch's do not nest. */
+    {"a:[[1,2],backend:cufence,b:3]", ASYNC ",a:[[1,2],b:3]", "", "cufence"},
+    {"a:[1,[2],backend:native,b:3]", ASYNC ",a:[1,[2],b:3]", "", "native"},
+    {"a:]],backend:native,[b:1,c:2]", ASYNC ",a:]],[b:1,c:2]", "", "native"},
+    {"a:[1,backend:cufence", ASYNC ",a:[1,backend:cufence", "", NULL},
+    {"a", ASYNC ",a", "", NULL},
+    {":1", ASYNC ",:1", "", NULL},
+    /* cufence entries become options */
+    {"backend:cufence,cufence_uaf:strict", ASYNC, "uaf=strict", "cufence"},
+    {"cufence_uaf:strict,a:1,cufence_align:auto", ASYNC ",a:1", "uaf=strict,align=auto", NULL},
+    {" cufence_uaf : strict ", ASYNC, "uaf=strict", NULL},
+    {"cufence_log:/tmp/a b:c.txt", ASYNC, "log=/tmp/a b:c.txt", NULL},
+    {"a:[cufence_uaf:strict]", ASYNC ",a:[cufence_uaf:strict]", "", NULL},
+    /* a rewritten text stays, as with children of a child */
+    {ASYNC ",a:1,b:[1,2]", ASYNC ",a:1,b:[1,2]", "", "cudaMallocAsync"},
+};
 
-#define EXPECT_ALL(stories)                                                                                                    \
-    for (size_t i = 0; i < sizeof(stories) / sizeof *(stories); i++)                                                           \
-    expect(&(stories)[i])
-
-TEST(the_back_end_is_put_in_front)
+TEST(every_text_is_rewritten)
 {
-    static const struct story stories[] = {
-        {NULL, ASYNC, "", NULL},
-        {"", ASYNC, "", NULL},
-        {"  ", ASYNC, "", NULL},
-        {",", ASYNC, "", NULL},
-        {"max_split_size_mb:64", ASYNC ",max_split_size_mb:64", "", NULL},
-        {"a:1,b:2", ASYNC ",a:1,b:2", "", NULL},
-        {"a:1,,b:2,", ASYNC ",a:1,b:2", "", NULL},
-        {"expandable_segments:True", ASYNC ",expandable_segments:True", "", NULL},
-    };
-    EXPECT_ALL(stories);
-}
-
-TEST(another_back_end_gives_way)
-{
-    static const struct story stories[] = {
-        {"backend:native", ASYNC, "", "native"},
-        {"backend:cudaMallocAsync", ASYNC, "", "cudaMallocAsync"},
-        {"backend:cufence", ASYNC, "", "cufence"},
-        {"backend:cufense", ASYNC, "", "cufense"},
-        {"a:1,backend:native,b:2", ASYNC ",a:1,b:2", "", "native"},
-        {"backend:native,backend:cudaMallocAsync", ASYNC, "", "cudaMallocAsync"},
-        {"backend", ASYNC, "", ""},
-        {"backend:", ASYNC, "", ""},
-        {"backends:native", ASYNC ",backends:native", "", NULL},
-        {"my_backend:native", ASYNC ",my_backend:native", "", NULL},
-        {"Backend:native", ASYNC ",Backend:native", "", NULL},
-    };
-    EXPECT_ALL(stories);
-}
-
-TEST(blanks_count_for_nothing)
-{
-    static const struct story stories[] = {
-        {" backend : native ", ASYNC, "", "native"},
-        {"backend:\tnative\n, a : 1", ASYNC ",a:1", "", "native"},
-        {"max split_size_mb : 6 4", ASYNC ",maxsplit_size_mb:64", "", NULL},
-        {"back end:native,a:1", ASYNC ",a:1", "", "native"},
-        {"cu fence_ uaf:strict", ASYNC, "uaf=strict", NULL},
-        {"backend:cu fence", ASYNC, "", "cufence"},
-        {"\vbackend\f:\rcufence , , ", ASYNC, "", "cufence"},
-    };
-    EXPECT_ALL(stories);
-}
-
-TEST(a_list_keeps_its_commas)
-{
-    static const struct story stories[] = {
-        {"roundup_power2_divisions:[256:1,512:2]", ASYNC ",roundup_power2_divisions:[256:1,512:2]", "", NULL},
-        {"backend:native,roundup_power2_divisions:[256:1, 512:2, >:4],a:1",
-         ASYNC ",roundup_power2_divisions:[256:1,512:2,>:4],a:1", "", "native"},
-        {"a:[backend:native,b:1]", ASYNC ",a:[backend:native,b:1]", "", NULL},
-        {"a:[],b:1", ASYNC ",a:[],b:1", "", NULL},
-        {"a:[1,2],backend:cufence,b:[3,4]", ASYNC ",a:[1,2],b:[3,4]", "", "cufence"},
-    };
-    EXPECT_ALL(stories);
-}
-
-TEST(what_is_not_well_formed_is_left_to_pytorch)
-{
-    static const struct story stories[] = {
-        {"a:[1,2", ASYNC ",a:[1,2", "", NULL},
-        {"a:1],b:2", ASYNC ",a:1],b:2", "", NULL},
-        {"a:[1,[2],b:3", ASYNC ",a:[1,[2],b:3", "", NULL},
-        /* A list ends at its first bracket: PyTorch's do not nest. */
-        {"a:[[1,2],backend:cufence,b:3]", ASYNC ",a:[[1,2],b:3]", "", "cufence"},
-        {"a:[1,[2],backend:native,b:3]", ASYNC ",a:[1,[2],b:3]", "", "native"},
-        {"a:]],backend:native,[b:1,c:2]", ASYNC ",a:]],[b:1,c:2]", "", "native"},
-        {"a:[1,backend:cufence", ASYNC ",a:[1,backend:cufence", "", NULL},
-        {"a", ASYNC ",a", "", NULL},
-        {":1", ASYNC ",:1", "", NULL},
-    };
-    EXPECT_ALL(stories);
-}
-
-TEST(cufence_entries_become_options)
-{
-    static const struct story stories[] = {
-        {"backend:cufence,cufence_uaf:strict", ASYNC, "uaf=strict", "cufence"},
-        {"cufence_uaf:strict,a:1,cufence_align:auto", ASYNC ",a:1", "uaf=strict,align=auto", NULL},
-        {" cufence_uaf : strict ", ASYNC, "uaf=strict", NULL},
-        {"cufence_log:/tmp/a b:c.txt", ASYNC, "log=/tmp/a b:c.txt", NULL},
-        {"a:[cufence_uaf:strict]", ASYNC ",a:[cufence_uaf:strict]", "", NULL},
-    };
-    EXPECT_ALL(stories);
-}
-
-/* A text that is rewritten once more stays as it is: children of a child. */
-TEST(a_rewritten_text_stays)
-{
-    static const struct story story = {ASYNC ",a:1,b:[1,2]", ASYNC ",a:1,b:[1,2]", "", "cudaMallocAsync"};
-    expect(&story);
+    for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
+        struct alloc_conf conf;
+        assert_int_equal(alloc_conf_rewrite(stories[i].text, NAME, &conf), CUFENCE_OK);
+        assert_string_equal(conf.text, stories[i].rewritten);
+        assert_string_equal(conf.options, stories[i].options);
+        assert_string_equal(conf.backend ? conf.backend : "none", stories[i].backend ? stories[i].backend : "none");
+        alloc_conf_free(&conf);
+    }
 }
 
 TEST(what_is_meant_for_cufence_must_be_right)
