@@ -222,60 +222,53 @@ static enum cfi_result result_of(struct code own)
     return step(&input);
 }
 
-TEST(the_outermost_frame_ends_the_walk)
+TEST(what_leads_nowhere_ends_the_walk)
 {
-    assert_int_equal(result_of(CODE_OF(DW_CFA_undefined, CFI_RIP)), CFI_ENDED);
+    const struct code ends[] = {
+        CODE_OF(DW_CFA_undefined, CFI_RIP), /* the outermost frame */
+        /* outside of the copied words, no word, below the stack pointer */
+        CODE_OF(DW_CFA_def_cfa_offset, 0x81, 1),
+        CODE_OF(DW_CFA_def_cfa_offset, 0x88, 1),
+        CODE_OF(DW_CFA_def_cfa_offset, 0x29),
+        CODE_OF(DW_CFA_offset | CFI_RIP, 2),
+        /* a frame that does not lie further up */
+        CODE_OF(DW_CFA_def_cfa_offset, 0, DW_CFA_offset_extended_sf, CFI_RIP, 0x7f),
+        CODE_OF(DW_CFA_def_cfa_sf, CFI_RSP, 1, DW_CFA_offset_extended_sf, CFI_RIP, 0x7e),
+        /* registers that are not known */
+        CODE_OF(DW_CFA_def_cfa, CFI_RBX, 16),
+        CODE_OF(DW_CFA_def_cfa, 40, 16),
+        CODE_OF(DW_CFA_register, CFI_RIP, CFI_RBX),
+        CODE_OF(DW_CFA_def_cfa_expression, 2, DW_OP_breg0 + CFI_RBX, 16),
+        /* instructions that make no sense, of which two have half a number */
+        CODE_OF(DW_CFA_restore_state),
+        CODE_OF(0x3f),
+        CODE_OF(DW_CFA_def_cfa_offset, 0x80),
+        CODE_OF(DW_CFA_def_cfa_offset, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1),
+        CODE_OF(DW_CFA_expression, CFI_RIP, 3, DW_OP_lit0),
+        /* expressions that make no sense */
+        CODE_OF(DW_CFA_def_cfa_expression, 0),
+        CODE_OF(DW_CFA_def_cfa_expression, 1, DW_OP_deref),
+        CODE_OF(DW_CFA_def_cfa_expression, 2, DW_OP_plus_uconst, 8),
+        CODE_OF(DW_CFA_def_cfa_expression, 2, DW_OP_lit1, DW_OP_plus),
+        CODE_OF(DW_CFA_def_cfa_expression, 4, DW_OP_breg0 + CFI_RSP, 8, DW_OP_skip, 0),
+    };
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (result_of(ends[i]) != CFI_ENDED)
+            fail_msg("case %zu", i);
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x80, 1)), CFI_STEPPED); /* the last word */
     struct rerun_input input = rerun_input_of(make_tables(PLAIN, entry_rules, CODE_OF(DW_CFA_nop)), 0x10);
     input.words[0] = 0;
     assert_int_equal(step(&input), CFI_ENDED);
 }
 
-TEST(what_the_copied_words_do_not_hold_ends_the_walk)
+TEST(states_and_operands_have_room_for_eight)
 {
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x80, 1)), CFI_STEPPED); /* the last word */
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x81, 1)), CFI_ENDED);
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x88, 1)), CFI_ENDED);
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x29)), CFI_ENDED); /* no word */
-    assert_int_equal(result_of(CODE_OF(DW_CFA_offset | CFI_RIP, 2)), CFI_ENDED);  /* below the stack pointer */
-}
-
-TEST(a_frame_that_does_not_lie_further_up_ends_the_walk)
-{
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0, DW_CFA_offset_extended_sf, CFI_RIP, 0x7f)), CFI_ENDED);
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_sf, CFI_RSP, 1, DW_CFA_offset_extended_sf, CFI_RIP, 0x7e)), CFI_ENDED);
-}
-
-TEST(registers_that_are_not_known_end_the_walk)
-{
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa, CFI_RBX, 16)), CFI_ENDED);
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa, 40, 16)), CFI_ENDED);
-    assert_int_equal(result_of(CODE_OF(DW_CFA_register, CFI_RIP, CFI_RBX)), CFI_ENDED);
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 2, DW_OP_breg0 + CFI_RBX, 16)), CFI_ENDED);
-}
-
-TEST(instructions_that_make_no_sense_end_the_walk)
-{
-    assert_int_equal(result_of(CODE_OF(DW_CFA_restore_state)), CFI_ENDED);
-    assert_int_equal(result_of(CODE_OF(0x3f)), CFI_ENDED);
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x80)), CFI_ENDED); /* half a number */
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1)),
-                     CFI_ENDED);
-    assert_int_equal(result_of(CODE_OF(DW_CFA_expression, CFI_RIP, 3, DW_OP_lit0)), CFI_ENDED);
     uint8_t nested[9];
     memset(nested, DW_CFA_remember_state, sizeof nested);
     assert_int_equal(result_of((struct code){nested, 8}), CFI_STEPPED);
     assert_int_equal(result_of((struct code){nested, 9}), CFI_ENDED);
-}
-
-TEST(expressions_that_make_no_sense_end_the_walk)
-{
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 0)), CFI_ENDED);
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 1, DW_OP_deref)), CFI_ENDED);
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 2, DW_OP_plus_uconst, 8)), CFI_ENDED);
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 2, DW_OP_lit1, DW_OP_plus)), CFI_ENDED);
-    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 4, DW_OP_breg0 + CFI_RSP, 8, DW_OP_skip, 0)), CFI_ENDED);
     const uint8_t top[] = {DW_OP_breg0 + CFI_RSP, 16};
-    for (uint8_t below = 7; below <= 8; below++) { /* eight operands are room enough */
+    for (uint8_t below = 7; below <= 8; below++) {
         uint8_t bytes[12] = {DW_CFA_def_cfa_expression, (uint8_t)(below + sizeof top)};
         memset(bytes + 2, DW_OP_lit0, below);
         memcpy(bytes + 2 + below, top, sizeof top);

@@ -122,73 +122,45 @@ static int start(void **state)
     return 0;
 }
 
-static CUmemGenericAllocationHandle take(int device)
-{
-    CUmemGenericAllocationHandle handle = 0;
-    assert_int_equal(physical_take(device, PAGE, &handle), CUFENCE_OK);
-    return handle;
-}
-
 /* ---- handles ---- */
 
-TEST_WITH(handles_can_be_given_away, start, NULL)
+/* Each of them on a device of its own, which is asked once and tried once. */
+TEST_WITH(handles_can_be_given_away_where_the_device_can, start, NULL)
 {
-    take(GOOD);
-    assert_true(physical_is_shareable(GOOD));
-    assert_int_equal(calls.last.requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    assert_int_equal(calls.last.location.id, GOOD);
-    assert_int_equal(calls.last.allocFlags.gpuDirectRDMACapable, 0);
-    take(ALSO_GOOD);
-    assert_int_equal(calls.last.allocFlags.gpuDirectRDMACapable, 1);
-    assert_int_equal(calls.last.location.id, ALSO_GOOD);
-}
-
-TEST_WITH(a_device_is_asked_once, start, NULL)
-{
-    take(GOOD);
-    unsigned before = calls.questions;
-    take(GOOD);
-    take(GOOD);
-    physical_is_shareable(GOOD);
-    assert_int_equal(calls.questions, before);
-}
-
-TEST_WITH(a_device_that_cannot_is_not_tried, start, NULL)
-{
-    take(UNABLE);
-    assert_false(physical_is_shareable(UNABLE));
-    assert_int_equal(calls.last.requestedHandleTypes, 0);
-    assert_int_equal(calls.creations, 1);
-}
-
-TEST_WITH(a_device_that_refuses_is_tried_once, start, NULL)
-{
-    take(REFUSING);
-    assert_int_equal(calls.creations, 2);
-    assert_int_equal(calls.last.requestedHandleTypes, 0);
-    assert_false(physical_is_shareable(REFUSING));
-    take(REFUSING);
-    assert_int_equal(calls.creations, 3);
-    assert_int_equal(calls.shareable, 1);
-}
-
-TEST_WITH(other_failures_say_nothing_of_sharing, start, NULL)
-{
-    CUmemGenericAllocationHandle handle;
-    assert_int_equal(physical_take(FULL, PAGE, &handle), CUFENCE_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(calls.creations, 1);
-    assert_true(physical_is_shareable(FULL));
-    assert_int_equal(physical_take(BROKEN, PAGE, &handle), CUFENCE_ERROR_DRIVER);
-    assert_int_equal(calls.creations, 3);
-    assert_true(physical_is_shareable(BROKEN));
-}
-
-TEST_WITH(a_driver_that_cannot_export_is_not_asked_to, start, NULL)
-{
-    driver = &old;
-    take(FRESH);
-    assert_false(physical_is_shareable(FRESH));
-    assert_int_equal(calls.last.requestedHandleTypes, 0);
+    enum { SHAREABLE = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR };
+    static const struct {
+        const struct driver *driver;
+        int device;
+        cufence_status status;
+        unsigned creations, is_rdma; /* of the first handle */
+        int is_shareable;
+    } cases[] = {
+        {&able, GOOD, CUFENCE_OK, 1, 0, 1},
+        {&able, ALSO_GOOD, CUFENCE_OK, 1, 1, 1},
+        {&able, UNABLE, CUFENCE_OK, 1, 0, 0},
+        {&able, REFUSING, CUFENCE_OK, 2, 0, 0},
+        {&able, FULL, CUFENCE_ERROR_OUT_OF_MEMORY, 1, 0, 1}, /* which says nothing of sharing */
+        {&able, BROKEN, CUFENCE_ERROR_DRIVER, 2, 0, 1},
+        {&old, FRESH, CUFENCE_OK, 1, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CUmemGenericAllocationHandle handle = 0;
+        start(NULL);
+        driver = cases[i].driver;
+        assert_int_equal(physical_take(cases[i].device, PAGE, &handle), cases[i].status);
+        assert_int_equal(calls.creations, cases[i].creations);
+        assert_int_equal(calls.last.location.id, cases[i].device);
+        assert_int_equal(physical_is_shareable(cases[i].device), cases[i].is_shareable);
+        if (cases[i].status != CUFENCE_OK)
+            continue;
+        assert_int_equal(calls.last.requestedHandleTypes, cases[i].is_shareable ? SHAREABLE : 0);
+        assert_int_equal(calls.last.allocFlags.gpuDirectRDMACapable, cases[i].is_rdma);
+        unsigned before = calls.questions, shareable = calls.shareable;
+        assert_int_equal(physical_take(cases[i].device, PAGE, &handle), CUFENCE_OK);
+        assert_int_equal(calls.creations, cases[i].creations + 1);
+        assert_int_equal(calls.questions, before);
+        assert_int_equal(calls.shareable, shareable + (unsigned)cases[i].is_shareable);
+    }
 }
 
 /* ---- slots ---- */

@@ -55,42 +55,28 @@ static void fill(uint64_t *words, const struct version *version, unsigned head)
     memcpy(words + version->object, object, sizeof object);
 }
 
-static void fill_3_13(uint64_t *words)
-{
-    fill(words, &versions[0], 16);
-}
-
 TEST(a_runtime_describes_itself)
 {
-    for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
+    const struct python_frame_layout constant[] = {PYTHON_FRAME_3_12, PYTHON_FRAME_3_14};
+    for (size_t i = 0; i < 2 * sizeof versions / sizeof versions[0]; i++) {
+        const struct version *version = &versions[i / 2];
+        const unsigned is_new = version > versions, is_free_threaded = i % 2;
         uint64_t words[128] = {0};
         struct python_layout layout;
-        fill(words, &versions[i], 16);
-        assert_true(python_layout_for(versions[i].number, words, &layout));
+        fill(words, version, is_free_threaded ? 32 : 16);
+        assert_true(python_layout_for(version->number, words, &layout));
         assert_int_equal(layout.thread_frame, 72);
-        assert_int_equal(layout.frame.frame_owner, i ? 74 : 70);
-        assert_int_equal(layout.frame.code_name, 128);
-        assert_int_equal(layout.frame.code_version, 92);
-        assert_int_equal(layout.code_bytecode, i ? 208 : 200);
-        assert_int_equal(layout.code_copies, 0);
-        const struct python_frame_layout constant[] = {PYTHON_FRAME_3_12, PYTHON_FRAME_3_14};
-        assert_memory_equal(&layout.frame, &constant[i > 0],
-                            sizeof layout.frame); /* so the walk whose offsets are constants serves it */
-    }
-}
-
-TEST(a_free_threaded_runtime_describes_itself)
-{
-    for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
-        uint64_t words[128] = {0};
-        struct python_layout layout;
-        fill(words, &versions[i], 32);
-        assert_true(python_layout_for(versions[i].number, words, &layout));
+        if (!is_free_threaded) { /* so the walk whose offsets are constants serves it */
+            assert_memory_equal(&layout.frame, &constant[is_new], sizeof layout.frame);
+            assert_int_equal(layout.code_bytecode, is_new ? 208 : 200);
+            assert_int_equal(layout.code_copies, 0);
+            continue;
+        }
         assert_int_equal(layout.frame.head, 32);
         assert_int_equal(layout.frame.code_version, 108);
-        assert_int_equal(layout.frame.frame_owner, i ? 78 : 70);
-        assert_int_equal(layout.code_bytecode, i ? 232 : 216);
-        assert_int_equal(layout.code_copies, i ? 224 : 0); /* threads have copies of the bytecode from 3.14 on */
+        assert_int_equal(layout.frame.frame_owner, is_new ? 78 : 70);
+        assert_int_equal(layout.code_bytecode, is_new ? 232 : 216);
+        assert_int_equal(layout.code_copies, is_new ? 224 : 0); /* threads have copies of the bytecode from 3.14 on */
         assert_int_equal(layout.text_ascii_data, 56);
         assert_int_equal(layout.text_unicode_data, 72);
     }
@@ -106,7 +92,7 @@ TEST(a_runtime_that_is_not_what_it_should_be_is_refused)
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         uint64_t words[128] = {0};
         struct python_layout layout;
-        fill_3_13(words);
+        fill(words, &versions[0], 16);
         words[wrong[i].word] = wrong[i].value;
         assert_int_equal(python_layout_for(0x030d00f0, words, &layout), wrong[i].word == 36);
     }
