@@ -1,5 +1,5 @@
 /* The cufence command from outside: its output on stdout and stderr, and its exit status. */
-#include "support/test.h"
+#include "support/program.h"
 
 #include <cufence.h>
 
@@ -13,47 +13,7 @@
     "the commands are run, hunt, demo, explain, replay, " DIFF                                                                 \
     "report, options, doctor, docs, completion, help, --help and --version\n"
 
-struct outcome {
-    int status; /* exit status, -1 if it was killed */
-    char out[16384], err[4096];
-};
-
-static void read_back(FILE *file, char *text, size_t size)
-{
-    rewind(file);
-    text[fread(text, 1, size - 1, file)] = '\0';
-    fclose(file);
-}
-
-/* Runs the command with arguments up to a NULL. `out_path` replaces its stdout, "" closes it, NULL captures it. */
-static struct outcome run(const char *const *arguments, const char *out_path)
-{
-    struct outcome outcome = {.status = -1};
-    FILE *out = tmpfile(), *err = tmpfile();
-    assert_non_null(out);
-    assert_non_null(err);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        char *argv[8] = {(char[]){"cufence"}};
-        for (size_t i = 0; arguments[i] && i < 6; i++)
-            argv[i + 1] = strdup(arguments[i]);
-        dup2(fileno(err), STDERR_FILENO);
-        if (out_path && !*out_path)
-            close(STDOUT_FILENO);
-        else
-            dup2(out_path ? open(out_path, O_WRONLY | O_CLOEXEC) : fileno(out), STDOUT_FILENO);
-        execv(CUFENCE_CLI, argv);
-        _exit(127);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (WIFEXITED(status))
-        outcome.status = WEXITSTATUS(status);
-    read_back(out, outcome.out, sizeof outcome.out);
-    read_back(err, outcome.err, sizeof outcome.err);
-    return outcome;
-}
+#define RUN(...) run_with(CUFENCE_CLI, (const char *const[]){__VA_ARGS__, NULL})
 
 TEST(what_it_does_not_understand_is_named)
 {
@@ -93,10 +53,10 @@ TEST(what_it_does_not_understand_is_named)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *arguments[5] = {cases[i].arguments[0], cases[i].arguments[1], cases[i].arguments[2], cases[i].arguments[3]};
-        struct outcome outcome = run(arguments, NULL);
+        struct outcome outcome = run_with(CUFENCE_CLI, arguments);
         assert_string_equal(outcome.err, cases[i].message);
         assert_string_equal(outcome.out, "");
-        assert_int_equal(outcome.status, USAGE);
+        expect_exit(&outcome, USAGE);
     }
 }
 
@@ -123,13 +83,13 @@ TEST(help_is_given_on_standard_output)
         {{"options", "--help", "now"}, "usage: cufence options "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct outcome outcome = run(cases[i].arguments, NULL);
+        struct outcome outcome = run_with(CUFENCE_CLI, cases[i].arguments);
         assert_string_equal(outcome.err, "");
-        assert_int_equal(outcome.status, 0);
+        expect_exit(&outcome, 0);
         assert_int_equal(strncmp(outcome.out, cases[i].start, strlen(cases[i].start)), 0);
         assert_non_null(strstr(outcome.out, "\nExample: "));
     }
-    struct outcome outcome = run((const char *[]){"--help", NULL}, NULL);
+    struct outcome outcome = RUN("--help");
     assert_non_null(strstr(outcome.out, "\n  hunt "));
     assert_non_null(strstr(outcome.out, "\n  run "));
     assert_non_null(strstr(outcome.out, "\n  demo "));
@@ -143,31 +103,31 @@ TEST(the_version_is_the_headers)
     snprintf(expected, sizeof expected, "cufence %d.%d.%d\n", CUFENCE_VERSION_MAJOR, CUFENCE_VERSION_MINOR,
              CUFENCE_VERSION_PATCH);
     for (int is_short = 0; is_short < 2; is_short++) {
-        struct outcome outcome = run((const char *[]){is_short ? "-V" : "--version", NULL}, NULL);
+        struct outcome outcome = RUN(is_short ? "-V" : "--version");
         assert_string_equal(outcome.out, expected);
-        assert_int_equal(outcome.status, 0);
+        expect_exit(&outcome, 0);
     }
 }
 
 TEST(options_are_listed_and_checked)
 {
-    struct outcome outcome = run((const char *[]){"options", NULL}, NULL);
-    assert_int_equal(outcome.status, 0);
+    struct outcome outcome = RUN("options");
+    expect_exit(&outcome, 0);
     assert_non_null(strstr(outcome.out, "\nuaf "));
     assert_non_null(strstr(outcome.out, "\nlog "));
     assert_null(strstr(outcome.out, "\nguard "));
-    outcome = run((const char *[]){"options", "--all", NULL}, NULL);
+    outcome = RUN("options", "--all");
     assert_non_null(strstr(outcome.out, "\nguard "));
     assert_null(strstr(outcome.out, "\narena "));
     static const char *const allowed[] = {"", "uaf=strict,align=auto", "guard=128M,"};
     for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++) {
-        outcome = run((const char *[]){"options", "--check", allowed[i], NULL}, NULL);
+        outcome = RUN("options", "--check", allowed[i]);
         assert_string_equal(outcome.out, "");
         assert_string_equal(outcome.err, "");
-        assert_int_equal(outcome.status, 0);
+        expect_exit(&outcome, 0);
     }
-    outcome = run((const char *[]){"options", "--check=uaf=strict", NULL}, NULL);
-    assert_int_equal(outcome.status, 0);
+    outcome = RUN("options", "--check=uaf=strict");
+    expect_exit(&outcome, 0);
     assert_string_equal(outcome.out, "");
 }
 
@@ -178,25 +138,27 @@ TEST(a_script_is_suggested_with_its_runner)
     int file = mkstemps(name, 3);
     assert_true(file >= 0);
     close(file);
-    struct outcome outcome = run((const char *[]){name, "--lr", "1", NULL}, NULL);
+    struct outcome outcome = RUN(name, "--lr", "1");
     snprintf(expected, sizeof expected, "cufence: unknown command '%s'; to run that program: cufence run -- python %s --lr 1\n",
              name, name);
     unlink(name);
     assert_string_equal(outcome.err, expected);
-    assert_int_equal(outcome.status, USAGE);
+    expect_exit(&outcome, USAGE);
 }
 
-TEST(output_that_cannot_be_written_is_an_error)
+TEST_WITH(output_that_cannot_be_written_is_an_error, NULL, forget)
 {
-    struct outcome outcome = run((const char *[]){"options", NULL}, "");
+    output = "";
+    struct outcome outcome = RUN("options");
     assert_string_equal(outcome.err, "cufence: cannot write to standard output: Bad file descriptor\n");
-    assert_int_equal(outcome.status, 1);
-    outcome = run((const char *[]){"options", "--check", "uaf=off", NULL}, "");
+    expect_exit(&outcome, 1);
+    outcome = RUN("options", "--check", "uaf=off");
     assert_string_equal(outcome.err, "");
-    assert_int_equal(outcome.status, 0);
+    expect_exit(&outcome, 0);
     if (access("/dev/full", W_OK))
         return;
-    outcome = run((const char *[]){"--help", NULL}, "/dev/full");
+    output = "/dev/full";
+    outcome = RUN("--help");
     assert_string_equal(outcome.err, "cufence: cannot write to standard output: No space left on device\n");
-    assert_int_equal(outcome.status, 1);
+    expect_exit(&outcome, 1);
 }

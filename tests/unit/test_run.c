@@ -1,75 +1,11 @@
 /* `cufence run` from outside: the environment of the program, how it ends, and the messages if it can't be run. */
-#include "support/test.h"
+#include "support/program.h"
 
 #define CUFENCE CUFENCE_RUN_TREE "/bin/cufence"
 #define PRELOAD CUFENCE_RUN_TREE "/lib/libcufence_preload.so"
 #define ASYNC "backend:cudaMallocAsync"
 
-struct outcome {
-    int status; /* of waitpid */
-    size_t size;
-    char out[16384], err[8192];
-};
-
-/* Of the program to be: variables set in front of `cufence run`, and its standard input. */
-static const char *const *variables;
-static FILE *input;
-
-static size_t read_back(FILE *file, char *text, size_t size)
-{
-    rewind(file);
-    size_t got = fread(text, 1, size - 1, file);
-    text[got] = '\0';
-    fclose(file);
-    return got;
-}
-
-static pid_t start(const char *program, const char *const *arguments, FILE *out, FILE *err)
-{
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child)
-        return child;
-    char *argv[16] = {(char[]){"cufence"}};
-    for (size_t i = 0; arguments[i] && i < 14; i++)
-        argv[i + 1] = strdup(arguments[i]);
-    static const char *const names[] = {"LD_PRELOAD", "PYTHONPATH", "CUFENCE_OPTIONS", "PYTORCH_ALLOC_CONF",
-                                        "PYTORCH_CUDA_ALLOC_CONF"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        unsetenv(names[i]);
-    for (size_t i = 0; variables && variables[i]; i++)
-        putenv(strdup(variables[i]));
-    if (input)
-        dup2(fileno(input), STDIN_FILENO);
-    dup2(fileno(out), STDOUT_FILENO);
-    dup2(fileno(err), STDERR_FILENO);
-    alarm(300);
-    execv(program, argv);
-    _exit(99);
-}
-
-static struct outcome run_with(const char *program, const char *const *arguments)
-{
-    struct outcome outcome;
-    FILE *out = tmpfile(), *err = tmpfile();
-    assert_non_null(out);
-    assert_non_null(err);
-    pid_t child = start(program, arguments, out, err);
-    assert_int_equal(waitpid(child, &outcome.status, 0), child);
-    outcome.size = read_back(out, outcome.out, sizeof outcome.out);
-    read_back(err, outcome.err, sizeof outcome.err);
-    return outcome;
-}
-
 #define RUN(...) run_with(CUFENCE, (const char *const[]){"run", __VA_ARGS__, NULL})
-
-static void expect_exit(const struct outcome *outcome, int status)
-{
-    if (!WIFEXITED(outcome->status) || WEXITSTATUS(outcome->status) != status)
-        print_error("status 0x%x, stderr: %s", (unsigned)outcome->status, outcome->err);
-    assert_true(WIFEXITED(outcome->status));
-    assert_int_equal(WEXITSTATUS(outcome->status), status);
-}
 
 /* The line that `env` has printed. */
 static int has_line(const struct outcome *outcome, const char *line)
@@ -79,15 +15,6 @@ static int has_line(const struct outcome *outcome, const char *line)
         if ((at == outcome->out || at[-1] == '\n') && at[length] == '\n')
             return 1;
     print_error("there is no line %s in:\n%s", line, outcome->out);
-    return 0;
-}
-
-static int forget(void **state)
-{
-    variables = NULL;
-    if (input)
-        fclose(input);
-    input = NULL;
     return 0;
 }
 

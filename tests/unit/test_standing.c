@@ -1,6 +1,7 @@
 /* Where the threads of a core dump were, and how `cufence explain` handles files and folders. test_golden_merged.c has what it
  * tells of recorded dumps. */
 #include "support/folder.h"
+#include "support/program.h"
 
 #include "support/fixture.h"
 
@@ -108,26 +109,8 @@ TEST(memory_is_shown_as_far_as_the_dump_has_it)
 
 /* ---- the command ---- */
 
-struct outcome {
-    int status;
-    char out[32768], err[4096];
-};
-
-static struct outcome explain(const char *arguments)
-{
-    struct outcome outcome = {0};
-    char command[4096];
-    snprintf(command, sizeof command, "%s explain %s 2>%s", CUFENCE_CLI, arguments, in_folder("errors"));
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    outcome.out[fread(outcome.out, 1, sizeof outcome.out - 1, pipe)] = '\0';
-    int status = pclose(pipe);
-    outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    FILE *errors = fopen(in_folder("errors"), "r");
-    outcome.err[fread(outcome.err, 1, sizeof outcome.err - 1, errors)] = '\0';
-    fclose(errors);
-    return outcome;
-}
+/* The arguments up to the first that is NULL. */
+#define EXPLAIN(...) run_with(CUFENCE_CLI, (const char *const[]){"explain", __VA_ARGS__, NULL})
 
 static void expect_in(const char *text, const char *part)
 {
@@ -146,7 +129,7 @@ TEST(a_packed_dump_may_be_truncated)
     int told = 0;
     assert_true(size > 1000);
     for (size_t part = 20; part < size; part += size / 16) {
-        struct outcome outcome = explain(put_file("cut.gz", packed, part));
+        struct outcome outcome = EXPLAIN(put_file("cut.gz", packed, part));
         if (outcome.status == 0)
             expect_in(outcome.out, " of 128653 bytes\n");
         else
@@ -155,7 +138,7 @@ TEST(a_packed_dump_may_be_truncated)
     }
     assert_true(told >= 2);
     /* all of the dump is there */
-    expect_in(explain(put_file("cut.gz", packed, size - 4)).out, "27 lanes, any of which may have faulted");
+    expect_in(EXPLAIN(put_file("cut.gz", packed, size - 4)).out, "27 lanes, any of which may have faulted");
 }
 
 TEST(what_is_no_dump_gets_a_sentence)
@@ -173,27 +156,27 @@ TEST(what_is_no_dump_gets_a_sentence)
                  {"", 0, "it is empty\n"},
                  {bytes, 100, "the core dump (100 bytes) is not an ELF64 file, or it is cut off\n"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct outcome outcome = explain(put_file("none", cases[i].content, cases[i].size));
-        assert_int_equal(outcome.status, 1);
+        struct outcome outcome = EXPLAIN(put_file("none", cases[i].content, cases[i].size));
+        expect_exit(&outcome, 1);
         expect_in(outcome.err, cases[i].message);
     }
     /* In a folder the dumps are explained, and the rest is passed over, also the pipe by which they are asked for. */
-    char dumps[128], arguments[256];
+    char dumps[128];
     snprintf(dumps, sizeof dumps, "%s", in_folder("dumps"));
     assert_int_equal(mkdir(dumps, 0700), 0);
-    assert_int_equal(explain(dumps).status, 1);
-    expect_in(explain(dumps).err, "it has no GPU core dump, plain or gzipped\n");
+    struct outcome outcome = EXPLAIN(dumps);
+    expect_exit(&outcome, 1);
+    expect_in(outcome.err, "it has no GPU core dump, plain or gzipped\n");
     put_text("dumps/b.txt", "hello");
     put_file("dumps/a.core", bytes, size);
     assert_int_equal(mkfifo(in_folder("dumps/corepipe"), 0600), 0);
-    expect_in(explain(in_folder("dumps/corepipe")).err, "it is not a regular file\n");
-    struct outcome outcome = explain(dumps);
-    assert_int_equal(outcome.status, 0);
+    expect_in(EXPLAIN(in_folder("dumps/corepipe")).err, "it is not a regular file\n");
+    outcome = EXPLAIN(dumps);
+    expect_exit(&outcome, 0);
     assert_string_equal(outcome.err, "");
     expect_in(outcome.out, "oob<<<(5,0,0), (64,0,0)>>>");
-    snprintf(arguments, sizeof arguments, "%s/a.core /nonexistent", dumps);
-    outcome = explain(arguments);
-    assert_int_equal(outcome.status, 1);
+    outcome = EXPLAIN(in_folder("dumps/a.core"), "/nonexistent");
+    expect_exit(&outcome, 1);
     expect_in(outcome.out, "oob<<<");
     assert_string_equal(outcome.err, "cufence explain: /nonexistent: No such file or directory\n");
     builder_end(&synthetic.builder);
@@ -202,22 +185,23 @@ TEST(what_is_no_dump_gets_a_sentence)
 TEST(arguments_are_checked)
 {
     static const struct {
-        const char *arguments, *message;
+        const char *arguments[3], *message;
     } cases[] = {
-        {"", "cufence explain: no file given; `cufence explain --help` says how to get one\n"},
-        {"--all", ""}, /* a prefix that only one option has */
-        {"--jsn x", "cufence explain: unknown option \"--jsn\", did you mean --json? `cufence explain --help` lists all\n"},
-        {"--memory", "cufence explain: --memory needs a value: --memory ADDRESS\n"},
-        {"--memory 12z x", "cufence explain: --memory '12z' is not an address, such as 0x7f0000001000\n"},
-        {"--memory -1 x", "cufence explain: --memory '-1' is not an address, such as 0x7f0000001000\n"},
+        {{NULL}, "cufence explain: no file given; `cufence explain --help` says how to get one\n"},
+        {{"--all"}, ""}, /* a prefix that only one option has */
+        {{"--jsn", "x"},
+         "cufence explain: unknown option \"--jsn\", did you mean --json? `cufence explain --help` lists all\n"},
+        {{"--memory"}, "cufence explain: --memory needs a value: --memory ADDRESS\n"},
+        {{"--memory", "12z", "x"}, "cufence explain: --memory '12z' is not an address, such as 0x7f0000001000\n"},
+        {{"--memory", "-1", "x"}, "cufence explain: --memory '-1' is not an address, such as 0x7f0000001000\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct outcome outcome = explain(cases[i].arguments);
-        assert_int_equal(outcome.status, 2);
+        struct outcome outcome = EXPLAIN(cases[i].arguments[0], cases[i].arguments[1], cases[i].arguments[2]);
+        expect_exit(&outcome, 2);
         expect_in(outcome.err, cases[i].message);
         assert_string_equal(outcome.out, "");
     }
-    expect_in(explain("--help").out, "usage: cufence explain ");
+    expect_in(EXPLAIN("--help").out, "usage: cufence explain ");
 }
 
 TEST_GROUP(make_folder, remove_folder)
