@@ -8,6 +8,7 @@
 #ifndef CUFENCE_CLI_ARGUMENTS_H
 #define CUFENCE_CLI_ARGUMENTS_H
 
+#include <getopt.h>
 #include <stddef.h>
 
 /* Exit statuses: the same number for the same thing in each sub-command (docs/exit-status.md). */

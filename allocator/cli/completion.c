@@ -2,7 +2,6 @@
 #include "cli.h"
 #include "base/options.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "cli.h"
 #include "finding/finding.h"
 #include "finding/json.h"
 #include "opened.h"

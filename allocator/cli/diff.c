@@ -6,7 +6,6 @@
 
 #include "base/text.h"
 
-#include <getopt.h>
 #include <jansson.h>
 #include <stddef.h>
 #include <string.h>

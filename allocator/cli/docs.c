@@ -5,7 +5,6 @@
 #include "base/files.h"
 #include "base/text.h"
 
-#include <getopt.h>
 #include <glob.h>
 #include <stdio.h>
 #include <string.h>

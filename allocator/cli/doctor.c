@@ -6,10 +6,8 @@
 
 #include "base/env.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static int examine(int is_json)
 {

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <unistd.h>
 
 #define PATIENCE 60 /* seconds: the first start of a driver on a large machine takes several */
 

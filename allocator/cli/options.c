@@ -6,7 +6,6 @@
 #include "base/output.h"
 #include "base/options.h"
 
-#include <getopt.h>
 #include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -9,13 +9,11 @@
 #include "program.h"
 #include "driver/driver.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define AROUND ((uint64_t)64 << 30) /* the largest guard */
 

@@ -1,5 +1,5 @@
 /* Which saved launch `cufence replay FOLDER` means: the folder's own, or one in it. */
-#include "cli.h"
+#include "arguments.h"
 #include "replay.h"
 
 #include "finding/finding.h"

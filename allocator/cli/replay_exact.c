@@ -1,5 +1,5 @@
 /* `cufence replay --exact`: which threads access rows that are free, by emulation alone; no GPU is needed. */
-#include "cli.h"
+#include "arguments.h"
 #include "replay.h"
 
 #include "analysis/lines/cubin.h"

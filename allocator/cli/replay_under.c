@@ -1,5 +1,5 @@
 /* `cufence replay --under TOOL`: the same launch, with the rerun process as the tool's child. */
-#include "cli.h"
+#include "arguments.h"
 #include "replay.h"
 
 #include "analysis/sass/fence.h"

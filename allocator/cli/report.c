@@ -8,7 +8,6 @@
 #include "base/error.h"
 
 #include <ctype.h>
-#include <getopt.h>
 #include <stddef.h>
 #include <stdio.h>
 

@@ -17,7 +17,6 @@
 #include "api/lifecycle.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,4 +1,3 @@
-#include "report_common.h"
 #include "finding.h"
 
 #include "parts.h"

@@ -1,5 +1,4 @@
 /* Builds a finding from the diagnosis of a kernel fault. */
-#include "report_common.h"
 #include "finding.h"
 
 #include "analysis/verdict/launches.h"

@@ -4,7 +4,6 @@
 #include "parts.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 static int has_word(const char *name, const char *const *words, size_t count)

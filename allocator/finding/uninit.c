@@ -3,7 +3,6 @@
 #include "parts.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 /* "buffer #3, "x", 4096 bytes", ""train.py:38 in step #1", 4096 bytes" */

@@ -2,7 +2,6 @@
 
 #include "machine.h"
 #include "base/output.h"
-#include "heap/heap.h"
 #include "lens/code/code.h"
 #include "names.h"
 #include "plan.h"

@@ -213,17 +213,15 @@ char *values_text(const struct shown_launch *launch)
 
 /* ---- JSON ---- */
 
-/* Of a buffer, before or after the launch. */
+/* What the tables tell, with copies of what it is made of. */
 struct figures_record {
-    const struct measured *measured; /* NULL: it was not looked at */
-    int has_bounds;
+    struct measured measured;
     struct scalar min, max, first[FIGURES_ENDS], last[FIGURES_ENDS];
-    size_t ends;
 };
 
 struct pointer_record {
-    const struct shown_pointer *pointer;
-    const struct reached *reached;
+    struct shown_pointer shown;
+    struct reached reached;
     uint64_t offset;
     int is_changed;
     struct figures_record before, after;
@@ -236,79 +234,60 @@ struct argument_record {
 };
 
 struct line {
-    const struct shown_launch *launch;
-    const struct visit *visit;
-    const struct kernel_names *names; /* NULL: of a graph */
+    struct shown_launch launch;
+    struct visit visit;
+    const char *kernel, *symbol;
     int pid, is_graph;
     struct argument_record *arguments;
     struct pointer_record *pointers;
-    size_t argument_count, pointer_count;
+    size_t argument_count;
 };
 
-#define MEASURED(kind, ...) FIELD(kind, struct measured, __VA_ARGS__)
 #define FIGURE(kind, ...) FIELD(kind, struct figures_record, __VA_ARGS__)
-#define REACHED(kind, ...) FIELD(kind, struct reached, __VA_ARGS__)
-#define SHOWN(kind, ...) FIELD(kind, struct shown_pointer, __VA_ARGS__)
 #define POINTER(kind, ...) FIELD(kind, struct pointer_record, __VA_ARGS__)
 #define ARGUMENT(kind, ...) FIELD(kind, struct argument_record, __VA_ARGS__)
 #define FRAME(kind, ...) FIELD(kind, struct stack_frame, __VA_ARGS__)
-#define NAMES(kind, ...) FIELD(kind, struct kernel_names, __VA_ARGS__)
-#define VISIT(kind, ...) FIELD(kind, struct visit, __VA_ARGS__)
-#define LAUNCH(kind, ...) FIELD(kind, struct shown_launch, __VA_ARGS__)
 #define LINE(kind, ...) FIELD(kind, struct line, __VA_ARGS__)
 
 static const char *const from_words[] = {"", "guess", "signature", "option", NULL};
 static const char *const end_words[] = {"done", "lost", "failed", "no room", NULL};
 
-TABLE(counts, struct measured, MEASURED(NUMBER, count, "count"), MEASURED(NUMBER, finite, "finite"),
-      MEASURED(NUMBER, zeros, "zeros"), MEASURED(NUMBER, nans, "nan"),
-      MEASURED(NUMBER, first_nan, "first_nan", WHEN(struct measured, nans)), MEASURED(NUMBER, infinities, "inf"));
-TABLE(moments, struct measured, MEASURED(REAL, mean, "mean", WHEN(struct measured, finite)),
-      MEASURED(REAL, deviation, "std", WHEN(struct measured, finite)));
-TABLE(hash, struct measured, MEASURED(HEX, hash, "hash"));
 TABLE(element, struct scalar, {.type = FIELD_SCALAR, .size = sizeof(struct scalar)});
-TABLE(figures_table, struct figures_record, FIGURE(PART, measured, NULL, .flags = BEHIND, .record = &counts),
-      FIGURE(SCALAR, min, "min", WHEN(struct figures_record, has_bounds)),
-      FIGURE(SCALAR, max, "max", WHEN(struct figures_record, has_bounds)),
-      FIGURE(PART, measured, NULL, .flags = BEHIND, .record = &moments),
-      FIGURE(LIST, first, "first", .record = &element, COUNT(struct figures_record, ends)),
-      FIGURE(LIST, last, "last", .record = &element, COUNT(struct figures_record, ends)),
-      FIGURE(PART, measured, NULL, .flags = BEHIND, .record = &hash));
-TABLE(reached_table, struct reached, REACHED(INT, argument, "argument", .flags = OR_NONE), REACHED(NUMBER, at, "at"),
-      REACHED(NUMBER, range.id, "buffer"), REACHED(HEX, range.address, "address"), REACHED(NUMBER, range.size, "size"));
-TABLE(shown, struct shown_pointer, SHOWN(CHARS, buffer.label, "label", WHEN(struct shown_pointer, buffer.id)),
-      SHOWN(WORD, type.type, "type", .words = value_names, WHEN(struct shown_pointer, is_measured)),
-      SHOWN(WORD, type.from, "type_from", .words = from_words, WHEN(struct shown_pointer, is_measured)));
-TABLE(pointer_table, struct pointer_record, POINTER(PART, reached, NULL, .flags = BEHIND, .record = &reached_table),
-      POINTER(NUMBER, offset, "offset"), POINTER(PART, pointer, NULL, .flags = BEHIND, .record = &shown),
-      POINTER(BOOL, is_changed, "changed", WHEN(struct pointer_record, before.measured)),
-      POINTER(PART, before, "before", .record = &figures_table, WHEN(struct pointer_record, before.measured)),
-      POINTER(PART, after, "after", .record = &figures_table, WHEN(struct pointer_record, after.measured)));
+TABLE(figures_table, struct figures_record, FIGURE(NUMBER, measured.count, "count"), FIGURE(NUMBER, measured.finite, "finite"),
+      FIGURE(NUMBER, measured.zeros, "zeros"), FIGURE(NUMBER, measured.nans, "nan"),
+      FIGURE(NUMBER, measured.first_nan, "first_nan", WHEN(struct figures_record, measured.nans)),
+      FIGURE(NUMBER, measured.infinities, "inf"), FIGURE(SCALAR, min, "min", WHEN(struct figures_record, measured.finite)),
+      FIGURE(SCALAR, max, "max", WHEN(struct figures_record, measured.finite)),
+      FIGURE(REAL, measured.mean, "mean", WHEN(struct figures_record, measured.finite)),
+      FIGURE(REAL, measured.deviation, "std", WHEN(struct figures_record, measured.finite)),
+      FIGURE(LIST, first, "first", .record = &element, COUNT(struct figures_record, measured.ends)),
+      FIGURE(LIST, last, "last", .record = &element, COUNT(struct figures_record, measured.ends)),
+      FIGURE(HEX, measured.hash, "hash"));
+TABLE(pointer_table, struct pointer_record, POINTER(INT, reached.argument, "argument", .flags = OR_NONE),
+      POINTER(NUMBER, reached.at, "at"), POINTER(NUMBER, reached.range.id, "buffer"),
+      POINTER(HEX, reached.range.address, "address"), POINTER(NUMBER, reached.range.size, "size"),
+      POINTER(NUMBER, offset, "offset"),
+      POINTER(CHARS, shown.buffer.label, "label", WHEN(struct pointer_record, shown.buffer.id)),
+      POINTER(WORD, shown.type.type, "type", .words = value_names, WHEN(struct pointer_record, shown.is_measured)),
+      POINTER(WORD, shown.type.from, "type_from", .words = from_words, WHEN(struct pointer_record, shown.is_measured)),
+      POINTER(BOOL, is_changed, "changed", WHEN(struct pointer_record, shown.is_measured)),
+      POINTER(PART, before, "before", .record = &figures_table, WHEN(struct pointer_record, shown.is_measured)),
+      POINTER(PART, after, "after", .record = &figures_table, WHEN(struct pointer_record, shown.is_measured)));
 TABLE(argument_table, struct argument_record, ARGUMENT(NUMBER, size, "size"),
       ARGUMENT(HEX, value, "value", WHEN(struct argument_record, has_value)));
 TABLE(frame_table, struct stack_frame, FRAME(CHARS, function, "function"), FRAME(CHARS, file, "file"),
       FRAME(INT, line, "line", .flags = NOT_ZERO), FRAME(CHARS, module, "module"));
-TABLE(kernel, struct kernel_names, NAMES(TEXT, demangled, "kernel"), NAMES(TEXT, mangled, "symbol"));
-TABLE(number, struct visit, VISIT(NUMBER, number, "launch"));
-TABLE(when, struct visit, VISIT(NUMBER, tid, "tid"), VISIT(NUMBER, time_ns, "time_ns"), VISIT(INT, device, "device"),
-      VISIT(HEX, handle, "stream"));
-TABLE(label, struct visit, VISIT(TEXT, label, "label"));
-TABLE(shape, struct visit, VISIT(TRIPLE, grid, "grid"), VISIT(TRIPLE, block, "block"));
-TABLE(graph, struct visit, VISIT(HEX, graph, "graph"));
-TABLE(end, struct shown_launch, LAUNCH(WORD, how, "end", .words = end_words));
-TABLE(kernels, struct shown_launch, LAUNCH(TEXT, graph_kernels, "kernels"));
-TABLE(frames, struct shown_launch,
-      LAUNCH(LIST, frames, "frames", .flags = BEHIND, .record = &frame_table, COUNT(struct shown_launch, frame_count)));
-TABLE(line_table, struct line, {.name = "schema", .type = FIELD_FIXED, .most = 1},
-      LINE(PART, visit, NULL, .flags = BEHIND, .record = &number), LINE(INT, pid, "pid"),
-      LINE(PART, visit, NULL, .flags = BEHIND, .record = &when), LINE(PART, launch, NULL, .flags = BEHIND, .record = &end),
-      LINE(PART, visit, NULL, .flags = BEHIND, .record = &label), LINE(PART, names, NULL, .flags = BEHIND, .record = &kernel),
-      LINE(PART, visit, NULL, .flags = BEHIND, .record = &shape, WHEN(struct line, names)),
-      LINE(PART, visit, NULL, .flags = BEHIND, .record = &graph, WHEN(struct line, is_graph)),
-      LINE(PART, launch, NULL, .flags = BEHIND, .record = &kernels, WHEN(struct line, is_graph)),
-      LINE(PART, launch, NULL, .flags = BEHIND, .record = &frames),
+TABLE(line_table, struct line, {.name = "schema", .type = FIELD_FIXED, .most = 1}, LINE(NUMBER, visit.number, "launch"),
+      LINE(INT, pid, "pid"), LINE(NUMBER, visit.tid, "tid"), LINE(NUMBER, visit.time_ns, "time_ns"),
+      LINE(INT, visit.device, "device"), LINE(HEX, visit.handle, "stream"), LINE(WORD, launch.how, "end", .words = end_words),
+      LINE(TEXT, visit.label, "label"), LINE(TEXT, kernel, "kernel"), LINE(TEXT, symbol, "symbol"),
+      LINE(TRIPLE, visit.grid, "grid", WHEN(struct line, launch.names)),
+      LINE(TRIPLE, visit.block, "block", WHEN(struct line, launch.names)),
+      LINE(HEX, visit.graph, "graph", WHEN(struct line, is_graph)),
+      LINE(TEXT, launch.graph_kernels, "kernels", WHEN(struct line, is_graph)),
+      LINE(LIST, launch.frames, "frames", .flags = BEHIND, .record = &frame_table, COUNT(struct line, launch.frame_count)),
       LINE(LIST, arguments, "arguments", .flags = BEHIND, .record = &argument_table, COUNT(struct line, argument_count)),
-      LINE(LIST, pointers, "pointers", .flags = BEHIND, .record = &pointer_table, COUNT(struct line, pointer_count)));
+      LINE(LIST, pointers, "pointers", .flags = BEHIND, .record = &pointer_table, COUNT(struct line, launch.pointer_count)));
 
 static struct scalar scalar_of(enum value_type type, uint64_t bits)
 {
@@ -319,29 +298,26 @@ static struct scalar scalar_of(enum value_type type, uint64_t bits)
     return (struct scalar){.whole = value_of_integer(type, bits), .kind = SCALAR_WHOLE};
 }
 
-static void fill_figures(struct figures_record *record, const struct measured *measured)
+static struct figures_record figures_of(const struct measured *measured)
 {
-    *record = (struct figures_record){.measured = measured,
-                                      .has_bounds = measured->finite != 0,
-                                      .min = scalar_of(measured->type, measured->least),
-                                      .max = scalar_of(measured->type, measured->greatest),
-                                      .ends = measured->ends};
+    struct figures_record record = {.measured = *measured,
+                                    .min = scalar_of(measured->type, measured->least),
+                                    .max = scalar_of(measured->type, measured->greatest)};
     for (size_t i = 0; i < measured->ends; i++) {
-        record->first[i] = scalar_of(measured->type, bits_at(measured, measured->first, i));
-        record->last[i] = scalar_of(measured->type, bits_at(measured, measured->last, i));
+        record.first[i] = scalar_of(measured->type, bits_at(measured, measured->first, i));
+        record.last[i] = scalar_of(measured->type, bits_at(measured, measured->last, i));
     }
+    return record;
 }
 
-static void fill_pointer(struct pointer_record *record, const struct shown_pointer *pointer)
+static struct pointer_record pointer_of(const struct shown_pointer *pointer)
 {
-    *record = (struct pointer_record){.pointer = pointer,
-                                      .reached = pointer->reached,
-                                      .offset = pointer->reached->pointer - pointer->reached->range.address,
-                                      .is_changed = pointer->before.hash != pointer->after.hash};
-    if (pointer->is_measured) {
-        fill_figures(&record->before, &pointer->before);
-        fill_figures(&record->after, &pointer->after);
-    }
+    return (struct pointer_record){.shown = *pointer,
+                                   .reached = *pointer->reached,
+                                   .offset = pointer->reached->pointer - pointer->reached->range.address,
+                                   .is_changed = pointer->before.hash != pointer->after.hash,
+                                   .before = figures_of(&pointer->before),
+                                   .after = figures_of(&pointer->after)};
 }
 
 static struct argument_record argument_of(const struct visit *visit, struct launch_argument argument)
@@ -357,15 +333,19 @@ char *values_json(const struct shown_launch *launch)
 {
     const struct visit *visit = launch->visit;
     const struct launch_function *function = visit->function;
-    struct line line = {launch, visit, launch->names, (int)getpid(), !launch->names, NULL, NULL, 0, launch->pointer_count};
+    struct line line = {.launch = *launch, .visit = *visit, .pid = (int)getpid(), .is_graph = !launch->names};
+    if (launch->names) {
+        line.kernel = launch->names->demangled;
+        line.symbol = launch->names->mangled;
+    }
     line.argument_count = function && function->has_layout ? function->argument_count : 0;
     line.arguments = calloc(line.argument_count + 1, sizeof *line.arguments);
-    line.pointers = calloc(line.pointer_count + 1, sizeof *line.pointers);
+    line.pointers = calloc(launch->pointer_count + 1, sizeof *line.pointers);
     int is_ok = line.arguments && line.pointers;
     for (size_t i = 0; is_ok && i < line.argument_count; i++)
         line.arguments[i] = argument_of(visit, function->arguments[i]);
-    for (size_t i = 0; is_ok && i < line.pointer_count; i++)
-        fill_pointer(&line.pointers[i], &launch->pointers[i]);
+    for (size_t i = 0; is_ok && i < launch->pointer_count; i++)
+        line.pointers[i] = pointer_of(&launch->pointers[i]);
     json_t *json = is_ok ? record_to_json(&line_table, &line) : NULL;
     free(line.arguments);
     free(line.pointers);

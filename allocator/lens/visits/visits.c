@@ -9,7 +9,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define DECISIONS 4096u   /* a power of two */
 #define MOST_BYTES 32768u /* of arguments; the driver's limit is 32,764 */
