@@ -2,6 +2,7 @@
 
 #include "base/output.h"
 #include "base/tally.h"
+#include "base/text.h"
 #include "finding/writer.h"
 #include "heap/heap.h"
 #include "heap/unguarded/unguarded.h"
@@ -51,34 +52,20 @@ static struct number grouped(uint64_t value)
     return number;
 }
 
-/* "4000 bytes", "1.2 GiB" */
-static struct number bytes_of(uint64_t bytes)
-{
-    struct number number;
-    const struct amount amount = amount_of(bytes);
-    snprintf(number.text, sizeof number.text, "%s%s", amount.text, strchr(amount.text, 'B') ? "" : " bytes");
-    return number;
-}
-
-static const char *s(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 /* Says nothing of a process that ended before the first place had its turn. */
 static void say_what_was_tested(const cufence_stats *stats, int is_verbose)
 {
     char more[192] = "";
     if (!stats->tested_places && stats->tested_buffers) /* uaf=strict, which counts no places */
         output_say("==%d== cufence: use after free: tested for %s of %s freed buffer%s\n", (int)getpid(),
-                   grouped(stats->tested_buffers).text, grouped(stats->frees).text, s(stats->frees));
+                   grouped(stats->tested_buffers).text, grouped(stats->frees).text, plural(stats->frees));
     if (!stats->tested_places)
         return;
     if (is_verbose)
         snprintf(more, sizeof more, ", with %s buffer%s in %s full round%s", grouped(stats->tested_buffers).text,
-                 s(stats->tested_buffers), grouped(stats->tested_rounds).text, s(stats->tested_rounds));
+                 plural(stats->tested_buffers), grouped(stats->tested_rounds).text, plural(stats->tested_rounds));
     output_say("==%d== cufence: use after free: tested for %s of %s allocation site%s%s\n", (int)getpid(),
-               grouped(stats->tested_places).text, grouped(stats->freed_places).text, s(stats->freed_places), more);
+               grouped(stats->tested_places).text, grouped(stats->freed_places).text, plural(stats->freed_places), more);
 }
 
 static void say_what_was_packed(const cufence_stats *stats)
@@ -86,7 +73,7 @@ static void say_what_was_packed(const cufence_stats *stats)
     if (stats->packed_allocations)
         output_say("==%d== cufence: packed: %s allocation%s shared pages, with redzones that kernels check%s; small=map gives "
                    "each a page of its own\n",
-                   (int)getpid(), grouped(stats->packed_allocations).text, s(stats->packed_allocations),
+                   (int)getpid(), grouped(stats->packed_allocations).text, plural(stats->packed_allocations),
                    stats->freed_places ? ", and were not tested for use after free" : "");
 }
 
@@ -103,7 +90,7 @@ static void say_unchecked_rows(void)
     uint64_t count = regions_unchecked();
     if (count)
         output_say("==%d== cufence: regions: %s free row%s could not be checked when taken or freed, as during a capture\n",
-                   (int)getpid(), grouped(count).text, s(count));
+                   (int)getpid(), grouped(count).text, plural(count));
 }
 
 void closing_say_unguarded(void)
@@ -114,14 +101,14 @@ void closing_say_unguarded(void)
         uint64_t count = __atomic_load_n(&unguarded[kind].count, __ATOMIC_RELAXED);
         if (count)
             output_say("==%d== cufence: not guarded: %s allocation%s %s, %s in all: cufence leaves them to the driver\n",
-                       (int)getpid(), grouped(count).text, s(count), names[kind],
+                       (int)getpid(), grouped(count).text, plural(count), names[kind],
                        bytes_of(__atomic_load_n(&unguarded[kind].bytes, __ATOMIC_RELAXED)).text);
     }
     for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++) {
         struct passed_figures passed = passed_figures((enum passed_reason)why);
         if (passed.count)
             output_say("==%d== cufence: not guarded: %s buffer%s %s, %s in all: the driver allocated them\n", (int)getpid(),
-                       grouped(passed.count).text, s(passed.count), passed_word((enum passed_reason)why),
+                       grouped(passed.count).text, plural(passed.count), passed_word((enum passed_reason)why),
                        bytes_of(passed.bytes).text);
     }
 }
@@ -147,7 +134,7 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
     count_left(&left);
     char findings[256] = "", seen[96] = "", most[96] = "";
     if (found)
-        snprintf(findings, sizeof findings, "%s finding%s", grouped(found).text, s(found));
+        snprintf(findings, sizeof findings, "%s finding%s", grouped(found).text, plural(found));
     else if (ending->unchecked[0] && ending->is_awaited && !ending->has_faulted && ending->is_told && !ending->is_blind)
         snprintf(findings, sizeof findings, "no faults, but not all buffers were checked for writes beside them: %s",
                  ending->unchecked);
@@ -165,7 +152,7 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
         snprintf(most, sizeof most, " (at most %s at once)", bytes_of(stats->peak_live_bytes).text);
     if (stats->allocations)
         output_say("==%d== cufence: %s; %s allocation%s guarded%s%s%s\n", (int)getpid(), findings,
-                   grouped(stats->allocations).text, s(stats->allocations), most, seen,
+                   grouped(stats->allocations).text, plural(stats->allocations), most, seen,
                    __atomic_load_n(&is_torch, __ATOMIC_RELAXED) ? "; PyTorch's allocator: cufence" : "");
     else if (!left.left && (found || ending->has_faulted)) /* what was found needed no guard */
         output_say("==%d== cufence: %s; cufence saw no allocation of device memory%s\n", (int)getpid(), findings, seen);

@@ -44,6 +44,23 @@ json_t *text_to_json(const char *text)
     return string ? string : repaired_string(text);
 }
 
+static int plain(char letter)
+{
+    return (letter >= 0 && letter < ' ') || letter == 0x7f ? '?' : letter;
+}
+
+void text_make_plain(char *text)
+{
+    for (; *text; text++)
+        *text = (char)plain(*text);
+}
+
+void text_put(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        putc(plain(*text), out);
+}
+
 char *text_of_json(json_t *object, size_t flags)
 {
     char *text = object ? json_dumps(object, flags) : NULL;

@@ -6,10 +6,23 @@
 
 #include <cufence.h>
 #include <jansson.h>
+#include <stdint.h>
+#include <stdio.h>
 
 /* Returns a JSON string in which every byte that is not valid UTF-8 is replaced by U+FFFD: names come from the program, and
  * labels are truncated. NULL if out of host memory. */
 json_t *text_to_json(const char *text);
+
+/* Puts '?' for control characters, which would end a line, or reach a terminal as an order. text_put() prints the text so.
+ * Neither depends on the locale. */
+void text_make_plain(char *text);
+void text_put(FILE *out, const char *text);
+
+/* Returns "s", or "" for one. */
+static inline const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
 
 /* Returns the object as malloc'ed text and a newline, and drops it. `flags` are jansson's: with JSON_COMPACT it is one line.
  * NULL for NULL, or if out of host memory. */

@@ -1,6 +1,7 @@
 #include "cli/program.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/text.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -228,13 +229,6 @@ static int cut_interpreter(char *head, size_t size, char **interpreter)
     return length > 0 && is_whole;
 }
 
-static void hide_controls(char *text)
-{
-    for (; *text; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f)
-            *text = '?';
-}
-
 /* Judges the interpreter that a script's first line names, and copies its path to `next`. */
 static int judge_script(char *head, size_t size, const char *path, char next[PATH_MAX])
 {
@@ -248,7 +242,7 @@ static int judge_script(char *head, size_t size, const char *path, char next[PAT
     int error = errno;
     size_t length = strlen(interpreter);
     int is_dos = length && interpreter[length - 1] == '\r';
-    hide_controls(interpreter);
+    text_make_plain(interpreter);
     return UNFIT("%s cannot be run: its first line names the interpreter %s, which %s%s", path, interpreter,
                  error == ENOENT || error == ENOTDIR ? "does not exist" : "cannot be run",
                  is_dos ? " (its lines end in CR LF, as on Windows; dos2unix fixes that)" : "");

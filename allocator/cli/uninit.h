@@ -8,20 +8,16 @@
 #define CUFENCE_CLI_UNINIT_H
 
 #include "compared.h"
-#include "hunt.h"
 #include "trace_file.h"
 
-#include "finding/uninit.h"
+#include "finding/launched.h"
 
-enum { UNINIT_ZEROS, UNINIT_OTHERS, UNINIT_SIDES };
-
-/* ---- uninit.c: one launch, saved in both runs ---- */
+enum { UNINIT_SIDES = 2 };
 
 /* What is known of the launch, from the bundles that the two runs have saved. Close it when the fact is not needed any more. */
 struct uninit_pair {
     struct opened opened[UNINIT_SIDES];
     cufence_buffer fresh;
-    struct fault_launch launched;
 };
 
 /*
@@ -34,11 +30,5 @@ void uninit_close(struct uninit_pair *pair);
 
 /* Prints the finding as a line of JSON into the file. Returns 0 on failure. */
 int uninit_report(const char *path, struct uninit_fact *fact, char *const *command);
-
-/* ---- hunt_uninit.c ---- */
-
-/* Makes the runs with `run`, which returns whether to go on, and adds what it finds to the list. Returns 0 if that is no
- * verdict: the program differs from run to run by itself, or there is no trace. */
-int hunt_uninit(struct plan *plan, struct collected *merged, int (*run)(void *user, unsigned mode), void *user);
 
 #endif

@@ -94,8 +94,6 @@ void finding_free(struct finding *finding)
 
 void finding_of_leak(struct finding *finding, struct leak *leak, const struct finding_origin *origin)
 {
-    const struct amount amount = amount_of(leak->bytes);
-    const char *unit = strchr(amount.text, 'B') ? "" : " bytes";
     *finding = (struct finding){.origin = *origin,
                                 .kind = "leak",
                                 .reason = leak->reason,
@@ -105,7 +103,7 @@ void finding_of_leak(struct finding *finding, struct leak *leak, const struct fi
     snprintf(leak->reason, sizeof leak->reason, "nobody has freed %s",
              leak->buffers == 1 ? "this buffer" : "these buffers, allocated at one place; the largest is");
     part_add(finding->what, "leak of %" PRIu64 " buffer%s", leak->buffers, plural(leak->buffers));
-    part_add(finding->headline, "%s, %s%s in all", finding->what, amount.text, unit);
+    part_add(finding->headline, "%s, %s in all", finding->what, bytes_of(leak->bytes).text);
     finding->buffer = part_buffer(leak->largest, leak->frames);
     finding->buffer.certainty = CERTAIN_EXACT;
     finding_complete(finding);

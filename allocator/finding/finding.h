@@ -12,13 +12,11 @@
 
 #include "analysis/verdict/rerun_result.h"
 #include "base/files.h"
+#include "launched.h"
 #include "misuse.h"
-#include "nan.h"
 #include "record/record.h"
 #include "slack.h"
-#include "table.h"
 #include "timeline.h"
-#include "uninit.h"
 
 /* The kind of a fault whose core dump could not be read. */
 #define FINDING_UNEXPLAINED "unexplained"

@@ -2,8 +2,8 @@
 
 #include "frames.h"
 #include "parts.h"
+#include "base/text.h"
 
-#include <ctype.h>
 #include <string.h>
 
 /* FNV-1a: http://www.isthe.com/chongo/tech/comp/fnv/ */
@@ -143,7 +143,5 @@ void finding_name(const struct finding *finding, char *out, size_t size)
     } else if (finding->buffer.buffer && finding->buffer.buffer->label[0]) {
         part_append(out, size, " %s \"%s\"", in, finding->buffer.buffer->label);
     }
-    for (char *letter = out; *letter; letter++)
-        if (iscntrl((unsigned char)*letter))
-            *letter = '?';
+    text_make_plain(out);
 }

@@ -1,10 +1,10 @@
 
 #include "analysis/verdict/launches.h"
+#include "base/text.h"
 #include "frames.h"
 #include "parts.h"
 #include "writer.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,11 +36,8 @@ static void take_meaning(struct finding *finding)
 /* Adds a text from elsewhere, of which no byte may end the line. */
 static void add_foreign(struct note_fact *note, const char *text)
 {
-    size_t length = strlen(note->text);
     part_add(note->text, "%s", text);
-    for (; note->text[length]; length++)
-        if (iscntrl((unsigned char)note->text[length]))
-            note->text[length] = '?';
+    text_make_plain(note->text);
 }
 
 static void note_exited_warp(struct finding *finding, const struct diagnosis *diagnosis)
@@ -219,12 +216,10 @@ static void note_rerun(struct finding *finding, const struct diagnosis *diagnosi
 static void note_unguarded(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct unguarded_buffers *unguarded = &diagnosis->memory->unguarded;
-    const struct amount amount = amount_of(unguarded->bytes);
     uint64_t past = diagnosis->address - unguarded->near;
     struct note_fact *note = &finding->notes.list[finding->notes.count++];
-    part_add(note->text, "%" PRIu64 " live buffer%s (%s%s) %s not guarded, and the address may be meant for one of them",
-             unguarded->count, plural(unguarded->count), amount.text, strchr(amount.text, 'B') ? "" : " bytes",
-             unguarded->count == 1 ? "is" : "are");
+    part_add(note->text, "%" PRIu64 " live buffer%s (%s) %s not guarded, and the address may be meant for one of them",
+             unguarded->count, plural(unguarded->count), bytes_of(unguarded->bytes).text, unguarded->count == 1 ? "is" : "are");
     if (diagnosis->address_certainty == CERTAIN_NOT || !unguarded->size || past >= UNGUARDED_REACH)
         return;
     if (past < unguarded->size)

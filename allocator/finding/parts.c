@@ -25,11 +25,6 @@ void part_append_argument(char *text, size_t size, struct argument_name name)
         part_append(text, size, " at byte %" PRIu32, name.offset);
 }
 
-const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 static struct called_from called_from(struct buffer_frames known, uint32_t stack)
 {
     struct stack_frame frames[STACK_READ];

@@ -4,6 +4,7 @@
 #ifndef CUFENCE_FINDING_PARTS_H
 #define CUFENCE_FINDING_PARTS_H
 
+#include "base/text.h"
 #include "finding.h"
 
 /* Appends to a text of `size` bytes and truncates what doesn't fit. part_add() takes an array. */
@@ -34,7 +35,5 @@ void hint_take(struct finding *finding, const struct diagnosis *diagnosis); /* `
 
 /* Fills in finding->used, and what the reader may do about it. Requires misuse->earlier. */
 void earlier_take(struct finding *finding, const struct misuse *misuse);
-
-const char *plural(uint64_t count); /* returns "s" or "" */
 
 #endif

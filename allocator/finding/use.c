@@ -37,13 +37,7 @@ void use_place_name(const struct use_place *place, char *out, size_t size)
         part_append(out, size, "%slabel \"%s\"", place->has_frame ? ", " : "", place->label);
     if (!out[0])
         part_append(out, size, "an unknown place");
-    for (char *letter = out; *letter; letter++)
-        *letter = (unsigned char)*letter < ' ' || *letter == 0x7f ? '?' : *letter;
-}
-
-static const char *unit_of(struct amount amount)
-{
-    return strchr(amount.text, 'B') ? "" : " bytes";
+    text_make_plain(out);
 }
 
 static struct use_sum sum_of(const struct usage *use, size_t from)
@@ -100,17 +94,16 @@ char *use_text(const struct usage *use)
     if (!report_open(&report, use->pid))
         return NULL;
     report_line(&report, NULL, NULL, CERTAIN_NOT,
-                "cufence: allocated%s%s: %" PRIu64 " buffer%s, %s%s (%s%s with their pages), at %zu place%s",
-                use->when ? " " : "", use->when ? use->when : "", all.buffers, plural(all.buffers), amount_of(all.bytes).text,
-                unit_of(amount_of(all.bytes)), amount_of(all.mapped_bytes).text, unit_of(amount_of(all.mapped_bytes)),
-                use->count, plural(use->count));
+                "cufence: allocated%s%s: %" PRIu64 " buffer%s, %s (%s with their pages), at %zu place%s", use->when ? " " : "",
+                use->when ? use->when : "", all.buffers, plural(all.buffers), bytes_of(all.bytes).text,
+                bytes_of(all.mapped_bytes).text, use->count, plural(use->count));
     if (use->count)
         put_rows(&report, use);
     if (use->unguarded_buffers)
         report_line(&report, NULL, NULL, CERTAIN_NOT,
-                    "  besides, %" PRIu64 " buffer%s of %s%s in all %s not guarded: where they were allocated is not known",
-                    use->unguarded_buffers, plural(use->unguarded_buffers), amount_of(use->unguarded_bytes).text,
-                    unit_of(amount_of(use->unguarded_bytes)), use->unguarded_buffers == 1 ? "is" : "are");
+                    "  besides, %" PRIu64 " buffer%s of %s in all %s not guarded: where they were allocated is not known",
+                    use->unguarded_buffers, plural(use->unguarded_buffers), bytes_of(use->unguarded_bytes).text,
+                    use->unguarded_buffers == 1 ? "is" : "are");
     return report_close(&report);
 }
 

@@ -1,6 +1,7 @@
 #include "writer.h"
 
-#include <ctype.h>
+#include "base/text.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -34,6 +35,12 @@ struct amount amount_of(uint64_t bytes)
         return amount_in(bytes, MIB, "MiB");
     snprintf(amount.text, sizeof amount.text, "%" PRIu64, bytes);
     return amount;
+}
+
+struct amount bytes_of(uint64_t bytes)
+{
+    const struct amount amount = amount_of(bytes);
+    return strchr(amount.text, 'B') ? amount : amount_in(bytes, 1, "bytes");
 }
 
 static void trim_zeros(char *text)
@@ -104,8 +111,7 @@ struct amount age_of(uint64_t ns)
 
 void report_put_name(struct report *report, const char *name)
 {
-    for (; *name; name++)
-        putc(iscntrl((unsigned char)*name) ? '?' : *name, report->out);
+    text_put(report->out, name);
 }
 
 void report_put(struct report *report, const char *format, ...)

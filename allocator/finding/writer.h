@@ -59,6 +59,7 @@ struct amount {
 
 struct amount amount_in(uint64_t value, uint64_t unit, const char *name); /* "1.5 GiB", "3 ms" */
 struct amount amount_of(uint64_t bytes);                                  /* "4000", "64 MiB", "1.2 GiB" */
+struct amount bytes_of(uint64_t bytes);                                   /* the same with a unit: "4000 bytes" */
 struct amount real_of(double value);                                      /* "2.5", "-1.0e-12", "NaN", "Inf" */
 struct amount age_of(uint64_t ns);                                        /* "61.9 ms", "1.5 min"; "less than 10 ms" */
 

@@ -12,9 +12,8 @@
 #include "finding/finding.h"
 #include "finding/json.h"
 #include "finding/misuse.h"
-#include "finding/nan.h"
 #include "finding/slack.h"
-#include "finding/table.h"
+#include "finding/launched.h"
 #include "rerun/dump.h"
 #include "slack_rerun.h"
 

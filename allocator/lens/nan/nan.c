@@ -6,7 +6,7 @@
 #include "base/untold.h"
 #include "lens/values/machine.h"
 #include "lens/values/names.h"
-#include "finding/nan.h"
+#include "finding/launched.h"
 #include "lens/code/code.h"
 #include "lens/values/plan.h"
 #include "lens/visits/visits.h"

@@ -5,7 +5,7 @@
 #include "base/lock.h"
 #include "base/output.h"
 #include "base/untold.h"
-#include "finding/table.h"
+#include "finding/launched.h"
 #include "lens/kernels/tables.ptx.h"
 #include "launch/lens.h"
 #include "lens/lens.h"
