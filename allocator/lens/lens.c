@@ -87,26 +87,16 @@ static void take_named(struct span cubin, void *user)
         named->copy = (struct span){memcpy(copy, cubin.bytes, cubin.size), cubin.size};
 }
 
-static uint32_t architecture_of(int device)
-{
-    CUdevice handle;
-    int major = 0, minor = 0;
-    if (driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS) {
-        driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle);
-        driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle);
-    }
-    return (uint32_t)(10 * major + minor);
-}
-
 struct span lens_code(const char *symbol, int device)
 {
     struct named named = {.symbol = symbol};
+    char name[128];
     struct context *context = code_is_kept ? context_for_pool(device, NULL) : NULL;
     if (!context)
         return named.copy;
     struct scope scope = scope_visit(context);
     if (scope.pushed)
-        code_look_named(symbol, architecture_of(device), take_named, &named);
+        code_look_named(symbol, driver_describe(device, name, sizeof name), take_named, &named);
     scope_leave(scope);
     if (named.is_unclear) {
         free((void *)(uintptr_t)named.copy.bytes);

@@ -256,22 +256,25 @@ void code_unloaded(const void *handle)
 
 /* ---- finding ---- */
 
-static int is_of_module(const struct loaded *loaded, CUfunction kernel, const char *name)
+/* Returns the kernel of that name, of a library a CUkernel cast to it; NULL if there is none. */
+static CUfunction kernel_in(const struct loaded *loaded, const char *name)
 {
-    CUfunction found = NULL;
-    return driver->cuModuleGetFunction(&found, (CUmodule)(uintptr_t)loaded->handle, name) == CUDA_SUCCESS && found == kernel;
+    CUkernel kernel = NULL;
+    CUfunction function = NULL;
+    if (!loaded->is_library)
+        return driver->cuModuleGetFunction(&function, (CUmodule)(uintptr_t)loaded->handle, name) == CUDA_SUCCESS ? function
+                                                                                                                 : NULL;
+    int is_there = driver->cuLibraryGetKernel &&
+                   driver->cuLibraryGetKernel(&kernel, (CUlibrary)(uintptr_t)loaded->handle, name) == CUDA_SUCCESS;
+    return is_there ? (CUfunction)kernel : NULL;
 }
 
 /* The runtime launches a library's CUkernel; others a function that was made of it. */
-static int is_of_library(const struct loaded *loaded, CUfunction kernel, const char *name)
+static int has_kernel(const struct loaded *loaded, CUfunction kernel, const char *name)
 {
-    CUkernel found = NULL;
-    CUfunction function = NULL;
-    if (!driver->cuLibraryGetKernel ||
-        driver->cuLibraryGetKernel(&found, (CUlibrary)(uintptr_t)loaded->handle, name) != CUDA_SUCCESS)
-        return 0;
-    return (CUfunction)found == kernel ||
-           (driver->cuKernelGetFunction && driver->cuKernelGetFunction(&function, found) == CUDA_SUCCESS && function == kernel);
+    CUfunction found = kernel_in(loaded, name), function = NULL;
+    return found == kernel || (found && loaded->is_library && driver->cuKernelGetFunction &&
+                               driver->cuKernelGetFunction(&function, (CUkernel)found) == CUDA_SUCCESS && function == kernel);
 }
 
 static struct kept *find_locked(CUfunction kernel, const char *name)
@@ -281,7 +284,7 @@ static struct kept *find_locked(CUfunction kernel, const char *name)
     if (driver->cuKernelGetLibrary && driver->cuKernelGetLibrary(&library, (CUkernel)kernel) != CUDA_SUCCESS)
         library = NULL;
     for (struct loaded *at = newest; at; at = at->next)
-        if (library ? at->handle == (const void *)library : (at->is_library ? is_of_library : is_of_module)(at, kernel, name))
+        if (library ? at->handle == (const void *)library : has_kernel(at, kernel, name))
             return at->kept;
     return NULL;
 }
@@ -436,21 +439,11 @@ static struct kept *find_module_locked(const void *module)
     return NULL;
 }
 
-static int has_kernel(const struct loaded *loaded, const char *name)
-{
-    CUkernel kernel;
-    CUfunction function;
-    if (!loaded->is_library)
-        return driver->cuModuleGetFunction(&function, (CUmodule)(uintptr_t)loaded->handle, name) == CUDA_SUCCESS;
-    return driver->cuLibraryGetKernel &&
-           driver->cuLibraryGetKernel(&kernel, (CUlibrary)(uintptr_t)loaded->handle, name) == CUDA_SUCCESS;
-}
-
 void code_look_named(const char *name, uint32_t sm, void (*look)(struct span cubin, void *user), void *user)
 {
     HOLD(&lock);
     for (struct loaded *at = newest; at; at = at->next)
-        if (has_kernel(at, name) && is_there(at->kept))
+        if (kernel_in(at, name) && is_there(at->kept))
             look_at(at->kept, sm, look, user);
 }
 

@@ -4,9 +4,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 struct unpacked {
-    struct unpacked *next;
+    struct unpacked *prev, *next;
     const void *owner;
     const uint8_t *packed;
     uint64_t size;
@@ -16,44 +17,30 @@ struct unpacked {
 static struct unpacked *newest; /* the one used last is the first */
 static uint64_t kept_bytes;
 
-static void drop(struct unpacked **at)
+static void drop(struct unpacked *unpacked)
 {
-    struct unpacked *unpacked = *at;
-    *at = unpacked->next;
+    DL_DELETE(newest, unpacked);
     kept_bytes -= unpacked->size;
     free(unpacked);
 }
 
 void unpacked_forget(const void *owner)
 {
-    struct unpacked **at = &newest;
-    while (*at) {
-        if ((*at)->owner == owner)
-            drop(at);
-        else
-            at = &(*at)->next;
-    }
-}
-
-static void drop_oldest(void)
-{
-    struct unpacked **last = &newest;
-    while ((*last)->next)
-        last = &(*last)->next;
-    drop(last);
+    struct unpacked *unpacked, *next;
+    DL_FOREACH_SAFE(newest, unpacked, next)
+    if (unpacked->owner == owner)
+        drop(unpacked);
 }
 
 static struct unpacked *unpack(const void *owner, const struct fatbin_image *cubin)
 {
     while (newest && kept_bytes + cubin->size > UNPACKED_MOST)
-        drop_oldest();
+        drop(newest->prev); /* the oldest */
     struct unpacked *made = malloc(sizeof *made + cubin->size);
-    if (made && !fatbin_unpack(cubin, made->bytes)) {
+    if (!made || !fatbin_unpack(cubin, made->bytes)) {
         free(made);
-        made = NULL;
-    }
-    if (!made)
         return NULL;
+    }
     made->owner = owner;
     made->packed = cubin->packed.bytes;
     made->size = cubin->size;
@@ -61,27 +48,19 @@ static struct unpacked *unpack(const void *owner, const struct fatbin_image *cub
     return made;
 }
 
-static struct unpacked *take_out(const void *owner, const struct fatbin_image *cubin)
-{
-    for (struct unpacked **at = &newest; *at; at = &(*at)->next) {
-        struct unpacked *found = *at;
-        if (found->owner != owner || found->packed != cubin->packed.bytes)
-            continue;
-        *at = found->next;
-        return found;
-    }
-    return NULL;
-}
-
 struct span unpacked_find(const void *owner, const struct fatbin_image *cubin)
 {
+    struct unpacked *found;
     if (cubin->packing == FATBIN_PLAIN)
         return cubin->packed;
-    struct unpacked *found = take_out(owner, cubin);
-    if (!found && !(found = unpack(owner, cubin)))
+    DL_FOREACH(newest, found)
+    if (found->owner == owner && found->packed == cubin->packed.bytes)
+        break;
+    if (found)
+        DL_DELETE(newest, found);
+    else if (!(found = unpack(owner, cubin)))
         return (struct span){NULL, 0};
-    found->next = newest;
-    newest = found;
+    DL_PREPEND(newest, found);
     return (struct span){found->bytes, found->size};
 }
 

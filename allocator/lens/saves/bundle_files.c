@@ -3,7 +3,6 @@
 
 #include "analysis/snapshot/bundle.h"
 #include "base/text.h"
-#include "saved.h"
 #include "lens/values/types.h"
 #include "vmm/arena.h"
 #include "witness/record.h"

@@ -1,4 +1,4 @@
-#include "saved.h"
+#include "bundles.h"
 
 #include "analysis/snapshot/npy.h"
 #include "base/files.h"

@@ -6,7 +6,6 @@
 #include "bundles.h"
 #include "lens/trace/events.h"
 #include "lens/values/names.h"
-#include "saved.h"
 #include "lens/values/types.h"
 
 #include <ctype.h>
