@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "finding/json.h"
+#include "finding/parts.h"
 #include "finding/short_name.h"
 #include "witness/tell.h"
 
@@ -17,65 +18,32 @@
 
 /* ---- facts ---- */
 
-static void put_frame(FILE *out, const struct stack_frame *frame)
+static void add_frame(char *out, size_t size, const struct stack_frame *frame)
 {
-    if (frame->file[0] && frame->line)
-        fprintf(out, "%s:%d", frame->file, frame->line);
-    else
-        fputs(frame->file, out);
     char name[256];
+    part_append(out, size, "%s", frame->file);
+    if (frame->file[0] && frame->line)
+        part_append(out, size, ":%d", frame->line);
     if (strchr(frame->function, '(')) /* of C++ */
         short_name(frame->function, LONGEST_ARGUMENTS, name, sizeof name);
     if (frame->function[0])
-        fprintf(out, "%s%s", frame->file[0] ? " in " : "in ", strchr(frame->function, '(') ? name : frame->function);
-}
-
-static void put_place(FILE *out, const void *from)
-{
-    const struct finding *finding = from;
-    const char *file = finding->where.site.file;
-    char kernel[256];
-    finding_kernel(&finding->where.site, kernel, sizeof kernel);
-    if (file || (finding->called.count && finding->called.frames[0].file[0]))
-        fputs("at ", out);
-    if (!file && !kernel[0]) {
-        if (finding->called.count)
-            put_frame(out, finding->called.frames);
-        return;
-    }
-    if (file && finding->where.site.line)
-        fprintf(out, "%s:%d", file, finding->where.site.line);
-    else if (file)
-        fputs(file, out);
-    if (kernel[0])
-        fprintf(out, "%s%s", file ? " in " : "in ", kernel);
-}
-
-/* Calls put() with a stream onto `out`, which gets what fits. */
-static void print_into(char *out, size_t size, void (*put)(FILE *out, const void *what), const void *what)
-{
-    FILE *stream = fmemopen(out, size, "w");
-    out[0] = '\0';
-    if (!stream)
-        return;
-    put(stream, what);
-    fclose(stream);
-    out[size - 1] = '\0';
+        part_append(out, size, "%s%s", frame->file[0] ? " in " : "in ", strchr(frame->function, '(') ? name : frame->function);
 }
 
 void finding_place(const struct finding *finding, char *out, size_t size)
 {
-    print_into(out, size, put_place, finding);
-}
-
-static void put_who(FILE *out, const void *from)
-{
-    const struct finding_origin *origin = from;
-    if (origin->rank >= 0)
-        fprintf(out, "rank %d, ", origin->rank);
-    fprintf(out, "pid %d", origin->pid);
-    if (origin->process && origin->process->host)
-        fprintf(out, " on %s", origin->process->host);
+    const char *file = finding->where.site.file;
+    char kernel[256];
+    finding_kernel(&finding->where.site, kernel, sizeof kernel);
+    snprintf(out, size, "%s", file || (finding->called.count && finding->called.frames[0].file[0]) ? "at " : "");
+    if (!file && !kernel[0] && finding->called.count)
+        add_frame(out, size, finding->called.frames);
+    if (file)
+        part_append(out, size, "%s", file);
+    if (file && finding->where.site.line)
+        part_append(out, size, ":%d", finding->where.site.line);
+    if (kernel[0])
+        part_append(out, size, "%s%s", file ? " in " : "in ", kernel);
 }
 
 static const char *member_of(json_t *object, const char *name)
@@ -121,7 +89,12 @@ void finding_who(json_t *process, char *out, size_t size)
     struct record_memory memory = {NULL};
     struct problem ignored;
     record_from_json(&process_facts, process, &origin, &memory, &ignored);
-    print_into(out, size, put_who, &origin);
+    out[0] = '\0';
+    if (origin.rank >= 0)
+        part_append(out, size, "rank %d, ", origin.rank);
+    part_append(out, size, "pid %d", origin.pid);
+    if (origin.process && origin.process->host)
+        part_append(out, size, " on %s", origin.process->host);
     record_free(&memory);
 }
 

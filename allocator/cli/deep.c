@@ -1,4 +1,5 @@
-#include "deep.h"
+/* The mode `deep` of `cufence hunt`. */
+#include "hunt.h"
 
 #include "analysis/verdict/diagnosis.h"
 #include "arguments.h"
@@ -281,7 +282,8 @@ void deep_look(const struct plan *plan, struct signals *signals, struct run *run
         char list[sizeof saved.path + 16];
         snprintf(saved.path, sizeof saved.path, "%s/%s", plan->launches, entries[i]->d_name);
         snprintf(list, sizeof list, "%s/" BUNDLE_INPUT, saved.path);
-        int is_bundle = access(list, F_OK) == 0, is_taken = is_bundle && deep->looked < MOST_LAUNCHES && !signals_come(signals);
+        int is_bundle = access(list, F_OK) == 0,
+            is_taken = is_bundle && deep->looked < MOST_LAUNCHES && !signals_wait(signals, 0);
         deep->unsaved += !is_bundle;
         deep->left += is_bundle && !is_taken;
         if (is_taken && open_saved(&saved)) {

@@ -17,7 +17,6 @@
 #include "base/text.h"
 #include "driver/driver.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdint.h>
@@ -255,15 +254,9 @@ static int judge(const struct play *play)
 /* Returns 1 if the launch was saved, with its folder in `path`. */
 static int find_saved(const struct play *play, char path[PATH_MAX])
 {
-    char start[32];
-    DIR *folder = play->child->save[0] ? opendir(play->child->save) : NULL;
-    int length = snprintf(start, sizeof start, "fault-%d-", (int)play->child->pid), is_found = 0;
-    for (struct dirent *entry; folder && !is_found && (entry = readdir(folder)) != NULL;)
-        is_found = !strncmp(entry->d_name, start, (size_t)length) &&
-                   snprintf(path, PATH_MAX, "%s/%s", play->child->save, entry->d_name) < PATH_MAX;
-    if (folder)
-        closedir(folder);
-    return is_found;
+    char begin[32];
+    snprintf(begin, sizeof begin, "fault-%d-", (int)play->child->pid);
+    return play->child->save[0] && files_find(play->child->save, begin, path);
 }
 
 /* Says what to type next. */

@@ -1,7 +1,8 @@
 /* The events of two traces, paired stream by stream. */
 #include "diff.h"
 
-#include <ctype.h>
+#include "base/text.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +37,7 @@ static cufence_status check_launches(const struct trace_file *a, const struct tr
         return CUFENCE_OK;
     for (int i = 0; i < DIFF_SIDES; i++) {
         snprintf(text[i], sizeof text[i], "launches=%.48s,every=%" PRIu64, of[i]->filter, of[i]->every > 1 ? of[i]->every : 1);
-        for (char *at = text[i]; *at; at++)
-            *at = iscntrl((unsigned char)*at) ? '?' : *at;
+        text_make_plain(text[i]);
     }
     return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED,
                        "A has %s and B has %s: they leave out different launches; trace both runs with the same", text[DIFF_A],

@@ -1,15 +1,15 @@
 /* What `cufence diff` prints for people. Text in a trace comes from a program, and must not reach a terminal unchecked. */
 #include "diff.h"
 
-#include <ctype.h>
+#include "base/text.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 static void put(const char *text)
 {
-    for (; *text; text++)
-        putchar(iscntrl((unsigned char)*text) ? '?' : *text);
+    text_put(stdout, text);
 }
 
 static void put_header(const struct diff *diff, int side)

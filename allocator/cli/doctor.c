@@ -1,12 +1,9 @@
 /* `cufence doctor`: what this machine's driver and permissions allow, and what to do about each 'no'. */
-#include "arguments.h"
 #include "cli.h"
-
 #include "doctor.h"
 
 #include "base/env.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static int examine(int is_json)

@@ -1,29 +1,59 @@
 /*
  * The sections of `cufence doctor`. Functions named judge_ are pure: what they look at has been gathered before, and they add
  * findings. Those named check_ look for themselves.
- * `environment` looks a variable up, as getenv() does.
+ * `environment` looks a variable up, as getenv() does. Thread safety: none.
  */
 #ifndef CUFENCE_CLI_DOCTOR_H
 #define CUFENCE_CLI_DOCTOR_H
 
-#include "findings.h"
-
 #include <jansson.h>
 #include <limits.h>
+#include <stddef.h>
 
-/* doctor_child.c: runs a program with a time limit and captures its output. */
+/* ---- doctor_common.c: what was found, in order: printed line by line, and kept for the JSON document at the end ---- */
+
+enum verdict_mark {
+    FOUND_YES,
+    FOUND_NO,      /* a limit: cufence works without it */
+    FOUND_MISSING, /* cufence cannot work without it */
+    FOUND_NEITHER, /* not installed or not tried: nothing to do */
+    FOUND_MARKS
+};
+
+struct findings {
+    int is_json; /* print nothing until the end */
+    const char *section;
+    json_t *all; /* as in the document of docs/doctor.md; NULL: none yet */
+    size_t count[FOUND_MARKS];
+};
+
+/* Starts a section. `title` is a static string, and "section" of its checks in JSON. */
+void findings_section(struct findings *findings, const char *title);
+
+/* Adds a finding. `remedy` says what to do about a no, as a sentence without a full stop; NULL: nothing. */
+void found(struct findings *findings, enum verdict_mark mark, const char *what, const char *remedy, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* Prints the last lines, or the JSON document. */
+void findings_conclude(const struct findings *findings);
+void findings_free(struct findings *findings);
+
+/* ---- a program that is asked ---- */
+
 struct child {
     int is_started;
     int is_timed_out;             /* and was killed with its process group */
     int status;                   /* from waitpid() */
-    char out[16384], error[4096]; /* stdout and stderr, cut to fit; with is_started = 0 `error` says why */
+    char out[16384], error[4096]; /* stdout and stderr, cut to fit; `error` also says why it could not be run */
 };
 
 /*
- * Runs argv, searching argv[0] in PATH unless it has a slash. `changes` ends with NULL: "NAME=value" sets a variable for the
- * program, "NAME" unsets it. Its stdin is /dev/null.
+ * Runs argv with a time limit, searching argv[0] in PATH unless it has a slash. `changes` ends with NULL: "NAME=value" sets a
+ * variable for the program, "NAME" unsets it. Its stdin is /dev/null.
  */
 void child_run(const char *const argv[], const char *const changes[], unsigned seconds, struct child *child);
+
+/* ---- the sections ---- */
 
 typedef const char *(*environment_lookup)(const char *name);
 

@@ -252,12 +252,8 @@ int environment_judge(const char *entry, struct variable_note *note)
     else
         snprintf(note->remedy, sizeof note->remedy,
                  "unset it: options go into CUFENCE_OPTIONS=key=value, and `cufence options` lists them");
-    for (char *at = note->what; *at; at++)
-        if (iscntrl((unsigned char)*at))
-            *at = '?';
-    for (char *at = note->remedy; *at; at++)
-        if (iscntrl((unsigned char)*at))
-            *at = '?';
+    text_make_plain(note->what);
+    text_make_plain(note->remedy);
     return 1;
 }
 

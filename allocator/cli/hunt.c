@@ -2,18 +2,14 @@
 #include "cli.h"
 #include "environment.h"
 #include "arguments.h"
-#include "deep.h"
 #include "hunt.h"
 #include "outputs.h"
 #include "settings.h"
-#ifdef CUFENCE_HAS_LENS
-#include "uninit.h"
-#endif
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/files.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -39,11 +35,6 @@ struct hunt {
 #define complain(status, ...) arguments_complain("hunt", status, __VA_ARGS__)
 
 /* ---- before the first run ---- */
-
-static unsigned count_bits(unsigned bits)
-{
-    return (unsigned)__builtin_popcount(bits);
-}
 
 /* Refuses an option of the command line that every mode sets otherwise. */
 static int check_effect(const struct plan *plan, const char *options)
@@ -82,7 +73,7 @@ static int check_settings(struct hunt *hunt, char **own)
         return status;
     if (options.estimate)
         return complain(STATUS_USAGE, "estimate=on guards nothing, so that a hunt finds nothing; use cufence run --estimate");
-    if (options.trace[0] && count_bits(hunt->plan.modes) > 1)
+    if (options.trace[0] && __builtin_popcount(hunt->plan.modes) > 1)
         return complain(STATUS_USAGE, "trace=%s: each run would overwrite it; use cufence run, or --modes with one mode",
                         options.trace);
     hunt->exitcode = (int)options.exitcode;
@@ -127,18 +118,13 @@ static int make_folder(struct hunt *hunt)
     if ((mkdir(hunt->kept, 0777) != 0 && errno != EEXIST) || !realpath(hunt->kept, plan->folder) ||
         access(plan->folder, W_OK | X_OK) != 0)
         return complain(STATUS_USAGE, "--keep %s: %s", hunt->kept, strerror(errno));
-    DIR *entries = opendir(plan->folder);
-    int is_used = 0, mode = 0;
-    for (struct dirent *entry; entries && !is_used && (entry = readdir(entries));)
-        for (mode = 0; mode < MODES && !is_used; mode++) {
-            size_t length = strlen(modes[mode].name);
-            is_used = !strncmp(entry->d_name, modes[mode].name, length) && entry->d_name[length] == '.';
-        }
-    if (entries)
-        closedir(entries);
-    if (is_used)
-        return complain(STATUS_USAGE, "--keep %s: reports of an earlier hunt are there (%s.*.json); name another folder",
-                        hunt->kept, modes[mode - 1].name);
+    for (int mode = 0; mode < MODES; mode++) {
+        char begin[16], used[PATH_MAX];
+        snprintf(begin, sizeof begin, "%s.", modes[mode].name);
+        if (files_find(plan->folder, begin, used))
+            return complain(STATUS_USAGE, "--keep %s: reports of an earlier hunt are there (%s.*.json); name another folder",
+                            hunt->kept, modes[mode].name);
+    }
     return name_files(plan);
 }
 
@@ -174,16 +160,17 @@ static void tell_end(const struct hunt *hunt, unsigned mode)
 }
 
 /* Returns whether there is a reason for another run. */
-static int run_in(struct hunt *hunt, unsigned mode)
+static int run_in(void *user, unsigned mode)
 {
+    struct hunt *hunt = user;
     struct run *run = &hunt->runs[mode];
     unsigned before = hunt->plan.modes & ((1u << mode) - 1);
-    complain(0, "run %u of %u: %s (%s), %s", count_bits(before) + 1, count_bits(hunt->plan.modes), modes[mode].name,
-             modes[mode].options, modes[mode].looks_for);
+    complain(0, "run %d of %d: %s (%s), %s", __builtin_popcount(before) + 1, __builtin_popcount(hunt->plan.modes),
+             modes[mode].name, modes[mode].options, modes[mode].looks_for);
     run->refusal = outputs_collect("hunt", hunt->plan.reports);
     if (!run->refusal)
         hunt_run(&hunt->plan, mode, &hunt->signals, run);
-    if (!run->refusal && mode == MODE_DEEP && !signals_come(&hunt->signals))
+    if (!run->refusal && mode == MODE_DEEP && !signals_wait(&hunt->signals, 0))
         deep_look(&hunt->plan, &hunt->signals, run);
     hunt->merged.tag = mode;
     if (!run->refusal)
@@ -192,18 +179,13 @@ static int run_in(struct hunt *hunt, unsigned mode)
     if (run->refusal)
         return 0;
     tell_end(hunt, mode);
-    return !signals_come(&hunt->signals) && !(hunt->plan.is_first && hunt->merged.count);
+    return !signals_wait(&hunt->signals, 0) && !(hunt->plan.is_first && hunt->merged.count);
 }
 
 #ifdef CUFENCE_HAS_LENS
-static int run_uninit(void *user, unsigned mode)
-{
-    return run_in(user, mode);
-}
-
 static int run_fills(struct hunt *hunt)
 {
-    hunt->plan.is_undecided = !hunt_uninit(&hunt->plan, &hunt->merged, run_uninit, hunt);
+    hunt->plan.is_undecided = !hunt_uninit(&hunt->plan, &hunt->merged, run_in, hunt);
     return hunt->runs[UNINIT_MODES].refusal;
 }
 #else

@@ -1,6 +1,6 @@
 /*
- * `cufence hunt`: the modes, one run of the program in one of them (hunt_run.c), and how what all have found is told
- * (hunt_words.c, hunt_json.c).
+ * `cufence hunt`: the modes, one run of the program in one of them (hunt_run.c), what only some modes do (deep.c,
+ * hunt_uninit.c), and how what all have found is told (hunt_words.c).
  *
  * Thread safety: none; one thread does all this.
  */
@@ -20,7 +20,7 @@ struct mode {
     const char *options; /* what it sets; nothing on the command line overrides it */
     const char *looks_for;
 };
-enum { MODE_DEEP = 4, UNINIT_MODES, MODES = UNINIT_MODES + 4 }; /* deep.h; those of --uninit: only where it is asked for */
+enum { MODE_DEEP = 4, UNINIT_MODES, MODES = UNINIT_MODES + 4 }; /* deep.c; those of --uninit: only where it is asked for */
 #define MODE_NAMES "end start align strict deep"
 extern const struct mode modes[MODES];
 
@@ -71,14 +71,36 @@ struct signals {
 };
 
 void signals_watch(struct signals *signals);
-int signals_come(struct signals *signals);                    /* whether one has come by now */
-int signals_wait(struct signals *signals, long milliseconds); /* the same, and waits for one or for the end of a child */
+/* Waits for one, or for the end of a child, and returns whether one has come by now. */
+int signals_wait(struct signals *signals, long milliseconds);
 
 /* Runs the program in a mode, and waits for its end. A signal is passed on to the program; the second one kills it. */
 void hunt_run(const struct plan *plan, unsigned mode, struct signals *signals, struct run *run);
 
-/* Removes a folder of files and folders. In deep.c. */
+/* ---- deep.c: compute-sanitizer's tools look at the launches that a run has saved, one by one, through `cufence replay
+ * --under`. What they find becomes a report of the run (docs/hunt.md). ---- */
+
+#define DEEP_TOOLS "memcheck racecheck initcheck synccheck"
+enum { DEEP_TOOL_COUNT = 4 };
+
+/* Makes the folder for the launches: in that of --keep, else in TMPDIR. Finds compute-sanitizer. Returns 0, or the exit status
+ * after a message. */
+int deep_open(struct plan *plan);
+
+/* Looks at the launches in the folder, and adds what is found to plan->reports. Fills in run->deep. */
+void deep_look(const struct plan *plan, struct signals *signals, struct run *run);
+
+/* Removes the folder, unless it is kept. */
+void deep_close(const struct plan *plan);
+
+/* Removes a folder of files and folders. */
 void folder_remove(const char *folder);
+
+/* ---- hunt_uninit.c: two runs whose fresh memory was filled with other bytes, and where they part ---- */
+
+/* Makes the runs with `run`, which returns whether to go on, and adds what it finds to the list. Returns 0 if that is no
+ * verdict: the program differs from run to run by itself, or there is no trace. */
+int hunt_uninit(struct plan *plan, struct collected *merged, int (*run)(void *user, unsigned mode), void *user);
 
 /* ---- words ---- */
 

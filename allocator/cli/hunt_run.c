@@ -54,11 +54,6 @@ int signals_wait(struct signals *signals, long milliseconds)
     return signals->first != 0;
 }
 
-int signals_come(struct signals *signals)
-{
-    return signals_wait(signals, 0);
-}
-
 /* ---- the program ---- */
 
 struct start {

@@ -1,11 +1,12 @@
 /* `cufence hunt --uninit`: two runs whose fresh memory was filled with other bytes, and where they part. */
 #include "arguments.h"
 #include "diff.h"
+#include "hunt.h"
 #include "uninit.h"
 
 #include "base/env.h"
+#include "base/files.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -56,14 +57,9 @@ static void find_saved(const struct hunted *hunted, const char *name, uint64_t l
 {
     char path[PATH_MAX], begin[32];
     path_of(hunted, name, path);
-    int length = snprintf(begin, sizeof begin, "%06" PRIu64 "-", launch);
-    DIR *entries = opendir(path);
-    out[0] = '\0';
-    for (struct dirent *entry; entries && !out[0] && (entry = readdir(entries));)
-        if (!strncmp(entry->d_name, begin, (size_t)length))
-            snprintf(out, PATH_MAX, "%.3800s/%.250s", path, entry->d_name);
-    if (entries)
-        closedir(entries);
+    snprintf(begin, sizeof begin, "%06" PRIu64 "-", launch);
+    if (!files_find(path, begin, out))
+        out[0] = '\0';
 }
 
 /* ---- two traces ---- */

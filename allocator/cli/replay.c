@@ -190,11 +190,6 @@ static int fault_status(void)
     return (int)options.exitcode;
 }
 
-static int or_fault(int status)
-{
-    return status < 0 ? fault_status() : status;
-}
-
 static void print_runs(const struct replay *replay, uint64_t times, uint64_t faulted, uint64_t different)
 {
     int has_outputs = replay->opened.bundle->has_outputs;
@@ -209,7 +204,8 @@ static void print_runs(const struct replay *replay, uint64_t times, uint64_t fau
                times - faulted - different, times - faulted);
 }
 
-/* Of several runs, the first that faults and the first whose outputs differ are described, or the last. */
+/* Of several runs, the first that faults and the first whose outputs differ are described, or the last. Returns the exit
+ * status; -1: one faults. */
 static int run_times(struct replay *replay, uint64_t times)
 {
     uint64_t faulted = 0, different = 0;
@@ -224,7 +220,7 @@ static int run_times(struct replay *replay, uint64_t times)
             compare_tell(replay);
     }
     print_runs(replay, times, faulted, different);
-    return faulted ? fault_status() : different ? REPLAY_DIFFERS : 0;
+    return faulted ? -1 : different ? REPLAY_DIFFERS : 0;
 }
 
 struct wishes {
@@ -281,11 +277,10 @@ static int play(struct replay *replay, const struct wishes *wishes)
     if (!find_device(replay) || !make_input(replay))
         return 1;
     tell_left_out(replay);
-    if (wishes->is_uninit)
-        return or_fault(replay_uninit(replay));
-    if (!wishes->under)
-        return run_times(replay, wishes->times);
-    return or_fault(replay_under(replay, wishes->under));
+    int status = wishes->is_uninit ? replay_uninit(replay)
+                 : wishes->under   ? replay_under(replay, wishes->under)
+                                   : run_times(replay, wishes->times);
+    return status < 0 ? fault_status() : status;
 }
 
 static int run(int argc, char **argv)

@@ -2,9 +2,9 @@
 #include "arguments.h"
 #include "replay.h"
 
+#include "base/text.h"
 #include "finding/finding.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -36,14 +36,7 @@ static int is_bundle(const char *folder)
            (snprintf(path, sizeof path, "%s/" BUNDLE_FOLDER, folder) < (int)sizeof path && stat(path, &status) == 0);
 }
 
-/* Prints a name that a stranger may have made. */
-static void put_name(const char *name)
-{
-    for (; *name; name++)
-        fputc(iscntrl((unsigned char)*name) ? '?' : *name, stderr);
-}
-
-/* "  faults/fault-42-1  row_sums" */
+/* "  faults/fault-42-1  row_sums", names that a stranger may have made. */
 static void list_bundle(const char *folder, const char *name)
 {
     struct loaded text = {0};
@@ -57,9 +50,9 @@ static void list_bundle(const char *folder, const char *name)
         finding_kernel_of(bundle->symbol, kernel, sizeof kernel);
     bundle_free(bundle);
     fprintf(stderr, "  %s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/");
-    put_name(name);
+    text_put(stderr, name);
     fputs(kernel[0] ? "  " : "", stderr);
-    put_name(kernel);
+    text_put(stderr, kernel);
     fputc('\n', stderr);
 }
 

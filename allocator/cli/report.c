@@ -6,24 +6,17 @@
 #include "words.h"
 
 #include "base/error.h"
+#include "base/text.h"
 
-#include <ctype.h>
 #include <stddef.h>
 #include <stdio.h>
 
 #define PROCESSES_NAMED 4
 
-static const char *s(size_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
-/* Control characters come from the program, and must not reach a terminal. */
 static void print_line(const char *indent, const char *text)
 {
     fputs(indent, stdout);
-    for (; *text; text++)
-        putchar(iscntrl((unsigned char)*text) ? '?' : *text);
+    text_put(stdout, text);
     putchar('\n');
 }
 
@@ -53,7 +46,7 @@ static void print_finding(const struct collected_finding *found, size_t number, 
         print_line("   its buffer is ", tensor);
     if (facts->name[0])
         print_line("   name: ", facts->name);
-    printf("   %zu report%s%s\n", found->count, s(found->count), json_array_size(found->processes) ? ":" : "");
+    printf("   %zu report%s%s\n", found->count, plural(found->count), json_array_size(found->processes) ? ":" : "");
     print_processes(found->processes);
 }
 
@@ -77,7 +70,7 @@ static void print_text(const struct collected *collected, int has_baseline, int 
     }
     collected_say_guarded(collected, guarded, sizeof guarded);
     printf("SUMMARY: cufence: %zu %sfinding%s in %zu report%s", collected->count, has_baseline ? "new " : "",
-           s(collected->count), collected->reports, s(collected->reports));
+           plural(collected->count), collected->reports, plural(collected->reports));
     if (baseline)
         printf(", %zu in the baseline", baseline);
     if (suppressed)

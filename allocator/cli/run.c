@@ -48,11 +48,6 @@ struct request {
 
 #define complain(status, ...) arguments_complain("run", status, __VA_ARGS__)
 
-static int no_memory(void)
-{
-    return complain(CANNOT_RUN, "no host memory");
-}
-
 /* ---- the environment ---- */
 
 /* Puts the settings that the environment gives in front of those of the command line, which so win. */
@@ -123,7 +118,7 @@ static int set_options(const struct request *request, struct options *options)
 {
     char *merged = settings_text(&request->settings);
     if (!merged)
-        return no_memory();
+        return complain(CANNOT_RUN, "no host memory");
     int status = settings_check(&request->settings, options);
     if (status == 0)
         status = check_estimate(request, options);

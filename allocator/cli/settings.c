@@ -49,20 +49,14 @@ int settings_insert(struct settings *settings, size_t place, const char *source,
     return copy ? insert(settings, place, source, copy) : no_memory(settings);
 }
 
-static const struct option_row *row_of(const char *key)
-{
-    int is_exact;
-    const struct option_row *row = options_find(key, strlen(key), &is_exact);
-    return is_exact ? row : NULL;
-}
-
 /* Appends key=value, as `source` (--KEY) gives it. A file's name is made whole, because the program may change its folder, but
  * is left as it is if the whole name would be too long or hold a comma or a percent sign of the folder's. */
 static int take(struct settings *settings, const char *source, const char *key, const char *value)
 {
     char folder[PATH_MAX] = "", *text = NULL;
-    const struct option_row *row = row_of(key);
-    const char *path = row ? option_path_in(row, value) : NULL;
+    int is_exact;
+    const struct option_row *row = options_find(key, strlen(key), &is_exact);
+    const char *path = is_exact ? option_path_in(row, value) : NULL;
     int is_path = path != NULL;
     if (strchr(value, ',') || (is_path && !*value))
         return arguments_complain(settings->command, STATUS_USAGE, "%s: the %s \"%s\" is %s", source,

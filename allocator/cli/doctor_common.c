@@ -1,13 +1,27 @@
-#include "findings.h"
+/* What the sections of `cufence doctor` have in common. */
+#include "doctor.h"
+
+#include "arguments.h"
+#include "supervise.h"
 #include "words.h"
 
+#include "base/clock.h"
 #include "base/text.h"
 
 #include <cufence.h>
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- what was found ---- */
 
 #define SCHEMA 1
 
@@ -71,4 +85,66 @@ void findings_free(struct findings *findings)
 {
     json_decref(findings->all);
     *findings = (struct findings){0};
+}
+
+/* ---- a program that is asked ---- */
+
+struct start {
+    const char *const *argv, *const *changes;
+    int out, error;
+};
+
+static int become(void *argument)
+{
+    const struct start *start = argument;
+    for (const char *const *change = start->changes; *change; change++) {
+        if (strchr(*change, '='))
+            putenv((char *)*change);
+        else
+            unsetenv(*change);
+    }
+    dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+    dup2(start->out, STDOUT_FILENO);
+    dup2(start->error, STDERR_FILENO);
+    execvp(start->argv[0], (char *const *)start->argv);
+    dprintf(STDERR_FILENO, "%s", strerror(errno));
+    return STATUS_MISSING;
+}
+
+/* Returns 0 on timeout. */
+static int has_ended(pid_t pid, unsigned seconds, int *status)
+{
+    const struct timespec pause = {0, 5000000};
+    uint64_t until = monotonic_ms() + seconds * (uint64_t)1000;
+    while (waitpid(pid, status, WNOHANG) == 0) {
+        if (monotonic_ms() >= until)
+            return 0;
+        nanosleep(&pause, NULL);
+    }
+    return 1;
+}
+
+static void read_back(int file, char *text, size_t size)
+{
+    ssize_t got = pread(file, text, size - 1, 0);
+    text[got > 0 ? got : 0] = '\0';
+    close(file);
+}
+
+void child_run(const char *const argv[], const char *const changes[], unsigned seconds, struct child *child)
+{
+    struct start start = {argv, changes, memfd_create("out", MFD_CLOEXEC), memfd_create("error", MFD_CLOEXEC)};
+    sigset_t mask;
+    int refusal;
+    *child = (struct child){0};
+    sigprocmask(SIG_BLOCK, NULL, &mask);
+    pid_t pid = supervise_start("doctor", become, &start, &mask, 1, &refusal);
+    child->is_started = pid > 0;
+    child->is_timed_out = pid > 0 && !has_ended(pid, seconds, &child->status);
+    if (child->is_timed_out) {
+        kill(-pid, SIGKILL);
+        waitpid(pid, &child->status, 0);
+    }
+    read_back(start.out, child->out, sizeof child->out);
+    read_back(start.error, child->error, sizeof child->error);
 }
