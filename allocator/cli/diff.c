@@ -53,7 +53,7 @@ static cufence_status add_writer(struct diff *diff, int side, const struct diff_
     const struct trace_buffer *buffer = &shown->events[side].buffers[shown->found->what.index];
     if (trace_writers_find(diff->files[side].writers, buffer->name, shown->found->at[side].line, &write) != 1)
         return CUFENCE_OK;
-    return add_event(diff, side, (struct trace_at){write.line, write.offset}, names[side], to, problem);
+    return add_event(diff, side, (struct trace_at){.line = write.line, .offset = write.offset}, names[side], to, problem);
 }
 
 static cufence_status add_found(struct diff *diff, const struct diff_found *found, json_t *list, struct problem *problem)

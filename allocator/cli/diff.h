@@ -13,6 +13,8 @@ enum { DIFF_CONTEXT = 3 }; /* events shown before a difference */
 struct diff_found {
     struct trace_difference what;
     uint64_t stream;
+    uint64_t launch; /* number of the first run's launch in its process; 0: it is none */
+    int has_fresh;   /* of two fills: it was given bytes that nobody had written */
     struct trace_at at[DIFF_SIDES];                   /* line 0: the run has no such event */
     struct trace_at before[DIFF_CONTEXT][DIFF_SIDES]; /* the equal events before it in its stream, newest first */
     uint64_t more;                                    /* LONGER: how many events are over */

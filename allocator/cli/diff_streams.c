@@ -170,6 +170,9 @@ static void compare(struct diff *diff, struct diff_stream *stream, const struct 
     memcpy(found.at, at, sizeof found.at);
     found.what = trace_compare(events[DIFF_A], diff->files[DIFF_A].writers, at[DIFF_A].line, events[DIFF_B],
                                diff->files[DIFF_B].writers, at[DIFF_B].line, diff->ignored);
+    size_t index = 0;
+    found.launch = events[DIFF_A]->launch;
+    found.has_fresh = found.what.kind != TRACE_EQUAL && trace_next_fresh(events[DIFF_A], events[DIFF_B], &index);
     if (found.what.kind != TRACE_EQUAL)
         note(diff, stream, &found);
     else if (is_fresh_copy(diff, events[DIFF_A], events[DIFF_B]))

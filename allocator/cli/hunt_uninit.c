@@ -86,83 +86,56 @@ static int is_computed(const struct diff_found *found)
     return found->what.kind == TRACE_OTHER_OUTPUT || found->what.kind == TRACE_OTHER_STRUCT;
 }
 
-/* Whether the launch had memory that nobody has written. */
-static int has_fresh(struct diff *diff, const struct diff_found *found)
-{
-    struct diff_shown shown;
-    struct problem ignored;
-    size_t index = 0;
-    if (diff_show(diff, found, &shown, &ignored) != CUFENCE_OK)
-        return 0;
-    int has = trace_next_fresh(&shown.events[DIFF_A], &shown.events[DIFF_B], &index);
-    diff_hide(&shown);
-    return has;
-}
-
 /* Launches with equal inputs, as far as they were written, and other outputs. What follows from them has other inputs. And the
  * first other difference, if the host has copied such memory before: then it has done something else because of it. */
 static void take_suspects(struct hunted *hunted)
 {
-    struct diff *diff = &hunted->diff;
+    const struct diff *diff = &hunted->diff;
     for (size_t i = 0; i < diff->found_count && hunted->count < SUSPECTS; i++) {
         const struct diff_found *found = &diff->found[i];
-        if (is_computed(found) && has_fresh(diff, found))
+        if (is_computed(found) && found->has_fresh)
             hunted->suspects[hunted->count++] = found;
         else if (i == 0 && !is_computed(found) && found->copied[DIFF_A].line)
             hunted->host = found;
     }
 }
 
-static int is_same(struct diff *diff, const struct diff_found *found, struct diff *other, const struct diff_found *own)
+static uint64_t number_of(const struct diff_found *found)
 {
-    struct diff_shown one, two;
-    struct problem ignored;
-    if (found->stream != own->stream || diff_show(diff, found, &one, &ignored) != CUFENCE_OK)
-        return 0;
-    int is = diff_show(other, own, &two, &ignored) == CUFENCE_OK;
-    if (is) {
-        uint64_t number = one.events[!found->at[DIFF_A].line].number, first = two.events[!own->at[DIFF_A].line].number;
-        is = number == first || (number > first && (own->what.kind == TRACE_OTHER_KERNEL || own->what.kind == TRACE_LONGER));
-        diff_hide(&two);
-    }
-    diff_hide(&one);
-    return is;
+    return found->at[!found->at[DIFF_A].line].number;
 }
 
-static int is_own(struct hunted *hunted, const struct diff_found *found, struct diff *own)
+/* Whether it is among the differences of two runs with the same fill, or behind one from which on nothing fits together. */
+static int is_own(const struct diff_found *found, const struct diff *own)
 {
-    for (size_t i = 0; i < own->found_count; i++)
-        if (is_same(&hunted->diff, found, own, &own->found[i]))
+    for (size_t i = 0; i < own->found_count; i++) {
+        const struct diff_found *other = &own->found[i];
+        int is_end = other->what.kind == TRACE_OTHER_KERNEL || other->what.kind == TRACE_LONGER;
+        if (found->stream == other->stream &&
+            (number_of(found) == number_of(other) || (is_end && number_of(found) > number_of(other))))
             return 1;
+    }
     return 0;
 }
 
-static void tell_own(struct diff *own, const char *fill)
-{
-    struct diff_shown shown;
-    struct problem ignored;
-    if (diff_show(own, &own->found[0], &shown, &ignored) != CUFENCE_OK)
-        return;
-    const struct trace_event *event = &shown.events[!own->found[0].at[DIFF_A].line];
-    say("two runs with %s differ by themselves, in %" PRIu64 " of their launches and copies, first in event %" PRIu64
-        " of stream %" PRIu64 ", %s (%s): those that differ so are left out",
-        fill, own->total, event->number, event->stream, *event->name ? event->name : "a graph",
-        diff_kinds[own->found[0].what.kind].words);
-    diff_hide(&shown);
-}
+/* "event 3 of stream 1, store (equal inputs and other outputs)": the first difference. "" if it cannot be read. */
+struct first {
+    char text[4096];
+};
 
-static void tell_rest(struct diff *diff)
+static struct first first_of(struct diff *diff)
 {
+    struct first first = {""};
     struct diff_shown shown;
     struct problem ignored;
-    if (diff_show(diff, &diff->found[0], &shown, &ignored) != CUFENCE_OK)
-        return;
-    const struct trace_event *event = &shown.events[!diff->found[0].at[DIFF_A].line];
-    say("the runs differ with the fill, first in event %" PRIu64 " of stream %" PRIu64
-        ", %s (%s), but no launch before it was given "
-        "memory that nobody has written, as far as a trace sees (`cufence docs diff`)",
-        event->number, event->stream, *event->name ? event->name : "a graph", diff_kinds[diff->found[0].what.kind].words);
+    const struct diff_found *found = &diff->found[0];
+    if (diff_show(diff, found, &shown, &ignored) != CUFENCE_OK)
+        return first;
+    const char *name = shown.events[!found->at[DIFF_A].line].name;
+    snprintf(first.text, sizeof first.text, "event %" PRIu64 " of stream %" PRIu64 ", %s (%s)", number_of(found), found->stream,
+             *name ? name : "a graph", diff_kinds[found->what.kind].words);
     diff_hide(&shown);
+    return first;
 }
 
 /* Leaves out what differs in two runs with the same fill. Returns 0 if there is something, or if that is not known. */
@@ -172,12 +145,14 @@ static int leave_own(struct hunted *hunted, const char *a, const char *b, const 
     size_t kept = 0;
     int is_compared = compare(hunted, &own, a, b), is_alike = is_compared && !own.found_count;
     if (is_compared && !is_alike)
-        tell_own(&own, fill);
+        say("two runs with %s differ by themselves, in %" PRIu64
+            " of their launches and copies, first in %s: those that differ so are left out",
+            fill, own.total, first_of(&own).text);
     for (size_t i = 0; i < hunted->count; i++)
-        if (is_compared && !is_own(hunted, hunted->suspects[i], &own))
+        if (is_compared && !is_own(hunted->suspects[i], &own))
             hunted->suspects[kept++] = hunted->suspects[i];
     hunted->count = kept;
-    if (hunted->host && (!is_compared || is_own(hunted, hunted->host, &own)))
+    if (hunted->host && (!is_compared || is_own(hunted->host, &own)))
         hunted->host = NULL;
     diff_close(&own);
     return is_alike;
@@ -190,16 +165,11 @@ static int run_traced(struct hunted *hunted, unsigned mode, const char *trace, c
 {
     struct plan *plan = hunted->plan;
     size_t used = (size_t)snprintf(plan->extra, sizeof plan->extra, ",every=1,trace=%s/%s", hunted->folder, trace);
-    struct diff_shown shown;
-    struct problem ignored;
     const char *before = ",save_values=";
     for (size_t i = 0; saved && i < hunted->count; i++) {
-        if (diff_show(&hunted->diff, hunted->suspects[i], &shown, &ignored) != CUFENCE_OK)
-            continue;
         used +=
-            (size_t)snprintf(plan->extra + used, sizeof plan->extra - used, "%s#%" PRIu64, before, shown.events[DIFF_A].launch);
+            (size_t)snprintf(plan->extra + used, sizeof plan->extra - used, "%s#%" PRIu64, before, hunted->suspects[i]->launch);
         before = "|";
-        diff_hide(&shown);
     }
     if (*before == '|')
         snprintf(plan->extra + used, sizeof plan->extra - used, "=%s/%s", hunted->folder, saved);
@@ -211,35 +181,28 @@ static int run_traced(struct hunted *hunted, unsigned mode, const char *trace, c
 
 static void report(struct hunted *hunted, const struct diff_found *found, int is_host)
 {
-    char saved[UNINIT_SIDES][PATH_MAX], *folders[UNINIT_SIDES] = {saved[0], saved[1]};
-    struct diff_shown shown, copied;
+    char saved[UNINIT_SIDES][PATH_MAX], *folders[UNINIT_SIDES] = {saved[0], saved[1]}, path[PATH_MAX];
+    struct diff_shown shown;
     struct diff_found copy = {.at = {found->copied[DIFF_A], found->copied[DIFF_B]}};
     struct uninit_pair pair;
     struct uninit_fact fact;
     struct problem ignored;
     size_t result = SIZE_MAX;
-    char path[PATH_MAX];
-    if (diff_show(&hunted->diff, found, &shown, &ignored) != CUFENCE_OK)
+    if (is_host)
+        say("after it has copied bytes that nobody has written, the program does something else in %s",
+            first_of(&hunted->diff).text);
+    if (diff_show(&hunted->diff, is_host ? &copy : found, &shown, &ignored) != CUFENCE_OK)
         return;
-    const struct trace_event *event = &shown.events[!found->at[DIFF_A].line];
     path_of(hunted, "findings", path);
-    find_saved(hunted, "zeros", event->launch, saved[0]);
-    find_saved(hunted, "others", event->launch, saved[1]);
-    if (!is_host) {
+    find_saved(hunted, "zeros", found->launch, saved[0]);
+    find_saved(hunted, "others", found->launch, saved[1]);
+    if (!is_host)
         trace_find_output(&shown.events[DIFF_A], &shown.events[DIFF_B], TRACE_TWO_FILLS, &result);
-        uninit_take(&pair, &fact, shown.events, result, folders);
-        uninit_report(path, &fact, hunted->plan->command);
-        uninit_close(&pair);
-    } else if (diff_show(&hunted->diff, &copy, &copied, &ignored) == CUFENCE_OK) {
-        say("after it has copied bytes that nobody has written, the program does something else in event %" PRIu64
-            " of stream %" PRIu64 ", %s: %s",
-            event->number, event->stream, *event->name ? event->name : "a graph", diff_kinds[found->what.kind].words);
-        uninit_take(&pair, &fact, copied.events, SIZE_MAX, NULL);
+    uninit_take(&pair, &fact, shown.events, result, is_host ? NULL : folders);
+    if (is_host)
         fact.what = "the program on the host";
-        uninit_report(path, &fact, hunted->plan->command);
-        uninit_close(&pair);
-        diff_hide(&copied);
-    }
+    uninit_report(path, &fact, hunted->plan->command);
+    uninit_close(&pair);
     diff_hide(&shown);
 }
 
@@ -276,7 +239,9 @@ static int look_closer(struct hunted *hunted)
             return 0;
         is_alike &= leave_own(hunted, "b", "d", "0x4b");
     } else if (is_alike) {
-        tell_rest(&hunted->diff);
+        say("the runs differ with the fill, first in %s, but no launch before it was given memory that nobody has written, as far "
+            "as a trace sees (`cufence docs diff`)",
+            first_of(&hunted->diff).text);
     }
     report_all(hunted);
     return is_alike && suspected;

@@ -2,16 +2,15 @@
 #include "hunt.h"
 #include "words.h"
 
-#include "base/text.h"
-#include "finding/finding.h"
 #include "finding/frames.h"
+#include "finding/parts.h"
 
 #include <cufence.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/wait.h>
 
-enum { INDENT = 5, KEY = 14 };
+enum { INDENT = 5, KEY = 14, LONGEST = 2048 };
 
 const struct mode modes[MODES] = {
     {"end", "side=end", "accesses past the end of a buffer"},
@@ -27,141 +26,103 @@ const struct mode modes[MODES] = {
 
 /* ---- one finding ---- */
 
-static void put_frame(FILE *out, const struct stack_frame *frame)
+static void add_frame(char *out, const struct stack_frame *frame)
 {
-    if (frame->file[0])
-        fprintf(out, "%s:%d", frames_file(frame), frame->line);
-    else
-        fprintf(out, "%s+0x%llx", frame->module, (unsigned long long)frame->offset);
     char function[sizeof frame->function];
+    if (frame->file[0])
+        part_append(out, LONGEST, "%s:%d", frames_file(frame), frame->line);
+    else
+        part_append(out, LONGEST, "%s+0x%llx", frame->module, (unsigned long long)frame->offset);
     frames_function(frame, function, sizeof function);
     if (function[0])
-        fprintf(out, " in %s", function);
+        part_append(out, LONGEST, " in %s", function);
 }
 
 /* "model.py:12 in forward": the frame that the program's author knows best. In C and C++ the innermost one is often a wrapper,
- * so its caller follows. Returns 0 if there is no frame. */
-static int put_place(FILE *out, const struct stack_frame *all, size_t count)
+ * so its caller follows. Nothing if there is no frame. */
+static void add_place(char *out, const struct stack_frame *all, size_t count)
 {
     if (!count)
-        return 0;
+        return;
     const struct stack_frame *frame = frames_own(all, count), *caller = frame + 1;
-    put_frame(out, frame);
+    add_frame(out, frame);
     while (caller < all + count && frames_is_plumbing(caller))
         caller++;
     if (!frame->is_python && caller < all + count && caller->file[0]) {
-        fputs(", called from ", out);
-        put_frame(out, caller);
+        part_append(out, LONGEST, ", called from ");
+        add_frame(out, caller);
     }
-    return 1;
 }
 
-/* " at kernels.cu:12 in store" */
-static void put_kernel(FILE *out, const struct evidence_site *site)
+/* "overrun at kernels.cu:12 in store" */
+static void add_headline(char *out, const struct finding *finding)
 {
-    char name[256];
+    const struct evidence_site *site = &finding->where.site;
+    const struct call_fact *called = &finding->called;
+    char kernel[256];
     struct stack_frame place = {.line = site->line};
     snprintf(place.file, sizeof place.file, "%s", site->file ? site->file : "");
-    finding_kernel(site, name, sizeof name);
+    finding_kernel(site, kernel, sizeof kernel);
+    part_append(out, LONGEST, "%s", finding->kind);
+    if (called->call)
+        part_append(out, LONGEST, " by %s at %s", called->call, called->count ? "" : "an unknown place");
+    if (called->call)
+        add_place(out, called->frames, called->count);
     if (place.file[0])
-        fprintf(out, " at %s:%d", frames_file(&place), place.line);
-    if (name[0])
-        fprintf(out, " in %s", name);
-}
-
-static void put_headline(FILE *out, const struct finding *finding)
-{
-    fputs(finding->kind, out);
-    if (finding->called.call) {
-        fprintf(out, " by %s at ", finding->called.call);
-        if (!put_place(out, finding->called.frames, finding->called.count))
-            fputs("an unknown place", out);
-    }
-    put_kernel(out, &finding->where.site);
+        part_append(out, LONGEST, " at %s:%d", frames_file(&place), place.line);
+    if (kernel[0])
+        part_append(out, LONGEST, " in %s", kernel);
 }
 
 /* "0 bytes past the end of "y", 4000 bytes" */
-static void put_buffer(FILE *out, const struct finding *finding)
+static void add_buffer(char *out, const struct finding *finding)
 {
     const struct buffer_fact *fact = &finding->buffer;
     const cufence_buffer *buffer = fact->buffer;
     size_t candidates = finding->candidates.total;
+    if (!buffer)
+        part_append(out, LONGEST, "buffer unknown");
     if (!buffer && candidates)
-        fprintf(out, "buffer unknown: %zu candidate%s, see the report", candidates, candidates == 1 ? "" : "s");
-    else if (!buffer)
-        fputs("buffer unknown", out);
+        part_append(out, LONGEST, ": %zu candidate%s, see the report", candidates, plural(candidates));
     if (!buffer)
         return;
     if (fact->from == FROM_START)
-        fprintf(out, "at byte %" PRIu64 " of ", fact->distance);
+        part_append(out, LONGEST, "at byte %" PRIu64 " of ", fact->distance);
     else if (fact->from)
-        fprintf(out, "%" PRIu64 " byte%s %s of ", fact->distance, fact->distance == 1 ? "" : "s",
-                fact->from == PAST_END ? "past the end" : "before the start");
+        part_append(out, LONGEST, "%" PRIu64 " byte%s %s of ", fact->distance, plural(fact->distance),
+                    fact->from == PAST_END ? "past the end" : "before the start");
     if (buffer->label[0])
-        fprintf(out, "\"%s\", ", buffer->label);
+        part_append(out, LONGEST, "\"%s\", ", buffer->label);
     else
-        fputs("a buffer of ", out);
-    fprintf(out, "%" PRIu64 " bytes%s", buffer->size, fact->is_freed ? ", which was freed" : "");
+        part_append(out, LONGEST, "a buffer of ");
+    part_append(out, LONGEST, "%" PRIu64 " bytes%s", buffer->size, fact->is_freed ? ", which was freed" : "");
 }
 
-static void put_detail(FILE *out, const struct finding *finding)
+static void add_detail(char *out, const struct finding *finding)
 {
     static const char *const accesses[] = {"", "read", "write", "atomic"};
     const struct exception *exception = &finding->where.site.exception;
-    if (finding->reason) {
-        fputs(finding->reason, out);
-        return;
-    }
-    if (finding->where.has_no_buffer) {
-        fputs(exception->meaning ? exception->meaning : exception->name, out);
+    if (finding->reason || finding->where.has_no_buffer) {
+        part_append(out, LONGEST, "%s",
+                    finding->reason      ? finding->reason
+                    : exception->meaning ? exception->meaning
+                                         : exception->name);
         return;
     }
     if (finding->access.bytes)
-        fprintf(out, "%s of %" PRIu64 " bytes, ", accesses[finding->access.kind], finding->access.bytes);
-    put_buffer(out, finding);
+        part_append(out, LONGEST, "%s of %" PRIu64 " bytes, ", accesses[finding->access.kind], finding->access.bytes);
+    add_buffer(out, finding);
 }
 
-struct written {
-    char text[2048];
-};
-
-/* Names come from the program: none of their characters may end a line, or reach a terminal as an order. */
-static struct written written_by(void (*put)(FILE *out, const struct finding *finding), const struct finding *finding)
+static void put_place(FILE *out, const char *key, const struct stack_frame *frames, size_t count)
 {
-    struct written written = {""};
-    FILE *memory = fmemopen(written.text, sizeof written.text - 1, "w");
-    if (memory) {
-        put(memory, finding);
-        fclose(memory);
-    }
-    text_make_plain(written.text);
-    return written;
-}
-
-static void put_launched(FILE *out, const struct finding *finding)
-{
-    if (finding->launch.launch)
-        put_place(out, finding->launch.launch->frames, finding->launch.launch->frame_count);
-}
-
-static void put_allocated(FILE *out, const struct finding *finding)
-{
-    put_place(out, finding->buffer.allocated.frames, finding->buffer.allocated.count);
-}
-
-static void put_freed(FILE *out, const struct finding *finding)
-{
-    put_place(out, finding->buffer.freed.frames, finding->buffer.freed.count);
-}
-
-static void put_line(FILE *out, const char *key, void (*put)(FILE *out, const struct finding *finding),
-                     const struct finding *finding)
-{
-    const struct written written = written_by(put, finding);
-    if (!written.text[0])
+    char text[LONGEST] = "";
+    add_place(text, frames, count);
+    if (!text[0])
         return;
+    text_make_plain(text);
     fprintf(out, "%*s%-*s", INDENT, "", KEY, key);
-    words_print_place(out, written.text, INDENT + KEY);
+    words_print_place(out, text, INDENT + KEY);
 }
 
 static void put_modes(FILE *out, unsigned bits)
@@ -178,13 +139,21 @@ static void put_modes(FILE *out, unsigned bits)
 static void tell_finding(FILE *out, size_t number, const struct collected_finding *finding)
 {
     const struct finding *facts = finding->facts;
+    const struct fault_launch *launch = facts->launch.launch;
+    const struct buffer_fact *buffer = &facts->buffer;
+    char headline[LONGEST] = "", detail[LONGEST] = "";
+    add_headline(headline, facts);
+    add_detail(detail, facts);
+    text_make_plain(headline);
+    text_make_plain(detail);
     fprintf(out, "\n%3zu  ", number);
-    words_print_place(out, written_by(put_headline, facts).text, INDENT);
+    words_print_place(out, headline, INDENT);
     fprintf(out, "%*s", INDENT, "");
-    words_print(out, written_by(put_detail, facts).text, INDENT);
-    put_line(out, "launched at", put_launched, facts);
-    put_line(out, "allocated at", put_allocated, facts);
-    put_line(out, "freed at", put_freed, facts);
+    words_print(out, detail, INDENT);
+    if (launch)
+        put_place(out, "launched at", launch->frames, launch->frame_count);
+    put_place(out, "allocated at", buffer->allocated.frames, buffer->allocated.count);
+    put_place(out, "freed at", buffer->freed.frames, buffer->freed.count);
     fprintf(out, "%*s%-*s", INDENT, "", KEY, "found by");
     put_modes(out, finding->tags);
     fprintf(out, finding->count > 1 ? " (%zu reports)\n" : "\n", finding->count);
@@ -326,9 +295,9 @@ static const char blind_to_fills[] =
 void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES], const struct collected *merged)
 {
     const struct hunt_verdict verdict = hunt_judge(plan, runs, merged);
-    const char *s = verdict.runs == 1 ? "" : "s";
+    const char *s = plural(verdict.runs);
     if (merged->count)
-        fprintf(out, "\ncufence hunt: %zu finding%s in %u run%s\n", merged->count, merged->count == 1 ? "" : "s", verdict.runs,
+        fprintf(out, "\ncufence hunt: %zu finding%s in %u run%s\n", merged->count, plural(merged->count), verdict.runs,
                 s);
     else
         fprintf(out, "\ncufence hunt: nothing found in %u run%s\n", verdict.runs, s);
@@ -339,7 +308,7 @@ void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES],
     tell_runs(out, plan, runs, merged);
     if (merged->unreadable)
         fprintf(out, "\n%zu line%s of the report files could not be read: a process was killed while it wrote.\n",
-                merged->unreadable, merged->unreadable == 1 ? "" : "s");
+                merged->unreadable, plural(merged->unreadable));
     if (verdict.failed) {
         fputs("\nThe program failed without a finding in ", out);
         put_modes(out, verdict.failed);

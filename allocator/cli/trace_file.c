@@ -101,6 +101,7 @@ cufence_status trace_file_next(struct trace_file *file, struct trace_event *even
     file->lines++;
     file->next += file->size + 1;
     status = take(file, is_cut, event, problem);
+    at->number = event->number;
     if (status == CUFENCE_OK && !file->has_ended)
         trace_writers_note(file->writers, event, at->line, at->offset);
     return status;

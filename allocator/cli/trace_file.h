@@ -13,6 +13,7 @@
 struct trace_at {
     uint64_t line; /* from 1; 0: nowhere */
     uint64_t offset;
+    uint64_t number; /* in its stream */
 };
 
 struct trace_file {

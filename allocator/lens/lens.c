@@ -6,7 +6,6 @@
 #include "driver/driver.h"
 #include "launch/lens.h"
 #include "lens/code/code.h"
-#include "lens/nan/written.h"
 #include "lens/values/machine.h"
 #include "lens/values/declared.h"
 #include "lens/values/types.h"
@@ -36,7 +35,7 @@ void lens_register(void)
                                 .close = visits_close};
     table.loaded = code_is_kept ? code_loaded : NULL;
     table.loaded_file = code_is_kept ? code_loaded_file : NULL;
-    table.host_writes = written_is_noted() ? written_note_address : NULL;
+    table.host_writes = nan_wants_host_writes();
     table.copied = visits_see_copies() ? visits_copied : NULL;
     __atomic_store_n(&lens_registered, &table, __ATOMIC_RELEASE);
 }

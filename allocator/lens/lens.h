@@ -36,6 +36,10 @@ cufence_status show_open(const struct options *options);
  * are not seen, so all memory counts as written. Errors: OUT_OF_MEMORY (the host's). */
 cufence_status nan_open(const struct options *options);
 
+/* What it wants to be called before the host writes at an address, from any thread; NULL: nothing. */
+typedef void nan_host_writes(uint64_t address);
+nan_host_writes *nan_wants_host_writes(void);
+
 /* trace=FILE: a line for each launch, with hashes of the buffers that it reaches before and after (diff/event.h, docs/diff.md).
  * The lines are written on the visits' thread. The file is made at the first launch, so that a process that launches nothing
  * leaves another's alone. Errors: OPTION, OVERFLOW (the file's name). */

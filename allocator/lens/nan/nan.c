@@ -12,7 +12,6 @@
 #include "lens/visits/visits.h"
 #include "regions/regions.h"
 #include "witness/tell.h"
-#include "written.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,6 +27,39 @@ static struct {
     uint32_t counters[COUNTERS]; /* atomic: launches of the kernels */
     uint64_t unseen;             /* launches without results; used by the thread that finishes visits */
 } watch;
+
+/* ---- which buffers have been written: by a launch that was given them, or by the host. What is in other memory is left over from
+ * earlier buffers, and no input. Buffers are named by their numbers, the newest million of them; an older one counts as written.
+ * Any thread. ---- */
+
+#define ENTRIES (UINT64_C(1) << 20)
+
+static uint64_t *written_table; /* each atomic: the newest buffer whose number ends like this and that was written */
+
+static void written_note(uint64_t buffer)
+{
+    uint64_t *entry = &written_table[buffer % ENTRIES], known = __atomic_load_n(entry, __ATOMIC_RELAXED);
+    while (known < buffer && !__atomic_compare_exchange_n(entry, &known, buffer, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
+static int written_is(uint64_t buffer)
+{
+    return __atomic_load_n(&written_table[buffer % ENTRIES], __ATOMIC_RELAXED) >= buffer;
+}
+
+/* The host is about to write at this address, with a copy or a set. */
+static void host_writes(uint64_t address)
+{
+    struct heap_range range;
+    if (heap_owns(address) && heap_range_of(address, &range))
+        written_note(range.id);
+}
+
+nan_host_writes *nan_wants_host_writes(void)
+{
+    return written_table ? host_writes : NULL;
+}
 
 /* ---- what is looked at ---- */
 
@@ -359,7 +391,7 @@ cufence_status nan_open(const struct options *options)
     watch.stops = options->nan == NAN_STOP;
     user.waits = watch.stops;
     user.ptx = measure_ptx();
-    if (!written_open())
+    if (!written_table && !(written_table = calloc(ENTRIES, sizeof *written_table)))
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "nan: the host has no memory to note which buffers were written");
     code_keep();
     visits_add(&user);
