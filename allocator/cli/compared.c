@@ -10,17 +10,15 @@
 
 #define AT_ONCE ((size_t)1 << 20) /* a multiple of every element's size */
 
-static enum value_type type_named(const char *name)
+struct difference compared_begin(const struct bundle_buffer *buffer)
 {
+    struct difference difference = {.buffer = buffer, .type = VALUE_UINT8};
     for (int type = 0; type < VALUE_TYPES; type++)
-        if (!strcmp(value_name((enum value_type)type), name))
-            return (enum value_type)type;
-    return VALUE_UINT8;
-}
-
-enum value_type compared_type(const struct bundle_buffer *buffer)
-{
-    return type_named(buffer->type);
+        if (!strcmp(value_name((enum value_type)type), buffer->type))
+            difference.type = (enum value_type)type;
+    uint64_t width = value_width(difference.type);
+    difference.elements = (buffer->size + width - 1) / width;
+    return difference;
 }
 
 static void print_value(enum value_type type, const uint8_t *at, char out[32])
@@ -60,7 +58,7 @@ static int is_fresh(const uint8_t *zeros, const uint8_t *others, size_t size)
 static void compare_part(struct difference *difference, const uint8_t *saved, const uint8_t *now, size_t size, uint64_t index,
                          int has_two_fills)
 {
-    enum value_type type = type_named(difference->type);
+    enum value_type type = difference->type;
     size_t width = value_width(type);
     if (!memcmp(saved, now, size))
         return;
@@ -71,10 +69,10 @@ static void compare_part(struct difference *difference, const uint8_t *saved, co
     }
 }
 
-int compared_files(struct difference *difference, struct compared saved, struct compared now, uint64_t size, int has_two_fills)
+int compared_files(struct difference *difference, struct compared saved, struct compared now, int has_two_fills)
 {
     uint8_t *parts = malloc(2 * AT_ONCE);
-    uint64_t at = 0, width = value_width(type_named(difference->type));
+    uint64_t at = 0, size = difference->buffer->size, width = value_width(difference->type);
     while (parts && at < size) {
         size_t bytes = size - at < AT_ONCE ? (size_t)(size - at) : AT_ONCE;
         if (pread(saved.file, parts, bytes, (off_t)(saved.offset + at)) != (ssize_t)bytes ||

@@ -19,7 +19,7 @@ static inline int is_fresh_byte(uint8_t zeros, uint8_t others)
 
 struct difference {
     const struct bundle_buffer *buffer;
-    const char *type; /* of the elements; "uint8" if it is unknown */
+    enum value_type type; /* of the elements; VALUE_UINT8 if it is unknown */
     uint64_t elements, different, first;
     char saved[32], now[32]; /* the first one that differs */
     double largest;          /* difference of two finite elements */
@@ -31,10 +31,11 @@ struct compared {
     uint64_t offset;
 };
 
-enum value_type compared_type(const struct bundle_buffer *buffer);
+/* Of two states of the buffer that are equal so far. */
+struct difference compared_begin(const struct bundle_buffer *buffer);
 
-/* Counts the elements that differ; has_two_fills: not those of which all bytes differ as the fills do. difference->type is set.
- * Returns 0 if one of the files cannot be read. */
-int compared_files(struct difference *difference, struct compared saved, struct compared now, uint64_t size, int has_two_fills);
+/* Counts the elements that differ; has_two_fills: not those of which all bytes differ as the fills do. Returns 0 if one of the
+ * files cannot be read. */
+int compared_files(struct difference *difference, struct compared saved, struct compared now, int has_two_fills);
 
 #endif

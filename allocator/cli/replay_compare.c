@@ -14,12 +14,11 @@
 static void compare(struct replay *replay, const struct bundle_buffer *buffer, int now)
 {
     struct comparison *comparison = &replay->comparison;
-    enum value_type type = compared_type(buffer);
-    uint64_t offset = 0, width = value_width(type);
-    struct difference difference = {.buffer = buffer, .type = value_name(type), .elements = (buffer->size + width - 1) / width};
+    uint64_t offset = 0;
+    struct difference difference = compared_begin(buffer);
     int saved = opened_expected(&replay->opened, buffer, &offset);
     int is_read =
-        saved >= 0 && compared_files(&difference, (struct compared){saved, offset}, (struct compared){now, 0}, buffer->size, 0);
+        saved >= 0 && compared_files(&difference, (struct compared){saved, offset}, (struct compared){now, 0}, 0);
     if (saved >= 0)
         close(saved);
     comparison->unread += !is_read;
@@ -94,7 +93,7 @@ static void print_difference(const struct difference *difference)
     name_buffer(difference->buffer, name);
     printf("cufence replay: %s: %" PRIu64 " of %" PRIu64 " elements (%s) differ, the first at index %" PRIu64
            ": %s, saved was %s",
-           name, difference->different, difference->elements, difference->type, difference->first, difference->now,
+           name, difference->different, difference->elements, value_name(difference->type), difference->first, difference->now,
            difference->saved);
     if (difference->different > 1 && difference->largest > 0)
         printf("; the largest difference is %.6g", difference->largest);
@@ -120,7 +119,7 @@ static json_t *difference_json(const struct difference *difference)
     char address[24];
     snprintf(address, sizeof address, "0x%" PRIx64, difference->buffer->address);
     return json_pack("{sIsssssIsIsIssss}", "buffer", (json_int_t)difference->buffer->id, "address", address, "type",
-                     difference->type, "elements", (json_int_t)difference->elements, "different",
+                     value_name(difference->type), "elements", (json_int_t)difference->elements, "different",
                      (json_int_t)difference->different, "first", (json_int_t)difference->first, "now", difference->now, "saved",
                      difference->saved);
 }

@@ -138,15 +138,13 @@ static int find_difference(const struct unwritten *all, const int *one, const in
     const struct bundle *bundle = all->replay->opened.bundle;
     for (size_t i = 0; i < bundle->buffer_count; i++) {
         const struct bundle_buffer *buffer = &bundle->buffers[i];
-        uint64_t width = value_width(compared_type(buffer));
-        struct difference apart = {.type = value_name(compared_type(buffer))};
-        *found = (struct difference){.buffer = buffer, .type = apart.type, .elements = (buffer->size + width - 1) / width};
+        struct difference apart = *found = compared_begin(buffer);
         if (one[i] < 0 || other[i] < 0)
             continue;
-        if (own && compared_files(&apart, (struct compared){one[i], 0}, (struct compared){own[i], 0}, buffer->size, 0) &&
+        if (own && compared_files(&apart, (struct compared){one[i], 0}, (struct compared){own[i], 0}, 0) &&
             apart.different)
             continue;
-        if (compared_files(found, (struct compared){one[i], 0}, (struct compared){other[i], 0}, buffer->size, 1) &&
+        if (compared_files(found, (struct compared){one[i], 0}, (struct compared){other[i], 0}, 1) &&
             found->different)
             return 1;
     }
@@ -184,7 +182,7 @@ static void report(const struct unwritten *all, const struct fresh *fresh, size_
                                .first_unwritten = fresh->first,
                                .more = count - 1,
                                .argument = argument_of(opened, found->buffer),
-                               .type = compared_type(found->buffer),
+                               .type = found->type,
                                .elements = found->elements,
                                .different = found->different,
                                .first = found->first};

@@ -25,101 +25,103 @@ static const struct bundle_buffer *buffer_of(const struct opened *opened, const 
     return bundle_find(bundle, pointer);
 }
 
-/* The same buffer of both bundles. Returns 0 if one does not have its bytes. */
-static int both_of(const struct uninit_pair *pair, const struct trace_buffer *buffer,
-                   const struct bundle_buffer *both[UNINIT_SIDES])
+static void close_both(struct compared states[UNINIT_SIDES])
 {
     for (int side = 0; side < UNINIT_SIDES; side++)
+        if (states[side].file >= 0)
+            close(states[side].file);
+}
+
+/* Opens the same buffer of both bundles, as it was before the launch or after it. Returns that of the first; NULL if one does not
+ * have its bytes. */
+static const struct bundle_buffer *open_both(const struct uninit_pair *pair, const struct trace_buffer *buffer, int is_after,
+                                             struct compared states[UNINIT_SIDES])
+{
+    const struct bundle_buffer *both[UNINIT_SIDES];
+    for (int side = 0; side < UNINIT_SIDES; side++)
         both[side] = buffer_of(&pair->opened[side], buffer);
-    return both[0] && both[1] && both[0]->size == both[1]->size && both[0]->file[0] && both[1]->file[0];
+    if (!both[0] || !both[1] || both[0]->size != both[1]->size || !both[0]->file[0] || !both[1]->file[0])
+        return NULL;
+    for (int side = 0; side < UNINIT_SIDES; side++)
+        states[side].file =
+            (is_after ? opened_expected : opened_before)(&pair->opened[side], both[side], &states[side].offset);
+    if (states[0].file >= 0 && states[1].file >= 0)
+        return both[0];
+    close_both(states);
+    return NULL;
+}
+
+static int read_both(const struct compared states[UNINIT_SIDES], uint64_t at, void *zeros, void *others, size_t size)
+{
+    return pread(states[0].file, zeros, size, (off_t)(states[0].offset + at)) == (ssize_t)size &&
+           pread(states[1].file, others, size, (off_t)(states[1].offset + at)) == (ssize_t)size;
 }
 
 /* ---- the results ---- */
 
 static void take_result(const struct uninit_pair *pair, struct uninit_fact *fact, const struct trace_buffer *buffer)
 {
-    const struct bundle_buffer *both[UNINIT_SIDES];
-    struct compared states[UNINIT_SIDES] = {{-1, 0}, {-1, 0}};
+    struct compared states[UNINIT_SIDES];
+    const struct bundle_buffer *one = open_both(pair, buffer, 1, states);
     fact->argument = buffer->argument;
-    if (!both_of(pair, buffer, both))
+    if (!one)
         return;
-    enum value_type type = compared_type(both[0]);
-    uint64_t width = value_width(type);
-    struct difference found = {.type = value_name(type), .elements = (both[0]->size + width - 1) / width};
-    for (int side = 0; side < UNINIT_SIDES; side++)
-        states[side].file = opened_expected(&pair->opened[side], both[side], &states[side].offset);
-    if (compared_files(&found, states[0], states[1], both[0]->size, 1) && found.different) {
-        fact->type = type;
+    struct difference found = compared_begin(one);
+    if (compared_files(&found, states[0], states[1], 1) && found.different) {
+        fact->type = found.type;
         fact->elements = found.elements;
         fact->different = found.different;
         fact->first = found.first;
-        snprintf(fact->values[0], sizeof fact->values[0], "%s", found.saved);
-        snprintf(fact->values[1], sizeof fact->values[1], "%s", found.now);
+        memcpy(fact->values[0], found.saved, sizeof fact->values[0]);
+        memcpy(fact->values[1], found.now, sizeof fact->values[1]);
     }
-    for (int side = 0; side < UNINIT_SIDES; side++)
-        if (states[side].file >= 0)
-            close(states[side].file);
+    close_both(states);
 }
 
 /* ---- what nobody has written ---- */
 
-static void count_unwritten(const struct uninit_pair *pair, struct uninit_fact *fact,
-                            const struct bundle_buffer *both[UNINIT_SIDES])
+static void count_unwritten(struct uninit_fact *fact, const struct compared states[UNINIT_SIDES], uint64_t size)
 {
-    uint8_t bytes[UNINIT_SIDES][4096];
-    uint64_t offsets[UNINIT_SIDES] = {0}, at = 0, size = both[0]->size;
-    int files[UNINIT_SIDES];
-    for (int side = 0; side < UNINIT_SIDES; side++)
-        files[side] = opened_before(&pair->opened[side], both[side], &offsets[side]);
-    while (at < size) {
-        size_t some = size - at < sizeof bytes[0] ? (size_t)(size - at) : sizeof bytes[0];
-        if (pread(files[0], bytes[0], some, (off_t)(offsets[0] + at)) != (ssize_t)some ||
-            pread(files[1], bytes[1], some, (off_t)(offsets[1] + at)) != (ssize_t)some)
+    uint8_t zeros[4096], others[4096];
+    for (uint64_t at = 0, some; at < size; at += some) {
+        some = size - at < sizeof zeros ? size - at : sizeof zeros;
+        if (!read_both(states, at, zeros, others, some))
             break;
-        for (size_t i = 0; i < some; i++)
-            if (is_fresh_byte(bytes[0][i], bytes[1][i]) && !fact->unwritten++)
+        for (uint64_t i = 0; i < some; i++)
+            if (is_fresh_byte(zeros[i], others[i]) && !fact->unwritten++)
                 fact->first_unwritten = at + i;
-        at += some;
     }
-    for (int side = 0; side < UNINIT_SIDES; side++)
-        if (files[side] >= 0)
-            close(files[side]);
 }
 
 /* Whether the element that differs first had such bytes before. Where that is not known it may. */
 static int has_fresh_element(const struct uninit_pair *pair, const struct uninit_fact *fact, const struct trace_buffer *buffer)
 {
-    const struct bundle_buffer *both[UNINIT_SIDES];
-    uint8_t bytes[UNINIT_SIDES][8] = {{0}};
+    struct compared states[UNINIT_SIDES];
+    uint8_t bytes[UNINIT_SIDES][8];
     size_t width = value_width(fact->type);
-    if (!fact->different || !both_of(pair, buffer, both))
+    if (!fact->different || !open_both(pair, buffer, 0, states))
         return 1;
-    for (int side = 0; side < UNINIT_SIDES; side++) {
-        uint64_t offset = 0;
-        int file = opened_before(&pair->opened[side], both[side], &offset);
-        int is_read = file >= 0 && pread(file, bytes[side], width, (off_t)(offset + fact->first * width)) > 0;
-        if (file >= 0)
-            close(file);
-        if (!is_read)
-            return 1;
-    }
-    return memcmp(bytes[0], bytes[1], width) != 0;
+    int has = !read_both(states, fact->first * width, bytes[0], bytes[1], width) || memcmp(bytes[0], bytes[1], width) != 0;
+    close_both(states);
+    return has;
 }
 
 /* As the snapshot has it, with its frames; else as the trace does. */
 static void take_fresh(struct uninit_pair *pair, struct uninit_fact *fact, const struct trace_buffer *buffer)
 {
-    const struct bundle_buffer *both[UNINIT_SIDES];
+    struct compared states[UNINIT_SIDES];
+    const struct bundle_buffer *one = open_both(pair, buffer, 0, states);
     const struct snapshot *snapshot = pair->opened[0].snapshot;
     pair->fresh = (cufence_buffer){.size = buffer->size};
     snprintf(pair->fresh.label, sizeof pair->fresh.label, "%s", buffer->name);
     fact->fresh = &pair->fresh;
     fact->from = buffer->argument;
-    if (!both_of(pair, buffer, both))
+    if (!one)
         return;
-    count_unwritten(pair, fact, both);
+    count_unwritten(fact, states, one->size);
+    close_both(states);
     for (size_t i = 0; snapshot && i < snapshot->memory.near_count; i++)
-        if (snapshot->memory.near[i].id == both[0]->id) {
+        if (snapshot->memory.near[i].id == one->id) {
             fact->fresh = &snapshot->memory.near[i];
             fact->frames = snapshot->memory.frames;
         }
