@@ -4,7 +4,6 @@
 #include "base/output.h"
 #ifdef CUFENCE_HAS_LENS
 #include "lens/lens.h"
-#include "lens/tables/tables.h"
 #endif
 #include "witness/rerun_source.h"
 

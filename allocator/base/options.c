@@ -233,18 +233,8 @@ const char *options_gone(const char *name, size_t length)
 /* Returns the row that `key` is probably a misspelling of, NULL if none. */
 static const struct option_row *row_nearest(struct span key)
 {
-    const struct option_row *nearest = NULL;
-    size_t best = SIZE_MAX;
-    if (options_gone(key.start, key.length))
-        return NULL;
-    for (size_t i = 0; i < ROWS; i++) {
-        size_t edits = text_slip(key.start, key.length, table[i].name);
-        if (edits < best) {
-            best = edits;
-            nearest = &table[i];
-        }
-    }
-    return nearest;
+    size_t nearest = text_nearest(key.start, key.length, table, sizeof *table, ROWS, NULL);
+    return nearest == ROWS || options_gone(key.start, key.length) ? NULL : &table[nearest];
 }
 
 const struct option_row *options_find(const char *name, size_t length, int *is_exact)

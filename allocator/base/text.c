@@ -117,3 +117,16 @@ size_t text_slip(const char *word, size_t length, const char *name)
     size_t edits = length == size && is_swapped(word, length, name) ? 1 : edit_distance(word, length, name);
     return edits <= 2 && 2 * edits < size ? edits : SIZE_MAX;
 }
+
+size_t text_nearest(const char *word, size_t length, const void *elements, size_t size, size_t count, size_t *edits)
+{
+    size_t nearest = count, best = SIZE_MAX;
+    for (size_t i = 0; i < count; i++) {
+        size_t far = text_slip(word, length, *(const char *const *)((uintptr_t)elements + i * size));
+        nearest = far < best ? i : nearest;
+        best = far < best ? far : best;
+    }
+    if (edits)
+        *edits = best;
+    return nearest;
+}

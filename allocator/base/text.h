@@ -36,6 +36,10 @@ char *text_demangled(const char *name);
  * the name. */
 size_t text_slip(const char *word, size_t length, const char *name);
 
+/* Returns the index of the name that the word is probably a slip of, `count` if there is none. Each of the elements, of `size`
+ * bytes, begins with a pointer to its name. *edits: how far it is, by text_slip(); NULL: not wanted. */
+size_t text_nearest(const char *word, size_t length, const void *elements, size_t size, size_t count, size_t *edits);
+
 /* The version as text, "0.2.0". */
 #define VERSION_STRING_(x) #x
 #define VERSION_STRING(x) VERSION_STRING_(x)

@@ -75,21 +75,6 @@ static void list_names(const struct command *command, struct option *names, char
 
 /* ---- messages ---- */
 
-/* The sub-command's own option that `argument` is probably a slip of, NULL if there is none. *edits: how far it is. */
-static const char *nearest_own(const struct command *command, const char *argument, size_t *edits)
-{
-    const char *found = NULL;
-    *edits = SIZE_MAX;
-    for (size_t i = 0; i < command->count && !strncmp(argument, "--", 2); i++) {
-        size_t far = text_slip(argument + 2, strcspn(argument + 2, "="), command->arguments[i].name);
-        if (far < *edits) {
-            *edits = far;
-            found = command->arguments[i].name;
-        }
-    }
-    return found;
-}
-
 static int unknown(const struct command *command, const char *argument)
 {
     char name[LONGEST_NAME] = ""; /* as the library writes it */
@@ -99,16 +84,18 @@ static int unknown(const struct command *command, const char *argument)
         snprintf(name, sizeof name, "%.*s", (int)strcspn(argument + 2, "="), argument + 2);
     replace(name, '-', '_');
     const struct option_row *row = *name ? options_find(name, strlen(name), &is_exact) : NULL;
-    const char *instead = options_gone(name, strlen(name)), *near = nearest_own(command, argument, &edits);
+    const char *instead = options_gone(name, strlen(name));
+    size_t own = text_nearest(argument + 2, strcspn(argument + 2, "="), command->arguments, sizeof *command->arguments,
+                              strncmp(argument, "--", 2) ? 0 : command->count, &edits);
     if (instead)
         return complain("the option --%s is gone; %s", name, instead);
     if (row && is_exact)
         return complain("cufence sets %s by itself; --set %s=VALUE forces it", row->name, row->name);
     if (row && text_slip(name, strlen(name), row->name) < edits)
         return complain("unknown option \"%s\", did you mean --%s? `cufence options --all` lists all", argument, row->name);
-    if (near)
-        return complain("unknown option \"%s\", did you mean --%s? `cufence %s --help` lists all", argument, near,
-                        command->name);
+    if (edits != SIZE_MAX)
+        return complain("unknown option \"%s\", did you mean --%s? `cufence %s --help` lists all", argument,
+                        command->arguments[own].name, command->name);
     fprintf(stderr, "cufence %s: unknown option \"%s\"; the options are", command->name, argument);
     for (size_t i = 0; i < command->count; i++)
         fprintf(stderr, " --%s,", command->arguments[i].name);

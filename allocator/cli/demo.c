@@ -308,16 +308,9 @@ static int list(void)
 /* Returns NULL after a message. */
 static const struct bug *bug_find(const char *name)
 {
-    const struct bug *nearest = NULL;
-    size_t best = SIZE_MAX;
-    for (size_t i = 0; i < BUG_COUNT; i++) {
-        size_t edits = text_slip(name, strlen(name), bugs[i].name);
-        if (edits < best) {
-            best = edits;
-            nearest = &bugs[i];
-        }
-    }
-    if (best == 0)
+    size_t edits, found = text_nearest(name, strlen(name), bugs, sizeof *bugs, BUG_COUNT, &edits);
+    const struct bug *nearest = found < BUG_COUNT ? &bugs[found] : NULL;
+    if (edits == 0)
         return nearest;
     complain("unknown bug '%s'%s%s%s `cufence demo --list` lists them", name, nearest ? ", did you mean '" : ";",
              nearest ? nearest->name : "", nearest ? "'?" : "");

@@ -188,7 +188,8 @@ static cufence_status put_writers(struct diff *diff, const struct diff_shown *sh
                   stdout);
             continue;
         }
-        cufence_status status = trace_file_again(&diff->files[i], (struct trace_at){.line = write.line, .offset = write.offset}, &event, problem);
+        cufence_status status =
+            trace_file_again(&diff->files[i], (struct trace_at){.line = write.line, .offset = write.offset}, &event, problem);
         if (status != CUFENCE_OK)
             return status;
         printf("%" PRIu64 " of stream %" PRIu64 ", ", event.number, event.stream);

@@ -208,20 +208,6 @@ static int is_known(const char *name, size_t length)
     return 0;
 }
 
-static const char *nearest(const char *name, size_t length)
-{
-    const char *found = NULL;
-    size_t best = SIZE_MAX;
-    for (size_t i = 0; i < FOR_USERS; i++) {
-        size_t edits = text_slip(name, length, known[i]);
-        if (edits < best) {
-            best = edits;
-            found = known[i];
-        }
-    }
-    return found;
-}
-
 /* The option that `name` stands for, or is a slip of. */
 static const struct option_row *option_of(const char *name, size_t length)
 {
@@ -242,11 +228,11 @@ int environment_judge(const char *entry, struct variable_note *note)
     if (!value || is_known(name, (size_t)(value - name)))
         return 0;
     size_t length = (size_t)(value - name);
-    const char *variable = nearest(name, length);
+    size_t variable = text_nearest(name, length, known, sizeof *known, FOR_USERS, NULL);
     const struct option_row *row = option_of(name, length);
     snprintf(note->what, sizeof note->what, "%.100s: cufence does not read this variable", entry);
-    if (variable)
-        snprintf(note->remedy, sizeof note->remedy, "write " PREFIX "%s%.100s", variable, value);
+    if (variable < FOR_USERS)
+        snprintf(note->remedy, sizeof note->remedy, "write " PREFIX "%s%.100s", known[variable], value);
     else if (row)
         snprintf(note->remedy, sizeof note->remedy, "write CUFENCE_OPTIONS=%s%.100s", row->name, value);
     else

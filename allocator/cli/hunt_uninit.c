@@ -239,7 +239,8 @@ static int look_closer(struct hunted *hunted)
             return 0;
         is_alike &= leave_own(hunted, "b", "d", "0x4b");
     } else if (is_alike) {
-        say("the runs differ with the fill, first in %s, but no launch before it was given memory that nobody has written, as far "
+        say("the runs differ with the fill, first in %s, but no launch before it was given memory that nobody has written, as "
+            "far "
             "as a trace sees (`cufence docs diff`)",
             first_of(&hunted->diff).text);
     }

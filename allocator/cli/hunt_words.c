@@ -297,8 +297,7 @@ void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES],
     const struct hunt_verdict verdict = hunt_judge(plan, runs, merged);
     const char *s = plural(verdict.runs);
     if (merged->count)
-        fprintf(out, "\ncufence hunt: %zu finding%s in %u run%s\n", merged->count, plural(merged->count), verdict.runs,
-                s);
+        fprintf(out, "\ncufence hunt: %zu finding%s in %u run%s\n", merged->count, plural(merged->count), verdict.runs, s);
     else
         fprintf(out, "\ncufence hunt: nothing found in %u run%s\n", verdict.runs, s);
     if (!merged->count)

@@ -56,17 +56,14 @@ static void *cufence_function(const char *name)
     return library ? dlsym(library, name) : NULL;
 }
 
-static void push_label(const char *label)
+/* NULL: the one before it again. */
+static void set_label(const char *label)
 {
     __typeof__(&cufence_label_push) push = (__typeof__(push))cufence_function("cufence_label_push");
-    if (push)
-        push(label);
-}
-
-static void pop_label(void)
-{
     __typeof__(&cufence_label_pop) pop = (__typeof__(pop))cufence_function("cufence_label_pop");
-    if (pop)
+    if (label && push)
+        push(label);
+    if (!label && pop)
         pop();
 }
 
@@ -90,10 +87,10 @@ static void await_unmapped(CUdeviceptr freed)
 CUdeviceptr plant_buffer(const char *label, size_t bytes)
 {
     CUdeviceptr buffer;
-    push_label(label);
+    set_label(label);
     CALL(cuMemAlloc, &buffer, bytes);
     CALL(cuMemsetD8, buffer, 0, bytes);
-    pop_label();
+    set_label(NULL);
     return buffer;
 }
 
@@ -212,9 +209,9 @@ void plant_stream_race(void)
     CALL(cuStreamCreate, &own, CU_STREAM_NON_BLOCKING);
     CALL(cuStreamCreate, &side, CU_STREAM_NON_BLOCKING);
     CUdeviceptr squares = plant_buffer("squares", COUNT * sizeof(float));
-    push_label("samples");
+    set_label("samples");
     CALL(cuMemAllocAsync, &samples, COUNT * sizeof(float), own);
-    pop_label();
+    set_label(NULL);
     CALL(cuMemsetD32Async, samples, 0x3f800000, COUNT, own);
     CALL(cuStreamSynchronize, own);
     LAUNCH(plant_kernel("_Z16demo_stream_racePKfPfi"), side, &samples, &squares, &count);

@@ -17,8 +17,7 @@ static void compare(struct replay *replay, const struct bundle_buffer *buffer, i
     uint64_t offset = 0;
     struct difference difference = compared_begin(buffer);
     int saved = opened_expected(&replay->opened, buffer, &offset);
-    int is_read =
-        saved >= 0 && compared_files(&difference, (struct compared){saved, offset}, (struct compared){now, 0}, 0);
+    int is_read = saved >= 0 && compared_files(&difference, (struct compared){saved, offset}, (struct compared){now, 0}, 0);
     if (saved >= 0)
         close(saved);
     comparison->unread += !is_read;

@@ -141,11 +141,9 @@ static int find_difference(const struct unwritten *all, const int *one, const in
         struct difference apart = *found = compared_begin(buffer);
         if (one[i] < 0 || other[i] < 0)
             continue;
-        if (own && compared_files(&apart, (struct compared){one[i], 0}, (struct compared){own[i], 0}, 0) &&
-            apart.different)
+        if (own && compared_files(&apart, (struct compared){one[i], 0}, (struct compared){own[i], 0}, 0) && apart.different)
             continue;
-        if (compared_files(found, (struct compared){one[i], 0}, (struct compared){other[i], 0}, 1) &&
-            found->different)
+        if (compared_files(found, (struct compared){one[i], 0}, (struct compared){other[i], 0}, 1) && found->different)
             return 1;
     }
     return 0;

@@ -1,4 +1,4 @@
-#include "trace_file.h"
+#include "diff.h"
 
 #include <errno.h>
 #include <inttypes.h>

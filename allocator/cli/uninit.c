@@ -32,8 +32,8 @@ static void close_both(struct compared states[UNINIT_SIDES])
             close(states[side].file);
 }
 
-/* Opens the same buffer of both bundles, as it was before the launch or after it. Returns that of the first; NULL if one does not
- * have its bytes. */
+/* Opens the same buffer of both bundles, as it was before the launch or after it. Returns that of the first; NULL if one does
+ * not have its bytes. */
 static const struct bundle_buffer *open_both(const struct uninit_pair *pair, const struct trace_buffer *buffer, int is_after,
                                              struct compared states[UNINIT_SIDES])
 {
@@ -43,8 +43,7 @@ static const struct bundle_buffer *open_both(const struct uninit_pair *pair, con
     if (!both[0] || !both[1] || both[0]->size != both[1]->size || !both[0]->file[0] || !both[1]->file[0])
         return NULL;
     for (int side = 0; side < UNINIT_SIDES; side++)
-        states[side].file =
-            (is_after ? opened_expected : opened_before)(&pair->opened[side], both[side], &states[side].offset);
+        states[side].file = (is_after ? opened_expected : opened_before)(&pair->opened[side], both[side], &states[side].offset);
     if (states[0].file >= 0 && states[1].file >= 0)
         return both[0];
     close_both(states);

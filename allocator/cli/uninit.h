@@ -8,7 +8,7 @@
 #define CUFENCE_CLI_UNINIT_H
 
 #include "compared.h"
-#include "trace_file.h"
+#include "diff.h"
 
 #include "finding/launched.h"
 

@@ -1,4 +1,3 @@
-#include "timeline.h"
 
 #include "finding.h"
 

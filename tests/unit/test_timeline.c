@@ -1,7 +1,7 @@
 /* The newest launches, allocations and frees before a fault, in order. */
 #include "support/test.h"
 
-#include "finding/timeline.h"
+#include "finding/finding.h"
 
 static struct launch_entry launch(uint64_t time, uint32_t tid, uint64_t sequence)
 {

@@ -28,9 +28,9 @@ static struct {
     uint64_t unseen;             /* launches without results; used by the thread that finishes visits */
 } watch;
 
-/* ---- which buffers have been written: by a launch that was given them, or by the host. What is in other memory is left over from
- * earlier buffers, and no input. Buffers are named by their numbers, the newest million of them; an older one counts as written.
- * Any thread. ---- */
+/* ---- which buffers have been written: by a launch that was given them, or by the host. What is in other memory is left over
+ * from earlier buffers, and no input. Buffers are named by their numbers, the newest million of them; an older one counts as
+ * written. Any thread. ---- */
 
 #define ENTRIES (UINT64_C(1) << 20)
 

@@ -1,5 +1,3 @@
-#include "tables.h"
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/lock.h"

@@ -1,4 +1,4 @@
-#include "captured.h"
+#include "visits.h"
 
 #include "base/lock.h"
 
