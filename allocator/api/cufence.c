@@ -415,28 +415,24 @@ PUBLIC cufence_status cufence_wait_reports(unsigned timeout_ms)
 PUBLIC cufence_status cufence_pool_begin(int device, const uint64_t id[2], cufence_pool_filter contains, void *user,
                                          void (*destroy)(void *user))
 {
-    cufence_status status = check_started_with(id, "id");
-    return status == CUFENCE_OK ? pool_begin(device, id, contains, user, destroy) : status;
+    return check_started_with(id, "id") ?: pool_begin(device, id, contains, user, destroy);
 }
 
 PUBLIC cufence_status cufence_pool_end(int device, const uint64_t id[2])
 {
-    cufence_status status = check_started_with(id, "id");
-    return status == CUFENCE_OK ? pool_end(device, id) : status;
+    return check_started_with(id, "id") ?: pool_end(device, id);
 }
 
 PUBLIC cufence_status cufence_pool_release(int device, const uint64_t id[2])
 {
-    cufence_status status = check_started_with(id, "id");
-    return status == CUFENCE_OK ? pool_request(device, id, POOL_RELEASE, NULL) : status;
+    return check_started_with(id, "id") ?: pool_request(device, id, POOL_RELEASE, NULL);
 }
 
 /* ---- regions ---- */
 
 PUBLIC cufence_status cufence_region(const void *start, size_t bytes, size_t rows, const char *name)
 {
-    cufence_status status = lifecycle_check();
-    return status == CUFENCE_OK ? regions_divide((uint64_t)(uintptr_t)start, bytes, rows, name) : status;
+    return lifecycle_check() ?: regions_divide((uint64_t)(uintptr_t)start, bytes, rows, name);
 }
 
 PUBLIC cufence_status cufence_region_take(const void *start, const char *owner, cufence_stream stream)
@@ -447,8 +443,7 @@ PUBLIC cufence_status cufence_region_take(const void *start, const char *owner, 
 PUBLIC cufence_status cufence_region_take_many(const void *const *starts, size_t count, const char *owner,
                                                cufence_stream stream)
 {
-    cufence_status status = lifecycle_check();
-    return status == CUFENCE_OK ? regions_take(starts, count, owner, stream) : status;
+    return lifecycle_check() ?: regions_take(starts, count, owner, stream);
 }
 
 PUBLIC cufence_status cufence_region_release(const void *start, cufence_stream stream)
@@ -458,20 +453,17 @@ PUBLIC cufence_status cufence_region_release(const void *start, cufence_stream s
 
 PUBLIC cufence_status cufence_region_release_many(const void *const *starts, size_t count, cufence_stream stream)
 {
-    cufence_status status = lifecycle_check();
-    return status == CUFENCE_OK ? regions_release(starts, count, stream) : status;
+    return lifecycle_check() ?: regions_release(starts, count, stream);
 }
 
 PUBLIC cufence_status cufence_region_gone(const void *start)
 {
-    cufence_status status = lifecycle_check();
-    return status == CUFENCE_OK ? regions_gone((uint64_t)(uintptr_t)start) : status;
+    return lifecycle_check() ?: regions_gone((uint64_t)(uintptr_t)start);
 }
 
 PUBLIC cufence_status cufence_index_table(const cufence_table *table)
 {
-    cufence_status status = lifecycle_check();
-    return status == CUFENCE_OK ? lifecycle_index(table, lifecycle_options()) : status;
+    return lifecycle_check() ?: lifecycle_index(table, lifecycle_options());
 }
 
 PUBLIC cufence_status cufence_index(const void *table, size_t count, int width, const void *rows, const int64_t *allow,

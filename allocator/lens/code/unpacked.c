@@ -28,8 +28,10 @@ void unpacked_forget(const void *owner)
 {
     struct unpacked *unpacked, *next;
     DL_FOREACH_SAFE(newest, unpacked, next)
-    if (unpacked->owner == owner)
-        drop(unpacked);
+    {
+        if (unpacked->owner == owner)
+            drop(unpacked);
+    }
 }
 
 static struct unpacked *unpack(const void *owner, const struct fatbin_image *cubin)
@@ -54,8 +56,10 @@ struct span unpacked_find(const void *owner, const struct fatbin_image *cubin)
     if (cubin->packing == FATBIN_PLAIN)
         return cubin->packed;
     DL_FOREACH(newest, found)
-    if (found->owner == owner && found->packed == cubin->packed.bytes)
-        break;
+    {
+        if (found->owner == owner && found->packed == cubin->packed.bytes)
+            break;
+    }
     if (found)
         DL_DELETE(newest, found);
     else if (!(found = unpack(owner, cubin)))

@@ -90,21 +90,6 @@ static void add(struct figures_part *to, const struct figures_part *from)
     to->hash += from->hash;
 }
 
-/* The square root of a positive number, without the mathematical library: Newton's method, from half the exponent. */
-static double root_of(double square)
-{
-    uint64_t bits;
-    double root;
-    if (square - square != 0)
-        return square;
-    memcpy(&bits, &square, sizeof bits);
-    bits = (bits >> 1) + (UINT64_C(1023) << 51);
-    memcpy(&root, &bits, sizeof root);
-    for (int i = 0; i < 6; i++)
-        root = (root + square / root) / 2;
-    return root;
-}
-
 static void read_values(const struct figures_part *sum, struct measured *out)
 {
     uint64_t first = value_bits(out->type, out->first);
@@ -117,7 +102,7 @@ static void read_values(const struct figures_part *sum, struct measured *out)
     out->max = value_of_bits(out->type, out->greatest);
     double off = sum->sum / count, variance = sum->squares / count - off * off;
     out->mean = shift + off;
-    out->deviation = variance > 0 || variance != variance ? root_of(variance) : 0;
+    out->deviation = variance > 0 || variance != variance ? __builtin_sqrt(variance) : 0; /* an instruction: CMakeLists.txt */
 }
 
 void measure_read(const uint8_t *from, uint64_t bytes, enum value_type type, struct measured *out)

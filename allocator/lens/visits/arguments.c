@@ -4,35 +4,19 @@
 
 #include <string.h>
 
-static size_t pack_each(void *const *parameters, const struct launch_function *function, uint8_t *out, size_t max)
-{
-    size_t size = function->argument_bytes < max ? function->argument_bytes : max;
-    memset(out, 0, size);
-    for (uint32_t i = 0; i < function->argument_count; i++) {
-        struct launch_argument argument = function->arguments[i];
-        if (parameters[i] && argument.offset <= size && argument.size <= size - argument.offset)
-            memcpy(out + argument.offset, parameters[i], argument.size);
-    }
-    return size;
-}
-
-static size_t pack_buffer(void *const *extra, const struct launch_function *function, uint8_t *out, size_t max)
-{
-    size_t size;
-    const void *buffer = launch_buffer(extra, &size);
-    if (function && function->has_layout && size > function->argument_bytes)
-        size = function->argument_bytes;
-    size = size < max ? size : max;
-    if (buffer)
-        memcpy(out, buffer, size);
-    return buffer ? size : 0;
-}
-
 size_t arguments_pack(const struct launch_call *call, const struct launch_function *function, uint8_t *out, size_t max)
 {
-    if (call->parameters)
-        return function && function->has_layout ? pack_each(call->parameters, function, out, max) : 0;
-    return pack_buffer(call->extra, function, out, max);
+    struct launch_span span;
+    size_t size = function && function->has_layout ? function->argument_bytes : 0;
+    size = size < max ? size : max;
+    memset(out, 0, size);
+    for (uint32_t i = 0; launch_span(call, function, i, &span); i++) {
+        if (span.is_all)
+            size = span.size = span.size < max ? span.size : (uint32_t)max;
+        if (span.offset <= size && span.size && span.size <= size - span.offset)
+            memcpy(out + span.offset, span.bytes, span.size);
+    }
+    return size;
 }
 
 int arguments_reach_one(uint64_t pointer, int device, struct reached *out)
