@@ -1,7 +1,6 @@
 /*
- * A record: a struct whose members are told in other forms. One table of fields makes JSON of it (record_to_json()), reads that
- * back, and makes the bytes in which processes hand it to each other. tests/support/schema.h makes the schema of the JSON of
- * it.
+ * A record: a struct whose members are told as JSON. One table of fields makes JSON of it (record_to_json()) and reads that
+ * back. tests/support/schema.h makes the schema of it.
  *
  *     TABLE(point, struct point, FIELD(HEX, struct point, address, "address"),
  *           FIELD(NUMBER, struct point, bytes, "bytes", .flags = NOT_ZERO),
@@ -14,7 +13,6 @@
 #define CUFENCE_RECORD_RECORD_H
 
 #include "base/error.h"
-#include "base/reader.h"
 
 #include <jansson.h>
 #include <stddef.h>
@@ -122,6 +120,7 @@ json_t *record_to_json_at(const struct record *record, const void *from, uint64_
 /* What a record that was read has in further blocks of memory: lists, and parts behind pointers. Begins as {NULL}. */
 struct record_memory {
     void *first;
+    json_t *json; /* what it was read from, for those who want that freed with it; else NULL */
 };
 void record_free(struct record_memory *memory);
 
@@ -132,19 +131,6 @@ void record_free(struct record_memory *memory);
  */
 cufence_status record_from_json(const struct record *record, const json_t *json, void *to, struct record_memory *memory,
                                 struct problem *problem);
-
-/* Bytes in the order of the fields, for another process of the same build. */
-struct record_bytes {
-    uint8_t *at; /* the caller frees it */
-    size_t size, room;
-    int has_failed; /* out of host memory */
-};
-void record_write(const struct record *record, const void *from, struct record_bytes *to);
-
-/* Fills in *to, whose texts and bytes behind pointers point into what is read. Errors: like record_from_json(), and CORRUPT for
- * bytes that are cut off; *to is then not to be used. */
-cufence_status record_read(const struct record *record, struct reader *reader, void *to, struct record_memory *memory,
-                           struct problem *problem);
 
 /* ---- for the files of this room ---- */
 

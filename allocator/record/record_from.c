@@ -34,7 +34,8 @@ void record_free(struct record_memory *memory)
         next = block->next;
         free(block);
     }
-    memory->first = NULL;
+    json_decref(memory->json);
+    *memory = (struct record_memory){NULL};
 }
 
 /* ---- values: each returns 0 if it is not one of the field ---- */

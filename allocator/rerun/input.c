@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/reader.h"
+#include "base/text.h"
 #include "record/record.h"
 
 #include <errno.h>
@@ -14,17 +15,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The file: a head, the input as a record (record/record.h), and the image. */
-struct head {
-    char magic[8];
-    uint32_t version;
-};
-static const struct head head = {"cufscene", RERUN_VERSION};
-
 #define INPUT(kind, member, ...) FIELD(kind, struct rerun_input, member, #member, __VA_ARGS__)
 
 static const struct field of_range[] = {FIELD(HEX, struct rerun_range, address, "address"),
-                                        FIELD(NUMBER, struct rerun_range, bytes, "bytes")};
+                                        FIELD(HEX, struct rerun_range, bytes, "bytes")};
 static const struct record range_record = RECORD(struct rerun_range, of_range);
 static const struct field of_input[] = {
     INPUT(HEX, device[0]),
@@ -35,8 +29,8 @@ static const struct field of_input[] = {
     INPUT(NUMBER, is_compared),
     INPUT(NUMBER, unwritten, .most = 0x1ff),
     INPUT(NUMBER, is_saved),
-    INPUT(TEXT, dump),
-    INPUT(TEXT, symbol),
+    INPUT(TEXT, dump, .flags = REQUIRED | EVEN_EMPTY),
+    INPUT(TEXT, symbol, .flags = REQUIRED | EVEN_EMPTY),
     INPUT(HEX, access_at),
     INPUT(NUMBER, is_traced),
     INPUT(HEX, traced.code_at),
@@ -45,7 +39,7 @@ static const struct field of_input[] = {
     INPUT(TRIPLE, traced.thread),
     INPUT(NUMBER, image_bytes, .most = RERUN_IMAGE),
     INPUT(HEX, moved_from),
-    INPUT(NUMBER, moved_bytes),
+    INPUT(HEX, moved_bytes),
     INPUT(HEX, moved_to),
     INPUT(LIST, ranges, .record = &range_record, COUNT(struct rerun_input, range_count)),
     INPUT(LIST, pinned, .record = &range_record, COUNT(struct rerun_input, pinned_count)),
@@ -55,61 +49,19 @@ static const struct field of_input[] = {
     INPUT(LIST, variables, .flags = BEHIND, .most = RERUN_VARIABLES, .record = &kept_rerun_variable,
           COUNT(struct rerun_input, variable_count)),
 };
-static const struct record input_record = RECORD(struct rerun_input, of_input);
+const struct record rerun_input_record = RECORD(struct rerun_input, of_input);
 
 int rerun_input_write(const struct rerun_input *input)
 {
-    struct record_bytes bytes = {0};
-    record_write(&input_record, input, &bytes);
-    int fd = bytes.has_failed ? -1 : memfd_create("cufence-input", MFD_CLOEXEC);
-    int is_ok = fd >= 0 && files_write(fd, &head, sizeof head) && files_write(fd, bytes.at, bytes.size) &&
+    char *json = text_of_json(record_to_json(&rerun_input_record, input), JSON_COMPACT);
+    struct rerun_head head = {RERUN_MAGIC, RERUN_VERSION, json ? (uint32_t)strlen(json) : 0};
+    int fd = json ? memfd_create("cufence-input", MFD_CLOEXEC) : -1;
+    int is_ok = fd >= 0 && files_write(fd, &head, sizeof head) && files_write(fd, json, head.json_bytes) &&
                 files_write(fd, input->image, input->image_bytes);
     if (!is_ok && fd >= 0)
         close(fd);
-    free(bytes.at);
+    free(json);
     return is_ok ? fd : -1;
-}
-
-/* Within the address space, in order and apart from each other. */
-static int has_sound_reserved(const struct rerun_input *input)
-{
-    uint64_t end = input->arena_start;
-    for (size_t i = 0; i < input->reserved_count; i++) {
-        const struct rerun_range *part = &input->reserved[i];
-        if (!part->bytes || part->address < end || part->address > input->arena_end ||
-            part->bytes > input->arena_end - part->address)
-            return 0;
-        end = part->address + part->bytes;
-    }
-    return 1;
-}
-
-static int has_sound_move(const struct rerun_input *input)
-{
-    return !input->moved_bytes ||
-           (input->moved_to >= input->arena_start + MOVED_ROOM && input->moved_to < input->arena_end - MOVED_ROOM &&
-            input->moved_bytes < input->arena_end - MOVED_ROOM - input->moved_to);
-}
-
-cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input, struct record_memory *memory,
-                                struct problem *problem)
-{
-    struct reader reader = reader_of((struct span){bytes, size}, 0);
-    struct head got;
-    if (!reader_copy(&reader, &got, sizeof got) || memcmp(got.magic, head.magic, sizeof got.magic) != 0)
-        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "this is not an input of cufence");
-    if (got.version != RERUN_VERSION)
-        return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "an input of version %u, but this cufence reads version %u",
-                           got.version, RERUN_VERSION);
-    cufence_status status = record_read(&input_record, &reader, input, memory, problem);
-    input->image = reader.at;
-    if (status == CUFENCE_OK && input->launch_count && input->arena_start < input->arena_end && has_sound_reserved(input) &&
-        has_sound_move(input) &&
-        rerun_pinned_is_sound(input->pinned, input->pinned_count, input->arena_start, input->arena_end) && input->image_bytes &&
-        reader_left(&reader) == input->image_bytes)
-        return CUFENCE_OK;
-    record_free(memory);
-    return status == CUFENCE_ERROR_OUT_OF_MEMORY ? status : problem_set(problem, CUFENCE_ERROR_CORRUPT, "the input is damaged");
 }
 
 /* ---- what is described ---- */

@@ -4,8 +4,8 @@
  * messages over a socket (SOCK_SEQPACKET), because only the kernel's arguments and the memory itself tell which memory it
  * reaches.
  *
- * Units: bytes, device addresses. Ownership: a struct rerun_input borrows what it points to; one that was read points into the
- * bytes. Thread safety: none.
+ * Units: bytes, device addresses. Ownership: a struct rerun_input borrows what it points to; the image of one that was read is
+ * in the bytes. Thread safety: none.
  */
 #ifndef CUFENCE_RERUN_INPUT_H
 #define CUFENCE_RERUN_INPUT_H
@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RERUN_VERSION 10
+#define RERUN_VERSION 11
 #define RERUN_RANGES 16 /* of memory that is described */
 #define RERUN_RESERVED 256
 #define MOVED_ROOM                                                                                                             \
@@ -35,6 +35,15 @@ enum rerun_mode {
 };
 
 struct record_memory;
+
+/* The file: this, the input as JSON, and the image. */
+#define RERUN_MAGIC "cufscene"
+struct rerun_head {
+    char magic[8];
+    uint32_t version;
+    uint32_t json_bytes;
+};
+extern const struct record rerun_input_record;
 
 struct rerun_input {
     uint64_t device[2];              /* the UUID */
@@ -67,7 +76,7 @@ struct rerun_input {
 /* Writes the input into a new memory file and returns its descriptor, -1 with errno set on error. */
 int rerun_input_write(const struct rerun_input *input);
 
-/* Reads an input, whose launches are in `memory`, which begins as {NULL}. Errors: CORRUPT, UNSUPPORTED (another version),
+/* Reads an input. All but its image is in `memory`, which begins as {NULL}. Errors: CORRUPT, UNSUPPORTED (another version),
  * OUT_OF_MEMORY; there is nothing to free then. */
 cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input, struct record_memory *memory,
                                 struct problem *problem);

@@ -48,7 +48,7 @@ CIRCLES = {
 def links() -> dict[str, set[str]]:
     """Returns which file of allocator/ calls which, by the symbols of the objects in the build. Not those of the simulated device."""
     paths = {}
-    for name in ("cufence_core", "cufence_pure", "cufence_cli"):
+    for name in ("cufence_core", "cufence_process", "cufence_pure", "cufence_cli"):
         folder = BUILD / "CMakeFiles" / f"{name}.dir" / "allocator"
         for path in sorted(folder.rglob("*.o")):
             file = path.relative_to(folder).with_suffix("").as_posix()

@@ -2,8 +2,8 @@
 #include "second_launch.h"
 
 #include "driver/driver.h"
-#include "rerun/memory.h"
-#include "rerun/memory.h"
+#include "rerun/process/memory.h"
+#include "rerun/process/memory.h"
 #include "witness/surroundings.h"
 
 /* ---- memory of the host ---- */

@@ -100,40 +100,6 @@ TEST(json_is_read_as_it_was_written)
     }
 }
 
-TEST(bytes_are_read_as_they_were_written)
-{
-    struct record_memory memory = {NULL};
-    struct record_bytes bytes = {NULL};
-    struct all from, read;
-    json_t *json = json_loads(full, 0, NULL);
-    assert_int_equal(record_from_json(&all, json, &from, &memory, &problem), CUFENCE_OK);
-    record_write(&all, &from, &bytes);
-    assert_int_equal(bytes.has_failed, 0);
-    for (size_t size = 0; size <= bytes.size; size++) {
-        char *cut = malloc(size + 1); /* of its own size, for the address sanitizer */
-        memcpy(cut, bytes.at, size);
-        struct reader reader = reader_of((struct span){(uint8_t *)cut, size}, 0);
-        struct record_memory own = {NULL};
-        assert_int_equal(record_read(&all, &reader, &read, &own, &problem),
-                         size == bytes.size ? CUFENCE_OK : CUFENCE_ERROR_CORRUPT);
-        if (size == bytes.size)
-            expect_json(&all, &read, full);
-        record_free(&own);
-        free(cut);
-    }
-    for (size_t i = 0; i < bytes.size; i++) {
-        struct record_memory own = {NULL};
-        struct reader reader = reader_of((struct span){bytes.at, bytes.size}, 0);
-        bytes.at[i] ^= 0xff;
-        record_read(&all, &reader, &read, &own, &problem);
-        record_free(&own);
-        bytes.at[i] ^= 0xff;
-    }
-    free(bytes.at);
-    record_free(&memory);
-    json_decref(json);
-}
-
 TEST(what_is_wrong_is_named)
 {
     static const struct {

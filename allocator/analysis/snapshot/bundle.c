@@ -27,7 +27,7 @@ static const struct field of_launch[] = {
 const struct record kept_rerun_launch = RECORD(struct rerun_launch, of_launch);
 
 static const struct field of_variable[] = {
-    FIELD(TEXT, struct rerun_variable, name, "name", .flags = REQUIRED),
+    FIELD(TEXT, struct rerun_variable, name, "name", .flags = REQUIRED | EVEN_EMPTY),
     FIELD(BYTES, struct rerun_variable, value, "value", .flags = BEHIND | REQUIRED, .most = RERUN_VARIABLE_BYTES,
           COUNT(struct rerun_variable, bytes)),
 };

@@ -11,9 +11,8 @@
 #define MOST_GRID 65535u /* in its second and third dimension */
 
 struct whole {
-    struct bundle bundle; /* first: the pointer returned to the caller */
-    struct record_memory memory;
-    json_t *root; /* the kernel's name is in it */
+    struct bundle bundle;        /* first: the pointer returned to the caller */
+    struct record_memory memory; /* with the JSON: the kernel's name is in it */
 };
 
 static int bad(struct problem *problem, const char *what)
@@ -156,14 +155,14 @@ cufence_status bundle_read(const char *text, size_t size, struct bundle **out, s
     *out = NULL;
     if (!whole)
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
-    whole->root = json_loadb(text, size, 0, &error);
-    json_int_t version = json_integer_value(json_object_get(whole->root, "bundle"));
-    if (!json_is_object(whole->root))
+    json_t *root = whole->memory.json = json_loadb(text, size, 0, &error);
+    json_int_t version = json_integer_value(json_object_get(root, "bundle"));
+    if (!json_is_object(root))
         problem_set(problem, status, "%s is not a JSON object", BUNDLE_INPUT);
     else if (version != BUNDLE_VERSION)
         status = problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "%s has version %lld, but this cufence reads version %d",
                              BUNDLE_INPUT, (long long)version, BUNDLE_VERSION);
-    else if ((status = record_from_json(&kept_bundle, whole->root, &whole->bundle, &whole->memory, &why)) != CUFENCE_OK)
+    else if ((status = record_from_json(&kept_bundle, root, &whole->bundle, &whole->memory, &why)) != CUFENCE_OK)
         problem_set(problem, status, "%s is damaged: %s", BUNDLE_INPUT, why.text);
     else if (!is_whole(&whole->bundle, problem))
         status = CUFENCE_ERROR_CORRUPT;
@@ -180,7 +179,6 @@ void bundle_free(struct bundle *bundle)
     if (!whole)
         return;
     record_free(&whole->memory);
-    json_decref(whole->root);
     free(whole);
 }
 

@@ -1,4 +1,4 @@
-#include "rerun.h"
+#include "rerun/rerun.h"
 
 #include "base/error.h"
 #include "base/thread.h"

@@ -13,7 +13,7 @@
 #ifndef CUFENCE_RERUN_MEMORY_H
 #define CUFENCE_RERUN_MEMORY_H
 
-#include "input.h"
+#include "rerun/input.h"
 
 /* ---- memory.c: the device's ---- */
 
