@@ -4,7 +4,6 @@
 
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/search.h"
-#include "analysis/sass/slice.h"
 #include "base/clock.h"
 #include "finding/json.h"
 
@@ -247,14 +246,7 @@ static int prepare(struct exact *exact)
     for (size_t i = 0; i < bundle->pinned_count; i++)
         hold(exact, &bundle->pinned[i]);
     exact->memory = (struct emulate_memory){read_memory, exact};
-    exact->launch = (struct emulate_launch){
-        .code = exact->kernel.code,
-        .sm = exact->kernel.sm,
-        .parameters = {launch->arguments, launch->argument_bytes},
-        .parameters_at = exact->kernel.parameters_at ? exact->kernel.parameters_at : slice_parameters_at(exact->kernel.sm),
-        .memory = &exact->memory};
-    memcpy(exact->launch.grid, launch->grid, sizeof exact->launch.grid);
-    memcpy(exact->launch.block, launch->block, sizeof exact->launch.block);
+    exact->launch = emulate_launch_of(&exact->kernel, launch, &exact->memory);
     exact->end_ns = monotonic_ns() + exact->replay->seconds * 1000000000;
     return 0;
 }

@@ -9,6 +9,35 @@
 
 #define LONGEST_LIST 4096
 
+/* ---- memory ---- */
+
+struct block {
+    struct block *next;
+    _Alignas(max_align_t) char bytes[];
+};
+
+void *record_take(struct record_memory *memory, size_t count, size_t size)
+{
+    if (size && count > (SIZE_MAX - sizeof(struct block)) / size)
+        return NULL;
+    struct block *block = calloc(1, sizeof *block + count * size);
+    if (!block)
+        return NULL;
+    block->next = memory->first;
+    memory->first = block;
+    return block->bytes;
+}
+
+void record_free(struct record_memory *memory)
+{
+    for (struct block *block = memory->first, *next; block; block = next) {
+        next = block->next;
+        free(block);
+    }
+    json_decref(memory->json);
+    *memory = (struct record_memory){NULL};
+}
+
 /* ---- members of a struct ---- */
 
 const struct field *field_next(const struct record *record, size_t *index, struct group *group)

@@ -117,11 +117,14 @@ struct record {
 json_t *record_to_json(const struct record *record, const void *from);
 json_t *record_to_json_at(const struct record *record, const void *from, uint64_t now_ns);
 
-/* What a record that was read has in further blocks of memory: lists, and parts behind pointers. Begins as {NULL}. */
+/* Blocks of memory that are freed together: what a record that was read has besides, lists and parts behind pointers. Begins as
+ * {NULL}; one thread at a time. */
 struct record_memory {
     void *first;
     json_t *json; /* what it was read from, for those who want that freed with it; else NULL */
 };
+/* Returns zeroed memory for `count` elements, aligned for any type; NULL if out of host memory. */
+void *record_take(struct record_memory *memory, size_t count, size_t size);
 void record_free(struct record_memory *memory);
 
 /*
@@ -154,9 +157,6 @@ void field_set_number(const struct field *field, void *to, uint64_t number);
 void field_set_count(const struct field *field, void *to, size_t count);
 uint64_t field_most(const struct field *field);
 const char *field_text(const struct field *field, const void *at);
-
-/* Returns zeroed memory for `count` elements, NULL if out of host memory. */
-void *record_take(struct record_memory *memory, size_t count, size_t size);
 
 static inline int record_is_bare(const struct record *record)
 {

@@ -2,7 +2,6 @@
 #include "record.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct reading {
@@ -10,33 +9,6 @@ struct reading {
     const char *wrong; /* the name of the first bad member; NULL if there is none */
     int is_out_of_memory;
 };
-
-struct block {
-    struct block *next;
-    _Alignas(max_align_t) char bytes[];
-};
-
-void *record_take(struct record_memory *memory, size_t count, size_t size)
-{
-    if (size && count > (SIZE_MAX - sizeof(struct block)) / size)
-        return NULL;
-    struct block *block = calloc(1, sizeof *block + count * size);
-    if (!block)
-        return NULL;
-    block->next = memory->first;
-    memory->first = block;
-    return block->bytes;
-}
-
-void record_free(struct record_memory *memory)
-{
-    for (struct block *block = memory->first, *next; block; block = next) {
-        next = block->next;
-        free(block);
-    }
-    json_decref(memory->json);
-    *memory = (struct record_memory){NULL};
-}
 
 /* ---- values: each returns 0 if it is not one of the field ---- */
 

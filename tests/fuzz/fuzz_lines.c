@@ -30,7 +30,7 @@ static int is_within(struct span span, const char *text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct line_place place = {0};
+    struct cubin_line place = {0};
     if (size < 5)
         return 0;
     uint8_t way = data[2];

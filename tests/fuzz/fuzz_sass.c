@@ -13,7 +13,7 @@ enum { HEAD = 13, REGISTERS = 64, START = 0x1000, PARAMETERS_AT = 0x160, STEPS =
 static int decode(struct sass_instruction instruction, unsigned sm, struct sass_access *access)
 {
     uint32_t registers[REGISTERS], uniforms[REGISTERS];
-    uint64_t address, half;
+    uint64_t address;
     enum access_kind kind;
     const char *name = sass_class(instruction, &kind);
     struct sass_bulk bulk;
@@ -27,11 +27,7 @@ static int decode(struct sass_instruction instruction, unsigned sm, struct sass_
     require(memchr(access->text, 0, sizeof access->text) != NULL && access->predicate <= 7 && access->base <= SASS_RZ);
     for (unsigned i = 0; i < REGISTERS; i++)
         registers[i] = uniforms[i] = i * 0x01010101u;
-    if (sass_address(access, registers, REGISTERS, uniforms, REGISTERS, &address)) {
-        uint64_t known =
-            sass_address_halves(access, SASS_LOW | SASS_HIGH | SASS_UNIFORM, registers, REGISTERS, uniforms, REGISTERS, &half);
-        require(known == UINT64_MAX && half == address);
-    }
+    (void)sass_address(access, registers, REGISTERS, uniforms, REGISTERS, &address);
     return 1;
 }
 

@@ -5,6 +5,7 @@
 #include "support/test.h"
 
 #include "analysis/sass/emulate_state.h"
+#include "analysis/sass/ways.h"
 
 #include "support/fixture.h"
 

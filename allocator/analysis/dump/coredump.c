@@ -27,15 +27,11 @@ struct row_layout {
 #define MEMBER(type, member) ((uint8_t)offsetof(struct coredump_##type, member))
 
 static const struct field device_fields[] = {
-    {0, 8, MEMBER(device, name)},      {8, 8, MEMBER(device, type)},      {16, 8, MEMBER(device, sm_type)},
-    {24, 4, MEMBER(device, index)},    {28, 4, MEMBER(device, pci_bus)},  {32, 4, MEMBER(device, pci_device)},
-    {56, 4, MEMBER(device, sm_major)}, {60, 4, MEMBER(device, sm_minor)},
+    {0, 8, MEMBER(device, name)},      {16, 8, MEMBER(device, sm_type)},    {24, 4, MEMBER(device, index)},
+    {28, 4, MEMBER(device, pci_bus)},  {32, 4, MEMBER(device, pci_device)}, {56, 4, MEMBER(device, sm_major)},
+    {60, 4, MEMBER(device, sm_minor)},
 };
-static const struct field context_fields[] = {
-    {0, 8, MEMBER(context, id)},
-    {32, 4, MEMBER(context, device)},
-    {36, 4, MEMBER(context, tid)},
-};
+static const struct field context_fields[] = {{0, 8, MEMBER(context, id)}};
 static const struct field module_fields[] = {{0, 8, MEMBER(module, handle)}};
 static const struct field grid_fields[] = {
     {0, 8, MEMBER(grid, id)},      {8, 8, MEMBER(grid, context)},        {24, 8, MEMBER(grid, entry)},
@@ -54,8 +50,9 @@ static const struct field cta_fields[] = {
     {40, 12, MEMBER(cta, cluster_size)},
 };
 static const struct field warp_fields[] = {
-    {0, 8, MEMBER(warp, error_pc)},      {8, 4, MEMBER(warp, id)},         {12, 4, MEMBER(warp, valid_lanes)},
-    {16, 4, MEMBER(warp, active_lanes)}, {20, 4, MEMBER(warp, is_broken)}, {24, 4, MEMBER(warp, error_pc_valid)},
+    {0, 8, MEMBER(warp, error_pc)},        {8, 4, MEMBER(warp, id)},
+    {16, 4, MEMBER(warp, active_lanes)},   {20, 4, MEMBER(warp, is_broken)},
+    {24, 4, MEMBER(warp, error_pc_valid)},
 };
 static const struct field lane_fields[] = {
     {0, 8, MEMBER(lane, pc)},

@@ -37,13 +37,12 @@ enum coredump_section_type {
 };
 
 struct coredump_device {
-    uint64_t name, type, sm_type; /* offsets in the dump's string table */
+    uint64_t name, sm_type; /* offsets in the dump's string table */
     uint32_t index, pci_bus, pci_device, sm_major, sm_minor;
 };
 
 struct coredump_context {
     uint64_t id;
-    uint32_t device, tid;
 };
 
 struct coredump_module {
@@ -68,7 +67,7 @@ struct coredump_cta {
 
 struct coredump_warp {
     uint64_t error_pc;
-    uint32_t id, valid_lanes, active_lanes, error_pc_valid;
+    uint32_t id, active_lanes, error_pc_valid;
     uint32_t is_broken; /* it has stopped behind a BPT */
 };
 

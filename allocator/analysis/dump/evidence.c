@@ -22,7 +22,7 @@
 
 struct whole {
     struct evidence evidence; /* first: the pointer returned to the caller */
-    struct scratch scratch;
+    struct record_memory memory;
 };
 
 /* A grid that was looked up, with its parameters. */
@@ -54,7 +54,7 @@ struct builder {
 
 static struct evidence_site *add_site(struct builder *builder, struct coredump_ref sm)
 {
-    struct site_node *node = scratch_take(&builder->whole->scratch, sizeof(*node));
+    struct site_node *node = record_take(&builder->whole->memory, 1, sizeof(*node));
     if (!node)
         return NULL;
     node->sm = sm;
@@ -93,7 +93,7 @@ static int read_grids(struct builder *builder)
     uint32_t count = coredump_rows(dump, ref.section, COREDUMP_GRIDS);
     struct grid_node **last = &builder->grids;
     for (; ref.row < count && ref.row < GRID_LIMIT; ref.row++) {
-        struct grid_node *grid = scratch_take(&builder->whole->scratch, sizeof(*grid));
+        struct grid_node *grid = record_take(&builder->whole->memory, 1, sizeof(*grid));
         if (!grid)
             return 0;
         if (!coredump_row(dump, COREDUMP_GRIDS, ref, &grid->row))
@@ -103,7 +103,7 @@ static int read_grids(struct builder *builder)
         struct span bytes = coredump_content(dump, coredump_child(dump, ref, COREDUMP_PARAMETERS));
         if (!bytes.bytes || bytes.size > PARAMETER_LIMIT)
             continue;
-        uint8_t *copy = scratch_take(&builder->whole->scratch, bytes.size);
+        uint8_t *copy = record_take(&builder->whole->memory, 1, bytes.size);
         if (!copy)
             return 0;
         memcpy(copy, bytes.bytes, bytes.size);
@@ -191,7 +191,7 @@ static int add_threads(struct builder *builder, const struct warp_view *view, co
             evidence->host_tid = grid->row.tid;
         }
     }
-    site->lanes = scratch_take(&builder->whole->scratch, WARP_LANES * sizeof(*site->lanes));
+    site->lanes = record_take(&builder->whole->memory, WARP_LANES, sizeof(*site->lanes));
     if (!site->lanes)
         return 0;
     struct emulate_launch launch;
@@ -349,7 +349,7 @@ static int compare_sites(const void *left, const void *right)
 static int set_sites(struct builder *builder)
 {
     struct evidence *evidence = &builder->whole->evidence;
-    evidence->sites = scratch_take(&builder->whole->scratch, (builder->count + 1) * sizeof(*evidence->sites));
+    evidence->sites = record_take(&builder->whole->memory, builder->count + 1, sizeof(*evidence->sites));
     if (!evidence->sites)
         return 0;
     for (const struct site_node *node = builder->first; node; node = node->next)
@@ -393,7 +393,7 @@ cufence_status evidence_read(const struct coredump *dump, struct evidence **out,
     if (!builder.whole)
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
     builder.last = &builder.first;
-    builder.locator = (struct locator){.dump = dump, .scratch = &builder.whole->scratch};
+    builder.locator = (struct locator){.dump = dump, .memory = &builder.whole->memory};
     int is_complete = warp_each(builder.dump, add_warp, &builder) && add_sms(&builder);
     borrow_grids(&builder);
     if (!is_complete || !set_sites(&builder)) {
@@ -408,11 +408,7 @@ cufence_status evidence_read(const struct coredump *dump, struct evidence **out,
 cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evidence **out, struct problem *problem)
 {
     struct coredump dump;
-    if (!out)
-        return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "evidence_from_coredump: there is no place for the result");
     *out = NULL;
-    if (!bytes)
-        return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "evidence_from_coredump: there is no core dump");
     cufence_status status = coredump_open(bytes, size, &dump, problem);
     if (status == CUFENCE_OK)
         status = evidence_read(&dump, out, problem);
@@ -425,6 +421,6 @@ void evidence_free(struct evidence *evidence)
     if (!evidence)
         return;
     struct whole *whole = (struct whole *)evidence;
-    scratch_free(&whole->scratch);
+    record_free(&whole->memory);
     free(whole);
 }

@@ -1,6 +1,6 @@
 /*
  * Evidence: what a witness (today: a GPU core dump) shows about a fault, as plain data, without knowledge of buffers.
- * Ownership: a single allocation holds it all; evidence_free() releases it.
+ * Ownership: evidence_free() releases it all.
  */
 #ifndef CUFENCE_ANALYSIS_DUMP_EVIDENCE_H
 #define CUFENCE_ANALYSIS_DUMP_EVIDENCE_H
@@ -89,8 +89,8 @@ struct evidence {
 /*
  * Reads a GPU core dump (ELF64, machine 0xBE) of `size` bytes. Checks every offset, count and size in it: a damaged dump
  * results in CORRUPT or less evidence, never in a crash, a hang, or memory proportional to a claimed size.
- * Errors: CORRUPT, UNSUPPORTED (rows smaller than in the oldest known version), OUT_OF_MEMORY (host), INVALID_ARGUMENT; *out is
- * then NULL. Pure: no globals; any thread.
+ * Errors: CORRUPT, UNSUPPORTED (rows smaller than in the oldest known version), OUT_OF_MEMORY (host); *out is then NULL. Pure:
+ * no globals; any thread.
  */
 cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evidence **out, struct problem *problem);
 /* The same for an open dump; the result does not point into the dump. In a truncated dump (coredump_open_part()), a site

@@ -30,43 +30,51 @@ static int is_demangleable(const char *symbol)
     return strncmp(symbol, "_Z", 2) == 0 && references <= REFERENCE_LIMIT && size <= SYMBOL_LIMIT;
 }
 
-static const char *demangle(struct scratch *scratch, const char *symbol)
+/* Returns NULL if out of host memory, or if text is NULL. */
+static const char *copy_text(struct record_memory *memory, const char *text)
+{
+    size_t size = text ? strlen(text) + 1 : 0;
+    char *copy = text ? record_take(memory, 1, size) : NULL;
+    return copy ? memcpy(copy, text, size) : NULL;
+}
+
+static const char *demangle(struct record_memory *memory, const char *symbol)
 {
     if (!is_demangleable(symbol))
         return symbol;
     char *name = text_demangled(symbol);
-    const char *copy = scratch_text(scratch, name);
+    const char *copy = copy_text(memory, name);
     free(name);
     return copy ? copy : symbol;
 }
 
 /* Returns "directory/file", or the file alone if it is absolute or has no directory. */
-static const char *join_path(struct scratch *scratch, const char *directory, const char *file)
+static const char *join_path(struct record_memory *memory, const char *directory, const char *file)
 {
     if (!directory || !*directory || file[0] == '/')
-        return scratch_text(scratch, file);
+        return copy_text(memory, file);
     size_t head = strlen(directory), tail = strlen(file);
     int has_slash = directory[head - 1] == '/';
     size_t size = head + tail + 2;
-    char *path = scratch_take(scratch, size);
+    char *path = record_take(memory, 1, size);
     if (path)
         snprintf(path, size, "%s%s%s", directory, has_slash ? "" : "/", file);
     return path;
 }
 
-static void decode(struct location *location, struct scratch *scratch, unsigned sm)
+static void decode(struct location *location, struct record_memory *memory, unsigned sm)
 {
     if (sass_decode(location->instruction, sm, &location->access)) {
         location->has_access = 1;
         location->kind = location->access.kind;
         location->source = slice_address(location->kernel_code, location->pc - location->kernel_start, &location->access, sm);
-        location->text = scratch_text(scratch, location->access.text);
+        location->text = copy_text(memory, location->access.text);
         return;
     }
     location->has_bulk = sass_bulk(location->instruction, &location->bulk);
     if (location->has_bulk) {
         location->kind = location->bulk.kind;
-        location->text = scratch_text(scratch, location->bulk.text);
+        location->text = copy_text(memory, location->bulk.text);
         return;
     }
     location->text = sass_class(location->instruction, &location->kind);
@@ -97,10 +105,10 @@ static int look_into(const struct locator *locator, uint32_t section, struct loc
     struct cubin_line line;
     if (!cubin_find(cubin, location->pc, work, &function))
         return 0;
-    location->symbol = scratch_text(locator->scratch, function.symbol);
+    location->symbol = copy_text(locator->memory, function.symbol);
     if (!location->symbol)
         return 1;
-    location->kernel = demangle(locator->scratch, location->symbol);
+    location->kernel = demangle(locator->memory, location->symbol);
     location->kernel_offset = location->pc - function.start;
     location->kernel_start = function.start;
     location->is_kernel = function.is_kernel;
@@ -109,11 +117,11 @@ static int look_into(const struct locator *locator, uint32_t section, struct loc
     location->code_start = function.code_start;
     int has_instruction = find_instruction(location, sm);
     if (cubin_find_line(cubin, location->kernel_start + location->kernel_offset, &line)) {
-        location->file = join_path(locator->scratch, line.directory, line.file);
+        location->file = join_path(locator->memory, line.directory, line.file);
         location->line = line.line;
     }
     if (has_instruction)
-        decode(location, locator->scratch, sm);
+        decode(location, locator->memory, sm);
     return 1;
 }
 
@@ -141,7 +149,7 @@ const struct location *locate(struct locator *locator, uint64_t pc, struct cored
             return known;
     if (pc == 0 || locator->count >= LOCATE_LIMIT)
         return &nowhere;
-    struct location *location = scratch_take(locator->scratch, sizeof(*location));
+    struct location *location = record_take(locator->memory, 1, sizeof(*location));
     if (!location)
         return NULL;
     location->pc = pc;

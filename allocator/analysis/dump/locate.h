@@ -2,13 +2,14 @@
  * Maps a PC in a core dump to kernel, source line and decoded instruction. Caches the results, because the warps of a faulting
  * kernel share a few PCs.
  *
- * Ownership: strings and nodes are allocated from the given scratch memory. A locator may be used by one thread only.
+ * Ownership: strings and nodes are in the given memory. A locator may be used by one thread only.
  */
 #ifndef CUFENCE_ANALYSIS_DUMP_LOCATE_H
 #define CUFENCE_ANALYSIS_DUMP_LOCATE_H
 
 #include "coredump.h"
 #include "analysis/sass/sass.h"
+#include "record/record.h"
 
 /* Maximum number of PCs per dump. A fault has one to a few; the limit bounds the work on a damaged dump. */
 #define LOCATE_LIMIT 64
@@ -39,7 +40,7 @@ struct location {
 
 struct locator {
     const struct coredump *dump;
-    struct scratch *scratch;
+    struct record_memory *memory;
     struct location *found;
     unsigned count;
 };
@@ -58,23 +59,5 @@ struct location_kept {
                        another path than straight on from the access */
 };
 struct location_kept locate_kept(const struct location *location, uint64_t lane_pc);
-
-/* ---- scratch.c: an arena: pieces are allocated one by one and released all at once. It grows with the data put in, never
- * with the sizes that a file claims. Units: bytes. Ownership: scratch_free() releases every piece. Thread safety: none; one
- * thread per scratch. ---- */
-
-struct scratch_block;
-
-struct scratch {
-    struct scratch_block *last; /* NULL if empty */
-};
-
-/* Returns zeroed memory, aligned for any type; NULL if out of host memory. */
-void *scratch_take(struct scratch *scratch, size_t size);
-
-/* Returns a copy of `text`; NULL if out of host memory, or if text is NULL. */
-const char *scratch_text(struct scratch *scratch, const char *text);
-
-void scratch_free(struct scratch *scratch);
 
 #endif

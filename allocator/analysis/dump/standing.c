@@ -10,13 +10,13 @@
 
 struct whole {
     struct standing standing; /* first: the pointer returned to the caller */
-    struct scratch scratch;
+    struct record_memory memory;
 };
 
 struct builder {
     const struct coredump *dump;
     struct standing *standing;
-    struct scratch *scratch;
+    struct record_memory *memory;
     size_t room; /* capacity of standing->places, which is malloc'ed while it grows */
 };
 
@@ -163,8 +163,8 @@ static int add_grids(struct builder *builder, struct locator *locator, struct la
     for (uint32_t section = 0; (section = coredump_next(dump, COREDUMP_GRIDS, section)) != 0;)
         count += coredump_rows(dump, section, COREDUMP_GRIDS);
     count = count < GRID_LIMIT ? count : GRID_LIMIT;
-    *launched = scratch_take(builder->scratch, (count + 1) * sizeof **launched);
-    builder->standing->grids = scratch_take(builder->scratch, (count + 1) * sizeof *builder->standing->grids);
+    *launched = record_take(builder->memory, count + 1, sizeof **launched);
+    builder->standing->grids = record_take(builder->memory, count + 1, sizeof *builder->standing->grids);
     if (!*launched || !builder->standing->grids)
         return 0;
     for (uint32_t section = 0; (section = coredump_next(dump, COREDUMP_GRIDS, section)) != 0;) {
@@ -217,8 +217,8 @@ cufence_status standing_read(const struct coredump *dump, struct standing **out,
     *out = NULL;
     if (!whole)
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the threads of a core dump");
-    struct builder builder = {.dump = dump, .standing = &whole->standing, .scratch = &whole->scratch};
-    struct locator locator = {.dump = dump, .scratch = &whole->scratch};
+    struct builder builder = {.dump = dump, .standing = &whole->standing, .memory = &whole->memory};
+    struct locator locator = {.dump = dump, .memory = &whole->memory};
     struct launched *launched;
     int is_complete = warp_each(builder.dump, add_warp, &builder);
     merge_places(&whole->standing);
@@ -236,7 +236,7 @@ void standing_free(struct standing *standing)
     if (!whole)
         return;
     free(standing->places);
-    scratch_free(&whole->scratch);
+    record_free(&whole->memory);
     free(whole);
 }
 

@@ -2,7 +2,7 @@
  * Where the threads of a core dump are: all threads, with or without an exception, grouped by kernel and place. Explains a
  * program that hangs.
  *
- * Ownership: a single allocation holds it all; standing_free() releases it. Pure; any thread.
+ * Ownership: standing_free() releases it all. Pure; any thread.
  */
 #ifndef CUFENCE_ANALYSIS_DUMP_STANDING_H
 #define CUFENCE_ANALYSIS_DUMP_STANDING_H

@@ -1,7 +1,5 @@
 #include "cubin.h"
 
-#include "lines.h"
-
 #include <string.h>
 
 /* In st_other of a kernel's symbol. Found in cubins of ptxas 13.0; nvdisasm prints it as STO_CUDA_ENTRY. */
@@ -82,9 +80,6 @@ int cubin_find(struct span bytes, uint64_t pc, uint64_t *work, struct cubin_func
     function->symbol = span_string(names, outer.st_name);
     if (!function->symbol || !*function->symbol)
         return 0;
-    function->inner = span_string(names, inner.st_name);
-    if (!function->inner)
-        function->inner = function->symbol;
     function->is_kernel = (outer.st_other & STO_CUDA_ENTRY) != 0;
     function->start = outer.st_value;
     function->kernel_code = function_code(&image, &outer);
@@ -203,11 +198,7 @@ static int find_line(const struct image *image, uint16_t number, uint64_t offset
                 find_relocations(image, i, &relocations);
         }
     }
-    struct line_place place;
-    if (!query.line.bytes || !lines_find(&query, &place))
-        return 0;
-    *line = (struct cubin_line){place.file, place.directory, place.line};
-    return 1;
+    return query.line.bytes && lines_find(&query, line);
 }
 
 int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line)

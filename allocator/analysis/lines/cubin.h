@@ -8,21 +8,15 @@
 #define CUFENCE_ANALYSIS_LINES_CUBIN_H
 
 #include "base/image.h"
+#include "lines.h"
 
 struct cubin_function {
     const char *symbol; /* of the kernel, or of the separately compiled function; as in the symbol table */
     int is_kernel;      /* the host can launch `symbol` */
-    const char *inner;  /* the called function in it that contains the PC ("$kernel$function"), otherwise the same as symbol */
     uint64_t start;     /* load address of `symbol`, and its bytes */
     struct span kernel_code;
     uint64_t code_start; /* of the innermost function, and its bytes; both spans are empty if the cubin lacks them */
     struct span code;
-};
-
-struct cubin_line {
-    const char *file;
-    const char *directory; /* NULL if `file` has no directory */
-    int line;
 };
 
 /* Returns 1 if a function of the cubin contains `pc`. `bytes` may be arbitrary. Decrements *work by the number of bytes

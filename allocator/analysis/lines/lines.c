@@ -70,7 +70,7 @@ static int open_unit(struct reader *table, struct unit *unit)
 
 /* Versions 2 to 4: directories, then files; an empty string ends each list. File 0 means none, directory 0 is the unit's
  * own. */
-static int find_file_v2(const struct unit *unit, uint64_t file, struct line_place *place)
+static int find_file_v2(const struct unit *unit, uint64_t file, struct cubin_line *place)
 {
     struct reader directories = unit->tables, files = directories;
     for (const char *text = reader_string(&files); text && *text; text = reader_string(&files))
@@ -167,7 +167,7 @@ static void take_table_v5(const struct line_query *query, const struct unit *uni
     }
 }
 
-static int find_file_v5(const struct line_query *query, const struct unit *unit, uint64_t file, struct line_place *place)
+static int find_file_v5(const struct line_query *query, const struct unit *unit, uint64_t file, struct cubin_line *place)
 {
     struct reader tables = unit->tables;
     uint64_t directory = 0, ignored = 0;
@@ -294,9 +294,9 @@ static int find_row(const struct line_query *query, const struct unit *unit, str
 }
 
 static int set_place(const struct line_query *query, const struct unit *unit, const struct state *state,
-                     struct line_place *place)
+                     struct cubin_line *place)
 {
-    *place = (struct line_place){NULL, NULL, 0};
+    *place = (struct cubin_line){NULL, NULL, 0};
     if (state->row_line == 0 || state->row_line > INT_MAX)
         return 0; /* compiler-generated code */
     place->line = (int)state->row_line;
@@ -305,7 +305,7 @@ static int set_place(const struct line_query *query, const struct unit *unit, co
 
 /* Returns 1 for code in the headers of the CUDA toolkit (atomicAdd) and of Warp, whose every access is in array.h, and in the
  * libraries of Triton, Gluon and numba, where the user's bug is not. */
-static int is_library(const struct line_place *place)
+static int is_library(const struct cubin_line *place)
 {
     static const char *const folders[] = {"/targets/",       "/triton/language", "/triton/tools",
                                           "/gluon/language", "/warp/native",     "/numba/cuda"};
@@ -317,12 +317,12 @@ static int is_library(const struct line_place *place)
 
 /* Returns the place of a row. Code of a library counts as the place of the call that it was inlined at. */
 static int find_place(const struct line_query *query, const struct unit *unit, struct reader start, struct state row,
-                      struct line_place *place)
+                      struct cubin_line *place)
 {
     if (!set_place(query, unit, &row, place))
         return 0;
     for (int depth = 0; depth < INLINE_DEPTH && row.row_context != 0 && is_library(place); depth++) {
-        struct line_place caller;
+        struct cubin_line caller;
         if (!find_row(query, unit, start, row.row_context, &row) || !set_place(query, unit, &row, &caller))
             break;
         *place = caller;
@@ -331,7 +331,7 @@ static int find_place(const struct line_query *query, const struct unit *unit, s
 }
 
 /* Runs the line program until a row covers the PC. */
-static int run_unit(const struct line_query *query, struct unit *unit, struct line_place *place)
+static int run_unit(const struct line_query *query, struct unit *unit, struct cubin_line *place)
 {
     struct state state;
     struct reader start = unit->program;
@@ -354,14 +354,14 @@ static int run_unit(const struct line_query *query, struct unit *unit, struct li
     return 0;
 }
 
-int lines_find(const struct line_query *query, struct line_place *place)
+int lines_find(const struct line_query *query, struct cubin_line *place)
 {
     struct reader table = reader_of(query->line, 0);
     struct unit unit;
-    *place = (struct line_place){NULL, NULL, 0};
+    *place = (struct cubin_line){NULL, NULL, 0};
     while (reader_left(&table) > 0 && open_unit(&table, &unit))
         if (unit.line_range != 0 && run_unit(query, &unit, place))
             return 1;
-    *place = (struct line_place){NULL, NULL, 0};
+    *place = (struct cubin_line){NULL, NULL, 0};
     return 0;
 }

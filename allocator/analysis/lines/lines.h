@@ -24,7 +24,7 @@ struct line_query {
     void *user;
 };
 
-struct line_place {
+struct cubin_line {
     const char *file;      /* points into the sections */
     const char *directory; /* NULL if `file` has no directory */
     int line;
@@ -32,6 +32,6 @@ struct line_place {
 
 /* Returns 1 and *place if a sequence covers the PC. Code inlined from the headers or libraries of the CUDA toolkit, Triton,
  * Warp and numba counts as its caller's line. */
-int lines_find(const struct line_query *query, struct line_place *place);
+int lines_find(const struct line_query *query, struct cubin_line *place);
 
 #endif

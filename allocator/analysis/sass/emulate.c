@@ -1,5 +1,9 @@
 #include "emulate.h"
 #include "emulate_state.h"
+#include "analysis/lines/cubin.h"
+#include "analysis/snapshot/rerun_launch.h"
+#include "slice.h"
+#include "ways.h"
 
 #include <string.h>
 
@@ -104,29 +108,47 @@ enum truth machine_guard(const struct machine *machine, struct sass_instruction 
     return machine_predicate(machine, instruction, 12, sass_has_uniform_guard(instruction) ? UNIFORM : VECTOR);
 }
 
-enum flow machine_step(struct machine *machine, uint64_t *pc)
+int machine_fetch(const struct machine *machine, uint64_t pc, struct sass_instruction *instruction)
 {
     const struct emulate_launch *launch = machine->launch;
-    struct span bytes = span_part(launch->code, *pc - launch->start, SASS_INSTRUCTION_BYTES);
-    if (*pc < launch->start || !bytes.bytes)
+    struct span bytes = span_part(launch->code, pc - launch->start, SASS_INSTRUCTION_BYTES);
+    if (pc < launch->start || !bytes.bytes)
+        return 0;
+    *instruction = sass_load(bytes.bytes);
+    return 1;
+}
+
+enum flow machine_step(struct machine *machine, uint64_t *pc)
+{
+    struct sass_instruction instruction;
+    if (!machine_fetch(machine, *pc, &instruction))
         return FLOW_LOST;
-    struct sass_instruction instruction = sass_load(bytes.bytes);
     enum truth guard = machine_guard(machine, instruction);
-    if (guard == TRUTH_FALSE) {
-        *pc += SASS_INSTRUCTION_BYTES;
-        return FLOW_ON;
-    }
-    if (guard == TRUTH_UNKNOWN) {
-        if (sass_branches(instruction))
-            return FLOW_LOST;
+    int branches = sass_branches(instruction);
+    if (guard == TRUTH_UNKNOWN && branches)
+        return FLOW_LOST;
+    if (guard == TRUTH_UNKNOWN)
         machine_forget(machine, instruction);
-    } else if (!sass_branches(instruction)) {
+    else if (guard == TRUTH_TRUE && !branches)
         machine_run(machine, instruction);
-    }
     if (guard == TRUTH_TRUE)
         return go_on(machine, instruction, pc);
     *pc += SASS_INSTRUCTION_BYTES;
     return FLOW_ON;
+}
+
+struct emulate_launch emulate_launch_of(const struct cubin_kernel *kernel, const struct rerun_launch *launch,
+                                        const struct emulate_memory *memory)
+{
+    uint64_t parameters_at = kernel->parameters_at ? kernel->parameters_at : slice_parameters_at(kernel->sm);
+    struct emulate_launch made = {.code = kernel->code,
+                                  .sm = kernel->sm,
+                                  .parameters = {launch->arguments, launch->argument_bytes},
+                                  .parameters_at = parameters_at,
+                                  .memory = memory};
+    memcpy(made.grid, launch->grid, sizeof made.grid);
+    memcpy(made.block, launch->block, sizeof made.block);
+    return made;
 }
 
 /* Returns 1 if the known registers match those that the lane holds in the dump. */
@@ -208,14 +230,6 @@ enum emulate_result emulate(const struct emulate_launch *launch, const struct em
     /* The emulation failed before it reached the lane's PC. If it passed the access once, it was this access. */
     *address = found;
     return arrivals == 1 && is_known ? EMULATE_ADDRESS : EMULATE_UNKNOWN;
-}
-
-int64_t instruction_branch_offset(struct sass_instruction instruction, unsigned sm)
-{
-    /* In units of 4: [33:32] is the kind. From sm_90 on, the low byte is in [23:16]. */
-    if (sm < 90)
-        return sass_signed_bits(instruction, 34, 48) * 4;
-    return (int64_t)((uint64_t)sass_signed_bits(instruction, 34, 48) << 8 | sass_bits(instruction, 16, 8)) * 4;
 }
 
 struct cell machine_get(const struct machine *machine, int file, unsigned number)

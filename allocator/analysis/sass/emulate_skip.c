@@ -1,5 +1,6 @@
 /* Branches that depend on what is not known, such as floating-point results: the code that both ways pass. */
 #include "emulate_state.h"
+#include "ways.h"
 
 #define BRA 0x147u
 #define CALL 0x144u
@@ -40,19 +41,18 @@ static int scan_branch(struct machine *machine, struct sass_instruction instruct
 /* Forgets what the stretch may write. Returns 0 if it accesses memory, or can be left otherwise. */
 static int scan(struct machine *machine, struct stretch *stretch)
 {
-    const struct emulate_launch *launch = machine->launch;
     struct sass_access access;
     enum access_kind kind;
     for (uint64_t pc = stretch->start; pc < stretch->end; pc += SASS_INSTRUCTION_BYTES) {
-        struct span bytes = span_part(launch->code, pc - launch->start, SASS_INSTRUCTION_BYTES);
-        if (pc < launch->start || !bytes.bytes || !*stretch->left)
+        struct sass_instruction instruction;
+        if (!*stretch->left || !machine_fetch(machine, pc, &instruction))
             return 0;
-        struct sass_instruction instruction = sass_load(bytes.bytes);
         uint64_t next = pc + SASS_INSTRUCTION_BYTES;
         --*stretch->left;
-        if (sass_branches(instruction) ? !scan_branch(machine, instruction, pc, stretch)
-                                       : !sass_is_known(instruction) || sass_decode(instruction, launch->sm, &access) ||
-                                             sass_class(instruction, &kind))
+        if (sass_branches(instruction)
+                ? !scan_branch(machine, instruction, pc, stretch)
+                : !sass_is_known(instruction) || sass_decode(instruction, machine->launch->sm, &access) ||
+                      sass_class(instruction, &kind))
             return 0;
         if (!sass_branches(instruction))
             machine_forget(machine, instruction);
@@ -65,13 +65,11 @@ static int scan(struct machine *machine, struct stretch *stretch)
 
 int machine_skip(struct machine *machine, uint64_t *pc)
 {
-    const struct emulate_launch *launch = machine->launch;
-    struct span bytes = span_part(launch->code, *pc - launch->start, SASS_INSTRUCTION_BYTES);
-    struct sass_instruction instruction = bytes.bytes ? sass_load(bytes.bytes) : (struct sass_instruction){0};
-    if (!bytes.bytes || sass_bits(instruction, 0, 9) != BRA)
+    struct sass_instruction instruction;
+    if (!machine_fetch(machine, *pc, &instruction) || sass_bits(instruction, 0, 9) != BRA)
         return 0;
-    uint64_t next = *pc + SASS_INSTRUCTION_BYTES, target = next;
-    target += (uint64_t)instruction_branch_offset(instruction, launch->sm);
+    uint64_t next = *pc + SASS_INSTRUCTION_BYTES;
+    uint64_t target = next + (uint64_t)instruction_branch_offset(instruction, machine->launch->sm);
     unsigned left = MOST;
     struct stretch both = {next, target, 0, &left};
     if (target <= next || !scan(machine, &both))

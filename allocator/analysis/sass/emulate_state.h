@@ -33,9 +33,6 @@ struct machine {
     unsigned zero[2];              /* numbers of RZ and URZ */
 };
 
-/* Returns the target of a BRA, CALL.REL or RET.REL, in bytes from the next instruction. */
-int64_t instruction_branch_offset(struct sass_instruction instruction, unsigned sm);
-
 /* Returns a predicate operand: 3 bits, followed by a negation bit. */
 enum truth machine_predicate(const struct machine *machine, struct sass_instruction instruction, unsigned at, int file);
 
@@ -49,6 +46,9 @@ enum flow { FLOW_ON, FLOW_DONE, FLOW_LOST };
 
 /* The lane at the start of the kernel. */
 void machine_begin(struct machine *machine, const struct emulate_launch *launch, const struct emulate_lane *lane);
+
+/* Reads the instruction at a PC. Returns 0 if that is not in the kernel's code. */
+int machine_fetch(const struct machine *machine, uint64_t pc, struct sass_instruction *instruction);
 
 /* Executes the instruction at *pc, and advances it. */
 enum flow machine_step(struct machine *machine, uint64_t *pc);

@@ -59,13 +59,12 @@ static int add_taken(struct recorder *recorder, uint32_t flags)
 /* Executes one instruction and records it, unless it is not executed. */
 static enum flow record_step(struct recorder *recorder, struct machine *machine, uint64_t *pc)
 {
-    const struct emulate_launch *launch = machine->launch;
-    struct span bytes = span_part(launch->code, *pc - launch->start, SASS_INSTRUCTION_BYTES);
-    if (*pc < launch->start || !bytes.bytes || (*pc - launch->start) / SASS_INSTRUCTION_BYTES > NUMBER)
+    struct sass_instruction instruction;
+    uint64_t number = (*pc - machine->launch->start) / SASS_INSTRUCTION_BYTES;
+    if (!machine_fetch(machine, *pc, &instruction) || number > NUMBER)
         return FLOW_LOST;
-    struct sass_instruction instruction = sass_load(bytes.bytes);
     enum truth guard = machine_guard(machine, instruction);
-    recorder->number = (uint32_t)((*pc - launch->start) / SASS_INSTRUCTION_BYTES);
+    recorder->number = (uint32_t)number;
     recorder->has_loaded = 0;
     enum flow flow = machine_step(machine, pc);
     if (recorder->has_failed)
@@ -251,7 +250,7 @@ static void run_again(struct machine *machine, const struct path *path, uint32_t
                       size_t count)
 {
     const struct path_step *step = &path->steps[index];
-    struct sass_instruction instruction = sass_load(path->launch->code.bytes + (size_t)step->number * SASS_INSTRUCTION_BYTES);
+    struct sass_instruction instruction = path_instruction(path, index);
     int file = sass_writes_uniform(instruction) ? UNIFORM : VECTOR;
     if (step->load != PATH_NO_LOAD)
         load_again(machine, instruction, path, step->load, changes, count);

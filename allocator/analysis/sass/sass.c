@@ -265,36 +265,16 @@ int sass_probe(struct sass_instruction instruction, unsigned sm, struct sass_ins
     return 1;
 }
 
-static int read_pair(const uint32_t *registers, size_t count, size_t first, int is_wide, uint64_t *value)
-{
-    if (first >= count || (is_wide && first + 1 >= count))
-        return 0;
-    *value = registers[first];
-    if (is_wide)
-        *value |= (uint64_t)registers[first + 1] << 32;
-    return 1;
-}
-
-int sass_address(const struct sass_access *access, const uint32_t *registers, size_t register_count, const uint32_t *uniforms,
-                 size_t uniform_count, uint64_t *address)
-{
-    uint64_t base = 0, uniform = 0;
-    if (access->base != SASS_RZ && !read_pair(registers, register_count, access->base, access->is_base_wide, &base))
-        return 0;
-    if (access->uniform >= 0 && !read_pair(uniforms, uniform_count, (size_t)access->uniform, 1, &uniform))
-        return 0;
-    *address = base + uniform + (uint64_t)access->immediate;
-    return 1;
-}
-
 uint64_t sass_address_halves(const struct sass_access *access, unsigned kept, const uint32_t *registers, size_t register_count,
                              const uint32_t *uniforms, size_t uniform_count, uint64_t *address)
 {
     const uint64_t low_bits = UINT32_MAX, high_bits = ~low_bits;
     uint64_t added = 0, base = 0;
-    if (access->uniform >= 0 &&
-        (!(kept & SASS_UNIFORM) || !read_pair(uniforms, uniform_count, (size_t)access->uniform, 1, &added)))
-        return 0;
+    if (access->uniform >= 0) {
+        if (!(kept & SASS_UNIFORM) || (size_t)access->uniform + 1 >= uniform_count)
+            return 0;
+        added = (uint64_t)uniforms[access->uniform + 1] << 32 | uniforms[access->uniform];
+    }
     added += (uint64_t)access->immediate;
     int has_low = access->base == SASS_RZ || ((kept & SASS_LOW) && access->base < register_count);
     int has_high =
@@ -307,6 +287,13 @@ uint64_t sass_address_halves(const struct sass_access *access, unsigned kept, co
     uint64_t known = (has_low ? low_bits : 0) | (has_high ? high_bits : 0);
     *address = (base + added) & known;
     return known;
+}
+
+int sass_address(const struct sass_access *access, const uint32_t *registers, size_t register_count, const uint32_t *uniforms,
+                 size_t uniform_count, uint64_t *address)
+{
+    return sass_address_halves(access, SASS_LOW | SASS_HIGH | SASS_UNIFORM, registers, register_count, uniforms, uniform_count,
+                               address) == UINT64_MAX;
 }
 
 const char *sass_thrower(struct sass_instruction instruction)

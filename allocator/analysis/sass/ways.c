@@ -1,12 +1,20 @@
 #include "ways.h"
 
-#include "emulate_state.h"
+#include "sass_rows.h"
 
 #include <string.h>
 
 struct sass_instruction ways_instruction(const struct ways *ways, uint32_t index)
 {
     return sass_load(ways->code.bytes + (size_t)index * SASS_INSTRUCTION_BYTES);
+}
+
+int64_t instruction_branch_offset(struct sass_instruction instruction, unsigned sm)
+{
+    /* In units of 4: [33:32] is the kind. From sm_90 on, the low byte is in [23:16]. */
+    if (sm < 90)
+        return sass_signed_bits(instruction, 34, 48) * 4;
+    return (int64_t)((uint64_t)sass_signed_bits(instruction, 34, 48) << 8 | sass_bits(instruction, 16, 8)) * 4;
 }
 
 enum way way_of(struct sass_instruction instruction)

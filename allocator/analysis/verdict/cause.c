@@ -3,7 +3,6 @@
 #include "analysis/dump/image.h"
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/emulate.h"
-#include "analysis/sass/slice.h"
 #include "launches.h"
 #include "owner.h"
 
@@ -44,15 +43,8 @@ int cause_find(struct span cubin, const char *symbol, const struct rerun_launch 
     struct span at = span_part(kernel.code, access->code_at, SASS_INSTRUCTION_BYTES);
     if (!at.bytes || !sass_decode(sass_load(at.bytes), kernel.sm, &decoded))
         return 0;
-    struct emulate_launch emulated = {.code = kernel.code,
-                                      .sm = kernel.sm,
-                                      .parameters = {launch->arguments, launch->argument_bytes},
-                                      .parameters_at =
-                                          kernel.parameters_at ? kernel.parameters_at : slice_parameters_at(kernel.sm),
-                                      .memory = memory};
+    const struct emulate_launch emulated = emulate_launch_of(&kernel, launch, memory);
     struct emulate_lane lane = {.lane = 0};
-    memcpy(emulated.grid, launch->grid, sizeof emulated.grid);
-    memcpy(emulated.block, launch->block, sizeof emulated.block);
     memcpy(lane.block_index, access->block, sizeof lane.block_index);
     memcpy(lane.thread, access->thread, sizeof lane.thread);
     lane.lane = (lane.thread[0] + launch->block[0] * (lane.thread[1] + launch->block[1] * lane.thread[2])) % 32;

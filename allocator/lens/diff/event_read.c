@@ -106,7 +106,7 @@ cufence_status trace_event_read(const char *line, size_t size, struct trace_even
 
 void trace_event_free(struct trace_event *event)
 {
-    struct record_memory memory = {event->own[1]};
+    struct record_memory memory = {.first = event->own[1]};
     record_free(&memory);
     json_decref(event->own[0]);
     *event = (struct trace_event){0};

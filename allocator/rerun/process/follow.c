@@ -2,7 +2,6 @@
 
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/search.h"
-#include "analysis/sass/slice.h"
 #include "analysis/verdict/cause.h"
 #include "base/clock.h"
 #include "driver/driver.h"
@@ -120,14 +119,7 @@ size_t follow_launch(int socket, const struct rerun_input *input, const struct r
     }
     cache.end_ns = monotonic_ns() + limit_ms * 1000000;
     const struct emulate_memory memory = {read_memory, (void *)(uintptr_t)input};
-    struct emulate_launch emulated = {.code = kernel.code,
-                                      .sm = kernel.sm,
-                                      .parameters = {launch->arguments, launch->argument_bytes},
-                                      .parameters_at =
-                                          kernel.parameters_at ? kernel.parameters_at : slice_parameters_at(kernel.sm),
-                                      .memory = &memory};
-    memcpy(emulated.grid, launch->grid, sizeof emulated.grid);
-    memcpy(emulated.block, launch->block, sizeof emulated.block);
+    const struct emulate_launch emulated = emulate_launch_of(&kernel, launch, &memory);
     struct search found = {.launch = &emulated,
                            .access = &access,
                            .access_pc = input->access_at,
