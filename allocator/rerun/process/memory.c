@@ -16,20 +16,14 @@
 #define SCAN_ALL ((uint64_t)256 << 20) /* ... and of all mappings together */
 #define MOST_REFUSED 1024
 
-struct page {
-    CUdeviceptr address; /* 0: not mapped */
-    CUmemGenericAllocationHandle handle;
-};
-
 struct piece {
     uint64_t base, bytes;
-    CUmemGenericAllocationHandle original, copy;
     CUdeviceptr seen;            /* where the original is mapped */
     struct kept kept;            /* instead of an original */
     uint64_t own_start, own_end; /* of its buffer, if the rest is known to be slack; else equal */
     int is_searched;
-    int has_pattern; /* is one of the first MOST_PATTERNS: arguments point to them */
-    struct page before, behind;
+    int has_pattern;         /* is one of the first MOST_PATTERNS: arguments point to them */
+    uint64_t before, behind; /* pages with a pattern; 0: not mapped */
 };
 
 static struct {
@@ -145,12 +139,12 @@ static CUresult create(CUmemGenericAllocationHandle *handle, uint64_t bytes, CUm
     return driver->cuMemCreate(handle, bytes, &prop, 0);
 }
 
-static cufence_status show_original(struct piece *piece)
+static cufence_status show_original(struct piece *piece, CUmemGenericAllocationHandle original)
 {
     CUresult result = driver->cuMemAddressReserve(&piece->seen, piece->bytes, 0, 0, 0);
     if (result != CUDA_SUCCESS)
         return driver_check(result, "cuMemAddressReserve");
-    cufence_status status = map(piece->seen, piece->bytes, piece->original);
+    cufence_status status = map(piece->seen, piece->bytes, original);
     if (status != CUFENCE_OK) {
         driver->cuMemAddressFree(piece->seen, piece->bytes);
         piece->seen = 0;
@@ -165,29 +159,19 @@ static cufence_status refresh(const struct piece *piece)
     return driver_check(driver->cuMemcpyDtoD(piece->base, piece->seen, piece->bytes), "cuMemcpyDtoD");
 }
 
-/* Makes memory for a copy or a pattern: the device's, or else the host's. */
-static CUresult make_memory(CUmemGenericAllocationHandle *handle, uint64_t bytes)
+cufence_status memory_add(uint64_t address, uint64_t bytes)
 {
-    CUresult result = create(handle, bytes, CU_MEM_LOCATION_TYPE_DEVICE, memory.device);
-    if (result != CUDA_ERROR_OUT_OF_MEMORY)
-        return result;
-    result = create(handle, bytes, CU_MEM_LOCATION_TYPE_HOST_NUMA, 0);
-    if (result == CUDA_SUCCESS)
-        note("the GPU was full, so some memory was in host memory", &memory.has_noted_host);
-    return result;
-}
-
-/* Maps a copy. Never the original: the program may go on with it, in another context or on another device. */
-static cufence_status map_piece(struct piece *piece)
-{
-    CUresult result = make_memory(&piece->copy, piece->bytes);
+    CUmemGenericAllocationHandle handle;
+    CUresult result = create(&handle, bytes, CU_MEM_LOCATION_TYPE_DEVICE, memory.device);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        result = create(&handle, bytes, CU_MEM_LOCATION_TYPE_HOST_NUMA, 0);
+        if (result == CUDA_SUCCESS)
+            note("the GPU was full, so some memory was in host memory", &memory.has_noted_host);
+    }
     if (result != CUDA_SUCCESS)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "neither the GPU nor the host has room for a copy of %llu MiB",
-                         (unsigned long long)(piece->bytes >> 20));
-    cufence_status status = piece->kept.is_kept ? CUFENCE_OK : show_original(piece);
-    if (status == CUFENCE_OK)
-        status = map(piece->base, piece->bytes, piece->copy);
-    return status == CUFENCE_OK ? refresh(piece) : status;
+                         (unsigned long long)(bytes >> 20));
+    return map(address, bytes, handle);
 }
 
 /* Asks which bytes of a mapping are wanted, and writes them. */
@@ -206,11 +190,12 @@ static cufence_status hand_over(enum rerun_message_type type, uint64_t base, uin
 
 static cufence_status take_original(struct piece *piece, const struct rerun_message *message, int fd)
 {
+    CUmemGenericAllocationHandle original;
     if (message->type != MESSAGE_GIVE)
         return keep_open(fd, message, &piece->kept);
-    CUresult result = driver->cuMemImportFromShareableHandle(&piece->original, (void *)(intptr_t)fd,
-                                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    return driver_check(result, "cuMemImportFromShareableHandle");
+    CUresult result =
+        driver->cuMemImportFromShareableHandle(&original, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    return result == CUDA_SUCCESS ? show_original(piece, original) : driver_check(result, "cuMemImportFromShareableHandle");
 }
 
 /* What of the mapping is the buffer's, if the message says so. */
@@ -224,6 +209,7 @@ static void take_bounds(struct piece *piece, const struct rerun_message *message
     piece->own_end = message->data + message->data_bytes;
 }
 
+/* Maps a copy. Never the original: the program may go on with it, in another context or on another device. */
 static cufence_status import(const struct rerun_message *message, int fd)
 {
     uint64_t base = message->address, bytes = message->bytes;
@@ -235,7 +221,9 @@ static cufence_status import(const struct rerun_message *message, int fd)
     take_bounds(&piece, message);
     cufence_status status = take_original(&piece, message, fd);
     if (status == CUFENCE_OK)
-        status = map_piece(&piece);
+        status = memory_add(base, bytes);
+    if (status == CUFENCE_OK)
+        status = refresh(&piece);
     if (status != CUFENCE_OK)
         return status;
     size_t at = position_of(base);
@@ -342,28 +330,24 @@ cufence_status memory_tell_results(void)
 
 /* ---- patterns in the guards ---- */
 
-static cufence_status put_page(struct page *page, CUdeviceptr address)
+static cufence_status put_page(uint64_t *page, uint64_t address)
 {
     if (address < memory.start || address + PAGE > memory.end || has(address, 1) || has(address + PAGE - 1, 1))
         return CUFENCE_OK; /* the guard is narrower than a page */
-    cufence_status status = CUFENCE_OK;
-    if (!page->handle && make_memory(&page->handle, PAGE) != CUDA_SUCCESS) {
-        page->handle = 0;
+    cufence_status status = *page ? CUFENCE_OK : memory_add(address, PAGE);
+    if (status == CUFENCE_ERROR_OUT_OF_MEMORY) {
         note("there was no room next to some buffers to see what is written there", &memory.has_noted_pattern);
         return CUFENCE_OK;
     }
-    if (!page->address) {
-        status = map(address, PAGE, page->handle);
-        if (status == CUFENCE_OK)
-            page->address = address;
-    }
+    if (status == CUFENCE_OK)
+        *page = address;
     return status == CUFENCE_OK ? patterns_write(address, PAGE) : status;
 }
 
-static cufence_status remove_page(struct page *page)
+static cufence_status remove_page(uint64_t *page)
 {
-    CUdeviceptr address = page->address;
-    page->address = 0;
+    uint64_t address = *page;
+    *page = 0;
     return address ? driver_check(driver->cuMemUnmap(address, PAGE), "cuMemUnmap") : CUFENCE_OK;
 }
 
@@ -447,17 +431,13 @@ cufence_status memory_remove_patterns(void)
     return status;
 }
 
-static size_t tell_page(const struct page *page, size_t sent)
-{
-    return page->address ? patterns_tell(page->address, PAGE, 0, sent) : 0;
-}
-
 size_t memory_tell_writes(int is_only)
 {
     size_t sent = 0;
     for (size_t i = 0; i < memory.count; i++) {
-        sent += tell_page(&memory.pieces[i].before, sent);
-        sent += tell_page(&memory.pieces[i].behind, sent);
+        const uint64_t pages[] = {memory.pieces[i].before, memory.pieces[i].behind};
+        for (size_t k = 0; k < 2; k++)
+            sent += patterns_tell(pages[k], pages[k] ? PAGE : 0, 0, sent);
     }
     size_t outside = sent + tell_far();
     for (size_t i = 0; i < memory.count && (outside || is_only); i++) {

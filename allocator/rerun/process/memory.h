@@ -25,6 +25,9 @@ cufence_status memory_open(int socket, int device, const struct rerun_input *inp
  * be saved. Errors: DRIVER, OUT_OF_MEMORY. */
 cufence_status memory_reach(const uint8_t *arguments, size_t size);
 
+/* Maps new memory: the device's, or else the host's. Errors: OUT_OF_MEMORY, DRIVER. */
+cufence_status memory_add(uint64_t address, uint64_t bytes);
+
 /* Whether the device has had no room for a copy. */
 int memory_is_full(void);
 
@@ -51,7 +54,7 @@ size_t memory_tell_writes(int is_only);
 /* ---- moved.c: a buffer whose edge lies at a guard ---- */
 
 /* Maps memory at input->moved_to, and gives it the bytes of the buffer, which is asked for. Errors: DRIVER, OUT_OF_MEMORY. */
-cufence_status moved_open(int device, const struct rerun_input *input);
+cufence_status moved_open(const struct rerun_input *input);
 
 /* Gives it those bytes again. */
 cufence_status moved_refresh(void);

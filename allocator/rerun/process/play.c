@@ -297,7 +297,7 @@ static cufence_status fill(void)
     for (size_t i = 0; status == CUFENCE_OK && i < input->variable_count; i++)
         status = memory_reach(input->variables[i].value, input->variables[i].bytes);
     if (status == CUFENCE_OK)
-        status = moved_open(self.device, input);
+        status = moved_open(input);
     for (size_t i = 0; status == CUFENCE_OK && i < count; i++)
         status = memory_reach(input->launches[i].arguments, input->launches[i].argument_bytes);
     return status;
