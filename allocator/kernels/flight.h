@@ -1,6 +1,6 @@
 /*
  * Kernels of ours on a stream of the program, whose results the host collects when it comes by: they write what they find into
- * host memory (results.h), and each part of the work sets a word there when it is done. So neither the program nor the host
+ * host memory, and each part of the work sets a word there when it is done. So neither the program nor the host
  * waits, and nobody asks the driver.
  *
  * Of a flight that is never over, because its context has ended or a kernel has faulted, the memory must not be used again
@@ -36,5 +36,28 @@ int flight_load_mark(CUfunction *mark);
 /* Begins such a flight, and launches the kernel. handle: the stream, as the calling thread names it. words: two of them. On an
  * error the flight has ended. */
 CUresult flight_mark(struct flight *flight, CUfunction mark, struct stream *stream, CUstream handle, uint32_t *words);
+
+/* ---- results.c: pinned host memory for what our kernels find out, in pieces. Kernels write it at its own address. Each
+ * context has its own, allocated in slabs as needed, up to a limit; it ends with the context. ---- */
+
+struct results {
+    struct results_piece *pieces; /* of all slabs, by slab and address */
+    struct results_piece *rover;  /* where the search for a free one begins; NULL: at the first */
+    size_t bytes, limit;          /* allocated, and the most that may be */
+    size_t free;                  /* of those */
+};
+
+/* Returns a zeroed piece of at least `size` bytes, aligned to 64; NULL if the limit or the host's memory is reached. In
+ * constant time if pieces are given back in the order in which they were taken. The context is current, the thread's capture
+ * mode relaxed. */
+uint8_t *results_take(struct results *results, size_t size);
+
+void results_give(struct results *results, uint8_t *memory);
+
+/* Whether a piece of that size can ever be had. */
+int results_fits(const struct results *results, size_t size);
+
+/* The context ends, and the memory with it. */
+void results_forget(struct results *results);
 
 #endif

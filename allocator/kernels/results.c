@@ -1,6 +1,4 @@
-#include "results.h"
-
-#include "driver/driver.h"
+#include "flight.h"
 
 #include <stdlib.h>
 #include <string.h>

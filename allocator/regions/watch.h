@@ -13,7 +13,6 @@
 
 #include "kernels/flight.h"
 #include "kernels/pattern.h"
-#include "kernels/results.h"
 
 /* Held across launches of ours, and while regions_check() waits for them. */
 extern struct lock regions_lock;

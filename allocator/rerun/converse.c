@@ -1,4 +1,4 @@
-#include "converse.h"
+#include "rerun.h"
 
 #include "base/clock.h"
 

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/image.h"
-#include "converse.h"
 
 #include <errno.h>
 #include <fcntl.h>

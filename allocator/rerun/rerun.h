@@ -19,7 +19,8 @@
 #include "base/reader.h"
 #include "dump.h"
 #include "input.h"
-#include "spawn.h"
+
+#include <sys/types.h>
 
 /* ---- states ---- */
 
@@ -55,6 +56,24 @@ struct rerun_step {
     enum rerun_outcome outcome;
 };
 struct rerun_step rerun_step(enum rerun_state state, enum rerun_event event);
+
+/* ---- spawn.c: starts the rerun process ---- */
+
+struct rerun_process {
+    pid_t pid;
+    int socket;    /* to its standard input */
+    pid_t between; /* its parent */
+    char *stack;   /* of that one */
+};
+
+#define MESSAGE_DUMP "/proc/self/fd/3" /* in the rerun process: the pipe that it was given */
+
+/* program: the file of `cufence`, NULL to find it. is_verbose: its standard error is the program's. pipe: for its core dump.
+ * Errors: NOT_FOUND (no `cufence` program), SYSTEM. */
+cufence_status rerun_process_start(const char *program, int is_verbose, int pipe, struct rerun_process *process);
+
+/* Kills the process if it still runs, and frees what belongs to it. */
+void rerun_process_end(struct rerun_process *process);
 
 /* ---- the side that serves ---- */
 
@@ -125,6 +144,17 @@ void rerun_void(struct rerun *rerun, const char *why);
 
 /* Frees what the rerun owns. It must have been zeroed at first; rerun_begin() need not have been called. */
 void rerun_end(struct rerun *rerun);
+
+/* ---- converse.c: what the rerun process says, and what it is answered; for rerun.c ---- */
+
+/* Handles one message. Returns 0 at the end of the conversation. */
+int rerun_converse(struct rerun *rerun);
+
+/* Notes why no thread was found by emulation. */
+void rerun_lose(struct rerun *rerun, const char *why);
+
+/* Whether anything was written where an access faults. */
+int rerun_has_left(const struct rerun_result *result);
 
 /* ---- the process ---- */
 

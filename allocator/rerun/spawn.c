@@ -1,4 +1,16 @@
-#include "spawn.h"
+/*
+ * Starts the rerun process (rerun.h): the `cufence` program beside libcufence.so, with a socket as its standard input.
+ *
+ * The program that faulted must not notice: the rerun process is the child of a process in between, which shares the program's
+ * memory, waits for the rerun process and sends no signal when it ends. So there is no SIGCHLD, and wait() and waitpid(-1) see
+ * neither, in a subreaper and in a container's first process too. The kernel kills both when the thread that started them ends,
+ * whatever the rerun process is doing; so it ends with the program. It gets none of the program's descriptors, and none of its
+ * variables for LD_PRELOAD, cufence, and the driver's debugging.
+ *
+ * Thread safety: all functions, any thread. The thread that calls rerun_process_start() must not end before
+ * rerun_process_end().
+ */
+#include "rerun.h"
 
 #include "base/files.h"
 #include "base/clock.h"

@@ -5,7 +5,7 @@
  */
 #include "fuzz.h"
 
-#include "analysis/lines/lines.h"
+#include "analysis/lines/cubin.h"
 
 static int relocation(void *user, uint64_t offset, uint64_t *base)
 {

@@ -7,7 +7,6 @@
 
 #include "analysis/dump/coredump.h"
 #include "analysis/lines/cubin.h"
-#include "analysis/lines/lines.h"
 
 static struct problem problem;
 

@@ -2,7 +2,7 @@
 #include "support/test.h"
 
 #include "driver/driver.h"
-#include "kernels/results.h"
+#include "kernels/flight.h"
 
 #define MIB ((size_t)1 << 20)
 

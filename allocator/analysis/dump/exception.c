@@ -1,4 +1,4 @@
-#include "exception.h"
+#include "evidence.h"
 
 #include <cuda.h>
 #include <stddef.h>

@@ -8,7 +8,7 @@
 #define CUFENCE_ANALYSIS_DUMP_STANDING_H
 
 #include "coredump.h"
-#include "exception.h"
+#include "evidence.h"
 
 /* Threads of one launch at one instruction. */
 struct standing_place {

@@ -8,7 +8,6 @@
 #define CUFENCE_ANALYSIS_LINES_CUBIN_H
 
 #include "base/image.h"
-#include "lines.h"
 
 struct cubin_function {
     const char *symbol; /* of the kernel, or of the separately compiled function; as in the symbol table */
@@ -17,6 +16,12 @@ struct cubin_function {
     struct span kernel_code;
     uint64_t code_start; /* of the innermost function, and its bytes; both spans are empty if the cubin lacks them */
     struct span code;
+};
+
+struct cubin_line {
+    const char *file;      /* points into the sections */
+    const char *directory; /* NULL if `file` has no directory */
+    int line;
 };
 
 /* Returns 1 if a function of the cubin contains `pc`. `bytes` may be arbitrary. Decrements *work by the number of bytes
@@ -45,5 +50,24 @@ struct cubin_kernel {
 int cubin_find_kernel(struct span bytes, const char *symbol, struct cubin_kernel *kernel);
 /* Returns 1 if there is a line for the instruction at `offset` of that code. */
 int cubin_find_kernel_line(struct span bytes, const char *symbol, uint64_t offset, struct cubin_line *line);
+
+/* ---- lines.c: looks up source lines in a cubin's .debug_line, versions 2 to 5. No allocations; the work is bounded by the
+ * section's size. ---- */
+
+struct line_query {
+    struct span line;     /* .debug_line */
+    struct span line_str; /* .debug_line_str and .debug_str, for version 5; may be empty */
+    struct span str;
+    uint64_t start;  /* load address of the section that contains the PC */
+    uint64_t offset; /* of the PC in that section */
+    /* Looks up the relocation at `offset` of .debug_line. Returns 1 if it points to the PC's section, with the value
+     * relative to the section's start in *base; 0 if it points to another section; -1 if there is no relocation. */
+    int (*relocation)(void *user, uint64_t offset, uint64_t *base);
+    void *user;
+};
+
+/* Returns 1 and *place if a sequence covers the PC. Code inlined from the headers or libraries of the CUDA toolkit, Triton,
+ * Warp and numba counts as its caller's line. */
+int lines_find(const struct line_query *query, struct cubin_line *place);
 
 #endif

@@ -1,4 +1,9 @@
-#include "lines.h"
+/*
+ * libdw does not work here: until relocated, all line sequences of a cubin start at address 0, and only the relocation of a
+ * sequence's DW_LNE_set_address tells which function it belongs to. libdw's sorted table loses that. ptxas also writes its own
+ * extended opcode, 0x90, which says at which call code was inlined; libdw skips it.
+ */
+#include "cubin.h"
 
 #include <dwarf.h>
 #include <limits.h>

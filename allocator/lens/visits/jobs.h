@@ -6,7 +6,6 @@
 #define CUFENCE_LENS_JOBS_H
 
 #include "kernels/flight.h"
-#include "kernels/results.h"
 #include "visits.h"
 
 /* A visit on its way, with the parts of its users. Owns its arguments and what they reach. */

@@ -36,7 +36,10 @@ static struct {
     size_t refused_count;
     uint64_t searched; /* bytes */
     int has_noted_host, has_noted_pattern, has_noted_far;
-    int is_zero;    /* the pages in the guards */
+    int is_zero; /* the pages in the guards */
+    struct {
+        uint64_t from, to, bytes; /* bytes 0: there is none */
+    } moved;
     uint8_t *found; /* a page */
 } memory;
 
@@ -159,7 +162,8 @@ static cufence_status refresh(const struct piece *piece)
     return driver_check(driver->cuMemcpyDtoD(piece->base, piece->seen, piece->bytes), "cuMemcpyDtoD");
 }
 
-cufence_status memory_add(uint64_t address, uint64_t bytes)
+/* Maps new memory: the device's, or else the host's. */
+static cufence_status add(uint64_t address, uint64_t bytes)
 {
     CUmemGenericAllocationHandle handle;
     CUresult result = create(&handle, bytes, CU_MEM_LOCATION_TYPE_DEVICE, memory.device);
@@ -221,7 +225,7 @@ static cufence_status import(const struct rerun_message *message, int fd)
     take_bounds(&piece, message);
     cufence_status status = take_original(&piece, message, fd);
     if (status == CUFENCE_OK)
-        status = memory_add(base, bytes);
+        status = add(base, bytes);
     if (status == CUFENCE_OK)
         status = refresh(&piece);
     if (status != CUFENCE_OK)
@@ -312,12 +316,38 @@ int memory_find(uint64_t address, uint64_t bytes)
     return status == CUFENCE_OK ? has(address, bytes) : -1;
 }
 
+static cufence_status refresh_moved(void)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (memory.moved.bytes)
+        result = driver->cuMemcpyDtoD(memory.moved.to, memory.moved.from, memory.moved.bytes);
+    return driver_check(result, "cuMemcpyDtoD");
+}
+
 cufence_status memory_refresh(void)
 {
     cufence_status status = CUFENCE_OK;
     for (size_t i = 0; i < memory.count && status == CUFENCE_OK; i++)
         status = refresh(&memory.pieces[i]);
-    return status;
+    return status == CUFENCE_OK ? refresh_moved() : status;
+}
+
+cufence_status memory_move(const struct rerun_input *input)
+{
+    uint64_t start = input->moved_to / PAGE * PAGE;
+    uint64_t bytes = (input->moved_to + input->moved_bytes - start + PAGE - 1) / PAGE * PAGE;
+    if (!input->moved_bytes)
+        return CUFENCE_OK;
+    int found = memory_find(input->moved_from, input->moved_bytes);
+    if (found <= 0)
+        return found ? CUFENCE_ERROR_SYSTEM : error_set(CUFENCE_ERROR_UNSUPPORTED, "the buffer's memory is not there");
+    cufence_status status = add(start, bytes);
+    if (status != CUFENCE_OK)
+        return status;
+    memory.moved.from = input->moved_from;
+    memory.moved.to = input->moved_to;
+    memory.moved.bytes = input->moved_bytes;
+    return refresh_moved();
 }
 
 cufence_status memory_tell_results(void)
@@ -334,7 +364,7 @@ static cufence_status put_page(uint64_t *page, uint64_t address)
 {
     if (address < memory.start || address + PAGE > memory.end || has(address, 1) || has(address + PAGE - 1, 1))
         return CUFENCE_OK; /* the guard is narrower than a page */
-    cufence_status status = *page ? CUFENCE_OK : memory_add(address, PAGE);
+    cufence_status status = *page ? CUFENCE_OK : add(address, PAGE);
     if (status == CUFENCE_ERROR_OUT_OF_MEMORY) {
         note("there was no room next to some buffers to see what is written there", &memory.has_noted_pattern);
         return CUFENCE_OK;
@@ -361,9 +391,9 @@ static void fill_far(void)
         uint64_t next = i + 1 < memory.count ? memory.pieces[i + 1].base - PAGE : memory.end;
         uint64_t limit = end + PAGE + FAR < next ? end + PAGE + FAR : next;
         if (piece->has_pattern && piece->base >= memory.start + PAGE)
-            far_add(memory.device, start > behind + FAR ? start - FAR : behind, start);
+            patterns_add_far(memory.device, start > behind + FAR ? start - FAR : behind, start);
         if (piece->has_pattern)
-            far_add(memory.device, end + PAGE, limit);
+            patterns_add_far(memory.device, end + PAGE, limit);
         behind = piece->has_pattern && limit > end + PAGE ? limit : end + PAGE;
     }
 }
@@ -415,14 +445,14 @@ cufence_status memory_put_patterns(void)
         if (status == CUFENCE_OK)
             status = put_slack(piece);
     }
-    if (!memory.is_zero && !far_is_there())
+    if (!memory.is_zero && !patterns_has_far())
         fill_far();
     return status == CUFENCE_OK ? patterns_write_far() : status;
 }
 
 cufence_status memory_remove_patterns(void)
 {
-    cufence_status status = far_remove();
+    cufence_status status = patterns_remove_far();
     for (size_t i = 0; i < memory.count && status == CUFENCE_OK; i++) {
         status = remove_page(&memory.pieces[i].before);
         if (status == CUFENCE_OK)

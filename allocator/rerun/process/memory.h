@@ -25,8 +25,9 @@ cufence_status memory_open(int socket, int device, const struct rerun_input *inp
  * be saved. Errors: DRIVER, OUT_OF_MEMORY. */
 cufence_status memory_reach(const uint8_t *arguments, size_t size);
 
-/* Maps new memory: the device's, or else the host's. Errors: OUT_OF_MEMORY, DRIVER. */
-cufence_status memory_add(uint64_t address, uint64_t bytes);
+/* Maps memory at input->moved_to, and gives it the bytes of the buffer, which is asked for. Errors: DRIVER, OUT_OF_MEMORY,
+ * UNSUPPORTED, SYSTEM. */
+cufence_status memory_move(const struct rerun_input *input);
 
 /* Whether the device has had no room for a copy. */
 int memory_is_full(void);
@@ -50,14 +51,6 @@ cufence_status memory_remove_patterns(void);
 /* Sends a MESSAGE_WROTE for each range of bytes in the guards that has changed; if there is one, or with is_only, then for each
  * in the slack. Returns the number of those in the guards. */
 size_t memory_tell_writes(int is_only);
-
-/* ---- moved.c: a buffer whose edge lies at a guard ---- */
-
-/* Maps memory at input->moved_to, and gives it the bytes of the buffer, which is asked for. Errors: DRIVER, OUT_OF_MEMORY. */
-cufence_status moved_open(const struct rerun_input *input);
-
-/* Gives it those bytes again. */
-cufence_status moved_refresh(void);
 
 /* ---- host.c: pinned host memory ---- */
 
@@ -113,28 +106,14 @@ cufence_status patterns_write(uint64_t address, uint64_t bytes);
  * access faults there. Returns their number. */
 size_t patterns_tell(uint64_t address, uint64_t bytes, int is_slack, size_t sent);
 
-/* The same for the page of far.c, one pattern wide. */
+/* One page that is mapped many times, far out in the guards: a launch that goes further than the pages with a pattern of their
+ * own does not fault there. What is written in one place is written in all. patterns_add_far() fills addresses that are
+ * reserved, between multiples of PATTERN_PAGE; without room for it nothing is there, which is no error. */
+void patterns_add_far(int device, uint64_t start, uint64_t end);
+int patterns_has_far(void);
 cufence_status patterns_write_far(void);
 size_t patterns_count_far(void); /* bytes that have changed; 0 if there is no such page */
-
-/* ---- far.c: one page that is mapped many times, far out in the guards ---- */
-
-/* A launch that goes further than the pages with a pattern of their own does not fault there. What is written in one place is
- * written in all. Fills addresses that are reserved, between multiples of PATTERN_PAGE. Without room for it nothing is there,
- * which is no error. */
-void far_add(int device, uint64_t start, uint64_t end);
-
-/* Whether something is filled. */
-int far_is_there(void);
-
-/* Gives the page its bytes; PATTERN_PAGE of them. Errors: DRIVER. */
-cufence_status far_write(const uint8_t *bytes);
-
-/* Reads the page. Returns 0 if there is none, or if it cannot be read. */
-int far_read(uint8_t *bytes);
-
-/* Errors: DRIVER. */
-cufence_status far_remove(void);
+cufence_status patterns_remove_far(void);
 
 /* ---- what looks at the memory ---- */
 

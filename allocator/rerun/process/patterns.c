@@ -9,6 +9,7 @@
 #define PAGE PATTERN_PAGE
 #define SAME_RANGE 4 /* unchanged bytes between two changed ones that may have been written with what was there */
 #define MOST_RANGES 64
+#define MOST_AREAS 16 /* of 31 mappings: some hundred driver calls in all */
 
 static struct {
     int socket;
@@ -94,15 +95,75 @@ size_t patterns_tell(uint64_t address, uint64_t bytes, int is_slack, size_t sent
     return count;
 }
 
+/* ---- one page that is mapped many times, far out in the guards ---- */
+
+static struct {
+    CUmemGenericAllocationHandle page; /* 0: none. It is kept when the areas are removed */
+    struct {
+        CUdeviceptr start;
+        uint64_t bytes;
+    } areas[MOST_AREAS];
+    size_t count;
+} far;
+
+static cufence_status clear(CUdeviceptr start, uint64_t bytes)
+{
+    cufence_status status = CUFENCE_OK;
+    for (uint64_t at = 0; at < bytes && status == CUFENCE_OK; at += PAGE)
+        status = driver_check(driver->cuMemUnmap(start + at, PAGE), "cuMemUnmap");
+    return status;
+}
+
+/* Returns 0 if that does not go; then nothing is mapped there. */
+static int fill(int device, CUdeviceptr start, uint64_t bytes)
+{
+    uint64_t at = 0;
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    while (at < bytes && driver->cuMemMap(start + at, PAGE, 0, far.page, 0) == CUDA_SUCCESS)
+        at += PAGE;
+    if (at == bytes && driver->cuMemSetAccess(start, bytes, &access, 1) == CUDA_SUCCESS)
+        return 1;
+    clear(start, at);
+    return 0;
+}
+
+void patterns_add_far(int device, uint64_t start, uint64_t end)
+{
+    const CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    if (start >= end || (start | end) % PAGE || far.count == MOST_AREAS)
+        return;
+    if (!far.page && driver->cuMemCreate(&far.page, PAGE, &kind, 0) != CUDA_SUCCESS)
+        far.page = 0;
+    if (!far.page || !fill(device, start, end - start))
+        return;
+    far.areas[far.count].start = start;
+    far.areas[far.count++].bytes = end - start;
+}
+
+cufence_status patterns_remove_far(void)
+{
+    cufence_status status = CUFENCE_OK;
+    for (; far.count && status == CUFENCE_OK; far.count--)
+        status = clear(far.areas[far.count - 1].start, far.areas[far.count - 1].bytes);
+    return status;
+}
+
+int patterns_has_far(void)
+{
+    return far.count > 0;
+}
+
 cufence_status patterns_write_far(void)
 {
-    return far_write(patterns.pattern);
+    return far.count ? patterns_write(far.areas[0].start, PAGE) : CUFENCE_OK;
 }
 
 size_t patterns_count_far(void)
 {
     size_t count = 0;
-    if (!far_read(patterns.found))
+    if (!far.count || driver->cuMemcpyDtoH(patterns.found, far.areas[0].start, PAGE) != CUDA_SUCCESS)
         return 0;
     for (size_t i = 0; i < PAGE; i++)
         count += (size_t)has_changed(i);

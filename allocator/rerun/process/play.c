@@ -203,8 +203,7 @@ static cufence_status refresh(void)
 {
     set_variables(0);
     host_refresh();
-    cufence_status status = memory_refresh();
-    return status == CUFENCE_OK ? moved_refresh() : status;
+    return memory_refresh();
 }
 
 /* Launches with patterns in the guards, until a launch writes there. Returns its number in *wrote, the number of launches if
@@ -297,7 +296,7 @@ static cufence_status fill(void)
     for (size_t i = 0; status == CUFENCE_OK && i < input->variable_count; i++)
         status = memory_reach(input->variables[i].value, input->variables[i].bytes);
     if (status == CUFENCE_OK)
-        status = moved_open(input);
+        status = memory_move(input);
     for (size_t i = 0; status == CUFENCE_OK && i < count; i++)
         status = memory_reach(input->launches[i].arguments, input->launches[i].argument_bytes);
     return status;
