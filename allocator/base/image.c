@@ -47,3 +47,15 @@ struct span image_content(const struct image *image, const Elf64_Shdr *section)
         return (struct span){NULL, 0};
     return span_part(image->file, section->sh_offset, section->sh_size);
 }
+
+uint32_t image_find(const struct image *image, const char *name, const char *rest, Elf64_Shdr *section)
+{
+    size_t length = strlen(name);
+    struct span names = image_section(image, image->names, section) ? image_content(image, section) : (struct span){NULL, 0};
+    for (uint32_t i = 1; image_section(image, i, section); i++) {
+        const char *found = span_string(names, section->sh_name);
+        if (found && !strncmp(found, name, length) && !strcmp(found + length, rest))
+            return i;
+    }
+    return 0;
+}

@@ -33,6 +33,9 @@ int image_open_part(const void *bytes, size_t size, struct image *image);
 /* Copies section header `index` into *section. Returns 1 if that section exists; index 0 never does. */
 int image_section(const struct image *image, uint32_t index, Elf64_Shdr *section);
 
+/* Finds the section whose name is `name` and `rest`. Returns its index, 0 if there is none. */
+uint32_t image_find(const struct image *image, const char *name, const char *rest, Elf64_Shdr *section);
+
 /* Returns the content of a section; empty if it is not entirely within the file. */
 struct span image_content(const struct image *image, const Elf64_Shdr *section);
 

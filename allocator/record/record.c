@@ -184,10 +184,7 @@ static json_t *with(json_t *array, json_t *value)
 
 static json_t *triple_of(const uint32_t *triple)
 {
-    json_t *array = json_array();
-    for (size_t i = 0; i < 3 && array; i++)
-        array = with(array, json_integer(triple[i]));
-    return array;
+    return json_pack("[III]", (json_int_t)triple[0], (json_int_t)triple[1], (json_int_t)triple[2]);
 }
 
 static json_t *bytes_of(const uint8_t *bytes, size_t count)

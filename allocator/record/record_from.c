@@ -2,6 +2,7 @@
 #include "record.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct reading {
@@ -22,9 +23,10 @@ static int take_number(const struct field *field, const json_t *json, void *to)
     return 1;
 }
 
+static const char digits[] = "0123456789abcdef";
+
 static int digit_of(char letter)
 {
-    static const char digits[] = "0123456789abcdef";
     const char *found = letter ? strchr(digits, letter) : NULL;
     return found ? (int)(found - digits) : -1;
 }
@@ -32,17 +34,12 @@ static int digit_of(char letter)
 static int take_hex(const struct field *field, const json_t *json, void *to)
 {
     const char *text = json_is_string(json) ? json_string_value(json) : "";
-    uint64_t number = 0;
     if (field->type == FIELD_HEX)
         text = strncmp(text, "0x", 2) == 0 ? text + 2 : "";
     size_t length = strlen(text);
-    if (field->type == FIELD_HASH ? length != 16 : length < 1 || length > 16)
+    uint64_t number = strtoull(text, NULL, 16);
+    if ((field->type == FIELD_HASH ? length != 16 : length < 1 || length > 16) || strspn(text, digits) != length)
         return 0;
-    for (; *text; text++) {
-        if (digit_of(*text) < 0)
-            return 0;
-        number = number << 4 | (uint64_t)digit_of(*text);
-    }
     if (field->most && number > field->most)
         return 0;
     field_set_number(field, to, number);

@@ -122,8 +122,7 @@ static int has_kernel(const uint8_t *bytes, size_t size, const char *symbol)
     struct image image;
     Elf64_Sym entry;
     Elf64_Shdr section;
-    uint64_t work = UINT64_MAX; /* one cubin is searched once */
-    return cubin_find_named((struct span){bytes, size}, symbol, &work, &entry) && image_open(bytes, size, &image) &&
+    return cubin_find_named((struct span){bytes, size}, symbol, NULL, &entry) && image_open(bytes, size, &image) &&
            image_section(&image, entry.st_shndx, &section) && section.sh_addr == 0 &&
            span_part(image_content(&image, &section), entry.st_value, entry.st_size).bytes;
 }

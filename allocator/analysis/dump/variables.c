@@ -40,16 +40,16 @@ static int open_module(struct span cubin, struct module *module)
         return 0;
     module->names = image_content(&module->image, &section);
     for (uint32_t i = 1; image_section(&module->image, i, &section); i++) {
-        const char *name = name_of(module, &section);
         if (section.sh_type == SHT_SYMTAB && image_section(&module->image, section.sh_link, &strings)) {
             module->symbols = image_content(&module->image, &section);
             module->symbols_at = section.sh_offset;
             module->strings = image_content(&module->image, &strings);
         }
-        if (!strcmp(name, ".rela.nv.constant4") || !strcmp(name, ".rel.nv.constant4")) {
-            module->relocations = image_content(&module->image, &section);
-            module->relocation_bytes = section.sh_type == SHT_REL ? sizeof(Elf64_Rel) : sizeof(Elf64_Rela);
-        }
+    }
+    if (image_find(&module->image, ".rela.nv.constant4", "", &section) ||
+        image_find(&module->image, ".rel.nv.constant4", "", &section)) {
+        module->relocations = image_content(&module->image, &section);
+        module->relocation_bytes = section.sh_type == SHT_REL ? sizeof(Elf64_Rel) : sizeof(Elf64_Rela);
     }
     return module->symbols.bytes != NULL;
 }
@@ -60,18 +60,17 @@ static int symbol_at(const struct module *module, uint64_t index, Elf64_Sym *sym
     return index < SYMBOL_LIMIT && reader_copy(&reader, symbol, sizeof *symbol);
 }
 
+static int is_constant(const struct module *module, const Elf64_Shdr *section)
+{
+    return !strcmp(name_of(module, section), ".nv.constant3");
+}
+
 static int is_variable(const struct module *module, const Elf64_Sym *symbol, Elf64_Shdr *section)
 {
     if (ELF64_ST_TYPE(symbol->st_info) != STT_OBJECT || !symbol->st_size ||
         !image_section(&module->image, symbol->st_shndx, section))
         return 0;
-    return !strncmp(name_of(module, section), ".nv.global", sizeof ".nv.global" - 1) ||
-           !strcmp(name_of(module, section), ".nv.constant3");
-}
-
-static int is_constant(const struct module *module, const Elf64_Shdr *section)
-{
-    return !strcmp(name_of(module, section), ".nv.constant3");
+    return !strncmp(name_of(module, section), ".nv.global", sizeof ".nv.global" - 1) || is_constant(module, section);
 }
 
 /* Returns the symbol whose address, or half of it, the bank has at an offset; 0 if none. */
@@ -117,9 +116,7 @@ static void find_used(const struct module *module, const char *symbol, uint8_t u
 {
     Elf64_Sym entry;
     Elf64_Shdr section;
-    uint64_t work = UINT64_MAX; /* one cubin is searched once */
-    if (!cubin_find_named(module->image.file, symbol, &work, &entry) ||
-        !image_section(&module->image, entry.st_shndx, &section))
+    if (!cubin_find_named(module->image.file, symbol, NULL, &entry) || !image_section(&module->image, entry.st_shndx, &section))
         return;
     struct span code = image_content(&module->image, &section);
     size_t size = code.size < CODE_LIMIT ? code.size : CODE_LIMIT;

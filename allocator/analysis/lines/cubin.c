@@ -28,8 +28,11 @@ static struct span function_code(const struct image *image, const Elf64_Sym *sym
     return span_part(image_content(image, &text), symbol->st_value - text.sh_addr, symbol->st_size);
 }
 
+/* work: NULL: as much as it takes. */
 static int spend(uint64_t *work, uint64_t amount)
 {
+    if (!work)
+        return 1;
     int is_enough = *work >= amount;
     *work = is_enough ? *work - amount : 0;
     return is_enough;
@@ -179,25 +182,20 @@ static int find_line(const struct image *image, uint16_t number, uint64_t offset
 {
     Elf64_Shdr section, text;
     *line = (struct cubin_line){NULL, NULL, 0};
-    if (!image_section(image, number, &text) || !image_section(image, image->names, &section))
+    uint32_t table = image_section(image, number, &text) ? image_find(image, ".debug_line", "", &section) : 0;
+    if (!table)
         return 0;
-    struct span names = image_content(image, &section);
     struct relocations relocations = {.section_start = text.sh_addr, .section = number};
-    struct line_query query = {.start = text.sh_addr, .offset = offset, .relocation = relocation_at, .user = &relocations};
-    const struct {
-        const char *name;
-        struct span *span;
-    } wanted[] = {{".debug_line", &query.line}, {".debug_line_str", &query.line_str}, {".debug_str", &query.str}};
-    for (uint32_t i = 1; image_section(image, i, &section); i++) {
-        const char *name = span_string(names, section.sh_name);
-        for (size_t k = 0; name && k < sizeof(wanted) / sizeof(wanted[0]); k++) {
-            if (strcmp(name, wanted[k].name) != 0)
-                continue;
-            *wanted[k].span = image_content(image, &section);
-            if (wanted[k].span == &query.line)
-                find_relocations(image, i, &relocations);
-        }
-    }
+    struct line_query query = {.line = image_content(image, &section),
+                               .start = text.sh_addr,
+                               .offset = offset,
+                               .relocation = relocation_at,
+                               .user = &relocations};
+    find_relocations(image, table, &relocations);
+    if (image_find(image, ".debug_line", "_str", &section))
+        query.line_str = image_content(image, &section);
+    if (image_find(image, ".debug_str", "", &section))
+        query.str = image_content(image, &section);
     return query.line.bytes && lines_find(&query, line);
 }
 
@@ -207,9 +205,8 @@ int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line)
     Elf64_Sym outer, inner;
     Elf64_Shdr text;
     struct span names;
-    uint64_t work = UINT64_MAX; /* one cubin's symbols are searched once */
     *line = (struct cubin_line){NULL, NULL, 0};
-    return image_open(bytes.bytes, bytes.size, &image) && find_symbols(&image, pc, &work, &outer, &inner, &names) &&
+    return image_open(bytes.bytes, bytes.size, &image) && find_symbols(&image, pc, NULL, &outer, &inner, &names) &&
            image_section(&image, outer.st_shndx, &text) && pc >= text.sh_addr &&
            find_line(&image, outer.st_shndx, pc - text.sh_addr, line);
 }
@@ -255,8 +252,7 @@ static int has_only_asserts(const struct image *image)
     Elf64_Sym symbol;
     struct reader symbols;
     struct span names;
-    uint64_t work = UINT64_MAX; /* one cubin's symbols are searched once */
-    if (!open_symbols(image, &work, &symbols, &names))
+    if (!open_symbols(image, NULL, &symbols, &names))
         return 0;
     while (reader_copy(&symbols, &symbol, sizeof(symbol))) {
         if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || (symbol.st_other & STO_CUDA_ENTRY))
@@ -273,23 +269,16 @@ static int has_only_asserts(const struct image *image)
 static uint32_t parameters_of(const struct image *image, const char *symbol)
 {
     enum { SIZED = 4, PARAMETER_BANK = 0x0a };
-    static const char prefix[] = ".nv.info.";
     Elf64_Shdr section;
-    if (!image_section(image, image->names, &section))
+    if (!image_find(image, ".nv.info.", symbol, &section))
         return 0;
-    struct span names = image_content(image, &section);
-    for (uint32_t i = 1; image_section(image, i, &section); i++) {
-        const char *name = span_string(names, section.sh_name);
-        if (!name || strncmp(name, prefix, sizeof(prefix) - 1) != 0 || strcmp(name + sizeof(prefix) - 1, symbol) != 0)
-            continue;
-        struct reader reader = reader_of(image_content(image, &section), 0);
-        uint8_t head[4], bank[8]; /* of the bank: index of the symbol, offset, size */
-        while (reader_copy(&reader, head, sizeof(head))) {
-            uint32_t size = head[0] == SIZED ? head[2] | (uint32_t)head[3] << 8 : 0;
-            if (head[1] == PARAMETER_BANK && size == sizeof(bank) && reader_copy(&reader, bank, sizeof(bank)))
-                return bank[4] | (uint32_t)bank[5] << 8;
-            reader_skip(&reader, size);
-        }
+    struct reader reader = reader_of(image_content(image, &section), 0);
+    uint8_t head[4], bank[8]; /* of the bank: index of the symbol, offset, size */
+    while (reader_copy(&reader, head, sizeof(head))) {
+        uint32_t size = head[0] == SIZED ? head[2] | (uint32_t)head[3] << 8 : 0;
+        if (head[1] == PARAMETER_BANK && size == sizeof(bank) && reader_copy(&reader, bank, sizeof(bank)))
+            return bank[4] | (uint32_t)bank[5] << 8;
+        reader_skip(&reader, size);
     }
     return 0;
 }
@@ -298,8 +287,7 @@ static uint32_t parameters_of(const struct image *image, const char *symbol)
 static int find_kernel(struct span bytes, const char *symbol, struct image *image, Elf64_Sym *found, struct span *code)
 {
     Elf64_Shdr text;
-    uint64_t work = UINT64_MAX; /* one cubin's symbols are searched once */
-    if (!image_open(bytes.bytes, bytes.size, image) || !cubin_find_named(bytes, symbol, &work, found) ||
+    if (!image_open(bytes.bytes, bytes.size, image) || !cubin_find_named(bytes, symbol, NULL, found) ||
         !(found->st_other & STO_CUDA_ENTRY) || !image_section(image, found->st_shndx, &text) ||
         (found->st_value != 0 && found->st_value != text.sh_addr))
         return 0;

@@ -25,7 +25,8 @@ struct cubin_line {
 };
 
 /* Returns 1 if a function of the cubin contains `pc`. `bytes` may be arbitrary. Decrements *work by the number of bytes
- * searched, and gives up at 0: a damaged dump may refer to the same cubin a million times. */
+ * searched, and gives up at 0: a damaged dump may refer to the same cubin a million times. work: NULL for one that is searched
+ * once. */
 int cubin_find(struct span bytes, uint64_t pc, uint64_t *work, struct cubin_function *function);
 
 /* Copies the symbol of the function named `symbol` into *found. Returns 1 if the cubin has one. `bytes` and *work are those of

@@ -102,10 +102,9 @@ static cufence_status find_code(uint8_t *bytes, size_t size, const char *symbol,
     Elf64_Ehdr header;
     Elf64_Sym entry;
     Elf64_Shdr section;
-    uint64_t work = UINT64_MAX; /* one cubin is searched once */
     if (!image_open(bytes, size, &image) || image.machine != COREDUMP_MACHINE)
         return corrupt(problem, "its headers are not valid");
-    if (!cubin_find_named(image.file, symbol, &work, &entry))
+    if (!cubin_find_named(image.file, symbol, NULL, &entry))
         return problem_set(problem, CUFENCE_ERROR_NOT_FOUND, "the module has no kernel %.100s", symbol);
     memcpy(&header, bytes, sizeof(header));
     cufence_status status = choose_stub(&header, code, problem);

@@ -83,7 +83,7 @@ static cufence_status find_device(void)
 {
     int count = 0;
     if (!driver->cuDeviceGetUuid || !driver->cuMemImportFromShareableHandle || !driver->cuMemcpyDtoD ||
-        (*self.input.dump && !driver->cuCoredumpSetAttributeGlobal))
+        !driver->cuLaunchKernelEx || (*self.input.dump && !driver->cuCoredumpSetAttributeGlobal))
         return error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver is too old");
     driver->cuDeviceGetCount(&count);
     for (int i = 0; i < count; i++) {
@@ -130,8 +130,11 @@ static cufence_status load_kernel(void)
     return status;
 }
 
-static CUresult launch_with_attributes(const struct rerun_launch *launch, void **extra)
+static cufence_status launch_and_wait(const struct rerun_launch *launch)
 {
+    size_t bytes = launch->argument_bytes;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)launch->arguments, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
     CUlaunchAttribute attributes[2];
     CUlaunchConfig config = {.gridDimX = launch->grid[0],
                              .gridDimY = launch->grid[1],
@@ -147,27 +150,13 @@ static CUresult launch_with_attributes(const struct rerun_launch *launch, void *
         attributes[config.numAttrs++] =
             (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
                                 .value.clusterDim = {launch->cluster[0], launch->cluster[1], launch->cluster[2]}};
-    return driver->cuLaunchKernelEx(&config, self.function, NULL, extra);
-}
-
-static cufence_status launch_and_wait(const struct rerun_launch *launch)
-{
-    size_t bytes = launch->argument_bytes;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)launch->arguments, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                     CU_LAUNCH_PARAM_END};
     if (driver->cuFuncSetAttribute && launch->shared_bytes)
         driver->cuFuncSetAttribute(self.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)launch->shared_bytes);
     if (driver->cuFuncSetAttribute && launch->cluster[0])
         driver->cuFuncSetAttribute(self.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
-    CUresult result;
-    if (driver->cuLaunchKernelEx && (launch->is_cooperative || launch->cluster[0]))
-        result = launch_with_attributes(launch, bytes ? extra : NULL);
-    else
-        result =
-            driver->cuLaunchKernel(self.function, launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0],
-                                   launch->block[1], launch->block[2], launch->shared_bytes, NULL, NULL, bytes ? extra : NULL);
+    CUresult result = driver->cuLaunchKernelEx(&config, self.function, NULL, bytes ? extra : NULL);
     if (result != CUDA_SUCCESS)
-        return driver_check(result, "cuLaunchKernel");
+        return driver_check(result, "cuLaunchKernelEx");
     return driver_check(driver->cuCtxSynchronize(), "cuCtxSynchronize");
 }
 
