@@ -197,7 +197,7 @@ static int add_threads(struct builder *builder, const struct warp_view *view, co
     struct emulate_launch launch;
     int is_launch_known = grid && set_launch(builder, grid, location, &launch);
     if (is_launch_known && location->has_bulk &&
-        bulk_find(builder->dump, view, location, &launch, &builder->emulation_budget, site->lanes, &site->box,
+        warp_bulk(builder->dump, view, location, &launch, &builder->emulation_budget, site->lanes, &site->box,
                   &site->access_bytes)) {
         site->lane_count = 1;
         return 1;

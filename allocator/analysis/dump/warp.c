@@ -6,6 +6,8 @@
 #define WARP_LIMIT 262144u
 #define WARP_TABLE_LIMIT 128u
 
+#define UNIT 16u /* bytes: what the size of a copy without a map counts */
+
 /* Returns 1 if the warp and its block, SM and device are in the dump. */
 static int warp_read(const struct coredump *dump, struct coredump_ref warp, struct warp_view *view)
 {
@@ -117,14 +119,27 @@ static int read_address(const struct coredump *dump, const struct warp_view *vie
     return 1;
 }
 
+static struct evidence_lane lane_of(const struct coredump_lane *row)
+{
+    struct evidence_lane lane = {.lane = row->lane, .has_exception = row->exception != 0};
+    memcpy(lane.thread, row->thread, sizeof(lane.thread));
+    return lane;
+}
+
+static struct emulate_lane start_of(const struct warp_view *view, const struct coredump_lane *row, const uint32_t *registers,
+                                    size_t register_count)
+{
+    struct emulate_lane start = {.lane = row->lane, .pc = row->pc, .registers = registers, .register_count = register_count};
+    memcpy(start.block_index, view->cta.block, sizeof(start.block_index));
+    memcpy(start.thread, row->thread, sizeof(start.thread));
+    return start;
+}
+
 /* Computes the address by emulating the lane's path. Returns 0 if the path bypasses the access. */
 static int emulate_address(const struct warp_view *view, const struct location *location, const struct emulate_launch *launch,
                            const struct lane_state *state, uint64_t *budget, struct evidence_lane *lane)
 {
-    struct emulate_lane start = {
-        .lane = state->row->lane, .pc = state->row->pc, .registers = state->registers, .register_count = state->register_count};
-    memcpy(start.block_index, view->cta.block, sizeof(start.block_index));
-    memcpy(start.thread, state->row->thread, sizeof(start.thread));
+    struct emulate_lane start = start_of(view, state->row, state->registers, state->register_count);
     uint64_t address = 0;
     enum emulate_result result = emulate(launch, &start, location->pc, &location->access, budget, &address);
     /* A half known from the lane's own registers contradicts an address with another half. */
@@ -143,8 +158,7 @@ static int find_lane(const struct coredump *dump, const struct warp_view *view, 
                      const struct emulate_launch *launch, uint64_t *budget, uint32_t row, struct evidence_lane *lane)
 {
     struct lane_state state = {.ref = {view->lane_table, row}, .row = &view->lanes[row]};
-    *lane = (struct evidence_lane){.lane = state.row->lane, .has_exception = state.row->exception != 0};
-    memcpy(lane->thread, state.row->thread, sizeof(lane->thread));
+    *lane = lane_of(state.row);
     if (!location->has_access)
         return 1;
     if (location->held_until && (state.row->pc < location->pc || state.row->pc >= location->held_until))
@@ -213,12 +227,70 @@ size_t warp_lanes(const struct coredump *dump, const struct warp_view *view, con
         return count;
     /* According to the dump, no lane performed the access, so the dump contradicts itself: keep all lanes, without
      * addresses. */
-    for (uint32_t row = 0; row < view->lane_count; row++) {
-        if (!(candidates >> row & 1))
-            continue;
-        const struct coredump_lane *from = &view->lanes[row];
-        lanes[count] = (struct evidence_lane){.lane = from->lane, .has_exception = from->exception != 0};
-        memcpy(lanes[count++].thread, from->thread, sizeof(from->thread));
-    }
+    for (uint32_t row = 0; row < view->lane_count; row++)
+        if (candidates >> row & 1)
+            lanes[count++] = lane_of(&view->lanes[row]);
     return count;
+}
+
+/* ---- bulk copies ---- */
+
+struct search {
+    const struct emulate_launch *launch;
+    const struct location *location;
+    struct emulate_lane lane;
+    uint64_t *budget;
+};
+
+/* Finds the value of a uniform register, or of a pair, when the lane began the copy. */
+static int value_of(const struct search *search, unsigned number, int is_pair, uint64_t *value)
+{
+    const struct sass_access access = {.predicate = 7, .base = SASS_RZ, .uniform = (int)number, .is_uniform_low = !is_pair};
+    return emulate(search->launch, &search->lane, search->location->pc, &access, search->budget, value) == EMULATE_ADDRESS;
+}
+
+static int find_box(const struct search *search, struct evidence_box *box)
+{
+    const struct sass_bulk *bulk = &search->location->bulk;
+    uint64_t value;
+    for (unsigned i = 0; i < bulk->dimensions; i++) {
+        if (!value_of(search, bulk->coordinates + i, 0, &value))
+            return 0;
+        box->corner[i] = (int32_t)(uint32_t)value;
+    }
+    box->dimensions = bulk->dimensions;
+    return 1;
+}
+
+static int find_bytes(const struct search *search, uint64_t *address, uint32_t *bytes)
+{
+    const struct sass_bulk *bulk = &search->location->bulk;
+    uint64_t size;
+    if (!value_of(search, bulk->at, 1, address) || !value_of(search, bulk->size, 0, &size))
+        return 0;
+    *bytes = (uint32_t)size * UNIT;
+    return 1;
+}
+
+int warp_bulk(const struct coredump *dump, const struct warp_view *view, const struct location *location,
+              const struct emulate_launch *launch, uint64_t *budget, struct evidence_lane *lane, struct evidence_box *box,
+              uint32_t *bytes)
+{
+    uint32_t registers[256];
+    for (uint32_t row = 0; row < view->lane_count; row++) {
+        const struct coredump_lane *from = &view->lanes[row];
+        struct coredump_ref ref = {view->lane_table, row};
+        size_t count = coredump_words(dump, ref, COREDUMP_REGISTERS, registers, 256);
+        const struct search search = {launch, location, start_of(view, from, registers, count), budget};
+        *lane = lane_of(from);
+        lane->is_replayed = 1;
+        if (location->bulk.dimensions && find_box(&search, box))
+            return 1;
+        if (!location->bulk.dimensions && find_bytes(&search, &lane->address, bytes)) {
+            lane->certainty = CERTAIN_DERIVED;
+            lane->known_bits = UINT64_MAX;
+            return 1;
+        }
+    }
+    return 0;
 }
