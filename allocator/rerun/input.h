@@ -11,7 +11,6 @@
 #define CUFENCE_RERUN_INPUT_H
 
 #include "analysis/sass/origin.h"
-#include "analysis/snapshot/rerun_launch.h"
 #include "analysis/values/figures.h"
 #include "analysis/verdict/diagnosis.h"
 #include "base/error.h"

@@ -5,7 +5,6 @@
 #ifndef CUFENCE_WITNESS_SURROUNDINGS_H
 #define CUFENCE_WITNESS_SURROUNDINGS_H
 
-#include "analysis/snapshot/rerun_launch.h"
 #include "analysis/verdict/diagnosis.h"
 #include "launch/maps.h"
 #include "stacks/stack.h"

@@ -11,7 +11,6 @@
 #define CUFENCE_ANALYSIS_SNAPSHOT_BUNDLE_H
 
 #include "base/error.h"
-#include "rerun_launch.h"
 #include "snapshot.h"
 
 #define BUNDLE_VERSION 1

@@ -6,7 +6,6 @@
 #define CUFENCE_ANALYSIS_VERDICT_CAUSE_H
 
 #include "analysis/sass/origin.h"
-#include "analysis/snapshot/rerun_launch.h"
 #include "base/reader.h"
 #include "diagnosis.h"
 

@@ -1,5 +1,3 @@
-#include "rerun_launch.h"
-
 #include "snapshot.h"
 
 #include <string.h>
@@ -33,4 +31,39 @@ int rerun_pinned_is_sound(const struct rerun_range *ranges, size_t count, uint64
             return 0;
     }
     return 1;
+}
+
+/* ---- tensor maps ---- */
+
+uint64_t map_extent(const struct tensor_map *map)
+{
+    uint64_t extent = 0, part;
+    if (!map->element_bits || __builtin_mul_overflow(map->size[0], map->element_bits, &extent))
+        return 0;
+    extent = (extent + 7) / 8;
+    for (uint32_t i = 1; i < map->rank; i++) {
+        if (!map->size[i])
+            return 0;
+        if (__builtin_mul_overflow(map->size[i] - 1, map->stride[i], &part) || __builtin_add_overflow(extent, part, &extent))
+            return UINT64_MAX;
+    }
+    return extent;
+}
+
+uint64_t map_excess(const struct tensor_map *map)
+{
+    uint64_t extent = map_extent(map);
+    return map->buffer && extent > map->room ? extent - map->room : 0;
+}
+
+int map_is_misencoded(const struct tensor_map *map)
+{
+    uint64_t bytes = map->size[0] * map->element_bits / 8;
+    int is_dense = 1;
+    for (uint32_t i = 1; i < map->rank; i++) {
+        is_dense &= map->stride[i] == bytes;
+        bytes *= map->size[i];
+    }
+    return map->element_bits && map->buffer && !map_excess(map) && map->room < 128u << 10 && !is_dense &&
+           (map->bytes[85 / 8] >> 85 % 8 & 1);
 }
