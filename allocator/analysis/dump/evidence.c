@@ -33,35 +33,29 @@ struct grid_node {
     size_t parameter_bytes;
 };
 
-struct site_node {
-    struct site_node *next;
-    struct evidence_site site;
-    struct coredump_ref sm;
-};
-
 struct builder {
     const struct coredump *dump;
     struct whole *whole;
     struct locator locator;
-    struct grid_node *grids; /* of the device; read when the device is chosen */
-    struct site_node *first;
-    struct site_node **last;
-    size_t count;
+    struct grid_node *grids;    /* of the device; read when the device is chosen */
     struct coredump_ref device; /* of the first site; section 0 until then */
     unsigned compute;           /* 90 for 9.0 */
     uint64_t emulation_budget;
 };
 
-static struct evidence_site *add_site(struct builder *builder, struct coredump_ref sm)
+/* The result is valid until the next one is added. NULL if out of host memory. */
+static struct evidence_site *add_site(struct builder *builder, uint32_t sm)
 {
-    struct site_node *node = record_take(&builder->whole->memory, 1, sizeof(*node));
-    if (!node)
-        return NULL;
-    node->sm = sm;
-    *builder->last = node;
-    builder->last = &node->next;
-    builder->count++;
-    return &node->site;
+    struct evidence *evidence = &builder->whole->evidence;
+    size_t count = evidence->site_count;
+    if ((count & (count - 1)) == 0) { /* the capacity is a power of two */
+        struct evidence_site *grown = realloc(evidence->sites, (count ? count * 2 : 1) * sizeof *grown);
+        if (!grown)
+            return NULL;
+        evidence->sites = grown;
+    }
+    evidence->sites[evidence->site_count++] = (struct evidence_site){.sm = sm};
+    return &evidence->sites[count];
 }
 
 /* The slice assumes the offset of the parameters for this architecture; if the driver says otherwise, the slice is not used. */
@@ -226,16 +220,16 @@ static int add_warp(void *user, const struct warp_view *view)
 {
     struct builder *builder = user;
     uint32_t exception = warp_exception(view);
-    if ((!exception && !view->warp.error_pc_valid) || view->lane_count == 0 || builder->count >= SITE_LIMIT)
+    if ((!exception && !view->warp.error_pc_valid) || view->lane_count == 0 ||
+        builder->whole->evidence.site_count >= SITE_LIMIT)
         return 1;
     if (!choose_device(builder, view->device_ref))
         return 0;
     if (!is_device(builder, view->device_ref))
         return 1;
-    struct evidence_site *site = add_site(builder, view->sm_ref);
+    struct evidence_site *site = add_site(builder, view->sm.id);
     if (!site)
         return 0;
-    site->sm = view->sm.id;
     if (view->warp.error_pc_valid)
         site->error_pc = view->warp.error_pc;
     else if (view->sm.error_pc_valid && exception != EXCEPTION_TRAP)
@@ -256,40 +250,45 @@ static int add_warp(void *user, const struct warp_view *view)
 }
 
 /* Adds the error PC of an SM whose faulting warp has exited. */
-static int add_sm(struct builder *builder, struct coredump_ref ref, const struct coredump_sm *sm)
+static int add_sm(struct builder *builder, const struct coredump_sm *sm)
 {
-    struct evidence_site *site = add_site(builder, ref);
+    struct evidence_site *site = add_site(builder, sm->id);
     const struct location *location = NULL;
     if (site)
         location = locate(&builder->locator, sm->error_pc_valid ? sm->error_pc : 0, builder->device, 0, builder->compute);
     if (!location)
         return 0;
     site->error_pc = sm->error_pc_valid ? sm->error_pc : 0;
-    site->sm = sm->id;
     set_location(site, location);
     site->exception = exception_of(sm->exception, site->instruction);
     site->source = source_of(location, NULL, builder->compute);
     return 1;
 }
 
+static int has_site(const struct evidence *evidence, uint32_t sm)
+{
+    for (size_t i = 0; i < evidence->site_count; i++)
+        if (evidence->sites[i].sm == sm)
+            return 1;
+    return 0;
+}
+
 /* Adds the SMs of a table that have no alive faulting warp. */
 static int add_sm_table(struct builder *builder, uint32_t section, struct coredump_ref device)
 {
-    uint8_t is_alive[SM_LIMIT] = {0};
+    const struct evidence *evidence = &builder->whole->evidence;
     uint32_t count = coredump_rows(builder->dump, section, COREDUMP_SMS);
-    for (const struct site_node *node = builder->first; node; node = node->next)
-        if (node->sm.section == section && node->sm.row < SM_LIMIT)
-            is_alive[node->sm.row] = 1;
     struct coredump_ref ref = {section, 0};
-    for (; ref.row < count && ref.row < SM_LIMIT && builder->count < SITE_LIMIT; ref.row++) {
+    for (; ref.row < count && ref.row < SM_LIMIT && evidence->site_count < SITE_LIMIT; ref.row++) {
         struct coredump_sm sm;
-        if (is_alive[ref.row] || !coredump_row(builder->dump, COREDUMP_SMS, ref, &sm) || (!sm.exception && !sm.error_pc_valid))
+        if (!coredump_row(builder->dump, COREDUMP_SMS, ref, &sm) || (!sm.exception && !sm.error_pc_valid) ||
+            has_site(evidence, sm.id))
             continue;
         if (!choose_device(builder, device))
             return 0;
         if (!is_device(builder, device))
             return 1;
-        if (!add_sm(builder, ref, &sm))
+        if (!add_sm(builder, &sm))
             return 0;
     }
     return 1;
@@ -327,8 +326,8 @@ static const struct grid_node *only_grid(const struct builder *builder, uint64_t
 /* Gives an exited warp's site the only running grid of its kernel: a dump contains running grids only. */
 static void borrow_grids(struct builder *builder)
 {
-    for (struct site_node *node = builder->first; node; node = node->next) {
-        struct evidence_site *site = &node->site;
+    for (size_t i = 0; i < builder->whole->evidence.site_count; i++) {
+        struct evidence_site *site = &builder->whole->evidence.sites[i];
         const struct grid_node *grid = site->has_grid || !site->kernel ? NULL : only_grid(builder, site->kernel_start);
         site->is_grid_borrowed = grid != NULL;
         if (grid)
@@ -344,18 +343,6 @@ static int compare_sites(const void *left, const void *right)
     if (a->sm != b->sm)
         return a->sm < b->sm ? -1 : 1;
     return a->warp < b->warp ? -1 : a->warp > b->warp;
-}
-
-static int set_sites(struct builder *builder)
-{
-    struct evidence *evidence = &builder->whole->evidence;
-    evidence->sites = record_take(&builder->whole->memory, builder->count + 1, sizeof(*evidence->sites));
-    if (!evidence->sites)
-        return 0;
-    for (const struct site_node *node = builder->first; node; node = node->next)
-        evidence->sites[evidence->site_count++] = node->site;
-    qsort(evidence->sites, evidence->site_count, sizeof(*evidence->sites), compare_sites);
-    return 1;
 }
 
 static void set_device(struct builder *builder)
@@ -392,16 +379,17 @@ cufence_status evidence_read(const struct coredump *dump, struct evidence **out,
     *out = NULL;
     if (!builder.whole)
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
-    builder.last = &builder.first;
     builder.locator = (struct locator){.dump = dump, .memory = &builder.whole->memory};
-    int is_complete = warp_each(builder.dump, add_warp, &builder) && add_sms(&builder);
-    borrow_grids(&builder);
-    if (!is_complete || !set_sites(&builder)) {
-        evidence_free(&builder.whole->evidence);
+    struct evidence *evidence = &builder.whole->evidence;
+    if (!warp_each(builder.dump, add_warp, &builder) || !add_sms(&builder)) {
+        evidence_free(evidence);
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
     }
+    borrow_grids(&builder);
+    if (evidence->site_count)
+        qsort(evidence->sites, evidence->site_count, sizeof(*evidence->sites), compare_sites);
     set_device(&builder);
-    *out = &builder.whole->evidence;
+    *out = evidence;
     return CUFENCE_OK;
 }
 
@@ -421,6 +409,7 @@ void evidence_free(struct evidence *evidence)
     if (!evidence)
         return;
     struct whole *whole = (struct whole *)evidence;
+    free(evidence->sites);
     record_free(&whole->memory);
     free(whole);
 }

@@ -14,10 +14,10 @@ static int warp_read(const struct coredump *dump, struct coredump_ref warp, stru
     memset(view, 0, sizeof(*view));
     struct coredump_ref cta = coredump_parent(dump, warp.section, COREDUMP_CTAS);
     view->warp_ref = warp;
-    view->sm_ref = coredump_parent(dump, cta.section, COREDUMP_SMS);
-    view->device_ref = coredump_parent(dump, view->sm_ref.section, COREDUMP_DEVICES);
+    struct coredump_ref sm = coredump_parent(dump, cta.section, COREDUMP_SMS);
+    view->device_ref = coredump_parent(dump, sm.section, COREDUMP_DEVICES);
     if (!coredump_row(dump, COREDUMP_WARPS, warp, &view->warp) || !coredump_row(dump, COREDUMP_CTAS, cta, &view->cta) ||
-        !coredump_row(dump, COREDUMP_SMS, view->sm_ref, &view->sm) || view->device_ref.section == 0)
+        !coredump_row(dump, COREDUMP_SMS, sm, &view->sm) || view->device_ref.section == 0)
         return 0;
     view->lane_table = coredump_child(dump, warp, COREDUMP_LANES);
     uint32_t count = coredump_rows(dump, view->lane_table, COREDUMP_LANES);

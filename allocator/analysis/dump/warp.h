@@ -12,7 +12,7 @@
 #define WARP_LANES 32
 
 struct warp_view {
-    struct coredump_ref warp_ref, sm_ref, device_ref;
+    struct coredump_ref warp_ref, device_ref;
     struct coredump_warp warp;
     struct coredump_cta cta;
     struct coredump_sm sm;
