@@ -112,15 +112,15 @@ static int wait_for_error(int device, int ms)
     return kernels_have_failed(device);
 }
 
-/* Does what on_fault says. error: what CUDA returns from every call after such a fault. */
-static void act(int device, CUresult error)
+/* Notes the fault, and does what on_fault says; with on_fault=error, the contexts are marked by then. */
+static void act(int device)
 {
+    note_fault(device);
     if (monitor.options->on_fault == ON_FAULT_ABORT) {
         dumps_remove_name(&monitor.pipe);
         abort();
     }
     if (monitor.options->on_fault == ON_FAULT_ERROR) {
-        contexts_set_faulted(device, error);
         if (!wait_for_error(device, REAL_ERROR_MS)) {
             monitor.poisons += kernels_poison(device, arena_start());
             wait_for_error(device, POISON_MS);
@@ -173,19 +173,18 @@ static void explain(const struct dump *dump)
     /* The program does not wait for a second launch, but it must not end before the report: with on_fault=abort it would, and
      * without the preload library nobody sees it end (monitor_await_report()). */
     int is_later = telling_takes_time(telling) && monitor.options->on_fault != ON_FAULT_ABORT && contexts_are_watched();
+    if (monitor.options->on_fault == ON_FAULT_ERROR)
+        contexts_set_faulted(device, error); /* first: who is told gets no memory */
     if (is_later) {
-        note_fault(device);
-        act(device, error);
+        act(device);
         set_work(WORK_REPORT);
     }
     monitor.made_ns = status == CUFENCE_OK ? tell_fault(telling) : tell_unexplained(dump->received, problem.text);
     evidence_free(evidence);
     if (monitor.options->verbose)
         tell_times(dump);
-    if (is_later)
-        return;
-    note_fault(device);
-    act(device, error);
+    if (!is_later)
+        act(device);
 }
 
 /* ---- the thread ---- */

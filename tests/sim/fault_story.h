@@ -86,8 +86,7 @@ static inline void *allocate(size_t size, const char *label)
 static inline CUresult launch(const char *kernel, void *pointer, CUstream stream)
 {
     CUfunction function;
-    int n = COUNT;
-    void *arguments[] = {&pointer, &n};
+    void *arguments[] = {&pointer, &(int){COUNT}};
     CUresult found = cuModuleGetFunction(&function, module, kernel);
     return found != CUDA_SUCCESS ? found : cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, stream, arguments, NULL);
 }

@@ -4,16 +4,18 @@
 #include <jansson.h>
 
 static struct {
-    int calls, line, has_address;
+    int calls, line, has_address, allocated;
     char kind[32], kernel[64], file[64], label[64];
     uint64_t address, buffer, size;
 } seen;
 
 static void handler(const cufence_fault *fault, void *user)
 {
+    void *memory = NULL;
     CHECK(user == &seen);
     CHECK(fault->text && fault->text[strlen(fault->text) - 1] == '\n');
     seen.calls++;
+    seen.allocated = (int)cufence_malloc(&memory, 100, fault->device, NULL);
     seen.line = fault->line;
     seen.has_address = fault->is_address_known;
     seen.address = fault->address;
@@ -36,7 +38,7 @@ STORY(overrun)
     allocate(COUNT * 4, "behind");
     CHECK_CU(launch("_Z10write_pastPfi", buffer, NULL));
     settle();
-    CHECK(seen.calls == 1 && cufence_fault_count() == 1);
+    CHECK(seen.calls == 1 && cufence_fault_count() == 1 && seen.allocated == CUFENCE_ERROR_FAULTED);
     CHECK(strcmp(seen.kind, "overrun") == 0 && strcmp(seen.kernel, "write_past(float*, int)") == 0);
     CHECK(strcmp(seen.file, "model.cu") == 0 && seen.line == 12);
     CHECK(seen.has_address && seen.address == (uintptr_t)buffer + COUNT * 4);
@@ -218,8 +220,7 @@ STORY(other_stream_goes_on)
     CHECK_CU(cuModuleGetFunction(&spin, module, "cusim_spin"));
     CHECK_CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, busy, arguments, NULL));
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), faulty));
-    for (int i = 0; i < 50000 && !cufence_fault_count(); i++)
-        usleep(100);
+    AWAIT(cufence_fault_count());
     CHECK(cufence_fault_count() == 1 && cuStreamQuery(busy) == CUDA_ERROR_NOT_READY);
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     CHECK_CU(cuStreamSynchronize(busy));
