@@ -37,10 +37,8 @@ static void launch(const char *name, void **arguments)
 STORY(scale)
 {
     CUdeviceptr in = allocate_filled(), out = allocate(COUNT * 4);
-    float factor = 2;
-    int n = COUNT;
     for (int i = 0; i < 6; i++)
-        launch("_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
+        launch("_Z5scalePKfPffi", (void *[]){&in, &out, &(float){2}, &(int){COUNT}});
 }
 
 /* The last ten elements of `in` are never written, and `out` is not before. The first launch leaves them alone, the second does
@@ -63,11 +61,9 @@ STORY(shapes)
 {
     CUfunction function;
     CUdeviceptr in = allocate_filled(), out = allocate(COUNT * 4), large = allocate(COUNT * 8);
-    float factor = 2;
-    int n = COUNT;
     CALL(cuModuleGetFunction, &function, module, "_Z5scalePKfPffi");
     for (int i = 0; i < 4; i++) {
-        void *arguments[] = {&in, i == 2 ? &large : &out, &factor, &n};
+        void *arguments[] = {&in, i == 2 ? &large : &out, &(float){2}, &(int){COUNT}};
         CALL(cuLaunchKernel, function, i == 1 ? 16 : 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL);
     }
 }
@@ -126,32 +122,28 @@ STORY(stale_and_far)
 STORY(second_half_written)
 {
     CUdeviceptr in, out = allocate(COUNT * 4);
-    float factor = 2;
-    int n = COUNT;
     CALL(cuMemAlloc_v2, &in, COUNT * 4);
     CALL(cuMemsetD8_v2, in + COUNT * 2, 1, COUNT * 2);
-    launch("_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
+    launch("_Z5scalePKfPffi", (void *[]){&in, &out, &(float){2}, &(int){COUNT}});
 }
 
 /* The last 12 bytes before the end of the mapping are no buffer's. */
 STORY(odd)
 {
     CUdeviceptr out = allocate((COUNT + 1) * 4);
-    int n = COUNT;
-    launch("write_last", (void *[]){&out, &n});
+    launch("write_last", (void *[]){&out, &(int){COUNT}});
 }
 
 /* Buffers that share a page, with small=pack. */
 STORY(packed)
 {
     CUdeviceptr in = 0, out = 0;
-    float factor = 2;
     int n = COUNT;
     for (int i = 0; i < 64; i++) { /* a few of each place share none */
         in = allocate_filled();
         out = allocate(COUNT * 4);
     }
-    launch("_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
+    launch("_Z5scalePKfPffi", (void *[]){&in, &out, &(float){2}, &n});
     CUdeviceptr large = allocate(4 << 20); /* it shares no page, and leads to one that does */
     CALL(cuMemcpyHtoD_v2, large + (4 << 20) - 16, &out, sizeof out);
     CALL(cuMemcpyHtoD_v2, large + 8, &large, sizeof large);
@@ -171,18 +163,16 @@ STORY(indexed)
 STORY(waver)
 {
     CUdeviceptr out = allocate(COUNT * 4);
-    int n = COUNT;
-    launch("_Z5waverPfi", (void *[]){&out, &n});
+    launch("_Z5waverPfi", (void *[]){&out, &(int){COUNT}});
 }
 
 /* Two tables lead to the buffer; a third buffer has nothing to do with it. The launch is followed by one that changes it. */
 STORY(table)
 {
     CUdeviceptr out = allocate_filled(), inner = allocate(64), outer = allocate(16), other = allocate(4096);
-    int n = COUNT;
     CALL(cuMemcpyHtoD_v2, inner + 16, &out, sizeof out);
     CALL(cuMemcpyHtoD_v2, outer + 8, &inner, sizeof inner);
-    launch("add_by_table", (void *[]){&outer, &n});
+    launch("add_by_table", (void *[]){&outer, &(int){COUNT}});
     CALL(cuMemsetD8_v2, out, 9, 64);
     CALL(cuMemsetD8_v2, other, 9, 64);
 }
@@ -203,11 +193,10 @@ STORY(pinned)
 STORY(large)
 {
     CUdeviceptr out = allocate((size_t)20 << 20), inner = allocate(64), outer = allocate(16);
-    int n = COUNT;
     CALL(cuMemcpyHtoD_v2, inner + 16, &out, sizeof out);
     CALL(cuMemcpyHtoD_v2, outer + 8, &inner, sizeof inner);
     for (int i = 0; i < 2; i++) {
-        launch("add_by_table", (void *[]){&outer, &n});
+        launch("add_by_table", (void *[]){&outer, &(int){COUNT}});
         CALL(cuCtxSynchronize);
         for (int waited = 0; access("s/000001-add_by_table/launch.json", F_OK) != 0 && waited < 30000; waited++)
             usleep(1000);
@@ -221,11 +210,9 @@ STORY(library)
     CUlibrary loaded;
     CUkernel kernel;
     CUdeviceptr in = allocate_filled(), out = allocate(COUNT * 4);
-    float factor = 3;
-    int n = COUNT;
     CALL(cuLibraryLoadData, &loaded, code, NULL, NULL, 0, NULL, NULL, 0);
     CALL(cuLibraryGetKernel, &kernel, loaded, "_Z5scalePKfPffi");
-    launch_function((CUfunction)kernel, (void *[]){&in, &out, &factor, &n});
+    launch_function((CUfunction)kernel, (void *[]){&in, &out, &(float){3}, &(int){COUNT}});
     CALL(cuCtxSynchronize);
     CALL(cuLibraryUnload, loaded);
 }
@@ -288,7 +275,6 @@ static void overrun_in_green(int has_stream)
     CUstream stream = NULL;
     CUfunction function;
     unsigned parts = 2;
-    int n = COUNT;
     CALL(cuDeviceGetDevResource, 0, &all, CU_DEV_RESOURCE_TYPE_SM);
     CALL(cuDevSmResourceSplitByCount, halves, &parts, &all, NULL, 0, all.sm.smCount / 2);
     CALL(cuDevResourceGenerateDesc, &description, halves, 1);
@@ -300,7 +286,7 @@ static void overrun_in_green(int has_stream)
     CUdeviceptr out = allocate(COUNT * 4);
     CALL(cuCtxSynchronize); /* the zeros are written on the default stream */
     CALL(cuModuleGetFunction, &function, module, "write_last");
-    CALL(cuLaunchKernel, function, 8, 1, 1, 128, 1, 1, 0, stream, (void *[]){&out, &n}, NULL);
+    CALL(cuLaunchKernel, function, 8, 1, 1, 128, 1, 1, 0, stream, (void *[]){&out, &(int){COUNT}}, NULL);
 }
 
 STORY(green)
@@ -319,12 +305,11 @@ STORY(own_context)
     CUcontext context;
     CUmodule loaded;
     CUfunction function;
-    int n = COUNT;
     CALL(cuCtxCreate_v4, &context, NULL, 0, 0);
     CALL(cuModuleLoadData, &loaded, "any");
     CALL(cuModuleGetFunction, &function, loaded, "write_last");
     CUdeviceptr out = allocate(COUNT * 4);
-    launch_function(function, (void *[]){&out, &n});
+    launch_function(function, (void *[]){&out, &(int){COUNT}});
 }
 
 int main(int argc, char **argv)

@@ -104,6 +104,7 @@ static const size_t scale_sizes[] = {8, 8, 4, 4}, normalise_sizes[] = {8, 8, 4},
 
 static const cusim_kernel kernels[] = {
     {.name = "_Z5scalePKfPffi", .function = scale, .argument_bytes = scale_sizes, .argument_count = 4},
+    {.name = "_Z4moveIfEvPKfPvfi", .function = scale, .argument_bytes = scale_sizes, .argument_count = 4},
     {.name = "_Z9normalisePKfPfi", .function = normalise, .argument_bytes = normalise_sizes, .argument_count = 3},
     {.name = "divide", .function = normalise, .argument_bytes = normalise_sizes, .argument_count = 3},
     {.name = "_Z4maskPfi", .function = mask, .argument_bytes = mask_sizes, .argument_count = 2},
@@ -141,14 +142,12 @@ static void launch(const char *name, void **arguments)
 
 static void launch_scale(CUdeviceptr from, CUdeviceptr to, float factor)
 {
-    int n = COUNT;
-    launch("_Z5scalePKfPffi", (void *[]){&from, &to, &factor, &n});
+    launch("_Z5scalePKfPffi", (void *[]){&from, &to, &factor, &(int){COUNT}});
 }
 
 static void launch_normalise(CUdeviceptr from, CUdeviceptr to)
 {
-    int n = COUNT;
-    launch("_Z9normalisePKfPfi", (void *[]){&from, &to, &n});
+    launch("_Z9normalisePKfPfi", (void *[]){&from, &to, &(int){COUNT}});
 }
 
 static void launch_copy(CUdeviceptr from, CUdeviceptr to)
@@ -196,10 +195,9 @@ STORY(many)
 STORY(offset)
 {
     CUdeviceptr from = in + 400, to = other + 4;
-    float factor = 1;
     int n = 900;
     fill(in, -1);
-    launch("_Z5scalePKfPffi", (void *[]){&from, &to, &factor, &n});
+    launch("_Z5scalePKfPffi", (void *[]){&from, &to, &(float){1}, &n});
 }
 
 STORY(struct)
@@ -245,17 +243,15 @@ static const char *values_code(void)
 STORY(code_nan)
 {
     CUfunction function = kernel_of(values_code(), "normalise");
-    int n = COUNT;
     fill(in, 417);
-    launch_of(function, (void *[]){&in, &out, &n});
+    launch_of(function, (void *[]){&in, &out, &(int){COUNT}});
 }
 
 STORY(code_in_place)
 {
     CUfunction function = kernel_of("values.cubin", "normalise");
-    int n = COUNT;
     fill(in, 417);
-    launch_of(function, (void *[]){&in, &in, &n});
+    launch_of(function, (void *[]){&in, &in, &(int){COUNT}});
 }
 
 /* Memory that an earlier buffer has left full of NaN, and that a kernel has been given only to read. */
@@ -278,9 +274,8 @@ STORY(code_types)
 {
     CUfunction function = kernel_of("values.cubin", "widen");
     CUdeviceptr halves = allocate(COUNT * 2), doubles = allocate(COUNT * 8);
-    int n = COUNT;
     CALL(cuMemsetD32_v2, halves, 0x3f800000, COUNT / 2);
-    launch_of(function, (void *[]){&halves, &doubles, &n});
+    launch_of(function, (void *[]){&halves, &doubles, &(int){COUNT}});
 }
 
 /* As the Python package does when Triton has loaded a kernel. */
@@ -317,12 +312,11 @@ static void play_graph(int zero, const char *name, void **arguments)
     CUstream stream;
     CUgraph graph;
     CUgraphExec executable;
-    int n = COUNT;
     fill(in, zero);
     CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     CALL(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
     launch_on(stream, name, arguments);
-    launch_on(stream, "_Z4maskPfi", (void *[]){&other, &n});
+    launch_on(stream, "_Z4maskPfi", (void *[]){&other, &(int){COUNT}});
     CALL(cuStreamEndCapture, stream, &graph);
     CALL(cuGraphInstantiateWithFlags, &executable, graph, 0);
     CALL(cuGraphDestroy, graph);
@@ -334,23 +328,18 @@ static void play_graph(int zero, const char *name, void **arguments)
 
 STORY(graph)
 {
-    float factor = 3;
-    int n = COUNT;
-    play_graph(-1, "_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
+    play_graph(-1, "_Z5scalePKfPffi", (void *[]){&in, &out, &(float){3}, &(int){COUNT}});
 }
 
 STORY(nan_graph)
 {
-    int n = COUNT;
-    play_graph(9, "_Z9normalisePKfPfi", (void *[]){&in, &out, &n});
+    play_graph(9, "_Z9normalisePKfPfi", (void *[]){&in, &out, &(int){COUNT}});
 }
 
 /* A kernel that is told of more elements than there are. */
 STORY(fault)
 {
-    float factor = 1;
-    int n = COUNT + 1;
-    launch("_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
+    launch("_Z5scalePKfPffi", (void *[]){&in, &out, &(float){1}, &(int){COUNT + 1}});
 }
 
 STORY(nan)
@@ -438,10 +427,9 @@ STORY(free_row)
 /* By a kernel whose name has no types, into memory of as many bytes. */
 static void nan_of_guess(size_t bytes)
 {
-    int n = COUNT;
     CUdeviceptr to = allocate(bytes);
     fill(in, 417);
-    launch("divide", (void *[]){&in, &to, &n});
+    launch("divide", (void *[]){&in, &to, &(int){COUNT}});
 }
 
 STORY(nan_guessed)
@@ -452,6 +440,14 @@ STORY(nan_guessed)
 STORY(nan_mixed)
 {
     nan_of_guess(COUNT * 4 + 1);
+}
+
+/* Few numbers of float32 whose lower halves are NaN in float16, into memory with left-over ones of float16. */
+STORY(nan_in_halves)
+{
+    CALL(cuMemsetD32_v2, in, 0x40007e01, COUNT);
+    CALL(cuMemsetD32_v2, out, 0x7b017b00, COUNT);
+    launch("_Z4moveIfEvPKfPvfi", (void *[]){&in, &out, &(float){1}, &(int){8}});
 }
 
 STORY(nan_struct)
@@ -466,15 +462,13 @@ STORY(nan_struct)
 
 STORY(mask)
 {
-    int n = COUNT;
-    launch("_Z4maskPfi", (void *[]){&out, &n});
+    launch("_Z4maskPfi", (void *[]){&out, &(int){COUNT}});
 }
 
 STORY(nan_fill)
 {
-    int n = COUNT;
     CUdeviceptr fresh = allocate(COUNT * 4);
-    launch("_Z4fillPfi", (void *[]){&fresh, &n});
+    launch("_Z4fillPfi", (void *[]){&fresh, &(int){COUNT}});
 }
 
 /* Numbers of 8 bytes, of which the first is -1: its bits are those of a NaN. */

@@ -314,10 +314,12 @@ static int is_fill(const struct results *results, const struct looked *made)
     return results->count == 1 && !made->is_written && made->after.nans == made->bytes / value_width(made->type);
 }
 
-/* A guessed type of memory that cannot be of that type throughout, as a library's workspace: its bytes may be anything. */
+/* A guessed type of memory that cannot be of that type throughout, or where the launch may write another one, as in a library's
+ * workspace: its bytes may be anything. */
 static int is_mixed(const struct results *results, const struct looked *made)
 {
-    const struct heap_range *range = &results->visit->reached[made->reached].range;
+    const struct reached *reached = &results->visit->reached[made->reached];
+    const struct heap_range *range = &reached->range;
     if (made->from != TYPE_GUESSED)
         return 0;
     for (size_t i = 0; i < results->count; i++) {
@@ -325,7 +327,7 @@ static int is_mixed(const struct results *results, const struct looked *made)
         if (results->visit->reached[other->reached].range.id == range->id && other->type != made->type)
             return 1;
     }
-    return range->size % value_width(made->type) != 0;
+    return range->size % value_width(made->type) != 0 || types_may_be_wider(reached->function, reached, made->type);
 }
 
 /* Looks for the first pointer where the launch has made some of inputs without. */

@@ -54,17 +54,10 @@ static size_t override_count;
 
 /* ---- what the user says ---- */
 
-static const char *last_of(const char *text, size_t length, char wanted)
-{
-    while (length && text[length - 1] != wanted)
-        length--;
-    return length ? text + length - 1 : NULL;
-}
-
 /* Cuts "/2" off the kernel. */
 static int take_argument(const char *kernel, size_t *length)
 {
-    const char *slash = last_of(kernel, *length, '/');
+    const char *slash = memrchr(kernel, '/', *length);
     const char *end = kernel + *length;
     if (!slash || slash + 1 == end || end - slash > 5)
         return -1;
@@ -79,7 +72,7 @@ static int take_argument(const char *kernel, size_t *length)
 static int add_override(const char *text, size_t length)
 {
     struct override made = {.kernel = "*", .argument = -1};
-    const char *colon = last_of(text, length, ':');
+    const char *colon = memrchr(text, ':', length);
     const char *type = colon ? colon + 1 : text;
     size_t kernel = colon ? (size_t)(colon - text) : 0;
     made.type = declared_type(type, (size_t)(text + length - type));
@@ -225,8 +218,7 @@ static enum value_type guessed(const struct launch_function *function, const str
 {
     HOLD(&lock);
     const struct guess *guess = guess_locked(kernel_locked(function), reached);
-    enum value_type type = guess ? guess->type : VALUE_TYPES;
-    return type;
+    return guess ? guess->type : VALUE_TYPES;
 }
 
 static int is_whole_argument(const struct launch_function *function, const struct reached *reached)
@@ -261,15 +253,6 @@ int types_is_const(const struct launch_function *function, const struct reached 
 
 /* ---- guesses ---- */
 
-static int is_zero(const uint8_t *bytes, size_t size)
-{
-    for (size_t i = 0; i < size; i++) {
-        if (bytes[i])
-            return 0;
-    }
-    return 1;
-}
-
 /* The NaN that hosts and devices make. */
 static int is_usual_nan(enum value_type type, uint64_t bits)
 {
@@ -303,6 +286,23 @@ struct clue {
 static int is_possible(const struct clue *clue, enum value_type type)
 {
     return !clue->widest || value_width(type) <= clue->widest;
+}
+
+static struct clue clue_of(const struct launch_function *function, const struct reached *reached)
+{
+    struct machine_elements code = machine_elements_of(reached);
+    struct clue clue = {code.type, code.widest};
+    HOLD(&lock);
+    const struct known_kernel *kernel = kernel_locked(function);
+    if (kernel && clue.hint == VALUE_TYPES && kernel->hint != VALUE_TYPES && is_possible(&clue, kernel->hint))
+        clue.hint = kernel->hint;
+    return clue;
+}
+
+int types_may_be_wider(const struct launch_function *function, const struct reached *reached, enum value_type guess)
+{
+    enum value_type hint = clue_of(function, reached).hint;
+    return value_is_float(guess) && hint != VALUE_TYPES && value_width(hint) > value_width(guess);
 }
 
 static enum value_type full_of_nan(const uint8_t *bytes, size_t size, const struct clue *clue)
@@ -356,19 +356,14 @@ static void remember(const struct launch_function *function, const struct reache
 enum value_type types_guess(const struct launch_function *function, const struct reached *reached, const uint8_t *bytes,
                             size_t size)
 {
-    struct machine_elements code = machine_elements_of(reached);
-    struct clue clue = {code.type, code.widest};
-    lock_take(&lock);
-    const struct known_kernel *kernel = kernel_locked(function);
-    if (kernel && clue.hint == VALUE_TYPES && kernel->hint != VALUE_TYPES && is_possible(&clue, kernel->hint))
-        clue.hint = kernel->hint;
-    lock_release(&lock);
+    const struct clue clue = clue_of(function, reached);
     enum value_type type = full_of_nan(bytes, size, &clue);
     if (type != VALUE_TYPES)
         return type;
     int is_best = 0;
     type = likeliest(bytes, size, &clue, &is_best);
-    if (is_best && size >= LEAST_BYTES && !is_zero(bytes, size))
+    int is_zero = size && !bytes[0] && !memcmp(bytes, bytes + 1, size - 1);
+    if (is_best && size >= LEAST_BYTES && !is_zero && !types_may_be_wider(function, reached, type))
         remember(function, reached, type);
     return type;
 }

@@ -37,11 +37,14 @@ struct known_type types_of(const struct launch_function *function, const struct 
 /* Whether the kernel's signature says that it does not write through this pointer. */
 int types_is_const(const struct launch_function *function, const struct reached *reached);
 
-/* Guesses from the first bytes of such memory, and remembers it for the kernel's pointer, unless the bytes are few or all 0, or
- * fit another type better than the one that the code or the name speaks for. Returns what to take the bytes for now;
- * VALUE_TYPES if they look like nothing. */
+/* Guesses from the first bytes of such memory, and remembers it for the kernel's pointer, unless the bytes are few or all 0,
+ * fit another type better than the one that the code or the name speaks for, or may be of a wider one. Returns what to take the
+ * bytes for now; VALUE_TYPES if they look like nothing. */
 enum value_type types_guess(const struct launch_function *function, const struct reached *reached, const uint8_t *bytes,
                             size_t size);
+
+/* Whether the kernel's code or name speaks for wider elements than those that were guessed, which may then be halves. */
+int types_may_be_wider(const struct launch_function *function, const struct reached *reached, enum value_type guess);
 
 /* Types that an unknown one may be: its figures are all made, and the guess chooses. */
 #define TYPE_CANDIDATES 7
