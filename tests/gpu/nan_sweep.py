@@ -2,9 +2,10 @@
 
     python3 tests/gpu/nan_sweep.py [--samples 4] [--only NAME,...] [--json FILE]
 
-A finding in a buffer of an operator and sample whose inputs or results have a NaN is right. One where neither has any may still be: an
-intermediate result, which the operator does not use. Those are listed, and fail unless INTERMEDIATE names the operator. Exit
-status: 0 if there are none, 1 if there are, 2 without a GPU, PyTorch, or a sweep that ended well.
+A finding belongs to the operator and sample that allocated the newest of the launch's buffers; it may be gone when it is told. It is right
+if inputs or results of the sample have a NaN. One where neither has any may still be: an intermediate result, which the operator
+does not use. Those are listed, and fail unless INTERMEDIATE names the operator. Exit status: 0 if there are none, 1 if there are,
+2 without a GPU, PyTorch, or a sweep that ended well.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def sweep(options: argparse.Namespace) -> tuple[int, list[dict[str, Any]], list[
         found = Path(folder, "found.jsonl")
         done = subprocess.run(
             [COMMAND, "run", "--nan", "report", "--max_reports", "100000", "--exitcode", "0", "--json", found, "--",
-             sys.executable, STORIES / "sweep_operations.py", "--samples", str(options.samples), "--only", options.only],
+             sys.executable, STORIES / "sweep_operations.py", "--buffers", "--samples", str(options.samples), "--only", options.only],
             env=environment, capture_output=True, text=True, errors="replace", check=False,
         )  # fmt: skip
         findings = [line for line in lines_of(found.read_text()) if line["kind"] not in ("run", "guarded")] if found.exists() else []
@@ -55,17 +56,18 @@ def main() -> int:
     status, operators, findings, said = sweep(options)
     if options.json:
         options.json.write_text(json.dumps({"status": status, "operators": operators, "findings": findings}, indent=1))
-    if status or not operators:
-        print(f"nan_sweep: the sweep ended with status {status} after {len(operators)} operators\n{said[-3000:]}")
-        return 2
-    with_nan = {f"{operator['name']} {number}" for operator in operators for number in operator["nan"]}
     failed = [operator for operator in operators if "failed" in operator]
+    if status or len(failed) == len(operators):
+        print(f"nan_sweep: the sweep ended with status {status} after {len(operators)} operators, {len(failed)} left out\n{said[-3000:]}")
+        return 2
+    begun = [(buffer, f"{operator['name']} {number}") for operator in operators for number, buffer in enumerate(operator["buffers"])]
+    with_nan = {f"{operator['name']} {number}" for operator in operators for number in operator["nan"]}
     unknown = []
     for finding in findings:
-        labels = [finding.get("buffer", {}).get("label"), *(one.get("label") for one in finding.get("nan", {}).get("inputs", []))]
-        label = next(filter(None, labels), "")  # a result that is gone already has that of what it was made from
+        newest = max((one["buffer"] for one in finding.get("nan", {}).get("inputs", [])), default=0)
+        label = next((label for buffer, label in reversed(begun) if buffer < newest), "")
         if label not in with_nan and label.rpartition(" ")[0] not in INTERMEDIATE:
-            unknown.append(f"{label or 'no label'}: {finding.get('headline') or finding.get('what')}")
+            unknown.append(f"{label or 'no operator'}: {finding.get('headline') or finding.get('what')}")
     for line in unknown:
         print(f"FAILED   {line}")
     for operator in failed:

@@ -1,9 +1,9 @@
 """Every operator of PyTorch's own table (OpInfo) that takes float32, on its sample inputs. For nan_sweep.py and suites.py.
 
 Prints a line of JSON for each operator: {"name", "samples", "failed" (why), "nan" (the samples, from 0, with a NaN in an input or a
-result)}. Buffers are labelled "NAME SAMPLE".
+result), "buffers" (with --buffers: the number of one that was allocated just before each sample)}. Buffers are labelled "NAME SAMPLE".
 
-    sweep_operations.py [--samples 4] [--only NAME,...] [--device cuda] [--part I/N]    # part I, from 0, of N
+    sweep_operations.py [--samples 4] [--only NAME,...] [--device cuda] [--buffers] [--part I/N]    # part I, from 0, of N
 """
 
 import argparse
@@ -30,6 +30,7 @@ parser.add_argument("--samples", type=int, default=4)
 parser.add_argument("--only", default="")
 parser.add_argument("--device", default="cuda")
 parser.add_argument("--part", default="0/1")
+parser.add_argument("--buffers", action="store_true")
 options = parser.parse_args()
 part, parts = map(int, options.part.split("/"))
 wanted = set(filter(None, options.only.split(",")))
@@ -56,11 +57,13 @@ for op in op_db[part::parts]:
     name = name_of(op)
     if torch.float32 not in op.supported_dtypes(options.device) or (wanted and name not in wanted):
         continue
-    told = {"name": name, "samples": 0, "nan": []}
+    told = {"name": name, "samples": 0, "nan": [], "buffers": []}
     torch.manual_seed(5)
     try:
         samples = iter(op.sample_inputs(options.device, torch.float32))
         for number in range(options.samples):
+            if options.buffers:
+                told["buffers"].append(cufence.describe(torch.empty(1, device=options.device))["buffer"]["id"])
             with cufence.label(f"{name} {number}"):
                 sample = next(samples, None)
                 if sample is None:
