@@ -173,15 +173,6 @@ static json_t *real_of(double value)
     return json_real(value);
 }
 
-/* Appends a value to an array, or drops the array. */
-static json_t *with(json_t *array, json_t *value)
-{
-    if (json_array_append_new(array, value) == 0)
-        return array;
-    json_decref(array);
-    return NULL;
-}
-
 static json_t *triple_of(const uint32_t *triple)
 {
     return json_pack("[III]", (json_int_t)triple[0], (json_int_t)triple[1], (json_int_t)triple[2]);
@@ -205,9 +196,14 @@ static json_t *value_of(const struct field *field, const void *at, const void *h
 static json_t *list_of(const struct record *record, const char *at, size_t count, uint64_t now_ns)
 {
     json_t *array = json_array();
-    for (; count && array; count--, at += record->bytes)
-        array = with(array, record_is_bare(record) ? value_of(record->fields, at + record->fields->at, at, now_ns)
-                                                   : record_to_json_at(record, at, now_ns));
+    for (; count && array; count--, at += record->bytes) {
+        json_t *value = record_is_bare(record) ? value_of(record->fields, at + record->fields->at, at, now_ns)
+                                               : record_to_json_at(record, at, now_ns);
+        if (json_array_append_new(array, value) == 0)
+            continue;
+        json_decref(array);
+        array = NULL;
+    }
     return array;
 }
 

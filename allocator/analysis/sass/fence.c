@@ -305,14 +305,6 @@ int fence_origin(struct span code, unsigned sm, uint64_t offset, uint64_t *origi
     return 0;
 }
 
-/* Adds the stubs behind the exits' barriers. */
-static void write_stubs(const struct code *code, struct fence *fence)
-{
-    fence->held = code->held_count;
-    for (unsigned i = 0; i < code->held_count; i++)
-        write_held(code, code->held[i], code->size + code->stub_size + i * held_size(code));
-}
-
 cufence_status fence_put(uint8_t **image, size_t *size, const char *symbol, uint64_t access_at, struct fence *fence,
                          struct problem *problem)
 {
@@ -334,6 +326,8 @@ cufence_status fence_put(uint8_t **image, size_t *size, const char *symbol, uint
         fence->is_moved = 1;
     }
     write_fence(&code);
-    write_stubs(&code, fence);
+    fence->held = code.held_count;
+    for (unsigned i = 0; i < code.held_count; i++) /* behind the exits' barriers */
+        write_held(&code, code.held[i], code.size + code.stub_size + i * held_size(&code));
     return CUFENCE_OK;
 }

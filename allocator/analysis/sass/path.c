@@ -140,20 +140,15 @@ static void want_operands(struct wanted *wanted, const struct machine *machine, 
     }
 }
 
-static void want_address(struct wanted *wanted, const struct machine *machine, const struct sass_access *access)
-{
-    want(wanted, machine, VECTOR, access->base);
-    if (access->uniform >= 0)
-        want(wanted, machine, UNIFORM, (unsigned)access->uniform);
-}
-
 /* Walks back over what was executed. The steps are found from the last on. Returns 0 if out of host memory. */
 static int keep_what_matters(struct path *path, const struct recorder *recorder, const struct machine *machine)
 {
     struct wanted wanted;
     uint32_t load = (uint32_t)path->load_count;
     memset(&wanted, 0, sizeof wanted);
-    want_address(&wanted, machine, path->access);
+    want(&wanted, machine, VECTOR, path->access->base);
+    if (path->access->uniform >= 0)
+        want(&wanted, machine, UNIFORM, (unsigned)path->access->uniform);
     for (size_t i = recorder->taken_count; i-- > 0;) {
         uint32_t taken = recorder->taken[i], number = taken & NUMBER;
         struct sass_instruction instruction = sass_load(path->launch->code.bytes + (size_t)number * SASS_INSTRUCTION_BYTES);

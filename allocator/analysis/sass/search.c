@@ -26,6 +26,7 @@ static enum end look(const struct search *search, const struct machine *machine,
 
 /* Searches of one launch, whose threads are followed once for all of them. */
 struct group {
+    const struct emulate_launch *launch;
     struct search *searches;
     size_t count, open; /* open: those for which the thread goes on */
     uint16_t *at;       /* by instruction of the code: the number of its search, from 1 */
@@ -33,11 +34,6 @@ struct group {
     uint8_t *is_found, *is_closed; /* by search: in an earlier warp; for this thread */
     uint32_t block[3];
 };
-
-static const struct emulate_launch *launch_of(const struct group *group)
-{
-    return group->searches[0].launch;
-}
 
 static void close_one(struct group *group, size_t number)
 {
@@ -67,7 +63,7 @@ static void note_found(struct group *group, size_t number, const struct emulate_
 /* What the thread does at its next instruction. */
 static void look_here(struct group *group, const struct machine *machine, uint64_t pc)
 {
-    uint64_t address = 0, index = (pc - launch_of(group)->start) / SASS_INSTRUCTION_BYTES;
+    uint64_t address = 0, index = (pc - group->launch->start) / SASS_INSTRUCTION_BYTES;
     size_t number = index < group->instructions ? group->at[index] : 0;
     if (!number-- || group->is_closed[number])
         return;
@@ -119,7 +115,7 @@ static int follow_warp(struct group *group, uint32_t first, uint32_t threads)
     for (uint32_t number = 0; number < WARP && first + number < threads && goes_on; number++) {
         struct emulate_lane lane = {.lane = number};
         memcpy(lane.block_index, group->block, sizeof(lane.block_index));
-        split(first + number, launch_of(group)->block, lane.thread);
+        split(first + number, group->launch->block, lane.thread);
         memcpy(group->is_closed, group->is_found, group->count);
         group->open = 0;
         for (size_t i = 0; i < group->count; i++)
@@ -138,7 +134,7 @@ static int follow_warp(struct group *group, uint32_t first, uint32_t threads)
 
 static void follow_all(struct group *group)
 {
-    const struct emulate_launch *launch = launch_of(group);
+    const struct emulate_launch *launch = group->launch;
     uint64_t blocks = 1, threads = 1;
     for (unsigned i = 0; i < 3; i++) {
         blocks *= launch->grid[i]; /* the driver allows 2^31 * 2^16 * 2^16 */
@@ -159,6 +155,7 @@ int search_all(struct search *searches, size_t count)
     struct group group = {.searches = searches, .count = count};
     if (!count || count > UINT16_MAX)
         return count == 0;
+    group.launch = searches->launch;
     group.instructions = searches->launch->code.size / SASS_INSTRUCTION_BYTES;
     group.at = calloc(group.instructions + 1, sizeof *group.at);
     group.is_found = calloc(2 * count, 1);

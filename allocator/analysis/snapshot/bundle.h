@@ -25,12 +25,12 @@
 #define BUNDLE_SNAPSHOT BUNDLE_STEM ".snapshot.json"
 
 struct bundle_buffer {
+    uint64_t mapping_start, mapping_end;
     uint64_t id;            /* 0: none is known, and address and size are those of the mapping */
     uint64_t address, size; /* the bytes in the file */
-    uint64_t mapping_start, mapping_end;
-    int is_bounded;  /* the rest of the mapping was slack at the launch: no other buffer's */
-    char file[32];   /* in the folder BUNDLE_FOLDER; "" if the bytes were left out */
-    char reason[64]; /* why they were left out; "" if they were not */
+    int is_bounded;         /* the rest of the mapping was slack at the launch: no other buffer's */
+    char file[32];          /* in the folder BUNDLE_FOLDER; "" if the bytes were left out */
+    char reason[64];        /* why they were left out; "" if they were not */
     char label[64];
     char after[32]; /* of a launch that ended well: the file with the bytes after it; "" if it did not change them */
     char type[16];  /* "float32": what its elements are taken for; "" if unknown */

@@ -79,17 +79,18 @@ static int is_sound(const struct bundle_buffer *buffer, struct problem *problem)
     return 1;
 }
 
-static int by_mapping(const void *left, const void *right)
+/* Of structs that begin with an address. */
+static int by_start(const void *left, const void *right)
 {
-    uint64_t a = ((const struct bundle_buffer *)left)->mapping_start, b = ((const struct bundle_buffer *)right)->mapping_start;
-    return (a > b) - (a < b);
+    const uint64_t *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
 }
 
 /* Brings the buffers in order. */
 static int has_sound_buffers(struct bundle *bundle, struct problem *problem)
 {
     struct bundle_buffer *buffers = (struct bundle_buffer *)(uintptr_t)bundle->buffers; /* the whole's own */
-    qsort(buffers, bundle->buffer_count, sizeof *buffers, by_mapping);
+    qsort(buffers, bundle->buffer_count, sizeof *buffers, by_start);
     for (size_t i = 0; i < bundle->buffer_count; i++) {
         const struct bundle_buffer *buffer = &buffers[i];
         if (!is_sound(buffer, problem))
@@ -118,18 +119,12 @@ static int has_sound_pinned(const struct bundle *bundle, struct problem *problem
            bad(problem, "pinned host memory is damaged");
 }
 
-static int by_address(const void *left, const void *right)
-{
-    uint64_t a = ((const struct bundle_row *)left)->address, b = ((const struct bundle_row *)right)->address;
-    return (a > b) - (a < b);
-}
-
 /* Brings the free rows in order. */
 static int has_sound_rows(struct bundle *bundle, struct problem *problem)
 {
     struct bundle_row *rows = (struct bundle_row *)(uintptr_t)bundle->rows; /* the whole's own */
     if (bundle->row_count)
-        qsort(rows, bundle->row_count, sizeof *rows, by_address);
+        qsort(rows, bundle->row_count, sizeof *rows, by_start);
     for (size_t i = 0; i < bundle->row_count; i++)
         if (has_control(rows[i].text) || !rows[i].size || (i && rows[i].address - rows[i - 1].address < rows[i - 1].size))
             return bad(problem, "a free row is damaged");

@@ -157,8 +157,7 @@ int launch_argument_of(const struct launch_function *layout, size_t word, uint32
 
 uint64_t parameter_word(const struct evidence_site *site, size_t index)
 {
-    uint64_t word = load_u64(site->parameters + index * sizeof(uint64_t));
-    return word;
+    return load_u64(site->parameters + index * sizeof(uint64_t));
 }
 
 size_t parameter_words(const struct evidence_site *site)

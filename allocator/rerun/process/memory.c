@@ -118,19 +118,14 @@ static int is_refused(uint64_t address)
     return 0;
 }
 
-static cufence_status give_access(CUdeviceptr address, uint64_t bytes)
-{
-    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory.device},
-                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    return driver_check(driver->cuMemSetAccess(address, bytes, &access, 1), "cuMemSetAccess");
-}
-
 static cufence_status map(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle)
 {
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory.device},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     cufence_status status = driver_check(driver->cuMemMap(address, bytes, 0, handle, 0), "cuMemMap");
     if (status != CUFENCE_OK)
         return status;
-    status = give_access(address, bytes);
+    status = driver_check(driver->cuMemSetAccess(address, bytes, &access, 1), "cuMemSetAccess");
     if (status != CUFENCE_OK)
         driver->cuMemUnmap(address, bytes);
     return status;

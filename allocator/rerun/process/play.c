@@ -249,12 +249,6 @@ static void follow(void)
     }
 }
 
-static cufence_status tell_results(void)
-{
-    cufence_status status = memory_tell_results();
-    return status == CUFENCE_OK ? host_tell_results(self.socket) : status;
-}
-
 /* Everything up to the context: addresses are reserved before a library or the driver may take them. */
 static cufence_status set_up(void)
 {
@@ -306,7 +300,9 @@ static cufence_status play(void)
         status = look_for_writes(&wrote);
     if (status == CUFENCE_OK && input->mode != RERUN_ZEROS)
         status = look_for_fault(wrote);
-    return status == CUFENCE_OK && input->is_compared ? tell_results() : status;
+    if (status == CUFENCE_OK && input->is_compared)
+        status = memory_tell_results();
+    return status == CUFENCE_OK && input->is_compared ? host_tell_results(self.socket) : status;
 }
 
 /* What is read is mapped as it is needed. */
