@@ -47,27 +47,17 @@ static int is_same_place(const struct evidence_site *a, const struct evidence_si
     return !a->symbol || !strcmp(a->symbol, b->symbol);
 }
 
-/* Number of SMs to distinguish; more than any GPU has. */
-#define MAX_SMS 4096u
-
-/* Returns 1 the first time an SM is passed. */
-static int is_new_sm(uint8_t *seen, uint32_t sm)
-{
-    if (sm >= MAX_SMS)
-        return 1;
-    int is_new = !(seen[sm / 8] >> sm % 8 & 1);
-    seen[sm / 8] |= (uint8_t)(1u << sm % 8);
-    return is_new;
-}
-
-/* Counts further SMs with an error at this place whose warps had exited or are no evidence. */
+/* Counts further SMs with an error at this place whose warps had exited or are no evidence. Sites are in SM order. */
 static void count_sms(const struct evidence *evidence, struct diagnosis *diagnosis)
 {
-    uint8_t seen[MAX_SMS / 8] = {0};
-    is_new_sm(seen, diagnosis->site->sm);
-    for (size_t i = 0; i < evidence->site_count; i++)
-        if (&evidence->sites[i] != diagnosis->site && is_same_place(&evidence->sites[i], diagnosis->site))
-            diagnosis->other_sites += (size_t)is_new_sm(seen, evidence->sites[i].sm);
+    uint32_t own = diagnosis->site->sm, last = own;
+    for (size_t i = 0; i < evidence->site_count; i++) {
+        const struct evidence_site *site = &evidence->sites[i];
+        if (site->sm == own || site->sm == last || !is_same_place(site, diagnosis->site))
+            continue;
+        diagnosis->other_sites++;
+        last = site->sm;
+    }
 }
 
 /* Counts other warps and threads that faulted in the same way. Lanes without an address count if the dump marks them. */

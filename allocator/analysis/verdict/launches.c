@@ -175,38 +175,20 @@ int parameter_may_be_used(const struct evidence_site *site, size_t index)
 /* How far a launch's timestamp may be behind: one tick of the slowest kernel configuration. */
 #define TICK_NS UINT64_C(10000000)
 
-/* How well a buffer fits a word that points to it. In this order: into the buffer before to its end, alive at that time,
- * live before freed, the newest. */
-struct fit {
-    int is_inside, is_of_time, is_live;
-    uint64_t id;
-};
-
-static int is_better_fit(const struct fit *a, const struct fit *b)
-{
-    if (a->is_inside != b->is_inside)
-        return a->is_inside;
-    if (a->is_of_time != b->is_of_time)
-        return a->is_of_time;
-    if (a->is_live != b->is_live)
-        return a->is_live;
-    return a->id > b->id;
-}
-
+/* Of several buffers it is, in this order: one that the word points into, not to its end; one alive at that time; a live one;
+ * the newest. */
 const cufence_buffer *word_buffer(const struct fault_memory *memory, uint64_t word, uint64_t time_ns)
 {
     const cufence_buffer *best = NULL;
-    struct fit best_fit = {0};
+    unsigned best_fit = 0;
     for (size_t i = 0; i < memory->near_count + memory->live_count; i++) {
         const cufence_buffer *buffer = i < memory->near_count ? &memory->near[i] : &memory->live[i - memory->near_count];
         if (word < buffer->address || word - buffer->address > buffer->size)
             continue;
-        struct fit fit = {.is_inside = word - buffer->address < buffer->size,
-                          .is_of_time = !time_ns || (buffer->allocated_ns <= time_ns + TICK_NS &&
-                                                     (!buffer->freed_ns || buffer->freed_ns >= time_ns)),
-                          .is_live = !buffer->freed_ns,
-                          .id = buffer->id};
-        if (!best || is_better_fit(&fit, &best_fit)) {
+        int is_inside = word - buffer->address < buffer->size, is_live = !buffer->freed_ns;
+        int is_of_time = !time_ns || (buffer->allocated_ns <= time_ns + TICK_NS && (is_live || buffer->freed_ns >= time_ns));
+        unsigned fit = (unsigned)(is_inside << 2 | is_of_time << 1 | is_live);
+        if (!best || fit > best_fit || (fit == best_fit && buffer->id > best->id)) {
             best = buffer;
             best_fit = fit;
         }
