@@ -17,20 +17,18 @@ struct builder {
     const struct coredump *dump;
     struct standing *standing;
     struct record_memory *memory;
-    size_t room; /* capacity of standing->places, which is malloc'ed while it grows */
 };
 
 /* Adds a place: the threads of one warp at one PC. Returns 0 if out of host memory. */
 static int add_place(struct builder *builder, const struct standing_place *place)
 {
     struct standing *standing = builder->standing;
-    if (standing->place_count == builder->room) {
-        size_t room = builder->room ? builder->room * 2 : 256;
-        struct standing_place *grown = realloc(standing->places, room * sizeof *grown);
+    size_t count = standing->place_count;
+    if ((count & (count - 1)) == 0) { /* the capacity is a power of two */
+        struct standing_place *grown = realloc(standing->places, (count ? count * 2 : 1) * sizeof *grown);
         if (!grown)
             return 0;
         standing->places = grown;
-        builder->room = room;
     }
     standing->places[standing->place_count++] = *place;
     return 1;

@@ -13,6 +13,9 @@ enum effect {
     ELECTION     /* a uniform register and a predicate */
 };
 
+/* Instead of a width: it depends on the type. */
+enum { BY_LOAD = 253, BY_ATOMIC, BY_FLOAT };
+
 #define HALVES (USES_FLOAT16 | USES_BFLOAT16)
 
 static const struct sass_row table[512] = {
@@ -107,8 +110,8 @@ static const struct sass_row table[512] = {
     [0x0a4] = {UPREDICATES, 1, 0, SASS_MULTIPLY_ADD, 0},                                          /* UIMAD */
     [0x0a5] = {UPREDICATES, 2, 0, SASS_MULTIPLY_WIDE, 0},                                         /* UIMAD.WIDE */
     [0x0a6] = {UPREDICATES, 1, 0, SASS_MULTIPLY_HIGH, 0},                                         /* UIMAD.HI */
-    [0x0b9] = {UNIFORM, 0, 0, SASS_LOAD_CONSTANT, 0},                                             /* ULDC */
-    [0x0bb] = {UNIFORM, 0, 0, SASS_LOAD_INDEXED, 0},                                              /* ULDC, indexed */
+    [0x0b9] = {UNIFORM, BY_LOAD, 0, SASS_LOAD_CONSTANT, 0},                                       /* ULDC */
+    [0x0bb] = {UNIFORM, BY_LOAD, 0, SASS_LOAD_INDEXED, 0},                                        /* ULDC, indexed */
     [0x0bd] = {UPREDICATES, 1, 0, 0, 0},                                                          /* UFLO */
     [0x0be] = {UNIFORM, 1, 0, 0, 0},                                                              /* UBREV */
     [0x0bf] = {UNIFORM, 1, 0, 0, 0},                                                              /* UPOPC */
@@ -151,35 +154,35 @@ static const struct sass_row table[512] = {
     [0x156] = {NOTHING, 0, 0, 0, 0},                                                              /* BMOV, to a barrier */
     [0x15c] = {NOTHING, 0, SASS_BRANCHES, 0, 0},                                                  /* BPT */
     [0x15d] = {NOTHING, 0, 0, 0, 0},                                                              /* NANOSLEEP */
-    [0x180] = {REGISTERS, 0, 0, SASS_LOAD, 0},                                                    /* LD */
-    [0x181] = {PREDICATES, 0, 0, SASS_LOAD, 0},                                                   /* LDG */
-    [0x182] = {REGISTERS, 0, 0, SASS_LOAD_CONSTANT, 0},                                           /* LDC */
-    [0x183] = {REGISTERS, 0, 0, 0, 0},                                                            /* LDL */
-    [0x184] = {REGISTERS, 0, 0, SASS_LOAD, 0},                                                    /* LDS */
+    [0x180] = {REGISTERS, BY_LOAD, 0, SASS_LOAD, 0},                                              /* LD */
+    [0x181] = {PREDICATES, BY_LOAD, 0, SASS_LOAD, 0},                                             /* LDG */
+    [0x182] = {REGISTERS, BY_LOAD, 0, SASS_LOAD_CONSTANT, 0},                                     /* LDC */
+    [0x183] = {REGISTERS, BY_LOAD, 0, 0, 0},                                                      /* LDL */
+    [0x184] = {REGISTERS, BY_LOAD, 0, SASS_LOAD, 0},                                              /* LDS */
     [0x185] = {NOTHING, 0, SASS_WRITES, 0, 0},                                                    /* ST */
     [0x186] = {NOTHING, 0, SASS_WRITES, 0, 0},                                                    /* STG */
     [0x187] = {NOTHING, 0, 0, 0, 0},                                                              /* STL */
     [0x188] = {NOTHING, 0, 0, 0, 0},                                                              /* STS */
     [0x189] = {PREDICATES, 1, SASS_ONE_PREDICATE, 0, 0},                                          /* SHFL */
-    [0x18a] = {PREDICATES, 4, SASS_WRITES | SASS_ONE_PREDICATE, SASS_LOAD, 0},                    /* ATOM */
-    [0x18b] = {PREDICATES, 4, SASS_WRITES | SASS_ONE_PREDICATE, 0, 0},                            /* ATOM.CAS */
-    [0x18c] = {PREDICATES, 4, SASS_ONE_PREDICATE, SASS_LOAD, 0},                                  /* ATOMS */
-    [0x18d] = {PREDICATES, 4, SASS_ONE_PREDICATE, 0, 0},                                          /* ATOMS.CAS */
+    [0x18a] = {PREDICATES, BY_ATOMIC, SASS_WRITES | SASS_ONE_PREDICATE, SASS_LOAD, 0},            /* ATOM */
+    [0x18b] = {PREDICATES, BY_ATOMIC, SASS_WRITES | SASS_ONE_PREDICATE, 0, 0},                    /* ATOM.CAS */
+    [0x18c] = {PREDICATES, BY_ATOMIC, SASS_ONE_PREDICATE, SASS_LOAD, 0},                          /* ATOMS */
+    [0x18d] = {PREDICATES, BY_ATOMIC, SASS_ONE_PREDICATE, 0, 0},                                  /* ATOMS.CAS */
     [0x18e] = {NOTHING, 0, SASS_WRITES, 0, 0},                                                    /* RED */
     [0x18f] = {NOTHING, 0, 0, 0, 0},                                                              /* CCTL */
     [0x192] = {NOTHING, 0, 0, 0, 0},                                                              /* MEMBAR */
     [0x1a1] = {PREDICATES, 1, SASS_ONE_PREDICATE, 0, 0},                                          /* MATCH */
-    [0x1a2] = {PREDICATES, 4, SASS_WRITES | SASS_ONE_PREDICATE, 0, 0},                            /* ATOM, float */
-    [0x1a3] = {PREDICATES, 4, SASS_WRITES | SASS_ONE_PREDICATE, 0, 0},                            /* ATOMG, float */
-    [0x1a4] = {REGISTERS, 4, 0, SASS_LOAD, 0},                                                    /* LDGMC */
-    [0x1a5] = {REGISTERS, 4, 0, 0, 0},                                                            /* LDGMC, float */
+    [0x1a2] = {PREDICATES, BY_FLOAT, SASS_WRITES | SASS_ONE_PREDICATE, 0, 0},                     /* ATOM, float */
+    [0x1a3] = {PREDICATES, BY_FLOAT, SASS_WRITES | SASS_ONE_PREDICATE, 0, 0},                     /* ATOMG, float */
+    [0x1a4] = {REGISTERS, BY_ATOMIC, 0, SASS_LOAD, 0},                                            /* LDGMC */
+    [0x1a5] = {REGISTERS, BY_FLOAT, 0, 0, 0},                                                     /* LDGMC, float */
     [0x1a6] = {NOTHING, 0, SASS_WRITES, 0, 0},                                                    /* RED, float */
     [0x1a7] = {PREDICATES, 2, SASS_ONE_PREDICATE, 0, 0},                                          /* SYNCS: of an mbarrier */
-    [0x1a8] = {PREDICATES, 4, SASS_WRITES | SASS_ONE_PREDICATE, SASS_LOAD, 0},                    /* ATOMG */
-    [0x1a9] = {PREDICATES, 4, SASS_WRITES | SASS_ONE_PREDICATE, SASS_LOAD, 0},                    /* ATOMG.CAS */
+    [0x1a8] = {PREDICATES, BY_ATOMIC, SASS_WRITES | SASS_ONE_PREDICATE, SASS_LOAD, 0},            /* ATOMG */
+    [0x1a9] = {PREDICATES, BY_ATOMIC, SASS_WRITES | SASS_ONE_PREDICATE, SASS_LOAD, 0},            /* ATOMG.CAS */
     [0x1aa] = {PREDICATES, 1, SASS_ONE_PREDICATE, 0, 0},                                          /* QSPC */
     [0x1ab] = {NOTHING, 0, 0, 0, 0},                                                              /* ERRBAR */
-    [0x1ac] = {UNIFORM, 0, 0, SASS_LOAD_CONSTANT, 0},                                             /* LDCU */
+    [0x1ac] = {UNIFORM, BY_LOAD, 0, SASS_LOAD_CONSTANT, 0},                                       /* LDCU */
     [0x1ae] = {NOTHING, 0, 0, 0, 0},                                                              /* LDGSTS */
     [0x1af] = {NOTHING, 0, 0, 0, 0},                                                              /* LDGDEPBAR */
     [0x1b1] = {NOTHING, 0, 0, 0, 0},                                                              /* SYNCS.CCTL */
@@ -272,29 +275,11 @@ unsigned sass_width(struct sass_instruction instruction)
     case 0x105: /* F2I and I2F: 8- to 32-bit results, by [76:75]. 64-bit ones have their own opcodes, so 3 is unexpected. */
     case 0x106:
         return (instruction.high >> 11 & 3) == 3 ? 2 : 1;
-    case 0x0b9: /* ULDC, LDCU; LD to LDS */
-    case 0x0bb:
-    case 0x1ac:
-    case 0x180:
-    case 0x181:
-    case 0x182:
-    case 0x183:
-    case 0x184:
-        return load_registers[instruction.high >> 9 & 7];
-    case 0x18a:
-    case 0x18b:
-    case 0x18c:
-    case 0x18d:
-    case 0x1a4:
-    case 0x1a8:
-    case 0x1a9:
-        return atomic_registers[instruction.high >> 9 & 7];
-    case 0x1a2:
-    case 0x1a3:
-    case 0x1a5:
-        return float_registers[instruction.high >> 9 & 15];
     default:
-        return width;
+        return width == BY_LOAD     ? load_registers[instruction.high >> 9 & 7]
+               : width == BY_ATOMIC ? atomic_registers[instruction.high >> 9 & 7]
+               : width == BY_FLOAT  ? float_registers[instruction.high >> 9 & 15]
+                                    : width;
     }
 }
 

@@ -58,18 +58,18 @@ uint64_t access_bytes(const struct evidence_site *site)
     return site->access_bytes ? site->access_bytes : 1;
 }
 
-/* Returns 1 if `a` is a better guess than `b` for one side of a guard. Mapped buffers come first: a buffer freed behind a
- * running kernel still belongs to it. Then buffers that the kernel's arguments point to, then live before freed, then the
- * newest. */
+/* How good a guess a buffer is for one side of a guard. Mapped buffers come first: a buffer freed behind a running kernel still
+ * belongs to it. Then buffers that the kernel's arguments point to, then live before freed. */
+static int merit(const cufence_buffer *buffer, struct aim aim)
+{
+    return (buffer->is_mapped != 0) << 3 | aim.strength << 1 | !buffer->freed_ns;
+}
+
+/* Of equal ones it is the newest. */
 static int is_better_neighbour(const cufence_buffer *a, struct aim aim_a, const cufence_buffer *b, struct aim aim_b)
 {
-    if (!b || a->is_mapped != b->is_mapped)
-        return !b || a->is_mapped > b->is_mapped;
-    if (aim_a.strength != aim_b.strength)
-        return aim_a.strength > aim_b.strength;
-    if (!a->freed_ns != !b->freed_ns)
-        return !a->freed_ns;
-    return a->id > b->id;
+    int more = b ? merit(a, aim_a) - merit(b, aim_b) : 1;
+    return more ? more > 0 : a->id > b->id;
 }
 
 /* Returns the buffer whose span contains `at`, with `at` past its end or before its start. */
