@@ -65,24 +65,22 @@ static const char *name_of(CUfunction handle)
     return "";
 }
 
-static CUresult ask_function(void *handle, size_t index, size_t *offset, size_t *size)
+static CUresult ask(CUfunction handle, int is_kernel, size_t index, size_t *offset, size_t *size)
 {
-    return driver->cuFuncGetParamInfo ? driver->cuFuncGetParamInfo(handle, index, offset, size) : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-static CUresult ask_kernel(void *handle, size_t index, size_t *offset, size_t *size)
-{
-    return driver->cuKernelGetParamInfo ? driver->cuKernelGetParamInfo(handle, index, offset, size) : CUDA_ERROR_NOT_SUPPORTED;
+    if (is_kernel ? !driver->cuKernelGetParamInfo : !driver->cuFuncGetParamInfo)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return is_kernel ? driver->cuKernelGetParamInfo((CUkernel)handle, index, offset, size)
+                     : driver->cuFuncGetParamInfo(handle, index, offset, size);
 }
 
 /* Queries one argument after the other until the driver reports no more: it has no call for their number. */
-static int read_layout(CUresult (*ask)(void *, size_t, size_t *, size_t *), void *handle, struct launch_function *out)
+static int read_layout(CUfunction handle, int is_kernel, struct launch_function *out)
 {
     CUresult result = CUDA_SUCCESS;
     out->argument_count = out->argument_bytes = 0;
     while (out->argument_count < MAX_PARAMETERS) {
         size_t offset = 0, size = 0;
-        result = ask(handle, out->argument_count, &offset, &size);
+        result = ask(handle, is_kernel, out->argument_count, &offset, &size);
         if (result != CUDA_SUCCESS)
             break;
         if (offset > MAX_PARAMETER_BYTES || size > MAX_PARAMETER_BYTES - offset)
@@ -105,10 +103,10 @@ static struct launch_function *ask_driver(CUfunction handle)
     struct launch_function *asked = calloc(1, sizeof *asked + MAX_PARAMETERS * sizeof asked->arguments[0]);
     if (!asked)
         return NULL;
-    int is_function = read_layout(ask_function, handle, asked);
+    int is_function = read_layout(handle, 0, asked);
     asked->has_layout = is_function;
     if (!is_function || !asked->argument_count)
-        asked->has_layout = read_layout(ask_kernel, handle, asked) || is_function;
+        asked->has_layout = read_layout(handle, 1, asked) || is_function;
     if (!asked->has_layout)
         asked->argument_count = asked->argument_bytes = 0;
     asked->name = name_of(handle);

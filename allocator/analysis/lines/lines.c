@@ -191,10 +191,7 @@ static int covers(const struct line_query *query, const struct state *state)
     return state->is_ours && state->has_row && state->row_address <= query->offset && query->offset < state->address;
 }
 
-static void start_sequence(struct state *state)
-{
-    *state = (struct state){.file = 1, .line = 1};
-}
+static const struct state first = {.file = 1, .line = 1}; /* of a sequence */
 
 static void add_row(struct state *state)
 {
@@ -220,8 +217,9 @@ static void set_address(const struct line_query *query, struct state *state, uin
     state->address = base;
 }
 
-static void extended(const struct line_query *query, const struct unit *unit, struct reader *program, struct state *state,
-                     int *is_end)
+enum event { EVENT_NONE, EVENT_ROW, EVENT_END };
+
+static enum event extended(const struct line_query *query, const struct unit *unit, struct reader *program, struct state *state)
 {
     struct reader body = reader_cut(program, reader_uleb(program));
     uint8_t opcode = reader_u8(&body);
@@ -229,21 +227,19 @@ static void extended(const struct line_query *query, const struct unit *unit, st
     if (!body.at)
         reader_break(program);
     else if (opcode == DW_LNE_end_sequence)
-        *is_end = 1;
+        return EVENT_END;
     else if (opcode == DW_LNE_set_address && reader_left(&body) == unit->address_size && unit->address_size <= 8)
         set_address(query, state, operand_at, reader_unsigned(&body, unit->address_size));
     else if (opcode == LNE_INLINED_CALL)
         state->context = reader_uleb(&body); /* the function's name follows, which is not needed */
+    return EVENT_NONE;
 }
-
-enum event { EVENT_NONE, EVENT_ROW, EVENT_END };
 
 /* Executes one opcode. Breaks the program's reader if it is invalid. */
 static enum event step(const struct line_query *query, struct unit *unit, struct state *state)
 {
     struct reader *program = &unit->program;
     uint8_t opcode = reader_u8(program);
-    int is_end = 0;
     if (opcode >= unit->opcode_base) {
         unsigned special = (unsigned)opcode - unit->opcode_base;
         state->address += (uint64_t)(special / unit->line_range) * unit->minimum_length;
@@ -252,8 +248,7 @@ static enum event step(const struct line_query *query, struct unit *unit, struct
     }
     switch (opcode) {
     case 0:
-        extended(query, unit, program, state, &is_end);
-        return is_end ? EVENT_END : EVENT_NONE;
+        return extended(query, unit, program, state);
     case DW_LNS_copy:
         return EVENT_ROW;
     case DW_LNS_advance_pc:
@@ -284,7 +279,7 @@ static int find_row(const struct line_query *query, const struct unit *unit, str
 {
     struct unit copy = *unit;
     copy.program = start;
-    start_sequence(state);
+    *state = first;
     while (reader_left(&copy.program) > 0) {
         enum event event = step(query, &copy, state);
         if (!copy.program.at || event == EVENT_END)
@@ -338,9 +333,8 @@ static int find_place(const struct line_query *query, const struct unit *unit, s
 /* Runs the line program until a row covers the PC. */
 static int run_unit(const struct line_query *query, struct unit *unit, struct cubin_line *place)
 {
-    struct state state;
+    struct state state = first;
     struct reader start = unit->program;
-    start_sequence(&state);
     while (reader_left(&unit->program) > 0) {
         enum event event = step(query, unit, &state);
         if (!unit->program.at)
@@ -352,7 +346,7 @@ static int run_unit(const struct line_query *query, struct unit *unit, struct cu
         if (event == EVENT_ROW) {
             add_row(&state);
         } else {
-            start_sequence(&state);
+            state = first;
             start = unit->program;
         }
     }

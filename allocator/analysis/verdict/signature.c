@@ -37,13 +37,15 @@ static int ends_with(const char *start, const char **end, const char *tail)
     return 1;
 }
 
-static int is_pointer_to_const(const char *start, const char *end)
+/* Moves *end in front of what makes it a pointer. Returns 0 if it is none. */
+static int is_pointer(const char *start, const char **end, int *is_to_const)
 {
-    ends_with(start, &end, " __restrict");
-    if (!ends_with(start, &end, "*"))
+    ends_with(start, end, " __restrict");
+    if (!ends_with(start, end, "*"))
         return 0;
-    ends_with(start, &end, " volatile");
-    return ends_with(start, &end, " const");
+    ends_with(start, end, " volatile");
+    *is_to_const = ends_with(start, end, " const");
+    return 1;
 }
 
 /* Finds argument `index`. Returns 0 if there is none, or if the list does not have `count` arguments. */
@@ -67,7 +69,8 @@ static int find_argument(const char *name, size_t count, size_t index, const cha
 int signature_is_const(const char *name, size_t count, size_t index)
 {
     const char *start, *end;
-    return find_argument(name, count, index, &start, &end) && is_pointer_to_const(start, end);
+    int is_to_const;
+    return find_argument(name, count, index, &start, &end) && is_pointer(start, &end, &is_to_const) && is_to_const;
 }
 
 static int is_name(const char *start, size_t length, const char *name)
@@ -122,13 +125,9 @@ static enum value_type type_of(const char *start, size_t length)
 enum value_type signature_elements(const char *name, size_t count, size_t index)
 {
     const char *start, *end;
-    if (!find_argument(name, count, index, &start, &end))
+    int is_to_const;
+    if (!find_argument(name, count, index, &start, &end) || !is_pointer(start, &end, &is_to_const))
         return VALUE_TYPES;
-    ends_with(start, &end, " __restrict");
-    if (!ends_with(start, &end, "*"))
-        return VALUE_TYPES;
-    ends_with(start, &end, " volatile");
-    ends_with(start, &end, " const");
     if (!ends_with(start, &end, "_16a")) /* CUDA 13: double4_16a, double4_32a */
         ends_with(start, &end, "_32a");
     size_t length = (size_t)(end - start);
