@@ -1,6 +1,6 @@
 #include "opened.h"
 
-#include "analysis/snapshot/npy.h"
+#include "analysis/snapshot/bundle.h"
 #include "analysis/verdict/launches.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include "surroundings.h"
 #include "driver/driver.h"
 #include "record.h"
-#include "analysis/snapshot/npy.h"
+#include "analysis/snapshot/bundle.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,7 +2,6 @@
 
 #include "analysis/dump/coredump.h"
 #include "analysis/dump/image.h"
-#include "analysis/dump/variables.h"
 #include "kernels/kernels.h"
 #include "rerun/rerun.h"
 

@@ -2,7 +2,6 @@
 #include "fuzz.h"
 
 #include "analysis/snapshot/bundle.h"
-#include "analysis/snapshot/npy.h"
 
 /* What `cufence replay` relies on. */
 static void check(const struct bundle *bundle)

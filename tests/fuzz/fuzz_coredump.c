@@ -6,7 +6,6 @@
 
 #include "finding/standing_report.h"
 #include "analysis/dump/image.h"
-#include "analysis/dump/variables.h"
 #include "analysis/sass/fence.h"
 #include "analysis/verdict/diagnosis.h"
 #include "support/told.h"

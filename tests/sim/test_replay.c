@@ -1,7 +1,7 @@
 /* keep=replay=DIR, and `cufence replay` of what it saved, on the simulated device. */
 #include "replayed.h"
 
-#include "analysis/snapshot/npy.h"
+#include "analysis/snapshot/bundle.h"
 
 #define HANG_MS "6000" /* by when the rerun process has come to its launch, on a busy machine too */
 

@@ -2,7 +2,6 @@
 #include "support/test.h"
 
 #include "analysis/snapshot/bundle.h"
-#include "analysis/snapshot/npy.h"
 
 static struct problem problem;
 

@@ -7,7 +7,6 @@
 #include "support/fixture.h"
 
 #include "analysis/dump/image.h"
-#include "analysis/dump/variables.h"
 
 static const char *const cubins[] = {"variables_80.cubin", "variables_90.cubin", "variables_120.cubin"};
 enum { CUBINS = sizeof cubins / sizeof *cubins, COUNT = 5 };

@@ -1,7 +1,6 @@
 #include "image.h"
 
 #include "analysis/lines/cubin.h"
-#include "variables.h"
 
 #include <stdlib.h>
 #include <string.h>

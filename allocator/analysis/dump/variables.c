@@ -1,4 +1,4 @@
-#include "variables.h"
+#include "image.h"
 
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/sass.h"

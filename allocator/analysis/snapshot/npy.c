@@ -1,4 +1,4 @@
-#include "npy.h"
+#include "bundle.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "bundles.h"
 
-#include "analysis/snapshot/npy.h"
+#include "analysis/snapshot/bundle.h"
 #include "base/files.h"
 #include "base/output.h"
 #include "base/tally.h"
