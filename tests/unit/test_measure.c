@@ -196,7 +196,6 @@ TEST(special_numbers)
     assert_true(measured.least == 0 && measured.greatest == UINT64_MAX && measured.zeros == 1);
 }
 
-/* A plain sum of squares would lose all digits of the deviation. */
 /* The largest numbers of float8_e4m3fn have the exponent that others keep for infinities. */
 TEST(numbers_of_one_byte)
 {
@@ -210,6 +209,7 @@ TEST(numbers_of_one_byte)
     assert_true(measured.min == 0 && measured.max == 32768 && measured.nans == 4 && measured.infinities == 1);
 }
 
+/* A plain sum of squares would lose all digits of the deviation. */
 TEST(small_deviation_far_from_zero)
 {
     static double numbers[10000];

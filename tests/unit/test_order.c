@@ -14,37 +14,42 @@ static const char *context_of(unsigned stream)
     return stream >= FAR_LEGACY ? &far_context : &near_context;
 }
 
-/* `use_stream` and `use` are the latest USE. */
-struct world {
+/* `use_index` and `use` are the latest USE. */
+static struct {
     struct order_clocks *clocks;
+    struct uses *uses;
     unsigned indices[STREAMS];
     unsigned use_index;
     uint64_t use;
-};
+} world;
 
-static void world_open(struct world *world)
+static int set_up(void **state)
 {
-    world->clocks = calloc(1, sizeof *world->clocks);
-    assert_non_null(world->clocks);
+    world.clocks = calloc(1, sizeof *world.clocks);
+    world.uses = calloc(1, sizeof *world.uses);
+    assert_true(world.clocks && world.uses);
     for (unsigned i = 0; i < STREAMS; i++)
-        world->indices[i] = clocks_stream_begins(world->clocks, context_of(i), kinds[i]);
+        world.indices[i] = clocks_stream_begins(world.clocks, context_of(i), kinds[i]);
+    return 0;
 }
 
-static void world_close(struct world *world)
+static int tear_down(void **state)
 {
-    clocks_clear(world->clocks);
-    free(world->clocks);
+    clocks_clear(world.clocks);
+    free(world.clocks);
+    free(world.uses);
+    return 0;
 }
 
-static int is_ordered(struct world *world, unsigned index)
+static int is_ordered(unsigned index)
 {
-    clocks_step(world->clocks, index);
-    return clocks_is_ordered(world->clocks, world->use_index, world->use, index);
+    clocks_step(world.clocks, index);
+    return clocks_is_ordered(world.clocks, world.use_index, world.use, index);
 }
 
-static void synchronise(struct world *world, struct order_clock seen)
+static void synchronise(struct order_clock seen)
 {
-    clocks_host_knows(world->clocks, &seen);
+    clocks_host_knows(world.clocks, &seen);
 }
 
 static unsigned stream_of(const char *name)
@@ -58,17 +63,17 @@ static unsigned stream_of(const char *name)
 }
 
 /* Steps that the clocks take note of; `what` is an event or a graph. Returns 0 for others. */
-static int note(struct world *world, const char *verb, unsigned stream, uint64_t what)
+static int note(const char *verb, unsigned stream, uint64_t what)
 {
-    struct order_clocks *clocks = world->clocks;
-    unsigned index = world->indices[stream];
+    struct order_clocks *clocks = world.clocks;
+    unsigned index = world.indices[stream];
 #define ON(word, statement)                                                                                                    \
     if (strcmp(verb, word) == 0) {                                                                                             \
         statement;                                                                                                             \
         return 1;                                                                                                              \
     }
     ON("work", clocks_step(clocks, index))
-    ON("use", (world->use_index = index, world->use = clocks_step(clocks, index)))
+    ON("use", (world.use_index = index, world.use = clocks_step(clocks, index)))
     ON("made", clocks_event_made(clocks, what))
     ON("record", clocks_event_recorded(clocks, what, index))
     ON("wait", clocks_wait(clocks, index, what))
@@ -76,9 +81,9 @@ static int note(struct world *world, const char *verb, unsigned stream, uint64_t
     ON("all", clocks_event_all(clocks, what))
     ON("gone", clocks_event_gone(clocks, what))
     ON("wait_for_all", clocks_wait_for_all(clocks, index))
-    ON("sync_stream", synchronise(world, clocks_of_stream(clocks, index)))
-    ON("sync_event", synchronise(world, clocks_of_event(clocks, what)))
-    ON("sync_context", synchronise(world, clocks_of_context(clocks, context_of(stream))))
+    ON("sync_stream", synchronise(clocks_of_stream(clocks, index)))
+    ON("sync_event", synchronise(clocks_of_event(clocks, what)))
+    ON("sync_context", synchronise(clocks_of_context(clocks, context_of(stream))))
     ON("graph", clocks_graph_launched(clocks, index, what))
     ON("graph_gone", clocks_graph_gone(clocks, what))
     ON("graphs_wait", clocks->graphs_wait = 1)
@@ -88,13 +93,13 @@ static int note(struct world *world, const char *verb, unsigned stream, uint64_t
     if (strcmp(verb, "stream_ends") != 0)
         return 0;
     clocks_stream_ends(clocks, index); /* and another one begins in its stead */
-    world->indices[stream] = clocks_stream_begins(clocks, context_of(stream), kinds[stream]);
+    world.indices[stream] = clocks_stream_begins(clocks, context_of(stream), kinds[stream]);
     return 1;
 }
 
 /* Plays steps "VERB [STREAM] [EVENT]; ...". Returns 0 if a free on a stream is `ordered` behind the use or `unordered`, and the
  * clocks say otherwise. */
-static int play(struct world *world, const char *steps)
+static int play(const char *steps)
 {
     char verb[16], words[2][16];
     int length = 0;
@@ -104,11 +109,11 @@ static int play(struct world *world, const char *steps)
         length = (int)strcspn(steps, ";");
         int has_stream = *words[0] >= 'a';
         unsigned stream = has_stream ? stream_of(words[0]) : 0;
-        if (note(world, verb, stream, (unsigned char)words[has_stream][0]))
+        if (note(verb, stream, (unsigned char)words[has_stream][0]))
             continue;
         int is_to_be = strcmp(verb, "ordered") == 0;
         assert_true(is_to_be || strcmp(verb, "unordered") == 0);
-        if (is_ordered(world, world->indices[stream]) != is_to_be)
+        if (is_ordered(world.indices[stream]) != is_to_be)
             return 0;
     }
     return 1;
@@ -176,68 +181,58 @@ TEST(every_order)
 {
     unsigned wrong = 0;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct world world;
-        world_open(&world);
-        if (!play(&world, cases[i].steps)) {
+        set_up(NULL);
+        if (!play(cases[i].steps)) {
             fprintf(stderr, "%s: %s\n", cases[i].name, cases[i].steps);
             wrong++;
         }
-        world_close(&world);
+        tear_down(NULL);
     }
     assert_int_equal(wrong, 0);
 }
 
 /* ---- limits: what is not known counts as ordered ---- */
 
-TEST(streams_without_a_place_count_as_ordered)
+TEST_WITH(streams_without_a_place_count_as_ordered, set_up, tear_down)
 {
-    struct world world;
-    world_open(&world);
     struct order_clocks *clocks = world.clocks;
     for (unsigned i = STREAMS; i < ORDER_STREAMS; i++)
         assert_int_not_equal(clocks_stream_begins(clocks, &near_context, ORDER_NON_BLOCKING), ORDER_NOT_TRACKED);
     unsigned none = clocks_stream_begins(clocks, &near_context, ORDER_BLOCKING);
     assert_int_equal(none, ORDER_NOT_TRACKED);
     assert_int_equal(clocks_step(clocks, none), 0);
-    assert_true(play(&world, "use a; unordered b"));
+    assert_true(play("use a; unordered b"));
     clocks_wait(clocks, none, 'E');
     clocks_event_made(clocks, 'F');
     clocks_event_recorded(clocks, 'F', none); /* which may have waited for the use */
-    assert_true(play(&world, "unordered c; wait c F; ordered c"));
-    assert_true(play(&world, "ordered legacy")); /* which waits for the untracked one */
+    assert_true(play("unordered c; wait c F; ordered c"));
+    assert_true(play("ordered legacy")); /* which waits for the untracked one */
     struct order_clock seen = clocks_of_stream(clocks, none);
     clocks_host_knows(clocks, &seen);
-    assert_true(play(&world, "ordered b"));
-    world_close(&world);
+    assert_true(play("ordered b"));
 }
 
-TEST(a_place_that_is_used_again_has_no_past)
+TEST_WITH(a_place_that_is_used_again_has_no_past, set_up, tear_down)
 {
-    struct world world;
-    world_open(&world);
     struct order_clocks *clocks = world.clocks;
-    play(&world, "use a");
+    play("use a");
     clocks_stream_ends(clocks, world.indices[FREE_1]);
     for (unsigned i = STREAMS - 1; i < ORDER_STREAMS; i++) { /* the index is the last to be used again */
         assert_false(clocks_is_ordered(clocks, world.use_index, world.use, world.indices[FREE_2]));
         assert_int_not_equal(clocks_stream_begins(clocks, &far_context, ORDER_NON_BLOCKING), ORDER_NOT_TRACKED);
     }
     assert_true(clocks_is_ordered(clocks, world.use_index, world.use, world.indices[FREE_2]));
-    world_close(&world);
 }
 
-TEST(forgotten_events_count_as_ordered)
+TEST_WITH(forgotten_events_count_as_ordered, set_up, tear_down)
 {
-    struct world world;
-    world_open(&world);
-    assert_true(play(&world, "made E; graph c G; use a; wait b E; unordered b"));
+    assert_true(play("made E; graph c G; use a; wait b E; unordered b"));
     for (uint64_t i = 0; i < ORDER_POINTS; i++)
         clocks_event_made(world.clocks, 0x100000 + 8 * i);
     assert_int_equal(world.clocks->point_count, ORDER_POINTS);
-    assert_true(play(&world, "wait b E; ordered b"));
-    play(&world, "graph c G"); /* its last launch may have been on any stream */
-    assert_true(play(&world, "ordered c"));
-    world_close(&world);
+    assert_true(play("wait b E; ordered b"));
+    play("graph c G"); /* its last launch may have been on any stream */
+    assert_true(play("ordered c"));
 }
 
 /* ---- uses ---- */
@@ -245,129 +240,94 @@ TEST(forgotten_events_count_as_ordered)
 #define START 0x10000u
 #define SIZE 4096u
 
-struct rerun_input {
-    struct world world;
-    struct uses *uses;
-};
-
-static void rerun_input_open(struct rerun_input *input)
+static void use(uint64_t buffer, unsigned stream, enum use_kind kind, uint64_t start, uint64_t end)
 {
-    world_open(&input->world);
-    input->uses = calloc(1, sizeof *input->uses);
-    assert_non_null(input->uses);
-}
-
-static void rerun_input_close(struct rerun_input *input)
-{
-    free(input->uses);
-    world_close(&input->world);
-}
-
-static void use(struct rerun_input *input, uint64_t buffer, unsigned stream, enum use_kind kind, uint64_t start, uint64_t end)
-{
-    unsigned index = input->world.indices[stream];
-    const struct use made = {.position = clocks_step(input->world.clocks, index),
+    unsigned index = world.indices[stream];
+    const struct use made = {.position = clocks_step(world.clocks, index),
                              .stream = index,
                              .kind = kind,
                              .start = START + start,
                              .end = START + end};
-    uses_add(input->uses, buffer, &made);
+    uses_add(world.uses, buffer, &made);
 }
 
-static const struct use *freed(struct rerun_input *input, uint64_t buffer, unsigned stream)
+static const struct use *freed(uint64_t buffer, unsigned stream)
 {
-    return uses_against_free(input->uses, input->world.clocks, buffer, input->world.indices[stream]);
+    return uses_against_free(world.uses, world.clocks, buffer, world.indices[stream]);
 }
 
-static const struct use *written(struct rerun_input *input, uint64_t buffer, unsigned stream, uint64_t start, uint64_t end)
+static const struct use *written(uint64_t buffer, unsigned stream, uint64_t start, uint64_t end)
 {
-    return uses_against_write(input->uses, input->world.clocks, buffer, input->world.indices[stream], START + start,
-                              START + end);
+    return uses_against_write(world.uses, world.clocks, buffer, world.indices[stream], START + start, START + end);
 }
 
 TEST(a_free_conflicts_with_any_use)
 {
     static const enum use_kind any[] = {USE_LAUNCH, USE_READ, USE_WRITE};
     for (size_t i = 0; i < sizeof any / sizeof any[0]; i++) {
-        struct rerun_input input;
-        rerun_input_open(&input);
-        assert_null(freed(&input, 7, FREE_2));
-        use(&input, 7, FREE_1, any[i], 0, 16);
-        assert_null(freed(&input, 8, FREE_2));
-        assert_null(freed(&input, 7, FREE_1));
-        assert_non_null(freed(&input, 7, FREE_2));
-        uses_recorded(input.uses, 7, input.world.indices[FREE_1]);
-        assert_null(freed(&input, 7, FREE_2));
-        use(&input, 7, FREE_3, any[i], 0, 16);
-        assert_non_null(freed(&input, 7, FREE_2));
-        uses_drop(input.uses, 7);
-        assert_null(freed(&input, 7, FREE_2));
-        rerun_input_close(&input);
+        set_up(NULL);
+        assert_null(freed(7, FREE_2));
+        use(7, FREE_1, any[i], 0, 16);
+        assert_null(freed(8, FREE_2));
+        assert_null(freed(7, FREE_1));
+        assert_non_null(freed(7, FREE_2));
+        uses_recorded(world.uses, 7, world.indices[FREE_1]);
+        assert_null(freed(7, FREE_2));
+        use(7, FREE_3, any[i], 0, 16);
+        assert_non_null(freed(7, FREE_2));
+        uses_drop(world.uses, 7);
+        assert_null(freed(7, FREE_2));
+        tear_down(NULL);
     }
 }
 
-TEST(a_launch_conflicts_with_a_write_of_all)
+TEST_WITH(a_launch_conflicts_with_a_write_of_all, set_up, tear_down)
 {
-    struct rerun_input input;
-    rerun_input_open(&input);
-    use(&input, 7, FREE_1, USE_LAUNCH, 0, SIZE);
-    assert_non_null(written(&input, 7, FREE_2, 0, SIZE));
-    assert_null(written(&input, 7, FREE_2, 1, SIZE));
-    assert_null(written(&input, 7, FREE_2, 0, SIZE - 1));
-    assert_null(written(&input, 7, FREE_1, 0, SIZE));
-    rerun_input_close(&input);
+    use(7, FREE_1, USE_LAUNCH, 0, SIZE);
+    assert_non_null(written(7, FREE_2, 0, SIZE));
+    assert_null(written(7, FREE_2, 1, SIZE));
+    assert_null(written(7, FREE_2, 0, SIZE - 1));
+    assert_null(written(7, FREE_1, 0, SIZE));
 }
 
-TEST(copies_conflict_where_they_overlap)
+TEST_WITH(copies_conflict_where_they_overlap, set_up, tear_down)
 {
-    struct rerun_input input;
-    rerun_input_open(&input);
-    use(&input, 7, FREE_1, USE_READ, 100, 200);
-    assert_non_null(written(&input, 7, FREE_2, 199, 300));
-    assert_non_null(written(&input, 7, FREE_2, 0, 101));
-    assert_null(written(&input, 7, FREE_2, 200, 300));
-    assert_null(written(&input, 7, FREE_2, 0, 100));
-    rerun_input_close(&input);
+    use(7, FREE_1, USE_READ, 100, 200);
+    assert_non_null(written(7, FREE_2, 199, 300));
+    assert_non_null(written(7, FREE_2, 0, 101));
+    assert_null(written(7, FREE_2, 200, 300));
+    assert_null(written(7, FREE_2, 0, 100));
 }
 
 /* A copy does not hide the launch before it, and of both the launch is reported. */
-TEST(launches_and_copies_are_kept_apart)
+TEST_WITH(launches_and_copies_are_kept_apart, set_up, tear_down)
 {
-    struct rerun_input input;
-    rerun_input_open(&input);
-    use(&input, 7, FREE_1, USE_LAUNCH, 0, SIZE);
-    use(&input, 7, FREE_1, USE_READ, 0, 16);
-    assert_int_equal(written(&input, 7, FREE_2, 0, SIZE)->kind, USE_LAUNCH);
-    assert_int_equal(written(&input, 7, FREE_2, 0, 16)->kind, USE_READ);
-    assert_int_equal(freed(&input, 7, FREE_2)->kind, USE_LAUNCH);
-    rerun_input_close(&input);
+    use(7, FREE_1, USE_LAUNCH, 0, SIZE);
+    use(7, FREE_1, USE_READ, 0, 16);
+    assert_int_equal(written(7, FREE_2, 0, SIZE)->kind, USE_LAUNCH);
+    assert_int_equal(written(7, FREE_2, 0, 16)->kind, USE_READ);
+    assert_int_equal(freed(7, FREE_2)->kind, USE_LAUNCH);
 }
 
-TEST(the_latest_use_of_a_stream_counts)
+TEST_WITH(the_latest_use_of_a_stream_counts, set_up, tear_down)
 {
-    struct rerun_input input;
-    rerun_input_open(&input);
-    use(&input, 7, FREE_1, USE_LAUNCH, 0, SIZE);
-    synchronise(&input.world, clocks_of_stream(input.world.clocks, input.world.indices[FREE_1]));
-    assert_null(freed(&input, 7, FREE_2));
-    use(&input, 7, FREE_1, USE_LAUNCH, 0, SIZE);
-    assert_non_null(freed(&input, 7, FREE_2));
-    rerun_input_close(&input);
+    use(7, FREE_1, USE_LAUNCH, 0, SIZE);
+    synchronise(clocks_of_stream(world.clocks, world.indices[FREE_1]));
+    assert_null(freed(7, FREE_2));
+    use(7, FREE_1, USE_LAUNCH, 0, SIZE);
+    assert_non_null(freed(7, FREE_2));
 }
 
-TEST(the_table_is_bounded)
+TEST_WITH(the_table_is_bounded, set_up, tear_down)
 {
-    struct rerun_input input;
-    rerun_input_open(&input);
     for (uint64_t i = 0; i < 2 * USES_WAYS; i++) /* all in one set */
-        use(&input, 1 + i * USES_SETS, FREE_1, USE_LAUNCH, 0, SIZE);
+        use(1 + i * USES_SETS, FREE_1, USE_LAUNCH, 0, SIZE);
     unsigned known = 0;
     for (uint64_t i = 0; i < 2 * USES_WAYS; i++)
-        known += freed(&input, 1 + i * USES_SETS, FREE_2) != NULL;
+        known += freed(1 + i * USES_SETS, FREE_2) != NULL;
     assert_int_equal(known, USES_WAYS);
-    assert_non_null(freed(&input, 1 + (2 * USES_WAYS - 1) * USES_SETS, FREE_2)); /* the newest */
-    for (unsigned stream = 0; stream < STREAMS; stream++)                        /* more than are kept of one */
-        use(&input, 2, stream, USE_LAUNCH, 0, SIZE);
-    assert_non_null(freed(&input, 2, FREE_1));
-    rerun_input_close(&input);
+    assert_non_null(freed(1 + (2 * USES_WAYS - 1) * USES_SETS, FREE_2)); /* the newest */
+    for (unsigned stream = 0; stream < STREAMS; stream++)                /* more than are kept of one */
+        use(2, stream, USE_LAUNCH, 0, SIZE);
+    assert_non_null(freed(2, FREE_1));
 }
