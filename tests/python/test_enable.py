@@ -279,23 +279,17 @@ class Enable(standin.InOneFolder):
             """
         )
 
-    def test_too_late(self) -> None:
-        done = self.run_code("import cufence; cufence.enable()", STANDIN_STARTED="1")
-        self.assertRegex(done.stderr, r"RuntimeError: cufence\.enable\(\) comes too late: .*before the first CUDA tensor")
-
-    def test_another_allocator(self) -> None:
-        done = self.run_code("import torch, cufence; torch._C.current = object(); cufence.enable()")
-        self.assertRegex(done.stderr, r"RuntimeError: cufence\.enable\(\): another CUDA allocator has been installed")
-
-    def test_torch_without_cuda(self) -> None:
-        done = self.run_code("import torch, cufence; torch.version.cuda = None; cufence.enable()")
-        self.assertRegex(
-            done.stderr, r"RuntimeError: cufence\.enable\(\) needs a PyTorch with CUDA; this one \(2\.11\.0\+standin\)"
-        )
-
-    def test_the_class_refuses(self) -> None:
-        done = self.run_code("import cufence; cufence.enable()", STANDIN_REFUSES="not today")
-        self.assertRegex(done.stderr, r"InstallError: not today")
+    def test_refusals(self) -> None:
+        for code, environment, message in (
+            ("", {"STANDIN_STARTED": "1"}, r"RuntimeError: cufence\.enable\(\) comes too late: .*before the first CUDA tensor"),
+            ("import torch; torch._C.current = object()", {}, r"RuntimeError: cufence\.enable\(\): another CUDA allocator has been"),
+            ("import torch; torch.version.cuda = None", {}, r"enable\(\) needs a PyTorch with CUDA; this one \(2\.11\.0\+standin\)"),
+            ("", {"STANDIN_REFUSES": "not today"}, "InstallError: not today"),
+            ("", {"CUFENCE_DRIVER": "/nonexistent/libcuda.so"}, r"cufence\._library\.Error: .*/nonexistent/libcuda\.so"),
+            ("import cufence; cufence.stats()", {}, r"cufence\._library\.Error"),
+        ):
+            done = self.run_code(f"{code}\nimport cufence; cufence.enable()", **environment)
+            self.assertRegex(done.stderr, message)
 
     def test_settings_while_it_is_installed(self) -> None:
         """PyTorch reads them then: of cudaMallocAsync it would ask the driver, which starts that."""
@@ -327,11 +321,3 @@ class Enable(standin.InOneFolder):
         # None in sys.modules makes the import fail as if the package did not exist.
         done = standin.run_python("import sys; sys.modules['torch'] = None; import cufence; cufence.enable()")
         self.assertRegex(done.stderr, r"ImportError: cufence\.enable\(\) needs PyTorch, which cannot be imported here")
-
-    def test_no_driver(self) -> None:
-        done = self.run_code("import cufence; cufence.enable()", CUFENCE_DRIVER="/nonexistent/libcuda.so")
-        self.assertRegex(done.stderr.strip().splitlines()[-1], r"cufence\._library\.Error: .*/nonexistent/libcuda\.so")
-
-    def test_not_initialised(self) -> None:
-        done = self.run_code("import cufence; cufence.stats()")
-        self.assertIn("cufence._library.Error", done.stderr)

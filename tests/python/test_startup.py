@@ -122,9 +122,9 @@ class Hook(standin.InOneFolder):
             self.assertTrue(found["preloaded"], arguments)
             self.assertEqual(found["arguments"], expected)
         environment = standin.clean_environment(CUFENCE_LIBRARY=str(self.library), **ask)
-        done = subprocess.run([str(console), "z"], env=environment, capture_output=True, text=True, timeout=60)
-        found = json.loads(done.stdout)
-        self.assertEqual((found["preloaded"], found["arguments"]), (True, [str(console), "z"]))
+        process = subprocess.Popen([str(console), "z"], env=environment, stdout=subprocess.PIPE, text=True)
+        found = json.loads(process.communicate(timeout=60)[0])
+        self.assertEqual((found["preloaded"], found["arguments"], found["pid"]), (True, [str(console), "z"], process.pid))
 
     def test_flags(self) -> None:
         found = self.found("-X", "dev", "-W", "ignore::UserWarning", "-OO", "-E", "script.py", **{CUDA: "backend:cufence"})
@@ -134,41 +134,23 @@ class Hook(standin.InOneFolder):
         found = self.found("-I", "script.py", **{CUDA: "backend:cufence"})
         self.assertEqual((found["preloaded"], found["flags"]["isolated"]), (True, 1))
 
-    def test_same_process(self) -> None:
-        environment = standin.clean_environment(CUFENCE_LIBRARY=str(self.library), **{CUDA: "backend:cufence"})
-        process = subprocess.Popen(
-            [self.python, "script.py"], env=environment, stdout=subprocess.PIPE, text=True, cwd=self.folder
-        )
-        self.assertEqual(json.loads(process.communicate(timeout=60)[0])["pid"], process.pid)
-
     def test_children(self) -> None:
-        code = """
-            import multiprocessing, os
-            def work():
-                import torch
-            if __name__ == "__main__":
-                os.environ.pop("CUFENCE_LIBRARY")
-                process = multiprocessing.get_context("spawn").Process(target=work)
-                process.start(); process.join()
-                assert process.exitcode == 0
-        """
-        (self.folder / "parent.py").write_text("\n".join(line[12:] for line in code.splitlines()))
-        found = self.found("parent.py", **{CUDA: "backend:cufence"})
-        self.assertTrue(found["preloaded"])
-
-    def test_child_that_a_plain_program_asks_it_for(self) -> None:
-        code = """
-            import multiprocessing, os
-            def work():
-                import torch
-            if __name__ == "__main__":
-                os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "backend:cufence"
-                process = multiprocessing.get_context("spawn").Process(target=work)
-                process.start(); process.join()
-                assert process.exitcode == 0
-        """
-        (self.folder / "parent.py").write_text("\n".join(line[12:] for line in code.splitlines()))
-        self.assertTrue(self.found("parent.py")["preloaded"])
+        """Of a program that asks for cufence, and of a plain one that asks for its child."""
+        for change, settings in (
+            ("pop('CUFENCE_LIBRARY')", {CUDA: "backend:cufence"}),
+            ("update(PYTORCH_CUDA_ALLOC_CONF='backend:cufence')", {}),
+        ):
+            (self.folder / "parent.py").write_text(
+                "import multiprocessing, os\n"
+                "def work():\n"
+                "    import torch\n"
+                "if __name__ == '__main__':\n"
+                f"    os.environ.{change}\n"
+                "    process = multiprocessing.get_context('spawn').Process(target=work)\n"
+                "    process.start(); process.join()\n"
+                "    assert process.exitcode == 0\n"
+            )
+            self.assertTrue(self.found("parent.py", **settings)["preloaded"], change)
 
     def test_preloaded_already(self) -> None:
         preload = str(self.library.with_name("libcufence_preload.so"))
