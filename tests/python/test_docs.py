@@ -4,6 +4,7 @@ there are those that messages name. Figures of cost come from the results."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -120,6 +121,7 @@ class Figures(standin.InFolder):
         (self.folder / "docs").mkdir()
         (self.folder / "tests/gpu/results").mkdir(parents=True)
         self.write_results(1.25)
+        (self.folder / "matplotlib.py").write_text("raise ImportError('hidden: no picture is drawn')\n")
         (self.folder / "README.md").write_text("Before\n<!-- cost: begin -->\n<!-- cost: end -->\nAfter\n")
 
     def write_results(self, slower):
@@ -135,7 +137,8 @@ class Figures(standin.InFolder):
         (self.folder / "tests/gpu/results/bench.json").write_text(json.dumps(self.results))
 
     def figures(self, what):
-        return subprocess.run([sys.executable, ROOT / "docs/figures.py", what], cwd=self.folder, capture_output=True, text=True, check=False)
+        environment = {**os.environ, "PYTHONPATH": str(self.folder)}
+        return subprocess.run([sys.executable, ROOT / "docs/figures.py", what], env=environment, cwd=self.folder, capture_output=True, text=True, check=False)
 
     def test_other_figures_than_the_results_fail(self):
         self.assertIn("README.md has other figures than", self.figures("check").stderr)
