@@ -51,7 +51,7 @@ static const struct option_row table[] = {
            .help = "minimum and maximum size of a guard; between them, a guard is as large as its buffer; less where address space is short"),
     OPTION("remember", NUMBER, "BUFFERS or BUFFERS/LAUNCHES, up to 16777216 and 65536", "65536", IN(history),
            RANGE(0, 16 * MIB), .joint = "/", REST(NUMBER, "4096", IN(launches), RANGE(0, 65536)),
-           .help = "freed buffers to remember for reports, and kernel launches per thread and context (a quarter of that in programs without Python; 1.7 KiB each)"),
+           .help = "freed buffers to remember for reports, and kernel launches per thread and context (a quarter of that in programs without Python; 0.6 KiB each)"),
     OPTION("stacks", CHOICE, "on | python | off", "on", IN(stacks),
            .help = "record the stack of each allocation, and of each free that unmaps the buffer: Python's, or in programs without Python the native one (python: not that)"),
     OPTION("streams", CHOICE, "off | on | on+host", "off", COMMON, IN(streams),

@@ -2,40 +2,15 @@
 
 #include <dwarf.h>
 
-#define BIT CFI_BIT
-
-const struct cfi_abi cfi_x86_64 = {
-    .registers = CFI_RIP + 1,
-    .sp = CFI_RSP,
-    .fp = CFI_RBP,
-    .pc = CFI_RIP,
-    .return_column = CFI_RIP,
-    .preserved = BIT(CFI_RBX) | BIT(CFI_RBP) | BIT(CFI_R12) | BIT(CFI_R12 + 1) | BIT(CFI_R15 - 1) | BIT(CFI_R15),
-    .address_bits = UINT64_MAX,
-};
-
-const struct cfi_abi cfi_aarch64 = {
-    .registers = CFI_PC + 1,
-    .sp = CFI_SP,
-    .fp = CFI_X29,
-    .pc = CFI_PC,
-    .return_column = CFI_X30,
-    .preserved = BIT(CFI_X30) - BIT(CFI_X19),
-    .address_bits = CFI_AARCH64_ADDRESS,
-};
-
-/* Whether a call leaves the return address in a register. */
-static int has_link(const struct cfi_abi *abi)
-{
-    return abi->return_column != abi->pc;
-}
+const struct cfi_abi cfi_x86_64 = {.sp = CFI_RSP, .fp = CFI_RBP, .return_column = CFI_RIP};
+const struct cfi_abi cfi_aarch64 = {.sp = CFI_SP, .fp = CFI_X29, .return_column = CFI_X30, .has_link = 1};
 
 /* ---- executing the instructions ---- */
 
 /* Of a vendor, and not in elfutils' dwarf.h. The first is DW_CFA_GNU_window_save elsewhere. */
 enum { AARCH64_NEGATE_RA_STATE = 0x2d, AARCH64_NEGATE_RA_STATE_WITH_PC = 0x2c };
 
-enum rule_kind { SAME, UNDEFINED, AT_OFFSET, IS_OFFSET, IN_REGISTER, AT_EXPRESSION, IS_EXPRESSION };
+enum rule_kind { SAME, AT_OFFSET, IS_OFFSET, AT_EXPRESSION, IS_EXPRESSION, OTHERWISE };
 
 struct rule {
     enum rule_kind kind;
@@ -126,7 +101,7 @@ static void run_rare(struct machine *machine, struct reader *reader, unsigned co
         break;
     case AARCH64_NEGATE_RA_STATE: /* signed or not, a return address is cut down to its address */
     case AARCH64_NEGATE_RA_STATE_WITH_PC:
-        if (!has_link(machine->abi))
+        if (!machine->abi->has_link)
             reader_break(reader);
         break;
     default:
@@ -163,7 +138,7 @@ static void run_extended(struct machine *machine, struct reader *reader, unsigne
         break;
     case DW_CFA_same_value:
     case DW_CFA_undefined:
-        rule.kind = code == DW_CFA_undefined ? UNDEFINED : SAME;
+        rule.kind = code == DW_CFA_undefined ? OTHERWISE : SAME;
         set_rule(machine, reader_uleb(reader), rule);
         break;
     case DW_CFA_offset_extended:
@@ -176,8 +151,8 @@ static void run_extended(struct machine *machine, struct reader *reader, unsigne
         set_rule(machine, reg, rule);
         break;
     case DW_CFA_register:
-        reg = reader_uleb(reader);
-        set_rule(machine, reg, (struct rule){.kind = IN_REGISTER, .reg = reader_uleb(reader)});
+        set_rule(machine, reader_uleb(reader), (struct rule){.kind = OTHERWISE});
+        reader_uleb(reader);
         break;
     case DW_CFA_expression:
     case DW_CFA_val_expression:
@@ -216,211 +191,18 @@ static int run(struct machine *machine, struct reader reader)
     return reader.at != NULL;
 }
 
-/* ---- applying the rules ---- */
-
-/* Reads the stack word at `address`. Returns 0 if it was not saved. */
-static int load_word(const struct cfi_bytes *stack, uint64_t address, uint64_t *value)
+/* Executes the instructions for the machine's pc. Returns 0 if the data is invalid. */
+static int find_row(struct machine *machine)
 {
-    struct reader reader = cfi_read(stack, address);
-    *value = reader_u64(&reader);
-    return reader.at && (address - stack->address) % sizeof *value == 0;
-}
-
-static int known_register(const struct cfi_frame *frame, uint64_t reg, uint64_t *value)
-{
-    if (reg >= CFI_REGISTERS || !(frame->known >> reg & 1))
+    const struct cfi_entry *entry = machine->entry;
+    const uint64_t pc = machine->pc;
+    machine->pc = UINT64_MAX;
+    if (entry->return_register != machine->abi->return_column || !run(machine, entry->common))
         return 0;
-    *value = frame->registers[reg];
-    return 1;
-}
-
-#define OPERANDS_MOST 8
-
-struct operands {
-    uint64_t values[OPERANDS_MOST];
-    size_t count;
-};
-
-static int push(struct operands *operands, uint64_t value)
-{
-    if (operands->count == OPERANDS_MOST)
-        return 0;
-    operands->values[operands->count++] = value;
-    return 1;
-}
-
-static int apply_binary(struct operands *operands, unsigned code)
-{
-    if (operands->count < 2)
-        return 0;
-    uint64_t right = operands->values[--operands->count], *into = &operands->values[operands->count - 1];
-    switch (code) {
-    case DW_OP_plus:
-        *into += right;
-        return 1;
-    case DW_OP_and:
-        *into &= right;
-        return 1;
-    case DW_OP_shl:
-        *into = right < 64 ? *into << right : 0;
-        return 1;
-    case DW_OP_ge:
-        *into = (int64_t)*into >= (int64_t)right;
-        return 1;
-    default:
-        return 0;
-    }
-}
-
-static int apply_operation(const struct cfi_frame *frame, const struct cfi_bytes *stack, struct reader *reader,
-                           struct operands *operands)
-{
-    unsigned code = reader_u8(reader);
-    uint64_t value, *top = operands->count ? &operands->values[operands->count - 1] : NULL;
-    if (code >= DW_OP_lit0 && code <= DW_OP_lit31)
-        return push(operands, code - DW_OP_lit0);
-    if (code >= DW_OP_breg0 && code <= DW_OP_breg31) {
-        int64_t offset = reader_sleb(reader);
-        return known_register(frame, code - DW_OP_breg0, &value) && push(operands, value + (uint64_t)offset);
-    }
-    switch (code) {
-    case DW_OP_deref:
-        return top && load_word(stack, *top, top);
-    case DW_OP_plus_uconst:
-        value = reader_uleb(reader);
-        if (top)
-            *top += value;
-        return top != NULL;
-    default:
-        return apply_binary(operands, code);
-    }
-}
-
-/* Evaluates a DWARF expression. The operand stack starts with the CFA, unless the expression computes the CFA. */
-static int evaluate(const struct cfi_frame *frame, const struct cfi_bytes *stack, struct reader expression, const uint64_t *cfa,
-                    uint64_t *value)
-{
-    struct operands operands = {.count = 0};
-    if (cfa)
-        push(&operands, *cfa);
-    while (reader_left(&expression) > 0) {
-        if (!apply_operation(frame, stack, &expression, &operands))
-            return 0;
-    }
-    if (!expression.at || operands.count == 0)
-        return 0;
-    *value = operands.values[operands.count - 1];
-    return 1;
-}
-
-/* Computes the caller's value of a register. Returns 0 if it is unknown. */
-static int apply_rule(const struct cfi_abi *abi, const struct cfi_frame *frame, const struct cfi_bytes *stack, unsigned reg,
-                      const struct rule *rule, uint64_t cfa, uint64_t *value)
-{
-    uint64_t address;
-    switch (rule->kind) {
-    case SAME:
-        if (reg == abi->sp)
-            *value = cfa;
-        return reg == abi->sp || ((abi->preserved >> reg & 1) && known_register(frame, reg, value));
-    case AT_OFFSET:
-        return load_word(stack, cfa + (uint64_t)rule->offset, value);
-    case IS_OFFSET:
-        *value = cfa + (uint64_t)rule->offset;
-        return 1;
-    case IN_REGISTER:
-        return known_register(frame, rule->reg, value);
-    case AT_EXPRESSION:
-        return evaluate(frame, stack, rule->expression, &cfa, &address) && load_word(stack, address, value);
-    case IS_EXPRESSION:
-        return evaluate(frame, stack, rule->expression, &cfa, value);
-    case UNDEFINED:
-        break;
-    }
-    return 0;
-}
-
-/* The frame pointer of AArch64 is the address of the frame record, which is where the caller's frame pointer was saved. */
-static int find_cfa_by_record(const struct cfi_abi *abi, const struct cfi_frame *frame, const struct rule *saved, uint64_t *cfa)
-{
-    if (!has_link(abi) || saved->kind != AT_OFFSET || !known_register(frame, abi->fp, cfa))
-        return 0;
-    *cfa -= (uint64_t)saved->offset;
-    return 1;
-}
-
-static int find_cfa(const struct cfi_abi *abi, const struct cfi_frame *frame, const struct cfi_bytes *stack,
-                    const struct row *row, uint64_t *cfa)
-{
-    const struct rule *rule = &row->cfa;
-    if (rule->kind == IS_EXPRESSION)
-        return evaluate(frame, stack, rule->expression, NULL, cfa);
-    if (rule->kind != IS_OFFSET)
-        return 0;
-    if (!known_register(frame, rule->reg, cfa))
-        return rule->reg == abi->sp && find_cfa_by_record(abi, frame, &row->registers[abi->fp], cfa);
-    *cfa += (uint64_t)rule->offset;
-    return 1;
-}
-
-/* Where the return address still is in its register: only an interrupted function has not yet called another. */
-static int find_return_address(const struct cfi_abi *abi, const struct cfi_frame *frame, const struct cfi_bytes *stack,
-                               const struct row *row, uint64_t cfa, uint64_t *value)
-{
-    const struct rule *rule = &row->registers[abi->return_column];
-    int is_found = rule->kind == SAME
-                       ? frame->is_interrupted && has_link(abi) && known_register(frame, abi->return_column, value)
-                       : apply_rule(abi, frame, stack, abi->return_column, rule, cfa, value);
-    if (is_found)
-        *value &= abi->address_bits;
-    return is_found && *value != 0;
-}
-
-/* Executes the instructions for `pc`. `entry` must outlive the machine. */
-static enum cfi_result find_row(const struct cfi_module *module, uint64_t pc, struct cfi_entry *entry, struct machine *machine)
-{
-    if (!cfi_find_entry(module, pc, entry))
-        return CFI_NO_ENTRY;
-    *machine = (struct machine){.abi = module->abi, .entry = entry, .pc = UINT64_MAX};
-    if (entry->return_register != module->abi->return_column || !run(machine, entry->common))
-        return CFI_ENDED;
     machine->initial = machine->row;
     machine->location = entry->start;
     machine->pc = pc;
-    return run(machine, entry->own) ? CFI_STEPPED : CFI_ENDED;
-}
-
-/* The caller's frame must be further up, or the walk would not terminate. A function of AArch64 that was interrupted may have
- * none of its own. */
-static int is_further_up(const struct cfi_abi *abi, const struct cfi_frame *frame, uint64_t cfa)
-{
-    uint64_t sp = frame->registers[abi->sp];
-    return cfa > sp || (cfa == sp && frame->is_interrupted && has_link(abi));
-}
-
-enum cfi_result cfi_step(const struct cfi_module *module, const struct cfi_bytes *stack, struct cfi_frame *frame)
-{
-    const struct cfi_abi *abi = module->abi;
-    struct cfi_entry entry;
-    struct machine machine;
-    uint64_t cfa;
-    enum cfi_result result = find_row(module, frame->registers[abi->pc] - !frame->is_interrupted, &entry, &machine);
-    if (result != CFI_STEPPED)
-        return result;
-    if (!find_cfa(abi, frame, stack, &machine.row, &cfa) || !is_further_up(abi, frame, cfa))
-        return CFI_ENDED;
-    struct cfi_frame caller = {.is_interrupted = entry.is_signal};
-    for (unsigned reg = 0; reg < abi->registers; reg++) {
-        if (reg != abi->pc && apply_rule(abi, frame, stack, reg, &machine.row.registers[reg], cfa, &caller.registers[reg]))
-            caller.known |= BIT(reg);
-    }
-    uint64_t unused;
-    if (!known_register(&caller, abi->sp, &unused) ||
-        !find_return_address(abi, frame, stack, &machine.row, cfa, &caller.registers[abi->pc]))
-        return CFI_ENDED;
-    caller.known |= BIT(abi->pc);
-    *frame = caller;
-    return CFI_STEPPED;
+    return run(machine, entry->own);
 }
 
 /* ---- rules that need the stack and the frame pointer only ---- */
@@ -464,16 +246,22 @@ static int fits(int64_t offset)
 /* On x86-64 a call puts the return address right below the CFA. */
 static int is_return_address_kept(const struct cfi_abi *abi, const struct rule *rule)
 {
-    return rule->kind == AT_OFFSET && fits(rule->offset) && (has_link(abi) || rule->offset == -word);
+    return rule->kind == AT_OFFSET && fits(rule->offset) && (abi->has_link || rule->offset == -word);
 }
+
+/* The caller's frame pointer and the return address lie where the frame pointer points to (System V ABI, section 3.2.2). */
+const struct cfi_rule cfi_no_entry = {
+    .base = CFI_NO_ENTRY, .fp = CFI_FP_AT_CFA, .cfa_words = 2, .fp_words = -2, .return_words = -1};
 
 struct cfi_rule cfi_rule_at(const struct cfi_module *module, uint64_t pc)
 {
     static const struct cfi_rule none = {.base = CFI_NOWHERE};
     const struct cfi_abi *abi = module->abi;
     struct cfi_entry entry;
-    struct machine machine;
-    if (find_row(module, pc, &entry, &machine) != CFI_STEPPED || entry.is_signal)
+    struct machine machine = {.abi = abi, .entry = &entry, .pc = pc};
+    if (!cfi_find_entry(module, pc, &entry))
+        return cfi_no_entry;
+    if (entry.is_signal || !find_row(&machine))
         return none;
     const struct rule *registers = machine.row.registers;
     int64_t cfa, fp;

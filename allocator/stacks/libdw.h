@@ -1,6 +1,6 @@
 /*
  * elfutils' libdw, opened only when a report needs it, because many machines lack it. Finds source lines, and function names
- * that only separate debug info has. It does not unwind: unwind.h does that on every machine.
+ * that only separate debug info has. It does not unwind: walk.h does that on every machine.
  *
  * Thread safety: libdw_open() from any thread. A session belongs to one thread at a time; open one per report.
  */

@@ -1,7 +1,6 @@
 #include "native.h"
 
 #include "module.h"
-#include "base/aside.h"
 #include "base/text.h"
 #include "finding/short_name.h"
 
@@ -10,45 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FRAMES_MOST 64
 #define LONGEST_ARGUMENTS 72 /* of a template whose name has no room otherwise */
 #define NAME_BYTES 4096      /* for a mangled name: templates make them long, and a truncated one can't be demangled */
-
-/* ---- capture ---- */
-
-/* Reads other functions' frames, with their red zones and variables that other threads may write: exempt from sanitizers. */
-#ifdef NATIVE_IS_SANITIZED
-__attribute__((no_sanitize("address"), no_sanitize("thread"))) static void
-copy_words(uint64_t *to, const volatile uint64_t *from, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        to[i] = from[i];
-}
-#else
-/* In pieces: of a whole that it takes for aligned words the compiler makes `rep movsq`, which starts slowly. */
-static inline void copy_words(uint64_t *to, const uint64_t *from, size_t count)
-{
-    enum { PIECE = 8 };
-    size_t i = 0;
-    for (; i + PIECE <= count; i += PIECE)
-        memcpy(to + i, from + i, PIECE * sizeof *to);
-    for (; i < count; i++)
-        to[i] = from[i];
-}
-#endif
-
-void native_capture(struct stack *out, uint64_t pc, const uint64_t *from, uint64_t fp, size_t most)
-{
-    uint64_t sp = (uint64_t)(uintptr_t)from;
-    uint64_t words = (native_stack_end(sp) - sp) / sizeof(uint64_t);
-    out->pc = pc;
-    out->sp = sp;
-    out->fp = fp;
-    out->word_count = (uint32_t)(words < most ? words : most);
-    copy_words(out->words, from, out->word_count);
-}
-
-/* ---- frames ---- */
 
 /* Looks in the module's own symbol tables first, then in separate debug info. */
 static void find_name(struct libdw_session *session, uint64_t pc, const struct module *module, char *name, size_t size)
@@ -293,7 +255,7 @@ static int is_start(const struct stack_frame *frame)
 size_t native_frames_at(const struct native_place *places, size_t count, const struct libdw *libdw, struct stack_frame *out,
                         size_t max)
 {
-    uint64_t pcs[FRAMES_MOST];
+    uint64_t pcs[STACK_READ];
     struct libdw_session *session = libdw ? libdw_begin(libdw) : NULL;
     size_t skipped = count_leading_internal(session, places, count);
     int is_wrapped = 0;
@@ -303,7 +265,7 @@ size_t native_frames_at(const struct native_place *places, size_t count, const s
         skipped++;
         is_wrapped = 0;
     }
-    size_t written = describe_all(session, places + skipped, count - skipped, out, pcs, max < FRAMES_MOST ? max : FRAMES_MOST);
+    size_t written = describe_all(session, places + skipped, count - skipped, out, pcs, max < STACK_READ ? max : STACK_READ);
     while (written > 1 && is_start(&out[written - 1])) /* tells a reader nothing */
         written--;
     /* Lines come last: those of the C library may take 0.03 s to read, from the separate debug info of a distribution. */
@@ -318,12 +280,10 @@ size_t native_frames_at(const struct native_place *places, size_t count, const s
 
 size_t native_frames(const struct stack *stack, const struct libdw *libdw, struct stack_frame *out, size_t max)
 {
-    uint64_t pcs[FRAMES_MOST];
-    struct native_place places[FRAMES_MOST];
-    if (!stack->pc || max == 0)
+    struct native_place places[STACK_READ];
+    if (!stack->count || max == 0)
         return 0;
-    size_t count = unwind(stack, pcs, FRAMES_MOST);
-    for (size_t i = 0; i < count; i++)
-        places[i] = (struct native_place){.pc = pcs[i]};
-    return native_frames_at(places, count, libdw, out, max);
+    for (size_t i = 0; i < stack->count; i++)
+        places[i] = (struct native_place){.pc = stack->pcs[i]};
+    return native_frames_at(places, stack->count, libdw, out, max);
 }

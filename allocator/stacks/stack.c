@@ -48,17 +48,13 @@ static inline struct interned_stack capture_python(void)
     return stack_has_python() ? capture_from_interpreter() : (struct interned_stack){0};
 }
 
-/* With Python frames to show the caller, copy fewer words: reading those frames already took time. cudaLaunchKernel()'s own
- * frame takes 42 words (CUDA 13.0). */
-#define WORDS_BESIDE_PYTHON 112
+/* What a report shows at most, and CUDA's own frames in front of that: each costs 5 to 10 ns. */
+#define LAUNCH_DEPTH (STACK_SHOWN + 5u)
 
-/* The saved frame pointer and the return address are the caller's registers; its stack pointer is where this frame ends. */
-static inline __attribute__((always_inline)) void capture_registers(struct stack *out, const void *frame, size_t words)
+static inline __attribute__((always_inline)) void take_native(struct stack *out, const void *frame, size_t most)
 {
-    const uint64_t *pair = frame;
-    const uint64_t *sp = (const uint64_t *)(uintptr_t)walk_frame_end(frame);
-    int is_unknown = CFI_HOST_LINKS && !sp;
-    native_capture(out, cfi_host_address(pair[1]), is_unknown ? pair : sp, pair[0], is_unknown ? 0 : words);
+    uint64_t hash;
+    out->count = (uint32_t)walk_frames(frame, out->pcs, most, &hash);
 }
 
 /* Inlined because a function that ends with a tail call may already have released its frame. */
@@ -66,12 +62,9 @@ static inline __attribute__((always_inline)) void capture(struct stack *out, con
 {
     struct interned_stack python = capture_python();
     out->python = python.number;
-    if (python.readable < STACK_SHOWN) {
-        capture_registers(out, frame, python.number ? WORDS_BESIDE_PYTHON : STACK_WORDS);
-        return;
-    }
-    out->pc = out->sp = out->fp = 0; /* the native half would not be shown */
-    out->word_count = 0;
+    out->count = 0;
+    if (python.readable < STACK_SHOWN)
+        take_native(out, frame, LAUNCH_DEPTH - python.readable);
 }
 
 void stack_capture_from(struct stack *out, const void *frame)
@@ -86,8 +79,8 @@ __attribute__((noinline)) void stack_capture(struct stack *out)
 
 void stack_capture_native(struct stack *out, const void *frame)
 {
-    *out = (struct stack){0};
-    capture_registers(out, frame, STACK_WORDS);
+    out->python = 0;
+    take_native(out, frame, STACK_READ);
 }
 
 size_t stack_native_frames(const struct stack *stack, struct stack_frame *out, size_t max)
@@ -97,10 +90,9 @@ size_t stack_native_frames(const struct stack *stack, struct stack_frame *out, s
 
 uint64_t stack_native_hash(const struct stack *stack)
 {
-    uint64_t pcs[STACK_READ], hash = 0;
-    size_t count = stack->pc ? unwind(stack, pcs, STACK_READ) : 0;
-    for (size_t i = 0; i < count; i++)
-        hash = (hash ^ pcs[i]) * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    uint64_t hash = 0;
+    for (size_t i = 0; i < stack->count; i++)
+        hash = (hash ^ stack->pcs[i]) * UINT64_C(0x9e3779b97f4a7c15) + 1;
     return hash;
 }
 
@@ -144,7 +136,7 @@ static __attribute__((cold, noinline)) struct interned_stack add_native(const ui
 static inline __attribute__((always_inline)) uint32_t capture_native(const void *frame)
 {
     uint64_t pcs[INTERNED_DEPTH], hash;
-    size_t count = walk_frames(frame, pcs, &hash);
+    size_t count = walk_frames(frame, pcs, INTERNED_DEPTH, &hash);
     struct interned_stack stack = count ? interned_find(hash) : (struct interned_stack){0};
     if (__builtin_expect(!stack.number, 0))
         stack = add_native(pcs, count);

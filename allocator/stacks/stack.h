@@ -1,10 +1,10 @@
 /*
  * Captures the Python and native frames of the calling thread cheaply, to be made readable later.
  *
- * A capture interns the Python frames as a number. Unless those alone fill a report, it also copies the top of the native
- * stack. Unwinding, symbols and lines are left to the report.
+ * A capture interns the Python frames as a number. Unless those alone fill a report, it also takes the native return addresses.
+ * Symbols and lines are left to the report.
  *
- * Thread safety: every function, from any thread. stack_capture() takes no lock that is held for long, allocates only for
+ * Thread safety: every function, from any thread. A capture takes no lock that is held for long, allocates only for
  * frames not seen before, and needs no GIL: it reads the calling thread's own frames.
  */
 #ifndef CUFENCE_STACKS_STACK_H
@@ -15,21 +15,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STACK_WORDS 160 /* maximum copy of the native stack, from the caller's stack pointer upwards; 8 bytes each */
-
 /* Plain data; may be copied. All zero: nothing is known. */
 struct stack {
     uint32_t python; /* the interned Python frames, 0: none */
-    uint32_t word_count;
-    uint64_t pc, sp, fp; /* registers in the innermost frame */
-    uint64_t words[STACK_WORDS];
+    uint32_t count;  /* of the native return addresses, innermost first */
+    uint64_t pcs[STACK_READ];
 };
 
 /* Captures the calling thread's stack. */
 void stack_capture(struct stack *out);
 
 /* The same, starting at the caller of the function that passes its own __builtin_frame_address(0). That function must not
- * tail-call this one. So none of the copied words are wasted on frames below it. */
+ * tail-call this one. */
 void stack_capture_from(struct stack *out, const void *frame);
 
 /* The same, but the native half only, which is there whatever Python's half shows. */
@@ -39,7 +36,7 @@ void stack_capture_native(struct stack *out, const void *frame);
  * `max`. May take milliseconds. */
 size_t stack_native_frames(const struct stack *stack, struct stack_frame *out, size_t max);
 
-/* Returns a number that is equal for equal native stacks, but for odd chances. Takes microseconds. */
+/* Returns a number that is equal for equal native stacks, but for odd chances. */
 uint64_t stack_native_hash(const struct stack *stack);
 
 /* Whether this process has an interpreter whose frames can be read (python_layout.h). One that is loaded later may be found

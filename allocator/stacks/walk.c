@@ -1,7 +1,6 @@
 #include "walk.h"
 
 #include "module.h"
-#include "native.h"
 #include "base/aside.h"
 
 #include <string.h>
@@ -11,14 +10,14 @@
 /* A word of the cache. The two common rules have flags only; the others are `rare`. */
 struct known {
 #if defined(__aarch64__)
-    uint8_t is_own : 1, from_fp : 1, fp_kept : 1; /* as below */
+    uint8_t is_own : 1, is_behind_call : 1, from_fp : 1, fp_kept : 1; /* as below */
     uint8_t rare;
     int16_t link; /* the return address is the word at CFA + link */
 #else
-    uint8_t is_own;  /* the code is cufence's */
-    uint8_t from_fp; /* the CFA is fp + cfa, else sp + cfa */
-    uint8_t fp_kept; /* the caller's frame pointer is the word at CFA + fp, else it is the same */
-    uint8_t rare;    /* 0, or of a rule that is none of these: 1 + its enum cfi_base, 16 times its enum cfi_fp added */
+    uint8_t is_own : 1, is_behind_call : 1; /* the code is cufence's; a call instruction ends there */
+    uint8_t from_fp;                        /* the CFA is fp + cfa, else sp + cfa */
+    uint8_t fp_kept;                        /* the caller's frame pointer is the word at CFA + fp, else it is the same */
+    uint8_t rare; /* 0, or of a rule that is none of these: 1 + its enum cfi_base, 16 times its enum cfi_fp added */
 #endif
     int16_t cfa, fp; /* in words */
 };
@@ -82,22 +81,40 @@ struct question {
     struct known known;
 };
 
-static int answer(const struct dl_phdr_info *info, void *argument)
+static struct known known_by(struct cfi_rule rule)
 {
-    struct question *question = argument;
-    struct cfi_module tables;
-    module_tables(info, &tables);
-    struct cfi_rule rule = cfi_rule_at(&tables, question->pc - 1);
     int is_common = (rule.base == CFI_FROM_SP || rule.base == CFI_FROM_FP) && rule.fp <= CFI_FP_AT_CFA;
-    question->known = (struct known)
+    return (struct known)
     {
-        .is_own = module_is_cufence(info->dlpi_name) != 0, .from_fp = rule.base == CFI_FROM_FP,
-        .fp_kept = rule.fp == CFI_FP_AT_CFA, .rare = is_common ? 0 : (uint8_t)(1 + rule.base + 16 * rule.fp),
+        .from_fp = rule.base == CFI_FROM_FP, .fp_kept = rule.fp == CFI_FP_AT_CFA,
+        .rare = is_common ? 0 : (uint8_t)(1 + rule.base + 16 * rule.fp),
 #if defined(__aarch64__)
         .link = rule.return_words,
 #endif
         .cfa = rule.cfa_words, .fp = rule.fp_words
     };
+}
+
+/* Whether a call instruction ends at `end`: e8 with a 32-bit displacement, or ff /2 with an operand of one to six bytes (Intel
+ * SDM, volume 2, CALL). Asked on x86-64 only. */
+enum { LONGEST_CALL = 7 };
+static int is_call(const unsigned char *end)
+{
+    int is = end[-5] == 0xe8;
+    for (int size = 2; size <= LONGEST_CALL; size++)
+        is |= end[-size] == 0xff && (end[1 - size] & 0x38) == 0x10;
+    return is;
+}
+
+static int answer(const struct dl_phdr_info *info, void *argument)
+{
+    struct question *question = argument;
+    struct cfi_module tables;
+    const unsigned char *call = module_bytes(info, question->pc - LONGEST_CALL - info->dlpi_addr, LONGEST_CALL);
+    module_tables(info, &tables);
+    question->known = known_by(cfi_rule_at(&tables, question->pc - 1));
+    question->known.is_own = module_is_cufence(info->dlpi_name) != 0;
+    question->known.is_behind_call = call && is_call(call + LONGEST_CALL);
     return 1;
 }
 
@@ -127,7 +144,7 @@ static void look_up(void *argument)
 
 static __attribute__((cold, noinline)) struct known ask(uint64_t pc)
 {
-    struct question question = {.pc = pc, .known.rare = 1 + CFI_NOWHERE}; /* generated code */
+    struct question question = {.pc = pc, .known = known_by(cfi_no_entry)}; /* generated code */
     aside_call(look_up, &question);
     return question.known;
 }
@@ -146,6 +163,34 @@ static inline __attribute__((always_inline)) struct known known_of(uint64_t pc)
 
 /* ---- walking ---- */
 
+/* The end of the calling thread's stack. On a stack unknown to the thread library (a coroutine's), the end of sp's page. */
+static inline uint64_t stack_end(uint64_t sp)
+{
+    enum { PAGE_BYTES = 4096 }; /* the smallest page size; up to the next multiple of it, memory is always mapped */
+    if (__builtin_expect(aside_own.high == 0, 0))
+        aside_ask_for_bounds();
+    return sp >= aside_own.low && sp < aside_own.high ? aside_own.high : (sp | (PAGE_BYTES - 1)) + 1;
+}
+
+/* Reads an aligned word of the calling thread's stack, whoever's frame it is in: exempt from sanitizers. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define IS_SANITIZED 1
+#endif
+#endif
+#ifdef IS_SANITIZED
+__attribute__((noinline, no_sanitize("address"), no_sanitize("thread")))
+#else
+inline
+#endif
+static uint64_t
+load(uint64_t address)
+{
+    return *(const volatile uint64_t *)(uintptr_t)address;
+}
+
 struct position {
     uint64_t pc, sp, fp;
 };
@@ -155,7 +200,7 @@ static inline int read_word(uint64_t sp, uint64_t end, uint64_t address, uint64_
 {
     if (__builtin_expect(address - sp > end - sp - sizeof *out || address % sizeof *out != 0, 0))
         return 0;
-    *out = native_load(address);
+    *out = load(address);
     return 1;
 }
 
@@ -182,11 +227,15 @@ static __attribute__((cold, noinline)) int step_rarely(struct position *at, stru
 {
     uint64_t cfa = 0, pc, fp = 0, from = at->fp;
     unsigned base = (known.rare - 1u) % 16, kept = (known.rare - 1u) / 16;
-    if (base == CFI_FROM_SP || base == CFI_FROM_FP)
-        cfa = moved(base == CFI_FROM_SP ? at->sp : from, known.cfa);
-    else if (base == CFI_NOWHERE || !read_word(at->sp, end, moved(from, known.cfa), &cfa))
+    if (base == CFI_FROM_SP)
+        cfa = moved(at->sp, known.cfa);
+    else if (base == CFI_FROM_FP || (base == CFI_NO_ENTRY && !CFI_HOST_LINKS)) /* elsewhere a frame's end is then unknown */
+        cfa = moved(from, known.cfa);
+    else if (base != CFI_AT_FP || !read_word(at->sp, end, moved(from, known.cfa), &cfa))
         return 0;
     if (cfa <= at->sp || !read_return_address(at->sp, end, cfa, known, &pc))
+        return 0;
+    if (base == CFI_NO_ENTRY && !known_of(pc).is_behind_call) /* it may be no frame pointer */
         return 0;
     if (kept == CFI_FP_SAME)
         fp = from;
@@ -220,9 +269,9 @@ __attribute__((noinline)) uint64_t walk_frame_end(const void *frame)
     enum { CALLS_MOST = 64 };
     const uint64_t *record = __builtin_frame_address(0);
     for (int i = 0; i < CALLS_MOST && (const void *)record < frame; i++) {
-        uint64_t next = native_load((uint64_t)(uintptr_t)record);
+        uint64_t next = load((uint64_t)(uintptr_t)record);
         if (next == (uint64_t)(uintptr_t)frame) {
-            struct known known = known_of(cfi_host_address(native_load((uint64_t)(uintptr_t)(record + 1))));
+            struct known known = known_of(cfi_host_address(load((uint64_t)(uintptr_t)(record + 1))));
             return !known.rare && known.fp_kept ? moved(next, (int16_t)-known.fp) : 0;
         }
         record = (const uint64_t *)(uintptr_t)next;
@@ -231,15 +280,14 @@ __attribute__((noinline)) uint64_t walk_frame_end(const void *frame)
 }
 #endif
 
-size_t walk_frames(const void *frame, uint64_t *out, uint64_t *hash)
+size_t walk_frames(const void *frame, uint64_t *out, size_t most, uint64_t *hash)
 {
     enum { STEPS_MOST = 2 * INTERNED_DEPTH }; /* with cufence's own */
     struct interned_sum sum = {0};
     const uint64_t *pair = frame; /* the saved frame pointer and the return address */
-    uint64_t sp = walk_frame_end(frame), end = native_stack_end(sp);
-    struct position at = {cfi_host_address(native_load((uint64_t)(uintptr_t)(pair + 1))), sp,
-                          native_load((uint64_t)(uintptr_t)pair)};
-    for (unsigned steps = 0; at.pc && steps < STEPS_MOST && sum.count < INTERNED_DEPTH; steps++) {
+    uint64_t sp = walk_frame_end(frame), end = stack_end(sp);
+    struct position at = {cfi_host_address(load((uint64_t)(uintptr_t)(pair + 1))), sp, load((uint64_t)(uintptr_t)pair)};
+    for (unsigned steps = 0; at.pc && steps < STEPS_MOST && sum.count < most; steps++) {
         struct known known = known_of(at.pc);
         if (!known.is_own) {
             out[sum.count] = at.pc;

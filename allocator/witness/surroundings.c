@@ -120,8 +120,7 @@ static int is_same_stack(const struct stack *a, const struct stack *b)
 {
     if (a->python || b->python)
         return a->python == b->python;
-    return a->pc == b->pc && a->sp == b->sp && a->fp == b->fp && a->word_count == b->word_count &&
-           !memcmp(a->words, b->words, (a->word_count < STACK_WORDS ? a->word_count : STACK_WORDS) * sizeof a->words[0]);
+    return a->count == b->count && !memcmp(a->pcs, b->pcs, a->count * sizeof a->pcs[0]);
 }
 
 /* Compares by source line if known: an unrolled loop has several addresses for one line. */
@@ -140,14 +139,13 @@ static int has_same_frames(const struct launch_place *a, const struct launch_pla
     return a->frame_count == b->frame_count;
 }
 
-/* Returns the place with that stack, and adds it if it is new; NULL if its frames are unknown or the table is full. Native
- * stacks of one place may differ in data between the return addresses, so their frames are compared too. */
+/* Returns the place with that stack, and adds it if it is new; NULL if its frames are unknown or the table is full. */
 static const struct launch_place *place_of(struct surroundings *around, const struct stack *stack)
 {
     for (size_t i = 0; i < around->place_count; i++)
         if (is_same_stack(around->places[i].stack, stack))
             return &around->places[i];
-    if (around->place_count == SURROUNDINGS_PLACES || (!stack->python && !stack->word_count))
+    if (around->place_count == SURROUNDINGS_PLACES || (!stack->python && !stack->count))
         return NULL;
     struct launch_place *place = &around->places[around->place_count];
     place->stack = stack;

@@ -1,5 +1,5 @@
 /*
- * Tables of a module with one function, made by hand, and the frame that is stepped from. Who includes this has defined `abi`,
+ * Tables of a module with one function, made by hand, and the rules that they make. Who includes this has defined `abi`,
  * the processor, and CODE_FACTOR of its tables.
  */
 #ifndef CUFENCE_TESTS_UNIT_CFI_TABLES_H
@@ -11,8 +11,7 @@
 
 #include "support/test.h"
 
-enum { CODE = 0x1000, CODE_BYTES = 0x40, TABLES = 0x10000, HEADER_BYTES = 20, SP = 0x7000, WORDS = 16 };
-enum { RETURN_PC = 0x2222, SAVED_FP = 0x3333, SAVED_OTHER = 0x4444 };
+enum { CODE = 0x1000, CODE_BYTES = 0x40, TABLES = 0x10000, HEADER_BYTES = 20 };
 
 struct tables {
     uint8_t bytes[512];
@@ -43,7 +42,11 @@ struct code {
     const uint8_t *bytes;
     size_t size;
 };
-#define CODE_OF(...) ((struct code){(const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__})})
+#define CODE(...)                                                                                                              \
+    {                                                                                                                          \
+        (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__})                                                 \
+    }
+#define CODE_OF(...) ((struct code)CODE(__VA_ARGS__))
 
 static void put_code(struct tables *tables, struct code code)
 {
@@ -92,67 +95,34 @@ static struct tables make_tables(const char *letters, struct code data, struct c
 
 #define PLAIN "zR", CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4)
 
-/* The words are WORDS numbers, the word at SP + 8 n being 0x100 + n but where a test puts something else. */
-struct rerun_input {
-    struct tables tables;
-    uint64_t words[WORDS];
-    struct cfi_frame frame;
-};
-
-static struct rerun_input rerun_input_of(struct tables tables, uint64_t offset)
+static struct cfi_rule rule_in(struct cfi_bytes header, struct cfi_bytes tables, uint64_t offset)
 {
-    struct rerun_input input = {.tables = tables, .frame.known = CFI_BIT(abi->sp) | CFI_BIT(abi->pc) | CFI_BIT(abi->fp)};
-    for (uint64_t i = 0; i < WORDS; i++)
-        input.words[i] = 0x100 + i;
-    input.frame.registers[abi->sp] = SP;
-    input.frame.registers[abi->fp] = SP + 32;
-    input.frame.registers[abi->pc] = CODE + offset + 1; /* behind a call: the byte before is looked up */
-    return input;
+    const struct cfi_module module = {.abi = abi, .header = header, .segments = {tables}, .segment_count = 1};
+    return cfi_rule_at(&module, CODE + offset);
 }
 
-static uint64_t word_at(const struct rerun_input *input, uint64_t address)
+static struct cfi_rule rule_of(struct tables tables, uint64_t offset)
 {
-    return input->words[(address - SP) / 8];
+    return rule_in((struct cfi_bytes){TABLES, tables.bytes, HEADER_BYTES},
+                   (struct cfi_bytes){TABLES, tables.bytes, tables.size}, offset);
 }
 
-/* A rule that can be kept for a place in the code says what a step from there does. */
-static void assert_rule(struct cfi_rule rule, const struct rerun_input *before, const struct rerun_input *after)
+static void assert_rule(struct cfi_rule rule, struct cfi_rule expected)
 {
-    uint64_t fp = before->frame.registers[abi->fp], moved = (uint64_t)(int64_t)rule.cfa_words * 8;
-    uint64_t cfa = rule.base == CFI_FROM_SP   ? before->frame.registers[abi->sp] + moved
-                   : rule.base == CFI_FROM_FP ? fp + moved
-                                              : word_at(before, fp + moved);
-    assert_int_equal(after->frame.registers[abi->sp], cfa);
-    assert_int_equal(after->frame.registers[abi->pc],
-                     word_at(before, cfa + (uint64_t)(int64_t)rule.return_words * 8) & abi->address_bits);
-    if (rule.fp == CFI_FP_LOST || !(after->frame.known >> abi->fp & 1))
+    assert_int_equal(rule.base, expected.base);
+    if (expected.base == CFI_NOWHERE)
         return;
-    uint64_t place = (rule.fp == CFI_FP_AT_CFA ? cfa : fp) + (uint64_t)(int64_t)rule.fp_words * 8;
-    assert_int_equal(after->frame.registers[abi->fp], rule.fp == CFI_FP_SAME ? fp : word_at(before, place));
+    assert_int_equal(rule.cfa_words, expected.cfa_words);
+    assert_int_equal(rule.return_words, expected.return_words);
+    assert_int_equal(rule.fp, expected.fp);
+    if (expected.fp == CFI_FP_AT_CFA || expected.fp == CFI_FP_AT_FP)
+        assert_int_equal(rule.fp_words, expected.fp_words);
 }
 
-static unsigned ruled; /* steps that a rule has told */
-
-static enum cfi_result step(struct rerun_input *input)
-{
-    const struct cfi_bytes tables = {TABLES, input->tables.bytes, input->tables.size};
-    struct cfi_module module = {.abi = abi, .header = tables, .segments = {tables}, .segment_count = 1};
-    module.header.size = HEADER_BYTES;
-    const struct cfi_bytes stack = {SP, (const uint8_t *)input->words, sizeof input->words};
-    struct rerun_input before = *input;
-    struct cfi_rule rule = cfi_rule_at(&module, input->frame.registers[abi->pc] - !input->frame.is_interrupted);
-    enum cfi_result result = cfi_step(&module, &stack, &input->frame);
-    if (result == CFI_STEPPED && rule.base != CFI_NOWHERE) {
-        assert_rule(rule, &before, input);
-        ruled++;
-    }
-    return result;
-}
-
-static uint64_t value_of(const struct rerun_input *input, int reg)
-{
-    assert_true(input->frame.known >> reg & 1);
-    return input->frame.registers[reg];
-}
+/* A function's code, and the rule that it makes. */
+struct made {
+    struct code own;
+    struct cfi_rule rule;
+};
 
 #endif

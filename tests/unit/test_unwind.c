@@ -1,4 +1,4 @@
-/* Stacks through compiled code, unwound and resolved without libdw. */
+/* Stacks through compiled code, walked and resolved without libdw. */
 #define TEST_OWN_MAIN
 #include "support/test.h"
 
@@ -72,6 +72,7 @@ TEST(no_shape_of_code_is_an_end)
                   {code_with_full_registers, "code_with_full_registers"},
                   {code_with_alloca, "code_with_alloca"},
                   {code_with_large_frame, "code_with_large_frame"},
+                  {code_with_huge_frame, "code_with_huge_frame"},
                   {code_with_realigned_frame, "code_with_realigned_frame"}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         finds_callers_beyond(shapes[i].function, shapes[i].name);
@@ -104,38 +105,7 @@ TEST(code_behind_an_early_return_is_no_end)
     }
 }
 
-/* What the frame pointer register holds in code that keeps none leads nowhere: it was put to another use. */
-TEST(the_frame_pointer_register_is_not_trusted)
-{
-    struct stack stack;
-    code_small(code_take, &stack);
-    sink++;
-    const struct named *named = names_of(&stack);
-    assert_frame(named, 1, "code_small");
-    assert_frame(named, 2, "the_frame_pointer_register_is_not_trusted");
-    uint64_t before = named->frames[1].offset;
-    stack.fp = 12345;
-    named = names_of(&stack);
-    assert_int_equal(named->frames[1].offset, before);
-}
-
-/* The caller's return address is among the words that were not copied. On AArch64 the function's own lies below its frame. */
-#if defined(__aarch64__)
-enum { FRAMES_COPIED = 3 };
-#else
-enum { FRAMES_COPIED = 2 };
-#endif
-
-TEST(a_frame_beyond_the_copied_words_is_the_last)
-{
-    struct stack stack;
-    code_with_huge_frame(code_take, &stack);
-    sink++;
-    const struct named *named = names_of(&stack);
-    assert_int_equal(named->count, FRAMES_COPIED);
-    assert_frame(named, 1, "code_with_huge_frame");
-}
-
+#if defined(__x86_64__)
 TEST(code_without_call_frame_information_is_crossed_by_frame_pointers)
 {
     struct stack stack;
@@ -153,25 +123,18 @@ TEST(code_without_call_frame_information_is_crossed_by_frame_pointers)
 TEST(wild_frame_pointers_in_such_code_end_the_walk)
 {
     struct stack stack;
-    plain_outer(code_take, &stack);
-    sink++;
-    assert_frame(names_of(&stack), 3, "wild_frame_pointers_in_such_code_end_the_walk");
-    const uint64_t sound = stack.fp, end = stack.sp + 8ull * stack.word_count;
-    const uint64_t wild[] = {0, 1, stack.sp - 8, sound + 1, end - 8, end, UINT64_MAX, UINT64_MAX - 7};
+    uint64_t pair[2] = {0, (uint64_t)(uintptr_t)&sink}, behind[2] = {0, (uint64_t)(uintptr_t)&code_small + 1};
+    const uint64_t here = (uint64_t)(uintptr_t)pair;
+    const uint64_t wild[] = {0, 1, here, here + 1, (uint64_t)(uintptr_t)behind, UINT64_MAX, UINT64_MAX - 7};
     for (size_t i = 0; i < sizeof wild / sizeof wild[0]; i++) {
-        stack.fp = wild[i];
+        memset(&stack, 0x55, sizeof stack);
+        plain_with_fp(code_take, &stack, wild[i]);
         const struct named *named = names_of(&stack);
+        assert_frame(named, 1, "plain_with_fp");
         assert_int_equal(named->count, 2);
-        assert_frame(named, 1, "plain_inner");
     }
-    stack.fp = sound;
-    uint64_t *link = &stack.words[(sound - stack.sp) / 8];
-    link[1] += 1; /* no call ends there */
-    assert_int_equal(names_of(&stack)->count, 2);
-    link[1] -= 1;
-    link[0] = sound; /* a ring */
-    assert_int_equal(names_of(&stack)->count, 3);
 }
+#endif
 
 NOINLINE static void calls_the_wrapper(unwind_callee *wrapper, void *stack)
 {
@@ -248,36 +211,6 @@ TEST(the_walk_ends_where_a_thread_began)
     assert_true(named->count >= 4 && named->count < 16);
     assert_int_equal(strncmp(named->frames[named->count - 1].module, "libc.so", strlen("libc.so")), 0);
 }
-
-/* ---- signals ---- */
-
-/* ThreadSanitizer's handler runs ours later, and from elsewhere. On AArch64 what a signal saves takes more than is copied. */
-#if !defined(__SANITIZE_THREAD__) && !defined(__aarch64__)
-#define HAS_SIGNALS 1
-static struct stack at_signal;
-static sigjmp_buf behind_signal;
-
-static void on_trap(int number)
-{
-    code_take(&at_signal);
-    siglongjmp(behind_signal, 1);
-}
-
-TEST(the_instruction_that_a_signal_came_before_is_found)
-{
-    struct sigaction action = {.sa_handler = on_trap}, before;
-    assert_int_equal(sigaction(SIGILL, &action, &before), 0);
-    if (!sigsetjmp(behind_signal, 1))
-        code_that_traps();
-    sigaction(SIGILL, &before, NULL);
-    const struct named *named = names_of(&at_signal);
-    size_t at = 0;
-    while (at < named->count && strcmp(named->frames[at].function, "code_that_traps") != 0)
-        at++;
-    assert_frame(named, at, "code_that_traps");
-    assert_frame(named, 1, "on_trap");
-}
-#endif
 
 /* ---- libraries ---- */
 

@@ -81,18 +81,6 @@ void code_with_two_ends(unwind_callee *callee, void *argument, int early)
     sink = a + b * 5;
 }
 
-void code_that_traps(void)
-{
-    char bytes[40];
-    touch(bytes);
-#if defined(__x86_64__)
-    __asm__ volatile("ud2");
-#else
-    __asm__ volatile("udf #0");
-#endif
-    touch(bytes);
-}
-
 __attribute__((noinline)) void libcudart_static_76a125a71b5a(void *stack)
 {
     stack_capture(stack);

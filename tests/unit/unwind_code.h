@@ -3,6 +3,7 @@
 #define CUFENCE_TESTS_UNWIND_CODE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef void unwind_callee(void *argument);
 
@@ -13,10 +14,9 @@ void code_with_full_registers(unwind_callee *callee,
                               void *argument); /* all callee-saved registers hold values of this function */
 void code_with_alloca(unwind_callee *callee, void *argument);
 void code_with_large_frame(unwind_callee *callee, void *argument); /* 600 bytes */
-void code_with_huge_frame(unwind_callee *callee, void *argument);  /* more than a captured stack can hold */
+void code_with_huge_frame(unwind_callee *callee, void *argument);  /* of a page */
 void code_with_realigned_frame(unwind_callee *callee, void *argument);
 void code_with_two_ends(unwind_callee *callee, void *argument, int early);
-void code_that_traps(void); /* with an invalid instruction */
 
 /* As in a program that contains the CUDA runtime: each calls the previous one, and the first captures the stack. */
 void libcudart_static_76a125a71b5a(void *stack);
@@ -36,6 +36,9 @@ void code_that_calls_the_stub(void *stack);
 /* With frame pointers, and without any call frame information. */
 void plain_outer(unwind_callee *callee, void *argument);
 void plain_inner(unwind_callee *callee, void *argument);
+
+/* Likewise, with this in the frame pointer's register. */
+void plain_with_fp(unwind_callee *callee, void *argument, uint64_t fp);
 
 /* In a library whose dynamic symbol table has the outer function only. It calls a static function `library_inner`. */
 typedef void unwind_library_outer(unwind_callee *callee, void *argument);
