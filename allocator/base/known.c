@@ -1,9 +1,11 @@
 #include "known.h"
 
 #include "error.h"
+#include "options.h"
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +99,12 @@ cufence_status known_read(struct known_names *names, const char *path)
     free(text);
     fclose(file);
     return status;
+}
+
+cufence_status known_read_option(struct known_names *names, const char *value)
+{
+    char path[PATH_MAX];
+    return !*value ? CUFENCE_OK : options_expand_path(value, path, sizeof path) ?: known_read(names, path);
 }
 
 enum known known_as(const struct known_names *names, const char *name)

@@ -32,6 +32,9 @@ struct known_names {
 /* Adds the names of a file. Errors: OPTION (it cannot be read, with the reason), OUT_OF_MEMORY. */
 cufence_status known_read(struct known_names *names, const char *file);
 
+/* The same for the value of the option known=: "" names no file. */
+cufence_status known_read_option(struct known_names *names, const char *value);
+
 /* Whether, and as what, the finding of that name is known. name: "" is never known. */
 enum known known_as(const struct known_names *names, const char *name);
 

@@ -56,8 +56,7 @@ static int check_effect(const struct plan *plan, const char *options)
 /* The program's processes leave out what they find by themselves. The files are checked by `cufence run` as well. */
 static int read_known(struct hunt *hunt, const char *file)
 {
-    char path[PATH_MAX];
-    if (*file && (options_expand_path(file, path, sizeof path) != CUFENCE_OK || known_read(&hunt->known, path) != CUFENCE_OK))
+    if (known_read_option(&hunt->known, file) != CUFENCE_OK)
         return complain(STATUS_USAGE, "known=%s", error_detail());
     hunt->merged.names = &hunt->known;
     return 0;
@@ -126,15 +125,6 @@ static int make_folder(struct hunt *hunt)
                             hunt->kept, modes[mode].name);
     }
     return name_files(plan);
-}
-
-/* Opened before the first run, with nothing found yet: the last one may end hours later, or never. */
-static int open_documents(struct hunt *hunt)
-{
-    hunt->merged.is_unfinished = 1;
-    collected_begin(&hunt->merged, hunt->plan.command);
-    int status = outputs_open(&hunt->outputs);
-    return status == 0 && !outputs_write(&hunt->outputs, &hunt->merged) ? STATUS_USAGE : status;
 }
 
 static int put_json(const void *user, const struct collected *merged, FILE *out)
@@ -287,14 +277,12 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
         return complain(STATUS_USAGE, "--keep: the folder's name is empty");
     hunt->outputs.write_json = put_json;
     hunt->outputs.user = hunt;
-    int status = check_settings(hunt, own);
-    if (status == 0)
-        status = open_documents(hunt);
+    int status = check_settings(hunt, own) ?: outputs_begin(&hunt->outputs, &hunt->merged, hunt->plan.command);
     if (status == 0 && hunt->kept)
         status = make_folder(hunt);
     if (status == 0 && hunt->plan.modes & 1u << MODE_DEEP)
         status = deep_open(&hunt->plan);
-    return status == 0 ? conclude(hunt, run_all(hunt)) : status;
+    return status ?: conclude(hunt, run_all(hunt));
 }
 
 static int run(int argc, char **argv)

@@ -107,6 +107,14 @@ int outputs_write(struct outputs *outputs, const struct collected *collected)
     return is_ok;
 }
 
+int outputs_begin(struct outputs *outputs, struct collected *collected, char *const *command)
+{
+    collected->is_unfinished = 1;
+    collected_begin(collected, command);
+    int refusal = outputs_open(outputs);
+    return refusal == 0 && !outputs_write(outputs, collected) ? STATUS_USAGE : refusal;
+}
+
 void outputs_close(struct outputs *outputs)
 {
     struct stat found;

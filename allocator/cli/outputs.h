@@ -29,6 +29,8 @@ int outputs_is_stdout(const struct outputs *outputs);
 
 /* Checks the names and opens the files, and leaves what is in them. Returns 0, or the exit status after a message. */
 int outputs_open(struct outputs *outputs);
+/* And begins `collected`, unfinished, and writes it: the program may end hours later, or never. */
+int outputs_begin(struct outputs *outputs, struct collected *collected, char *const *command);
 
 /* Writes each document in place of what its file has. What is no file, a pipe or standard output, gets nothing as long as
  * collected->is_unfinished. Returns 0 after a message. */

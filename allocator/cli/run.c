@@ -76,12 +76,10 @@ static void empty_trace(const char *file)
 /* Whether the file can be read that names findings (base/known.h). */
 static int check_known(const char *file)
 {
-    char path[PATH_MAX];
     struct known_names names = {0};
-    int is_ok =
-        !*file || (options_expand_path(file, path, sizeof path) == CUFENCE_OK && known_read(&names, path) == CUFENCE_OK);
+    cufence_status status = known_read_option(&names, file);
     known_free(&names);
-    return is_ok ? 0 : complain(STATUS_USAGE, "known=%s", error_detail());
+    return status == CUFENCE_OK ? 0 : complain(STATUS_USAGE, "known=%s", error_detail());
 }
 
 /* So that the file says what was run although nothing may ever be found. */
@@ -119,17 +117,12 @@ static int set_options(const struct request *request, struct options *options)
     char *merged = settings_text(&request->settings);
     if (!merged)
         return complain(CANNOT_RUN, "no host memory");
-    int status = settings_check(&request->settings, options);
-    if (status == 0)
-        status = check_estimate(request, options);
-    if (status == 0)
-        status = check_known(options->known);
+    int status = settings_check(&request->settings, options) ?: check_estimate(request, options) ?: check_known(options->known);
     if (status == 0 && writable_check(options, 0, refuse))
         status = STATUS_USAGE;
     if (status == 0 && lifecycle_lens(options, 0) != CUFENCE_OK)
         status = complain(STATUS_USAGE, "%s", error_detail());
-    if (status == 0)
-        status = begin_json(request, options);
+    status = status ?: begin_json(request, options);
     if (status == 0)
         empty_trace(options->trace);
     if (status == 0 && merged[0]) {
@@ -164,11 +157,7 @@ static int set_up(struct request *request, const struct alloc_conf confs[ALLOC_C
     options_default(&options);
     if (environment_pytorch(confs, words) != CUFENCE_OK)
         return complain(CANNOT_RUN, "%s", error_detail());
-    int status = inherit_settings(request, confs);
-    if (status == 0)
-        status = set_options(request, &options);
-    if (status == 0)
-        status = find_preload(own, preload);
+    int status = inherit_settings(request, confs) ?: set_options(request, &options) ?: find_preload(own, preload);
     if (status != 0)
         return status;
     environment_tell("run");
@@ -238,14 +227,8 @@ static void page_close(struct page *page, int has_run)
  * Called before the program runs. Returns 0, or the exit status after a message. */
 static int page_open(struct page *page, char *const *command)
 {
-    page->begun = (struct collected){.is_unfinished = 1};
-    collected_begin(&page->begun, command);
-    int refusal = outputs_collect("run", page->file);
-    if (refusal == 0)
-        refusal = outputs_open(&page->outputs);
-    if (refusal == 0 && !outputs_write(&page->outputs, &page->begun))
-        refusal = STATUS_USAGE;
-    if (refusal != 0)
+    int refusal = outputs_collect("run", page->file) ?: outputs_begin(&page->outputs, &page->begun, command);
+    if (refusal)
         page_close(page, 0);
     return refusal;
 }
@@ -299,12 +282,7 @@ static int run_it(void *argument)
 {
     struct request *request = argument;
     char path[PATH_MAX];
-    int status = choose(request->command[0], path);
-    if (status == 0)
-        status = prepare(request);
-    if (status == 0)
-        status = become(path, request);
-    return status;
+    return choose(request->command[0], path) ?: prepare(request) ?: become(path, request);
 }
 
 /* The exit status after a program that ended with `status`, as of waitpid(). */

@@ -16,7 +16,6 @@
 #include "rerun_source.h"
 #include "saving.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,12 +50,8 @@ static const struct finding_origin *setting_of(struct setting *setting, int devi
 
 static cufence_status read_known(const struct options *options)
 {
-    char path[PATH_MAX];
     known_free(&known);
-    if (!options->known[0])
-        return CUFENCE_OK;
-    cufence_status status = options_expand_path(options->known, path, sizeof path);
-    return status == CUFENCE_OK ? known_read(&known, path) : status;
+    return known_read_option(&known, options->known);
 }
 
 /* So that the file is there, and says that it is cufence's, although nothing may ever be found. */
