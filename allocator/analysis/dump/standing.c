@@ -125,22 +125,16 @@ static void merge_places(struct standing *standing)
 
 /* ---- launches ---- */
 
-/* The launch of a place, its row and its device; NULL if it is not in the dump. */
-struct launched {
-    struct coredump_grid row;
-    struct coredump_ref device;
-};
-
-static int add_grid(struct builder *builder, struct locator *locator, const struct launched *launched, struct span parameters)
+static int add_grid(struct builder *builder, struct locator *locator, const struct coredump_grid *row,
+                    struct coredump_ref device, struct span parameters)
 {
     struct standing *standing = builder->standing;
-    const struct coredump_grid *row = &launched->row;
-    const struct location *start =
-        locate(locator, row->entry, launched->device, row->module, coredump_compute(builder->dump, launched->device));
+    const struct location *start = locate(locator, row->entry, device, row->module, coredump_compute(builder->dump, device));
     if (!start)
         return 0;
     struct standing_grid *grid = &standing->grids[standing->grid_count++];
-    *grid = (struct standing_grid){.id = row->id, .kernel = start->kernel, .symbol = start->symbol};
+    *grid = (struct standing_grid){
+        .id = row->id, .kernel = start->kernel, .symbol = start->symbol, .device = device, .module = row->module};
     if (parameters.size <= PARAMETER_LIMIT)
         grid->parameters = parameters;
     memcpy(grid->grid, row->grid, sizeof grid->grid);
@@ -153,48 +147,47 @@ static int add_grid(struct builder *builder, struct locator *locator, const stru
     return 1;
 }
 
-/* Adds all launches, also to *launched, which has as many rows. Returns 0 if out of host memory. */
-static int add_grids(struct builder *builder, struct locator *locator, struct launched **launched)
+/* Adds all launches. Returns 0 if out of host memory. */
+static int add_grids(struct builder *builder, struct locator *locator)
 {
     const struct coredump *dump = builder->dump;
     size_t count = 0;
     for (uint32_t section = 0; (section = coredump_next(dump, COREDUMP_GRIDS, section)) != 0;)
         count += coredump_rows(dump, section, COREDUMP_GRIDS);
     count = count < GRID_LIMIT ? count : GRID_LIMIT;
-    *launched = record_take(builder->memory, count + 1, sizeof **launched);
     builder->standing->grids = record_take(builder->memory, count + 1, sizeof *builder->standing->grids);
-    if (!*launched || !builder->standing->grids)
+    if (!builder->standing->grids)
         return 0;
     for (uint32_t section = 0; (section = coredump_next(dump, COREDUMP_GRIDS, section)) != 0;) {
         struct coredump_ref ref = {section, 0};
         for (; builder->standing->grid_count < count && ref.row < coredump_rows(dump, section, COREDUMP_GRIDS); ref.row++) {
-            struct launched *next = &(*launched)[builder->standing->grid_count];
-            next->device = coredump_parent(dump, section, COREDUMP_DEVICES);
-            if (coredump_row(dump, COREDUMP_GRIDS, ref, &next->row) &&
-                !add_grid(builder, locator, next, coredump_content(dump, coredump_child(dump, ref, COREDUMP_PARAMETERS))))
+            struct coredump_grid row;
+            if (coredump_row(dump, COREDUMP_GRIDS, ref, &row) &&
+                !add_grid(builder, locator, &row, coredump_parent(dump, section, COREDUMP_DEVICES),
+                          coredump_content(dump, coredump_child(dump, ref, COREDUMP_PARAMETERS))))
                 return 0;
         }
     }
     return 1;
 }
 
-static const struct launched *launch_of(const struct standing *standing, const struct launched *launched, uint64_t id)
+static const struct standing_grid *grid_of(const struct standing *standing, uint64_t id)
 {
     for (size_t i = 0; i < standing->grid_count; i++)
         if (standing->grids[i].id == id)
-            return &launched[i];
+            return &standing->grids[i];
     return NULL;
 }
 
 /* Fills in kernel, line and instruction of each place, up to the locator's limit. */
-static int name_places(struct builder *builder, struct locator *locator, const struct launched *launched)
+static int name_places(struct builder *builder, struct locator *locator)
 {
     for (size_t i = 0; i < builder->standing->place_count; i++) {
         struct standing_place *place = &builder->standing->places[i];
-        const struct launched *launch = launch_of(builder->standing, launched, place->grid_id);
-        struct coredump_ref device = launch ? launch->device : (struct coredump_ref){0, 0};
+        const struct standing_grid *grid = grid_of(builder->standing, place->grid_id);
+        struct coredump_ref device = grid ? grid->device : (struct coredump_ref){0, 0};
         const struct location *location =
-            locate(locator, place->pc, device, launch ? launch->row.module : 0, coredump_compute(builder->dump, device));
+            locate(locator, place->pc, device, grid ? grid->module : 0, coredump_compute(builder->dump, device));
         if (!location)
             return 0;
         place->kernel = location->kernel;
@@ -217,10 +210,9 @@ cufence_status standing_read(const struct coredump *dump, struct standing **out,
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the threads of a core dump");
     struct builder builder = {.dump = dump, .standing = &whole->standing, .memory = &whole->memory};
     struct locator locator = {.dump = dump, .memory = &whole->memory};
-    struct launched *launched;
     int is_complete = warp_each(builder.dump, add_warp, &builder);
     merge_places(&whole->standing);
-    if (!is_complete || !add_grids(&builder, &locator, &launched) || !name_places(&builder, &locator, launched)) {
+    if (!is_complete || !add_grids(&builder, &locator) || !name_places(&builder, &locator)) {
         standing_free(&whole->standing);
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the threads of a core dump");
     }

@@ -33,6 +33,8 @@ struct standing_grid {
     uint32_t grid[3], block[3], cluster[3];
     struct span parameters; /* points into the dump; empty if missing */
     size_t threads;         /* number of threads that had not exited */
+    struct coredump_ref device;
+    uint64_t module; /* its handle */
 };
 
 struct standing {

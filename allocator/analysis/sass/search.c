@@ -10,18 +10,15 @@
 #define WARP 32u
 #define MOST_THREADS 1024u /* of a block */
 
-enum end { END_WELL, END_OUTSIDE, END_LOST };
-
-/* Whether the access that the lane is at is outside. */
-static enum end look(const struct search *search, const struct machine *machine, uint64_t *address)
+/* Where the access is that the lane is at; one that it does not perform is inside. */
+static enum search_region look(const struct search *search, const struct machine *machine, uint64_t *address)
 {
     int is_off = 0;
     int is_known = machine_address(machine, search->access, &is_off, address);
     if (is_off)
-        return END_WELL;
-    enum search_region region =
-        is_known ? search->region(search->user, *address, search->access->bytes ? search->access->bytes : 1) : SEARCH_UNKNOWN;
-    return region == SEARCH_INSIDE ? END_WELL : region == SEARCH_OUTSIDE ? END_OUTSIDE : END_LOST;
+        return SEARCH_INSIDE;
+    return is_known ? search->region(search->user, *address, search->access->bytes ? search->access->bytes : 1)
+                    : SEARCH_UNKNOWN;
 }
 
 /* Searches of one launch, whose threads are followed once for all of them. */
@@ -67,10 +64,10 @@ static void look_here(struct group *group, const struct machine *machine, uint64
     size_t number = index < group->instructions ? group->at[index] : 0;
     if (!number-- || group->is_closed[number])
         return;
-    enum end end = look(&group->searches[number], machine, &address);
-    if (end == END_OUTSIDE)
+    enum search_region region = look(&group->searches[number], machine, &address);
+    if (region == SEARCH_OUTSIDE)
         note_found(group, number, machine->lane, address);
-    else if (end == END_LOST)
+    else if (region == SEARCH_UNKNOWN)
         note_lost(group, number, pc);
 }
 
