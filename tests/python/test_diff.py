@@ -138,50 +138,34 @@ class Runs(Folder):
             self.assertIn(f": {option}={value.partition('=')[0]}", done.stderr)
             self.assertIn(" is not allowed; use ", done.stderr)
 
-    def test_race(self) -> None:
-        out = self.differs("race")
-        self.assertIn("difference at event 4 of stream 1: equal inputs and other outputs", out)
-        self.assertRegex(out, r"in +race<<<\(1,1,1\), \(128,1,1\)>>> at trace_stories\.c:\d+ in \w+")
-        self.assertRegex(out, r"\bA +argument 0: buffer \S.* #\d+ \+0, 4000 bytes, before \w{16}, after \w{16}")
-        self.assertRegex(out, r"before it +3  scale\(float const\*, float\*, unsigned int, float\)")
-        self.assertIn("hint       a race, an order of atomics", out)
-
-    def test_order_of_atomics(self) -> None:
-        self.assertIn("difference at event 6 of stream 1: equal inputs and other outputs", self.differs("atomic"))
-
-    def test_constant(self) -> None:
-        out = self.differs("constant")
-        self.assertIn("difference at event 3 of stream 1: another argument", out)
-        self.assertIn("argument 3: 0x40000000 (1073741824, or 2)", out)
-        self.assertIn("argument 3: 0x40200000 (1075838976, or 2.5)", out)
-
-    def test_ignored_scalars_show_the_outputs(self) -> None:
-        self.assertIn("event 3 of stream 1: equal inputs and other outputs", self.differs("constant", "--ignore", "scalars"))
-
-    def test_struct_matters_if_outputs_differ(self) -> None:
-        out = self.differs("struct")
-        self.assertIn("event 5 of stream 1: equal inputs, another argument, other outputs", out)
-        self.assertRegex(out, r"A +argument 0: bytes from \+10: 8040")
-
-    def test_kernel(self) -> None:
-        out = self.differs("kernel")
-        self.assertIn("difference at event 3 of stream 1: another kernel", out)
-        self.assertRegex(out, r"B +another_scale<<<")
+    def test_each_difference_is_told(self) -> None:
+        for variant, options, patterns in (
+            ("race", (), (r"difference at event 4 of stream 1: equal inputs and other outputs",
+                          r"in +race<<<\(1,1,1\), \(128,1,1\)>>> at trace_stories\.c:\d+ in \w+",
+                          r"\bA +argument 0: buffer \S.* #\d+ \+0, 4000 bytes, before \w{16}, after \w{16}",
+                          r"before it +3  scale\(float const\*, float\*, unsigned int, float\)",
+                          "hint       a race, an order of atomics")),
+            ("atomic", (), ("difference at event 6 of stream 1: equal inputs and other outputs",)),
+            ("constant", (), ("difference at event 3 of stream 1: another argument",
+                              r"argument 3: 0x40000000 \(1073741824, or 2\)", r"argument 3: 0x40200000 \(1075838976, or 2\.5\)")),
+            ("constant", ("--ignore", "scalars"), ("event 3 of stream 1: equal inputs and other outputs",)),
+            ("struct", (), ("event 5 of stream 1: equal inputs, another argument, other outputs",
+                            r"A +argument 0: bytes from \+10: 8040")),
+            ("kernel", (), ("difference at event 3 of stream 1: another kernel", "B +another_scale<<<")),
+            ("copy", ("--all", "2"), ("difference at event 1 of stream 1: the program has copied or set other bytes",
+                                      r"in +copy cuMemcpyHtoD at trace_stories\.c:\d+ in \w+",
+                                      "difference at event 3 of stream 1: other inputs",
+                                      "came from  B: 1 of stream 1, copy cuMemcpyHtoD")),
+            ("longer", (), (r"difference at event 3 of stream 2: one run goes on\n +A +ends before\n +B +race",)),
+        ):  # fmt: skip
+            with self.subTest(variant):
+                out = self.differs(variant, *options)
+                for pattern in patterns:
+                    self.assertRegex(out, pattern)
 
     def test_grid(self) -> None:
         self.assertIn("event 3 of stream 1: another grid", self.differs("grid"))
         self.diff("--ignore", "grid,place", self.folder / "plain", self.folder / "other", status=0)
-
-    def test_changed_copy_is_found_at_the_copy(self) -> None:
-        out = self.differs("copy", "--all", "2")
-        self.assertIn("difference at event 1 of stream 1: the program has copied or set other bytes", out)
-        self.assertRegex(out, r"in +copy cuMemcpyHtoD at trace_stories\.c:\d+ in \w+")
-        self.assertIn("difference at event 3 of stream 1: other inputs", out)
-        self.assertRegex(out, r"came from  B: 1 of stream 1, copy cuMemcpyHtoD")
-
-    def test_longer(self) -> None:
-        out = self.differs("longer")
-        self.assertRegex(out, r"difference at event 3 of stream 2: one run goes on\n +A +ends before\n +B +race")
 
     def test_json(self) -> None:
         document = json.loads(self.differs("copy", "--json", "--all", "3"))

@@ -120,7 +120,6 @@ TEST(the_thread_is_found)
     assert_int_equal(world.search.lost, 0);
 }
 
-/* The block's threads are numbered as the hardware does it. */
 /* Each thread is followed once, and past what it has found. */
 TEST(several_accesses_are_followed_at_once)
 {
@@ -149,6 +148,7 @@ TEST(several_accesses_are_followed_at_once)
     assert_int_equal(searches[1].followed, 1024);
 }
 
+/* The block's threads are numbered as the hardware does it. */
 TEST(blocks_have_three_dimensions)
 {
     struct world world;
