@@ -9,9 +9,7 @@
 #ifndef CUFENCE_KERNELS_PATTERN_H
 #define CUFENCE_KERNELS_PATTERN_H
 
-#include "driver/driver.h"
-
-#include <stdint.h>
+#include "flight.h"
 
 #define PATTERN_KERNEL "cufence_pattern"
 #define PATTERN_FILL_KERNEL "cufence_pattern_fill"
@@ -55,6 +53,9 @@ int pattern_load(CUfunction *function, CUfunction *fill);
 
 /* Launches it for `count` jobs on the stream, with the addresses that the device knows them by. Does not wait. */
 CUresult pattern_launch(CUfunction function, CUstream stream, CUdeviceptr jobs, CUdeviceptr states, unsigned count);
+
+/* Waits until the flight of `count` jobs is over. After `until_ms` those that have not begun are cancelled; then returns 0. */
+int pattern_await(struct flight *flight, struct pattern_job *jobs, size_t count, uint64_t until_ms);
 
 /* Launches the other one, which writes the pattern to all of a page: multiples of eight bytes. Does not wait. */
 CUresult pattern_fill(CUfunction fill, CUstream stream, CUdeviceptr start, uint64_t bytes);

@@ -268,14 +268,5 @@ int work_await(struct context *context, uint64_t number, uint64_t until_ms)
 {
     lock_expect(RANK_REGIONS);
     struct work *work = work_find(context, number);
-    while (work && !flight_is_over(&work->flight)) {
-        if (monotonic_ms() < until_ms) {
-            aside_sleep(PAUSE_US);
-            continue;
-        }
-        for (size_t i = 0; i < work->parts; i++)
-            __atomic_store_n(&work->jobs[i].does, 0, __ATOMIC_RELEASE);
-        return 0;
-    }
-    return 1;
+    return !work || pattern_await(&work->flight, work->jobs, work->parts, until_ms);
 }

@@ -382,18 +382,11 @@ size_t cufence_torch_mappings(int device, const uint64_t pool[2], int is_live, c
     return kept;
 }
 
-static int is_among(const cufence_mapping *all, size_t count_all, const cufence_buffer *buffer)
+/* all: sorted, as from cufence_torch_mappings(). */
+static int is_among(const cufence_mapping *all, size_t count, const cufence_mapping *wanted)
 {
-    for (size_t low = 0, high = count_all; low < high;) {
-        size_t middle = low + (high - low) / 2;
-        if (all[middle].buffer.mapping_start == buffer->mapping_start)
-            return all[middle].buffer.address == buffer->address && all[middle].buffer.size == buffer->size;
-        if (all[middle].buffer.mapping_start < buffer->mapping_start)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return 0;
+    const cufence_mapping *found = count ? bsearch(wanted, all, count, sizeof *all, by_address) : NULL;
+    return found && found->buffer.address == wanted->buffer.address && found->buffer.size == wanted->buffer.size;
 }
 
 cufence_status cufence_torch_pool_restore(int device, const uint64_t id[2], const cufence_mapping *wanted, size_t wanted_count)
@@ -403,11 +396,11 @@ cufence_status cufence_torch_pool_restore(int device, const uint64_t id[2], cons
     struct cufence_torch_buffer freed;
     size_t live_count = cufence_torch_mappings(device, id, 1, &live);
     for (size_t i = 0; i < live_count && status == CUFENCE_OK; i++) {
-        if (!is_among(wanted, wanted_count, &live[i].buffer))
+        if (!is_among(wanted, wanted_count, &live[i]))
             status = cufence_torch_free((void *)(uintptr_t)live[i].buffer.address, &freed);
     }
     for (size_t i = 0; i < wanted_count && status == CUFENCE_OK; i++) {
-        if (is_among(live, live_count, &wanted[i].buffer))
+        if (is_among(live, live_count, &wanted[i]))
             continue;
         status = heap_revive(device, id, &wanted[i].buffer);
         if (status == CUFENCE_OK)

@@ -1,8 +1,10 @@
-/* Pieces of pinned memory: apart from each other, zeroed, within the limit, and found soon in the order of use. */
+/* Pieces of pinned memory: apart from each other, zeroed, within the limit, and found soon in the order of use; and what
+ * becomes of jobs in them that nobody waits for any longer. */
 #include "support/test.h"
 
+#include "base/clock.h"
 #include "driver/driver.h"
-#include "kernels/flight.h"
+#include "kernels/pattern.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -115,4 +117,21 @@ TEST_WITH(the_oldest_is_next, set_up, tear_down)
         assert_ptr_equal(waiting[i % WAITING] = results_take(&results, SIZE), oldest);
     }
     results_forget(&results);
+}
+
+TEST(jobs_that_do_not_begin_in_time_are_cancelled)
+{
+    enum { JOBS = 3 };
+    uint32_t words[JOBS] = {PATTERN_GOOD, PATTERN_OPEN, PATTERN_GOOD};
+    struct pattern_job jobs[JOBS] = {{.does = PATTERN_CHECK}, {.does = PATTERN_CHECK}, {.does = PATTERN_WRITE}};
+    struct flight flight = {.words = words, .count = JOBS, .is_begun = 1};
+    uint64_t until = monotonic_ms() + 2;
+    assert_false(pattern_await(&flight, jobs, JOBS, until));
+    assert_true(monotonic_ms() >= until);
+    for (int i = 0; i < JOBS; i++)
+        assert_int_equal(jobs[i].does, 0);
+    words[1] = PATTERN_BAD;
+    jobs[0].does = PATTERN_CHECK;
+    assert_true(pattern_await(&flight, jobs, JOBS, 0));
+    assert_int_equal(jobs[0].does, PATTERN_CHECK);
 }

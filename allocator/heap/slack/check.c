@@ -10,28 +10,12 @@
 
 #define PAUSE_US 20u
 
-/* Waits until the batch is over. After `until` its jobs that have not begun are cancelled. Caller holds the lock. */
-static int await(struct batch *batch, uint64_t until)
-{
-    lock_expect(RANK_SLACK);
-    while (!flight_is_over(&batch->flight)) {
-        if (monotonic_ms() < until) {
-            aside_sleep(PAUSE_US);
-            continue;
-        }
-        for (unsigned i = 0; i < batch->count; i++)
-            __atomic_store_n(&batch->jobs[i].does, 0, __ATOMIC_RELEASE);
-        return 0;
-    }
-    return 1;
-}
-
-/* Launches the batch, and waits for it. In a scope; caller holds the lock. */
+/* Launches the batch, and waits for it (pattern_await()). In a scope; caller holds the lock. */
 static int run(struct watch *watch, struct batch *batch, uint64_t until)
 {
     lock_expect(RANK_SLACK);
     struct stream *own = books_stream(watch->books);
-    return own && batch_launch(watch, batch, NULL, own) && await(batch, until);
+    return own && batch_launch(watch, batch, NULL, own) && pattern_await(&batch->flight, batch->jobs, batch->count, until);
 }
 
 /* Checks the buffer. A live one counts from its allocation, and a freed one with those before it. */
