@@ -2,7 +2,6 @@
 
 #include "base/lock.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define SIZE_SEARCHED 65536 /* bytes of a copy from the host: a larger one is data, and no list of maps */
@@ -10,7 +9,7 @@
 int maps_are_copied;
 
 static struct lock lock = LOCK(RANK_LEAF); /* a leaf */
-static struct tensor_map *maps;            /* MAPS_KEPT of them, a ring; all of this under the lock */
+static struct tensor_map maps[MAPS_KEPT];  /* a ring; all of this under the lock */
 static uint64_t noted;
 static size_t count; /* atomic, so that a copy in a program without maps takes no lock */
 static struct maps_figures figures;
@@ -27,17 +26,14 @@ static struct tensor_map *with_bytes(const void *bytes)
 void maps_add(const struct tensor_map *map)
 {
     HOLD(&lock);
-    if (!maps)
-        maps = calloc(MAPS_KEPT, sizeof *maps);
     figures.encoded++;
     figures.too_large += map_excess(map) != 0;
-    struct tensor_map *place = maps ? with_bytes(map->bytes) : NULL;
-    if (!place && maps) {
+    struct tensor_map *place = with_bytes(map->bytes);
+    if (!place) {
         place = &maps[noted++ % MAPS_KEPT];
         __atomic_store_n(&count, noted < MAPS_KEPT ? noted : MAPS_KEPT, __ATOMIC_RELAXED);
     }
-    if (place)
-        *place = *map;
+    *place = *map;
 }
 
 int maps_find(const void *bytes, struct tensor_map *out)

@@ -23,12 +23,10 @@ static int take_number(const struct field *field, const json_t *json, void *to)
     return 1;
 }
 
-static const char digits[] = "0123456789abcdef";
-
+/* Of a hexadecimal number; -1 if it is none. */
 static int digit_of(char letter)
 {
-    const char *found = letter ? strchr(digits, letter) : NULL;
-    return found ? (int)(found - digits) : -1;
+    return letter >= '0' && letter <= '9' ? letter - '0' : letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
 }
 
 static int take_hex(const struct field *field, const json_t *json, void *to)
@@ -38,7 +36,7 @@ static int take_hex(const struct field *field, const json_t *json, void *to)
         text = strncmp(text, "0x", 2) == 0 ? text + 2 : "";
     size_t length = strlen(text);
     uint64_t number = strtoull(text, NULL, 16);
-    if ((field->type == FIELD_HASH ? length != 16 : length < 1 || length > 16) || strspn(text, digits) != length)
+    if ((field->type == FIELD_HASH ? length != 16 : length < 1 || length > 16) || strspn(text, "0123456789abcdef") != length)
         return 0;
     if (field->most && number > field->most)
         return 0;
