@@ -13,7 +13,7 @@ import tempfile
 import textwrap
 import unittest
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "allocator" / "torch"
@@ -254,6 +254,16 @@ def c_compiler() -> str:
 
 
 JOB = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_", "OMPI_", "PMI_")  # what a finding says of its job
+
+
+def run(*command: object, timeout: int = 120, **named: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=timeout, check=False, **named)
+
+
+def cufence(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command, with the simulated device for it and what it starts."""
+    device = {"CUFENCE_DRIVER": "sim", "LD_LIBRARY_PATH": f"{LIBCUDA}:{LIBRARY.parent}"}
+    return run(COMMAND, *arguments, cwd=cwd, env=clean_environment(**{**device, **environment}))
 
 
 def clean_environment(**more: str) -> dict[str, str]:

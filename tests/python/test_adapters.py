@@ -262,15 +262,12 @@ class Adapters(standin.InFolder):
     def test_blocks_on_the_simulated_device(self) -> None:
         core = {"block_pool": pools.VLLM_POOL, "kv_cache_manager": pools.VLLM_MANAGER}
         self.write(vllm__v1__worker__utils=pools.VLLM_UTILS, **{f"vllm__v1__core__{name}": text for name, text in core.items()})
-        variables = standin.clean_environment(
-            PYTHONPATH=f"{self.folder}:{standin.PACKAGE}:{Path(__file__).parent}",
-            CUFENCE_DRIVER="sim",
-            LD_LIBRARY_PATH=f"{BUILD / 'tests' / 'libcuda'}:{standin.LIBRARY.parent}",
-            **{simulated.VARIABLE: str(simulated.build(self.folder, standin.c_compiler()))},
-        )
+        variables = {
+            "PYTHONPATH": f"{self.folder}:{standin.PACKAGE}:{Path(__file__).parent}",
+            simulated.VARIABLE: str(simulated.build(self.folder, standin.c_compiler())),
+        }
         for way, status in (("in order", 0), ("late", 86)):
-            words = [BUILD / "bin" / "cufence", "run", "--", sys.executable, "-c", pools.TENSOR + pools.USE_ROWS, way]
-            done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=120, check=False)
+            done = standin.cufence("run", "--", sys.executable, "-c", pools.TENSOR + pools.USE_ROWS, way, **variables)
             self.assertEqual(done.returncode, status, done.stderr)
             self.assertEqual("WRITE to a free region: 4 bytes changed" in done.stderr, way == "late", done.stderr)
 
@@ -317,23 +314,11 @@ class Adapters(standin.InFolder):
         include = re.search(r"^CUFENCE_CUDA_INCLUDE_DIR:PATH=(.*)$", cache, re.M)
         if not include or not Path(include[1], "nvtx3", "nvToolsExtMem.h").is_file():
             self.skipTest("this toolkit has no nvtx3/nvToolsExtMem.h")
-        source, program, libraries = self.folder / "pool.c", self.folder / "pool", LIBCUDA
+        source, program = self.folder / "pool.c", self.folder / "pool"
         source.write_text(POOL)
-        command = [
-            standin.c_compiler(),
-            f"-I{include[1]}",
-            str(source),
-            "-o",
-            str(program),
-            str(libraries / "libcuda.so.1"),
-            "-ldl",
-        ]
+        command = [standin.c_compiler(), f"-I{include[1]}", source, "-o", program, LIBCUDA / "libcuda.so.1", "-ldl"]
         subprocess.run([*command, *flags], check=True)
-        environment = standin.clean_environment(
-            CUFENCE_DRIVER="sim", LD_LIBRARY_PATH=f"{libraries}:{standin.LIBRARY.parent}", **variables
-        )
-        words = [BUILD / "bin" / "cufence", "run", "--verbose", "--", program]
-        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        return standin.cufence("run", "--verbose", "--", program, **variables)
 
     def test_a_pool_that_tells_nvtx(self) -> None:
         done = self.run_pool("-DWRITTEN=1000")

@@ -132,9 +132,7 @@ class Completion(standin.InFolder):
         ):
             with self.subTest(line):
                 code = f"source completion.fish; complete -C '{line}'"
-                done = subprocess.run(
-                    ["fish", "--no-config", "-c", code], env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=60
-                )
+                done = standin.run("fish", "--no-config", "-c", code, env=self.environment, cwd=self.folder)
                 self.assertEqual({word.split("\t")[0] for word in done.stdout.splitlines()}, expected, done.stderr)
 
     @unittest.skipUnless(shutil.which("zsh"), "no zsh here")
@@ -181,15 +179,13 @@ class Manual(unittest.TestCase):
 @unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")
 class Output(unittest.TestCase):
     def test_the_doctor_keeps_to_100_columns(self) -> None:
-        environment = standin.clean_environment(CUFENCE_DRIVER="sim", CUFENCE_UAF="strict")
-        done = subprocess.run([COMMAND, "doctor"], env=environment, capture_output=True, text=True, timeout=120)
+        done = standin.cufence("doctor", CUFENCE_UAF="strict")
         self.assertGreater(len(done.stdout.splitlines()), 15)
         for line in done.stdout.splitlines():
             # A path may be longer than a line, and is never cut.
             self.assertTrue(len(line) <= 100 or len(line.split()) <= 4, line)
         self.assertIn("unknown variable", done.stdout)
         self.assertIn("-> write CUFENCE_OPTIONS=uaf=strict", done.stdout)
-
 
     def test_help_keeps_to_79_columns(self) -> None:
         commands = sub_commands()
@@ -265,8 +261,7 @@ class Narrow(unittest.TestCase):
         self.assertEqual({len(line) for line in marks}, {100}, marks)
 
     def test_files_get_whole_lines(self) -> None:
-        environment = standin.clean_environment(CUFENCE_DRIVER="sim", LD_LIBRARY_PATH=str(LIBCUDA))
-        done = subprocess.run([COMMAND, "run", self.PROGRAM, "overrun"], env=environment, capture_output=True, text=True, timeout=60)
+        done = standin.cufence("run", self.PROGRAM, "overrun")
         self.assertRegex(done.stderr, r"\n==\d+== SUMMARY: cufence: overrun at kernels\.cu:12 in store: .* of buffer #1\n")
         self.assertIn(100, {len(line) for line in done.stderr.splitlines()})
 

@@ -7,20 +7,14 @@ import json
 import os
 import re
 import struct
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
 import standin
-from standin import COMMAND, LIBCUDA, PROGRAM
+from standin import COMMAND, PROGRAM, cufence
 
 SCHEMA = standin.ROOT / "docs" / "trace.schema.json"
-
-
-def cufence(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    settings = standin.clean_environment(LD_LIBRARY_PATH=str(LIBCUDA), **environment)
-    return subprocess.run([COMMAND, *map(str, arguments)], env=settings, capture_output=True, text=True, timeout=120)
 
 
 class Folder(standin.InFolder):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import tempfile
 import unittest
@@ -100,15 +99,9 @@ print(detail(), file=sys.stderr)
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
 class Estimate(unittest.TestCase):
     def estimate(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        build = standin.LIBRARY.parents[1]
         options, story = arguments[:-2], [word for word in arguments[-2:] if word]
-        done = subprocess.run(
-            [build / "bin/cufence", "run", "--estimate", *options, "--", build / "tests/programs/program_dlsym", *story],
-            env={**os.environ, "CUFENCE_DRIVER": "sim", "CUFENCE_SIM": "memory=4G", "LD_LIBRARY_PATH": str(build / "tests/libcuda")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        program = standin.BUILD / "tests/programs/program_dlsym"
+        done = standin.cufence("run", "--estimate", *options, "--", program, *story, CUFENCE_SIM="memory=4G")
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 

@@ -10,6 +10,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import standin
 from standin import BUILD, ROOT
 
 PROGRAM = """#include <cufence.h>
@@ -38,25 +39,15 @@ class Install(unittest.TestCase):
     @unittest.skipUnless(shutil.which("pkg-config"), "needs pkg-config")
     def test_pkg_config(self) -> None:
         found = next(self.folder.rglob("cufence.pc")).parent
-        flags = subprocess.run(
-            ["pkg-config", "--cflags", "--libs", "--define-prefix", "cufence"],
-            env={**os.environ, "PKG_CONFIG_PATH": str(found)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        command = ("pkg-config", "--cflags", "--libs", "--define-prefix", "cufence")
+        flags = standin.run(*command, env={**os.environ, "PKG_CONFIG_PATH": str(found)}).stdout
         program = self.folder / "by-pkg-config"
         subprocess.run(["cc", self.folder / "user.c", "-o", program, *flags.split()], check=True)
         self.assertRegex(self.run_it(program), r"^\d+\.\d+\.\d+$")
 
     def test_all_missing_headers_are_named_at_once(self) -> None:
         folders = ("/usr/include", "/usr/local/include", "/usr/include/x86_64-linux-gnu", "/usr/include/aarch64-linux-gnu")
-        done = subprocess.run(
-            ["cmake", "-G", "Ninja", "-S", ROOT, "-B", self.folder / "bare", f"-DCMAKE_IGNORE_PATH={';'.join(folders)}"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = standin.run("cmake", "-G", "Ninja", "-S", ROOT, "-B", self.folder / "bare", f"-DCMAKE_IGNORE_PATH={';'.join(folders)}")
         self.assertNotEqual(done.returncode, 0)
         for said in (
             "headers not found: uthash.h, dwarf.h, zlib.h, jansson.h, zstd.h\n",

@@ -18,7 +18,8 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from standin import BUILD, COMMAND, LIBCUDA, ROOT
+import standin
+from standin import BUILD, ROOT
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 WIDTHS = (400, 1400)
@@ -76,8 +77,7 @@ def scheme(is_dark: bool) -> str:
 
 
 def cufence(folder: Path, *arguments: str) -> None:
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(LIBCUDA)}
-    subprocess.run([COMMAND, *arguments], cwd=folder, env=environment, capture_output=True, check=False)
+    standin.cufence(*arguments, cwd=folder)
 
 
 def make_pages(folder: Path) -> None:

@@ -11,7 +11,7 @@ import unittest
 from typing import Any
 
 import standin
-from standin import BUILD, COMMAND, LIBCUDA
+from standin import BUILD, COMMAND
 
 
 def finding(rank: int, **changes: Any) -> dict[str, Any]:
@@ -46,14 +46,7 @@ class Report(standin.InFolder):
         return name
 
     def report(self, *arguments: str, stdin: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [COMMAND, "report", *arguments],
-            cwd=self.folder,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = standin.run(COMMAND, "report", *arguments, cwd=self.folder, input=stdin)
         self.assertEqual(done.returncode, status, done.stderr)
         return done
 
@@ -272,10 +265,7 @@ class Report(standin.InFolder):
             self.assertIn(line, shown)
 
     def run_program(self, *arguments: str, status: int) -> str:
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(LIBCUDA), "TMPDIR": str(self.folder)}
-        done = subprocess.run(
-            [COMMAND, "run", *arguments], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
-        )
+        done = standin.cufence("run", *arguments, cwd=self.folder, TMPDIR=str(self.folder))
         self.assertEqual(done.returncode, status, done.stderr)
         return done.stderr
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 from typing import Any
 
 import standin
-from standin import BUILD, COMMAND, LIBCUDA, ROOT
+from standin import BUILD, ROOT
 
 try:
     import jsonschema
 except ImportError:
     jsonschema = None  # type: ignore[assignment]
 
+PROGRAM = BUILD / "tests/programs/program_dlsym"
 SCHEMA = json.loads((ROOT / "docs" / "finding.schema.json").read_text())
 # Stories of tests/sim/programs, each with a finding of another kind.
 STORIES = ["overrun", "after_fault", "other_exception", "double_free", "double_free interior", "out_of_bounds device"]
@@ -38,9 +37,13 @@ def closed(schema: Any) -> Any:
 
 @unittest.skipUnless(jsonschema, "needs the package jsonschema")
 class Schema(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.validator = jsonschema.Draft202012Validator(closed(SCHEMA))
+
     def check(self, line: str) -> dict[str, Any]:
         found = json.loads(line)
-        jsonschema.validate(found, closed(SCHEMA))
+        self.validator.validate(found)
         return found
 
     def test_what_is_found_fits(self) -> None:
@@ -48,12 +51,8 @@ class Schema(unittest.TestCase):
         for story in STORIES + WATCHED:
             with self.subTest(story), tempfile.TemporaryDirectory() as folder:
                 file = Path(folder) / "found.json"
-                subprocess.run(
-                    [COMMAND, "run", "--set", f"json={file},slack={'on' if story in WATCHED else 'off'}", "--", BUILD / "tests/programs/program_dlsym", *story.split()],
-                    env=standin.clean_environment(CUFENCE_DRIVER="sim", LD_LIBRARY_PATH=str(LIBCUDA), RANK="3"),
-                    capture_output=True,
-                    check=False,
-                )
+                slack = "on" if story in WATCHED else "off"
+                standin.cufence("run", "--set", f"json={file},slack={slack}", "--", PROGRAM, *story.split(), RANK="3")
                 for line in file.read_text().splitlines():
                     found = self.check(line)
                     kinds.add(found["kind"])
@@ -65,12 +64,7 @@ class Schema(unittest.TestCase):
     def test_leaks_fit(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "found.json"
-            subprocess.run(
-                [COMMAND, "run", "--set", f"json={file},live=leaks", "--", BUILD / "tests/programs/program_dlsym", "overrun"],
-                env={**os.environ, "CUFENCE_DRIVER": "sim", "LD_LIBRARY_PATH": str(LIBCUDA)},
-                capture_output=True,
-                check=False,
-            )
+            standin.cufence("run", "--set", f"json={file},live=leaks", "--", PROGRAM, "overrun")
             found = [self.check(line) for line in file.read_text().splitlines()]
         self.assertEqual([each["kind"] for each in found], ["run", "overrun", "leak", "guarded"])
         self.assertEqual(found[2]["headline"], "leak of 1 buffer, 4096 bytes in all")
@@ -78,13 +72,8 @@ class Schema(unittest.TestCase):
     def run_values(self, folder: str, stories: str, **options: str) -> list[Any]:
         """Runs stories of tests/sim/values_story.c. Returns the lines of the file that the options name."""
         settings = [word for key, value in options.items() for word in ("--" + key, value)]
-        subprocess.run(
-            [COMMAND, "run", *settings, "--", BUILD / "tests/run_tree/values_story", *stories.split()],
-            env={**os.environ, "LD_LIBRARY_PATH": str(BUILD / "tests/run_tree/driver")},
-            cwd=folder,
-            capture_output=True,
-            check=False,
-        )
+        command = ("run", *settings, "--", BUILD / "tests/run_tree/values_story", *stories.split())
+        standin.cufence(*command, cwd=Path(folder), CUFENCE_DRIVER="", LD_LIBRARY_PATH=str(BUILD / "tests/run_tree/driver"))
         file = options.get("json") or options["values"].partition("=")[2]
         return [json.loads(line) for line in (Path(folder) / file).read_text().splitlines()]
 
@@ -96,7 +85,7 @@ class Schema(unittest.TestCase):
         self.assertEqual({line["kind"] for line in found}, {"run", "first NaN", "first Inf", "guarded"})
         self.assertTrue(any("graph_kernels" in line.get("nan", {}) for line in found))
         for line in found:
-            jsonschema.validate(line, closed(SCHEMA))
+            self.validator.validate(line)
 
     def test_values_fit(self) -> None:
         schema = json.loads((ROOT / "docs" / "values.schema.json").read_text())

@@ -43,9 +43,7 @@ class Hook(standin.InOneFolder):
         self, *arguments: str, text: str | None = None, more: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         environment = standin.clean_environment(**{"CUFENCE_LIBRARY": str(self.library), **(more or {})})
-        return subprocess.run(
-            [self.python, *arguments], env=environment, input=text, capture_output=True, text=True, timeout=60, cwd=self.folder
-        )
+        return standin.run(self.python, *arguments, env=environment, input=text, cwd=self.folder)
 
     def found(self, *arguments: str, text: str | None = None, **more: str) -> dict[str, Any]:
         """Returns what the stand-in found, in a run that succeeds."""

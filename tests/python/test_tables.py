@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -61,14 +60,11 @@ class Tables(unittest.TestCase):
     def run_code(self, code: str, *findings: str) -> None:
         """Runs the code; what cufence reports are findings with these words, in this order."""
         with tempfile.TemporaryDirectory() as folder:
-            variables = standin.clean_environment(
-                PYTHONPATH=f"{standin.PACKAGE}:{Path(__file__).parent}",
-                CUFENCE_DRIVER="sim",
-                LD_LIBRARY_PATH=f"{BUILD / 'tests' / 'libcuda'}:{standin.LIBRARY.parent}",
-                **{simulated.VARIABLE: str(simulated.build(Path(folder), standin.c_compiler()))},
-            )
-            words = [BUILD / "bin" / "cufence", "run", "--", sys.executable, "-c", PROGRAM + code]
-            done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=120, check=False)
+            variables = {
+                "PYTHONPATH": f"{standin.PACKAGE}:{Path(__file__).parent}",
+                simulated.VARIABLE: str(simulated.build(Path(folder), standin.c_compiler())),
+            }
+            done = standin.cufence("run", "--", sys.executable, "-c", PROGRAM + code, **variables)
         self.assertEqual(done.returncode, 86 if findings else 0, done.stderr)
         headlines = [line for line in done.stderr.splitlines() if "cufence: wrong row: " in line]
         self.assertEqual(len(headlines), len(findings), done.stderr)

@@ -44,8 +44,8 @@ manager.shutdown_kernel(now=True)
 """
 
 
-def run(*command: str | Path, timeout: int = 900, **named: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=timeout, **named)  # type: ignore
+def run(*command: str | Path, **named: object) -> subprocess.CompletedProcess[str]:
+    return standin.run(*command, timeout=900, **named)
 
 
 def files_below(folder: Path) -> set[str]:
