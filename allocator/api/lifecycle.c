@@ -343,13 +343,11 @@ static void warn(const char *option, const char *sentence)
 static cufence_status start(const char *options)
 {
     options_default(&process.options);
-    cufence_status status = options_parse(&process.options, env_get("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS");
-    if (status == CUFENCE_OK)
-        status = options_parse(&process.options, options, "cufence_init");
+    cufence_status status = options_parse(&process.options, env_get("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS")
+                                ?: options_parse(&process.options, options, "cufence_init");
     if (status == CUFENCE_OK && process.options.estimate)
         status = error_set(CUFENCE_ERROR_UNSUPPORTED, "estimate=on guards nothing: it is for `cufence run --estimate`");
-    if (status == CUFENCE_OK)
-        status = driver_load();
+    status = status ?: driver_load();
     if (status == CUFENCE_OK)
         writable_check(&process.options, 1, warn);
     if (status == CUFENCE_OK)

@@ -99,9 +99,7 @@ static cufence_status print_json(struct diff *diff, struct problem *problem)
 static int compare(struct diff *diff, const char *a, const char *b, int is_json)
 {
     struct problem problem;
-    cufence_status status = diff_open(diff, a, b, &problem);
-    if (status == CUFENCE_OK)
-        status = diff_compare(diff, &problem);
+    cufence_status status = diff_open(diff, a, b, &problem) ?: diff_compare(diff, &problem);
     if (status == CUFENCE_OK && is_json)
         status = print_json(diff, &problem);
     else if (status == CUFENCE_OK) {

@@ -204,9 +204,8 @@ cufence_status trace_open(const struct options *options)
                                      .after = after,
                                      .finished = finished,
                                      .closed = closed};
-    cufence_status status = options_expand_path(options->trace, trace.path, sizeof trace.path);
-    if (status == CUFENCE_OK)
-        status = visits_choose(&trace.filter, options->trace_filter, "trace");
+    cufence_status status = options_expand_path(options->trace, trace.path, sizeof trace.path)
+                                ?: visits_choose(&trace.filter, options->trace_filter, "trace");
     if (status != CUFENCE_OK || !trace.path[0])
         return status;
     trace.options = options;

@@ -124,9 +124,8 @@ cufence_status show_open(const struct options *options)
                                      .before = before,
                                      .after = after,
                                      .finished = finished};
-    cufence_status status = options_expand_path(options->values_out, show.file, sizeof show.file);
-    if (status == CUFENCE_OK)
-        status = visits_choose(&show.filter, options->values, "values");
+    cufence_status status = options_expand_path(options->values_out, show.file, sizeof show.file)
+                                ?: visits_choose(&show.filter, options->values, "values");
     if (status != CUFENCE_OK || !show.filter.count)
         return status;
     user.ptx = measure_ptx();
