@@ -27,6 +27,15 @@
 #define CHECK_OK(call) CHECK((call) == CUFENCE_OK)
 #define CHECK_CU(call) CHECK((call) == CUDA_SUCCESS)
 
+/* Makes the device's primary context current. */
+static inline CUcontext use_device(int device)
+{
+    CUcontext primary;
+    CHECK_CU(cuDevicePrimaryCtxRetain(&primary, device));
+    CHECK_CU(cuCtxSetCurrent(primary));
+    return primary;
+}
+
 /* Called by LeakSanitizer. If libdw loads a debuginfod client, that loads libcrypto, which leaks the allocations of a thread
  * that has ended. */
 __attribute__((visibility("default"), weak)) const char *__lsan_default_suppressions(void);

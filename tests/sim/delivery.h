@@ -21,14 +21,6 @@ static inline void write_past(const cusim_thread *t, void *const *arguments)
         out[COUNT] = 1.0f;
 }
 
-static inline CUcontext use_device(int device)
-{
-    CUcontext context;
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
-    return context;
-}
-
 static inline void start(const char *options)
 {
     static const size_t pointer[] = {8};

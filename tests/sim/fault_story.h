@@ -62,13 +62,9 @@ static CUmodule module;
 
 static inline void start(const char *options)
 {
-    CUdevice device;
-    CUcontext context;
     register_kernels();
     CHECK_OK(cufence_init(options));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
+    use_device(0);
     CHECK_CU(cuModuleLoadData(&module, "any"));
 }
 

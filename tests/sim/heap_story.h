@@ -14,8 +14,7 @@ static CUcontext context; /* the primary one of device 0, which start() makes cu
 static inline void start(const char *options)
 {
     CHECK_OK(cufence_init(options));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK_CU(cuCtxSetCurrent(context));
+    context = use_device(0);
 }
 
 static inline void *allocate(size_t size, CUstream stream)

@@ -28,16 +28,12 @@ static CUmodule module;
 /* Options are in the environment, so that kernels can tell the rerun process, which has none. */
 static inline void start(const char *options)
 {
-    CUdevice device;
-    CUcontext context;
     char all[256];
     snprintf(all, sizeof all, "arena=" ARENA ",wait_ms=1000/60000,%s",
              options); /* the simulated device's address space is small */
     setenv("CUFENCE_OPTIONS", all, 1);
     CHECK_OK(cufence_init(NULL));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
+    use_device(0);
     CHECK_CU(cuModuleLoadData(&module, "any"));
 }
 
@@ -169,5 +165,14 @@ static inline void expect_said(void (*story)(void), const char *const *patterns)
     free(outcome.err);
     assert_true(is_ok);
 }
+
+/* A case that is such a story: TELLS(name, pattern...) {...} */
+#define TELLS(name, ...)                                                                                                       \
+    static void tell_##name(void);                                                                                             \
+    TEST(test_##name)                                                                                                          \
+    {                                                                                                                          \
+        expect_said(tell_##name, (const char *const[]){__VA_ARGS__, NULL});                                                    \
+    }                                                                                                                          \
+    static void tell_##name(void)
 
 #endif

@@ -36,7 +36,7 @@ static struct made make_graph(void)
 
 /* Launches are counted only while some buffer is in the program's past and in a graph's future. One of a context that is gone
  * is not: else every launch would be counted, and take a lock, until the process ends. */
-static void a_context_takes_its_graphs_along(void)
+STORY(a_context_takes_its_graphs_along)
 {
     CUcontext own, primary;
     CHECK_OK(cufence_init(NULL));
@@ -56,9 +56,4 @@ static void a_context_takes_its_graphs_along(void)
     CHECK_OK(cufence_free(left.memory, left.stream));
     heap_graph_launch(left.executable);
     CHECK(left.pool->launches == 1);
-}
-
-TEST(test_a_context_takes_its_graphs_along)
-{
-    expect_ending(a_context_takes_its_graphs_along, 0, NULL, NULL);
 }

@@ -35,8 +35,7 @@ static void start(const char *pci, int devices)
     CHECK_OK(cufence_init("exitcode=0"));
     for (int i = 0; i < devices; i++) {
         void *pointer;
-        CHECK_CU(cuDevicePrimaryCtxRetain(&contexts[i], i));
-        CHECK_CU(cuCtxSetCurrent(contexts[i]));
+        contexts[i] = use_device(i);
         CHECK_OK(cufence_malloc(&pointer, MIB, i, NULL));
         buffers[i] = (uint64_t)(uintptr_t)pointer;
     }

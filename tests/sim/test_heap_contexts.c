@@ -17,8 +17,7 @@ static void start(const char *options)
 {
     setenv("CUFENCE_SIM", "devices=2,memory=64M,strict=1", 1);
     CHECK_OK(cufence_init(options));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&primary, 0));
-    CHECK_CU(cuCtxSetCurrent(primary));
+    primary = use_device(0);
 }
 
 static void *allocate(size_t size)

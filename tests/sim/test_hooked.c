@@ -1,25 +1,8 @@
 /* What the hooks note for a second launch: pinned memory, and kernels that a program puts into graphs. */
-#include "second_launch.h"
-
-#include "preload/internal.h"
+#include "hooked.h"
 
 #undef cuGraphAddKernelNode
 #define cuGraphAddKernelNode cuGraphAddKernelNode_v2
-
-/* A process under the preload library, but for the library. */
-static void start_hooked(void)
-{
-    CUdevice device;
-    CUcontext context;
-    setenv("CUFENCE_OPTIONS", "arena=" ARENA ",wait_ms=1000/60000,explain=rerun", 1);
-    table_open();
-    CHECK_CU(hook_cuInit(0));
-    CHECK(is_active());
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(hook_cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
-    CHECK_CU(cuModuleLoadData(&module, "any"));
-}
 
 /* ---- pinned memory ---- */
 
@@ -29,12 +12,12 @@ static int kind_at(const void *address)
     return pinned_find((uint64_t)(uintptr_t)address, &found) ? (int)found.kind : -1;
 }
 
-static void tell_kinds(void)
+STORY(pinned_memory_has_kinds)
 {
     char *allocated, *pinned, *own = malloc(8192);
     CUdeviceptr managed;
     struct pinned found;
-    start_hooked();
+    start_hooked("explain=rerun");
     CHECK_CU(hook_cuMemAllocHost_v2((void **)&allocated, 1000));
     CHECK_CU(hook_cuMemHostAlloc((void **)&pinned, 10, 0));
     CHECK_CU(hook_cuMemHostRegister_v2(own, 8192, 0));
@@ -54,11 +37,6 @@ static void tell_kinds(void)
     CHECK(kind_at(pinned) == PINNED_HOST);
     CHECK_CU(hook_cuDevicePrimaryCtxReset_v2(0));
     CHECK(kind_at(pinned) == -1);
-}
-
-TEST(test_kinds)
-{
-    expect_ending(tell_kinds, 0, NULL, NULL);
 }
 
 /* More blocks than the first table has room for. */
@@ -98,12 +76,12 @@ static CUgraphNode add_node(CUgraph graph, const char *kernel, void *out, int n,
     return added;
 }
 
-static void tell_node(void)
+TELLS(node, PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, "1 launch seen")
 {
     CUgraph graph;
     CUgraphExec executable;
     CUDA_KERNEL_NODE_PARAMS node;
-    start_hooked();
+    start_hooked("explain=rerun");
     void *out = allocate(COUNT * 4);
     CHECK_CU(cuGraphCreate(&graph, 0));
     add_node(graph, "write_last", out, COUNT, &node);
@@ -112,18 +90,13 @@ static void tell_node(void)
     hook_cuCtxSynchronize();
 }
 
-TEST(test_node)
-{
-    expect_said(tell_node, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, "1 launch seen", NULL});
-}
-
 /* The node is changed after it was instantiated, and there is another one that is well. Many launches push none of them out. */
-static void tell_updated(void)
+TELLS(updated, "0 bytes past the end of buffer #2", THREAD_PAST_THE_END, "re-run$", "3,001 launches seen")
 {
     CUgraph graph;
     CUgraphExec executable;
     CUDA_KERNEL_NODE_PARAMS node, second;
-    start_hooked();
+    start_hooked("explain=rerun");
     void *right = allocate(2 * COUNT * 4), *wrong = allocate(COUNT * 4);
     int n = COUNT;
     CHECK_CU(cuGraphCreate(&graph, 0));
@@ -139,19 +112,13 @@ static void tell_updated(void)
     hook_cuCtxSynchronize();
 }
 
-TEST(test_updated)
-{
-    expect_said(tell_updated, (const char *[]){"0 bytes past the end of buffer #2", THREAD_PAST_THE_END, "re-run$",
-                                               "3,001 launches seen", NULL});
-}
-
 /* It is the first arguments that were wrong, which only the record of the node's creation has. */
-static void tell_old(void)
+TELLS(old, "0 bytes past the end of buffer #2", THREAD_PAST_THE_END, "re-run$")
 {
     CUgraph graph;
     CUgraphExec executable;
     CUDA_KERNEL_NODE_PARAMS node;
-    start_hooked();
+    start_hooked("explain=rerun");
     void *right = allocate(2 * COUNT * 4), *wrong = allocate(COUNT * 4);
     int n = COUNT;
     CHECK_CU(cuGraphCreate(&graph, 0));
@@ -165,11 +132,6 @@ static void tell_old(void)
     CHECK_CU(hook_cuGraphInstantiateWithFlags(&executable, graph, 0));
     CHECK_CU(hook_cuGraphLaunch(executable, NULL));
     hook_cuCtxSynchronize();
-}
-
-TEST(test_old)
-{
-    expect_said(tell_old, (const char *[]){"0 bytes past the end of buffer #2", THREAD_PAST_THE_END, "re-run$", NULL});
 }
 
 TEST_CONCURRENTLY

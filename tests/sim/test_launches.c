@@ -33,13 +33,10 @@ static void start(const char *options)
         {"_Z9copy_lastPKfPfi", copy_past, two_pointers_and_count, 3, "model.cu", 20, 4, 0, 1},
         {"copy_last", copy_past, two_pointers_and_count, 3, "model.cu", 28, 4, 0, 1},
     };
-    CUdevice device;
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
         cusim_register_kernel(&kernels[i]);
     CHECK_OK(cufence_init(options));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
+    context = use_device(0);
     CHECK_CU(cuModuleLoadData(&module, "any"));
 }
 

@@ -367,11 +367,9 @@ CLEAN(captures_are_not_packed)
 
 CLEAN(a_context_takes_its_pages_with_it)
 {
-    CUdevice device;
     CUcontext own;
     start("small=pack");
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuCtxCreate(&own, NULL, 0, device));
+    CHECK_CU(cuCtxCreate(&own, NULL, 0, 0));
     CUstream stream = new_stream();
     for (int i = 0; i < 200; i++) {
         char *buffer = allocate(1000, stream);

@@ -7,11 +7,9 @@
 
 static void too_late(void)
 {
-    CUdevice device;
     CUcontext context;
     CHECK_CU(cuInit(0));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, 0));
     start(NULL);
 }
 

@@ -1,26 +1,9 @@
 /* Tensor maps: what is remembered of them, and what a report says of those that a faulted kernel was given. */
-#include "second_launch.h"
+#include "hooked.h"
 
 #include "launch/maps.h"
-#include "preload/internal.h"
 
 enum { COLUMNS = 64, ROWS = 256 };
-
-/* A process under the preload library, but for the library. */
-static void start_hooked(const char *options)
-{
-    CUdevice device;
-    CUcontext context;
-    char all[256];
-    snprintf(all, sizeof all, "arena=" ARENA ",wait_ms=1000/60000,%s", options);
-    setenv("CUFENCE_OPTIONS", all, 1);
-    table_open();
-    CHECK_CU(hook_cuInit(0));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(hook_cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
-    CHECK_CU(cuModuleLoadData(&module, "any"));
-}
 
 static CUresult encode(CUtensorMap *map, CUdeviceptr base, cuuint64_t rows)
 {
@@ -46,7 +29,9 @@ static void read_element(const char *kernel, void *argument, int element)
     hook_cuCtxSynchronize();
 }
 
-static void tell_too_large(void)
+TELLS(too_large, "makes a tensor map that reaches 25600 bytes past the end of buffer #1",
+      "argument 0 is a tensor map, \\[356, 64\\] of 4 bytes in buffer #1, 25600 bytes past its end",
+      "past its end; cuTensorMapEncodeTiled", "tensor maps: 1 of guarded buffers, of which 1 reaches past")
 {
     CUtensorMap map;
     start_hooked("explain=dump,say=verbose");
@@ -54,16 +39,7 @@ static void tell_too_large(void)
     read_element("read_mapped", &map, ROWS * COLUMNS);
 }
 
-TEST(test_too_large)
-{
-    expect_said(tell_too_large,
-                (const char *[]){"makes a tensor map that reaches 25600 bytes past the end of buffer #1",
-                                 "argument 0 is a tensor map, \\[356, 64\\] of 4 bytes in buffer #1, 25600 bytes past its end",
-                                 "past its end; cuTensorMapEncodeTiled",
-                                 "tensor maps: 1 of guarded buffers, of which 1 reaches past", NULL});
-}
-
-static void tell_freed(void)
+TELLS(freed, "use-after-free READ", "tensor map, .* in buffer #1, which has been freed")
 {
     CUtensorMap map;
     start_hooked("explain=dump,uaf=strict");
@@ -76,13 +52,9 @@ static void tell_freed(void)
     read_element("read_mapped", &map, 16);
 }
 
-TEST(test_freed)
-{
-    expect_said(tell_freed, (const char *[]){"use-after-free READ", "tensor map, .* in buffer #1, which has been freed", NULL});
-}
-
 /* The kernel is given the address of a copy in device memory. */
-static void tell_copied(void)
+TELLS(copied, "argument 0 points to a copy of a tensor map, \\[256, 64\\] of 4 bytes in buffer #",
+      "0 bytes past the end of buffer #2")
 {
     CUtensorMap maps[2] = {{{0}}};
     start_hooked("explain=dump");
@@ -92,15 +64,9 @@ static void tell_copied(void)
     read_element("read_copied", &at, ROWS * COLUMNS);
 }
 
-TEST(test_copied)
-{
-    expect_said(tell_copied,
-                (const char *[]){"argument 0 points to a copy of a tensor map, \\[256, 64\\] of 4 bytes in buffer #",
-                                 "0 bytes past the end of buffer #2", NULL});
-}
-
 /* The same after the buffer's free, with default options: the launch brings out that it is used. */
-static void tell_copied_and_freed(void)
+TELLS(copied_and_freed, "use-after-free READ",
+      "argument 0 points to a copy of a tensor map, \\[256, 64\\] of 4 bytes in buffer #")
 {
     CUtensorMap map;
     start_hooked("explain=dump");
@@ -111,26 +77,14 @@ static void tell_copied_and_freed(void)
     read_element("read_copied", &copy, 16);
 }
 
-TEST(test_copied_and_freed)
-{
-    expect_said(tell_copied_and_freed,
-                (const char *[]){"use-after-free READ",
-                                 "argument 0 points to a copy of a tensor map, \\[256, 64\\] of 4 bytes in buffer #", NULL});
-}
-
 /* A map that is larger than its buffer may be made: nothing is wrong before it is used there. */
-static void tell_none(void)
+STORY_OF(unused_rows_are_no_finding, 0, "no faults", "tensor map")
 {
     CUtensorMap map;
     start_hooked("explain=dump");
     CHECK_CU(encode(&map, rows_of(ROWS), UINT64_C(1) << 31));
     read_element("read_mapped", &map, ROWS * COLUMNS - 1);
     CHECK(maps_figures().encoded == 1 && maps_figures().too_large == 1);
-}
-
-TEST(test_unused_rows_are_no_finding)
-{
-    expect_ending(tell_none, 0, "no faults", "tensor map");
 }
 
 static uint64_t excess_of(uint32_t bits, uint32_t rank, const uint64_t *size, const uint64_t *stride, uint64_t room)
@@ -156,7 +110,7 @@ TEST(test_what_a_map_describes)
 }
 
 /* A map with another address is another map. */
-static void replace_address(void)
+STORY(an_address_can_be_replaced)
 {
     CUtensorMap map;
     struct tensor_map found;
@@ -172,7 +126,7 @@ static void replace_address(void)
 }
 
 /* Of these it is known what they describe, but not which part is copied at once. */
-static void encode_others(void)
+STORY(encode_others)
 {
     CUtensorMap map;
     struct tensor_map found;
@@ -193,16 +147,6 @@ static void encode_others(void)
     CHECK(maps_find(&map, &found) && !map_extent(&found) && found.room == 4096);
     CHECK_CU(encode(&map, 4096, 2)); /* no memory of ours */
     CHECK(!maps_find(&map, &found) && maps_figures().encoded == 2);
-}
-
-TEST(test_other_kinds)
-{
-    expect_ending(encode_others, 0, NULL, NULL);
-}
-
-TEST(test_replaced_address)
-{
-    expect_ending(replace_address, 0, NULL, NULL);
 }
 
 /* Newer maps take the places of the oldest. */

@@ -201,7 +201,7 @@ TEST(a_signal_asks_for_it)
     check(signalled_with_own_handler, &own);
 }
 
-static void memory_runs_out(void)
+STORY(memory_runs_out)
 {
     void *pointer;
     start("fallback=off");
@@ -209,11 +209,6 @@ static void memory_runs_out(void)
     CHECK(cufence_malloc(&pointer, (size_t)9 << 30, 0, NULL) == CUFENCE_ERROR_OUT_OF_MEMORY);
     CHECK(strstr(cufence_error_detail(), "; most is held by label \"weights\" (4194304 bytes in 2 buffers), an unknown place ("
                                          "2097152 bytes in 1 buffers). A buffer"));
-}
-
-TEST(test_memory_runs_out)
-{
-    expect_ending(memory_runs_out, 0, NULL, NULL);
 }
 
 static const cufence_stream_stats *of(const cufence_stream_stats *all, size_t count, CUstream stream)
@@ -226,7 +221,7 @@ static const cufence_stream_stats *of(const cufence_stream_stats *all, size_t co
     return NULL;
 }
 
-static void by_stream(void)
+STORY(by_stream)
 {
     CUstream a, b;
     cufence_stream_stats all[8];
@@ -243,11 +238,6 @@ static void by_stream(void)
     CHECK(first->live_buffers == 1 && first->live_bytes == 1000 && first->mapped_bytes == PAGE && first->device == 0);
     CHECK(first->idle_bytes == 2 * PAGE && first->allocations == 2 && first->frees == 1);
     CHECK(other->live_buffers == 1 && other->idle_bytes == 0 && other->allocations == 1 && other->frees == 0);
-}
-
-TEST(test_by_stream)
-{
-    expect_ending(by_stream, 0, NULL, NULL);
 }
 
 static int set_up(void **state)

@@ -120,7 +120,6 @@ static void start(void)
                                            .after = after,
                                            .finished = finished,
                                            .closed = closed};
-    CUdevice device;
     CHECK_OK(visits_choose(&filter, "*add*", "test"));
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
         cusim_register_kernel(&kernels[i]);
@@ -128,9 +127,7 @@ static void start(void)
     visits_add(&user);
     lens_register();
     CHECK_OK(cufence_init("say=quiet"));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
+    context = use_device(0);
     CHECK_CU(cuModuleLoadData(&module, "any"));
 }
 

@@ -24,27 +24,18 @@ TEST(test_last)
                                  "written +4 bytes past the end: 2\\.5 +re-run", "model\\.cu:20", "!buffer .*candidate", NULL});
 }
 
-static void tell_off(void)
+TELLS(off, "the warp had exited", "!re-run", "!thread \\(104")
 {
     fault_in("write_last", "explain=dump");
 }
 
-TEST(test_off)
-{
-    expect_said(tell_off, (const char *[]){"the warp had exited", "!re-run", "!thread \\(104", NULL});
-}
-
-static void tell_table(void)
+TELLS(table, PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END)
 {
     fault_by_table("explain=rerun");
 }
 
-TEST(test_table)
-{
-    expect_said(tell_table, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, NULL});
-}
-
-static void tell_struct(void)
+/* The pointer lies behind the bytes of the arguments that a launch's record always has. */
+TELLS(struct, PAST_THE_END, THREAD_PAST_THE_END)
 {
     struct {
         char before[1000];
@@ -56,24 +47,14 @@ static void tell_struct(void)
     cuCtxSynchronize();
 }
 
-/* The pointer lies behind the bytes of the arguments that a launch's record always has. */
-TEST(test_struct)
-{
-    expect_said(tell_struct, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
-}
-
-static void tell_far(void)
+TELLS(far, PAST_THE_END, THREAD_PAST_THE_END, "written +4 bytes past the end: 2\\.5 +re-run",
+      "at least 4 bytes were written further")
 {
     fault_in("write_far", "explain=rerun");
 }
 
-TEST(test_far)
-{
-    expect_said(tell_far, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, "written +4 bytes past the end: 2\\.5 +re-run",
-                                           "at least 4 bytes were written further", NULL});
-}
-
-static void tell_shared(void)
+/* More shared memory than a kernel has without being asked. */
+TELLS(shared, PAST_THE_END, THREAD_PAST_THE_END)
 {
     start("explain=rerun");
     void *out = allocate(COUNT * 4);
@@ -81,13 +62,8 @@ static void tell_shared(void)
     cuCtxSynchronize();
 }
 
-/* More shared memory than a kernel has without being asked. */
-TEST(test_shared)
-{
-    expect_said(tell_shared, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
-}
-
-static void tell_several(void)
+/* Of three launches on record, the one in the middle did it. */
+TELLS(several, "0 bytes past the end of buffer #2", "re-run")
 {
     start("explain=rerun");
     void *right = allocate(2 * COUNT * 4), *wrong = allocate(COUNT * 4);
@@ -97,23 +73,11 @@ static void tell_several(void)
     cuCtxSynchronize();
 }
 
-/* Of three launches on record, the one in the middle did it. */
-TEST(test_several)
-{
-    expect_said(tell_several, (const char *[]){"0 bytes past the end of buffer #2", "re-run", NULL});
-}
-
-static void tell_exception(void)
+/* No access is involved, and the warp has exited. */
+TELLS(exception, "exception: illegal instruction", "end_illegally", "block \\(7,0,0\\) thread \\(104,0,0\\)", "model\\.cu:170",
+      "no buffer is involved")
 {
     fault_in("end_illegally", "explain=rerun");
-}
-
-/* No access is involved, and the warp has exited. */
-TEST(test_exception)
-{
-    expect_said(tell_exception,
-                (const char *[]){"exception: illegal instruction", "end_illegally", "block \\(7,0,0\\) thread \\(104,0,0\\)",
-                                 "model\\.cu:170", "no buffer is involved", NULL});
 }
 
 static char kept[] = "/tmp/cufence-test-XXXXXX";
@@ -221,35 +185,24 @@ static void give(const char *kernel)
     cuCtxSynchronize();
 }
 
-static void tell_given(void)
+/* Without a signature, the bytes show the types. */
+TELLS(given, "buffer #1 \\+16, 2016 bytes +re-run$",
+      "   float16\\[1000\\] \\(guess\\)  min 0\\.5[0-9]* max 1\\.99[0-9]+ mean 1\\.1[0-9]+,.* re-run$", " 0 NaN,", " 1 Inf;",
+      " first 0\\.6[0-9]+ -Inf 0\\.6", "buffer #2 \\+0, 4000 bytes$",
+      "   float32\\[1000\\] \\(guess\\)  min -1\\.0 max 1\\.0e\\+20 mean 1\\.00301e\\+17,.* re-run$", " 3 zeros,", " 2 NaN,",
+      " first -1\\.0 NaN -Inf 1\\.0e\\+20$")
 {
     give("write_end");
 }
 
-/* Without a signature, the bytes show the types. */
-TEST(test_given)
-{
-    expect_said(
-        tell_given,
-        (const char *[]){"buffer #1 \\+16, 2016 bytes +re-run$",
-                         "   float16\\[1000\\] \\(guess\\)  min 0\\.5[0-9]* max 1\\.99[0-9]+ mean 1\\.1[0-9]+,.* re-run$",
-                         " 0 NaN,", " 1 Inf;", " first 0\\.6[0-9]+ -Inf 0\\.6", "buffer #2 \\+0, 4000 bytes$",
-                         "   float32\\[1000\\] \\(guess\\)  min -1\\.0 max 1\\.0e\\+20 mean 1\\.00301e\\+17,.* re-run$",
-                         " 3 zeros,", " 2 NaN,", " first -1\\.0 NaN -Inf 1\\.0e\\+20$", NULL});
-}
-
-static void tell_declared(void)
+TELLS(declared, "   float16\\[1000\\]  min 0\\.5", "   float32\\[1000\\]  min -1\\.0", "!guess")
 {
     give("_Z9write_endPK6__halfPfi");
 }
 
-TEST(test_declared)
-{
-    expect_said(tell_declared,
-                (const char *[]){"   float16\\[1000\\]  min 0\\.5", "   float32\\[1000\\]  min -1\\.0", "!guess", NULL});
-}
-
-static void tell_large(void)
+/* Of a large buffer only the ends are read. */
+TELLS(large, "   float64\\[6291456\\] \\(guess\\)  of 16 MiB:", "min -1\\.0 max 3\\.0 mean 0\\.0", " 2097148 zeros,",
+      "   float32\\[8\\] \\(guess\\)  all are 0")
 {
     const size_t size = (size_t)48 << 20;
     const double numbers[] = {-1, 3}, middle = 5;
@@ -263,37 +216,18 @@ static void tell_large(void)
     cuCtxSynchronize();
 }
 
-/* Of a large buffer only the ends are read. */
-TEST(test_large)
-{
-    expect_said(tell_large,
-                (const char *[]){"   float64\\[6291456\\] \\(guess\\)  of 16 MiB:", "min -1\\.0 max 3\\.0 mean 0\\.0",
-                                 " 2097148 zeros,", "   float32\\[8\\] \\(guess\\)  all are 0", NULL});
-}
-
 /* ---- when it cannot be done ---- */
 
-static void tell_once(void)
+TELLS(once, "illegal memory access", "did not fault")
 {
     fault_in("write_once", "explain=rerun");
 }
 
-TEST(test_once)
-{
-    expect_said(tell_once, (const char *[]){"illegal memory access", "did not fault", NULL});
-}
-
-static void tell_pieces(void)
+/* The second launch wrote many pieces into one guard, but did not fault. */
+TELLS(pieces, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
+      "written +4 bytes past the end: 2\\.5 +re-run", "and more, 384 bytes in all", "address .* re-run$")
 {
     fault_in("write_pieces", "explain=rerun");
-}
-
-/* The second launch wrote many pieces into one guard, but did not fault. */
-TEST(test_pieces)
-{
-    expect_said(tell_pieces, (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
-                                              "written +4 bytes past the end: 2\\.5 +re-run", "and more, 384 bytes in all",
-                                              "address .* re-run$", NULL});
 }
 
 static void expect_no_child(void)
@@ -307,50 +241,29 @@ static void expect_no_child(void)
     CHECK(waitpid(-1, NULL, __WALL | WNOHANG) == -1);
 }
 
-static void tell_hang(void)
+TELLS(hang, "illegal memory access", "could not be launched again: it took longer than wait_ms=1000/300")
 {
     fault_in("hang_later", "explain=rerun,wait_ms=1000/300");
     CHECK_OK(cufence_wait_reports(REPORT_MS));
     expect_no_child();
 }
 
-TEST(test_hang)
-{
-    expect_said(tell_hang, (const char *[]){"illegal memory access",
-                                            "could not be launched again: it took longer than wait_ms=1000/300", NULL});
-}
-
-static void tell_death(void)
+TELLS(death, "illegal memory access", "could not be launched again: ")
 {
     fault_in("end_later", "explain=rerun");
 }
 
-TEST(test_death)
-{
-    expect_said(tell_death, (const char *[]){"illegal memory access", "could not be launched again: ", NULL});
-}
-
-static void tell_withheld(void)
+TELLS(withheld, "the warp had exited", "could not be launched again: memory that the")
 {
     setenv("CUFENCE_SIM", "shareable=0", 1);
     fault_in("write_last", "explain=rerun");
 }
 
-TEST(test_withheld)
-{
-    expect_said(tell_withheld, (const char *[]){"the warp had exited", "could not be launched again: memory that the", NULL});
-}
-
-static void tell_full(void)
+/* The device has room for the copy, and for no page to see what is written. */
+TELLS(full, PAST_THE_END, THREAD_PAST_THE_END, "of the second launch: ")
 {
     setenv("CUFENCE_SIM", "memory=2M", 1);
     fault_in("write_last", "explain=rerun,small=map");
-}
-
-/* The device has room for the copy, and for no page to see what is written. */
-TEST(test_full)
-{
-    expect_said(tell_full, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, "of the second launch: ", NULL});
 }
 
 /* ---- the program does not notice ---- */
@@ -362,7 +275,7 @@ static void count_signal(int signal)
     signals++;
 }
 
-static void tell_quietly(void)
+TELLS(quietly, "re-run")
 {
     signal(SIGCHLD, count_signal);
     fault_in("write_last", "explain=rerun");
@@ -374,11 +287,6 @@ static void tell_quietly(void)
     CHECK(cufence_fault_count() == 1);
     CHECK(signals == 0);
     expect_no_child();
-}
-
-TEST(test_quietly)
-{
-    expect_said(tell_quietly, (const char *[]){"re-run", NULL});
 }
 
 static int count_files(const char *folder)
@@ -406,7 +314,7 @@ static int count_descriptors(void)
     return count;
 }
 
-static void tell_no_trace(void)
+TELLS(no_trace, "re-run")
 {
     char folder[] = "/tmp/cufence-test-XXXXXX";
     CHECK(mkdtemp(folder));
@@ -422,24 +330,14 @@ static void tell_no_trace(void)
     CHECK(count_descriptors() == descriptors);
 }
 
-TEST(test_no_trace)
-{
-    expect_said(tell_no_trace, (const char *[]){"re-run", NULL});
-}
-
 /* Without the preload library nobody sees how the program ends, so the report comes before the error. */
-static void tell_report_first(void)
+TELLS(report_first, "could not be launched again")
 {
     start("explain=rerun,wait_ms=1000/300");
     launch("hang_later", allocate(COUNT * 4), COUNT);
     while (cuCtxSynchronize() != CUDA_ERROR_ILLEGAL_ADDRESS)
         usleep(1000);
     CHECK(cufence_fault_count() == 1);
-}
-
-TEST(test_report_first)
-{
-    expect_said(tell_report_first, (const char *[]){"could not be launched again", NULL});
 }
 
 TEST_CONCURRENTLY

@@ -10,35 +10,27 @@ static void overrun(void)
     cuCtxSynchronize();
 }
 
-static void tell_unfenced(void)
+/* What was written says that the address is right. */
+TELLS(unfenced, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 \\(re-run\\)",
+      "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* re-run$", "written +4 bytes past the end: 2\\.5 +re-run",
+      "block and thread are emulated")
 {
     start("explain=rerun");
     load("store_first", 0, NONE);
     overrun();
 }
 
-/* What was written says that the address is right. */
-TEST(test_unfenced)
-{
-    expect_said(tell_unfenced,
-                (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 \\(re-run\\)",
-                                 "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* re-run$",
-                                 "written +4 bytes past the end: 2\\.5 +re-run", "block and thread are emulated", NULL});
-}
-
-static void tell_fenced(void)
+TELLS(fenced, "block \\(7,0,0\\) thread \\(104,0,0\\)", "!are emulated")
 {
     start("explain=rerun");
     load("store_first", 1, NONE);
     overrun();
 }
 
-TEST(test_fenced)
-{
-    expect_said(tell_fenced, (const char *[]){"block \\(7,0,0\\) thread \\(104,0,0\\)", "!are emulated", NULL});
-}
-
-static void tell_refused(void)
+/* Nothing was launched, so all of it follows from the code. */
+TELLS(refused, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 \\(derived\\)",
+      "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* derived$", "block and thread are emulated",
+      "could not be launched again: cuModuleLoadData:", "arguments +0 .* derived$", "!written", "!address .* re-run$")
 {
     start("explain=rerun");
     load("store_first", 1, NONE);
@@ -46,31 +38,18 @@ static void tell_refused(void)
     overrun();
 }
 
-/* Nothing was launched, so all of it follows from the code. */
-TEST(test_refused)
-{
-    expect_said(tell_refused,
-                (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 \\(derived\\)",
-                                 "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* derived$",
-                                 "block and thread are emulated", "could not be launched again: cuModuleLoadData:",
-                                 "arguments +0 .* derived$", "!written", "!address .* re-run$", NULL});
-}
-
-static void tell_unknown(void)
+/* What was written, and where, contradicts the code. */
+TELLS(unknown, PAST_THE_END, "written +4 bytes past the end: 2\\.5 +re-run", "!are emulated",
+      "could not be emulated: none of the$", "!thread \\(")
 {
     start("explain=rerun");
     load("store_first", 0, MULTIPLY); /* the address is not computed at all, and so wrong */
     overrun();
 }
 
-/* What was written, and where, contradicts the code. */
-TEST(test_unknown)
-{
-    expect_said(tell_unknown, (const char *[]){PAST_THE_END, "written +4 bytes past the end: 2\\.5 +re-run", "!are emulated",
-                                               "could not be emulated: none of the$", "!thread \\(", NULL});
-}
-
-static void tell_far(void)
+/* It faults behind the patterns, before the emulation has its turn. */
+TELLS(far, "0 bytes past the end of buffer #1 \\(derived\\)", "block and thread are emulated",
+      "block \\(7,0,0\\) thread \\(7,0,0\\) and 7 more")
 {
     start("explain=rerun");
     struct machine_code down = machine_code("store_first");
@@ -81,13 +60,6 @@ static void tell_far(void)
     char *out = allocate(COUNT * 4), *top = out + COUNT * 4 + n * 0x40000L;
     launch_all("store_down", (void *[]){&top, &out, &n});
     cuCtxSynchronize();
-}
-
-/* It faults behind the patterns, before the emulation has its turn. */
-TEST(test_far)
-{
-    expect_said(tell_far, (const char *[]){"0 bytes past the end of buffer #1 \\(derived\\)", "block and thread are emulated",
-                                           "block \\(7,0,0\\) thread \\(7,0,0\\) and 7 more", NULL});
 }
 
 static void tell_there(int place)
@@ -101,31 +73,19 @@ static void tell_there(int place)
     cuCtxSynchronize();
 }
 
-static void tell_there_inside(void)
+/* The memory is read for the index, by a process of its own. */
+TELLS(loaded, "out-of-bounds WRITE of 4 bytes, 20 bytes past the end of buffer #1",
+      "cause +index 1005 was loaded from buffer #2 \\(argument 1\\), element 7 of 13 ",
+      "hint +the kernel takes the index as it is in memory")
 {
     tell_there(7);
 }
 
-/* The memory is read for the index, by a process of its own. */
-TEST(test_loaded)
-{
-    expect_said(tell_there_inside,
-                (const char *[]){"out-of-bounds WRITE of 4 bytes, 20 bytes past the end of buffer #1",
-                                 "cause +index 1005 was loaded from buffer #2 \\(argument 1\\), element 7 of 13 ",
-                                 "hint +the kernel takes the index as it is in memory", NULL});
-}
-
-static void tell_there_outside(void)
+TELLS(loaded_from_outside, "20 bytes past the end of buffer #1",
+      "cause +index 1005 was loaded from buffer #2, element 14 of 13 ", "4 bytes past its( end)?",
+      "hint +the index itself was read outside of buffer #2")
 {
     tell_there(14); /* in the slack, which no access to it tells */
-}
-
-TEST(test_loaded_from_outside)
-{
-    expect_said(tell_there_outside,
-                (const char *[]){"20 bytes past the end of buffer #1",
-                                 "cause +index 1005 was loaded from buffer #2, element 14 of 13 ", "4 bytes past its( end)?",
-                                 "hint +the index itself was read outside of buffer #2", NULL});
 }
 
 TEST_CONCURRENTLY

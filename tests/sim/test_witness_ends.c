@@ -14,6 +14,14 @@
 
 static char told[] = "/tmp/cufence-test-XXXXXX";
 
+static void make_told(void)
+{
+    int file = mkstemp(strcpy(told, "/tmp/cufence-test-XXXXXX"));
+    assert_true(file >= 0);
+    close(file);
+    setenv("CUFENCE_TEST_RERUN", told, 1);
+}
+
 /* Waits for the number that the rerun process tells. */
 static pid_t await_rerun(void)
 {
@@ -59,10 +67,7 @@ static void hang_and_replace(void)
 /* Kills the program, unless it replaces itself, while its second launch hangs. */
 static void expect_end(void (*story)(void), int is_killed)
 {
-    int file = mkstemp(strcpy(told, "/tmp/cufence-test-XXXXXX"));
-    assert_true(file >= 0);
-    close(file);
-    setenv("CUFENCE_TEST_RERUN", told, 1);
+    make_told();
     pid_t program = fork();
     if (program == 0) {
         dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
@@ -135,25 +140,17 @@ static void tell_reaping(void)
 /* As the first process of a container is one: what has no parent becomes its child. */
 TEST(test_reaping)
 {
-    int file = mkstemp(strcpy(told, "/tmp/cufence-test-XXXXXX"));
-    assert_true(file >= 0);
-    close(file);
-    setenv("CUFENCE_TEST_RERUN", told, 1);
+    make_told();
     expect_said(tell_reaping, (const char *[]){"it took longer than wait_ms=1000/300", NULL});
     unlink(told);
 }
 
-static void tell_ignored(void)
+TELLS(ignored, PAST_THE_END, THREAD_PAST_THE_END)
 {
     signal(SIGCHLD, SIG_IGN);
     fault_in("write_last", "explain=rerun");
     CHECK_OK(cufence_wait_reports(REPORT_MS));
     CHECK(waitpid(-1, NULL, WNOHANG | __WALL) == -1);
-}
-
-TEST(test_ignored)
-{
-    expect_said(tell_ignored, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
 }
 
 /* ---- the program has no descriptors left ---- */
@@ -221,7 +218,9 @@ static void *grab(void *unused)
     return NULL;
 }
 
-static void tell_grabbed(void)
+/* Memory that could not be handed over is no memory of zeros, where the pointer would be a null pointer. If the thread is late,
+ * everything has been handed over. */
+TELLS(grabbed, "could not be (launched again|handed over)|" PAST_THE_END, "!null-pointer")
 {
     pthread_t thread;
     start("explain=rerun");
@@ -230,14 +229,6 @@ static void tell_grabbed(void)
     launch_hosted();
     cuCtxSynchronize();
     CHECK(pthread_join(thread, NULL) == 0);
-}
-
-/* Memory that could not be handed over is no memory of zeros, where the pointer would be a null pointer. If the thread is late,
- * everything has been handed over. */
-TEST(test_grabbed)
-{
-    expect_said(tell_grabbed,
-                (const char *[]){"could not be (launched again|handed over)|" PAST_THE_END, "!null-pointer", NULL});
 }
 
 /* ---- what is left behind ---- */
@@ -274,10 +265,7 @@ static void tell_nameless(void)
 
 TEST(test_nameless)
 {
-    int file = mkstemp(strcpy(told, "/tmp/cufence-test-XXXXXX"));
-    assert_true(file >= 0);
-    close(file);
-    setenv("CUFENCE_TEST_RERUN", told, 1);
+    make_told();
     expect_said(tell_nameless, (const char *[]){"illegal memory access", NULL});
     unlink(told);
 }
@@ -327,7 +315,7 @@ static int status_of(void (*story)(void))
 }
 
 /* Where the pipe needs a name, the next process removes those of dead ones. */
-static void tell_swept(void)
+TELLS(swept, PAST_THE_END, THREAD_PAST_THE_END)
 {
     CHECK(refuse(SYS_close_range) && refuse(SYS_unshare));
     make_folder();
@@ -347,13 +335,8 @@ static void tell_swept(void)
     cuCtxSynchronize();
 }
 
-TEST(test_swept)
-{
-    expect_said(tell_swept, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
-}
-
 /* A program that closes what it does not know, and uses the numbers anew. */
-static void tell_closed(void)
+STORY(what_the_program_has_put_in_our_descriptors_place_is_left_alone)
 {
     char name[64], found[8] = "";
     void *out;
@@ -374,11 +357,6 @@ static void tell_closed(void)
     CHECK(pread(own, found, sizeof found, 0) == 4 && !strcmp(found, "mine"));
     CHECK(unlink(name) == 0 && rmdir(folder) == 0);
     lseek(own, 0, SEEK_SET);
-}
-
-TEST(test_closed)
-{
-    expect_ending(tell_closed, 0, NULL, NULL);
 }
 
 static void tell_standard(void)

@@ -21,49 +21,27 @@ static void record_many(const char *kernel, int wrong, const char *options)
     cuCtxSynchronize();
 }
 
-static void tell_many(void)
+/* Each set of arguments has its turn, until the one that faults. */
+TELLS(many, "0 bytes past the end of buffer #6", THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, "arguments .*buffer #6 \\+0")
 {
     record_many("write_last", 11, "explain=rerun");
 }
 
-/* Each set of arguments has its turn, until the one that faults. */
-TEST(test_many)
-{
-    expect_said(tell_many, (const char *[]){"0 bytes past the end of buffer #6", THREAD_PAST_THE_END, WRITTEN_PAST_THE_END,
-                                            "arguments .*buffer #6 \\+0", NULL});
-}
-
-static void tell_right_ones(void)
+/* If none of them faults, that is said of all. */
+TELLS(none_of_many, "none of the 80 launches")
 {
     record_many("write_once", -1, "explain=rerun");
 }
 
-/* If none of them faults, that is said of all. */
-TEST(test_none_of_many)
-{
-    expect_said(tell_right_ones, (const char *[]){"none of the 80 launches", NULL});
-}
-
-static void tell_slow_ones(void)
+TELLS(time_for_some_of_many, "1 of 80 launches that it may have been were", "wait_ms=1000/4000 was over")
 {
     record_many("hang_later", -1, "explain=rerun,wait_ms=1000/4000");
 }
 
-TEST(test_time_for_some_of_many)
-{
-    expect_said(tell_slow_ones,
-                (const char *[]){"1 of 80 launches that it may have been were", "wait_ms=1000/4000 was over", NULL});
-}
-
-static void tell_room_for_some(void)
+/* The host's memory takes the place of what one launch reaches, but not of more. */
+TELLS(room_for_some_of_many, "of launches that it may have been 2 did not",
+      "fault, and the GPU has no room for what the others reach")
 {
     sim_of_rerun = "fail=cuMemCreate:2:2"; /* CUDA_ERROR_OUT_OF_MEMORY */
     record_many("write_once", -1, "explain=rerun");
-}
-
-/* The host's memory takes the place of what one launch reaches, but not of more. */
-TEST(test_room_for_some_of_many)
-{
-    expect_said(tell_room_for_some, (const char *[]){"of launches that it may have been 2 did not",
-                                                     "fault, and the GPU has no room for what the others reach", NULL});
 }

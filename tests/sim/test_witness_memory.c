@@ -49,7 +49,7 @@ TEST(test_registered)
     expect_said(tell_registered, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
 }
 
-static void tell_managed(void)
+TELLS(managed, "could not be launched again: an argument points to managed memory", "the warp had exited", "!re-run$")
 {
     CUdeviceptr managed;
     start("explain=rerun");
@@ -59,12 +59,6 @@ static void tell_managed(void)
     ((struct hosted *)(uintptr_t)managed)->n = COUNT;
     launch_all("write_hosted", (void *[]){&out, &managed});
     cuCtxSynchronize();
-}
-
-TEST(test_managed)
-{
-    expect_said(tell_managed, (const char *[]){"could not be launched again: an argument points to managed memory",
-                                               "the warp had exited", "!re-run$", NULL});
 }
 
 static char folder[] = "/tmp/cufence-test-XXXXXX";
@@ -91,7 +85,7 @@ TEST(test_saved)
     assert_int_equal(rmdir(folder), 0);
 }
 
-static void tell_much(void)
+TELLS(much, "an argument points to more than 64 MiB", "!re-run$")
 {
     start("explain=rerun");
     void *out = allocate(COUNT * 4), *pinned = pin(((size_t)64 << 20) + 1);
@@ -99,13 +93,8 @@ static void tell_much(void)
     cuCtxSynchronize();
 }
 
-TEST(test_much)
-{
-    expect_said(tell_much, (const char *[]){"an argument points to more than 64 MiB", "!re-run$", NULL});
-}
-
 /* Another thread freed it when the kernel had faulted. */
-static void tell_unmapped(void)
+TELLS(unmapped, "an argument points to pinned host memory that")
 {
     start("explain=rerun");
     void *out = allocate(COUNT * 4);
@@ -113,11 +102,6 @@ static void tell_unmapped(void)
     pinned_add(context_current(), 0x10000, 4096, PINNED_HOST);
     launch_all("write_end", (void *[]){&gone, &out, &(int){COUNT}});
     cuCtxSynchronize();
-}
-
-TEST(test_unmapped)
-{
-    expect_said(tell_unmapped, (const char *[]){"an argument points to pinned host memory that", NULL});
 }
 
 /* Nothing of the new process is replaced, whatever a bundle says. */
@@ -132,16 +116,15 @@ TEST(test_taken)
 
 /* ---- no room for copies ---- */
 
-static void tell_full(void)
+/* The second launch never works on the memory itself: another context of the program goes on with it. */
+TELLS(full, "the warp had exited", "could not be launched again: neither the GPU nor the host has")
 {
     CUcontext first, other;
-    CUdevice device;
     float mark = 0;
     start("explain=rerun");
     float *out = allocate(COUNT * 4);
     CHECK_CU(cuCtxGetCurrent(&first));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuCtxCreate(&other, NULL, 0, device));
+    CHECK_CU(cuCtxCreate(&other, NULL, 0, 0));
     CHECK_CU(cuCtxSetCurrent(first));
     setenv("CUFENCE_SIM", "fail=cuMemCreate:0:2", 1); /* this process has read it */
     launch("mark_process", out, COUNT);
@@ -150,13 +133,6 @@ static void tell_full(void)
     CHECK_CU(cuCtxSetCurrent(other));
     CHECK_CU(cuMemcpyDtoH(&mark, (CUdeviceptr)(uintptr_t)out, sizeof mark));
     CHECK(mark == 1);
-}
-
-/* The second launch never works on the memory itself: another context of the program goes on with it. */
-TEST(test_full)
-{
-    expect_said(tell_full,
-                (const char *[]){"the warp had exited", "could not be launched again: neither the GPU nor the host has", NULL});
 }
 
 /* ---- addresses ---- */
@@ -195,20 +171,16 @@ TEST(test_parts)
 
 /* ---- beyond the buffers ---- */
 
-static void tell_farther(void)
+/* Beyond all patterns. */
+TELLS(farther, PAST_THE_END, THREAD_PAST_THE_END, "!written further")
 {
     start("explain=rerun");
     launch("write_farther", allocate(COUNT * 4), COUNT);
     cuCtxSynchronize();
 }
 
-/* Beyond all patterns. */
-TEST(test_farther)
-{
-    expect_said(tell_farther, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, "!written further", NULL});
-}
-
-static void tell_neighbours(void)
+/* The guard between two buffers is that of both. */
+TELLS(neighbours, PAST_THE_END, THREAD_PAST_THE_END, "written +4 bytes past the end: 2\\.5 +re-run", "!written further")
 {
     start("explain=rerun");
     void *out = allocate(COUNT * 4), *other = allocate(3 << 20), *third = allocate(64);
@@ -217,32 +189,20 @@ static void tell_neighbours(void)
     cuCtxSynchronize();
 }
 
-/* The guard between two buffers is that of both. */
-TEST(test_neighbours)
-{
-    expect_said(tell_neighbours, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END,
-                                                  "written +4 bytes past the end: 2\\.5 +re-run", "!written further", NULL});
-}
-
 /* ---- beside the buffers, in their mappings ---- */
 
-static void tell_slack(void)
+/* The fault is that of the store behind the mapping, though others came before it. */
+TELLS(slack, "out-of-bounds WRITE of 4 bytes, 12 bytes past the end of buffer #1", "thread \\(108,0,0\\)",
+      "written +4 bytes, beginning 12 bytes past the end: 2\\.5 +re-run",
+      " 12 bytes past the end \\(mapped: no fault\\): 2\\.5 2\\.5 2\\.5$")
 {
     start("explain=rerun");
     launch("write_last", allocate(COUNT * 4 + 4), COUNT + 4);
     cuCtxSynchronize();
 }
 
-/* The fault is that of the store behind the mapping, though others came before it. */
-TEST(test_slack)
-{
-    expect_said(tell_slack,
-                (const char *[]){"out-of-bounds WRITE of 4 bytes, 12 bytes past the end of buffer #1", "thread \\(108,0,0\\)",
-                                 "written +4 bytes, beginning 12 bytes past the end: 2\\.5 +re-run",
-                                 " 12 bytes past the end \\(mapped: no fault\\): 2\\.5 2\\.5 2\\.5$", NULL});
-}
-
-static void tell_reused(void)
+/* What a launch was given may belong to another buffer by the time of the fault: what is slack of that was none. */
+TELLS(reused, "written +4 bytes past the end of buffer #2: 2\\.5", "!mapped: no fault")
 {
     static uint32_t flag;
     start("explain=rerun,small=map,uaf=off");
@@ -258,12 +218,6 @@ static void tell_reused(void)
     CHECK((uintptr_t)out / 4096 == (uintptr_t)next / 4096); /* it has the same memory */
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     cuCtxSynchronize();
-}
-
-/* What a launch was given may belong to another buffer by the time of the fault: what is slack of that was none. */
-TEST(test_reused)
-{
-    expect_said(tell_reused, (const char *[]){"written +4 bytes past the end of buffer #2: 2\\.5", "!mapped: no fault", NULL});
 }
 
 #define SECOND UINT64_C(1000000000)

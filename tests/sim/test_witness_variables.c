@@ -1,27 +1,16 @@
 /* Variables of the module in the second launch and in its replay, on the simulated device. */
 #include "replayed.h"
 
-static void tell_variable(void)
+/* Only the variable leads to the buffer. */
+TELLS(set, PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, "!null")
 {
     fault_by_variable("explain=rerun", NULL);
 }
 
-/* Only the variable leads to the buffer. */
-TEST(test_set)
-{
-    expect_said(tell_variable, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, "!null", NULL});
-}
-
-static void tell_unread(void)
+/* Without its value the kernel meets a null pointer, which says nothing about the fault. */
+TELLS(unread, "illegal memory access by a WRITE", "target: the kernel uses this variable of its", "!null", "!thread \\(")
 {
     fault_by_variable("explain=rerun", "cuMemcpyDtoHAsync");
-}
-
-/* Without its value the kernel meets a null pointer, which says nothing about the fault. */
-TEST(test_unread)
-{
-    expect_said(tell_unread, (const char *[]){"illegal memory access by a WRITE",
-                                              "target: the kernel uses this variable of its", "!null", "!thread \\(", NULL});
 }
 
 static void keep_variable(void)
