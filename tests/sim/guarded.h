@@ -28,12 +28,12 @@ static const struct way ways[] = {
 };
 #define WAYS (sizeof ways / sizeof ways[0])
 
-struct outcome {
-    int status; /* exit status, or 128 + signal */
+static struct {
+    const struct way *way;
+    char told[1200]; /* the story and the settings */
+    int status;      /* exit status, or 128 + signal */
     char out[16384], err[65536];
-};
-
-static struct outcome last; /* result of the last run() */
+} last; /* run() */
 
 /* Reads from a pipe. Returns 0 at end of file. */
 static inline int drain(int pipe_end, char *text, size_t capacity, size_t *length)
@@ -79,6 +79,8 @@ static inline void run(const struct way *way, const char *story, const char *pre
     snprintf(command, sizeof command, "exec %s/%s %s", PROGRAMS_FOLDER, way->program, story);
     assert_int_equal(pipe(out) | pipe(err), 0);
     memset(&last, 0, sizeof last);
+    last.way = way;
+    snprintf(last.told, sizeof last.told, "%s (%s)", story, settings ? settings : "");
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
@@ -112,31 +114,47 @@ static inline void run(const struct way *way, const char *story, const char *pre
 
 static int has_failed; /* in this test: a difference was printed, and the test fails at its end */
 
-static inline void complain(const struct way *way, const char *story, const char *what, const char *wanted)
+static inline void complain(const char *what, const char *wanted)
 {
     has_failed = 1;
-    fprintf(stderr, "%s %s%s%s: %s: %s\nended with %d and printed:\n%s\n%s\n", way->program, way->lookup ? way->lookup : "",
-            way->lookup ? " " : "", story, what, wanted, last.status, last.out, last.err);
+    fprintf(stderr, "%s %s %s: %s: %s\nended with %d and printed:\n%s\n%s\n", last.way->program,
+            last.way->lookup ? last.way->lookup : "", last.told, what, wanted, last.status, last.out, last.err);
 }
 
-static inline void expect_status(const struct way *way, const char *story, int wanted)
+static inline void expect_status(int wanted)
 {
     char text[32];
     snprintf(text, sizeof text, "%d", wanted);
     if (last.status != wanted)
-        complain(way, story, "the status is not", text);
+        complain("the status is not", text);
 }
 
-static inline void expect_out(const struct way *way, const char *story, const char *wanted)
+static inline void expect_out(const char *wanted)
 {
     if (strcmp(last.out, wanted) != 0)
-        complain(way, story, "the output is not", wanted);
+        complain("the output is not", wanted);
 }
 
-static inline void expect_in(const struct way *way, const char *story, const char *text, const char *wanted)
+static inline void expect_in(const char *text, const char *wanted)
 {
     if (strstr(text, wanted) == NULL)
-        complain(way, story, "missing", wanted);
+        complain("missing", wanted);
+}
+
+/* Each of the texts on stderr. */
+#define expect_err(...) expect_all((const char *const[]){__VA_ARGS__, NULL})
+static inline void expect_all(const char *const *wanted)
+{
+    for (; *wanted; wanted++)
+        expect_in(last.err, *wanted);
+}
+
+static inline void expect_run(const struct way *way, const char *story, const char *preload, const char *settings,
+                              const char *device, int status, const char *out)
+{
+    run(way, story, preload, settings, device);
+    expect_status(status);
+    expect_out(out);
 }
 
 /* Runs with the preload library. A busy machine may need more than the second that the end waits for the devices. */
@@ -144,9 +162,7 @@ static inline void run_guarded(const struct way *way, const char *story, const c
 {
     char patient[1024];
     snprintf(patient, sizeof patient, "wait_ms=20000%s%s", settings && *settings ? "," : "", settings ? settings : "");
-    run(way, story, PRELOAD, settings && strstr(settings, "wait_ms=") ? settings : patient, NULL);
-    expect_status(way, story, status);
-    expect_out(way, story, out);
+    expect_run(way, story, PRELOAD, settings && strstr(settings, "wait_ms=") ? settings : patient, NULL, status, out);
 }
 
 /* Nothing on stderr but the lines that every process ends with where nothing was found. */
@@ -170,10 +186,10 @@ static inline int is_silent(const char *err)
     return 1;
 }
 
-static inline void expect_silence(const struct way *way, const char *story)
+static inline void expect_silence(void)
 {
     if (!is_silent(last.err))
-        complain(way, story, "not silent on stderr", "");
+        complain("not silent on stderr", "");
 }
 
 static inline unsigned count_in(const char *text, const char *wanted)
@@ -198,12 +214,19 @@ static inline void expect_alike(const char *story, const char *preload, const ch
     for (size_t i = 0; i < WAYS; i++) {
         if (preload == NO_PRELOAD && i != 0 && i != WAYS - 1)
             continue;
-        run(&ways[i], story, preload, NULL, device);
-        expect_status(&ways[i], story, status);
-        expect_out(&ways[i], story, out);
-        expect_silence(&ways[i], story);
+        expect_run(&ways[i], story, preload, NULL, device, status, out);
+        expect_silence();
     }
 }
+
+/* Runs with the preload library in every way, and expects each of the texts on stderr. */
+#define expect_every_way(story, settings, status, out, ...)                                                                    \
+    do {                                                                                                                       \
+        for (size_t way_ = 0; way_ < WAYS; way_++) {                                                                           \
+            run_guarded(&ways[way_], story, settings, status, out);                                                            \
+            expect_err(__VA_ARGS__);                                                                                           \
+        }                                                                                                                      \
+    } while (0)
 
 /* Copies the first finding in a file of json=, behind the line with which a run begins. */
 static inline void read_finding(const char *path, char *line, int size)

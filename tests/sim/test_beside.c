@@ -5,37 +5,32 @@
 
 TEST_WITH(one_launch_is_derived, NULL, finish)
 {
-    for (size_t i = 0; i < WAYS; i++) {
-        run_guarded(&ways[i], "beside async -4 0", "slack=on", FAULTED, "context: CUDA_SUCCESS\n");
-        expect_in(&ways[i], "beside", last.err, "slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #2");
-        expect_in(&ways[i], "beside", last.err, "found      00 00 80 3f ");
-        expect_in(&ways[i], "beside", last.err, "as 4-byte values: 1.0\n");
-        expect_in(&ways[i], "beside", last.err, "given to   store<<<(1,1,1), (1,1,1)>>>");
-        expect_in(&ways[i], "beside", last.err, "derived\n");
-        expect_in(&ways[i], "beside", last.err, "SUMMARY: cufence: slack write: 4 bytes changed, 4 bytes before");
-    }
+    expect_every_way("beside async -4 0", "slack=on", FAULTED, "context: CUDA_SUCCESS\n",
+                     "slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #2", "found      00 00 80 3f ",
+                     "as 4-byte values: 1.0\n", "given to   store<<<(1,1,1), (1,1,1)>>>", "derived\n",
+                     "SUMMARY: cufence: slack write: 4 bytes changed, 4 bytes before");
 }
 
 TEST_WITH(several_are_candidates, NULL, finish)
 {
     run_guarded(&by_dlsym, "beside async 1000 3", "slack=on", FAULTED, "context: CUDA_SUCCESS\n");
-    expect_in(&by_dlsym, "beside", last.err, "slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #2");
+    expect_err("slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #2");
     if (count_in(last.err, "store<<<(1,1,1)") != 4 || count_in(last.err, "candidate\n") != 4)
-        complain(&by_dlsym, "beside", "four candidates", "");
+        complain("four candidates", "");
 }
 
 TEST_WITH(memory_of_malloc_is_watched, NULL, finish)
 {
     run_guarded(&by_dlsym, "beside plain -4 0", "slack=on", FAULTED, "context: CUDA_SUCCESS\n");
-    expect_in(&by_dlsym, "beside", last.err, "slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #2");
+    expect_err("slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #2");
     run_guarded(&by_dlsym, "beside plain 0 0", "slack=on", 0, "context: CUDA_SUCCESS\n");
-    expect_silence(&by_dlsym, "beside");
+    expect_silence();
 }
 
 TEST_WITH(a_reset_is_an_end_too, NULL, finish)
 {
     run_guarded(&by_dlsym, "beside_reset", "slack=on", FAULTED, "reset: CUDA_SUCCESS\n");
-    expect_in(&by_dlsym, "beside_reset", last.err, "slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #1");
+    expect_err("slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #1");
 }
 
 TEST_WITH(a_synchronised_stream_is_idle, NULL, finish)
@@ -72,16 +67,14 @@ TEST_WITH(json, NULL, finish)
 TEST_WITH(a_row_that_is_free, NULL, finish)
 {
     run_guarded(&by_dlsym, "row stale", "", FAULTED, "context: CUDA_SUCCESS\n");
-    expect_in(&by_dlsym, "row", last.err,
-              "WRITE to a free region: 4 bytes changed, from byte 12 of row 2 of kv on, in buffer #1");
-    expect_in(&by_dlsym, "row", last.err, "given to   store<<<(1,1,1), (1,1,1)>>>");
-    expect_in(&by_dlsym, "row", last.err, "derived\n");
+    expect_err("WRITE to a free region: 4 bytes changed, from byte 12 of row 2 of kv on, in buffer #1",
+               "given to   store<<<(1,1,1), (1,1,1)>>>", "derived\n");
     if (strstr(last.err, "add_one"))
-        complain(&by_dlsym, "row", "no launch of another time", "add_one");
+        complain("no launch of another time", "add_one");
     run_guarded(&by_dlsym, "row right", "", 0, "context: CUDA_SUCCESS\n");
-    expect_silence(&by_dlsym, "row");
+    expect_silence();
     run_guarded(&by_dlsym, "row right async", "uaf=strict", 0, "context: CUDA_SUCCESS\n");
-    expect_silence(&by_dlsym, "row");
+    expect_silence();
 }
 
 TEST_CONCURRENTLY

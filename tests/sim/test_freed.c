@@ -4,13 +4,8 @@
 static void expect_found(const char *story, const char *settings)
 {
     run_guarded(&by_dlsym, story, settings, 1, "the end: CUDA_ERROR_ILLEGAL_ADDRESS\n");
-    expect_in(&by_dlsym, story, last.err, "cufence: use-after-free ");
-    expect_in(&by_dlsym, story, last.err, "which has been freed");
-    expect_in(&by_dlsym, story, last.err, "add_one<<<");
-    expect_in(&by_dlsym, story, last.err, "argument 0 points to this buffer");
-    expect_in(&by_dlsym, story, last.err, "allocated at  ");
-    expect_in(&by_dlsym, story, last.err, "freed at      ");
-    expect_in(&by_dlsym, story, last.err, "cufence: 1 finding; ");
+    expect_err("cufence: use-after-free ", "which has been freed", "add_one<<<", "argument 0 points to this buffer",
+               "allocated at  ", "freed at      ", "cufence: 1 finding; ");
 }
 
 #define FOUND(name)                                                                                                            \
@@ -23,7 +18,7 @@ static void expect_found(const char *story, const char *settings)
 TEST_WITH(the_node_of_the_graph_is_named, NULL, finish)
 {
     run_guarded(&by_dlsym, "freed graph", NULL, 1, "the end: CUDA_ERROR_ILLEGAL_ADDRESS\n");
-    expect_in(&by_dlsym, "freed graph", last.err, "a graph was launched after the free, and this kernel is node 1 of");
+    expect_err("a graph was launched after the free, and this kernel is node 1 of");
 }
 
 FOUND(same_stream)
@@ -37,7 +32,7 @@ FOUND(graph)
 static void expect_nothing(const char *story, const char *settings)
 {
     run_guarded(&by_dlsym, story, settings, 0, "the end: CUDA_SUCCESS\n");
-    expect_silence(&by_dlsym, story);
+    expect_silence();
 }
 
 #define SILENT(name)                                                                                                           \
@@ -57,7 +52,7 @@ SILENT(graph_in_order)
 TEST_WITH(the_end_says_how_many_buffers_were_retired, NULL, finish)
 {
     run_guarded(&by_dlsym, "freed retired", "uaf=strict", 0, "the end: CUDA_SUCCESS\n");
-    expect_in(&by_dlsym, "freed retired", last.err, "cufence: use after free: tested for 1 of 1 freed buffer\n");
+    expect_err("cufence: use after free: tested for 1 of 1 freed buffer\n");
 }
 
 /* With streams=on a free is compared with the work that was given the buffer. */
@@ -73,15 +68,12 @@ TEST_WITH(a_free_while_others_use_the_buffer_is_a_race, NULL, finish)
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         /* a retired buffer would fault if the kernel came late */
         run(&by_dlsym, wrong[i].story, PRELOAD, "streams=on,uaf=off", "devices=2");
-        expect_status(&by_dlsym, wrong[i].story, FAULTED);
-        expect_in(&by_dlsym, wrong[i].story, last.err, "cufence: stream race");
-        expect_in(&by_dlsym, wrong[i].story, last.err, wrong[i].call);
-        expect_in(&by_dlsym, wrong[i].story, last.err, "in use by  add_one<<<");
-        expect_in(&by_dlsym, wrong[i].story, last.err, "cufence: 1 finding; ");
+        expect_status(FAULTED);
+        expect_err("cufence: stream race", wrong[i].call, "in use by  add_one<<<", "cufence: 1 finding; ");
     }
     run(&by_dlsym, "freed far_done", PRELOAD, "streams=on", "devices=2");
-    expect_status(&by_dlsym, "freed far_done", 0);
-    expect_silence(&by_dlsym, "freed far_done");
+    expect_status(0);
+    expect_silence();
 }
 #endif
 

@@ -55,17 +55,13 @@ TEST_WITH(a_race_is_reported_with_both_places, NULL, finish)
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char story[64], place[64];
         snprintf(story, sizeof story, "order %s", wrong[i].name);
-        run(&by_dlsym, story, PRELOAD, "streams=on,wait_ms=20000", "devices=2");
-        expect_status(&by_dlsym, story, FAULTED);
-        expect_out(&by_dlsym, story, "played\n");
-        expect_in(&by_dlsym, story, last.err, "cufence: stream race by ");
-        expect_in(&by_dlsym, story, last.err, wrong[i].call);
-        expect_in(&by_dlsym, story, last.err, wrong[i].used);
+        expect_run(&by_dlsym, story, PRELOAD, "streams=on,wait_ms=20000", "devices=2", FAULTED, "played\n");
+        expect_err("cufence: stream race by ", wrong[i].call, wrong[i].used);
         snprintf(place, sizeof place, "order_stories.c:");
         if (count_in(last.err, place) < 4) /* the headline, the summary, the call, the use */
-            complain(&by_dlsym, story, "not both places", place);
+            complain("not both places", place);
         if (count_in(last.err, "SUMMARY: cufence: stream race") != 1)
-            complain(&by_dlsym, story, "not one report", "");
+            complain("not one report", "");
     }
 }
 
@@ -74,10 +70,8 @@ TEST_WITH(what_is_ordered_is_not_reported, NULL, finish)
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
         char story[64];
         snprintf(story, sizeof story, "order %s", right[i]);
-        run(&by_dlsym, story, PRELOAD, "streams=on,wait_ms=20000", "devices=2");
-        expect_status(&by_dlsym, story, 0);
-        expect_out(&by_dlsym, story, "played\n");
-        expect_silence(&by_dlsym, story);
+        expect_run(&by_dlsym, story, PRELOAD, "streams=on,wait_ms=20000", "devices=2", 0, "played\n");
+        expect_silence();
     }
 }
 
@@ -105,12 +99,11 @@ TEST_WITH(a_host_that_does_not_wait_is_reported, NULL, finish)
         char story[64];
         snprintf(story, sizeof story, "host_copies %s", wrong_on_host[i].name);
         run_guarded(&by_dlsym, story, "streams=on+host", FAULTED, "played\n");
-        expect_in(&by_dlsym, story, last.err, wrong_on_host[i].call);
-        expect_in(&by_dlsym, story, last.err, wrong_on_host[i].copy);
+        expect_err(wrong_on_host[i].call, wrong_on_host[i].copy);
         if (count_in(last.err, "host_stories.c:") < 4) /* the headline, the summary, the call, the copy */
-            complain(&by_dlsym, story, "not both places", "");
+            complain("not both places", "");
         run_guarded(&by_dlsym, story, "streams=on", 0, "played\n");
-        expect_silence(&by_dlsym, story);
+        expect_silence();
     }
 }
 
@@ -120,7 +113,7 @@ TEST_WITH(a_host_that_waits_is_not, NULL, finish)
         char story[64];
         snprintf(story, sizeof story, "host_copies %s", right_on_host[i]);
         run_guarded(&by_dlsym, story, "streams=on+host", 0, "played\n");
-        expect_silence(&by_dlsym, story);
+        expect_silence();
     }
 }
 
@@ -130,9 +123,9 @@ TEST_WITH(every_way_is_seen, NULL, finish)
     SKIP_WITH_TSAN;
     for (size_t i = 0; i < WAYS; i++) {
         run_guarded(&ways[i], "order not_recorded", "streams=on", FAULTED, "played\n");
-        expect_in(&ways[i], "order not_recorded", last.err, "cufence: stream race by cuMemFreeAsync");
+        expect_err("cufence: stream race by cuMemFreeAsync");
         run_guarded(&ways[i], "order unified", "streams=on", 0, "played\n");
-        expect_silence(&ways[i], "order unified");
+        expect_silence();
     }
 }
 
@@ -140,7 +133,7 @@ TEST_WITH(it_is_off_by_default, NULL, finish)
 {
     SKIP_WITH_TSAN;
     run_guarded(&by_dlsym, "order not_recorded", NULL, 0, "played\n");
-    expect_silence(&by_dlsym, "order not_recorded");
+    expect_silence();
 }
 
 TEST_WITH(the_json_has_both_places, NULL, finish)

@@ -7,22 +7,18 @@
 /* One way to find the functions stands for all where the functions are few: see test_preload.c. */
 static void expect_guarded(const char *story, const char *settings, const char *device, int status, const char *out)
 {
-    run(&by_dlsym, story, PRELOAD, settings, device);
-    expect_status(&by_dlsym, story, status);
-    expect_out(&by_dlsym, story, out);
+    expect_run(&by_dlsym, story, PRELOAD, settings, device, status, out);
 }
 
 static void expect_well(const char *story, const char *device, const char *out)
 {
     expect_guarded(story, NULL, device, 0, out);
-    expect_silence(&by_dlsym, story);
+    expect_silence();
 }
 
 static void expect_both(const char *story, const char *device, const char *out)
 {
-    run(&by_dlsym, story, NO_PRELOAD, NULL, device);
-    expect_status(&by_dlsym, story, 0);
-    expect_out(&by_dlsym, story, out);
+    expect_run(&by_dlsym, story, NO_PRELOAD, NULL, device, 0, out);
     expect_well(story, device, out);
 }
 
@@ -42,12 +38,10 @@ TEST_WITH(a_trim_leaves_what_another_device_uses, NULL, finish)
 /* The driver does not wait for it either. */
 TEST_WITH(a_peers_kernel_behind_a_free_is_a_use_after_free, NULL, finish)
 {
-    const char *story = "foreign_kernel";
-    expect_guarded(story, "uaf=strict", "devices=2", 1,
+    expect_guarded("foreign_kernel", "uaf=strict", "devices=2", 1,
                    "cuMemFree: CUDA_SUCCESS\nthe peer's kernel: CUDA_ERROR_ILLEGAL_ADDRESS\n");
-    expect_in(&by_dlsym, story, last.err, "use-after-free WRITE of 4 bytes, ");
-    expect_in(&by_dlsym, story, last.err, "on GPU 1 (cufence simulated device)\n");
-    expect_in(&by_dlsym, story, last.err, "100 bytes into buffer #1, which has been freed");
+    expect_err("use-after-free WRITE of 4 bytes, ", "on GPU 1 (cufence simulated device)\n",
+               "100 bytes into buffer #1, which has been freed");
 }
 
 TEST_WITH(a_pool_gives_memory_of_its_own_device, NULL, finish)
@@ -69,7 +63,7 @@ static void expect_little_kept(const char *story)
     setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);
     expect_guarded(story, "remember=64", NULL, 0,
                    "little of the host's memory is kept\nlittle of the device's memory is taken\n");
-    expect_silence(&by_dlsym, story);
+    expect_silence();
 }
 
 TEST_WITH(what_has_gone_is_not_remembered, NULL, finish)
@@ -138,7 +132,7 @@ TEST_WITH(a_release_that_ends_nothing_waits_for_nothing, NULL, finish)
     expect_both("release kernel", NULL, "release: CUDA_SUCCESS\nthe kernel: CUDA_ERROR_NOT_READY\n");
     /* The last one waits, because what is not reported then is lost. */
     expect_guarded("release last", NULL, NULL, FAULTED, "release: CUDA_SUCCESS\n");
-    expect_in(&by_dlsym, "release last", last.err, "0 bytes past the end of buffer #1");
+    expect_err("0 bytes past the end of buffer #1");
 }
 
 /* ---- contexts ---- */
@@ -154,9 +148,7 @@ TEST_WITH(memory_of_a_green_context_is_its_devices, NULL, finish)
                                 "in the next one: memory of the primary context\n";
     char wanted[1024];
     snprintf(wanted, sizeof wanted, "%scuMemFree in the primary: CUDA_SUCCESS\n%s", before, after);
-    run(&by_dlsym, "green", NO_PRELOAD, NULL, "strict=1");
-    expect_status(&by_dlsym, "green", 0);
-    expect_out(&by_dlsym, "green", wanted);
+    expect_run(&by_dlsym, "green", NO_PRELOAD, NULL, "strict=1", 0, wanted);
     snprintf(wanted, sizeof wanted,
              "%sthree: 3 live, 24576 bytes\n"
              "cuMemFree in the primary: CUDA_SUCCESS\n"
@@ -191,10 +183,10 @@ TEST_WITH(the_worst_of_several_devices_decides_the_end, NULL, finish)
     static const char *const devices[] = {"devices=2,fail=cuCtxSynchronize:1:999", "devices=2,fail=cuCtxSynchronize:2:999"};
     for (int i = 0; i < 2; i++) {
         expect_guarded("silent_fault", "explain=off", devices[i], FAULTED, "");
-        expect_in(&by_dlsym, "silent_fault", last.err, "== cufence: a kernel has faulted, without a report; ");
+        expect_err("== cufence: a kernel has faulted, without a report; ");
         if (strstr(last.err, "no faults"))
-            complain(&by_dlsym, "silent_fault", "it is said that there was no fault", "");
-        expect_in(&by_dlsym, "silent_fault", last.err, "a kernel has faulted: CUDA_ERROR_ILLEGAL_ADDRESS");
+            complain("it is said that there was no fault", "");
+        expect_err("a kernel has faulted: CUDA_ERROR_ILLEGAL_ADDRESS");
     }
 }
 
@@ -213,8 +205,7 @@ TEST_WITH(the_tail_of_a_very_large_buffer_is_known, NULL, finish)
 #ifdef __SANITIZE_THREAD__
     skip(); /* the simulated device has little address space there */
 #endif
-    const char *story = "tail";
-    expect_guarded(story, NULL, "memory=64G", FAULTED,
+    expect_guarded("tail", NULL, "memory=64G", FAULTED,
                    "into the tail: CUDA_SUCCESS\n"
                    "it holds 42\n"
                    "the last byte is one of 42949672960 from the first\n"
@@ -224,9 +215,9 @@ TEST_WITH(the_tail_of_a_very_large_buffer_is_known, NULL, finish)
                    "before the start: CUDA_ERROR_INVALID_VALUE\n"
                    "range behind the end: CUDA_ERROR_NOT_FOUND\n"
                    "into freed memory: CUDA_ERROR_INVALID_VALUE\n");
-    expect_in(&by_dlsym, story, last.err, "writes 8 bytes from byte 42949672956 of buffer #2, 4 bytes past its end");
-    expect_in(&by_dlsym, story, last.err, "beginning 1073741824 bytes past the end of buffer #2");
-    expect_in(&by_dlsym, story, last.err, "writes 8 bytes from byte 42949672952 of buffer #2, which has been freed");
+    expect_err("writes 8 bytes from byte 42949672956 of buffer #2, 4 bytes past its end",
+               "beginning 1073741824 bytes past the end of buffer #2",
+               "writes 8 bytes from byte 42949672952 of buffer #2, which has been freed");
 }
 
 TEST_WITH(a_child_hears_the_driver_whatever_the_parents_threads_hold, NULL, finish)
@@ -239,10 +230,7 @@ TEST_WITH(a_capture_survives_a_host_without_memory, NULL, finish)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* they have an allocator of their own */
 #endif
-    const char *story = "little_memory";
-    run(&by_dlsym, story, PRELOAD " " FAILING_MALLOC, NULL, NULL);
-    expect_status(&by_dlsym, story, 0);
-    expect_out(&by_dlsym, story, "each has failed once\n");
+    expect_run(&by_dlsym, "little_memory", PRELOAD " " FAILING_MALLOC, NULL, NULL, 0, "each has failed once\n");
 }
 
 TEST_WITH(a_pool_reserves_in_steps, NULL, finish)
@@ -262,20 +250,17 @@ TEST_WITH(with_little_address_space_programs_run_as_ever, NULL, finish)
     static const char *const stories[] = {"short_of_space 16384", "short_of_space 8192", "short_of_space 4096"};
     static const char wanted[] = "of the host: yes\nof the host: yes\nof the host: yes\nwrong: 0\n";
     for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
-        run(&by_dlsym, stories[i], NO_PRELOAD, NULL, NULL);
-        expect_status(&by_dlsym, stories[i], 0);
-        expect_out(&by_dlsym, stories[i], wanted);
+        expect_run(&by_dlsym, stories[i], NO_PRELOAD, NULL, NULL, 0, wanted);
         expect_guarded(stories[i], NULL, NULL, 0, wanted);
         if (count_in(last.err, "address space is short") != 1)
-            complain(&by_dlsym, stories[i], "smaller guards are not told once", "");
+            complain("smaller guards are not told once", "");
     }
     expect_guarded(stories[2], NULL, NULL, 0, wanted);
-    expect_in(&by_dlsym, stories[2], last.err, "packed: ");
-    expect_in(&by_dlsym, stories[2], last.err, "buffers for whose pages there was no address space (fallback=on)");
+    expect_err("packed: ", "buffers for whose pages there was no address space (fallback=on)");
     if (count_in(last.err, "no address space is left for guarded buffers") != 1)
-        complain(&by_dlsym, stories[2], "unguarded buffers are not told once", "");
+        complain("unguarded buffers are not told once", "");
     expect_guarded(stories[0], NULL, "space=12G", 0, wanted); /* for the driver's context; as an H100's */
-    expect_in(&by_dlsym, stories[0], last.err, " allocations guarded");
+    expect_err(" allocations guarded");
 #endif
 }
 

@@ -40,7 +40,7 @@ TEST_WITH(libraries_get_the_alignment_that_they_count_on, NULL, finish)
         run_guarded(&as_xla, "alignment", options[i], 0, aligned);
     }
     run(&as_xla, "alignment", PRELOAD, "align=512", NULL);
-    expect_out(&as_xla, "alignment", aligned);
+    expect_out(aligned);
 }
 
 TEST_WITH(pools_tell_what_is_used, NULL, finish)
@@ -95,7 +95,7 @@ TEST_WITH(github_sees_the_source_line, NULL, finish)
         setenv("GITHUB_ACTIONS", is_there ? "true" : "", 1);
         run(&ways[0], "overrun", PRELOAD, NULL, NULL);
         if ((strstr(last.err, "\n::error file=kernels.cu,line=12,title=cufence%3A overrun::") != NULL) != is_there)
-            complain(&ways[0], "overrun", "annotation", is_there ? "missing" : "too many");
+            complain("annotation", is_there ? "missing" : "too many");
     }
     unsetenv("GITHUB_ACTIONS");
 }
@@ -105,35 +105,30 @@ TEST_WITH(the_end_tells_what_was_guarded, NULL, finish)
 {
     const struct way *way = &ways[0];
     run(way, "allocations", PRELOAD, NULL, NULL);
-    expect_in(way, "allocations", last.err, "== cufence: no faults; 6 allocations guarded\n");
+    expect_err("== cufence: no faults; 6 allocations guarded\n");
     run(way, "allocations", PRELOAD, "wait_ms=0", NULL);
-    expect_in(way, "allocations", last.err,
-              "== cufence: no faults seen, but the devices may still be working; 6 allocations guarded\n");
+    expect_err("== cufence: no faults seen, but the devices may still be working; 6 allocations guarded\n");
     run(way, "capture_at_end", PRELOAD, NULL, NULL);
-    expect_in(
-        way, "capture_at_end", last.err,
+    expect_err(
         "no faults, but not all buffers were checked for writes beside them: a stream is capturing; check before or after "
         "that; 1 allocation guarded");
     run(way, "allocations", PRELOAD, "say=quiet", NULL);
     if (last.err[0])
-        complain(way, "allocations", "not quiet", "");
+        complain("not quiet", "");
     run(way, "foreign", PRELOAD, NULL, NULL);
-    expect_in(way, "foreign", last.err, "== cufence: NOTHING WAS GUARDED: ");
-    expect_in(way, "foreign", last.err, "1 launch seen");
-    expect_in(way, "foreign", last.err,
-              "== cufence: not guarded: 1 allocation of managed memory (cuMemAllocManaged), 4096 bytes in all");
+    expect_err("== cufence: NOTHING WAS GUARDED: ", "1 launch seen",
+               "== cufence: not guarded: 1 allocation of managed memory (cuMemAllocManaged), 4096 bytes in all");
     run(way, "after_fault", PRELOAD, NULL, NULL);
-    expect_status(way, "after_fault", 86);
-    expect_in(way, "after_fault", last.err, "== cufence: 1 finding; 2 allocations guarded, 2 launches seen\n");
-    expect_in(way, "after_fault", last.err,
-              "exit status 86 because of what was found; the program's own was 0 (exitcode=0 keeps it)\n");
+    expect_status(86);
+    expect_err("== cufence: 1 finding; 2 allocations guarded, 2 launches seen\n",
+               "exit status 86 because of what was found; the program's own was 0 (exitcode=0 keeps it)\n");
     if (count_in(last.err, "== SUMMARY: cufence: overrun at kernels.cu:12 in store: ") != 1)
-        complain(way, "after_fault", "not one summary", "");
+        complain("not one summary", "");
     run(way, "overrun", PRELOAD, NULL, NULL); /* which says itself why it fails, after the report */
     const char *end = strstr(last.err, " launches seen\n");
     if (!end || !strstr(end, "== SUMMARY: cufence: overrun at kernels.cu:12 in store: "
                              "write, 0 bytes past the end of buffer #1\n"))
-        complain(way, "overrun", "the summary is not last", "");
+        complain("the summary is not last", "");
 }
 
 TEST_WITH(a_pool_of_the_program_is_guarded, NULL, finish)
@@ -178,11 +173,7 @@ TEST_WITH(freeing_twice_is_refused_and_reported, NULL, finish)
         char wanted[512];
         snprintf(wanted, sizeof wanted, "%s%s", cases[i].out, afterwards);
         expect_alike(cases[i].story, NO_PRELOAD, NULL, 1, wanted);
-        for (size_t j = 0; j < WAYS; j++) {
-            run_guarded(&ways[j], cases[i].story, NULL, 1, wanted);
-            expect_in(&ways[j], cases[i].story, last.err, cases[i].report);
-            expect_in(&ways[j], cases[i].story, last.err, cases[i].buffer);
-        }
+        expect_every_way(cases[i].story, NULL, 1, wanted, cases[i].report, cases[i].buffer);
     }
 }
 
@@ -197,48 +188,44 @@ static size_t count_of(const char *text, const char *part)
 /* From one line of a program twenty times, and from another: repetitions do not use up what it costs to name a place. */
 TEST_WITH(the_same_again_is_counted, NULL, finish)
 {
-    const char *story = "double_free often";
-    run(&by_dlsym, story, PRELOAD, NULL, NULL);
+    run(&by_dlsym, "double_free often", PRELOAD, NULL, NULL);
     assert_int_equal(count_of(last.err, "cufence: double free by cuMemFree"), 2);
     assert_int_equal(count_of(last.err, "called at  "), 2);
-    expect_in(&by_dlsym, story, last.err, "cufence: findings reported above occurred 19 more times\n");
-    run(&by_dlsym, story, PRELOAD, "max_reports=1", NULL);
+    expect_err("cufence: findings reported above occurred 19 more times\n");
+    run(&by_dlsym, "double_free often", PRELOAD, "max_reports=1", NULL);
     assert_int_equal(count_of(last.err, "cufence: double free by cuMemFree"), 1);
-    expect_in(&by_dlsym, story, last.err, "cufence: findings reported above occurred 19 more times\n");
-    expect_in(&by_dlsym, story, last.err, "cufence: 1 more finding not reported, because of max_reports=1\n");
+    expect_err("cufence: findings reported above occurred 19 more times\n",
+               "cufence: 1 more finding not reported, because of max_reports=1\n");
 }
 
 /* The report is about the buffer that was freed, not the one that has its memory by now, and text and JSON agree on when. */
 TEST_WITH(a_late_second_free_tells_of_the_first, NULL, finish)
 {
-    const char *story = "double_free late";
     char file[] = "/tmp/cufence-test-XXXXXX", settings[64], json[4096] = "";
     close(mkstemp(file));
     snprintf(settings, sizeof settings, "json=%s", file);
-    run(&by_dlsym, story, PRELOAD, settings, NULL);
+    run(&by_dlsym, "double_free late", PRELOAD, settings, NULL);
     FILE *in = fopen(file, "r");
     assert_non_null(in);
     json[fread(json, 1, sizeof json - 1, in)] = '\0';
     fclose(in);
     unlink(file);
 
-    expect_in(&by_dlsym, story, last.out, "second cuMemFree: CUDA_ERROR_INVALID_VALUE\n");
-    expect_in(&by_dlsym, story, last.err, "was buffer #1 of 1000 bytes, which thread");
-    expect_in(&by_dlsym, story, last.err, "buffer     #1, 1000 bytes");
-    expect_in(&by_dlsym, story, last.err, "called at  ");
-    expect_in(&by_dlsym, story, json, "\"call\":\"cuMemFree\"");
-    expect_in(&by_dlsym, story, json, "\"buffer\":{\"id\":1,");
+    expect_in(last.out, "second cuMemFree: CUDA_ERROR_INVALID_VALUE\n");
+    expect_err("was buffer #1 of 1000 bytes, which thread", "buffer     #1, 1000 bytes", "called at  ");
+    expect_in(json, "\"call\":\"cuMemFree\"");
+    expect_in(json, "\"buffer\":{\"id\":1,");
     const char *freed = strstr(json, "\"freed\":{");
     const char *ago = freed ? strstr(freed, "\"ago_ns\":") : NULL;
     uint64_t ns = ago ? strtoull(ago + strlen("\"ago_ns\":"), NULL, 10) : 0;
     char wanted[64];
     snprintf(wanted, sizeof wanted, "freed         %llu.%llu ms ago by thread", (unsigned long long)(ns / 1000000),
              (unsigned long long)(ns / 100000 % 10));
-    expect_in(&by_dlsym, story, last.err, wanted);
+    expect_err(wanted);
     if (ns < 60000000 || ns > 5000000000)
-        complain(&by_dlsym, story, "not the age of the first free", wanted);
+        complain("not the age of the first free", wanted);
     if (count_in(last.err, " ago ") != 2)
-        complain(&by_dlsym, story, "ages that are not of the allocation and the free", "2");
+        complain("ages that are not of the allocation and the free", "2");
 }
 
 TEST_WITH(copies_past_the_end_are_refused_and_reported, NULL, finish)
@@ -265,9 +252,7 @@ TEST_WITH(copies_past_the_end_are_refused_and_reported, NULL, finish)
             if (i != 0 && j != i % WAYS)
                 continue; /* the first case in every way, the others by turns */
             run_guarded(&ways[j], cases[i].story, NULL, 1, wanted);
-            expect_in(&ways[j], cases[i].story, last.err, by);
-            expect_in(&ways[j], cases[i].story, last.err, "on GPU 0 (cufence simulated device)\n");
-            expect_in(&ways[j], cases[i].story, last.err, cases[i].report);
+            expect_err(by, "on GPU 0 (cufence simulated device)\n", cases[i].report);
         }
     }
 }
@@ -279,15 +264,14 @@ TEST_WITH(a_guarded_buffer_is_not_exported, NULL, finish)
     for (size_t i = 0; i < WAYS; i++) {
         run_guarded(&ways[i], story, NULL, 1,
                     "cuIpcGetMemHandle: CUDA_ERROR_INVALID_VALUE\nbuffer: usable, ends with a mapping\n");
-        expect_in(&ways[i], story, last.err, "cuIpcGetMemHandle");
-        expect_in(&ways[i], story, last.err, "ipc=driver");
+        expect_err("cuIpcGetMemHandle", "ipc=driver");
         run_guarded(&ways[i], story, "ipc=driver", 0,
                     "cuIpcGetMemHandle: CUDA_SUCCESS\nbuffer: usable, ends within a mapping\n");
-        expect_silence(&ways[i], story);
+        expect_silence();
     }
     static const struct way as_nccl = {"program_libnccl", NULL}; /* whose purpose it is */
     run_guarded(&as_nccl, story, NULL, 0, "cuIpcGetMemHandle: CUDA_SUCCESS\nbuffer: usable, ends within a mapping\n");
-    expect_silence(&as_nccl, story);
+    expect_silence();
 }
 
 TEST_CONCURRENTLY

@@ -3,15 +3,12 @@
 
 #include <jansson.h>
 
-static void expect_overrun_report(const struct way *way, const char *story)
+static void expect_overrun_report(void)
 {
-    expect_in(way, story, last.err, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1");
-    expect_in(way, story, last.err, "0 bytes past the end of buffer #1");
-    expect_in(way, story, last.err, "#1, 4096 bytes");
-    expect_in(way, story, last.err, "store<<<(1,1,1), (1,1,1)>>>");
-    expect_in(way, story, last.err, "kernels.cu:12");
+    expect_err("out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1", "#1, 4096 bytes",
+               "store<<<(1,1,1), (1,1,1)>>>", "kernels.cu:12");
     if (count_in(last.err, "cufence: out-of-bounds") != 1)
-        complain(way, story, "reports that are not", "1");
+        complain("reports that are not", "1");
 }
 
 static void expect_overrun_behind(const char *synchronisation)
@@ -21,7 +18,7 @@ static void expect_overrun_behind(const char *synchronisation)
     snprintf(wanted, sizeof wanted, "%s: CUDA_ERROR_ILLEGAL_ADDRESS\n", synchronisation);
     for (size_t i = 0; i < WAYS; i++) {
         run_guarded(&ways[i], story, NULL, 1, wanted);
-        expect_overrun_report(&ways[i], story);
+        expect_overrun_report();
     }
 }
 
@@ -42,7 +39,7 @@ TEST_WITH(wherever_the_buffer_comes_from, NULL, finish)
     static const char *const stories[] = {"overrun async stream", "overrun pool stream", "overrun pitch stream"};
     for (size_t i = 0; i < 2 * sizeof stories / sizeof stories[0]; i++) {
         run_guarded(&ways[i % 2], stories[i / 2], NULL, 1, "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n");
-        expect_overrun_report(&ways[i % 2], stories[i / 2]);
+        expect_overrun_report();
     }
 }
 
@@ -53,10 +50,9 @@ TEST_WITH(an_overrun_is_silent_without_the_library, NULL, finish)
 
 TEST_WITH(a_program_that_never_synchronises_hears_of_it, NULL, finish)
 {
-    const char *story = "overrun plain none";
     for (size_t i = 0; i < WAYS; i++) {
-        run_guarded(&ways[i], story, NULL, FAULTED, "none: CUDA_SUCCESS\n");
-        expect_overrun_report(&ways[i], story);
+        run_guarded(&ways[i], "overrun plain none", NULL, FAULTED, "none: CUDA_SUCCESS\n");
+        expect_overrun_report();
     }
 }
 
@@ -70,10 +66,8 @@ TEST_WITH(a_late_dump_is_waited_for, NULL, finish)
                 {"overrun plain stream", "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n", 1},
                 {"overrun plain none", "none: CUDA_SUCCESS\n", FAULTED}};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        run(&by_dlsym, ends[i].story, PRELOAD, NULL, "late_dump=300");
-        expect_status(&by_dlsym, ends[i].story, ends[i].status);
-        expect_out(&by_dlsym, ends[i].story, ends[i].out);
-        expect_overrun_report(&by_dlsym, ends[i].story);
+        expect_run(&by_dlsym, ends[i].story, PRELOAD, NULL, "late_dump=300", ends[i].status, ends[i].out);
+        expect_overrun_report();
     }
 }
 
@@ -92,11 +86,11 @@ static void explain(const char *folder, char *text, size_t size)
 TEST_WITH(a_report_is_finished_before_the_end, NULL, finish)
 {
     run(&by_dlsym, "end_at_once exit", PRELOAD, "explain=rerun", NULL);
-    expect_status(&by_dlsym, "end_at_once exit", 7);
-    expect_overrun_report(&by_dlsym, "end_at_once exit");
-    expect_in(&by_dlsym, "end_at_once exit", last.err, "could not be launched again: ");
+    expect_status(7);
+    expect_overrun_report();
+    expect_err("could not be launched again: ");
     run(&by_dlsym, "end_at_once abort", PRELOAD, "explain=rerun", NULL);
-    expect_overrun_report(&by_dlsym, "end_at_once abort");
+    expect_overrun_report();
 }
 
 /* The same words, somewhere else and later. */
@@ -105,11 +99,10 @@ TEST_WITH(a_recorded_fault_can_be_explained, NULL, finish)
     static char text[16384];
     char folder[] = "/tmp/cufence-record-XXXXXX", settings[128], path[128];
     const char *const endings[] = {"core.gz", "snapshot.json"};
-    const char *story = "overrun plain context";
     assert_non_null(mkdtemp(folder));
     snprintf(settings, sizeof settings, "keep=dump=%s/a/%%p", folder);
-    run(&by_dlsym, story, PRELOAD, settings, NULL);
-    expect_overrun_report(&by_dlsym, story);
+    run(&by_dlsym, "overrun plain context", PRELOAD, settings, NULL);
+    expect_overrun_report();
     const char *kept = strstr(last.err, "cufence: kept for `cufence explain`: ");
     int pid = 0;
     assert_non_null(kept);
@@ -122,12 +115,12 @@ TEST_WITH(a_recorded_fault_can_be_explained, NULL, finish)
         end = strchr(line, '\n');
         snprintf(copy, sizeof copy, "%.*s\n", (int)(end - line), line);
         if (!strstr(copy, "kept for")) {
-            expect_in(&by_dlsym, story, text, copy);
+            expect_in(text, copy);
             compared++;
         }
     }
     assert_true(compared > 10);
-    expect_in(&by_dlsym, story, text, "  threads    1 in 1 warp had not exited; by place:\n");
+    expect_in(text, "  threads    1 in 1 warp had not exited; by place:\n");
     for (size_t i = 0; i < 2; i++) {
         struct stat status;
         snprintf(path, sizeof path, "%s/a/%d/fault-%d-1.%s", folder, pid, pid, endings[i]);
@@ -140,9 +133,9 @@ TEST_WITH(a_recorded_fault_can_be_explained, NULL, finish)
     snprintf(path, sizeof path, "%s/a", folder);
     rmdir(path);
     assert_int_equal(rmdir(folder), 0);
-    run(&by_dlsym, story, PRELOAD, "keep=dump=/proc/nowhere", NULL);
-    expect_overrun_report(&by_dlsym, story);
-    expect_in(&by_dlsym, story, last.err, "cufence: keep: cannot write /proc/nowhere: ");
+    run(&by_dlsym, "overrun plain context", PRELOAD, "keep=dump=/proc/nowhere", NULL);
+    expect_overrun_report();
+    expect_err("cufence: keep: cannot write /proc/nowhere: ");
 }
 
 static void expect_launch(const struct way *way, const json_t *launches, size_t index, const char *wanted)
@@ -152,7 +145,7 @@ static void expect_launch(const struct way *way, const json_t *launches, size_t 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         json_object_set(fields, names[i], json_object_get(launch, names[i]));
     char *text = json_dumps(fields, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    expect_in(way, "ways_to_launch", text, wanted);
+    expect_in(text, wanted);
     free(text);
     json_decref(fields);
 }
@@ -197,13 +190,12 @@ TEST_WITH(each_exception_has_its_own_error, NULL, finish)
                  error, error, error, error);
         expect_alike(story, NO_PRELOAD, NULL, 1, wanted);
         run(&by_dlsym, story, PRELOAD, NULL, NULL);
-        expect_out(&by_dlsym, story, wanted);
-        expect_in(&by_dlsym, story, last.err, exceptions[i].words);
-        expect_in(&by_dlsym, story, last.err, "1 finding; cufence saw no allocation of device memory");
+        expect_out(wanted);
+        expect_err(exceptions[i].words, "1 finding; cufence saw no allocation of device memory");
         run(&by_dlsym, story, PRELOAD, "explain=off", NULL);
-        expect_out(&by_dlsym, story, wanted);
+        expect_out(wanted);
         snprintf(without, sizeof without, "a kernel has faulted: %s; without a core dump", error);
-        expect_in(&by_dlsym, story, last.err, without);
+        expect_err(without);
     }
 }
 
@@ -229,7 +221,7 @@ static void every_call_after_a_fault_answers(const char *options, const char *an
                                    answer_of(hooked_calls[i], answer));
     for (size_t i = 0; i < WAYS; i++) {
         run_guarded(&ways[i], "after_fault", options, FAULTED, wanted);
-        expect_overrun_report(&ways[i], "after_fault");
+        expect_overrun_report();
     }
 }
 
@@ -246,18 +238,14 @@ TEST_WITH(on_fault_continue_goes_on, NULL, finish)
 TEST_WITH(on_fault_abort_aborts, NULL, finish)
 {
     run(&by_dlsym, "overrun", PRELOAD, "on_fault=abort", NULL);
-    expect_status(&by_dlsym, "overrun", 128 + SIGABRT);
-    expect_overrun_report(&by_dlsym, "overrun");
+    expect_status(128 + SIGABRT);
+    expect_overrun_report();
 }
 
 TEST_WITH(a_use_after_free_is_reported, NULL, finish)
 {
-    const char *story = "use_after_free";
-    for (size_t i = 0; i < WAYS; i++) {
-        run_guarded(&ways[i], story, "uaf=strict", 1, "cuCtxSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS\n");
-        expect_in(&ways[i], story, last.err, "use-after-free WRITE of 4 bytes");
-        expect_in(&ways[i], story, last.err, "0 bytes into buffer #1, which has been freed");
-    }
+    expect_every_way("use_after_free", "uaf=strict", 1, "cuCtxSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS\n",
+                     "use-after-free WRITE of 4 bytes", "0 bytes into buffer #1, which has been freed");
 }
 
 TEST_WITH(two_devices_are_kept_apart, NULL, finish)
@@ -268,11 +256,8 @@ TEST_WITH(two_devices_are_kept_apart, NULL, finish)
     expect_alike("two_devices", NO_PRELOAD, "devices=2", 0, wanted);
     snprintf(wanted, sizeof wanted, "%soverrun on device 1: CUDA_ERROR_ILLEGAL_ADDRESS\n", values);
     for (size_t i = 0; i < WAYS; i++) {
-        run(&ways[i], "two_devices", PRELOAD, NULL, "devices=2");
-        expect_status(&ways[i], "two_devices", 1);
-        expect_out(&ways[i], "two_devices", wanted);
-        expect_in(&ways[i], "two_devices", last.err, "on GPU 1 (cufence simulated device)");
-        expect_in(&ways[i], "two_devices", last.err, "0 bytes past the end of buffer #2");
+        expect_run(&ways[i], "two_devices", PRELOAD, NULL, "devices=2", 1, wanted);
+        expect_err("on GPU 1 (cufence simulated device)", "0 bytes past the end of buffer #2");
     }
 }
 
@@ -287,13 +272,11 @@ TEST_WITH(peers_have_the_access_that_the_program_gives, NULL, finish)
         char wanted[256];
         snprintf(wanted, sizeof wanted, "before: %s\nan early buffer: %s\none that is used again: %s\na late one: %s\n",
                  rows[i / 3].before, after, after, after);
-        run(&by_dlsym, story, PRELOAD, rows[i / 3].options, "devices=2");
-        expect_status(&by_dlsym, story, 0);
-        expect_out(&by_dlsym, story, wanted);
+        expect_run(&by_dlsym, story, PRELOAD, rows[i / 3].options, "devices=2", 0, wanted);
         if (rows[i / 3].options != NULL && strcmp(rows[i / 3].options, "peers=off") == 0)
-            expect_in(&by_dlsym, story, last.err, "because peers=off says so");
+            expect_err("because peers=off says so");
         else
-            expect_silence(&by_dlsym, story);
+            expect_silence();
     }
 }
 
@@ -309,16 +292,16 @@ TEST_WITH(a_process_without_cuda_stays_as_it_is, NULL, finish)
     char without[sizeof last.out];
     run(&by_dlsym, "untouched", NO_PRELOAD, NULL, NULL);
     strcpy(without, last.out); /* a sanitizer may have a thread of its own */
-    expect_in(&by_dlsym, "untouched", without, "maps of libcufence.so no, threads ");
+    expect_in(without, "maps of libcufence.so no, threads ");
     run_guarded(&by_dlsym, "untouched", NULL, 0, without);
-    expect_silence(&by_dlsym, "untouched");
+    expect_silence();
 }
 
 TEST_WITH(a_program_that_is_started_by_another_is_guarded, NULL, finish)
 {
     for (size_t i = 0; i < WAYS; i++) {
         run_guarded(&ways[i], "exec_child", NULL, 0, "context: CUDA_ERROR_ILLEGAL_ADDRESS\nchild 1\n");
-        expect_overrun_report(&ways[i], "exec_child");
+        expect_overrun_report();
     }
 }
 
@@ -362,7 +345,7 @@ TEST_WITH(static_objects_cost_no_search, NULL, finish)
     skip(); /* its runtime takes the registrations before the library can */
 #endif
     run_guarded(&counting, PROGRAMS_FOLDER "/libstatics.so", NULL, 0, "dladdr 0\nlibraries seldom\n");
-    expect_silence(&counting, "libstatics.so");
+    expect_silence();
 }
 
 TEST_CONCURRENTLY

@@ -13,12 +13,8 @@ TEST_WITH(captured_allocations_live_as_long_as_the_graph, NULL, finish)
 
 TEST_WITH(an_overrun_in_a_graph_is_reported, NULL, finish)
 {
-    const char *story = "capture overrun";
-    for (size_t i = 0; i < WAYS; i++) {
-        run_guarded(&ways[i], story, NULL, 1, "end of the capture: CUDA_SUCCESS\nreplay: CUDA_ERROR_ILLEGAL_ADDRESS\n");
-        expect_in(&ways[i], story, last.err, "0 bytes past the end of buffer #3");
-        expect_in(&ways[i], story, last.err, "store<<<(1,1,1), (1,1,1)>>>");
-    }
+    expect_every_way("capture overrun", NULL, 1, "end of the capture: CUDA_SUCCESS\nreplay: CUDA_ERROR_ILLEGAL_ADDRESS\n",
+                     "0 bytes past the end of buffer #3", "store<<<(1,1,1), (1,1,1)>>>");
 }
 
 TEST_WITH(graph_memory_nodes_pass_through, NULL, finish)
@@ -38,10 +34,8 @@ static void expect_graph_memory(const char *name, const char *device, const char
     char story[64];
     snprintf(story, sizeof story, "graph_memory %s", name);
     for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
-        run(&ways[some[i]], story, PRELOAD, "small=map", device);
-        expect_status(&ways[some[i]], story, 0);
-        expect_out(&ways[some[i]], story, out);
-        expect_silence(&ways[some[i]], story);
+        expect_run(&ways[some[i]], story, PRELOAD, "small=map", device, 0, out);
+        expect_silence();
     }
 }
 
@@ -103,12 +97,9 @@ TEST_WITH(what_a_graph_leaves_is_the_programs, NULL, finish)
 
 TEST_WITH(a_late_access_to_a_graphs_memory_is_reported, NULL, finish)
 {
-    const char *story = "graph_memory late";
-    run(&by_dlsym, story, PRELOAD, NULL, FEW);
-    expect_status(&by_dlsym, story, FAULTED);
-    expect_out(&by_dlsym, story, "without: 0 held\nlate access: CUDA_ERROR_ILLEGAL_ADDRESS\n");
-    expect_in(&by_dlsym, story, last.err, "use-after-free WRITE of 4 bytes");
-    expect_in(&by_dlsym, story, last.err, "100 bytes into buffer #2, which has been freed");
+    expect_run(&by_dlsym, "graph_memory late", PRELOAD, NULL, FEW, FAULTED,
+               "without: 0 held\nlate access: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+    expect_err("use-after-free WRITE of 4 bytes", "100 bytes into buffer #2, which has been freed");
 }
 
 TEST_WITH(a_reset_of_the_device_is_survived, NULL, finish)
@@ -122,9 +113,9 @@ TEST_WITH(a_reset_of_the_device_is_survived, NULL, finish)
     snprintf(with_overrun, sizeof with_overrun, "%soverrun: CUDA_ERROR_ILLEGAL_ADDRESS\n", wanted);
     for (size_t i = 0; i < WAYS; i++) {
         run(&ways[i], "reset", PRELOAD, NULL, NULL);
-        expect_out(&ways[i], "reset", wanted);
+        expect_out(wanted);
         run_guarded(&ways[i], "reset overrun", NULL, 1, with_overrun);
-        expect_in(&ways[i], "reset overrun", last.err, "0 bytes past the end of buffer #3");
+        expect_err("0 bytes past the end of buffer #3");
     }
 }
 

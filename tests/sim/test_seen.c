@@ -21,8 +21,8 @@ TEST_WITH(it_does_so_where_no_thread_can_be_started, NULL, finish)
     skip(); /* as above */
 #endif
     run(&by_dlsym, "main_leaves forbidden", PRELOAD, NULL, NULL);
-    expect_status(&by_dlsym, "main_leaves forbidden", 0);
-    expect_in(&by_dlsym, "main_leaves forbidden", last.out, "goodbye\n");
+    expect_status(0);
+    expect_in(last.out, "goodbye\n");
 }
 
 TEST_WITH(a_kernel_that_waits_for_the_host_is_not_waited_for, NULL, finish)
@@ -31,10 +31,10 @@ TEST_WITH(a_kernel_that_waits_for_the_host_is_not_waited_for, NULL, finish)
     clock_gettime(CLOCK_MONOTONIC, &begin);
     run(&by_dlsym, "busy_end", PRELOAD, NULL, NULL);
     clock_gettime(CLOCK_MONOTONIC, &end);
-    expect_status(&by_dlsym, "busy_end", 0);
-    expect_in(&by_dlsym, "busy_end", last.err, "the device was still working 1000 ms after the program's end");
+    expect_status(0);
+    expect_err("the device was still working 1000 ms after the program's end");
     if (end.tv_sec - begin.tv_sec > 5) /* of the 10 that the kernel waits at most */
-        complain(&by_dlsym, "busy_end", "it takes too long", "about a second");
+        complain("it takes too long", "about a second");
 }
 
 /* What "seen" says on stderr. */
@@ -51,7 +51,7 @@ static struct seen look(const char *preload, const char *settings)
     if (!at ||
         sscanf(at, "threads of cufence %d, descriptors %d, wake-ups %ld after %*d ms, resident KiB %ld, reserved KiB %ld",
                &seen.threads, &seen.descriptors, &seen.wakeups, &seen.resident, &seen.reserved) != 5)
-        complain(&by_dlsym, "seen", "it says", "what it has seen");
+        complain("it says", "what it has seen");
     return seen;
 }
 
@@ -60,7 +60,7 @@ static void expect_most(const char *what, long value, long most)
     char wanted[64];
     snprintf(wanted, sizeof wanted, "%ld at most, but are %ld", most, value);
     if (value > most)
-        complain(&by_dlsym, "seen", what, wanted);
+        complain(what, wanted);
 }
 
 /* docs/how-it-works.md has these limits. */
@@ -72,8 +72,8 @@ TEST_WITH(it_takes_little_and_sleeps_while_the_program_does, NULL, finish)
     strcpy(signals, last.out);
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         const struct seen with = look(PRELOAD, settings[i]);
-        expect_status(&by_dlsym, "seen", 0);
-        expect_out(&by_dlsym, "seen", signals);
+        expect_status(0);
+        expect_out(signals);
         expect_most("threads", with.threads, 3);
         expect_most("more descriptors", with.descriptors - without.descriptors, 32);
 #if !defined(__SANITIZE_ADDRESS__) &&                                                                                          \

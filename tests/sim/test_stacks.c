@@ -30,25 +30,24 @@ static const char *const options[] = {
 TEST_WITH(fibres_need_eight_kilobytes, NULL, finish)
 {
     run(&by_dlsym, "fibres", NO_PRELOAD, NULL, NULL);
-    expect_out(&by_dlsym, "fibres", "the start: CUDA_SUCCESS\n" OWN_STEPS);
+    expect_out("the start: CUDA_SUCCESS\n" OWN_STEPS);
     for (size_t i = 0; i < OPTIONS; i++) {
         run_guarded(&by_dlsym, "fibres", options[i], FAULTED, "the start: CUDA_SUCCESS\n" OWN_STEPS MISUSES);
-        expect_in(&by_dlsym, "fibres", last.err, "double free by cuMemFree");
-        expect_in(&by_dlsym, "fibres", last.err, "host read out of bounds by cuMemcpyDtoH");
-        expect_in(&by_dlsym, "fibres", last.err, "in copy_too_much"); /* the caller's stack is read, and not ours */
+        expect_err("double free by cuMemFree", "host read out of bounds by cuMemcpyDtoH",
+                   "in copy_too_much"); /* the caller's stack is read, and not ours */
     }
 }
 
 TEST_WITH(threads_of_the_least_size_are_enough, NULL, finish)
 {
     run(&by_dlsym, "small_threads", NO_PRELOAD, NULL, NULL);
-    expect_out(&by_dlsym, "small_threads", OWN_STEPS);
+    expect_out(OWN_STEPS);
     for (size_t k = 0; k < WAYS; k++)
         run_guarded(&ways[k], "small_threads", NULL, FAULTED, OWN_STEPS MISUSES);
     for (size_t i = 1; i < OPTIONS; i++)
         run_guarded(&by_dlsym, "small_threads", options[i], FAULTED, OWN_STEPS MISUSES);
     run_guarded(&by_dlsym, "small_threads exit", "live=exit+leaks,say=verbose", FAULTED, OWN_STEPS MISUSES);
-    expect_in(&by_dlsym, "small_threads exit", last.err, "leak");
+    expect_err("leak");
 }
 
 #define CANCELLED                                                                                                              \
@@ -66,14 +65,14 @@ TEST_WITH(a_thread_is_cancelled_behind_the_hook, NULL, finish)
     for (size_t i = 0; i < sizeof with / sizeof with[0]; i++)
         run_guarded(&by_dlsym, "cancelled", with[i], FAULTED, CANCELLED);
     run_guarded(&by_dlsym, "cancelled full", NULL, FAULTED, CANCELLED);
-    expect_in(&by_dlsym, "cancelled", last.err, "double free by cuMemFreeAsync"); /* printing goes on afterwards */
+    expect_err("double free by cuMemFreeAsync"); /* printing goes on afterwards */
 }
 
 TEST_WITH(abort_asks_the_loader_for_nothing, NULL, finish)
 {
     const char *const story = "abort_in_handler " PROGRAMS_FOLDER "/libblocking.so";
     run(&by_dlsym, story, PRELOAD, NULL, NULL);
-    expect_status(&by_dlsym, story, 128 + SIGABRT);
+    expect_status(128 + SIGABRT);
 }
 
 TEST_CONCURRENTLY

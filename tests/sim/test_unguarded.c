@@ -9,11 +9,11 @@ static const struct way *const way = &ways[0];
 static void expect_left(const char *settings, unsigned guarded, const char *line)
 {
     run(way, "allocations", PRELOAD, settings, NULL);
-    expect_status(way, settings, 0);
+    expect_status(0);
     if (count_in(last.out, "ends with a mapping") != guarded)
-        complain(way, settings, "another number of buffers is guarded", "");
-    expect_in(way, settings, last.err, line);
-    expect_silence(way, settings);
+        complain("another number of buffers is guarded", "");
+    expect_err(line);
+    expect_silence();
 }
 
 TEST_WITH(the_options_choose, NULL, finish)
@@ -43,25 +43,25 @@ TEST_WITH(without_pages_the_driver_allocates, NULL, finish)
 {
     static const char without[] = "fail=cuMemCreate:0:2"; /* CUDA_ERROR_OUT_OF_MEMORY */
     run(way, "allocations", PRELOAD, NULL, without);
-    expect_status(way, "allocations", 0);
-    expect_in(way, "allocations", last.out, "cuMemAllocFromPoolAsync: usable, ends within a mapping");
-    expect_in(way, "allocations", last.err, "device 0 has no room left for whole pages of 2 MiB");
-    expect_in(way, "allocations", last.err, "not guarded: 6 buffers for whose pages of 2 MiB there was no room");
+    expect_status(0);
+    expect_in(last.out, "cuMemAllocFromPoolAsync: usable, ends within a mapping");
+    expect_err("device 0 has no room left for whole pages of 2 MiB",
+               "not guarded: 6 buffers for whose pages of 2 MiB there was no room");
     run(way, "allocations", PRELOAD, "fallback=off", without);
-    expect_status(way, "allocations", 2);
-    expect_in(way, "allocations", last.err, "CUDA_ERROR_OUT_OF_MEMORY");
+    expect_status(2);
+    expect_err("CUDA_ERROR_OUT_OF_MEMORY");
 }
 
 /* A fault outside of all guarded buffers may be one of a buffer that nobody guards. */
 TEST_WITH(a_report_says_that_some_are_not_guarded, NULL, finish)
 {
     run(way, "beyond", PRELOAD, "skip=smaller:1G", NULL);
-    expect_in(way, "beyond", last.err, "1 live buffer (4096 bytes) is not guarded");
-    expect_in(way, "beyond", last.err, "2093568 bytes past the end of one of 4096 bytes"); /* it begins with its pages */
+    expect_err("1 live buffer (4096 bytes) is not guarded",
+               "2093568 bytes past the end of one of 4096 bytes"); /* it begins with its pages */
     run(way, "beyond", PRELOAD, NULL, NULL);
-    expect_in(way, "beyond", last.err, "== SUMMARY: cufence: ");
+    expect_err("== SUMMARY: cufence: ");
     if (strstr(last.err, "not guarded"))
-        complain(way, "beyond", "everything was guarded", "");
+        complain("everything was guarded", "");
 }
 
 /* Nothing changes for the program, and the last lines say what its buffers would take. */
@@ -77,17 +77,14 @@ TEST_WITH(an_estimate_only_looks, NULL, finish)
             run_guarded(&ways[k], stories[i], "estimate=on", status, wanted);
     }
     run(way, "allocations", PRELOAD, "estimate=on", NULL);
-    expect_in(way, "allocations", last.err,
-              "estimate for GPU 0: nothing was guarded; 6 allocations, at most 1 buffer and 4096 bytes at once\n");
-    expect_in(way, "allocations", last.err, "they take 2 MiB at once, in pages of 2 MiB; 1 at once are smaller");
-    expect_in(way, "allocations", last.err, "GPU 0 has 8 GiB, of which ");
-    expect_in(way, "allocations", last.err, "in use before: it fits\n");
-    expect_in(way, "allocations", last.err, "  as they are             2 MiB    512.00    100 %  yes\n");
-    expect_in(way, "allocations", last.err, "  skip=smaller:64K   4096 bytes      1.00      0 %  yes\n");
+    expect_err("estimate for GPU 0: nothing was guarded; 6 allocations, at most 1 buffer and 4096 bytes at once\n",
+               "they take 2 MiB at once, in pages of 2 MiB; 1 at once are smaller", "GPU 0 has 8 GiB, of which ",
+               "in use before: it fits\n", "  as they are             2 MiB    512.00    100 %  yes\n",
+               "  skip=smaller:64K   4096 bytes      1.00      0 %  yes\n");
     run(way, "out_of_memory", PRELOAD, "estimate=on", "memory=128M");
-    expect_in(way, "out_of_memory", last.err, "8 buffers and 128 MiB at once");
+    expect_err("8 buffers and 128 MiB at once");
     run(way, "untouched", PRELOAD, "estimate=on", NULL);
-    expect_out(way, "untouched", last.out);
+    expect_out(last.out);
 }
 
 /* Locks may be held by threads that a forked child doesn't have. */
