@@ -136,7 +136,7 @@ TEST(each_mode_finds_another_bug)
     expect(86, "cufence hunt: start: exit status 1 after ");
     expect(86, "\n  2  underrun at kernels.cu:12 in store\n     write of 4 bytes, 4 bytes before the start of a buffer of 4096 "
                "bytes\n");
-    expect(86, "program.c:85 in store, called from ");
+    expect(86, "program.c:126 in store, called from ");
     expect(86, "     found by      strict\n");
     expect(86, "No mode sees: ");
     assert_false(is_left("cufence-hunt-*"));

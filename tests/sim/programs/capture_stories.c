@@ -8,13 +8,6 @@
 
 static CUcontext context;
 
-static CUstream new_stream(void)
-{
-    CUstream stream;
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    return stream;
-}
-
 static size_t last_nodes(CUstream stream, CUgraphNode *out, size_t most)
 {
     CUstreamCaptureStatus status;
@@ -70,7 +63,6 @@ STORY(reordered)
 
 /* ---- a capture that begins while another thread prepares one, and has come to this one's stream ---- */
 
-static uint64_t (*calls)(const char *);
 static CUresult others_end;
 
 static void *begin_another(void *unused)
@@ -95,11 +87,8 @@ STORY(prepared)
     CUdeviceptr kept, buffers[FREES];
     CUgraph graph;
     pthread_t thread;
-    void (*set_latency)(const char *, unsigned);
     uint64_t (*stale_handles)(void);
     start();
-    *(void **)&calls = driver_of_sim("cusim_call_count");
-    *(void **)&set_latency = driver_of_sim("cusim_set_latency");
     *(void **)&stale_handles = driver_of_sim("cusim_stale_handles");
     MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
     CUstream stream = new_stream();
@@ -108,11 +97,7 @@ STORY(prepared)
         MUST(cu.cuMemAllocAsync(&buffers[i], BYTES, stream));
     for (int i = 0; i < FREES; i++)
         MUST(cu.cuMemFreeAsync(buffers[i], stream));
-    set_latency("cuEventRecord", 300000);
-    uint64_t before = calls("cuEventRecord");
-    pthread_create(&thread, NULL, begin_another, NULL);
-    for (int tries = 0; is_guarded() && tries < 5000 && calls("cuEventRecord") == before; tries++)
-        usleep(1000);
+    begin_and_hold_up(&thread, begin_another, "cuEventRecord", 300000);
     set_latency("cuEventRecord", 0); /* the other's call has begun */
     if (captures) {
         MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
@@ -175,10 +160,9 @@ STORY(uneven_end)
     MUST(cu.cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
     say("synchronise", cu.cuStreamSynchronize(captured));
     say("end", cu.cuStreamEndCapture(captured, &graph));
-    *(void **)&calls = driver_of_sim("cusim_call_count");
-    uint64_t before = calls("cuCtxSynchronize");
+    uint64_t before = calls_of("cuCtxSynchronize");
     MUST(cu.cuMemFree(other));
-    printf("synchronisations of a free: %llu\n", (unsigned long long)(calls("cuCtxSynchronize") - before));
+    printf("synchronisations of a free: %llu\n", (unsigned long long)(calls_of("cuCtxSynchronize") - before));
     return 0;
 }
 

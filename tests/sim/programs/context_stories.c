@@ -1,25 +1,9 @@
 /* Stories about contexts: green ones, hundreds of them, and a fault that only the end of the process meets. */
 #include "program.h"
 
-#include <cufence.h>
-
 #include <pthread.h>
 
 #define BYTES 4096
-
-static CUstream new_stream(void)
-{
-    CUstream stream;
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    return stream;
-}
-
-static unsigned first_byte(CUdeviceptr address)
-{
-    unsigned char byte = 0;
-    MUST(cu.cuMemcpyDtoH(&byte, address, 1));
-    return byte;
-}
 
 static CUgreenCtx half_of_device_0(CUcontext *as_context)
 {
@@ -44,10 +28,8 @@ static void say_context(const char *what, CUdeviceptr buffer, CUcontext primary)
 
 static void say_live(const char *when)
 {
-    cufence_stats stats = {0};
-    cufence_status (*get_stats)(int, cufence_stats *);
-    *(void **)&get_stats = driver_of_cufence("cufence_get_stats");
-    if (get_stats != NULL && get_stats(0, &stats) == CUFENCE_OK)
+    cufence_stats stats = stats_of_cufence();
+    if (is_guarded())
         printf("%s: %llu live, %llu bytes\n", when, (unsigned long long)stats.live_buffers,
                (unsigned long long)stats.live_bytes);
 }

@@ -1,8 +1,6 @@
 /* Stories about faults: who sees them, and what follows. */
 #include "program.h"
 
-#include <cufence.h>
-
 #include <unistd.h>
 
 static CUdeviceptr allocate(const char *how, size_t size, CUstream stream)
@@ -167,7 +165,7 @@ STORY(after_fault)
     uint32_t word = 0;
     start();
     MUST(cu.cuStreamCreate(&stream, CU_STREAM_DEFAULT));
-    MUST(cu.cuStreamCreate(&capturing, CU_STREAM_NON_BLOCKING));
+    capturing = new_stream();
     MUST(cu.cuEventCreate(&event, 0));
     MUST(cu.cuMemAlloc(&address, 4096));
     MUST(cu.cuMemAllocAsync(&other, 4096, stream));

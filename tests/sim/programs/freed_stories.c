@@ -2,7 +2,6 @@
  * do not, or are right to. */
 #include "program.h"
 
-#include <cufence.h>
 #include <unistd.h>
 
 #define BYTES 4096u
@@ -11,13 +10,6 @@
 
 static CUstream first, second;
 static CUdeviceptr kept; /* never freed */
-
-static CUstream new_stream(void)
-{
-    CUstream stream;
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    return stream;
-}
 
 static CUdeviceptr allocate(size_t bytes, CUstream stream)
 {
@@ -236,10 +228,8 @@ CASE(freed, later)
 
 CASE(freed, retired)
 {
-    cufence_stats stats = {0};
-    int (*get)(int, cufence_stats *) = (int (*)(int, cufence_stats *))driver_of_cufence("cufence_get_stats");
     freed(first);
-    for (int ms = 0; ms < 60000 && get(0, &stats) == CUFENCE_OK && !stats.retired_mappings; ms++)
+    for (int ms = 0; ms < 60000 && !stats_of_cufence().retired_mappings; ms++)
         usleep(1000);
 }
 

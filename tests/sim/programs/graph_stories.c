@@ -21,7 +21,7 @@ static size_t free_memory(void)
 static void begin(void)
 {
     start();
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    stream = new_stream();
     MUST(cu.cuMemAlloc(&kept, 4096));
     MUST(cu.cuMemsetD32(kept, 0, 1024));
     MUST(cu.cuCtxSynchronize());
@@ -398,13 +398,12 @@ CASE(graph_memory, late)
 static void *capture_often(void *argument)
 {
     CUdeviceptr own, left, within;
-    CUstream my_stream;
     CUgraph graph;
     unsigned *count = argument, word = 0;
     CUcontext context;
     MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cu.cuCtxSetCurrent(context));
-    MUST(cu.cuStreamCreate(&my_stream, CU_STREAM_NON_BLOCKING));
+    CUstream my_stream = new_stream();
     MUST(cu.cuMemAllocAsync(&own, 4096, my_stream));
     MUST(cu.cuMemsetD32Async(own, 0, 1024, my_stream));
     for (int i = 0; i < 50; i++) {

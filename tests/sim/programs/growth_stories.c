@@ -1,8 +1,6 @@
 /* Stories about what a long life costs: streams and threads that come and go, memory that nobody asks for, driver calls. */
 #include "program.h"
 
-#include <cufence.h>
-
 #include <malloc.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -10,21 +8,6 @@
 #define BYTES 4096
 
 static CUcontext context;
-
-static CUstream new_stream(void)
-{
-    CUstream stream;
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    return stream;
-}
-
-static uint64_t calls_of(const char *function)
-{
-    static uint64_t (*calls)(const char *);
-    if (calls == NULL)
-        *(void **)&calls = driver_of_sim("cusim_call_count");
-    return calls(function);
-}
 
 /* Of the host, in use. Nothing under a sanitizer, which has an allocator of its own. */
 static size_t host_bytes(void)
@@ -129,16 +112,6 @@ STORY(many_threads)
 
 /* ---- frees behind which no other free comes ---- */
 
-static cufence_stats stats(void)
-{
-    cufence_stats all = {0};
-    cufence_status (*get_stats)(int, cufence_stats *);
-    *(void **)&get_stats = driver_of_cufence("cufence_get_stats");
-    if (get_stats != NULL)
-        get_stats(0, &all);
-    return all;
-}
-
 /* unmarked age|stream: given back after a while, or of use to another stream. The background looks now and then. */
 STORY(unmarked)
 {
@@ -153,7 +126,7 @@ STORY(unmarked)
     MUST(cu.cuStreamSynchronize(stream));
     for (int tries = 0; tries < 1000 && !is_found; tries++) {
         if (ages) {
-            is_found = stats().mapped_bytes == 0;
+            is_found = stats_of_cufence().mapped_bytes == 0;
         } else {
             MUST(cu.cuMemAllocAsync(&found, BYTES, other));
             is_found = found == buffers[1];

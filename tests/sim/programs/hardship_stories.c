@@ -11,16 +11,13 @@
 
 #define BYTES 4096
 
-static uint64_t (*calls)(const char *);
-static void (*set_latency)(const char *, unsigned);
 static CUcontext context;
 
 static void *allocate_on_another(void *unused)
 {
     CUdeviceptr buffer;
-    CUstream stream;
     MUST(cu.cuCtxSetCurrent(context));
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = new_stream();
     MUST(cu.cuMemAllocAsync(&buffer, BYTES, stream));
     return NULL;
 }
@@ -40,23 +37,16 @@ STORY(fork_while)
 {
     static uint32_t flag;
     CUdeviceptr kept, freed;
-    CUstream stream;
     pthread_t thread;
     int status = -1;
     start();
-    *(void **)&calls = driver_of_sim("cusim_call_count");
-    *(void **)&set_latency = driver_of_sim("cusim_set_latency");
     MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = new_stream();
     MUST(cu.cuMemAllocAsync(&kept, BYTES, stream));
     MUST(cu.cuMemAllocAsync(&freed, BYTES, stream));
     spin(&flag, stream);
     MUST(cu.cuMemFreeAsync(freed, stream));
-    set_latency("cuEventQuery", 500000);
-    uint64_t before = calls("cuEventQuery");
-    pthread_create(&thread, NULL, allocate_on_another, NULL);
-    for (int tries = 0; is_guarded() && tries < 5000 && calls("cuEventQuery") == before; tries++)
-        usleep(1000);
+    begin_and_hold_up(&thread, allocate_on_another, "cuEventQuery", 500000);
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
@@ -96,8 +86,8 @@ static void use_graphs(void)
     CUdeviceptr kept, buffers[4];
     CUgraph graph;
     CUgraphExec executable;
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    MUST(cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    stream = new_stream();
+    other = new_stream();
     MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     if (!take(&kept, BYTES, stream))
         return;

@@ -222,7 +222,7 @@ CASE(host_copies, timed)
 STORY(host_copies)
 {
     start();
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    stream = new_stream();
     MUST(cu.cuMemAlloc(&buffer, BYTES));
     MUST(cu.cuMemHostAlloc((void **)&pinned, BYTES, 0));
     memset(pinned, 7, BYTES);

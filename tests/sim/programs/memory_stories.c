@@ -25,10 +25,9 @@ STORY(allocations)
 {
     CUdeviceptr address;
     CUmemoryPool pool;
-    CUstream stream;
     size_t pitch;
     start();
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = new_stream();
     MUST(cu.cuDeviceGetDefaultMemPool(&pool, 0));
 
     MUST(cu.cuMemAlloc(&address, 4000));

@@ -16,13 +16,6 @@ static CUevent new_event(void)
     return event;
 }
 
-static CUstream new_stream(unsigned flags)
-{
-    CUstream stream;
-    MUST(cu.cuStreamCreate(&stream, flags));
-    return stream;
-}
-
 /* `to` waits for the work of `from`. */
 static void follow(CUstream to, CUstream from)
 {
@@ -120,7 +113,7 @@ CASE(order, set_while_copied)
 
 CASE(order, stream_is_gone)
 {
-    CUstream third = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream third = new_stream();
     use_on(third);
     MUST(cu.cuStreamDestroy(third));
     free_on(first);
@@ -225,7 +218,7 @@ CASE(order, two_contexts)
     MUST(cu.cuDevicePrimaryCtxRetain(&current, 0));
     MUST(cu.cuEventRecord(event, first));
     MUST(cu.cuCtxCreate(&other, NULL, 0, 0));
-    far = new_stream(CU_STREAM_NON_BLOCKING);
+    far = new_stream();
     MUST(cu.cuStreamWaitEvent(far, event, 0));
     MUST(cu.cuMemsetD32Async(buffer, 5, WORDS, far));
     MUST(cu.cuCtxSetCurrent(current));
@@ -245,7 +238,7 @@ CASE(order, waited_by_event)
 /* Through a third stream, as PyTorch frees a tensor with recorded streams. */
 CASE(order, unified)
 {
-    CUstream third = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream third = new_stream();
     use_on(second);
     follow(third, first);
     follow(third, second);
@@ -322,7 +315,9 @@ CASE(order, copied_to_host)
 /* The default stream waits for blocking streams, and they for it. */
 CASE(order, blocking)
 {
-    CUstream third = new_stream(CU_STREAM_DEFAULT), fourth = new_stream(CU_STREAM_DEFAULT);
+    CUstream third, fourth;
+    MUST(cu.cuStreamCreate(&third, CU_STREAM_DEFAULT));
+    MUST(cu.cuStreamCreate(&fourth, CU_STREAM_DEFAULT));
     use_on(third);
     MUST(cu.cuMemsetD32Async(buffer, 1, WORDS, CU_STREAM_LEGACY));
     MUST(add_one(buffer, WORDS, fourth));
@@ -395,7 +390,7 @@ CASE(order, two_devices)
     CUstream far;
     use_on(second);
     use_device(1);
-    far = new_stream(CU_STREAM_NON_BLOCKING);
+    far = new_stream();
     there = new_event();
     use_device(0);
     CUevent here = new_event();
@@ -411,8 +406,8 @@ CASE(order, two_devices)
 STORY(order)
 {
     start();
-    first = new_stream(CU_STREAM_NON_BLOCKING);
-    second = new_stream(CU_STREAM_NON_BLOCKING);
+    first = new_stream();
+    second = new_stream();
     MUST(cu.cuMemAllocAsync(&buffer, BYTES, first));
     MUST(cu.cuMemsetD32Async(buffer, 7, WORDS, first));
     int status = play_case(count, arguments);

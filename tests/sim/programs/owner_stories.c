@@ -23,13 +23,6 @@ static CUmemoryPool default_pool(int device)
     return pool;
 }
 
-static unsigned first_byte(CUdeviceptr address)
-{
-    unsigned char byte = 0;
-    MUST(cu.cuMemcpyDtoH(&byte, address, 1));
-    return byte;
-}
-
 /* Memory of device 0, which a kernel of device 1 is going to fill with 1, freed behind that kernel by device 1. */
 static CUdeviceptr freed_on_device_1(CUstream *stream)
 {
@@ -153,14 +146,13 @@ STORY(thread_id)
 /* A pool's memory is that of its device, whichever device the stream is of. */
 STORY(pool_device)
 {
-    CUstream stream;
     CUdeviceptr buffer;
     int device = -1;
     start();
     use_device(1);
     use_device(0);
     give_access(default_pool(1), 0);
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = new_stream();
     MUST(cu.cuMemAllocFromPoolAsync(&buffer, BYTES, default_pool(1), stream));
     MUST(cu.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, buffer));
     MUST(cu.cuMemsetD8Async(buffer, 3, BYTES, stream));

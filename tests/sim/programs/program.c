@@ -1,5 +1,7 @@
 #include "program.h"
 
+#include <unistd.h>
+
 CUresult say(const char *what, CUresult result)
 {
     const char *name = "no name";
@@ -47,17 +49,8 @@ static CUfunction store_function, add_one_function, spin_function;
 static void register_kernels(void)
 {
     static const size_t arguments[] = {sizeof(uint64_t), sizeof(uint32_t)};
-    cusim_kernel kernel = {.name = "store",
-                           .function = store_kernel,
-                           .argument_bytes = arguments,
-                           .argument_count = 2,
-                           .file = "kernels.cu",
-                           .line = STORE_LINE,
-                           .access_bytes = 4};
-    driver_register_kernel(&kernel);
-    kernel.name = "add_one";
-    kernel.function = add_one_kernel;
-    driver_register_kernel(&kernel);
+    driver_register_kernel(&(cusim_kernel){"store", store_kernel, arguments, 2, "kernels.cu", STORE_LINE, 4, 0, 0});
+    driver_register_kernel(&(cusim_kernel){"add_one", add_one_kernel, arguments, 2, "kernels.cu", STORE_LINE, 4, 0, 0});
 }
 
 void use_device(int device)
@@ -80,6 +73,54 @@ void start(void)
     use_device(0);
 }
 
+CUstream new_stream(void)
+{
+    CUstream stream;
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+unsigned first_byte(CUdeviceptr address)
+{
+    unsigned char byte = 0;
+    MUST(cu.cuMemcpyDtoH(&byte, address, 1));
+    return byte;
+}
+
+uint64_t calls_of(const char *function)
+{
+    static uint64_t (*calls)(const char *);
+    if (calls == NULL)
+        *(void **)&calls = driver_of_sim("cusim_call_count");
+    return calls(function);
+}
+
+void set_latency(const char *function, unsigned microseconds)
+{
+    void (*set)(const char *, unsigned);
+    *(void **)&set = driver_of_sim("cusim_set_latency");
+    set(function, microseconds);
+}
+
+void begin_and_hold_up(pthread_t *thread, void *(*run)(void *), const char *function, unsigned microseconds)
+{
+    set_latency(function, microseconds);
+    uint64_t before = calls_of(function);
+    pthread_create(thread, NULL, run, NULL);
+    for (int tries = 0; is_guarded() && tries < 5000 && calls_of(function) == before; tries++)
+        usleep(1000);
+}
+
+cufence_stats stats_of_cufence(void)
+{
+    cufence_stats all = {0};
+    cufence_status (*get)(int, cufence_stats *);
+    *(void **)&get = driver_of_cufence("cufence_get_stats");
+    if (get != NULL)
+        get(0, &all);
+    return all;
+}
+
 CUresult store(CUdeviceptr address, uint32_t value, CUstream stream)
 {
     return cu.cuLaunchKernel(store_function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&address, &value}, NULL);
@@ -97,28 +138,13 @@ CUresult store_configured(CUdeviceptr address, uint32_t value, CUstream stream)
         {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value = {.clusterDim = {2, 1, 3}}},
         {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}},
     };
-    CUlaunchConfig config = {.gridDimX = 2,
-                             .gridDimY = 1,
-                             .gridDimZ = 3,
-                             .blockDimX = 1,
-                             .blockDimY = 2,
-                             .blockDimZ = 1,
-                             .sharedMemBytes = 96,
-                             .hStream = stream,
-                             .attrs = attributes,
-                             .numAttrs = 3};
+    CUlaunchConfig config = {2, 1, 3, 1, 2, 1, 96, stream, attributes, 3}; /* grid, block, bytes of shared memory */
     return cu.cuLaunchKernelEx(&config, store_function, (void *[]){&address, &value}, NULL);
 }
 
 CUresult add_one(CUdeviceptr numbers, uint32_t count, CUstream stream)
 {
-    CUlaunchConfig config = {.gridDimX = count ? (count + 31) / 32 : 1,
-                             .gridDimY = 1,
-                             .gridDimZ = 1,
-                             .blockDimX = 32,
-                             .blockDimY = 1,
-                             .blockDimZ = 1,
-                             .hStream = stream};
+    CUlaunchConfig config = {count ? (count + 31) / 32 : 1, 1, 1, 32, 1, 1, 0, stream, NULL, 0};
     return cu.cuLaunchKernelEx(&config, add_one_function, (void *[]){&numbers, &count}, NULL);
 }
 

@@ -4,6 +4,9 @@
 
 #include "driver.h"
 
+#include <cufence.h>
+
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +23,19 @@ int is_guarded(void); /* by the preload library */
 /* Starts CUDA on device 0, and loads the kernels. */
 void start(void);
 void use_device(int device);
+
+/* One that does not wait for the default stream. */
+CUstream new_stream(void);
+unsigned first_byte(CUdeviceptr address);
+
+/* Of the simulated device: how often a function was called so far, and how long its calls take from now on. */
+uint64_t calls_of(const char *function);
+void set_latency(const char *function, unsigned microseconds);
+/* Starts a thread. Where there is cufence, returns when the thread is held up in a call of that function. */
+void begin_and_hold_up(pthread_t *thread, void *(*run)(void *), const char *function, unsigned microseconds);
+
+/* Of device 0; nothing without the preload library. */
+cufence_stats stats_of_cufence(void);
 
 /* Kernels. store: 4 bytes, `value` to `address`; add_one: to each of `count` numbers. */
 CUresult store(CUdeviceptr address, uint32_t value, CUstream stream);

@@ -52,9 +52,8 @@ static void *outlive_main(void *what)
 STORY(busy_end)
 {
     static uint32_t flag;
-    CUstream stream;
     start();
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = new_stream();
     spin(&flag, stream);
     return 0;
 }
@@ -197,13 +196,12 @@ static void work(CUstream stream, int steps)
 STORY(seen)
 {
     enum { QUIET_MS = 1000 };
-    CUstream stream;
     int threads = 0, waited = 0;
     long long wakeups, before;
     if (count < 4)
         return 4;
     start();
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = new_stream();
     work(stream, atoi(arguments[2]));
     do {
         before = count_wakeups(&threads);

@@ -22,7 +22,7 @@ STORY(beside)
     CUstream stream = NULL;
     start();
     if (is_async)
-        MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        stream = new_stream();
     CUdeviceptr other = allocate(is_async, 1000, stream), address = allocate(is_async, 1000, stream);
     MUST(cu.cuCtxSynchronize()); /* the pattern is there, however busy the machine is */
     for (long i = 0; i < launches; i++)
@@ -68,10 +68,9 @@ static unsigned long times_busy(CUstream stream)
  */
 STORY(idle)
 {
-    CUstream stream;
     int is_often = 1;
     start();
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = new_stream();
     for (int tries = 0; tries < 10 && is_often; tries++)
         is_often = times_busy(stream) > 2;
     printf("busy: %s\n", is_often ? "often" : "hardly ever");

@@ -30,7 +30,7 @@ static CUresult begin(void)
 {
     start();
     MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    stream = new_stream();
     return CUDA_SUCCESS;
 }
 

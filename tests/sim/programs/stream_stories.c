@@ -6,13 +6,12 @@
 STORY(capture)
 {
     int overruns = count > 2 && strcmp(arguments[2], "overrun") == 0;
-    CUstream stream;
     CUgraph graph;
     CUgraphExec executable;
     CUdeviceptr kept, first, second;
     uint32_t last = 0;
     start();
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = new_stream();
     MUST(cu.cuMemAlloc(&kept, 4096));
     MUST(cu.cuMemsetD32(kept, 0, 1024));
     MUST(cu.cuCtxSynchronize()); /* the stream to come does not wait for the default one */
@@ -109,9 +108,8 @@ static CUcontext shared_context;
 static void *work(void *argument)
 {
     uint32_t id = *(const uint32_t *)argument, word;
-    CUstream stream;
     MUST(cu.cuCtxSetCurrent(shared_context));
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstream stream = new_stream();
     for (uint32_t i = 0; i < 100; i++) {
         CUdeviceptr a, b;
         size_t size = 64 + (size_t)(i * 37 % 50) * 64;

@@ -110,7 +110,6 @@ STORY(traced)
 {
     CUmodule module;
     CUdeviceptr a, b, c;
-    CUstream other;
     uint32_t size = COUNT;
     float factor = is_variant("constant") ? 2.5f : 2.0f, total = 0;
     struct wide wide = {.factor = is_variant("struct") ? 3.0f : 4.0f, .unused = (uint32_t)getpid() & 0xfff};
@@ -120,7 +119,7 @@ STORY(traced)
     if (is_variant("addresses"))
         use_memory();
     MUST(cu.cuModuleLoadData(&module, "an image"));
-    MUST(cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    CUstream other = new_stream();
     MUST(cu.cuMemAlloc(&a, COUNT * sizeof(float)));
     MUST(cu.cuMemAlloc(&b, COUNT * sizeof(float)));
     MUST(cu.cuMemAlloc(&c, 64));
