@@ -6,10 +6,11 @@
 #define CUFENCE_TESTS_REPLAYED_H
 
 #include "second_launch.h"
+#include "support/shell.h"
 
 #include <dirent.h>
 
-static char folder[64], bundle[128]; /* of this test, and in it */
+static char bundle[128]; /* of this test, in its folder */
 
 static inline int find_bundle(void)
 {
@@ -25,61 +26,31 @@ static inline int find_bundle(void)
     return count;
 }
 
-/* Makes a bundle in a new folder. The caller frees what the program said. */
-static inline char *make_bundle(void (*story)(void))
+/* The options that save in this test's folder, and more. */
+static inline const char *saving(const char *more)
 {
-    snprintf(folder, sizeof folder, "/tmp/cufence-replay-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    struct outcome outcome = run_child(story);
-    int status = outcome.status, count = find_bundle();
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 86 || count != 1)
-        fprintf(stderr, "status 0x%x, %d bundles:\n%s\n", (unsigned)status, count, outcome.err);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 86);
-    return outcome.err;
+    static char options[192];
+    snprintf(options, sizeof options, "keep=replay=%s%s", folder, more);
+    return options;
 }
 
-static inline void run_shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static inline void run_shell(const char *format, ...)
+/* Runs a story that makes a bundle, and says what the patterns demand. */
+#define make_bundle(story, ...) make_only_bundle(story, PATTERNS(__VA_ARGS__))
+static inline void make_only_bundle(void (*story)(void), const char *const *patterns)
 {
-    char command[1024];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(command, sizeof command, format, list);
-    va_end(list);
-    assert_int_equal(system(command), 0);
+    SUCCEEDS("rm -rf fault-*");
+    expect_said(story, patterns);
+    assert_int_equal(find_bundle(), 1);
 }
 
-static inline void clean(void)
-{
-    run_shell("rm -rf '%s'", folder);
-}
+#define expect_replay(arguments, status, ...)                                                                                  \
+    expect_end(run_shell("%s replay %s %s", CUFENCE_CLI, arguments, bundle), status, PATTERNS(__VA_ARGS__))
 
-static char said[65536]; /* by the last replay, on both outputs */
-
-/* Returns the exit status. */
-static inline int replay(const char *arguments)
+/* Writes array.npy in the folder. */
+static inline void write_array(const char *type, int elements, int bytes, int first)
 {
-    char command[1024];
-    snprintf(command, sizeof command, "%s replay %s %s 2>&1", CUFENCE_CLI, arguments, bundle);
-    FILE *out = popen(command, "r");
-    assert_non_null(out);
-    said[fread(said, 1, sizeof said - 1, out)] = '\0';
-    int status = pclose(out);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static inline void expect_replay(const char *arguments, int status, const char *pattern)
-{
-    int got = replay(arguments);
-    if (got != status || !has(said, pattern))
-        fprintf(stderr, "replay %s: status %d, not %d, or not found: %s\n%s\n", arguments, got, status, pattern, said);
-    assert_int_equal(got, status);
-    assert_true(has(said, pattern));
-}
-
-static inline void write_array(const char *name, const char *type, int elements, int bytes, int first)
-{
-    char header[128];
+    char header[128], name[128];
+    snprintf(name, sizeof name, "%s/array.npy", folder);
     int length = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }", type, elements);
     FILE *file = fopen(name, "we");
     assert_non_null(file);

@@ -10,7 +10,6 @@
 #include "launch/launch.h"
 #include "launch/pinned.h"
 
-#include <regex.h>
 #include <sim.h>
 
 #if defined(__SANITIZE_THREAD__) /* it leaves the simulated device little address space, elsewhere */
@@ -134,34 +133,15 @@ static inline struct hosted *pin(size_t size)
     return memory;
 }
 
-/* Returns 1 if a line of the text has the pattern, as it is or unfolded. */
-static inline int has(const char *text, const char *pattern)
-{
-    regex_t regex;
-    char *unfolded = strdup(text);
-    assert_non_null(unfolded);
-    unfold(unfolded);
-    assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0);
-    int found = regexec(&regex, text, 0, NULL, 0) == 0 || regexec(&regex, unfolded, 0, NULL, 0) == 0;
-    regfree(&regex);
-    free(unfolded);
-    return found;
-}
-
-/* Fails unless the story ends with status 86 and says what the patterns, up to NULL, demand; one that begins with '!' must not
- * be found. */
+/* Fails unless the story ends with status 86 and says what the patterns (unfold.h) demand. */
 static inline void expect_said(void (*story)(void), const char *const *patterns)
 {
     struct outcome outcome = run_child(story);
-    int is_ok = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 86;
-    for (; is_ok && *patterns; patterns++) {
-        const char *pattern = *patterns + (**patterns == '!');
-        is_ok = has(outcome.err, pattern) == (pattern == *patterns);
-        if (!is_ok)
-            fprintf(stderr, "%s: %s\n", pattern == *patterns ? "not found" : "found", pattern);
-    }
+    const char *wrong = wrong_pattern(outcome.err, patterns);
+    int is_ok = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 86 && !wrong;
     if (!is_ok)
-        fprintf(stderr, "the child ended with status 0x%x and said:\n%s\n", (unsigned)outcome.status, outcome.err);
+        fprintf(stderr, "the child ended with status 0x%x and said, but for \"%s\":\n%s\n", (unsigned)outcome.status,
+                wrong ? wrong : "", outcome.err);
     free(outcome.err);
     assert_true(is_ok);
 }
@@ -171,7 +151,7 @@ static inline void expect_said(void (*story)(void), const char *const *patterns)
     static void tell_##name(void);                                                                                             \
     TEST(test_##name)                                                                                                          \
     {                                                                                                                          \
-        expect_said(tell_##name, (const char *const[]){__VA_ARGS__, NULL});                                                    \
+        expect_said(tell_##name, PATTERNS(__VA_ARGS__));                                                                       \
     }                                                                                                                          \
     static void tell_##name(void)
 

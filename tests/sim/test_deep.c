@@ -41,7 +41,7 @@ static int set_up(void **state)
     char path[4096];
     if (make_folder(state) != 0)
         return -1;
-    assert_int_equal(run_shell("mkdir bin printed tmp"), 0);
+    SUCCEEDS("mkdir bin printed tmp");
     write_file("bin/compute-sanitizer", script, 0700);
     write_file("printed/nothing", PRINTED_NOTHING, 0600);
     snprintf(path, sizeof path, "%s/bin:%s", folder, getenv("PATH"));
@@ -59,24 +59,20 @@ static int begin_again(void **state)
 }
 
 /* The list goes to l.json. */
-static void expect_hunt(const char *options, const char *stories, int status, const char *pattern)
-{
-    int got = run_shell("LD_LIBRARY_PATH=%s %s hunt --deep --json l.json %s -- %s %s", CUFENCE_RUN_DRIVER, CUFENCE_CLI, options,
-                        CUFENCE_SAVED_STORY, stories);
-    if (got != status || !has(pattern))
-        fail_msg("status %d, not %d, or no '%s' in:\n%s", got, status, pattern, text);
-}
+#define expect_hunt(options, stories, status, ...)                                                                             \
+    expect_end(run_shell("LD_LIBRARY_PATH=%s %s hunt --deep --json l.json %s -- %s %s", CUFENCE_RUN_DRIVER, CUFENCE_CLI,       \
+                         options, CUFENCE_SAVED_STORY, stories),                                                               \
+               status, PATTERNS(__VA_ARGS__))
 
 TEST_WITH(each_shape_is_looked_at_once, begin_again, NULL)
 {
-    expect_hunt("", "scale shapes", 0, "nothing found in 1 run$");
-    SAYS("^compute-sanitizer has looked at 3 launches\\.$");
-    SAYS("hunt: deep: 000001-scale: memcheck 0, racecheck 0, initcheck 0, synccheck 0 \\([0-9.]+ s\\)$");
-    SAYS("hunt: deep: 000008-scale: ");                                 /* another grid */
-    SAYS("hunt: deep: 000009-scale: ");                                 /* another buffer */
-    assert_int_equal(run_shell("ls tmp/* l.json | grep -x l.json"), 0); /* nothing is left */
+    expect_hunt("", "scale shapes", 0, "nothing found in 1 run$", "^compute-sanitizer has looked at 3 launches\\.$",
+                "hunt: deep: 000001-scale: memcheck 0, racecheck 0, initcheck 0, synccheck 0 \\([0-9.]+ s\\)$");
+    SAYS("hunt: deep: 000008-scale: ");           /* another grid */
+    SAYS("hunt: deep: 000009-scale: ");           /* another buffer */
+    SUCCEEDS("ls tmp/* l.json | grep -x l.json"); /* nothing is left */
     expect_hunt("--keep kept --tools racecheck", "shapes", 0, "deep: 000001-scale: racecheck 0 \\(");
-    assert_int_equal(run_shell("ls kept/deep/000001-scale/scene.json"), 0);
+    SUCCEEDS("ls kept/deep/000001-scale/scene.json");
     expect_hunt("--keep kept", "shapes", 2, "reports of an earlier hunt are there");
 }
 
@@ -87,27 +83,23 @@ TEST_WITH(findings_have_the_words_of_the_tool, begin_again, NULL)
     print_with("racecheck", PRINTED_RACECHECK);
     print_with("initcheck", PRINTED_INITCHECK);
     print_with("synccheck", PRINTED_SYNCCHECK);
-    expect_hunt("", "scale", 86, "cufence hunt: 6 findings in 1 run$");
-    SAYS("memcheck at /src/memcheck_demo.cu:34 in scale$");
-    SAYS("     Invalid __global__ write of size 4 bytes, at unaligned_kernel\\(\\)\\+0x160 in");
-    SAYS("     Error: Race reported between Write access");
-    SAYS("     Warning: Race reported between Read access");
-    SAYS("     Barrier error detected\\. Divergent thread\\(s\\) in warp");
-    SAYS("launched at   .*saved_story\\.c:[0-9]+ in ");
+    expect_hunt("", "scale", 86, "cufence hunt: 6 findings in 1 run$", "memcheck at /src/memcheck_demo.cu:34 in scale$",
+                "     Invalid __global__ write of size 4 bytes, at unaligned_kernel\\(\\)\\+0x160 in",
+                "     Error: Race reported between Write access", "     Warning: Race reported between Read access",
+                "     Barrier error detected\\. Divergent thread\\(s\\) in warp", "launched at   .*saved_story\\.c:[0-9]+ in ");
     SAYS("found by      deep \\(2 reports\\)"); /* of two threads */
     for (size_t i = 0; i < 4; i++)
-        assert_int_equal(run_shell("grep '\"kind\": \"%s\"' l.json", kinds[i]), 0);
-    assert_int_equal(
-        run_shell("grep -A9 '\"thread\": {' l.json | tr -d ' \\n' | grep '\"block\":\\[80,0,0\\],\"thread\":\\[16,'"), 0);
+        SUCCEEDS("grep '\"kind\": \"%s\"' l.json", kinds[i]);
+    SUCCEEDS("grep -A9 '\"thread\": {' l.json | tr -d ' \\n' | grep '\"block\":\\[80,0,0\\],\"thread\":\\[16,'");
 }
 
 TEST_WITH(what_is_known_of_an_earlier_hunt_is_left_out, begin_again, NULL)
 {
     print_with("racecheck", PRINTED_RACECHECK);
     expect_hunt("", "scale", 86, "cufence hunt: [0-9]+ findings in 1 run$");
-    assert_int_equal(run_shell("cp l.json before.json"), 0);
-    expect_hunt("--known before.json", "scale", 0, "cufence hunt: [0-9]+ known findings are \\(known=\\) left out$");
-    SAYS("nothing found in 1 run$");
+    SUCCEEDS("cp l.json before.json");
+    expect_hunt("--known before.json", "scale", 0, "cufence hunt: [0-9]+ known findings are \\(known=\\) left out$",
+                "nothing found in 1 run$");
     print_with("synccheck", PRINTED_SYNCCHECK);
     expect_hunt("--known before.json", "scale", 86, "cufence hunt: 1 finding in 1 run$");
 }
@@ -129,9 +121,9 @@ TEST(a_tool_that_has_no_verdict_is_told)
         begin_again(NULL);
         snprintf(name, sizeof name, "printed/%s", cases[i].tool);
         write_file(name, cases[i].does, 0600);
-        expect_hunt(strcmp(cases[i].tool, "racecheck") ? "" : "--seconds 5", "scale", 87, cases[i].said);
-        SAYS("That is no verdict: not every launch was looked at by every tool\\.$");
-        SAYS("looked at 1 launch; 1 TIMES A TOOL HAD NO VERDICT, see above\\.");
+        expect_hunt(strcmp(cases[i].tool, "racecheck") ? "" : "--seconds 5", "scale", 87, cases[i].said,
+                    "That is no verdict: not every launch was looked at by every tool\\.$",
+                    "looked at 1 launch; 1 TIMES A TOOL HAD NO VERDICT, see above\\.");
     }
 }
 
@@ -142,8 +134,7 @@ TEST_WITH(errors_beyond_what_the_tool_prints_are_more_of_the_same, begin_again, 
                             "=========     by thread (64,0,0) in block (12,0,0)\n"
                             "========= 1792 errors were skipped (error buffer overflow).\n"
                             "========= ERROR SUMMARY: 156 errors\n");
-    expect_hunt("", "scale", 86, "cufence hunt: 1 finding in 1 run$");
-    SAYS("^compute-sanitizer has looked at 1 launch\\.$");
+    expect_hunt("", "scale", 86, "cufence hunt: 1 finding in 1 run$", "^compute-sanitizer has looked at 1 launch\\.$");
 }
 
 TEST_WITH(initcheck_needs_fresh_memory_to_be_filled, begin_again, NULL)
@@ -155,8 +146,8 @@ TEST_WITH(initcheck_needs_fresh_memory_to_be_filled, begin_again, NULL)
 
 TEST_WITH(what_cannot_be_saved_is_told, begin_again, NULL)
 {
-    expect_hunt("--save-max 9000/9", "shapes", 87, "SOME COULD NOT BE SAVED, as the program's processes have said\\.");
-    SAYS("That is no verdict: not every launch was looked at by every tool\\.$");
+    expect_hunt("--save-max 9000/9", "shapes", 87, "SOME COULD NOT BE SAVED, as the program's processes have said\\.",
+                "That is no verdict: not every launch was looked at by every tool\\.$");
     expect_hunt("--save-max 4G/1", "shapes", 87, "looked at 1 launch; SOME COULD NOT BE SAVED");
 }
 

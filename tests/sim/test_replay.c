@@ -9,14 +9,6 @@
 
 static const char *more_options = "";
 
-/* The options that save in this test's folder, and more. */
-static const char *saving(const char *more)
-{
-    static char options[192];
-    snprintf(options, sizeof options, "keep=replay=%s%s", folder, more);
-    return options;
-}
-
 static void save_last(void)
 {
     start(saving(more_options));
@@ -37,7 +29,7 @@ static void save_table(void)
 /* Edits the list of the bundle. */
 static void edit(const char *program)
 {
-    run_shell("sed -i '%s' %s/scene.json", program, bundle);
+    SUCCEEDS("sed -i '%s' %s/scene.json", program, bundle);
 }
 
 /* ---- what is saved ---- */
@@ -55,10 +47,8 @@ TEST(test_files)
     static const char *const files[] = {"scene.json",    "fault.snapshot.json", "fault.core.gz", "fault.rerun.core.gz",
                                         "README.md",     "report.txt",          "finding.json",  "kernel.cubin",
                                         "buffers/1.npy", "buffers/2.npy"};
-    char *err = make_bundle(save_last), path[256];
-    assert_true(has(err, "saved for `cufence replay`: .*/fault-[0-9]+-1 \\(2 buffers, 4064 bytes\\)"));
-    assert_true(has(err, THREAD_PAST_THE_END));
-    free(err);
+    char path[256];
+    make_bundle(save_last, "saved for `cufence replay`: .*/fault-[0-9]+-1 \\(2 buffers, 4064 bytes\\)", THREAD_PAST_THE_END);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         assert_int_equal(mode_of(files[i]), 0600);
     assert_int_equal(mode_of("."), 0700);
@@ -78,30 +68,24 @@ TEST(test_files)
     float first;
     memcpy(&first, bytes + offset, sizeof first);
     assert_true(first == 2.5f || bytes[offset] == 7);
-    run_shell("grep -q 'buffers/2.npy' %s/README.md && grep -q 'SUMMARY' %s/report.txt", bundle, bundle);
-    run_shell("%s explain %s | grep -q 'address .* re-run$'", CUFENCE_CLI, bundle);
-    run_shell("%s explain %s | grep -q 'written .*2.5 .*re-run'", CUFENCE_CLI, bundle);
-    run_shell("cd %s && mv fault.rerun.core.gz fault.restaged.core.gz && "
-              "sed -i 's/\"snapshot\":2/\"snapshot\":1/; s/\"rerun\":/\"restaged\":/' fault.snapshot.json",
-              bundle); /* as 0.1.0 named them */
-    run_shell("%s explain %s | grep -q 'address .* re-run$'", CUFENCE_CLI, bundle);
-    clean();
+    SUCCEEDS("grep -q 'buffers/2.npy' %s/README.md && grep -q 'SUMMARY' %s/report.txt", bundle, bundle);
+    SUCCEEDS("%s explain %s | grep -q 'address .* re-run$'", CUFENCE_CLI, bundle);
+    SUCCEEDS("%s explain %s | grep -q 'written .*2.5 .*re-run'", CUFENCE_CLI, bundle);
+    SUCCEEDS("cd %s && mv fault.rerun.core.gz fault.restaged.core.gz && "
+             "sed -i 's/\"snapshot\":2/\"snapshot\":1/; s/\"rerun\":/\"restaged\":/' fault.snapshot.json",
+             bundle); /* as 0.1.0 named them */
+    SUCCEEDS("%s explain %s | grep -q 'address .* re-run$'", CUFENCE_CLI, bundle);
 }
 
 TEST(test_most)
 {
     more_options = ",save_max=100";
-    char *err = make_bundle(save_last);
+    make_bundle(save_last, "saved .*\\(1 buffers, 64 bytes\\)", "1 buffers were left out");
     more_options = "";
-    assert_true(has(err, "saved .*\\(1 buffers, 64 bytes\\)"));
-    assert_true(has(err, "1 buffers were left out"));
-    free(err);
-    run_shell("grep -q '\"left_out\": \"save_max\"' %s/scene.json && grep -q 'left out: save_max' %s/README.md", bundle,
-              bundle);
-    run_shell("test ! -e %s/buffers/2.npy", bundle);
-    expect_replay("", 86, "buffer #2 \\(4000 bytes\\) is not in the bundle: it holds zeros");
-    assert_true(has(said, "0 bytes past the end of buffer #2"));
-    clean();
+    SUCCEEDS("grep -q '\"left_out\": \"save_max\"' %s/scene.json && grep -q 'left out: save_max' %s/README.md", bundle, bundle);
+    SUCCEEDS("test ! -e %s/buffers/2.npy", bundle);
+    expect_replay("", 86, "buffer #2 \\(4000 bytes\\) is not in the bundle: it holds zeros",
+                  "0 bytes past the end of buffer #2");
 }
 
 static void save_nothing(void)
@@ -117,41 +101,28 @@ static void save_hang(void)
 /* The end of the process waits for it. The memory is there, though the second launch never ended. */
 TEST(test_hang)
 {
-    char *err = make_bundle(save_hang);
-    assert_true(has(err, "it took longer than wait_ms=1000/" HANG_MS));
-    assert_true(has(err, "saved for `cufence replay`: .* \\(1 buffers, 4000 bytes\\)"));
-    free(err);
+    make_bundle(save_hang, "it took longer than wait_ms=1000/" HANG_MS,
+                "saved for `cufence replay`: .* \\(1 buffers, 4000 bytes\\)");
     expect_replay("--seconds 1", 1, "cannot be launched: it took longer than --seconds 1");
-    clean();
 }
 
 /* Nothing is left of a bundle that could not be filled. */
 TEST(test_nothing)
 {
-    snprintf(folder, sizeof folder, "/tmp/cufence-replay-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    struct outcome outcome = run_child(save_nothing);
-    assert_true(has(outcome.err, "keep: nothing to replay: .*explain=dump"));
-    free(outcome.err);
-    assert_int_equal(find_bundle(), 0);
-    assert_int_equal(rmdir(folder), 0);
+    expect_said(save_nothing, PATTERNS("keep: nothing to replay: .*explain=dump"));
+    assert_int_equal(run_shell("ls -A | grep ."), 1);
 }
 
 /* ---- replay ---- */
 
 TEST(test_same)
 {
-    free(make_bundle(save_last));
-    expect_replay("", 86, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #2");
-    assert_true(has(said, "block \\(7,0,0\\) thread \\(104,0,0\\)"));
-    assert_true(has(said, WRITTEN_PAST_THE_END));
-    assert_true(has(said, "model\\.cu:20"));
-    assert_true(has(said, " float32\\[1000\\] .*min 2\\.5 max 2\\.5.* re-run$"));
-    assert_true(has(said, "1  1000"));
-    assert_true(has(said, "launched at .*second_launch\\.h"));
+    make_bundle(save_last, "");
+    expect_replay("", 86, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #2",
+                  "block \\(7,0,0\\) thread \\(104,0,0\\)", WRITTEN_PAST_THE_END, "model\\.cu:20",
+                  " float32\\[1000\\] .*min 2\\.5 max 2\\.5.* re-run$", "1  1000", "launched at .*third");
     expect_replay("--json", 86, "^\\{.*\"kind\":\"overrun\".*\\}$");
     expect_replay("--times 3", 86, "faulted in 3 of 3 runs");
-    clean();
 }
 
 /* All of a page that buffers share is kept. */
@@ -169,30 +140,23 @@ static void save_packed(void)
 
 TEST(test_shared)
 {
-    char array[128], arguments[256];
-    char *err = make_bundle(save_packed);
-    if (!has(err, "saved for `cufence replay`: .* \\(1 buffers, 2097152 bytes\\)"))
-        fail_msg("%s", err);
-    free(err);
+    make_bundle(save_packed, "saved for `cufence replay`: .* \\(1 buffers, 2097152 bytes\\)");
     expect_replay("", 86, "bytes (past the end|before the start) of buffer #.*");
-    snprintf(array, sizeof array, "%s/array.npy", folder);
-    snprintf(arguments, sizeof arguments, "--buffer 0=%s", array);
-    write_array(array, "<i4", 2, 8, 0);
-    expect_replay(arguments, 2, "points into memory that several buffers may share, whose bytes cannot be replaced");
-    clean();
+    write_array("<i4", 2, 8, 0);
+    expect_replay("--buffer 0=array.npy", 2,
+                  "points into memory that several buffers may share, whose bytes cannot be replaced");
 }
 
 /* Two loads lead to the buffer, which is none of the arguments. */
 TEST(test_reached)
 {
-    free(make_bundle(save_table));
+    make_bundle(save_table, "");
     expect_replay("", 86, PAST_THE_END);
-    clean();
 }
 
 TEST(test_argument)
 {
-    free(make_bundle(save_last));
+    make_bundle(save_last, "");
     expect_replay("--set-arg 1=999", 0, "did not fault");
     expect_replay("--set-arg 1=0x3e7 --times 2", 0, "faulted in 0 of 2 runs");
     expect_replay("--set-arg 1=999 --set-arg 1=1001", 86, "written +8 bytes past the end");
@@ -205,7 +169,6 @@ TEST(test_argument)
     edit("/\"arguments\": \\[/,/^ \\]/d");
     expect_replay("--set-arg 1=999", 2, "where the kernel.s arguments begin is not in the bundle");
     expect_replay("", 86, "buffer #2");
-    clean();
 }
 
 static void save_indexed(void)
@@ -220,55 +183,41 @@ static void save_indexed(void)
 
 TEST(test_buffer)
 {
-    char array[128], arguments[256];
-    free(make_bundle(save_indexed));
-    snprintf(array, sizeof array, "%s/array.npy", folder);
-    snprintf(arguments, sizeof arguments, "--buffer 0=%s", array);
+    make_bundle(save_indexed, "");
     expect_replay("", 86, PAST_THE_END);
-    expect_replay(arguments, 2, "No such file");
-    write_array(array, "<i4", 2, 8, 0);
-    expect_replay(arguments, 0, "did not fault");
-    write_array(array, "<i4", COUNT + 1, COUNT * 4 + 4, 0);
-    expect_replay(arguments, 2, "has 4004 bytes, but the buffer only 4000");
-    write_array(array, "<i4", 2, 7, 0);
-    expect_replay(arguments, 2, "it is truncated");
-    write_array(array, "|O", 2, 8, 0);
-    expect_replay(arguments, 2, "not plain numbers");
-    snprintf(arguments, sizeof arguments, "--buffer 1=%s", array);
-    expect_replay(arguments, 2, "points to no buffer");
-    clean();
+    expect_replay("--buffer 0=array.npy", 2, "No such file");
+    write_array("<i4", 2, 8, 0);
+    expect_replay("--buffer 0=array.npy", 0, "did not fault");
+    write_array("<i4", COUNT + 1, COUNT * 4 + 4, 0);
+    expect_replay("--buffer 0=array.npy", 2, "has 4004 bytes, but the buffer only 4000");
+    write_array("<i4", 2, 7, 0);
+    expect_replay("--buffer 0=array.npy", 2, "it is truncated");
+    write_array("|O", 2, 8, 0);
+    expect_replay("--buffer 0=array.npy", 2, "not plain numbers");
+    expect_replay("--buffer 1=array.npy", 2, "points to no buffer");
 }
 
 TEST(test_no_guards)
 {
-    free(make_bundle(save_last));
+    make_bundle(save_last, "");
     expect_replay("--no-guards --under env", 0, "^cufence replay: the launch did not fault$");
-    expect_replay("--no-guards", 0, "bytes other than 0 were written 2 bytes past the end of buffer #2");
-    assert_true(has(said, "did not fault"));
-    clean();
+    expect_replay("--no-guards", 0, "bytes other than 0 were written 2 bytes past the end of buffer #2", "did not fault");
 }
 
 /* The tool is the parent of the process that launches, and keeps its standard input and output. */
 TEST(test_under)
 {
-    char arguments[256];
-    free(make_bundle(save_last));
-    run_shell("printf 'echo tool \"$2\" $#; exec \"$@\"\n' > %s/tool", folder);
-    snprintf(arguments, sizeof arguments, "--under 'sh %s/tool'", folder);
-    expect_replay(arguments, 86, "^tool rerun 3$");
-    assert_true(has(said, "the launch failed: .*ILLEGAL_ADDRESS"));
-    snprintf(arguments, sizeof arguments, "--set-arg 1=999 --under 'sh %s/tool'", folder);
-    expect_replay(arguments, 0, "^tool rerun 3$");
-    run_shell("printf '[ \"$1\" = --args ]; echo debugger $?; exit 5\n' > %s/cuda-gdb; chmod +x %s/cuda-gdb", folder, folder);
-    run_shell("sed -i '1i #!/bin/sh' %s/cuda-gdb", folder);
-    snprintf(arguments, sizeof arguments, "--under %s/cuda-gdb", folder);
-    expect_replay(arguments, 5, "^debugger 0$");
-    assert_true(has(said, "cuda-gdb ended before the launch$"));
+    make_bundle(save_last, "");
+    SUCCEEDS("printf 'echo tool \"$2\" $#; exec \"$@\"\n' > tool");
+    expect_replay("--under 'sh tool'", 86, "^tool rerun 3$", "the launch failed: .*ILLEGAL_ADDRESS");
+    expect_replay("--set-arg 1=999 --under 'sh tool'", 0, "^tool rerun 3$");
+    SUCCEEDS("printf '[ \"$1\" = --args ]; echo debugger $?; exit 5\n' > cuda-gdb; chmod +x cuda-gdb; "
+             "sed -i '1i #!/bin/sh' cuda-gdb");
+    expect_replay("--under ./cuda-gdb", 5, "^debugger 0$", "cuda-gdb ended before the launch$");
     expect_replay("--under true", 1, "true ended before the launch$");
     expect_replay("--under 'true; false'", 2, "is not a command, .* need quotes in it");
     expect_replay("--under /nowhere/tool", 127, "cannot run /nowhere/tool");
     expect_replay("--under ' '", 2, "is not a command");
-    clean();
 }
 
 /* A debugger starts the process by itself or by a shell, and both leave it its socket. On the simulated device a fault is a
@@ -280,14 +229,12 @@ TEST(test_debugger)
 #endif
     if (system("command -v gdb >/dev/null") != 0)
         skip();
-    free(make_bundle(save_last));
+    make_bundle(save_last, "");
     expect_replay("--under \"gdb -nx -batch -ex 'handle SIGSEGV nostop noprint pass' -ex run\"", 86,
                   "the launch failed: .*ILLEGAL_ADDRESS");
     expect_replay("--under \"gdb -nx -batch -ex 'set startup-with-shell off' -ex 'handle SIGSEGV nostop pass' -ex run\"", 86,
                   "the launch failed: .*ILLEGAL_ADDRESS");
-    expect_replay("--under 'gdb -nx -batch -ex run -ex bt'", 0, "in write_last ");
-    assert_true(has(said, "the process ended in the launch$"));
-    clean();
+    expect_replay("--under 'gdb -nx -batch -ex run -ex bt'", 0, "in write_last ", "the process ended in the launch$");
 }
 
 static void save_pinned(void)
@@ -303,38 +250,29 @@ TEST(test_pinned)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* the other process has its own memory where the host memory was */
 #endif
-    char array[128], arguments[256];
-    char *err = make_bundle(save_pinned);
-    assert_true(has(err, "saved .*\\(2 buffers, 4016 bytes\\)"));
-    free(err);
-    run_shell("test $(stat -c %%a-%%s %s/buffers/pinned-*.npy) = 600-%d", bundle, NPY_HEADER + 16);
-    run_shell("grep -q '| buffers/pinned-.* | pinned host memory |' %s/README.md", bundle);
-    expect_replay("--times 2", 86, "faulted in 2 of 2 runs");
-    assert_true(has(said, PAST_THE_END));
-    snprintf(array, sizeof array, "%s/array.npy", folder);
-    write_array(array, "<i4", 4, 16, 0);
-    snprintf(arguments, sizeof arguments, "--buffer 1=%s", array);
-    expect_replay(arguments, 0, "did not fault"); /* with 0 elements, one is written */
-    run_shell("cp %s/scene.json %s/input", bundle, folder);
+    make_bundle(save_pinned, "saved .*\\(2 buffers, 4016 bytes\\)");
+    SUCCEEDS("test $(stat -c %%a-%%s %s/buffers/pinned-*.npy) = 600-%d", bundle, NPY_HEADER + 16);
+    SUCCEEDS("grep -q '| buffers/pinned-.* | pinned host memory |' %s/README.md", bundle);
+    expect_replay("--times 2", 86, "faulted in 2 of 2 runs", PAST_THE_END);
+    write_array("<i4", 4, 16, 0);
+    expect_replay("--buffer 1=array.npy", 0, "did not fault"); /* with 0 elements, one is written */
+    SUCCEEDS("cp %s/scene.json input", bundle);
     edit("/\"pinned\"/,$s/\"size\": 16/\"size\": 8/");
     expect_replay("", 1, "pinned host memory is damaged");
-    run_shell("cp %s/input %s/scene.json", folder, bundle);
+    SUCCEEDS("cp input %s/scene.json", bundle);
     edit("/\"pinned\"/,$s/\"\\(address\\|mapping_start\\)\": \"0x[0-9a-f]*\"/\"\\1\": \"0x900000000000\"/; "
          "/\"pinned\"/,$s/\"mapping_end\": \"0x[0-9a-f]*\"/\"mapping_end\": \"0x900000000010\"/");
     expect_replay("", 1, "pinned host memory at 0x900000000000 cannot be mapped in the new process");
-    run_shell("cp %s/input %s/scene.json; truncate -s -1 %s/buffers/pinned-*.npy", folder, bundle, bundle);
+    SUCCEEDS("cp input %s/scene.json; truncate -s -1 %s/buffers/pinned-*.npy", bundle, bundle);
     expect_replay("", 1, "it is truncated");
-    clean();
     more_options = ",save_max=4005";
-    free(make_bundle(save_pinned));
+    make_bundle(save_pinned, "");
     more_options = "";
     expect_replay("", 86, "buffer #1 .* is not in the bundle: it holds zeros");
-    clean();
     more_options = ",save_max=10";
-    free(make_bundle(save_pinned));
+    make_bundle(save_pinned, "");
     more_options = "";
     expect_replay("", 0, "pinned host memory at 0x[0-9a-f]* .* is not in the bundle: it holds zeros");
-    clean();
 }
 
 /* ---- bundles of strangers ---- */
@@ -373,34 +311,31 @@ TEST(test_damaged)
         {": > $B/kernel.cubin", "kernel.cubin: it is empty"},
     };
     char saved[128];
-    free(make_bundle(save_last));
+    make_bundle(save_last, "");
     snprintf(saved, sizeof saved, "%s", bundle);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (!HAS_USUAL_ADDRESSES && strstr(cases[i].change, "0x2000"))
             continue;
         snprintf(bundle, sizeof bundle, "%s/copy", folder);
-        run_shell("rm -rf %s; cp -r %s %s; B=%s; %s", bundle, saved, bundle, bundle, cases[i].change);
+        SUCCEEDS("rm -rf %s; cp -r %s %s; B=%s; %s", bundle, saved, bundle, bundle, cases[i].change);
         expect_replay("", 1, cases[i].pattern);
     }
-    clean();
 }
 
 /* Only what lies around the buffers is reserved: this address space would be larger than the machine's. */
 TEST(test_around)
 {
-    free(make_bundle(save_last));
+    make_bundle(save_last, "");
     edit("s/0x201000000000/0x1fffffffff00000/");
     expect_replay("", 86, "0 bytes past the end of buffer #2");
-    clean();
 }
 
 /* What only the report needs may be missing. */
 TEST(test_bare)
 {
-    free(make_bundle(save_last));
-    run_shell("rm %s/fault.* %s/report.txt %s/finding.json %s/README.md", bundle, bundle, bundle, bundle);
+    make_bundle(save_last, "");
+    SUCCEEDS("rm %s/fault.* %s/report.txt %s/finding.json %s/README.md", bundle, bundle, bundle, bundle);
     expect_replay("", 86, "model.cu:20 in write_last, block \\(7,0,0\\) thread \\(104,0,0\\)");
-    clean();
 }
 
 TEST(test_usage)
@@ -414,4 +349,5 @@ TEST(test_usage)
     expect_replay("--help", 0, "usage: cufence replay");
 }
 
+TEST_GROUP(make_folder, remove_folder)
 TEST_CONCURRENTLY

@@ -7,17 +7,12 @@
 /* Saves the stories' launches anew. */
 static void save(const char *options, const char *stories)
 {
-    assert_int_equal(run_shell("rm -rf s; LD_LIBRARY_PATH=%s %s run --save-values '*=s' %s -- %s %s", CUFENCE_RUN_DRIVER,
-                               CUFENCE_CLI, options, CUFENCE_SAVED_STORY, stories),
-                     0);
+    SUCCEEDS("rm -rf s; LD_LIBRARY_PATH=%s %s run --save-values '*=s' %s -- %s %s", CUFENCE_RUN_DRIVER, CUFENCE_CLI, options,
+             CUFENCE_SAVED_STORY, stories);
 }
 
-static void expect_replay(const char *arguments, int status, const char *pattern)
-{
-    int got = run_shell("%s replay %s", CUFENCE_CLI, arguments);
-    if (got != status || !has(pattern))
-        fail_msg("replay %s: status %d, not %d, or no '%s' in:\n%s", arguments, got, status, pattern, text);
-}
+#define expect_replay(arguments, status, ...)                                                                                  \
+    expect_end(run_shell("%s replay %s", CUFENCE_CLI, arguments), status, PATTERNS(__VA_ARGS__))
 
 static mode_t mode_of(const char *name)
 {
@@ -32,22 +27,20 @@ TEST(the_first_of_each_kernel_are_bundles)
     static const char *const files[] = {"scene.json",  "kernel.cubin",  "README.md",           "fault.snapshot.json",
                                         "launch.json", "buffers/1.npy", "buffers/2.after.npy", "0.before.npy"};
     save("", "scale");
-    SAYS("save_values: 6 launches saved in .*");
-    SAYS("save_values: 4 of them for `cufence replay`, at most 4 of a kernel");
+    SAYS("save_values: 6 launches saved in .*", "save_values: 4 of them for `cufence replay`, at most 4 of a kernel");
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char path[128];
         snprintf(path, sizeof path, "s/000001-scale/%s", files[i]);
         assert_int_equal(mode_of(path), 0600);
     }
     assert_int_equal(mode_of("s/000001-scale/buffers"), 0700);
-    assert_int_equal(run_shell("ls s/*/scene.json | wc -l | grep -x 4 && ls s/*/launch.json | wc -l | grep -x 6"), 0);
-    assert_int_equal(run_shell("cmp s/000001-scale/0.before.npy s/000001-scale/buffers/1.npy && "
-                               "cmp s/000001-scale/1.after.npy s/000001-scale/buffers/2.after.npy"),
-                     0);
-    assert_int_equal(run_shell("grep 'buffers/2.npy, after the launch buffers/2.after.npy' s/000001-scale/README.md"), 0);
-    assert_int_equal(run_shell("stat -c %%h s/000001-scale/kernel.cubin | grep -x 4"), 0); /* one file */
+    SUCCEEDS("ls s/*/scene.json | wc -l | grep -x 4 && ls s/*/launch.json | wc -l | grep -x 6");
+    SUCCEEDS("cmp s/000001-scale/0.before.npy s/000001-scale/buffers/1.npy && "
+             "cmp s/000001-scale/1.after.npy s/000001-scale/buffers/2.after.npy");
+    SUCCEEDS("grep 'buffers/2.npy, after the launch buffers/2.after.npy' s/000001-scale/README.md");
+    SUCCEEDS("stat -c %%h s/000001-scale/kernel.cubin | grep -x 4"); /* one file */
     save("--save_max 4G/1", "scale waver");
-    assert_int_equal(run_shell("echo s/*/scene.json | grep -x 's/000001-scale/scene.json s/000007-waver/scene.json'"), 0);
+    SUCCEEDS("echo s/*/scene.json | grep -x 's/000001-scale/scene.json s/000007-waver/scene.json'");
     save("--save_max 4G/0", "scale");
     assert_int_equal(run_shell("ls s/*/scene.json"), 2);
     assert_false(mode_of("s/000001-scale/buffers"));
@@ -57,7 +50,7 @@ TEST(the_first_of_each_kernel_are_bundles)
 TEST(unwritten_memory_is_left_for_initcheck)
 {
     save("--fill 0x4b", "second_half_written");
-    assert_int_equal(run_shell("grep '\"filled\": 331' s/000001-scale/scene.json"), 0);
+    SUCCEEDS("grep '\"filled\": 331' s/000001-scale/scene.json");
     expect_replay("--under env s/000001-scale", 0, "outputs equal \\(2 buffers");
     expect_replay("--under 'env TOOL=initcheck' s/000001-scale", 0, "^cufence replay: the launch did not fault$");
     save("", "second_half_written");
@@ -69,9 +62,8 @@ TEST(equal_outputs_are_said)
 {
     save("", "scale");
     expect_replay("s/000001-scale", 0, "^cufence replay: the launch succeeded, outputs equal \\(2 buffers, 8000 bytes\\)$");
-    expect_replay("--times 3 s/000002-scale", 0, "^cufence replay: outputs equal in 3 of 3 runs that ended well$");
-    SAYS("faulted in 0 of 3 runs");
-    SAYS("the launch succeeded, outputs equal");
+    expect_replay("--times 3 s/000002-scale", 0, "^cufence replay: outputs equal in 3 of 3 runs that ended well$",
+                  "faulted in 0 of 3 runs", "the launch succeeded, outputs equal");
     expect_replay("--json s/000001-scale", 0,
                   "^\\{\"kind\":\"replay\",\"kernel\":\"_Z5scalePKfPffi\",\"is_equal\":true,"
                   "\"compared\":2,\"different\":0,\"unread\":0,\"differences\":\\[\\]\\}$");
@@ -84,10 +76,9 @@ TEST(other_outputs_are_told)
     static const char other[] =
         "buffer #1: 1 of 1000 elements \\(float32\\) differ, the first at index 5: 2.75, saved was 2.5$";
     save("", "waver scale");
-    expect_replay("s/000001-waver", 3, "the launch succeeded, but 1 of 1 buffers differ from what it wrote when it was saved");
-    SAYS(other);
-    expect_replay("--times 2 s/000001-waver", 3, "outputs equal in 0 of 2 runs that ended well");
-    SAYS(other);
+    expect_replay("s/000001-waver", 3, "the launch succeeded, but 1 of 1 buffers differ from what it wrote when it was saved",
+                  other);
+    expect_replay("--times 2 s/000001-waver", 3, "outputs equal in 0 of 2 runs that ended well", other);
     expect_replay("--under env s/000001-waver", 3, other);
     expect_replay("--json s/000001-waver", 3,
                   "\"is_equal\":false,.*\"buffer\":1,.*\"elements\":1000,\"different\":1,\"first\":5,"
@@ -103,8 +94,8 @@ TEST(other_outputs_are_told)
 TEST(a_replaced_buffer_counts_as_given)
 {
     save("", "scale");
-    expect_replay("--buffer 0=s/000001-scale/1.before.npy s/000001-scale", 3, "but 1 of 2 buffers differ");
-    SAYS("buffer #2: 1000 of 1000 .* index 0: 0, saved was 2");
+    expect_replay("--buffer 0=s/000001-scale/1.before.npy s/000001-scale", 3, "but 1 of 2 buffers differ",
+                  "buffer #2: 1000 of 1000 .* index 0: 0, saved was 2");
     expect_replay("--buffer 0=s/000001-scale/0.before.npy s/000001-scale", 0, "outputs equal");
 }
 
@@ -115,12 +106,11 @@ TEST(what_depends_on_unwritten_bytes_is_told)
     expect_replay("--uninit s/000001-scale", 0,
                   "^cufence replay: what the launch writes does not depend on bytes that nobody "
                   "had written \\(in 2 buffers\\)$");
-    expect_replay("--uninit s/000002-scale", 86, "cufence: uninitialised read by scale of buffer #1$");
-    SAYS("of buffer #1, 4000 bytes, 40 were never written, the first at byte 3960; element 990 of argument 1, "
-         "float32\\[1000\\], "
-         "becomes 0 where they are 0x00 and 26646166 where they are 0x4b");
-    SAYS("launched at +.*saved_story.c:[0-9]+ in launch_function");
-    SAYS("allocated at +.*saved_story.c:[0-9]+ in ");
+    expect_replay("--uninit s/000002-scale", 86, "cufence: uninitialised read by scale of buffer #1$",
+                  "of buffer #1, 4000 bytes, 40 were never written, the first at byte 3960; element 990 of argument 1, "
+                  "float32\\[1000\\], "
+                  "becomes 0 where they are 0x00 and 26646166 where they are 0x4b",
+                  "launched at +.*saved_story.c:[0-9]+ in launch_function", "allocated at +.*saved_story.c:[0-9]+ in ");
     expect_replay("--uninit --json s/000002-scale", 86, "\"with_00\":\"0\",\"with_4b\":\"26646166\"");
     expect_replay("--uninit --times 2 s/000002-scale", 2, "leave out --under and --times");
     save("", "half_written");
@@ -134,9 +124,8 @@ TEST(what_depends_on_unwritten_bytes_is_told)
 TEST(faults_are_reported)
 {
     save("", "scale");
-    expect_replay("--set-arg 3=1001 s/000001-scale", 86, "model.cu:130 in scale");
-    SAYS("launched at +.*saved_story.c:[0-9]+ in launch_function");
-    SAYS("written .* buffer #2");
+    expect_replay("--set-arg 3=1001 s/000001-scale", 86, "model.cu:130 in scale",
+                  "launched at +.*saved_story.c:[0-9]+ in launch_function", "written .* buffer #2");
 }
 
 /* Where no access faults, what was written is seen all the same: what is beside the buffer in its mapping. */
@@ -145,33 +134,28 @@ TEST(writes_into_slack_are_reported)
     save("", "odd");
     expect_replay("s/000001-write_last", 0, "outputs equal \\(1 buffers, 4004 bytes\\)");
     expect_replay("--set-arg 1=1001 s/000001-write_last", 86,
-                  "slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #1$");
-    SAYS("buffer +#1, 4004 bytes");
-    SAYS("found +00 00 20 40 +exact$");
-    SAYS("as 4-byte values: 2\\.5$");
-    SAYS("given to +write_last<<<\\(8,1,1\\), \\(128,1,1\\)>>>");
-    SAYS("launched at +.*saved_story.c:[0-9]+ in launch_function");
-    SAYS("SUMMARY: cufence: slack write");
+                  "slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #1$", "buffer +#1, 4004 bytes",
+                  "found +00 00 20 40 +exact$", "as 4-byte values: 2\\.5$",
+                  "given to +write_last<<<\\(8,1,1\\), \\(128,1,1\\)>>>",
+                  "launched at +.*saved_story.c:[0-9]+ in launch_function", "SUMMARY: cufence: slack write");
     expect_replay("--set-arg 1=1003 --json s/000001-write_last", 86,
                   "^\\{.*\"kind\":\"slack write\".*\"changed\":12,.*\"found\":\"000020400000204000002040\".*\\}$");
     expect_replay("--times 2 --set-arg 1=1001 s/000001-write_last", 86, "faulted in 2 of 2 runs");
     expect_replay("--set-arg 1=1001 --no-guards s/000001-write_last", 0,
-                  "bytes other than 0 were written [02] bytes past the end of buffer #1$");
-    SAYS("outputs equal");
+                  "bytes other than 0 were written [02] bytes past the end of buffer #1$", "outputs equal");
     expect_replay("--set-arg 1=1004 s/000001-write_last", 86,
-                  "out-of-bounds WRITE of 4 bytes, 12 bytes past the end of buffer #1");
-    SAYS("written +4 bytes, beginning 12 bytes past the end: 2\\.5");
-    SAYS("12 bytes past the end \\(mapped: no fault\\): 2\\.5 2\\.5 2\\.5$");
-    assert_int_equal(run_shell("rm s/*/fault.snapshot.json"), 0); /* only the report needs it */
+                  "out-of-bounds WRITE of 4 bytes, 12 bytes past the end of buffer #1",
+                  "written +4 bytes, beginning 12 bytes past the end: 2\\.5",
+                  "12 bytes past the end \\(mapped: no fault\\): 2\\.5 2\\.5 2\\.5$");
+    SUCCEEDS("rm s/*/fault.snapshot.json"); /* only the report needs it */
     expect_replay("--set-arg 1=1001 s/000001-write_last", 86, "4 bytes changed, 0 bytes past the end of buffer #1$");
 }
 
 static void write_indices(const char *shape, const char *bytes)
 {
-    assert_int_equal(run_shell("printf '\\223NUMPY\\1\\0v\\0' >i.npy && printf '%%-117s\\n' \"{'descr': '<i4', "
-                               "'fortran_order': False, 'shape': (%s,), }\" >>i.npy && printf '%s' >>i.npy",
-                               shape, bytes),
-                     0);
+    SUCCEEDS("printf '\\223NUMPY\\1\\0v\\0' >i.npy && printf '%%-117s\\n' \"{'descr': '<i4', "
+             "'fortran_order': False, 'shape': (%s,), }\" >>i.npy && printf '%s' >>i.npy",
+             shape, bytes);
 }
 
 TEST(writes_before_a_buffer_are_reported)
@@ -182,12 +166,11 @@ TEST(writes_before_a_buffer_are_reported)
                   "slack WRITE: 4 bytes changed, 12 bytes before the start of buffer #1$");
     write_indices("2", "\\375\\377\\377\\377\\351\\3\\0\\0"); /* -3, 1001 */
     for (int i = 0; i < 2; i++) {
-        expect_replay("--buffer 0=i.npy s/000001-write_indexed", 86,
-                      "4 bytes changed, 12 bytes before the start of buffer #1$");
-        SAYS("4 bytes changed, 0 bytes past the end of buffer #1$");
+        expect_replay("--buffer 0=i.npy s/000001-write_indexed", 86, "4 bytes changed, 12 bytes before the start of buffer #1$",
+                      "4 bytes changed, 0 bytes past the end of buffer #1$");
         run_shell("%s replay --json --buffer 0=i.npy s/000001-write_indexed >lines", CUFENCE_CLI);
-        assert_int_equal(run_shell("grep -c '' lines | grep -x 2 && grep -c '^{.*}$' lines | grep -x 2"), 0);
-        assert_int_equal(run_shell("rm -f s/*/fault.snapshot.json"), 0); /* only the report needs it */
+        SUCCEEDS("grep -c '' lines | grep -x 2 && grep -c '^{.*}$' lines | grep -x 2");
+        SUCCEEDS("rm -f s/*/fault.snapshot.json"); /* only the report needs it */
     }
 }
 
@@ -196,9 +179,9 @@ TEST(memory_is_followed)
 {
     save("", "table");
     expect_replay("s/000001-add_by_table", 0, "outputs equal \\(3 buffers, 4080 bytes\\)");
-    assert_int_equal(run_shell("ls s/*/buffers | tr '\\n' ' ' | grep -x '1.after.npy 1.npy 2.npy 3.npy '"), 0);
-    assert_int_equal(run_shell("od -An -tf4 -j128 -N8 s/*/buffers/1.npy | grep -x ' *1 *2'"), 0);
-    assert_int_equal(run_shell("od -An -tf4 -j128 -N8 s/*/buffers/1.after.npy | grep -x ' *2 *3'"), 0);
+    SUCCEEDS("ls s/*/buffers | tr '\\n' ' ' | grep -x '1.after.npy 1.npy 2.npy 3.npy '");
+    SUCCEEDS("od -An -tf4 -j128 -N8 s/*/buffers/1.npy | grep -x ' *1 *2'");
+    SUCCEEDS("od -An -tf4 -j128 -N8 s/*/buffers/1.after.npy | grep -x ' *2 *3'");
 }
 
 TEST(pinned_memory_is_there)
@@ -208,8 +191,8 @@ TEST(pinned_memory_is_there)
 #endif
     save("", "pinned");
     expect_replay("s/000001-count_hosted", 0, "outputs equal \\(2 buffers, 4008 bytes\\)");
-    assert_int_equal(run_shell("od -An -td4 -j128 s/*/buffers/pinned-*0.npy | grep -x ' *1000 *7'"), 0);
-    assert_int_equal(run_shell("od -An -td4 -j128 s/*/buffers/pinned-*.after.npy | grep -x ' *1000 *1007'"), 0);
+    SUCCEEDS("od -An -td4 -j128 s/*/buffers/pinned-*0.npy | grep -x ' *1000 *7'");
+    SUCCEEDS("od -An -td4 -j128 s/*/buffers/pinned-*.after.npy | grep -x ' *1000 *1007'");
     expect_replay("--set-arg 1=0 s/000001-count_hosted", 86, "null pointer|illegal");
 }
 
@@ -220,20 +203,19 @@ TEST(the_code_is_kept)
     expect_replay("s/000002-write_last", 0, "outputs equal");
     /* Only the dump has the code that the driver has made of this text. */
     expect_replay("--set-arg 1=1000 s/000002-write_last", 86, "block \\(7,0,0\\) thread \\(104,0,0\\)");
-    assert_int_equal(run_shell("tr -d '\\0' <s/000001-scale/kernel.cubin | grep -x // && "
-                               "tr -d '\\0' <s/000002-write_last/kernel.cubin | grep -x 'text that is freed'"),
-                     0);
+    SUCCEEDS("tr -d '\\0' <s/000001-scale/kernel.cubin | grep -x // && "
+             "tr -d '\\0' <s/000002-write_last/kernel.cubin | grep -x 'text that is freed'");
 }
 
 /* Its cubin for the device is unpacked, and barriers are put in, so that the thread is still there. */
 TEST(fat_binaries_get_barriers)
 {
-    assert_int_equal(run_shell("tar -xzf %s/cubins/cubins.tar.gz write_last.fatbin", CUFENCE_FIXTURES), 0);
+    SUCCEEDS("tar -xzf %s/cubins/cubins.tar.gz write_last.fatbin", CUFENCE_FIXTURES);
     save("", "fat");
-    assert_int_equal(run_shell("cmp write_last.fatbin s/000001-write_last/kernel.cubin"), 0);
+    SUCCEEDS("cmp write_last.fatbin s/000001-write_last/kernel.cubin");
     expect_replay("s/000001-write_last", 0, "outputs equal");
     expect_replay("--set-arg 1=1000 s/000001-write_last", 86, "block \\(7,0,0\\) thread \\(104,0,0\\)");
-    assert_int_equal(run_shell("printf '#!/bin/sh\\nshift\\nexec \"$@\"\\n' >no-gdb && chmod +x no-gdb"), 0);
+    SUCCEEDS("printf '#!/bin/sh\\nshift\\nexec \"$@\"\\n' >no-gdb && chmod +x no-gdb");
     expect_replay("--under ./no-gdb --set-arg 1=1000 s/000001-write_last", 86, "the launch failed: .*ILLEGAL_ADDRESS");
 }
 
@@ -242,13 +224,12 @@ TEST(fat_binaries_get_barriers)
 TEST(writes_into_slack_are_launched_again)
 {
     static const char *const modes[] = {"rerun", "dump"};
-    assert_int_equal(run_shell("tar -xzf %s/cubins/cubins.tar.gz write_last.fatbin", CUFENCE_FIXTURES), 0);
+    SUCCEEDS("tar -xzf %s/cubins/cubins.tar.gz write_last.fatbin", CUFENCE_FIXTURES);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(run_shell("LD_LIBRARY_PATH=%s %s run --set arena=8G --explain %s -- %s slack", CUFENCE_RUN_DRIVER,
                                    CUFENCE_CLI, modes[i], CUFENCE_SAVED_STORY),
                          86);
-        SAYS("slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #1");
-        SAYS("found +00 00 20 40 +exact");
+        SAYS("slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #1", "found +00 00 20 40 +exact");
         assert_int_equal(has("at model\\.cu:20 in write_last, block \\(7,0,0\\) thread \\(105,0,0\\)"), i == 0);
         assert_int_equal(has("given to +write_last<<<\\(8,1,1\\), \\(128,1,1\\)>>> +re-run"), i == 0);
         assert_int_equal(has("candidate"), i == 1);
@@ -269,8 +250,8 @@ TEST(what_cannot_be_kept_is_said_once)
 TEST(shared_pages_are_refused)
 {
     save("--small pack", "packed");
-    SAYS("no bundle of scale for `cufence replay`: it reaches buffers that share a page \\(small=map");
-    SAYS("no bundle of add_by_table for `cufence replay`: it reaches buffers that share a page");
+    SAYS("no bundle of scale for `cufence replay`: it reaches buffers that share a page \\(small=map",
+         "no bundle of add_by_table for `cufence replay`: it reaches buffers that share a page");
     assert_false(mode_of("s/000001-scale/scene.json"));
     assert_int_equal(mode_of("s/000001-scale/launch.json"), 0600);
     assert_int_equal(run_shell("ls s/*/scene.json"), 2);
@@ -280,8 +261,7 @@ TEST(shared_pages_are_refused)
 TEST(save_max_is_a_limit)
 {
     save("--save-max 16200", "scale");
-    SAYS("no bundle of scale for `cufence replay`: save_max is reached");
-    SAYS("5 more launches were left out");
+    SAYS("no bundle of scale for `cufence replay`: save_max is reached", "5 more launches were left out");
 }
 
 /* In a large address space buffers begin 1 TiB behind its start, and only what is around them is reserved: at an address that
@@ -302,10 +282,9 @@ TEST(buffers_lie_far_from_the_start)
 TEST(room_follows_need)
 {
     save("", "large");
-    assert_int_equal(run_shell("grep 'left out: no room for what is reached through memory' s/000001-add_by_table/README.md"),
-                     0);
-    expect_replay("s/000001-add_by_table", 0, "outputs equal \\(2 buffers, 80 bytes\\)");
-    SAYS("buffer #1 \\(20971520 bytes\\) is not in the bundle: it holds zeros");
+    SUCCEEDS("grep 'left out: no room for what is reached through memory' s/000001-add_by_table/README.md");
+    expect_replay("s/000001-add_by_table", 0, "outputs equal \\(2 buffers, 80 bytes\\)",
+                  "buffer #1 \\(20971520 bytes\\) is not in the bundle: it holds zeros");
     expect_replay("s/000002-add_by_table", 0, "outputs equal \\(3 buffers, 20971600 bytes\\)");
 }
 
@@ -324,12 +303,11 @@ TEST(damaged_ones_are_refused)
     };
     save("", "scale");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(run_shell("rm -rf x; cp -r s/000001-scale x; %s", cases[i].change), 0);
+        SUCCEEDS("rm -rf x; cp -r s/000001-scale x; %s", cases[i].change);
         expect_replay("x", 1, cases[i].pattern);
     }
-    assert_int_equal(run_shell("rm -rf x; cp -r s/000001-scale x; sed -i s,float32,unknown, x/scene.json; "
-                               "cp x/buffers/1.npy x/buffers/2.after.npy"),
-                     0);
+    SUCCEEDS("rm -rf x; cp -r s/000001-scale x; sed -i s,float32,unknown, x/scene.json; "
+             "cp x/buffers/1.npy x/buffers/2.after.npy");
     expect_replay("x", 3, "buffer #2: .* of 4000 elements \\(uint8\\) differ");
 }
 

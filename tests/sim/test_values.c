@@ -3,36 +3,29 @@
 
 TEST(shows_before_and_after)
 {
-    assert_int_equal(run("--values scale", "scale"), 0);
-    SAYS("values of launch #1: scale<<<(8,1,1), (128,1,1)>>>, GPU 0, stream 0x0");
-    SAYS("0  buffer #1 +0, float32[1000]\n");
-    SAYS("same    min 1.0 max 1000.0 mean 500.5 std 288.675, 0 NaN");
-    SAYS("[1.0 2.0 3.0 .. 998.0 999.0 1000.0]");
-    SAYS("before  all are 0, 0 NaN");
-    SAYS("after   min 2.0 max 2000.0 mean 1001.0 std 577.35, 0 NaN");
-    SAYS("2  float32 2.0");
-    SAYS("3  int32 1000");
-    SAYS("values_story.c");
+    expect("--values scale", "scale", 0, "values of launch #1: scale<<<(8,1,1), (128,1,1)>>>, GPU 0, stream 0x0",
+           "0  buffer #1 +0, float32[1000]\n", "same    min 1.0 max 1000.0 mean 500.5 std 288.675, 0 NaN",
+           "[1.0 2.0 3.0 .. 998.0 999.0 1000.0]", "before  all are 0, 0 NaN",
+           "after   min 2.0 max 2000.0 mean 1001.0 std 577.35, 0 NaN", "2  float32 2.0", "3  int32 1000", "values_story.c");
 }
 
 TEST(shows_what_the_filter_chooses)
 {
-    assert_int_equal(run("--values scale", "half many"), 0);
+    expect("--values scale", "half many", 0, "");
     assert_int_equal(count_in("values of launch"), 20);
-    DOES_NOT_SAY("halve");
-    SAYS("values of launch #2:"); /* the number counts all launches */
-    assert_int_equal(run("--values '#3-5|halve'", "half many"), 0);
+    HAS("!halve", "values of launch #2:"); /* the number counts all launches */
+    expect("--values '#3-5|halve'", "half many", 0, "");
     assert_int_equal(count_in("values of launch"), 4);
-    assert_int_equal(run("--values '*&@values_story.c'", "half many"), 0);
+    expect("--values '*&@values_story.c'", "half many", 0, "");
     assert_int_equal(count_in("values of launch"), 21);
-    assert_int_equal(run("--values '*&@other.c'", "half many"), 0);
+    expect("--values '*&@other.c'", "half many", 0, "");
     assert_int_equal(count_in("values of launch"), 0);
 }
 
 TEST(shows_launches_in_order)
 {
     char head[64];
-    assert_int_equal(run("--values scale", "many"), 0);
+    expect("--values scale", "many", 0, "");
     const char *at = text;
     for (int i = 1; i <= 20; i++) {
         snprintf(head, sizeof head, "values of launch #%d:", i);
@@ -43,199 +36,155 @@ TEST(shows_launches_in_order)
 
 TEST(pointers_into_buffers)
 {
-    assert_int_equal(run("--values scale", "offset"), 0);
-    SAYS("0  buffer #1 +400, float32[900]");
-    SAYS("same    min 101.0 max 1000.0 mean 550.5 std 259.807");
-    SAYS("1  buffer #3 +4, float32[999]");
-    SAYS("99 zeros");
+    expect("--values scale", "offset", 0, "0  buffer #1 +400, float32[900]",
+           "same    min 101.0 max 1000.0 mean 550.5 std 259.807", "1  buffer #3 +4, float32[999]", "99 zeros");
 }
 
 TEST(types_are_guessed_and_marked)
 {
-    assert_int_equal(run("--values '*'", "struct"), 0);
+    expect("--values '*'", "struct", 0, "0  at byte 8: buffer #2 +0");
     assert_int_equal(count_in("float32[1000] (guess)"), 4);
-    SAYS("0  at byte 8: buffer #2 +0");
-    assert_int_equal(run("--values '*'", "count"), 0);
-    SAYS("int64[1000] (guess)");
-    SAYS("min -1 max 998 mean 498.5");
-    assert_int_equal(run("--values '*' --values_type 'copy*:i32'", "struct"), 0);
+    expect("--values '*'", "count", 0, "int64[1000] (guess)", "min -1 max 998 mean 498.5");
+    expect("--values '*' --values_type 'copy*:i32'", "struct", 0, "!guess");
     assert_int_equal(count_in("int32[1000]\n"), 4);
-    DOES_NOT_SAY("guess");
-    assert_int_equal(run("--values '*'", "half"), 0);
-    SAYS("float16[2000]\n");
-    SAYS("after   min 0.0 max 0.5 mean 0.25 std 0.25, 1000 zeros");
+    expect("--values '*'", "half", 0, "float16[2000]\n", "after   min 0.0 max 0.5 mean 0.25 std 0.25, 1000 zeros");
 }
 
 TEST(graphs_are_shown_as_a_whole)
 {
-    assert_int_equal(run("--values scale", "graph"), 0);
+    expect("--values scale", "graph", 0, "kernels    scale", "before and after the whole graph",
+           "after   min 3.0 max 3000.0 mean 1501.5");
     assert_int_equal(count_in("a CUDA graph"), 2);
-    SAYS("kernels    scale");
-    SAYS("before and after the whole graph");
-    SAYS("after   min 3.0 max 3000.0 mean 1501.5");
-    assert_int_equal(run("--values other", "graph"), 0);
-    DOES_NOT_SAY("a CUDA graph");
+    expect("--values other", "graph", 0, "!a CUDA graph");
 }
 
 /* Nothing runs again what a program has captured. */
 TEST(graphs_off_says_what_it_cannot)
 {
-    assert_int_equal(run("--values scale --graphs off", "graph scale graph"), 0);
+    expect("--values scale --graphs off", "graph scale graph", 0, "");
     assert_int_equal(count_in("graphs=off: what the program captures by itself stays a CUDA graph"), 1);
-    assert_int_equal(run("--values scale --graphs off", "scale"), 0);
-    DOES_NOT_SAY("graphs=off");
+    expect("--values scale --graphs off", "scale", 0, "!graphs=off");
 }
 
 TEST(lines_of_json)
 {
-    assert_int_equal(run("--values '*=values.json'", "scale graph"), 0);
-    DOES_NOT_SAY("values of launch");
+    expect("--values '*=values.json'", "scale graph", 0, "!values of launch");
     read_file("values.json");
     assert_int_equal(count_in("\n"), 3);
     assert_int_equal(count_in("{\"schema\":1,\"launch\":"), 3);
-    SAYS("\"kernel\":\"scale(float const*, float*, float, int)\"");
-    SAYS("\"type\":\"float32\",\"type_from\":\"signature\",\"changed\":true");
-    SAYS("\"first\":[2.0,4.0,6.0,8.0,10.0,12.0,14.0,16.0],\"last\":[1986.0,");
-    SAYS("\"kernels\":\"scale, mask\"");
-    SAYS("\"-Infinity\"");
+    HAS("\"kernel\":\"scale(float const*, float*, float, int)\"",
+        "\"type\":\"float32\",\"type_from\":\"signature\",\"changed\":true",
+        "\"first\":[2.0,4.0,6.0,8.0,10.0,12.0,14.0,16.0],\"last\":[1986.0,", "\"kernels\":\"scale, mask\"", "\"-Infinity\"");
 }
 
 TEST(what_is_wrong_is_refused)
 {
-    assert_int_equal(run("--values '#x'", "scale"), 2);
-    SAYS("values=#x is not allowed; use LAUNCHES or");
-    assert_int_equal(run("--values '*' --values_type gemm:f15", "scale"), 2);
-    SAYS("values_type=gemm:f15");
-    assert_int_equal(run("--values '*=nowhere/values.json'", "scale"), 2);
-    assert_int_equal(run("--set graphs=maybe", "scale"), 2);
-    SAYS("graphs=maybe is not allowed; use on | off");
-    assert_int_equal(run("--nan yes", "scale"), 2);
-    assert_int_equal(run("--trace earlier", "scale"), 0);
-    assert_int_equal(run("--trace earlier --values '*' --values_type gemm:f15", "scale"), 2);
+    expect("--values '#x'", "scale", 2, "values=#x is not allowed; use LAUNCHES or");
+    expect("--values '*' --values_type gemm:f15", "scale", 2, "values_type=gemm:f15");
+    expect("--values '*=nowhere/values.json'", "scale", 2, "");
+    expect("--set graphs=maybe", "scale", 2, "graphs=maybe is not allowed; use on | off");
+    expect("--nan yes", "scale", 2, "");
+    expect("--trace earlier", "scale", 0, "");
+    expect("--trace earlier --values '*' --values_type gemm:f15", "scale", 2, "");
     read_file("earlier"); /* it is still there */
-    SAYS("\"event\":\"launch\"");
+    HAS("\"event\":\"launch\"");
 }
 
 TEST(values_before_a_fault_are_shown)
 {
-    assert_int_equal(run("--values '*'", "scale fault"), 3);
-    SAYS("values of launch #1");
-    SAYS("after   min 2.0");
-    SAYS("values of launch #2"); /* known or lost: this device may go on after a fault */
+    expect("--values '*'", "scale fault", 3, "values of launch #1", "after   min 2.0");
+    HAS("values of launch #2"); /* known or lost: this device may go on after a fault */
 }
 
 /* ---- NaN ---- */
 
 TEST(the_first_nan_is_found)
 {
-    assert_int_equal(run("--nan report", "nan"), 86);
+    expect("--nan report", "nan", 86, "first NaN: normalise writes 1 NaN to buffer #2, first to element 417 of float32[1000]",
+           "kernel     normalise<<<(8,1,1), (128,1,1)>>>", "#2, by thread", "values_story.c", "1 zero, 0 NaN, 0 Inf",
+           "0 / 0 is NaN", "3 launches seen", "SUMMARY: cufence: first NaN launched at");
     assert_int_equal(count_in("cufence: first NaN: "), 1);
-    SAYS("first NaN: normalise writes 1 NaN to buffer #2, first to element 417 of float32[1000]");
-    SAYS("kernel     normalise<<<(8,1,1), (128,1,1)>>>");
-    SAYS("#2, by thread");
-    SAYS("values_story.c");
-    SAYS("1 zero, 0 NaN, 0 Inf");
-    SAYS("0 / 0 is NaN");
-    SAYS("3 launches seen");
-    SAYS("SUMMARY: cufence: first NaN launched at");
 }
 
 TEST(a_free_row_that_is_read_is_found)
 {
-    assert_int_equal(run("--nan report", "free_row"), 86);
+    expect("--nan report", "free_row", 86, "");
     assert_int_equal(count_in("cufence: first NaN: "), 1);
-    SAYS("first NaN: scale writes 1000 NaN to buffer #");
-    SAYS("4000 bytes in rows that");
-    SAYS("row        0 of results, live; byte 0 of 1000 (4 rows)");
-    SAYS("an input has rows that are free, or were");
-    assert_int_equal(run("--nan report", "unwritten_row"), 86);
-    SAYS("an input has rows that are free, or were");
-    assert_int_equal(run("--nan report", "live_row"), 0);
-    SAYS("no faults");
-    DOES_NOT_SAY("does not do it");
+    HAS("first NaN: scale writes 1000 NaN to buffer #", "4000 bytes in rows that",
+        "row        0 of results, live; byte 0 of 1000 (4 rows)", "an input has rows that are free, or were");
+    expect("--nan report", "unwritten_row", 86, "an input has rows that are free, or were");
+    expect("--nan report", "live_row", 0, "no faults", "!does not do it");
 }
 
 TEST(a_nan_is_awaited)
 {
-    assert_int_equal(run("--nan report", "nan_awaited"), 86);
-    SAYS("told\nwaited\n");
+    expect("--nan report", "nan_awaited", 86, "told\nwaited\n");
 }
 
 TEST(a_nan_of_the_programs_own_is_none)
 {
-    assert_int_equal(run("--nan report", "nan_copied"), 0);
-    SAYS("no faults");
+    expect("--nan report", "nan_copied", 0, "no faults");
 }
 
 TEST(memory_that_nobody_wrote_is_no_input)
 {
-    assert_int_equal(run("--nan report", "nan_stale"), 86);
-    SAYS("first to element 3 of float32[1000]");
-    SAYS("never written");
+    expect("--nan report", "nan_stale", 86, "first to element 3 of float32[1000]", "never written");
 }
 
 TEST(masks_are_no_nan)
 {
-    assert_int_equal(run("--nan report", "mask"), 0);
-    assert_int_equal(run("--nan report+inf", "mask"), 86);
-    SAYS("first Inf: mask writes 1000 Inf to buffer #2");
+    expect("--nan report", "mask", 0, "");
+    expect("--nan report+inf", "mask", 86, "first Inf: mask writes 1000 Inf to buffer #2");
 }
 
 /* A type that is a guess, of memory whose size it does not divide: a library's workspace may look so. */
 TEST(mixed_memory_is_not_blamed)
 {
-    assert_int_equal(run("--nan report", "nan_guessed"), 86);
-    SAYS("first NaN: divide writes 1 NaN");
-    assert_int_equal(run("--nan report", "nan_mixed"), 0);
-    assert_int_equal(run("--nan report", "nan_in_halves"), 0); /* its name knows of no float16 */
+    expect("--nan report", "nan_guessed", 86, "first NaN: divide writes 1 NaN");
+    expect("--nan report", "nan_mixed", 0, "");
+    expect("--nan report", "nan_in_halves", 0, ""); /* its name knows of no float16 */
 }
 
 TEST(a_fill_is_no_nan)
 {
-    assert_int_equal(run("--nan report", "nan_fill"), 0);
+    expect("--nan report", "nan_fill", 0, "");
 }
 
 TEST(indices_are_no_nan)
 {
-    assert_int_equal(run("--nan report", "indices"), 0);
+    expect("--nan report", "indices", 0, "");
 }
 
 TEST(only_the_maker_is_blamed)
 {
-    assert_int_equal(run("--nan report", "nan_struct"), 86);
+    expect("--nan report", "nan_struct", 86, "first NaN: normalise writes");
     assert_int_equal(count_in("cufence: first NaN: "), 1);
-    SAYS("first NaN: normalise writes");
 }
 
 TEST(a_graph_may_make_it)
 {
-    assert_int_equal(run("--nan report", "nan_graph"), 86);
-    SAYS("first NaN: a CUDA graph writes 1 NaN");
-    SAYS("one of a CUDA graph: normalise");
+    expect("--nan report", "nan_graph", 86, "first NaN: a CUDA graph writes 1 NaN", "one of a CUDA graph: normalise");
 }
 
 TEST(stop_ends_the_program_there)
 {
-    assert_int_equal(run("--nan stop", "nan"), 3);
-    SAYS("cuLaunchKernel: error 710");
-    SAYS("2 launches seen");
+    expect("--nan stop", "nan", 3, "cuLaunchKernel: error 710", "2 launches seen");
 }
 
 TEST(every_other_launch)
 {
-    assert_int_equal(run("--nan report --every 1000", "many"), 0);
-    assert_int_equal(run("--nan report --every 2", "nan"), 86); /* the first of each kernel is looked at */
+    expect("--nan report --every 1000", "many", 0, "");
+    expect("--nan report --every 2", "nan", 86, ""); /* the first of each kernel is looked at */
     assert_int_equal(count_in("cufence: first NaN: "), 1);
 }
 
 TEST(the_finding_is_in_json)
 {
-    assert_int_equal(run("--nan report --json found.json", "nan"), 86);
+    expect("--nan report --json found.json", "nan", 86, "");
     read_file("found.json");
-    SAYS("\"kind\":\"first NaN\"");
-    SAYS("\"nan\":{\"kernel\":\"normalise(float const*, float*, int)\",\"symbol\":\"_Z9normalisePKfPfi\"");
-    SAYS("\"index\":417,\"made\":1,\"count\":1000,\"type\":\"float32\"");
-    SAYS("\"inputs\":[{\"argument\":0,\"at\":0,\"buffer\":3");
+    HAS("\"kind\":\"first NaN\"",
+        "\"nan\":{\"kernel\":\"normalise(float const*, float*, int)\",\"symbol\":\"_Z9normalisePKfPfi\"",
+        "\"index\":417,\"made\":1,\"count\":1000,\"type\":\"float32\"", "\"inputs\":[{\"argument\":0,\"at\":0,\"buffer\":3");
 }
 
 TEST_GROUP(make_folder, remove_folder)

@@ -12,31 +12,27 @@ static int make_cubins(void **state)
 
 TEST(a_nan_has_the_line_that_writes_it)
 {
-    assert_int_equal(run("--nan report --json report.json", "code_nan"), 86);
-    SAYS("first NaN: normalise writes 1 NaN to buffer #2, first to element 417 of float32[1000]");
-    SAYS("written at    /src/values.cu:10 ");
-    SAYS("derived");
+    expect("--nan report --json report.json", "code_nan", 86,
+           "first NaN: normalise writes 1 NaN to buffer #2, first to element 417 of float32[1000]",
+           "written at    /src/values.cu:10 ", "derived");
     read_file("report.json");
-    SAYS("\"written_at\":{\"file\":\"/src/values.cu\",\"line\":10}");
+    HAS("\"written_at\":{\"file\":\"/src/values.cu\",\"line\":10}");
 }
 
 TEST(an_input_that_is_the_output_is_looked_at)
 {
-    assert_int_equal(run("--nan report", "code_in_place"), 86);
-    SAYS("first NaN: normalise writes 1 NaN to buffer #1, first to element 417");
-    SAYS("written at    /src/values.cu:10 ");
+    expect("--nan report", "code_in_place", 86, "first NaN: normalise writes 1 NaN to buffer #1, first to element 417",
+           "written at    /src/values.cu:10 ");
 }
 
 /* code: the file that the program loads. */
 static void expect_an_input_that_nobody_wrote(const char *code)
 {
     setenv("VALUES_CODE", code, 1);
-    assert_int_equal(run("--nan report", "code_only_read"), 86);
+    expect("--nan report", "code_only_read", 86, "");
     unsetenv("VALUES_CODE");
-    SAYS("first NaN: normalise writes 1 NaN to buffer #3");
-    SAYS("written at    /src/values.cu:10 ");
-    SAYS("never written");
-    SAYS("an input that nobody has written holds NaN");
+    HAS("first NaN: normalise writes 1 NaN to buffer #3", "written at    /src/values.cu:10 ", "never written",
+        "an input that nobody has written holds NaN");
 }
 
 TEST(what_a_kernel_only_reads_is_not_written)
@@ -64,29 +60,23 @@ TEST(ptx_is_compiled)
     expect_an_input_that_nobody_wrote("values_ptx.fatbin");
     setenv("VALUES_CODE", "values_ptx.fatbin", 1);
     setenv("CUFENCE_SIM", "fail=cuLinkComplete:1:218", 1);
-    assert_int_equal(run("--nan report", "code_only_read"), 0); /* the first launch may have written it */
+    expect("--nan report", "code_only_read", 0, ""); /* the first launch may have written it */
     unsetenv("CUFENCE_SIM");
     unsetenv("VALUES_CODE");
 }
 
 TEST(guesses_know_the_widths_of_accesses)
 {
-    assert_int_equal(run("--values widen", "code_types"), 0);
-    SAYS("bfloat16[1000] (guess)");
-    SAYS("[0.0 1.0 0.0 .. 1.0 0.0 1.0]");
-    SAYS("float64[1000] (guess)");
-    SAYS("[0.0 3.0 0.0 .. 3.0 0.0 3.0]");
+    expect("--values widen", "code_types", 0, "bfloat16[1000] (guess)", "[0.0 1.0 0.0 .. 1.0 0.0 1.0]", "float64[1000] (guess)",
+           "[0.0 3.0 0.0 .. 3.0 0.0 3.0]");
 }
 
 TEST(a_signature_that_was_told_is_used)
 {
-    assert_int_equal(run("--values '#1'", "told"), 0);
-    DOES_NOT_SAY("cufence is not there");
+    expect("--values '#1'", "told", 0, "!cufence is not there");
     assert_int_equal(count_in("float16[1000]\n"), 3);
-    DOES_NOT_SAY("guess");
-    assert_int_equal(run("--values '#2'", "told"), 0);
-    DOES_NOT_SAY("float64");
-    SAYS("(guess)");
+    HAS("!guess");
+    expect("--values '#2'", "told", 0, "!float64", "(guess)");
 }
 
 TEST_GROUP(make_cubins, remove_folder)

@@ -18,10 +18,9 @@ static void tell_last(void)
 
 TEST(test_last)
 {
-    expect_said(tell_last,
-                (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
-                                 "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* re-run$",
-                                 "written +4 bytes past the end: 2\\.5 +re-run", "model\\.cu:20", "!buffer .*candidate", NULL});
+    expect_said(tell_last, PATTERNS("out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
+                                    "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* re-run$",
+                                    "written +4 bytes past the end: 2\\.5 +re-run", "model\\.cu:20", "!buffer .*candidate"));
 }
 
 TELLS(off, "the warp had exited", "!re-run", "!thread \\(104")

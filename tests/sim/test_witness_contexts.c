@@ -16,9 +16,9 @@ static void expect_story(const char *story, const char *const *patterns)
     int status = pclose(out);
     if (!strstr(said, "cuCtxSynchronize: error 700") || !WIFEXITED(status) || WEXITSTATUS(status) != 3)
         fail_msg("%s: status 0x%x: %s", story, (unsigned)status, said);
-    for (; *patterns; patterns++)
-        if (!has(said, *patterns))
-            fail_msg("%s: no %s in:\n%s", story, *patterns, said);
+    const char *wrong = wrong_pattern(said, patterns);
+    if (wrong)
+        fail_msg("%s: %s in:\n%s", story, wrong, said);
 }
 
 /* In the rerun process it is the device's primary context. */
@@ -26,10 +26,9 @@ TEST(a_kernel_is_staged_whatever_its_context)
 {
     static const char *const stories[] = {"green", "green_stream", "own_context"};
     for (size_t i = 0; i < sizeof stories / sizeof *stories; i++)
-        expect_story(stories[i],
-                     (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
-                                      "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* re-run$",
-                                      "written +4 bytes past the end: 2\\.5 +re-run", "launched at .*saved_story\\.c:", NULL});
+        expect_story(stories[i], PATTERNS("out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
+                                          "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* re-run$",
+                                          "written +4 bytes past the end: 2\\.5 +re-run", "launched at .*saved_story\\.c:"));
 }
 
 /* ---- no second process ---- */
@@ -63,9 +62,8 @@ TEST(a_device_for_one_process_gives_a_note)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         refusal = cases[i].refusal;
-        expect_said(tell_refused,
-                    (const char *[]){"illegal memory access by a WRITE \\(address unknown: the warp had exited\\)",
-                                     "kernel +write_last .* exact$", "model\\.cu:20", "buffer +#1, 4000 bytes", cases[i].reason,
-                                     "!re-run$", NULL});
+        expect_said(tell_refused, PATTERNS("illegal memory access by a WRITE \\(address unknown: the warp had exited\\)",
+                                           "kernel +write_last .* exact$", "model\\.cu:20", "buffer +#1, 4000 bytes",
+                                           cases[i].reason, "!re-run$"));
     }
 }

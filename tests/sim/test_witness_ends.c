@@ -141,7 +141,7 @@ static void tell_reaping(void)
 TEST(test_reaping)
 {
     make_told();
-    expect_said(tell_reaping, (const char *[]){"it took longer than wait_ms=1000/300", NULL});
+    expect_said(tell_reaping, PATTERNS("it took longer than wait_ms=1000/300"));
     unlink(told);
 }
 
@@ -189,7 +189,7 @@ TEST(test_limited)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* the other process has its own memory where the host memory was */
 #endif
-    expect_said(tell_limited, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, NULL});
+    expect_said(tell_limited, PATTERNS(PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END));
 }
 
 static int count_sockets(void)
@@ -266,7 +266,7 @@ static void tell_nameless(void)
 TEST(test_nameless)
 {
     make_told();
-    expect_said(tell_nameless, (const char *[]){"illegal memory access", NULL});
+    expect_said(tell_nameless, PATTERNS("illegal memory access"));
     unlink(told);
 }
 
@@ -389,8 +389,8 @@ static void tell_closed_later(void)
 /* Nothing of ours takes the place of standard streams that the program has closed. */
 TEST(test_standard)
 {
-    expect_said(tell_standard, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
-    expect_said(tell_closed_later, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
+    expect_said(tell_standard, PATTERNS(PAST_THE_END, THREAD_PAST_THE_END));
+    expect_said(tell_closed_later, PATTERNS(PAST_THE_END, THREAD_PAST_THE_END));
 }
 
 static void tell_other_user(void)
@@ -407,5 +407,5 @@ TEST(test_other_user)
 {
     if (geteuid() != 0)
         skip();
-    expect_said(tell_other_user, (const char *[]){"illegal memory access by a WRITE", "write_last", NULL});
+    expect_said(tell_other_user, PATTERNS("illegal memory access by a WRITE", "write_last"));
 }

@@ -21,7 +21,7 @@ TEST(test_pinned)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* the other process has its own memory where the host memory was */
 #endif
-    expect_said(tell_pinned, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, NULL});
+    expect_said(tell_pinned, PATTERNS(PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END));
 }
 
 /* Two blocks in one page of malloc's, each registered, and the second leads to the buffer. */
@@ -46,7 +46,7 @@ TEST(test_registered)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* the other process has its own memory where the host memory was */
 #endif
-    expect_said(tell_registered, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
+    expect_said(tell_registered, PATTERNS(PAST_THE_END, THREAD_PAST_THE_END));
 }
 
 TELLS(managed, "could not be launched again: an argument points to managed memory", "the warp had exited", "!re-run$")
@@ -81,7 +81,7 @@ static void tell_saved(void)
 TEST(test_saved)
 {
     assert_non_null(mkdtemp(folder));
-    expect_said(tell_saved, (const char *[]){"keep: nothing to replay: an argument points to managed memory", NULL});
+    expect_said(tell_saved, PATTERNS("keep: nothing to replay: an argument points to managed memory"));
     assert_int_equal(rmdir(folder), 0);
 }
 

@@ -37,12 +37,12 @@ static inline void load_machine(const struct machine_code *machine, size_t count
     builder_start(&builder);
     uint32_t strings = builder_add(&builder, SHT_STRTAB, 0, length, 0, 0);
     builder_put(&builder, strings, 0, names, length);
-    uint32_t text = builder_add(&builder, SHT_PROGBITS, 0, count * 16, 0, 0);
-    builder.sections[text].sh_flags = SHF_ALLOC | SHF_EXECINSTR;
+    uint32_t section = builder_add(&builder, SHT_PROGBITS, 0, count * 16, 0, 0);
+    builder.sections[section].sh_flags = SHF_ALLOC | SHF_EXECINSTR;
     for (size_t i = 0; i < count; i++)
-        builder_put(&builder, text, i * 16, i == without ? nop : machine->code[i], 16);
+        builder_put(&builder, section, i * 16, i == without ? nop : machine->code[i], 16);
     uint32_t symbols = builder_add(&builder, SHT_SYMTAB, sizeof(Elf64_Sym), 2 * sizeof(Elf64_Sym), strings, 0);
-    const Elf64_Sym symbol = {1, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), 0x10, (uint16_t)text, 0, count * 16};
+    const Elf64_Sym symbol = {1, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), 0x10, (uint16_t)section, 0, count * 16};
     builder_put(&builder, symbols, sizeof symbol, &symbol, sizeof symbol);
     CHECK_CU(cuModuleLoadData(&module, builder_finish(&builder, 0xBE, &size)));
     builder_end(&builder);

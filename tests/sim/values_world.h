@@ -4,38 +4,17 @@
 #ifndef VALUES_WORLD_H
 #define VALUES_WORLD_H
 
-#include "support/folder.h"
-#include "child.h"
-
-static char text[1 << 16];
+#include "support/shell.h"
 
 static inline void read_file(const char *name)
 {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "r");
-    text[0] = '\0';
-    if (file) {
-        text[fread(text, 1, sizeof text - 1, file)] = '\0';
-        fclose(file);
-    }
+    run_shell("cat %s", name);
 }
 
 /* Runs stories of a program under `cufence run ARGUMENTS`; `text` gets what it prints. Returns the exit status. */
 static inline int run_program(const char *program, const char *arguments, const char *stories)
 {
-    char command[2048];
-    setenv("LD_LIBRARY_PATH", CUFENCE_RUN_DRIVER, 1); /* libcuda.so.1 is the simulated device there */
-    snprintf(command, sizeof command, "cd %s && %s run %s -- %s %s >out 2>&1", folder, CUFENCE_CLI, arguments, program,
-             stories);
-    int status = system(command);
-    read_file("out");
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static inline int run(const char *arguments, const char *stories)
-{
-    return run_program(CUFENCE_VALUES_STORY, arguments, stories);
+    return run_shell("LD_LIBRARY_PATH=%s %s run %s -- %s %s", CUFENCE_RUN_DRIVER, CUFENCE_CLI, arguments, program, stories);
 }
 
 static inline size_t count_in(const char *word)
@@ -46,15 +25,21 @@ static inline size_t count_in(const char *word)
     return count;
 }
 
-#define SAYS(word)                                                                                                             \
-    do {                                                                                                                       \
-        if (!strstr(text, word))                                                                                               \
-            fail_msg("no '%s' in:\n%s", word, text);                                                                           \
-    } while (0)
-#define DOES_NOT_SAY(word)                                                                                                     \
-    do {                                                                                                                       \
-        if (strstr(text, word))                                                                                                \
-            fail_msg("'%s' in:\n%s", word, text);                                                                              \
-    } while (0)
+/* Fails unless `text` has the words, which are no patterns; one that begins with '!' must not be found. */
+#define HAS(...) expect_words(0, 0, PATTERNS(__VA_ARGS__))
+static inline void expect_words(int got, int status, const char *const *words)
+{
+    for (; *words; words++) {
+        int is_unwanted = **words == '!';
+        if ((strstr(text, *words + is_unwanted) != NULL) == is_unwanted)
+            fail_msg("'%s' in:\n%s", *words, text);
+    }
+    if (got != status)
+        fail_msg("status %d, not %d:\n%s", got, status, text);
+}
+
+/* Of values_story.c. */
+#define expect(arguments, stories, status, ...)                                                                                \
+    expect_words(run_program(CUFENCE_VALUES_STORY, arguments, stories), status, PATTERNS(__VA_ARGS__))
 
 #endif

@@ -3,10 +3,7 @@
 #define CUFENCE_TESTS_SHELL_H
 
 #include "support/folder.h"
-
-#include <regex.h>
-#include <stdarg.h>
-#include <sys/wait.h>
+#include "support/unfold.h"
 
 static char text[1 << 16];
 
@@ -30,17 +27,18 @@ static inline int run_shell(const char *format, ...)
 
 static inline int has(const char *pattern)
 {
-    regex_t regex;
-    assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0);
-    int found = regexec(&regex, text, 0, NULL, 0) == 0;
-    regfree(&regex);
-    return found;
+    return has_pattern(text, pattern);
 }
 
-#define SAYS(pattern)                                                                                                          \
-    do {                                                                                                                       \
-        if (!has(pattern))                                                                                                     \
-            fail_msg("no '%s' in:\n%s", pattern, text);                                                                        \
-    } while (0)
+/* Fails unless a command has ended with that status, and what it has printed has the patterns (unfold.h). */
+static inline void expect_end(int got, int status, const char *const *patterns)
+{
+    const char *wrong = wrong_pattern(text, patterns);
+    if (got != status || wrong)
+        fail_msg("status %d, not %d, or '%s' in:\n%s", got, status, wrong ? wrong : "", text);
+}
+
+#define SAYS(...) expect_end(0, 0, PATTERNS(__VA_ARGS__))
+#define SUCCEEDS(...) expect_end(run_shell(__VA_ARGS__), 0, PATTERNS(""))
 
 #endif
