@@ -45,9 +45,16 @@ const char *__lsan_default_suppressions(void)
 }
 
 struct outcome {
-    int status; /* from waitpid */
+    int status; /* exit status, or 128 + signal */
     char *err;  /* the child's stderr; free() it */
 };
+
+static inline int await_child(pid_t pid)
+{
+    int status = -1;
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
 
 /* Runs story() in a child. The exit status is 0 if it returns, unless an exit handler changes it. */
 static inline struct outcome run_child(void (*story)(void))
@@ -74,7 +81,7 @@ static inline struct outcome run_child(void (*story)(void))
     if (outcome.err)
         outcome.err[size] = '\0';
     close(out[0]);
-    waitpid(pid, &outcome.status, 0);
+    outcome.status = await_child(pid);
     return outcome;
 }
 
@@ -84,13 +91,30 @@ static inline void expect_ending(void (*story)(void), int status, const char *wa
 {
     struct outcome outcome = run_child(story);
     const char *said = outcome.err ? outcome.err : "", *found = wanted ? strstr(said, wanted) : said;
-    int is_ok = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == status && found &&
-                (!unwanted || !strstr(found + (wanted != NULL), unwanted));
+    int is_ok = outcome.status == status && found && (!unwanted || !strstr(found + (wanted != NULL), unwanted));
     if (!is_ok) /* not print_error(), which truncates sanitizer reports */
-        fprintf(stderr, "the child ended with status 0x%x instead of %d, without \"%s\" or with \"%s\", and said:\n%s\n",
-                (unsigned)outcome.status, status, wanted ? wanted : "", unwanted ? unwanted : "", said);
+        fprintf(stderr, "the child ended with status %d instead of %d, without \"%s\" or with \"%s\", and said:\n%s\n",
+                outcome.status, status, wanted ? wanted : "", unwanted ? unwanted : "", said);
     free(outcome.err); /* before an assertion jumps away */
     assert_true(is_ok);
+}
+
+/* Fails unless the story ends with the status, and says each of the lines, up to NULL, just once, but for those that begin with
+ * '!': never. */
+static inline void expect_lines(void (*story)(void), int status, const char *const *lines)
+{
+    struct outcome outcome = run_child(story);
+    const char *wrong = NULL;
+    for (; *lines && !wrong; lines++) {
+        int is_unwanted = **lines == '!';
+        const char *at = strstr(outcome.err, *lines + is_unwanted);
+        wrong = is_unwanted ? at : at && !strstr(at + 1, *lines) ? NULL : *lines;
+    }
+    if (outcome.status != status || wrong)
+        fprintf(stderr, "the child ended with status %d instead of %d, or not so: \"%s\":\n%s\n", outcome.status, status,
+                wrong ? wrong : "", outcome.err);
+    free(outcome.err);
+    assert_true(outcome.status == status && !wrong);
 }
 
 #define FAULTED 86 /* the default of exitcode: a program that would have exited with 0 after a fault */
@@ -101,6 +125,13 @@ static inline void expect_ending(void (*story)(void), int status, const char *wa
     TEST(test_##name)                                                                                                          \
     {                                                                                                                          \
         expect_ending(name, status, wanted, unwanted);                                                                         \
+    }                                                                                                                          \
+    static void name(void)
+#define LINES(name, status, ...)                                                                                               \
+    static void name(void);                                                                                                    \
+    TEST(test_##name)                                                                                                          \
+    {                                                                                                                          \
+        expect_lines(name, status, (const char *const[]){__VA_ARGS__, NULL});                                                  \
     }                                                                                                                          \
     static void name(void)
 #define STORY(name) STORY_OF(name, 0, NULL, NULL)

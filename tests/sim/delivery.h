@@ -106,13 +106,6 @@ static inline pid_t launch(const char *story, int standard_error)
     return pid;
 }
 
-static inline int status_of(pid_t pid)
-{
-    int status = -1;
-    waitpid(pid, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 static char text[1 << 16];
 
 /* All that comes until the end. */
@@ -133,7 +126,7 @@ static inline int run_story(const char *story)
     pid_t pid = launch(story, ends[1]);
     close(ends[1]);
     read_all(ends[0]);
-    return status_of(pid);
+    return await_child(pid);
 }
 
 static inline void expect(const char *story, int status)

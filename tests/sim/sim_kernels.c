@@ -15,13 +15,6 @@ static void store_last(const cusim_thread *thread, void *const *arguments)
 __attribute__((constructor)) static void add(void)
 {
     static const size_t pointer_and_number[] = {8, 4};
-    static const cusim_kernel kernel = {.name = "store_last",
-                                        .function = store_last,
-                                        .argument_bytes = pointer_and_number,
-                                        .argument_count = 2,
-                                        .file = "share.cu",
-                                        .line = 7,
-                                        .access_bytes = 4,
-                                        .exits_at_fault = 1};
+    static const cusim_kernel kernel = {"store_last", store_last, pointer_and_number, 2, "share.cu", 7, 4, 0, 1};
     cusim_register_kernel(&kernel);
 }

@@ -195,7 +195,7 @@ TEST(test_progress)
     pid_t pid = launch("slow_dump", end);
     close(end);
     read_all(terminal);
-    assert_int_equal(status_of(pid), 7);
+    assert_int_equal(await_child(pid), 7);
     expect_text("cufence: a kernel has faulted");
     expect_time("cufence: 0.0 MiB of the core dump in ", 1);
     expect_text("its core dump (7 bytes) cannot be read");
@@ -222,7 +222,7 @@ static void expect_through_full_pipe(int is_blocking)
     for (size_t size = 0; size < sizeof filler;)
         size += (size_t)read(ends[0], skipped, sizeof filler - size);
     read_all(ends[0]);
-    assert_int_equal(status_of(pid), 7);
+    assert_int_equal(await_child(pid), 7);
     expect_text(FIRST_LINE);
     expect_text("out-of-bounds WRITE");
     expect_text("memory     |");
@@ -244,7 +244,7 @@ TEST(test_stuck_reader)
     assert_int_equal(write(ends[1], filler, sizeof filler), sizeof filler);
     pid_t pid = launch("logs", ends[1]);
     close(ends[1]);
-    assert_int_equal(status_of(pid), 7);
+    assert_int_equal(await_child(pid), 7);
     close(ends[0]);
     read_file("log");
     expect_text("out-of-bounds WRITE");
@@ -256,8 +256,8 @@ TEST(test_reader_gone)
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     close(ends[0]);
-    assert_int_equal(status_of(launch("plain", ends[1])), 7); /* and not by SIGPIPE */
-    assert_int_equal(status_of(launch("logs", ends[1])), 7);
+    assert_int_equal(await_child(launch("plain", ends[1])), 7); /* and not by SIGPIPE */
+    assert_int_equal(await_child(launch("logs", ends[1])), 7);
     close(ends[1]);
     read_file("log");
     expect_text("standard error has not taken the report above: Broken pipe\n");
@@ -266,7 +266,7 @@ TEST(test_reader_gone)
 TEST(test_full_disk_under_standard_error)
 {
     int full = open("/dev/full", O_WRONLY);
-    assert_int_equal(status_of(launch("logs", full)), 7);
+    assert_int_equal(await_child(launch("logs", full)), 7);
     close(full);
     read_file("log");
     expect_text("standard error has not taken the report above: No space left on device\n");
@@ -277,14 +277,14 @@ TEST(test_limited_standard_error)
     char name[300];
     snprintf(name, sizeof name, "%s/limited", scratch);
     int file = open(name, O_WRONLY | O_CREAT, 0600);
-    assert_int_equal(status_of(launch("limits_files", file)), 7); /* and not by SIGXFSZ */
+    assert_int_equal(await_child(launch("limits_files", file)), 7); /* and not by SIGXFSZ */
     close(file);
 }
 
 TEST(test_closed)
 {
     static const char *const reusing[] = {"closes_and_opens_data", "closes_and_opens_privately"};
-    assert_int_equal(status_of(launch("closed_at_start", -1)), 7);
+    assert_int_equal(await_child(launch("closed_at_start", -1)), 7);
     read_file("data");
     assert_string_equal(text, "data");
     for (size_t i = 0; i < sizeof reusing / sizeof *reusing; i++) {
@@ -293,7 +293,7 @@ TEST(test_closed)
         assert_string_equal(text, "data");
     }
     expect("closes_and_opens_socket", 7);
-    assert_int_equal(status_of(launch("logs", -1)), 7);
+    assert_int_equal(await_child(launch("logs", -1)), 7);
     read_file("log");
     expect_text("standard error has not taken the report above: Bad file descriptor\n");
 }

@@ -28,7 +28,7 @@ STORY(a_required_function_is_missing)
 }
 
 /* It works without: a fault is caught, and only not explained. */
-static void an_optional_function_is_missing(void)
+STORY_OF(an_optional_function_is_missing, 0, "cannot arm core dumps; CUDA 12.1 and later can", NULL)
 {
     void *pointer = NULL;
     lacks("cuCoredumpSetAttributeGlobal");
@@ -61,17 +61,6 @@ STORY(a_device_that_fails_to_start)
     setenv("CUFENCE_SIM", "devices=99", 1);
     CHECK(cufence_init(NULL) == CUFENCE_ERROR_DRIVER);
     CHECK(strstr(cufence_error_detail(), "cuInit: CUDA_ERROR_INVALID_VALUE") != NULL);
-}
-
-TEST(test_optional)
-{
-    struct outcome outcome = run_child(an_optional_function_is_missing);
-    int is_right = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 0 &&
-                   strstr(outcome.err, "cannot arm core dumps; CUDA 12.1 and later can");
-    if (!is_right)
-        print_error("status 0x%x, said:\n%s\n", outcome.status, outcome.err);
-    free(outcome.err);
-    assert_true(is_right);
 }
 
 TEST_CONCURRENTLY

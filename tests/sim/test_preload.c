@@ -177,23 +177,15 @@ TEST_WITH(freeing_twice_is_refused_and_reported, NULL, finish)
     }
 }
 
-static size_t count_of(const char *text, const char *part)
-{
-    size_t count = 0;
-    for (const char *at = text; (at = strstr(at, part)) != NULL; at += strlen(part))
-        count++;
-    return count;
-}
-
 /* From one line of a program twenty times, and from another: repetitions do not use up what it costs to name a place. */
 TEST_WITH(the_same_again_is_counted, NULL, finish)
 {
     run(&by_dlsym, "double_free often", PRELOAD, NULL, NULL);
-    assert_int_equal(count_of(last.err, "cufence: double free by cuMemFree"), 2);
-    assert_int_equal(count_of(last.err, "called at  "), 2);
+    assert_int_equal(count_in(last.err, "cufence: double free by cuMemFree"), 2);
+    assert_int_equal(count_in(last.err, "called at  "), 2);
     expect_err("cufence: findings reported above occurred 19 more times\n");
     run(&by_dlsym, "double_free often", PRELOAD, "max_reports=1", NULL);
-    assert_int_equal(count_of(last.err, "cufence: double free by cuMemFree"), 1);
+    assert_int_equal(count_in(last.err, "cufence: double free by cuMemFree"), 1);
     expect_err("cufence: findings reported above occurred 19 more times\n",
                "cufence: 1 more finding not reported, because of max_reports=1\n");
 }

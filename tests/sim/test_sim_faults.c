@@ -52,27 +52,9 @@ static void register_kernels(void)
 {
     static const size_t pointer_and_number[] = {8, 4}, pointers[] = {8, 8};
     const cusim_kernel kernels[] = {
-        {.name = "_Z5storePjj",
-         .function = store_kernel,
-         .argument_bytes = pointer_and_number,
-         .argument_count = 2,
-         .file = "src/store.cu",
-         .line = 120,
-         .access_bytes = 4},
-        {.name = "load",
-         .function = load_kernel,
-         .argument_bytes = pointers,
-         .argument_count = 1,
-         .file = "load.cu",
-         .line = 1,
-         .access_bytes = 8},
-        {.name = "add",
-         .function = atomic_kernel,
-         .argument_bytes = pointers,
-         .argument_count = 1,
-         .access_bytes = 4,
-         .is_atomic = 1,
-         .exits_at_fault = 1},
+        {"_Z5storePjj", store_kernel, pointer_and_number, 2, "src/store.cu", 120, 4, 0, 0},
+        {"load", load_kernel, pointers, 1, "load.cu", 1, 8, 0, 0},
+        {"add", atomic_kernel, pointers, 1, NULL, 0, 4, 1, 1},
         {.name = "touch", .function = touch_until_gone_kernel, .argument_bytes = pointers, .argument_count = 2},
     };
     for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
@@ -81,10 +63,27 @@ static void register_kernels(void)
 
 /* ---- set-up in the child ---- */
 
+static void remove_dump(void)
+{
+    unlink(file_name);
+}
+
+/* Names the dump's file. */
+static void name_dump(void)
+{
+    snprintf(file_name, sizeof file_name, "/tmp/cufence-sim-test-%d.dump", (int)getpid());
+    unlink(file_name);
+    CHECK(atexit(remove_dump) == 0);
+}
+
 static void arm(unsigned flags)
 {
     unsigned char yes = 1;
-    size_t one = 1, flags_size = sizeof flags, name_size = strlen(file_name) + 1;
+    size_t one = 1, flags_size = sizeof flags;
+    if (!file_name[0])
+        name_dump();
+    size_t name_size = strlen(file_name) + 1;
+    OK(cuInit(0));
     OK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, file_name, &name_size));
     OK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_GENERATION_FLAGS, &flags, &flags_size));
     OK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &yes, &one));
@@ -100,8 +99,8 @@ static void open_device(void)
     const CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle handle;
     register_kernels();
-    OK(cuDevicePrimaryCtxRetain(&context, 0));
-    OK(cuCtxSetCurrent(context));
+    OK(cuInit(0));
+    context = use_device(0);
     OK(cuModuleLoadData(&module, "any image"));
     OK(cuMemAddressReserve(&base, 64 * GRANULE, 0, 0, 0));
     OK(cuMemCreate(&handle, GRANULE, &properties, 0));
@@ -126,54 +125,11 @@ static CUresult launch_overrun(uint32_t last)
     return launch("_Z5storePjj", 8, 128, (void *[]){&buffer, &last});
 }
 
-struct story {
-    void (*run)(void);
-    int signal; /* that ends it, or 0 */
-    const char *environment[2][2];
-};
-
-static void run_story(const struct story *story)
-{
-    snprintf(file_name, sizeof file_name, "/tmp/cufence-sim-test-%d.dump", (int)getpid());
-    unlink(file_name);
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        for (size_t i = 0; i < 2 && story->environment[i][0] != NULL; i++)
-            setenv(story->environment[i][0], story->environment[i][1], 1);
-        if (getenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION") != NULL)
-            setenv("CUDA_COREDUMP_FILE", file_name, 1);
-        OK(cuInit(0));
-        story->run();
-        _exit(0);
-    }
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    int has_dump = access(file_name, F_OK) == 0;
-    unlink(file_name);
-    if (story->signal == 0) {
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 0);
-    } else {
-        assert_true(WIFSIGNALED(status));
-        assert_int_equal(WTERMSIG(status), story->signal);
-        assert_true(has_dump);
-    }
-}
-
-#define PLAY(name, ...)                                                                                                        \
-    static void name(void);                                                                                                    \
-    TEST(test_##name)                                                                                                          \
-    {                                                                                                                          \
-        run_story(&(struct story){name, __VA_ARGS__});                                                                         \
-    }                                                                                                                          \
-    static void name(void)
-
 /* ---- stories ---- */
 
-PLAY(without_dumps_the_error_is_sticky, 0, {{0}})
+STORY(without_dumps_the_error_is_sticky)
 {
+    name_dump();
     open_device();
     OK(launch_overrun(1000));
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -244,7 +200,7 @@ static void check_overrun_dump(struct dump dump)
     CHECK(instruction[0] == 0x0000000502007986 && instruction[1] == 0x000fe2000c101904);
 }
 
-PLAY(a_survived_fault_leaves_a_dump_and_a_good_context, 0, {{0}})
+STORY(a_survived_fault_leaves_a_dump_and_a_good_context)
 {
     arm(FLAGS_SURVIVE);
     open_device();
@@ -268,7 +224,7 @@ PLAY(a_survived_fault_leaves_a_dump_and_a_good_context, 0, {{0}})
     CHECK(access(file_name, F_OK) == 0);
 }
 
-PLAY(all_faulting_lanes_of_the_warp_are_in_the_dump, 0, {{0}})
+STORY(all_faulting_lanes_of_the_warp_are_in_the_dump)
 {
     arm(FLAGS_SURVIVE);
     open_device();
@@ -283,7 +239,7 @@ PLAY(all_faulting_lanes_of_the_warp_are_in_the_dump, 0, {{0}})
     }
 }
 
-PLAY(an_exited_warp_leaves_its_sm_only, 0, {{0}})
+STORY(an_exited_warp_leaves_its_sm_only)
 {
     arm(FLAGS_SURVIVE);
     open_device();
@@ -297,7 +253,7 @@ PLAY(an_exited_warp_leaves_its_sm_only, 0, {{0}})
         CHECK(find(dump, TYPE(n), 0, NULL).sh_type == 0);
 }
 
-PLAY(loads_and_wild_addresses_are_told_apart, 0, {{0}})
+STORY(loads_and_wild_addresses_are_told_apart)
 {
     arm(FLAGS_SURVIVE);
     open_device();
@@ -311,7 +267,7 @@ PLAY(loads_and_wild_addresses_are_told_apart, 0, {{0}})
     CHECK(u64(dump, find(dump, TYPE(5), 0, NULL), 2 * 4) == nowhere);
 }
 
-PLAY(a_read_only_mapping_can_be_loaded_from, 0, {{0}})
+STORY(a_read_only_mapping_can_be_loaded_from)
 {
     open_device();
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
@@ -323,8 +279,16 @@ PLAY(a_read_only_mapping_can_be_loaded_from, 0, {{0}})
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-PLAY(without_skip_abort_the_process_ends, SIGABRT, {{0}})
+STORY(without_skip_abort_the_process_ends)
 {
+    name_dump();
+    fflush(NULL);
+    pid_t child = fork();
+    if (child != 0) {
+        CHECK(await_child(child) == 128 + SIGABRT);
+        CHECK(access(file_name, F_OK) == 0);
+        return;
+    }
     signal(SIGABRT, SIG_DFL);
     arm(CU_COREDUMP_LIGHTWEIGHT_FLAGS);
     open_device();
@@ -333,12 +297,15 @@ PLAY(without_skip_abort_the_process_ends, SIGABRT, {{0}})
     CHECK(is_over);
 }
 
-PLAY(the_environment_wins, 0,
-     {{"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1"},
-      {"CUDA_COREDUMP_GENERATION_FLAGS", "skip_nonrelocated_elf_images,skip_global_memory,skip_abort"}})
+STORY(the_environment_wins)
 {
     unsigned char no = 0;
     size_t one = 1;
+    name_dump();
+    setenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1", 1);
+    setenv("CUDA_COREDUMP_GENERATION_FLAGS", "skip_nonrelocated_elf_images,skip_global_memory,skip_abort", 1);
+    setenv("CUDA_COREDUMP_FILE", file_name, 1);
+    OK(cuInit(0));
     CHECK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &no, &one) == CUDA_ERROR_NOT_PERMITTED);
     open_device();
     OK(launch_overrun(1000));
@@ -355,8 +322,9 @@ static void *read_fifo(void *argument)
     return dump;
 }
 
-PLAY(a_fifo_gets_the_whole_dump, 0, {{0}})
+STORY(a_fifo_gets_the_whole_dump)
 {
+    name_dump();
     CHECK(mkfifo(file_name, 0600) == 0);
     arm(FLAGS_SURVIVE);
     open_device();
@@ -369,7 +337,7 @@ PLAY(a_fifo_gets_the_whole_dump, 0, {{0}})
     check_overrun_dump(dump);
 }
 
-PLAY(unmapping_does_not_wait_for_the_kernel, 0, {{0}})
+STORY(unmapping_does_not_wait_for_the_kernel)
 {
     open_device();
     uint32_t is_running = 0, *flag = &is_running;
@@ -393,7 +361,7 @@ NOT_SANITIZED static void touch_nothing(void)
     *(volatile char *)nowhere = 1;
 }
 
-PLAY(faults_of_the_host_go_to_the_handler_before, 0, {{0}})
+STORY(faults_of_the_host_go_to_the_handler_before)
 {
     struct sigaction action = {.sa_handler = host_handler, .sa_flags = SA_NODEFER};
     CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
@@ -406,7 +374,7 @@ PLAY(faults_of_the_host_go_to_the_handler_before, 0, {{0}})
     }
 }
 
-PLAY(unmapped_copies_fail_when_they_run, 0, {{0}})
+STORY(unmapped_copies_fail_when_they_run)
 {
     open_device();
     uint32_t flag = 0, *pointer = &flag;
@@ -419,50 +387,41 @@ PLAY(unmapped_copies_fail_when_they_run, 0, {{0}})
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-TEST(a_bad_configuration_is_refused)
+STORY(a_bad_configuration_is_refused)
 {
     static const char *const bad[] = {"devices=9", "memory=lots", "unknown=1", "fail=cuMemCreate:2", "memory",
                                       "pci=1:0",   "pci=0:0:20",  "strict=2",  "newer=13000",        "reuse=yes"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         pid_t child = fork();
-        assert_true(child >= 0);
         if (child == 0) {
             setenv("CUFENCE_SIM", bad[i], 1);
-            int null = open("/dev/null", O_WRONLY);
-            dup2(null, STDERR_FILENO);
             _exit(cuInit(0) == CUDA_ERROR_INVALID_VALUE ? 0 : 1);
         }
-        int status = 0;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
+        CHECK(await_child(child) == 0);
     }
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        setenv("CUFENCE_SIM", "devices=2,memory=1G,reserve=4G,latency=1,fail=cuMemAlloc:1:2,pci=1:0a:3,pci=beef:0a:3", 1);
-        int count;
-        size_t bytes;
-        CUdeviceptr memory;
-        OK(cuInit(0));
-        OK(cuDeviceGetCount(&count));
-        OK(cuDeviceTotalMem(&bytes, 1));
-        CHECK(count == 2 && bytes == (size_t)1 << 30);
-        for (int i = 0; i < 2; i++) {
-            int domain, bus, device;
-            OK(cuDeviceGetAttribute(&domain, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, i));
-            OK(cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, i));
-            OK(cuDeviceGetAttribute(&device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, i));
-            CHECK(domain == (i == 0 ? 1 : 0xbeef) && bus == 10 && device == 3);
-        }
-        open_device();
-        CHECK(cuMemAlloc(&memory, 1) == CUDA_ERROR_OUT_OF_MEMORY);
-        OK(cuMemAlloc(&memory, 1));
-        CHECK(cuMemAddressReserve(&memory, (size_t)4 << 30, 0, 0, 0) == CUDA_ERROR_OUT_OF_MEMORY);
-        _exit(0);
+}
+
+STORY(a_configuration_is_obeyed)
+{
+    setenv("CUFENCE_SIM", "devices=2,memory=1G,reserve=4G,latency=1,fail=cuMemAlloc:1:2,pci=1:0a:3,pci=beef:0a:3", 1);
+    int count;
+    size_t bytes;
+    CUdeviceptr memory;
+    OK(cuInit(0));
+    OK(cuDeviceGetCount(&count));
+    OK(cuDeviceTotalMem(&bytes, 1));
+    CHECK(count == 2 && bytes == (size_t)1 << 30);
+    for (int i = 0; i < 2; i++) {
+        int domain, bus, device;
+        OK(cuDeviceGetAttribute(&domain, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, i));
+        OK(cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, i));
+        OK(cuDeviceGetAttribute(&device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, i));
+        CHECK(domain == (i == 0 ? 1 : 0xbeef) && bus == 10 && device == 3);
     }
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    open_device();
+    CHECK(cuMemAlloc(&memory, 1) == CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cuMemAlloc(&memory, 1));
+    CHECK(cuMemAddressReserve(&memory, (size_t)4 << 30, 0, 0, 0) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 TEST_CONCURRENTLY

@@ -11,7 +11,7 @@
 #define EXIT_AT 0x60 /* of the code that the simulated device makes up */
 #define PADDING_AT 0x80
 
-static char dump_name[64], image_name[64];
+static char dump_name[64], image_name[64]; /* in the process of a story */
 
 struct instruction {
     uint64_t low, high;
@@ -29,13 +29,6 @@ static const struct instruction branch_by_one = {0x0000000000047947, 0x000fea000
 static const struct instruction branch_to_itself = {0xfffffffc00fc7947, 0x000fc0000383ffff};
 
 /* ---- the process that launches ---- */
-
-static void start(CUcontext *context)
-{
-    OK(cuInit(0));
-    OK(cuDevicePrimaryCtxRetain(context, 0));
-    OK(cuCtxSetCurrent(*context));
-}
 
 /* Reserves 16 granules, of which the first is mapped. Returns its end. */
 static CUdeviceptr map_memory(void)
@@ -68,12 +61,12 @@ static void check_environment(void)
  * whose kernel is "unused", and the kernel of another module launched. */
 static void run_launch(const char *how, const char *image)
 {
-    CUcontext context;
     CUmodule module;
     CUlibrary library;
     CUkernel kernel;
     CUfunction function, other;
-    start(&context);
+    OK(cuInit(0));
+    use_device(0);
     check_environment();
     CUdeviceptr end = map_memory();
     struct dump file = {0};
@@ -134,6 +127,8 @@ static struct dump launch(const char *image, const char *how, const char *device
 /* Returns the cubin of a dump of the kernel as it is. */
 static struct dump original(const char *device)
 {
+    snprintf(dump_name, sizeof dump_name, "/tmp/cufence-sim-image-%d.dump", (int)getpid());
+    snprintf(image_name, sizeof image_name, "/tmp/cufence-sim-image-%d.cubin", (int)getpid());
     struct dump dump = launch("", "module", device), cubin;
     uint64_t instruction[2];
     faulting_instruction(dump, &cubin, instruction);
@@ -235,41 +230,9 @@ static void check_alive(struct dump dump, uint64_t offset, uint64_t resume)
     CHECK(u64(dump, find(dump, TYPE(18), 0, NULL), 0) + 400 == u64(dump, registers, 2 * 4));
 }
 
-struct story {
-    void (*run)(void);
-};
-
-static void run_story(const struct story *story)
-{
-    snprintf(dump_name, sizeof dump_name, "/tmp/cufence-sim-image-%d.dump", (int)getpid());
-    snprintf(image_name, sizeof image_name, "/tmp/cufence-sim-image-%d.cubin", (int)getpid());
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        alarm(300);
-        story->run();
-        _exit(0);
-    }
-    int status = -1;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    unlink(dump_name);
-    unlink(image_name);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
-#define PLAY(name)                                                                                                             \
-    static void name(void);                                                                                                    \
-    TEST(test_##name)                                                                                                          \
-    {                                                                                                                          \
-        run_story(&(struct story){name});                                                                                      \
-    }                                                                                                                          \
-    static void name(void)
-
 /* ---- stories ---- */
 
-PLAY(code_ends_as_compiled_code_does)
+STORY(code_ends_as_compiled_code_does)
 {
     struct dump cubin = original("");
     const struct instruction *code = code_of(cubin);
@@ -281,7 +244,7 @@ PLAY(code_ends_as_compiled_code_does)
     CHECK(text_of(original("padding=0"))->sh_size == PADDING_AT);
 }
 
-PLAY(a_cubin_faults_where_it_did)
+STORY(a_cubin_faults_where_it_did)
 {
     struct dump cubin = original("");
     check_gone(launch_image(cubin, "module"), 0x40);
@@ -292,7 +255,7 @@ PLAY(a_cubin_faults_where_it_did)
     check_gone(launch_image(cubin, "library"), 0x60);
 }
 
-PLAY(a_fence_keeps_the_warp)
+STORY(a_fence_keeps_the_warp)
 {
     struct dump cubin = original("");
     put_fence(cubin);
@@ -304,7 +267,7 @@ PLAY(a_fence_keeps_the_warp)
     check_alive(launch_image(cubin, "library"), 0x60, PADDING_AT + 48);
 }
 
-PLAY(a_way_past_the_fence_is_open)
+STORY(a_way_past_the_fence_is_open)
 {
     struct dump cubin = original("");
     put_fence(cubin);
@@ -316,12 +279,12 @@ PLAY(a_way_past_the_fence_is_open)
     check_gone(launch_image(cubin, "module"), 0x40);
 }
 
-PLAY(bad_images_are_refused)
+STORY(bad_images_are_refused)
 {
-    CUcontext context;
     CUmodule module;
     struct dump cubin = original("");
-    start(&context);
+    OK(cuInit(0));
+    use_device(0);
     Elf64_Ehdr *header = (Elf64_Ehdr *)(void *)cubin.bytes;
     const Elf64_Ehdr good = *header;
     OK(cuModuleLoadData(&module, cubin.bytes));
@@ -337,7 +300,7 @@ PLAY(bad_images_are_refused)
     free(cubin.bytes);
 }
 
-PLAY(a_missing_library_of_kernels_is_an_error)
+STORY(a_missing_library_of_kernels_is_an_error)
 {
     setenv("CUSIM_KERNELS", "/nowhere/kernels.so", 1);
     int null = open("/dev/null", O_WRONLY);
@@ -345,13 +308,13 @@ PLAY(a_missing_library_of_kernels_is_an_error)
     CHECK(cuInit(0) == CUDA_ERROR_INVALID_VALUE);
 }
 
-PLAY(shared_memory_is_asked_for)
+STORY(shared_memory_is_asked_for)
 {
     setenv("CUSIM_KERNELS", CUFENCE_SIM_KERNELS, 1);
-    CUcontext context;
     CUmodule module;
     CUfunction function;
-    start(&context);
+    OK(cuInit(0));
+    use_device(0);
     OK(cuModuleLoadData(&module, "any image"));
     OK(cuModuleGetFunction(&function, module, "cufence_fence"));
     const CUfunction_attribute shared = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -377,7 +340,7 @@ PLAY(shared_memory_is_asked_for)
     OK(cuCtxSynchronize());
 }
 
-PLAY(the_environment_makes_dumps_lightweight)
+STORY(the_environment_makes_dumps_lightweight)
 {
     setenv("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", "1", 1);
     OK(cuInit(0));

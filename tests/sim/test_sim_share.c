@@ -11,15 +11,9 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define IS_THREAD_SANITIZED 1
-#endif
-#endif
 #if defined(__SANITIZE_THREAD__)
 #define IS_THREAD_SANITIZED 1
-#endif
-#ifndef IS_THREAD_SANITIZED
+#else
 #define IS_THREAD_SANITIZED 0
 #endif
 
@@ -34,13 +28,10 @@ static const CUmemAllocationProp exportable = {.type = CU_MEM_ALLOCATION_TYPE_PI
 static const CUmemAccessDesc read_write = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
                                            .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
-static CUcontext context;
-
 static void start(void)
 {
     OK(cuInit(0));
-    OK(cuDevicePrimaryCtxRetain(&context, 0));
-    OK(cuCtxSetCurrent(context));
+    use_device(0);
 }
 
 static CUmemGenericAllocationHandle create(size_t size, const CUmemAllocationProp *properties)
@@ -199,9 +190,7 @@ static CUdeviceptr share(int to, int is_faulting)
 
 static void expect_well(pid_t other)
 {
-    int status = -1;
-    CHECK(waitpid(other, &status, 0) == other);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(await_child(other) == 0);
 }
 
 /* ---- stories ---- */

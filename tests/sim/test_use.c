@@ -22,35 +22,6 @@ static void fill(void)
     CHECK_OK(cufence_free(allocate_as(500, NULL, "gone"), NULL));
 }
 
-struct expected {
-    int status;
-    const char *lines[8];  /* each exactly once on stderr */
-    const char *absent[4]; /* nowhere */
-};
-
-static void check(void (*story)(void), const struct expected *expected)
-{
-    struct outcome outcome = run_child(story);
-    int status = WIFEXITED(outcome.status) ? WEXITSTATUS(outcome.status) : -1, failures = status != expected->status;
-    for (size_t i = 0; i < 8 && expected->lines[i]; i++) {
-        const char *at = strstr(outcome.err, expected->lines[i]);
-        if (!at || strstr(at + 1, expected->lines[i])) {
-            fprintf(stderr, "not just once: %s\n", expected->lines[i]);
-            failures++;
-        }
-    }
-    for (size_t i = 0; i < 4 && expected->absent[i]; i++) {
-        if (strstr(outcome.err, expected->absent[i])) {
-            fprintf(stderr, "unexpected: %s\n", expected->absent[i]);
-            failures++;
-        }
-    }
-    if (failures)
-        fprintf(stderr, "the child ended with 0x%x and said:\n%s\n", (unsigned)outcome.status, outcome.err);
-    free(outcome.err);
-    assert_int_equal(failures, 0);
-}
-
 static void on_request(void)
 {
     char options[128];
@@ -81,15 +52,13 @@ static json_t *line_of(const char *kind)
 
 TEST(it_is_printed_on_request)
 {
-    static const struct expected expected = {0,
-                                             {"cufence: allocated: 3 buffers, 4 MiB (6 MiB with their pages), at 2 places",
-                                              "       bytes   buffers    largest     oldest  allocated at",
-                                              "       3 MiB         2      2 MiB", "label \"weights\"", "an unknown place",
-                                              "besides, 1 buffer of 100 bytes in all is not guarded"},
-                                             {"gone", "SUMMARY"}};
     snprintf(file, sizeof file, "/tmp/cufence-use-%d.json", (int)getpid());
     unlink(file);
-    check(on_request, &expected);
+    expect_lines(on_request, 0,
+                 (const char *const[]){"cufence: allocated: 3 buffers, 4 MiB (6 MiB with their pages), at 2 places",
+                                       "       bytes   buffers    largest     oldest  allocated at",
+                                       "       3 MiB         2      2 MiB", "label \"weights\"", "an unknown place",
+                                       "besides, 1 buffer of 100 bytes in all is not guarded", "!gone", "!SUMMARY", NULL});
     json_t *use = line_of("use");
     assert_non_null(use);
     assert_int_equal(json_integer_value(json_object_get(use, "buffers")), 3);
@@ -103,50 +72,30 @@ TEST(it_is_printed_on_request)
     json_decref(use);
 }
 
-static void at_exit_live(void)
+LINES(it_is_printed_at_exit, 0, "cufence: allocated at exit: 3 buffers, 4 MiB", "no faults; 4 allocations guarded")
 {
     start("live=exit");
     fill();
 }
 
-TEST(it_is_printed_at_exit)
-{
-    static const struct expected expected = {
-        0, {"cufence: allocated at exit: 3 buffers, 4 MiB", "no faults; 4 allocations guarded"}, {0}};
-    check(at_exit_live, &expected);
-}
-
-static void leaking(void)
+LINES(leaks_are_findings, 86, "cufence: leak of 2 buffers, 3 MiB in all", "cufence: leak of 1 buffer, 1 MiB in all",
+      "nobody has freed these buffers, allocated at one place; the largest is", "nobody has freed this buffer",
+      "cufence: 2 findings; 4 allocations guarded", "!gone")
 {
     start("live=leaks");
     fill();
 }
 
-static void leaking_with_own_status(void)
+LINES(leaks_have_the_status_of_findings, 7, "cufence: leak of 1 buffer, 500 bytes in all")
 {
     start("live=leaks,exitcode=7");
     allocate_as(500, NULL, NULL);
 }
 
-static void not_leaking(void)
+LINES(what_is_freed_is_no_leak, 0, "no faults; 1 allocation guarded", "!leak")
 {
     start("live=leaks");
     CHECK_OK(cufence_free(allocate_as(500, NULL, "gone"), NULL));
-}
-
-TEST(leaks_are_findings)
-{
-    static const struct expected leaks = {86,
-                                          {"cufence: leak of 2 buffers, 3 MiB in all",
-                                           "cufence: leak of 1 buffer, 1 MiB in all",
-                                           "nobody has freed these buffers, allocated at one place; the largest is",
-                                           "nobody has freed this buffer", "cufence: 2 findings; 4 allocations guarded"},
-                                          {"gone"}};
-    static const struct expected other_status = {7, {"cufence: leak of 1 buffer, 500 bytes in all"}, {0}};
-    static const struct expected none = {0, {"no faults; 1 allocation guarded"}, {"leak"}};
-    check(leaking, &leaks);
-    check(leaking_with_own_status, &other_status);
-    check(not_leaking, &none);
 }
 
 static void wait_for(const char *name, const char *text)
@@ -181,7 +130,7 @@ static void ignored(int number)
 {
 }
 
-static void signalled_with_own_handler(void)
+LINES(a_handler_of_the_programs_own_stays, 0, "live=usr1 has no effect: the program handles SIGUSR1 itself", "!at SIGUSR1")
 {
     signal(SIGUSR1, ignored);
     start("live=usr1");
@@ -192,13 +141,10 @@ static void signalled_with_own_handler(void)
 
 TEST(a_signal_asks_for_it)
 {
-    static const struct expected expected = {0, {"no faults; 4 allocations guarded"}, {"has no effect"}};
-    static const struct expected own = {0, {"live=usr1 has no effect: the program handles SIGUSR1 itself"}, {"at SIGUSR1"}};
     snprintf(file, sizeof file, "/tmp/cufence-use-%d.log", (int)getpid());
     unlink(file);
-    check(signalled, &expected);
+    expect_lines(signalled, 0, (const char *const[]){"no faults; 4 allocations guarded", "!has no effect", NULL});
     unlink(file);
-    check(signalled_with_own_handler, &own);
 }
 
 STORY(memory_runs_out)
