@@ -18,23 +18,16 @@ static int set_up(void **state)
     static const size_t bytes[] = {8, 4};
     const cusim_kernel kernel = {.name = "add", .function = add_kernel, .argument_bytes = bytes, .argument_count = 2};
     cusim_register_kernel(&kernel);
-    OK(cuInit(0));
-    OK(cuDevicePrimaryCtxRetain(&context, 0));
-    OK(cuCtxSetCurrent(context));
+    context = use_device(0);
     CUmodule module;
     OK(cuModuleLoadData(&module, "any image"));
     OK(cuModuleGetFunction(&add, module, "add"));
     OK(cuMemAlloc(&counter, 4));
+    OK(cuMemsetD32(counter, 0, 1));
+    OK(cuCtxSynchronize());
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
-    return 0;
-}
-
-static int clear_counter(void **state)
-{
-    OK(cuMemsetD32(counter, 0, 1));
-    OK(cuCtxSynchronize());
     return 0;
 }
 
@@ -68,7 +61,7 @@ static void assert_ends_invalid(CUstream which)
     assert_int_equal(status_of(which), CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-TEST_WITH(a_graph_runs_what_was_captured_as_often_as_it_is_launched, clear_counter, NULL)
+TEST(a_graph_runs_what_was_captured_as_often_as_it_is_launched)
 {
     CUgraph graph;
     CUgraphExec executable;
@@ -97,14 +90,13 @@ TEST_WITH(a_graph_runs_what_was_captured_as_often_as_it_is_launched, clear_count
 }
 
 /* The driver's word: a launch is ordered behind all previous launches of the same executable, whichever streams they are on. */
-TEST_WITH(launches_of_one_executable_do_not_overlap, clear_counter, NULL)
+TEST(launches_of_one_executable_do_not_overlap)
 {
     static uint32_t flag;
     CUgraph graph;
     CUgraphExec executable;
     CUfunction spin;
     CUmodule module;
-    uint32_t *wait_for = &flag;
     OK(cuModuleLoadData(&module, "any image"));
     OK(cuModuleGetFunction(&spin, module, "cusim_spin"));
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -112,18 +104,16 @@ TEST_WITH(launches_of_one_executable_do_not_overlap, clear_counter, NULL)
     OK(cuStreamEndCapture(stream, &graph));
     OK(cuGraphInstantiate(&executable, graph, 0));
     OK(cuGraphDestroy(graph));
-    OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&wait_for}, NULL));
+    launch_spin(spin, &flag, stream);
     OK(cuGraphLaunch(executable, stream));
     OK(cuGraphLaunch(executable, other));
     usleep(20000);
     assert_result(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
-    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    let_go(&flag);
     assert_int_equal(counted(), 2);
-    OK(cuGraphExecDestroy(executable));
-    OK(cuModuleUnload(module));
 }
 
-TEST_WITH(events_pull_streams_into_the_capture_and_join_them, clear_counter, NULL)
+TEST(events_pull_streams_into_the_capture_and_join_them)
 {
     CUevent fork_event, join_event;
     CUgraph graph;
@@ -165,11 +155,9 @@ TEST_WITH(events_pull_streams_into_the_capture_and_join_them, clear_counter, NUL
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     assert_result(cuStreamWaitEvent(stream, join_event, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
     assert_ends_invalid(stream);
-    OK(cuEventDestroy(fork_event));
-    OK(cuEventDestroy(join_event));
 }
 
-TEST_WITH(waiting_on_the_host_invalidates, clear_counter, NULL)
+TEST(waiting_on_the_host_invalidates)
 {
     CUevent event, plain;
     OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
@@ -186,8 +174,6 @@ TEST_WITH(waiting_on_the_host_invalidates, clear_counter, NULL)
     OK(cuEventSynchronize(plain));
     assert_result(cuEventSynchronize(event), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     assert_ends_invalid(stream);
-    OK(cuEventDestroy(event));
-    OK(cuEventDestroy(plain));
 }
 
 static CUresult unsafe_alloc(void)
@@ -246,7 +232,7 @@ static CUresult on_another_thread(CUresult (*call)(void))
     return both.result;
 }
 
-TEST_WITH(unsafe_calls_are_refused_by_mode, clear_counter, NULL)
+TEST(unsafe_calls_are_refused_by_mode)
 {
     CUresult (*const calls[])(void) = {unsafe_alloc, unsafe_query, unsafe_copy, unsafe_free, cuCtxSynchronize};
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
@@ -273,7 +259,7 @@ TEST_WITH(unsafe_calls_are_refused_by_mode, clear_counter, NULL)
     }
 }
 
-TEST_WITH(memory_can_be_mapped_during_a_capture, clear_counter, NULL)
+TEST(memory_can_be_mapped_during_a_capture)
 {
     const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
@@ -298,13 +284,9 @@ TEST_WITH(memory_can_be_mapped_during_a_capture, clear_counter, NULL)
     OK(cuGraphLaunch(executable, stream));
     OK(cuGraphLaunch(executable, stream));
     assert_int_equal(counted(), 6);
-    OK(cuGraphExecDestroy(executable));
-    OK(cuMemUnmap(address, GRANULE));
-    OK(cuMemRelease(handle));
-    OK(cuMemAddressFree(address, GRANULE));
 }
 
-TEST_WITH(the_legacy_stream_cannot_depend_on_a_capture, clear_counter, NULL)
+TEST(the_legacy_stream_cannot_depend_on_a_capture)
 {
     CUstreamCaptureStatus status;
     CUgraph graph;
@@ -350,7 +332,7 @@ static CUgraph graph_with_object(unsigned nodes)
     return graph;
 }
 
-TEST_WITH(a_user_object_goes_with_the_last_that_can_launch_its_graph, clear_counter, NULL)
+TEST(a_user_object_goes_with_the_last_that_can_launch_its_graph)
 {
     CUgraph graph = graph_with_object(1), clone, parent;
     CUgraphExec executable, other_executable;
@@ -371,7 +353,7 @@ TEST_WITH(a_user_object_goes_with_the_last_that_can_launch_its_graph, clear_coun
     assert_int_equal(destroyed, 1);
 }
 
-TEST_WITH(an_update_takes_the_objects_of_its_graph, clear_counter, NULL)
+TEST(an_update_takes_the_objects_of_its_graph)
 {
     CUgraph first = graph_with_object(1), second = graph_with_object(1), longer = graph_with_object(2);
     CUgraphExec executable;
@@ -419,7 +401,6 @@ TEST(user_objects_are_checked)
     OK(cuMemFreeAsync(memory, stream));
     OK(cuStreamEndCapture(stream, &graph));
     assert_result(cuGraphClone(&clone, graph), CUDA_ERROR_INVALID_VALUE);
-    OK(cuGraphDestroy(graph));
 }
 
 static size_t dependencies_of(CUstream captured, CUgraphNode out[4])
@@ -481,9 +462,7 @@ TEST(dependencies_can_be_read_added_and_set)
     OK(cuEventRecord(event, third));
     OK(cuStreamWaitEvent(stream, event, 0));
     OK(cuStreamEndCapture(stream, &graph));
-    OK(cuGraphDestroy(graph));
-    OK(cuEventDestroy(event));
-    OK(cuStreamDestroy(third));
 }
 
 TEST_GROUP(set_up, NULL)
+TEST_CONCURRENTLY

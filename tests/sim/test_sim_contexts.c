@@ -19,21 +19,12 @@ static int set_up(void **state)
     const cusim_kernel kernel = {.name = "add", .function = add_kernel, .argument_bytes = one_number, .argument_count = 1};
     cusim_register_kernel(&kernel);
     cusim_configure(2, (size_t)64 << 20, 0);
-    OK(cuInit(0));
     for (int i = 1; i >= 0; i--) { /* the first stays current */
-        OK(cuDevicePrimaryCtxRetain(&contexts[i], i));
-        OK(cuCtxSetCurrent(contexts[i]));
+        contexts[i] = use_device(i);
         OK(cuModuleLoadData(&modules[i], "any image"));
         OK(cuModuleGetFunction(&spins[i], modules[i], "cusim_spin"));
         OK(cuModuleGetFunction(&adds[i], modules[i], "add"));
     }
-    return 0;
-}
-
-static int start_anew(void **state)
-{
-    atomic_store(&counter, 0);
-    OK(cuCtxSetCurrent(contexts[0]));
     return 0;
 }
 
@@ -42,20 +33,9 @@ static CUresult launch_add(CUfunction function, uint32_t value, CUstream stream)
     return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&value}, NULL);
 }
 
-static void launch_spin(CUfunction function, uint32_t *flag, CUstream stream)
-{
-    OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&flag}, NULL));
-}
-
-static void let_go(uint32_t *flag)
-{
-    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
-}
-
-TEST_WITH(each_device_has_a_default_stream, start_anew, NULL)
+TEST(each_device_has_a_default_stream)
 {
     static uint32_t flag;
-    flag = 0;
     CUstream blocking;
     OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
     OK(cuCtxSetCurrent(contexts[1]));
@@ -71,13 +51,11 @@ TEST_WITH(each_device_has_a_default_stream, start_anew, NULL)
     let_go(&flag);
     OK(cuCtxSetCurrent(contexts[1]));
     OK(cuStreamSynchronize(NULL));
-    OK(cuStreamDestroy(blocking));
 }
 
-TEST_WITH(a_thread_has_a_stream_of_its_own_in_each_context, start_anew, NULL)
+TEST(a_thread_has_a_stream_of_its_own_in_each_context)
 {
     static uint32_t flag;
-    flag = 0;
     unsigned long long first, second;
     launch_spin(spins[0], &flag, CU_STREAM_PER_THREAD);
     OK(cuStreamGetId(CU_STREAM_PER_THREAD, &first));
@@ -90,7 +68,7 @@ TEST_WITH(a_thread_has_a_stream_of_its_own_in_each_context, start_anew, NULL)
     let_go(&flag);
 }
 
-TEST_WITH(a_launch_goes_where_its_stream_and_function_are, start_anew, NULL)
+TEST(a_launch_goes_where_its_stream_and_function_are)
 {
     CUstream there;
     CUlibrary library;
@@ -112,8 +90,6 @@ TEST_WITH(a_launch_goes_where_its_stream_and_function_are, start_anew, NULL)
     OK(cuStreamSynchronize(there));
     OK(cuCtxSynchronize());
     assert_int_equal(atomic_load(&counter), 3);
-    OK(cuStreamDestroy(there));
-    OK(cuLibraryUnload(library));
 }
 
 static int device_of(CUdeviceptr memory)
@@ -123,7 +99,7 @@ static int device_of(CUdeviceptr memory)
     return device;
 }
 
-TEST_WITH(memory_comes_from_the_streams_device, start_anew, NULL)
+TEST(memory_comes_from_the_streams_device)
 {
     CUstream there;
     CUdeviceptr by_stream, by_pool;
@@ -140,13 +116,11 @@ TEST_WITH(memory_comes_from_the_streams_device, start_anew, NULL)
     OK(cuMemFreeAsync(by_pool, there));
     OK(cuStreamSynchronize(there));
     OK(cuCtxSynchronize());
-    OK(cuStreamDestroy(there));
 }
 
-TEST_WITH(events_are_recorded_at_home_and_waited_for_anywhere, start_anew, NULL)
+TEST(events_are_recorded_at_home_and_waited_for_anywhere)
 {
     static uint32_t flag;
-    flag = 0;
     float milliseconds;
     CUevent here, there;
     CUstream stream_there;
@@ -168,15 +142,11 @@ TEST_WITH(events_are_recorded_at_home_and_waited_for_anywhere, start_anew, NULL)
     OK(cuEventSynchronize(there));
     assert_int_equal(atomic_load(&counter), 1);
     assert_result(cuEventElapsedTime(&milliseconds, here, there), CUDA_ERROR_INVALID_HANDLE);
-    OK(cuEventDestroy(here));
-    OK(cuEventDestroy(there));
-    OK(cuStreamDestroy(stream_there));
 }
 
-TEST_WITH(a_free_waits_for_the_memorys_context_alone, start_anew, NULL)
+TEST(a_free_waits_for_the_memorys_context_alone)
 {
     static uint32_t flag, other_flag;
-    flag = other_flag = 0;
     CUdeviceptr here, there;
     OK(cuMemAlloc(&here, 64));
     OK(cuCtxSetCurrent(contexts[1]));
@@ -197,7 +167,7 @@ TEST_WITH(a_free_waits_for_the_memorys_context_alone, start_anew, NULL)
     OK(cuCtxSynchronize());
 }
 
-TEST_WITH(a_destroyed_contexts_handle_is_the_next_ones, start_anew, NULL)
+TEST(a_destroyed_contexts_handle_is_the_next_ones)
 {
     CUcontext first, second;
     unsigned long long first_id, second_id;
@@ -219,7 +189,7 @@ TEST_WITH(a_destroyed_contexts_handle_is_the_next_ones, start_anew, NULL)
 }
 
 /* The threads of a destroyed context's streams end a little later, when its handle may be in use again. */
-TEST_WITH(contexts_follow_each_other_closely, start_anew, NULL)
+TEST(contexts_follow_each_other_closely)
 {
     CUlibrary library;
     CUkernel kernel;
@@ -233,7 +203,6 @@ TEST_WITH(contexts_follow_each_other_closely, start_anew, NULL)
         OK(cuCtxDestroy(own));
     }
     assert_int_equal(atomic_load(&counter), 100);
-    OK(cuLibraryUnload(library));
 }
 
 static CUdevResourceDesc half_of(CUdevice device)
@@ -250,7 +219,7 @@ static CUdevResourceDesc half_of(CUdevice device)
     return description;
 }
 
-TEST_WITH(a_green_context_is_a_context_of_its_own_on_the_primarys_memory, start_anew, NULL)
+TEST(a_green_context_is_a_context_of_its_own_on_the_primarys_memory)
 {
     CUgreenCtx green, found;
     CUcontext converted, of_stream, of_memory;
@@ -259,7 +228,6 @@ TEST_WITH(a_green_context_is_a_context_of_its_own_on_the_primarys_memory, start_
     CUdeviceptr memory;
     unsigned long long id, primary_id, stream_id;
     static uint32_t flag;
-    flag = 0;
     OK(cuGreenCtxCreate(&green, half_of(1), 1, CU_GREEN_CTX_DEFAULT_STREAM));
     assert_result(cuCtxSetCurrent((CUcontext)green), CUDA_ERROR_INVALID_CONTEXT);
     OK(cuCtxFromGreenCtx(&converted, green));
@@ -300,10 +268,9 @@ TEST_WITH(a_green_context_is_a_context_of_its_own_on_the_primarys_memory, start_
     OK(cuMemFree(memory)); /* the primary's, so it is still there */
 }
 
-TEST_WITH(an_event_can_be_of_a_whole_green_context, start_anew, NULL)
+TEST(an_event_can_be_of_a_whole_green_context)
 {
     static uint32_t flag, other;
-    flag = other = 0;
     CUgreenCtx green;
     CUevent event, foreign;
     CUstream streams[2], primarys;
@@ -332,15 +299,11 @@ TEST_WITH(an_event_can_be_of_a_whole_green_context, start_anew, NULL)
     OK(cuGreenCtxDestroy(green));
     assert_result(cuStreamQuery(streams[0]), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     assert_result(cuStreamDestroy(streams[1]), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    OK(cuStreamDestroy(primarys));
-    OK(cuEventDestroy(event));
-    OK(cuEventDestroy(foreign));
 }
 
-TEST_WITH(a_green_context_ends_while_its_work_goes_on, start_anew, NULL)
+TEST(a_green_context_ends_while_its_work_goes_on)
 {
     static uint32_t flag;
-    flag = 0;
     CUgreenCtx green, next;
     CUcontext first, second;
     CUstream stream;
@@ -364,7 +327,7 @@ TEST_WITH(a_green_context_ends_while_its_work_goes_on, start_anew, NULL)
     OK(cuCtxSetCurrent(contexts[0]));
     OK(cuCtxSynchronize());
     assert_int_equal(atomic_load(&counter), 1);
-    OK(cuGreenCtxDestroy(next));
 }
 
 TEST_GROUP(set_up, NULL)
+TEST_CONCURRENTLY

@@ -387,6 +387,26 @@ STORY(unmapped_copies_fail_when_they_run)
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+STORY_OF(a_strict_device_names_the_call_and_aborts, 128 + SIGABRT, "cuStreamQuery", NULL)
+{
+    CUcontext own;
+    CUstream streams[8], next;
+    signal(SIGABRT, SIG_DFL); /* cmocka's */
+    setenv("CUFENCE_SIM", "strict=1,reuse=0", 1);
+    OK(cuInit(0));
+    OK(cuCtxCreate(&own, NULL, 0, 0));
+    for (int i = 0; i < 8; i++)
+        OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 8; i++)
+        OK(cuStreamDestroy(streams[i]));
+    for (int i = 0; i < 8; i++) {
+        OK(cuStreamCreate(&next, CU_STREAM_NON_BLOCKING));
+        for (int j = 0; j < 8; j++)
+            CHECK(next != streams[j]);
+    }
+    cuStreamQuery(streams[3]);
+}
+
 STORY(a_bad_configuration_is_refused)
 {
     static const char *const bad[] = {"devices=9", "memory=lots", "unknown=1", "fail=cuMemCreate:2", "memory",

@@ -10,9 +10,7 @@ static CUcontext context;
 static int set_up(void **state)
 {
     cusim_configure(2, (size_t)64 << 20, 0);
-    OK(cuInit(0));
-    OK(cuDevicePrimaryCtxRetain(&context, 0));
-    OK(cuCtxSetCurrent(context));
+    context = use_device(0);
     return 0;
 }
 
@@ -94,7 +92,6 @@ TEST(a_pool_keeps_freed_memory_up_to_its_threshold)
     assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
     OK(cuMemGetInfo(&free_now, &total));
     assert_int_equal(free_now, free_before);
-    OK(cuMemPoolDestroy(pool));
 }
 
 TEST(the_devices_pool_can_be_changed_but_not_destroyed)
@@ -191,7 +188,6 @@ TEST(attributes_tell_what_memory_it_is)
     assert_result(cuMemFreeHost(pinned), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemFree(managed));
     assert_result(cuMemFree(managed), CUDA_ERROR_INVALID_VALUE);
-    OK(cuMemFree(device));
 }
 
 TEST(managed_memory_is_copied_as_the_devices)
@@ -214,8 +210,6 @@ TEST(managed_memory_is_copied_as_the_devices)
     assert_int_equal(registered[8191], 7);
     OK(cuMemHostUnregister(registered));
     assert_result(cuMemHostUnregister(registered), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-    OK(cuMemFree(managed));
-    OK(cuMemFree(device));
 }
 
 TEST(pitched_copies_and_sets_touch_their_rows_alone)
@@ -263,7 +257,6 @@ TEST(pitched_copies_and_sets_touch_their_rows_alone)
     unsigned char byte = 0;
     OK(cuMemcpyDtoH(&byte, rows + 1024, 1));
     assert_int_equal(byte, 0x77);
-    OK(cuMemFree(rows));
 }
 
 TEST(ipc_is_for_plain_allocations)
@@ -303,7 +296,6 @@ TEST(graph_nodes_share_memory_of_the_graph)
     OK(cuGraphDestroy(graph));
     OK(cuGraphExecDestroy(executable));
     assert_result(cuMemGetAddressRange(NULL, NULL, memory.dptr), CUDA_ERROR_NOT_FOUND);
-    OK(cuMemFree(plain));
 }
 
 TEST(a_capture_can_go_into_a_graph_of_the_program)
@@ -337,8 +329,6 @@ TEST(a_capture_can_go_into_a_graph_of_the_program)
     OK(cuGraphExecDestroy(executable));
     OK(cuGraphDestroy(graph));
     OK(cuMemFreeAsync(plain, stream));
-    OK(cuMemFree(words));
-    OK(cuStreamDestroy(stream));
 }
 
 TEST(a_reset_ends_the_context_but_not_mappings)
@@ -432,3 +422,4 @@ TEST(a_forked_child_cannot_use_the_device)
 }
 
 TEST_GROUP(set_up, NULL)
+TEST_CONCURRENTLY

@@ -17,34 +17,20 @@ static void append_kernel(const cusim_thread *thread, void *const *arguments)
     log_values[atomic_fetch_add(&log_count, 1) % 64] = *(const uint32_t *)arguments[0];
 }
 
-static void set_up(void)
+static int set_up(void **state)
 {
     static const size_t one_number[] = {sizeof(uint32_t)};
     const cusim_kernel kernel = {
         .name = "append", .function = append_kernel, .argument_bytes = one_number, .argument_count = 1};
     cusim_register_kernel(&kernel);
-    OK(cuInit(0));
-    OK(cuDevicePrimaryCtxRetain(&context, 0));
-    OK(cuCtxSetCurrent(context));
+    context = use_device(0);
     CUmodule module;
     OK(cuModuleLoadData(&module, "any image"));
     OK(cuModuleGetFunction(&spin, module, "cusim_spin"));
     OK(cuModuleGetFunction(&append, module, "append"));
     CUfunction missing;
     assert_result(cuModuleGetFunction(&missing, module, "no such kernel"), CUDA_ERROR_NOT_FOUND);
-}
-
-static int clear_log(void **state)
-{
-    if (!context)
-        set_up();
-    atomic_store(&log_count, 0);
     return 0;
-}
-
-static void launch_spin(uint32_t *flag, CUstream stream)
-{
-    OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&flag}, NULL));
 }
 
 static void launch_append(uint32_t value, CUstream stream)
@@ -52,61 +38,13 @@ static void launch_append(uint32_t value, CUstream stream)
     OK(cuLaunchKernel(append, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&value}, NULL));
 }
 
-static void let_go(uint32_t *flag)
-{
-    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
-}
-
-static void use_after_destruction(void)
-{
-    CUcontext own;
-    CUstream streams[8], next;
-    if (cuInit(0) != CUDA_SUCCESS || cuCtxCreate(&own, NULL, 0, 0) != CUDA_SUCCESS)
-        _exit(1);
-    for (int i = 0; i < 8; i++)
-        cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING);
-    for (int i = 0; i < 8; i++)
-        cuStreamDestroy(streams[i]);
-    for (int i = 0; i < 8; i++) {
-        cuStreamCreate(&next, CU_STREAM_NON_BLOCKING);
-        for (int j = 0; j < 8; j++) {
-            if (next == streams[j])
-                _exit(2);
-        }
-    }
-    cuStreamQuery(streams[3]);
-    _exit(3);
-}
-
-/* Before the first cuInit() of this process. */
-TEST(a_strict_device_names_the_call_and_aborts)
-{
-    int out[2], status;
-    char said[512] = "";
-    assert_int_equal(pipe(out), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(out[1], STDERR_FILENO);
-        signal(SIGABRT, SIG_DFL); /* cmocka's */
-        setenv("CUFENCE_SIM", "strict=1,reuse=0", 1);
-        use_after_destruction();
-    }
-    close(out[1]);
-    assert_true(read(out[0], said, sizeof said - 1) > 0);
-    close(out[0]);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-    assert_non_null(strstr(said, "cuStreamQuery"));
-    assert_non_null(strstr(said, "stream"));
-}
-
-TEST_WITH(streams_run_in_order_and_apart_from_each_other, clear_log, NULL)
+TEST(streams_run_in_order_and_apart_from_each_other)
 {
     CUstream slow, fast;
     uint32_t flag = 0;
     OK(cuStreamCreate(&slow, CU_STREAM_NON_BLOCKING));
     OK(cuStreamCreate(&fast, CU_STREAM_NON_BLOCKING));
-    launch_spin(&flag, slow);
+    launch_spin(spin, &flag, slow);
     launch_append(1, slow);
     launch_append(2, fast);
     OK(cuStreamSynchronize(fast));
@@ -123,13 +61,13 @@ TEST_WITH(streams_run_in_order_and_apart_from_each_other, clear_log, NULL)
     assert_result(cuStreamQuery(slow), CUDA_ERROR_INVALID_HANDLE);
 }
 
-TEST_WITH(legacy_stream_orders_with_blocking_streams, clear_log, NULL)
+TEST(legacy_stream_orders_with_blocking_streams)
 {
     CUstream blocking, apart;
     uint32_t flag = 0;
     OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
     OK(cuStreamCreate(&apart, CU_STREAM_NON_BLOCKING));
-    launch_spin(&flag, blocking);
+    launch_spin(spin, &flag, blocking);
     launch_append(1, NULL);     /* waits for the blocking stream */
     launch_append(2, blocking); /* waits for the legacy stream */
     launch_append(3, apart);
@@ -145,15 +83,13 @@ TEST_WITH(legacy_stream_orders_with_blocking_streams, clear_log, NULL)
 
     /* The same the other way round. */
     flag = 0;
-    launch_spin(&flag, NULL);
+    launch_spin(spin, &flag, NULL);
     launch_append(4, blocking);
     assert_result(cuStreamQuery(blocking), CUDA_ERROR_NOT_READY);
     assert_int_equal(atomic_load(&log_count), 3);
     let_go(&flag);
     OK(cuStreamSynchronize(blocking));
     assert_int_equal(atomic_load(&log_count), 4);
-    OK(cuStreamDestroy(blocking));
-    OK(cuStreamDestroy(apart));
 }
 
 static void *use_own_stream(void *argument)
@@ -164,11 +100,11 @@ static void *use_own_stream(void *argument)
     return NULL;
 }
 
-TEST_WITH(each_thread_has_a_default_stream, clear_log, NULL)
+TEST(each_thread_has_a_default_stream)
 {
     uint32_t flag = 0, value = 7;
     pthread_t thread;
-    launch_spin(&flag, CU_STREAM_PER_THREAD);
+    launch_spin(spin, &flag, CU_STREAM_PER_THREAD);
     assert_int_equal(pthread_create(&thread, NULL, use_own_stream, &value), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(atomic_load(&log_count), 1);
@@ -193,11 +129,11 @@ static void *note_own_stream(void *argument)
     OK(cuStreamGetId(CU_STREAM_PER_THREAD, &own->id));
     own->state = cuStreamQuery(CU_STREAM_PER_THREAD);
     if (own->flag != NULL)
-        launch_spin(own->flag, CU_STREAM_PER_THREAD);
+        launch_spin(spin, own->flag, CU_STREAM_PER_THREAD);
     return NULL;
 }
 
-TEST_WITH(a_thread_with_an_id_of_before_has_another_stream, clear_log, NULL)
+TEST(a_thread_with_an_id_of_before_has_another_stream)
 {
     uint32_t flag = 0;
     struct own_stream first = {.flag = &flag}, second = {0};
@@ -212,7 +148,7 @@ TEST_WITH(a_thread_with_an_id_of_before_has_another_stream, clear_log, NULL)
     OK(cuCtxSynchronize());
 }
 
-TEST_WITH(events_mark_a_place_in_a_stream, clear_log, NULL)
+TEST(events_mark_a_place_in_a_stream)
 {
     CUstream first, second;
     CUevent event, later;
@@ -222,7 +158,7 @@ TEST_WITH(events_mark_a_place_in_a_stream, clear_log, NULL)
     OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
     OK(cuEventCreate(&later, CU_EVENT_DEFAULT));
     OK(cuEventQuery(event)); /* never recorded: done */
-    launch_spin(&flag, first);
+    launch_spin(spin, &flag, first);
     OK(cuEventRecord(event, first));
     assert_result(cuEventQuery(event), CUDA_ERROR_NOT_READY);
     OK(cuStreamWaitEvent(second, event, 0));
@@ -240,17 +176,14 @@ TEST_WITH(events_mark_a_place_in_a_stream, clear_log, NULL)
     assert_true(milliseconds >= 0);
     OK(cuEventDestroy(event));
     assert_result(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
-    OK(cuEventDestroy(later));
-    OK(cuStreamDestroy(first));
-    OK(cuStreamDestroy(second));
 }
 
-TEST_WITH(a_destroyed_stream_finishes_its_work, clear_log, NULL)
+TEST(a_destroyed_stream_finishes_its_work)
 {
     CUstream stream;
     uint32_t flag = 0;
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    launch_spin(&flag, stream);
+    launch_spin(spin, &flag, stream);
     launch_append(5, stream);
     OK(cuStreamDestroy(stream));
     assert_int_equal(atomic_load(&log_count), 0);
@@ -272,7 +205,7 @@ static void *let_go_later(void *flag)
 }
 
 /* As the driver does: only to page-locked memory does a copy go on behind the call. */
-TEST_WITH(a_copy_to_pageable_memory_is_waited_for, clear_log, NULL)
+TEST(a_copy_to_pageable_memory_is_waited_for)
 {
     static uint32_t flag, word;
     CUdeviceptr from;
@@ -280,16 +213,14 @@ TEST_WITH(a_copy_to_pageable_memory_is_waited_for, clear_log, NULL)
     pthread_t thread;
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuMemAlloc(&from, sizeof word));
-    launch_spin(&flag, stream);
+    launch_spin(spin, &flag, stream);
     assert_int_equal(pthread_create(&thread, NULL, let_go_later, &flag), 0);
     OK(cuMemcpyDtoHAsync(&word, from, sizeof word, stream));
     OK(cuStreamQuery(stream));
     pthread_join(thread, NULL);
-    OK(cuMemFree(from));
-    OK(cuStreamDestroy(stream));
 }
 
-TEST_WITH(host_functions_and_copies_keep_the_order, clear_log, NULL)
+TEST(host_functions_and_copies_keep_the_order)
 {
     CUstream stream;
     CUdeviceptr memory;
@@ -299,7 +230,7 @@ TEST_WITH(host_functions_and_copies_keep_the_order, clear_log, NULL)
     OK(cuMemAlloc(&memory, 8));
     OK(cuMemAllocHost((void **)&back, sizeof *back));
     *back = 0;
-    launch_spin(&flag, stream);
+    launch_spin(spin, &flag, stream);
     OK(cuMemcpyHtoDAsync(memory, &source, sizeof source, stream));
     source = 0; /* a copy of a little host memory takes it at the call */
     OK(cuMemcpyDtoDAsync(memory + 4, memory, 4, stream));
@@ -310,13 +241,10 @@ TEST_WITH(host_functions_and_copies_keep_the_order, clear_log, NULL)
     OK(cuStreamSynchronize(stream));
     assert_int_equal(*back, 41);
     assert_int_equal(atomic_load(&calls), 1);
-    OK(cuMemFreeHost(back));
-    OK(cuMemFree(memory));
-    OK(cuStreamDestroy(stream));
 }
 
 /* One stream waits until a word says that it may go on; another one, or the host, writes it. */
-TEST_WITH(a_stream_waits_for_a_word, clear_log, NULL)
+TEST(a_stream_waits_for_a_word)
 {
     CUstream waiting, writing;
     CUdeviceptr word;
@@ -339,9 +267,6 @@ TEST_WITH(a_stream_waits_for_a_word, clear_log, NULL)
     assert_result(cuStreamWaitValue32(waiting, word + 2, 3, 0), CUDA_ERROR_INVALID_VALUE);
     assert_result(cuStreamWaitValue32(waiting, word, 3, 4), CUDA_ERROR_INVALID_VALUE);
     assert_result(cuStreamWriteValue32(writing, word, 3, 2), CUDA_ERROR_INVALID_VALUE);
-    OK(cuMemFree(word));
-    OK(cuStreamDestroy(waiting));
-    OK(cuStreamDestroy(writing));
 }
 
 static void coordinates_kernel(const cusim_thread *thread, void *const *arguments)
@@ -355,7 +280,7 @@ static void coordinates_kernel(const cusim_thread *thread, void *const *argument
     out[index] = index + *(const unsigned char *)arguments[0];
 }
 
-TEST_WITH(kernels_see_every_thread_and_their_arguments, clear_log, NULL)
+TEST(kernels_see_every_thread_and_their_arguments)
 {
     static const size_t bytes[] = {1, 8};
     const cusim_kernel kernel = {
@@ -394,11 +319,9 @@ TEST_WITH(kernels_see_every_thread_and_their_arguments, clear_log, NULL)
     }
     assert_result(cuLaunchKernel((CUfunction)handle, 1, 1, 1, 2048, 1, 1, 0, NULL, (void *[]){&addend, &memory}, NULL),
                   CUDA_ERROR_INVALID_VALUE);
-    OK(cuMemFree(memory));
-    OK(cuLibraryUnload(library));
 }
 
-TEST_WITH(a_destroyed_context_says_so, clear_log, NULL)
+TEST(a_destroyed_context_says_so)
 {
     CUcontext own, current;
     unsigned long long id, own_id;
@@ -424,7 +347,7 @@ TEST_WITH(a_destroyed_context_says_so, clear_log, NULL)
     OK(cuCtxSynchronize());
 }
 
-TEST_WITH(a_destroyed_streams_handle_is_the_next_ones, clear_log, NULL)
+TEST(a_destroyed_streams_handle_is_the_next_ones)
 {
     CUstream first, second;
     CUevent event;
@@ -433,7 +356,7 @@ TEST_WITH(a_destroyed_streams_handle_is_the_next_ones, clear_log, NULL)
     OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
     OK(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
     OK(cuStreamGetId(first, &first_id));
-    launch_spin(&flag, first);
+    launch_spin(spin, &flag, first);
     OK(cuEventRecord(event, first));
     OK(cuStreamDestroy(first));
     OK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING)); /* though work is queued, and an event knows the first */
@@ -444,11 +367,9 @@ TEST_WITH(a_destroyed_streams_handle_is_the_next_ones, clear_log, NULL)
     assert_result(cuEventQuery(event), CUDA_ERROR_NOT_READY);
     let_go(&flag);
     OK(cuEventSynchronize(event));
-    OK(cuEventDestroy(event));
-    OK(cuStreamDestroy(second));
 }
 
-TEST_WITH(stale_handles_are_counted, clear_log, NULL)
+TEST(stale_handles_are_counted)
 {
     CUstream stream;
     CUevent event;
@@ -468,3 +389,6 @@ TEST_WITH(stale_handles_are_counted, clear_log, NULL)
     assert_result(cuMemRelease(12345), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cusim_stale_handles(), before + 5);
 }
+
+TEST_GROUP(set_up, NULL)
+TEST_CONCURRENTLY

@@ -5,8 +5,6 @@
 
 #define GRANULE ((size_t)2 << 20)
 
-static CUcontext context;
-
 static const CUmemAllocationProp device_memory = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                                   .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
 static const CUmemAccessDesc read_write = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
@@ -30,9 +28,7 @@ static CUmemGenericAllocationHandle create(size_t size)
 static int set_up(void **state)
 {
     cusim_configure(2, (size_t)64 << 20, 0);
-    OK(cuInit(0));
-    OK(cuDevicePrimaryCtxRetain(&context, 0));
-    OK(cuCtxSetCurrent(context));
+    use_device(0);
     return 0;
 }
 
@@ -133,9 +129,6 @@ TEST(access_is_what_was_set)
     description.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
     OK(cuMemSetAccess(base, GRANULE, &description, 1));
     assert_result(cuMemcpyDtoH(&word, base, sizeof word), CUDA_ERROR_INVALID_VALUE);
-    OK(cuMemUnmap(base, GRANULE));
-    OK(cuMemRelease(handle));
-    OK(cuMemAddressFree(base, GRANULE));
 }
 
 TEST(memory_is_limited_and_comes_back)
@@ -183,8 +176,6 @@ TEST(host_copies_past_a_mapping_are_refused)
     assert_result(cuIpcGetMemHandle(&ipc, base), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemUnmap(base, GRANULE));
     assert_result(cuMemGetAddressRange(&start, &size, base), CUDA_ERROR_NOT_FOUND);
-    OK(cuMemRelease(handle));
-    OK(cuMemAddressFree(base, 2 * GRANULE));
 }
 
 TEST(allocations_have_their_exact_size)
@@ -246,3 +237,4 @@ TEST(functions_are_found_by_base_name)
 }
 
 TEST_GROUP(set_up, NULL)
+TEST_CONCURRENTLY
