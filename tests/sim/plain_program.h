@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cuda.h>
+#include <sim.h>
 
 #define COUNT 1000
 
@@ -20,7 +21,7 @@ static CUmodule module;
 #define NAME_OF(function) #function
 #define CALL(function, ...) check(((__typeof__(&(function)))dlsym(library, NAME_OF(function)))(__VA_ARGS__), #function)
 
-static void check(CUresult result, const char *call)
+static inline void check(CUresult result, const char *call)
 {
     if (result == CUDA_SUCCESS)
         return;
@@ -29,12 +30,19 @@ static void check(CUresult result, const char *call)
 }
 
 /* Returns 0 if there is no driver. */
-static int open_driver(void)
+static inline int open_driver(void)
 {
     return (library = dlopen("libcuda.so.1", RTLD_NOW)) != NULL;
 }
 
-static void open_device(void)
+static inline void register_kernels(const cusim_kernel *kernels, size_t count)
+{
+    __typeof__(&cusim_register_kernel) add = (__typeof__(add))dlsym(library, "cusim_register_kernel");
+    for (size_t i = 0; i < count; i++)
+        add(&kernels[i]);
+}
+
+static inline void open_device(void)
 {
     CUcontext context;
     CALL(cuInit, 0);
@@ -59,7 +67,7 @@ static size_t story_count;
     static void tell_##word(void)
 
 /* Each story that the arguments name, in their order. */
-static void tell_all(int argc, char **argv)
+static inline void tell_all(int argc, char **argv)
 {
     for (int k = 1; k < argc; k++) {
         for (size_t i = 0; i < story_count; i++) {

@@ -2,7 +2,6 @@
 #include "plain_program.h"
 
 #include <cufence.h>
-#include <sim.h>
 
 #define ROWS 8
 #define ROW 256    /* bytes */
@@ -358,9 +357,7 @@ int main(int argc, char **argv)
 {
     if (!open_driver())
         return 2;
-    __typeof__(&cusim_register_kernel) add = (__typeof__(add))dlsym(library, "cusim_register_kernel");
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        add(&kernels[i]);
+    register_kernels(kernels, sizeof kernels / sizeof *kernels);
     open_device();
     kv = allocate(ROWS * ROW + ROW); /* the last row is no row: an index that is wrong by one stays inside */
     table = allocate(ENTRIES * 4);

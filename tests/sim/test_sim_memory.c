@@ -387,10 +387,15 @@ TEST(first_forms_of_functions_are_found)
         const char *name, *abi_name;
         int version;
     } forms[] = {
-        {"cuCtxSynchronize", "cuCtxSynchronize", 12000},         {"cuCtxSynchronize", "cuCtxSynchronize_v2", 13000},
-        {"cuStreamBeginCapture", "cuStreamBeginCapture", 10000}, {"cuStreamBeginCapture", "cuStreamBeginCapture_v2", 10010},
-        {"cuEventElapsedTime", "cuEventElapsedTime", 12000},     {"cuEventElapsedTime", "cuEventElapsedTime_v2", 12080},
-        {"cuGetProcAddress", "cuGetProcAddress_v2", 12000},      {"cuMemcpy2D", "cuMemcpy2D_v2", 13000},
+        {"cuCtxSynchronize", "cuCtxSynchronize", 12000},
+        {"cuCtxSynchronize", "cuCtxSynchronize_v2", 13000},
+        {"cuStreamBeginCapture", "cuStreamBeginCapture", 10000},
+        {"cuStreamBeginCapture", "cuStreamBeginCapture_v2", 10010},
+        {"cuEventElapsedTime", "cuEventElapsedTime", 12000},
+        {"cuEventElapsedTime", "cuEventElapsedTime_v2", 12080},
+        {"cuGetProcAddress", "cuGetProcAddress_v2", 12000},
+        {"cuMemcpy2D", "cuMemcpy2D_v2", 13000},
+        {"cuMemAlloc", "cuMemAlloc_v2", 13000},
     };
     void *library = dlopen(CUFENCE_SIM_LIBRARY, RTLD_NOW);
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
@@ -398,6 +403,13 @@ TEST(first_forms_of_functions_are_found)
         OK(cuGetProcAddress(forms[i].name, &function, forms[i].version, 0, NULL));
         assert_ptr_equal(function, dlsym(library, forms[i].abi_name));
     }
+    CUdriverProcAddressQueryResult status;
+    void *legacy, *per_thread;
+    OK(cuGetProcAddress("cuLaunchKernel", &legacy, 13000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status));
+    OK(cuGetProcAddress("cuLaunchKernel", &per_thread, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
+    assert_ptr_not_equal(legacy, per_thread);
+    OK(cuGetProcAddress("cuMemCreate", &legacy, 10010, 0, &status));
+    assert_int_equal(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     CUresult (*begin)(CUstream);
     *(void **)&begin = dlsym(library, "cuStreamBeginCapture");
     assert_result(begin(NULL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);

@@ -1,8 +1,6 @@
 /* The simulated device's virtual memory: what FACTS of a real one the allocator rests on. */
 #include "results.h"
 
-#include <dlfcn.h>
-
 #define GRANULE ((size_t)2 << 20)
 
 static const CUmemAllocationProp device_memory = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -214,26 +212,6 @@ TEST(calls_can_be_counted_and_made_to_fail)
     CUdeviceptr address;
     OK(cuMemAlloc(&address, 1));
     OK(cuMemFree(address));
-}
-
-TEST(functions_are_found_by_base_name)
-{
-    CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
-    *(void **)&get = dlsym(RTLD_DEFAULT, "cuGetProcAddress_v2");
-    assert_non_null(get);
-    CUdriverProcAddressQueryResult status;
-    void *function = NULL, *twin = NULL;
-    OK(get("cuMemAlloc", &function, 13000, 0, &status));
-    assert_ptr_equal(function, dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"));
-    OK(get("cuLaunchKernel", &function, 13000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status));
-    OK(get("cuLaunchKernel", &twin, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
-    assert_ptr_not_equal(function, twin);
-    OK(get("cuNoSuchFunction", &function, 13000, 0, &status));
-    assert_null(function);
-    assert_int_equal(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    OK(get("cuMemCreate", &function, 10010, 0, &status));
-    assert_int_equal(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
-    assert_result(get("cuNoSuchFunction", &function, 13000, 0, NULL), CUDA_ERROR_NOT_FOUND);
 }
 
 TEST_GROUP(set_up, NULL)

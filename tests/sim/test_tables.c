@@ -15,7 +15,7 @@ static int tell(const char *stories)
 #define finds_one(story, ...)                                                                                                  \
     do {                                                                                                                       \
         expect_told(story, 86, __VA_ARGS__);                                                                                   \
-        assert_int_equal(count_in("wrong row: "), 1);                                                                          \
+        assert_int_equal(count_in(text, "wrong row: "), 1);                                                                    \
     } while (0)
 
 TEST(a_right_table_is_silent)
@@ -46,7 +46,7 @@ TEST(a_free_row)
 {
     int status = tell("stale");
     assert_int_equal(status, 86);
-    assert_int_equal(count_in("wrong row: "), 2); /* its table names the row twice */
+    assert_int_equal(count_in(text, "wrong row: "), 2); /* its table names the row twice */
     HAS("wrong row: idle is given a table whose element 2 is row 2 of kv, which is free, released by request 4\n",
         "wrong row: idle is given a table whose element 10 is row 2 of kv", "2 of kv, free; byte 0 of 256 (8 rows)",
         "request 4\n", "; 2 elements are wrong", "released at");
@@ -58,7 +58,7 @@ TEST(a_free_row)
 TEST(many_wrong_elements)
 {
     expect_told("all_free", 86, "");
-    assert_int_equal(count_in("wrong row: "), 4);
+    assert_int_equal(count_in(text, "wrong row: "), 4);
     for (int i = 0; i < 4; i++) {
         char words[64];
         snprintf(words, sizeof words, "whose element %d is row %d of kv", i, i);
@@ -82,7 +82,7 @@ TEST(rows_behind_the_first)
 TEST(parts_of_a_buffer)
 {
     expect_told("runs", 86, "element 5 is 99, and kv has rows 0 to 7");
-    assert_int_equal(count_in("wrong row: "), 1);
+    assert_int_equal(count_in(text, "wrong row: "), 1);
 }
 
 TEST(a_graph_is_looked_at_before_each_launch)
@@ -95,13 +95,13 @@ TEST(a_graph_is_looked_at_before_each_launch)
 TEST(each_stream_has_its_turn)
 {
     expect_told("streams", 86, "element 0 is 77", "element 1 is 77");
-    assert_int_equal(count_in("wrong row: "), 2);
+    assert_int_equal(count_in(text, "wrong row: "), 2);
 }
 
 TEST(a_launch_is_held_back)
 {
     tell("stop");
-    assert_int_equal(count_in("wrong row: "), 1);
+    assert_int_equal(count_in(text, "wrong row: "), 1);
     HAS("attend would be given a table whose element 5 is 8", "held back", "launch: error 710\n",
         "synchronise: error 710, out is 5\n");
     is_silent("stop_right", "launch: error 0\n", "synchronise: error 0, out is 0\n");
@@ -114,8 +114,8 @@ TEST(what_is_no_table_is_refused)
         "cufence_index: elements of 2 bytes: they must have 4 or 8", "elements of 4 bytes must lie at multiples of that",
         "the table's 68 bytes at 0x", "5 values in allow: at most 4", "the owner's name has 53 bytes: at most 47",
         "in no live buffer that cufence guards");
-    assert_int_equal(count_in("too many"), 2);
-    assert_int_equal(count_in("no row begins at 0x"), 2);
+    assert_int_equal(count_in(text, "too many"), 2);
+    assert_int_equal(count_in(text, "no row begins at 0x"), 2);
 }
 
 TEST_GROUP(make_folder, remove_folder)

@@ -1,46 +1,17 @@
 /* What `cufence run` says at the end where nothing was guarded, with programs on the simulated device (run_story.c). */
 #include "child.h"
+#include "support/shell.h"
 
 #include "base/tally.h"
 
-static char folder[] = "/tmp/cufence-tally-XXXXXX";
-static char said[65536]; /* stderr of the last program */
-
-static int make_folder(void **state)
+static int set_up(void **state)
 {
     setenv("CUFENCE", CUFENCE_CLI, 1);
     setenv("STORY", CUFENCE_RUN_STORY, 1);
     setenv("LD_LIBRARY_PATH", CUFENCE_RUN_DRIVER, 1); /* libcuda.so.1 is the simulated device there */
     unsetenv("CUFENCE_OPTIONS");
     unsetenv("CUFENCE_TALLY");
-    return mkdtemp(folder) && setenv("FOLDER", folder, 1) == 0 ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    return system("rm -r \"$FOLDER\"");
-}
-
-static size_t count(const char *word)
-{
-    size_t found = 0;
-    for (const char *at = said; (at = strstr(at, word)); at += strlen(word))
-        found++;
-    return found;
-}
-
-/* Runs a command of the shell. Returns its exit status, and leaves in `said` what it printed on stderr. */
-static int shell(const char *command)
-{
-    char whole[2048], path[256];
-    snprintf(whole, sizeof whole, "{ %s\n} 2>\"$FOLDER/said\"", command);
-    int status = system(whole);
-    snprintf(path, sizeof path, "%s/said", folder);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    said[fread(said, 1, sizeof said - 1, file)] = '\0';
-    fclose(file);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return make_folder(state);
 }
 
 struct ending {
@@ -73,14 +44,14 @@ static void expect(const struct ending *ending, const char *option, int status)
 {
     char command[1024];
     snprintf(command, sizeof command, "\"$CUFENCE\" run %s%s", option, ending->command);
-    int ended = shell(command);
-    int is_one = !ending->sentence || (count(" cufence: ") == 1 && strstr(said, ending->sentence));
-    if (ended != status || !is_one || !strstr(said, "cufence: "))
+    int ended = run_shell("%s", command);
+    int is_one = !ending->sentence || (count_in(text, " cufence: ") == 1 && strstr(text, ending->sentence));
+    if (ended != status || !is_one || !strstr(text, "cufence: "))
         print_error("%s\nended with %d instead of %d, expected once: %s\n%s", command, ended, status,
-                    ending->sentence ? ending->sentence : "any", said);
+                    ending->sentence ? ending->sentence : "any", text);
     assert_int_equal(ended, status);
     assert_true(is_one);
-    assert_non_null(strstr(said, "cufence: "));
+    assert_non_null(strstr(text, "cufence: "));
 }
 
 TEST(each_run_says_what_was_guarded)
@@ -94,34 +65,34 @@ TEST(each_run_says_what_was_guarded)
 
 TEST(the_reasons_are_named)
 {
-    shell("\"$CUFENCE\" run --skip smaller:1M --say quiet -- \"$STORY\" clean");
-    assert_int_equal(count("NOTHING WAS GUARDED: every allocation was left to the driver, for the reasons below"), 1);
-    assert_int_equal(count("not guarded: 1 buffer smaller than skip=smaller"), 1);
-    shell("\"$CUFENCE\" run -- \"$STORY\" managed");
-    assert_int_equal(count("NOTHING WAS GUARDED: every allocation was left to the driver, for the reasons below"), 1);
-    assert_int_equal(count("not guarded: 1 allocation of managed memory"), 1);
+    run_shell("\"$CUFENCE\" run --skip smaller:1M --say quiet -- \"$STORY\" clean");
+    assert_int_equal(count_in(text, "NOTHING WAS GUARDED: every allocation was left to the driver, for the reasons below"), 1);
+    assert_int_equal(count_in(text, "not guarded: 1 buffer smaller than skip=smaller"), 1);
+    run_shell("\"$CUFENCE\" run -- \"$STORY\" managed");
+    assert_int_equal(count_in(text, "NOTHING WAS GUARDED: every allocation was left to the driver, for the reasons below"), 1);
+    assert_int_equal(count_in(text, "not guarded: 1 allocation of managed memory"), 1);
 }
 
 TEST(quiet_omits_only_the_line_about_what_was_guarded)
 {
-    assert_int_equal(shell("\"$CUFENCE\" run --say quiet -- \"$STORY\" clean"), 0);
-    assert_string_equal(said, "");
+    assert_int_equal(run_shell("\"$CUFENCE\" run --say quiet -- \"$STORY\" clean"), 0);
+    assert_string_equal(text, "");
 }
 
 /* The tally is the program's: what a run inside another one guards counts for both. */
 TEST(a_run_inside_another_counts)
 {
-    assert_int_equal(shell("\"$CUFENCE\" run --require-guarded -- sh -c '\"$CUFENCE\" run -- \"$STORY\" clean; true'"), 0);
-    assert_int_equal(count("NOTHING WAS GUARDED"), 0);
-    assert_int_equal(shell("\"$CUFENCE\" run --require-guarded -- sh -c '\"$CUFENCE\" run -- true; true'"), 87);
+    assert_int_equal(run_shell("\"$CUFENCE\" run --require-guarded -- sh -c '\"$CUFENCE\" run -- \"$STORY\" clean; true'"), 0);
+    assert_int_equal(count_in(text, "NOTHING WAS GUARDED"), 0);
+    assert_int_equal(run_shell("\"$CUFENCE\" run --require-guarded -- sh -c '\"$CUFENCE\" run -- true; true'"), 87);
 }
 
 /* A program that has thrown the variable away has kept it from its children, too: nobody knows what they did. */
 TEST(without_the_variable_nothing_is_claimed)
 {
-    assert_int_equal(shell("\"$CUFENCE\" run -- \"$STORY\" forget"), 0);
-    assert_int_equal(count("NOTHING WAS GUARDED"), 0);
-    assert_int_equal(count("1 allocation guarded"), 1);
+    assert_int_equal(run_shell("\"$CUFENCE\" run -- \"$STORY\" forget"), 0);
+    assert_int_equal(count_in(text, "NOTHING WAS GUARDED"), 0);
+    assert_int_equal(count_in(text, "1 allocation guarded"), 1);
 }
 
 /* Who may not look into the first process's descriptors has inherited this one. */
@@ -136,20 +107,20 @@ TEST(a_process_of_another_user_counts)
     if (getuid() != 0 || system(command) != 0)
         skip();
     snprintf(command, sizeof command, "\"$CUFENCE\" run --require-guarded -- sh -c '%s \"$STORY\" clean; true'", nobody);
-    assert_int_equal(shell(command), 0);
-    assert_int_equal(count("NOTHING WAS GUARDED"), 0);
+    assert_int_equal(run_shell("%s", command), 0);
+    assert_int_equal(count_in(text, "NOTHING WAS GUARDED"), 0);
 }
 
 TEST(a_signal_stays_a_signal)
 {
-    assert_int_equal(shell("sh -c '\"$CUFENCE\" run --require-guarded -- sh -c \"kill -9 \\$\\$\"; exit $?'"), 128 + 9);
+    assert_int_equal(run_shell("sh -c '\"$CUFENCE\" run --require-guarded -- sh -c \"kill -9 \\$\\$\"; exit $?'"), 128 + 9);
 }
 
 /* What is said is for standard error, and not for a file that has its number by then. */
 TEST(another_file_gets_no_word)
 {
-    assert_int_equal(shell("\"$CUFENCE\" run -- sh -c 'exec 2>\"$FOLDER/other\"'; cat \"$FOLDER/other\" >&2"), 0);
-    assert_string_equal(said, "");
+    assert_int_equal(run_shell("\"$CUFENCE\" run -- sh -c 'exec 2>other'; cat other >&2"), 0);
+    assert_string_equal(text, "");
 }
 
 static void starts_with_a_folder_that_cannot_be(void)
@@ -177,12 +148,12 @@ TEST(an_output_that_cannot_be_written_is_told_at_the_start)
 TEST(asked_by_pytorchs_variable_only_pytorch_speaks)
 {
     setenv("PYTORCH_CUDA_ALLOC_CONF", "backend:cufence", 1);
-    assert_int_equal(shell("\"$CUFENCE\" run --if-asked -- true"), 0);
-    assert_string_equal(said, "");
-    assert_int_equal(shell("cp \"$(ldd \"$CUFENCE\" | awk '/libz.so.1/ { print $3 }')\" \"$FOLDER/libtorch_fake.so\"\n"
-                           "LD_PRELOAD=\"$FOLDER/libtorch_fake.so\" \"$CUFENCE\" run --if-asked -- true"),
+    assert_int_equal(run_shell("\"$CUFENCE\" run --if-asked -- true"), 0);
+    assert_string_equal(text, "");
+    assert_int_equal(run_shell("cp \"$(ldd \"$CUFENCE\" | awk '/libz.so.1/ { print $3 }')\" libtorch_fake.so\n"
+                               "LD_PRELOAD=./libtorch_fake.so \"$CUFENCE\" run --if-asked -- true"),
                      0);
-    assert_int_equal(count(NO_CUDA), 1);
+    assert_int_equal(count_in(text, NO_CUDA), 1);
     unsetenv("PYTORCH_CUDA_ALLOC_CONF");
 }
 
@@ -209,6 +180,6 @@ TEST(a_process_without_a_context_is_told)
     unsetenv("CUFENCE_DRIVER");
 }
 
-TEST_GROUP(make_folder, remove_folder)
+TEST_GROUP(set_up, remove_folder)
 
 TEST_CONCURRENTLY

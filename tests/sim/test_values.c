@@ -12,14 +12,14 @@ TEST(shows_before_and_after)
 TEST(shows_what_the_filter_chooses)
 {
     expect("--values scale", "half many", 0, "");
-    assert_int_equal(count_in("values of launch"), 20);
+    assert_int_equal(count_in(text, "values of launch"), 20);
     HAS("!halve", "values of launch #2:"); /* the number counts all launches */
     expect("--values '#3-5|halve'", "half many", 0, "");
-    assert_int_equal(count_in("values of launch"), 4);
+    assert_int_equal(count_in(text, "values of launch"), 4);
     expect("--values '*&@values_story.c'", "half many", 0, "");
-    assert_int_equal(count_in("values of launch"), 21);
+    assert_int_equal(count_in(text, "values of launch"), 21);
     expect("--values '*&@other.c'", "half many", 0, "");
-    assert_int_equal(count_in("values of launch"), 0);
+    assert_int_equal(count_in(text, "values of launch"), 0);
 }
 
 TEST(shows_launches_in_order)
@@ -43,10 +43,10 @@ TEST(pointers_into_buffers)
 TEST(types_are_guessed_and_marked)
 {
     expect("--values '*'", "struct", 0, "0  at byte 8: buffer #2 +0");
-    assert_int_equal(count_in("float32[1000] (guess)"), 4);
+    assert_int_equal(count_in(text, "float32[1000] (guess)"), 4);
     expect("--values '*'", "count", 0, "int64[1000] (guess)", "min -1 max 998 mean 498.5");
     expect("--values '*' --values_type 'copy*:i32'", "struct", 0, "!guess");
-    assert_int_equal(count_in("int32[1000]\n"), 4);
+    assert_int_equal(count_in(text, "int32[1000]\n"), 4);
     expect("--values '*'", "half", 0, "float16[2000]\n", "after   min 0.0 max 0.5 mean 0.25 std 0.25, 1000 zeros");
 }
 
@@ -54,7 +54,7 @@ TEST(graphs_are_shown_as_a_whole)
 {
     expect("--values scale", "graph", 0, "kernels    scale", "before and after the whole graph",
            "after   min 3.0 max 3000.0 mean 1501.5");
-    assert_int_equal(count_in("a CUDA graph"), 2);
+    assert_int_equal(count_in(text, "a CUDA graph"), 2);
     expect("--values other", "graph", 0, "!a CUDA graph");
 }
 
@@ -62,7 +62,7 @@ TEST(graphs_are_shown_as_a_whole)
 TEST(graphs_off_says_what_it_cannot)
 {
     expect("--values scale --graphs off", "graph scale graph", 0, "");
-    assert_int_equal(count_in("graphs=off: what the program captures by itself stays a CUDA graph"), 1);
+    assert_int_equal(count_in(text, "graphs=off: what the program captures by itself stays a CUDA graph"), 1);
     expect("--values scale --graphs off", "scale", 0, "!graphs=off");
 }
 
@@ -70,8 +70,8 @@ TEST(lines_of_json)
 {
     expect("--values '*=values.json'", "scale graph", 0, "!values of launch");
     read_file("values.json");
-    assert_int_equal(count_in("\n"), 3);
-    assert_int_equal(count_in("{\"schema\":1,\"launch\":"), 3);
+    assert_int_equal(count_in(text, "\n"), 3);
+    assert_int_equal(count_in(text, "{\"schema\":1,\"launch\":"), 3);
     HAS("\"kernel\":\"scale(float const*, float*, float, int)\"",
         "\"type\":\"float32\",\"type_from\":\"signature\",\"changed\":true",
         "\"first\":[2.0,4.0,6.0,8.0,10.0,12.0,14.0,16.0],\"last\":[1986.0,", "\"kernels\":\"scale, mask\"", "\"-Infinity\"");
@@ -103,13 +103,13 @@ TEST(the_first_nan_is_found)
     expect("--nan report", "nan", 86, "first NaN: normalise writes 1 NaN to buffer #2, first to element 417 of float32[1000]",
            "kernel     normalise<<<(8,1,1), (128,1,1)>>>", "#2, by thread", "values_story.c", "1 zero, 0 NaN, 0 Inf",
            "0 / 0 is NaN", "3 launches seen", "SUMMARY: cufence: first NaN launched at");
-    assert_int_equal(count_in("cufence: first NaN: "), 1);
+    assert_int_equal(count_in(text, "cufence: first NaN: "), 1);
 }
 
 TEST(a_free_row_that_is_read_is_found)
 {
     expect("--nan report", "free_row", 86, "");
-    assert_int_equal(count_in("cufence: first NaN: "), 1);
+    assert_int_equal(count_in(text, "cufence: first NaN: "), 1);
     HAS("first NaN: scale writes 1000 NaN to buffer #", "4000 bytes in rows that",
         "row        0 of results, live; byte 0 of 1000 (4 rows)", "an input has rows that are free, or were");
     expect("--nan report", "unwritten_row", 86, "an input has rows that are free, or were");
@@ -158,7 +158,7 @@ TEST(indices_are_no_nan)
 TEST(only_the_maker_is_blamed)
 {
     expect("--nan report", "nan_struct", 86, "first NaN: normalise writes");
-    assert_int_equal(count_in("cufence: first NaN: "), 1);
+    assert_int_equal(count_in(text, "cufence: first NaN: "), 1);
 }
 
 TEST(a_graph_may_make_it)
@@ -175,7 +175,7 @@ TEST(every_other_launch)
 {
     expect("--nan report --every 1000", "many", 0, "");
     expect("--nan report --every 2", "nan", 86, ""); /* the first of each kernel is looked at */
-    assert_int_equal(count_in("cufence: first NaN: "), 1);
+    assert_int_equal(count_in(text, "cufence: first NaN: "), 1);
 }
 
 TEST(the_finding_is_in_json)

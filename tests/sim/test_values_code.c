@@ -74,7 +74,7 @@ TEST(guesses_know_the_widths_of_accesses)
 TEST(a_signature_that_was_told_is_used)
 {
     expect("--values '#1'", "told", 0, "!cufence is not there");
-    assert_int_equal(count_in("float16[1000]\n"), 3);
+    assert_int_equal(count_in(text, "float16[1000]\n"), 3);
     HAS("!guess");
     expect("--values '#2'", "told", 0, "!float64", "(guess)");
 }

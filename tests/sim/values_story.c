@@ -3,9 +3,6 @@
 
 #include <cufence.h>
 #include <math.h>
-#include <unistd.h>
-
-#include <sim.h>
 
 /* ---- kernels ---- */
 
@@ -481,9 +478,7 @@ int main(int argc, char **argv)
 {
     if (!open_driver())
         return 2;
-    __typeof__(&cusim_register_kernel) add = (__typeof__(add))dlsym(library, "cusim_register_kernel");
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        add(&kernels[i]);
+    register_kernels(kernels, sizeof kernels / sizeof *kernels);
     open_device();
     in = allocate(COUNT * 4);
     out = allocate(COUNT * 4);

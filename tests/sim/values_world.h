@@ -17,14 +17,6 @@ static inline int run_program(const char *program, const char *arguments, const 
     return run_shell("LD_LIBRARY_PATH=%s %s run %s -- %s %s", CUFENCE_RUN_DRIVER, CUFENCE_CLI, arguments, program, stories);
 }
 
-static inline size_t count_in(const char *word)
-{
-    size_t count = 0;
-    for (const char *at = text; (at = strstr(at, word)); at += strlen(word))
-        count++;
-    return count;
-}
-
 /* Fails unless `text` has the words, which are no patterns; one that begins with '!' must not be found. */
 #define HAS(...) expect_words(0, 0, PATTERNS(__VA_ARGS__))
 static inline void expect_words(int got, int status, const char *const *words)
