@@ -1,52 +1,22 @@
 /* The commands that a user tries first, as programs: `cufence demo` and `cufence doctor` on the simulated device. */
-#include "support/test.h"
+#include "support/shell.h"
 
 #include <jansson.h>
 
-struct run {
-    int status;
-    char output[64 * 1024]; /* stdout and stderr, in the order in which they were written */
-};
-
-/* Runs `cufence` with the arguments up to NULL, under one changed environment variable if `variable` is given. */
-static void run_cufence(struct run *run, const char *variable, const char *value, const char *const *arguments)
+static int set_up(void **state)
 {
-    char *argv[16] = {(char *)(uintptr_t)CUFENCE_CLI};
-    FILE *file = tmpfile();
-    assert_non_null(file);
-    for (size_t i = 0; arguments[i]; i++) {
-        assert_true(i + 2 < sizeof argv / sizeof *argv);
-        argv[i + 1] = (char *)(uintptr_t)arguments[i];
-    }
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        dup2(fileno(file), STDOUT_FILENO);
-        dup2(fileno(file), STDERR_FILENO);
-        if (variable)
-            setenv(variable, value, 1);
-        execv(argv[0], argv);
-        _exit(127);
-    }
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    run->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    rewind(file);
-    run->output[fread(run->output, 1, sizeof run->output - 1, file)] = '\0';
-    fclose(file);
+    setenv("CUFENCE", CUFENCE_CLI, 1);
+    return make_folder(state);
 }
 
-static void expect_text(const struct run *run, const char *text)
-{
-    if (!strstr(run->output, text))
-        fail_msg("\"%s\" is missing in:\n%s", text, run->output);
-}
+#define EXPECT(status, command, ...) expect_words(run_shell("%s", command), status, PATTERNS(__VA_ARGS__))
+#define ELSEWHERE "CUFENCE_DRIVER=/nonexistent/libcuda.so $CUFENCE "
 
 /* Joins the lines that the doctor has broken between words. */
-static void join_lines(struct run *run)
+static void join_lines(void)
 {
-    char *to = run->output;
-    for (const char *at = run->output; *at; at++) {
+    char *to = text;
+    for (const char *at = text; *at; at++) {
         int is_broken = at[0] == '\n' && !strncmp(at + 1, "                        ", 24) && at[25] != '-';
         *to++ = is_broken ? ' ' : *at;
         at += is_broken ? 24 : 0;
@@ -54,60 +24,40 @@ static void join_lines(struct run *run)
     *to = '\0';
 }
 
-static void expect_status(const struct run *run, int status)
-{
-    if (run->status != status)
-        fail_msg("status %d instead of %d:\n%s", run->status, status, run->output);
-}
-
-#define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
-/* "demo.cu:LINE" of the planted line that holds `text`. */
-static void planted_line(const char *text, char *out, size_t size)
+/* "demo.cu:LINE" of the planted line that holds `code`. */
+static void planted_line(const char *code, char *out, size_t size)
 {
     char line[512];
     FILE *file = fopen(CUFENCE_FIXTURES "/../../allocator/cli/demo.cu", "r");
     assert_non_null(file);
     out[0] = '\0';
     for (int number = 1; fgets(line, sizeof line, file); number++)
-        if (strstr(line, text) && strstr(line, "// planted"))
+        if (strstr(line, code) && strstr(line, "// planted"))
             snprintf(out, size, "demo.cu:%d", number);
     fclose(file);
     assert_true(out[0]);
 }
 
 /* What every report of the demo has, of whatever bug: the stack of the launch or the call, in the planted program. */
-static void run_demo(struct run *run, const char *bug, const char *kernel, const char *buffer)
+static void run_demo(const char *bug, const char *kernel, const char *buffer)
 {
     int tries = strcmp(bug, "slack-write") == 0 ? 5 : 1; /* a pattern that has not arrived after 4 ms is not waited for */
+    int status;
     do
-        run_cufence(run, NULL, NULL, ARGUMENTS("demo", bug));
-    while (--tries && strstr(run->output, "was not reported"));
-    expect_status(run, 0);
-    expect_text(run, "simulated device");
-    expect_text(run, kernel);
-    expect_text(run, buffer);
-    expect_text(run, "planted.c:");
-    expect_text(run, " in main\n");
-    expect_text(run, "Found");
-    expect_text(run, "What to type next:\n");
-    expect_text(run, "the program's own was 0");
-    const char *summary = strstr(run->output, "SUMMARY: ");
-    if (!summary || strstr(summary + 1, "SUMMARY: "))
-        fail_msg("not one summary:\n%s", run->output);
+        status = run_shell("$CUFENCE demo %s", bug);
+    while (--tries && strstr(text, "was not reported"));
+    expect_words(status, 0,
+                 PATTERNS("simulated device", kernel, buffer, "planted.c:", " in main\n", "Found", "What to type next:\n",
+                          "the program's own was 0"));
+    assert_int_equal(count_in(text, "SUMMARY: "), 1);
 }
 
-/* Of a fault besides: the planted line, and what the second launch has seen. */
-static void expect_fault(const struct run *run, const char *source)
+/* Of a fault besides: the planted line, also of demo.cu itself, and what the second launch has seen. */
+static void expect_fault(const char *source)
 {
     char line[64];
     planted_line(source, line, sizeof line);
-    expect_text(run, line);
-    expect_text(run, source); /* of demo.cu itself */
-    expect_text(run, "launched at ");
-    expect_text(run, "[1000]  ");
-    if (strstr(run->output, "could not be launched again"))
-        fail_msg("no second launch:\n%s", run->output);
+    HAS(line, source, "launched at ", "[1000]  ", "!could not be launched again");
 }
 
 /* The bugs. `source`: of the line that faults. */
@@ -133,12 +83,11 @@ static const struct {
 
 static void play_bug(size_t number)
 {
-    struct run run;
-    run_demo(&run, bugs[number].name, bugs[number].kernel, bugs[number].buffer);
+    run_demo(bugs[number].name, bugs[number].kernel, bugs[number].buffer);
     if (bugs[number].source)
-        expect_fault(&run, bugs[number].source);
+        expect_fault(bugs[number].source);
     for (size_t i = 0; i < 3 && bugs[number].said[i]; i++)
-        expect_text(&run, bugs[number].said[i]);
+        HAS(bugs[number].said[i]);
 }
 
 TEST(test_faults)
@@ -155,89 +104,58 @@ TEST(test_what_does_not_fault)
 
 TEST(test_other_options_find_it_in_another_way)
 {
-    struct run run;
-    run_cufence(&run, NULL, NULL, ARGUMENTS("demo", "slack-write", "--align", "auto"));
-    expect_status(&run, 0);
-    expect_text(&run, "out-of-bounds WRITE of 1 byte");
-    expect_text(&run, "these options allow");
+    EXPECT(0, "$CUFENCE demo slack-write --align auto", "out-of-bounds WRITE of 1 byte", "these options allow");
 }
 
 TEST(test_overrun_is_the_default)
 {
-    struct run run;
-    (void)state;
-    run_cufence(&run, NULL, NULL, ARGUMENTS("demo"));
-    expect_status(&run, 0);
-    expect_text(&run, "demo_overrun");
+    EXPECT(0, "$CUFENCE demo", "demo_overrun");
 }
 
 /* align=512 leaves 96 bytes of slack after the buffer, where a write does not fault; without slack=on nothing sees it. */
 TEST(test_bug_that_is_not_caught)
 {
-    struct run run;
-    (void)state;
-    run_cufence(&run, NULL, NULL, ARGUMENTS("demo", "overrun", "--set", "align=512,slack=off"));
-    expect_status(&run, 1);
-    expect_text(&run, "was not reported");
-    run_cufence(&run, NULL, NULL, ARGUMENTS("demo", "overrun", "--set", "align=512"));
-    expect_status(&run, 0);
-    expect_text(&run, "slack WRITE");
+    EXPECT(1, "$CUFENCE demo overrun --set align=512,slack=off", "was not reported");
+    EXPECT(0, "$CUFENCE demo overrun --set align=512", "slack WRITE");
 }
 
 TEST(test_wrong_command_lines)
 {
-    const struct {
-        const char *const *arguments;
-        const char *text;
+    static const struct {
+        const char *arguments, *words;
     } cases[] = {
-        {ARGUMENTS("demo", "overflow"), "unknown bug 'overflow'; `cufence demo --list` lists them\n"},
-        {ARGUMENTS("demo", "underun"), "unknown bug 'underun', did you mean 'underrun'? `cufence demo --list` lists them\n"},
-        {ARGUMENTS("demo", "overrun", "underrun"), "unexpected argument 'underrun'"},
-        {ARGUMENTS("demo", "--list", "underrun"), "unexpected argument 'underrun'"},
-        {ARGUMENTS("demo", "--json", "-"), "give a name"},
-        {ARGUMENTS("demo", "--log", "/nowhere/log"), "/nowhere"},
-        {ARGUMENTS("demo", "--sett", "a=b"), "\"--sett\""},
-        {ARGUMENTS("demo", "--set"), "--set needs a value: --set key=value"},
-        {ARGUMENTS("demo", "--set", "no_such_key=1"), "no_such_key"},
-        {ARGUMENTS("demo", "--set", "align=3"), "align"},
-        {ARGUMENTS("doctor", "now"), "now"},
-        {ARGUMENTS("doctor", "--json", "now"), "now"},
+        {"demo overflow", "unknown bug 'overflow'; `cufence demo --list` lists them\n"},
+        {"demo underun", "unknown bug 'underun', did you mean 'underrun'? `cufence demo --list` lists them\n"},
+        {"demo overrun underrun", "unexpected argument 'underrun'"},
+        {"demo --list underrun", "unexpected argument 'underrun'"},
+        {"demo --json -", "give a name"},
+        {"demo --log /nowhere/log", "/nowhere"},
+        {"demo --sett a=b", "\"--sett\""},
+        {"demo --set", "--set needs a value: --set key=value"},
+        {"demo --set no_such_key=1", "no_such_key"},
+        {"demo --set align=3", "align"},
+        {"doctor now", "now"},
+        {"doctor --json now", "now"},
     };
-    struct run run;
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        run_cufence(&run, NULL, NULL, cases[i].arguments);
-        expect_status(&run, 2);
-        expect_text(&run, cases[i].text);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect_words(run_shell("$CUFENCE %s", cases[i].arguments), 2, PATTERNS(cases[i].words));
 }
 
 TEST(test_driver_that_is_not_there)
 {
-    struct run run;
-    (void)state;
-    run_cufence(&run, "CUFENCE_DRIVER", "/nonexistent/libcuda.so", ARGUMENTS("demo"));
-    expect_status(&run, 1);
-    expect_text(&run, "CUFENCE_DRIVER=/nonexistent/libcuda.so");
-    run_cufence(&run, "CUFENCE_DRIVER", "/nonexistent/libcuda.so", ARGUMENTS("doctor"));
-    join_lines(&run);
-    expect_status(&run, 1);
-    expect_text(&run, "/nonexistent/libcuda.so");
-    expect_text(&run, "NO ");
-    expect_text(&run, "->");
+    EXPECT(1, ELSEWHERE "demo", "CUFENCE_DRIVER=/nonexistent/libcuda.so");
+    int status = run_shell(ELSEWHERE "doctor");
+    join_lines();
+    expect_words(status, 1, PATTERNS("/nonexistent/libcuda.so", "NO ", "->"));
 }
 
 TEST(test_doctor)
 {
-    struct run run;
-    (void)state;
-    run_cufence(&run, NULL, NULL, ARGUMENTS("doctor"));
-    join_lines(&run);
-    expect_status(&run, 0);
-    expect_text(&run, "the simulated device");
-    expect_text(&run, "granularity 2048 KiB");
-    expect_text(&run, "the driver can write them on request");
-    expect_text(&run, "cufence can work here");
+    int status = run_shell("$CUFENCE doctor");
+    join_lines();
+    expect_words(status, 0,
+                 PATTERNS("the simulated device", "granularity 2048 KiB", "the driver can write them on request",
+                          "cufence can work here"));
 }
 
 /* What `cufence doctor --json` has found of a check; NULL if it does not name it. */
@@ -255,29 +173,24 @@ static const char *found_in(json_t *document, const char *what)
 /* A program under the preload gets cufence's memory, by whatever way it finds its symbols. */
 TEST(test_doctor_tries_the_hooks)
 {
-    struct run run;
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* a sanitizer wants to be the first library of a process */
 #endif
-    run_cufence(&run, NULL, NULL, ARGUMENTS("doctor", "--json"));
-    json_t *document = json_loads(run.output, 0, NULL);
+    run_shell("$CUFENCE doctor --json");
+    json_t *document = json_loads(text, 0, NULL);
     static const char *const checks[] = {"preload library", "loading", "library", "hooks (dlsym)", "hooks (address)"};
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         const char *found = found_in(document, checks[i]);
         if (!found || strcmp(found, "yes") != 0)
-            fail_msg("%s: %s\n%s", checks[i], found ? found : "not looked at", run.output);
+            fail_msg("%s: %s\n%s", checks[i], found ? found : "not looked at", text);
     }
     json_decref(document);
 }
 
 TEST(test_doctor_as_json)
 {
-    struct run run;
-    (void)state;
-    run_cufence(&run, "CUDA_COREDUMP_FILE", "elsewhere", ARGUMENTS("doctor", "--json"));
-    expect_status(&run, 0);
-    json_t *document = json_loads(run.output, 0, NULL), *check;
+    EXPECT(0, "CUDA_COREDUMP_FILE=elsewhere $CUFENCE doctor --json", "");
+    json_t *document = json_loads(text, 0, NULL), *check;
     size_t i;
     int warns = 0, has_device = 0;
     assert_non_null(document);
@@ -293,9 +206,9 @@ TEST(test_doctor_as_json)
     }
     assert_true(has_device && warns);
     json_decref(document);
-    run_cufence(&run, "CUFENCE_DRIVER", "/nonexistent/libcuda.so", ARGUMENTS("doctor", "--json"));
-    expect_status(&run, 1);
-    expect_text(&run, "\"can_work\": false");
+    EXPECT(1, ELSEWHERE "doctor --json", "\"can_work\": false");
 }
+
+TEST_GROUP(set_up, remove_folder)
 
 TEST_CONCURRENTLY

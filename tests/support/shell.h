@@ -46,6 +46,19 @@ static inline void expect_end(int got, int status, const char *const *patterns)
         fail_msg("status %d, not %d, or '%s' in:\n%s", got, status, wrong ? wrong : "", text);
 }
 
+/* Fails unless `text` has the words, which are no patterns; one that begins with '!' must not be found. */
+#define HAS(...) expect_words(0, 0, PATTERNS(__VA_ARGS__))
+static inline void expect_words(int got, int status, const char *const *words)
+{
+    for (; *words; words++) {
+        int is_unwanted = **words == '!';
+        if ((strstr(text, *words + is_unwanted) != NULL) == is_unwanted)
+            fail_msg("'%s' in:\n%s", *words, text);
+    }
+    if (got != status)
+        fail_msg("status %d, not %d:\n%s", got, status, text);
+}
+
 #define SAYS(...) expect_end(0, 0, PATTERNS(__VA_ARGS__))
 #define SUCCEEDS(...) expect_end(run_shell(__VA_ARGS__), 0, PATTERNS(""))
 
