@@ -18,10 +18,7 @@ __attribute__((visibility("default"))) pid_t gettid(void) /* interposes the C li
 
 static void name_thread(const struct actor *actor)
 {
-    static unsigned fresh; /* atomic */
     unsigned place = (unsigned)(actor->world->number * THREADS + actor->number);
-    if (settings.without & FEATURE_A3)
-        place = 1000 + __atomic_add_fetch(&fresh, 1, __ATOMIC_RELAXED);
     if (sim.fail_call)
         own_number = (pid_t)(0x40000000u + place);
 }

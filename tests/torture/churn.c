@@ -80,13 +80,13 @@ int step_churn(struct world *world)
         const char *name;
         void (*once)(struct world *world);
         size_t most; /* bytes per turn: what the simulated device keeps of a context or of a thread's stream */
-        unsigned feature, turns;
-    } kinds[] = {{"streams", churn_stream, 1536, FEATURE_C4, ROUND},
-                 {"threads", churn_thread, 3072, FEATURE_C4, ROUND},
-                 {"contexts", churn_context, 6144, FEATURE_C3, CONTEXTS_IN_A_ROW}};
+        unsigned turns;
+    } kinds[] = {{"streams", churn_stream, 1536, ROUND},
+                 {"threads", churn_thread, 3072, ROUND},
+                 {"contexts", churn_context, 6144, CONTEXTS_IN_A_ROW}};
     unsigned kind = pick(world, 3);
     if (world->is_shared || world->depth || settings.is_alone || !sim.fail_call || world->lacks ||
-        (settings.without & kinds[kind].feature))
+        ((settings.without & FEATURE_CHURN) && kinds[kind].once != churn_context))
         return 0;
     churned = context_make(world, 0);
     MUST(world, cu.cuCtxSetCurrent(churned));

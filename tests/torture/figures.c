@@ -14,10 +14,6 @@ int step_trim(struct world *world)
     }
     if (!world->pools[pool].is_live)
         return 0;
-    for (int i = 0; i < CONTEXTS && (settings.without & FEATURE_TRIM); i++) {
-        if (world->contexts[i].is_live)
-            release_context(world, i);
-    }
     context_enter(world, world->pools[pool].device);
     say(world, "trim pool %d", pool);
     MUST(world, cu.cuMemPoolTrimTo(world->pools[pool].handle, 0));
@@ -35,7 +31,7 @@ static uint64_t attribute(struct world *world, int pool, CUmemPool_attribute whi
 int step_too_large(struct world *world)
 {
     int queue = queue_pick(world, -1);
-    if (queue < 0 || settings.is_alone || world->is_shared || (settings.without & FEATURE_D2))
+    if (queue < 0 || settings.is_alone || world->is_shared || (settings.without & FEATURE_LARGE))
         return 0;
     int device = world->contexts[world->queues[queue].context].device;
     CUdeviceptr address = 0;

@@ -103,7 +103,7 @@ static void capture_output(struct world *world, const struct capture *capture)
     int number = 0;
     for (; number < BUFFERS && !buffer; number++)
         buffer = world->buffers[number].is_live || world->buffers[number].owner ? NULL : &world->buffers[number];
-    if (!buffer || graph->output >= 0 || (settings.without & FEATURE_G1) || graph->write_count == GRAPH_STEPS)
+    if (!buffer || graph->output >= 0 || graph->write_count == GRAPH_STEPS)
         return;
     *buffer = (struct buffer){.kind = BUFFER_POOL, .context = graph->context, .bytes = 4 + 4 * (size_t)pick(world, 4096)};
     buffer->device = buffer->pool = world->contexts[graph->context].device;
@@ -151,7 +151,7 @@ static void capture_beside(struct world *world, const struct capture *capture)
             queue->context == capture->graph->context)
             found[count++] = i;
     }
-    if (!count || (settings.without & FEATURE_B2))
+    if (!count)
         return;
     struct capture beside = *capture;
     beside.queue = found[pick(world, (unsigned)count)];
@@ -184,7 +184,7 @@ static void capture_step(struct world *world, const struct capture *capture)
             capture_fill(world, capture, number);
     } else if (kind < 75) {
         capture_output(world, capture);
-    } else if (kind < 80 && !(settings.without & FEATURE_C1)) {
+    } else if (kind < 80) {
         step_primary(world);
     } else {
         step_within(world);
@@ -206,8 +206,7 @@ int step_capture(struct world *world)
     int queue = pick_capturable(world), number = 0;
     while (number < GRAPHS && world->graphs[number].is_live)
         number++;
-    if (queue < 0 || number == GRAPHS || world->depth || settings.is_alone || (settings.without & FEATURE_GRAPH) ||
-        (world->is_shared && (settings.without & FEATURE_B2)))
+    if (queue < 0 || number == GRAPHS || world->depth || settings.is_alone || (settings.without & FEATURE_GRAPH))
         return 0;
     struct queue *on = &world->queues[queue];
     struct graph *graph = &world->graphs[number];

@@ -14,12 +14,7 @@
 static const struct {
     const char *name;
     unsigned feature;
-} features[] = {
-    {"a1", FEATURE_A1},     {"a3", FEATURE_A3},       {"a4", FEATURE_A4},       {"b2", FEATURE_B2},         {"c1", FEATURE_C1},
-    {"c2", FEATURE_C2},     {"c3", FEATURE_C3},       {"c4", FEATURE_C4},       {"d1", FEATURE_D1},         {"d2", FEATURE_D2},
-    {"d9", FEATURE_D9},     {"g1", FEATURE_G1},       {"b5", FEATURE_B5},       {"b6", FEATURE_B6},         {"a5", FEATURE_A5},
-    {"trim", FEATURE_TRIM}, {"reset", FEATURE_RESET}, {"graph", FEATURE_GRAPH}, {"inject", FEATURE_INJECT},
-};
+} features[] = {{"churn", FEATURE_CHURN}, {"pools", FEATURE_POOLS}, {"large", FEATURE_LARGE}, {"graph", FEATURE_GRAPH}};
 
 static int usage(void)
 {

@@ -16,9 +16,9 @@ static const char *const fragile[] = {
 static const char *arm(struct world *world)
 {
     static const CUresult codes[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN, CUDA_ERROR_INVALID_HANDLE};
-    if (!settings.is_injected || world->is_shared || (settings.without & FEATURE_INJECT) || !chance(world, 25))
+    if (!settings.is_injected || world->is_shared || !chance(world, 25))
         return NULL;
-    if (sim.fail_malloc && !(settings.without & FEATURE_B6) && chance(world, 40)) {
+    if (sim.fail_malloc && chance(world, 40)) {
         unsigned allocation = 1 + pick(world, 6);
         say(world, "allocation %u of cufence on the host fails", allocation);
         sim.fail_malloc(allocation);
@@ -243,7 +243,7 @@ static int pick_pool(struct world *world, int device)
 {
     int found[POOLS], count = 0;
     for (int i = 0; i < POOLS; i++) {
-        if (world->pools[i].is_live && (!(settings.without & FEATURE_D1) || world->pools[i].device == device))
+        if (world->pools[i].is_live && (!(settings.without & FEATURE_POOLS) || world->pools[i].device == device))
             found[count++] = i;
     }
     return count ? found[pick(world, (unsigned)count)] : -1;
@@ -400,8 +400,6 @@ int buffer_free_on(struct world *world, int number, int queue)
 {
     struct buffer *buffer = &world->buffers[number];
     struct clock needed = uses_unrecorded(world, buffer);
-    if ((settings.without & FEATURE_A1) && world->queues[queue].context != buffer->context)
-        return 0;
     if (!queue_wait(world, queue, &needed) || (buffer->kind == BUFFER_DIRECT && !sync_clock(world, &buffer->uses)))
         return 0;
     if (buffer->kind != BUFFER_DIRECT && clock_covers(&world->queues[queue].before, &buffer->uses))
@@ -460,8 +458,7 @@ int step_record(struct world *world)
         return 0;
     struct buffer *buffer = &world->buffers[number];
     int queue = queue_pick(world, buffer->context);
-    if (queue < 0 || ((settings.without & FEATURE_A4) && world->queues[queue].kind == QUEUE_OWN_DEFAULT) ||
-        !queue_wait(world, queue, &buffer->contents))
+    if (queue < 0 || !queue_wait(world, queue, &buffer->contents))
         return 0;
     queue_enter(world, queue);
     if (chance(world, 40))

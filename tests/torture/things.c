@@ -13,8 +13,7 @@ int step_stream(struct world *world)
     int queue = queue_pick(world, -1), streams = 0;
     for (int i = 0; i < QUEUES; i++)
         streams += world->queues[i].is_live && world->queues[i].kind >= QUEUE_BLOCKING;
-    int may_destroy = !settings.is_alone || !(settings.without & FEATURE_A5);
-    if (queue >= 0 && may_destroy && world->queues[queue].kind >= QUEUE_BLOCKING && (streams > 10 || chance(world, 35))) {
+    if (queue >= 0 && world->queues[queue].kind >= QUEUE_BLOCKING && (streams > 10 || chance(world, 35))) {
         queue_enter(world, queue);
         say(world, "destroy the stream of queue %d", queue);
         destroy_stream(world, world->queues[queue].handle);
@@ -79,9 +78,6 @@ void context_add(struct world *world, int number, CUcontext handle, int device, 
         fail(world, "the torture program's own table of queues is full");
 }
 
-static unsigned contexts_made; /* atomic: contexts created by the process, with FEATURE_C3 left out */
-#define CONTEXTS_BEFORE_C3 40u /* below 64 and 256, the sizes at which tables used to be full */
-
 CUcontext context_make(struct world *world, int device)
 {
     CUcontext handle, popped;
@@ -96,7 +92,7 @@ static CUgreenCtx make_green(struct world *world, int device)
     CUdevResource all;
     CUdevResourceDesc description;
     CUgreenCtx green;
-    if (!cu.cuGreenCtxCreate || !sim.fail_call || settings.is_alone || (settings.without & FEATURE_B5))
+    if (!cu.cuGreenCtxCreate || !sim.fail_call || settings.is_alone)
         return NULL;
     MUST(world, cu.cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
     MUST(world, cu.cuDevResourceGenerateDesc(&description, &all, 1));
@@ -126,8 +122,7 @@ int step_context(struct world *world)
         number++;
     for (int i = 0; i < QUEUES; i++)
         queues += world->queues[i].is_used;
-    if (number == CONTEXTS || queues > QUEUES - 20 || world->depth || (settings.is_alone && world->is_shared) ||
-        ((settings.without & FEATURE_C3) && __atomic_fetch_add(&contexts_made, 1, __ATOMIC_RELAXED) >= CONTEXTS_BEFORE_C3))
+    if (number == CONTEXTS || queues > QUEUES - 20 || world->depth || (settings.is_alone && world->is_shared))
         return 0;
     CUgreenCtx green = chance(world, 40) ? make_green(world, device) : NULL;
     if (green)
@@ -210,8 +205,6 @@ int step_primary(struct world *world)
 {
     CUcontext handle;
     int device = (int)pick(world, (unsigned)settings.devices);
-    if (settings.without & FEATURE_C1)
-        return 0;
     MUST(world, cu.cuDevicePrimaryCtxRetain(&handle, device));
     say(world, "retain and release the primary context of device %d", device);
     if (handle != world->contexts[device].handle)
@@ -224,9 +217,7 @@ int step_reset(struct world *world)
 {
     int device = (int)pick(world, (unsigned)settings.devices);
     CUcontext handle;
-    if (world->is_shared || world->depth || !sim.fail_call || (settings.without & FEATURE_RESET) ||
-        ((settings.without & FEATURE_C3) && __atomic_fetch_add(&contexts_made, 1, __ATOMIC_RELAXED) >= CONTEXTS_BEFORE_C3) ||
-        !empty_context(world, device))
+    if (world->is_shared || world->depth || !sim.fail_call || !empty_context(world, device))
         return 0;
     int is_release = chance(world, 50);
     say(world, "%s of device %d's primary context", is_release ? "last release" : "reset", device);
@@ -337,7 +328,7 @@ static int record_elsewhere(struct world *world, int thread)
 {
     int number = buffer_pick(world);
     if (number < 0 || world->buffers[number].kind != BUFFER_API || world->buffers[number].graphs || !fence.record_stream ||
-        world->lacks || (settings.without & FEATURE_A4))
+        world->lacks)
         return 0;
     world->subject = number;
     int queue = queue_pick(world, world->buffers[number].context);
@@ -368,7 +359,7 @@ int step_turnover(struct world *world)
 int step_fork(struct world *world)
 {
     int number = buffer_pick(world), status = 0;
-    if ((settings.without & FEATURE_C2) || world->depth || settings.is_alone || !sim.fail_call)
+    if (world->depth || settings.is_alone || !sim.fail_call)
         return 0;
     CUdeviceptr address = 0, other = number < 0 ? 0 : world->buffers[number].address;
     context_enter(world, 0);

@@ -41,21 +41,21 @@ SIMULATED = [
     ("adaptive, injected", "uaf_share=100,idle_age=1", "devices=2", "--devices 2 --inject"),
     # No kernel here writes next to a buffer: what the watch finds is wrong. The pattern needs the streams that memory is allocated
     # on, and the simulated device keeps those of ended threads (c4).
-    ("watched", "slack=on", "devices=2,strict=1", "--devices 2 --without c4"),
-    ("watched, trimmed", "slack=on,slack_every=1,idle_age=1,idle_max=4M,cache_max=0", "devices=2,slow=2000", "--devices 2 --without c4"),
-    ("watched, strict", "slack=on,slack_every=3,uaf=strict", "devices=2,slow=10000", "--devices 2 --without c4"),
-    ("watched, filled", "slack=on,slack_every=2,fill=0x5a/0xa5,side=alternate", "devices=2,slow=2000", "--devices 2 --without c4"),
-    ("watched, alone", "slack=on,slack_every=2,fill=off/0xa5", "devices=2,strict=1", "--devices 2 --library --without c4"),
-    ("watched, injected", "slack=on,slack_every=4", "devices=2", "--devices 2 --inject --without c4"),
+    ("watched", "slack=on", "devices=2,strict=1", "--devices 2 --without churn"),
+    ("watched, trimmed", "slack=on,slack_every=1,idle_age=1,idle_max=4M,cache_max=0", "devices=2,slow=2000", "--devices 2 --without churn"),
+    ("watched, strict", "slack=on,slack_every=3,uaf=strict", "devices=2,slow=10000", "--devices 2 --without churn"),
+    ("watched, filled", "slack=on,slack_every=2,fill=0x5a/0xa5,side=alternate", "devices=2,slow=2000", "--devices 2 --without churn"),
+    ("watched, alone", "slack=on,slack_every=2,fill=off/0xa5", "devices=2,strict=1", "--devices 2 --library --without churn"),
+    ("watched, injected", "slack=on,slack_every=4", "devices=2", "--devices 2 --inject --without churn"),
     # Buffers that share pages: their redzones are watched in any case.
-    ("packed", "small=pack,slack_every=3", "devices=2,strict=1", "--devices 2 --without c4"),
-    ("packed, trimmed", "small=pack,slack_every=1,idle_age=1,idle_max=4M,cache_max=0", "devices=2", "--devices 2 --without c4"),
-    ("packed, strict", "small=pack,uaf=strict,streams=on", "devices=2,slow=10000", "--devices 2 --without c4"),
-    ("packed, watched", "small=pack,slack=on,fill=0x5a/0xa5,side=alternate,align=64", "devices=2,strict=1", "--devices 2 --align 64 --without c4"),
-    ("packed, alone", "small=pack,uaf_share=100", "devices=2,strict=1", "--devices 2 --library --without c4"),
-    ("packed, scarce", "max_overhead=20", "devices=2,memory=64M", "--devices 2 --scarce --without c4"),
-    ("packed, injected", "small=pack,slack_every=4,idle_age=1", "devices=2", "--devices 2 --inject --without c4"),
-    ("watched, adaptive", "slack=on,slack_every=1,uaf_share=100", "devices=2,strict=1,slow=2000", "--devices 2 --without c4"),
+    ("packed", "small=pack,slack_every=3", "devices=2,strict=1", "--devices 2 --without churn"),
+    ("packed, trimmed", "small=pack,slack_every=1,idle_age=1,idle_max=4M,cache_max=0", "devices=2", "--devices 2 --without churn"),
+    ("packed, strict", "small=pack,uaf=strict,streams=on", "devices=2,slow=10000", "--devices 2 --without churn"),
+    ("packed, watched", "small=pack,slack=on,fill=0x5a/0xa5,side=alternate,align=64", "devices=2,strict=1", "--devices 2 --align 64 --without churn"),
+    ("packed, alone", "small=pack,uaf_share=100", "devices=2,strict=1", "--devices 2 --library --without churn"),
+    ("packed, scarce", "max_overhead=20", "devices=2,memory=64M", "--devices 2 --scarce --without churn"),
+    ("packed, injected", "small=pack,slack_every=4,idle_age=1", "devices=2", "--devices 2 --inject --without churn"),
+    ("watched, adaptive", "slack=on,slack_every=1,uaf_share=100", "devices=2,strict=1,slow=2000", "--devices 2 --without churn"),
     # What is left to the driver is freed as it does that, which may wait; and memory of graphs is the driver's own.
     ("sampled", "sample=1/3,streams=on", "devices=2,strict=1", "--devices 2 --timed --without graph"),
     ("limited", "skip=smaller:4096,max_guarded=64M,uaf_share=100,slack=off", "devices=2", "--devices 2 --timed --without graph"),
@@ -215,7 +215,7 @@ def parse(arguments=None):
     if options.gpu:
         options.jobs = 1
     if options.native:
-        options.without = "graph,d1,d2"
+        options.without = "graph,pools,large"
     if options.minutes and options.seeds == 2000:
         options.seeds = 1 << 40
     return options

@@ -233,7 +233,7 @@ static void look_for_lost_memory(struct world *world)
     if (!fence.trim || world->leaked || world->is_shared)
         return;
     /* After a failed call only a synchronisation proves that memory is unused, and trims don't synchronise. */
-    if (settings.is_injected || settings.is_alone || (settings.without & FEATURE_D9))
+    if (settings.is_injected || settings.is_alone)
         ask_for_too_much(world);
     for (int tries = 0; tries < 100; tries++) {
         fence.trim(-1);

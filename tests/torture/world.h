@@ -37,27 +37,12 @@ enum {
     LINE_BYTES = 160
 };
 
-/* Known defects, for leaving out the programs that show them: --without a1,a3. Names are in features[] (main.c). */
+/* What may be left out: --without NAME,... (main.c). */
 enum feature {
-    FEATURE_A1 = 1 << 0,     /* frees on a stream of another context than the buffer's */
-    FEATURE_A3 = 1 << 1,     /* a thread with the id of one that has ended */
-    FEATURE_A4 = 1 << 2,     /* record_stream of a thread's own default stream */
-    FEATURE_B2 = 1 << 3,     /* captures in several threads at once */
-    FEATURE_C1 = 1 << 4,     /* releases of the primary context that are not the last */
-    FEATURE_C2 = 1 << 5,     /* forks */
-    FEATURE_C3 = 1 << 6,     /* hundreds of contexts */
-    FEATURE_C4 = 1 << 7,     /* hundreds of streams and threads */
-    FEATURE_D1 = 1 << 8,     /* a pool of another device */
-    FEATURE_D2 = 1 << 9,     /* allocations that are too large */
-    FEATURE_D9 = 1 << 13,    /* unused memory that no trim releases */
-    FEATURE_TRIM = 1 << 14,  /* cuMemPoolTrimTo while work is held */
-    FEATURE_A5 = 1 << 15,    /* streams destroyed, without the preload library */
-    FEATURE_G1 = 1 << 16,    /* memory that a capture allocates and does not free */
-    FEATURE_B5 = 1 << 17,    /* green contexts */
-    FEATURE_B6 = 1 << 18,    /* running out of host memory */
-    FEATURE_RESET = 1 << 10, /* resets of a primary context */
-    FEATURE_GRAPH = 1 << 11, /* captures */
-    FEATURE_INJECT = 1 << 12 /* failing driver calls, if the runner asks for them */
+    FEATURE_CHURN = 1 << 0, /* hundreds of streams and threads */
+    FEATURE_POOLS = 1 << 1, /* a pool of another device */
+    FEATURE_LARGE = 1 << 2, /* allocations that are too large */
+    FEATURE_GRAPH = 1 << 3  /* captures */
 };
 
 /* Settings of the whole process; read-only once worlds exist. */
