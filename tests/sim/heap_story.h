@@ -32,6 +32,12 @@ static inline CUstream new_stream(void)
     return stream;
 }
 
+static inline CUstream start_with_stream(const char *options)
+{
+    start(options);
+    return new_stream();
+}
+
 static inline cufence_stats stats(void)
 {
     cufence_stats all;

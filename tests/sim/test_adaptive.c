@@ -36,8 +36,7 @@ static void synchronised_step(CUstream stream, void *seen[PLACES])
 STORY(every_place_has_its_turn)
 {
     void *seen[PLACES];
-    start(START);
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream(START);
     for (int i = 0; i < 3; i++)
         synchronised_step(stream, seen);
     uint64_t fresh = stats().fresh_mappings, mapped = stats().mapped_bytes;
@@ -75,8 +74,7 @@ STORY(turns_are_fair)
 {
     void *seen[PLACES];
     int turns[PLACES] = {0};
-    start(START);
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream(START);
     for (int i = 0; i < 3000 && (i < 600 || stats().tested_buffers < 8 * PLACES); i++) { /* its pace is a share of the time */
         synchronised_step(stream, seen);
         await_tested();
@@ -98,8 +96,7 @@ STORY(turns_are_fair)
 STORY(rounds_end_without_room)
 {
     void *seen[PLACES];
-    start("uaf_share=100,arena=8G,guard=64M");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("uaf_share=100,arena=8G,guard=64M");
     for (int i = 0; i < 3000 && stats().tested_buffers == stats().tested_places; i++)
         synchronised_step(stream, seen);
     CHECK(stats().tested_buffers > stats().tested_places);
@@ -109,8 +106,7 @@ STORY(says_when_it_was_freed)
 {
     cufence_description where = {0};
     void *seen[PLACES];
-    start(START);
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream(START);
     for (int i = 0; i < 10000; i++) {
         synchronised_step(stream, seen);
         await_tested();
@@ -159,8 +155,7 @@ STORY(waits_for_the_stream)
 {
     static uint32_t flag;
     void *seen[PLACES];
-    start(START);
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream(START);
     for (int i = 0; i < 40; i++)
         step(stream, seen);
     CHECK_CU(cuStreamSynchronize(stream));
@@ -212,8 +207,7 @@ STORY(waits_for_recorded_streams)
 STORY(places_that_share_pages_have_turns)
 {
     CHECK(setenv("CUFENCE_SIM", "memory=8G", 1) == 0);
-    start(START);
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream(START);
     for (int i = 0; i < 200; i++)
         allocate(4000, stream);
     CHECK(stats().packed_buffers > 100);
@@ -233,8 +227,7 @@ STORY(places_that_share_pages_have_turns)
 STORY(off_retires_nothing)
 {
     void *seen[PLACES], *again[PLACES];
-    start("uaf=off");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("uaf=off");
     step(stream, seen);
     for (int i = 0; i < 50; i++)
         step(stream, again);
@@ -277,8 +270,7 @@ STORY(memory_can_be_had)
 STORY(a_capture_goes_on)
 {
     void *seen[PLACES];
-    start(START);
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream(START);
     CUgraph graph;
     CUgraphExec exec;
     for (int i = 0; i < 20; i++)
@@ -351,8 +343,7 @@ STORY(contexts_end)
 STORY(exits_while_busy)
 {
     void *seen[PLACES];
-    start(START);
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream(START);
     for (int i = 0; i < 30; i++)
         step(stream, seen);
     allocate(100, stream);
@@ -362,8 +353,7 @@ STORY(forks_while_busy)
 {
     void *seen[PLACES];
     int status;
-    start(START);
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream(START);
     for (int i = 0; i < 100 || (i < 5000 && !stats().tested_places); i++) {
         step(stream, seen);
         if (i % 10 == 9) {

@@ -3,8 +3,7 @@
 
 CLEAN(fills)
 {
-    start("fill=0x11");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("fill=0x11");
     char *buffer = allocate(1000, stream);
     CHECK(sum_at(buffer, 1000, stream) == 1000 * 0x11);
     CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, 1000, stream));
@@ -24,8 +23,7 @@ CLEAN(fills_with_nan)
 
 CLEAN(poisons)
 {
-    start("fill=off/0xee,slack=on");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("fill=off/0xee,slack=on");
     char *buffer = allocate(1000, stream);
     CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, 1000, stream));
     CHECK(sum_at(buffer, 1000, stream) == 0);

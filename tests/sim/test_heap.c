@@ -87,8 +87,7 @@ STORY(wrong_frees)
 
 STORY(reuse_on_a_stream)
 {
-    start("uaf=off"); /* a retired place would have another mapping by then */
-    CUstream a = new_stream();
+    CUstream a = start_with_stream("uaf=off"); /* a retired place would have another mapping by then */
     char *first = allocate(4000, a);
     CHECK_OK(cufence_free(first, a));
     CHECK(allocate(4000, a) == (void *)first);
@@ -150,8 +149,8 @@ STORY(recorded_streams_wait)
 STORY(strict_retires)
 {
     static uint32_t flag;
-    start("uaf=strict,guard=4M"); /* the arena, small under ThreadSanitizer, is not used up: no address comes again */
-    CUstream a = new_stream();
+    /* The arena, small under ThreadSanitizer, is not used up: no address comes again. */
+    CUstream a = start_with_stream("uaf=strict,guard=4M");
     char *first = allocate(4000, a);
     spin(a, &flag);
     CHECK_OK(cufence_free(first, a));
@@ -175,8 +174,7 @@ STORY(strict_retires)
 /* A program that allocates faster than its frees are retired goes on with the memory of those. */
 STORY(strict_waits_for_its_memory)
 {
-    start("uaf=strict");
-    CUstream a = new_stream();
+    CUstream a = start_with_stream("uaf=strict");
     cusim_set_latency("cuMemSetAccess", 50);
     cusim_set_latency("cuMemUnmap", 2000); /* the background thread lags behind */
     while (stats().retired_mappings < 50)
@@ -188,8 +186,7 @@ STORY(strict_waits_for_its_memory)
 /* But not for ever, and not if none of that is of its size. */
 STORY(strict_waits_a_while)
 {
-    start("uaf=strict");
-    CUstream a = new_stream();
+    CUstream a = start_with_stream("uaf=strict");
     void *first = allocate(4000, a);
     uint64_t calls = cusim_call_count("cuMemSetAccess"), fresh = stats().fresh_mappings;
     cusim_set_latency("cuMemSetAccess", 2000000); /* so long the background thread takes to map the memory again */
@@ -269,8 +266,7 @@ STORY(labels)
 
 STORY(capture_keeps_its_memory)
 {
-    start("uaf=strict,idle_age=1");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("uaf=strict,idle_age=1");
     CUgraph graph;
     CUgraphExec exec;
     void *before = allocate(4000, stream);
@@ -313,8 +309,7 @@ static void destroy(void *user)
 STORY(pools)
 {
     static const uint64_t id[2] = {3, 0}, unknown[2] = {4, 0};
-    start(NULL);
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream(NULL);
     CHECK(cufence_pool_end(0, unknown) == CUFENCE_ERROR_NOT_FOUND);
     CHECK(cufence_pool_release(0, unknown) == CUFENCE_ERROR_NOT_FOUND);
     CHECK_OK(cufence_pool_begin(0, id, is_captured, &stream, destroy));

@@ -25,8 +25,7 @@ STORY(memory_pressure)
 
 STORY(idle_mappings_age)
 {
-    start("idle_age=50");
-    CUstream a = new_stream();
+    CUstream a = start_with_stream("idle_age=50");
     for (int i = 0; i < 200; i++)
         CHECK_OK(cufence_free(allocate(100, a), a));
     CHECK_CU(cuStreamSynchronize(a));

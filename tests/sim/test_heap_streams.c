@@ -42,8 +42,7 @@ static void *record_own(void *buffer)
 STORY(recorded_by_another_thread)
 {
     pthread_t thread;
-    start(NULL);
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream(NULL);
     void *buffer = allocate(BYTES, stream);
     pthread_barrier_init(&is_recorded, NULL, 2);
     pthread_barrier_init(&is_let_go, NULL, 2);
@@ -84,8 +83,7 @@ STORY(empty_cache_waits_for_streams)
 {
     cufence_description where;
     pthread_t thread;
-    start("uaf=off");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("uaf=off");
     void *buffer = allocate(BYTES, stream);
     spin(stream, &flag);
     fill(buffer, 1, stream);
@@ -105,8 +103,7 @@ STORY(empty_cache_waits_for_streams)
 
 STORY(handle_that_came_back)
 {
-    start(NULL);
-    CUstream first = new_stream();
+    CUstream first = start_with_stream(NULL);
     void *buffer = allocate(BYTES, first);
     spin(first, &flag);
     fill(buffer, 1, first);
@@ -164,8 +161,7 @@ STORY(forked_child)
 {
     int status = -1;
     pthread_t thread;
-    start(NULL);
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream(NULL);
     void *kept = allocate(BYTES, stream), *freed = allocate(BYTES, stream);
     spin(stream, &flag);
     CHECK_OK(cufence_free(freed, stream));
@@ -230,8 +226,7 @@ STORY(failures_take_no_numbers)
 
 STORY(seldom_asked_while_it_lags)
 {
-    start("uaf=off,idle_age=3600000");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("uaf=off,idle_age=3600000");
     spin(stream, &flag);
     uint64_t before = cusim_call_count("cuEventQuery");
     for (int i = 0; i < 20000; i++)

@@ -350,8 +350,7 @@ CLEAN(captures_are_not_packed)
 {
     CUgraph graph;
     void *pointer = NULL;
-    start("small=pack");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("small=pack");
     char *before = allocate_packed(1000, stream);
     CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     for (int i = 0; i < 20; i++) {

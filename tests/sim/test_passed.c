@@ -35,8 +35,7 @@ static cufence_unguarded unguarded(const char *word)
 
 STORY(small_ones_are_left_out)
 {
-    start("skip=smaller:4K");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("skip=smaller:4K");
     void *small = allocate_used(4095, stream), *large = allocate_used(4096, stream);
     CHECK(!is_guarded(small) && is_guarded(large));
     cufence_unguarded figures = unguarded("smaller than");
@@ -268,8 +267,7 @@ STORY(graphs_are_always_guarded)
 {
     CUgraph graph;
     void *pointer = NULL;
-    start("skip=smaller:1M");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("skip=smaller:1M");
     CHECK(!is_guarded(allocate_used(100, stream)));
     CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     CHECK_OK(cufence_malloc(&pointer, 100, 0, stream));

@@ -188,8 +188,7 @@ FINDS(a_write_is_found_by_a_check, "1 byte changed, from byte 999 of row 7 of kv
 
 FINDS(a_write_is_found_when_the_buffer_is_freed, "8 bytes changed, from byte 0 of row 1 of kv on, in buffer #1")
 {
-    start("");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("");
     char *buffer = divided(stream, "kv");
     CHECK_OK(cufence_region_release(buffer + ROW, stream));
     write_at(buffer + ROW, 8, 1, stream);
@@ -343,8 +342,7 @@ CLEAN(a_capture_changes_states_at_once)
 {
     CUgraph graph;
     CUgraphExec executable;
-    start("");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("");
     char *buffer = divided(stream, "kv");
     CHECK_OK(cufence_region_release(buffer, stream));
     CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));

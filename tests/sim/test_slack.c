@@ -58,8 +58,7 @@ FINDS(finds_it_at_exit, "4 bytes changed, 4 bytes before the start of buffer #1"
 
 FINDS(finds_a_freed_one_at_exit, "4 bytes changed, 0 bytes past the end of buffer #1")
 {
-    start("slack=on");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("slack=on");
     char *buffer = allocate(1000, stream);
     write_at(buffer + 1000, 4, 0, stream);
     release(buffer, stream);
@@ -68,8 +67,7 @@ FINDS(finds_a_freed_one_at_exit, "4 bytes changed, 0 bytes past the end of buffe
 /* uaf=adaptive exchanges blocks that lie idle, but not before they are checked. */
 FINDS(finds_an_idle_one, "4 bytes changed, 0 bytes past the end of buffer #1")
 {
-    start("slack=on,uaf_share=100,stacks=python");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("slack=on,uaf_share=100,stacks=python");
     char *buffer = allocate(1000, stream);
     write_at(buffer + 1000, 4, 0, stream);
     release(buffer, stream);
@@ -79,8 +77,7 @@ FINDS(finds_an_idle_one, "4 bytes changed, 0 bytes past the end of buffer #1")
 
 CLEAN(finds_nothing_in_bounds)
 {
-    start("slack=on,slack_every=4");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("slack=on,slack_every=4");
     for (size_t i = 0; i < 300; i++) {
         char *buffer = allocate(i * 37 % 5000 + 1, stream), *other = allocate(600, stream);
         write_at(buffer, i * 37 % 5000 + 1, (int)i, stream);
@@ -103,8 +100,7 @@ static void await_faults(uint64_t count)
 
 FINDS(finds_it_behind_the_free, "1 byte changed, 1 byte before the start of buffer #1")
 {
-    start("slack=on,slack_every=1");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("slack=on,slack_every=1");
     char *buffer = allocate(1000, stream);
     write_at(buffer - 1, 1, 0, stream);
     release(buffer, stream);
@@ -125,8 +121,7 @@ FINDS(waits_for_a_report_behind_the_free, "1 byte changed, 1 byte before the sta
 
 FINDS(reuse_with_the_same_size, "1 byte changed, 1 byte before the start of buffer #")
 {
-    start("slack=on,slack_every=8,uaf=off");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("slack=on,slack_every=8,uaf=off");
     char *buffer = allocate(1000, stream), *first = buffer;
     uint64_t launches = cusim_call_count("cuLaunchKernel");
     for (int i = 0; i < 800; i++) { /* what is launched out of turn at the beginning is used up */
@@ -145,8 +140,7 @@ FINDS(reuse_with_the_same_size, "1 byte changed, 1 byte before the start of buff
 /* The old slack is checked before the new buffer is written there. */
 FINDS(reuse_with_another_size, "1 byte changed, 1 byte before the start of buffer #1")
 {
-    start("slack=on");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("slack=on");
     char *small = allocate(1000, stream);
     write_at(small - 1, 1, 0, stream);
     release(small, stream);
@@ -162,8 +156,7 @@ FINDS(reuse_with_another_size, "1 byte changed, 1 byte before the start of buffe
  * there. */
 CLEAN(alternating_sizes)
 {
-    start("slack=on,say=verbose");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("slack=on,say=verbose");
     uint64_t launches = cusim_call_count("cuLaunchKernel");
     for (size_t i = 0; i < 4000; i++) {
         size_t size = i % 2 ? 700 : 9000;
@@ -179,8 +172,7 @@ CLEAN(alternating_sizes)
 /* uaf=adaptive: a block that waits to be unmapped has the bytes of the buffers that its twin serves. */
 CLEAN(twins)
 {
-    start("slack=on,slack_every=1,uaf_share=100,stacks=python");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("slack=on,slack_every=1,uaf_share=100,stacks=python");
     cufence_stats stats = {0};
     for (size_t i = 0; i < 3000 || (i < 100000 && !stats.tested_buffers); i++) { /* the thread that maps twins has to come by */
         size_t size = i % 2 ? 4 : 9000;
@@ -197,8 +189,7 @@ FINDS(many_buffers, "1 byte changed, 2 bytes before the start of buffer #")
 {
     enum { COUNT = 700 };
     static char *buffers[COUNT];
-    start("slack=on,guard=2M"); /* with ThreadSanitizer there is little address space */
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("slack=on,guard=2M"); /* with ThreadSanitizer there is little address space */
     for (size_t i = 0; i < COUNT; i++)
         buffers[i] = allocate(100 + i, stream);
     CHECK(cufence_check(0) == 0); /* also writes the patterns that have been waiting for a launch */
@@ -339,8 +330,7 @@ CLEAN(threads)
 
 FINDS(a_stream_that_ends, "1 byte changed, 1 byte before the start of buffer #1")
 {
-    start("slack=on");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("slack=on");
     char *buffer = allocate(1000, stream);
     write_at(buffer - 1, 1, 0, stream);
     release(buffer, stream);
@@ -351,8 +341,7 @@ FINDS(a_stream_that_ends, "1 byte changed, 1 byte before the start of buffer #1"
 
 FINDS(strict, "1 byte changed, 1 byte before the start of buffer #1")
 {
-    start("slack=on,uaf=strict");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("slack=on,uaf=strict");
     char *buffer = allocate(1000, stream);
     write_at(buffer - 1, 1, 0, stream);
     release(buffer, stream);
@@ -368,8 +357,7 @@ FINDS(strict_checks_many_at_once, "1 byte changed, 1 byte before the start of bu
     enum { MANY = 64, MOST = MANY / 4 };
     char *buffers[MANY];
     uint32_t flag = 0;
-    start("slack=on,uaf=strict");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("slack=on,uaf=strict");
     for (int i = 0; i < MANY; i++) {
         buffers[i] = allocate(1000, stream);
         CHECK_CU(cuStreamSynchronize(stream)); /* at most 32 launches of patterns are under way */
@@ -421,8 +409,7 @@ CLEAN(a_capture)
     CUgraph graph;
     CUgraphExec executable;
     size_t nodes = 0;
-    start("slack=on,slack_every=1,fill=0x11/0x22");
-    CUstream stream = new_stream();
+    CUstream stream = start_with_stream("slack=on,slack_every=1,fill=0x11/0x22");
     release(allocate(500, stream), stream);
     function("poke");
     CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
