@@ -137,10 +137,9 @@ static void act_churn(void)
 
 /* ---- copies and sets ---- */
 
-/* Copies rows, as much of `bytes` as they cover. */
-static CUresult copy_rows(unsigned how, const struct buffer *to, const struct buffer *from, size_t bytes)
+static CUresult copy(unsigned how, const struct buffer *to, const struct buffer *from, size_t bytes)
 {
-    size_t rows = bytes / 4 >= 8 ? 8 : 1, width = bytes / rows & ~(size_t)3;
+    size_t rows = bytes / 4 >= 8 ? 8 : 1, width = bytes / rows & ~(size_t)3; /* of `bytes`, as much as rows cover */
     CUDA_MEMCPY2D flat = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                           .srcDevice = from->address,
                           .srcPitch = width,
@@ -161,6 +160,10 @@ static CUresult copy_rows(unsigned how, const struct buffer *to, const struct bu
                           .Height = rows,
                           .Depth = 1};
     switch (how) {
+    case 0:
+        return cu.cuMemcpyDtoD(to->address, from->address, bytes);
+    case 1:
+        return cu.cuMemcpyDtoDAsync(to->address, from->address, bytes, act_streams[1]);
     case 2:
         return cu.cuMemcpy2D(&flat);
     case 3:
@@ -169,8 +172,19 @@ static CUresult copy_rows(unsigned how, const struct buffer *to, const struct bu
         return cu.cuMemcpy2DUnaligned(&flat);
     case 5:
         return cu.cuMemcpy3D(&deep);
-    default:
+    case 6:
         return cu.cuMemcpy3DAsync(&deep, act_streams[0]);
+    case 7:
+        return cu.cuMemcpyPeer(to->address, context, from->address, context, bytes);
+    case 8:
+        return cu.cuMemcpyPeerAsync(to->address, context, from->address, context, bytes, act_streams[0]);
+    case 9:
+        return cu.cuMemcpy(to->address, from->address, bytes);
+    case 10:
+        return cu.cuMemcpyAsync(to->address, from->address, bytes, act_streams[1]);
+    default:
+        memset(host, (int)pick(256), bytes);
+        return cu.cuMemcpyHtoD(to->address, host, bytes);
     }
 }
 
@@ -179,38 +193,23 @@ static void act_copy(void)
     struct buffer *to = any_buffer(), *from = any_buffer();
     if (!to || to == from)
         return;
-    size_t bytes = to->bytes < from->bytes ? to->bytes : from->bytes;
-    unsigned how = pick(12);
-    CUresult result = CUDA_SUCCESS;
-    switch (how) {
-    case 0:
-        result = cu.cuMemcpyDtoD(to->address, from->address, bytes);
-        break;
-    case 1:
-        result = cu.cuMemcpyDtoDAsync(to->address, from->address, bytes, act_streams[1]);
-        break;
-    case 7:
-        result = cu.cuMemcpyPeer(to->address, context, from->address, context, bytes);
-        break;
-    case 8:
-        result = cu.cuMemcpyPeerAsync(to->address, context, from->address, context, bytes, act_streams[0]);
-        break;
-    case 9:
-        result = cu.cuMemcpy(to->address, from->address, bytes);
-        break;
-    case 10:
-        result = cu.cuMemcpyAsync(to->address, from->address, bytes, act_streams[1]);
-        break;
-    case 11:
-        memset(host, (int)pick(256), bytes);
-        result = cu.cuMemcpyHtoD(to->address, host, bytes);
-        break;
-    default:
-        result = copy_rows(how, to, from, bytes);
-    }
-    step_record("copy", result);
+    step_record("copy", copy(pick(12), to, from, to->bytes < from->bytes ? to->bytes : from->bytes));
     NEED(cu.cuCtxSynchronize());
     step_record("copied", act_hash(to->address, to->bytes));
+}
+
+static CUresult set(const struct buffer *to)
+{
+    switch (pick(4)) {
+    case 0:
+        return cu.cuMemsetD8(to->address, (unsigned char)pick(256), to->bytes);
+    case 1:
+        return cu.cuMemsetD16Async(to->address, (unsigned short)pick(65536), to->bytes / 2, act_streams[0]);
+    case 2:
+        return cu.cuMemsetD32Async(to->address, pick(1 << 30), to->bytes / 4, act_streams[1]);
+    default:
+        return cu.cuMemsetD2D8(to->address, to->bytes / 2, (unsigned char)pick(256), 2, 2);
+    }
 }
 
 static void act_set(void)
@@ -218,21 +217,7 @@ static void act_set(void)
     struct buffer *to = any_buffer();
     if (!to)
         return;
-    CUresult result;
-    switch (pick(4)) {
-    case 0:
-        result = cu.cuMemsetD8(to->address, (unsigned char)pick(256), to->bytes);
-        break;
-    case 1:
-        result = cu.cuMemsetD16Async(to->address, (unsigned short)pick(65536), to->bytes / 2, act_streams[0]);
-        break;
-    case 2:
-        result = cu.cuMemsetD32Async(to->address, pick(1 << 30), to->bytes / 4, act_streams[1]);
-        break;
-    default:
-        result = cu.cuMemsetD2D8(to->address, to->bytes / 2, (unsigned char)pick(256), 2, 2);
-    }
-    step_record("set", result);
+    step_record("set", set(to));
     NEED(cu.cuCtxSynchronize());
     step_record("has been set", act_hash(to->address, to->bytes));
 }
