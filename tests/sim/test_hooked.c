@@ -14,7 +14,8 @@ static int kind_at(const void *address)
 
 STORY(pinned_memory_has_kinds)
 {
-    char *allocated, *pinned, *own = malloc(8192);
+    static char own[8192];
+    char *allocated, *pinned;
     CUdeviceptr managed;
     struct pinned found;
     start_hooked("explain=rerun");
