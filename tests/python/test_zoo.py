@@ -87,6 +87,12 @@ class Verdicts(standin.InFolder):
         kept = json.loads(json.dumps(matrix.said_by(program, tool, said, self.folder)))
         return judge.judge(program.facts, {"said": kept, "status": status})
 
+    def test_hunt_writes_one_object(self) -> None:
+        found = {"complete": True, "runs": [], "findings": [{"report": self.store(), "modes": ["end"]}]}
+        (self.folder / "found.json").write_text(json.dumps(found, indent=1))
+        said = matrix.said_by(matrix.of_bug(bug("deep race"), False), "own", "", self.folder)
+        self.assertEqual([one["kernel"] for one in said["findings"]], ["store_4"])
+
     def store(self, **more: object) -> dict[str, object]:
         line = bug("rerun store_4").place()[1]
         return {**FINDING, "kernel": {"name": "store_4", "file": "/src/rerun.cu", "line": line}, **more}

@@ -96,7 +96,10 @@ def json_of(line: str) -> Any:
 
 def said_by(program: Program, tool: str, said: str, folder: Path) -> Cell:
     """What is kept of a run."""
-    found = (folder / "found.json").read_text().splitlines() if tool in OURS and (folder / "found.json").exists() else []
+    written = (folder / "found.json").read_text() if tool in OURS and (folder / "found.json").exists() else ""
+    found = written.splitlines()
+    if (list_of_hunt := json_of(written)) and "findings" in list_of_hunt:  # one object, with the line of `run` in each finding
+        found = [json.dumps(one["report"]) for one in list_of_hunt["findings"]]
     for dump in sorted(folder.glob("*.core")):  # as `cufence explain` reads it; cuda-gdb says the same
         found += subprocess.run([BUILD / "bin" / "cufence", "explain", "--json", dump], capture_output=True, text=True, check=False).stdout.splitlines()
     findings = list(filter(None, map(json_of, found)))
