@@ -269,17 +269,16 @@ struct cell machine_constant(const struct machine *machine, uint64_t bank, uint6
     return unknown;
 }
 
-/* The targets have the same positions in all instructions with known targets: registers from [23:16] on, and the predicates in
- * [83:81] and [86:84]. */
+/* The targets have the same positions in all instructions with known targets: registers from [23:16] on, one after the other, and
+ * the predicates in [83:81] and [86:84]. */
 void machine_forget(struct machine *machine, struct sass_instruction instruction)
 {
     int is_known = sass_is_known(instruction);
-    for (unsigned i = is_known ? (unsigned)sass_bits(instruction, 16, 8) : 0; i < SASS_RZ; i++)
-        if (sass_writes_register(instruction, i, 1))
-            machine->registers[VECTOR][i] = unknown;
-    for (unsigned i = 0; i < machine->zero[UNIFORM]; i++)
-        if (sass_writes_uniform_register(instruction, i, machine->zero[UNIFORM]))
-            machine->registers[UNIFORM][i] = unknown;
+    unsigned zero = machine->zero[UNIFORM], target = is_known ? (unsigned)sass_bits(instruction, 16, 8) : 0;
+    for (unsigned i = target; i < SASS_RZ && sass_writes_register(instruction, i, 1); i++)
+        machine->registers[VECTOR][i] = unknown;
+    for (unsigned i = target & zero; i < zero && sass_writes_uniform_register(instruction, i, zero); i++)
+        machine->registers[UNIFORM][i] = unknown;
     for (unsigned i = 0; i < 7; i++) {
         int is_target = !is_known || sass_bits(instruction, 81, 3) == i || sass_bits(instruction, 84, 3) == i;
         if (sass_may_write_predicate(instruction, i))
