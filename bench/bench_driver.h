@@ -2,8 +2,7 @@
  * What benchmarks in C share: the CUDA driver that CUFENCE_DRIVER names ("sim", a file, or by default libcuda.so.1), found
  * beside cufence, and its first device's primary context.
  */
-#ifndef BENCH_DRIVER_H
-#define BENCH_DRIVER_H
+#pragma once
 
 #include <cuda.h>
 #include <cufence.h>
@@ -108,5 +107,3 @@ static CUdevice open_device(void)
            options && *options ? options : "default", name, version / 1000, version % 1000 / 10, sysconf(_SC_NPROCESSORS_ONLN));
     return device;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * The kernel for the benchmarks of recorded launches: an empty one with four arguments, in the first device's primary context.
  */
-#ifndef CUFENCE_BENCH_ONE_KERNEL_H
-#define CUFENCE_BENCH_ONE_KERNEL_H
+#pragma once
 
 #include <cuda.h>
 
@@ -22,5 +21,3 @@ const char *one_kernel_start(struct one_kernel *out, uint64_t places);
 
 /* Records a launch of it; its first two arguments are i and ~i. */
 void one_kernel_record(const struct one_kernel *kernel, uint64_t i);
-
-#endif

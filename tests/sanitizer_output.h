@@ -3,8 +3,7 @@
  * NVIDIA/cccl 1891 and 2104, kokkos 6217, JuliaGPU/CUDAnative.jl 61), shortened, their paths too. The memcheck case has the
  * form of NVIDIA's manual. None was recorded with cufence's own replay.
  */
-#ifndef CUFENCE_TESTS_SANITIZER_OUTPUT_H
-#define CUFENCE_TESTS_SANITIZER_OUTPUT_H
+#pragma once
 
 #define PRINTED_MEMCHECK                                                                                                       \
     "========= COMPUTE-SANITIZER\n"                                                                                            \
@@ -66,5 +65,3 @@
     "========= ERROR SUMMARY: 1 error\n"
 
 #define PRINTED_NOTHING "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
-
-#endif

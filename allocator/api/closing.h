@@ -2,8 +2,7 @@
  * The last lines of a process: what was guarded, what was not, and why it ends with another status than the program's.
  * Thread safety: closing_unguarded(), any thread; the rest, the thread that ends the process.
  */
-#ifndef CUFENCE_API_CLOSING_H
-#define CUFENCE_API_CLOSING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -40,5 +39,3 @@ void closing_record(void);
 
 /* Prints the last lines. */
 void closing_say(const struct ending *ending);
-
-#endif

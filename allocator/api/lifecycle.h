@@ -2,8 +2,7 @@
  * Start of cufence, exit and fork, and the wiring between the rooms; what the other files of the room do. Thread safety: any
  * thread, at any time while cufence runs, without a lock; usr1_start() and usr1_stop(): the threads that start and end cufence.
  */
-#ifndef CUFENCE_API_LIFECYCLE_H
-#define CUFENCE_API_LIFECYCLE_H
+#pragma once
 
 #include "base/image.h"
 #include "base/options.h"
@@ -75,5 +74,3 @@ void use_report_leaks(void);
  * returns when it prints no more. */
 void usr1_start(void);
 void usr1_stop(void);
-
-#endif

@@ -14,8 +14,7 @@
  *
  * Thread safety: every function, from any thread.
  */
-#ifndef CUFENCE_BASE_ASIDE_H
-#define CUFENCE_BASE_ASIDE_H
+#pragma once
 
 #include "thread.h"
 
@@ -38,5 +37,3 @@ extern HOT_TLS struct own_stack aside_own;
 
 /* Asks for the above. */
 void aside_ask_for_bounds(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Time. Units: nanoseconds since the clock's beginning. Thread safety: any thread. */
-#ifndef CUFENCE_BASE_CLOCK_H
-#define CUFENCE_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -32,5 +31,3 @@ static inline struct timespec clock_after(clockid_t clock, uint64_t nanoseconds)
     uint64_t until = clock_ns(clock) + nanoseconds;
     return (struct timespec){.tv_sec = (time_t)(until / NS_PER_S), .tv_nsec = (long)(until % NS_PER_S)};
 }
-
-#endif

@@ -2,8 +2,7 @@
  * The environment: no other file of these rooms calls getenv(). A program that runs with rights that its caller lacks (set-uid,
  * set-gid, file capabilities) must not obey the caller: there, no variable is set for cufence. Thread safety: as for getenv().
  */
-#ifndef CUFENCE_BASE_ENV_H
-#define CUFENCE_BASE_ENV_H
+#pragma once
 
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -13,5 +12,3 @@ static inline const char *env_get(const char *name)
 {
     return getauxval(AT_SECURE) ? NULL : getenv(name);
 }
-
-#endif

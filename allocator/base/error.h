@@ -3,8 +3,7 @@
  *
  * Thread safety: the message is thread-local.
  */
-#ifndef CUFENCE_BASE_ERROR_H
-#define CUFENCE_BASE_ERROR_H
+#pragma once
 
 #include <cufence.h>
 
@@ -23,5 +22,3 @@ struct problem {
 /* Sets the formatted message and returns `status`. */
 cufence_status problem_set(struct problem *problem, cufence_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Thread safety: all functions, any thread.
  */
-#ifndef CUFENCE_BASE_FILES_H
-#define CUFENCE_BASE_FILES_H
+#pragma once
 
 #include <limits.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ struct source_line {
 /* Reads line `line` and its neighbours. Returns how many there are; 0 if the file is no regular one, cannot be read, or has no
  * such line. `path` may be NULL; a relative one is also looked for in the folder that CUFENCE_SOURCES names. */
 size_t source_read(const char *path, int line, struct source_line out[SOURCE_LINES]);
-
-#endif

@@ -10,8 +10,7 @@
  *
  * Thread safety: a filter is constant once it is parsed.
  */
-#ifndef CUFENCE_BASE_FILTER_H
-#define CUFENCE_BASE_FILTER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -63,5 +62,3 @@ int filter_needs_places(const struct filter *filter);
 
 /* Whether of the launches that it chooses only the first of each shape is meant, which the caller sees to: `#new`. */
 int filter_wants_new(const struct filter *filter);
-
-#endif

@@ -6,8 +6,7 @@
  * are copied into <elf.h>'s structs. Returned spans point into the file, which must stay in memory.
  * Thread safety: pure. Errors: 0 or an empty span.
  */
-#ifndef CUFENCE_BASE_IMAGE_H
-#define CUFENCE_BASE_IMAGE_H
+#pragma once
 
 #include "reader.h"
 
@@ -38,5 +37,3 @@ uint32_t image_find(const struct image *image, const char *name, const char *res
 
 /* Returns the content of a section; empty if it is not entirely within the file. */
 struct span image_content(const struct image *image, const Elf64_Shdr *section);
-
-#endif

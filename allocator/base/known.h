@@ -10,8 +10,7 @@
  *
  * Thread safety: the names are constant once they are read.
  */
-#ifndef CUFENCE_BASE_KNOWN_H
-#define CUFENCE_BASE_KNOWN_H
+#pragma once
 
 #include <cufence.h>
 
@@ -39,5 +38,3 @@ cufence_status known_read_option(struct known_names *names, const char *value);
 enum known known_as(const struct known_names *names, const char *name);
 
 void known_free(struct known_names *names);
-
-#endif

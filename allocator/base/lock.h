@@ -5,8 +5,7 @@
  * The ranks below are in the order in which they are taken. Except where noted, slow driver calls are never made under a lock;
  * event queries and records (about 1 us) are.
  */
-#ifndef CUFENCE_BASE_LOCK_H
-#define CUFENCE_BASE_LOCK_H
+#pragma once
 
 #include <pthread.h>
 
@@ -129,5 +128,3 @@ static inline int lock_wait(struct lock *lock, pthread_cond_t *condition, const 
     lock_entered(lock->rank);
     return failed;
 }
-
-#endif

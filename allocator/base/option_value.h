@@ -2,8 +2,7 @@
  * What a user writes as an option's value: the check and the number behind it.
  * Pure; any thread.
  */
-#ifndef CUFENCE_BASE_OPTION_VALUE_H
-#define CUFENCE_BASE_OPTION_VALUE_H
+#pragma once
 
 #include "options.h"
 
@@ -30,5 +29,3 @@ option_setter set_trace;   /* FILE or LAUNCHES=FILE. A name that begins with / o
 
 /* The name of a file or folder within a value of that option, NULL if there is none. */
 const char *option_path_in(const struct option_row *row, const char *value);
-
-#endif

@@ -4,8 +4,7 @@
  * Units: sizes in bytes (written with K, M, G, T as powers of 1024), times in milliseconds.
  * Thread safety: none; parsed once at start, read-only afterwards.
  */
-#ifndef CUFENCE_BASE_OPTIONS_H
-#define CUFENCE_BASE_OPTIONS_H
+#pragma once
 
 #include <cufence.h>
 #include <stdio.h>
@@ -171,5 +170,3 @@ typedef void writable_complaint(const char *option, const char *sentence);
  * of them are checked.
  */
 int writable_check(const struct options *options, int is_here, writable_complaint *complain);
-
-#endif

@@ -12,8 +12,7 @@
  * Thread safety: any thread, which is not cancelled while it prints (aside.h). No lock is held while writing. A forked child
  * starts with nothing kept.
  */
-#ifndef CUFENCE_BASE_OUTPUT_H
-#define CUFENCE_BASE_OUTPUT_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/stat.h>
@@ -59,5 +58,3 @@ int fold_columns(int fd);
  * escape sequences for colours take no columns.
  */
 char *fold_text(const char *text, int columns);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Thread safety: pure. Nothing is allocated. Returned spans and strings point into the bytes, which must stay in memory.
  */
-#ifndef CUFENCE_BASE_READER_H
-#define CUFENCE_BASE_READER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -140,5 +139,3 @@ static inline uint64_t load_u64(const uint8_t *bytes)
     memcpy(&value, bytes, sizeof value);
     return value;
 }
-
-#endif

@@ -8,8 +8,7 @@
  *
  * A glob has * (any text), ? (any letter) and [a-z]. Thread safety: plain data, without state.
  */
-#ifndef CUFENCE_BASE_RULES_H
-#define CUFENCE_BASE_RULES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -34,5 +33,3 @@ int rules_parse(struct rules *rules, const char *text, size_t length);
 
 /* Whether a rule of that kind fits the text. NULL fits no rule. */
 int rules_fit(const struct rules *rules, enum rule_kind kind, const char *text);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Thread safety: all functions, any thread.
  */
-#ifndef CUFENCE_BASE_TALLY_H
-#define CUFENCE_BASE_TALLY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -55,5 +54,3 @@ int tally_read(int fd, struct tally *tally);
  * if there is no need for one.
  */
 int tally_sentence(const struct tally *tally, char *text, size_t size);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Text of the program's and of the user's. Pure.
  */
-#ifndef CUFENCE_BASE_TEXT_H
-#define CUFENCE_BASE_TEXT_H
+#pragma once
 
 #include <cufence.h>
 #include <jansson.h>
@@ -45,5 +44,3 @@ size_t text_nearest(const char *word, size_t length, const void *elements, size_
 #define VERSION_STRING(x) VERSION_STRING_(x)
 #define VERSION_TEXT                                                                                                           \
     VERSION_STRING(CUFENCE_VERSION_MAJOR) "." VERSION_STRING(CUFENCE_VERSION_MINOR) "." VERSION_STRING(CUFENCE_VERSION_PATCH)
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Thread safety: any thread.
  */
-#ifndef CUFENCE_BASE_THREAD_H
-#define CUFENCE_BASE_THREAD_H
+#pragma once
 
 #include <pthread.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ static inline uint32_t thread_id(void)
     uint32_t id = thread_own_id;
     return __builtin_expect(id != 0, 1) ? id : thread_ask_id();
 }
-
-#endif

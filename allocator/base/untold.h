@@ -4,8 +4,7 @@
  *
  * Thread safety: all functions, any thread.
  */
-#ifndef CUFENCE_BASE_UNTOLD_H
-#define CUFENCE_BASE_UNTOLD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ int untold_elsewhere(void);
 
 /* Waits while there are, until that time of monotonic_ms(). Returns 0 if there still are. */
 int untold_await(uint64_t until_ms);
-
-#endif

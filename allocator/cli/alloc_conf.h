@@ -5,8 +5,7 @@
  * PyTorch ignores every blank in it, and its lists do not nest (c10/core/AllocatorConfig.h, ConfigTokenizer). Older versions
  * split it at blanks when they look for the back end at load time, so what is written here has none.
  */
-#ifndef CUFENCE_CLI_ALLOC_CONF_H
-#define CUFENCE_CLI_ALLOC_CONF_H
+#pragma once
 
 #include <cufence.h>
 
@@ -43,5 +42,3 @@ cufence_status alloc_conf_rewrite_both(const char *(*lookup)(const char *name), 
 const char *alloc_conf_asking(const struct alloc_conf confs[ALLOC_CONFS]);
 
 void alloc_conf_free(struct alloc_conf *conf);
-
-#endif

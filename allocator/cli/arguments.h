@@ -5,8 +5,7 @@
  *
  * Not thread-safe, as getopt_long() is not.
  */
-#ifndef CUFENCE_CLI_ARGUMENTS_H
-#define CUFENCE_CLI_ARGUMENTS_H
+#pragma once
 
 #include <getopt.h>
 #include <stddef.h>
@@ -98,5 +97,3 @@ void help_print(const struct command *command);
 
 /* Prints the exit statuses of a sub-command; if `command` is NULL all, with what they mean in general. */
 void help_statuses(const char *command);
-
-#endif

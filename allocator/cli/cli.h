@@ -1,8 +1,7 @@
 /*
  * The cufence command: its sub-commands. Each gets its arguments (argv[0] is its name) and returns the exit status.
  */
-#ifndef CUFENCE_CLI_CLI_H
-#define CUFENCE_CLI_CLI_H
+#pragma once
 
 #include "arguments.h"
 
@@ -14,5 +13,3 @@ int completion_tell(int count, char **words);
 
 /* `cufence run` in this process; returns only if the program could not be run: STATUS_UNFIT, STATUS_MISSING. */
 int cli_run(int argc, char **argv);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Findings read back from JSON files, of many processes as like as not: the same finding again is merged. Not thread-safe.
  */
-#ifndef CUFENCE_CLI_COLLECTED_H
-#define CUFENCE_CLI_COLLECTED_H
+#pragma once
 
 #include "base/known.h"
 #include "finding/finding.h"
@@ -65,5 +64,3 @@ void finding_place(const struct finding *finding, char *out, size_t size);
 
 /* Who reported it: "rank 3, pid 4242 on node7". */
 void finding_who(json_t *process, char *out, size_t size);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Two states of a buffer, element by element. Thread safety: any thread.
  */
-#ifndef CUFENCE_CLI_COMPARED_H
-#define CUFENCE_CLI_COMPARED_H
+#pragma once
 
 #include "opened.h"
 
@@ -37,5 +36,3 @@ struct difference compared_begin(const struct bundle_buffer *buffer);
 /* Counts the elements that differ; has_two_fills: not those of which all bytes differ as the fills do. Returns 0 if one of the
  * files cannot be read. */
 int compared_files(struct difference *difference, struct compared saved, struct compared now, int has_two_fills);
-
-#endif

@@ -2,8 +2,7 @@
  * `cufence diff`: what two runs did, stream by stream, and where they part. Both files are read once, side by side; of an event
  * that waits for its counterpart only the place in the file is kept. Not thread-safe.
  */
-#ifndef CUFENCE_CLI_DIFF_H
-#define CUFENCE_CLI_DIFF_H
+#pragma once
 
 #include "lens/diff/compare.h"
 
@@ -99,5 +98,3 @@ extern const struct diff_kind diff_kinds[TRACE_DIFFERENCES];
 
 /* diff_text.c: prints all of it on stdout. */
 cufence_status diff_print_text(struct diff *diff, struct problem *problem);
-
-#endif

@@ -3,8 +3,7 @@
  * findings. Those named check_ look for themselves.
  * `environment` looks a variable up, as getenv() does. Thread safety: none.
  */
-#ifndef CUFENCE_CLI_DOCTOR_H
-#define CUFENCE_CLI_DOCTOR_H
+#pragma once
 
 #include <jansson.h>
 #include <limits.h>
@@ -89,5 +88,3 @@ void judge_python(struct findings *findings, const struct python_trial *trial, e
 
 /* What keeps overruns inside of one allocation. `facts` may be NULL. */
 void judge_hidden(struct findings *findings, json_t *facts, environment_lookup environment);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Functions that return a status return CUFENCE_ERROR_OUT_OF_MEMORY if the host has no memory.
  */
-#ifndef CUFENCE_CLI_ENVIRONMENT_H
-#define CUFENCE_CLI_ENVIRONMENT_H
+#pragma once
 
 #include "cli/alloc_conf.h"
 
@@ -59,5 +58,3 @@ int environment_judge(const char *entry, struct variable_note *note);
 /* Names all such entries on stderr, behind the sub-command's name; once in a process, because `cufence hunt` starts several
  * runs from one. */
 void environment_tell(const char *command);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Thread safety: none; one thread does all this.
  */
-#ifndef CUFENCE_CLI_HUNT_H
-#define CUFENCE_CLI_HUNT_H
+#pragma once
 
 #include "collected.h"
 
@@ -130,5 +129,3 @@ void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES],
 /* The same as JSON (docs/hunt.md). Returns 0 if it cannot be written. */
 int hunt_put_json(FILE *out, const struct plan *plan, const struct run runs[MODES], const struct collected *merged,
                   int is_complete);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * The bytes of a file, unpacked if it is compressed with gzip. Thread safety: no global state.
  */
-#ifndef CUFENCE_CLI_LOADED_H
-#define CUFENCE_CLI_LOADED_H
+#pragma once
 
 #include "base/error.h"
 
@@ -22,5 +21,3 @@ struct loaded {
 int loaded_open(int fd, size_t most, struct loaded *bytes, struct problem *problem);
 
 void loaded_forget(struct loaded *bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * A bundle that was opened (docs/replay.md). It may come from a stranger: only regular files in its folder are read, none
  * through a link, and every size is checked before anything is launched. Thread safety: no global state.
  */
-#ifndef CUFENCE_CLI_OPENED_H
-#define CUFENCE_CLI_OPENED_H
+#pragma once
 
 #include "analysis/snapshot/bundle.h"
 #include "analysis/snapshot/keep.h"
@@ -55,5 +54,3 @@ const struct fault_launch *opened_record(const struct opened *opened, size_t num
  * INVALID_ARGUMENT, or those of reading the file. */
 cufence_status opened_set_argument(struct opened *opened, const char *text, struct problem *problem);
 cufence_status opened_set_buffer(struct opened *opened, const char *text, struct problem *problem);
-
-#endif

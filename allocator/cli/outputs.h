@@ -4,8 +4,7 @@
  *
  * Thread safety: none; one thread does all this.
  */
-#ifndef CUFENCE_CLI_OUTPUTS_H
-#define CUFENCE_CLI_OUTPUTS_H
+#pragma once
 
 #include "collected.h"
 
@@ -49,5 +48,3 @@ int outputs_collect(const char *command, char file[PATH_MAX]);
 
 /* Closes the files, and removes those that are empty: nothing was ever written to them. */
 void outputs_close(struct outputs *outputs);
-
-#endif

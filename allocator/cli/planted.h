@@ -5,8 +5,7 @@
  * Its functions are exported from the command (planted.list), so that reports name them where the command is stripped.
  * CMakeLists.txt has the options for that: none is inlined, left with a jump, or hidden.
  */
-#ifndef CUFENCE_CLI_PLANTED_H
-#define CUFENCE_CLI_PLANTED_H
+#pragma once
 
 #define PLANTED __attribute__((visibility("default")))
 
@@ -16,5 +15,3 @@ extern const int planted_has_kernels;
 /* Plays the bug of that name with the driver in that library. Returns the exit status: 0 even after the fault, which the driver
  * has returned by then, or 1 after a message. */
 int planted_main(const char *bug, const char *library);
-
-#endif

@@ -2,8 +2,7 @@
  * Which file a command names, whether a library given in LD_PRELOAD can act in it, and where cufence's own files are. Reads
  * files, starts nothing.
  */
-#ifndef CUFENCE_CLI_PROGRAM_H
-#define CUFENCE_CLI_PROGRAM_H
+#pragma once
 
 #include <limits.h>
 #include <sys/types.h>
@@ -56,5 +55,3 @@ int installed_preload(const char *program, char path[PATH_MAX]);
 
 /* Gets the folder of the Python package's sitecustomize.py, likewise. */
 int installed_bootstrap(const char *program, char path[PATH_MAX]);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * The parts of `cufence replay` (docs/replay.md).
  */
-#ifndef CUFENCE_CLI_REPLAY_H
-#define CUFENCE_CLI_REPLAY_H
+#pragma once
 
 #include "opened.h"
 
@@ -78,5 +77,3 @@ void compare_end(struct replay *replay); /* compares the last one */
 
 /* Says how the outputs compare, if the bundle has any. */
 void compare_tell(const struct replay *replay);
-
-#endif

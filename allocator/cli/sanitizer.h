@@ -9,8 +9,7 @@
  *
  * Pure. The text may be anything: `tests/fuzz/fuzz_sanitizer.c`.
  */
-#ifndef CUFENCE_CLI_SANITIZER_H
-#define CUFENCE_CLI_SANITIZER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ struct sanitizer_output {
 };
 
 void sanitizer_read(const char *text, size_t size, struct sanitizer_output *out);
-
-#endif

@@ -4,8 +4,7 @@
  * The functions that return an int return 0, or the exit status after a message on stderr that begins with the sub-command.
  * Thread safety: none needed; nothing global.
  */
-#ifndef CUFENCE_CLI_SETTINGS_H
-#define CUFENCE_CLI_SETTINGS_H
+#pragma once
 
 #include "arguments.h"
 #include "base/options.h"
@@ -46,5 +45,3 @@ char *settings_text(const struct settings *settings);
 int settings_check(const struct settings *settings, struct options *options);
 
 void settings_free(struct settings *settings);
-
-#endif

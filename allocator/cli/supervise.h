@@ -1,8 +1,7 @@
 /*
  * A program as a process of its own, for what has to be done after its end. Not thread-safe.
  */
-#ifndef CUFENCE_CLI_SUPERVISE_H
-#define CUFENCE_CLI_SUPERVISE_H
+#pragma once
 
 #include <signal.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ int supervise(const char *command, int (*become)(void *argument), void *argument
 
 /* Returns the exit status of that status, or ends by the signal that ended the program: whoever waits sees it. */
 int supervise_end_as(int status);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Thread safety: none; one thread does all this.
  */
-#ifndef CUFENCE_CLI_UNINIT_H
-#define CUFENCE_CLI_UNINIT_H
+#pragma once
 
 #include "compared.h"
 #include "diff.h"
@@ -30,5 +29,3 @@ void uninit_close(struct uninit_pair *pair);
 
 /* Prints the finding as a line of JSON into the file. Returns 0 on failure. */
 int uninit_report(const char *path, struct uninit_fact *fact, char *const *command);
-
-#endif

@@ -1,6 +1,5 @@
 /* Text for people, broken into lines. */
-#ifndef CUFENCE_CLI_WORDS_H
-#define CUFENCE_CLI_WORDS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdio.h>
@@ -25,5 +24,3 @@ void words_report(FILE *out, const char *text);
  * if nothing is kept. */
 FILE *words_hold(void);
 void words_release(FILE *terminal);
-
-#endif

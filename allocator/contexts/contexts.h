@@ -14,8 +14,7 @@
  *
  * Thread safety: every function, from any thread, after contexts_open().
  */
-#ifndef CUFENCE_CONTEXTS_H
-#define CUFENCE_CONTEXTS_H
+#pragma once
 
 #include "base/thread.h"
 #include "driver/driver.h"
@@ -221,5 +220,3 @@ void stream_touch_end(void);
  * stream may be busy although the program has just synchronised with it. */
 void stream_used_behind(struct stream *stream);
 uint64_t stream_behind_ns(const struct stream *stream);
-
-#endif

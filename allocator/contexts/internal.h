@@ -1,6 +1,5 @@
 /* Shared by the files of contexts/. */
-#ifndef CUFENCE_CONTEXTS_INTERNAL_H
-#define CUFENCE_CONTEXTS_INTERNAL_H
+#pragma once
 
 #include "contexts.h"
 
@@ -43,5 +42,3 @@ void streams_end_within(struct context *entry);
 
 /* Forgets every stream of a context that has ended. */
 void streams_forget(struct context *context);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Thread safety: driver_load() may be called by any thread at any time; `driver` is constant once it has returned OK.
  */
-#ifndef CUFENCE_DRIVER_H
-#define CUFENCE_DRIVER_H
+#pragma once
 
 #include <cuda.h>
 #include <cufence.h>
@@ -146,5 +145,3 @@ int driver_has_faulted(CUresult result);
 
 /* Writes the name of a device, by its ordinal, and returns its compute capability, 90 for 9.0. "" and 0 if there is none. */
 uint32_t driver_describe(int number, char *name, size_t room);
-
-#endif

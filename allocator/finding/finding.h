@@ -7,8 +7,7 @@
  * must outlive it. finding_free() releases what the finding allocated itself. If the host is out of memory, frames or arguments
  * are omitted. Pure. Thread safety: any thread, but only one at a time per finding.
  */
-#ifndef CUFENCE_FINDING_FINDING_H
-#define CUFENCE_FINDING_FINDING_H
+#pragma once
 
 #include "analysis/snapshot/snapshot.h"
 #include "analysis/verdict/rerun_result.h"
@@ -384,5 +383,3 @@ extern const char *const timeline_words[];
  * `memory`. faulted: the launch that faulted, NULL if it is unknown.
  */
 size_t timeline_of(const struct fault_memory *memory, const struct launch_entry *faulted, struct timeline_event **out);
-
-#endif

@@ -4,8 +4,7 @@
  * Often a dozen frames of PyTorch and Triton separate a launch from the line of the program. The author knows the program's own
  * frames, so these are printed first.
  */
-#ifndef CUFENCE_FINDING_FRAMES_H
-#define CUFENCE_FINDING_FRAMES_H
+#pragma once
 
 #include "analysis/snapshot/snapshot.h"
 
@@ -30,5 +29,3 @@ const struct stack_frame *frames_own(const struct stack_frame *frames, size_t co
 /* Returns the file as Python would import it, "torch/nn/functional.py", for installed packages; otherwise the file
  * unchanged. */
 const char *frames_file(const struct stack_frame *frame);
-
-#endif

@@ -2,8 +2,7 @@
  * The lines of JSON that cufence writes: findings, that a run has begun, and what a process has guarded (docs/json.md). A file
  * with the latter says that nothing was found where there is no finding in it. Pure; any thread.
  */
-#ifndef CUFENCE_FINDING_JSON_H
-#define CUFENCE_FINDING_JSON_H
+#pragma once
 
 #include "finding.h"
 
@@ -22,5 +21,3 @@ extern const struct record process_facts; /* struct finding_origin */
 char *finding_json(const struct finding *finding);
 char *json_of_run(const struct finding_origin *origin);
 char *json_of_guarded(const struct finding_origin *origin, const struct guarded *guarded);
-
-#endif

@@ -4,8 +4,7 @@
  * nobody had written before, because it was made twice, where these bytes were 0x00 and where they were 0x4b, and wrote two
  * results. Pure; any thread.
  */
-#ifndef CUFENCE_FINDING_LAUNCHED_H
-#define CUFENCE_FINDING_LAUNCHED_H
+#pragma once
 
 #include "analysis/values/value.h"
 #include "record/record.h"
@@ -104,5 +103,3 @@ struct uninit_fact {
     uint64_t now_ns;
     char reason[640]; /* finding_of_uninit() sets it: all that in a sentence */
 };
-
-#endif

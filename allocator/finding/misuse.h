@@ -1,8 +1,7 @@
 /*
  * A call on the host that misused a buffer, as reported by the code that refused it.
  */
-#ifndef CUFENCE_FINDING_MISUSE_H
-#define CUFENCE_FINDING_MISUSE_H
+#pragma once
 
 #include "analysis/verdict/diagnosis.h"
 
@@ -36,5 +35,3 @@ struct misuse {
     struct buffer_frames buffer_frames;
     const struct earlier_use *earlier; /* of a stream race, else NULL */
 };
-
-#endif

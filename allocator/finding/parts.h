@@ -1,8 +1,7 @@
 /*
  * Helpers of the functions that build findings. Pure; any thread.
  */
-#ifndef CUFENCE_FINDING_PARTS_H
-#define CUFENCE_FINDING_PARTS_H
+#pragma once
 
 #include "base/text.h"
 #include "finding.h"
@@ -35,5 +34,3 @@ void hint_take(struct finding *finding, const struct diagnosis *diagnosis); /* `
 
 /* Fills in finding->used, and what the reader may do about it. Requires misuse->earlier. */
 void earlier_take(struct finding *finding, const struct misuse *misuse);
-
-#endif

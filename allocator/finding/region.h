@@ -1,8 +1,7 @@
 /*
  * A row of a divided buffer (regions/), as a finding tells it. Pure; any thread.
  */
-#ifndef CUFENCE_FINDING_REGION_H
-#define CUFENCE_FINDING_REGION_H
+#pragma once
 
 #include "analysis/snapshot/snapshot.h"
 
@@ -27,5 +26,3 @@ struct region_fact {
     enum region_state_word state;
     struct region_event released, taken;
 };
-
-#endif

@@ -2,8 +2,7 @@
  * Renders a finding as text: each fact is marked exact, derived or candidate, and unknown facts are omitted. Every line starts
  * with "==pid==". docs/report.md describes the lines. Pure; any thread.
  */
-#ifndef CUFENCE_FINDING_REPORT_H
-#define CUFENCE_FINDING_REPORT_H
+#pragma once
 
 #include "finding.h"
 
@@ -18,5 +17,3 @@ char *colour_text(const char *text);
  * "::error file=oob.py,line=9,title=cufence%3A overrun::out-of-bounds WRITE ...\n". `folder`: the checkout, which is removed
  * from paths; may be NULL. Ownership as above. */
 char *finding_annotation(const struct finding *finding, const char *folder);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Parts that reports of kernel faults and of host misuse share. Thread safety: one thread at a time, like writer.h.
  */
-#ifndef CUFENCE_FINDING_REPORT_COMMON_H
-#define CUFENCE_FINDING_REPORT_COMMON_H
+#pragma once
 
 #include "finding.h"
 #include "writer.h"
@@ -80,5 +79,3 @@ void region_lines(struct report *report, const struct region_fact *region, uint6
 
 /* What was found in the slack of a buffer, and the launches that may have written it. */
 void slack_lines(struct report *report, const struct slack_write *write);
-
-#endif

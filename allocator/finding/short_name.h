@@ -9,8 +9,7 @@
  *   void each<4, Add<float, std::array<int, 2ul> > >(int)  each<4, Add<...>>
  *   kernel_cutlass_oob_tensorptrf32gmemo10001__0           oob (CuTe DSL and cuTile have the arguments in it)
  */
-#ifndef CUFENCE_FINDING_SHORT_NAME_H
-#define CUFENCE_FINDING_SHORT_NAME_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ void short_name(const char *name, size_t most, char *out, size_t size);
 
 /* Whether the function only passes calls on, such as std::_Function_handler<...>::_M_invoke: it tells a reader nothing. */
 int short_name_is_plumbing(const char *function);
-
-#endif

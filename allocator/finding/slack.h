@@ -2,8 +2,7 @@
  * Bytes in the slack of a buffer that a kernel has changed, as a check has found them afterwards: no core dump and no call of
  * the host, only what is left in memory, and the launches that may have done it. Pure; any thread.
  */
-#ifndef CUFENCE_FINDING_SLACK_H
-#define CUFENCE_FINDING_SLACK_H
+#pragma once
 
 #include "analysis/verdict/diagnosis.h"
 #include "region.h"
@@ -40,5 +39,3 @@ struct slack_write {
     char untold[256];         /* why `again` knows nothing, "" if that was not asked for */
     enum certainty certainty; /* that launches[0] did it, CERTAIN_NOT: none is known; set by finding_of_slack() */
 };
-
-#endif

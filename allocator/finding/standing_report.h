@@ -1,8 +1,7 @@
 /*
  * Renders where each thread of a core dump was, as text and as JSON. Pure; any thread.
  */
-#ifndef CUFENCE_FINDING_STANDING_REPORT_H
-#define CUFENCE_FINDING_STANDING_REPORT_H
+#pragma once
 
 #include "analysis/dump/evidence.h"
 #include "analysis/dump/standing.h"
@@ -23,5 +22,3 @@ char *standing_text(const struct coredump *dump, const struct standing *standing
 /* Returns an object with "threads", "warps", "places", "launches" and, if there are any, "memory", "lanes" and "exceptions";
  * NULL if out of host memory. */
 json_t *standing_json(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Renders what is allocated, by place of allocation: a table for people, and one line of JSON (docs/memory.md). Pure.
  */
-#ifndef CUFENCE_FINDING_USE_H
-#define CUFENCE_FINDING_USE_H
+#pragma once
 
 #include "analysis/snapshot/snapshot.h"
 
@@ -39,5 +38,3 @@ char *use_json(const struct usage *use);
 
 /* Writes "train.py:12 in forward, label "x"" to `out`, cut to fit; "an unknown place" if nothing is known. */
 void use_place_name(const struct use_place *place, char *out, size_t size);
-
-#endif

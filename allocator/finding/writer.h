@@ -2,8 +2,7 @@
  * Writes the lines of a report: a prefix, a key, the text, and the certainty in a fixed column.
  * The text is kept in memory until report_close(), which alone reports a failed write. Thread safety: one thread at a time.
  */
-#ifndef CUFENCE_FINDING_WRITER_H
-#define CUFENCE_FINDING_WRITER_H
+#pragma once
 
 #include "analysis/dump/evidence.h"
 
@@ -62,5 +61,3 @@ struct amount amount_of(uint64_t bytes);                                  /* "40
 struct amount bytes_of(uint64_t bytes);                                   /* the same with a unit: "4000 bytes" */
 struct amount real_of(double value);                                      /* "2.5", "-1.0e-12", "NaN", "Inf" */
 struct amount age_of(uint64_t ns);                                        /* "61.9 ms", "1.5 min"; "less than 10 ms" */
-
-#endif

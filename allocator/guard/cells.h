@@ -7,8 +7,7 @@
  * at most an eighth larger than its buffer and its redzones need. The bytes that the division leaves over belong to the first
  * cell. Units: bytes.
  */
-#ifndef CUFENCE_GUARD_CELLS_H
-#define CUFENCE_GUARD_CELLS_H
+#pragma once
 
 #include "layout.h"
 
@@ -50,5 +49,3 @@ uint64_t cells_offset(uint64_t bytes, uint64_t size, uint64_t align, enum layout
 
 /* Returns the number of the cell that contains the byte at `offset` of the page. */
 uint32_t cells_at(const struct cells *cells, uint64_t offset);
-
-#endif

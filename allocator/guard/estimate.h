@@ -12,8 +12,7 @@
  * The order of streams is left out: every freed mapping counts as reusable at once. Memory: ESTIMATE_BINS * 4 bytes for each
  * set of options.
  */
-#ifndef CUFENCE_GUARD_ESTIMATE_H
-#define CUFENCE_GUARD_ESTIMATE_H
+#pragma once
 
 #include "cells.h"
 
@@ -78,5 +77,3 @@ void estimate_close(struct estimate *estimate);
 /* The program has allocated, or freed, a buffer. size > 0. */
 struct estimate_buffer estimate_allocated(struct estimate *estimate, uint64_t size);
 void estimate_freed(struct estimate *estimate, const struct estimate_buffer *buffer);
-
-#endif

@@ -7,8 +7,7 @@
  * side end:   the buffer's aligned end is the end of the mapping; tail slack = round_up(size, align) - size < align
  * side start: the buffer begins at the start of the mapping; head slack is 0
  */
-#ifndef CUFENCE_GUARD_LAYOUT_H
-#define CUFENCE_GUARD_LAYOUT_H
+#pragma once
 
 #include "base/error.h"
 
@@ -59,5 +58,3 @@ uint64_t layout_auto_align(uint64_t size);
 /* Locates `address` relative to a buffer [start, start + size). Returns INSIDE, PAST_END or BEFORE_START, and stores the
  * distance, as cufence_place defines it, in *offset. */
 cufence_place layout_classify(uint64_t address, uint64_t start, uint64_t size, uint64_t *offset);
-
-#endif

@@ -5,8 +5,7 @@
  * The contracts of the public functions are in cufence.h; this header adds what the other rooms need.
  * Thread safety: all functions, from any thread, once heap_open() has returned.
  */
-#ifndef CUFENCE_HEAP_H
-#define CUFENCE_HEAP_H
+#pragma once
 
 #include "contexts/contexts.h"
 #include "base/options.h"
@@ -285,5 +284,3 @@ void heap_go_on(void);
 
 /* The context was destroyed or reset, and its buffers with it. */
 void heap_context_gone(struct context *context);
-
-#endif

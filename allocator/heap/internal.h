@@ -2,8 +2,7 @@
  * Shared by the entry points of the heap, which the other rooms call, and its background thread. docs/architecture.md has the
  * rooms of the heap; calls between them go down only.
  */
-#ifndef CUFENCE_HEAP_INTERNAL_H
-#define CUFENCE_HEAP_INTERNAL_H
+#pragma once
 
 #include "heap/block/places.h"
 #include "heap/graphs/graphs.h"
@@ -39,5 +38,3 @@ struct block *memory_map(struct books *books, const struct heap_request *wanted,
 /* ---- worker.c; heap_close() stops it: the thread makes no more driver calls, unless one hangs ---- */
 
 cufence_status worker_start(void);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Thread safety: the caller serialises.
  */
-#ifndef CUFENCE_KERNELS_FLIGHT_H
-#define CUFENCE_KERNELS_FLIGHT_H
+#pragma once
 
 #include "kernels.h"
 
@@ -59,5 +58,3 @@ int results_fits(const struct results *results, size_t size);
 
 /* The context ends, and the memory with it. */
 void results_forget(struct results *results);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Thread safety: from any thread.
  */
-#ifndef CUFENCE_KERNELS_KERNELS_H
-#define CUFENCE_KERNELS_KERNELS_H
+#pragma once
 
 #include "contexts/contexts.h"
 
@@ -68,5 +67,3 @@ void kernels_forget(const struct context *context);
 
 /* Whether every prepared context of the device (-1: all) has a sticky error; yes if there is no context at all. */
 int kernels_have_failed(int device);
-
-#endif

@@ -6,8 +6,7 @@
  * everything that its job asks for is done, so the host learns of it without a driver call.
  * Thread safety: any thread; a batch belongs to one at a time.
  */
-#ifndef CUFENCE_KERNELS_PATTERN_H
-#define CUFENCE_KERNELS_PATTERN_H
+#pragma once
 
 #include "flight.h"
 
@@ -59,5 +58,3 @@ int pattern_await(struct flight *flight, struct pattern_job *jobs, size_t count,
 
 /* Launches the other one, which writes the pattern to all of a page: multiples of eight bytes. Does not wait. */
 CUresult pattern_fill(CUfunction fill, CUstream stream, CUdeviceptr start, uint64_t bytes);
-
-#endif

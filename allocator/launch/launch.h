@@ -9,8 +9,7 @@
  *
  * Thread safety: every function, from any thread, after launch_open().
  */
-#ifndef CUFENCE_LAUNCH_H
-#define CUFENCE_LAUNCH_H
+#pragma once
 
 #include "analysis/snapshot/snapshot.h"
 #include "contexts/contexts.h"
@@ -141,5 +140,3 @@ size_t launch_read_arguments(const struct launch_entry *entry, uint8_t *out, siz
 /* functions.c: the name and argument layout of a kernel, queried from the driver once per handle. Known handles are found
  * without a lock. NULL: out of host memory. */
 const struct launch_function *functions_find(CUfunction handle);
-
-#endif

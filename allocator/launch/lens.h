@@ -5,8 +5,7 @@
  *
  * Thread safety: lens_now() changes once at most; its functions run on any thread, several at once.
  */
-#ifndef CUFENCE_LAUNCH_LENS_H
-#define CUFENCE_LAUNCH_LENS_H
+#pragma once
 
 #include "contexts/contexts.h"
 
@@ -45,5 +44,3 @@ static inline const struct lens *lens_now(void) /* NULL: it is not wanted */
 
 /* For those of its functions that may be NULL. */
 #define LENS_WANTS(function) (__builtin_expect(lens_now() != NULL, 0) && lens_now()->function)
-
-#endif

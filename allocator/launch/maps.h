@@ -5,8 +5,7 @@
  *
  * Units: bytes, device addresses. Thread safety: all functions, any thread.
  */
-#ifndef CUFENCE_LAUNCH_MAPS_H
-#define CUFENCE_LAUNCH_MAPS_H
+#pragma once
 
 #include "analysis/snapshot/snapshot.h"
 
@@ -39,5 +38,3 @@ struct maps_figures {
     uint64_t encoded, too_large;
 };
 struct maps_figures maps_figures(void);
-
-#endif

@@ -5,8 +5,7 @@
  * Thread safety: launch_observe() on one thread at a time, at the start or later: a launch that has begun may then end at an
  * observer that has not seen it begin. An observer's functions run on any thread, several at once.
  */
-#ifndef CUFENCE_LAUNCH_OBSERVERS_H
-#define CUFENCE_LAUNCH_OBSERVERS_H
+#pragma once
 
 #include "launch.h"
 
@@ -51,5 +50,3 @@ static inline void launch_ended(const struct launch_event *event, CUresult resul
             launch_observers[i]->ended(event, result);
     }
 }
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Units: bytes, host addresses. Thread safety: all functions, any thread.
  */
-#ifndef CUFENCE_LAUNCH_PINNED_H
-#define CUFENCE_LAUNCH_PINNED_H
+#pragma once
 
 #include "contexts/contexts.h"
 
@@ -35,5 +34,3 @@ void pinned_forget_context(const struct context *context);
 
 /* Finds the memory that contains the address. Returns 0 if there is none. */
 int pinned_find(uint64_t address, struct pinned *found);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Thread safety: all at the start, before any context.
  */
-#ifndef CUFENCE_LENS_LENS_H
-#define CUFENCE_LENS_LENS_H
+#pragma once
 
 #include "base/image.h"
 #include "base/options.h"
@@ -63,5 +62,3 @@ cufence_status saves_open(const struct options *options);
 /* Implements cufence_index_table(). Adds the user of visits at its first call; until then nothing of it is there. A launch that
  * is given no table then costs a look at its arguments, against the bounds of all tables. Any thread. */
 cufence_status tables_declare(const cufence_table *table, const struct options *options);
-
-#endif

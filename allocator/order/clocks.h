@@ -11,8 +11,7 @@
  *
  * Pure: no driver, no threads, no globals. The caller serialises.
  */
-#ifndef CUFENCE_ORDER_CLOCKS_H
-#define CUFENCE_ORDER_CLOCKS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -110,5 +109,3 @@ static inline int order_set_has(const struct order_set *set, unsigned stream)
 {
     return (int)(set->words[stream / 64] >> stream % 64 & 1);
 }
-
-#endif

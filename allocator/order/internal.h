@@ -1,6 +1,5 @@
 /* Shared by the files of order/ that follow a program. */
-#ifndef CUFENCE_ORDER_INTERNAL_H
-#define CUFENCE_ORDER_INTERNAL_H
+#pragma once
 
 #include "order.h"
 
@@ -49,5 +48,3 @@ static inline uint64_t name_of(const void *handle)
 {
     return (uint64_t)(uintptr_t)handle;
 }
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Thread safety: every function, from any thread, after order_open().
  */
-#ifndef CUFENCE_ORDER_ORDER_H
-#define CUFENCE_ORDER_ORDER_H
+#pragma once
 
 #include "finding/misuse.h"
 #include "contexts/contexts.h"
@@ -141,5 +140,3 @@ struct order_details {
     struct stack_frame frames[STACK_READ];
 };
 void order_describe(const struct order_race *race, int is_named, struct order_details *out);
-
-#endif

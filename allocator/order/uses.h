@@ -5,8 +5,7 @@
  * Bounded: the table has USES_SETS times USES_WAYS buffers of USES_KEPT uses. Beyond that, uses are forgotten, so a conflict
  * may be missed. Pure: no driver, no threads, no globals. The caller serialises.
  */
-#ifndef CUFENCE_ORDER_USES_H
-#define CUFENCE_ORDER_USES_H
+#pragma once
 
 #include "clocks.h"
 
@@ -61,5 +60,3 @@ const struct use *uses_against_free(const struct uses *uses, const struct order_
  * of it the launch uses. by: ORDER_NOT_TRACKED for a write by the host. */
 const struct use *uses_against_write(const struct uses *uses, const struct order_clocks *clocks, uint64_t buffer, unsigned by,
                                      uint64_t start, uint64_t end);
-
-#endif

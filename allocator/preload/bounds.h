@@ -3,8 +3,7 @@
  * knows nothing about the slack before and behind a buffer. An out-of-bounds call is reported (misuse.c) and refused with
  * CUDA_ERROR_INVALID_VALUE, as the driver would. Only our memory is checked.
  */
-#ifndef CUFENCE_PRELOAD_BOUNDS_H
-#define CUFENCE_PRELOAD_BOUNDS_H
+#pragma once
 
 #include <cuda.h>
 
@@ -40,5 +39,3 @@ int bounds_bridge(CUdeviceptr to, CUdeviceptr from);
     bounds_within_rows(call, to, pitch, (width) > SIZE_MAX / (element) ? SIZE_MAX : (width) * (element), height, 1)
 #define bounds_copy_2d(copy) bounds_within_2d(call, copy)
 #define bounds_copy_3d(copy) bounds_within_3d(call, copy)
-
-#endif

@@ -22,8 +22,7 @@
  *                 SETS        the same on the default stream
  *                 COPIES_NOW  returns when the copy is done; also reports faults found by waiting
  */
-#ifndef CUFENCE_PRELOAD_HOOKS_H
-#define CUFENCE_PRELOAD_HOOKS_H
+#pragma once
 
 #include <cuda.h>
 
@@ -406,5 +405,3 @@ typedef int map_class; /* an enum of that size */
          (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height), (to, pitch, value, width, height))
 
 /* clang-format on */
-
-#endif

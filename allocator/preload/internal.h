@@ -2,8 +2,7 @@
  * Shared by the files of preload/: the hooks, the real functions behind them, and the checks that most hooks begin with. Before
  * cuInit has started cufence, or if the start failed, a hook only calls the real function.
  */
-#ifndef CUFENCE_PRELOAD_INTERNAL_H
-#define CUFENCE_PRELOAD_INTERNAL_H
+#pragma once
 
 #include "contexts/contexts.h"
 #include "driver/driver.h"
@@ -201,5 +200,3 @@ CUFENCE_PRELOAD_EXPORT void *cufence_preload_hook(const char *symbol);
 /* Call before the process ends without exit handlers: waits for the report of a fault that the program has been told of. Takes
  * no lock, so that it may be called in a signal handler. */
 CUFENCE_PRELOAD_EXPORT void cufence_preload_before_exit(void);
-
-#endif

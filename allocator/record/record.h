@@ -9,8 +9,7 @@
  * The fields of a table are told in its order. A field that is absent has no member in the JSON; in the struct it is 0, NULL or
  * "", or what its type says below. Pure; any thread.
  */
-#ifndef CUFENCE_RECORD_RECORD_H
-#define CUFENCE_RECORD_RECORD_H
+#pragma once
 
 #include "base/error.h"
 
@@ -162,5 +161,3 @@ static inline int record_is_bare(const struct record *record)
 {
     return record->count == 1 && !record->fields[0].name && record->fields[0].type != FIELD_PART;
 }
-
-#endif

@@ -12,8 +12,7 @@
  * Thread safety: every function, from any thread. region_at() and what else only looks take one lock, under which nothing
  * waits.
  */
-#ifndef CUFENCE_REGIONS_H
-#define CUFENCE_REGIONS_H
+#pragma once
 
 #include "analysis/snapshot/bundle.h"
 #include "heap/heap.h"
@@ -107,5 +106,3 @@ cufence_status regions_check(int device, int waits, unsigned timeout_ms, size_t 
 
 /* The context has ended, and its buffers with it. */
 void regions_context_gone(struct context *context);
-
-#endif

@@ -1,6 +1,5 @@
 /* The divisions, between table.c and who changes them. */
-#ifndef CUFENCE_REGIONS_TABLE_H
-#define CUFENCE_REGIONS_TABLE_H
+#pragma once
 
 #include "regions.h"
 
@@ -30,5 +29,3 @@ struct division *division_at(uint64_t address);
 struct region *division_row(const struct region_at *at);   /* the row that was copied there. NULL: its division is gone */
 void division_context_gone(const struct context *context); /* frees those of the context. Without the lock */
 void division_describe(const struct division *division, uint64_t address, struct region_at *out);
-
-#endif

@@ -6,8 +6,7 @@
  * A row's work is in order: what is submitted to another stream than the one before waits for that on the device.
  * On a stream that is capturing nothing is submitted. The row's state then changes at once, and the row holds no pattern.
  */
-#ifndef CUFENCE_REGIONS_WATCH_H
-#define CUFENCE_REGIONS_WATCH_H
+#pragma once
 
 #include "table.h"
 
@@ -92,5 +91,3 @@ int regions_collect(void); /* without the lock: reports what work has found. Ret
 size_t division_poisoned(const struct division *division, struct region_at **out);
 /* work_submit() for any number of rows. until_ms: waits as work_await() does; 0: does not. Returns 0 if not all was done. */
 int rows_check(const struct region_work *all, uint64_t until_ms);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Ownership: struct dump owns its bytes; dump_forget() frees them. Thread safety: none, one thread reads.
  */
-#ifndef CUFENCE_RERUN_DUMP_H
-#define CUFENCE_RERUN_DUMP_H
+#pragma once
 
 #include <cufence.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ void dump_rest(int fd);
 int dump_is_complete(const struct dump *dump);
 
 void dump_forget(struct dump *dump);
-
-#endif

@@ -7,8 +7,7 @@
  * Units: bytes, device addresses. Ownership: a struct rerun_input borrows what it points to; the image of one that was read is
  * in the bytes. Thread safety: none.
  */
-#ifndef CUFENCE_RERUN_INPUT_H
-#define CUFENCE_RERUN_INPUT_H
+#pragma once
 
 #include "analysis/sass/origin.h"
 #include "analysis/values/figures.h"
@@ -145,5 +144,3 @@ void rerun_answer(int socket, const struct rerun_message *answer, int fd);
 /* Sends a question, and replaces it with its answer: GIVE or FILE with its descriptor in *fd, which the caller closes; ZEROS or
  * NONE with -1. Errors: SYSTEM (the other side is gone, or cannot answer; the text says what), CORRUPT (this is no answer). */
 cufence_status rerun_ask(int socket, struct rerun_message *message, int *fd);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Thread safety: one thread at a time for each rerun.
  */
-#ifndef CUFENCE_RERUN_RERUN_H
-#define CUFENCE_RERUN_RERUN_H
+#pragma once
 
 #include "analysis/verdict/rerun_result.h"
 #include "base/reader.h"
@@ -160,5 +159,3 @@ int rerun_has_left(const struct rerun_result *result);
 
 /* Launches the input that comes over the socket. Returns the exit status. A fault ends the process. */
 int rerun_play(int socket);
-
-#endif

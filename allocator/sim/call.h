@@ -4,8 +4,7 @@
  *
  * Thread safety: any thread. Its lock is a leaf: nothing is called with it held.
  */
-#ifndef CUFENCE_SIM_CALL_H
-#define CUFENCE_SIM_CALL_H
+#pragma once
 
 #include "sim.h"
 
@@ -62,5 +61,3 @@ const char *call_name(void);
 void call_set_initialized(void);
 /* Whether the process was forked from one that was initialized. Nothing works there, not even cuInit(). */
 int call_is_forked(void);
-
-#endif

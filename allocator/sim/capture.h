@@ -5,8 +5,7 @@
  * joined when the capture ends, and what a stream depends on. The recording itself is one sequence in order of capture, and is
  * replayed in that order. Thread safety: everything requires the queue lock.
  */
-#ifndef CUFENCE_SIM_CAPTURE_H
-#define CUFENCE_SIM_CAPTURE_H
+#pragma once
 
 #include "stream.h"
 
@@ -125,5 +124,3 @@ void event_complete(struct CUevent_st *event, uint64_t generation);
 void event_release(struct CUevent_st *event);
 /* Destroys all events of the context. */
 void event_destroy_all(CUcontext context);
-
-#endif

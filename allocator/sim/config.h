@@ -3,8 +3,7 @@
  *
  * Thread safety: written until cuInit() has returned, read-only from then on.
  */
-#ifndef CUFENCE_SIM_CONFIG_H
-#define CUFENCE_SIM_CONFIG_H
+#pragma once
 
 #include "sim.h"
 
@@ -43,5 +42,3 @@ int newer_version(void);
 int newer_parse(const char *text, int *version);
 /* Finds a form that only the newer driver has. Returns whether there is one for that version. */
 int newer_find(const char *name, int version, int is_twin, void **function);
-
-#endif

@@ -10,8 +10,7 @@
  * Lock order of the whole room: contexts_lock, the queue lock (stream.h), the memory lock (space.c), the lock of call.c. No
  * lock is held while a kernel, a host function or a dump runs.
  */
-#ifndef CUFENCE_SIM_CONTEXT_H
-#define CUFENCE_SIM_CONTEXT_H
+#pragma once
 
 #include "call.h"
 
@@ -73,5 +72,3 @@ void coredump_snapshot(struct dump_settings *settings);
 
 /* coredump.c: reads the CUDA_..._COREDUMP variables. Called once, by cuInit(). */
 void coredump_load_environment(void);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * As nvcc ends a kernel, EXIT is followed by a branch to itself and by NOPs, unless the configuration says padding=0.
  */
-#ifndef CUFENCE_SIM_CUBIN_H
-#define CUFENCE_SIM_CUBIN_H
+#pragma once
 
 #include "kernel.h"
 
@@ -42,5 +41,3 @@ const struct code *image_find(struct image *image, const char *name);
 /* Lets the code live on after the image. */
 void image_keep(struct image *image, const struct code *code);
 void image_free(struct image *image); /* NULL: nothing happens */
-
-#endif

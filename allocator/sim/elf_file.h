@@ -3,8 +3,7 @@
  * Ownership: the writer copies its input. Errors are sticky: after one, elf_finish() returns NULL. Thread safety: none; a
  * writer belongs to the thread that created it.
  */
-#ifndef CUFENCE_SIM_ELF_FILE_H
-#define CUFENCE_SIM_ELF_FILE_H
+#pragma once
 
 #include <elf.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ unsigned elf_add(struct elf_writer *writer, const char *name, Elf64_Shdr header,
 void elf_link_strings(struct elf_writer *writer, unsigned section);
 /* Frees the writer's buffers. Returns a malloc'ed file, or NULL if out of memory. */
 unsigned char *elf_finish(struct elf_writer *writer, uint16_t type, unsigned char os_abi, uint32_t flags, size_t *size);
-
-#endif

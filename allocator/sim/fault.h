@@ -4,8 +4,7 @@
  *
  * Thread safety: any thread; a catch affects the calling thread only.
  */
-#ifndef CUFENCE_SIM_FAULT_H
-#define CUFENCE_SIM_FAULT_H
+#pragma once
 
 #include "operation.h"
 
@@ -61,5 +60,3 @@ void coredump_write(const struct fault_site *site, const struct dump_settings *s
 /* dump.c: creates a GPU core dump of a faulting warp, in the format and with the row sizes of driver 580. Pure. Returns a
  * malloc'ed file, or NULL if out of memory. */
 unsigned char *dump_create(const struct fault_site *site, size_t *size);
-
-#endif

@@ -2,8 +2,7 @@
  * The handles that are valid now. A stale or invalid handle gets an error instead of a crash, is counted, and with strict=1
  * ends the process. NULL is not a handle and not counted. Thread safety: any thread; its lock is a leaf.
  */
-#ifndef CUFENCE_SIM_HANDLE_H
-#define CUFENCE_SIM_HANDLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ void handle_is_stale(const char *kind, uint64_t handle);
 
 /* Removes one handle of that kind and owner. Returns its object, or NULL if there is none left. */
 void *handle_remove_owned(enum handle_kind kind, const void *owner);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Units: bytes. Thread safety: any thread; its lock is a leaf.
  */
-#ifndef CUFENCE_SIM_HOST_H
-#define CUFENCE_SIM_HOST_H
+#pragma once
 
 #include "context.h"
 
@@ -25,5 +24,3 @@ int host_find(CUdeviceptr address, struct host_range *range);
 CUresult host_drop(CUdeviceptr address, enum host_kind kind);
 /* Frees all memory that the context has allocated, and forgets what it has registered. */
 void host_release_context(CUcontext context);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Ownership: a function is never freed, and only its attributes change. Thread safety: any thread.
  */
-#ifndef CUFENCE_SIM_KERNEL_H
-#define CUFENCE_SIM_KERNEL_H
+#pragma once
 
 #include "sim.h"
 
@@ -56,5 +55,3 @@ void own_reach(const cusim_thread *thread, void *const *arguments);
 void own_tables(const cusim_thread *thread, void *const *arguments);
 void own_pattern(const cusim_thread *thread, void *const *arguments);
 void own_pattern_fill(const cusim_thread *thread, void *const *arguments);
-
-#endif

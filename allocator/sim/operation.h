@@ -4,8 +4,7 @@
  *
  * Ownership: reference counted; the last release frees the operation and what it holds.
  */
-#ifndef CUFENCE_SIM_OPERATION_H
-#define CUFENCE_SIM_OPERATION_H
+#pragma once
 
 #include "context.h"
 
@@ -109,5 +108,3 @@ CUresult launch_create(struct operation **out, CUfunction function, const uint32
                        uint32_t shared_bytes, void **parameters, void **extra);
 
 void kernel_run(const struct launch *launch, CUcontext context);
-
-#endif

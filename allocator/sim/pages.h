@@ -2,8 +2,7 @@
  * Host pages behind the simulated memory. Sizes and addresses are in bytes, multiples of the host's page size.
  * Thread safety: plain system calls; the caller serialises calls on the same range.
  */
-#ifndef CUFENCE_SIM_PAGES_H
-#define CUFENCE_SIM_PAGES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ void pages_discard(int file, uint64_t offset, size_t size);
 int pages_export(int file, uint64_t offset, const void *note);
 /* Reads what pages_export() has left, in any process. Returns 0, or -1 if the descriptor can't be from there. */
 int pages_import(int descriptor, uint64_t *offset, void *note);
-
-#endif

@@ -68,8 +68,7 @@
  * Thread safety: every function may be called from any thread. Function names are given without version or _ptsz suffix
  * ("cuMemAlloc"); names with a suffix mean the same function.
  */
-#ifndef CUFENCE_SIM_H
-#define CUFENCE_SIM_H
+#pragma once
 
 #include <cuda.h>
 #include <stddef.h>
@@ -144,6 +143,4 @@ void cusim_configure(unsigned devices, size_t device_memory_bytes, size_t reserv
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -5,8 +5,7 @@
  * Units: bytes, multiples of SIM_GRANULARITY except where noted.
  * Thread safety: any thread; one lock (space.c), held across no calls except mmap, mprotect and fallocate.
  */
-#ifndef CUFENCE_SIM_SPACE_H
-#define CUFENCE_SIM_SPACE_H
+#pragma once
 
 #include "config.h"
 
@@ -62,5 +61,3 @@ int space_is_device(CUdeviceptr address);
 
 /* Whether [address, address + size) may be read, or also written. Any size; an empty range is accessible if its address is. */
 int space_is_accessible(CUdeviceptr address, size_t size, int is_write);
-
-#endif

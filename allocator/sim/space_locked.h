@@ -2,8 +2,7 @@
  * What space.c and blocks.c share: reservations, handles and mappings (space.c), and on top of them the memory of cuMemAlloc
  * and of pools (blocks.c). Functions named _locked require space_lock.
  */
-#ifndef CUFENCE_SIM_SPACE_LOCKED_H
-#define CUFENCE_SIM_SPACE_LOCKED_H
+#pragma once
 
 #include "call.h"
 #include "pages.h"
@@ -72,5 +71,3 @@ struct mapping *space_mapping_locked(uint64_t address); /* that holds the addres
 
 /* share.c: gives back an imported handle's use of its file. */
 void share_close_locked(struct shared_file *file);
-
-#endif

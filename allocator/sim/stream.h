@@ -4,8 +4,7 @@
  * Thread safety: one lock for all queues (queue_lock), which also guards events and captures. Functions named _locked require
  * it. Waiting releases it.
  */
-#ifndef CUFENCE_SIM_STREAM_H
-#define CUFENCE_SIM_STREAM_H
+#pragma once
 
 #include "operation.h"
 
@@ -113,5 +112,3 @@ CUresult transfer_set(CUdeviceptr destination, size_t pitch, uint32_t value, uns
 /* Creates the operation only, for a graph; count and rows are not 0. */
 CUresult transfer_create_set(struct operation **out, CUdeviceptr destination, size_t pitch, uint32_t value, unsigned width,
                              size_t count, size_t rows);
-
-#endif

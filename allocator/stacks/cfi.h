@@ -11,8 +11,7 @@
  * (AADWARF64), sections 4.1 and 4.4 to 4.7; the Linux Standard Base, Core, sections 10.5 and 10.6 (.eh_frame, .eh_frame_hdr);
  * DWARF 5, sections 2.5 and 6.4.
  */
-#ifndef CUFENCE_STACKS_CFI_H
-#define CUFENCE_STACKS_CFI_H
+#pragma once
 
 #include "base/reader.h"
 
@@ -112,5 +111,3 @@ struct reader cfi_read(const struct cfi_bytes *bytes, uint64_t address);
 
 /* Returns 0 if there is no valid entry for `pc`; *entry is then undefined. */
 int cfi_find_entry(const struct cfi_module *module, uint64_t pc, struct cfi_entry *entry);
-
-#endif

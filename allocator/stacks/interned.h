@@ -10,8 +10,7 @@
  * Thread safety: every function, from any thread. interned_find() takes no lock. interned_add() takes one and calls `describe`
  * under it; it is a leaf except for the host allocator.
  */
-#ifndef CUFENCE_STACKS_INTERNED_H
-#define CUFENCE_STACKS_INTERNED_H
+#pragma once
 
 #include "native.h"
 
@@ -81,5 +80,3 @@ size_t interned_read(uint32_t number, struct stack_frame *out, size_t max);
 /* Gets the frames of a native stack, innermost first. The paths stay valid. Returns their number, at most `max`; 0 for other
  * stacks. */
 size_t interned_read_native(uint32_t number, struct native_place *out, size_t max);
-
-#endif

@@ -4,8 +4,7 @@
  * program that makes up a new one each step, say) become LABEL_OF_TOO_MANY. Thread safety: the stack is per thread; interning
  * takes a lock, a leaf.
  */
-#ifndef CUFENCE_STACKS_LABELS_H
-#define CUFENCE_STACKS_LABELS_H
+#pragma once
 
 #include <cufence.h>
 
@@ -22,5 +21,3 @@ cufence_status label_pop(void);
 
 /* Returns the calling thread's innermost label, NULL if there is none. Valid for ever. */
 const char *label_current(void);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Thread safety: libdw_open() from any thread. A session belongs to one thread at a time; open one per report.
  */
-#ifndef CUFENCE_STACKS_LIBDW_H
-#define CUFENCE_STACKS_LIBDW_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ void libdw_line(struct libdw_session *session, uint64_t address, int is_wrapped,
 
 /* Whether the function that contains the address is such a wrapper, into which what launches the kernel was inlined. */
 int libdw_is_wrapper(struct libdw_session *session, uint64_t address);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Thread safety: every function, from any thread; each holds the loader's lock while it looks.
  */
-#ifndef CUFENCE_STACKS_MODULE_H
-#define CUFENCE_STACKS_MODULE_H
+#pragma once
 
 #include "cfi.h"
 
@@ -42,5 +41,3 @@ void module_tables(const struct dl_phdr_info *module, struct cfi_module *out);
  * function that contains the address. Writes nothing if the file can't be read, is not the one that was loaded, or has no such
  * function. */
 void symbols_name(const struct module *module, uint64_t address, char *name, size_t size);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Thread safety: every function, from any thread; native_frames() briefly holds the loader's lock.
  */
-#ifndef CUFENCE_STACKS_NATIVE_H
-#define CUFENCE_STACKS_NATIVE_H
+#pragma once
 
 #include "libdw.h"
 #include "stack.h"
@@ -27,5 +26,3 @@ struct native_place {
  * has the earlier module and offset only. */
 size_t native_frames_at(const struct native_place *places, size_t count, const struct libdw *libdw, struct stack_frame *out,
                         size_t max);
-
-#endif

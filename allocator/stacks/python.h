@@ -5,8 +5,7 @@
  *
  * Thread safety: every function, from any thread, with the GIL or without.
  */
-#ifndef CUFENCE_STACKS_PYTHON_H
-#define CUFENCE_STACKS_PYTHON_H
+#pragma once
 
 #include "interned.h"
 #include "python_layout.h"
@@ -29,5 +28,3 @@ size_t python_frames_of(const struct python_layout *layout, const void *thread_s
 /* Likewise: a frame's byte offset in the bytecode of its code object, negative before the first instruction. */
 int64_t python_position_of(const struct python_layout *layout, const struct interned_frame *frame);
 #define PYTHON_NOWHERE INT64_MAX /* the instruction is in no copy of the bytecode */
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Thread safety: every function, from any thread, with the GIL or without. No lock is held while Python is called.
  */
-#ifndef CUFENCE_STACKS_PYTHON_END_H
-#define CUFENCE_STACKS_PYTHON_END_H
+#pragma once
 
 #include "base/thread.h"
 
@@ -63,5 +62,3 @@ static inline struct python_reader *python_begin_read(void)
     }
     return reader;
 }
-
-#endif

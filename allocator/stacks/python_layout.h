@@ -7,8 +7,7 @@
  * and with 3.14.10 and 3.15.2, also debug builds and with the JIT compiler turned on. Of free-threaded builds, 3.13.15 was
  * tested; 3.14 and 3.15 follow the published headers.
  */
-#ifndef CUFENCE_STACKS_PYTHON_LAYOUT_H
-#define CUFENCE_STACKS_PYTHON_LAYOUT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -110,5 +109,3 @@ int python_read(uint64_t address, void *out, size_t size);
 /* `position` is a byte offset into the bytecode; a negative one, before the first instruction, gives the first line. Returns 0
  * if the table has no line for it. */
 int linetable_line(enum linetable_format format, const unsigned char *table, size_t size, int first_line, int position);
-
-#endif

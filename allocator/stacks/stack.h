@@ -7,8 +7,7 @@
  * Thread safety: every function, from any thread. A capture takes no lock that is held for long, allocates only for
  * frames not seen before, and needs no GIL: it reads the calling thread's own frames.
  */
-#ifndef CUFENCE_STACKS_STACK_H
-#define CUFENCE_STACKS_STACK_H
+#pragma once
 
 #include "analysis/snapshot/snapshot.h"
 
@@ -60,5 +59,3 @@ void stack_frames_done(void);
 
 /* The same for struct buffer_frames, which passes a pointer that is not needed here. */
 size_t stack_buffer_frames(const void *unused, uint32_t number, struct stack_frame *out, size_t max);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Thread safety: every function, from any thread. Takes no lock, but for return addresses not seen before the loader's.
  */
-#ifndef CUFENCE_STACKS_WALK_H
-#define CUFENCE_STACKS_WALK_H
+#pragma once
 
 #include "interned.h"
 
@@ -30,5 +29,3 @@ static inline uint64_t walk_frame_end(const void *frame)
 
 /* The frame of a return address that walk_frames() has just returned. */
 struct interned_frame walk_frame(uint64_t pc);
-
-#endif

@@ -2,8 +2,7 @@
  * The part of PyTorch's allocator class that allocates and frees tensors, throws PyTorch's exceptions and has its figures.
  * Included by allocator.cpp only.
  */
-#ifndef CUFENCE_TORCH_ALLOCATOR_MEMORY_H
-#define CUFENCE_TORCH_ALLOCATOR_MEMORY_H
+#pragma once
 
 #include "allocator_parts.h"
 
@@ -486,5 +485,3 @@ class tensor_memory : public native::CUDAAllocator
 };
 
 } // namespace
-
-#endif

@@ -2,8 +2,7 @@
  * Parts of PyTorch's allocator class that need PyTorch's types and know nothing of cufence: the history of memory, and pools
  * whose memory is another allocator's. Included by allocator.cpp only.
  */
-#ifndef CUFENCE_TORCH_ALLOCATOR_PARTS_H
-#define CUFENCE_TORCH_ALLOCATOR_PARTS_H
+#pragma once
 
 #include "torch.h"
 
@@ -443,5 +442,3 @@ class borrowed_pools
 };
 
 } // namespace
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Thread safety: any thread, at any time after cufence_init(). Errors: as in cufence.h, cufence_error_detail() says more.
  */
-#ifndef CUFENCE_TORCH_TORCH_H
-#define CUFENCE_TORCH_TORCH_H
+#pragma once
 
 #include <cufence.h>
 
@@ -138,6 +137,4 @@ CUFENCE_TORCH_EXPORT void cufence_torch_kernel(uint64_t function, const char *sy
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

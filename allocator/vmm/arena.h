@@ -8,8 +8,7 @@
  * Units: bytes, multiples of the granularity. The arena lock is not held across driver calls. `visit` and `forget` run under it
  * and must not take other locks.
  */
-#ifndef CUFENCE_VMM_ARENA_H
-#define CUFENCE_VMM_ARENA_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -109,5 +108,3 @@ size_t arena_some(size_t from, size_t count, int (*visit)(struct slot *slot, voi
 /* Returns the slot that is mapped at the address, NULL if there is none. It stays valid only as long as the caller keeps
  * it mapped. */
 struct slot *arena_slot_at(uint64_t address);
-
-#endif

@@ -7,8 +7,7 @@
  * Units: bytes, multiples of the granularity. Thread safety: all functions, from any thread; the lock is a leaf and is not held
  * across driver calls.
  */
-#ifndef CUFENCE_VMM_PHYSICAL_H
-#define CUFENCE_VMM_PHYSICAL_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -31,5 +30,3 @@ void physical_trim(int device);
 
 /* Returns the number of bytes in the cache of a device. */
 uint64_t physical_cached_bytes(int device);
-
-#endif

@@ -3,8 +3,7 @@
  * aborting the process. Thread safety: none, but as functions say; called at the start and the
  * end of the process.
  */
-#ifndef CUFENCE_WITNESS_ARMING_H
-#define CUFENCE_WITNESS_ARMING_H
+#pragma once
 
 #include <cufence.h>
 #include <sys/types.h>
@@ -47,5 +46,3 @@ int dumps_have_bytes(const struct dump_pipe *pipe);
 void dumps_remove_name(const struct dump_pipe *pipe);
 /* And the pipe. */
 void dumps_forget_pipe(const struct dump_pipe *pipe);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Thread safety: all functions, any thread, after delivery_open(). No lock is held while writing or calling the handler.
  */
-#ifndef CUFENCE_WITNESS_DELIVERY_H
-#define CUFENCE_WITNESS_DELIVERY_H
+#pragma once
 
 #include "base/options.h"
 
@@ -54,5 +53,3 @@ size_t delivery_last_text(char *buffer, size_t size);
 
 /* The same for its JSON. */
 size_t delivery_last_json(char *buffer, size_t size);
-
-#endif

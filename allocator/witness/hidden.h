@@ -9,8 +9,7 @@
  *
  * Thread safety: open and close: one thread at a time; hidden_wait() and hidden_stop(): any thread. One pipe for each process.
  */
-#ifndef CUFENCE_WITNESS_HIDDEN_H
-#define CUFENCE_WITNESS_HIDDEN_H
+#pragma once
 
 #include <stddef.h>
 
@@ -41,5 +40,3 @@ void spares_lend(void);
 
 /* Gives all of them up. */
 void spares_end(void);
-
-#endif

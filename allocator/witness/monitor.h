@@ -4,8 +4,7 @@
  *
  * Thread safety: all functions, any thread, after monitor_start(). No lock is held while calling the driver or a handler.
  */
-#ifndef CUFENCE_WITNESS_MONITOR_H
-#define CUFENCE_WITNESS_MONITOR_H
+#pragma once
 
 #include "contexts/contexts.h"
 #include "finding/misuse.h"
@@ -63,5 +62,3 @@ cufence_status fault_settle(int is_device_idle);
 
 /* The same, but does not wait for the error to become sticky: for callers that return the error themselves. */
 void fault_learn(int is_device_idle);
-
-#endif

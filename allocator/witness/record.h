@@ -3,8 +3,7 @@
  *
  * Thread safety: called by the monitor's thread only, after record_open().
  */
-#ifndef CUFENCE_WITNESS_RECORD_H
-#define CUFENCE_WITNESS_RECORD_H
+#pragma once
 
 #include "analysis/snapshot/keep.h"
 #include "base/files.h"
@@ -34,5 +33,3 @@ char *files_snapshot(const struct fault_memory *memory, const char *device_name,
 
 /* Says that a file cannot be written; errno: why. */
 void files_complain(const char *name);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Thread safety: one thread at a time for each source; the monitor's.
  */
-#ifndef CUFENCE_WITNESS_RERUN_SOURCE_H
-#define CUFENCE_WITNESS_RERUN_SOURCE_H
+#pragma once
 
 #include "analysis/verdict/rerun_result.h"
 #include "base/options.h"
@@ -64,5 +63,3 @@ struct variables_kept *variables_keep(const struct dump *dump, const struct evid
 void variables_give(struct variables_kept *kept, struct rerun *rerun);
 
 void variables_free(struct variables_kept *kept); /* NULL is allowed */
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Thread safety: called by the monitor's thread only, after saving_open().
  */
-#ifndef CUFENCE_WITNESS_SAVING_H
-#define CUFENCE_WITNESS_SAVING_H
+#pragma once
 
 #include "analysis/snapshot/bundle.h"
 #include "base/options.h"
@@ -80,5 +79,3 @@ void copies_take(struct copies *copies, const struct rerun_launch *launch);
 int copies_answer(const struct copies *copies, uint64_t address, struct rerun_message *answer);
 
 void copies_free(struct copies *copies);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Thread safety: any thread; the program's work goes on meanwhile.
  */
-#ifndef CUFENCE_WITNESS_SLACK_RERUN_H
-#define CUFENCE_WITNESS_SLACK_RERUN_H
+#pragma once
 
 #include "base/options.h"
 #include "finding/slack.h"
@@ -23,5 +22,3 @@ struct slack_rerun;
  * write->again says what it did; that is valid until slack_rerun_free(). Returns NULL if nothing is known of them. */
 struct slack_rerun *slack_rerun(const struct options *options, struct slack_write *write, kernel_code code);
 void slack_rerun_free(struct slack_rerun *again); /* NULL is allowed */
-
-#endif

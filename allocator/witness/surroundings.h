@@ -2,8 +2,7 @@
  * Gathers what cufence and the host know about the addresses in the evidence of a fault, as plain data for the diagnosis.
  * Thread safety: any thread.
  */
-#ifndef CUFENCE_WITNESS_SURROUNDINGS_H
-#define CUFENCE_WITNESS_SURROUNDINGS_H
+#pragma once
 
 #include "analysis/verdict/diagnosis.h"
 #include "launch/maps.h"
@@ -65,5 +64,3 @@ int bounds_are_sure(const cufence_buffer *buffer, const struct rerun_launch *lau
  * given.
  */
 int faulted_device(const struct evidence *evidence);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Thread safety: any thread, after tell_open().
  */
-#ifndef CUFENCE_WITNESS_TELL_H
-#define CUFENCE_WITNESS_TELL_H
+#pragma once
 
 #include "surroundings.h"
 
@@ -71,5 +70,3 @@ void process_open(void);
 
 /* Returns the process, with the present time. `time` receives the text for the field of that name. */
 struct finding_process process_now(char time[32]);
-
-#endif

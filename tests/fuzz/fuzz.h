@@ -1,6 +1,5 @@
 /* What each target defines, and how it complains. */
-#ifndef CUFENCE_TESTS_FUZZ_H
-#define CUFENCE_TESTS_FUZZ_H
+#pragma once
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -24,5 +23,3 @@ static inline char *text_of(const uint8_t *data, size_t size)
     text[size] = '\0';
     return text;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * A story: a child process that runs cufence on the real GPU, and what the parent can see of it. Every story forks, because a
  * fault poisons the process and CUDA does not survive a fork.
  */
-#ifndef CUFENCE_TESTS_GPU_STORY_H
-#define CUFENCE_TESTS_GPU_STORY_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -65,5 +64,3 @@ uint64_t story_now(void);
 
 const void *kernels_image(void);      /* NULL if built without nvcc */
 int kernels_line(const char *kernel); /* the line of that kernel's fault in kernels.cu */
-
-#endif

@@ -2,8 +2,7 @@
  * Helpers for tests that need a process of their own: cufence_init() takes effect once per process, and a fault poisons the
  * process. CHECK ends the child with a message: cmocka's asserts would make the child continue with the parent's other tests.
  */
-#ifndef CUFENCE_TESTS_CHILD_H
-#define CUFENCE_TESTS_CHILD_H
+#pragma once
 
 #include "support/test.h"
 
@@ -138,5 +137,3 @@ static inline void expect_lines(void (*story)(void), int status, const char *con
 #define FINDS(name, text) STORY_OF(name, FAULTED, text, NULL)
 #define CLEAN(name) STORY_OF(name, 0, NULL, "SUMMARY")
 #define SAYS_ONCE(name, text) STORY_OF(name, 0, text, text)
-
-#endif

@@ -2,8 +2,7 @@
  * Stories on the simulated device, each in a program of its own, which the test becomes when it is started with the story's
  * name: what a program's descriptors were at its start matters.
  */
-#ifndef CUFENCE_TESTS_DELIVERY_H
-#define CUFENCE_TESTS_DELIVERY_H
+#pragma once
 
 /* TEST_NAME is the name of the file that includes this, by which a program of many files finds it. */
 #define TEST_OWN_MAIN
@@ -143,5 +142,3 @@ static inline void expect_text(const char *wanted)
         print_error("not there: %s\nin:\n%s\n", wanted, text);
     assert_non_null(strstr(text, wanted));
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Kernels with bugs on the simulated device, and how processes that launch them end. */
-#ifndef CUFENCE_TESTS_FAULT_STORY_H
-#define CUFENCE_TESTS_FAULT_STORY_H
+#pragma once
 
 #include "child.h"
 
@@ -119,5 +118,3 @@ static inline void expect_status(void (*story)(void), int status, unsigned repor
     free(outcome.err);
     assert_true(is_right);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * CMake (tests/CMakeLists.txt) passes the programs' folder and the library to tests that include this. Such a test uses
  * finish() as the teardown of its cases: a difference is printed at once, and the case fails at its end.
  */
-#ifndef CUFENCE_TESTS_GUARDED_H
-#define CUFENCE_TESTS_GUARDED_H
+#pragma once
 
 #include "support/test.h"
 
@@ -245,5 +244,3 @@ static inline void expect_the_same(const char *story, const char *device, int st
     expect_alike(story, NO_PRELOAD, device, status, out);
     expect_alike(story, PRELOAD, device, status, out);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* What most stories of the heap begin with: cufence with some options, the primary context of device 0, buffers and streams. */
-#ifndef CUFENCE_TESTS_HEAP_STORY_H
-#define CUFENCE_TESTS_HEAP_STORY_H
+#pragma once
 
 #include "child.h"
 
@@ -64,5 +63,3 @@ static inline void spin(CUstream stream, uint32_t *flag)
     void *arguments[] = {&flag};
     CHECK_CU(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A process under the preload library, but for the library. Include it once. */
-#ifndef CUFENCE_TESTS_HOOKED_H
-#define CUFENCE_TESTS_HOOKED_H
+#pragma once
 
 #include "second_launch.h"
 
@@ -19,5 +18,3 @@ static inline void start_hooked(const char *options)
     CHECK_CU(cuCtxSetCurrent(context));
     CHECK_CU(cuModuleLoadData(&module, "any"));
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* What programs share that know nothing of cufence, find the driver by dlopen() and play the stories that their arguments name.
  */
-#ifndef CUFENCE_TESTS_PLAIN_PROGRAM_H
-#define CUFENCE_TESTS_PLAIN_PROGRAM_H
+#pragma once
 
 #include <dlfcn.h>
 #include <stdint.h>
@@ -77,5 +76,3 @@ static inline void tell_all(int argc, char **argv)
         CALL(cuCtxSynchronize);
     }
 }
-
-#endif

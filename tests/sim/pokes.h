@@ -1,6 +1,5 @@
 /* Kernels of the simulated device that write and read anywhere, for tests of what lies beside buffers. */
-#ifndef CUFENCE_TESTS_POKES_H
-#define CUFENCE_TESTS_POKES_H
+#pragma once
 
 #include "heap_story.h"
 
@@ -77,5 +76,3 @@ static inline void check_while_told(void)
     CHECK(cufence_check(0) == 0);
     CHECK(__atomic_load_n(&was_told, __ATOMIC_ACQUIRE));
 }
-
-#endif

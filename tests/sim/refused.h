@@ -1,6 +1,5 @@
 /* Has the kernel refuse a system call (EPERM) to this process and its children, as the seccomp filters of containers do. */
-#ifndef CUFENCE_TESTS_REFUSED_H
-#define CUFENCE_TESTS_REFUSED_H
+#pragma once
 
 #include <errno.h>
 #include <linux/filter.h>
@@ -21,5 +20,3 @@ static inline int refuse(unsigned call)
     struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * What the tests of `cufence replay` share: making a bundle with the stories of second_launch.h, and replaying it. Include it
  * once.
  */
-#ifndef CUFENCE_TESTS_REPLAYED_H
-#define CUFENCE_TESTS_REPLAYED_H
+#pragma once
 
 #include "second_launch.h"
 #include "support/shell.h"
@@ -61,5 +60,3 @@ static inline void write_array(const char *type, int elements, int bytes, int fi
         fputc(i < 4 ? first >> 8 * i & 255 : 0, file);
     fclose(file);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* What the tests of the simulated device share: a call's result is compared, and printed, by its name. */
-#ifndef CUFENCE_TESTS_RESULTS_H
-#define CUFENCE_TESTS_RESULTS_H
+#pragma once
 
 #include "support/test.h"
 
@@ -36,5 +35,3 @@ static inline void let_go(uint32_t *flag)
 {
     __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * What the tests of the second launch share: a program that launches kernels of rerun_kernels.c and faults. Include it once.
  */
-#ifndef CUFENCE_TESTS_SECOND_LAUNCH_H
-#define CUFENCE_TESTS_SECOND_LAUNCH_H
+#pragma once
 
 #include "child.h"
 #include "support/unfold.h"
@@ -154,5 +153,3 @@ static inline void expect_said(void (*story)(void), const char *const *patterns)
         expect_said(tell_##name, PATTERNS(__VA_ARGS__));                                                                       \
     }                                                                                                                          \
     static void tell_##name(void)
-
-#endif

@@ -2,8 +2,7 @@
  * What tests of the simulated device read in its core dumps, by the offsets of the format: not with the code under test, nor
  * with the product's reader. For processes of their own: CHECK ends the process.
  */
-#ifndef CUFENCE_TESTS_SIM_DUMP_H
-#define CUFENCE_TESTS_SIM_DUMP_H
+#pragma once
 
 #include "child.h"
 
@@ -113,5 +112,3 @@ static inline void faulting_instruction(struct dump dump, struct dump *cubin, ui
     }
     CHECK(0 && "the error PC lies in a function");
 }
-
-#endif

@@ -2,8 +2,7 @@
  * Modules with machine code, for tests of its emulation: into some of it no barriers fit. Include it once, behind
  * second_launch.h.
  */
-#ifndef CUFENCE_TESTS_UNFENCED_H
-#define CUFENCE_TESTS_UNFENCED_H
+#pragma once
 
 #include "support/fixture.h"
 #include "unit/coredump_builder.h"
@@ -54,5 +53,3 @@ static inline void load(const char *kernel, size_t less, size_t without)
     const struct machine_code machine = machine_code(kernel);
     load_machine(&machine, machine.count - less, without);
 }
-
-#endif

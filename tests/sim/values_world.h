@@ -1,8 +1,7 @@
 /*
  * Runs values_story.c under `cufence run` in a folder of its own, on the simulated device.
  */
-#ifndef VALUES_WORLD_H
-#define VALUES_WORLD_H
+#pragma once
 
 #include "support/shell.h"
 
@@ -20,5 +19,3 @@ static inline int run_program(const char *program, const char *arguments, const 
 /* Of values_story.c. */
 #define expect(arguments, stories, status, ...)                                                                                \
     expect_words(run_program(CUFENCE_VALUES_STORY, arguments, stories), status, PATTERNS(__VA_ARGS__))
-
-#endif

@@ -11,13 +11,10 @@
  * Counted is who calls malloc itself: what the C library or jansson allocates on cufence's behalf is not.
  * Thread safety: any thread. The nth call is one of all threads'.
  */
-#ifndef CUFENCE_TESTS_FAILING_MALLOC_H
-#define CUFENCE_TESTS_FAILING_MALLOC_H
+#pragma once
 
 /* The nth counted call from now returns NULL (posix_memalign ENOMEM), once. 0: none fails. Counting starts again. */
 void fail_malloc(unsigned nth);
 
 /* Calls counted since the last fail_malloc(), or the start. */
 unsigned fail_malloc_count(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Files of tests/fixtures. Include test.h first. */
-#ifndef CUFENCE_TESTS_FIXTURE_H
-#define CUFENCE_TESTS_FIXTURE_H
+#pragma once
 
 #include "base/reader.h"
 
@@ -75,5 +74,3 @@ static inline struct span fixture_code(const char *name)
     fclose(file);
     return (struct span){(const uint8_t *)words, count * sizeof *words};
 }
-
-#endif

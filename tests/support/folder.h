@@ -1,6 +1,5 @@
 /* A folder for the files of a file's cases: TEST_GROUP(make_folder, remove_folder). */
-#ifndef CUFENCE_TESTS_FOLDER_H
-#define CUFENCE_TESTS_FOLDER_H
+#pragma once
 
 #include "support/test.h"
 
@@ -42,5 +41,3 @@ static inline const char *put_text(const char *name, const char *text)
 {
     return put_file(name, text, strlen(text));
 }
-
-#endif

@@ -3,8 +3,7 @@
  * the order of the names. Include test.h first, with TEST_OWN_MAIN.
  * `bin/unit_NAME --update` writes the files anew: read the difference before you commit it.
  */
-#ifndef CUFENCE_TESTS_GOLDEN_H
-#define CUFENCE_TESTS_GOLDEN_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,5 +76,3 @@ int main(int argc, char **argv)
     golden_is_update = argc > 1 && strcmp(argv[1], "--update") == 0;
     return test_run(golden_is_update ? 1 : argc, argv);
 }
-
-#endif

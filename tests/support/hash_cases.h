@@ -2,8 +2,7 @@
  * What the hash kernel must answer: the definition of lens/kernels/hash.h written down plainly, some values worked out once,
  * and ranges of every size and alignment. For the simulated device and a real one; cuda.h calls go through `driver`.
  */
-#ifndef CUFENCE_TESTS_HASH_CASES_H
-#define CUFENCE_TESTS_HASH_CASES_H
+#pragma once
 
 #include "lens/kernels/hash.h"
 #include "kernels/kernels.h"
@@ -135,5 +134,3 @@ static int hash_agrees_everywhere(struct hash_bench *bench)
     return hash_agrees(bench, offsets, HASH_RANGES) && hash_agrees(bench, offsets, HASH_RANGES) &&
            hash_agrees(bench, offsets + HASH_RANGES - 1, 1);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* An option's value as a user would write it: what a test compares, and parses again. */
-#ifndef CUFENCE_TESTS_OPTION_TEXT_H
-#define CUFENCE_TESTS_OPTION_TEXT_H
+#pragma once
 
 #include "base/option_value.h"
 
@@ -57,5 +56,3 @@ static inline void option_text(const struct options *options, const struct optio
     else
         bytes_text(number, out, size);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A program that is run to its end, and what it has said. Include it once. */
-#ifndef CUFENCE_TESTS_PROGRAM_H
-#define CUFENCE_TESTS_PROGRAM_H
+#pragma once
 
 #include "support/test.h"
 
@@ -83,5 +82,3 @@ static void expect_exit(const struct outcome *outcome, int status)
     assert_true(WIFEXITED(outcome->status));
     assert_int_equal(WEXITSTATUS(outcome->status), status);
 }
-
-#endif

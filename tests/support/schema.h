@@ -2,8 +2,7 @@
  * The JSON schema (2020-12) of what record_to_json() makes of a record; definitions of records with a name are added to
  * `definitions`. unit_golden keeps that in docs/ with it.
  */
-#ifndef CUFENCE_TESTS_SCHEMA_H
-#define CUFENCE_TESTS_SCHEMA_H
+#pragma once
 
 #include "record/record.h"
 
@@ -135,5 +134,3 @@ static inline json_t *record_schema(const struct record *record, json_t *definit
     json_decref(required);
     return schema;
 }
-
-#endif

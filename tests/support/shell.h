@@ -1,6 +1,5 @@
 /* Command lines in the folder of folder.h, and what they print. Include it once. */
-#ifndef CUFENCE_TESTS_SHELL_H
-#define CUFENCE_TESTS_SHELL_H
+#pragma once
 
 #include "support/folder.h"
 #include "support/unfold.h"
@@ -61,5 +60,3 @@ static inline void expect_words(int got, int status, const char *const *words)
 
 #define SAYS(...) expect_end(0, 0, PATTERNS(__VA_ARGS__))
 #define SUCCEEDS(...) expect_end(run_shell(__VA_ARGS__), 0, PATTERNS(""))
-
-#endif

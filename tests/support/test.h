@@ -11,8 +11,7 @@
  * main() is here, unless TEST_OWN_MAIN is defined; that of the file calls test_run() then. Of a program of many files each has
  * its own (CMakeLists.txt).
  */
-#ifndef CUFENCE_TESTS_TEST_H
-#define CUFENCE_TESTS_TEST_H
+#pragma once
 
 #include <errno.h>
 #include <fcntl.h>
@@ -164,6 +163,4 @@ int main(int argc, char **argv)
 {
     return test_run(argc, argv);
 }
-#endif
-
 #endif

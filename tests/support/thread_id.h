@@ -3,8 +3,7 @@
  * says where it stands in ns_last_pid; whoever may write there (root, mostly) has the id at once. Otherwise, or where another
  * process is quicker, threads are made until the id comes round, which may take seconds.
  */
-#ifndef CUFENCE_TESTS_THREAD_ID_H
-#define CUFENCE_TESTS_THREAD_ID_H
+#pragma once
 
 #include <pthread.h>
 #include <stdio.h>
@@ -45,5 +44,3 @@ static inline int run_in_thread_with_id(pid_t id, void *(*run)(void *), void *ar
     }
     return thread.has_run ? 0 : -1;
 }
-
-#endif

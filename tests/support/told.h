@@ -1,6 +1,5 @@
 /* Findings as text and as JSON, made from what a test has. The caller frees what it gets. */
-#ifndef TOLD_H
-#define TOLD_H
+#pragma once
 
 #include "finding/json.h"
 #include "finding/report.h"
@@ -21,5 +20,3 @@ static inline char *told_fault(rendering *render, const struct diagnosis *diagno
 {
     return told_rerun(render, diagnosis, NULL, origin);
 }
-
-#endif

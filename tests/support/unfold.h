@@ -1,6 +1,5 @@
 /* Patterns in what reports say. */
-#ifndef CUFENCE_TESTS_UNFOLD_H
-#define CUFENCE_TESTS_UNFOLD_H
+#pragma once
 
 #include "support/test.h"
 
@@ -46,5 +45,3 @@ static inline const char *wrong_pattern(const char *text, const char *const *pat
     return NULL;
 }
 #define PATTERNS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
-#endif

@@ -3,8 +3,7 @@
  * and ends in one of the ways that processes end. It knows nothing of cufence. What it does follows from the seed alone, so
  * that two runs, with the preload library and without, can be compared step by step.
  */
-#ifndef SURROUNDINGS_PLAY_H
-#define SURROUNDINGS_PLAY_H
+#pragma once
 
 #include "sim/programs/driver.h"
 
@@ -148,5 +147,3 @@ uint64_t act_hash(CUdeviceptr from, size_t bytes); /* copies it to the host */
 void act_on_process(void);
 void end_as_planned(void) __attribute__((noreturn));
 int tell_inherited(void); /* of a process that was started: what it has inherited */
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Thread safety: driver_find() runs once, before any thread; the tables are read-only afterwards.
  */
-#ifndef TORTURE_DRIVER_H
-#define TORTURE_DRIVER_H
+#pragma once
 
 #pragma GCC diagnostic ignored "-Wunused-parameter" /* a callback has the parameters that its caller wants */
 
@@ -80,5 +79,3 @@ CUresult launch_hold(const struct kernels *kernels, CUstream stream, struct latc
 
 /* Returns zeroed memory that kernels can write and the host can read, or NULL. On a real GPU, requires a current context. */
 void *shared_memory(size_t bytes);
-
-#endif

@@ -12,8 +12,7 @@
  * Threads. The threads of a world take turns, so that a seed plays the same program each time; only the devices run freely.
  * Worlds that run at the same time share contexts, but no streams or buffers. Only its own threads use a world.
  */
-#ifndef TORTURE_WORLD_H
-#define TORTURE_WORLD_H
+#pragma once
 
 #include "driver.h"
 
@@ -330,5 +329,3 @@ void actor_end(struct world *world, int thread);
 void play(uint64_t first, uint64_t count);
 /* Plays one random step that is allowed within another. */
 int step_within(struct world *world);
-
-#endif

@@ -2,8 +2,7 @@
  * Tables of a module with one function, made by hand, and the rules that they make. Who includes this has defined `abi`,
  * the processor, and CODE_FACTOR of its tables.
  */
-#ifndef CUFENCE_TESTS_UNIT_CFI_TABLES_H
-#define CUFENCE_TESTS_UNIT_CFI_TABLES_H
+#pragma once
 
 #include "stacks/cfi.h"
 
@@ -124,5 +123,3 @@ struct made {
     struct code own;
     struct cfi_rule rule;
 };
-
-#endif

@@ -2,8 +2,7 @@
  * Builds small GPU core dumps for tests. Sections are added one by one and numbered from 1 in that order; rows are written
  * field by field.
  */
-#ifndef CUFENCE_TEST_COREDUMP_BUILDER_H
-#define CUFENCE_TEST_COREDUMP_BUILDER_H
+#pragma once
 
 #include <elf.h>
 #include <stdint.h>
@@ -80,5 +79,3 @@ static inline void builder_end(struct dump_builder *builder)
 {
     free(builder->bytes);
 }
-
-#endif

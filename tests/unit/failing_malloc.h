@@ -5,8 +5,7 @@
  *     for (long position = 0; fail_malloc_at(position), work(), malloc_has_failed(); position++) ...
  *     fail_malloc_at(-1);
  */
-#ifndef FAILING_MALLOC_H
-#define FAILING_MALLOC_H
+#pragma once
 
 #include <stddef.h>
 
@@ -49,5 +48,3 @@ char *__wrap_strdup(const char *text)
 {
     return fails_now() ? NULL : __real_strdup(text);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Faults in the memory of fault_world.h, as the witness and the heap would report them, for test_report.c. */
-#ifndef FAULT_STORIES_H
-#define FAULT_STORIES_H
+#pragma once
 
 #include <stdio.h>
 #include <string.h>
@@ -464,5 +463,3 @@ static inline void exited_launched_twice(struct story *story)
     story->parameters[1] = B_START;
     add_launch(story, native_frames_of, 1, 2);
 }
-
-#endif

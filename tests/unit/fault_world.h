@@ -5,8 +5,7 @@
  *
  * Every slot is one page of 2 MiB; buffers end flush with it, but for C, which has 15 bytes of slack behind its end.
  */
-#ifndef FAULT_WORLD_H
-#define FAULT_WORLD_H
+#pragma once
 
 #include "analysis/verdict/diagnosis.h"
 
@@ -101,5 +100,3 @@ static inline uint64_t id_of(const cufence_buffer *buffer)
 {
     return buffer ? buffer->id : 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* What test programs share that compare findings with tests/golden/findings.expect. Include it once. */
-#ifndef CUFENCE_TESTS_GOLDEN_FINDING_H
-#define CUFENCE_TESTS_GOLDEN_FINDING_H
+#pragma once
 
 #define TEST_OWN_MAIN
 #include "support/test.h"
@@ -51,5 +50,3 @@ static void check_finding(const char *name, struct finding *finding)
     golden_check(GOLDEN "findings.expect", name, text);
     free(text);
 }
-
-#endif

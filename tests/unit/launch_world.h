@@ -1,6 +1,5 @@
 /* For the tests of launch/: a driver that knows kernels, and launches of them. */
-#ifndef LAUNCH_WORLD_H
-#define LAUNCH_WORLD_H
+#pragma once
 
 #include "driver/driver.h"
 #include "launch/launch.h"
@@ -113,5 +112,3 @@ static inline size_t read_all(struct context *context, const char *kernel, struc
     const struct launch_query query = {.context = context, .device = -1, .kernel = kernel};
     return launch_read(&query, out, NULL, max);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The stories of fault_stories.h with a second launch on the memory as the fault left it. */
-#ifndef RERUN_STORIES_H
-#define RERUN_STORIES_H
+#pragma once
 
 #include "fault_stories.h"
 
@@ -165,5 +164,3 @@ static inline void not_rerun(struct story *story)
     story->rerun =
         (struct rerun_result){.outcome = RERUN_FAILED, .reason = "the device has no memory\nfor copies of 3 buffers"};
 }
-
-#endif

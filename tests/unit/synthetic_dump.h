@@ -1,8 +1,7 @@
 /*
  * A small GPU core dump; tests may change every field. Include it after cmocka.h.
  */
-#ifndef CUFENCE_TEST_SYNTHETIC_DUMP_H
-#define CUFENCE_TEST_SYNTHETIC_DUMP_H
+#pragma once
 
 #include "coredump_builder.h"
 
@@ -104,5 +103,3 @@ static inline void make_synthetic(struct synthetic *synthetic, const struct size
     builder_put32(builder, part[REGISTERS], 12, 0x7f);
     builder_put32(builder, part[META], 8, 470);
 }
-
-#endif

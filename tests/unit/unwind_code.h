@@ -1,6 +1,5 @@
 /* Code in which test_unwind.c captures stacks, compiled in different ways: see tests/CMakeLists.txt. */
-#ifndef CUFENCE_TESTS_UNWIND_CODE_H
-#define CUFENCE_TESTS_UNWIND_CODE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ void plain_with_fp(unwind_callee *callee, void *argument, uint64_t fp);
 /* In a library whose dynamic symbol table has the outer function only. It calls a static function `library_inner`. */
 typedef void unwind_library_outer(unwind_callee *callee, void *argument);
 void library_outer(unwind_callee *callee, void *argument);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Ownership: struct coredump owns an index of the sections; the results point into the dump. Pure; any thread.
  */
-#ifndef CUFENCE_ANALYSIS_DUMP_COREDUMP_H
-#define CUFENCE_ANALYSIS_DUMP_COREDUMP_H
+#pragma once
 
 #include "base/image.h"
 #include "base/error.h"
@@ -155,5 +154,3 @@ struct remains {
 
 /* Returns 0 if out of host memory. */
 int remains_find(struct span file, struct remains *remains);
-
-#endif

@@ -2,8 +2,7 @@
  * Evidence: what a witness (today: a GPU core dump) shows about a fault, as plain data, without knowledge of buffers.
  * Ownership: evidence_free() releases it all.
  */
-#ifndef CUFENCE_ANALYSIS_DUMP_EVIDENCE_H
-#define CUFENCE_ANALYSIS_DUMP_EVIDENCE_H
+#pragma once
 
 #include "base/error.h"
 
@@ -128,5 +127,3 @@ cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evi
 cufence_status evidence_read(const struct coredump *dump, struct evidence **out, struct problem *problem);
 
 void evidence_free(struct evidence *evidence); /* NULL is allowed */
-
-#endif

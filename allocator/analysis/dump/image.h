@@ -3,8 +3,7 @@
  *
  * Ownership: *image is malloc'ed, for the caller to free. Pure; any thread.
  */
-#ifndef CUFENCE_ANALYSIS_DUMP_IMAGE_H
-#define CUFENCE_ANALYSIS_DUMP_IMAGE_H
+#pragma once
 
 #include "coredump.h"
 
@@ -49,5 +48,3 @@ int variables_lead_inside(struct span relocated, const uint8_t *value, size_t si
 /* In a copy of a relocated cubin, variables have the addresses that the driver has given them, but their sections have none.
  * Gives them offsets in their sections, so that it can be loaded again. */
 void variables_settle(uint8_t *copy, size_t size);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Ownership: strings and nodes are in the given memory. A locator may be used by one thread only.
  */
-#ifndef CUFENCE_ANALYSIS_DUMP_LOCATE_H
-#define CUFENCE_ANALYSIS_DUMP_LOCATE_H
+#pragma once
 
 #include "coredump.h"
 #include "analysis/sass/sass.h"
@@ -59,5 +58,3 @@ struct location_kept {
                        another path than straight on from the access */
 };
 struct location_kept locate_kept(const struct location *location, uint64_t lane_pc);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Ownership: standing_free() releases it all. Pure; any thread.
  */
-#ifndef CUFENCE_ANALYSIS_DUMP_STANDING_H
-#define CUFENCE_ANALYSIS_DUMP_STANDING_H
+#pragma once
 
 #include "coredump.h"
 #include "evidence.h"
@@ -52,5 +51,3 @@ void standing_free(struct standing *standing); /* NULL is allowed */
 /* Returns `size` bytes of device memory at `address`, as far as the dump has them contiguously; empty if not. Dumps made
  * without memory have none. */
 struct span standing_memory(const struct coredump *dump, uint64_t address, size_t size);
-
-#endif

@@ -2,8 +2,7 @@
  * A warp in a core dump with its surroundings, and which of its lanes performed the faulting access at which address.
  * Pure: reads only the dump. Thread safety: none needed.
  */
-#ifndef CUFENCE_ANALYSIS_DUMP_WARP_H
-#define CUFENCE_ANALYSIS_DUMP_WARP_H
+#pragma once
 
 #include "analysis/sass/emulate.h"
 #include "locate.h"
@@ -53,5 +52,3 @@ size_t warp_lanes(const struct coredump *dump, const struct warp_view *view, con
 int warp_bulk(const struct coredump *dump, const struct warp_view *view, const struct location *location,
               const struct emulate_launch *launch, uint64_t *budget, struct evidence_lane *lane, struct evidence_box *box,
               uint32_t *bytes);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Pure. Results point into the cubin. On damaged data, functions return 0 or leave fields empty.
  */
-#ifndef CUFENCE_ANALYSIS_LINES_CUBIN_H
-#define CUFENCE_ANALYSIS_LINES_CUBIN_H
+#pragma once
 
 #include "base/image.h"
 
@@ -70,5 +69,3 @@ struct line_query {
 /* Returns 1 and *place if a sequence covers the PC. Code inlined from the headers or libraries of the CUDA toolkit, Triton,
  * Warp and numba counts as its caller's line. */
 int lines_find(const struct line_query *query, struct cubin_line *place);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Pure. Images are part of the file.
  */
-#ifndef CUFENCE_ANALYSIS_LINES_FATBIN_H
-#define CUFENCE_ANALYSIS_LINES_FATBIN_H
+#pragma once
 
 #include "base/reader.h"
 
@@ -37,5 +36,3 @@ int fatbin_unpack(const struct fatbin_image *image, uint8_t *to);
 /* lz4.c: unpacks a block of LZ4 (source: lz4_Block_format.md of the LZ4 project). Writes the `size` bytes that it holds to
  * `to`. Returns 0 if it is damaged, or holds another number of bytes. */
 int lz4_unpack(struct span block, uint8_t *to, uint64_t size);
-
-#endif

@@ -7,8 +7,7 @@
  * and calls, from sm_70 to sm_120. Other instructions make their results unknown, and an unknown branch ends the emulation.
  * Pure. The work is bounded by the caller's step budget.
  */
-#ifndef CUFENCE_ANALYSIS_SASS_EMULATE_H
-#define CUFENCE_ANALYSIS_SASS_EMULATE_H
+#pragma once
 
 #include "base/image.h"
 #include "sass.h"
@@ -53,5 +52,3 @@ enum emulate_result {
  * *budget down. */
 enum emulate_result emulate(const struct emulate_launch *launch, const struct emulate_lane *lane, uint64_t access_pc,
                             const struct sass_access *access, uint64_t *budget, uint64_t *address);
-
-#endif

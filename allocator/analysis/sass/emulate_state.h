@@ -1,8 +1,7 @@
 /*
  * The state of an emulated lane, and the arithmetic instructions. Internal header of emulate*.c.
  */
-#ifndef CUFENCE_ANALYSIS_SASS_EMULATE_STATE_H
-#define CUFENCE_ANALYSIS_SASS_EMULATE_STATE_H
+#pragma once
 
 #include "emulate.h"
 #include "sass_rows.h"
@@ -86,5 +85,3 @@ struct operands machine_operands(const struct machine *machine, struct sass_inst
 
 /* Makes everything that an instruction may write unknown. */
 void machine_forget(struct machine *machine, struct sass_instruction instruction);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * One arithmetic instruction that is being emulated, and its parts. Internal header of emulate_alu.c.
  */
-#ifndef CUFENCE_ANALYSIS_SASS_EMULATE_STEP_H
-#define CUFENCE_ANALYSIS_SASS_EMULATE_STEP_H
+#pragma once
 
 #include "emulate_state.h"
 
@@ -77,5 +76,3 @@ static inline void set_wide(struct step *step, struct wide wide)
     machine_set(step->machine, step->file, number, wide.is_known ? known(wide.value) : unknown);
     machine_set(step->machine, step->file, number + 1, wide.is_known ? known(wide.value >> 32) : unknown);
 }
-
-#endif

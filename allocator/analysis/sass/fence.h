@@ -6,8 +6,7 @@
  * Source of the encodings: code of ptxas 13.0 for sm_80 to sm_121, disassembled with nvdisasm 13.5.
  * Pure; any thread.
  */
-#ifndef CUFENCE_ANALYSIS_SASS_FENCE_H
-#define CUFENCE_ANALYSIS_SASS_FENCE_H
+#pragma once
 
 #include "base/image.h"
 #include "sass.h"
@@ -45,5 +44,3 @@ cufence_status fence_put(uint8_t **image, size_t *size, const char *symbol, uint
  * end of its stub: a warp whose access faults is held in front of that. */
 int fence_origin(struct span code, unsigned sm, uint64_t offset, uint64_t *origin, uint64_t *end,
                  struct sass_instruction *access);
-
-#endif

@@ -7,8 +7,7 @@
  * here.
  * Pure. The work is bounded for any code.
  */
-#ifndef CUFENCE_ANALYSIS_SASS_ORIGIN_H
-#define CUFENCE_ANALYSIS_SASS_ORIGIN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -82,5 +81,3 @@ struct origin_access {
 /* Fills in *out, without lines, for the access of `lane` at `address`. Returns out->is_known. */
 int origin_find(const struct emulate_launch *launch, const struct emulate_lane *lane, uint64_t access_pc,
                 const struct sass_access *access, uint64_t address, struct origin *out);
-
-#endif

@@ -6,8 +6,7 @@
  * input that changes, and branches go where they went.
  * Pure. The work is bounded for any code.
  */
-#ifndef CUFENCE_ANALYSIS_SASS_PATH_H
-#define CUFENCE_ANALYSIS_SASS_PATH_H
+#pragma once
 
 #include "emulate_state.h"
 
@@ -78,5 +77,3 @@ int path_address(struct path *path, const struct path_change *changes, size_t co
 void path_each(struct path *path,
                void (*visit)(void *user, uint32_t step, const struct machine *machine, struct sass_instruction instruction),
                void *user);
-
-#endif

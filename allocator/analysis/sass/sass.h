@@ -6,8 +6,7 @@
  *
  * Pure.
  */
-#ifndef CUFENCE_ANALYSIS_SASS_SASS_H
-#define CUFENCE_ANALYSIS_SASS_SASS_H
+#pragma once
 
 #include "analysis/dump/evidence.h"
 
@@ -99,5 +98,3 @@ int sass_is_known(struct sass_instruction instruction);
 
 /* Returns 1 if execution may continue elsewhere than at the next instruction; conservative. */
 int sass_branches(struct sass_instruction instruction);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * What the files of this folder know of each opcode: one row for all of them. Internal header.
  */
-#ifndef CUFENCE_ANALYSIS_SASS_SASS_ROWS_H
-#define CUFENCE_ANALYSIS_SASS_SASS_ROWS_H
+#pragma once
 
 #include "sass.h"
 
@@ -86,5 +85,3 @@ static inline unsigned sass_opcode(struct sass_instruction instruction)
 {
     return instruction.low & 0x1ff;
 }
-
-#endif

@@ -6,8 +6,7 @@
  * The last block comes first, then the first one, then the others from the end on: most overruns are at the end.
  * Pure. The work is bounded by is_over().
  */
-#ifndef CUFENCE_ANALYSIS_SASS_SEARCH_H
-#define CUFENCE_ANALYSIS_SASS_SEARCH_H
+#pragma once
 
 #include "emulate.h"
 
@@ -46,5 +45,3 @@ struct search {
 /* Of several accesses of one launch, with the same callbacks: each thread is followed once, past what it has found. Returns 0
  * if the host has no memory, or they are 65,536 or more. */
 int search_all(struct search *searches, size_t count);
-
-#endif

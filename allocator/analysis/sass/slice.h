@@ -7,8 +7,7 @@
  * does a pointer that depends on the path.
  * Pure. The work is bounded for any code.
  */
-#ifndef CUFENCE_ANALYSIS_SASS_SLICE_H
-#define CUFENCE_ANALYSIS_SASS_SLICE_H
+#pragma once
 
 #include "analysis/dump/evidence.h"
 #include "base/image.h"
@@ -33,5 +32,3 @@ struct address_source slice_within(struct span code, uint64_t at, const struct s
 
 /* Returns the offset of the parameters in constant bank 0, as in code of ptxas 13.0 for sm_75, 80, 86, 89, 90, 100 and 120. */
 uint64_t slice_parameters_at(unsigned sm);
-
-#endif

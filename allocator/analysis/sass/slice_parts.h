@@ -2,8 +2,7 @@
  * The parts of the slicer: slice.c walks back through the code, slice_terms.c evaluates instructions. Internal header of
  * slice*.c.
  */
-#ifndef CUFENCE_ANALYSIS_SASS_SLICE_PARTS_H
-#define CUFENCE_ANALYSIS_SASS_SLICE_PARTS_H
+#pragma once
 
 #include "emulate_state.h"
 #include "slice.h"
@@ -72,5 +71,3 @@ struct meeting slice_terms_of(struct slicer *slicer, const struct value *value);
 
 /* Returns what a register holds before instruction `at`. is_reached = 0: no path is known to lead there yet. */
 struct meeting slice_terms_before(struct slicer *slicer, uint32_t at, int file, unsigned number);
-
-#endif

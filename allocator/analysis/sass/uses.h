@@ -7,8 +7,7 @@
  * parameters are not written through. A pointer that is made from the product or shift of another argument is not seen.
  * Pure. The work is bounded for any code.
  */
-#ifndef CUFENCE_ANALYSIS_SASS_USES_H
-#define CUFENCE_ANALYSIS_SASS_USES_H
+#pragma once
 
 #include "sass_rows.h"
 #include "slice.h"
@@ -37,5 +36,3 @@ uint8_t *uses_end_at_calls(struct span code);
 void uses_find_writes(struct span code, unsigned sm, struct uses *out);
 /* Adds what its loads tell to `narrowest` and `kinds`. */
 void uses_find_reads(struct span code, unsigned sm, struct uses *uses);
-
-#endif

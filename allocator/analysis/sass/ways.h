@@ -1,8 +1,7 @@
 /*
  * The control flow of a kernel's machine code, according to its branches, for walking it backwards. Pure; any thread.
  */
-#ifndef CUFENCE_ANALYSIS_SASS_WAYS_H
-#define CUFENCE_ANALYSIS_SASS_WAYS_H
+#pragma once
 
 #include "base/image.h"
 #include "sass.h"
@@ -40,5 +39,3 @@ int64_t instruction_branch_offset(struct sass_instruction instruction, unsigned 
 
 /* Returns where execution continues after an instruction. */
 enum way way_of(struct sass_instruction instruction);
-
-#endif

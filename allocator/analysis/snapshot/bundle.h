@@ -7,8 +7,7 @@
  * Units: bytes, device addresses. Ownership: bundle_read() makes a bundle that bundle_free() frees; one that is written borrows
  * what it points to. Pure; any thread.
  */
-#ifndef CUFENCE_ANALYSIS_SNAPSHOT_BUNDLE_H
-#define CUFENCE_ANALYSIS_SNAPSHOT_BUNDLE_H
+#pragma once
 
 #include "analysis/values/value.h"
 #include "base/error.h"
@@ -100,5 +99,3 @@ void npy_write(enum value_type type, uint64_t count, char header[NPY_HEADER]);
 /* Reads the header at the start of a file, of which there are `size` bytes, and says where the elements begin, and how many
  * bytes they are. Errors: CORRUPT, UNSUPPORTED (elements that are not plain numbers). */
 cufence_status npy_read(const void *start, size_t size, uint64_t *offset, uint64_t *bytes, struct problem *problem);
-
-#endif

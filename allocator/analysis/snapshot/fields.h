@@ -1,8 +1,7 @@
 /*
  * The tables of what a snapshot and a bundle keep, with the JSON names. Pure.
  */
-#ifndef CUFENCE_ANALYSIS_SNAPSHOT_FIELDS_H
-#define CUFENCE_ANALYSIS_SNAPSHOT_FIELDS_H
+#pragma once
 
 #include "analysis/verdict/rerun_result.h"
 #include "record/record.h"
@@ -42,5 +41,3 @@ json_t *rerun_result_put(const struct rerun_result *rerun, const struct fault_me
 
 /* Reads it; what is missing or makes no sense is left out. The launch and the buffers are those of `memory`. */
 void rerun_result_take(const json_t *object, const struct fault_memory *memory, struct rerun_result *rerun);
-
-#endif

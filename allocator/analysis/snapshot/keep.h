@@ -4,8 +4,7 @@
  *
  * Ownership: as each function says. Pure; any thread.
  */
-#ifndef CUFENCE_ANALYSIS_SNAPSHOT_KEEP_H
-#define CUFENCE_ANALYSIS_SNAPSHOT_KEEP_H
+#pragma once
 
 #include "base/error.h"
 #include "analysis/verdict/rerun_result.h"
@@ -39,5 +38,3 @@ char *snapshot_write(const struct fault_memory *memory, const struct snapshot_or
  * Errors: CORRUPT, UNSUPPORTED (another version), OUT_OF_MEMORY; *out is then NULL. */
 cufence_status snapshot_read(const char *text, size_t size, struct snapshot **out, struct problem *problem);
 void snapshot_free(struct snapshot *snapshot); /* NULL is allowed */
-
-#endif

@@ -2,8 +2,7 @@
  * What cufence knew when a kernel faulted, as plain data: the relevant buffers, the recorded launches, and the call stacks.
  * Pure; any thread.
  */
-#ifndef CUFENCE_ANALYSIS_SNAPSHOT_SNAPSHOT_H
-#define CUFENCE_ANALYSIS_SNAPSHOT_SNAPSHOT_H
+#pragma once
 
 #include <cufence.h>
 
@@ -175,5 +174,3 @@ struct rerun_range {
 /* Whether the memory can be mapped: in order, apart from each other and from cufence's address space, within the host's, and
  * not too much of it. */
 int rerun_pinned_is_sound(const struct rerun_range *ranges, size_t count, uint64_t arena_start, uint64_t arena_end);
-
-#endif

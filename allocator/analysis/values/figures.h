@@ -2,8 +2,7 @@
  * Figures of a buffer's bytes: minimum, maximum, mean, and the numbers of zeros, NaN and infinities, for each type that its
  * elements may have; and a guess which type it is. Pure functions; any thread, one at a time for a count.
  */
-#ifndef CUFENCE_ANALYSIS_VALUES_FIGURES_H
-#define CUFENCE_ANALYSIS_VALUES_FIGURES_H
+#pragma once
 
 #include "value.h"
 
@@ -31,5 +30,3 @@ void figures_end(struct figures_count *count, struct figures *figures);
 
 /* Returns the type that fits best, of at most `most_width` bytes. */
 enum value_type figures_guess(const struct figures *figures, uint64_t most_width);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * The types that the elements of a buffer may have. Pure; any thread.
  */
-#ifndef CUFENCE_ANALYSIS_VALUES_VALUE_H
-#define CUFENCE_ANALYSIS_VALUES_VALUE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -106,5 +105,3 @@ static inline double value_of_bits(enum value_type type, uint64_t bits)
         return (double)bits;
     }
 }
-
-#endif

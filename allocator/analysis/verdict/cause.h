@@ -2,8 +2,7 @@
  * Why an access is out of bounds: what its address is made of (analysis/sass/origin.h), as a part of the diagnosis.
  * Pure functions on plain data; any thread.
  */
-#ifndef CUFENCE_ANALYSIS_VERDICT_CAUSE_H
-#define CUFENCE_ANALYSIS_VERDICT_CAUSE_H
+#pragma once
 
 #include "analysis/sass/origin.h"
 #include "base/reader.h"
@@ -29,5 +28,3 @@ void cause_take(struct diagnosis *diagnosis, const struct origin *cause);
 /* Returns the wrap that explains the fault: without it, the access would be in the buffer that the pointer leads to. NULL if
  * there is none. */
 const struct origin_wrap *cause_wrap(const struct diagnosis *diagnosis);
-
-#endif

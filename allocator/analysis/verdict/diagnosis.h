@@ -2,8 +2,7 @@
  * Diagnosis: combines evidence and the known buffers into one plain struct that says what happened.
  * Pure functions on plain data, so that every case is tested without a GPU.
  */
-#ifndef CUFENCE_ANALYSIS_VERDICT_DIAGNOSIS_H
-#define CUFENCE_ANALYSIS_VERDICT_DIAGNOSIS_H
+#pragma once
 
 #include "analysis/dump/evidence.h"
 #include "analysis/snapshot/snapshot.h"
@@ -116,5 +115,3 @@ size_t fault_other_places(const struct diagnosis *diagnosis, const struct eviden
 /* Returns "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
  * "illegal access" or "exception". Static. */
 const char *fault_kind_name(enum fault_kind kind);
-
-#endif

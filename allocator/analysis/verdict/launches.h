@@ -2,8 +2,7 @@
  * Finds the recorded launch that faulted, the kernel's arguments, and the buffers that its parameter bytes point to.
  * Pure functions on the plain structs of evidence.h, diagnosis.h and snapshot.h; any thread.
  */
-#ifndef CUFENCE_ANALYSIS_VERDICT_LAUNCHES_H
-#define CUFENCE_ANALYSIS_VERDICT_LAUNCHES_H
+#pragma once
 
 #include "diagnosis.h"
 
@@ -57,5 +56,3 @@ void boxes_place(struct evidence *evidence, const struct fault_memory *memory);
 /* Finds the next map that the word at byte `at` of the parameters begins or points to, after `*i` maps were looked at. Returns
  * NULL if there is none. */
 const struct tensor_map *boxes_map(const struct fault_memory *memory, const uint8_t *bytes, size_t count, size_t at, size_t *i);
-
-#endif

@@ -2,8 +2,7 @@
  * The verdict on one access: the kind of fault, the buffer that it was meant for, and how certain that is.
  * Pure functions on the plain structs of evidence.h and diagnosis.h; any thread.
  */
-#ifndef CUFENCE_ANALYSIS_VERDICT_OWNER_H
-#define CUFENCE_ANALYSIS_VERDICT_OWNER_H
+#pragma once
 
 #include "diagnosis.h"
 
@@ -98,5 +97,3 @@ struct evidence_lane complete_lane(const struct completion *completion, const st
 
 /* Returns 1 if the known high halves of the site's addresses allow an access near `buffer`. Sets *is_asked if there are any. */
 int complete_allows(const struct evidence_site *site, const cufence_buffer *buffer, int *is_asked);
-
-#endif

@@ -3,8 +3,7 @@
  * as the fault left it. First the guards hold a pattern, which shows every byte written out of bounds; then they are unmapped,
  * and the core dump of that launch also has warps that had exited in the first one. Pure functions on plain data; any thread.
  */
-#ifndef CUFENCE_ANALYSIS_VERDICT_RERUN_RESULT_H
-#define CUFENCE_ANALYSIS_VERDICT_RERUN_RESULT_H
+#pragma once
 
 #include "analysis/sass/origin.h"
 #include "analysis/values/figures.h"
@@ -77,5 +76,3 @@ void rerun_result_name_buffers(struct rerun_result *rerun, const struct fault_me
 const struct evidence_site *rerun_result_elsewhere(const struct diagnosis *diagnosis, const struct rerun_result *rerun);
 
 extern const char *const rerun_outcome_words[]; /* of enum rerun_outcome; "" for RERUN_NOT_TRIED */
-
-#endif

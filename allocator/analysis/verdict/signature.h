@@ -1,8 +1,7 @@
 /*
  * What a kernel's demangled name tells about its arguments. Pure; any thread.
  */
-#ifndef CUFENCE_ANALYSIS_VERDICT_SIGNATURE_H
-#define CUFENCE_ANALYSIS_VERDICT_SIGNATURE_H
+#pragma once
 
 #include "analysis/values/value.h"
 
@@ -18,5 +17,3 @@ enum value_type signature_elements(const char *name, size_t count, size_t index)
 
 /* Returns the type of argument `index` of `count` if it is a number itself: int32 for "int". Else VALUE_TYPES. */
 enum value_type signature_scalar(const char *name, size_t count, size_t index);
-
-#endif

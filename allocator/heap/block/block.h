@@ -1,8 +1,7 @@
 /*
  * A block, which is a slot of the arena with the buffer in it, if any, and the data of its buffer.
  */
-#ifndef CUFENCE_HEAP_BLOCK_H
-#define CUFENCE_HEAP_BLOCK_H
+#pragma once
 
 #include "heap/heap.h"
 #include "guard/cells.h"
@@ -277,5 +276,3 @@ uint32_t facts_stack(void); /* the caller's stack */
 uint64_t heap_ids(void);    /* buffer ids given out so far; threads hold up to 15 unused ones each */
 /* Returns the next id. Ids ascend per thread; a thread takes several at a time, to keep threads off each other's cache line. */
 uint64_t facts_next_id(void);
-
-#endif

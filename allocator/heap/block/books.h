@@ -1,8 +1,7 @@
 /*
  * What the heap keeps of a context: its free lists, its pools, its unused events, and its figures.
  */
-#ifndef CUFENCE_HEAP_BOOKS_H
-#define CUFENCE_HEAP_BOOKS_H
+#pragma once
 
 #include "wake.h"
 #include "index.h"
@@ -157,5 +156,3 @@ static inline unsigned freelist_bin(uint64_t pages)
     unsigned bin = BINS_EXACT + (power - 6) * 8 + (unsigned)((pages >> (power - 3)) & 7);
     return bin < BINS_PAGES ? bin : BINS_PAGES - 1;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Address space for blocks, and the index of live ones by address.
  */
-#ifndef CUFENCE_HEAP_INDEX_H
-#define CUFENCE_HEAP_INDEX_H
+#pragma once
 
 #include "block.h"
 
@@ -27,5 +26,3 @@ struct block *index_claim(uint64_t address);   /* NULL: no live buffer starts th
 
 /* As arena_each(), with the cells of packed pages instead of the pages. */
 void blocks_each(int (*visit)(struct slot *slot, void *user), void *user);
-
-#endif

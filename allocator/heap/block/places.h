@@ -1,8 +1,7 @@
 /*
  * Places of allocation, and their turns.
  */
-#ifndef CUFENCE_HEAP_PLACES_H
-#define CUFENCE_HEAP_PLACES_H
+#pragma once
 
 #include "block.h"
 
@@ -38,5 +37,3 @@ void places_end_round(int is_complete);                  /* is_complete: it is c
 struct place_counts {
     uint64_t places, tested, retired, rounds;
 } places_counts(void);
-
-#endif

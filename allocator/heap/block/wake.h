@@ -1,8 +1,7 @@
 /*
  * Puts the background thread to sleep and wakes it.
  */
-#ifndef CUFENCE_HEAP_WAKE_H
-#define CUFENCE_HEAP_WAKE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ static inline void wake_sleeping_worker(void)
     if (__builtin_expect(__atomic_load_n(&wake_depth, __ATOMIC_RELAXED) == WAKE_SLEEPING, 0))
         wake_worker();
 }
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Memory of captures and of graphs.
  */
-#ifndef CUFENCE_HEAP_GRAPHS_H
-#define CUFENCE_HEAP_GRAPHS_H
+#pragma once
 
 #include "heap/reuse/reuse.h"
 
@@ -36,5 +35,3 @@ void capture_forget(struct block *block);     /* it is no longer returned; calle
 void capture_forget_all(struct books *books); /* the context was destroyed */
 void captures_collect(struct books *books);   /* releases the memory of destroyed graphs. In a scope */
 int captures_are_gone(void);                  /* a graph was destroyed since the last call */
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Small buffers that share pages (small=pack, small=auto).
  */
-#ifndef CUFENCE_HEAP_PACK_H
-#define CUFENCE_HEAP_PACK_H
+#pragma once
 
 #include "heap/reuse/reuse.h"
 
@@ -38,5 +37,3 @@ int packing_begin_half(struct books *books);
 int packing_is_due(struct books *books); /* small=auto: with one more, the pages for small buffers exceed max_overhead */
 enum packing_why { PACKING_SHARE, PACKING_SCARCE, PACKING_SPACE };
 void packing_begin(struct books *books, enum packing_why why); /* and says so */
-
-#endif

@@ -4,8 +4,7 @@
  * "Passed" means that the stream has executed everything submitted before the free. "In a scope" means that the caller has
  * called scope_enter() for the context.
  */
-#ifndef CUFENCE_HEAP_REUSE_H
-#define CUFENCE_HEAP_REUSE_H
+#pragma once
 
 #include "heap/block/books.h"
 
@@ -159,5 +158,3 @@ void freelist_end(struct freelist *list);     /* its stream is being destroyed *
 void freelists_begin_sync(struct books *books);
 void freelists_end_sync(struct books *books, uint64_t since);
 void freelists_end_waits(struct books *books, uint64_t since); /* the same for waiting blocks only; needs no first call */
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Slack watch, fill and poison: the entry points. watch.h has the idea.
  */
-#ifndef CUFENCE_HEAP_SLACK_H
-#define CUFENCE_HEAP_SLACK_H
+#pragma once
 
 #include "heap/reuse/reuse.h"
 
@@ -39,5 +38,3 @@ size_t slack_collect(struct books *books); /* reports what launches have found; 
 void fill_fresh(struct freelist *list, uint64_t address, uint64_t size); /* a buffer of the list */
 void fill_freed(struct block *block, struct stream *stream);             /* in the order of the stream */
 int fill_freed_idle(struct block *block); /* one that nobody uses. Returns 1 if it must be waited for, as was added to it */
-
-#endif

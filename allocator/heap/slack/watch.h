@@ -11,8 +11,7 @@
  *
  * One lock for each context. In its rank a launch is made: a thread that hands out a block must not overtake it.
  */
-#ifndef CUFENCE_HEAP_WATCH_H
-#define CUFENCE_HEAP_WATCH_H
+#pragma once
 
 #include "slack.h"
 #include "kernels/flight.h"
@@ -120,5 +119,3 @@ static inline int slack_is_over(const struct slack *slack)
 {
     return !slack->batch || slack->batch->flight.turn != slack->turn || flight_is_over(&slack->batch->flight);
 }
-
-#endif

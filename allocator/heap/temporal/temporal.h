@@ -1,8 +1,7 @@
 /*
  * Retires freed blocks (uaf=), and releases memory to the driver.
  */
-#ifndef CUFENCE_HEAP_TEMPORAL_H
-#define CUFENCE_HEAP_TEMPORAL_H
+#pragma once
 
 #include "heap/reuse/reuse.h"
 
@@ -56,5 +55,3 @@ int reclaim_is_pending(struct books *books, uint64_t *due_ns);
  * Returns whether the program is freeing buffers. */
 int adaptive_work(struct books *books);
 uint64_t adaptive_due_ns(void); /* when there will be more to do although the program does nothing; UINT64_MAX: never */
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by passed.c, which remembers what is not guarded, and left.c, which has the driver allocate it for the C API. */
-#ifndef CUFENCE_HEAP_LEFT_H
-#define CUFENCE_HEAP_LEFT_H
+#pragma once
 
 #include "unguarded.h"
 #include "heap/reuse/reuse.h"
@@ -34,5 +33,3 @@ int passed_remember(uint64_t address, const struct heap_request *wanted, enum pa
 
 /* Forgets the buffers of a context that was destroyed or reset. */
 void passed_forget_context(const struct context *context);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Thread safety: every function, from any thread, after heap_open().
  */
-#ifndef CUFENCE_HEAP_UNGUARDED_H
-#define CUFENCE_HEAP_UNGUARDED_H
+#pragma once
 
 #include "heap/heap.h"
 #include "analysis/snapshot/snapshot.h"
@@ -90,5 +89,3 @@ void passed_trim(int device);
 
 /* Such buffers on a device (-1: all), and the one closest to the address. */
 struct unguarded_buffers passed_live(int device, uint64_t address);
-
-#endif

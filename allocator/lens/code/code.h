@@ -8,8 +8,7 @@
  *
  * Thread safety: code_keep() at the start; the others on any thread. Ownership: code_find() gives a reference.
  */
-#ifndef CUFENCE_LENS_CODE_H
-#define CUFENCE_LENS_CODE_H
+#pragma once
 
 #include "base/reader.h"
 
@@ -57,5 +56,3 @@ void code_look_named(const char *name, uint32_t sm, void (*look)(struct span cub
 
 /* The number of bytes of an image that the driver has accepted; 0 if its form is unknown. */
 uint64_t code_size(const void *image);
-
-#endif

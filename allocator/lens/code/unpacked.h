@@ -4,8 +4,7 @@
  *
  * Thread safety: none; the caller (code.c) holds its lock.
  */
-#ifndef CUFENCE_LENS_UNPACKED_H
-#define CUFENCE_LENS_UNPACKED_H
+#pragma once
 
 #include "analysis/lines/fatbin.h"
 
@@ -23,5 +22,3 @@ uint64_t unpacked_bytes(void);
  * the compiler that also compiles modules when they are loaded. It takes as long as that. Returns a cubin, malloc'ed; empty if
  * the driver refuses, or is too old. `ptx` ends with a NUL, which counts. Any thread. */
 struct span compiled_from(struct span ptx);
-
-#endif

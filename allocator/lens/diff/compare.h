@@ -1,8 +1,7 @@
 /*
  * Compares what two runs did at the same place of the same stream. Pure; any thread.
  */
-#ifndef CUFENCE_LENS_COMPARE_H
-#define CUFENCE_LENS_COMPARE_H
+#pragma once
 
 #include "writers.h"
 
@@ -56,5 +55,3 @@ int trace_find_output(const struct trace_event *a, const struct trace_event *b, 
 /* Finds the next buffer, from *index on, that held bytes before a launch which nobody has written: it had the fill of its run.
  * Of two events of two fills with the same buffers. Returns 0 if there is no further one. */
 int trace_next_fresh(const struct trace_event *a, const struct trace_event *b, size_t *index);
-
-#endif

@@ -6,8 +6,7 @@
  * Ownership: an event that is written borrows all that it points to; one that was read owns it, see trace_event_free().
  * Pure; any thread.
  */
-#ifndef CUFENCE_LENS_EVENT_H
-#define CUFENCE_LENS_EVENT_H
+#pragma once
 
 #include "base/error.h"
 
@@ -94,5 +93,3 @@ void trace_event_write(FILE *out, const struct trace_event *event);
 cufence_status trace_header_read(const char *line, size_t size, struct trace_header *header, struct problem *problem);
 cufence_status trace_event_read(const char *line, size_t size, struct trace_event *event, struct problem *problem);
 void trace_event_free(struct trace_event *event); /* one that was read; again is allowed */
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Remembers who wrote each buffer. Pure; any thread, one at a time for a struct trace_writers.
  */
-#ifndef CUFENCE_LENS_WRITERS_H
-#define CUFENCE_LENS_WRITERS_H
+#pragma once
 
 #include "event.h"
 
@@ -28,5 +27,3 @@ static inline int trace_is_written(const struct trace_buffer *buffer)
 {
     return buffer->has_after && (!buffer->has_before || buffer->before != buffer->after);
 }
-
-#endif

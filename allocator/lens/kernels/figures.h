@@ -4,8 +4,7 @@
  * A launch looks at several pieces of memory, with a number of blocks for each. Each block writes its part of the result; the
  * host adds them up.
  */
-#ifndef CUFENCE_LENS_FIGURES_H
-#define CUFENCE_LENS_FIGURES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -57,5 +56,3 @@ struct nans_part {
     uint64_t first_nan, first_infinity; /* index + 1 of the first element; 0: none */
     uint64_t last_nan, last_infinity;
 };
-
-#endif

@@ -15,8 +15,7 @@
  * The kernel leaves a sum for each of its blocks, and hash_result() adds them up on the host: no atomics, no memory to clear.
  * Thread safety: from any thread.
  */
-#ifndef CUFENCE_LENS_HASH_H
-#define CUFENCE_LENS_HASH_H
+#pragma once
 
 #include "driver/driver.h"
 
@@ -47,5 +46,3 @@ CUresult hash_launch(CUfunction function, CUstream stream, const struct hash_ran
 
 /* The hash of a range, from the sums of its launch. */
 uint64_t hash_result(const struct hash_range *range, const uint64_t *sums);
-
-#endif

@@ -6,8 +6,7 @@
  * All of its memory is the host's, pinned, at the same address for both. The program's buffers must stay mapped until it is
  * done.
  */
-#ifndef CUFENCE_LENS_REACH_H
-#define CUFENCE_LENS_REACH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -41,5 +40,3 @@ struct reach {
     uint32_t is_again;   /* 1: copies what the launch before has found, and searches nothing */
     uint32_t unused;
 };
-
-#endif

@@ -4,8 +4,7 @@
  * A launch looks at the elements of several tables, with a number of blocks for each, and counts those that name no row. The
  * blocks of a table share its result, which is written only if an element is wrong.
  */
-#ifndef CUFENCE_LENS_TABLES_KERNEL_H
-#define CUFENCE_LENS_TABLES_KERNEL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -48,5 +47,3 @@ struct tables_out {
     uint32_t count, unused; /* of wrong elements; the first ones that were found are in the list, in any order */
     struct tables_found found[TABLES_FOUND];
 };
-
-#endif

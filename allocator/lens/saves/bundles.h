@@ -5,8 +5,7 @@
  *
  * Thread safety: as the functions of struct visit_user that call them.
  */
-#ifndef CUFENCE_LENS_BUNDLES_H
-#define CUFENCE_LENS_BUNDLES_H
+#pragma once
 
 #include "base/options.h"
 #include "analysis/values/value.h"
@@ -68,5 +67,3 @@ uint64_t bundles_finish(const struct visit *visit, const char *folder, const str
 
 /* Forgets the launch's bundle, if there is one: it could not be saved. */
 void bundles_drop(const struct visit *visit);
-
-#endif

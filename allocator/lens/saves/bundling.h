@@ -1,8 +1,7 @@
 /*
  * A bundle in the making: what is known of its launch when it is launched. For bundles.c and bundle_files.c alone.
  */
-#ifndef CUFENCE_LENS_BUNDLING_H
-#define CUFENCE_LENS_BUNDLING_H
+#pragma once
 
 #include "analysis/snapshot/bundle.h"
 #include "bundles.h"
@@ -41,5 +40,3 @@ void bundling_lacks_room(const struct launch_function *function);
 /* Writes everything but the buffers of `saved`, the list last. Returns the number of bytes, 0 on failure. */
 uint64_t bundling_write(const struct bundling *bundling, const struct visit *visit, const char *folder,
                         const struct bundles_saved *saved, size_t count, const uint8_t *area);
-
-#endif

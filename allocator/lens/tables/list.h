@@ -1,6 +1,5 @@
 /* The tables that are declared, for tables.c. Thread safety: any thread. */
-#ifndef CUFENCE_LENS_TABLES_LIST_H
-#define CUFENCE_LENS_TABLES_LIST_H
+#pragma once
 
 #include "lens/kernels/tables.h"
 #include "lens/visits/visits.h"
@@ -30,5 +29,3 @@ size_t tables_of(const struct visit *visit, struct table *out, size_t max);
 /* cufence_index_table(), but for the checks. The one of the same start and rows before is forgotten, and so are all whose
  * buffers are gone. */
 cufence_status table_declare(const cufence_table *table);
-
-#endif

@@ -3,8 +3,7 @@
  * reaches: each of them once and as a whole, before and after. Of a copy: of the bytes that it has written, and of those that
  * it has read.
  */
-#ifndef CUFENCE_LENS_EVENTS_H
-#define CUFENCE_LENS_EVENTS_H
+#pragma once
 
 #include "lens/diff/event.h"
 #include "lens/kernels/hash.h"
@@ -46,5 +45,3 @@ int hashing_result(const struct hashing *hashing, const struct visit *visit, siz
  *   sums   of the hashes before, then of those after; of a copy, after alone. NULL: there are none
  */
 struct trace_event events_make(const struct visit *visit, const struct hashing *hashing, const uint64_t *sums);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Thread safety: any thread.
  */
-#ifndef CUFENCE_LENS_DECLARED_H
-#define CUFENCE_LENS_DECLARED_H
+#pragma once
 
 #include "analysis/values/value.h"
 #include "lens/visits/arguments.h"
@@ -25,5 +24,3 @@ enum value_type declared_type(const char *name, size_t length);
 
 /* The module is about to be unloaded. */
 void declared_gone(const void *module);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Thread safety: any thread, after code_keep().
  */
-#ifndef CUFENCE_LENS_MACHINE_H
-#define CUFENCE_LENS_MACHINE_H
+#pragma once
 
 #include "analysis/values/value.h"
 #include "lens/visits/arguments.h"
@@ -35,5 +34,3 @@ struct machine_elements machine_elements_of(const struct reached *reached);
 
 /* The module or library is about to be unloaded: its handles may become those of other kernels. */
 void machine_gone(const void *module);
-
-#endif

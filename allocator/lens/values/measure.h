@@ -5,8 +5,7 @@
  * differences to the first element; the order in which they are added up is fixed. They are no finite number where values near
  * the limits of float64 overflow. Thread safety: any thread.
  */
-#ifndef CUFENCE_LENS_MEASURE_H
-#define CUFENCE_LENS_MEASURE_H
+#pragma once
 
 #include "analysis/values/value.h"
 #include "lens/kernels/figures.h"
@@ -53,5 +52,3 @@ void measure_submit(struct visit_part *part, unsigned kernel, const struct measu
 /* Read what the kernels have written for that many bytes of memory. */
 void measure_read(const uint8_t *from, uint64_t bytes, enum value_type type, struct measured *out);
 void measure_count(const uint8_t *from, uint64_t bytes, struct counted *out);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Thread safety: any thread.
  */
-#ifndef CUFENCE_LENS_NAMES_H
-#define CUFENCE_LENS_NAMES_H
+#pragma once
 
 #include "finding/launched.h"
 #include "lens/visits/visits.h"
@@ -38,5 +37,3 @@ void names_buffer(uint64_t id, char out[NAME_BYTES]);
 
 /* The place of a launch, "train.py:41 in step"; "" if unknown. Valid for ever. May take milliseconds the first time. */
 const char *names_place(const struct visit *visit);
-
-#endif

@@ -3,8 +3,7 @@
  * type is unknown. Lies in the visit's memory, so that the same is measured before and after. Thread safety: one thread at a
  * time for a plan.
  */
-#ifndef CUFENCE_LENS_PLAN_H
-#define CUFENCE_LENS_PLAN_H
+#pragma once
 
 #include "measure.h"
 #include "types.h"
@@ -48,5 +47,3 @@ unsigned plan_kernel(const struct plan_rules *rules, const struct plan_item *ite
 /* Of the items of pointer `reached`, the one whose type is known or is now guessed from the sample; NULL if there is none. */
 const struct plan_item *plan_choose(const struct visit *visit, const uint8_t *results, size_t reached, enum value_type *type,
                                     enum type_from *from);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * The values of a launch as text and as a line of JSON (docs/values.md). Thread safety: any thread.
  */
-#ifndef CUFENCE_LENS_TELL_VALUES_H
-#define CUFENCE_LENS_TELL_VALUES_H
+#pragma once
 
 #include "measure.h"
 #include "types.h"
@@ -30,5 +29,3 @@ struct shown_launch {
 /* Return text that the caller frees; NULL: out of host memory. */
 char *values_text(const struct shown_launch *launch);
 char *values_json(const struct shown_launch *launch);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Thread safety: any thread. Kernels are never forgotten.
  */
-#ifndef CUFENCE_LENS_TYPES_H
-#define CUFENCE_LENS_TYPES_H
+#pragma once
 
 #include "analysis/values/value.h"
 #include "lens/visits/arguments.h"
@@ -50,5 +49,3 @@ int types_may_be_wider(const struct launch_function *function, const struct reac
 #define TYPE_CANDIDATES 7
 extern const enum value_type type_candidates[TYPE_CANDIDATES]; /* floating-point ones first */
 #define TYPE_FLOATS 4
-
-#endif

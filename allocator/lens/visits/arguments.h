@@ -2,8 +2,7 @@
  * The arguments of a launch as the device sees them, and the buffers that they point to.
  * Thread safety: any thread; `call` is the caller's.
  */
-#ifndef CUFENCE_LENS_ARGUMENTS_H
-#define CUFENCE_LENS_ARGUMENTS_H
+#pragma once
 
 #include "heap/heap.h"
 #include "launch/launch.h"
@@ -34,5 +33,3 @@ int arguments_reach_one(uint64_t pointer, int device, struct reached *out);
 
 /* Describes the buffer of a range. Returns 0, and sets the number to 0, if it is gone. */
 int arguments_describe(const struct heap_range *range, cufence_buffer *out);
-
-#endif

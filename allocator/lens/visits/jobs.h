@@ -2,8 +2,7 @@
  * The users of visits, the visits that are not finished, the thread that finishes them, and what they need in each context:
  * also visits_need(), visits_context_begun() and visits_context_gone(). Used by visits.c alone. Thread safety: any thread.
  */
-#ifndef CUFENCE_LENS_JOBS_H
-#define CUFENCE_LENS_JOBS_H
+#pragma once
 
 #include "kernels/flight.h"
 #include "visits.h"
@@ -66,5 +65,3 @@ int chosen_number(const struct filter *filter, const struct launch_function *fun
 /* Whether it chooses the launch: a graph's, if it chooses one of its kernels; a copy or set by the name of the driver function,
  * where it comes from, and its thread's label. */
 int chosen_visit(const struct filter *filter, const struct visit *visit);
-
-#endif

@@ -17,8 +17,7 @@
  * Thread safety: visits_add() and visits_need() before the first launch, at the start; visits_add_late() on one thread at a
  * time, after it; everything else as said there.
  */
-#ifndef CUFENCE_LENS_VISITS_H
-#define CUFENCE_LENS_VISITS_H
+#pragma once
 
 #include "arguments.h"
 
@@ -187,5 +186,3 @@ uint32_t captured_users(CUgraphExec executable);
 
 /* Copies what is known about an executable. Returns 0 if nothing is. */
 int captured_read(CUgraphExec executable, struct captured *out);
-
-#endif

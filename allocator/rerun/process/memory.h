@@ -10,8 +10,7 @@
  *
  * Units: bytes, device addresses. Thread safety: none; the process has one thread for all this.
  */
-#ifndef CUFENCE_RERUN_MEMORY_H
-#define CUFENCE_RERUN_MEMORY_H
+#pragma once
 
 #include "rerun/input.h"
 
@@ -128,5 +127,3 @@ size_t follow_launch(int socket, const struct rerun_input *input, const struct r
 
 /* Follows input->traced, a thread of the launch, and sends a MESSAGE_CAUSE if it is known what its address is made of. */
 void follow_traced(int socket, const struct rerun_input *input, const struct rerun_launch *launch);
-
-#endif

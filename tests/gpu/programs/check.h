@@ -1,6 +1,5 @@
 /* What these programs share. They are ordinary CUDA programs: nothing in them knows of cufence. */
-#ifndef PROGRAMS_CHECK_H
-#define PROGRAMS_CHECK_H
+#pragma once
 
 #include <cstdio>
 #include <cstdlib>
@@ -24,5 +23,3 @@
             exit(2);                                                                                                           \
         }                                                                                                                      \
     } while (0)
-
-#endif

@@ -1,6 +1,5 @@
 /* What programs share whose first argument chooses one of several kinds of faults. */
-#ifndef PROGRAMS_KINDS_H
-#define PROGRAMS_KINDS_H
+#pragma once
 
 #include "check.h"
 
@@ -56,5 +55,3 @@ static int run_kind(int argc, char **argv, const kind (&kinds)[N], int faulted)
     printf("error %d\n%s\n", (int)error, cudaGetErrorName(error));
     return error == cudaSuccess ? 0 : faulted;
 }
-
-#endif

@@ -6,8 +6,7 @@
  *   LOOKUP_LINKED    linked with libcuda.so.1
  * With CUDA_API_PER_THREAD_DEFAULT_STREAM the names are cuda.h's for per-thread default streams.
  */
-#ifndef PROGRAMS_DRIVER_H
-#define PROGRAMS_DRIVER_H
+#pragma once
 
 #pragma GCC diagnostic ignored "-Wunused-parameter" /* a callback has the parameters that its caller wants */
 
@@ -36,5 +35,3 @@ void *driver_of_sim(const char *name); /* a function of sim.h */
 
 /* A function of the C API: in the process of a program that knows nothing of it. NULL without the preload library. */
 void *driver_of_cufence(const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the stories of a program share. A story prints what the driver answers, and returns the program's exit status. */
-#ifndef PROGRAMS_PROGRAM_H
-#define PROGRAMS_PROGRAM_H
+#pragma once
 
 #include "driver.h"
 
@@ -75,5 +74,3 @@ void add_named(struct named *named);
 
 /* Plays the case that the second argument names. Returns the program's exit status. */
 int play_case(int count, char **arguments);
-
-#endif
