@@ -95,16 +95,8 @@ static void on_fault(const cufence_fault *fault, void *user)
     (void)user;
     if (witness->faults == 0) {
         witness->reported_ns = story_now();
-        snprintf(witness->kind, sizeof witness->kind, "%s", fault->kind);
-        snprintf(witness->kernel, sizeof witness->kernel, "%s", fault->kernel ? fault->kernel : "");
-        snprintf(witness->file, sizeof witness->file, "%s", fault->file ? fault->file : "");
         snprintf(witness->text, sizeof witness->text, "%s", fault->text);
-        witness->line = fault->line;
         witness->is_address_known = fault->is_address_known;
-        witness->address = fault->address;
-        witness->has_buffer = fault->buffer != NULL;
-        if (fault->buffer)
-            witness->buffer = *fault->buffer;
     }
     __atomic_fetch_add(&witness->faults, 1, __ATOMIC_RELEASE);
 }

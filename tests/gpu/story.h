@@ -10,11 +10,8 @@
 
 /* The first fault, as the handler got it, in memory shared by parent and child. */
 struct witness {
-    int faults;
-    char kind[64], kernel[128], file[256], text[32 * 1024];
-    int line, is_address_known, has_buffer;
-    uint64_t address;
-    cufence_buffer buffer;
+    int faults, is_address_known;
+    char text[32 * 1024];
     uint64_t launched_ns, reported_ns; /* CLOCK_MONOTONIC; launched_ns is that of the latest story_launch() */
     uint64_t value[8];                 /* for use by the story */
 };
@@ -62,5 +59,4 @@ uint64_t story_now(void);
 
 /* ---- kernels.c ---- */
 
-const void *kernels_image(void);      /* NULL if built without nvcc */
-int kernels_line(const char *kernel); /* the line of that kernel's fault in kernels.cu */
+const void *kernels_image(void); /* NULL if built without nvcc */
