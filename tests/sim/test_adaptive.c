@@ -138,71 +138,6 @@ STORY(idle_blocks_are_retired)
     CHECK(cufence_free(once, NULL) == CUFENCE_ERROR_DOUBLE_FREE);
 }
 
-/* Returns how many mappings were retired, once the background thread has come to the end of its work. */
-static uint64_t settled_retired(void)
-{
-    uint64_t retired = stats().retired_mappings;
-    for (int quiet = 0, i = 0; quiet < 10 && i < 600; quiet++, i++) {
-        usleep(50000);
-        if (stats().retired_mappings != retired)
-            quiet = 0;
-        retired = stats().retired_mappings;
-    }
-    return retired;
-}
-
-STORY(waits_for_the_stream)
-{
-    static uint32_t flag;
-    void *seen[PLACES];
-    CUstream stream = start_with_stream(START);
-    for (int i = 0; i < 40; i++)
-        step(stream, seen);
-    CHECK_CU(cuStreamSynchronize(stream));
-    uint64_t before = settled_retired();
-    spin(stream, &flag);
-    for (int i = 0; i < 40; i++)
-        step(stream, seen);
-    usleep(100000);
-    CHECK(stats().retired_mappings == before);
-    for (int i = 0; i < PLACES; i++)
-        CHECK(!is_retired(seen[i]));
-    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-    for (int i = 0; i < 2000 && stats().retired_mappings == before; i++)
-        synchronised_step(stream, seen);
-    CHECK(stats().retired_mappings > before);
-}
-
-/* What a recorded stream may still use is neither unmapped nor handed out again. */
-STORY(waits_for_recorded_streams)
-{
-    static uint32_t flag;
-    start(START ",small=map");
-    CUstream stream = new_stream(), other = new_stream();
-    spin(other, &flag);
-    void *all[200];
-    for (int i = 0; i < 200; i++) {
-        all[i] = allocate(4000, stream);
-        CHECK_OK(cufence_record_stream(all[i], other));
-        usleep(2000);
-        CHECK_OK(cufence_free(all[i], stream));
-    }
-    CHECK(stats().retired_mappings == 0 && stats().fresh_mappings == 200);
-    for (int i = 0; i < 200; i++)
-        CHECK(!is_retired(all[i]));
-    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-    for (int i = 0; i < 2000; i++) {
-        void *next = allocate(4000, stream);
-        CHECK_OK(cufence_record_stream(next, other));
-        usleep(1000);
-        CHECK_OK(cufence_free(next, stream));
-        if (stats().tested_places && stats().retired_mappings)
-            break;
-    }
-    CHECK(stats().tested_places == 1 && stats().retired_mappings > 0);
-    CHECK(stats().mapped_bytes <= 210 * PAGE); /* what was freed goes on being used */
-}
-
 /* Small buffers of every place share pages in turn with pages of their own: the freed ones of these still have their turns. */
 STORY(places_that_share_pages_have_turns)
 {
@@ -265,31 +200,6 @@ STORY(memory_can_be_had)
     }
     CHECK(free_bytes == all_bytes);
     CHECK(stats().mapped_bytes == 0 && stats().cached_bytes == 0);
-}
-
-STORY(a_capture_goes_on)
-{
-    void *seen[PLACES];
-    CUstream stream = start_with_stream(START);
-    CUgraph graph;
-    CUgraphExec exec;
-    for (int i = 0; i < 20; i++)
-        step(stream, seen);
-    CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    for (int i = 0; i < 10; i++)
-        step(stream, seen);
-    CHECK_CU(cuStreamEndCapture(stream, &graph));
-    CHECK_CU(cuGraphInstantiate(&exec, graph, 0));
-    void *captured[PLACES];
-    memcpy(captured, seen, sizeof seen);
-    for (int i = 0; i < 100 || (i < 5000 && !stats().tested_places); i++) {
-        step(stream, seen);
-        CHECK_CU(cuGraphLaunch(exec, stream));
-        for (int k = 0; k < PLACES; k++)
-            CHECK(!is_retired(captured[k]));
-    }
-    CHECK_CU(cuStreamSynchronize(stream));
-    CHECK(stats().tested_places > 0);
 }
 
 static void *loop(void *streams)

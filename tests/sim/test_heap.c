@@ -1,4 +1,4 @@
-/* Buffers on the simulated device: layout, reuse, streams, quarantine, captures, threads. */
+/* Buffers on the simulated device: layout, reuse, quarantine, pools, threads. tests/torture has streams and captures. */
 #include "heap_story.h"
 
 STORY(ends_flush)
@@ -76,6 +76,7 @@ STORY(wrong_frees)
     CHECK(cufence_free(pointer + 16, NULL) == CUFENCE_ERROR_INVALID_FREE);
     CHECK(strstr(cufence_error_detail(), "16 bytes inside buffer #1") != NULL);
     CHECK(cufence_free(&pointer, NULL) == CUFENCE_ERROR_INVALID_FREE);
+    CHECK(cufence_record_stream(pointer + 1, NULL) == CUFENCE_ERROR_NOT_FOUND);
     CHECK_OK(cufence_free(pointer, NULL));
     CHECK(cufence_free(pointer, NULL) == CUFENCE_ERROR_DOUBLE_FREE);
     CHECK(strstr(cufence_error_detail(), "#1 of 1000 bytes") != NULL);
@@ -113,37 +114,6 @@ STORY(larger_mapping_within_waste)
     char *large = allocate(300 * MIB, NULL);
     CHECK_OK(cufence_free(large, NULL));
     CHECK((char *)allocate(290 * MIB, NULL) == large + 10 * MIB);
-}
-
-STORY(other_streams_wait)
-{
-    static uint32_t flag;
-    start(NULL);
-    CUstream a = new_stream(), b = new_stream();
-    spin(a, &flag);
-    void *first = allocate(4000, a);
-    CHECK_OK(cufence_free(first, a)); /* the first free of a stream is marked at once */
-    CHECK(allocate(4000, b) != first);
-    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-    CHECK_CU(cuStreamSynchronize(a));
-    CHECK(allocate(4000, b) == first);
-}
-
-STORY(recorded_streams_wait)
-{
-    static uint32_t flag;
-    start(NULL);
-    CUstream a = new_stream(), b = new_stream();
-    void *first = allocate(4000, a);
-    spin(b, &flag);
-    CHECK_OK(cufence_record_stream(first, b));
-    CHECK_OK(cufence_record_stream(first, b));
-    CHECK(cufence_record_stream((char *)first + 1, b) == CUFENCE_ERROR_NOT_FOUND);
-    CHECK_OK(cufence_free(first, a));
-    CHECK(allocate(4000, a) != first);
-    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-    CHECK_CU(cuCtxSynchronize());
-    CHECK(allocate(4000, a) == first);
 }
 
 STORY(strict_retires)
@@ -262,37 +232,6 @@ STORY(labels)
     for (int i = 0; i < 32; i++)
         CHECK_OK(cufence_label_push("deep"));
     CHECK(cufence_label_push("deeper") == CUFENCE_ERROR_INVALID_ARGUMENT);
-}
-
-STORY(capture_keeps_its_memory)
-{
-    CUstream stream = start_with_stream("uaf=strict,idle_age=1");
-    CUgraph graph;
-    CUgraphExec exec;
-    void *before = allocate(4000, stream);
-    CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    char *inside = allocate(4000, stream);
-    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)inside, 5, 4000, stream));
-    CHECK_OK(cufence_free(inside, stream));
-    CHECK(allocate(4000, stream) == (void *)inside); /* in the order of the stream, as the graph will replay it */
-    CHECK_OK(cufence_free(inside, stream));
-    CHECK_OK(cufence_free(before, stream));
-    CHECK_CU(cuStreamEndCapture(stream, &graph));
-    CHECK_CU(cuGraphInstantiate(&exec, graph, 0));
-    usleep(150000);
-    for (int i = 0; i < 10; i++) {
-        void *outside = allocate(4000, stream);
-        CHECK(outside != inside && outside != before);
-        CHECK_OK(cufence_free(outside, stream));
-        CHECK_CU(cuGraphLaunch(exec, stream));
-        CHECK_CU(cuStreamSynchronize(stream));
-    }
-    cufence_description where;
-    CHECK_OK(cufence_describe(inside, &where));
-    CHECK(where.buffer.is_mapped);
-    CHECK_OK(cufence_describe(before, &where));
-    CHECK(where.buffer.is_mapped);
-    CHECK(stats().captured_bytes == 2 * PAGE);
 }
 
 static int is_captured(CUstream stream, void *user)

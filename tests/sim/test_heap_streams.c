@@ -1,4 +1,4 @@
-/* The C API without the preload library: streams that it is told about once, and hears no more of; forks; numbers. */
+/* The C API without the preload library: an empty cache, forks, numbers. tests/torture has the rest of its streams. */
 #include "heap_story.h"
 #include "torch/torch.h"
 
@@ -14,55 +14,6 @@ static void let_go(void)
 static void fill(void *buffer, unsigned char value, CUstream stream)
 {
     CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, value, BYTES, stream));
-}
-
-static unsigned first_byte(const void *buffer)
-{
-    unsigned char byte = 0;
-    CHECK_CU(cuMemcpyDtoH(&byte, (CUdeviceptr)(uintptr_t)buffer, 1));
-    return byte;
-}
-
-/* ---- a per-thread stream is that of the thread that records it ---- */
-
-static pthread_barrier_t is_recorded, is_let_go;
-
-static void *record_own(void *buffer)
-{
-    CHECK_CU(cuCtxSetCurrent(context));
-    spin(CU_STREAM_PER_THREAD, &flag);
-    fill(buffer, 1, CU_STREAM_PER_THREAD);
-    CHECK_OK(cufence_record_stream(buffer, CU_STREAM_PER_THREAD));
-    pthread_barrier_wait(&is_recorded);
-    pthread_barrier_wait(&is_let_go);
-    CHECK_CU(cuStreamSynchronize(CU_STREAM_PER_THREAD));
-    return NULL;
-}
-
-STORY(recorded_by_another_thread)
-{
-    pthread_t thread;
-    CUstream stream = start_with_stream(NULL);
-    void *buffer = allocate(BYTES, stream);
-    pthread_barrier_init(&is_recorded, NULL, 2);
-    pthread_barrier_init(&is_let_go, NULL, 2);
-    CHECK(pthread_create(&thread, NULL, record_own, buffer) == 0);
-    pthread_barrier_wait(&is_recorded);
-    CHECK_OK(cufence_free(buffer, stream));
-    CHECK_CU(cuStreamSynchronize(stream));
-    CHECK_CU(cuStreamSynchronize(CU_STREAM_PER_THREAD)); /* the main thread's own */
-    for (int i = 0; i < 5; i++) {
-        void *next = allocate(BYTES, stream);
-        fill(next, 2, stream);
-        CHECK(next != buffer);
-    }
-    let_go();
-    pthread_barrier_wait(&is_let_go);
-    pthread_join(thread, NULL);
-    CHECK_OK(cufence_trim(0)); /* a synchronisation: another thread's stream cannot be asked */
-    cufence_description where;
-    CHECK_OK(cufence_describe(buffer, &where));
-    CHECK(where.place == CUFENCE_PLACE_FREED && !where.buffer.is_mapped); /* it is not lost */
 }
 
 /* ---- memory that a stream still uses is given back when PyTorch's cache is emptied ---- */
@@ -97,55 +48,6 @@ STORY(empty_cache_waits_for_streams)
     CHECK_OK(cufence_describe(buffer, &where));
     CHECK(!where.buffer.is_mapped);
     CHECK(pthread_join(thread, NULL) == 0);
-}
-
-/* ---- a stream that is destroyed without a word, and another one that has its handle ---- */
-
-STORY(handle_that_came_back)
-{
-    CUstream first = start_with_stream(NULL);
-    void *buffer = allocate(BYTES, first);
-    spin(first, &flag);
-    fill(buffer, 1, first);
-    CHECK_OK(cufence_free(buffer, first));
-    CHECK_OK(cufence_stream_gone(first));
-    CHECK_CU(cuStreamDestroy(first)); /* its work goes on */
-    CUstream second = new_stream();
-    CHECK(second == first);
-    void *next = allocate(BYTES, second);
-    CHECK(next != buffer);
-    fill(next, 2, second);
-    CHECK_CU(cuStreamSynchronize(second));
-    let_go();
-    CHECK_CU(cuCtxSynchronize());
-    CHECK(first_byte(next) == 2);
-    CHECK_OK(cufence_trim(0));
-    cufence_description where;
-    CHECK_OK(cufence_describe(buffer, &where));
-    CHECK(where.place == CUFENCE_PLACE_FREED && !where.buffer.is_mapped);
-}
-
-/* As a recorded one: the free that comes later is behind what the first stream had, not what the second has. */
-STORY(recorded_handle_that_came_back)
-{
-    start(NULL);
-    CUstream stream = new_stream(), first = new_stream();
-    void *buffer = allocate(BYTES, stream);
-    CHECK_CU(cuStreamSynchronize(stream));
-    spin(first, &flag);
-    fill(buffer, 1, first);
-    CHECK_OK(cufence_record_stream(buffer, first));
-    CHECK_OK(cufence_stream_gone(first));
-    CHECK_CU(cuStreamDestroy(first));
-    CUstream second = new_stream();
-    CHECK(second == first);
-    CHECK_OK(cufence_free(allocate(BYTES, second), second)); /* from now on the handle is known as another stream's */
-    CHECK_OK(cufence_free(buffer, stream));
-    CHECK_CU(cuStreamSynchronize(second));
-    for (int i = 0; i < 5; i++)
-        CHECK(allocate(BYTES, stream) != buffer);
-    let_go();
-    CHECK_CU(cuCtxSynchronize());
 }
 
 /* ---- forks ---- */

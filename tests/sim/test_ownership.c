@@ -1,6 +1,6 @@
 /*
- * Whose memory a buffer is, and when it may be used again: streams and threads that end, other devices, captures, contexts by
- * the hundred, forks. Programs that know nothing of cufence, as they are and under the preload library.
+ * Whose memory a buffer is, and when it may be used again: peers, captures that others disturb, contexts by the hundred, little
+ * memory. Programs that know nothing of cufence, as they are and under the preload library. tests/torture has the rest.
  */
 #include "guarded.h"
 
@@ -24,17 +24,6 @@ static void expect_both(const char *story, const char *device, const char *out)
 
 /* ---- other devices ---- */
 
-TEST_WITH(a_default_stream_is_the_current_devices, NULL, finish)
-{
-    expect_the_same("foreign_stream", "devices=2", 0, "the next buffer holds 2\n");
-    expect_guarded("foreign_stream again", "uaf=off", "devices=2", 0, "the next buffer holds 2\nused again: yes\n");
-}
-
-TEST_WITH(a_trim_leaves_what_another_device_uses, NULL, finish)
-{
-    expect_both("foreign_explicit", "devices=2", "the stream of device 1: CUDA_SUCCESS\nkept after the second trim: 0\n");
-}
-
 /* The driver does not wait for it either. */
 TEST_WITH(a_peers_kernel_behind_a_free_is_a_use_after_free, NULL, finish)
 {
@@ -44,38 +33,7 @@ TEST_WITH(a_peers_kernel_behind_a_free_is_a_use_after_free, NULL, finish)
                "100 bytes into buffer #1, which has been freed");
 }
 
-TEST_WITH(a_pool_gives_memory_of_its_own_device, NULL, finish)
-{
-    expect_both("pool_device", "devices=2", "memory of device 1 holds 3\n");
-}
-
 /* ---- streams and threads ---- */
-
-TEST_WITH(a_thread_does_not_inherit_by_its_number, NULL, finish)
-{
-    expect_both("thread_id", NULL, "the next thread's buffer holds 2\n");
-}
-
-/* Past buffers are remembered, and how many there are by when is the background thread's business: few, then. What each thread
- * of the device has freed and keeps for itself counts as in use: nothing, then. */
-static void expect_little_kept(const char *story)
-{
-    setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);
-    expect_guarded(story, "remember=64", NULL, 0,
-                   "little of the host's memory is kept\nlittle of the device's memory is taken\n");
-    expect_silence();
-}
-
-TEST_WITH(what_has_gone_is_not_remembered, NULL, finish)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    expect_little_kept("many_streams 1000"); /* they have an allocator of their own, and are slow */
-    expect_little_kept("many_threads 200");
-#else
-    expect_little_kept("many_streams 5000");
-    expect_little_kept("many_threads 1000");
-#endif
-}
 
 TEST_WITH(the_last_frees_of_a_stream_are_not_lost, NULL, finish)
 {
@@ -126,38 +84,14 @@ TEST_WITH(a_capture_goes_on_until_it_ends, NULL, finish)
     expect_alike("into_graph", PRELOAD, NULL, 0, "free: CUDA_SUCCESS\nend: CUDA_SUCCESS\nthe same graph\n");
 }
 
-TEST_WITH(a_release_that_ends_nothing_waits_for_nothing, NULL, finish)
+/* What is not reported then is lost. */
+TEST_WITH(the_last_release_of_a_context_waits, NULL, finish)
 {
-    expect_both("release capture", NULL, "release: CUDA_SUCCESS\nend: CUDA_SUCCESS\n");
-    expect_both("release kernel", NULL, "release: CUDA_SUCCESS\nthe kernel: CUDA_ERROR_NOT_READY\n");
-    /* The last one waits, because what is not reported then is lost. */
-    expect_guarded("release last", NULL, NULL, FAULTED, "release: CUDA_SUCCESS\n");
+    expect_guarded("release", NULL, NULL, FAULTED, "release: CUDA_SUCCESS\n");
     expect_err("0 bytes past the end of buffer #1");
 }
 
 /* ---- contexts ---- */
-
-TEST_WITH(memory_of_a_green_context_is_its_devices, NULL, finish)
-{
-    static const char before[] = "cuMemAlloc: memory of the primary context\n"
-                                 "cuMemAllocAsync: memory of the primary context\n";
-    static const char after[] = "cuGreenCtxDestroy: CUDA_SUCCESS\n"
-                                "the rest holds 2 and 3\n"
-                                "cuMemFree: CUDA_SUCCESS\n"
-                                "cuMemFreeAsync of what its streams used: CUDA_SUCCESS\n"
-                                "in the next one: memory of the primary context\n";
-    char wanted[1024];
-    snprintf(wanted, sizeof wanted, "%scuMemFree in the primary: CUDA_SUCCESS\n%s", before, after);
-    expect_run(&by_dlsym, "green", NO_PRELOAD, NULL, "strict=1", 0, wanted);
-    snprintf(wanted, sizeof wanted,
-             "%sthree: 3 live, 24576 bytes\n"
-             "cuMemFree in the primary: CUDA_SUCCESS\n"
-             "in the primary: the same memory\n"
-             "two: 2 live, 12288 bytes\n"
-             "%snone: 0 live, 0 bytes\n",
-             before, after);
-    expect_well("green", "strict=1", wanted);
-}
 
 TEST_WITH(contexts_by_the_hundred_are_guarded, NULL, finish)
 {
@@ -192,14 +126,6 @@ TEST_WITH(the_worst_of_several_devices_decides_the_end, NULL, finish)
 
 /* ---- figures, addresses, processes ---- */
 
-TEST_WITH(what_was_refused_raises_no_figure, NULL, finish)
-{
-#ifdef __SANITIZE_THREAD__
-    skip(); /* the simulated device has little address space there */
-#endif
-    expect_both("high_mark", NULL, "100 GiB: CUDA_ERROR_OUT_OF_MEMORY\nat most 4096 were used\n");
-}
-
 TEST_WITH(the_tail_of_a_very_large_buffer_is_known, NULL, finish)
 {
 #ifdef __SANITIZE_THREAD__
@@ -218,11 +144,6 @@ TEST_WITH(the_tail_of_a_very_large_buffer_is_known, NULL, finish)
     expect_err("writes 8 bytes from byte 42949672956 of buffer #2, 4 bytes past its end",
                "beginning 1073741824 bytes past the end of buffer #2",
                "writes 8 bytes from byte 42949672952 of buffer #2, which has been freed");
-}
-
-TEST_WITH(a_child_hears_the_driver_whatever_the_parents_threads_hold, NULL, finish)
-{
-    expect_both("fork_while", NULL, "the driver answered 6 of 6\nthe parent: CUDA_SUCCESS\n");
 }
 
 TEST_WITH(a_capture_survives_a_host_without_memory, NULL, finish)

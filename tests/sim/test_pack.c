@@ -290,62 +290,6 @@ CLEAN(the_watched_part_is_the_redzone)
 
 /* ---- streams ---- */
 
-CLEAN(memory_in_use_is_not_handed_out)
-{
-    static uint32_t flag;
-    start("small=pack");
-    CUstream busy = new_stream(), other = new_stream();
-    char *buffer = allocate_packed(100 * KIB, busy);
-    spin(busy, &flag);
-    write_at(buffer, 100 * KIB, 1, busy);
-    release(buffer, busy);
-    for (int i = 0; i < 100; i++) {
-        char *next = allocate_packed(100 * KIB, other);
-        CHECK(next + 100 * KIB <= buffer || next >= buffer + 100 * KIB);
-    }
-    char *same = allocate_packed(100 * KIB, busy); /* in the order of its stream it may */
-    CHECK(same == buffer);
-    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-    CHECK_CU(cuCtxSynchronize());
-}
-
-CLEAN(a_recorded_stream_is_waited_for)
-{
-    static uint32_t flag;
-    start("small=pack");
-    CUstream own = new_stream(), busy = new_stream();
-    char *buffer = allocate_packed(100 * KIB, own);
-    CHECK_CU(cuStreamSynchronize(own)); /* the pattern comes first */
-    spin(busy, &flag);
-    write_at(buffer, 100 * KIB, 1, busy);
-    CHECK_OK(cufence_record_stream(buffer, busy));
-    release(buffer, own);
-    for (int i = 0; i < 30; i++)
-        CHECK(allocate_packed(100 * KIB, own) != buffer);
-    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-    CHECK_CU(cuCtxSynchronize());
-    CHECK_OK(cufence_trim(-1));
-}
-
-/* The pattern of a new page is written in the order of one stream: another one gets nothing of it before. */
-CLEAN(a_new_page_is_written_first)
-{
-    static uint32_t flag;
-    start("small=pack");
-    CUstream busy = new_stream(), other = new_stream();
-    write_at(allocate_packed(1000, other), 1000, 1, other); /* the kernel is loaded */
-    spin(busy, &flag);
-    char *waits = allocate_packed(50 * KIB, busy), *ready = allocate_packed(50 * KIB, other);
-    write_at(ready, 50 * KIB, 7, other);
-    CHECK_CU(cuStreamSynchronize(other));
-    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-    write_at(waits, 50 * KIB, 9, busy);
-    CHECK_CU(cuCtxSynchronize());
-    CHECK(sum_at(ready, 50 * KIB, other) == 7 * 50 * KIB);
-    CHECK(sum_at(waits, 50 * KIB, busy) == 9 * 50 * KIB);
-    CHECK(cufence_check(0) == 0);
-}
-
 CLEAN(captures_are_not_packed)
 {
     CUgraph graph;

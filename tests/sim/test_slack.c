@@ -75,20 +75,6 @@ FINDS(finds_an_idle_one, "4 bytes changed, 0 bytes past the end of buffer #1")
     CHECK(cufence_check(0) == 1);
 }
 
-CLEAN(finds_nothing_in_bounds)
-{
-    CUstream stream = start_with_stream("slack=on,slack_every=4");
-    for (size_t i = 0; i < 300; i++) {
-        char *buffer = allocate(i * 37 % 5000 + 1, stream), *other = allocate(600, stream);
-        write_at(buffer, i * 37 % 5000 + 1, (int)i, stream);
-        write_at(other, 600, 0, stream);
-        release(buffer, stream);
-        if (i % 3)
-            release(other, stream);
-    }
-    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
-}
-
 /* ---- reuse ---- */
 
 /* The check comes behind the free: another thread of cufence's reports it. */
@@ -203,27 +189,6 @@ FINDS(many_buffers, "1 byte changed, 2 bytes before the start of buffer #")
 
 /* ---- streams ---- */
 
-/* Freed on another stream while the one that has written the pattern is still busy: nobody else may have the memory. */
-CLEAN(freed_while_pending)
-{
-    static uint32_t flag;
-    start("slack=on,slack_every=1");
-    CUstream busy = new_stream(), other = new_stream();
-    release(allocate(64, busy), busy);
-    release(allocate(64, other), other);
-    CHECK_CU(cuCtxSynchronize());
-    spin(busy, &flag);
-    char *buffer = allocate(3000, busy); /* its pattern waits behind the spinning kernel */
-    release(buffer, other);
-    char *next = allocate(50000, other);
-    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)next, 0, 50000, other));
-    CHECK_CU(cuStreamSynchronize(other));
-    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-    CHECK_CU(cuCtxSynchronize());
-    CHECK(sum_at(next, 50000, other) == 0); /* no pattern was written into it */
-    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
-}
-
 /* cuMemAlloc waits a moment for its pattern, not for a device that is busy; what it gave out before is counted. */
 CLEAN(a_pattern_that_comes_late_is_counted)
 {
@@ -243,51 +208,6 @@ CLEAN(a_pattern_that_comes_late_is_counted)
     CHECK(heap_slack_figures().late == late + 1);
     __atomic_store_n(&room, 1, __ATOMIC_RELEASE);
     CHECK(cufence_check(0) == 0);
-}
-
-/* uaf=adaptive: likewise where a twin goes on with the memory of the freed block. */
-CLEAN(twin_while_pending)
-{
-    static uint32_t flag;
-    cufence_stats stats = {0};
-    start("slack=on,slack_every=1,uaf_share=100,stacks=python");
-    CUstream busy = new_stream(), other = new_stream();
-    for (size_t i = 0; i < 2000 && stats.tested_buffers < 20; i++) {
-        flag = 0;
-        spin(busy, &flag);
-        char *buffer = allocate(3000 + 16 * (i % 8), busy);
-        usleep(1000); /* time to map a twin */
-        release(buffer, other);
-        char *next = allocate(50000, other);
-        CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)next, 0, 50000, other));
-        CHECK_CU(cuStreamSynchronize(other));
-        __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-        CHECK_CU(cuCtxSynchronize());
-        CHECK(sum_at(next, 50000, other) == 0);
-        release(next, other);
-        CHECK_OK(cufence_get_stats(0, &stats));
-    }
-    CHECK(stats.tested_buffers >= 20);
-    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
-}
-
-/* A block that passes to another stream while its check has not run must not be checked against the next buffer's bytes. */
-CLEAN(stolen_while_pending)
-{
-    static uint32_t flag;
-    start("slack=on,slack_every=1");
-    CUstream busy = new_stream(), other = new_stream();
-    char *buffer = allocate(3000, busy);
-    CHECK_CU(cuCtxSynchronize());
-    spin(busy, &flag);
-    release(buffer, busy);
-    char *next = allocate(50000, other);
-    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)next, 0, 50000, other));
-    CHECK_CU(cuStreamSynchronize(other));
-    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-    CHECK_CU(cuCtxSynchronize());
-    CHECK(sum_at(next, 50000, other) == 0);
-    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
 }
 
 FINDS(recorded_streams, "1 byte changed, 3 bytes before the start of buffer #1")

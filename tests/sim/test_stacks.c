@@ -1,6 +1,6 @@
 /*
- * What cufence takes of a caller's stack, and what a cancelled thread leaves behind: programs that know nothing of cufence, on
- * fibres and on threads of the least size, under the preload library.
+ * What cufence takes of a caller's stack: a program that knows nothing of cufence, on fibres, under the preload library.
+ * tests/surroundings has threads of the least size, and threads that are cancelled.
  */
 #include "guarded.h"
 
@@ -36,36 +36,6 @@ TEST_WITH(fibres_need_eight_kilobytes, NULL, finish)
         expect_err("double free by cuMemFree", "host read out of bounds by cuMemcpyDtoH",
                    "in copy_too_much"); /* the caller's stack is read, and not ours */
     }
-}
-
-TEST_WITH(threads_of_the_least_size_are_enough, NULL, finish)
-{
-    run(&by_dlsym, "small_threads", NO_PRELOAD, NULL, NULL);
-    expect_out(OWN_STEPS);
-    for (size_t k = 0; k < WAYS; k++)
-        run_guarded(&ways[k], "small_threads", NULL, FAULTED, OWN_STEPS MISUSES);
-    for (size_t i = 1; i < OPTIONS; i++)
-        run_guarded(&by_dlsym, "small_threads", options[i], FAULTED, OWN_STEPS MISUSES);
-    run_guarded(&by_dlsym, "small_threads exit", "live=exit+leaks,say=verbose", FAULTED, OWN_STEPS MISUSES);
-    expect_err("leak");
-}
-
-#define CANCELLED                                                                                                              \
-    "the first allocation: CUDA_SUCCESS\n"                                                                                     \
-    "a free: CUDA_SUCCESS\n"                                                                                                   \
-    "too large an allocation: CUDA_ERROR_OUT_OF_MEMORY\n"                                                                      \
-    "a double free: CUDA_ERROR_INVALID_VALUE\n"                                                                                \
-    "a copy out of bounds: CUDA_ERROR_INVALID_VALUE\n"                                                                         \
-    "0 of 200 were cancelled in the driver\n"
-
-/* The simulated device waits at cancellation points of its own, which end a thread where the program runs by itself. */
-TEST_WITH(a_thread_is_cancelled_behind_the_hook, NULL, finish)
-{
-    static const char *const with[] = {NULL, "uaf=strict", "slack=on", "fill=nan/nan"};
-    for (size_t i = 0; i < sizeof with / sizeof with[0]; i++)
-        run_guarded(&by_dlsym, "cancelled", with[i], FAULTED, CANCELLED);
-    run_guarded(&by_dlsym, "cancelled full", NULL, FAULTED, CANCELLED);
-    expect_err("double free by cuMemFreeAsync"); /* printing goes on afterwards */
 }
 
 TEST_WITH(abort_asks_the_loader_for_nothing, NULL, finish)

@@ -183,37 +183,15 @@ STORY(into_graph)
     return 0;
 }
 
-/* ---- releases of a primary context that others hold ---- */
+/* ---- the last release of a primary context, behind a kernel that faults ---- */
 
-/* release capture|kernel|last: while others hold it; or the last one, behind a kernel that faults. */
 STORY(release)
 {
-    static uint32_t flag;
-    int is_last = count > 2 && strcmp(arguments[2], "last") == 0;
-    int captures = count > 2 && strcmp(arguments[2], "capture") == 0;
     CUdeviceptr kept;
-    CUgraph graph;
     start();
     CUstream stream = new_stream();
     MUST(cu.cuMemAlloc(&kept, BYTES));
-    if (is_last) {
-        MUST(store(kept + BYTES, 1, stream));
-        say("release", cu.cuDevicePrimaryCtxRelease(0));
-        return 0;
-    }
-    MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
-    if (captures) {
-        MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-        MUST(cu.cuMemsetD8Async(kept, 1, BYTES, stream));
-    } else {
-        spin(&flag, stream);
-    }
+    MUST(store(kept + BYTES, 1, stream));
     say("release", cu.cuDevicePrimaryCtxRelease(0));
-    if (captures)
-        say("end", cu.cuStreamEndCapture(stream, &graph));
-    else
-        say("the kernel", cu.cuStreamQuery(stream));
-    let_go(&flag);
-    MUST(cu.cuStreamSynchronize(stream));
     return 0;
 }

@@ -1,69 +1,13 @@
-/* Stories about hardship: a fork while another thread is inside cufence, a host that has no memory, little address space. */
+/* Stories about hardship: a host that has no memory, little address space. */
 #include "program.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define BYTES 4096
-
-static CUcontext context;
-
-static void *allocate_on_another(void *unused)
-{
-    CUdeviceptr buffer;
-    MUST(cu.cuCtxSetCurrent(context));
-    CUstream stream = new_stream();
-    MUST(cu.cuMemAllocAsync(&buffer, BYTES, stream));
-    return NULL;
-}
-
-/* The child of a process that uses CUDA can do nothing but hear that from the driver; it exits with how much it heard. */
-static int ask_all(CUdeviceptr buffer, CUstream stream)
-{
-    CUdeviceptr other;
-    return (cu.cuMemFreeAsync(buffer, stream) == CUDA_ERROR_NOT_INITIALIZED) +
-           (cu.cuMemAllocAsync(&other, BYTES, stream) == CUDA_ERROR_NOT_INITIALIZED) +
-           (cu.cuMemAlloc(&other, BYTES) == CUDA_ERROR_NOT_INITIALIZED) + (cu.cuMemFree(buffer) == CUDA_ERROR_NOT_INITIALIZED) +
-           (cu.cuStreamDestroy(stream) == CUDA_ERROR_NOT_INITIALIZED) + (cu.cuCtxSynchronize() == CUDA_ERROR_NOT_INITIALIZED);
-}
-
-/* The other thread is held up in a question about the first stream's frees, whose list is locked meanwhile. */
-STORY(fork_while)
-{
-    static uint32_t flag;
-    CUdeviceptr kept, freed;
-    pthread_t thread;
-    int status = -1;
-    start();
-    MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
-    CUstream stream = new_stream();
-    MUST(cu.cuMemAllocAsync(&kept, BYTES, stream));
-    MUST(cu.cuMemAllocAsync(&freed, BYTES, stream));
-    spin(&flag, stream);
-    MUST(cu.cuMemFreeAsync(freed, stream));
-    begin_and_hold_up(&thread, allocate_on_another, "cuEventQuery", 500000);
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(60);
-        _Exit(ask_all(kept, stream));
-    }
-    waitpid(child, &status, 0);
-    set_latency("cuEventQuery", 0);
-    let_go(&flag);
-    pthread_join(thread, NULL);
-    if (WIFSIGNALED(status))
-        printf("the child was ended by signal %d\n", WTERMSIG(status));
-    else
-        printf("the driver answered %d of 6\n", WEXITSTATUS(status));
-    say("the parent", cu.cuMemFreeAsync(kept, stream));
-    return 0;
-}
 
 /* ---- no memory ---- */
 

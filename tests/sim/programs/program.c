@@ -80,13 +80,6 @@ CUstream new_stream(void)
     return stream;
 }
 
-unsigned first_byte(CUdeviceptr address)
-{
-    unsigned char byte = 0;
-    MUST(cu.cuMemcpyDtoH(&byte, address, 1));
-    return byte;
-}
-
 uint64_t calls_of(const char *function)
 {
     static uint64_t (*calls)(const char *);

@@ -25,7 +25,6 @@ void use_device(int device);
 
 /* One that does not wait for the default stream. */
 CUstream new_stream(void);
-unsigned first_byte(CUdeviceptr address);
 
 /* Of the simulated device: how often a function was called so far, and how long its calls take from now on. */
 uint64_t calls_of(const char *function);

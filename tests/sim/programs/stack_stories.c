@@ -1,9 +1,7 @@
-/* Stories about threads and fibres with little stack, and about threads that are cancelled. */
+/* Stories about fibres with little stack, and an end in a signal handler. */
 #include "program.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -17,7 +15,6 @@
 #else
 #define MOST_BYTES (8u << 10)
 #endif
-#define ROUNDS 200
 
 static CUcontext context;
 static CUstream stream;
@@ -113,18 +110,18 @@ static CUresult allocate_too_much(void)
 static const struct step {
     const char *name;
     CUresult (*run)(void);
-    int is_misuse, waits; /* it is one; the driver itself waits in it, and may be a cancellation point */
+    int is_misuse;
 } steps[] = {
-    {"the first allocation", allocate, 0, 0},
-    {"a free", release, 0, 0},
-    {"allocations and frees in order", allocate_and_free_in_order, 0, 1},
-    {"a launch", launch, 0, 1},
-    {"copies", copy, 0, 1},
-    {"a capture", capture, 0, 1},
-    {"another context", other_context, 0, 1},
-    {"too large an allocation", allocate_too_much, 0, 0},
-    {"a double free", free_twice, 1, 0},
-    {"a copy out of bounds", copy_too_much, 1, 0},
+    {"the first allocation", allocate, 0},
+    {"a free", release, 0},
+    {"allocations and frees in order", allocate_and_free_in_order, 0},
+    {"a launch", launch, 0},
+    {"copies", copy, 0},
+    {"a capture", capture, 0},
+    {"another context", other_context, 0},
+    {"too large an allocation", allocate_too_much, 0},
+    {"a double free", free_twice, 1},
+    {"a copy out of bounds", copy_too_much, 1},
 };
 #define STEPS (sizeof steps / sizeof steps[0])
 
@@ -183,144 +180,6 @@ STORY(fibres)
     for (size_t i = 0; i < STEPS; i++)
         if (!is_left_out(&steps[i]))
             tell_depth(steps[i].name, depth_of(steps[i].run));
-    return 0;
-}
-
-/* ---- threads ---- */
-
-static void *run_step_on_thread(void *step)
-{
-    MUST(cu.cuCtxSetCurrent(context));
-    answer = ((const struct step *)step)->run();
-    return NULL;
-}
-
-static void *end_on_thread(void *unused)
-{
-    exit(0);
-}
-
-/* With "exit", such a thread ends the process, with a buffer still allocated. */
-STORY(small_threads)
-{
-    pthread_attr_t attributes;
-    pthread_t thread;
-    begin();
-    MUST(cu.cuMemAlloc(&kept, 4000));
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, (size_t)PTHREAD_STACK_MIN);
-    for (size_t i = 0; i < STEPS; i++) {
-        if (is_left_out(&steps[i]))
-            continue;
-        if (pthread_create(&thread, &attributes, run_step_on_thread, (void *)(uintptr_t)&steps[i]) != 0)
-            return 1;
-        pthread_join(thread, NULL);
-        say(steps[i].name, answer);
-    }
-    if (count < 3 || strcmp(arguments[2], "exit") != 0 || pthread_create(&thread, &attributes, end_on_thread, NULL) != 0)
-        return 0;
-    for (;;)
-        pause();
-}
-
-/* ---- threads that are cancelled ---- */
-
-/* The request is there before the step, so that the first cancellation point ends the thread. */
-static void *run_cancelled_step(void *step)
-{
-    MUST(cu.cuCtxSetCurrent(context));
-    pthread_cancel(pthread_self());
-    answer = ((const struct step *)step)->run();
-    say(((const struct step *)step)->name, answer);
-    pthread_testcancel();
-    return NULL;
-}
-
-static int is_inside; /* atomic: the thread is in a function of the driver */
-
-static void *run_until_cancelled(void *unused)
-{
-    CUdeviceptr address;
-    MUST(cu.cuCtxSetCurrent(context));
-    for (;;) {
-        __atomic_store_n(&is_inside, 1, __ATOMIC_RELAXED);
-        MUST(cu.cuMemAllocAsync(&address, 1000, stream));
-        MUST(cu.cuMemFreeAsync(address, stream));
-        if (is_guarded()) {
-            cu.cuMemFreeAsync(address, stream);
-            MUST(cu.cuMemAlloc(&address, 3000000));
-            MUST(cu.cuMemFree(address));
-        }
-        __atomic_store_n(&is_inside, 0, __ATOMIC_RELAXED);
-        pthread_testcancel();
-    }
-    return unused;
-}
-
-static int count_cancelled_inside(void)
-{
-    unsigned seed = 1;
-    int inside = 0;
-    for (int i = 0; i < ROUNDS; i++) {
-        pthread_t thread;
-        pthread_create(&thread, NULL, run_until_cancelled, NULL);
-        for (int spins = rand_r(&seed) % 20000; spins > 0; spins--)
-            __asm__ volatile("" ::: "memory");
-        pthread_cancel(thread);
-        pthread_join(thread, NULL);
-        inside += __atomic_load_n(&is_inside, __ATOMIC_RELAXED);
-    }
-    return inside;
-}
-
-/* Standard error is a pipe without room: who prints has to wait. Returns the end to read from. */
-static int fill_standard_error(void)
-{
-    static const char junk[4096];
-    int ends[2];
-    if (pipe(ends) != 0 || fcntl(ends[1], F_SETFL, O_NONBLOCK) != 0)
-        return -1;
-    while (write(ends[1], junk, sizeof junk) > 0 || write(ends[1], junk, 1) > 0)
-        ;
-    fcntl(ends[1], F_SETFL, 0);
-    dup2(ends[1], STDERR_FILENO);
-    close(ends[1]);
-    return ends[0];
-}
-
-static void *empty(void *pipe_end)
-{
-    char some[4096];
-    while (read((int)(intptr_t)pipe_end, some, sizeof some) > 0)
-        ;
-    return NULL;
-}
-
-/* With "full", the reports wait for a reader. */
-STORY(cancelled)
-{
-    pthread_t thread, reader;
-    void *result;
-    begin();
-    MUST(cu.cuMemAlloc(&kept, 4000));
-    int is_full = count > 2 && !strcmp(arguments[2], "full"), own = is_full ? dup(STDERR_FILENO) : -1;
-    int pipe_end = is_full ? fill_standard_error() : -1;
-    if (is_full)
-        pthread_create(&reader, NULL, empty, (void *)(intptr_t)pipe_end);
-    for (size_t i = 0; i < STEPS; i++) {
-        if (is_left_out(&steps[i]) || steps[i].waits)
-            continue;
-        pthread_create(&thread, NULL, run_cancelled_step, (void *)(uintptr_t)&steps[i]);
-        pthread_join(thread, &result);
-        if (result != PTHREAD_CANCELED)
-            printf("%s: not cancelled\n", steps[i].name);
-    }
-    if (is_full) {
-        dup2(own, STDERR_FILENO);
-        pthread_join(reader, NULL);
-    }
-    printf("%d of %d were cancelled in the driver\n", count_cancelled_inside(), ROUNDS);
-    MUST(cu.cuMemFree(kept));
     return 0;
 }
 
