@@ -38,82 +38,6 @@ static void launch_append(uint32_t value, CUstream stream)
     OK(cuLaunchKernel(append, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&value}, NULL));
 }
 
-TEST(streams_run_in_order_and_apart_from_each_other)
-{
-    CUstream slow, fast;
-    uint32_t flag = 0;
-    OK(cuStreamCreate(&slow, CU_STREAM_NON_BLOCKING));
-    OK(cuStreamCreate(&fast, CU_STREAM_NON_BLOCKING));
-    launch_spin(spin, &flag, slow);
-    launch_append(1, slow);
-    launch_append(2, fast);
-    OK(cuStreamSynchronize(fast));
-    assert_int_equal(atomic_load(&log_count), 1);
-    assert_int_equal(log_values[0], 2);
-    assert_result(cuStreamQuery(slow), CUDA_ERROR_NOT_READY);
-    OK(cuStreamQuery(fast));
-    let_go(&flag);
-    OK(cuStreamSynchronize(slow));
-    assert_int_equal(log_values[1], 1);
-    OK(cuStreamQuery(slow));
-    OK(cuStreamDestroy(slow));
-    OK(cuStreamDestroy(fast));
-    assert_result(cuStreamQuery(slow), CUDA_ERROR_INVALID_HANDLE);
-}
-
-TEST(legacy_stream_orders_with_blocking_streams)
-{
-    CUstream blocking, apart;
-    uint32_t flag = 0;
-    OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
-    OK(cuStreamCreate(&apart, CU_STREAM_NON_BLOCKING));
-    launch_spin(spin, &flag, blocking);
-    launch_append(1, NULL);     /* waits for the blocking stream */
-    launch_append(2, blocking); /* waits for the legacy stream */
-    launch_append(3, apart);
-    OK(cuStreamSynchronize(apart));
-    assert_int_equal(atomic_load(&log_count), 1);
-    assert_int_equal(log_values[0], 3);
-    assert_result(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
-    assert_result(cuStreamQuery(CU_STREAM_LEGACY), CUDA_ERROR_NOT_READY);
-    let_go(&flag);
-    OK(cuStreamSynchronize(blocking));
-    assert_int_equal(log_values[1], 1);
-    assert_int_equal(log_values[2], 2);
-
-    /* The same the other way round. */
-    flag = 0;
-    launch_spin(spin, &flag, NULL);
-    launch_append(4, blocking);
-    assert_result(cuStreamQuery(blocking), CUDA_ERROR_NOT_READY);
-    assert_int_equal(atomic_load(&log_count), 3);
-    let_go(&flag);
-    OK(cuStreamSynchronize(blocking));
-    assert_int_equal(atomic_load(&log_count), 4);
-}
-
-static void *use_own_stream(void *argument)
-{
-    if (cuCtxSetCurrent(context) == CUDA_SUCCESS &&
-        cuLaunchKernel(append, 1, 1, 1, 1, 1, 1, 0, CU_STREAM_PER_THREAD, (void *[]){argument}, NULL) == CUDA_SUCCESS)
-        cuStreamSynchronize(CU_STREAM_PER_THREAD);
-    return NULL;
-}
-
-TEST(each_thread_has_a_default_stream)
-{
-    uint32_t flag = 0, value = 7;
-    pthread_t thread;
-    launch_spin(spin, &flag, CU_STREAM_PER_THREAD);
-    assert_int_equal(pthread_create(&thread, NULL, use_own_stream, &value), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(atomic_load(&log_count), 1);
-    assert_result(cuStreamQuery(CU_STREAM_PER_THREAD), CUDA_ERROR_NOT_READY);
-    let_go(&flag);
-    OK(cuCtxSynchronize());
-    OK(cuStreamQuery(CU_STREAM_PER_THREAD));
-}
-
 struct own_stream {
     pid_t thread;
     unsigned long long id;
@@ -176,20 +100,6 @@ TEST(events_mark_a_place_in_a_stream)
     assert_true(milliseconds >= 0);
     OK(cuEventDestroy(event));
     assert_result(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
-}
-
-TEST(a_destroyed_stream_finishes_its_work)
-{
-    CUstream stream;
-    uint32_t flag = 0;
-    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    launch_spin(spin, &flag, stream);
-    launch_append(5, stream);
-    OK(cuStreamDestroy(stream));
-    assert_int_equal(atomic_load(&log_count), 0);
-    let_go(&flag);
-    OK(cuCtxSynchronize());
-    assert_int_equal(atomic_load(&log_count), 1);
 }
 
 static void host_function(void *user)

@@ -228,13 +228,6 @@ CASE(order, two_contexts)
 
 /* ---- not wrong ---- */
 
-CASE(order, waited_by_event)
-{
-    use_on(second);
-    follow(first, second);
-    free_on(first);
-}
-
 /* Through a third stream, as PyTorch frees a tensor with recorded streams. */
 CASE(order, unified)
 {
@@ -243,23 +236,6 @@ CASE(order, unified)
     follow(third, first);
     follow(third, second);
     free_on(third);
-}
-
-CASE(order, event_recorded_again)
-{
-    CUevent event = new_event();
-    MUST(cu.cuEventRecord(event, second));
-    use_on(second);
-    MUST(cu.cuEventRecord(event, second));
-    MUST(cu.cuStreamWaitEvent(first, event, 0));
-    free_on(first);
-}
-
-CASE(order, synchronised)
-{
-    use_on(second);
-    MUST(cu.cuStreamSynchronize(second));
-    free_on(first);
 }
 
 CASE(order, event_synchronised)
@@ -289,47 +265,12 @@ CASE(order, stream_polled)
     free_on(first);
 }
 
-CASE(order, context_synchronised)
-{
-    use_on(second);
-    MUST(cu.cuCtxSynchronize());
-    free_on(first);
-}
-
-/* It synchronises by itself. */
-CASE(order, freed_at_once)
-{
-    use_on(second);
-    MUST(cu.cuMemFree(buffer));
-}
-
 /* A copy to memory that is not page-locked has ended when it returns. */
 CASE(order, copied_to_host)
 {
     static uint32_t words[WORDS];
     use_on(second);
     MUST(cu.cuMemcpyDtoHAsync(words, buffer, BYTES, second));
-    free_on(first);
-}
-
-/* The default stream waits for blocking streams, and they for it. */
-CASE(order, blocking)
-{
-    CUstream third, fourth;
-    MUST(cu.cuStreamCreate(&third, CU_STREAM_DEFAULT));
-    MUST(cu.cuStreamCreate(&fourth, CU_STREAM_DEFAULT));
-    use_on(third);
-    MUST(cu.cuMemsetD32Async(buffer, 1, WORDS, CU_STREAM_LEGACY));
-    MUST(add_one(buffer, WORDS, fourth));
-    MUST(cu.cuMemFreeAsync(buffer, CU_STREAM_LEGACY));
-}
-
-CASE(order, recorded)
-{
-    int (*record)(void *, CUstream) = (int (*)(void *, CUstream))driver_of_cufence("cufence_record_stream");
-    use_on(second);
-    if (record && record((void *)(uintptr_t)buffer, second) != 0)
-        exit(2);
     free_on(first);
 }
 
@@ -380,26 +321,6 @@ CASE(order, host_told)
     MUST(cu.cuLaunchHostFunc(second, told, &flag));
     while (!__atomic_load_n(&flag, __ATOMIC_ACQUIRE))
         ;
-    free_on(first);
-}
-
-/* Another device's stream waits, and the free follows that. */
-CASE(order, two_devices)
-{
-    CUevent there;
-    CUstream far;
-    use_on(second);
-    use_device(1);
-    far = new_stream();
-    there = new_event();
-    use_device(0);
-    CUevent here = new_event();
-    MUST(cu.cuEventRecord(here, second));
-    use_device(1);
-    MUST(cu.cuStreamWaitEvent(far, here, 0));
-    MUST(cu.cuEventRecord(there, far));
-    use_device(0);
-    MUST(cu.cuStreamWaitEvent(first, there, 0));
     free_on(first);
 }
 
