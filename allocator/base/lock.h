@@ -11,6 +11,7 @@
 
 enum lock_rank {
     RANK_PROCESS = 1, /* initialisation; held for all of it */
+    RANK_NVTX,        /* what pools tell through NVTX; held across synchronisations of cufence's own */
     RANK_VISIT,       /* the background thread works in a context, or a context is being destroyed; held across map and unmap */
     RANK_SYNC,        /* serialises cufence's own synchronisations; held across them */
     RANK_SPACE,       /* address space is reserved, if not at the start; held across that */

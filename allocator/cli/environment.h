@@ -38,6 +38,10 @@ extern const struct framework frameworks[FRAMEWORKS];
 /* Sets their variables, unless the user has chosen other values. */
 cufence_status environment_frameworks(FILE *words);
 
+/* NVTX: names the libcufence.so beside the preload library as the tool that hears pools (api/nvtx.c), unless the user has
+ * chosen another one. */
+cufence_status environment_nvtx(const char *preload, FILE *words);
+
 /* Unsets the variables that override the core-dump settings which cufence makes in the driver. */
 void environment_coredumps(FILE *words);
 

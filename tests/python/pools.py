@@ -1,6 +1,7 @@
-"""What the adapters' tests run in processes of their own: stand-ins for vLLM, and what is done with these or the real one.
+"""What the adapters' tests run in processes of their own: stand-ins for vLLM and SGLang, and what is done with these or the
+real ones.
 
-The real one is imported from its sources without what it needs: every other module of it is an empty one."""
+The real ones are imported from their sources without what they need: every other module of theirs is an empty one."""
 
 from __future__ import annotations
 
@@ -144,7 +145,7 @@ expect()  # a later request may find its prefix there
 pool.get_new_blocks(3)
 assert {row[2] for row in told} == {1, 2, 3} and {row[0] for row in told} == {"taken"}, told
 told.clear()
-adapter._divisions.clear()
+adapter._blocks = type(adapter._blocks)("packed")
 packed = config(64, 32, ["layer.0", "layer.1"], offset=16)
 adapter._divide(packed, {"layer.0": Tensor(4096, 0)})
 expect(("divided", "kv", 4096, 64, 4))
@@ -153,7 +154,7 @@ expect(("divided", "kv", 4096, 64, 4))
 USE_VLLM_AROUND = """
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.worker.utils import allocate_kv_cache
-adapter._divisions.clear()
+adapter._blocks = type(adapter._blocks)("vLLM")
 allocate_kv_cache(one, "cuda", None)
 told.clear()
 pool = BlockPool(4, False, 16)
@@ -173,10 +174,128 @@ for function, parameter in ((KVCacheManager.allocate_slots, "request"), (allocat
     assert parameter in inspect.signature(function.cufence_before).parameters
     assert parameter in inspect.signature(function).parameters
 from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheTensor
-adapter._divisions.clear()
+adapter._blocks = type(adapter._blocks)("vLLM")
 tensors = [KVCacheTensor(size=256, layers=["layer.0", "layer.1"], layer_stride=128, block_stride=32)]
 adapter._divide(KVCacheConfig(num_blocks=4, kv_cache_tensors=tensors, kv_cache_groups=[]), {"layer.0": Tensor(4096, 0)})
 expect(("divided", "layer.0", 4096, 32, 4), ("divided", "layer.1", 4224, 32, 4))
+"""
+
+SGLANG = """
+class Indices(list):
+    def tolist(self): return list(self)
+    def numel(self): return len(self)
+    def __getitem__(self, at):
+        found = list.__getitem__(self, at)
+        return Indices(found) if isinstance(at, slice) else found
+class Pool:
+    def __init__(self, size, page_size, kvcache):
+        self.size, self.page_size, self._kvcache = size, page_size, kvcache
+        self.free_group = None
+        self.clear()
+    def get_kvcache(self): return self._kvcache
+    def clear(self): self.free_pages, self.free_group = Indices(range(1, self.size // self.page_size + 1)), None
+    def free_group_begin(self): self.free_group = []
+    def free_group_end(self):
+        pending, self.free_group = self.free_group, None
+        if pending:
+            self.free(Indices(sum(pending, [])))
+"""
+SGLANG_TOKEN = (
+    SGLANG
+    + """
+class TokenToKVPoolAllocator(Pool):
+    def __init__(self, size, dtype, device, kvcache, need_sort): super().__init__(size, 1, kvcache)
+    def alloc(self, need_size):
+        if need_size > len(self.free_pages):
+            return None
+        found, self.free_pages = self.free_pages[:need_size], self.free_pages[need_size:]
+        return found
+    def free(self, free_index):
+        if self.free_group is not None:
+            self.free_group.append(free_index)
+        else:
+            self.free_pages = Indices(self.free_pages + free_index)
+"""
+)
+SGLANG_PAGED = (
+    SGLANG
+    + """
+class PagedTokenToKVPoolAllocator(Pool):
+    def __init__(self, size, page_size, dtype, device, kvcache, need_sort): super().__init__(size, page_size, kvcache)
+    def alloc(self, need_size):
+        pages, self.free_pages = self.free_pages[: need_size // self.page_size], self.free_pages[need_size // self.page_size :]
+        return Indices(page * self.page_size + i for page in pages for i in range(self.page_size))
+    def alloc_extend(self): raise NotImplementedError
+    def alloc_decode(self, seq_lens, seq_lens_cpu, last_loc):
+        page = last_loc[0] // self.page_size
+        if last_loc[0] % self.page_size == self.page_size - 1:
+            page, self.free_pages = self.free_pages[0], self.free_pages[1:]
+            return Indices([page * self.page_size])
+        return Indices([last_loc[0] + 1])
+    def free(self, free_index): self._release_page_ids(Indices(sorted({i // self.page_size for i in free_index})))
+    def _release_page_ids(self, *page_ids): self.free_pages = Indices(sum(map(list, page_ids), []) + self.free_pages)
+"""
+)
+
+USE_SGLANG = """
+cufence.adapt("sglang")
+import types, warnings
+from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
+from sglang.srt.mem_cache.allocator.paged import PagedTokenToKVPoolAllocator
+class Cache:
+    def __init__(self, tokens):
+        self.k_buffer, self.v_buffer = [Tensor(4096, tokens * 8, tokens, 8)], [Tensor(65536, tokens * 8, tokens, 8)]
+keys, values = "k of layer 0", "v of layer 0"
+def both(*rows): return [(kind, name, row, *rest) for name in (keys, values) for kind, row, *rest in rows]
+pool = TokenToKVPoolAllocator(4, DTYPE, "cpu", Cache(5), False)
+expect(("divided", keys, 4096, 16, 5), ("divided", values, 65536, 16, 5), *both(*[("released", row) for row in (1, 2, 3, 4)]))
+found = pool.alloc(2)
+expect(*both(("taken", 1, None), ("taken", 2, None)))
+assert pool.alloc(9) is None
+pool.free_group_begin()
+pool.free(found[:1])
+expect()
+pool.free_group_end()
+expect(*both(("released", 1)))
+pool.clear()
+expect(*both(("released", 2)))
+other = TokenToKVPoolAllocator(4, DTYPE, "cpu", None, False)
+other.free(other.alloc(1))
+expect()  # it has as many rows, and no memory that is followed
+class Other(PagedTokenToKVPoolAllocator):
+    def clear(self): PagedTokenToKVPoolAllocator.clear.cufence_before(self)
+pool = Other(8, 4, DTYPE, "cpu", Cache(12), False)
+pool.free(pool.alloc(4))
+expect()  # a pool of another kind is not followed
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    TokenToKVPoolAllocator(4, DTYPE, "cpu", Cache(10), False)
+assert len(said) == 2 and "the pool has 5 pages of 1" in str(said[0].message), said
+expect()  # it could be divided into 5 rows, which are not its pages
+pool = PagedTokenToKVPoolAllocator(8, 4, DTYPE, "cpu", Cache(12), False)
+expect(("divided", keys, 4096, 64, 3), ("divided", values, 65536, 64, 3), *both(("released", 1), ("released", 2)))
+found = pool.alloc(4)
+expect(*both(("taken", 1, None)))
+more = decode(pool, found.tolist()[-1])
+assert more.tolist() == [8], more
+expect(*both(("taken", 2, None)))
+assert decode(pool, 8).tolist() == [9]
+expect()  # the page is taken already
+pool.free(found)
+expect(*both(("released", 1)))
+pool.clear()
+expect(*both(("released", 2)))
+"""
+DECODE = "DTYPE = None\ndef decode(pool, last): return pool.alloc_decode(None, None, [last])\n"
+DECODE_REAL = """
+import torch
+from sglang.srt.mem_cache.allocator import paged
+paged.get_num_new_pages = lambda seq_lens, page_size, decode: int((seq_lens % page_size == 1).sum())
+DTYPE = torch.float16
+def decode(pool, last):
+    lengths = torch.tensor([last - 2])  # 4 tokens of page 1, then those of page 2
+    pool.use_triton_kernels = False
+    return pool.alloc_decode(lengths, lengths, torch.tensor([last]))
 """
 
 # On the simulated device: blocks of 64 bytes in a buffer of cufence's, of which one that was freed is written to.

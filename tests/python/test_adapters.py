@@ -1,12 +1,13 @@
 """The adapters of libraries with pools of their own: with stand-ins for the libraries, and with the libraries where they are.
 
 CUFENCE_TEST_POOLS_PYTHON names a Python that has the real ones (rmm-cu12, cupy-cuda13x): without a GPU they can be imported,
-and what reaches the resource below a pool be seen. CUFENCE_TEST_VLLM names a folder with the sources of
-vLLM (a source distribution, an unpacked wheel), for which CUFENCE_TORCH_PYTHON has PyTorch."""
+and what reaches the resource below a pool be seen. CUFENCE_TEST_VLLM and CUFENCE_TEST_SGLANG name folders with the sources of
+vLLM and SGLang (a source distribution, an unpacked wheel), for which CUFENCE_TORCH_PYTHON has PyTorch."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -15,10 +16,36 @@ from pathlib import Path
 import pools
 import simulated
 import standin
+from standin import BUILD, LIBCUDA
 
 POOLS_PYTHON = os.environ.get("CUFENCE_TEST_POOLS_PYTHON", sys.executable)
 TORCH_PYTHON = os.environ.get("CUFENCE_TORCH_PYTHON", sys.executable)
 
+
+# A pool that tells tools of its pieces, as Compute Sanitizer's manual shows it.
+POOL = """
+#include <cuda.h>
+#include <nvtx3/nvToolsExtMem.h>
+int main(void)
+{
+    CUcontext context;
+    CUdeviceptr pool;
+    cuInit(0);
+    cuDevicePrimaryCtxRetain(&context, 0);
+    cuCtxSetCurrent(context);
+    cuMemAlloc(&pool, 1 << 16);
+    nvtxMemVirtualRangeDesc_t all = {1 << 16, (void *)pool}, piece = {1000, (void *)pool};
+    nvtxMemHeapDesc_t heap = {NVTX_EXT_COMPATID_MEM, sizeof heap, 0, NVTX_MEM_HEAP_USAGE_TYPE_SUB_ALLOCATOR,
+                              NVTX_MEM_TYPE_VIRTUAL_ADDRESS, sizeof all, &all, 0, NVTX_MESSAGE_TYPE_ASCII, {"slab"}};
+    nvtxDomainHandle_t domain = nvtxDomainCreateA("pools");
+    nvtxMemRegionsRegisterBatch_t pieces = {NVTX_EXT_COMPATID_MEM, sizeof pieces, NVTX_MEM_TYPE_VIRTUAL_ADDRESS,
+                                            nvtxMemHeapRegister(domain, &heap), 1, sizeof piece, &piece, 0};
+    nvtxMemRegionsRegister(domain, &pieces);
+    cuMemsetD8(pool, 1, WRITTEN);
+    cuCtxSynchronize();
+    return 0;
+}
+"""
 
 # What a pool takes at once, and what RMM rounds to in one.
 RMM = """
@@ -220,6 +247,18 @@ class Adapters(standin.InFolder):
         self.has("torch", TORCH_PYTHON)
         self.run_code(head + pools.RECORDED + pools.USE_VLLM + pools.USE_VLLM_REAL, python=TORCH_PYTHON)
 
+    def test_sglang(self) -> None:
+        folder = "sglang__srt__mem_cache__allocator__"
+        self.write(**{f"{folder}token": pools.SGLANG_TOKEN, f"{folder}paged": pools.SGLANG_PAGED})
+        self.run_code(pools.RECORDED + pools.DECODE + pools.USE_SGLANG)
+
+    def test_real_sglang(self) -> None:
+        names = (f"sglang.srt.mem_cache.allocator.{name}" for name in ("base", "token", "paged"))
+        head = self.real("sglang", "CUFENCE_TEST_SGLANG", *names)
+        self.has("torch", TORCH_PYTHON)
+        use = pools.USE_SGLANG.replace("class Cache", pools.DECODE_REAL + "class Cache", 1)
+        self.run_code(head + pools.RECORDED + use, python=TORCH_PYTHON)
+
     def test_blocks_on_the_simulated_device(self) -> None:
         core = {"block_pool": pools.VLLM_POOL, "kv_cache_manager": pools.VLLM_MANAGER}
         self.write(vllm__v1__worker__utils=pools.VLLM_UTILS, **{f"vllm__v1__core__{name}": text for name, text in core.items()})
@@ -238,14 +277,14 @@ class Adapters(standin.InFolder):
         self.run_code(code, CUFENCE_ADAPT="other,vllm")
 
     def test_another_version_is_said(self) -> None:
-        self.write(vllm__v1__worker__utils="", cupy="", other="")
-        (self.folder / "vllm" / "__init__.py").write_text("")
+        self.write(vllm__v1__worker__utils="", sglang__srt__mem_cache__allocator="", cupy="", other="")
+        (self.folder / "sglang" / "__init__.py").write_text("")
         self.run_code(
             """
             import cufence, warnings
-            cufence.adapt("vllm")
-            wanted = {"vllm": ["it has no vllm.v1.core.block_pool", "its cache is not followed"],
-                      "vllm.v1.worker.utils": ["allocate_kv_cache", "its cache"], "cupy": ["inside its pools"], "other": []}
+            cufence.adapt("vllm", "sglang")
+            wanted = {"vllm.v1.worker.utils": ["allocate_kv_cache", "its cache is not followed"], "cupy": ["inside its pools"],
+                      "sglang": ["it has no sglang.srt.mem_cache.allocator.token", "its cache"], "other": []}
             for module, words in wanted.items():
                 with warnings.catch_warnings(record=True) as said:
                     warnings.simplefilter("always")
@@ -268,3 +307,25 @@ class Adapters(standin.InFolder):
                 raise AssertionError
             """
         )
+
+    def run_pool(self, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Runs a program with a pool that knows nothing of cufence, under `cufence run` on the simulated device."""
+        cache = (BUILD / "CMakeCache.txt").read_text()
+        include = re.search(r"^CUFENCE_CUDA_INCLUDE_DIR:PATH=(.*)$", cache, re.M)
+        if not include or not Path(include[1], "nvtx3", "nvToolsExtMem.h").is_file():
+            self.skipTest("this toolkit has no nvtx3/nvToolsExtMem.h")
+        source, program = self.folder / "pool.c", self.folder / "pool"
+        source.write_text(POOL)
+        command = [standin.c_compiler(), f"-I{include[1]}", source, "-o", program, LIBCUDA / "libcuda.so.1", "-ldl"]
+        subprocess.run([*command, *flags], check=True)
+        return standin.cufence("run", "--verbose", "--", program, **variables)
+
+    def test_a_pool_that_tells_nvtx(self) -> None:
+        done = self.run_pool("-DWRITTEN=1000")
+        self.assertEqual((done.returncode, "padding" in done.stderr), (0, False), done.stderr)
+        done = self.run_pool("-DWRITTEN=1008")
+        self.assertEqual(done.returncode, 86, done.stderr)
+        self.assertIn("padding in slab", done.stderr)
+        done = self.run_pool("-DWRITTEN=1008", NVTX_INJECTION64_PATH="/nonexistent/tool.so")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("NVTX_INJECTION64_PATH=/nonexistent/tool.so: left as it was", done.stderr)

@@ -182,6 +182,23 @@ TEST_WITH(a_chosen_allocator_stays_and_is_told, NULL, end)
     assert_false(is_said("hidden"));
 }
 
+TEST_WITH(nvtx_finds_the_library_unless_another_tool_is_named, NULL, end)
+{
+    START(NULL);
+    assert_int_equal(environment_nvtx("/opt/lib/libcufence_preload.so", words), CUFENCE_OK);
+    expect("NVTX_INJECTION64_PATH", "/opt/lib/libcufence.so");
+    assert_true(is_said("NVTX_INJECTION64_PATH=/opt/lib/libcufence.so, so that pools"));
+    end(NULL);
+    START("NVTX_INJECTION64_PATH=/outer/libcufence.so");
+    assert_int_equal(environment_nvtx("/opt/lib/libcufence_preload.so", words), CUFENCE_OK);
+    expect("NVTX_INJECTION64_PATH", "/opt/lib/libcufence.so");
+    end(NULL);
+    START("NVTX_INJECTION64_PATH=/opt/nsight/tool.so");
+    assert_int_equal(environment_nvtx("/opt/lib/libcufence_preload.so", words), CUFENCE_OK);
+    expect("NVTX_INJECTION64_PATH", "/opt/nsight/tool.so");
+    assert_true(is_said("NVTX_INJECTION64_PATH=/opt/nsight/tool.so: left as it was, so what pools tell"));
+}
+
 TEST_WITH(core_dump_variables_are_unset, NULL, end)
 {
     START("CUDA_ENABLE_COREDUMP_ON_EXCEPTION=0", "CUDA_COREDUMP_FILE=core.%p", "CUDA_COREDUMP_GENERATION_FLAGS=skip_abort",

@@ -2,8 +2,8 @@
 import of the library's modules in MODULES.
 
 RMM and CuPy are always patched under `cufence run`: their pools are bypassed, which changes nothing that a correct program
-sees. vLLM is if adapt() asks for it, in this process and in those that it starts: its block pool then tells cufence what it
-hands out."""
+sees. vLLM and SGLang are if adapt() asks for it, in this process and in those that it starts: their block pools then tell
+cufence what they hand out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 BYPASSED = {"rmm": ("rmm",), "cupy": ("cupy",)}
-MODULES = BYPASSED | {"vllm": ("vllm.v1.core.block_pool", "vllm.v1.core.kv_cache_manager", "vllm.v1.worker.utils")}
+MODULES = BYPASSED | {
+    "vllm": ("vllm.v1.core.block_pool", "vllm.v1.core.kv_cache_manager", "vllm.v1.worker.utils"),
+    "sglang": ("sglang.srt.mem_cache.allocator.token", "sglang.srt.mem_cache.allocator.paged"),
+}
 VARIABLE = "CUFENCE_ADAPT"  # names the adapters that adapt() chose, for the processes that this one starts
 
 
@@ -61,7 +64,7 @@ def patches() -> dict[str, Callable[[ModuleType], None]]:
 
 
 def adapt(*names: str) -> None:
-    """Follows what these libraries do inside their memory: "rmm", "cupy", "vllm".
+    """Follows what these libraries do inside their memory: "rmm", "cupy", "vllm", "sglang".
 
     Call it before the library is imported. `cufence docs regions` says what each does. Raises ValueError for another name,
     RuntimeError if it comes too late, or for "rmm" and "cupy" outside of `cufence run`, whose memory cufence then does not see.

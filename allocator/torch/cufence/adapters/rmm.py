@@ -1,6 +1,7 @@
 """RMM: pools hand every allocation to the resource below them, which asks the driver, so that each gets guards of its own.
 
-The classes are replaced with ones of the same arguments, of which only the resource below has an effect. Pools that C++ code makes are as they were.
+RMM tells tools nothing of what its pools hand out: of NVTX it has ranges alone. The classes are replaced with ones of the same
+arguments, of which only the resource below has an effect. Pools that C++ code makes are as they were.
 """
 
 from __future__ import annotations

@@ -6,10 +6,9 @@ KVCacheTensor says where each layer's blocks lie."""
 
 from __future__ import annotations
 
-import warnings
-
-from .. import _library, _regions
+from .. import _regions
 from .._patches import _replace
+from .rows import Blocks
 
 TYPE_CHECKING = False
 
@@ -18,23 +17,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-# The divisions that no pool has yet, by their number of rows, address and size. A pool takes those with as many rows as it has blocks:
-# another one may have as many in other memory, and what it frees must not be marked there.
-_divisions: dict[int, dict[tuple[int, int], _regions.Regions]] = {}
+_blocks = Blocks("vLLM's KV cache")
 _owner: Any = None  # the request that blocks are being allocated for; the scheduler has one thread
-
-
-def _divide_once(tensor: Any, rows: int, name: str) -> None:
-    """Divides the memory of a tensor, once: layers may share it. Where that cannot be done (it is not guarded, or overlaps another
-    division), a warning says so, and its blocks are not followed."""
-    known = _divisions.setdefault(rows, {})
-    where = _regions.memory_of(tensor)
-    if where in known:
-        return
-    try:
-        known[where] = _regions.regions(tensor, rows=rows, names=name)
-    except (ValueError, _library.Error) as error:
-        warnings.warn(f"cufence: {name} of vLLM's KV cache is not followed: {error}", RuntimeWarning, stacklevel=4)
 
 
 def _divide(config: Any, caches: dict[str, Any]) -> None:
@@ -49,7 +33,7 @@ def _divide(config: Any, caches: dict[str, Any]) -> None:
             at = 0 if is_packed else tensor.offset + i * tensor.layer_stride
             size = memory.element_size()
             rows = memory.set_(view.untyped_storage(), at // size, (count * stride // size,))
-            _divide_once(rows, count, "kv" if is_packed else layer)
+            _blocks.divide(rows, count, "kv" if is_packed else layer)
 
 
 def _patch_utils(module: Any) -> None:
@@ -83,7 +67,7 @@ def _patch_pool(module: Any) -> None:
     def wrap_init(before: Any) -> Any:
         def __init__(self: Any, *others: Any, **named: Any) -> None:
             before(self, *others, **named)
-            self.cufence_rows = list(_divisions.pop(self.num_gpu_blocks, {}).values())
+            self.cufence_rows = _blocks.claim(self.num_gpu_blocks)
             _regions.release(self.cufence_rows, (b.block_id for b in self.blocks if b is not self.null_block))
 
         return __init__
