@@ -124,7 +124,6 @@ TABLE(access, struct access_fact, FIELD(WORD, struct access_fact, kind, "kind", 
       FIELD(TRUE, struct access_fact, is_loaded, "loaded"));
 TABLE(address, struct address_fact, FIELD(HEX, struct address_fact, value, "value", MUST),
       CERTAINTY(struct address_fact, certainty, MUST), FIELD(BOOL, struct address_fact, is_in_arena, "in_arena", MUST),
-      FIELD(TRUE, struct address_fact, is_completed, "completed"),
       FIELD(TRUE, struct address_fact, is_misaligned, "misaligned"));
 
 /* ---- launches ---- */
@@ -362,7 +361,6 @@ static const struct field of_finding[] = {
     ROW(PART, rerun, NULL, .flags = BEHIND, .record = &rerun),
     OPEN("candidates", WHEN(struct finding, candidates.count)),
     ROW(TEXT, candidates.from, "from", .words = source_words, MUST),
-    ROW(TRUE, candidates.is_narrowed, "narrowed"),
     ROW(TRUE, candidates.is_const_excluded, "const_excluded"),
     ROW(TRUE, candidates.is_traced, "traced"),
     ROW(NUMBER, candidates.total, "total", MUST),

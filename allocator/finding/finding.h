@@ -102,7 +102,6 @@ struct address_fact {
     size_t lanes;      /* number of such threads; 0: the address is `value` */
     char where[224];   /* "0 bytes past the end of buffer #7"; "" for a call on the host, whose reason says it */
     int is_in_arena;   /* within cufence's address space */
-    int is_completed;  /* the high half was inferred from the buffers */
     int is_misaligned; /* not a multiple of the access width */
 };
 
@@ -251,7 +250,7 @@ struct candidate_facts {
     struct buffer_fact list[FINDING_CANDIDATES];
     size_t count, total;
     const char *from; /* one of the sources in docs/json.md */
-    int is_narrowed, is_const_excluded, is_traced;
+    int is_const_excluded, is_traced;
 };
 
 /* The arguments of the launch, in order. */

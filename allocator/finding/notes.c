@@ -67,15 +67,6 @@ static void note_source(struct finding *finding)
     }
 }
 
-static const char *arguments_note(const struct diagnosis *diagnosis)
-{
-    if (!diagnosis->is_narrowed)
-        return "candidates are the buffers that the kernel's arguments point to";
-    return diagnosis->candidate_total == 1
-               ? "the high half of the address is known; of the kernel's arguments only this is near it"
-               : "candidates are the buffers of the kernel's arguments near the high half of the address";
-}
-
 static void note_launches(struct finding *finding, const struct diagnosis *diagnosis)
 {
     if (diagnosis->origin.fits == 1)
@@ -93,7 +84,7 @@ static void note_candidates(struct finding *finding, const struct diagnosis *dia
         note_add(finding, "candidates are the live buffers of the device, newest first");
         return;
     case CANDIDATES_ARGUMENTS:
-        note_add(finding, "%s", arguments_note(diagnosis));
+        note_add(finding, "candidates are the buffers that the kernel's arguments point to");
         break;
     case CANDIDATES_RUNNING:
         note_add(finding, "candidates are the arguments of the launch that was still running; it may have been another one");
@@ -334,10 +325,6 @@ void notes_take(struct finding *finding, const struct diagnosis *diagnosis)
     }
     if (diagnosis->is_rerun && !finding->where.site.is_warp_alive)
         note_exited_warp(finding, diagnosis);
-    if (diagnosis->is_completed)
-        note_add(finding,
-                 "a register holds the low half of the address; the high half is what the buffers allow that the kernel's "
-                 "arguments point to");
     note_maps(finding, diagnosis);
     if (diagnosis->candidate_count)
         note_candidates(finding, diagnosis);

@@ -173,7 +173,6 @@ static void take_address(struct finding *finding, const struct diagnosis *diagno
     address->value = diagnosis->address;
     address->is_one = 1;
     address->is_in_arena = address->value >= memory->arena_start && address->value < memory->arena_end;
-    address->is_completed = diagnosis->is_completed;
     address->is_misaligned = diagnosis->kind == FAULT_MISALIGNED && is_misaligned(&finding->where.site, diagnosis->lane);
     say_where(address, diagnosis);
 }
@@ -232,7 +231,6 @@ static void take_candidates(struct finding *finding, const struct diagnosis *dia
     finding->candidates.count = diagnosis->candidate_count;
     finding->candidates.total = diagnosis->candidate_total;
     finding->candidates.from = sources[diagnosis->candidate_source];
-    finding->candidates.is_narrowed = diagnosis->is_narrowed;
     finding->candidates.is_const_excluded = diagnosis->is_const_excluded;
     finding->candidates.is_traced = diagnosis->is_traced;
 }

@@ -98,11 +98,8 @@ static void take_lane(struct rerun *rerun, const struct rerun_message *message)
     if (result->emulated_count == sizeof result->emulated / sizeof *result->emulated)
         return;
     struct evidence_lane *lane = &result->emulated[result->emulated_count++];
-    *lane = (struct evidence_lane){.lane = message->number,
-                                   .address = message->address,
-                                   .known_bits = UINT64_MAX,
-                                   .certainty = CERTAIN_DERIVED,
-                                   .is_replayed = 1};
+    *lane = (struct evidence_lane){
+        .lane = message->number, .address = message->address, .certainty = CERTAIN_DERIVED, .is_replayed = 1};
     memcpy(lane->thread, message->thread, sizeof lane->thread);
     memcpy(result->emulated_block, message->block, sizeof result->emulated_block);
 }

@@ -8,8 +8,7 @@
 static void diagnose(const struct fault_memory *memory, const struct rerun_result *rerun)
 {
     static const uint64_t parameters[] = {0x7e0000001000, 0x7e0000200000, 7};
-    struct evidence_lane lane = {
-        .thread = {3}, .address = 0x7e0000200000, .known_bits = UINT64_MAX, .certainty = CERTAIN_EXACT};
+    struct evidence_lane lane = {.thread = {3}, .address = 0x7e0000200000, .certainty = CERTAIN_EXACT};
     struct evidence_site site = {.exception = exception_of(14, NULL),
                                  .is_warp_alive = 1,
                                  .kernel = "k",

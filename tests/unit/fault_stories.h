@@ -247,41 +247,6 @@ static inline void by_good_tensor_map(struct story *story)
     boxes_place(&story->evidence, &story->memory);
 }
 
-/* A gather, `table[keys[i]]`: the load overwrote the high half of its own address. */
-static inline void half_known(struct story *story)
-{
-    use_after_free(story);
-    story->lanes[0].address = (F_START + 40) & UINT32_MAX;
-    story->lanes[0].known_bits = UINT32_MAX;
-    story->lanes[0].certainty = CERTAIN_NOT;
-    story->parameters[1] = F_START;
-    story->parameters[2] = B_START;
-}
-
-static inline void half_known_between_arguments(struct story *story)
-{
-    overrun(story);
-    story->lanes[0].address = A_END & UINT32_MAX;
-    story->lanes[0].known_bits = UINT32_MAX;
-    story->lanes[0].certainty = CERTAIN_NOT;
-    story->sites[0].lane_count = 1;
-    story->parameters[2] = B_START;
-}
-
-/* Only the high half is known: A is 4 GiB away from it, B is not. */
-static inline void high_half_known(struct story *story)
-{
-    half_known_between_arguments(story);
-    story->near[1].address += UINT64_C(1) << 32;
-    story->near[1].mapping_start += UINT64_C(1) << 32;
-    story->near[1].mapping_end += UINT64_C(1) << 32;
-    story->near[1].guard_start += UINT64_C(1) << 32;
-    story->near[1].guard_end += UINT64_C(1) << 32;
-    story->parameters[2] = story->near[1].address;
-    story->lanes[0].address = (ARENA >> 32 << 32) + (UINT64_C(1) << 32);
-    story->lanes[0].known_bits = ~(uint64_t)UINT32_MAX;
-}
-
 static inline void assertion(struct story *story)
 {
     overrun(story);

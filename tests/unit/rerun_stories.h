@@ -117,7 +117,6 @@ static inline void rerun_emulated(struct story *story)
         story->rerun.emulated[i] = (struct evidence_lane){.lane = 8 + i,
                                                           .thread = {104 + i},
                                                           .address = A_END + UINT64_C(4) * i,
-                                                          .known_bits = UINT64_MAX,
                                                           .certainty = CERTAIN_DERIVED,
                                                           .is_replayed = 1};
     story->rerun.emulated_count = 2;

@@ -138,52 +138,6 @@ TEST(test_address)
     assert_false(sass_address(&access, registers, 8, uniforms, 8, &address));
 }
 
-TEST(test_address_halves)
-{
-    enum { WIDE = SASS_LOW | SASS_HIGH };
-    static const uint32_t registers[4] = {1, 2, 0xffffff00, 0x7f};
-    static const uint32_t uniforms[8] = {0x100, 0x2, 0, 0x3, 0, 0, 0xfffffffc, 0xffffffff};
-    static const uint64_t low = 0xffffffff, high = 0xffffffff00000000;
-    static const struct {
-        unsigned base;
-        int is_wide, uniform;
-        int64_t immediate;
-        unsigned kept;
-        uint64_t known, address;
-    } halves[] = {
-        {2, 1, -1, 0, SASS_LOW, low, 0xffffff00},
-        {2, 1, -1, 0x200, SASS_LOW, low, 0x100},
-        {2, 1, -1, -0x200, SASS_LOW, low, 0xfffffd00},
-        {2, 1, -1, 0, SASS_HIGH, high, 0x7f00000000},
-        {2, 1, -1, 4, SASS_HIGH, 0, 0},
-        {2, 1, -1, -4, SASS_HIGH, 0, 0},
-        {2, 1, -1, 0, 0, 0, 0},
-        {2, 1, -1, 0x200, WIDE, low | high, 0x8000000100},
-        {2, 1, 0, 0x10, SASS_LOW | SASS_UNIFORM, low, 0x10},
-        {2, 1, 0, 0, SASS_LOW, 0, 0},                               /* the uniform registers may have changed */
-        {2, 1, 0, 0, SASS_HIGH | SASS_UNIFORM, 0, 0},               /* may carry */
-        {2, 1, 2, 0, SASS_HIGH | SASS_UNIFORM, high, 0x8200000000}, /* cannot */
-        {2, 1, 6, 4, SASS_HIGH | SASS_UNIFORM, high, 0x7f00000000}, /* -4 + 4 */
-        {2, 1, 7, 0, WIDE | SASS_UNIFORM, 0, 0},                    /* no such pair */
-        {2, 0, 2, 0, SASS_UNIFORM, high, 0x300000000},              /* a base of 32 bits has no high half */
-        {2, 0, 0, 0, SASS_UNIFORM, 0, 0},
-        {2, 0, 0, 0, SASS_LOW | SASS_UNIFORM, low | high, 0x300000000},
-        {SASS_RZ, 1, 0, 4, SASS_UNIFORM, low | high, 0x200000104},
-        {3, 1, -1, 0, WIDE, low, 0x7f}, /* the register behind is not in the dump */
-        {4, 1, -1, 0, WIDE, 0, 0},
-    };
-    for (size_t i = 0; i < sizeof(halves) / sizeof(halves[0]); i++) {
-        struct sass_access access = {.base = halves[i].base,
-                                     .is_base_wide = halves[i].is_wide,
-                                     .uniform = halves[i].uniform,
-                                     .immediate = halves[i].immediate};
-        uint64_t address = 0;
-        uint64_t known = sass_address_halves(&access, halves[i].kept, registers, 4, uniforms, 8, &address);
-        if (known != halves[i].known || address != halves[i].address)
-            fail_msg("case %zu: known 0x%lx, address 0x%lx", i, (unsigned long)known, (unsigned long)address);
-    }
-}
-
 /* As nvdisasm's life ranges show them: the first register, how many, of which file; a predicate, -1 if none. */
 TEST(test_what_is_written)
 {

@@ -63,9 +63,7 @@ struct evidence_box {
 struct evidence_lane {
     uint32_t lane;
     uint32_t thread[3];
-    uint64_t address;    /* of the access; known_bits says which bits are valid */
-    uint64_t known_bits; /* all ones if certainty is not CERTAIN_NOT; else the low or the high 32 bits, if the registers that
-                            hold them cannot have changed since, or 0 */
+    uint64_t address;         /* of the access; valid if certainty is not CERTAIN_NOT */
     enum certainty certainty; /* EXACT: the registers cannot have changed since the access; DERIVED: they may have */
     int is_replayed;          /* the address comes from emulating the lane's path: certainty is DERIVED */
     int has_exception;        /* the dump marks this lane */
@@ -122,8 +120,7 @@ struct evidence {
  * no globals; any thread.
  */
 cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evidence **out, struct problem *problem);
-/* The same for an open dump; the result does not point into the dump. In a truncated dump (coredump_open_part()), a site
- * without a warp does not mean that the warp has exited: it may be in the missing part. Errors: OUT_OF_MEMORY. */
+/* The same for an open dump; the result does not point into the dump. Errors: OUT_OF_MEMORY. */
 cufence_status evidence_read(const struct coredump *dump, struct evidence **out, struct problem *problem);
 
 void evidence_free(struct evidence *evidence); /* NULL is allowed */

@@ -185,7 +185,7 @@ static enum certainty after(const struct sass_access *access, struct sass_instru
 struct location_kept locate_kept(const struct location *location, uint64_t lane_pc)
 {
     const struct sass_access *access = &location->access;
-    struct location_kept kept = {CERTAIN_EXACT, 1, SASS_LOW | SASS_HIGH | SASS_UNIFORM};
+    struct location_kept kept = {CERTAIN_EXACT, 1, KEPT_LOW | KEPT_HIGH | KEPT_UNIFORM};
     uint64_t end = lane_pc;
     if (lane_pc < location->pc ||
         lane_pc - location->pc > TRUSTED_BYTES) /* in a loop, registers may be those of a later turn */
@@ -202,11 +202,11 @@ struct location_kept locate_kept(const struct location *location, uint64_t lane_
         kept.certainty = then < kept.certainty ? then : kept.certainty;
         kept.are_predicates_sure &= !is_lost && !sass_writes_predicate(instruction);
         if (is_lost || sass_writes_register(instruction, access->base, 1))
-            kept.parts &= ~(unsigned)SASS_LOW;
+            kept.parts &= ~(unsigned)KEPT_LOW;
         if (is_lost || sass_writes_register(instruction, access->base + 1, 1))
-            kept.parts &= ~(unsigned)SASS_HIGH;
+            kept.parts &= ~(unsigned)KEPT_HIGH;
         if (is_lost || sass_writes_uniform(instruction))
-            kept.parts &= ~(unsigned)SASS_UNIFORM;
+            kept.parts &= ~(unsigned)KEPT_UNIFORM;
         if (!bytes.bytes)
             break;
         if (is_lost) /* Any path is possible: check everything up to the function's end. */

@@ -91,32 +91,42 @@ static int takes_part(const struct coredump *dump, struct coredump_ref lane, con
 struct lane_state {
     struct coredump_ref ref;
     const struct coredump_lane *row;
-    uint32_t registers[256];
-    size_t register_count;
+    struct location_kept kept;
+    uint32_t registers[256], uniforms[256];
+    size_t register_count, uniform_count;
 };
 
 /* Computes the address from the current registers. Returns 0 if the lane did not perform the access. */
-static int read_address(const struct coredump *dump, const struct warp_view *view, const struct location *location,
-                        const struct lane_state *state, struct evidence_lane *lane)
+static int read_address(const struct coredump *dump, const struct location *location, const struct lane_state *state,
+                        struct evidence_lane *lane)
 {
-    const struct location_kept kept = locate_kept(location, state->row->pc);
-    enum certainty certainty = kept.certainty;
-    if (kept.are_predicates_sure && !takes_part(dump, state->ref, &location->access))
+    enum certainty certainty = state->kept.certainty;
+    if (state->kept.are_predicates_sure && !takes_part(dump, state->ref, &location->access))
         return 0;
     /* The result also claims that the lane performed the access. */
     int is_guarded = location->access.predicate != 7 || location->access.has_source;
-    if (is_guarded && !kept.are_predicates_sure && certainty > CERTAIN_DERIVED)
+    if (is_guarded && !state->kept.are_predicates_sure && certainty > CERTAIN_DERIVED)
         certainty = CERTAIN_DERIVED;
-    uint32_t uniforms[256];
-    size_t uniform_count = coredump_words(dump, view->warp_ref, COREDUMP_UNIFORM_REGISTERS, uniforms, 256);
-    if (certainty != CERTAIN_NOT &&
-        sass_address(&location->access, state->registers, state->register_count, uniforms, uniform_count, &lane->address))
+    if (certainty != CERTAIN_NOT && sass_address(&location->access, state->registers, state->register_count, state->uniforms,
+                                                 state->uniform_count, &lane->address))
         lane->certainty = certainty;
-    lane->known_bits = lane->certainty != CERTAIN_NOT
-                           ? UINT64_MAX
-                           : sass_address_halves(&location->access, kept.parts, state->registers, state->register_count,
-                                                 uniforms, uniform_count, &lane->address);
     return 1;
+}
+
+/* Returns 1 if registers that certainly still have their values give another address, as far as they tell. */
+static int is_contradicted(const struct sass_access *access, const struct lane_state *state, uint64_t address)
+{
+    uint64_t base = address - (uint64_t)access->immediate;
+    if (access->uniform >= 0) {
+        if (!(state->kept.parts & KEPT_UNIFORM) || (size_t)access->uniform + 1 >= state->uniform_count)
+            return 0;
+        base -= (uint64_t)state->uniforms[access->uniform + 1] << 32 | state->uniforms[access->uniform];
+    }
+    for (unsigned i = 0; access->base != SASS_RZ && i < (access->is_base_wide ? 2 : 1); i++)
+        if (state->kept.parts >> i & 1 && access->base + i < state->register_count &&
+            (uint32_t)(base >> 32 * i) != state->registers[access->base + i])
+            return 1;
+    return 0;
 }
 
 static struct evidence_lane lane_of(const struct coredump_lane *row)
@@ -142,11 +152,8 @@ static int emulate_address(const struct warp_view *view, const struct location *
     struct emulate_lane start = start_of(view, state->row, state->registers, state->register_count);
     uint64_t address = 0;
     enum emulate_result result = emulate(launch, &start, location->pc, &location->access, budget, &address);
-    /* A half known from the lane's own registers contradicts an address with another half. */
-    int is_contradicted = lane->certainty == CERTAIN_NOT && ((address ^ lane->address) & lane->known_bits) != 0;
-    if (result == EMULATE_ADDRESS && !is_contradicted) {
+    if (result == EMULATE_ADDRESS && !(lane->certainty == CERTAIN_NOT && is_contradicted(&location->access, state, address))) {
         lane->address = address;
-        lane->known_bits = UINT64_MAX;
         lane->certainty = CERTAIN_DERIVED;
         lane->is_replayed = 1;
     }
@@ -163,8 +170,10 @@ static int find_lane(const struct coredump *dump, const struct warp_view *view, 
         return 1;
     if (location->held_until && (state.row->pc < location->pc || state.row->pc >= location->held_until))
         return 0;
+    state.kept = locate_kept(location, state.row->pc);
     state.register_count = coredump_words(dump, state.ref, COREDUMP_REGISTERS, state.registers, 256);
-    if (!read_address(dump, view, location, &state, lane))
+    state.uniform_count = coredump_words(dump, view->warp_ref, COREDUMP_UNIFORM_REGISTERS, state.uniforms, 256);
+    if (!read_address(dump, location, &state, lane))
         return 0;
     return lane->certainty == CERTAIN_EXACT || !launch || emulate_address(view, location, launch, &state, budget, lane);
 }
@@ -202,8 +211,7 @@ static size_t add_exited(const struct warp_view *view, const struct location *lo
         if (present >> number & 1 || !thread_of(&view->lanes[0], number, launch->block, start.thread) ||
             emulate(launch, &start, location->pc, &location->access, budget, &address) != EMULATE_ADDRESS)
             continue;
-        struct evidence_lane lane = {
-            .lane = number, .address = address, .known_bits = UINT64_MAX, .certainty = CERTAIN_DERIVED, .is_replayed = 1};
+        struct evidence_lane lane = {.lane = number, .address = address, .certainty = CERTAIN_DERIVED, .is_replayed = 1};
         memcpy(lane.thread, start.thread, sizeof(lane.thread));
         size_t at = count++;
         for (; at > 0 && lanes[at - 1].lane > number; at--)
@@ -288,7 +296,6 @@ int warp_bulk(const struct coredump *dump, const struct warp_view *view, const s
             return 1;
         if (!location->bulk.dimensions && find_bytes(&search, &lane->address, bytes)) {
             lane->certainty = CERTAIN_DERIVED;
-            lane->known_bits = UINT64_MAX;
             return 1;
         }
     }

@@ -35,8 +35,7 @@ uint64_t warp_stopped_at(const struct warp_view *view);
  * Fills in the lanes that performed the access at `location`, at most WARP_LANES, and returns their number: at least one if the
  * warp has lanes. A driver marks every active lane of a faulting warp, so lanes whose predicate is off, or whose path bypassed
  * the access, are omitted; lanes that have exited since are added if emulation shows that they performed it. Addresses come
- * from the registers if nothing has overwritten them since, otherwise from emulation; if neither gives the address, a half that
- * is left in a register is kept.
+ * from the registers if nothing has overwritten them since, otherwise from emulation.
  * launch: of the warp's grid, for emulation; NULL if unknown, then nothing is emulated
  * budget: instructions that may be emulated; counted down
  */

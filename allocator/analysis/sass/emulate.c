@@ -269,8 +269,8 @@ struct cell machine_constant(const struct machine *machine, uint64_t bank, uint6
     return unknown;
 }
 
-/* The targets have the same positions in all instructions with known targets: registers from [23:16] on, one after the other, and
- * the predicates in [83:81] and [86:84]. */
+/* The targets have the same positions in all instructions with known targets: registers from [23:16] on, one after the other,
+ * and the predicates in [83:81] and [86:84]. */
 void machine_forget(struct machine *machine, struct sass_instruction instruction)
 {
     int is_known = sass_is_known(instruction);

@@ -265,35 +265,23 @@ int sass_probe(struct sass_instruction instruction, unsigned sm, struct sass_ins
     return 1;
 }
 
-uint64_t sass_address_halves(const struct sass_access *access, unsigned kept, const uint32_t *registers, size_t register_count,
-                             const uint32_t *uniforms, size_t uniform_count, uint64_t *address)
-{
-    const uint64_t low_bits = UINT32_MAX, high_bits = ~low_bits;
-    uint64_t added = 0, base = 0;
-    if (access->uniform >= 0) {
-        if (!(kept & SASS_UNIFORM) || (size_t)access->uniform + 1 >= uniform_count)
-            return 0;
-        added = (uint64_t)uniforms[access->uniform + 1] << 32 | uniforms[access->uniform];
-    }
-    added += (uint64_t)access->immediate;
-    int has_low = access->base == SASS_RZ || ((kept & SASS_LOW) && access->base < register_count);
-    int has_high =
-        access->base == SASS_RZ || !access->is_base_wide || ((kept & SASS_HIGH) && (size_t)access->base + 1 < register_count);
-    if (has_low && access->base != SASS_RZ)
-        base |= registers[access->base];
-    if (has_high && access->base != SASS_RZ && access->is_base_wide)
-        base |= (uint64_t)registers[access->base + 1] << 32;
-    has_high = has_high && (has_low || !(added & low_bits));
-    uint64_t known = (has_low ? low_bits : 0) | (has_high ? high_bits : 0);
-    *address = (base + added) & known;
-    return known;
-}
-
 int sass_address(const struct sass_access *access, const uint32_t *registers, size_t register_count, const uint32_t *uniforms,
                  size_t uniform_count, uint64_t *address)
 {
-    return sass_address_halves(access, SASS_LOW | SASS_HIGH | SASS_UNIFORM, registers, register_count, uniforms, uniform_count,
-                               address) == UINT64_MAX;
+    *address = (uint64_t)access->immediate;
+    if (access->uniform >= 0) {
+        if ((size_t)access->uniform + 1 >= uniform_count)
+            return 0;
+        *address += (uint64_t)uniforms[access->uniform + 1] << 32 | uniforms[access->uniform];
+    }
+    if (access->base == SASS_RZ)
+        return 1;
+    if (access->base + (access->is_base_wide ? 1u : 0u) >= register_count)
+        return 0;
+    *address += registers[access->base];
+    if (access->is_base_wide)
+        *address += (uint64_t)registers[access->base + 1] << 32;
+    return 1;
 }
 
 const char *sass_thrower(struct sass_instruction instruction)

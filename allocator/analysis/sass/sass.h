@@ -74,14 +74,6 @@ const char *sass_thrower(struct sass_instruction instruction);
 int sass_address(const struct sass_access *access, const uint32_t *registers, size_t register_count, const uint32_t *uniforms,
                  size_t uniform_count, uint64_t *address);
 
-/* The parts that an address is computed from. */
-enum { SASS_LOW = 1, SASS_HIGH = 2, SASS_UNIFORM = 4 }; /* the base's two halves; the pair of uniform registers */
-
-/* Computes the halves of the address that follow from the parts in `kept`. Returns a mask of the known bits of *address. An
- * addition to an unknown low half may carry, so then the high half is known only if nothing is added. */
-uint64_t sass_address_halves(const struct sass_access *access, unsigned kept, const uint32_t *registers, size_t register_count,
-                             const uint32_t *uniforms, size_t uniform_count, uint64_t *address);
-
 /* What an instruction may change; conservative: return 1 if unsure. */
 int sass_writes_register(struct sass_instruction instruction, unsigned first, unsigned count);
 int sass_writes_uniform(struct sass_instruction instruction);

@@ -69,7 +69,6 @@ static void take_emulated(const json_t *object, struct rerun_result *rerun)
         struct evidence_lane *lane = &rerun->emulated[rerun->emulated_count++];
         record_from_json(&kept_lane, from, lane, &none, &ignored);
         lane->address = (uint64_t)json_integer_value(json_object_get(from, "address"));
-        lane->known_bits = UINT64_MAX;
         lane->certainty = CERTAIN_DERIVED;
         lane->is_replayed = 1;
     }

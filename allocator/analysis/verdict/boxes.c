@@ -100,7 +100,6 @@ static void place(struct evidence_site *site, const struct fault_memory *memory,
     if (found != 1 || found_bytes > UINT32_MAX)
         return;
     site->lanes[0].address = found_address;
-    site->lanes[0].known_bits = UINT64_MAX;
     site->lanes[0].certainty = CERTAIN_DERIVED;
     site->access_bytes = (uint32_t)found_bytes;
 }

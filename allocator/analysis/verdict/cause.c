@@ -14,7 +14,7 @@ int cause_access(const struct diagnosis *diagnosis, struct origin_access *access
 {
     const struct evidence_site *site = fault_site(diagnosis);
     if (!site || !site->symbol || site->is_in_driver || !site->is_warp_alive || !diagnosis->lane ||
-        diagnosis->address_certainty == CERTAIN_NOT || diagnosis->is_completed)
+        diagnosis->address_certainty == CERTAIN_NOT)
         return 0;
     *access = (struct origin_access){.code_at = site->kernel_offset, .address = diagnosis->address};
     memcpy(access->block, site->block_index, sizeof access->block);
@@ -119,7 +119,6 @@ void cause_take(struct diagnosis *diagnosis, const struct origin *cause)
     const cufence_buffer *buffer = word_buffer(diagnosis->memory, cause->base, diagnosis->arguments.time_ns);
     struct evidence_lane lane = *diagnosis->lane;
     lane.address = diagnosis->address;
-    lane.known_bits = UINT64_MAX;
     lane.certainty = diagnosis->address_certainty < CERTAIN_RERUN ? diagnosis->address_certainty : CERTAIN_RERUN;
     if (!buffer || (is_same_memory(buffer, diagnosis->owner) && diagnosis->owner_certainty >= CERTAIN_RERUN))
         return;

@@ -61,8 +61,7 @@ static void count_sms(const struct evidence *evidence, struct diagnosis *diagnos
 }
 
 /* Counts other warps and threads that faulted in the same way. Lanes without an address count if the dump marks them. */
-static void count_others(const struct evidence *evidence, const struct fault_memory *memory,
-                         const struct completion *completion, struct diagnosis *diagnosis)
+static void count_others(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis)
 {
     for (size_t i = 0; i < evidence->site_count; i++) {
         const struct evidence_site *site = &evidence->sites[i];
@@ -70,15 +69,15 @@ static void count_others(const struct evidence *evidence, const struct fault_mem
             continue;
         diagnosis->other_sites += site != diagnosis->site;
         for (size_t j = 0; site->is_warp_alive && j < site->lane_count; j++) {
-            struct evidence_lane lane = completion->buffer ? complete_lane(completion, &site->lanes[j]) : site->lanes[j];
+            const struct evidence_lane *lane = &site->lanes[j];
             enum exception_class class = site->exception.class;
             uint64_t at;
-            if (lane.certainty == CERTAIN_NOT || class == CLASS_OTHER || class == CLASS_NO_BUFFER)
-                diagnosis->faulting_threads += lane.has_exception || &site->lanes[j] == diagnosis->lane;
+            if (lane->certainty == CERTAIN_NOT || class == CLASS_OTHER || class == CLASS_NO_BUFFER)
+                diagnosis->faulting_threads += lane->has_exception || lane == diagnosis->lane;
             else if (class == CLASS_MISALIGNED)
-                diagnosis->faulting_threads += (size_t)is_misaligned(site, &lane);
+                diagnosis->faulting_threads += (size_t)is_misaligned(site, lane);
             else
-                diagnosis->faulting_threads += (size_t)first_unmapped(memory, lane.address, access_bytes(site), &at);
+                diagnosis->faulting_threads += (size_t)first_unmapped(memory, lane->address, access_bytes(site), &at);
         }
     }
 }
@@ -99,7 +98,6 @@ static void find_surroundings(const struct fault_memory *memory, uint64_t at, st
 
 /* Which buffers become candidates. */
 struct choice {
-    int is_narrowed; /* by the high half of the address */
     int is_writable; /* only buffers that the kernel may write */
     const cufence_buffer *seen[MAX_SEEN];
     size_t seen_count;
@@ -134,20 +132,15 @@ static int is_traceable(const struct evidence_site *site)
 }
 
 /* Returns 1, and notes why, if the buffer that parameter word `word` points to is not a candidate. */
-static int is_left_out(struct diagnosis *diagnosis, const struct choice *choice, const cufence_buffer *buffer, size_t word)
+static int is_left_out(struct diagnosis *diagnosis, const struct choice *choice, size_t word)
 {
     const struct evidence_site *site = fault_site(diagnosis);
     const struct launch_function *layout = diagnosis->arguments.layout;
     uint32_t offset;
-    int is_asked = 0, is_allowed = complete_allows(site, buffer, &is_asked);
     int argument = launch_argument_of(layout, word, &offset);
     if (is_traceable(site)) {
         diagnosis->is_traced = 1;
         return !parameter_may_be_used(site, word);
-    }
-    if (choice->is_narrowed && is_asked && !is_allowed) {
-        diagnosis->is_narrowed = 1;
-        return 1;
     }
     if (choice->is_writable && argument >= 0 && signature_is_const(site->kernel, layout->argument_count, (size_t)argument)) {
         diagnosis->is_const_excluded = 1;
@@ -166,19 +159,19 @@ static void add_pointers(struct diagnosis *diagnosis, struct choice *choice, con
         uint64_t word = load_u64(bytes + i * sizeof word);
         const cufence_buffer *buffer =
             !layout || launch_argument_of(layout, i, &offset) >= 0 ? word_buffer(diagnosis->memory, word, time_ns) : NULL;
-        if (buffer && !is_left_out(diagnosis, choice, buffer, i) && see(choice, buffer))
+        if (buffer && !is_left_out(diagnosis, choice, i) && see(choice, buffer))
             add_candidate(diagnosis, buffer, (int)i);
     }
 }
 
 /* Adds candidates from the kernel's arguments: those in the dump, otherwise those of fitting launches, newest first. A
  * launch that was still running precedes those that may have ended. */
-static void add_arguments(struct diagnosis *diagnosis, int is_narrowed, int is_writable)
+static void add_arguments(struct diagnosis *diagnosis, int is_writable)
 {
     const struct fault_memory *memory = diagnosis->memory;
     const struct evidence_site *site = fault_site(diagnosis);
-    struct choice choice = {.is_narrowed = is_narrowed, .is_writable = is_writable};
-    diagnosis->is_narrowed = diagnosis->is_const_excluded = 0;
+    struct choice choice = {.is_writable = is_writable};
+    diagnosis->is_const_excluded = 0;
     if (diagnosis->site->parameters)
         add_pointers(diagnosis, &choice, diagnosis->site->parameters, diagnosis->site->parameter_bytes, 0);
     for (size_t i = 0; !site->parameters && diagnosis->origin.fits && i < memory->launch_count; i++) {
@@ -209,13 +202,10 @@ static int is_sure_of_arguments(const struct diagnosis *diagnosis)
 static void find_candidates(const struct fault_memory *memory, struct diagnosis *diagnosis)
 {
     const struct evidence_site *site = fault_site(diagnosis);
-    int is_unknown = diagnosis->address_certainty == CERTAIN_NOT;
     int is_write = site->access == ACCESS_WRITE || site->access == ACCESS_ATOMIC;
-    add_arguments(diagnosis, is_unknown, is_write);
+    add_arguments(diagnosis, is_write);
     if (!diagnosis->candidate_count && diagnosis->is_const_excluded)
-        add_arguments(diagnosis, is_unknown, 0);
-    if (!diagnosis->candidate_count && diagnosis->is_narrowed)
-        add_arguments(diagnosis, 0, 0);
+        add_arguments(diagnosis, 0);
     diagnosis->candidate_certainty = CERTAIN_CANDIDATE;
     if (diagnosis->candidate_count) {
         diagnosis->candidate_source = source_of_arguments(diagnosis);
@@ -320,37 +310,6 @@ static void set_view(const struct fault_memory *memory, struct diagnosis *diagno
     diagnosis->view.parameter_bytes = 0;
 }
 
-/* If no complete address explains the fault, tries address halves. Sets the site and the lane that explain most, *whole to
- * the lane with its complete address, and *verdict. */
-static void complete(const struct evidence *evidence, const struct fault_memory *memory, struct completion *completion,
-                     struct diagnosis *diagnosis, struct evidence_lane *whole, struct verdict *verdict)
-{
-    static const char reason[] = "only this argument explains the address's low half";
-    if (!diagnosis->lane || verdict->rank > RANK_INSIDE)
-        return;
-    *completion = complete_place(evidence, memory, diagnosis->site);
-    const struct evidence_site *place = diagnosis->site;
-    for (size_t i = 0; completion->buffer && i < evidence->site_count; i++) {
-        const struct evidence_site *site = &evidence->sites[i];
-        for (size_t j = 0; complete_is_place(site, place) && j < site->lane_count; j++) {
-            struct evidence_lane lane = complete_lane(completion, &site->lanes[j]);
-            if (lane.certainty == CERTAIN_NOT)
-                continue;
-            struct verdict found = completion->is_only ? owner_settle(memory, site, &lane, completion->buffer, reason)
-                                                       : owner_judge(memory, site, &lane);
-            if (found.rank > RANK_INSIDE &&
-                (verdict->rank <= RANK_INSIDE ||
-                 is_better(&(struct finding){site, &lane, found, 0}, &(struct finding){diagnosis->site, whole, *verdict, 0}))) {
-                *verdict = found;
-                *whole = lane;
-                diagnosis->site = site;
-                diagnosis->lane = &site->lanes[j];
-                diagnosis->is_completed = 1;
-            }
-        }
-    }
-}
-
 void diagnosis_take(struct diagnosis *diagnosis, const struct verdict *verdict)
 {
     diagnosis->kind = verdict->kind;
@@ -375,21 +334,17 @@ void diagnosis_of_place(const struct evidence *evidence, const struct fault_memo
 {
     *diagnosis = (struct diagnosis){.evidence = evidence, .memory = memory};
     struct verdict verdict = choose(evidence, memory, place, with_copies, diagnosis);
-    struct evidence_lane whole = diagnosis->lane ? *diagnosis->lane : (struct evidence_lane){.certainty = CERTAIN_NOT};
-    /* The lane's address is known, but the lane did not fault there. */
-    if (verdict.rank <= RANK_SITE)
-        whole.certainty = CERTAIN_NOT;
-    struct completion completion = {NULL, 0};
-    complete(evidence, memory, &completion, diagnosis, &whole, &verdict);
+    const struct evidence_lane *lane = diagnosis->lane;
     diagnosis_take(diagnosis, &verdict);
     if (!diagnosis->site)
         return;
     set_view(memory, diagnosis);
 
-    if (whole.certainty != CERTAIN_NOT && verdict.kind != FAULT_OTHER)
-        diagnosis_take_address(diagnosis, whole.address, whole.certainty, verdict.at);
+    /* Of a lower rank, the address may be known, but the lane did not fault there. */
+    if (lane && verdict.rank > RANK_SITE && verdict.kind != FAULT_OTHER)
+        diagnosis_take_address(diagnosis, lane->address, lane->certainty, verdict.at);
     if (fault_site(diagnosis)->is_warp_alive)
-        count_others(evidence, memory, &completion, diagnosis);
+        count_others(evidence, memory, diagnosis);
     else
         count_sms(evidence, diagnosis);
     diagnosis->origin = launches_origin(memory, fault_site(diagnosis));
@@ -409,8 +364,7 @@ int fault_is_address_sure(const struct diagnosis *diagnosis)
 {
     const struct evidence_lane *lane = diagnosis->lane;
     enum certainty certainty = diagnosis->address_certainty;
-    return !diagnosis->is_completed &&
-           (certainty > CERTAIN_DERIVED || (certainty == CERTAIN_DERIVED && lane && lane->is_replayed));
+    return certainty > CERTAIN_DERIVED || (certainty == CERTAIN_DERIVED && lane && lane->is_replayed);
 }
 
 int fault_source_word(const struct diagnosis *diagnosis)

@@ -59,11 +59,9 @@ struct diagnosis {
     size_t faulting_threads;          /* lanes of all alive sites with this kernel and PC whose access is out of bounds */
     const struct evidence_lane *lane; /* the lane with the first byte out of bounds; if no address is known, the first lane that
                                          the dump marks; NULL if the warp had exited */
-    uint64_t address; /* start of its access, which may be inside the buffer; lane->address may have only one half */
+    uint64_t address;                 /* start of its access, which may be inside the buffer */
     enum certainty address_certainty; /* CERTAIN_NOT if unknown */
-    int is_completed; /* the evidence has the low half of the address, and only this address explains it near the buffers that
-                         the kernel's parameters point to: DERIVED */
-    const cufence_buffer *owner; /* borrowed from fault_memory, NULL if unknown */
+    const cufence_buffer *owner;      /* borrowed from fault_memory, NULL if unknown */
     enum certainty owner_certainty;
     const char *owner_reason;    /* static: why this buffer and not its neighbour; NULL if owner is NULL */
     uint64_t distance;           /* of the first byte out of bounds from owner, like cufence_description.offset */
@@ -72,14 +70,13 @@ struct diagnosis {
     uint64_t rival_distance;
     const cufence_buffer *previous; /* nearest live buffers on the same device, for the memory line */
     const cufence_buffer *next;
-    const cufence_buffer *candidates[8]; /* from candidate_source, unless excluded by is_narrowed or is_const_excluded */
+    const cufence_buffer *candidates[8]; /* from candidate_source, unless is_traced or is_const_excluded excluded it */
     int candidate_parameter[8];          /* index of the 8-byte word in the parameter bytes that points to it, -1 if none */
     size_t candidate_count;
     size_t candidate_total; /* total number of candidates */
     enum candidate_source candidate_source;
     enum certainty candidate_certainty; /* DERIVED for a single buffer if the code shows that the address comes from the
                                            argument, and no other launch is possible */
-    int is_narrowed;                    /* the high half of the address excluded buffers */
     int is_traced;                      /* the kernel's code excluded words that the address does not come from */
     int is_const_excluded;              /* arguments that are pointers to const were excluded, as the access writes */
     struct fault_origin origin;

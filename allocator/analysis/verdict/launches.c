@@ -195,23 +195,3 @@ const cufence_buffer *word_buffer(const struct fault_memory *memory, uint64_t wo
     }
     return best;
 }
-
-/* Returns 1 if an earlier parameter word points to the buffer. */
-static int is_named_before(const struct fault_memory *memory, const struct evidence_site *site, const cufence_buffer *buffer,
-                           size_t index)
-{
-    for (size_t i = 0; i < index; i++) {
-        uint64_t word = parameter_word(site, i);
-        if (parameter_may_be_used(site, i) && word >= buffer->address && word - buffer->address <= buffer->size &&
-            word_buffer(memory, word, 0)->id == buffer->id)
-            return 1;
-    }
-    return 0;
-}
-
-const cufence_buffer *argument_buffer(const struct fault_memory *memory, const struct evidence_site *site, size_t index)
-{
-    const cufence_buffer *buffer =
-        parameter_may_be_used(site, index) ? word_buffer(memory, parameter_word(site, index), 0) : NULL;
-    return buffer && !is_named_before(memory, site, buffer, index) ? buffer : NULL;
-}

@@ -41,11 +41,6 @@ int parameter_may_be_used(const struct evidence_site *site, size_t index);
  * place, returns the one of that time (0: any), then the live one, then the newest. */
 const cufence_buffer *word_buffer(const struct fault_memory *memory, uint64_t word, uint64_t time_ns);
 
-/* Returns the buffer that word `index` points into, or to whose end it points; NULL if there is none, if the word can't be
- * used by the access, or if an earlier usable word points to the same buffer. If several buffers have used the place,
- * returns the live one, otherwise the newest. */
-const cufence_buffer *argument_buffer(const struct fault_memory *memory, const struct evidence_site *site, size_t index);
-
 /* ---- boxes.c: where copies by tensor maps leave the memory: a site's box, and the map among the kernel's arguments, give an
  * address. ---- */
 

@@ -144,7 +144,7 @@ static void take_view(struct diagnosis *diagnosis, const struct diagnosis *again
 /* The address is that of registers which may have changed since. */
 static int is_guess(const struct diagnosis *diagnosis)
 {
-    return diagnosis->address_certainty != CERTAIN_NOT && !diagnosis->is_completed && !fault_is_address_sure(diagnosis);
+    return diagnosis->address_certainty != CERTAIN_NOT && !fault_is_address_sure(diagnosis);
 }
 
 /* Returns whether the second launch may have gone astray only because variables had their first values: an address beside no
@@ -272,14 +272,14 @@ static void take_write(struct diagnosis *diagnosis, const struct rerun_result *r
     const struct rerun_write *write = only_write(rerun, diagnosis->memory);
     if (!write || !is_writing(site) || site->exception.class == CLASS_MISALIGNED)
         return;
-    const struct evidence_lane lane = {.address = write->address, .known_bits = UINT64_MAX, .certainty = CERTAIN_EXACT};
+    const struct evidence_lane lane = {.address = write->address, .certainty = CERTAIN_EXACT};
     struct verdict verdict = owner_settle(diagnosis->memory, site, &lane, write->buffer, reason);
     if (verdict.rank != RANK_OWNED)
         return;
     diagnosis_take(diagnosis, &verdict);
     diagnosis_take_address(diagnosis, write->address, CERTAIN_RERUN, verdict.at);
     diagnosis->candidate_count = diagnosis->candidate_total = 0;
-    diagnosis->is_narrowed = diagnosis->is_traced = diagnosis->is_const_excluded = 0;
+    diagnosis->is_traced = diagnosis->is_const_excluded = 0;
     take_record(diagnosis, NULL, rerun);
 }
 
