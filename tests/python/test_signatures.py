@@ -14,11 +14,9 @@ TRITON = """
 import types
 
 class CompiledKernel:
-    def __init__(self, name, signature, function, names=None, constants=None):
+    def __init__(self, name, signature, function):
         self.metadata = types.SimpleNamespace(name=name, num_warps=4)
-        self.src = types.SimpleNamespace(signature=signature, fn=types.SimpleNamespace(arg_names=names or list(signature)))
-        if constants:
-            self.src.constants = constants
+        self.src = types.SimpleNamespace(signature=signature)
         self.name, self.loaded, self.function = name, function, None
 
     def _init_handles(self, *others):
@@ -101,14 +99,6 @@ class Signatures(standin.InFolder):
             signature = {"x": "*fp32", "q": "*kfp8e4nv", "u": "*u8", "m": "*i1", "n": "i32", "BLOCK": "constexpr", "s": "fp32"}
             assert CompiledKernel("add", signature, 4096)._init_handles() == "handles"
             assert told == [(4096, b"add", b"x *fp32\\nq *kfp8e4nv\\nu *u8\\nm *i1\\nn i32\\ns fp32")], told
-            """
-        )
-
-    def test_an_old_triton(self) -> None:
-        self.run_code(
-            """
-            CompiledKernel("add", {0: "*fp16", 1: "i32", 2: "i64"}, 8, ["x", "n", "m", "BLOCK"], {1: 1, 3: 64})._init_handles()
-            assert told == [(8, b"add", b"x *fp16\\nm i64")], told
             """
         )
 

@@ -23,16 +23,8 @@ _FLOATS = {"fp16": ("<e", 2), "fp32": ("<f", 4), "fp64": ("<d", 8), "f32": ("<f"
 def signature_of(kernel: Any) -> dict[str, Any] | None:
     """Returns parameter -> type, in order; "constexpr" for those that are compiled in, a tuple for a tuple. None if it has another
     form."""
-    source = vars(kernel).get("src")
-    signature = getattr(source, "signature", None)
-    if not isinstance(signature, dict):
-        return None
-    if all(isinstance(key, int) for key in signature):  # before Triton 3.2: by position, without what is compiled in
-        names = getattr(source.fn, "arg_names", [])
-        compiled_in = {_position(key, names) for key in _constants_of(source)}
-        kinds = {at: kind for at, kind in signature.items() if at not in compiled_in}
-        return {name: kinds.get(at, "constexpr") for at, name in enumerate(names)}
-    return signature
+    signature = getattr(vars(kernel).get("src"), "signature", None)
+    return signature if isinstance(signature, dict) else None
 
 
 def _arguments_of_numba(kernel: dict[str, Any]) -> list[tuple[str, str]] | None:
