@@ -204,21 +204,18 @@ ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, own_default)
 
 /* ---- frees ---- */
 
-/* Call before the driver's own free, after which another thread may be given the address. Returns the number for
- * passed_freed().
- */
-static uint64_t before_free(CUdeviceptr pointer)
+/* Call before the driver's own free, and give what it returns to after_free(). */
+static struct passed *before_free(CUdeviceptr pointer)
 {
     if (__builtin_expect(__atomic_load_n(&observe_is_on, __ATOMIC_RELAXED), 0))
         observe_freed(pointer);
-    return is_active() ? passed_number(pointer) : 0; /* in a forked child, locks may be held by threads that are not there */
+    return is_active() ? passed_take(pointer) : NULL; /* in a forked child, locks may be held by threads that are not there */
 }
 
-/* Call with the result of the driver's own free. Returns the result. */
-static CUresult passed_freed(CUresult result, CUdeviceptr pointer, uint64_t number)
+/* Returns the result of the driver's own free. */
+static CUresult after_free(CUresult result, struct passed *passed)
 {
-    if (number && result == CUDA_SUCCESS)
-        passed_remove(pointer, number);
+    passed_freed(passed, result == CUDA_SUCCESS);
     return result;
 }
 
@@ -260,8 +257,9 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
 {
     struct heap_claim claim;
     if (!is_ours(pointer)) {
-        uint64_t pinned = is_active() ? pinned_number(pointer) : 0, passed = before_free(pointer);
-        CUresult result = passed_freed(real.cuMemFree_v2(pointer), pointer, passed);
+        uint64_t pinned = is_active() ? pinned_number(pointer) : 0;
+        struct passed *passed = before_free(pointer);
+        CUresult result = after_free(real.cuMemFree_v2(pointer), passed);
         if (result == CUDA_SUCCESS)
             pinned_remove(pinned);
         return result;
@@ -298,8 +296,8 @@ static CUresult free_async(const struct host_call *call, CUdeviceptr pointer, CU
     {                                                                                                                          \
         if (is_ours(pointer))                                                                                                  \
             return free_async(HOST_CALL("cuMemFreeAsync"), pointer, stream_meant(stream));                                     \
-        uint64_t number = before_free(pointer);                                                                                \
-        return passed_freed(real.symbol(pointer, stream), pointer, number);                                                    \
+        struct passed *passed = before_free(pointer);                                                                          \
+        return after_free(real.symbol(pointer, stream), passed);                                                               \
     }
 FREE_ASYNC(cuMemFreeAsync, as_it_is)
 FREE_ASYNC(cuMemFreeAsync_ptsz, own_default)

@@ -240,7 +240,7 @@ void passed_settle(int may_wait)
 
 int passed_free(void *pointer, struct context *context, CUstream handle)
 {
-    struct passed *passed = passed_take((uint64_t)(uintptr_t)pointer, 0);
+    struct passed *passed = passed_take((uint64_t)(uintptr_t)pointer);
     if (!passed)
         return 0;
     passed_settle(0);

@@ -11,7 +11,6 @@
 struct passed {
     UT_hash_handle hh;
     uint64_t address, size;
-    uint64_t number; /* from 1 */
     enum passed_reason why;
     int device;
     struct context *context;
@@ -25,8 +24,6 @@ struct passed {
 };
 
 /* passed.c */
-/* Takes the buffer out of the table and counts it as freed. number: 0 for whatever is there. NULL: there is none. */
-struct passed *passed_take(uint64_t address, uint64_t number);
 void passed_drop(struct passed *passed);
 /* Returns 0 if out of host memory: it is counted, but not remembered. */
 int passed_remember(uint64_t address, const struct heap_request *wanted, enum passed_reason why, int is_ours, int is_async);

@@ -33,14 +33,10 @@ const char *passed_word(enum passed_reason why)
     return words[why];
 }
 
-static void count(enum passed_reason why, uint64_t size, int64_t live)
+static void count_live(const struct passed *passed, int64_t change)
 {
-    __atomic_fetch_add(&figures[why].live_count, (uint64_t)live, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&figures[why].live_bytes, (uint64_t)live * size, __ATOMIC_RELAXED);
-    if (live < 0)
-        return;
-    __atomic_fetch_add(&figures[why].count, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&figures[why].bytes, size, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&figures[passed->why].live_count, (uint64_t)change, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&figures[passed->why].live_bytes, (uint64_t)change * passed->size, __ATOMIC_RELAXED);
 }
 
 /* ---- the buffers ---- */
@@ -50,22 +46,26 @@ static struct lock lock = LOCK(RANK_PASSED);
 static struct passed *table;
 static uint64_t live; /* atomic: the table's size */
 
-struct passed *passed_take(uint64_t address, uint64_t number)
+/* Caller holds the lock. */
+static struct passed *take(uint64_t address)
 {
-    struct passed *found = NULL;
-    if (!__atomic_load_n(&live, __ATOMIC_ACQUIRE))
-        return NULL;
-    lock_take(&lock);
+    lock_expect(RANK_PASSED);
+    struct passed *found;
     HASH_FIND(hh, table, &address, sizeof address, found);
-    if (found && number && found->number != number)
-        found = NULL;
     if (found) {
         HASH_DEL(table, found);
         __atomic_fetch_sub(&live, 1, __ATOMIC_RELEASE);
+        count_live(found, -1);
     }
-    lock_release(&lock);
-    if (found)
-        count(found->why, found->size, -1);
+    return found;
+}
+
+struct passed *passed_take(uint64_t address)
+{
+    if (!__atomic_load_n(&live, __ATOMIC_ACQUIRE))
+        return NULL;
+    HOLD(&lock);
+    struct passed *found = take(address);
     return found;
 }
 
@@ -103,27 +103,28 @@ static void say_no_space(const struct heap_request *wanted)
 /* Takes `passed` over. Returns 0 if it could not be added. */
 static int put(struct passed *passed)
 {
-    static uint64_t numbers;
-    struct passed *stale = NULL;
     lock_take(&lock);
-    passed->number = ++numbers;
-    HASH_FIND(hh, table, &passed->address, sizeof passed->address, stale);
-    if (stale) { /* its free was not seen, its context was destroyed; or another thread is just about to say so */
-        HASH_DEL(table, stale);
-        __atomic_fetch_sub(&live, 1, __ATOMIC_RELEASE);
-    }
+    struct passed *stale = take(passed->address); /* its free was not seen, or its context was destroyed */
     HASH_ADD(hh, table, address, sizeof passed->address, passed);
     int is_added = passed->hh.tbl != NULL;
-    if (is_added)
+    if (is_added) {
         __atomic_fetch_add(&live, 1, __ATOMIC_RELEASE);
-    lock_release(&lock);
-    if (stale) {
-        count(stale->why, stale->size, -1);
-        passed_drop(stale);
+        count_live(passed, 1);
     }
+    lock_release(&lock);
+    if (stale)
+        passed_drop(stale);
     if (!is_added)
         passed_drop(passed);
     return is_added;
+}
+
+void passed_freed(struct passed *passed, int is_freed)
+{
+    if (passed && is_freed)
+        passed_drop(passed);
+    else if (passed)
+        put(passed);
 }
 
 int passed_remember(uint64_t address, const struct heap_request *wanted, enum passed_reason why, int is_ours, int is_async)
@@ -142,29 +143,14 @@ int passed_remember(uint64_t address, const struct heap_request *wanted, enum pa
         passed->is_ours = is_ours;
         passed->is_async = is_async;
     }
-    count(why, wanted->size, 1);
-    if (passed && put(passed))
-        return 1;
-    __atomic_fetch_sub(&figures[why].live_count, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_sub(&figures[why].live_bytes, wanted->size, __ATOMIC_RELAXED);
-    return 0;
+    __atomic_fetch_add(&figures[why].count, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&figures[why].bytes, wanted->size, __ATOMIC_RELAXED);
+    return passed && put(passed);
 }
 
 int passed_add(uint64_t address, const struct heap_request *wanted, enum passed_reason why)
 {
     return passed_remember(address, wanted, why, 0, 0);
-}
-
-uint64_t passed_number(uint64_t address)
-{
-    uint64_t number = 0;
-    if (__atomic_load_n(&live, __ATOMIC_ACQUIRE)) {
-        struct passed *found;
-        HOLD(&lock);
-        HASH_FIND(hh, table, &address, sizeof address, found);
-        number = found ? found->number : 0;
-    }
-    return number;
 }
 
 int passed_where(const void *pointer, struct heap_range *out)
@@ -184,14 +170,6 @@ int passed_where(const void *pointer, struct heap_range *out)
     return found != NULL;
 }
 
-int passed_remove(uint64_t address, uint64_t number)
-{
-    struct passed *found = passed_take(address, number);
-    if (found)
-        passed_drop(found);
-    return found != NULL;
-}
-
 void passed_forget_context(const struct context *context)
 {
     struct passed *passed, *next;
@@ -202,10 +180,7 @@ void passed_forget_context(const struct context *context)
     {
         if (passed->context != context)
             continue;
-        HASH_DEL(table, passed);
-        __atomic_fetch_sub(&live, 1, __ATOMIC_RELEASE);
-        count(passed->why, passed->size, -1);
-        passed_drop(passed);
+        passed_drop(take(passed->address));
     }
 }
 

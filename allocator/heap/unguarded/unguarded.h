@@ -52,15 +52,13 @@ enum passed_reason passed_after(cufence_status status);
  * out of host memory: it is counted, but not remembered. */
 int passed_add(uint64_t address, const struct heap_request *wanted, enum passed_reason why);
 
-/* Of the buffer at an address, to be asked before it is freed: another thread may be given the address right after that. 0:
- * there is none. Costs one load while there are none at all. */
-uint64_t passed_number(uint64_t address);
+/* Takes the buffer at an address out before it is freed: another thread may be given the address right after that. NULL: there
+ * is none. Costs one load while there are none at all. passed_freed(): whether it could be freed; if not, it is there again. */
+struct passed *passed_take(uint64_t address);
+void passed_freed(struct passed *passed, int is_freed);
 
 /* Describes the buffer that begins at an address; 0: there is none. */
 int passed_where(const void *pointer, struct heap_range *out);
-
-/* Forgets a buffer that was freed. number: its own, not 0. Returns 0 if another one is there by now. */
-int passed_remove(uint64_t address, uint64_t number);
 
 /* For a buffer that there was no memory for: whether the driver may have room for it without its page. Otherwise it is not
  * asked, because it would wait for other streams before it says no. Any thread. */
