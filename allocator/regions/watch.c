@@ -2,7 +2,7 @@
 
 #include "base/aside.h"
 #include "base/clock.h"
-#include "heap/block/books.h"
+#include "heap/reuse/reuse.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -200,21 +200,6 @@ uint64_t work_submit(const struct region_work *wanted)
     return number;
 }
 
-/* Makes the stream wait for what was submitted to another one. */
-static int wait_for(struct books *books, struct stream *stream, const struct stream_ref *other)
-{
-    struct scope scope = stream_ref_is_there(other) ? scope_enter_stream(other->stream) : scope_enter_stream(NULL);
-    CUevent event = scope.pushed && driver->cuStreamWaitEvent ? event_take(books) : NULL;
-    int is_recorded = event && driver->cuEventRecord(event, other->stream->handle) == CUDA_SUCCESS;
-    scope_leave(scope);
-    struct scope own = is_recorded ? scope_enter_stream(stream) : scope_enter_stream(NULL);
-    int is_done = own.pushed && driver->cuStreamWaitEvent(stream->handle, event, 0) == CUDA_SUCCESS;
-    scope_leave(own);
-    if (event)
-        event_give(books, event);
-    return is_done;
-}
-
 int work_is_over(const struct region_at *row)
 {
     lock_expect(RANK_REGIONS);
@@ -227,7 +212,7 @@ static int follow(struct stream *stream, const struct region_at *row, struct str
 {
     struct books *books = books_of(row->context);
     stream_touch_begin();
-    int is_ordered = books && wait_for(books, stream, &row->region.on);
+    int is_ordered = books && stream_waits_for(books, stream, &row->region.on);
     stream_touch_end();
     if (is_ordered)
         *on = row->region.on;

@@ -50,7 +50,8 @@ STORY(small_ones_are_left_out)
     CHECK(stats.allocations == 1 && stats.unguarded_allocations == 1 && stats.unguarded_bytes == 4095);
 }
 
-/* The driver gives the address of a freed buffer to another thread before the first one has noted its free; another free fails. */
+/* The driver gives the address of a freed buffer to another thread before the first one has noted its free; another free fails.
+ */
 STORY(an_address_changes_hands)
 {
     const uint64_t address = 0x7000;

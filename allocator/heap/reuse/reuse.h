@@ -87,6 +87,9 @@ int waits_synchronised(struct block *block, const struct books *of, uint64_t sin
 void waits_forget(struct block *block);                               /* drops all waits */
 void waits_drop_context(struct block *block, const struct books *of); /* that context was destroyed, and its events with it */
 void waits_set_ending(const struct books *books);                     /* stop querying its events; NULL: none is ending */
+/* Makes the stream wait for what was submitted to another one. Returns 0 if that cannot be done: one of them captures, is
+ * another thread's own, or has ended. Caller holds RANK_TOUCH. books: of the other one's context. */
+int stream_waits_for(struct books *books, struct stream *stream, const struct stream_ref *other);
 unsigned waits_foreign(void); /* atomic: nonzero if blocks may be waiting for another context than their own */
 
 /* ---- markers.c: events behind the frees of a list ---- */

@@ -222,3 +222,17 @@ void waits_drop_context(struct block *block, const struct books *of)
     if (of == block->books)
         block->awaits_context &= ~(uint32_t)AWAITS_OWN;
 }
+
+int stream_waits_for(struct books *books, struct stream *stream, const struct stream_ref *other)
+{
+    struct scope scope = scope_enter_stream(stream_ref_is_there(other) ? other->stream : NULL);
+    CUevent event = scope.pushed && driver->cuStreamWaitEvent ? event_take(books) : NULL;
+    int is_recorded = event && driver->cuEventRecord(event, other->stream->handle) == CUDA_SUCCESS;
+    scope_leave(scope);
+    struct scope own = scope_enter_stream(is_recorded ? stream : NULL);
+    int is_done = own.pushed && driver->cuStreamWaitEvent(stream->handle, event, 0) == CUDA_SUCCESS;
+    scope_leave(own);
+    if (event)
+        event_give(books, event);
+    return is_done;
+}

@@ -184,23 +184,12 @@ static int is_in_capture(const struct passed *passed)
     return is;
 }
 
-/* Makes a stream wait for what was submitted to another one. Returns 0 if that cannot be done. Caller holds RANK_TOUCH. */
+/* Returns 0 if that cannot be done: the other stream was destroyed, and its work may go on, or is of another thread. */
 static int wait_for(struct stream *stream, const struct stream_ref *other)
 {
-    CUevent event;
-    if (!is_nameable(other) || other->stream->context != stream->context)
-        return 0; /* destroyed, and its work may go on; or of another thread */
-    if (other->stream == stream)
-        return 1;
-    struct scope scope = scope_enter(other->stream->within);
-    int is_done = scope.pushed && driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
-    int is_made = is_done;
-    is_done = is_done && driver->cuEventRecord(event, other->stream->handle) == CUDA_SUCCESS;
-    scope_leave(scope);
-    is_done = is_done && driver->cuStreamWaitEvent(stream->handle, event, 0) == CUDA_SUCCESS;
-    if (is_made)
-        driver->cuEventDestroy(event);
-    return is_done;
+    struct books *books =
+        stream_ref_is_there(other) && other->stream->context == stream->context ? books_of(stream->context) : NULL;
+    return books && (other->stream == stream || stream_waits_for(books, stream, other));
 }
 
 /* Frees in the order of the stream that the program has freed the buffer on, and of those recorded for it. */
