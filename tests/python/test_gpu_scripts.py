@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -55,8 +56,13 @@ class GpuScripts(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout.splitlines()[0]), (0, "ok     24: the same: every buffer was right"), done.stdout)
 
     def test_seen(self) -> None:
-        done = play("seen.py", "busy", "idle")
+        done = play("seen.py", "busy", "outlives")
         self.assertEqual((done.returncode, done.stdout.count(": alike")), (0, 2), done.stdout + done.stderr)
+        for options in ("", "uaf=strict", "uaf=off,slack=off"):  # docs/how-it-works.md has the limits
+            done = play("seen.py", "idle", CUFENCE_OPTIONS=options)
+            self.assertIn("idle: alike", done.stdout)
+            native, guarded = (int(kib) for kib in re.findall(r" resident (\d+)", done.stdout))
+            self.assertLess(guarded - native, 16 << 10, done.stdout)
 
     def test_suites(self) -> None:
         program = BUILD / "tests" / "programs" / "program_dlsym"
