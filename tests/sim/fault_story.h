@@ -20,20 +20,6 @@ static inline void write_past(const cusim_thread *t, void *const *arguments)
         out[number(t)] = 1.0f;
 }
 
-static inline void read_before(const cusim_thread *t, void *const *arguments)
-{
-    volatile float *in = *(volatile float *const *)arguments[0];
-    if (number(t) == 0)
-        in[0] = in[-1];
-}
-
-static inline void read_first(const cusim_thread *t, void *const *arguments)
-{
-    volatile float *in = *(volatile float *const *)arguments[0];
-    if (number(t) == 0)
-        in[0] = in[0] + 1.0f;
-}
-
 static inline void add_past(const cusim_thread *t, void *const *arguments)
 {
     int *counters = *(int *const *)arguments[0];
@@ -49,8 +35,6 @@ static inline void register_kernels(void)
     static const cusim_kernel kernels[] = {
         {"_Z10write_pastPfi", write_past, pointer_and_count, 2, "model.cu", 12, 4, 0, 0},
         {"write_last", write_past, pointer_and_count, 2, "model.cu", 20, 4, 0, 1},
-        {"read_before", read_before, pointer_and_count, 2, "model.cu", 31, 4, 0, 0},
-        {"read_first", read_first, pointer_and_count, 2, "model.cu", 45, 4, 0, 0},
         {"add_past", add_past, pointer_and_count, 2, "model.cu", 52, 4, 1, 0},
     };
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)

@@ -1,4 +1,5 @@
-/* From a bug in a kernel to the report, the handler, the errors and the exit status, on the simulated device. */
+/* From a bug in a kernel to the report, the handler, the errors and the exit status, on the simulated device.
+ * test_preload_faults.c has other bugs, and test_delivery.c the log. */
 #include "fault_story.h"
 
 #include <jansson.h>
@@ -82,14 +83,6 @@ STORY(goes_on_with_continue)
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-static void aborts(void)
-{
-    start("on_fault=abort");
-    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
-    for (;;)
-        pause();
-}
-
 static void ends_with_own_status(void)
 {
     ends_without_a_look();
@@ -133,32 +126,6 @@ STORY(never_synchronises)
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
     AWAIT(cufence_fault_count());
     CHECK(cufence_fault_count() == 1);
-}
-
-STORY(underrun)
-{
-    CHECK_OK(cufence_set_fault_handler(handler, &seen));
-    start("side=start,exitcode=0");
-    char *buffer = allocate(COUNT * 4, "samples");
-    CHECK_CU(launch("read_before", buffer, NULL));
-    settle();
-    CHECK(seen.calls == 1 && strcmp(seen.kind, "underrun") == 0 && seen.line == 31);
-    CHECK(seen.address == (uintptr_t)buffer - 4 && seen.buffer == (uintptr_t)buffer);
-}
-
-STORY(use_after_free)
-{
-    cufence_description where;
-    CHECK_OK(cufence_set_fault_handler(handler, &seen));
-    start("uaf=strict,exitcode=0");
-    char *buffer = allocate(COUNT * 4, "table");
-    CHECK_OK(cufence_free(buffer, NULL));
-    AWAIT(cufence_describe(buffer, &where) == CUFENCE_OK && !where.buffer.is_mapped);
-    CHECK(!where.buffer.is_mapped);
-    CHECK_CU(launch("read_first", buffer, NULL));
-    settle();
-    CHECK(seen.calls == 1 && strcmp(seen.kind, "use-after-free") == 0 && seen.line == 45);
-    CHECK(seen.address == (uintptr_t)buffer && strcmp(seen.label, "table") == 0);
 }
 
 STORY(a_damaged_dump_is_told_too)
@@ -224,43 +191,6 @@ STORY(other_stream_goes_on)
     CHECK(cufence_fault_count() == 1 && cuStreamQuery(busy) == CUDA_ERROR_NOT_READY);
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     CHECK_CU(cuStreamSynchronize(busy));
-}
-
-STORY(in_a_graph)
-{
-    CUstream stream;
-    CUgraph graph;
-    CUgraphExec exec;
-    CHECK_OK(cufence_set_fault_handler(handler, &seen));
-    start("exitcode=0");
-    char *buffer = allocate(COUNT * 4, "a");
-    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    CHECK_CU(launch("_Z10write_pastPfi", buffer, stream));
-    CHECK_CU(cuStreamEndCapture(stream, &graph));
-    CHECK_CU(cuGraphInstantiate(&exec, graph, 0));
-    CHECK(seen.calls == 0);
-    CHECK_CU(cuGraphLaunch(exec, stream));
-    settle();
-    CHECK(seen.calls == 1 && strcmp(seen.kind, "overrun") == 0 && seen.buffer == (uintptr_t)buffer);
-}
-
-static char log_name[] = "/tmp/cufence-test-XXXXXX";
-
-static void writes_a_log(void)
-{
-    char options[128];
-    snprintf(options, sizeof options, "exitcode=0,log=%s.%%p", log_name);
-    start(options);
-    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
-    settle();
-    snprintf(options, sizeof options, "%s.%d", log_name, (int)getpid());
-    FILE *file = fopen(options, "r");
-    char text[4096] = "";
-    CHECK(file && fread(text, 1, sizeof text - 1, file) > 100);
-    CHECK(strstr(text, "0 bytes past the end of buffer #1"));
-    fclose(file);
-    unlink(options);
 }
 
 static char json_name[] = "/tmp/cufence-test-XXXXXX";
@@ -359,20 +289,6 @@ TEST(test_exit_status)
     expect_status(ends_with_own_status, 7, 1, NULL);
     expect_status(ends_with_chosen_status, 42, 1, NULL);
     expect_status(without_dumps, 86, 0, "without a core dump, nothing more is known");
-}
-
-TEST(test_abort)
-{
-    expect_status(aborts, 128 + SIGABRT, 1, NULL);
-}
-
-TEST(test_log)
-{
-    int fd = mkstemp(log_name);
-    assert_true(fd >= 0);
-    close(fd);
-    expect_ending(writes_a_log, 0, NULL, NULL);
-    unlink(log_name);
 }
 
 TEST(test_the_same_again_is_counted)

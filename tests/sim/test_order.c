@@ -32,8 +32,9 @@ static const struct {
 };
 
 /* tests/torture plays what it knows with streams=on; these it does not. */
-static const char *const right[] = {"in_a_stale_member", "unified", "event_synchronised", "event_polled", "stream_polled",
-                                    "copied_to_host", "pipelined", "graph", "host_told"};
+static const char *const right[] = {"in_a_stale_member", "unified",       "event_synchronised",
+                                    "event_polled",      "stream_polled", "copied_to_host",
+                                    "pipelined",         "graph",         "host_told"};
 
 TEST_WITH(a_race_is_reported_with_both_places, NULL, finish)
 {
