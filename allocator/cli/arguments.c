@@ -42,7 +42,8 @@ static void replace(char *text, char from, char to)
         *text++ = to;
 }
 
-int arguments_has(const struct command *command, const char *name)
+/* Whether it has an option of its own of that name, which hides the library's. */
+static int has_own(const struct command *command, const char *name)
 {
     for (size_t i = 0; i < command->count; i++)
         if (!strcmp(command->arguments[i].name, name))
@@ -61,7 +62,7 @@ static void list_names(const struct command *command, struct option *names, char
             (struct option){command->arguments[i].name, command->arguments[i].value ? required_argument : optional_argument,
                             NULL, FIRST + (int)i};
     for (size_t i = 0; command->take_row && i < rows && used + 2 < MOST; i++) {
-        if (arguments_has(command, row[i].name))
+        if (has_own(command, row[i].name))
             continue;
         int value = FIRST + (int)(command->count + i);
         snprintf(dashed[i], LONGEST_NAME, "%s", row[i].name);
@@ -148,7 +149,7 @@ int arguments_bits(const struct given *given, void *field)
     do {
         size_t length = strcspn(at, ",");
         unsigned bit = 1;
-        const char *word = given->argument->values;
+        const char *word = given->argument->words;
         while (word && (strcspn(word, " ") != length || strncmp(word, at, length) != 0)) {
             word = strchr(word, ' ');
             word += word != NULL;
@@ -156,7 +157,7 @@ int arguments_bits(const struct given *given, void *field)
         }
         if (!word)
             return arguments_complain(given->command->name, STATUS_USAGE, "--%s: \"%.*s\" is not allowed; use some of: %s",
-                                      given->argument->name, (int)(length < 64 ? length : 64), at, given->argument->values);
+                                      given->argument->name, (int)(length < 64 ? length : 64), at, given->argument->words);
         *bits |= bit;
         at += length;
     } while (*at++ == ',');

@@ -14,7 +14,6 @@
  */
 #pragma once
 
-#include "analysis/snapshot/bundle.h"
 #include "heap/heap.h"
 
 #define REGION_TEXT 48

@@ -2,7 +2,6 @@
 #include "table.h"
 
 #include "base/clock.h"
-#include "launch/launch.h"
 
 #include <inttypes.h>
 #include <stdio.h>

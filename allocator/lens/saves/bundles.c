@@ -6,7 +6,6 @@
 #include "finding/finding.h"
 #include "lens/kernels/reach.ptx.h"
 #include "launch/pinned.h"
-#include "regions/regions.h"
 
 #include <inttypes.h>
 #include <stdio.h>
