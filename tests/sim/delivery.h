@@ -7,6 +7,7 @@
 /* TEST_NAME is the name of the file that includes this, by which a program of many files finds it. */
 #define TEST_OWN_MAIN
 #include "child.h"
+#include "support/folder.h"
 
 #include <sim.h>
 
@@ -50,8 +51,6 @@ static inline void faults(const char *options)
     CHECK(cufence_fault_count() == 1);
 }
 
-static char scratch[] = "/tmp/cufence-delivery-XXXXXX"; /* the folder of a test, and of its stories by the environment */
-
 /* ---- stories by their names ---- */
 
 static struct {
@@ -74,6 +73,7 @@ static inline int run_named(int argc, char **argv)
 {
     for (size_t i = 0; argc > 1 && i < story_count; i++) {
         if (strcmp(argv[1], stories[i].name) == 0) {
+            snprintf(folder, sizeof folder, "%s", getenv("DELIVERY_FOLDER")); /* the test's */
             stories[i].run();
             return 0;
         }
@@ -98,7 +98,7 @@ static inline pid_t launch(const char *story, int standard_error)
         for (int i = 3; i < 64; i++)
             close(i);
         setenv("CUFENCE_SIM", "devices=3", 1);
-        setenv("DELIVERY_SCRATCH", scratch, 1);
+        setenv("DELIVERY_FOLDER", folder, 1);
         execl("/proc/self/exe", TEST_NAME, story, (char *)NULL);
         _exit(127);
     }

@@ -22,13 +22,6 @@ NAMED(limits_files)
     CHECK_OK(cufence_wait_reports(20000));
 }
 
-static const char *in_scratch(const char *name)
-{
-    static char path[300];
-    snprintf(path, sizeof path, "%s/%s", getenv("DELIVERY_SCRATCH"), name);
-    return path;
-}
-
 /* The data file gets descriptor 2. */
 static void reuses_descriptor(int number, int flags)
 {
@@ -40,19 +33,19 @@ static void reuses_descriptor(int number, int flags)
 
 NAMED(closed_at_start)
 {
-    reuses_descriptor(open(in_scratch("data"), O_WRONLY | O_CREAT, 0600), O_WRONLY);
+    reuses_descriptor(open(in_folder("data"), O_WRONLY | O_CREAT, 0600), O_WRONLY);
 }
 
 NAMED(closes_and_opens_data)
 {
     close(2);
-    reuses_descriptor(open(in_scratch("data"), O_RDWR | O_CREAT, 0600), O_RDWR);
+    reuses_descriptor(open(in_folder("data"), O_RDWR | O_CREAT, 0600), O_RDWR);
 }
 
 NAMED(closes_and_opens_privately)
 {
     close(2);
-    reuses_descriptor(open(in_scratch("data"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600), O_WRONLY);
+    reuses_descriptor(open(in_folder("data"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600), O_WRONLY);
 }
 
 NAMED(closes_and_opens_socket)
@@ -68,7 +61,7 @@ NAMED(closes_and_opens_socket)
 
 NAMED(redirects)
 {
-    int log = open(in_scratch("err"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int log = open(in_folder("err"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     CHECK(dup2(log, 2) == 2);
     faults("exitcode=7");
 }
@@ -76,7 +69,7 @@ NAMED(redirects)
 NAMED(logs)
 {
     char options[400];
-    snprintf(options, sizeof options, "exitcode=7,log=%s", in_scratch("log"));
+    snprintf(options, sizeof options, "exitcode=7,log=%s", in_folder("log"));
     faults(options);
 }
 
@@ -94,8 +87,8 @@ NAMED(json_to_nowhere)
 NAMED(json_to_silent_fifo)
 {
     char options[400];
-    CHECK(mkfifo(in_scratch("fifo"), 0600) == 0);
-    snprintf(options, sizeof options, "exitcode=7,json=%s", in_scratch("fifo"));
+    CHECK(mkfifo(in_folder("fifo"), 0600) == 0);
+    snprintf(options, sizeof options, "exitcode=7,json=%s", in_folder("fifo"));
     faults(options);
 }
 
@@ -104,10 +97,10 @@ NAMED(json_to_file_that_fills)
 {
     char options[400];
     struct rlimit limit;
-    snprintf(options, sizeof options, "exitcode=7,on_fault=continue,json=%s", in_scratch("json"));
+    snprintf(options, sizeof options, "exitcode=7,on_fault=continue,json=%s", in_folder("json"));
     faults(options);
     struct stat file;
-    CHECK(stat(in_scratch("json"), &file) == 0);
+    CHECK(stat(in_folder("json"), &file) == 0);
     CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
     limit.rlim_cur = (rlim_t)file.st_size + 100;
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
@@ -141,30 +134,12 @@ NAMED(slow_dump)
 
 /* ---- what the parent sees ---- */
 
-static int make_scratch(void **state)
-{
-    return mkdtemp(scratch) ? 0 : -1;
-}
-
-static int remove_scratch(void **state)
-{
-    rmdir(scratch);
-    return 0;
-}
-
-static const char *scratch_file(const char *name)
-{
-    static char path[300];
-    snprintf(path, sizeof path, "%s/%s", scratch, name);
-    return path;
-}
-
 static void read_file(const char *name)
 {
-    int fd = open(scratch_file(name), O_RDONLY);
+    int fd = open(in_folder(name), O_RDONLY);
     assert_true(fd >= 0);
     read_all(fd);
-    unlink(scratch_file(name));
+    unlink(in_folder(name));
 }
 
 TEST(test_first_line)
@@ -274,9 +249,7 @@ TEST(test_full_disk_under_standard_error)
 
 TEST(test_limited_standard_error)
 {
-    char name[300];
-    snprintf(name, sizeof name, "%s/limited", scratch);
-    int file = open(name, O_WRONLY | O_CREAT, 0600);
+    int file = open(in_folder("limited"), O_WRONLY | O_CREAT, 0600);
     assert_int_equal(await_child(launch("limits_files", file)), 7); /* and not by SIGXFSZ */
     close(file);
 }
@@ -314,7 +287,7 @@ TEST(test_unwritable_json)
     expect_text("cufence: cannot write the report to /nowhere/at/all: No such file or directory\n");
     expect("json_to_silent_fifo", 7);
     expect_text("/fifo: No such device or address\n");
-    unlink(scratch_file("fifo"));
+    unlink(in_folder("fifo"));
 }
 
 /* The report that was cut spoils no other one's line. */
@@ -334,7 +307,7 @@ TEST(test_torn_json)
     assert_int_equal(whole, 4); /* the first one, two reports, the last one */
 }
 
-TEST_GROUP(make_scratch, remove_scratch)
+TEST_GROUP(make_folder, remove_folder)
 
 TEST_CONCURRENTLY
 

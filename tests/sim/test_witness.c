@@ -327,6 +327,7 @@ TELLS(no_trace, "re-run")
     AWAIT(count_descriptors() == descriptors); /* closed behind the report */
     CHECK(count_files(folder) == files);
     CHECK(count_descriptors() == descriptors);
+    CHECK(rmdir(folder) == 0);
 }
 
 /* Without the preload library nobody sees how the program ends, so the report comes before the error. */
