@@ -229,8 +229,10 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
     }
     enum block_state state = is_retired ? BLOCK_PAST : is_idle ? BLOCK_IDLE : BLOCK_WAITING;
     freelist_put(shared, block, state, now);
-    if (state == BLOCK_PAST)
+    if (state == BLOCK_PAST) {
+        __atomic_add_fetch(&shared->retired, 1, __ATOMIC_RELAXED);
         block_unmap(block);
+    }
 }
 
 /* Buffers that a graph allocates again are not counted again. */

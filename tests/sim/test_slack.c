@@ -171,6 +171,25 @@ CLEAN(twins)
     CHECK(stats.tested_buffers > 0 && cufence_fault_count() == 0);
 }
 
+/* uaf=strict: a block whose check is late has its turn again, and counts once. */
+CLEAN(retired_once)
+{
+    static uint32_t room;
+    cufence_stats stats = {0};
+    CUstream stream = start_with_stream("slack=on,slack_every=1,uaf=strict");
+    char *buffer = allocate(3000, stream);
+    CHECK_CU(cuCtxSynchronize());
+    cusim_hold_own(&room);
+    release(buffer, stream);
+    usleep(300000); /* in which it has its turn again and again */
+    CHECK_OK(cufence_get_stats(-1, &stats));
+    CHECK(stats.frees == 1 && stats.tested_buffers == 0);
+    __atomic_store_n(&room, 1, __ATOMIC_RELEASE);
+    AWAIT(is_retired(buffer));
+    CHECK_OK(cufence_get_stats(-1, &stats));
+    CHECK(stats.frees == 1 && stats.tested_buffers == 1);
+}
+
 FINDS(many_buffers, "1 byte changed, 2 bytes before the start of buffer #")
 {
     enum { COUNT = 700 };

@@ -80,7 +80,7 @@ struct freelist {
     unsigned marker_count;
     uint64_t idle_pages, idle_cell_bytes;   /* atomic; written under the list lock */
     uint64_t waiting_count, retiring_count; /* atomic */
-    uint64_t retired;                       /* atomic: how many were taken to be unmapped */
+    uint64_t retired;                       /* atomic: how many freed buffers were unmapped */
     uint64_t allocations, frees;
     int64_t live_bytes;    /* of its stream, minus what was added to the context's sum */
     struct facts *history; /* a ring of buffers whose blocks have since been reused */

@@ -301,7 +301,6 @@ struct block *freelist_take_retired(struct freelist *list)
     struct block *block = first_retired(list);
     if (block) {
         remove_used(list, block);
-        __atomic_add_fetch(&list->retired, 1, __ATOMIC_RELAXED);
         __atomic_add_fetch(&list->books->coming[freelist_bin(block->pages)], 1, __ATOMIC_RELAXED);
     }
     list_unlock(list);

@@ -97,6 +97,7 @@ static void unmap_retired(struct books *books, struct block *block)
         freelist_retired(books, pages);
         return;
     }
+    __atomic_add_fetch(&shared->retired, 1, __ATOMIC_RELAXED); /* not before: it may have its turn again */
     struct block *successor = block->successor;
     block->successor = NULL;
     if (!successor && is_wanted_again(books, block))

@@ -66,10 +66,11 @@ cufence_status heap_stats(int device, cufence_stats *stats)
     memset(stats, 0, sizeof *stats);
     for (struct context *context = context_next_ever(NULL); context; context = context_next_ever(context)) {
         struct books *books = books_of(context);
-        if (books && (device < 0 || context->device == device))
-            add_books(books, stats);
-        if (books && heap_options->uaf == UAF_STRICT)
+        if (!books || (device >= 0 && context->device != device))
+            continue;
+        if (heap_options->uaf == UAF_STRICT) /* before the frees, or there could be more than those */
             stats->tested_buffers += __atomic_load_n(&books->shared.retired, __ATOMIC_RELAXED);
+        add_books(books, stats);
     }
     const struct place_counts places = places_counts();
     stats->freed_places = places.places;
