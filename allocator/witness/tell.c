@@ -8,6 +8,7 @@
 #include "base/env.h"
 #include "base/output.h"
 #include "base/untold.h"
+#include "contexts/contexts.h"
 #include "driver/driver.h"
 #include "finding/finding.h"
 #include "finding/json.h"
@@ -172,10 +173,13 @@ static uint64_t finish(struct finding *finding, struct report report)
     return report.made_ns;
 }
 
-/* Makes the report, and finishes with it. */
-static uint64_t tell(struct finding *finding)
+/* Makes the report, and finishes with it. stops: the device's contexts are marked first, or the handler would get memory; the
+ * process waits for the report by then. */
+static uint64_t tell(struct finding *finding, int stops)
 {
     untold_begin();
+    if (stops)
+        contexts_set_faulted(finding->origin.device, CUDA_ERROR_ASSERT);
     const struct report report = publish(finding);
     untold_end();
     return finish(finding, report);
@@ -302,7 +306,7 @@ uint64_t tell_unexplained(size_t size, const char *why)
     struct finding finding;
     snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, why);
     finding_unexplained(&finding, reason, setting_of(&setting, -1));
-    return tell(&finding);
+    return tell(&finding, 0);
 }
 
 void tell_misuse(const struct misuse *misuse)
@@ -310,7 +314,7 @@ void tell_misuse(const struct misuse *misuse)
     struct setting setting;
     struct finding finding;
     finding_of_misuse(&finding, misuse, setting_of(&setting, misuse->where->buffer.id ? misuse->where->buffer.device : -1));
-    tell(&finding);
+    tell(&finding, 0);
 }
 
 /* Launches again as long as all of that together has taken less than what one fault may take: the program waits for it. */
@@ -332,7 +336,7 @@ void tell_slack(struct slack_write *write, kernel_code code)
     struct slack_rerun *again = launch_again(write, code);
     finding_of_slack(&finding, write, setting_of(&setting, write->buffer->device));
     finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
-    tell(&finding);
+    tell(&finding, 0);
     slack_rerun_free(again);
 }
 
@@ -341,21 +345,21 @@ void tell_leak(struct leak *leak)
     struct setting setting;
     struct finding finding;
     finding_of_leak(&finding, leak, setting_of(&setting, leak->largest->device));
-    tell(&finding);
+    tell(&finding, 0);
 }
 
-void tell_table(const struct table_fact *table, int device)
+void tell_table(const struct table_fact *table, int device, int stops)
 {
     struct setting setting;
     struct finding finding;
     finding_of_table(&finding, table, setting_of(&setting, device));
-    tell(&finding);
+    tell(&finding, stops);
 }
 
-void tell_nan(const struct nan_fact *nan, int device)
+void tell_nan(const struct nan_fact *nan, int device, int stops)
 {
     struct setting setting;
     struct finding finding;
     finding_of_nan(&finding, nan, setting_of(&setting, device));
-    tell(&finding);
+    tell(&finding, stops);
 }

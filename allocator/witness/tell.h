@@ -57,11 +57,12 @@ void tell_leak(struct leak *leak);
 /* Appends to json= what the process has guarded. Called at its end. */
 void tell_guarded(const struct guarded *guarded);
 
-/* Reports that a launch has made a NaN. device: of the launch. */
-void tell_nan(const struct nan_fact *nan, int device);
+/* Reports that a launch has made a NaN. device: of the launch. stops: its contexts are marked as faulted before anybody is
+ * told, so that who is told gets no memory. */
+void tell_nan(const struct nan_fact *nan, int device, int stops);
 
-/* Reports an element of a table that names no row which it may name. device: of the launch. */
-void tell_table(const struct table_fact *table, int device);
+/* Reports an element of a table that names no row which it may name. device and stops: the same. */
+void tell_table(const struct table_fact *table, int device, int stops);
 
 /* ---- process.c: what a finding says about the process: host, command line, job ---- */
 

@@ -1,7 +1,5 @@
 /* A program with a paged cache, for test_tables.c: STORY... plays the stories in order. */
-#include "plain_program.h"
-
-#include <cufence.h>
+#include "told_program.h"
 
 #define ROWS 8
 #define ROW 256    /* bytes */
@@ -313,6 +311,7 @@ static void stop_at(int element, int32_t value)
     cufence_table stops = {
         .start = at(table), .count = ENTRIES, .width = 4, .rows = at(kv), .allow = none, .allowed = 1, .stops = 1};
     begin(element, value);
+    allocate_when_told();
     CUFENCE(cufence_index_table, &stops);
     CALL(cuMemcpyHtoD_v2, out, &before, sizeof before);
     printf("launch: error %d\n", (int)launch_on(NULL, "_Z6attendPKfPKiPf", kv, table));

@@ -102,7 +102,7 @@ TEST(a_launch_is_held_back)
 {
     tell("stop");
     assert_int_equal(count_in(text, "wrong row: "), 1);
-    HAS("attend would be given a table whose element 5 is 8", "held back", "launch: error 710\n",
+    HAS("attend would be given a table whose element 5 is 8", "held back", "told, and refused\n", "launch: error 710\n",
         "synchronise: error 710, out is 5\n");
     is_silent("stop_right", "launch: error 0\n", "synchronise: error 0, out is 0\n");
 }

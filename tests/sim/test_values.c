@@ -169,6 +169,8 @@ TEST(a_graph_may_make_it)
 TEST(stop_ends_the_program_there)
 {
     expect("--nan stop", "nan", 3, "cuLaunchKernel: error 710", "2 launches seen");
+    expect("--nan stop", "nan_told", 3, "told, and refused\n", "cuCtxSynchronize: error 710");
+    expect("--nan report", "nan_told", 86, "told, and given memory\n");
 }
 
 TEST(every_other_launch)

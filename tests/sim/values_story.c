@@ -1,7 +1,6 @@
 /* A program that knows nothing of cufence, for test_values.c: STORY... plays the stories in order. */
-#include "plain_program.h"
+#include "told_program.h"
 
-#include <cufence.h>
 #include <math.h>
 
 /* ---- kernels ---- */
@@ -205,11 +204,6 @@ STORY(struct)
     launch_copy(in, out);
 }
 
-static void *of_cufence(const char *function)
-{
-    return dlsym(dlopen("libcufence.so.0", RTLD_NOLOAD | RTLD_NOW), function);
-}
-
 /* Loads a cubin from the folder: the code that cufence reads; the device runs the kernels above. */
 static CUfunction kernel_of(const char *file, const char *name)
 {
@@ -363,6 +357,14 @@ STORY(nan_awaited)
     launch_normalise(in, out);
     synchronise();
     puts(wait_reports(60000) == CUFENCE_OK ? "waited" : "late");
+}
+
+STORY(nan_told)
+{
+    allocate_when_told();
+    fill(in, 417);
+    launch_normalise(in, out);
+    synchronise();
 }
 
 /* The program has put it there itself. */

@@ -274,9 +274,7 @@ static void tell(const struct results *results, const struct looked *made, int i
     names_launched(visit, &fact.by, parts->frames, parts->plain, sizeof parts->plain);
     for (size_t i = 0; i < results->count && i < NAN_INPUTS; i++)
         parts->inputs[fact.input_count++] = input_of(visit, &results->looked[i], parts->labels[i]);
-    tell_nan(&fact, visit->device);
-    if (watch.stops)
-        contexts_set_faulted(visit->device, CUDA_ERROR_ASSERT);
+    tell_nan(&fact, visit->device, watch.stops);
     free(parts);
 }
 

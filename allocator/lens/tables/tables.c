@@ -213,7 +213,7 @@ static void tell(const struct visit *visit, const struct looked *looked, const s
                               .now_ns = monotonic_ns()};
     names_launched(visit, &fact.by, parts->launched, parts->plain, sizeof parts->plain);
     fact.region = take_row(looked, &fact, parts) ? &parts->region : NULL;
-    tell_table(&fact, visit->device);
+    tell_table(&fact, visit->device, is_held);
     free(parts);
 }
 
@@ -239,7 +239,7 @@ static void hold(struct visit_part *part, struct head *head)
         return;
     head->is_told = 1;
     if (tell_all(part->visit, head, 1))
-        contexts_set_faulted(part->visit->device, CUDA_ERROR_ASSERT);
+        contexts_set_faulted(part->visit->device, CUDA_ERROR_ASSERT); /* if no report could be made, too */
 }
 
 static void before(struct visit_part *part)
