@@ -55,10 +55,15 @@ void text_make_plain(char *text)
         *text = (char)plain(*text);
 }
 
+void text_put_part(FILE *out, const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        putc(plain(text[i]), out);
+}
+
 void text_put(FILE *out, const char *text)
 {
-    for (; *text; text++)
-        putc(plain(*text), out);
+    text_put_part(out, text, strlen(text));
 }
 
 char *text_of_json(json_t *object, size_t flags)

@@ -16,6 +16,7 @@ json_t *text_to_json(const char *text);
  * Neither depends on the locale. */
 void text_make_plain(char *text);
 void text_put(FILE *out, const char *text);
+void text_put_part(FILE *out, const char *text, size_t bytes); /* so many of it */
 
 /* Returns "s", or "" for one. */
 static inline const char *plural(uint64_t count)

@@ -101,7 +101,7 @@ void finding_of_leak(struct finding *finding, struct leak *leak, const struct fi
                                 .access = {.source = NO_ARGUMENT},
                                 .now_ns = leak->now_ns};
     snprintf(leak->reason, sizeof leak->reason, "nobody has freed %s",
-             leak->buffers == 1 ? "this buffer" : "these buffers, allocated at one place; the largest is");
+             leak->buffers == 1 ? "this buffer" : "these buffers, allocated at one place; shown is the largest");
     part_add(finding->what, "leak of %" PRIu64 " buffer%s", leak->buffers, plural(leak->buffers));
     part_add(finding->headline, "%s, %s in all", finding->what, bytes_of(leak->bytes).text);
     finding->buffer = part_buffer(leak->largest, leak->frames);

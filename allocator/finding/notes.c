@@ -214,10 +214,11 @@ static void note_unguarded(struct finding *finding, const struct diagnosis *diag
     if (diagnosis->address_certainty == CERTAIN_NOT || !unguarded->size || past >= UNGUARDED_REACH)
         return;
     if (past < unguarded->size)
-        part_add(note->text, ": it lies %" PRIu64 " bytes into one of %" PRIu64 " bytes", past, unguarded->size);
+        part_add(note->text, ": it lies %" PRIu64 " byte%s into one of %" PRIu64 " byte%s", past, plural(past), unguarded->size,
+                 plural(unguarded->size));
     else
-        part_add(note->text, ": it lies %" PRIu64 " bytes past the end of one of %" PRIu64 " bytes", past - unguarded->size,
-                 unguarded->size);
+        part_add(note->text, ": it lies %" PRIu64 " byte%s past the end of one of %" PRIu64 " byte%s", past - unguarded->size,
+                 plural(past - unguarded->size), unguarded->size, plural(unguarded->size));
 }
 
 /* ---- tensor maps ---- */

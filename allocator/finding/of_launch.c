@@ -73,15 +73,15 @@ void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const s
                                 .access = {.source = NO_ARGUMENT},
                                 .now_ns = nan->now_ns};
     part_add(finding->what, "%s", nan->kind);
-    part_add(finding->headline, "%s: %s writes %" PRIu64 " %s to ", nan->kind, nan->by.kernel ? nan->by.plain : "a CUDA graph",
+    part_add(finding->headline, "%s: %s writes %" PRIu64 " %s", nan->kind, nan->by.kernel ? nan->by.plain : "a CUDA graph",
              nan->made, what);
     if (nan->buffer->id)
-        part_add(finding->headline, "buffer #%" PRIu64 ", ", nan->buffer->id);
+        part_add(finding->headline, " to buffer #%" PRIu64, nan->buffer->id);
     if (nan->buffer->id && nan->buffer->label[0])
-        part_add(finding->headline, "\"%s\", ", nan->buffer->label);
+        part_add(finding->headline, ", \"%s\"", nan->buffer->label);
     if (!nan->buffer->id && nan->argument >= 0)
-        part_add(finding->headline, "argument %d, ", nan->argument);
-    part_add(finding->headline, "first to element %" PRIu64 " of %s[%" PRIu64 "]", nan->index, value_name(nan->type),
+        part_add(finding->headline, " to argument %d", nan->argument);
+    part_add(finding->headline, ", first to element %" PRIu64 " of %s[%" PRIu64 "]", nan->index, value_name(nan->type),
              nan->count);
     take_element(finding, nan->buffer, nan->buffer_frames, nan->pointer + nan->index * value_width(nan->type));
     finding->identity = identity_of_nan(nan);

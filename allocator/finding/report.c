@@ -136,6 +136,7 @@ static void summary_line(struct report *report, const struct finding *finding)
 {
     static const char *const accesses[] = {"access", "read", "write", "atomic"};
     const char *first = finding->called.call ? finding->called.call : "", *rest = finding->headline;
+    size_t kind = strlen(finding->kind);
     if (finding->where.is_known && finding->access.is_known && !finding->slack)
         first = accesses[finding->access.kind];
     if (first[0]) /* instead of what the kind says already */
@@ -144,7 +145,12 @@ static void summary_line(struct report *report, const struct finding *finding)
         rest += strlen(finding->what) + strlen(": ");
     report_begin(report, NULL, NULL);
     char *place = rendered(place_piece, finding);
-    report_put(report, "SUMMARY: cufence: %s%s%s: %s", finding->kind, place && *place ? " " : "", place ? place : "", first);
+    int has_place = place && *place, is_said = !strncmp(rest, finding->kind, kind) && !first[0];
+    report_put(report, "SUMMARY: cufence: ");
+    if (is_said && has_place && !strncmp(rest + kind, ": ", 2))
+        rest += kind + strlen(": ");
+    if (has_place || !is_said)
+        report_put(report, "%s%s%s: %s", finding->kind, has_place ? " " : "", has_place ? place : "", first);
     report_put_name(report, rest);
     report_end(report, CERTAIN_NOT);
     free(place);
@@ -159,8 +165,8 @@ static void address_line(struct report *report, const struct finding *finding)
     report_put(report, "0x%" PRIx64, address->value);
     if (address->lanes > 1)
         report_put(report, " to 0x%" PRIx64 " by %zu lanes, any of which may have faulted", address->last, address->lanes);
-    report_put(report, "%s%s", address->where[0] ? ", " : "", address->where);
-    report_end(report, address->certainty);
+    report_end(report,
+               address->where[0] ? report_put_more(report, NULL, address->where, address->certainty) : address->certainty);
 }
 
 /* Puts why this buffer is blamed, unless that is certain. */
@@ -197,7 +203,7 @@ static void kernel_line(struct report *report, const struct finding *finding)
     if (has_grid && finding->where.has_cluster)
         report_put(report, " in clusters of %s", dim_of(site->cluster).text);
     char argument[64] = "";
-    if (finding->buffer.buffer && finding->buffer.argument.word >= 0)
+    if (finding->buffer.buffer && (finding->buffer.argument.word >= 0 || finding->buffer.argument.number >= 0))
         part_append_argument(argument, sizeof argument, finding->buffer.argument);
     int has_room = report_room(report) >= (int)(strlen("   points to this buffer  exact") + strlen(argument));
     if (argument[0] && !has_room)
@@ -230,13 +236,14 @@ static void also_line(struct report *report, const struct evidence_site *site)
         report_put_kernel(report, site->kernel ? site->kernel : site->symbol);
     else
         report_put(report, "unknown code at PC 0x%" PRIx64, site->error_pc);
-    report_put(report, " at once, ");
+    report_put(report, " at once");
     if (site->file) {
+        report_put(report, ", ");
         report_put_name(report, site->file);
         if (site->line)
             report_put(report, ":%d", site->line);
     } else if (site->symbol && !site->is_in_driver) {
-        report_put(report, "+0x%" PRIx64, site->kernel_offset);
+        report_put(report, ", +0x%" PRIx64, site->kernel_offset);
     }
     report_end(report, CERTAIN_EXACT);
 }
@@ -291,12 +298,13 @@ static void candidate_lines(struct report *report, const struct finding *finding
         report_put_buffer(report, candidate->buffer);
         if (candidate->buffer->freed_ns)
             report_put(report, ", freed");
+        enum certainty certainty = candidate->certainty;
         char argument[64] = "";
         if (candidate->argument.word >= 0)
             part_append_argument(argument, sizeof argument, candidate->argument);
-        report_put(report, "%s%s", argument[0] ? ", " : "", argument);
-        report_put_label(report, candidate->buffer);
-        report_end(report, candidate->certainty);
+        if (argument[0])
+            certainty = report_put_more(report, NULL, argument, certainty);
+        report_end(report, report_put_label(report, candidate->buffer, certainty));
     }
     if (finding->candidates.total > finding->candidates.count)
         report_line(report, "", NULL, CERTAIN_NOT, "and %zu more", finding->candidates.total - finding->candidates.count);
@@ -434,7 +442,7 @@ char *finding_text(const struct finding *finding)
     report.is_verbose = finding->is_verbose;
     headline(&report, finding);
     if (finding->reason && !finding->called.call)
-        report_line(&report, "reason", NULL, CERTAIN_NOT, "%s", finding->reason);
+        report_sentence(&report, "reason", finding->reason, CERTAIN_NOT);
     report_frame_lines(&report, "called at", NULL, NULL, CERTAIN_NOT, finding->called.frames, finding->called.count);
     earlier_lines(&report, finding);
     if (finding->where.is_known)
@@ -443,6 +451,8 @@ char *finding_text(const struct finding *finding)
         nan_launch_lines(&report, finding);
     if (finding->table)
         table_lines(&report, finding);
+    if (finding->uninit && finding->where.has_kernel)
+        kernel_line(&report, finding);
     if (finding->uninit && finding->uninit->launched)
         report_frame_lines(&report, "", "launched at", NULL, CERTAIN_EXACT, finding->uninit->launched->frames,
                            finding->uninit->launched->frame_count);

@@ -32,17 +32,11 @@ void report_put_buffer(struct report *report, const cufence_buffer *buffer)
     report_put(report, " [0x%" PRIx64 ", 0x%" PRIx64 ")", buffer->address, buffer->address + buffer->size);
 }
 
-void report_put_label(struct report *report, const cufence_buffer *buffer)
+enum certainty report_put_label(struct report *report, const cufence_buffer *buffer, enum certainty certainty)
 {
-    if (!buffer->label[0])
-        return;
-    int has_room = report_room(report) >= (int)(strlen(", label \"\"") + strlen(buffer->label));
-    report_put(report, has_room ? ", " : ",");
-    if (!has_room)
-        report_continue(report, NULL, CERTAIN_NOT);
-    report_put(report, "label \"");
-    report_put_name(report, buffer->label);
-    report_put(report, "\"");
+    char label[sizeof buffer->label + sizeof "label \"\""];
+    snprintf(label, sizeof label, "label \"%s\"", buffer->label);
+    return buffer->label[0] ? report_put_more(report, NULL, label, certainty) : certainty;
 }
 
 void report_continue(struct report *report, const char *subkey, enum certainty certainty)
@@ -140,7 +134,7 @@ void report_buffer_lines(struct report *report, const struct buffer_fact *fact, 
     report_begin(report, "buffer", NULL);
     report_put_buffer(report, buffer);
     report_put(report, ", stream 0x%" PRIx64, buffer->stream);
-    report_put_label(report, buffer);
+    report_put_label(report, buffer, CERTAIN_NOT);
     report_end(report, CERTAIN_NOT);
     if (buffer->redzone_before || buffer->redzone_after)
         report_line(report, "", "redzone", CERTAIN_NOT,
@@ -157,9 +151,9 @@ void report_buffer_lines(struct report *report, const struct buffer_fact *fact, 
         report_begin(report, "", "freed");
         report_put_age(report, now_ns, buffer->freed_ns);
         report_put(report, "by thread %" PRIu64 " on stream 0x%" PRIx64, buffer->freed_tid, buffer->free_stream);
-        if (buffer->freed_ago)
-            report_put(report, ", about %" PRIu64 " allocation%s ago", buffer->freed_ago, plural(buffer->freed_ago));
-        report_end(report, CERTAIN_NOT);
+        char ago[64];
+        snprintf(ago, sizeof ago, "about %" PRIu64 " allocation%s ago", buffer->freed_ago, plural(buffer->freed_ago));
+        report_end(report, buffer->freed_ago ? report_put_more(report, "", ago, CERTAIN_NOT) : CERTAIN_NOT);
     }
     report_frame_lines(report, "", "freed at", NULL, CERTAIN_NOT, fact->freed.frames, fact->freed.count);
 }

@@ -15,8 +15,8 @@ struct dim_text grid_of(const uint32_t grid[3], const uint32_t block[3]);
 
 /* Puts "#7, 4000 bytes [0x7e0000ff060, 0x7e0001000000)". */
 void report_put_buffer(struct report *report, const cufence_buffer *buffer);
-/* Puts ", label "layer 3"" if the buffer has a label. */
-void report_put_label(struct report *report, const cufence_buffer *buffer);
+/* Puts ", label "layer 3"" if the buffer has a label, as report_put_more(). */
+enum certainty report_put_label(struct report *report, const cufence_buffer *buffer, enum certainty certainty);
 
 /* Puts "oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)". Unknown parts are NULL and omitted. */
 struct report_code {

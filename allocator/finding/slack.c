@@ -36,9 +36,9 @@ static void take_notes(struct finding *finding, const struct slack_write *write)
                  write->buffers, write->first_id);
     if (write->graphs)
         note_add(finding,
-                 "%zu graph%s came in between; which buffers a graph is given is not on record, so its kernels may have "
+                 "%zu graph%s came in between; which buffers a graph is given is not on record, so %s kernels may have "
                  "written this",
-                 write->graphs, plural(write->graphs));
+                 write->graphs, plural(write->graphs), write->graphs == 1 ? "its" : "their");
     if (write->is_incomplete)
         note_add(finding, "older launches are no longer on record; remember=65536/16384 keeps more of them");
     if (write->untold[0] && !write->again.site)
@@ -145,7 +145,10 @@ static void region_event_lines(struct report *report, const char *what, const st
 void region_lines(struct report *report, const struct region_fact *region, uint64_t now_ns)
 {
     report_line(report, "row", NULL, CERTAIN_EXACT, "%" PRIu64 "%s%s, %s; byte %" PRIu64 " of %" PRIu64 " (%" PRIu64 " rows)",
-                region->row, region->name[0] ? " of " : "", region->name, region->state == REGION_IS_FREE ? "free" : "live",
+                region->row, region->name[0] ? " of " : "", region->name,
+                region->state == REGION_IS_LIVE ? "live"
+                : region->taken.ns              ? "free then"
+                                                : "free",
                 region->offset, region->bytes, region->rows);
     region_event_lines(report, "released", &region->released, now_ns);
     region_event_lines(report, "taken", &region->taken, now_ns);

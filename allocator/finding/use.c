@@ -101,7 +101,7 @@ char *use_text(const struct usage *use)
         put_rows(&report, use);
     if (use->unguarded_buffers)
         report_line(&report, NULL, NULL, CERTAIN_NOT,
-                    "  besides, %" PRIu64 " buffer%s of %s in all %s not guarded: where they were allocated is not known",
+                    "  besides, %" PRIu64 " buffer%s of %s in all %s not guarded, and allocated at unknown places",
                     use->unguarded_buffers, plural(use->unguarded_buffers), bytes_of(use->unguarded_bytes).text,
                     use->unguarded_buffers == 1 ? "is" : "are");
     return report_close(&report);

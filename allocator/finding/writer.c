@@ -156,14 +156,29 @@ int report_room(struct report *report)
     return WIDTH - line_width(report);
 }
 
+static const char *const marks[] = {NULL, "candidate", "derived", "re-run", "exact"};
+
 void report_end(struct report *report, enum certainty certainty)
 {
-    static const char *const marks[] = {NULL, "candidate", "derived", "re-run", "exact"};
     if (marks[certainty]) {
         int column = report_room(report) - (int)strlen(marks[certainty]);
         report_put(report, "%*s%s", column > 2 ? column : 2, "", marks[certainty]);
     }
     report_put(report, "\n");
+}
+
+enum certainty report_put_more(struct report *report, const char *subkey, const char *text, enum certainty certainty)
+{
+    size_t mark = marks[certainty] ? 2 + strlen(marks[certainty]) : 0;
+    int has_room = report_room(report) >= (int)(strlen(", ") + strlen(text) + mark);
+    report_put(report, has_room ? ", " : ",");
+    if (!has_room) {
+        report_end(report, certainty);
+        report_begin(report, "", subkey);
+        certainty = CERTAIN_NOT;
+    }
+    report_put_name(report, text);
+    return certainty;
 }
 
 void report_line(struct report *report, const char *key, const char *subkey, enum certainty certainty, const char *format, ...)
@@ -186,7 +201,9 @@ void report_sentence(struct report *report, const char *key, const char *text, e
                 ;
             line = line ? line : length;
         }
-        report_line(report, key, NULL, certainty, "%.*s", (int)line, text);
+        report_begin(report, key, NULL);
+        text_put_part(report->out, text, line);
+        report_end(report, certainty);
         certainty = CERTAIN_NOT;
         text += line;
         length -= line;

@@ -27,7 +27,7 @@ def programs(source: str) -> Iterator[tuple[str, dict[str, object]]]:
             "status": 86,
             "report": [
                 r"cufence: WRITE to a free region: 512 bytes changed, from byte 3840 of row \d+ of kv on, in buffer #1\b",
-                r"row +\d+ of kv, free; byte 3840 of 8192 \(64 rows\)",
+                r"row +\d+ of kv, free then; byte 3840 of 8192 \(64 rows\)",
                 r"owner then +request 1",
                 r"taken +\S.* ago by thread \d+",
                 r"owner +request 3",

@@ -142,7 +142,7 @@ FINDS(a_write_is_found_when_the_row_is_taken,
     CHECK(cufence_fault_count() == 1);
     char text[4096];
     CHECK(cufence_last_report(text, sizeof text) <= sizeof text);
-    CHECK(strstr(text, "row        3 of kv, free; byte 12 of 1000 (8 rows)"));
+    CHECK(strstr(text, "row        3 of kv, free then; byte 12 of 1000 (8 rows)"));
     CHECK(strstr(text, "3f 3f 3f 3f") && strstr(text, "released at") && strstr(text, "taken at"));
     CHECK(strstr(text, "request 4") && strstr(text, "request 5"));
     CHECK(cufence_check(0) == 0);

@@ -78,15 +78,15 @@ LINES(it_is_printed_at_exit, 0, "cufence: allocated at exit: 3 buffers, 4 MiB", 
     fill();
 }
 
-LINES(leaks_are_findings, 86, "cufence: leak of 2 buffers, 3 MiB in all", "cufence: leak of 1 buffer, 1 MiB in all",
-      "nobody has freed these buffers, allocated at one place; the largest is", "nobody has freed this buffer",
+LINES(leaks_are_findings, 86, "== cufence: leak of 2 buffers, 3 MiB in all", "== cufence: leak of 1 buffer, 1 MiB in all",
+      "nobody has freed these buffers, allocated at one place; shown is the largest", "nobody has freed this buffer",
       "cufence: 2 findings; 4 allocations guarded", "!gone")
 {
     start("live=leaks");
     fill();
 }
 
-LINES(leaks_have_the_status_of_findings, 7, "cufence: leak of 1 buffer, 500 bytes in all")
+LINES(leaks_have_the_status_of_findings, 7, "== cufence: leak of 1 buffer, 500 bytes in all")
 {
     start("live=leaks,exitcode=7");
     allocate_as(500, NULL, NULL);

@@ -107,6 +107,8 @@ TEST(uninitialised_reads)
     strcpy(buffer.label, "y");
     struct uninit_fact fact = {.kernel = "scale(float*, int)",
                                .symbol = "_Z5scalePfi",
+                               .grid = {8, 1, 1},
+                               .block = {128, 1, 1},
                                .number = 41,
                                .fresh = &buffer,
                                .from = 1,

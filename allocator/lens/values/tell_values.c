@@ -101,7 +101,7 @@ static void pointer_lines(struct report *report, const struct shown_pointer *poi
     const struct reached *reached = pointer->reached;
     report_put(report, "buffer #%" PRIu64 " +%" PRIu64, reached->range.id, reached->pointer - reached->range.address);
     if (pointer->buffer.id)
-        report_put_label(report, &pointer->buffer);
+        report_put_label(report, &pointer->buffer, CERTAIN_NOT);
     if (pointer->is_measured)
         report_put(report, ", %s[%" PRIu64 "]%s", value_name(pointer->type.type), pointer->after.count,
                    pointer->type.from == TYPE_GUESSED ? " (guess)" : "");
