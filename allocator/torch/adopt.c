@@ -1,19 +1,19 @@
 /*
- * PyTorch in a program without Python, such as one that runs an AOTInductor model: the allocator's class becomes PyTorch's
- * before main(). Where there is Python, _allocator.py does that.
+ * The allocator's class becomes PyTorch's. Where there is Python, _allocator.py chooses the class, and calls this.
  *
- * Only a class that was shipped serves: no compiler runs in the program. The version of PyTorch is read from the files that its
- * packages have above their libraries. Single-threaded: called by the preload library's constructor.
+ * In a program without Python, such as one that runs an AOTInductor model, that happens before main(). Only a class that was
+ * shipped serves there: no compiler runs in the program. The version of PyTorch is read from the files that its packages have
+ * above their libraries. Single-threaded: called by the preload library's constructor, or under _allocator.py's lock.
  */
 #include "torch/torch.h"
 
 #include "base/aside.h"
 #include "base/env.h"
 #include "base/output.h"
+#include "stacks/module.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
-#include <limits.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 #define CURRENT "_ZN3c104cuda20CUDACachingAllocator9allocatorE"
 
 static const char *const settings[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
-static char reason[PATH_MAX + 256]; /* why the class does not serve */
+static char reason[2 * PATH_MAX + 256]; /* why the class does not serve */
 
 struct version {
     int major, minor, patch;
@@ -100,30 +100,44 @@ static int find_class(const struct version *wanted, char path[PATH_MAX])
     return best >= 0;
 }
 
-static int has_code(struct dl_phdr_info *library, size_t size, void *address)
+/* Of an object with virtual functions: the name of its class. */
+static const char *class_of(const void *object)
 {
-    (void)size;
-    for (int i = 0; i < library->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &library->dlpi_phdr[i];
-        if (part->p_type == PT_LOAD && part->p_flags & PF_X &&
-            *(uintptr_t *)address - library->dlpi_addr - part->p_vaddr < part->p_memsz)
-            return 1;
-    }
-    return 0;
+    const void *const *table = *(const void *const *const *)object;
+    return ((const char *const *)table[-1])[1];
 }
 
-/* How many virtual functions the object's class has, as the Itanium C++ ABI lays them out. */
-static size_t functions_of(const void *object)
+/* How many virtual functions the object's class has, and its bases in c10, as the Itanium C++ ABI lays them out. */
+static void put_shape(const void *object, char *out, size_t size)
 {
-    const uintptr_t *table = *(const uintptr_t *const *)object;
+    const void *const *table = *(const void *const *const *)object, *const *type = table[-1];
+    struct module module;
     size_t count = 0;
-    for (uintptr_t each = table[0]; dl_iterate_phdr(has_code, &each); each = table[++count])
-        continue;
-    return count;
+    while (module_of((uint64_t)(uintptr_t)table[count], &module))
+        count++;
+    size_t used = (size_t)snprintf(out, size, "%zu virtual functions and the bases", count);
+    for (const char *before = " "; strstr(class_of(type), "__si_class_type_info") && used < size;) { /* it has one base */
+        type = type[2];
+        if (strncmp(type[1], "N3c10", strlen("N3c10")) != 0)
+            continue;
+        used += (size_t)snprintf(out + used, size - used, "%s%s", before, (const char *)type[1]);
+        before = ", ";
+    }
+}
+
+/* Whether the entry of PyTorch's settings names the back end, with blanks or without. */
+static int is_beneath(const char *entry)
+{
+    const char *wanted = BENEATH;
+    for (; *entry; entry++) {
+        if (*entry != ' ' && *entry != *wanted++)
+            return 0;
+    }
+    return !*wanted;
 }
 
 /* Takes the back end out of PyTorch's settings while it reads them: for cudaMallocAsync it would start the driver. */
-static const char *install(const char *(*start)(int))
+static const char *install(const char *(*start)(int), int is_traced)
 {
     char *before[2], *left, *entry, *next;
     for (size_t i = 0; i < 2; i++) {
@@ -132,7 +146,7 @@ static const char *install(const char *(*start)(int))
         left = text ? calloc(1, strlen(text) + 2) : NULL;
         char *copy = next = left ? strdup(text) : NULL;
         while ((entry = strsep(&next, ",")) != NULL) {
-            if (strcmp(entry, BENEATH) != 0)
+            if (!is_beneath(entry))
                 strcat(strcat(left, *left ? "," : ""), entry);
         }
         if (copy)
@@ -140,7 +154,7 @@ static const char *install(const char *(*start)(int))
         free(copy);
         free(left);
     }
-    const char *why = start(0);
+    const char *why = start(is_traced);
     for (size_t i = 0; i < 2; i++) {
         if (before[i])
             setenv(settings[i], before[i], 1);
@@ -149,37 +163,53 @@ static const char *install(const char *(*start)(int))
     return why;
 }
 
-static int open_class(const char *path)
+static void *class; /* stays loaded, because PyTorch keeps a pointer into it */
+
+/* Global: clang does not make the static variables of PyTorch's inline functions unique in a process, as gcc does, and the
+ * class has to find PyTorch's own first (its settings are one). */
+const char *cufence_torch_open(const char *path)
 {
-    void **current = dlsym(RTLD_DEFAULT, CURRENT), *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library || !current || !*current) {
-        snprintf(reason, sizeof reason, "%s", library ? "it has no allocator" : dlerror());
-        return 0;
+    void *loaded = dlopen("libc10_cuda.so", RTLD_NOW | RTLD_GLOBAL);
+    void **current = loaded ? dlsym(RTLD_DEFAULT, CURRENT) : NULL; /* a program that is linked with it may have a copy */
+    void *library = current && *current ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *(*object)(void) = library ? (void *(*)(void))dlsym(library, "cufence_torch_allocator") : NULL;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *why = object ? NULL : dlerror();
+    char ours[1024] = "", theirs[1024] = "";
+    class = library;
+    if (object) {
+        put_shape(object(), ours, sizeof ours);
+        put_shape(*current, theirs, sizeof theirs);
     }
-    void *(*object)(void) = (void *(*)(void))dlsym(library, "cufence_torch_allocator");
-    const char *(*start)(int) = (const char *(*)(int))dlsym(library, "cufence_torch_install");
-    size_t ours = functions_of(object()), theirs = functions_of(*current);
-    const char *why = ours == theirs ? install(start) : NULL;
-    if (ours != theirs)
-        snprintf(reason, sizeof reason, "%s has %zu virtual functions, and PyTorch's allocator %zu", path, ours, theirs);
-    else if (why)
-        snprintf(reason, sizeof reason, "%s", why);
-    return ours == theirs && !why;
+    if (object && strcmp(ours, theirs) == 0)
+        return NULL;
+    if (object)
+        snprintf(reason, sizeof reason, "%s does not fit this PyTorch: its allocator has %s, PyTorch's has %s", name, ours,
+                 theirs);
+    else
+        snprintf(reason, sizeof reason, "%s does not fit this PyTorch: %s", name, why ? why : "it has no allocator");
+    return reason;
+}
+
+const char *cufence_torch_start(int is_traced)
+{
+    const char *(*start)(int) = (const char *(*)(int))dlsym(class, "cufence_torch_install");
+    return start ? install(start, is_traced) : dlerror();
 }
 
 static void adopt(void *unused)
 {
     (void)unused;
-    char library[PATH_MAX], class[PATH_MAX], name[64] = "";
+    char library[PATH_MAX], path[PATH_MAX], name[64] = "";
     struct version version;
+    const char *why = NULL;
     if (!dl_iterate_phdr(find_c10, library))
         return;
     int is_release = find_version(library, &version);
-    if (is_release && find_class(&version, class) && open_class(class))
+    if (is_release && find_class(&version, path) && !(why = cufence_torch_open(path)) && !(why = cufence_torch_start(0)))
         return;
     if (is_release)
         snprintf(name, sizeof name, " %d.%d.%d", version.major, version.minor, version.patch);
-    if (!reason[0])
+    if (!why)
         snprintf(reason, sizeof reason,
                  is_release ? "cufence was installed without an allocator for this version; its library is %s"
                             : "Neither version.py nor build-version above %s names a release",
@@ -187,7 +217,7 @@ static void adopt(void *unused)
     if (strstr(env_get(settings[0]) ? env_get(settings[0]) : "", BENEATH)) /* else it stays unguarded, as before */
         output_say("cufence: PyTorch%s allocates through its cudaMallocAsync back end: no CUDA graph trees, memory pools and "
                    "snapshots, and small operations take a fifth longer. %s\n",
-                   name, reason);
+                   name, why ? why : reason);
 }
 
 void cufence_torch_adopt(void)

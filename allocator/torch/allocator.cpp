@@ -361,7 +361,7 @@ void release_pointer(void *pointer)
 
 } // namespace
 
-/* For _shim.py, which compares its class with that of PyTorch's own before it is installed. */
+/* For adopt.c, which compares its class with that of PyTorch's own before it is installed. */
 extern "C" __attribute__((visibility("default"))) native::CUDAAllocator *cufence_torch_allocator()
 {
     return &instance();

@@ -108,6 +108,16 @@ CUFENCE_TORCH_EXPORT cufence_status cufence_torch_pool_restore(int device, const
 /* Makes the class PyTorch's allocator in a program that is linked with PyTorch. Called by the preload library before main(). */
 CUFENCE_TORCH_EXPORT void cufence_torch_adopt(void);
 
+/* Opens a class, if it fits the loaded PyTorch: the loader finds each of its symbols, and it has the bases and the number of
+ * virtual functions that PyTorch's own allocator has. Returns NULL, or why not; valid until the next call. Not at the same
+ * time. */
+CUFENCE_TORCH_EXPORT const char *cufence_torch_open(const char *path);
+
+/* Makes the class that was opened last PyTorch's allocator: see cufence_torch_install() in allocator.cpp. PyTorch reads its
+ * settings meanwhile, without the back end cudaMallocAsync: of that it would ask the driver for its version, which starts the
+ * driver, and no child of a fork could use CUDA then. Child processes need the name, for PyTorch without Python. */
+CUFENCE_TORCH_EXPORT const char *cufence_torch_start(int is_traced);
+
 /* ---- told.c ---- */
 
 /* `scope` of cufence_torch_before_sync(): what PyTorch is about to wait for. */

@@ -106,10 +106,10 @@ struct Ours : Part {} ours;
 extern "C" __attribute__((visibility("default"))) void *cufence_torch_allocator() { return &ours; }
 extern "C" __attribute__((visibility("default"))) const char *cufence_torch_install()
 {
-    const char *why = std::getenv("STANDIN_REFUSES");
+    const char *why = std::getenv("STANDIN_REFUSES"), *value = why ? std::getenv(why) : nullptr;
     if (!why)
         cufence_torch_installed();
-    return why;
+    return value ? value : why;
 }
 """
 

@@ -293,20 +293,24 @@ class Enable(standin.InOneFolder):
 
     def test_settings_while_it_is_installed(self) -> None:
         """PyTorch reads them then: of cudaMallocAsync it would ask the driver, which starts that."""
+        settings = "backend: cudaMallocAsync,a:[1:2,2:4],b:1"
         self.check(
             """
-            import os, types
-            from cufence import _allocator
-            names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-            now = lambda: [os.environ.get(name) for name in names]
-            before, seen = now(), []
-            start = lambda is_traced: seen.append(now())
-            _allocator._shim.load = lambda torch: types.SimpleNamespace(cufence_torch_install=start)
-            _allocator.install(None)
-            assert seen == [["a:[1:2,2:4],b:1", None]], seen
-            assert now() == before and _allocator.is_installed()
+            import ctypes, cufence, os
+            try:
+                cufence.enable()
+            except Exception as error:
+                assert str(error) == "a:[1:2,2:4],b:1", error
+            else:
+                raise AssertionError
+            getenv = ctypes.CDLL(None).getenv
+            getenv.restype = ctypes.c_char_p
+            name = os.environ["STANDIN_REFUSES"]
+            assert getenv(name.encode()).decode() == os.environ[name] == os.environ["SETTINGS"]
             """,
-            PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync,a:[1:2,2:4],b:1",
+            PYTORCH_CUDA_ALLOC_CONF=settings,
+            SETTINGS=settings,
+            STANDIN_REFUSES="PYTORCH_CUDA_ALLOC_CONF",
         )
 
     def test_a_class_of_another_version(self) -> None:

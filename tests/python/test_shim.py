@@ -19,10 +19,10 @@ import standin
 from cufence import _compile, _shim
 
 _LOAD = """
-import pathlib, torch
+import torch
 from cufence import _compile, _shim
 try:
-    print(pathlib.Path(_shim.load(torch)._name).name)
+    print(_shim.load(torch).name)
 except _shim.BuildError as error:
     print("refused:", error)
 """
@@ -173,17 +173,17 @@ class Objects(standin.InFolder):
         name = self.ship_for("c10/cuda/CUDACachingAllocator.h", "// comment", "virtual void more() {}")
         self.assertRegex(
             self.without_compiler(),
-            rf"refused: .*no C\+\+ compiler.*\. {name} does not fit this PyTorch: its allocator has 5 virtual .* PyTorch's has 4 and",
+            rf"refused: .*no C\+\+ compiler.*\. {name} does not fit this PyTorch: its allocator has 5 virtual .* PyTorch's has 4 virtual functions and",
         )
         self.assertRegex(self.loaded(), r"^libcufence-torch-")
 
     def test_another_base(self) -> None:
         self.ship_for("c10/core/Allocator.h", "struct Allocator {", "struct Root { virtual ~Root() {} };\nstruct Allocator : Root {")
-        self.assertRegex(self.without_compiler(), r"and the bases N3c104cuda\w+E, N3c109AllocatorE, N3c104RootE, PyTorch's has 4 and ")
+        self.assertRegex(self.without_compiler(), r"and the bases N3c104cuda\w+E, N3c109AllocatorE, N3c104RootE, PyTorch's has 4 virtual functions and ")
 
     def test_missing_symbol(self) -> None:
         self.ship(standin.CLASS.replace("return 3;", "return missing();").replace("namespace {", "int missing();\nnamespace {", 1))
-        self.assertRegex(self.without_compiler(), r"\.so does not fit this PyTorch: undefined symbol: \S*missing")
+        self.assertRegex(self.without_compiler(), r"\.so does not fit this PyTorch: .*undefined symbol: \S*missing")
 
     def test_compiled(self) -> None:
         first = self.loaded()

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import threading
-from collections.abc import Iterator
 from types import ModuleType
 
-from . import _preload, _shim
+from . import _library, _shim
 
 _lock = threading.Lock()
-_class: ctypes.CDLL | None = None  # stays loaded, because PyTorch keeps a pointer into it; guarded by _lock
+_is_installed = False  # written under _lock
 
 
 class InstallError(RuntimeError):
@@ -21,39 +18,22 @@ class InstallError(RuntimeError):
 
 def is_installed() -> bool:
     """Returns whether cufence's class allocates PyTorch's tensors in this process."""
-    return _class is not None
-
-
-@contextlib.contextmanager
-def _without_back_end() -> Iterator[None]:
-    """Takes cudaMallocAsync out of PyTorch's variables. PyTorch reads them once, while the class is installed, and asks the driver
-    for its version if it finds that name: this starts the driver, and no child of a fork could use CUDA then. Child processes
-    need the name, for PyTorch without Python."""
-    before = {name: os.environ[name] for name in _preload.SETTINGS if name in os.environ}
-    for name, text in before.items():
-        os.environ[name] = ",".join(entry for entry in text.split(",") if entry.replace(" ", "") != _preload.BENEATH)
-    try:
-        yield
-    finally:
-        os.environ.update(before)
+    return _is_installed
 
 
 def install(torch: ModuleType, is_traced: bool = True) -> None:
     """Makes the class PyTorch's allocator. Call before PyTorch starts CUDA; further calls do nothing. is_traced: it tells
     torch.cuda._gpu_trace of tensors. Raises InstallError, and _shim.BuildError where there is no class for this PyTorch and none
     can be compiled."""
-    global _class
+    global _is_installed
     with _lock:
-        if _class is not None:
+        if _is_installed:
             return
-        library = _shim.load(torch)
-        start = library.cufence_torch_install
-        start.restype = ctypes.c_char_p
-        with _without_back_end():
-            why = start(int(is_traced))
+        _shim.load(torch)
+        why = _library.load().cufence_torch_start(int(is_traced))
         if why is not None:
             raise InstallError(why.decode())
-        _class = library
+        _is_installed = True
 
 
 def install_or_say(torch: ModuleType) -> None:

@@ -108,6 +108,8 @@ PROTOTYPES = {
     "cufence_wait_reports": (ctypes.c_int, [ctypes.c_uint]),
     "cufence_last_report": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
     "cufence_last_report_json": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
+    "cufence_torch_open": (ctypes.c_char_p, [ctypes.c_char_p]),
+    "cufence_torch_start": (ctypes.c_char_p, [ctypes.c_int]),
     "cufence_torch_before_sync": (ctypes.c_int, [ctypes.c_int, ctypes.c_uint64]),
     "cufence_torch_add": (None, [ctypes.c_char_p, ctypes.c_char_p]),
     "cufence_torch_kernel": (None, [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_char_p]),

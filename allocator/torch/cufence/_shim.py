@@ -2,14 +2,13 @@
 
 PyTorch's interface differs between its versions, and nothing in the language says so when a library is loaded. So a shipped
 object is named lib/torch/libcufence-torch-VERSION-KEY.so after the headers that it was compiled against, and is taken if the
-headers of the installed PyTorch have the same key. Shipped or compiled, it is used only if the loader finds each of its symbols
-in the loaded libraries, and if its class has the bases and the number of virtual functions that PyTorch's own has there.
+headers of the installed PyTorch have the same key. Shipped or compiled, it is used only if it fits (cufence_torch_open()).
 """
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
+import os
 import re
 from pathlib import Path
 from types import ModuleType
@@ -31,7 +30,6 @@ HEADERS = (
     "c10/util/UniqueVoidPtr.h",
     "c10/util/flat_hash_map.h",
 )
-CURRENT = "_ZN3c104cuda20CUDACachingAllocator9allocatorE"  # c10::cuda::CUDACachingAllocator::allocator, a pointer
 
 
 def key(include: Path) -> str:
@@ -49,59 +47,17 @@ def _shipped(torch: ModuleType) -> list[Path]:
     return sorted((_library.path().parent / "torch").glob(f"{_compile.PREFIX}{pattern}.so"))
 
 
-# ---- is it the class that the loaded libraries know? ----
+def _opened(path: Path) -> Path:
+    """Opens the class if it fits the loaded libraries; raises BuildError otherwise."""
+    why = _library.load().cufence_torch_open(os.fsencode(path))
+    if why is not None:
+        raise BuildError(why.decode(errors="replace"))
+    return path
 
 
-def _word(address: int) -> int:
-    return ctypes.c_size_t.from_address(address).value
-
-
-def _text(address: int) -> str:
-    return ctypes.string_at(address).decode()
-
-
-def _code() -> list[tuple[int, int]]:
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
-        lines = [line.split(None, 2) for line in file]
-    return [(int(start, 16), int(end, 16)) for place, access, _ in lines if "x" in access for start, end in [place.split("-")]]
-
-
-def _shape(allocator: int) -> tuple[int, list[str]]:
-    """Returns how many virtual functions an object's class has, and the names of its bases in c10, as the Itanium C++ ABI lays
-    them out."""
-    code, table, count = _code(), _word(allocator), 0
-    while any(start <= _word(table + 8 * count) < end for start, end in code):
-        count += 1
-    bases, info = [], _word(table - 8)
-    while "__si_class_type_info" in _text(_word(_word(_word(info) - 8) + 8)):  # the class of the type_info: of one with a base
-        info = _word(info + 16)
-        bases.append(_text(_word(info + 8)))
-    return count, [name for name in bases if name.startswith("N3c10")]
-
-
-def _opened(path: Path) -> ctypes.CDLL:
-    """Returns the object if it fits the loaded libraries; raises BuildError otherwise. ctypes resolves all symbols at once."""
-    try:
-        # Global: clang does not make the static variables of PyTorch's inline functions unique in a process, as gcc does, and
-        # the class has to find PyTorch's own first (its settings are one).
-        loaded = ctypes.CDLL("libc10_cuda.so", ctypes.RTLD_GLOBAL)
-        theirs = _shape(ctypes.c_size_t.in_dll(loaded, CURRENT).value)
-        library = ctypes.CDLL(str(path))
-        library.cufence_torch_allocator.restype = ctypes.c_size_t
-        ours = _shape(library.cufence_torch_allocator())
-    except (OSError, ValueError, AttributeError) as error:
-        raise BuildError(f"{path.name} does not fit this PyTorch: {str(error).removeprefix(f'{path}: ')}") from error
-    if ours != theirs:
-        (count, bases), (their_count, their_bases) = ours, theirs
-        raise BuildError(
-            f"{path.name} does not fit this PyTorch: its allocator has {count} virtual functions and the bases "
-            f"{', '.join(bases)}, PyTorch's has {their_count} and {', '.join(their_bases)}"
-        )
-    return library
-
-
-def load(torch: ModuleType) -> ctypes.CDLL:
-    """Returns the library with the allocator, shipped or else compiled, loaded and checked. Raises BuildError."""
+def load(torch: ModuleType) -> Path:
+    """Opens the class, shipped or else compiled, once it was checked; cufence_torch_start() then installs it. Returns its path. Raises
+    BuildError."""
     refused = []
     for path in _shipped(torch):
         try:
