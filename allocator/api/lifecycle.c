@@ -57,6 +57,11 @@ static struct {
 
 /* ---- process exit ---- */
 
+static int is_verbose(void)
+{
+    return process.options.say == SAY_VERBOSE;
+}
+
 static CUresult synchronise(const struct context *context)
 {
     CUcontext popped;
@@ -236,10 +241,9 @@ static void conclude(void *argument)
         output_say("==%d== cufence: a kernel has faulted: %s; without a core dump, nothing more is known\n", (int)process.pid,
                    name);
     }
-    if (process.options.leaks && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
+    if (process.options.live & LIVE_LEAKS && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         use_report_leaks();
-    if ((process.options.at_exit == AT_EXIT_LIVE || process.options.verbose) &&
-        __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
+    if ((process.options.live & LIVE_EXIT || is_verbose()) && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         use_print(-1, "at exit");
     usr1_stop();
     delivery_conclude();
@@ -251,9 +255,9 @@ static void conclude(void *argument)
     if (__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED)) {
         closing_record();
         closing_say(&(struct ending){status, exitcode, has_failed, is_told, is_synchronised, is_blind, settle_unchecked(),
-                                     process.options.quiet, process.options.verbose});
+                                     process.options.say == SAY_QUIET, is_verbose()});
     }
-    if (process.options.verbose)
+    if (is_verbose())
         print_stats();
     output_flush();
     end->exitcode = exitcode;
@@ -368,13 +372,13 @@ static cufence_status start(const char *options)
         monitor_cancel();
         return status;
     }
-    if (process.options.usr1)
+    if (process.options.live & LIVE_USR1)
         usr1_start();
     wait_before_exit();
     if (!process.removes_traces)
         process.removes_traces = on_exit(remove_traces, NULL) == 0 && /* also needed if no context is ever created */
                                  pthread_atfork(NULL, NULL, after_fork) == 0;
-    if (process.options.verbose)
+    if (is_verbose())
         output_say("cufence %s: driver %s (CUDA %d.%d), %llu GiB of address space%s, core dumps %s\n", cufence_version_string(),
                    driver->path, driver->version / 1000, driver->version % 1000 / 10,
                    (unsigned long long)((arena_end() - arena_start()) >> 30), arena_end() ? "" : " so far (ulimit -v)",

@@ -38,54 +38,20 @@ int set_skip(const struct option_row *row, const char *value, size_t length, str
     return option_set_field(row->rest, bytes, of_bytes, options) && option_set_field(row, rules, used, options);
 }
 
-int set_explain(const struct option_row *row, const char *value, size_t length, struct options *options)
-{
-    static const enum option_witness witnesses[] = {WITNESS_AUTO, WITNESS_OFF, WITNESS_OFF, WITNESS_ON};
-    int choice = option_choice(row->allowed, value, length);
-    if (choice < 0)
-        return 0;
-    options->coredump = choice != 1; /* off */
-    options->witness = witnesses[choice];
-    return 1;
-}
-
 int set_live(const struct option_row *row, const char *value, size_t length, struct options *options)
 {
     static const char allowed[] = "usr1 | exit | leaks";
-    unsigned chosen = 0;
     int is_off = option_choice("off", value, length) == 0;
     (void)row;
+    options->live = 0;
     for (size_t at = 0, part; at <= length && !is_off; at += part + 1) {
         const char *plus = memchr(value + at, '+', length - at);
         part = plus ? (size_t)(plus - value) - at : length - at;
         int choice = option_choice(allowed, value + at, part);
         if (choice < 0)
             return 0;
-        chosen |= 1u << choice;
+        options->live |= 1u << choice;
     }
-    options->usr1 = (chosen & 1) != 0;
-    options->at_exit = chosen & 2 ? AT_EXIT_LIVE : AT_EXIT_NOTHING;
-    options->leaks = (chosen & 4) != 0;
-    return 1;
-}
-
-int set_say(const struct option_row *row, const char *value, size_t length, struct options *options)
-{
-    int choice = option_choice(row->allowed, value, length);
-    if (choice < 0)
-        return 0;
-    options->quiet = choice == 1;
-    options->verbose = choice == 2;
-    return 1;
-}
-
-int set_nan(const struct option_row *row, const char *value, size_t length, struct options *options)
-{
-    int choice = option_choice(row->allowed, value, length);
-    if (choice < 0)
-        return 0;
-    options->inf = choice > NAN_STOP;
-    options->nan = (enum option_nan)(options->inf ? choice - NAN_STOP : choice);
     return 1;
 }
 

@@ -18,14 +18,11 @@ int option_choice(const char *allowed, const char *value, size_t length);
 
 /* ---- option_merged.c: options that set several fields; each function is the `set` of a row (options.h) ---- */
 
-option_setter set_guard;   /* MIN, which raises the maximum if need be, or MIN..MAX */
-option_setter set_explain; /* coredump and witness */
-option_setter set_live;    /* usr1, at_exit and leaks */
-option_setter set_say;     /* quiet and verbose */
-option_setter set_keep;    /* FOLDER, dump=FOLDER or replay=FOLDER: the row's field and that of row->rest */
-option_setter set_skip;    /* rules (rules.h), of which one may be smaller:BYTES, for row->rest */
-option_setter set_nan;     /* nan and inf */
-option_setter set_trace;   /* FILE or LAUNCHES=FILE. A name that begins with / or . is a file's, with all its equals signs. */
+option_setter set_guard; /* MIN, which raises the maximum if need be, or MIN..MAX */
+option_setter set_live;  /* several words, a bit each */
+option_setter set_keep;  /* FOLDER, dump=FOLDER or replay=FOLDER: the row's field and that of row->rest */
+option_setter set_skip;  /* rules (rules.h), of which one may be smaller:BYTES, for row->rest */
+option_setter set_trace; /* FILE or LAUNCHES=FILE. A name that begins with / or . is a file's, with all its equals signs. */
 
 /* The name of a file or folder within a value of that option, NULL if there is none. */
 const char *option_path_in(const struct option_row *row, const char *value);

@@ -15,12 +15,13 @@ enum option_streams { STREAMS_OFF, STREAMS_ON, STREAMS_HOST };
 enum option_side { SIDE_END, SIDE_START, SIDE_ALTERNATE };
 enum option_ipc { IPC_REFUSE, IPC_DRIVER };
 enum option_peers { PEERS_AUTO, PEERS_ON, PEERS_OFF };
-enum option_witness { WITNESS_AUTO, WITNESS_ON, WITNESS_OFF };
+enum option_explain { EXPLAIN_AUTO, EXPLAIN_OFF, EXPLAIN_DUMP, EXPLAIN_RERUN };
 enum option_color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
 enum { FILL_OFF = 256 }; /* fill, poison: other values are the byte */
 enum option_small { SMALL_AUTO, SMALL_MAP, SMALL_PACK };
-enum option_at_exit { AT_EXIT_NOTHING, AT_EXIT_LIVE };
-enum option_nan { NAN_OFF, NAN_REPORT, NAN_STOP };
+enum { LIVE_USR1 = 1, LIVE_EXIT = 2, LIVE_LEAKS = 4 };
+enum option_say { SAY_NORMAL, SAY_QUIET, SAY_VERBOSE };
+enum option_nan { NAN_OFF, NAN_REPORT, NAN_STOP, NAN_REPORT_INF, NAN_STOP_INF }; /* INF: infinities too */
 enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
 
 #define OPTION_ALIGN_AUTO 0u
@@ -50,8 +51,8 @@ struct options {
     uint64_t slack_reach;        /* bytes of slack on each side of a buffer that are watched, 16..2M, default 4K */
     uint64_t slack_every;        /* frees after which a stream's freed buffers are checked, 1..128, default 128 */
     uint64_t exit_wait;          /* max wait at exit for pending GPU work, in ms, default 1000; 0: no wait */
-    int coredump;                /* on (default) | off: arm GPU core dumps */
-    enum option_witness witness; /* auto (default): launch a faulted kernel again, but not on the simulated device | on | off */
+    enum option_explain explain; /* auto (default): dump, and rerun but on the simulated device | off | dump: arm GPU core dumps
+                                    | rerun: also launch a faulted kernel again */
     uint64_t witness_ms;         /* 100..600000, default 10000: the most that a report waits for that */
     enum option_peers peers; /* auto (default): map buffers for peers that the program gives access to | on: all | off: none */
     enum option_ipc ipc;     /* refuse (default) | driver: under the preload library, memory of cuMemAlloc can be exported */
@@ -63,30 +64,27 @@ struct options {
     enum option_small small; /* auto (default) | map | pack: small buffers share pages */
     uint64_t max_overhead;   /* 1..100, default 5: small=auto packs once small buffers' own pages take so much of a device */
     int fallback;            /* on (default) | off: where no page is left, the driver allocates, unguarded */
-    int usr1;                /* on | off (default): print the use of memory at SIGUSR1 */
-    enum option_at_exit at_exit; /* nothing (default) | live: print the use of memory at exit */
-    int leaks;                   /* on | off (default): what is live at exit is a finding */
-    int estimate;                /* on | off (default): guard nothing, print at exit what guarding would take */
-    enum option_color color;     /* auto (default): on a terminal, unless NO_COLOR is set | on | off: reports on stderr */
-    int quiet;                   /* on | off (default): no summary line at exit */
-    int verbose;                 /* on | off (default): print the setup, and statistics at exit, to stderr */
-    char log[256];               /* file for reports besides stderr, "" = stderr only; %p pid, %r rank, %h host */
-    char record[256];            /* folder for the core dump and the snapshot of each fault, "" = none; %p, %r, %h */
-    char save[256];              /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
-    uint64_t save_max;           /* bytes of buffers in a bundle, default 4G */
-    char known[256];             /* file of findings that are not reported (known.h), "" = none */
-    char json[256];              /* file for reports as lines of JSON, "" = none; %p, %r, %h */
-    char save_values[256];  /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
-    uint64_t save_replay;   /* launches of each kernel that are kept for `cufence replay`, too, default 4 */
-    char trace[256];        /* file for a line for each launch, for `cufence diff`, "" = none; %p, %r, %h */
-    char trace_filter[256]; /* filter.h: launches that are traced, "" = all */
-    uint64_t every;         /* 1..1000000, default 1: trace, and with nan look at, one launch of each kernel in so many */
-    char values[256];       /* filter.h: launches whose values are shown, "" = none */
-    char values_out[256];   /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
-    char values_type[256];  /* types of what pointers point to (lens/values/types.h), "" = none */
-    enum option_nan nan;    /* off (default) | report | stop: look for the first NaN */
-    int inf;                /* on | off (default): with nan, look for infinities too */
-    int graphs;             /* on (default) | off: PyTorch runs without CUDA graphs where it can */
+    unsigned live;           /* LIVE_: print the use of memory at SIGUSR1, at exit; what is live at exit is a finding */
+    int estimate;            /* on | off (default): guard nothing, print at exit what guarding would take */
+    enum option_color color; /* auto (default): on a terminal, unless NO_COLOR is set | on | off: reports on stderr */
+    enum option_say say;     /* normal (default) | quiet: no summary line at exit | verbose: print the setup, and statistics at
+                                exit, to stderr */
+    char log[256];           /* file for reports besides stderr, "" = stderr only; %p pid, %r rank, %h host */
+    char record[256];        /* folder for the core dump and the snapshot of each fault, "" = none; %p, %r, %h */
+    char save[256];          /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
+    uint64_t save_max;       /* bytes of buffers in a bundle, default 4G */
+    char known[256];         /* file of findings that are not reported (known.h), "" = none */
+    char json[256];          /* file for reports as lines of JSON, "" = none; %p, %r, %h */
+    char save_values[256];   /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
+    uint64_t save_replay;    /* launches of each kernel that are kept for `cufence replay`, too, default 4 */
+    char trace[256];         /* file for a line for each launch, for `cufence diff`, "" = none; %p, %r, %h */
+    char trace_filter[256];  /* filter.h: launches that are traced, "" = all */
+    uint64_t every;          /* 1..1000000, default 1: trace, and with nan look at, one launch of each kernel in so many */
+    char values[256];        /* filter.h: launches whose values are shown, "" = none */
+    char values_out[256];    /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
+    char values_type[256];   /* types of what pointers point to (lens/values/types.h), "" = none */
+    enum option_nan nan;     /* off (default) | report | stop | report+inf | stop+inf: look for the first NaN */
+    int graphs;              /* on (default) | off: PyTorch runs without CUDA graphs where it can */
 };
 
 enum option_type {

@@ -44,7 +44,7 @@ static void note(struct tensor_map *map, const CUtensorMap *encoded)
     memcpy(map->bytes, encoded, sizeof map->bytes);
     take_surroundings(map);
     maps_add(map);
-    if (map_excess(map) && preload_options->verbose)
+    if (map_excess(map) && preload_options->say == SAY_VERBOSE)
         output_say("==%d== cufence: note: %s makes a tensor map that reaches %" PRIu64 " bytes past the end of buffer #%" PRIu64
                    "\n",
                    (int)getpid(), map->call, map_excess(map), map->buffer);

@@ -93,8 +93,7 @@ static cufence_status start(struct rerun *rerun)
         status = error_set(CUFENCE_ERROR_SYSTEM, "a pipe cannot be made: %s", strerror(errno));
     else if ((input = rerun_input_write(&rerun->input)) < 0)
         status = error_set(CUFENCE_ERROR_SYSTEM, "the input cannot be written: %s", strerror(errno));
-    if (status == CUFENCE_OK)
-        status = rerun_process_start(rerun->program, rerun->is_verbose, ends[1], &rerun->process);
+    status = status ?: rerun_process_start(rerun->program, rerun->is_verbose, ends[1], &rerun->process);
     if (status == CUFENCE_OK) {
         rerun->dump_pipe = ends[0];
         rerun_send(rerun->process.socket, &message, input);
@@ -267,8 +266,7 @@ static int take_dumped(struct rerun *rerun)
     struct coredump dump;
     struct problem ignored;
     cufence_status status = coredump_open(rerun->second.bytes, rerun->second.size, &dump, &ignored);
-    if (status == CUFENCE_OK)
-        status = image_of_kernel(&dump, input->symbol, 0, &rerun->dumped, &input->image_bytes, &ignored);
+    status = status ?: image_of_kernel(&dump, input->symbol, 0, &rerun->dumped, &input->image_bytes, &ignored);
     coredump_close(&dump);
     if (status == CUFENCE_OK)
         input->image = rerun->dumped;

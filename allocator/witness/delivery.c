@@ -48,8 +48,7 @@ cufence_status delivery_open(const struct options *options)
     delivery.color = options->color == COLOR_AUTO && forced && *forced && strcmp(forced, "0") != 0 ? COLOR_ON : options->color;
     delivery.has_no_color = (no_color && *no_color) || (term && !strcmp(term, "dumb"));
     cufence_status status = options_expand_path(options->log, delivery.log.name, sizeof delivery.log.name);
-    if (status == CUFENCE_OK)
-        status = options_expand_path(options->json, delivery.json.name, sizeof delivery.json.name);
+    status = status ?: options_expand_path(options->json, delivery.json.name, sizeof delivery.json.name);
     snprintf(delivery.collected.name, sizeof delivery.collected.name, "%s", collected ? collected : "");
     return status;
 }

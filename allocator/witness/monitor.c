@@ -181,7 +181,7 @@ static void explain(const struct dump *dump)
     }
     monitor.made_ns = status == CUFENCE_OK ? tell_fault(telling) : tell_unexplained(dump->received, problem.text);
     evidence_free(evidence);
-    if (monitor.options->verbose)
+    if (monitor.options->say == SAY_VERBOSE)
         tell_times(dump);
     if (!is_later)
         act(device);
@@ -286,7 +286,7 @@ cufence_status monitor_start(const struct options *options)
     cufence_status status = tell_open(options);
     if (status != CUFENCE_OK)
         return status;
-    if (!options->coredump)
+    if (options->explain == EXPLAIN_OFF)
         return CUFENCE_OK;
     status = dumps_arm(&monitor.pipe);
     if (status == CUFENCE_ERROR_OUT_OF_MEMORY)

@@ -293,8 +293,7 @@ static cufence_status take_image(struct rerun_source *source, const struct dump 
     struct problem problem;
     size_t image_bytes = 0;
     cufence_status status = coredump_open(from->bytes, from->size, &dump, &problem);
-    if (status == CUFENCE_OK)
-        status = image_of_kernel(&dump, site->symbol, site->error_pc, &source->image, &image_bytes, &problem);
+    status = status ?: image_of_kernel(&dump, site->symbol, site->error_pc, &source->image, &image_bytes, &problem);
     coredump_close(&dump);
     if (status != CUFENCE_OK)
         return fail(source, problem.text);
@@ -323,7 +322,7 @@ cufence_status rerun_source_device(struct rerun *rerun, int device)
 
 int rerun_source_is_wanted(const struct options *options)
 {
-    return options->witness == WITNESS_ON || (options->witness == WITNESS_AUTO && (!driver->is_sim || options->save[0]));
+    return options->explain == EXPLAIN_RERUN || (options->explain == EXPLAIN_AUTO && (!driver->is_sim || options->save[0]));
 }
 
 /* A second launch of a read would only say again what the dump says. */
@@ -334,7 +333,7 @@ static int is_explained(const struct diagnosis *diagnosis, const struct evidence
 
 static int is_rerun(const struct options *options, const struct diagnosis *diagnosis, const struct evidence_site *site)
 {
-    int is_needed = options->witness == WITNESS_ON || options->save[0] || !is_explained(diagnosis, site);
+    int is_needed = options->explain == EXPLAIN_RERUN || options->save[0] || !is_explained(diagnosis, site);
     return is_needed && (site->exception.class != CLASS_NO_BUFFER || !site->is_warp_alive);
 }
 
@@ -360,7 +359,7 @@ static struct rerun_source *rerun_source_make(const struct options *options, str
     struct rerun *rerun = &source->rerun;
     rerun->input.launches = source->launches;
     rerun->input.is_saved = saving != NULL;
-    rerun->is_verbose = options->verbose;
+    rerun->is_verbose = options->say == SAY_VERBOSE;
     rerun->limit_ms = options->witness_ms;
     rerun->limit = source->limit;
     rerun->saving_ms = saving ? saving_limit_ms(options) : 0;
@@ -389,18 +388,15 @@ struct rerun_source *rerun_source_begin(const struct options *options, const str
     cufence_status status = rerun_source_device(&source->rerun, around->memory.device);
     if (!site->symbol)
         status = fail(source, "the dump does not name the kernel");
-    if (status == CUFENCE_OK)
-        status = choose_launches(source, site, around, &diagnosis.origin);
-    if (status == CUFENCE_OK)
-        status = take_image(source, dump, site, variables);
+    status = status ?: choose_launches(source, site, around, &diagnosis.origin);
+    status = status ?: take_image(source, dump, site, variables);
     if (status == CUFENCE_OK)
         rerun_aim(&source->rerun, &diagnosis);
     for (size_t i = 0; status == CUFENCE_OK && i < source->rerun.input.variable_count; i++)
         hold_memory(source, source->rerun.input.variables[i].value, source->rerun.input.variables[i].bytes);
     for (size_t i = 0; status == CUFENCE_OK && i < source->launch_count; i++)
         hold_memory(source, source->launches[i].arguments, source->launches[i].argument_bytes);
-    if (status == CUFENCE_OK)
-        status = hold_pinned(source);
+    status = status ?: hold_pinned(source);
     if (status == CUFENCE_OK && source->launch_count == 1)
         rerun_input_describe(&source->rerun.input, &source->launches[0], &around->memory);
     source->rerun.memory = &around->memory;

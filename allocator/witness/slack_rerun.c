@@ -184,7 +184,7 @@ static int try_kernel(struct slack_rerun *again, const struct options *options, 
     input->moved_bytes = write->buffer->size;
     input->moved_to = again->to;
     rerun->holds_stores = 1;
-    rerun->is_verbose = options->verbose;
+    rerun->is_verbose = options->say == SAY_VERBOSE;
     rerun->limit_ms = options->witness_ms;
     rerun->limit = again->limit;
     rerun->begin_ns = monotonic_ns();

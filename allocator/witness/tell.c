@@ -73,13 +73,10 @@ cufence_status tell_open(const struct options *options)
     const char *actions = env_get("GITHUB_ACTIONS"), *workspace = env_get("GITHUB_WORKSPACE");
     is_annotated = actions && !strcmp(actions, "true");
     snprintf(checkout, sizeof checkout, "%s", workspace ? workspace : "");
-    cufence_status status = delivery_open(options);
-    if (status == CUFENCE_OK)
-        status = read_known(options);
+    cufence_status status = delivery_open(options) ?: read_known(options);
     if (status == CUFENCE_OK && delivery_needs_head())
         begin_json();
-    if (status == CUFENCE_OK)
-        status = record_open(options);
+    status = status ?: record_open(options);
     return status == CUFENCE_OK ? saving_open(options) : status;
 }
 
@@ -136,7 +133,7 @@ static struct report publish(struct finding *finding)
     enum known as = known_as(&known, finding ? finding->name : "");
     if (finding) {
         finding->known = known_words[as];
-        finding->is_verbose = wanted->verbose;
+        finding->is_verbose = wanted->say == SAY_VERBOSE;
     }
     struct tell_row row;
     int is_at_one = finding && !finding->region && finding->address.certainty != CERTAIN_NOT && finding->address.is_one;

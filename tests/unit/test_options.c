@@ -119,30 +119,14 @@ TEST(merged_words_set_their_parts)
 {
     static const struct {
         const char *text;
-        int coredump, witness;
-    } explained[] = {{"explain=auto", 1, WITNESS_AUTO},
-                     {"explain=off", 0, WITNESS_OFF},
-                     {"explain=dump", 1, WITNESS_OFF},
-                     {"explain=rerun", 1, WITNESS_ON}};
-    for (size_t i = 0; i < sizeof explained / sizeof *explained; i++) {
-        assert_int_equal(parsed(explained[i].text)->coredump, explained[i].coredump);
-        assert_int_equal(parsed(explained[i].text)->witness, explained[i].witness);
-    }
-    static const struct {
-        const char *text;
-        int usr1, at_exit, leaks;
-    } live[] = {{"live=usr1,live=off", 0, 0, 0}, {"live=usr1", 1, 0, 0}, {"live=exit+leaks", 0, 1, 1}, {"live=leaks", 0, 0, 1}};
-    for (size_t i = 0; i < sizeof live / sizeof *live; i++) {
-        const struct options *options = parsed(live[i].text);
-        assert_int_equal(options->usr1, live[i].usr1);
-        assert_int_equal(options->at_exit, live[i].at_exit);
-        assert_int_equal(options->leaks, live[i].leaks);
-    }
-    assert_true(parsed("say=quiet")->quiet && !parsed("say=quiet")->verbose);
-    assert_true(parsed("say=quiet,say=verbose")->verbose && !parsed("say=quiet,say=verbose")->quiet);
-    assert_true(parsed("nan=stop")->nan == NAN_STOP && !parsed("nan=stop")->inf);
-    assert_true(parsed("nan=report+inf")->nan == NAN_REPORT && parsed("nan=report+inf")->inf);
-    assert_true(parsed("nan=stop+inf")->nan == NAN_STOP && parsed("nan=stop+inf")->inf);
+        unsigned live;
+    } live[] = {{"live=usr1,live=off", 0}, {"live=usr1", LIVE_USR1}, {"live=exit+leaks", LIVE_EXIT | LIVE_LEAKS}};
+    for (size_t i = 0; i < sizeof live / sizeof *live; i++)
+        assert_int_equal(parsed(live[i].text)->live, live[i].live);
+    assert_int_equal(parsed("explain=off,explain=rerun")->explain, EXPLAIN_RERUN);
+    assert_int_equal(parsed("say=quiet,say=verbose")->say, SAY_VERBOSE);
+    assert_int_equal(parsed("nan=report+inf")->nan, NAN_REPORT_INF);
+    assert_int_equal(parsed("nan=stop+inf")->nan, NAN_STOP_INF);
 }
 
 TEST(merged_names_set_their_parts)

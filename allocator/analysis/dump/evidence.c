@@ -397,9 +397,7 @@ cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evi
 {
     struct coredump dump;
     *out = NULL;
-    cufence_status status = coredump_open(bytes, size, &dump, problem);
-    if (status == CUFENCE_OK)
-        status = evidence_read(&dump, out, problem);
+    cufence_status status = coredump_open(bytes, size, &dump, problem) ?: evidence_read(&dump, out, problem);
     coredump_close(&dump);
     return status;
 }

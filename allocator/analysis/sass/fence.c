@@ -309,9 +309,7 @@ cufence_status fence_put(uint8_t **image, size_t *size, const char *symbol, uint
                          struct problem *problem)
 {
     struct code code = {0};
-    cufence_status status = find_code(*image, *size, symbol, &code, problem);
-    if (status == CUFENCE_OK)
-        status = find_end(&code, problem);
+    cufence_status status = find_code(*image, *size, symbol, &code, problem) ?: find_end(&code, problem);
     if (status != CUFENCE_OK)
         return status;
     count_exits(&code, fence);

@@ -84,8 +84,7 @@ void cause_in_dump(const void *bytes, size_t size, struct diagnosis *diagnosis, 
         return;
     const struct evidence_site *site = fault_site(diagnosis);
     cufence_status status = coredump_open(bytes, size, &dump, &ignored);
-    if (status == CUFENCE_OK)
-        status = image_of_kernel(&dump, site->symbol, site->error_pc, &image, &image_bytes, &ignored);
+    status = status ?: image_of_kernel(&dump, site->symbol, site->error_pc, &image, &image_bytes, &ignored);
     coredump_close(&dump);
     if (status == CUFENCE_OK && cause_find((struct span){image, image_bytes}, site->symbol, &launch, &access, NULL, out))
         cause_take(diagnosis, out);

@@ -387,8 +387,8 @@ cufence_status nan_open(const struct options *options)
     if (options->nan == NAN_OFF)
         return CUFENCE_OK;
     watch.every = options->every;
-    watch.looks_for_inf = options->inf;
-    watch.stops = options->nan == NAN_STOP;
+    watch.looks_for_inf = options->nan >= NAN_REPORT_INF;
+    watch.stops = options->nan == NAN_STOP || options->nan == NAN_STOP_INF;
     user.waits = watch.stops;
     user.ptx = measure_ptx();
     if (!written_table && !(written_table = calloc(ENTRIES, sizeof *written_table)))

@@ -82,9 +82,7 @@ cufence_status host_open(int socket, const struct rerun_input *input)
     for (size_t i = 0; i < input->pinned_count && status == CUFENCE_OK; i++) {
         struct piece *piece = &host.pieces[i];
         *piece = (struct piece){(uint8_t *)(uintptr_t)input->pinned[i].address, input->pinned[i].bytes, NULL}; /* NOLINT */
-        status = ask(socket, piece);
-        if (status == CUFENCE_OK)
-            status = pin(piece);
+        status = ask(socket, piece) ?: pin(piece);
         if (status == CUFENCE_OK && piece->content)
             status = memory_reach(piece->content, piece->bytes);
         host.count = i + 1;

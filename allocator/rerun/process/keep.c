@@ -80,7 +80,6 @@ cufence_status keep_read(const struct kept *kept, uint64_t base, uint64_t bytes,
     if (!kept->bytes)
         return put_zeros(base, base + bytes);
     cufence_status status = put_zeros(base, kept->data);
-    if (status == CUFENCE_OK)
-        status = unwritten ? put_written(kept, (uint8_t)unwritten) : put_part(kept, 0, kept->bytes);
+    status = status ?: (unwritten ? put_written(kept, (uint8_t)unwritten) : put_part(kept, 0, kept->bytes));
     return status == CUFENCE_OK ? put_zeros(kept->data + kept->bytes, base + bytes) : status;
 }

@@ -218,11 +218,7 @@ static cufence_status import(const struct rerun_message *message, int fd)
     if (base < memory.start || bytes == 0 || base > memory.end || bytes > memory.end - base || has(base, 1))
         return error_set(CUFENCE_ERROR_CORRUPT, "memory outside of cufence's address space was offered");
     take_bounds(&piece, message);
-    cufence_status status = take_original(&piece, message, fd);
-    if (status == CUFENCE_OK)
-        status = add(base, bytes);
-    if (status == CUFENCE_OK)
-        status = refresh(&piece);
+    cufence_status status = take_original(&piece, message, fd) ?: add(base, bytes) ?: refresh(&piece);
     if (status != CUFENCE_OK)
         return status;
     size_t at = position_of(base);
@@ -275,9 +271,7 @@ static cufence_status search_piece(struct piece *piece)
     /* A buffer ends where its mapping does, so a small one lies in the last bytes. */
     for (uint64_t at = base + piece->bytes - left; left && status == CUFENCE_OK && memory.searched < SCAN_ALL;) {
         uint64_t bytes = left < PAGE ? left : PAGE;
-        status = driver_check(driver->cuMemcpyDtoH(memory.found, at, bytes), "cuMemcpyDtoH");
-        if (status == CUFENCE_OK)
-            status = search(memory.found, bytes);
+        status = driver_check(driver->cuMemcpyDtoH(memory.found, at, bytes), "cuMemcpyDtoH") ?: search(memory.found, bytes);
         memory.searched += bytes;
         at += bytes;
         left -= bytes;
@@ -434,11 +428,8 @@ cufence_status memory_put_patterns(void)
         struct piece *piece = &memory.pieces[i];
         if (!piece->has_pattern)
             continue;
-        status = put_page(&piece->before, piece->base - PAGE);
-        if (status == CUFENCE_OK)
-            status = put_page(&piece->behind, piece->base + piece->bytes);
-        if (status == CUFENCE_OK)
-            status = put_slack(piece);
+        status = put_page(&piece->before, piece->base - PAGE) ?: put_page(&piece->behind, piece->base + piece->bytes);
+        status = status ?: put_slack(piece);
     }
     if (!memory.is_zero && !patterns_has_far())
         fill_far();
@@ -449,9 +440,7 @@ cufence_status memory_remove_patterns(void)
 {
     cufence_status status = patterns_remove_far();
     for (size_t i = 0; i < memory.count && status == CUFENCE_OK; i++) {
-        status = remove_page(&memory.pieces[i].before);
-        if (status == CUFENCE_OK)
-            status = remove_page(&memory.pieces[i].behind);
+        status = remove_page(&memory.pieces[i].before) ?: remove_page(&memory.pieces[i].behind);
     }
     return status;
 }

@@ -114,10 +114,9 @@ static cufence_status open_context(void)
 {
     CUdevice device;
     CUcontext context;
-    cufence_status status = driver_check(driver->cuDeviceGet(&device, self.device), "cuDeviceGet");
-    if (status == CUFENCE_OK)
-        status = retain(&context, device);
-    return status == CUFENCE_OK ? driver_check(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent") : status;
+    return driver_check(driver->cuDeviceGet(&device, self.device), "cuDeviceGet")
+               ?: retain(&context, device)
+               ?: driver_check(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent");
 }
 
 static cufence_status load_kernel(void)
@@ -203,11 +202,9 @@ static cufence_status look_for_writes(size_t *wrote)
     for (*wrote = 0; *wrote < self.input.launch_count; ++*wrote) {
         if (*wrote)
             status = refresh();
-        if (status == CUFENCE_OK)
-            status = memory_put_patterns();
+        status = status ?: memory_put_patterns();
         tell_launch(*wrote, 1);
-        if (status == CUFENCE_OK)
-            status = launch_and_wait(&self.input.launches[*wrote]);
+        status = status ?: launch_and_wait(&self.input.launches[*wrote]);
         if (status != CUFENCE_OK || memory_tell_writes(self.input.launch_count == 1))
             break;
     }
@@ -226,12 +223,9 @@ static cufence_status look_for_fault(size_t wrote)
             return error_set(
                 CUFENCE_ERROR_OUT_OF_MEMORY,
                 "of launches that it may have been %zu did not fault, and the GPU has no room for what the others reach", i);
-        status = memory_reach(self.input.launches[i].arguments, self.input.launches[i].argument_bytes);
-        if (status == CUFENCE_OK)
-            status = refresh();
+        status = memory_reach(self.input.launches[i].arguments, self.input.launches[i].argument_bytes) ?: refresh();
         tell_launch(i, 0);
-        if (status == CUFENCE_OK)
-            status = launch_and_wait(&self.input.launches[i]);
+        status = status ?: launch_and_wait(&self.input.launches[i]);
     }
     return status;
 }
@@ -253,21 +247,11 @@ static void follow(void)
 static cufence_status set_up(void)
 {
     const struct rerun_input *input = &self.input;
-    cufence_status status = receive_input();
-    if (status == CUFENCE_OK)
-        status = host_reserve(input);
-    if (status == CUFENCE_OK)
-        status = watch_socket();
-    if (status == CUFENCE_OK)
-        status = driver_load();
-    if (status == CUFENCE_OK)
-        status = find_device();
+    cufence_status status = receive_input() ?: host_reserve(input) ?: watch_socket() ?: driver_load() ?: find_device();
     if (status == CUFENCE_OK &&
         *input->dump) /* without SKIP_ABORT: the first fault ends the process, there is no more to learn */
         status = dump_arm(input->dump, CU_COREDUMP_LIGHTWEIGHT_FLAGS);
-    if (status == CUFENCE_OK)
-        status = memory_open(self.socket, self.device, input);
-    return status == CUFENCE_OK ? open_context() : status;
+    return status ?: memory_open(self.socket, self.device, input) ?: open_context();
 }
 
 /* Maps what the launches reach. Without pages in the guards, where later mappings may lie, the first launch's will do. */
@@ -278,8 +262,7 @@ static cufence_status fill(void)
     cufence_status status = host_open(self.socket, input);
     for (size_t i = 0; status == CUFENCE_OK && i < input->variable_count; i++)
         status = memory_reach(input->variables[i].value, input->variables[i].bytes);
-    if (status == CUFENCE_OK)
-        status = memory_move(input);
+    status = status ?: memory_move(input);
     for (size_t i = 0; status == CUFENCE_OK && i < count; i++)
         status = memory_reach(input->launches[i].arguments, input->launches[i].argument_bytes);
     return status;
@@ -289,9 +272,7 @@ static cufence_status play(void)
 {
     const struct rerun_input *input = &self.input;
     size_t wrote = input->launch_count;
-    cufence_status status = load_kernel();
-    if (status == CUFENCE_OK)
-        status = fill();
+    cufence_status status = load_kernel() ?: fill();
     if (status == CUFENCE_OK)
         set_variables(1);
     if (status == CUFENCE_OK)
@@ -325,9 +306,7 @@ int rerun_play(int socket)
     sigprocmask(SIG_SETMASK, &none, NULL); /* it was started by a thread that blocks all signals */
     self.socket = socket;
     sigaction(SIGABRT, &action, NULL);
-    cufence_status status = set_up();
-    if (status == CUFENCE_OK)
-        status = self.input.mode == RERUN_FOLLOWED ? emulate() : play();
+    cufence_status status = set_up() ?: (self.input.mode == RERUN_FOLLOWED ? emulate() : play());
     struct rerun_message message = {.type = status == CUFENCE_OK ? MESSAGE_DONE : MESSAGE_FAILED,
                                     .number = (uint32_t)self.is_refused};
     snprintf(message.text, sizeof message.text, "%s", status == CUFENCE_OK ? "" : error_detail());
