@@ -72,6 +72,26 @@ static const char *last_line(const char *text)
     return before ? before + 1 : text;
 }
 
+/* Draws no conclusions from a truncated dump: the missing part may contradict them. */
+static void say_truncated(const struct coredump *dump, const struct evidence *evidence)
+{
+    struct coredump_ref device = {coredump_next(dump, COREDUMP_DEVICES, 0), 0};
+    unsigned compute = coredump_compute(dump, device);
+    printf("cufence: the core dump is truncated: it has %zu of %s%" PRIu64 " bytes\n", dump->image.file.size,
+           dump->image.is_count_lost ? "at least " : "", dump->claimed);
+    if (dump->are_headers_lost)
+        printf("  Its section headers, which are written last, are missing. Only SM exceptions and launches can be\n"
+               "  recognised without them; threads, registers and parameters cannot.\n");
+    printf("\n");
+    int is_only_one = coredump_rows(dump, device.section, COREDUMP_DEVICES) == 1;
+    if (!is_only_one && !evidence->site_count)
+        return;
+    printf("  device     GPU %" PRIu32 "%s%s", evidence->device, *evidence->device_name ? ", " : "", evidence->device_name);
+    if (is_only_one && compute)
+        printf(", compute capability %u.%u", compute / 10, compute % 10);
+    printf("\n");
+}
+
 /* *cause: what the dump tells of the address, if the program has not kept that. */
 static void diagnose(const struct coredump *dump, const struct evidence *evidence, const struct snapshot *known,
                      struct diagnosis *diagnosis, struct origin *cause)
@@ -94,7 +114,9 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     char *report = NULL;
     static int has_said; /* the command has one thread */
     printf("%s%s\n", has_said++ ? "\n" : "", path);
-    if (evidence->site_count) {
+    if (whole.remains) {
+        say_truncated(dump, evidence);
+    } else if (evidence->site_count) {
         diagnose(dump, evidence, known, &diagnosis, &cause);
         whole.site = fault_site(&diagnosis);
         finding_of_fault(&finding, &diagnosis, rerun_of(known), &origin);
@@ -116,10 +138,11 @@ static void say_text(const char *path, const struct coredump *dump, const struct
 }
 
 /* The report of a fault that has happened somewhere else. */
-static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct snapshot *known)
+static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct snapshot *known,
+                          int is_truncated)
 {
     const struct finding_origin origin = origin_of(known, evidence);
-    if (!evidence->site_count)
+    if (!evidence->site_count || is_truncated)
         return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
     struct finding finding;
     finding_of_fault(&finding, diagnosis, rerun_of(known), &origin);
@@ -137,9 +160,13 @@ static void say_json(const char *path, const struct coredump *dump, const struct
     struct diagnosis diagnosis;
     struct origin cause;
     diagnose(dump, evidence, known, &diagnosis, &cause);
-    whole.site = evidence->site_count ? fault_site(&diagnosis) : NULL;
-    json_t *finding = finding_of(evidence, &diagnosis, known);
+    whole.site = evidence->site_count && !whole.remains ? fault_site(&diagnosis) : NULL;
+    json_t *finding = finding_of(evidence, &diagnosis, known, whole.remains != NULL);
     json_object_set_new(finding, "dump", text_to_json(path));
+    if (whole.remains)
+        json_object_set_new(finding, "truncated",
+                            json_pack("{sIsIsb}", "bytes", (json_int_t)dump->image.file.size, "of", (json_int_t)dump->claimed,
+                                      "headers_missing", dump->are_headers_lost));
     json_object_set_new(finding, "standing", standing_json(dump, standing, &whole));
     char *text = finding ? json_dumps(finding, JSON_COMPACT) : NULL;
     if (text)
@@ -208,19 +235,21 @@ static cufence_status explain_bytes(const char *path, const struct loaded *bytes
     struct evidence *evidence = NULL;
     struct standing *standing = NULL;
     struct coredump dump;
+    struct wishes all = *wishes;
     struct snapshot *known = find_snapshot(path);
     struct evidence *again = known && known->rerun.outcome == RERUN_FAULTED ? find_again(path) : NULL;
     if (known)
         known->rerun.evidence = again;
-    cufence_status status = coredump_open(bytes->at, bytes->size, &dump, problem);
+    cufence_status status = coredump_open_part(bytes->at, bytes->size, &dump, problem);
     if (status == CUFENCE_OK)
         status = evidence_read(&dump, &evidence, problem);
     if (known && evidence)
         boxes_place(evidence, &known->memory);
     if (status == CUFENCE_OK)
         status = standing_read(&dump, &standing, problem);
+    all.standing.remains = status == CUFENCE_OK && coredump_is_truncated(&dump) ? evidence : NULL;
     if (status == CUFENCE_OK)
-        (wishes->is_json ? say_json : say_text)(path, &dump, evidence, standing, known, wishes);
+        (all.is_json ? say_json : say_text)(path, &dump, evidence, standing, known, &all);
     snapshot_free(known);
     evidence_free(again);
     standing_free(standing);
