@@ -42,8 +42,7 @@ static void replace(char *text, char from, char to)
         *text++ = to;
 }
 
-/* Whether it has an option of its own of that name, which hides the library's. */
-static int has_own(const struct command *command, const char *name)
+int arguments_has(const struct command *command, const char *name)
 {
     for (size_t i = 0; i < command->count; i++)
         if (!strcmp(command->arguments[i].name, name))
@@ -62,7 +61,7 @@ static void list_names(const struct command *command, struct option *names, char
             (struct option){command->arguments[i].name, command->arguments[i].value ? required_argument : optional_argument,
                             NULL, FIRST + (int)i};
     for (size_t i = 0; command->take_row && i < rows && used + 2 < MOST; i++) {
-        if (has_own(command, row[i].name))
+        if (arguments_has(command, row[i].name))
             continue;
         int value = FIRST + (int)(command->count + i);
         snprintf(dashed[i], LONGEST_NAME, "%s", row[i].name);
@@ -149,7 +148,7 @@ int arguments_bits(const struct given *given, void *field)
     do {
         size_t length = strcspn(at, ",");
         unsigned bit = 1;
-        const char *word = given->argument->words;
+        const char *word = given->argument->values;
         while (word && (strcspn(word, " ") != length || strncmp(word, at, length) != 0)) {
             word = strchr(word, ' ');
             word += word != NULL;
@@ -157,7 +156,7 @@ int arguments_bits(const struct given *given, void *field)
         }
         if (!word)
             return arguments_complain(given->command->name, STATUS_USAGE, "--%s: \"%.*s\" is not allowed; use some of: %s",
-                                      given->argument->name, (int)(length < 64 ? length : 64), at, given->argument->words);
+                                      given->argument->name, (int)(length < 64 ? length : 64), at, given->argument->values);
         *bits |= bit;
         at += length;
     } while (*at++ == ',');

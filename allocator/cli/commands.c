@@ -7,7 +7,7 @@ const struct command *const commands[] = {
 #ifdef CUFENCE_HAS_LENS
     &diff_command,
 #endif
-    &report_command, &options_command, &doctor_command, &docs_command,    NULL,
+    &report_command, &options_command, &doctor_command, &docs_command,    &completion_command, NULL,
 };
 
 const struct command *command_find(const char *name)

@@ -122,10 +122,11 @@ struct wanted {
 };
 
 static const struct argument arguments[] = {
-    {"all", "N", "the first N differences; one by default", offsetof(struct wanted, all), arguments_number, .most = 100000},
-    {"ignore", "WHAT", "scalars, place, grid, buffers (their names); several with commas", offsetof(struct wanted, ignored),
-     .take = arguments_bits, .words = IGNORED},
-    {"json", NULL, "one JSON document", .offset = offsetof(struct wanted, is_json)},
+    {"all", "N", "the first N differences; one by default", NULL, offsetof(struct wanted, all), arguments_number,
+     .most = 100000},
+    {"ignore", "WHAT", "scalars, place, grid, buffers (their names); several with commas", IGNORED,
+     offsetof(struct wanted, ignored), .take = arguments_bits},
+    {"json", NULL, "one JSON document", NULL, .offset = offsetof(struct wanted, is_json)},
 };
 
 static int run(int argc, char **argv)
@@ -146,6 +147,7 @@ const struct command diff_command = {
     .run = run,
     ARGUMENTS(arguments),
     .operands = "A B",
+    .values = ARGUMENT_FILE,
     .least = 2,
     .most = 2,
     .missing = "two traces are needed; `cufence run --trace FILE -- PROGRAM` makes one (`cufence docs diff`)",

@@ -122,6 +122,8 @@ static int dispatch(int argc, char **argv)
     }
     if (!strcmp(argv[0], "rerun") && argc <= 2) /* started by cufence, with a socket as standard input or as that descriptor */
         return rerun_play(argc == 2 ? atoi(argv[1]) : STDIN_FILENO);
+    if (!strcmp(argv[0], "complete")) /* started by the scripts of `cufence completion` */
+        return completion_tell(argc - 1, argv + 1);
     const struct command *command = command_find(argv[0]);
     return command ? command->run(argc, argv) : unknown_command(argv);
 }

@@ -336,27 +336,27 @@ static const struct argument arguments[] = {
      "append each report as a line of JSON; in FILE, %p is the process, %r the rank, %h the host. Not \"-\": standard output "
      "is "
      "the program's",
-     offsetof(struct request, settings), settings_take_key, .key = "json"},
+     ARGUMENT_FILE, offsetof(struct request, settings), settings_take_key, .key = "json"},
     {"html", "FILE",
      "all that was found as one page of HTML; the program is then a process of its own, and its exit status is passed on",
-     .offset = offsetof(struct request, page.outputs.paths[OUTPUT_HTML])},
-    {"sarif", "FILE", "the same as SARIF 2.1.0, for code hosts and editors",
+     ARGUMENT_FILE, .offset = offsetof(struct request, page.outputs.paths[OUTPUT_HTML])},
+    {"sarif", "FILE", "the same as SARIF 2.1.0, for code hosts and editors", ARGUMENT_FILE,
      .offset = offsetof(struct request, page.outputs.paths[OUTPUT_SARIF])},
-    {"error-exitcode", "N", "the same as --exitcode N", offsetof(struct request, settings), settings_take_key,
+    {"error-exitcode", "N", "the same as --exitcode N", NULL, offsetof(struct request, settings), settings_take_key,
      .key = "exitcode"},
     {"require-guarded", NULL,
      "exit with 87 if nothing was guarded, where the program would exit with 0; the program is then a process of its own, as "
      "with --html",
-     .offset = offsetof(struct request, is_guarded_required)},
+     NULL, .offset = offsetof(struct request, is_guarded_required)},
     {"estimate", NULL,
      "guard nothing; run the program as it is, and say at its end how much memory it would take guarded, whether that fits, "
      "and "
      "which options make it fit",
-     offsetof(struct request, settings), settings_take_key, .key = "estimate"},
+     NULL, offsetof(struct request, settings), settings_take_key, .key = "estimate"},
     {"if-asked", NULL,
-     "only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF says backend:cufence; otherwise run the program as it is",
+     "only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF says backend:cufence; otherwise run the program as it is", NULL,
      .offset = offsetof(struct request, is_if_asked)},
-    {"verbose", NULL, "print what is set up to stderr; --say verbose: also what cufence does in the program",
+    {"verbose", NULL, "print what is set up to stderr; --say verbose: also what cufence does in the program", NULL,
      .offset = offsetof(struct request, is_verbose)},
 };
 
@@ -384,6 +384,7 @@ const struct command run_command = {
     .run = cli_run,
     ARGUMENTS(arguments),
     .operands = "PROGRAM [ARGUMENT]...",
+    .values = ARGUMENT_COMMAND,
     .is_operand_the_end = 1,
     .least = 1,
     .most = -1,

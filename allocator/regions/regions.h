@@ -14,6 +14,7 @@
  */
 #pragma once
 
+#include "analysis/snapshot/bundle.h"
 #include "heap/heap.h"
 
 #define REGION_TEXT 48

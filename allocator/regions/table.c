@@ -2,6 +2,7 @@
 #include "table.h"
 
 #include "base/clock.h"
+#include "launch/launch.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -88,18 +88,15 @@ class Links(unittest.TestCase):
 
 @unittest.skipUnless(COMMAND.is_file(), "build first")
 class Commands(unittest.TestCase):
-    """Commands in pages have options that their --help names, or options of the library."""
+    """Commands in pages have options that the program knows, by its completions, and options of the library."""
 
     @classmethod
     def setUpClass(cls):
-        def said(*words):
-            return subprocess.run([COMMAND, *words], capture_output=True, text=True, check=True).stdout
+        def offered(*words):
+            done = subprocess.run([COMMAND, "complete", *words], capture_output=True, text=True, check=True)
+            return {line.partition("\t")[0].replace("_", "-") for line in done.stdout.splitlines()}
 
-        library = {f"--{line.split()[0]}".replace("_", "-") for line in said("options", "--all").splitlines()[1:]}
-        cls.known = {}
-        for name in re.findall(r"^  ([a-z]\w*)  ", said("--help"), re.M):
-            usage = said(name, "--help").partition("\n\n")[0]
-            cls.known[name] = set(re.findall(r"\[(--[a-z][-\w]*)", usage)) | (library if "[--KEY VALUE]" in usage else set())
+        cls.known = {name: offered(name, "--") for name in offered("help", "")}
 
     def test_options_of_sub_commands(self):
         seen = 0

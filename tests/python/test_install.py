@@ -87,8 +87,10 @@ class Install(unittest.TestCase):
         text = subprocess.run(["readelf", "-d", file], capture_output=True, text=True, check=True).stdout
         return "\n".join(line for line in text.splitlines() if f"({tag})" in line)
 
-    def test_the_manual_is_there(self) -> None:
-        self.assertTrue((self.folder / "share/man/man1/cufence.1").is_file())
+    def test_the_manual_and_completions_are_there(self) -> None:
+        for name in ("man/man1/cufence.1", "bash-completion/completions/cufence", "zsh/site-functions/_cufence",
+                     "fish/vendor_completions.d/cufence.fish"):  # fmt: skip
+            self.assertTrue((self.folder / "share" / name).is_file(), name)
 
     def test_the_command_prints_the_pages(self) -> None:
         for page in (self.folder / "share/doc/cufence/report.md", self.folder / "share/doc/cufence/guide/jobs.md"):
@@ -108,7 +110,7 @@ class Install(unittest.TestCase):
         steps = self.ninja("commands", *targets.split())
         rules = (BUILD / "cmake_install.cmake").read_text()
         built = [file for file in re.findall(rf'"{re.escape(str(BUILD.resolve()))}/([^"]+)"', rules) if self.is_made(file)]
-        self.assertGreaterEqual(len(built), 5, rules)
+        self.assertGreaterEqual(len(built), 7, rules)
         for file in built:
             if file.startswith("lib/torch/"):
                 continue  # OPTIONAL: torch_classes makes them

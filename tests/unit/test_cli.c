@@ -10,7 +10,8 @@
 #define DIFF ""
 #endif
 #define COMMANDS                                                                                                               \
-    "the commands are run, hunt, demo, explain, replay, " DIFF "report, options, doctor, docs, help, --help and --version\n"
+    "the commands are run, hunt, demo, explain, replay, " DIFF                                                                 \
+    "report, options, doctor, docs, completion, help, --help and --version\n"
 
 #define RUN(...) run_with(CUFENCE_CLI, (const char *const[]){__VA_ARGS__, NULL})
 
@@ -27,6 +28,8 @@ TEST(what_it_does_not_understand_is_named)
         {{"help", "dmo"}, "cufence: unknown command 'dmo', did you mean 'demo'? `cufence help` lists all\n"},
         {{"sh", "-c", "exit 3"}, "cufence: unknown command 'sh'; to run that program: cufence run -- sh -c 'exit 3'\n"},
         {{"/bin/sh", "x.sh"}, "cufence: unknown command '/bin/sh'; to run that program: cufence run -- /bin/sh x.sh\n"},
+        {{"completion"}, "cufence completion: no shell given; use bash, zsh or fish\n"},
+        {{"completion", "csh"}, "cufence completion: unknown shell 'csh'; use bash, zsh or fish\n"},
         {{"help", "demo", "now"}, "cufence help: unexpected argument 'now'; see `cufence help`\n"},
         {{"--help", "now"}, "cufence --help: unexpected argument 'now'; see `cufence help`\n"},
         {{"-V", "now"}, "cufence -V: unexpected argument 'now'; see `cufence help`\n"},
@@ -76,6 +79,7 @@ TEST(help_is_given_on_standard_output)
         {{"run", "-h", "true"}, "usage: cufence run "},
         {{"help", "explain"}, "usage: cufence explain "},
         {{"help", "hunt"}, "usage: cufence hunt "},
+        {{"help", "completion"}, "usage: cufence completion "},
         {{"options", "--help", "now"}, "usage: cufence options "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

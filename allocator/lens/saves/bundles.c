@@ -6,6 +6,7 @@
 #include "finding/finding.h"
 #include "lens/kernels/reach.ptx.h"
 #include "launch/pinned.h"
+#include "regions/regions.h"
 
 #include <inttypes.h>
 #include <stdio.h>
