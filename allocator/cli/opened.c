@@ -155,10 +155,24 @@ cufence_status opened_open(const char *path, struct opened *opened, struct probl
     return CUFENCE_OK;
 }
 
+int opened_replace(struct opened *opened, const struct bundle_buffer *buffer, int file)
+{
+    if (opened->replaced_count == OPENED_REPLACED)
+        return 0;
+    opened->replaced[opened->replaced_count].buffer = buffer;
+    opened->replaced[opened->replaced_count++].fd = file;
+    return 1;
+}
+
+void opened_restore(struct opened *opened, size_t count)
+{
+    while (opened->replaced_count > count)
+        close(opened->replaced[--opened->replaced_count].fd);
+}
+
 void opened_close(struct opened *opened)
 {
-    while (opened->replaced_count)
-        close(opened->replaced[--opened->replaced_count].fd);
+    opened_restore(opened, 0);
     if (opened->folder >= 0)
         close(opened->folder);
     if (opened->buffers >= 0)
@@ -375,8 +389,7 @@ static cufence_status replace(struct opened *opened, const struct bundle_buffer 
     close(array);
     if (merged < 0)
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no room for the bytes of %.100s", name);
-    opened->replaced[opened->replaced_count].buffer = buffer;
-    opened->replaced[opened->replaced_count++].fd = merged;
+    opened_replace(opened, buffer, merged);
     return CUFENCE_OK;
 }
 

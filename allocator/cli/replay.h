@@ -31,6 +31,8 @@ struct replay {
     uint64_t seconds;             /* that one run may take */
     uint8_t *image;               /* unpacked from the module; NULL: its own bytes will do */
     struct comparison comparison; /* of the last run */
+    int *results; /* for each buffer of the bundle a file with what it holds after the launch, -1: there is none;
+                     NULL: they are compared with the saved ones */
 };
 
 #define REPLAY_PAGE ((uint64_t)2 << 20)  /* what the device maps at once */
@@ -47,10 +49,22 @@ int replay_choose(const char *given, char path[PATH_MAX]);
 /* Launches the kernel once, and prints the report if it did something wrong and is_shown. REPLAY_FAILED: after a message. */
 enum replay_outcome replay_once(struct replay *replay, int is_shown);
 
+/* Launches nothing: follows the kernel's threads through its code, with the bundle's memory, and reports each access that
+ * leads one into a row that was free. Returns the exit status; `faulted` if there is one. */
+int replay_exact(struct replay *replay, int faulted);
+
 /* Launches the kernel once with the tool as that process's parent: "compute-sanitizer --tool memcheck". Returns the exit
  * status.
  */
 int replay_under(struct replay *replay, const char *tool);
+
+/* Launches it with other bytes where nobody had written, and prints the report if what it writes depends on them. Returns the
+ * exit status; -1: it does. */
+int replay_uninit(struct replay *replay);
+
+/* Prints the finding, and frees it. */
+void replay_print(const struct replay *replay, struct finding *finding);
+struct finding_origin replay_origin(const struct replay *replay);
 
 /* Answers a question of the rerun process, as struct rerun wants it; user: the replay. */
 int replay_answer(void *user, const struct rerun_message *question, struct rerun_message *to);

@@ -41,8 +41,12 @@ void compare_end(struct replay *replay)
     struct comparison *comparison = &replay->comparison;
     if (!comparison->pending)
         return;
-    compare(replay, comparison->pending, comparison->file);
-    close(comparison->file);
+    if (replay->results) {
+        replay->results[comparison->pending - replay->opened.bundle->buffers] = comparison->file;
+    } else {
+        compare(replay, comparison->pending, comparison->file);
+        close(comparison->file);
+    }
     comparison->pending = NULL;
 }
 
@@ -51,7 +55,9 @@ int compare_answer(struct replay *replay, const struct rerun_message *question, 
     struct comparison *comparison = &replay->comparison;
     const struct bundle_buffer *buffer = bundle_find(replay->opened.bundle, question->address);
     compare_end(replay);
-    if (!buffer || !buffer->file[0])
+    int is_pinned = buffer && !(buffer >= replay->opened.bundle->buffers &&
+                                buffer < replay->opened.bundle->buffers + replay->opened.bundle->buffer_count);
+    if (!buffer || !buffer->file[0] || (is_pinned && replay->results))
         return -1;
     int file = memfd_create("cufence-result", MFD_CLOEXEC), passed = file >= 0 ? dup(file) : -1;
     if (passed < 0) {

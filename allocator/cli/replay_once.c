@@ -28,7 +28,7 @@ static const struct fault_memory *memory_of(const struct replay *replay)
     return replay->opened.snapshot ? &replay->opened.snapshot->memory : &unknown;
 }
 
-static struct finding_origin origin_of(const struct replay *replay)
+struct finding_origin replay_origin(const struct replay *replay)
 {
     const struct snapshot *snapshot = replay->opened.snapshot;
     return (struct finding_origin){.pid = snapshot ? snapshot->origin.pid : (int)getpid(),
@@ -37,7 +37,7 @@ static struct finding_origin origin_of(const struct replay *replay)
                                    .device_name = replay->device_name};
 }
 
-static void print(const struct replay *replay, struct finding *finding)
+void replay_print(const struct replay *replay, struct finding *finding)
 {
     finding->is_verbose = replay->is_verbose;
     char *text = replay->is_json ? finding_json(finding) : finding_text(finding);
@@ -52,7 +52,7 @@ static void print(const struct replay *replay, struct finding *finding)
 /* Reports a fault. first: the program's dump of it, if there is none of this launch. */
 static void print_fault(const struct replay *replay, struct rerun *rerun, const struct evidence *first)
 {
-    const struct finding_origin origin = origin_of(replay);
+    const struct finding_origin origin = replay_origin(replay);
     const struct fault_memory *memory = memory_of(replay);
     struct diagnosis diagnosis;
     struct finding finding;
@@ -64,7 +64,7 @@ static void print_fault(const struct replay *replay, struct rerun *rerun, const 
     cause_take(&diagnosis, &rerun->result.cause);
     finding_of_fault(&finding, &diagnosis, &rerun->result, &origin);
     finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
-    print(replay, &finding);
+    replay_print(replay, &finding);
 }
 
 /* The bytes that were written out of bounds, without a dump that says more. Among zeros, those of the same value are not seen.
@@ -179,7 +179,7 @@ static void print_slack(const struct replay *replay, const struct rerun *rerun)
 {
     const struct rerun_result *result = &rerun->result;
     const struct launch_function function = {.name = replay->opened.bundle->symbol};
-    const struct finding_origin origin = origin_of(replay);
+    const struct finding_origin origin = replay_origin(replay);
     struct launch_entry entry;
     struct written written;
     struct slack_write write;
@@ -197,7 +197,7 @@ static void print_slack(const struct replay *replay, const struct rerun *rerun)
         write.now_ns = memory_of(replay)->now_ns;
         write.buffer_frames = memory_of(replay)->frames;
         finding_of_slack(&finding, &write, &origin);
-        print(replay, &finding);
+        replay_print(replay, &finding);
     }
     if (changed < result->written_bytes)
         fprintf(replay->is_json ? stderr : stdout,

@@ -8,7 +8,7 @@ static const char *const certainty_words[] = {"", "candidate", "derived", "re-ru
 static const char *const kind_words[] = {
     "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
     "illegal access", "exception", "unexplained", "double free", "invalid free", "host write out of bounds",
-    "host read out of bounds", "stream race", "slack write", "write to a free region", "leak",
+    "host read out of bounds", "stream race", "slack write", "write to a free region", "read of a free region", "leak",
     "first NaN", "first Inf", "wrong row", "uninitialised read", "memcheck", "racecheck", "initcheck", "synccheck", "run",
     "guarded", NULL};
 /* clang-format on */

@@ -172,3 +172,46 @@ const char *region_text(const struct region_at *at, char *out, size_t size)
     snprintf(out, size, "row %" PRIu64 "%s (%s%s%s)", at->row, of, is_free ? "free" : "live", when, whose);
     return out;
 }
+
+struct free_rows {
+    const struct launch_entry *launch;
+    struct bundle_row *rows;
+    size_t count, most;
+    int has_more;
+};
+
+/* Whether something was done before the launch: by its thread, or by another one. after: the doer's last launch then. The
+ * launch's time is a little early, so another thread's is taken for later in doubt. */
+static int is_before(const struct launch_entry *launch, uint64_t ns, uint32_t tid, uint64_t after)
+{
+    return ns && (!launch || (tid == launch->tid ? after < launch->sequence : ns <= launch->time_ns));
+}
+
+static void take_free(const struct region_at *at, void *user)
+{
+    struct free_rows *free_rows = user;
+    struct region_at then = *at;
+    const struct region *now = &at->region;
+    int is_taken = now->state == REGION_LIVE;
+    if (!is_before(free_rows->launch, now->freed_ns, now->freed_tid, now->freed_after) ||
+        (is_taken && is_before(free_rows->launch, now->taken_ns, now->taken_tid, now->taken_after)))
+        return;
+    if (free_rows->count == free_rows->most) {
+        free_rows->has_more = 1;
+        return;
+    }
+    then.region.state = REGION_FREE;
+    if (is_taken)
+        then.region.owner[0] = '\0'; /* it is that of the next one */
+    struct bundle_row *row = &free_rows->rows[free_rows->count++];
+    *row = (struct bundle_row){.address = at->start + at->row * at->bytes, .size = at->bytes};
+    region_text(&then, row->text, sizeof row->text);
+}
+
+size_t regions_free_at(const struct launch_entry *launch, struct bundle_row *out, size_t most, int *has_more)
+{
+    struct free_rows free_rows = {launch, out, 0, most, 0};
+    regions_walk(0, UINT64_MAX, take_free, &free_rows);
+    *has_more = free_rows.has_more;
+    return free_rows.count;
+}

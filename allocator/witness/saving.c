@@ -29,7 +29,12 @@ struct saving {
     size_t count;
     struct bundle_buffer pinned[RERUN_PINNED];
     size_t pinned_count;
+    struct bundle_row *rows;
+    size_t row_count;
+    int has_more_rows;
 };
+
+size_t (*saving_free_rows)(const struct launch_entry *launch, struct bundle_row *out, size_t most, int *has_more);
 
 cufence_status saving_open(const struct options *options)
 {
@@ -67,10 +72,22 @@ static void free_saving(struct saving *saving)
     if (!saving)
         return;
     free(saving->buffers);
+    free(saving->rows);
     free(saving);
 }
 
-struct saving *saving_begin(const struct options *options)
+/* Now: when the program sees the error, it may free the buffers. */
+static void take_rows(struct saving *saving, const struct fault_memory *memory)
+{
+    const struct launch_entry *launch = memory->launch_count ? memory->launches[0].entry : NULL;
+    if (!saving_free_rows || !(saving->rows = malloc(BUNDLE_ROWS * sizeof *saving->rows)))
+        return;
+    saving->row_count = saving_free_rows(launch, saving->rows, BUNDLE_ROWS, &saving->has_more_rows);
+    struct bundle_row *fitting = realloc(saving->rows, (saving->row_count + 1) * sizeof *fitting);
+    saving->rows = fitting ? fitting : saving->rows;
+}
+
+struct saving *saving_begin(const struct options *options, const struct fault_memory *memory)
 {
     if (!parent[0])
         return NULL;
@@ -79,8 +96,10 @@ struct saving *saving_begin(const struct options *options)
     errno = ENOMEM;
     if (saving && buffers) {
         *saving = (struct saving){.most = options->save_max, .buffers = buffers};
-        if (make_folders(saving))
+        if (make_folders(saving)) {
+            take_rows(saving, memory);
             return saving;
+        }
     }
     files_complain(saving && saving->folder[0] ? saving->folder : parent);
     if (!saving || !saving->buffers)
@@ -259,6 +278,9 @@ static void complete_bundle(const struct saving *saving, struct saving_rest *res
     bundle->buffer_count = saving->count;
     bundle->pinned = saving->pinned;
     bundle->pinned_count = saving->pinned_count;
+    bundle->rows = saving->rows;
+    bundle->row_count = saving->row_count;
+    bundle->has_more_rows = saving->has_more_rows;
 }
 
 static int put_snapshot(const struct saving *saving, const struct saving_rest *rest)

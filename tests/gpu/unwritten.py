@@ -1,4 +1,4 @@
-"""`cufence hunt --uninit` on a real GPU: ten programs that read what nobody wrote, and ten twins that do not.
+"""`cufence hunt --uninit` and `cufence replay --uninit` on a real GPU: ten programs that read what nobody wrote, and ten twins that do not.
 
     python3 tests/gpu/unwritten.py [--json FILE] [CASE...]
 
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 import sys
+import tempfile
 from functools import partial
+from pathlib import Path
 
 from played import COMMAND, PROGRAMS, play_all, run
 
@@ -47,12 +49,25 @@ def right(name: str) -> str:
     return hunt([name, "written"], 0, "cufence hunt: nothing found in 2 runs")
 
 
+def replayed() -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        status, out = run(COMMAND, "run", "--fill", "0x4b", "--save_values", f"add_ints={folder}/saved", "--", PROGRAM, "ints")
+        bundles = sorted(Path(folder, "saved").glob("*-add_ints"))
+        if status or not bundles:
+            return f"run: status {status}, {len(bundles)} bundles\n{out}"
+        status, out = run(COMMAND, "replay", "--uninit", bundles[0])
+        text = re.sub(r"\s*\n==\d+==\s*", " ", out)
+        is_right = status == 86 and "uninitialised read by add_ints of buffer #1" in text and re.search(CASES["ints"][1], text)
+        return "" if is_right else f"replay: status {status}\n{out}"
+
+
 if __name__ == "__main__":
     sys.exit(
         play_all(
             [
                 *((name, [PROGRAM], partial(wrong, name)) for name in CASES),
                 *((f"{name}_written", [PROGRAM], partial(right, name)) for name in CASES),
+                ("replayed", [PROGRAM], replayed),
             ]
         )
     )

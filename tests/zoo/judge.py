@@ -29,7 +29,7 @@ CLASSES = {  # of a bug's kind: classes of what may be said about it; any other 
 OURS = {  # kinds of cufence's findings
     "misaligned access": "misaligned", "exception": "exception", "double free": "free", "invalid free": "free", "leak": "leak", "first NaN": "NaN",
     "first Inf": "NaN", "uninitialised read": "uninitialised", "initcheck": "uninitialised", "racecheck": "race", "synccheck": "barrier",
-    "stream race": "streams", "wrong row": "region", "write to a free region": "region", "unexplained": "",
+    "stream race": "streams", "wrong row": "region", "write to a free region": "region", "read of a free region": "region", "unexplained": "",
 }  # fmt: skip
 THEIRS = (  # heads of compute-sanitizer's reports
     (r"Invalid __\w+__ (?:read|write|atomic)", "access"), (r"Uninitialized __", "uninitialised"), (r".*Race reported|.*[Hh]azard", "race"),
