@@ -147,6 +147,38 @@ static const struct option_row internal[] = {
 #define ROWS (sizeof table / sizeof table[0])
 #define INTERNAL (sizeof internal / sizeof internal[0])
 
+/* Options of earlier versions, and what to use now. */
+static const struct {
+    const char *name, *instead;
+} gone[] = {
+    {"stats", "call cufence_get_stats(), cufence_get_streams() or, in Python, cufence.stats()"},
+    {"stats_ms", "call cufence_get_stats(), cufence_get_streams() or, in Python, cufence.stats()"},
+    {"guard_max", "write guard=MIN..MAX"},
+    {"history", "write remember=BUFFERS"},
+    {"launches", "write remember=BUFFERS/LAUNCHES, such as remember=65536/16384"},
+    {"poison", "write fill=FRESH/FREED, such as fill=off/nan"},
+    {"exit_wait", "write wait_ms=EXIT"},
+    {"witness_ms", "write wait_ms=EXIT/RERUN, such as wait_ms=1000/60000"},
+    {"coredump", "write explain=off"},
+    {"witness", "write explain=auto, explain=dump or explain=rerun"},
+    {"usr1", "write live=usr1"},
+    {"at_exit", "write live=exit"},
+    {"leaks", "write live=leaks"},
+    {"quiet", "write say=quiet"},
+    {"verbose", "write say=verbose"},
+    {"record", "write keep=FOLDER, or keep=dump=FOLDER without the memory"},
+    {"save", "write keep=FOLDER"},
+    {"trace_filter", "write trace=LAUNCHES=FILE"},
+    {"trace_every", "write every=N"},
+    {"nan_every", "write every=N"},
+    {"values_out", "write values=LAUNCHES=FILE"},
+    {"inf", "write nan=report+inf"},
+    {"min_size", "write skip=smaller:BYTES"},
+    {"suppress", "write known=FILE"},
+    {"baseline", "write known=FILE"},
+    {"save_replay", "write save_max=BYTES/LAUNCHES, such as save_max=4G/0"},
+};
+
 /* A part of the text being parsed; not NUL-terminated. */
 struct span {
     const char *start;
@@ -190,11 +222,19 @@ static const struct option_row *row_find(struct span key)
     return NULL;
 }
 
+const char *options_gone(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+        if (strlen(gone[i].name) == length && !memcmp(name, gone[i].name, length))
+            return gone[i].instead;
+    return NULL;
+}
+
 /* Returns the row that `key` is probably a misspelling of, NULL if none. */
 static const struct option_row *row_nearest(struct span key)
 {
     size_t nearest = text_nearest(key.start, key.length, table, sizeof *table, ROWS, NULL);
-    return nearest == ROWS ? NULL : &table[nearest];
+    return nearest == ROWS || options_gone(key.start, key.length) ? NULL : &table[nearest];
 }
 
 const struct option_row *options_find(const char *name, size_t length, int *is_exact)
@@ -209,6 +249,9 @@ static cufence_status unknown_key(struct span key, const char *source)
 {
     char names[1024] = "";
     const struct option_row *nearest = row_nearest(key);
+    const char *instead = options_gone(key.start, key.length);
+    if (instead)
+        return error_set(CUFENCE_ERROR_OPTION, "%s: the option '%s' is gone; %s", source, excerpt_of(key).text, instead);
     if (nearest)
         return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s', did you mean '%s'? `cufence options --all` lists all",
                          source, excerpt_of(key).text, nearest->name);

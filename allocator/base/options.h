@@ -126,9 +126,13 @@ struct option_row {
 /* Returns the rows for users in the order in which they are printed, and their number in *count. Static storage. */
 const struct option_row *options_table(size_t *count);
 
-/* The row of that name, or else the one that the name is probably a slip of (*is_exact = 0 then); NULL if there is none. Finds
- * rows that are not for users by their exact name alone. `name` needs no NUL. */
+/* The row of that name, or else the one that the name is probably a slip of (*is_exact = 0 then); NULL if there is none,
+ * or the option is gone. Finds rows that are not for users by their exact name alone.
+ * `name` needs no NUL. */
 const struct option_row *options_find(const char *name, size_t length, int *is_exact);
+
+/* What to use instead of an option that earlier versions had, NULL if `name` is none. `name` needs no NUL. */
+const char *options_gone(const char *name, size_t length);
 
 /* Sets *options to the defaults. */
 void options_default(struct options *options);

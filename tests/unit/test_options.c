@@ -258,12 +258,21 @@ TEST(an_unknown_key_gets_the_nearest_one_and_the_list)
     }
 }
 
-TEST(an_option_that_is_not_for_users_has_no_slips)
+TEST(an_option_that_is_gone_says_so)
 {
+    struct options options;
     int is_exact;
-    assert_non_null(options_find("arena", 5, &is_exact));
+    options_default(&options);
+    assert_int_equal(options_parse(&options, "stats=x", "test"), CUFENCE_ERROR_OPTION);
+    assert_string_equal(error_detail(), "test: the option 'stats' is gone; call cufence_get_stats(), cufence_get_streams() or, "
+                                        "in Python, cufence.stats()");
+    assert_int_equal(options_parse(&options, "guard_max=8G", "test"), CUFENCE_ERROR_OPTION);
+    assert_string_equal(error_detail(), "test: the option 'guard_max' is gone; write guard=MIN..MAX");
+    assert_null(options_find("stats_ms", 8, &is_exact));
+    assert_non_null(options_find("arena", 5, &is_exact)); /* not for users: only by its whole name */
     assert_true(is_exact);
     assert_null(options_find("aren", 4, &is_exact));
+    assert_null(options_gone("stats_m", 7));
 }
 
 TEST(a_refused_list_changes_nothing)

@@ -256,6 +256,7 @@ static const struct {
     {{"run", "--uav=strict", "true"},
      "unknown option \"--uav=strict\", did you mean --uaf? `cufence options --all` lists all\n"},
     {{"run", "--max-reprots", "1", "true"}, "did you mean --max_reports?"},
+    {{"run", "--stats-ms=100", "true"}, "cufence run: the option --stats_ms is gone; call cufence_get_stats()"},
     {{"run", "--uaf"}, "--uaf needs a value; use off | adaptive | strict"},
     {{"run", "--uaf", "maybe", "true"}, "--uaf: uaf=maybe is not allowed; use off | adaptive | strict"},
     {{"run", "--uaf", "off,align=1", "true"}, "--uaf: the value \"off,align=1\" is not possible: it holds a comma"},
