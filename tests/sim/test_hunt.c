@@ -122,7 +122,7 @@ TEST(each_mode_finds_another_bug)
     expect(86, "cufence hunt: run 1 of 4: end (side=end), ", "cufence hunt: start: exit status 1 after ",
            "\n  2  underrun at kernels.cu:12 in store\n     write of 4 bytes, 4 bytes before the start of a buffer of 4096 "
            "bytes\n",
-           "program.c:126 in store, called from ", "     found by      strict\n", "No mode sees: ");
+           "program.c:119 in store, called from ", "     found by      strict\n", "No mode sees: ");
     assert_false(is_left("cufence-hunt-*"));
 }
 
