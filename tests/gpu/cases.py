@@ -161,6 +161,15 @@ CLEAN = [
         allocations=1000,
         needs=TORCH,
     ),
+    Case(
+        "oom",
+        "oom",
+        status=0,
+        output=["filled up, not counting the error: True", "recovered"],
+        is_alone=True,
+        needs=TORCH,
+        ways=ITSELF,
+    ),
     Case("graph_clean", "graph_clean", [], 0, output=["100 replays are right", "released"], needs=TORCH, ways=ITSELF),
     *(
         Case(
@@ -186,6 +195,19 @@ CLEAN = [
 
 # PyTorch as used in practice, under the driver's hooks.
 PYTORCH = [
+    clean(
+        "memory_figures",
+        [
+            "allocated bytes are exact",
+            "the peak follows, and is reset",
+            "empty_cache gives back",
+            "mem_get_info tells the truth",
+            "the fraction holds: CUDA out of memory.* allowed; ",
+            "everything is freed",
+        ],
+        is_alone=True,
+        ways=HOOKED,
+    ),
     clean(
         "oom_recovers",
         [

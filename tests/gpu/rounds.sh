@@ -79,6 +79,7 @@ case ${1:?"which round? See the top of this file"} in
             part traces 90 python3 tests/gpu/traces.py
             part tools 120 python3 tests/gpu/replay_tools.py --show
             part guarded 200 python3 tests/gpu/guarded.py --json "$out/guarded.json"
+            part hints 60 python3 tests/gpu/address_hints.py
         } &
         part programs 300 python3 tests/gpu/programs.py --json "$out/programs.json"
         part bundles 60 bash -c save_bundles
