@@ -33,6 +33,41 @@ static CUresult launch_add(CUfunction function, uint32_t value, CUstream stream)
     return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&value}, NULL);
 }
 
+TEST(each_device_has_a_default_stream)
+{
+    static uint32_t flag;
+    CUstream blocking;
+    OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    OK(cuCtxSetCurrent(contexts[1]));
+    launch_spin(spins[1], &flag, NULL);
+    assert_result(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+    /* Device 0's streams wait for none of device 1. */
+    OK(cuCtxSetCurrent(contexts[0]));
+    OK(launch_add(adds[0], 1, NULL));
+    OK(launch_add(adds[0], 1, blocking));
+    OK(cuCtxSynchronize());
+    assert_int_equal(atomic_load(&counter), 2);
+    OK(cuStreamQuery(NULL));
+    let_go(&flag);
+    OK(cuCtxSetCurrent(contexts[1]));
+    OK(cuStreamSynchronize(NULL));
+}
+
+TEST(a_thread_has_a_stream_of_its_own_in_each_context)
+{
+    static uint32_t flag;
+    unsigned long long first, second;
+    launch_spin(spins[0], &flag, CU_STREAM_PER_THREAD);
+    OK(cuStreamGetId(CU_STREAM_PER_THREAD, &first));
+    OK(cuCtxSetCurrent(contexts[1]));
+    OK(cuStreamGetId(CU_STREAM_PER_THREAD, &second));
+    assert_int_not_equal(first, second);
+    OK(launch_add(adds[1], 1, CU_STREAM_PER_THREAD));
+    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    assert_int_equal(atomic_load(&counter), 1);
+    let_go(&flag);
+}
+
 TEST(a_launch_goes_where_its_stream_and_function_are)
 {
     CUstream there;
@@ -55,6 +90,32 @@ TEST(a_launch_goes_where_its_stream_and_function_are)
     OK(cuStreamSynchronize(there));
     OK(cuCtxSynchronize());
     assert_int_equal(atomic_load(&counter), 3);
+}
+
+static int device_of(CUdeviceptr memory)
+{
+    int device = -1;
+    OK(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory));
+    return device;
+}
+
+TEST(memory_comes_from_the_streams_device)
+{
+    CUstream there;
+    CUdeviceptr by_stream, by_pool;
+    CUmemoryPool pool;
+    OK(cuCtxSetCurrent(contexts[1]));
+    OK(cuStreamCreate(&there, CU_STREAM_NON_BLOCKING));
+    OK(cuCtxSetCurrent(contexts[0]));
+    OK(cuMemAllocAsync(&by_stream, 64, there));
+    assert_int_equal(device_of(by_stream), 1);
+    OK(cuDeviceGetDefaultMemPool(&pool, 1));
+    OK(cuMemAllocFromPoolAsync(&by_pool, 64, pool, NULL));
+    assert_int_equal(device_of(by_pool), 1);
+    OK(cuMemFreeAsync(by_stream, NULL)); /* any stream frees any memory */
+    OK(cuMemFreeAsync(by_pool, there));
+    OK(cuStreamSynchronize(there));
+    OK(cuCtxSynchronize());
 }
 
 TEST(events_are_recorded_at_home_and_waited_for_anywhere)
@@ -125,6 +186,23 @@ TEST(a_destroyed_contexts_handle_is_the_next_ones)
     assert_result(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     OK(cuCtxPopCurrent(NULL));
     OK(cuCtxDestroy(second));
+}
+
+/* The threads of a destroyed context's streams end a little later, when its handle may be in use again. */
+TEST(contexts_follow_each_other_closely)
+{
+    CUlibrary library;
+    CUkernel kernel;
+    OK(cuLibraryLoadData(&library, "any image", NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetKernel(&kernel, library, "add"));
+    for (int i = 0; i < 50; i++) {
+        CUcontext own;
+        OK(cuCtxCreate(&own, NULL, 0, i % 2));
+        OK(launch_add((CUfunction)kernel, 1, NULL));
+        OK(launch_add((CUfunction)kernel, 1, CU_STREAM_PER_THREAD));
+        OK(cuCtxDestroy(own));
+    }
+    assert_int_equal(atomic_load(&counter), 100);
 }
 
 static CUdevResourceDesc half_of(CUdevice device)
