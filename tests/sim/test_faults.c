@@ -193,6 +193,24 @@ STORY(other_stream_goes_on)
     CHECK_CU(cuStreamSynchronize(busy));
 }
 
+static char log_name[] = "/tmp/cufence-test-XXXXXX";
+
+static void writes_a_log(void)
+{
+    char options[128];
+    snprintf(options, sizeof options, "exitcode=0,log=%s.%%p", log_name);
+    start(options);
+    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
+    settle();
+    snprintf(options, sizeof options, "%s.%d", log_name, (int)getpid());
+    FILE *file = fopen(options, "r");
+    char text[4096] = "";
+    CHECK(file && fread(text, 1, sizeof text - 1, file) > 100);
+    CHECK(strstr(text, "0 bytes past the end of buffer #1"));
+    fclose(file);
+    unlink(options);
+}
+
 static char json_name[] = "/tmp/cufence-test-XXXXXX";
 
 static const char *string_in(json_t *report, const char *object, const char *key)
@@ -289,6 +307,15 @@ TEST(test_exit_status)
     expect_status(ends_with_own_status, 7, 1, NULL);
     expect_status(ends_with_chosen_status, 42, 1, NULL);
     expect_status(without_dumps, 86, 0, "without a core dump, nothing more is known");
+}
+
+TEST(test_log)
+{
+    int fd = mkstemp(log_name);
+    assert_true(fd >= 0);
+    close(fd);
+    expect_ending(writes_a_log, 0, NULL, NULL);
+    unlink(log_name);
 }
 
 TEST(test_the_same_again_is_counted)

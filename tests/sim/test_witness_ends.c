@@ -153,13 +153,43 @@ TELLS(ignored, PAST_THE_END, THREAD_PAST_THE_END)
     CHECK(waitpid(-1, NULL, WNOHANG | __WALL) == -1);
 }
 
-/* ---- the program has no descriptors left; tests/gpu/ends.py and tests/surroundings have few ---- */
+/* ---- the program has no descriptors left ---- */
+
+/* Uses up all but so many. */
+static void use_up(int left)
+{
+    struct rlimit limit;
+    int last = -1;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = 300;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    for (int made; (made = dup(STDERR_FILENO)) >= 0;)
+        last = made;
+    for (; left; last--)
+        left -= close(last) == 0;
+}
 
 static void launch_hosted(void)
 {
     struct hosted *pinned = pin(sizeof *pinned);
     pinned->out = allocate(COUNT * 4);
     launch_all("write_by_hosted", (void *[]){&pinned->out, &pinned});
+}
+
+static void tell_limited(void)
+{
+    start("explain=rerun");
+    use_up(2); /* the driver needs one for its dump */
+    launch_hosted();
+    cuCtxSynchronize();
+}
+
+TEST(test_limited)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* the other process has its own memory where the host memory was */
+#endif
+    expect_said(tell_limited, PATTERNS(PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END));
 }
 
 static int count_sockets(void)
