@@ -432,7 +432,7 @@ PUBLIC cufence_status cufence_pool_release(int device, const uint64_t id[2])
 
 PUBLIC cufence_status cufence_region(const void *start, size_t bytes, size_t rows, const char *name)
 {
-    return lifecycle_check() ?: regions_divide((uint64_t)(uintptr_t)start, bytes, rows, name);
+    return lifecycle_check() ?: regions_divide((uint64_t)(uintptr_t)start, bytes, rows, name, NULL);
 }
 
 PUBLIC cufence_status cufence_region_take(const void *start, const char *owner, cufence_stream stream)

@@ -91,41 +91,29 @@ struct nvtx_heap {
     struct nvtx_heap *next;
 };
 
-/* Bytes of a heap, or of the whole process (heap NULL), that are a region of one row. */
-struct piece {
-    uint64_t start, end;
-    const struct nvtx_heap *heap;
-    int is_free;
-};
-
 static struct lock lock = LOCK(RANK_NVTX);
 static struct nvtx_heap *heaps;
-static struct piece *pieces; /* by address */
-static size_t piece_count, piece_room;
 
-/* The first piece that ends behind the address. */
-static size_t piece_behind(uint64_t address)
+/* A piece is a division of one row. Its divider is its heap, or this: the whole process. */
+static const struct nvtx_heap process;
+
+static uint64_t end_of(const struct region_at *piece)
 {
-    size_t low = 0, high = piece_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (pieces[middle].end > address)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    return piece->start + piece->bytes;
 }
 
-static int make_room(void)
+static int is_free(const struct region_at *piece)
 {
-    size_t room = piece_room ? 2 * piece_room : 64;
-    struct piece *more = piece_count < piece_room ? pieces : realloc(pieces, room * sizeof *more);
-    if (!more)
-        return 0;
-    piece_room = more == pieces && piece_count < piece_room ? piece_room : room;
-    pieces = more;
-    return 1;
+    return piece->region.state == REGION_FREE;
+}
+
+/* The first piece that ends behind the address. 0: none. */
+static int piece_behind(uint64_t address, struct region_at *out)
+{
+    int is_found;
+    while ((is_found = region_next(address, out)) && !out->divider)
+        address = out->start + out->bytes * out->rows;
+    return is_found;
 }
 
 static void take(uint64_t address, const char *owner)
@@ -141,32 +129,26 @@ static cufence_status release(uint64_t address)
 }
 
 /* Memory that cufence does not guard gets no piece. */
-static void put(struct piece piece, const char *name)
+static void put(uint64_t start, uint64_t end, const struct nvtx_heap *heap, const char *name, int is_unused)
 {
-    size_t at = piece_behind(piece.start);
-    if (!make_room() || regions_divide(piece.start, piece.end - piece.start, 1, name) != CUFENCE_OK)
-        return;
-    if (piece.is_free)
-        release(piece.start);
-    memmove(pieces + at + 1, pieces + at, (piece_count - at) * sizeof *pieces);
-    pieces[at] = piece;
-    piece_count++;
+    if (regions_divide(start, end - start, 1, name, heap) == CUFENCE_OK && is_unused)
+        release(start);
 }
 
 /* A free one is checked. */
-static void drop(size_t at)
+static void drop(const struct region_at *piece)
 {
-    if (pieces[at].is_free)
-        take(pieces[at].start, NULL);
-    regions_gone(pieces[at].start);
-    memmove(pieces + at, pieces + at + 1, (--piece_count - at) * sizeof *pieces);
+    if (is_free(piece))
+        take(piece->start, NULL);
+    regions_gone(piece->start);
 }
 
 static void drop_all(const struct nvtx_heap *heap)
 {
-    for (size_t i = piece_count; i-- > 0;) {
-        if (pieces[i].heap == heap)
-            drop(i);
+    struct region_at piece;
+    for (uint64_t at = 0; piece_behind(at, &piece); at = end_of(&piece)) {
+        if (piece.divider == heap)
+            drop(&piece);
     }
 }
 
@@ -183,40 +165,33 @@ static int settle(uint64_t address)
 
 static void place(uint64_t start, uint64_t size, const struct nvtx_heap *heap)
 {
-    uint64_t end = start + size, until = heap && heap->has_padding ? heap->end : end;
-    const char *name = heap ? heap->name : "";
+    uint64_t end = start + size, until = heap->has_padding ? heap->end : end;
     char unused[REGION_TEXT + 16];
-    if (!size || end < start || (heap && (start < heap->start || end > heap->end)))
+    struct region_at old;
+    if (!size || end < start || (heap != &process && (start < heap->start || end > heap->end)))
         return;
     if (until - end > PADDING)
         until = end + PADDING;
-    snprintf(unused, sizeof unused, "padding in %s", *name ? name : "a pool");
+    snprintf(unused, sizeof unused, "padding in %s", heap->name[0] ? heap->name : "a pool");
     int is_watched = settle(start);
-    size_t at = piece_behind(start);
-    while (at < piece_count && pieces[at].start < end) {
-        struct piece old = pieces[at];
-        drop(at);
-        if (is_watched && old.is_free && old.start < start) {
-            old.end = start;
-            put(old, unused);
-            at = piece_behind(start);
-        }
+    while (piece_behind(start, &old) && old.start < end) {
+        drop(&old);
+        if (is_watched && is_free(&old) && old.start < start)
+            put(old.start, start, old.divider, unused, 1);
     }
-    if (at < piece_count && pieces[at].start < until)
-        until = pieces[at].start;
-    put((struct piece){start, end, heap, 0}, name);
+    if (piece_behind(start, &old) && old.start < until)
+        until = old.start;
+    put(start, end, heap, heap->name, 0);
     if (is_watched && until > end)
-        put((struct piece){end, until, heap, 1}, unused);
+        put(end, until, heap, unused, 1);
     if (is_watched)
         settle(start);
 }
 
-/* The live piece that begins at the address. NULL: none. */
-static struct piece *live_at(const void *address)
+/* The live piece that begins at the address. 0: none. */
+static int live_at(const void *address, struct region_at *out)
 {
-    uint64_t start = (uint64_t)(uintptr_t)address;
-    size_t at = piece_behind(start);
-    return at < piece_count && pieces[at].start == start && !pieces[at].is_free ? &pieces[at] : NULL;
+    return region_find((uint64_t)(uintptr_t)address, out) && out->divider && !out->offset && !is_free(out);
 }
 
 static int begin(void)
@@ -232,12 +207,13 @@ static const void *element(const void *first, size_t stride, size_t i)
     return (const char *)first + i * stride;
 }
 
-static int is_known(const struct nvtx_heap *heap)
+/* What divides pieces of this heap. NULL: it is unknown. */
+static const struct nvtx_heap *known(const struct nvtx_heap *heap)
 {
-    const struct nvtx_heap *each = heaps;
-    while (each && each != heap)
+    const struct nvtx_heap *each = heap ? heaps : &process;
+    while (each && heap && each != heap)
         each = each->next;
-    return each == heap; /* NULL: the process */
+    return each;
 }
 
 /* ---- the functions of the extension ---- */
@@ -248,15 +224,14 @@ static void *heap_register(void *domain, const struct nvtx_heap_desc *desc)
     if (desc->type != VIRTUAL_ADDRESS || desc->range_size < sizeof *desc->range || !desc->range || !begin())
         return NULL;
     struct nvtx_heap *heap = calloc(1, sizeof *heap);
+    struct region_at old;
     if (heap) {
         heap->start = (uint64_t)(uintptr_t)desc->range->address;
         heap->end = heap->start + desc->range->size;
         heap->has_padding = desc->usage == SUB_ALLOCATOR;
         snprintf(heap->name, sizeof heap->name, "%s", desc->message_type == ASCII && desc->message ? desc->message : "");
-        for (size_t i = piece_count; i-- > 0;) { /* of a heap that was freed and not unregistered */
-            if (pieces[i].start < heap->end && pieces[i].end > heap->start)
-                drop(i);
-        }
+        while (piece_behind(heap->start, &old) && old.start < heap->end) /* of a heap that was freed and not unregistered */
+            drop(&old);
         LL_PREPEND(heaps, heap);
     }
     lock_release(&lock);
@@ -268,8 +243,8 @@ static void heap_reset(void *domain, struct nvtx_heap *heap)
     (void)domain;
     if (!begin())
         return;
-    if (is_known(heap))
-        drop_all(heap);
+    if (known(heap))
+        drop_all(known(heap));
     lock_release(&lock);
 }
 
@@ -278,7 +253,7 @@ static void heap_unregister(void *domain, struct nvtx_heap *heap)
     (void)domain;
     if (!heap || !begin())
         return;
-    if (is_known(heap)) {
+    if (known(heap)) {
         drop_all(heap);
         LL_DELETE(heaps, heap);
         free(heap);
@@ -291,9 +266,10 @@ static void regions_register(void *domain, const struct nvtx_register *desc)
     (void)domain;
     if (desc->type != VIRTUAL_ADDRESS || !begin())
         return;
-    for (size_t i = 0; i < desc->count && is_known(desc->heap); i++) {
+    const struct nvtx_heap *heap = known(desc->heap);
+    for (size_t i = 0; i < desc->count && heap; i++) {
         const struct nvtx_range *range = element(desc->ranges, desc->stride, i);
-        place((uint64_t)(uintptr_t)range->address, range->size, desc->heap);
+        place((uint64_t)(uintptr_t)range->address, range->size, heap);
         if (desc->handles)
             desc->handles[i] = range->address;
     }
@@ -302,45 +278,46 @@ static void regions_register(void *domain, const struct nvtx_register *desc)
 
 static void regions_resize(void *domain, const struct nvtx_resize *desc)
 {
+    struct region_at piece;
     (void)domain;
     if (desc->type != VIRTUAL_ADDRESS || !begin())
         return;
     for (size_t i = 0; i < desc->count; i++) {
         const struct nvtx_range *range = element(desc->ranges, desc->stride, i);
-        const struct piece *piece = live_at(range->address);
-        if (piece)
-            place(piece->start, range->size, piece->heap);
+        if (live_at(range->address, &piece))
+            place(piece.start, range->size, piece.divider);
     }
     lock_release(&lock);
 }
 
 static void regions_unregister(void *domain, const struct nvtx_unregister *desc)
 {
+    struct region_at piece;
     (void)domain;
     if (!begin())
         return;
     for (size_t i = 0; i < desc->count; i++) {
-        struct piece *piece = live_at(*(const void *const *)element(desc->refs, desc->stride, i));
-        if (piece && piece->heap && piece->heap->has_padding && settle(piece->start)) {
-            piece->is_free = release(piece->start) == CUFENCE_OK;
-            settle(piece->start); /* a late write comes behind the pattern, on any stream */
-        }
-        if (piece && !piece->is_free)
-            drop((size_t)(piece - pieces));
+        if (!live_at(*(const void *const *)element(desc->refs, desc->stride, i), &piece))
+            continue;
+        const struct nvtx_heap *heap = piece.divider;
+        if (heap->has_padding && settle(piece.start) && release(piece.start) == CUFENCE_OK)
+            settle(piece.start); /* a late write comes behind the pattern, on any stream */
+        else
+            drop(&piece);
     }
     lock_release(&lock);
 }
 
 static void regions_name(void *domain, const struct nvtx_names *desc)
 {
+    struct region_at piece;
     (void)domain;
     if (!begin())
         return;
     for (size_t i = 0; i < desc->count; i++) {
         const struct nvtx_name *name = element(desc->names, desc->stride, i);
-        const struct piece *piece = live_at(name->piece);
-        if (piece && name->name_type == ASCII && name->name)
-            take(piece->start, name->name);
+        if (name->name_type == ASCII && name->name && live_at(name->piece, &piece))
+            take(piece.start, name->name);
     }
     lock_release(&lock);
 }

@@ -154,7 +154,7 @@ static cufence_status add(struct division *division, struct division **old)
     return is_added ? CUFENCE_OK : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for a division");
 }
 
-cufence_status regions_divide(uint64_t start, size_t bytes, size_t rows, const char *name)
+cufence_status regions_divide(uint64_t start, size_t bytes, size_t rows, const char *name, const void *divider)
 {
     struct heap_range range;
     struct division *division, *old = NULL;
@@ -170,6 +170,7 @@ cufence_status regions_divide(uint64_t start, size_t bytes, size_t rows, const c
     division->bytes = bytes;
     division->rows = rows;
     division->context = range.context;
+    division->divider = divider;
     snprintf(division->name, sizeof division->name, "%s", name ? name : "");
     HOLD(&regions_lock);
     division->number = ++divided;

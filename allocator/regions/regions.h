@@ -42,6 +42,7 @@ struct region_at {
     struct region region;
     char name[REGION_TEXT];      /* of the division, "" if it has none */
     uint64_t division;           /* its number, from 1, never used again */
+    const void *divider;         /* as given to regions_divide() */
     uint64_t buffer;             /* id */
     struct context *context;     /* of the buffer */
     uint64_t start, bytes, rows; /* of the division: its first row, and the size and number of them */
@@ -55,6 +56,9 @@ extern int regions_are_used; /* atomic; some buffer was divided */
 
 /* Finds the row that an address lies in. 0: none. */
 int region_find(uint64_t address, struct region_at *out);
+
+/* The first row of the first division by address that ends behind it. 0: none. */
+int region_next(uint64_t address, struct region_at *out);
 
 /* How many of these bytes are in rows that may hold the pattern: they are free, or were. */
 uint64_t regions_free_bytes(uint64_t start, uint64_t end);
@@ -72,7 +76,8 @@ size_t regions_free_at(const struct launch_entry *launch, struct bundle_row *out
 
 /* ---- what the C API does; the contracts are in cufence.h ---- */
 
-cufence_status regions_divide(uint64_t start, size_t bytes, size_t rows, const char *name);
+/* divider: for whom, if not for the C API. */
+cufence_status regions_divide(uint64_t start, size_t bytes, size_t rows, const char *name, const void *divider);
 cufence_status regions_take(const void *const *starts, size_t count, const char *owner, CUstream stream);
 cufence_status regions_release(const void *const *starts, size_t count, CUstream stream);
 cufence_status regions_gone(uint64_t start);

@@ -91,6 +91,7 @@ void division_describe(const struct division *division, uint64_t address, struct
     uint64_t from = address - division->start, row = from / division->bytes;
     *out = (struct region_at){.region = division->regions[row],
                               .division = division->number,
+                              .divider = division->divider,
                               .buffer = division->buffer,
                               .context = division->context,
                               .start = division->start,
@@ -110,6 +111,16 @@ int region_find(uint64_t address, struct region_at *out)
     const struct division *division = division_at(address);
     if (division)
         division_describe(division, address, out);
+    lock_release(&regions_table_lock);
+    return division != NULL;
+}
+
+int region_next(uint64_t address, struct region_at *out)
+{
+    lock_take(&regions_table_lock);
+    const struct division *division = division_next(address);
+    if (division)
+        division_describe(division, division->start, out);
     lock_release(&regions_table_lock);
     return division != NULL;
 }

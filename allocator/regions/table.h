@@ -10,6 +10,7 @@ struct division {
     uint64_t start, bytes, rows; /* as in region_at */
     struct context *context;
     CUdeviceptr states;
+    const void *divider;
     char name[REGION_TEXT];
     uint64_t poisoned; /* rows that are or were free, and may hold the pattern */
     struct region regions[];
