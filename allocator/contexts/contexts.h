@@ -185,6 +185,10 @@ static inline int stream_ref_is_there(const struct stream_ref *ref)
     return ref->stream && __atomic_load_n(&ref->stream->generation, __ATOMIC_ACQUIRE) == ref->generation;
 }
 
+/* Adds a stream to an array of `count`, unless it is in there. Returns how many there are then. 0: no memory, or more than
+ * `most`. */
+size_t stream_refs_add(struct stream_ref **refs, size_t count, size_t most, struct stream *stream);
+
 static inline int stream_ref_is(const struct stream_ref *one, const struct stream_ref *other)
 {
     return one->stream == other->stream && one->generation == other->generation;

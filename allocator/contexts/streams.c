@@ -84,6 +84,21 @@ struct scope scope_enter_stream(const struct stream *stream)
     return nothing;
 }
 
+size_t stream_refs_add(struct stream_ref **refs, size_t count, size_t most, struct stream *stream)
+{
+    const struct stream_ref added = stream_ref(stream);
+    for (size_t i = 0; i < count; i++) {
+        if (stream_ref_is(&(*refs)[i], &added))
+            return count;
+    }
+    struct stream_ref *grown = count < most ? realloc(*refs, (count + 1) * sizeof *grown) : NULL;
+    if (!grown)
+        return 0;
+    *refs = grown;
+    grown[count] = added;
+    return count + 1;
+}
+
 /* ---- entries ---- */
 
 static struct entry *take_spare(void)
@@ -117,14 +132,20 @@ static void use(struct entry *entry, struct context *within, CUstream handle, ui
     __atomic_store_n(&entry->is_used, 1, __ATOMIC_RELEASE);
 }
 
-/* Removes the entry from the table. Cached pointers to it are recognised by their old generation. */
+/* Cached pointers to it are recognised by their old generation. */
+static void forget(struct stream *stream)
+{
+    __atomic_add_fetch(&stream->generation, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&stream->books, NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&stream->tracked, 0, __ATOMIC_RELAXED);
+}
+
+/* Removes the entry from the table. */
 static void retire(struct entry *entry)
 {
     lock_expect(RANK_STREAMS);
     __atomic_store_n(&entry->is_used, 0, __ATOMIC_RELEASE);
-    __atomic_add_fetch(&entry->stream.generation, 1, __ATOMIC_RELEASE);
-    __atomic_store_n(&entry->stream.books, NULL, __ATOMIC_RELAXED);
-    __atomic_store_n(&entry->stream.tracked, 0, __ATOMIC_RELAXED);
+    forget(&entry->stream);
     if (!entry->stream.thread) {
         HASH_DEL(by_handle, entry);
         give_spare(entry);
@@ -133,9 +154,7 @@ static void retire(struct entry *entry)
 
 void streams_forget(struct context *context)
 {
-    __atomic_add_fetch(&context->legacy.generation, 1, __ATOMIC_RELEASE);
-    __atomic_store_n(&context->legacy.books, NULL, __ATOMIC_RELAXED);
-    __atomic_store_n(&context->legacy.tracked, 0, __ATOMIC_RELAXED);
+    forget(&context->legacy);
     HOLD(&lock);
     for (struct entry *entry = all; entry; entry = entry->next) {
         if (entry->is_used && (entry->stream.context == context || entry->stream.within == context))
@@ -247,9 +266,7 @@ void streams_end_within(struct context *within)
     struct entry *entry;
     lock_take(&touch);
     contexts_events->stream_ends(&within->legacy);
-    __atomic_add_fetch(&within->legacy.generation, 1, __ATOMIC_RELEASE);
-    __atomic_store_n(&within->legacy.books, NULL, __ATOMIC_RELAXED);
-    __atomic_store_n(&within->legacy.tracked, 0, __ATOMIC_RELAXED);
+    forget(&within->legacy);
     lock_release(&touch);
     do { /* one at a time: end() takes the lock itself */
         lock_take(&lock);

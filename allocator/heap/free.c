@@ -313,26 +313,16 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
 
 static cufence_status record(struct block *block, struct stream *stream)
 {
-    cufence_status status = CUFENCE_OK;
-    const struct stream_ref on = stream_ref(stream);
     recorded_lock(block);
-    unsigned count = block->recorded_count, known = 0;
-    while (known < count && !stream_ref_is(&block->recorded[known], &on))
-        known++;
-    if (known == count) {
-        struct stream_ref *grown = count == RECORDED_MOST ? NULL : realloc(block->recorded, (count + 1) * sizeof *grown);
-        if (grown) {
-            grown[count] = on;
-            block->recorded = grown;
-            block->recorded_count = (uint16_t)(count + 1);
-            block_link(block, LINKED_TO_STREAMS);
-        } else {
-            status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "cannot record stream %u of a buffer: no memory, or more than %u",
-                               count + 1, RECORDED_MOST);
-        }
+    size_t before = block->recorded_count, count = stream_refs_add(&block->recorded, before, RECORDED_MOST, stream);
+    if (count) {
+        block->recorded_count = (uint16_t)count;
+        block_link(block, LINKED_TO_STREAMS);
     }
     recorded_unlock(block);
-    return status;
+    return count ? CUFENCE_OK
+                 : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "cannot record stream %zu of a buffer: no memory, or more than %u",
+                             before + 1, RECORDED_MOST);
 }
 
 cufence_status heap_record_stream(void *pointer, CUstream handle)

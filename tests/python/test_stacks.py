@@ -49,24 +49,6 @@ class Stacks(pythons.EachPython):
             """
         )
 
-    def test_a_thread(self) -> None:
-        self.run_code(
-            """
-            import threading
-            failed = []
-            def work():
-                try:
-                    for _ in range(100):
-                        check(number(), expected(sys._getframe()), "thread")
-                except BaseException as error:
-                    failed.append(error)
-            threads = [threading.Thread(target=work) for _ in range(8)]
-            for thread in threads: thread.start()
-            for thread in threads: thread.join()
-            assert not failed, failed
-            """
-        )
-
     def test_generators_and_coroutines(self) -> None:
         self.run_code(
             """

@@ -17,8 +17,6 @@ static const struct {
     const char *name, *call, *used;
 } wrong[] = {
     {"not_recorded", "cuMemFreeAsync: frees buffer #1 on stream 0x", USED},
-    {"recorded_too_early", "cuMemFreeAsync: frees buffer #1 on stream 0x", USED},
-    {"never_recorded", "cuMemFreeAsync: frees buffer #1 on stream 0x", USED},
     {"handle_again", "cuMemFreeAsync: frees buffer #1 on stream 0x", USED},
     {"stream_is_gone", "cuMemFreeAsync: frees buffer #1 on stream 0x", USED},
     {"by_another_thread", "cuMemFreeAsync: frees buffer #1 on stream 0x", USED},

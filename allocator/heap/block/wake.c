@@ -18,15 +18,10 @@ int wake_depth; /* written under the lock */
 
 void wake_reset(void)
 {
-    pthread_condattr_t attributes;
     HOLD(&worker.lock);
-    if (!worker.is_open) {
-        pthread_condattr_init(&attributes);
-        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        pthread_cond_init(&worker.wake, &attributes);
-        pthread_condattr_destroy(&attributes);
-        worker.is_open = 1;
-    }
+    if (!worker.is_open)
+        lock_condition_init(&worker.wake);
+    worker.is_open = 1;
     worker.is_stopping = 0;
 }
 

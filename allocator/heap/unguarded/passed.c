@@ -207,20 +207,11 @@ struct unguarded_buffers passed_live(int device, uint64_t address)
 static void record(struct passed *passed, struct stream *stream)
 {
     lock_expect(RANK_PASSED);
-    struct stream_ref *grown = NULL;
-    const struct stream_ref use = stream_ref(stream);
-    for (size_t i = 0; i < passed->recorded_count; i++) {
-        if (stream_ref_is(&passed->recorded[i], &use))
-            return;
-    }
-    if (stream)
-        grown = realloc(passed->recorded, (passed->recorded_count + 1) * sizeof *grown);
-    if (grown) {
-        grown[passed->recorded_count++] = use;
-        passed->recorded = grown;
-    } else {
+    size_t count = stream ? stream_refs_add(&passed->recorded, passed->recorded_count, SIZE_MAX, stream) : 0;
+    if (count)
+        passed->recorded_count = count;
+    else
         passed->is_async = 0; /* freed once the context is idle */
-    }
 }
 
 int passed_record(void *pointer, CUstream handle)

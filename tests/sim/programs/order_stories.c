@@ -46,25 +46,6 @@ CASE(order, not_recorded)
     free_on(first);
 }
 
-/* The event was recorded before the launch. */
-CASE(order, recorded_too_early)
-{
-    CUevent event = new_event();
-    follow(second, first);
-    MUST(cu.cuEventRecord(event, second));
-    MUST(add_one(buffer, WORDS, second));
-    MUST(cu.cuStreamWaitEvent(first, event, 0));
-    free_on(first);
-}
-
-CASE(order, never_recorded)
-{
-    CUevent event = new_event();
-    use_on(second);
-    MUST(cu.cuStreamWaitEvent(first, event, 0));
-    free_on(first);
-}
-
 /* The handle of an event that was recorded behind the launch now stands for another one. */
 CASE(order, handle_again)
 {
