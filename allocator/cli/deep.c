@@ -45,6 +45,8 @@ int deep_open(struct plan *plan)
     int length = plan->folder[0] ? snprintf(plan->launches, sizeof plan->launches, "%s/deep", plan->folder)
                                  : snprintf(plan->launches, sizeof plan->launches, "%s/cufence-deep-XXXXXX",
                                             parent && *parent ? parent : "/tmp");
+    if (strpbrk(plan->launches, ",%"))
+        return complain(STATUS_USAGE, "%s: the launches of --deep need a folder without , and %% in its name", plan->launches);
     int is_made = plan->folder[0] ? mkdir(plan->launches, 0700) == 0 : mkdtemp(plan->launches) != NULL;
     if (length >= (int)sizeof plan->launches || !is_made)
         return complain(STATUS_USAGE, "%s: %s; it is to hold the launches of --deep", plan->launches, strerror(errno));

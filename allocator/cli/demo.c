@@ -333,7 +333,7 @@ static int prepare(struct play *play, const struct settings *settings)
     free(given);
     if (status == 0 && !installed_program(play->program))
         status = complain("/proc/self/exe: %s", strerror(errno));
-    if (status == 0 && outputs_collect("demo", play->reports) != 0)
+    if (status == 0 && outputs_collect("demo", NULL, play->reports) != 0)
         status = EXIT_NOT_FOUND;
     return status;
 }

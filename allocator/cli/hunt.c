@@ -8,7 +8,6 @@
 
 #include "base/env.h"
 #include "base/error.h"
-#include "base/files.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -84,47 +83,33 @@ static int check_settings(struct hunt *hunt, char **own)
     *own = settings_text(&hunt->settings);
     if (!*own)
         return complain(CANNOT_RUN, "no host memory");
-    options_default(&options);
-    if (hunt->kept && options_parse(&options, *own, "") == CUFENCE_OK && options.json[0])
-        return complain(STATUS_USAGE, "json=%s: --keep FOLDER uses this option itself; leave one of them out", options.json);
     hunt->plan.options = *own;
     for (size_t i = hunt->settings.presets; i < hunt->settings.count && status == 0; i++)
         status = check_effect(&hunt->plan, hunt->settings.all[i].text);
     return status;
 }
 
-/* The folder as the option json= takes it: a % is doubled, a comma is not possible. */
-static int name_files(struct plan *plan)
+/* The file for the reports of a run, in the folder of --keep. */
+static const char *kept_reports(const struct plan *plan, unsigned mode, char path[PATH_MAX])
 {
-    size_t used = 0;
-    for (const char *at = plan->folder; *at && used + 2 < sizeof plan->json; at++) {
-        if (*at == '%')
-            plan->json[used++] = '%';
-        plan->json[used++] = *at;
-    }
-    plan->json[used] = '\0';
-    int has_comma = strchr(plan->folder, ',') != NULL;
-    if (has_comma || used + sizeof "/strict.%p.json" > sizeof((struct options *)0)->json)
-        return complain(STATUS_USAGE, "%s cannot hold the reports: its name %s; --keep FOLDER names another", plan->folder,
-                        has_comma ? "has a comma" : "is too long");
-    return 0;
+    int length = snprintf(path, PATH_MAX, "%.4000s/%s.json", plan->folder, modes[mode].name);
+    (void)length;
+    return path;
 }
 
 /* Of --keep. */
 static int make_folder(struct hunt *hunt)
 {
     struct plan *plan = &hunt->plan;
+    char file[PATH_MAX];
     if ((mkdir(hunt->kept, 0777) != 0 && errno != EEXIST) || !realpath(hunt->kept, plan->folder) ||
         access(plan->folder, W_OK | X_OK) != 0)
         return complain(STATUS_USAGE, "--keep %s: %s", hunt->kept, strerror(errno));
-    for (int mode = 0; mode < MODES; mode++) {
-        char begin[16], used[PATH_MAX];
-        snprintf(begin, sizeof begin, "%s.", modes[mode].name);
-        if (files_find(plan->folder, begin, used))
-            return complain(STATUS_USAGE, "--keep %s: reports of an earlier hunt are there (%s.*.json); name another folder",
+    for (unsigned mode = 0; mode < MODES; mode++)
+        if (access(kept_reports(plan, mode, file), F_OK) == 0)
+            return complain(STATUS_USAGE, "--keep %s: reports of an earlier hunt are there (%s.json); name another folder",
                             hunt->kept, modes[mode].name);
-    }
-    return name_files(plan);
+    return 0;
 }
 
 static int put_json(const void *user, const struct collected *merged, FILE *out)
@@ -157,7 +142,8 @@ static int run_in(void *user, unsigned mode)
     unsigned before = hunt->plan.modes & ((1u << mode) - 1);
     complain(0, "run %d of %d: %s (%s), %s", __builtin_popcount(before) + 1, __builtin_popcount(hunt->plan.modes),
              modes[mode].name, modes[mode].options, modes[mode].looks_for);
-    run->refusal = outputs_collect("hunt", hunt->plan.reports);
+    char kept[PATH_MAX];
+    run->refusal = outputs_collect("hunt", hunt->kept ? kept_reports(&hunt->plan, mode, kept) : NULL, hunt->plan.reports);
     if (!run->refusal)
         hunt_run(&hunt->plan, mode, &hunt->signals, run);
     if (!run->refusal && mode == MODE_DEEP && !signals_wait(&hunt->signals, 0))
@@ -165,7 +151,8 @@ static int run_in(void *user, unsigned mode)
     hunt->merged.tag = mode;
     if (!run->refusal)
         collected_read(&hunt->merged, NULL, hunt->plan.reports);
-    unlink(hunt->plan.reports);
+    if (!hunt->kept)
+        unlink(hunt->plan.reports);
     if (run->refusal)
         return 0;
     tell_end(hunt, mode);
@@ -215,7 +202,7 @@ static int conclude(struct hunt *hunt, int refusal)
         complain(0, "%zu known finding%s (known=) left out", hunt->merged.known_count,
                  hunt->merged.known_count == 1 ? " is" : "s are");
     if (!refusal && hunt->kept)
-        complain(0, "the reports of each process are in %s", hunt->plan.folder);
+        complain(0, "the reports of each run are in %s", hunt->plan.folder);
     hunt->merged.is_unfinished = verdict.cut || hunt->signals.first;
     if (!outputs_write(&hunt->outputs, &hunt->merged))
         status = status ? status : STATUS_FAILED;
@@ -243,7 +230,7 @@ static const struct argument arguments[] = {
      .offset = offsetof(struct hunt, outputs.paths[OUTPUT_HTML])},
     {"sarif", "FILE", "the findings as SARIF 2.1.0; \"-\" as above", ARGUMENT_FILE,
      .offset = offsetof(struct hunt, outputs.paths[OUTPUT_SARIF])},
-    {"keep", "FOLDER", "keep the reports of each process in FOLDER, as MODE.PROCESS.json", ARGUMENT_FOLDER,
+    {"keep", "FOLDER", "keep the reports of each run in FOLDER, as MODE.json", ARGUMENT_FOLDER,
      .offset = offsetof(struct hunt, kept)},
     {SETTINGS_SET, .offset = offsetof(struct hunt, settings)},
     {SETTINGS_PRESET, .offset = offsetof(struct hunt, settings)},

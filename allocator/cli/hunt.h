@@ -34,7 +34,6 @@ struct plan {
     size_t words;           /* in command */
     char reports[PATH_MAX]; /* file to which the processes of a run add their reports */
     char folder[PATH_MAX];  /* of --keep, "" without it */
-    char json[300];         /* the same as the option json= takes it */
     char extra[600];        /* more options of the next run: ",key=value,..." */
     int is_uninit;          /* --uninit */
     int is_undecided;       /* with --uninit: the runs say less than they should, and why was said */

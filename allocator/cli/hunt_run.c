@@ -72,9 +72,7 @@ static int become(void *argument)
     const struct mode *mode = &modes[start->mode];
     int is_deep = start->mode == MODE_DEEP;
     const char *more = is_deep ? plan->launches : plan->extra;
-    int size = plan->json[0]
-                   ? asprintf(&last, "%s%s,exitcode=0,json=%s/%s.%%p.json", mode->options, more, plan->json, mode->name)
-                   : asprintf(&last, "%s%s,exitcode=0", mode->options, more);
+    int size = asprintf(&last, "%s%s,exitcode=0", mode->options, more);
     if (plan->is_uninit)
         personality(ADDR_NO_RANDOMIZE); /* so that addresses in memory are the same in each run, where that is allowed */
     if (!argv || size < 0)

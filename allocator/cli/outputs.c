@@ -3,6 +3,7 @@
 #include "arguments.h"
 
 #include "base/env.h"
+#include "base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -128,11 +129,14 @@ void outputs_close(struct outputs *outputs)
     }
 }
 
-int outputs_collect(const char *command, char file[PATH_MAX])
+int outputs_collect(const char *command, const char *kept, char file[PATH_MAX])
 {
     const char *parent = env_get("TMPDIR");
-    snprintf(file, PATH_MAX, "%s/cufence-%s-XXXXXX", parent && *parent ? parent : "/tmp", command);
-    int made = mkostemp(file, O_CLOEXEC);
+    if (kept)
+        snprintf(file, PATH_MAX, "%s", kept);
+    else
+        snprintf(file, PATH_MAX, "%s/cufence-%s-XXXXXX", parent && *parent ? parent : "/tmp", command);
+    int made = kept ? files_create(file) : mkostemp(file, O_CLOEXEC);
     if (made < 0)
         return arguments_complain(command, STATUS_UNFIT,
                                   "no file for reports: %s: %s; set TMPDIR to a folder that can be written", file,

@@ -43,8 +43,10 @@ int face_sarif(const struct collected *collected, FILE *out);
 int face_json(const struct collected *collected, FILE *out);
 
 /* Makes the file to which each process of a program adds its reports, whatever json= says, and names it in the environment.
- * Returns 0, or the exit status after a message. The caller removes it. */
-int outputs_collect(const char *command, char file[PATH_MAX]);
+ * kept: its name, whole and new; NULL: a temporary file, which the caller removes. Returns 0, or the exit status after a
+ * message.
+ */
+int outputs_collect(const char *command, const char *kept, char file[PATH_MAX]);
 
 /* Closes the files, and removes those that are empty: nothing was ever written to them. */
 void outputs_close(struct outputs *outputs);

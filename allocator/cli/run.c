@@ -227,7 +227,7 @@ static void page_close(struct page *page, int has_run)
  * Called before the program runs. Returns 0, or the exit status after a message. */
 static int page_open(struct page *page, char *const *command)
 {
-    int refusal = outputs_collect("run", page->file) ?: outputs_begin(&page->outputs, &page->begun, command);
+    int refusal = outputs_collect("run", NULL, page->file) ?: outputs_begin(&page->outputs, &page->begun, command);
     if (refusal)
         page_close(page, 0);
     return refusal;

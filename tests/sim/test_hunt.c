@@ -148,11 +148,11 @@ TEST(options_reach_every_run)
 TEST(reports_are_kept_where_asked)
 {
     hunt("--modes end --error-exitcode 9 --keep \"$FOLDER/a%kept\" -- \"$PROGRAM\" overrun");
-    expect(9, "the reports of each process are in ");
-    assert_true(is_left("a%kept/end.*.json"));
+    expect(9, "the reports of each run are in ");
+    assert_true(is_left("a%kept/end.json"));
     assert_int_equal(system("cp -r \"$FOLDER/a%kept\" \"$FOLDER-kept\""), 0);
     hunt("--keep \"$FOLDER-kept\" -- \"$PROGRAM\" overrun");
-    expect(2, "reports of an earlier hunt are there (end.*.json); name another folder");
+    expect(2, "reports of an earlier hunt are there (end.json); name another folder");
     assert_int_equal(system("rm -r \"$FOLDER-kept\""), 0);
 }
 
@@ -330,10 +330,8 @@ TEST(a_wrong_command_line_is_told)
         {"--set uaf=maybe -- true", "cufence hunt: --set: uaf=maybe is not allowed; use off | adaptive | strict"},
         {"--uaf maybe -- true", "cufence hunt: --uaf: uaf=maybe is not allowed; use off | adaptive | strict"},
         {"--preset slow -- true", "--preset: \"slow\" is not allowed; use one of"},
-        {"--keep \"$FOLDER/k\" --set json=x -- true", "json=x: --keep FOLDER uses this option itself"},
         {"--json /nonexistent/x -- true", "--json /nonexistent/x: No such file or directory"},
         {"--keep /nonexistent/x -- true", "--keep /nonexistent/x: No such file or directory"},
-        {"--keep \"$FOLDER/a,b\" -- true", "its name has a comma"},
         {"--moodes end -- true", "cufence hunt: unknown option \"--moodes\", did you mean --modes?"},
         {"--mooooodes end -- true",
          "cufence hunt: unknown option \"--mooooodes\"; the options are --modes, --uninit, --first,"},
