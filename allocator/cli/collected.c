@@ -3,8 +3,8 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "finding/json.h"
+#include "finding/frames.h"
 #include "finding/parts.h"
-#include "finding/short_name.h"
 #include "witness/tell.h"
 
 #include <errno.h>
@@ -14,36 +14,50 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LONGEST_ARGUMENTS 48 /* of a template */
-
 /* ---- facts ---- */
 
 static void add_frame(char *out, size_t size, const struct stack_frame *frame)
 {
-    char name[256];
-    part_append(out, size, "%s", frame->file);
+    char function[sizeof frame->function];
+    if (frame->file[0])
+        part_append(out, size, "%s", frames_file(frame));
+    else
+        part_append(out, size, "%s+0x%" PRIx64, frame->module, frame->offset);
     if (frame->file[0] && frame->line)
         part_append(out, size, ":%d", frame->line);
-    if (strchr(frame->function, '(')) /* of C++ */
-        short_name(frame->function, LONGEST_ARGUMENTS, name, sizeof name);
-    if (frame->function[0])
-        part_append(out, size, "%s%s", frame->file[0] ? " in " : "in ", strchr(frame->function, '(') ? name : frame->function);
+    frames_function(frame, function, sizeof function);
+    if (function[0])
+        part_append(out, size, " in %s", function);
+}
+
+void frames_place(const struct stack_frame *frames, size_t count, char *out, size_t size)
+{
+    if (!count)
+        return;
+    const struct stack_frame *frame = frames_own(frames, count), *caller = frame + 1;
+    add_frame(out, size, frame);
+    while (caller < frames + count && frames_is_plumbing(caller))
+        caller++;
+    if (!frame->is_python && caller < frames + count && caller->file[0]) {
+        part_append(out, size, ", called from ");
+        add_frame(out, size, caller);
+    }
 }
 
 void finding_place(const struct finding *finding, char *out, size_t size)
 {
-    const char *file = finding->where.site.file;
+    const struct evidence_site *site = &finding->where.site;
     char kernel[256];
-    finding_kernel(&finding->where.site, kernel, sizeof kernel);
-    snprintf(out, size, "%s", file || (finding->called.count && finding->called.frames[0].file[0]) ? "at " : "");
-    if (!file && !kernel[0] && finding->called.count)
-        add_frame(out, size, finding->called.frames);
-    if (file)
-        part_append(out, size, "%s", file);
-    if (file && finding->where.site.line)
-        part_append(out, size, ":%d", finding->where.site.line);
+    finding_kernel(site, kernel, sizeof kernel);
+    snprintf(out, size, "%s", site->file || finding->called.count ? "at " : "");
+    if (site->file)
+        part_append(out, size, "%s", site->file);
+    else
+        frames_place(finding->called.frames, finding->called.count, out, size);
+    if (site->file && site->line)
+        part_append(out, size, ":%d", site->line);
     if (kernel[0])
-        part_append(out, size, "%s%s", file ? " in " : "in ", kernel);
+        part_append(out, size, "%sin %s", out[0] ? " " : "", kernel);
 }
 
 static const char *member_of(json_t *object, const char *name)

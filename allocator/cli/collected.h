@@ -59,6 +59,10 @@ json_t *collected_json(const struct collected_finding *finding);
 /* The name by which the program knows the tensor of the finding's buffer: "decoder.weight (parameter)", "" if it has none. */
 void finding_tensor(const struct collected_finding *finding, char *out, size_t size);
 
+/* Appends "model.py:12 in forward": the frame that the program's author knows best. In C and C++ the innermost one is often a
+ * wrapper, so its caller follows. Nothing if there is no frame. */
+void frames_place(const struct stack_frame *frames, size_t count, char *out, size_t size);
+
 /* Where it was, for people: "at oob.py:9 in k_oob", "" if it is not known. */
 void finding_place(const struct finding *finding, char *out, size_t size);
 

@@ -2,7 +2,6 @@
 #include "hunt.h"
 #include "words.h"
 
-#include "finding/frames.h"
 #include "finding/parts.h"
 
 #include <cufence.h>
@@ -26,52 +25,15 @@ const struct mode modes[MODES] = {
 
 /* ---- one finding ---- */
 
-static void add_frame(char *out, const struct stack_frame *frame)
-{
-    char function[sizeof frame->function];
-    if (frame->file[0])
-        part_append(out, LONGEST, "%s:%d", frames_file(frame), frame->line);
-    else
-        part_append(out, LONGEST, "%s+0x%llx", frame->module, (unsigned long long)frame->offset);
-    frames_function(frame, function, sizeof function);
-    if (function[0])
-        part_append(out, LONGEST, " in %s", function);
-}
-
-/* "model.py:12 in forward": the frame that the program's author knows best. In C and C++ the innermost one is often a wrapper,
- * so its caller follows. Nothing if there is no frame. */
-static void add_place(char *out, const struct stack_frame *all, size_t count)
-{
-    if (!count)
-        return;
-    const struct stack_frame *frame = frames_own(all, count), *caller = frame + 1;
-    add_frame(out, frame);
-    while (caller < all + count && frames_is_plumbing(caller))
-        caller++;
-    if (!frame->is_python && caller < all + count && caller->file[0]) {
-        part_append(out, LONGEST, ", called from ");
-        add_frame(out, caller);
-    }
-}
-
 /* "overrun at kernels.cu:12 in store" */
 static void add_headline(char *out, const struct finding *finding)
 {
-    const struct evidence_site *site = &finding->where.site;
-    const struct call_fact *called = &finding->called;
-    char kernel[256];
-    struct stack_frame place = {.line = site->line};
-    snprintf(place.file, sizeof place.file, "%s", site->file ? site->file : "");
-    finding_kernel(site, kernel, sizeof kernel);
-    part_append(out, LONGEST, "%s", finding->kind);
-    if (called->call)
-        part_append(out, LONGEST, " by %s at %s", called->call, called->count ? "" : "an unknown place");
-    if (called->call)
-        add_place(out, called->frames, called->count);
-    if (place.file[0])
-        part_append(out, LONGEST, " at %s:%d", frames_file(&place), place.line);
-    if (kernel[0])
-        part_append(out, LONGEST, " in %s", kernel);
+    const char *call = finding->called.call;
+    char place[LONGEST];
+    finding_place(finding, place, sizeof place);
+    part_append(out, LONGEST, "%s%s%s", finding->kind, call ? " by " : "", call ? call : "");
+    if (place[0] || call)
+        part_append(out, LONGEST, " %s", place[0] ? place : "at an unknown place");
 }
 
 /* "0 bytes past the end of "y", 4000 bytes" */
@@ -117,7 +79,7 @@ static void add_detail(char *out, const struct finding *finding)
 static void put_place(FILE *out, const char *key, const struct stack_frame *frames, size_t count)
 {
     char text[LONGEST] = "";
-    add_place(text, frames, count);
+    frames_place(frames, count, text, sizeof text);
     if (!text[0])
         return;
     text_make_plain(text);

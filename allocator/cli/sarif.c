@@ -2,6 +2,7 @@
 #include "outputs.h"
 
 #include "base/text.h"
+#include "finding/frames.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -122,7 +123,7 @@ static json_t *stacks_of(const struct finding *finding)
 static json_t *place_of(const struct finding *finding)
 {
     if (finding->called.count)
-        return frame_location(&finding->called.frames[0]);
+        return frame_location(frames_own(finding->called.frames, finding->called.count));
     return location_of(finding->where.site.file, finding->where.site.line, finding->where.site.kernel);
 }
 
