@@ -114,54 +114,6 @@ void finding_who(json_t *process, char *out, size_t size)
 
 /* ---- the same again ---- */
 
-static void put_text(FILE *key, const char *text)
-{
-    fprintf(key, "%s|", text ? text : "");
-}
-
-/* By source line where it is known: a kernel's code may differ between processes, because Triton compiles for the alignment. */
-static void put_code(FILE *key, const char *file, int line, uint64_t offset)
-{
-    int is_line = file && *file;
-    put_text(key, file);
-    fprintf(key, "%lld|", is_line ? (long long)line : offset == UINT64_MAX ? 0 : (long long)offset);
-}
-
-static void put_frames(FILE *key, const struct stack_frame *frames, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        put_text(key, frames[i].function);
-        put_code(key, frames[i].file, frames[i].line, frames[i].offset);
-    }
-}
-
-/* As witness/ compares them in one process (finding/finding.h): the kind, the place, and where the buffer was allocated, or
- * what one place allocates again and again. */
-static char *key_of(const struct finding *finding)
-{
-    static const cufence_buffer none;
-    const struct evidence_site *site = &finding->where.site;
-    const cufence_buffer *buffer = finding->buffer.buffer ? finding->buffer.buffer : &none;
-    const struct called_from *allocated = &finding->buffer.allocated;
-    char *key = NULL;
-    size_t size;
-    FILE *out = open_memstream(&key, &size);
-    if (!out)
-        return NULL;
-    put_text(out, finding->kind);
-    put_text(out, finding->called.call);
-    fprintf(out, "%" PRIu32 "|", site->exception.number);
-    put_text(out, site->symbol);
-    put_code(out, site->file, site->line, site->kernel_offset);
-    put_frames(out, finding->called.frames, finding->called.count);
-    put_text(out, buffer->label);
-    if (allocated->count)
-        put_frames(out, allocated->frames, allocated->count);
-    else
-        fprintf(out, "%" PRIu64 "|", buffer->size);
-    return fclose(out) ? NULL : key;
-}
-
 static int has_equal(json_t *array, json_t *value)
 {
     json_t *known;
@@ -216,7 +168,7 @@ static enum known how_known(const struct collected *collected, const struct find
 static int add(struct collected *collected, struct line *line)
 {
     json_t *process = json_object_get(line->json, "process");
-    char *key = key_of(line->facts);
+    char *key = finding_key(line->facts);
     enum known as = how_known(collected, line->facts);
     struct collected_finding **list = as ? &collected->known : &collected->findings;
     size_t *count = as ? &collected->known_count : &collected->count;

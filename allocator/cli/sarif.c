@@ -127,15 +127,6 @@ static json_t *place_of(const struct finding *finding)
     return location_of(finding->where.site.file, finding->where.site.line, finding->where.site.kernel);
 }
 
-/* FNV-1a, as a fingerprint by which code hosts follow a finding from one run to the next. */
-static void fingerprint(const char *key, char out[17])
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (; *key; key++)
-        hash = (hash ^ (unsigned char)*key) * UINT64_C(0x100000001b3);
-    snprintf(out, 17, "%016" PRIx64, hash);
-}
-
 static json_t *result_of(const struct collected_finding *found, int has_baseline)
 {
     const struct finding *finding = found->facts;
@@ -145,7 +136,7 @@ static json_t *result_of(const struct collected_finding *found, int has_baseline
     finding_tensor(found, tensor, sizeof tensor);
     snprintf(message, sizeof message, "%s%s%s%s%s", finding->headline[0] ? finding->headline : kind, place[0] ? ", " : "",
              place, tensor[0] ? "; the buffer is " : "", tensor);
-    fingerprint(found->key, print);
+    snprintf(print, sizeof print, "%016" PRIx64, finding_hash(found->key)); /* code hosts follow a finding by it */
     json_t *result =
         json_pack("{ss ss s{ss} s[o] sI s{ss}}", "ruleId", kind, "level", "error", "message", "text", message, "locations",
                   place_of(finding), "occurrenceCount", (json_int_t)found->count, "partialFingerprints", "cufence/v1", print);

@@ -34,7 +34,6 @@ void finding_of_misuse(struct finding *finding, const struct misuse *misuse, con
     *finding = (struct finding){.origin = *origin,
                                 .kind = misuse->kind,
                                 .reason = misuse->sentence,
-                                .identity = identity_of_misuse(misuse),
                                 .called = {misuse->call, misuse->tid, misuse->frames, misuse->frame_count},
                                 .access = {.source = NO_ARGUMENT},
                                 .now_ns = misuse->now_ns};
@@ -94,12 +93,8 @@ void finding_free(struct finding *finding)
 
 void finding_of_leak(struct finding *finding, struct leak *leak, const struct finding_origin *origin)
 {
-    *finding = (struct finding){.origin = *origin,
-                                .kind = "leak",
-                                .reason = leak->reason,
-                                .identity = identity_of_leak(leak->largest),
-                                .access = {.source = NO_ARGUMENT},
-                                .now_ns = leak->now_ns};
+    *finding = (struct finding){
+        .origin = *origin, .kind = "leak", .reason = leak->reason, .access = {.source = NO_ARGUMENT}, .now_ns = leak->now_ns};
     snprintf(leak->reason, sizeof leak->reason, "nobody has freed %s",
              leak->buffers == 1 ? "this buffer" : "these buffers, allocated at one place; shown is the largest");
     part_add(finding->what, "leak of %" PRIu64 " buffer%s", leak->buffers, plural(leak->buffers));

@@ -270,7 +270,6 @@ struct finding {
     char name[512];     /* finding_name() */
     const char *known;  /* how it is known already (base/known.h), NULL: it is not */
     char hint[192];     /* what the reader may try first; "" if no rule knows */
-    uint64_t identity;  /* equal for repetitions of the same finding; 0: never compared */
     uint64_t now_ns;
     int is_verbose; /* the text has names of C++ in full, with the types of parameters: the caller's to set, 0 at first */
 
@@ -336,17 +335,14 @@ struct leak {
 /* Fills in *finding; cannot fail. `leak` must outlive it. */
 void finding_of_leak(struct finding *finding, struct leak *leak, const struct finding_origin *origin);
 
-/* ---- identity.c: recognises a finding: a repetition of it in the process, by a number, and the same one in another run, by a
- * name. A kernel fault is identified by its kind, its instruction and the place where the buffer was allocated; a misuse by
- * its kind, its caller and that place. Pure; any thread. ---- */
+/* ---- identity.c: recognises a finding: a repetition of it, by a key, and the same one in another run, by a name. Pure; any
+ * thread. ---- */
 
-/* Return the identity: equal for the same finding, different for others except by chance (64 bits); never 0. */
-uint64_t identity_of_fault(const struct diagnosis *diagnosis);
-uint64_t identity_of_slack(const struct slack_write *write);
-uint64_t identity_of_misuse(const struct misuse *misuse);
-uint64_t identity_of_leak(const cufence_buffer *buffer);    /* any one of the place */
-uint64_t identity_of_nan(const struct nan_fact *nan);       /* of the kernel, the place of its launch, and the argument */
-uint64_t identity_of_table(const struct table_fact *table); /* likewise, and the number of the element */
+/* Returns text that is equal for the same finding, also in other processes: the kind, the place (of a kernel, a call or a
+ * launch), and where the buffer was allocated, or what one place allocates again and again. The caller frees it; NULL: the host
+ * has no memory. */
+char *finding_key(const struct finding *finding);
+uint64_t finding_hash(const char *key); /* FNV-1a: http://www.isthe.com/chongo/tech/comp/fnv/ */
 
 /*
  * Writes the name that a finding has in each run of a program, until its code is moved to another function or file: kind, file

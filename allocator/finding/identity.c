@@ -4,99 +4,93 @@
 #include "parts.h"
 #include "base/text.h"
 
+#include <inttypes.h>
 #include <string.h>
 
-/* FNV-1a: http://www.isthe.com/chongo/tech/comp/fnv/ */
-#define START UINT64_C(0xcbf29ce484222325)
-#define PRIME UINT64_C(0x100000001b3)
+/* ---- the same again ---- */
 
-static uint64_t add(uint64_t hash, const void *bytes, size_t size)
+static void put_text(FILE *key, const char *text)
 {
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ ((const uint8_t *)bytes)[i]) * PRIME;
+    fprintf(key, "%s|", text ? text : "");
+}
+
+/* By source line where it is known: a kernel's code may differ between processes, because Triton compiles for the alignment. */
+static void put_code(FILE *key, const char *file, int line, uint64_t offset)
+{
+    int is_line = file && *file;
+    put_text(key, file);
+    fprintf(key, "%lld|", is_line ? (long long)line : offset == UINT64_MAX ? 0 : (long long)offset);
+}
+
+static void put_frames(FILE *key, const struct stack_frame *frames, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        put_text(key, frames[i].function);
+        put_code(key, frames[i].file, frames[i].line, frames[i].offset);
+    }
+}
+
+/* Of a slack write the newest launch that may have done it: where it wrote is not known each time. */
+static void put_kernel(FILE *key, const struct finding *finding)
+{
+    const struct evidence_site *site = &finding->where.site;
+    const struct slack_write *slack = finding->slack;
+    const struct launch_entry *entry = slack && slack->launch_count ? slack->launches[0].entry : NULL;
+    if (slack) {
+        put_text(key, entry && entry->function ? entry->function->name : NULL);
+        put_text(key, finding->region ? finding->region->name : slack->is_before ? "before" : "behind");
+        return;
+    }
+    fprintf(key, "%" PRIu32 "|", site->exception.number);
+    put_text(key, site->symbol);
+    put_code(key, site->file, site->line, site->kernel_offset);
+}
+
+static void put_launch(FILE *key, const struct finding *finding)
+{
+    put_text(key, finding->by->symbol ? finding->by->symbol : finding->by->plain);
+    put_frames(key, finding->by->frames, finding->by->frame_count);
+    if (finding->nan)
+        fprintf(key, "%d|", finding->nan->argument);
+    if (finding->table)
+        fprintf(key, "%" PRIu64 "|%d|", finding->table->element, (int)finding->table->why);
+}
+
+char *finding_key(const struct finding *finding)
+{
+    static const cufence_buffer none;
+    const cufence_buffer *buffer = finding->buffer.buffer ? finding->buffer.buffer : &none;
+    const struct called_from *allocated = &finding->buffer.allocated;
+    const struct earlier_use *use = finding->used.use;
+    char *key = NULL;
+    size_t size;
+    FILE *out = open_memstream(&key, &size);
+    if (!out)
+        return NULL;
+    put_text(out, finding->kind);
+    put_text(out, finding->called.call);
+    put_kernel(out, finding);
+    put_frames(out, finding->called.frames, finding->called.count);
+    if (use) {
+        put_text(out, use->kernel ? use->kernel : use->call);
+        put_frames(out, use->frames, use->frame_count);
+    }
+    if (finding->by)
+        put_launch(out, finding);
+    put_text(out, buffer->label);
+    if (allocated->count)
+        put_frames(out, allocated->frames, allocated->count);
+    else
+        fprintf(out, "%" PRIu64 "|", buffer->size);
+    return fclose(out) ? NULL : key;
+}
+
+uint64_t finding_hash(const char *key)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (; *key; key++)
+        hash = (hash ^ (unsigned char)*key) * UINT64_C(0x100000001b3);
     return hash;
-}
-
-static uint64_t add_number(uint64_t hash, uint64_t number)
-{
-    return add(hash, &number, sizeof number);
-}
-
-static uint64_t add_text(uint64_t hash, const char *text)
-{
-    return add(hash, text ? text : "", text ? strlen(text) + 1 : 1);
-}
-
-/* Identifies the place of allocation by device, label, and its stack, or its size if the stack is unknown. */
-static uint64_t add_place(uint64_t hash, const cufence_buffer *buffer)
-{
-    if (!buffer)
-        return add_number(hash, 0);
-    hash = add_text(add_number(hash, 1 + (uint64_t)(uint32_t)buffer->device), buffer->label);
-    return buffer->allocated_stack ? add_number(hash, buffer->allocated_stack) : add_number(hash, ~buffer->size);
-}
-
-static uint64_t not_zero(uint64_t hash)
-{
-    return hash ? hash : 1;
-}
-
-uint64_t identity_of_fault(const struct diagnosis *diagnosis)
-{
-    const struct evidence_site *site = diagnosis->site;
-    uint64_t hash = add_number(START, diagnosis->kind);
-    if (site) {
-        hash = add_text(add_number(hash, site->exception.number), site->symbol);
-        hash = add_number(hash, site->symbol ? site->kernel_offset : site->error_pc);
-    }
-    return not_zero(add_place(hash, diagnosis->owner));
-}
-
-/* By the newest launch that may have written it, if there is one, and the side. */
-uint64_t identity_of_slack(const struct slack_write *write)
-{
-    const struct launch_entry *entry = write->launch_count ? write->launches[0].entry : NULL;
-    uint64_t hash = add_text(START, write->region ? FINDING_REGION : FINDING_SLACK);
-    hash = write->region ? add_text(hash, write->region->name) : add_number(hash, (uint64_t)write->is_before);
-    hash = add_text(hash, entry && entry->function ? entry->function->name : NULL);
-    return not_zero(add_place(hash, write->buffer));
-}
-
-uint64_t identity_of_misuse(const struct misuse *misuse)
-{
-    uint64_t hash = add_text(add_text(START, misuse->kind), misuse->call);
-    hash = add_number(hash, misuse->caller);
-    if (misuse->earlier) {
-        hash = add_text(add_text(hash, misuse->earlier->kernel), misuse->earlier->call);
-        hash = add_number(hash, misuse->earlier->place);
-    }
-    return not_zero(add_place(hash, misuse->where->buffer.id ? &misuse->where->buffer : NULL));
-}
-
-uint64_t identity_of_leak(const cufence_buffer *buffer)
-{
-    return not_zero(add_place(add_text(START, "leak"), buffer));
-}
-
-/* Of what, the kernel, and the place of its launch. */
-static uint64_t of_launched(const char *kind, const struct launched_fact *by)
-{
-    uint64_t hash = add_text(add_text(START, kind), by->kernel ? by->symbol : by->plain);
-    for (size_t i = 0; i < by->frame_count; i++) {
-        hash = add_text(add_text(hash, by->frames[i].file), by->frames[i].function);
-        hash = add_number(add_number(hash, (uint64_t)(uint32_t)by->frames[i].line), by->frames[i].offset);
-    }
-    return hash;
-}
-
-uint64_t identity_of_nan(const struct nan_fact *nan)
-{
-    return not_zero(add_number(of_launched(nan->kind, &nan->by), (uint64_t)(uint32_t)nan->argument));
-}
-
-uint64_t identity_of_table(const struct table_fact *table)
-{
-    return not_zero(add_number(add_number(of_launched(FINDING_TABLE, &table->by), table->element), table->why));
 }
 
 /* ---- from one run to the next ---- */

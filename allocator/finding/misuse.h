@@ -14,7 +14,6 @@ struct earlier_use {
     int by_host;                      /* the call is one that the host waits for */
     int is_host_memory;               /* a copy, of page-locked memory that the host changes, reads or frees */
     uint64_t tid, time_ns;            /* time_ns: 0 if unknown */
-    uint64_t place;                   /* equal for equal callers, for finding.h; 0 if unknown */
     const struct stack_frame *frames; /* of the caller, innermost first */
     size_t frame_count;
 };
@@ -28,7 +27,6 @@ struct misuse {
     uint64_t bytes;
     const cufence_description *where; /* what is at the address */
     uint64_t tid;                     /* the calling thread */
-    uint64_t caller;                  /* the call site: equal for the same place, for finding.h */
     const struct stack_frame *frames; /* of the caller, innermost first */
     size_t frame_count;
     uint64_t now_ns;

@@ -367,7 +367,6 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
     *finding = (struct finding){.origin = *origin,
                                 .device = {.architecture = evidence->sm_type},
                                 .kind = fault_kind_name(diagnosis->kind),
-                                .identity = identity_of_fault(diagnosis),
                                 .rerun = diagnosis->site && rerun && rerun->outcome != RERUN_NOT_TRIED ? rerun : NULL,
                                 .now_ns = diagnosis->memory->now_ns};
     if (!origin->device_name)

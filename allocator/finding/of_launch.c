@@ -84,7 +84,6 @@ void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const s
     part_add(finding->headline, ", first to element %" PRIu64 " of %s[%" PRIu64 "]", nan->index, value_name(nan->type),
              nan->count);
     take_element(finding, nan->buffer, nan->buffer_frames, nan->pointer + nan->index * value_width(nan->type));
-    finding->identity = identity_of_nan(nan);
     add_nan_hint(finding, nan);
     finding_complete(finding);
 }
@@ -136,7 +135,6 @@ void finding_of_table(struct finding *finding, const struct table_fact *table, c
              table->by.kernel ? table->by.plain : "a CUDA graph", table->is_held ? "would be" : "is", table->element);
     add_why(finding, table);
     take_element(finding, table->buffer, table->buffer_frames, table->address);
-    finding->identity = identity_of_table(table);
     add_table_hint(finding, table);
     finding_complete(finding);
 }

@@ -84,7 +84,6 @@ void finding_of_slack(struct finding *finding, struct slack_write *write, const 
     const cufence_buffer *buffer = write->buffer;
     *finding = (struct finding){.origin = *origin,
                                 .kind = write->region ? FINDING_REGION : FINDING_SLACK,
-                                .identity = identity_of_slack(write),
                                 .slack = write,
                                 .region = write->region,
                                 .now_ns = write->now_ns};

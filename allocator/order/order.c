@@ -351,7 +351,6 @@ void order_describe(const struct order_race *race, int is_named, struct order_de
         describe_launch(use, out);
     else
         describe_copy(use, out);
-    out->use.place = (out->stack.count ? out->stack.pcs[0] : 0) ^ (uint64_t)use->python << 48;
     out->use.frames = out->frames;
     out->use.frame_count = is_named ? stack_frames(&out->stack, out->frames, STACK_READ) : 0;
 }

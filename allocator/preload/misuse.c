@@ -77,8 +77,6 @@ CUresult misuse(const struct host_call *call, struct misuse what)
     if (!what.now_ns)
         what.now_ns = monotonic_ns(); /* taken first: resolving frames takes a while */
     stack_capture_from(&reported.stack, call->frame);
-    /* The hook's own frame: its return address is the word above the saved frame pointer. */
-    what.caller = ((const uint64_t *)call->frame)[1] ^ (uint64_t)reported.stack.python << 48;
     what.call = call->name;
     what.tid = thread_id();
     what.sentence = cufence_error_detail();

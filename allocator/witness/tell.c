@@ -125,11 +125,22 @@ struct report {
     uint64_t made_ns; /* when the report was made, by monotonic_ns() */
 };
 
+/* Equal for repetitions on the same device by the same instruction; 0: that is not known. */
+static uint64_t identity_of(const struct finding *finding)
+{
+    uint64_t own = (uint64_t)(uint32_t)finding->origin.device ^ (finding->slack ? 0 : finding->where.site.kernel_offset << 16);
+    char *key = strcmp(finding->kind, FINDING_UNEXPLAINED) ? finding_key(finding) : NULL;
+    uint64_t identity = key ? finding_hash(key) + own : 0;
+    free(key);
+    return identity;
+}
+
 /* Makes and delivers the report. finding: NULL if out of host memory. One that the user knows is counted, and goes to the file
  * of JSON only. */
 static struct report publish(struct finding *finding)
 {
     struct report report = {.made_ns = monotonic_ns()};
+    uint64_t identity = finding ? identity_of(finding) : 0;
     enum known as = known_as(&known, finding ? finding->name : "");
     if (finding) {
         finding->known = known_words[as];
@@ -142,7 +153,7 @@ static struct report publish(struct finding *finding)
         finding->region = &row.fact;
     char *json = finding ? finding_json(finding) : NULL;
     if (as != KNOWN_NOT) {
-        delivery_keep_known(json, finding->identity);
+        delivery_keep_known(json, identity);
         free(json);
         if (has_row)
             finding->region = NULL;
@@ -152,7 +163,7 @@ static struct report publish(struct finding *finding)
     if (has_row)
         finding->region = NULL;
     report.made_ns = monotonic_ns();
-    report.is_printed = delivery_publish(report.text, json, report.text ? finding->identity : 0);
+    report.is_printed = delivery_publish(report.text, json, report.text ? identity : 0);
     free(json);
     if (report.is_printed && finding && is_annotated)
         annotate(finding);

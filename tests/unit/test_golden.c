@@ -339,7 +339,7 @@ TEST(sides_and_launches_tell_slack_apart)
 {
     static struct launch_function functions[] = {{.name = "first"}, {.name = "second"}};
     const struct launch_entry entries[] = {{.function = &functions[0]}, {.function = &functions[1]}};
-    uint64_t identities[4];
+    char *keys[4];
     for (int i = 0; i < 4; i++) {
         struct finding finding;
         struct slack_write write = {.buffer = &world[A],
@@ -349,11 +349,13 @@ TEST(sides_and_launches_tell_slack_apart)
                                     .launch_count = 1,
                                     .launch_total = 1};
         finding_of_slack(&finding, &write, &origin);
-        identities[i] = finding.identity;
+        keys[i] = finding_key(&finding);
         finding_free(&finding);
         for (int j = 0; j < i; j++)
-            assert_true(identities[i] != identities[j]);
+            assert_string_not_equal(keys[i], keys[j]);
     }
+    for (int i = 0; i < 4; i++)
+        free(keys[i]);
 }
 
 TEST(free_rows)
