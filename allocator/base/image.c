@@ -35,6 +35,22 @@ int image_open(const void *bytes, size_t size, struct image *image)
     return image_open_part(bytes, size, image) && image->claimed <= size;
 }
 
+uint64_t image_end(const struct image *image)
+{
+    Elf64_Ehdr header;
+    Elf64_Shdr section;
+    struct reader reader = reader_of(image->file, 0);
+    uint64_t end = image->claimed, segments = 0;
+    if (reader_copy(&reader, &header, sizeof header) && header.e_phnum)
+        segments = header.e_phoff + (uint64_t)header.e_phnum * header.e_phentsize;
+    end = segments > end ? segments : end;
+    for (uint32_t i = 1; image_section(image, i, &section); i++)
+        if (section.sh_type != SHT_NOBITS && section.sh_size <= UINT64_MAX - section.sh_offset &&
+            section.sh_offset + section.sh_size > end)
+            end = section.sh_offset + section.sh_size;
+    return end;
+}
+
 int image_section(const struct image *image, uint32_t index, Elf64_Shdr *section)
 {
     struct reader reader = reader_of(image->headers, (uint64_t)index * sizeof *section);

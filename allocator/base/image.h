@@ -29,6 +29,9 @@ int image_open(const void *bytes, size_t size, struct image *image);
 /* The same for a file that may be truncated: the image has as many section headers as are entirely within the file. */
 int image_open_part(const void *bytes, size_t size, struct image *image);
 
+/* Returns the size of the whole file, according to its headers. */
+uint64_t image_end(const struct image *image);
+
 /* Copies section header `index` into *section. Returns 1 if that section exists; index 0 never does. */
 int image_section(const struct image *image, uint32_t index, Elf64_Shdr *section);
 

@@ -208,7 +208,7 @@ TEST_WITH(cubins_end_with_their_last_section, start, NULL)
         Elf64_Shdr sections[2];
         char content[100];
     } cubin = {
-        .header = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64},
+        .header = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB},
                    .e_shoff = sizeof(Elf64_Ehdr),
                    .e_shentsize = sizeof(Elf64_Shdr),
                    .e_shnum = 2},

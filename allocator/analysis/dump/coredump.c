@@ -162,18 +162,6 @@ cufence_status coredump_open(const void *bytes, size_t size, struct coredump *du
     return image_open(bytes, size, &dump->image) ? index_sections(dump, problem) : no_dump(size, problem);
 }
 
-/* Returns the file size according to the headers. */
-static uint64_t claimed_size(const struct image *image)
-{
-    uint64_t claimed = image->claimed;
-    Elf64_Shdr section;
-    for (uint32_t i = 1; image_section(image, i, &section); i++)
-        if (section.sh_type != SHT_NOBITS && section.sh_size <= UINT64_MAX - section.sh_offset &&
-            section.sh_offset + section.sh_size > claimed)
-            claimed = section.sh_offset + section.sh_size;
-    return claimed;
-}
-
 /* Replaces lost section headers with headers for the tables that can be recognised. */
 static cufence_status use_remains(struct coredump *dump, struct problem *problem)
 {
@@ -195,7 +183,7 @@ cufence_status coredump_open_part(const void *bytes, size_t size, struct coredum
     memset(dump, 0, sizeof(*dump));
     if (!image_open_part(bytes, size, &dump->image))
         return no_dump(size, problem);
-    dump->claimed = claimed_size(&dump->image);
+    dump->claimed = image_end(&dump->image);
     int is_lost = dump->image.claimed > size && !coredump_next(dump, COREDUMP_SMS, 0);
     cufence_status status = is_lost ? use_remains(dump, problem) : CUFENCE_OK;
     if (status == CUFENCE_OK)

@@ -68,19 +68,12 @@ static uint32_t find_device(struct span file, uint64_t *at)
 static uint64_t cubin_size(struct span rest)
 {
     struct image image;
-    Elf64_Ehdr header;
-    struct reader reader = reader_of(rest, 0);
-    if (!image_open(rest.bytes, rest.size, &image) || image.machine != COREDUMP_MACHINE || image.section_count < 2 ||
-        !reader_copy(&reader, &header, sizeof header))
-        return 0;
-    /* The driver writes program headers after the section headers. */
-    uint64_t segments = (uint64_t)header.e_phnum * header.e_phentsize;
-    if (segments && !span_part(rest, header.e_phoff, segments).bytes)
-        return 0;
-    return header.e_phoff + segments > image.claimed ? header.e_phoff + segments : image.claimed;
+    int is_cubin = image_open(rest.bytes, rest.size, &image) && image.machine == COREDUMP_MACHINE && image.section_count > 1;
+    uint64_t size = is_cubin ? image_end(&image) : 0;
+    return size <= rest.size ? size : 0;
 }
 
-/* Finds all complete cubins. Returns 0 if out of host memory, as do the next two functions. */
+/* Finds all complete cubins. Returns 0 if out of host memory. */
 static int find_cubins(struct span file, struct remains *remains)
 {
     static const uint8_t magic[] = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB};
@@ -141,30 +134,10 @@ static int is_grid(struct span file, uint64_t at)
     return blocks && threads && threads <= 1024;
 }
 
-static int find_grids(struct span file, size_t cubins, struct remains *remains)
-{
-    uint64_t work = (uint64_t)file.size * 16, at, end;
-    for (size_t gap = 0; find_gap(file, remains, cubins, gap, &at, &end); gap++) {
-        for (; at < end && remains->count < cubins + GRID_LIMIT; at++) {
-            if (!is_grid(file, at) || !is_kernel_start(file, remains, cubins, wide(file, at + ENTRY), &work))
-                continue;
-            if (!add(remains, (Elf64_Shdr){.sh_type = COREDUMP_GRIDS,
-                                           .sh_offset = at,
-                                           .sh_size = GRID_BYTES,
-                                           .sh_entsize = GRID_BYTES,
-                                           .sh_link = DEVICE}))
-                return 0;
-            at += GRID_BYTES - 1;
-        }
-    }
-    return 1;
-}
-
-/* Returns 1 if a table of `count` SMs with rows of `stride` bytes is at `at`. */
 static int is_sm_table(struct span file, uint64_t at, uint32_t count, uint32_t stride)
 {
     enum { EXCEPTION = 8, VALID = 12, PC = 16, HIGHEST_EXCEPTION = 64 };
-    if (!span_part(file, at, (uint64_t)count * stride).bytes)
+    if (wide(file, at + stride) != 1 || !span_part(file, at, (uint64_t)count * stride).bytes)
         return 0;
     for (uint32_t i = 0; i < count; i++, at += stride) {
         uint32_t is_valid = word(file, at + VALID);
@@ -176,30 +149,44 @@ static int is_sm_table(struct span file, uint64_t at, uint32_t count, uint32_t s
     return 1;
 }
 
-/* Finds the SM table, if there is exactly one. The 8-byte rows of the oldest drivers hold no exception: they are ignored. */
-static int find_sms(struct span file, size_t cubins, uint32_t count, struct remains *remains)
+/* Returns the size of a row if a table of `count` SMs is at `at`, else 0. The 8-byte rows of the oldest drivers hold no
+ * exception: they are ignored. */
+static uint32_t sm_stride(struct span file, uint64_t at, uint32_t count)
 {
     static const uint32_t strides[] = {24, 40, 48};
-    Elf64_Shdr found = {0};
-    uint64_t at, end;
+    for (size_t i = 0; wide(file, at) == 0 && i < sizeof strides / sizeof *strides; i++)
+        if (is_sm_table(file, at, count, strides[i]))
+            return strides[i];
+    return 0;
+}
+
+/* Finds the rows of launches, and the SM table, if there is exactly one. Returns 0 if out of host memory. */
+static int find_tables(struct span file, size_t cubins, uint32_t sms, struct remains *remains)
+{
+    Elf64_Shdr table = {.sh_type = COREDUMP_SMS, .sh_link = DEVICE};
+    uint64_t work = (uint64_t)file.size * 16, at, end;
     int tables = 0;
     for (size_t gap = 0; find_gap(file, remains, cubins, gap, &at, &end); gap++) {
         for (; at < end; at++) {
-            if (wide(file, at) != 0)
+            const Elf64_Shdr grid = {
+                .sh_type = COREDUMP_GRIDS, .sh_offset = at, .sh_size = GRID_BYTES, .sh_entsize = GRID_BYTES, .sh_link = DEVICE};
+            if (remains->count < cubins + GRID_LIMIT && is_grid(file, at) &&
+                is_kernel_start(file, remains, cubins, wide(file, at + ENTRY), &work)) {
+                if (!add(remains, grid))
+                    return 0;
+                at += GRID_BYTES - 1;
                 continue;
-            for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
-                if (wide(file, at + strides[i]) != 1 || !is_sm_table(file, at, count, strides[i]))
-                    continue;
-                tables++;
-                found = (Elf64_Shdr){.sh_type = COREDUMP_SMS,
-                                     .sh_offset = at,
-                                     .sh_size = (uint64_t)count * strides[i],
-                                     .sh_entsize = strides[i],
-                                     .sh_link = DEVICE};
             }
+            uint32_t stride = sm_stride(file, at, sms);
+            if (!stride)
+                continue;
+            tables++;
+            table.sh_offset = at;
+            table.sh_entsize = stride;
+            table.sh_size = (uint64_t)sms * stride;
         }
     }
-    return tables != 1 || add(remains, found);
+    return tables != 1 || add(remains, table);
 }
 
 int remains_find(struct span file, struct remains *remains)
@@ -215,5 +202,5 @@ int remains_find(struct span file, struct remains *remains)
         .sh_type = COREDUMP_DEVICES, .sh_offset = device, .sh_size = DEVICE_BYTES, .sh_entsize = DEVICE_BYTES};
     int is_complete = add(remains, (Elf64_Shdr){0}) && add(remains, row) && find_cubins(file, remains);
     size_t cubins = remains->count;
-    return is_complete && find_grids(file, cubins, remains) && find_sms(file, cubins, sms, remains);
+    return is_complete && find_tables(file, cubins, sms, remains);
 }

@@ -1,12 +1,12 @@
 #include "code.h"
 
 #include "analysis/lines/fatbin.h"
+#include "base/image.h"
 #include "base/lock.h"
 #include "base/aside.h"
 #include "driver/driver.h"
 #include "unpacked.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
@@ -47,27 +47,10 @@ void code_keep(void)
 
 /* ---- how large an image is ---- */
 
-static uint64_t end_of_sections(const uint8_t *image, const Elf64_Ehdr *header)
-{
-    uint64_t end = header->e_shoff + (uint64_t)header->e_shnum * header->e_shentsize;
-    uint64_t segments = header->e_phoff + (uint64_t)header->e_phnum * header->e_phentsize;
-    end = header->e_phnum && segments > end ? segments : end;
-    for (unsigned i = 0; header->e_shentsize == sizeof(Elf64_Shdr) && i < header->e_shnum; i++) {
-        Elf64_Shdr section;
-        memcpy(&section, image + header->e_shoff + i * sizeof section, sizeof section);
-        uint64_t end_of_it = section.sh_type == SHT_NOBITS ? 0 : section.sh_offset + section.sh_size;
-        end = end_of_it > end ? end_of_it : end;
-    }
-    return end;
-}
-
 static uint64_t size_of_cubin(const uint8_t *image)
 {
-    Elf64_Ehdr header;
-    if (image[EI_CLASS] != ELFCLASS64)
-        return 0;
-    memcpy(&header, image, sizeof header);
-    return end_of_sections(image, &header);
+    struct image opened;
+    return image_open(image, SIZE_MAX / 2, &opened) ? image_end(&opened) : 0; /* nobody says how much is there */
 }
 
 /* Text is compared first: it may be shorter than a number. */
