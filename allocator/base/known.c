@@ -1,6 +1,7 @@
 #include "known.h"
 
 #include "error.h"
+#include "list.h"
 #include "options.h"
 
 #include <errno.h>
@@ -17,13 +18,11 @@ const char *const known_words[] = {NULL, "suppressed", "baseline"};
 /* Takes the text. */
 static int add(struct known_names *names, char *text, enum known as)
 {
-    struct known_name *grown = text ? realloc(names->all, (names->count + 1) * sizeof *grown) : NULL;
-    if (!grown) {
+    if (!text || !list_make_room(&names->all, names->count, sizeof *names->all)) {
         free(text);
         return 0;
     }
-    names->all = grown;
-    grown[names->count++] = (struct known_name){text, as};
+    names->all[names->count++] = (struct known_name){text, as};
     return 1;
 }
 

@@ -1,5 +1,6 @@
 #include "collected.h"
 
+#include "base/list.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "finding/json.h"
@@ -144,16 +145,14 @@ struct line {
 /* Takes the key, and the line's facts. Returns NULL when the host is out of memory. */
 static struct collected_finding *append(struct collected_finding **list, size_t *count, struct line *line, char *key)
 {
-    struct collected_finding *grown = realloc(*list, (*count + 1) * sizeof *grown);
-    if (!grown) {
+    if (!list_make_room(list, *count, sizeof **list)) {
         free(key);
         return NULL;
     }
-    *list = grown;
-    grown[*count] = (struct collected_finding){
+    (*list)[*count] = (struct collected_finding){
         .first = json_incref(line->json), .facts = line->facts, .memory = line->memory, .key = key, .processes = json_array()};
     line->memory = (struct record_memory){NULL};
-    return &grown[(*count)++];
+    return &(*list)[(*count)++];
 }
 
 /* By the program's own options, or by the caller's lists. */

@@ -1,6 +1,7 @@
 /* The events of two traces, paired stream by stream. */
 #include "diff.h"
 
+#include "base/list.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -77,11 +78,9 @@ static cufence_status find_stream(struct diff *diff, uint64_t number, struct dif
     if (at == MOST_STREAMS)
         return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "a trace has more than %d streams", MOST_STREAMS);
     if (at == diff->stream_count) {
-        struct diff_stream *grown = at & (at - 1) ? diff->streams : realloc(diff->streams, (at ? 2 * at : 1) * sizeof *grown);
-        if (!grown)
+        if (!list_make_room(&diff->streams, at, sizeof *diff->streams))
             return no_memory(problem);
-        diff->streams = grown;
-        grown[diff->stream_count++] = (struct diff_stream){.number = number};
+        diff->streams[diff->stream_count++] = (struct diff_stream){.number = number};
     }
     *found = &diff->streams[at];
     return CUFENCE_OK;

@@ -2,6 +2,7 @@
 #include "arguments.h"
 #include "words.h"
 #include "base/error.h"
+#include "base/list.h"
 #include "base/option_value.h"
 
 #include <limits.h>
@@ -31,15 +32,14 @@ static int no_memory(const struct settings *settings)
 /* Takes `text` over. */
 static int insert(struct settings *settings, size_t place, const char *source, char *text)
 {
-    struct setting *grown = realloc(settings->all, (settings->count + 1) * sizeof *grown);
-    if (!grown) {
+    if (!list_make_room(&settings->all, settings->count, sizeof *settings->all)) {
         free(text);
         return no_memory(settings);
     }
-    settings->all = grown;
-    memmove(grown + place + 1, grown + place, (settings->count++ - place) * sizeof *grown);
-    snprintf(grown[place].source, sizeof grown[place].source, "%s", source);
-    grown[place].text = text;
+    struct setting *at = settings->all + place;
+    memmove(at + 1, at, (settings->count++ - place) * sizeof *at);
+    snprintf(at->source, sizeof at->source, "%s", source);
+    at->text = text;
     return 0;
 }
 

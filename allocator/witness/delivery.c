@@ -1,6 +1,7 @@
 #include "finding/report.h"
 #include "delivery.h"
 
+#include "base/list.h"
 #include "base/lock.h"
 #include "base/aside.h"
 #include "base/env.h"
@@ -113,11 +114,8 @@ static int is_wanted(uint64_t identity, int is_known)
     for (uint64_t i = 0; identity && is_new && i < delivery.printed_count; i++)
         is_new = delivery.printed[i] != identity;
     if (is_new && (is_known || delivery.reported < delivery.most)) {
-        uint64_t *grown = realloc(delivery.printed, (delivery.printed_count + 1) * sizeof *grown);
-        if (grown) {
-            grown[delivery.printed_count++] = identity;
-            delivery.printed = grown;
-        }
+        if (list_make_room(&delivery.printed, delivery.printed_count, sizeof identity))
+            delivery.printed[delivery.printed_count++] = identity;
         is_room = 1; /* out of host memory: print it anyway; a repetition may be printed too */
     }
     delivery.reported += (uint64_t)(is_room && !is_known);

@@ -17,22 +17,33 @@ static int is_second(void)
     return getenv("CUFENCE_OPTIONS") == NULL;
 }
 
-static void write_last(const cusim_thread *t, void *const *arguments)
+static volatile float *first(void *const *arguments)
 {
-    volatile float *out = *(volatile float *const *)arguments[0];
-    int n = *(const int *)arguments[1];
+    return *(volatile float *const *)arguments[0];
+}
+
+static int second(void *const *arguments)
+{
+    return *(const int *)arguments[1];
+}
+
+/* All n elements, and one more. */
+static void write_past(const cusim_thread *t, volatile float *out, int n)
+{
     if (number(t) <= n)
         out[number(t)] = 2.5f;
+}
+
+static void write_last(const cusim_thread *t, void *const *arguments)
+{
+    write_past(t, first(arguments), second(arguments));
 }
 
 /* The pointer is in a table, and that in a second one. */
 static void write_by_table(const cusim_thread *t, void *const *arguments)
 {
     float ***tables = *(float ***const *)arguments[0];
-    int n = *(const int *)arguments[1];
-    volatile float *out = tables[1][2];
-    if (number(t) <= n)
-        out[number(t)] = 2.5f;
+    write_past(t, tables[1][2], second(arguments));
 }
 
 struct hosted {
@@ -47,17 +58,14 @@ struct large {
 
 static void write_by_struct(const cusim_thread *t, void *const *arguments)
 {
-    volatile float *out = ((const struct large *)arguments[0])->out;
-    int n = *(const int *)arguments[1];
-    if (number(t) <= n)
-        out[number(t)] = 2.5f;
+    write_past(t, ((const struct large *)arguments[0])->out, second(arguments));
 }
 
 /* From one past the end to far past it. */
 static void write_far(const cusim_thread *t, void *const *arguments)
 {
-    volatile float *out = *(volatile float *const *)arguments[0];
-    int n = *(const int *)arguments[1];
+    volatile float *out = first(arguments);
+    int n = second(arguments);
     if (number(t) >= n)
         out[number(t) == n ? n : n + (3 << 20)] = 2.5f;
 }
@@ -65,8 +73,8 @@ static void write_far(const cusim_thread *t, void *const *arguments)
 /* One past the end, and 4 GiB behind that. */
 static void write_farther(const cusim_thread *t, void *const *arguments)
 {
-    volatile float *out = *(volatile float *const *)arguments[0];
-    long n = *(const int *)arguments[1];
+    volatile float *out = first(arguments);
+    long n = second(arguments);
     if (number(t) >= n)
         out[number(t) == n ? n : n + (1L << 30)] = 2.5f;
 }
@@ -95,9 +103,7 @@ static void write_end(const cusim_thread *t, void *const *arguments)
 /* The same of the first buffer; test_witness_emulated.c has machine code for it. */
 static void store_first(const cusim_thread *t, void *const *arguments)
 {
-    volatile float *out = *(volatile float *const *)arguments[0];
-    if (number(t) <= *(const int *)arguments[2])
-        out[number(t)] = 2.5f;
+    write_past(t, first(arguments), *(const int *)arguments[2]);
 }
 
 /* From far behind the end down to it. */
@@ -110,14 +116,12 @@ static void store_down(const cusim_thread *t, void *const *arguments)
 
 static void store_until(const cusim_thread *t, void *const *arguments)
 {
-    volatile float *out = *(volatile float *const *)arguments[0];
-    if (number(t) <= **(const volatile int *const *)arguments[1])
-        out[number(t)] = 2.5f;
+    write_past(t, first(arguments), **(const volatile int *const *)arguments[1]);
 }
 
 static void store_there(const cusim_thread *t, void *const *arguments)
 {
-    volatile float *out = *(volatile float *const *)arguments[0];
+    volatile float *out = first(arguments);
     if (number(t) == 0)
         out[**(const volatile int *const *)arguments[1]] = 2.5f;
 }
@@ -125,18 +129,14 @@ static void store_there(const cusim_thread *t, void *const *arguments)
 /* How many elements there are is said in memory of the host. */
 static void write_hosted(const cusim_thread *t, void *const *arguments)
 {
-    volatile float *out = *(volatile float *const *)arguments[0];
-    const struct hosted *hosted = *(const struct hosted *const *)arguments[1];
-    if (number(t) <= hosted->n)
-        out[number(t)] = 2.5f;
+    write_past(t, first(arguments), (*(const struct hosted *const *)arguments[1])->n);
 }
 
 /* The pointer is there, too. */
 static void write_by_hosted(const cusim_thread *t, void *const *arguments)
 {
     const struct hosted *hosted = *(const struct hosted *const *)arguments[1];
-    if (number(t) <= hosted->n)
-        hosted->out[number(t)] = 2.5f;
+    write_past(t, hosted->out, hosted->n);
 }
 
 /* Faults nowhere, unless n is too large. */
@@ -151,8 +151,8 @@ static void scale(const cusim_thread *t, void *const *arguments)
 /* The same, but for one element, which is not the same in the rerun process. */
 static void waver(const cusim_thread *t, void *const *arguments)
 {
-    volatile float *out = *(volatile float *const *)arguments[0];
-    if (number(t) < *(const int *)arguments[1])
+    volatile float *out = first(arguments);
+    if (number(t) < second(arguments))
         out[number(t)] = number(t) == 5 && is_second() ? 2.75f : 2.5f;
 }
 
@@ -161,7 +161,7 @@ static void add_by_table(const cusim_thread *t, void *const *arguments)
 {
     float ***tables = *(float ***const *)arguments[0];
     volatile float *out = tables[1][2];
-    if (number(t) < *(const int *)arguments[1])
+    if (number(t) < second(arguments))
         out[number(t)] += 1;
 }
 
@@ -172,7 +172,7 @@ struct counting {
 /* Says in memory of the host how many elements it has written. */
 static void count_hosted(const cusim_thread *t, void *const *arguments)
 {
-    volatile float *out = *(volatile float *const *)arguments[0];
+    volatile float *out = first(arguments);
     struct counting *counting = *(struct counting *const *)arguments[1];
     if (number(t) < counting->n)
         out[number(t)] = 2.5f;
@@ -182,8 +182,8 @@ static void count_hosted(const cusim_thread *t, void *const *arguments)
 
 static void write_once(const cusim_thread *t, void *const *arguments)
 {
-    volatile float *out = *(volatile float *const *)arguments[0];
-    int n = *(const int *)arguments[1];
+    volatile float *out = first(arguments);
+    int n = second(arguments);
     if (number(t) == n && !is_second())
         out[n] = 2.5f;
 }
@@ -192,7 +192,7 @@ static void write_once(const cusim_thread *t, void *const *arguments)
 static void read_mapped(const cusim_thread *t, void *const *arguments)
 {
     const volatile float *in = *(const volatile float *const *)arguments[0];
-    int n = *(const int *)arguments[1];
+    int n = second(arguments);
     if (number(t) == 0)
         (void)in[n];
 }
@@ -206,8 +206,8 @@ static void read_copied(const cusim_thread *t, void *const *arguments)
 static void write_pieces(const cusim_thread *t, void *const *arguments)
 {
     static int launches;
-    volatile float *out = *(volatile float *const *)arguments[0];
-    int n = *(const int *)arguments[1];
+    volatile float *out = first(arguments);
+    int n = second(arguments);
     launches += number(t) == 0;
     for (int i = 0; i < 4 && number(t) >= n && launches == 1; i++)
         out[n + 8 * (4 * (number(t) - n) + i)] = 2.5f;
@@ -216,8 +216,8 @@ static void write_pieces(const cusim_thread *t, void *const *arguments)
 /* Its first element says which process it ran in. */
 static void mark_process(const cusim_thread *t, void *const *arguments)
 {
-    volatile float *out = *(volatile float *const *)arguments[0];
-    int n = *(const int *)arguments[1];
+    volatile float *out = first(arguments);
+    int n = second(arguments);
     if (number(t) == 0)
         out[0] = is_second() ? 2 : 1;
     if (number(t) == n)
@@ -257,16 +257,13 @@ static void end_later(const cusim_thread *t, void *const *arguments)
 __attribute__((no_sanitize("address", "undefined"))) static void write_by_variable(const cusim_thread *t,
                                                                                    void *const *arguments)
 {
-    volatile float *out = *(volatile float *const *)cusim_variable();
-    int n = *(const int *)arguments[1];
-    if (number(t) <= n)
-        out[number(t)] = 2.5f;
+    write_past(t, *(volatile float *const *)cusim_variable(), second(arguments));
 }
 
 /* Ends in an illegal instruction. */
 static void end_illegally(const cusim_thread *t, void *const *arguments)
 {
-    if (number(t) == *(const int *)arguments[1])
+    if (number(t) == second(arguments))
         cusim_raise(4);
 }
 

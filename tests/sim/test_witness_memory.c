@@ -3,7 +3,6 @@
 
 #include "driver/driver.h"
 #include "rerun/process/memory.h"
-#include "rerun/process/memory.h"
 #include "witness/surroundings.h"
 
 /* ---- memory of the host ---- */
@@ -49,10 +48,10 @@ TEST(test_registered)
     expect_said(tell_registered, PATTERNS(PAST_THE_END, THREAD_PAST_THE_END));
 }
 
-TELLS(managed, "could not be launched again: an argument points to managed memory", "the warp had exited", "!re-run$")
+static void launch_managed(const char *options)
 {
     CUdeviceptr managed;
-    start("explain=rerun");
+    start(options);
     void *out = allocate(COUNT * 4);
     CHECK_CU(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
     pinned_add(context_current(), managed, 64, PINNED_MANAGED);
@@ -61,20 +60,18 @@ TELLS(managed, "could not be launched again: an argument points to managed memor
     cuCtxSynchronize();
 }
 
+TELLS(managed, "could not be launched again: an argument points to managed memory", "the warp had exited", "!re-run$")
+{
+    launch_managed("explain=rerun");
+}
+
 static char folder[] = "/tmp/cufence-test-XXXXXX";
 
 static void tell_saved(void)
 {
     char options[128];
-    CUdeviceptr managed;
     snprintf(options, sizeof options, "keep=replay=%s", folder);
-    start(options);
-    void *out = allocate(COUNT * 4);
-    CHECK_CU(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
-    pinned_add(context_current(), managed, 64, PINNED_MANAGED);
-    ((struct hosted *)(uintptr_t)managed)->n = COUNT;
-    launch_all("write_hosted", (void *[]){&out, &managed});
-    cuCtxSynchronize();
+    launch_managed(options);
 }
 
 /* Nothing is left of a bundle that could not be launched again. */

@@ -2,6 +2,7 @@
 
 #include "coredump.h"
 #include "base/error.h"
+#include "base/list.h"
 #include "locate.h"
 #include "analysis/sass/slice.h"
 #include "warp.h"
@@ -48,12 +49,8 @@ static struct evidence_site *add_site(struct builder *builder, uint32_t sm)
 {
     struct evidence *evidence = &builder->whole->evidence;
     size_t count = evidence->site_count;
-    if ((count & (count - 1)) == 0) { /* the capacity is a power of two */
-        struct evidence_site *grown = realloc(evidence->sites, (count ? count * 2 : 1) * sizeof *grown);
-        if (!grown)
-            return NULL;
-        evidence->sites = grown;
-    }
+    if (!list_make_room(&evidence->sites, count, sizeof *evidence->sites))
+        return NULL;
     evidence->sites[evidence->site_count++] = (struct evidence_site){.sm = sm};
     return &evidence->sites[count];
 }

@@ -1,6 +1,7 @@
 #include "coredump.h"
 
 #include "analysis/lines/cubin.h"
+#include "base/list.h"
 
 #include <stdlib.h>
 
@@ -31,12 +32,8 @@ static inline __attribute__((always_inline)) uint64_t wide(struct span file, uin
 /* Returns 0 if out of host memory. */
 static int add(struct remains *remains, Elf64_Shdr header)
 {
-    if ((remains->count & (remains->count - 1)) == 0) { /* the capacity is a power of two */
-        Elf64_Shdr *grown = realloc(remains->headers, (remains->count ? remains->count * 2 : 1) * sizeof *grown);
-        if (!grown)
-            return 0;
-        remains->headers = grown;
-    }
+    if (!list_make_room(&remains->headers, remains->count, sizeof header))
+        return 0;
     remains->headers[remains->count++] = header;
     return 1;
 }

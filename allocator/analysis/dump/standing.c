@@ -1,5 +1,6 @@
 #include "standing.h"
 
+#include "base/list.h"
 #include "warp.h"
 
 #include <stdlib.h>
@@ -23,13 +24,8 @@ struct builder {
 static int add_place(struct builder *builder, const struct standing_place *place)
 {
     struct standing *standing = builder->standing;
-    size_t count = standing->place_count;
-    if ((count & (count - 1)) == 0) { /* the capacity is a power of two */
-        struct standing_place *grown = realloc(standing->places, (count ? count * 2 : 1) * sizeof *grown);
-        if (!grown)
-            return 0;
-        standing->places = grown;
-    }
+    if (!list_make_room(&standing->places, standing->place_count, sizeof *place))
+        return 0;
     standing->places[standing->place_count++] = *place;
     return 1;
 }

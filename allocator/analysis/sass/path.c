@@ -1,5 +1,7 @@
 #include "path.h"
 
+#include "base/list.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,17 +9,6 @@
 #define IS_FORGOTTEN UINT32_C(0x80000000) /* it may not have executed */
 #define IS_LOAD UINT32_C(0x40000000)
 #define NUMBER (IS_LOAD - 1)
-
-/* A list that grows. */
-static int make_room(void **list, size_t count, size_t size)
-{
-    if (count & (count - 1)) /* it is as large as the next power of two */
-        return 1;
-    void *grown = realloc(*list, (count ? count * 2 : 1) * size);
-    if (grown)
-        *list = grown;
-    return grown != NULL;
-}
 
 /* ---- the recording ---- */
 
@@ -37,7 +28,7 @@ static int read_and_record(void *user, uint64_t address, void *bytes, size_t siz
     struct path *path = recorder->path;
     if (!recorder->memory.read || !recorder->memory.read(recorder->memory.user, address, bytes, size))
         return 0;
-    if (!make_room((void **)&path->loads, path->load_count, sizeof *path->loads)) {
+    if (!list_make_room(&path->loads, path->load_count, sizeof *path->loads)) {
         recorder->has_failed = 1;
         return 0;
     }
@@ -50,7 +41,7 @@ static int read_and_record(void *user, uint64_t address, void *bytes, size_t siz
 
 static int add_taken(struct recorder *recorder, uint32_t flags)
 {
-    if (!make_room((void **)&recorder->taken, recorder->taken_count, sizeof *recorder->taken))
+    if (!list_make_room(&recorder->taken, recorder->taken_count, sizeof *recorder->taken))
         return 0;
     recorder->taken[recorder->taken_count++] = recorder->number | flags;
     return 1;
@@ -158,7 +149,7 @@ static int keep_what_matters(struct path *path, const struct recorder *recorder,
             continue;
         if (!is_load) /* what it has loaded is on record */
             want_operands(&wanted, machine, instruction);
-        if (!make_room((void **)&path->steps, path->step_count, sizeof *path->steps))
+        if (!list_make_room(&path->steps, path->step_count, sizeof *path->steps))
             return 0;
         path->steps[path->step_count++] =
             (struct path_step){number, (taken & IS_FORGOTTEN) != 0, is_load ? load : PATH_NO_LOAD};

@@ -1,6 +1,7 @@
 #include "list.h"
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/lock.h"
 #include "heap/heap.h"
 
@@ -16,7 +17,7 @@ struct bounds {
 static struct {
     struct lock lock; /* guards the list */
     struct table *list;
-    size_t count, room;
+    size_t count;
     struct bounds tables, rows; /* they only grow, unless the list becomes empty */
 } known = {.lock = LOCK(RANK_LEAF)};
 
@@ -75,25 +76,17 @@ static void forget_gone(void)
 
 static cufence_status add(const struct table *table)
 {
-    cufence_status status = CUFENCE_OK;
     lock_take(&known.lock);
-    if (known.count == known.room && known.room < TABLES_MOST) {
-        size_t room = known.room ? 2 * known.room : 16;
-        struct table *grown = realloc(known.list, room * sizeof *grown);
-        known.list = grown ? grown : known.list;
-        known.room = grown ? room : known.room;
-        status = grown ? CUFENCE_OK : CUFENCE_ERROR_OUT_OF_MEMORY;
-    }
-    int has_room = known.count < known.room;
-    if (has_room) {
+    int has_room = known.count < TABLES_MOST, is_made = has_room && list_make_room(&known.list, known.count, sizeof *table);
+    if (is_made) {
         widen(&known.tables, &table->range);
         widen(&known.rows, &table->rows_range);
         known.list[known.count++] = *table;
     }
     lock_release(&known.lock);
-    if (status == CUFENCE_OK && !has_room)
+    if (!has_room)
         return error_set(CUFENCE_ERROR_OVERFLOW, "there are %d tables: declare fewer, or free their buffers", TABLES_MOST);
-    return status == CUFENCE_OK ? status : error_set(status, "the host has no memory for a table");
+    return is_made ? CUFENCE_OK : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for a table");
 }
 
 size_t tables_of(const struct visit *visit, struct table *out, size_t max)
