@@ -82,7 +82,7 @@ static void look_around(struct surroundings *around, const struct evidence *evid
             if (last > lane->address && !is_known(around, last))
                 look_at(around, last);
         }
-        if (site->parameters)
+        if (site->parameters && (!i || site->parameters != site[-1].parameters)) /* the warps of a grid share them */
             look_at_words(around, site->parameters, site->parameter_bytes);
     }
 }

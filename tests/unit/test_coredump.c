@@ -294,6 +294,33 @@ TEST(an_address_is_told_if_its_registers_are_unchanged)
     }
 }
 
+/* In front of a branch and behind it, whichever comes first in the dump. */
+TEST(each_lane_is_judged_by_where_it_is)
+{
+    static const uint64_t code[2][2] = {{0x0000000002047381, 0x000ea200001ee900},  /* LDG R4, [R2] */
+                                        {0xfffffff000007947, 0x000fc0000383ffff}}; /* BRA */
+    static const uint64_t stops[][2] = {{0x20, 0x40}, {0x40, 0x20}, {0x20, 0x20}, {0x40, 0x40}, {0x30, 0x40}};
+    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
+        struct synthetic synthetic;
+        struct evidence *evidence = NULL;
+        make_synthetic(&synthetic, &newest);
+        struct dump_builder *builder = &synthetic.builder;
+        uint32_t lanes = synthetic.part[LANES], registers = builder_add(builder, 0x80000005, 4, 32, lanes, 0);
+        put_code(&synthetic, 0x10, code, 2);
+        builder_put32(builder, registers, 8, 0xdeadbe00);
+        builder_put32(builder, registers, 12, 0x7f);
+        builder_put32(builder, lanes, 32, 14);
+        for (uint64_t row = 0; row < 2; row++)
+            builder_put64(builder, lanes, row * newest.lane, KERNEL_START + stops[i][row]);
+        assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
+        assert_int_equal(evidence->sites[0].lane_count, 2);
+        for (size_t row = 0; row < 2; row++)
+            assert_int_equal(evidence->sites[0].lanes[row].certainty, stops[i][row] == 0x20 ? CERTAIN_EXACT : CERTAIN_DERIVED);
+        evidence_free(evidence);
+        builder_end(builder);
+    }
+}
+
 /* A load overwrites one half of its address. Where emulation gives another address than the other half says, it is not this
  * one. */
 TEST(an_emulated_address_must_fit_what_is_left_in_registers)

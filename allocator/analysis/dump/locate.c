@@ -150,9 +150,11 @@ const struct location *locate(struct locator *locator, uint64_t pc, struct cored
     if (pc == 0 || locator->count >= LOCATE_LIMIT)
         return &nowhere;
     struct location *location = record_take(locator->memory, 1, sizeof(*location));
-    if (!location)
+    struct location_memo *memo = location ? record_take(locator->memory, 1, sizeof(*memo)) : NULL;
+    if (!memo)
         return NULL;
     location->pc = pc;
+    location->memo = memo;
     location->next = locator->found;
     locator->found = location;
     locator->count++;
@@ -182,9 +184,11 @@ static enum certainty after(const struct sass_access *access, struct sass_instru
     return CERTAIN_EXACT;
 }
 
-struct location_kept locate_kept(const struct location *location, uint64_t lane_pc)
+static struct location_kept find_kept(const struct location *location, uint64_t lane_pc)
 {
     const struct sass_access *access = &location->access;
+    struct location_memo *memo = location->memo;
+    int was_lost = 0;
     struct location_kept kept = {CERTAIN_EXACT, 1, KEPT_LOW | KEPT_HIGH | KEPT_UNIFORM};
     uint64_t end = lane_pc;
     if (lane_pc < location->pc ||
@@ -197,6 +201,9 @@ struct location_kept locate_kept(const struct location *location, uint64_t lane_
         struct sass_instruction instruction = bytes.bytes ? sass_load(bytes.bytes) : (struct sass_instruction){0, 0};
         enum certainty then = bytes.bytes ? after(access, instruction) : CERTAIN_DERIVED;
         int is_lost = !bytes.bytes || sass_branches(instruction);
+        was_lost |= is_lost;
+        if (is_lost && memo->has_lost)
+            return memo->lost;
         if (is_lost && then > CERTAIN_DERIVED)
             then = CERTAIN_DERIVED;
         kept.certainty = then < kept.certainty ? then : kept.certainty;
@@ -207,10 +214,26 @@ struct location_kept locate_kept(const struct location *location, uint64_t lane_
             kept.parts &= ~(unsigned)KEPT_HIGH;
         if (is_lost || sass_writes_uniform(instruction))
             kept.parts &= ~(unsigned)KEPT_UNIFORM;
-        if (!bytes.bytes)
+        if (!bytes.bytes || (was_lost && kept.certainty == CERTAIN_NOT))
             break;
         if (is_lost) /* Any path is possible: check everything up to the function's end. */
             end = location->code_start + location->code.size;
     }
+    if (was_lost) {
+        memo->has_lost = 1;
+        memo->lost = kept;
+    }
     return kept;
+}
+
+/* The lanes of a grid, possibly hundreds of thousands, are at a few PCs. */
+struct location_kept locate_kept(const struct location *location, uint64_t lane_pc)
+{
+    struct location_memo *memo = location->memo;
+    if (!memo->has_last || memo->last_pc != lane_pc) {
+        memo->last = find_kept(location, lane_pc);
+        memo->last_pc = lane_pc;
+        memo->has_last = 1;
+    }
+    return memo->last;
 }

@@ -13,6 +13,26 @@
 /* Maximum number of PCs per dump. A fault has one to a few; the limit bounds the work on a damaged dump. */
 #define LOCATE_LIMIT 64
 
+/* What an address is computed from: the base's two halves; the pair of uniform registers. */
+enum { KEPT_LOW = 1, KEPT_HIGH = 2, KEPT_UNIFORM = 4 };
+
+/* What is left at a later PC of what an access's address was computed from. */
+struct location_kept {
+    /* Of an address computed from the registers: EXACT if no instruction executed in between can have changed them, DERIVED if
+     * one may have, NOT if one certainly has. A faulting load has written its target, so `LDG R2, [R2]` gives NOT. */
+    enum certainty certainty;
+    int are_predicates_sure; /* they are certainly unchanged */
+    unsigned parts; /* which registers certainly still have their values: KEPT_LOW and so on; 0 if execution may have taken
+                       another path than straight on from the access */
+};
+
+/* What locate_kept() has found: for the last PC, and for all that are behind a branch. */
+struct location_memo {
+    int has_last, has_lost;
+    uint64_t last_pc;
+    struct location_kept last, lost;
+};
+
 struct location {
     struct location *next;
     uint64_t pc;
@@ -35,6 +55,7 @@ struct location {
     struct sass_instruction instruction;
     const char *text; /* of the instruction; NULL if not decoded */
     enum access_kind kind;
+    struct location_memo *memo;
 };
 
 struct locator {
@@ -48,16 +69,5 @@ struct locator {
  * Returns NULL if out of host memory; an empty location if nothing is known or the limit is reached. */
 const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_ref device, uint64_t module, unsigned sm);
 
-/* What an address is computed from: the base's two halves; the pair of uniform registers. */
-enum { KEPT_LOW = 1, KEPT_HIGH = 2, KEPT_UNIFORM = 4 };
-
-/* What is left at a later PC of what an access's address was computed from. */
-struct location_kept {
-    /* Of an address computed from the registers: EXACT if no instruction executed in between can have changed them, DERIVED if
-     * one may have, NOT if one certainly has. A faulting load has written its target, so `LDG R2, [R2]` gives NOT. */
-    enum certainty certainty;
-    int are_predicates_sure; /* they are certainly unchanged */
-    unsigned parts; /* which registers certainly still have their values: KEPT_LOW and so on; 0 if execution may have taken
-                       another path than straight on from the access */
-};
+/* lane_pc: of a lane that has made the access. */
 struct location_kept locate_kept(const struct location *location, uint64_t lane_pc);
