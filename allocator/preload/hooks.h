@@ -66,6 +66,11 @@ typedef int map_class; /* an enum of that size */
     HOOK(symbol, base, version, 0, how, what, parameters, arguments)                                                           \
     HOOK(symbol##suffix, base, version_thread, 1, how, what, parameters, arguments)
 
+/* A function whose second form, since version `then`, takes the same. */
+#define HOOK_RENEWED(HOOK, name, version, then, how, what, parameters, arguments)                                              \
+    HOOK(name, #name, version, 0, how, what, parameters, arguments)                                                            \
+    HOOK(name##_v2, #name, then, 0, how, what, parameters, arguments)
+
 /* Both forms of a copy, `name` and its tail (_v2 or nothing), and those on a stream, of which `how` says the kind. */
 #define HOOK_TEXT(name) #name
 #define HOOK_ON_STREAM(...) (__VA_ARGS__, CUstream stream)
@@ -81,10 +86,13 @@ typedef int map_class; /* an enum of that size */
     HOOK_TWINS(HOOK, name##Async, HOOK_TEXT(name##Async), 3020, _ptsz, 7000, COPIES, what, HOOK_ON_STREAM parameters,          \
                HOOK_WITH_STREAM arguments)
 
-/* Both forms of a stream's wait for a value in memory, or its write. */
-#define HOOK_VALUE(HOOK, name, tail, version, what, type)                                                                      \
-    HOOK_TWINS(HOOK, name##tail, #name, version, _ptsz, version, ORDERS, what,                                                 \
-               (CUstream stream, CUdeviceptr address, type value, unsigned flags), (stream, address, value, flags))
+/* What a stream does to a value in memory: CUDA 11.7 gave it a second form that takes the same. */
+#define HOOK_ON_MEMORY(HOOK, name, version, what, parameters, arguments)                                                       \
+    HOOK_TWINS(HOOK, name, #name, version, _ptsz, version, ORDERS, what, parameters, arguments)                                \
+    HOOK_TWINS(HOOK, name##_v2, #name, 11070, _ptsz, 11070, ORDERS, what, parameters, arguments)
+#define HOOK_VALUE(HOOK, name, version, what, type)                                                                            \
+    HOOK_ON_MEMORY(HOOK, name, version, what, (CUstream stream, CUdeviceptr address, type value, unsigned flags),              \
+                   (stream, address, value, flags))
 
 /* A tensor map is encoded; what differs between the kinds of maps stands between its strides and its swizzle. */
 #define HOOK_MAP_FIRST                                                                                                         \
@@ -212,20 +220,14 @@ typedef int map_class; /* an enum of that size */
     HOOK_TWINS(HOOK, cuStreamQuery, "cuStreamQuery", 2000, _ptsz, 7000, BY_HAND, 1, (CUstream stream), (stream))               \
     HOOK(cuEventQuery, "cuEventQuery", 2000, 0, BY_HAND, 1, (CUevent event), (event))                                          \
     /* lifetimes of streams, contexts, captures and graphs */                                                                  \
-    HOOK(cuStreamDestroy, "cuStreamDestroy", 2000, 0, BEFORE, stream_ended(stream), (CUstream stream), (stream))               \
-    HOOK(cuCtxDestroy, "cuCtxDestroy", 2000, 0, INSTEAD, context_destroy, (CUcontext context), (context))                      \
-    HOOK(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 0, INSTEAD, primary_reset, (CUdevice device), (device))     \
-    HOOK(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, 0, INSTEAD, primary_release, (CUdevice device),         \
-         (device))                                                                                                             \
+    HOOK_RENEWED(HOOK, cuStreamDestroy, 2000, 4000, BEFORE, stream_ended(stream), (CUstream stream), (stream))                 \
+    HOOK_RENEWED(HOOK, cuCtxDestroy, 2000, 4000, INSTEAD, context_destroy, (CUcontext context), (context))                     \
+    HOOK_RENEWED(HOOK, cuDevicePrimaryCtxReset, 7000, 11000, INSTEAD, primary_reset, (CUdevice device), (device))              \
+    HOOK_RENEWED(HOOK, cuDevicePrimaryCtxRelease, 7000, 11000, INSTEAD, primary_release, (CUdevice device), (device))          \
     HOOK_TWINS(HOOK, cuStreamBeginCapture, "cuStreamBeginCapture", 10000, _ptsz, 10000, BEGINS, 1, (CUstream stream),          \
          (stream))                                                                                                             \
-    HOOK(cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0, BEFORE, stream_ended(stream), (CUstream stream), (stream))            \
-    HOOK(cuCtxDestroy_v2, "cuCtxDestroy", 4000, 0, INSTEAD, context_destroy, (CUcontext context), (context))                   \
     HOOK(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, 0, AFTER, peer_enabled(context),                                \
          (CUcontext context, unsigned flags), (context, flags))                                                                \
-    HOOK(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, 0, INSTEAD, primary_reset, (CUdevice device), (device)) \
-    HOOK(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, 0, INSTEAD, primary_release, (CUdevice device),     \
-         (device))                                                                                                             \
     HOOK_TWINS(HOOK, cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, _ptsz, 10010, BEGINS, 1,                          \
          (CUstream stream, CUstreamCaptureMode mode), (stream, mode))                                                          \
     HOOK(cuGreenCtxCreate, "cuGreenCtxCreate", 12040, 0, AFTER, green_created(*green, device),                                 \
@@ -279,29 +281,22 @@ typedef int map_class; /* an enum of that size */
     HOOK(cuGraphAddNode_v3, "cuGraphAddNode", 13040, 0, AFTER, ANY_NODE(parameters),                                           \
          (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,              \
           CUgraphNodeParams *parameters), (node, graph, nodes, edges, count, parameters))                                      \
-    HOOK(cuGraphNodeSetParams, "cuGraphNodeSetParams", 12020, 0, AFTER, ANY_NODE(parameters),                                  \
-         (CUgraphNode node, CUgraphNodeParams *parameters), (node, parameters))                                                \
-    HOOK(cuGraphNodeSetParams_v2, "cuGraphNodeSetParams", 13040, 0, AFTER, ANY_NODE(parameters),                               \
-         (CUgraphNode node, CUgraphNodeParams *parameters), (node, parameters))                                                \
+    HOOK_RENEWED(HOOK, cuGraphNodeSetParams, 12020, 13040, AFTER, ANY_NODE(parameters),                                        \
+                 (CUgraphNode node, CUgraphNodeParams *parameters), (node, parameters))                                        \
     HOOK(cuGraphExecNodeSetParams, "cuGraphExecNodeSetParams", 12020, 0, AFTER, ANY_NODE(parameters),                          \
          (CUgraphExec executable, CUgraphNode node, CUgraphNodeParams *parameters), (executable, node, parameters))            \
     /* events, and what else orders streams; followed with streams=on */                                                       \
     HOOK(cuEventCreate, "cuEventCreate", 2000, 0, ORDERS, order_event_made(*event, flags), (CUevent *event, unsigned flags),   \
          (event, flags))                                                                                                       \
-    HOOK(cuEventDestroy, "cuEventDestroy", 2000, 0, BEFORE, WHERE_WANTED(order_event_gone(event)), (CUevent event), (event))   \
-    HOOK(cuEventDestroy_v2, "cuEventDestroy", 4000, 0, BEFORE, WHERE_WANTED(order_event_gone(event)), (CUevent event),         \
-         (event))                                                                                                              \
+    HOOK_RENEWED(HOOK, cuEventDestroy, 2000, 4000, BEFORE, WHERE_WANTED(order_event_gone(event)), (CUevent event), (event))    \
     HOOK_TWINS(HOOK, cuEventRecord, "cuEventRecord", 2000, _ptsz, 7000, ORDERS, order_event_recorded(event, meant(stream), 0), \
          (CUevent event, CUstream stream), (event, stream))                                                                    \
     HOOK_TWINS(HOOK, cuEventRecordWithFlags, "cuEventRecordWithFlags", 11010, _ptsz, 11010, ORDERS,                            \
          order_event_recorded(event, meant(stream), flags), (CUevent event, CUstream stream, unsigned flags),                  \
          (event, stream, flags))                                                                                               \
-    HOOK(cuEventElapsedTime, "cuEventElapsedTime", 2000, 0, ORDERS,                                                            \
-         (order_event_has_passed(start), order_event_has_passed(end)), (float *milliseconds, CUevent start, CUevent end),      \
-         (milliseconds, start, end))                                                                                           \
-    HOOK(cuEventElapsedTime_v2, "cuEventElapsedTime", 12080, 0, ORDERS,                                                        \
-         (order_event_has_passed(start), order_event_has_passed(end)), (float *milliseconds, CUevent start, CUevent end),      \
-         (milliseconds, start, end))                                                                                           \
+    HOOK_RENEWED(HOOK, cuEventElapsedTime, 2000, 12080, ORDERS,                                                                \
+                 (order_event_has_passed(start), order_event_has_passed(end)),                                                 \
+                 (float *milliseconds, CUevent start, CUevent end), (milliseconds, start, end))                                \
     HOOK(cuCtxRecordEvent, "cuCtxRecordEvent", 12050, 0, ORDERS, order_event_records_all(event),                               \
          (CUcontext context, CUevent event), (context, event))                                                                 \
     HOOK(cuCtxWaitEvent, "cuCtxWaitEvent", 12050, 0, ORDERS, order_event_has_passed(event),                                    \
@@ -317,22 +312,14 @@ typedef int map_class; /* an enum of that size */
          (stream, called, user, mode))                                                                                         \
     HOOK_TWINS(HOOK, cuStreamAddCallback, "cuStreamAddCallback", 5000, _ptsz, 7000, ORDERS, order_host_learns(meant(stream)),  \
          (CUstream stream, CUstreamCallback called, void *user, unsigned flags), (stream, called, user, flags))                \
-    HOOK_VALUE(HOOK, cuStreamWaitValue32, , 8000, order_stream_waits_unseen(meant(stream)), cuuint32_t)                        \
-    HOOK_VALUE(HOOK, cuStreamWriteValue32, , 8000, order_host_learns(meant(stream)), cuuint32_t)                               \
-    HOOK_VALUE(HOOK, cuStreamWaitValue32, _v2, 11070, order_stream_waits_unseen(meant(stream)), cuuint32_t)                    \
-    HOOK_VALUE(HOOK, cuStreamWriteValue32, _v2, 11070, order_host_learns(meant(stream)), cuuint32_t)                           \
-    HOOK_VALUE(HOOK, cuStreamWaitValue64, , 9000, order_stream_waits_unseen(meant(stream)), cuuint64_t)                        \
-    HOOK_VALUE(HOOK, cuStreamWriteValue64, , 9000, order_host_learns(meant(stream)), cuuint64_t)                               \
-    HOOK_VALUE(HOOK, cuStreamWaitValue64, _v2, 11070, order_stream_waits_unseen(meant(stream)), cuuint64_t)                    \
-    HOOK_VALUE(HOOK, cuStreamWriteValue64, _v2, 11070, order_host_learns(meant(stream)), cuuint64_t)                           \
-    HOOK_TWINS(HOOK, cuStreamBatchMemOp, "cuStreamBatchMemOp", 8000, _ptsz, 8000, ORDERS,                                      \
-         (order_stream_waits_unseen(meant(stream)), order_host_learns(meant(stream))),                                         \
-         (CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags),                              \
-         (stream, count, operations, flags))                                                                                   \
-    HOOK_TWINS(HOOK, cuStreamBatchMemOp_v2, "cuStreamBatchMemOp", 11070, _ptsz, 11070, ORDERS,                                 \
-         (order_stream_waits_unseen(meant(stream)), order_host_learns(meant(stream))),                                         \
-         (CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags),                              \
-         (stream, count, operations, flags))                                                                                   \
+    HOOK_VALUE(HOOK, cuStreamWaitValue32, 8000, order_stream_waits_unseen(meant(stream)), cuuint32_t)                          \
+    HOOK_VALUE(HOOK, cuStreamWriteValue32, 8000, order_host_learns(meant(stream)), cuuint32_t)                                 \
+    HOOK_VALUE(HOOK, cuStreamWaitValue64, 9000, order_stream_waits_unseen(meant(stream)), cuuint64_t)                          \
+    HOOK_VALUE(HOOK, cuStreamWriteValue64, 9000, order_host_learns(meant(stream)), cuuint64_t)                                 \
+    HOOK_ON_MEMORY(HOOK, cuStreamBatchMemOp, 8000,                                                                             \
+                   (order_stream_waits_unseen(meant(stream)), order_host_learns(meant(stream))),                               \
+                   (CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags),                    \
+                   (stream, count, operations, flags))                                                                         \
     HOOK_TWINS(HOOK, cuWaitExternalSemaphoresAsync, "cuWaitExternalSemaphoresAsync", 10000, _ptsz, 10000, ORDERS,              \
          order_stream_waits_unseen(meant(stream)),                                                                             \
          (const CUexternalSemaphore *semaphores, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *waits, unsigned count,             \
