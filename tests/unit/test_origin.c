@@ -121,6 +121,47 @@ static void expect(const struct thread *thread, const char *wanted)
     }
 }
 
+/* `for (i = 0; i < n; i++) x = x * 1664525 + 1013904223; out[x] = 1;` of sm_90, x being thread.x at first: each round has a
+ * result that does not fit. The last one is told, however many there were. */
+TEST(the_last_round_of_a_hash_is_told)
+{
+    static const uint64_t code[][2] = {
+        {0x00000a00ff017b82, 0x000ff00000000800}, {0x00008400ff027b82, 0x000e220000000a00},
+        {0x0000000000057919, 0x000e620000002100}, {0x0000860000067ab9, 0x000fe20000000800},
+        {0x0000820000047ab9, 0x000fe20000000a00}, {0x00000006ff007c0c, 0x000fe2000bf05270},
+        {0x00000001ff077424, 0x000fd800078e00ff}, {0x0000000000188947, 0x000fea0003800000},
+        {0x0019660dff007435, 0x000fe200000001ff}, {0x000000ffff047224, 0x000fd400078e00ff},
+        {0x0000000104047810, 0x000fe20007ffe0ff}, {0x3c6ef35f05057424, 0x002fc600078e0200},
+        {0x0000000604007c0c, 0x000fda000bf06070}, {0xfffffffc00f08947, 0x000fea000383ffff},
+        {0x0000000405027825, 0x003fca00078e0002}, {0x0000000702007986, 0x000fe2000c101904}, /* STG.E [R2.64], R7 */
+        {0x000000000000794d, 0x000fea0003800000}};
+    static const uint32_t rounds[] = {3, 100, 5000, 100000};
+    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
+        const uint64_t parameters[] = {OUT, rounds[i]}, at = 15 * SASS_INSTRUCTION_BYTES;
+        const struct emulate_launch launch = {.code = {(const uint8_t *)code, sizeof code},
+                                              .sm = 90,
+                                              .parameters = {(const uint8_t *)parameters, sizeof parameters},
+                                              .parameters_at = slice_parameters_at(90),
+                                              .grid = {1, 1, 1},
+                                              .block = {128, 1, 1}};
+        const struct emulate_lane lane = {.pc = at, .thread = {5}};
+        struct sass_access access;
+        struct origin origin;
+        uint32_t before = 0, last = 5;
+        for (uint32_t round = 0; round < rounds[i]; round++) {
+            before = last;
+            last = last * 1664525 + 1013904223;
+        }
+        assert_true(sass_decode(sass_load((const uint8_t *)code[15]), 90, &access));
+        assert_true(origin_find(&launch, &lane, at, &access, OUT + (uint64_t)last * 4, &origin));
+        assert_int_equal(origin.base_at, 0);
+        assert_true(origin.wrap_count > 0);
+        const struct origin_wrap *wrap = &origin.wraps[origin.wrap_count - 1];
+        assert_true(wrap->place.code_at == 11 * SASS_INSTRUCTION_BYTES && (uint32_t)wrap->a == before);
+        assert_true(wrap->wrapped == (int64_t)last && wrap->exact == wrap->a * 1664525 + 1013904223);
+    }
+}
+
 TEST(an_index_is_computed_of_block_and_thread)
 {
     struct thread thread = {"origins", "direct", 0, {7}, {104}, {128, 1, 1}, 0, {0}, 0};

@@ -8,12 +8,15 @@
 #define POINTERS_FROM ((uint64_t)1 << 32)
 #define MOST_PARAMETERS 4096u
 #define MOST_LOADS 256u /* that are looked at, the last ones */
+#define MOST_WRAPS 64u  /* likewise of results that do not fit: a hash has one in each of its rounds */
 
 /* The search for the origin of one address. */
 struct hunt {
     struct path path;
     struct origin *out;
     struct path_change zeros[ORIGIN_TERMS]; /* for each term, that it is 0 */
+    uint32_t wraps[MOST_WRAPS];             /* a ring of steps: which do not fit, and how many those are in all */
+    size_t wrap_count, looked_at;
 };
 
 /* The address with one change. Returns 0 if it is unknown then. */
@@ -381,7 +384,26 @@ static int has_upper_half(const struct path *path, uint32_t step, struct sass_in
     return 0;
 }
 
-/* Looks at one step of the path. */
+/* Whether the result does not fit, with a sign or without. */
+static int wraps(const struct hunt *hunt, uint32_t step, const struct machine *machine, struct sass_instruction instruction,
+                 struct origin_wrap *signed_one, struct origin_wrap *unsigned_one)
+{
+    if (hunt->path.steps[step].is_forgotten || !is_exact(machine, instruction, 1, signed_one) ||
+        !is_exact(machine, instruction, 0, unsigned_one))
+        return 0;
+    uint32_t result = (uint32_t)signed_one->exact;
+    return signed_one->exact != (int32_t)result || unsigned_one->exact != (int64_t)result;
+}
+
+static void note_wrap(void *user, uint32_t step, const struct machine *machine, struct sass_instruction instruction)
+{
+    struct hunt *hunt = user;
+    struct origin_wrap signed_one, unsigned_one;
+    if (wraps(hunt, step, machine, instruction, &signed_one, &unsigned_one))
+        hunt->wraps[hunt->wrap_count++ % MOST_WRAPS] = step;
+}
+
+/* Looks at one step of the path, if it is one of those that were noted. */
 static void look_for_wrap(void *user, uint32_t step, const struct machine *machine, struct sass_instruction instruction)
 {
     struct hunt *hunt = user;
@@ -389,12 +411,13 @@ static void look_for_wrap(void *user, uint32_t step, const struct machine *machi
     const struct path_change change = {.input = PATH_RESULT, .at = step};
     struct origin_wrap signed_one = {0}, unsigned_one = {0};
     uint64_t zero, one, half;
-    if (out->wrap_count == ORIGIN_WRAPS || hunt->path.steps[step].is_forgotten ||
-        !is_exact(machine, instruction, 1, &signed_one) || !is_exact(machine, instruction, 0, &unsigned_one))
+    if (hunt->looked_at == hunt->wrap_count || hunt->wraps[hunt->looked_at % MOST_WRAPS] != step)
+        return;
+    hunt->looked_at++;
+    if (out->wrap_count == ORIGIN_WRAPS || !wraps(hunt, step, machine, instruction, &signed_one, &unsigned_one))
         return;
     uint32_t result = (uint32_t)signed_one.exact;
-    if ((signed_one.exact == (int32_t)result && unsigned_one.exact == (int64_t)result) ||
-        has_upper_half(&hunt->path, step, instruction) || !with(hunt, change, 0, &zero) || !with(hunt, change, 1, &one) ||
+    if (has_upper_half(&hunt->path, step, instruction) || !with(hunt, change, 0, &zero) || !with(hunt, change, 1, &one) ||
         !with(hunt, change, UINT32_C(1) << 31, &half))
         return;
     uint64_t factor = one - zero, moved = half - zero;
@@ -423,6 +446,8 @@ static int find(struct hunt *hunt)
         find_strides(hunt);
         split_constant(hunt);
     }
+    path_each(&hunt->path, note_wrap, hunt);
+    hunt->looked_at = hunt->wrap_count > MOST_WRAPS ? hunt->wrap_count - MOST_WRAPS : 0;
     path_each(&hunt->path, look_for_wrap, hunt);
     return 1;
 }

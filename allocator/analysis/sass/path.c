@@ -119,14 +119,38 @@ static int explains(struct wanted *wanted, const struct machine *machine, struct
     return is_wanted;
 }
 
-/* What it may read: wherever an instruction can have the number of one. More than it does read costs only time. */
+/* Whether it reads the predicate whose number is at that bit. Others than these compute nothing from one. */
+static int reads_predicate(struct sass_instruction instruction, unsigned at)
+{
+    int is_extended = (int)sass_bits(instruction, 74, 1);
+    switch (sass_row_of(instruction)->operation) {
+    case SASS_PREDICATE_LOGIC:
+        return 1;
+    case SASS_COMPARE:
+        return at == 87 || (at == 68 && sass_bits(instruction, 72, 1));
+    case SASS_ADD3:
+        return at != 68 && is_extended;
+    case SASS_SELECT:
+    case SASS_LESSER:
+    case SASS_LOGIC:
+        return at == 87;
+    default: /* with a carry */
+        return at == 87 && is_extended;
+    }
+}
+
+/* What it may read. More than it does read costs only time. */
 static void want_operands(struct wanted *wanted, const struct machine *machine, struct sass_instruction instruction)
 {
     static const unsigned registers[] = {24, 32, 64}, predicates[] = {68, 77, 87};
+    unsigned form = (unsigned)sass_bits(instruction, 9, 3);
     for (unsigned i = 0; i < 3; i++) {
+        int has_number = registers[i] != 32 || form < 2 || form > 5; /* not a constant's place, nor the constant itself */
         for (int file = VECTOR; file <= UNIFORM; file++) {
-            want(wanted, machine, file, (unsigned)sass_bits(instruction, registers[i], 8));
-            wanted->predicates[file][sass_bits(instruction, predicates[i], 3)] = 1;
+            if (has_number)
+                want(wanted, machine, file, (unsigned)sass_bits(instruction, registers[i], 8));
+            if (reads_predicate(instruction, predicates[i]))
+                wanted->predicates[file][sass_bits(instruction, predicates[i], 3)] = 1;
         }
     }
 }
@@ -159,34 +183,13 @@ static int keep_what_matters(struct path *path, const struct recorder *recorder,
         path->steps[path->step_count - 1 - i] = path->steps[i];
         path->steps[i] = last;
     }
+    for (size_t i = 0; i < path->step_count; i++)
+        if (path->steps[i].load != PATH_NO_LOAD)
+            path->loads[path->steps[i].load].step = (uint32_t)i;
     return 1;
 }
 
-int path_follow(const struct emulate_launch *launch, const struct emulate_lane *lane, uint64_t access_pc,
-                const struct sass_access *access, uint64_t address, struct path *path)
-{
-    struct machine machine;
-    struct recorder recorder = {.path = path};
-    const struct emulate_memory memory = {read_and_record, &recorder};
-    struct emulate_launch recorded = *launch;
-    *path = (struct path){.launch = launch, .lane = lane, .access = access, .work = PATH_WORK};
-    if (launch->memory)
-        recorder.memory = *launch->memory;
-    recorded.memory = &memory;
-    machine_begin(&machine, &recorded, lane);
-    int is_there = record(&recorder, &machine, access_pc, address) && keep_what_matters(path, &recorder, &machine);
-    free(recorder.taken);
-    return is_there;
-}
-
-void path_free(struct path *path)
-{
-    free(path->steps);
-    free(path->loads);
-    *path = (struct path){0};
-}
-
-/* ---- once more ---- */
+/* ---- a step once more ---- */
 
 /* The launch and the thread with the changes that concern them. */
 struct again {
@@ -249,23 +252,93 @@ static void run_again(struct machine *machine, const struct path *path, uint32_t
             machine_set(machine, file, (unsigned)sass_bits(instruction, 16, 8) & machine->zero[file], known(changes[i].value));
 }
 
+/* Nothing is lost without them but time. */
+static void set_checkpoints(struct path *path)
+{
+    struct again again;
+    struct machine machine;
+    size_t stride = path->step_count / PATH_CHECKPOINTS + 1;
+    path->checkpoints = malloc((path->step_count / stride + 1) * sizeof *path->checkpoints);
+    if (!path->checkpoints)
+        return;
+    path->stride = stride;
+    begin_again(&again, path, NULL, 0);
+    machine_begin(&machine, &again.launch, &again.lane);
+    for (size_t i = 0; i < path->step_count; i++) {
+        if (i % stride == 0)
+            path->checkpoints[i / stride] = machine;
+        run_again(&machine, path, (uint32_t)i, NULL, 0);
+    }
+}
+
+/* ---- all of it once more ---- */
+
+/* The first step that a change concerns, if that is known; else 0. */
+static size_t first_concerned(const struct path *path, const struct path_change *changes, size_t count)
+{
+    size_t first = count && path->step_count ? path->step_count - 1 : 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct path_change *change = &changes[i];
+        size_t own = change->input == PATH_LOADED   ? path->loads[change->at].step
+                     : change->input == PATH_RESULT ? change->at
+                                                    : 0;
+        first = own < first ? own : first;
+    }
+    return first;
+}
+
 int path_address(struct path *path, const struct path_change *changes, size_t count, uint64_t *address)
 {
     struct again again;
     struct machine machine;
     int is_off = 0;
-    if (path->work < path->step_count)
+    size_t number = path->stride ? first_concerned(path, changes, count) / path->stride : 0, first = number * path->stride;
+    if (path->work < path->step_count - first)
         return 0;
-    path->work -= (uint32_t)path->step_count;
+    path->work -= (uint32_t)(path->step_count - first);
     begin_again(&again, path, changes, count);
     machine_begin(&machine, &again.launch, &again.lane);
-    for (uint32_t i = 0; i < path->step_count; i++)
-        run_again(&machine, path, i, changes, count);
+    if (first) {
+        machine = path->checkpoints[number];
+        machine.launch = &again.launch;
+        machine.lane = &again.lane;
+    }
+    for (size_t i = first; i < path->step_count; i++)
+        run_again(&machine, path, (uint32_t)i, changes, count);
     machine.predicates[VECTOR][path->access->predicate & 7] = path->access->is_negated ? TRUTH_FALSE : TRUTH_TRUE;
     if (path->access->has_source)
         machine.predicates[VECTOR][path->access->source & 7] = path->access->is_source_negated ? TRUTH_FALSE : TRUTH_TRUE;
     machine.predicates[VECTOR][7] = TRUTH_TRUE;
     return machine_address(&machine, path->access, &is_off, address);
+}
+
+int path_follow(const struct emulate_launch *launch, const struct emulate_lane *lane, uint64_t access_pc,
+                const struct sass_access *access, uint64_t address, struct path *path)
+{
+    struct machine machine;
+    struct recorder recorder = {.path = path};
+    const struct emulate_memory memory = {read_and_record, &recorder};
+    struct emulate_launch recorded = *launch;
+    uint64_t again;
+    *path = (struct path){.launch = launch, .lane = lane, .access = access, .work = PATH_WORK};
+    if (launch->memory)
+        recorder.memory = *launch->memory;
+    recorded.memory = &memory;
+    machine_begin(&machine, &recorded, lane);
+    int is_there = record(&recorder, &machine, access_pc, address) && keep_what_matters(path, &recorder, &machine);
+    free(recorder.taken);
+    if (!is_there)
+        return 0;
+    set_checkpoints(path);
+    return path_address(path, NULL, 0, &again) && again == path->address;
+}
+
+void path_free(struct path *path)
+{
+    free(path->steps);
+    free(path->loads);
+    free(path->checkpoints);
+    *path = (struct path){0};
 }
 
 void path_each(struct path *path,

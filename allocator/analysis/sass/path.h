@@ -13,6 +13,7 @@
 #define PATH_STEPS (1u << 20) /* instructions up to the access, at most */
 #define PATH_WORK (1u << 22)  /* instructions that are executed again, in all */
 #define PATH_LOAD_WORDS 4u    /* registers that a load fills */
+#define PATH_CHECKPOINTS 256u
 #define PATH_NO_LOAD UINT32_MAX
 
 /* An instruction that the address depends on. */
@@ -28,6 +29,7 @@ struct path_load {
     uint32_t bytes;
     uint64_t address;
     uint8_t value[16];
+    uint32_t step; /* its number among the steps, if it is one */
 };
 
 struct path {
@@ -40,6 +42,9 @@ struct path {
     size_t load_count;
     uint64_t address; /* of the access */
     uint32_t work;    /* instructions that may still be executed again */
+    /* The thread before each of some steps, so that a change is executed from about where it matters on. */
+    struct machine *checkpoints;
+    size_t stride; /* of them; 0: there are none */
 };
 
 /* What a change concerns. */
