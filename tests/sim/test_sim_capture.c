@@ -1,4 +1,5 @@
-/* The simulated device's stream capture: what is recorded, what is refused, and what a refusal does to the capture. */
+/* The simulated device's stream capture: what is recorded, what is refused, and what a refusal does to the capture.
+ * test_preload_graphs.c and test_order.c launch graphs. */
 #include "results.h"
 
 #define GRANULE ((size_t)2 << 20)
@@ -59,58 +60,6 @@ static void assert_ends_invalid(CUstream which)
     assert_result(cuStreamEndCapture(which, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     assert_null(graph);
     assert_int_equal(status_of(which), CU_STREAM_CAPTURE_STATUS_NONE);
-}
-
-TEST(a_graph_runs_what_was_captured_as_often_as_it_is_launched)
-{
-    CUgraph graph;
-    CUgraphExec executable;
-    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    assert_int_equal(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
-    assert_int_equal(status_of(other), CU_STREAM_CAPTURE_STATUS_NONE);
-    OK(launch_add(1, stream));
-    OK(cuMemsetD32Async(counter, 10, 1, stream));
-    OK(launch_add(2, stream));
-    cuuint64_t id = 0;
-    CUstreamCaptureStatus status;
-    CUgraph in_the_making = NULL;
-    OK(cuStreamGetCaptureInfo(stream, &status, &id, &in_the_making, NULL, NULL, NULL));
-    assert_int_not_equal(id, 0);
-    OK(cuStreamEndCapture(stream, &graph));
-    assert_ptr_equal(graph, in_the_making);
-    assert_int_equal(counted(), 0);
-    OK(cuGraphInstantiate(&executable, graph, 0));
-    OK(cuGraphDestroy(graph));
-    for (int i = 0; i < 3; i++)
-        OK(cuGraphLaunch(executable, stream));
-    OK(launch_add(5, stream));
-    assert_int_equal(counted(), 17);
-    OK(cuGraphExecDestroy(executable));
-    assert_result(cuGraphLaunch(executable, stream), CUDA_ERROR_INVALID_VALUE);
-}
-
-/* The driver's word: a launch is ordered behind all previous launches of the same executable, whichever streams they are on. */
-TEST(launches_of_one_executable_do_not_overlap)
-{
-    static uint32_t flag;
-    CUgraph graph;
-    CUgraphExec executable;
-    CUfunction spin;
-    CUmodule module;
-    OK(cuModuleLoadData(&module, "any image"));
-    OK(cuModuleGetFunction(&spin, module, "cusim_spin"));
-    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    OK(launch_add(1, stream));
-    OK(cuStreamEndCapture(stream, &graph));
-    OK(cuGraphInstantiate(&executable, graph, 0));
-    OK(cuGraphDestroy(graph));
-    launch_spin(spin, &flag, stream);
-    OK(cuGraphLaunch(executable, stream));
-    OK(cuGraphLaunch(executable, other));
-    usleep(20000);
-    assert_result(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
-    let_go(&flag);
-    assert_int_equal(counted(), 2);
 }
 
 TEST(events_pull_streams_into_the_capture_and_join_them)
@@ -330,27 +279,6 @@ static CUgraph graph_with_object(unsigned nodes)
     OK(cuStreamEndCapture(stream, &graph));
     destroyed = 0;
     return graph;
-}
-
-TEST(a_user_object_goes_with_the_last_that_can_launch_its_graph)
-{
-    CUgraph graph = graph_with_object(1), clone, parent;
-    CUgraphExec executable, other_executable;
-    CUgraphNode node;
-    OK(cuGraphInstantiate(&executable, graph, 0));
-    OK(cuGraphClone(&clone, graph));
-    OK(cuGraphCreate(&parent, 0));
-    OK(cuGraphAddChildGraphNode(&node, parent, NULL, 0, graph));
-    OK(cuGraphInstantiate(&other_executable, parent, 0));
-    OK(cuGraphDestroy(graph));
-    OK(cuGraphDestroy(parent));
-    OK(cuGraphExecDestroy(executable));
-    OK(cuGraphLaunch(other_executable, stream));
-    assert_int_equal(counted(), 1);
-    OK(cuGraphExecDestroy(other_executable));
-    assert_int_equal(destroyed, 0);
-    OK(cuGraphDestroy(clone));
-    assert_int_equal(destroyed, 1);
 }
 
 TEST(an_update_takes_the_objects_of_its_graph)

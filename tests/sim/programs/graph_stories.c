@@ -100,21 +100,6 @@ static CUgraphExec instantiate(CUgraph graph)
     return executable;
 }
 
-/* The device has memory for a few of them. */
-CASE(graph_memory, recapture)
-{
-    for (int i = 0; i < 100; i++) {
-        CUgraph graph = capture(NULL);
-        CUgraphExec executable = instantiate(graph);
-        MUST(cu.cuGraphDestroy(graph));
-        MUST(cu.cuGraphLaunch(executable, stream));
-        MUST(cu.cuStreamSynchronize(stream));
-        MUST(cu.cuGraphExecDestroy(executable));
-    }
-    printf("100 graphs counted to %u\n", counted());
-    say_held("at the end", 0);
-}
-
 /* stays: buffers that do, for want of a way to learn of the end. */
 static void use_executable(size_t stays)
 {
@@ -185,28 +170,6 @@ CASE(graph_memory, update)
     MUST(cu.cuGraphLaunch(made, stream));
     printf("counted to %u\n", counted());
     MUST(cu.cuGraphExecDestroy(made));
-    say_held("without", 0);
-}
-
-/* A buffer that the program has not freed survives its graph. */
-CASE(graph_memory, output)
-{
-    CUdeviceptr left;
-    uint32_t word = 0;
-    CUgraph graph = capture(&left);
-    CUgraphExec made = instantiate(graph);
-    MUST(cu.cuGraphDestroy(graph));
-    MUST(cu.cuGraphLaunch(made, stream));
-    MUST(cu.cuStreamSynchronize(stream));
-    MUST(cu.cuGraphExecDestroy(made));
-    usleep(300000);
-    MUST(add_one(left, 1024, stream));
-    MUST(cu.cuStreamSynchronize(stream));
-    MUST(cu.cuMemcpyDtoH(&word, left, 4));
-    printf("the buffer holds %u\n", word);
-    say_held("with the buffer", 1);
-    say("free", cu.cuMemFreeAsync(left, stream));
-    trim();
     say_held("without", 0);
 }
 
