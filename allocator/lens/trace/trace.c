@@ -67,7 +67,8 @@ static int has_fill(const struct options *options)
 
 static void put_header(int number)
 {
-    struct trace_header header = {.driver = (uint32_t)driver->version, .every = trace.options->every};
+    uint64_t every = trace.options->every;
+    struct trace_header header = {.driver = (uint32_t)driver->version, .every = every > 1 ? every : 0};
     const char *written = env_get("CUFENCE_OPTIONS");
     snprintf(header.filter, sizeof header.filter, "%s", trace.options->trace_filter);
     snprintf(header.cufence, sizeof header.cufence, "%s", VERSION_TEXT);
@@ -76,7 +77,8 @@ static void put_header(int number)
         snprintf(header.fill, sizeof header.fill, "0x%02x", (unsigned)trace.options->fill);
     read_command_line(header.program, sizeof header.program);
     header.compute = driver_describe(number, header.device, sizeof header.device);
-    trace_header_write(trace.file, &header);
+    if (!trace_header_write(trace.file, &header))
+        fail(strerror(errno));
 }
 
 /* Makes the file. Another process that writes to the same one keeps it. */
@@ -106,10 +108,9 @@ static void put_event(const struct visit *visit, const struct hashing *hashing, 
 {
     struct trace_event event = events_make(visit, hashing, sums);
     event.number = names_count_event(visit);
-    trace_event_write(trace.file, &event);
     trace.events++;
     trace.missed += visit->reached_count && !sums;
-    if (ferror(trace.file))
+    if (!trace_event_write(trace.file, &event))
         fail(strerror(errno));
 }
 
@@ -180,8 +181,7 @@ static void closed(void)
         output_say("==%d== cufence: trace: %s was not written: no launch was seen\n", (int)getpid(), trace.path);
         return;
     }
-    trace_event_write(trace.file, &end);
-    int is_written = !ferror(trace.file);
+    int is_written = trace_event_write(trace.file, &end) && !ferror(trace.file);
     if (fclose(trace.file) != 0 || !is_written)
         output_say("==%d== cufence: trace: cannot write %s: %s\n", (int)getpid(), trace.path, strerror(errno));
     trace.file = NULL;
