@@ -40,9 +40,7 @@ static int open_file(const char *path)
 
 /* ---- what is said ---- */
 
-/* The name of a dump of a second launch ends with this; of 0.1.0 with the other. */
-#define AGAIN ".rerun.core"
-#define OLD_AGAIN ".restaged.core"
+#define AGAIN ".rerun.core" /* the name of a dump of a second launch ends so */
 
 /* `known` is the snapshot that the program kept, NULL if there is none. */
 static const struct fault_memory *memory_of(const struct snapshot *known)
@@ -190,42 +188,45 @@ static size_t stem_of(const char *path)
     return length;
 }
 
-/* Finds the dump of the second launch: NAME.rerun.core.gz for NAME.core.gz. Returns NULL if there is no readable one. */
+/* Loads a file beside a dump: NAME.snapshot.json for NAME.core.gz. Returns 0 if there is none; says so if it cannot be read. */
+static int load_beside(const char *path, const char *ending, char name[PATH_MAX], struct loaded *bytes)
+{
+    struct problem problem;
+    if (snprintf(name, PATH_MAX, "%.*s%s", (int)stem_of(path), path, ending) >= PATH_MAX || access(name, F_OK) != 0)
+        return 0;
+    if (loaded_open(open_file(name), LOADED_MOST, bytes, &problem))
+        return 1;
+    fprintf(stderr, "cufence explain: %s: %s\n", name, problem.text);
+    return 0;
+}
+
+/* Finds the dump of the second launch. Returns NULL if there is no readable one. */
 static struct evidence *find_again(const char *path)
 {
-    static const char *const endings[] = {AGAIN ".gz", AGAIN, OLD_AGAIN ".gz", OLD_AGAIN};
+    static const char *const endings[] = {AGAIN ".gz", AGAIN};
     struct evidence *evidence = NULL;
     for (size_t i = 0; i < sizeof endings / sizeof *endings && !evidence; i++) {
-        char *name = NULL;
+        char name[PATH_MAX];
         struct problem problem;
         struct loaded bytes = {0};
-        if (asprintf(&name, "%.*s%s", (int)stem_of(path), path, endings[i]) < 0)
-            return NULL;
-        if (access(name, F_OK) == 0 && (!loaded_open(open_file(name), LOADED_MOST, &bytes, &problem) ||
-                                        evidence_from_coredump(bytes.at, bytes.size, &evidence, &problem) != CUFENCE_OK))
+        if (load_beside(path, endings[i], name, &bytes) &&
+            evidence_from_coredump(bytes.at, bytes.size, &evidence, &problem) != CUFENCE_OK)
             fprintf(stderr, "cufence explain: %s: %s\n", name, problem.text);
         loaded_forget(&bytes);
-        free(name);
     }
     return evidence;
 }
 
-/* Finds the snapshot beside a dump: NAME.snapshot.json for NAME.core.gz. Says so if it cannot be read. */
 static struct snapshot *find_snapshot(const char *path)
 {
-    char *name = NULL;
+    char name[PATH_MAX];
     struct snapshot *snapshot = NULL;
     struct problem problem;
     struct loaded bytes = {0};
-    if (asprintf(&name, "%.*s.snapshot.json", (int)stem_of(path), path) < 0 || access(name, F_OK) != 0) {
-        free(name);
-        return NULL;
-    }
-    if (!loaded_open(open_file(name), LOADED_MOST, &bytes, &problem) ||
+    if (load_beside(path, ".snapshot.json", name, &bytes) &&
         snapshot_read(bytes.at, bytes.size, &snapshot, &problem) != CUFENCE_OK)
         fprintf(stderr, "cufence explain: %s: %s\n", name, problem.text);
     loaded_forget(&bytes);
-    free(name);
     return snapshot;
 }
 

@@ -167,7 +167,7 @@ class Report(standin.InFolder):
         given = {"size": 8, "value": "0x7e00041ff060", "buffer": 1, "offset": 0, "figures": figures}
         arguments = {"certainty": "exact", "list": [given, {"size": 4, "value": "0x3e8"}]}
         changes = {"thread": thread, "address": address, "written": written, "buffer": buffer, "arguments": arguments}
-        changes["kernel"] = {**finding(0)["kernel"], "grid": [8, 1, 1], "block": [128, 1, 1], "grid_restaged": True}  # as 0.1.0 named it
+        changes["kernel"] = {**finding(0)["kernel"], "grid": [8, 1, 1], "block": [128, 1, 1], "grid_rerun": True}
         shown = self.shown(self.write("one.json", finding(0, **changes)))
         for line in (
             "0x7e0004200000  (re-run)",

@@ -71,10 +71,6 @@ TEST(test_files)
     SUCCEEDS("grep -q 'buffers/2.npy' %s/README.md && grep -q 'SUMMARY' %s/report.txt", bundle, bundle);
     SUCCEEDS("%s explain %s | grep -q 'address .* re-run$'", CUFENCE_CLI, bundle);
     SUCCEEDS("%s explain %s | grep -q 'written .*2.5 .*re-run'", CUFENCE_CLI, bundle);
-    SUCCEEDS("cd %s && mv fault.rerun.core.gz fault.restaged.core.gz && "
-             "sed -i 's/\"snapshot\":2/\"snapshot\":1/; s/\"rerun\":/\"restaged\":/' fault.snapshot.json",
-             bundle); /* as 0.1.0 named them */
-    SUCCEEDS("%s explain %s | grep -q 'address .* re-run$'", CUFENCE_CLI, bundle);
 }
 
 TEST(test_most)

@@ -153,10 +153,8 @@ static int take_all(json_t *object, struct whole *whole)
         !take_functions(whole, json_object_get(object, "functions")) ||
         !take_stacks(whole, json_object_get(object, "stacks")) || !connect_launches(whole))
         return 0;
-    const json_t *rerun = json_object_get(object, "rerun");
     whole->snapshot.memory.frames = (struct buffer_frames){read_stack, whole};
-    rerun_result_take(rerun ? rerun : json_object_get(object, "restaged" /* version 1 */), &whole->snapshot.memory,
-                      &whole->snapshot.rerun);
+    rerun_result_take(json_object_get(object, "rerun"), &whole->snapshot.memory, &whole->snapshot.rerun);
     return 1;
 }
 
