@@ -94,9 +94,14 @@ class Plugin(standin.InOneFolder):
     """
 
     def test_fault(self) -> None:
-        done = self.run_pytest(self.FAULT)
+        done = self.run_pytest(self.FAULT, "--junit-xml=out.xml")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertEqual(self.outcomes(done), {"failed": 2, "passed": 2}, done.stdout)
+        cases = {case.get("name"): case for case in xml.parse(self.tests / "out.xml").iter("testcase")}
+        self.assertEqual(len(cases), 4)
+        failure = cases["test_past_the_end[4000]"].find("failure")
+        assert failure is not None
+        self.assertIn("a GPU fault during the call", failure.text or "")
         blocks = re.split(r"^_+ (test_\S+) _+$", done.stdout, flags=re.MULTILINE)
         self.assertEqual(blocks[1::2], ["test_past_the_end[16]", "test_past_the_end[4000]"])
         self.assertRegex(done.stdout, r"\nFAILED test_it\.py::test_past_the_end\[16\] - cufence: out-of-bounds READ")
@@ -107,6 +112,8 @@ class Plugin(standin.InOneFolder):
             self.assertNotIn("pluggy/", block)
             self.assertEqual(block.count(f", {size} bytes ["), 1, block)
             self.assertRegex(block, r"(?s)- Captured stderr call -.*0 bytes past the end of buffer #.*model\.cu:17")
+        done = self.run_pytest(self.FAULT, "--lf")
+        self.assertEqual(self.outcomes(done), {"failed": 2}, done.stdout)
 
     def test_xdist(self) -> None:
         """Each worker of pytest-xdist has a guarded process of its own, and a fault ends that one alone."""
@@ -360,20 +367,6 @@ class Plugin(standin.InOneFolder):
             LD_PRELOAD="libc.so.6",
         )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-
-    def test_junit(self) -> None:
-        self.run_pytest(self.FAULT, "--junit-xml=out.xml")
-        cases = {case.get("name"): case for case in xml.parse(self.tests / "out.xml").iter("testcase")}
-        self.assertEqual(len(cases), 4)
-        failure = cases["test_past_the_end[4000]"].find("failure")
-        assert failure is not None
-        self.assertIn("a GPU fault during the call", failure.text or "")
-
-    def test_last_failed(self) -> None:
-        done = self.run_pytest(self.FAULT)
-        self.assertEqual(self.outcomes(done), {"failed": 2, "passed": 2})
-        done = self.run_pytest(self.FAULT, "--lf")
-        self.assertEqual(self.outcomes(done), {"failed": 2}, done.stdout)
 
     def test_refused(self) -> None:
         (self.tests / "conftest.py").write_text(

@@ -13,15 +13,6 @@ NAMED(plain)
     faults("exitcode=7");
 }
 
-/* No file may grow, once the simulated device has its own. */
-NAMED(limits_files)
-{
-    start("exitcode=7");
-    CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0}) == 0);
-    overrun();
-    CHECK_OK(cufence_wait_reports(20000));
-}
-
 /* The data file gets descriptor 2. */
 static void reuses_descriptor(int number, int flags)
 {
@@ -245,13 +236,6 @@ TEST(test_full_disk_under_standard_error)
     close(full);
     read_file("log");
     expect_text("standard error has not taken the report above: No space left on device\n");
-}
-
-TEST(test_limited_standard_error)
-{
-    int file = open(in_folder("limited"), O_WRONLY | O_CREAT, 0600);
-    assert_int_equal(await_child(launch("limits_files", file)), 7); /* and not by SIGXFSZ */
-    close(file);
 }
 
 TEST(test_closed)

@@ -16,29 +16,18 @@ FINDS(finds_one_byte_before, "slack WRITE: 1 byte changed, 1 byte before the sta
     CHECK(cufence_fault_count() == 2);
 }
 
-FINDS(finds_sixteen_bytes_before, "found      3f 3f 3f 3f")
-{
-    start("slack=on");
-    char *buffer = allocate(4096, NULL);
-    write_at(buffer - 16, 16, 0x3f, NULL);
-    CHECK(cufence_check(0) == 1);
-}
-
-FINDS(finds_the_tail, "slack WRITE: 3 bytes changed, 0 bytes past the end of buffer #1")
-{
-    start("slack=on,align=16");
-    char *buffer = allocate(1000, NULL);
-    write_at(buffer, 1003, 7, NULL);
-    CHECK(cufence_check(0) == 1);
-}
-
-FINDS(finds_both_sides, "8 bytes changed, 0 bytes past the end of buffer #1")
-{
-    start("slack=on");
-    char *buffer = allocate(1000, NULL);
-    write_at(buffer - 8, 1000 + 16, 7, NULL);
-    CHECK(cufence_check(0) == 2);
-}
+/* Writes that a check finds, or, with `sides` 0, the end of the program. */
+#define FINDS_A_WRITE(name, options, size, from, bytes, value, sides, text)                                                    \
+    FINDS(name, text)                                                                                                          \
+    {                                                                                                                          \
+        start(options);                                                                                                        \
+        write_at(allocate(size, NULL) + (from), bytes, value, NULL);                                                           \
+        CHECK(!(sides) || cufence_check(0) == (sides));                                                                        \
+    }
+FINDS_A_WRITE(finds_sixteen_bytes_before, "slack=on", 4096, -16, 16, 0x3f, 1, "found      3f 3f 3f 3f")
+FINDS_A_WRITE(finds_the_tail, "slack=on,align=16", 1000, 0, 1003, 7, 1, "3 bytes changed, 0 bytes past the end of buffer #1")
+FINDS_A_WRITE(finds_both_sides, "slack=on", 1000, -8, 1016, 7, 2, "8 bytes changed, 0 bytes past the end of buffer #1")
+FINDS_A_WRITE(finds_it_at_exit, "slack=on", 1000, -4, 4, 0, 0, "4 bytes changed, 4 bytes before the start of buffer #1")
 
 FINDS(looks_as_far_as_it_says, "1 byte changed, 64 bytes before the start of buffer #1")
 {
@@ -48,12 +37,6 @@ FINDS(looks_as_far_as_it_says, "1 byte changed, 64 bytes before the start of buf
     CHECK(cufence_check(0) == 0);
     write_at(buffer - 64, 1, 7, NULL);
     CHECK(cufence_check(0) == 1);
-}
-
-FINDS(finds_it_at_exit, "4 bytes changed, 4 bytes before the start of buffer #1")
-{
-    start("slack=on");
-    write_at(allocate(1000, NULL) - 4, 4, 0, NULL);
 }
 
 FINDS(finds_a_freed_one_at_exit, "4 bytes changed, 0 bytes past the end of buffer #1")
