@@ -309,6 +309,11 @@ static int read_line(struct collected *collected, const char *command, const cha
     return is_ok;
 }
 
+int collected_take(struct collected *collected, const char *line)
+{
+    return read_line(collected, NULL, "", 0, line);
+}
+
 int collected_read(struct collected *collected, const char *command, const char *path)
 {
     FILE *file = strcmp(path, "-") ? fopen(path, "re") : stdin;

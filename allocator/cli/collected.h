@@ -50,6 +50,9 @@ void collected_say_guarded(const struct collected *collected, char *out, size_t 
 int collected_read(struct collected *collected, const char *command, const char *path);
 void collected_free(struct collected *collected);
 
+/* Adds a line of it that is at hand. Returns 0 if it is none, or the host is out of memory. */
+int collected_take(struct collected *collected, const char *line);
+
 /* Adds the line that a run of the command has begun: pid, host, and what is run, up to a NULL (NULL: not known). */
 void collected_begin(struct collected *collected, char *const *command);
 

@@ -181,7 +181,7 @@ static int run_traced(struct hunted *hunted, unsigned mode, const char *trace, c
 
 static void report(struct hunted *hunted, const struct diff_found *found, int is_host)
 {
-    char saved[UNINIT_SIDES][PATH_MAX], *folders[UNINIT_SIDES] = {saved[0], saved[1]}, path[PATH_MAX];
+    char saved[UNINIT_SIDES][PATH_MAX], *folders[UNINIT_SIDES] = {saved[0], saved[1]};
     struct diff_shown shown;
     struct diff_found copy = {.at = {found->copied[DIFF_A], found->copied[DIFF_B]}};
     struct uninit_pair pair;
@@ -193,7 +193,6 @@ static void report(struct hunted *hunted, const struct diff_found *found, int is
             first_of(&hunted->diff).text);
     if (diff_show(&hunted->diff, is_host ? &copy : found, &shown, &ignored) != CUFENCE_OK)
         return;
-    path_of(hunted, "findings", path);
     find_saved(hunted, "zeros", found->launch, saved[0]);
     find_saved(hunted, "others", found->launch, saved[1]);
     if (!is_host)
@@ -201,7 +200,7 @@ static void report(struct hunted *hunted, const struct diff_found *found, int is
     uninit_take(&pair, &fact, shown.events, result, is_host ? NULL : folders);
     if (is_host)
         fact.what = "the program on the host";
-    uninit_report(path, &fact, hunted->plan->command);
+    uninit_report(hunted->merged, &fact, hunted->plan->command);
     uninit_close(&pair);
     diff_hide(&shown);
 }
@@ -209,16 +208,12 @@ static void report(struct hunted *hunted, const struct diff_found *found, int is
 static void report_all(struct hunted *hunted)
 {
     struct collected *merged = hunted->merged;
-    char path[PATH_MAX];
     size_t before = merged->count;
+    merged->tag = ZEROS;
     for (size_t i = 0; i < hunted->count; i++)
         report(hunted, hunted->suspects[i], 0);
     if (hunted->host)
         report(hunted, hunted->host, 1);
-    path_of(hunted, "findings", path);
-    merged->tag = ZEROS;
-    if (hunted->count || hunted->host)
-        collected_read(merged, NULL, path);
     for (size_t i = before; i < merged->count; i++)
         merged->findings[i].tags |= 1u << OTHERS;
 }

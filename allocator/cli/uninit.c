@@ -185,7 +185,7 @@ void uninit_close(struct uninit_pair *pair)
     }
 }
 
-int uninit_report(const char *path, struct uninit_fact *fact, char *const *command)
+void uninit_report(struct collected *merged, struct uninit_fact *fact, char *const *command)
 {
     char time_text[32];
     struct finding finding;
@@ -197,10 +197,8 @@ int uninit_report(const char *path, struct uninit_fact *fact, char *const *comma
     const struct finding_origin origin = {.pid = (int)getpid(), .rank = options_rank(), .device = -1, .process = &process};
     finding_of_uninit(&finding, fact, &origin);
     char *line = finding_json(&finding);
-    FILE *file = line ? fopen(path, "ae") : NULL;
-    int is_written = file && fputs(line, file) >= 0;
-    is_written = file && fclose(file) == 0 && is_written;
+    if (line)
+        collected_take(merged, line);
     free(line);
     finding_free(&finding);
-    return is_written;
 }

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "collected.h"
 #include "compared.h"
 #include "diff.h"
 
@@ -27,5 +28,5 @@ void uninit_take(struct uninit_pair *pair, struct uninit_fact *fact, const struc
                  size_t result, char *const folders[UNINIT_SIDES]);
 void uninit_close(struct uninit_pair *pair);
 
-/* Prints the finding as a line of JSON into the file. Returns 0 on failure. */
-int uninit_report(const char *path, struct uninit_fact *fact, char *const *command);
+/* Adds the finding to the list. */
+void uninit_report(struct collected *merged, struct uninit_fact *fact, char *const *command);

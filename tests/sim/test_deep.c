@@ -74,6 +74,7 @@ TEST_WITH(each_shape_is_looked_at_once, begin_again, NULL)
     expect_hunt("--keep kept --tools racecheck", "shapes", 0, "deep: 000001-scale: racecheck 0 \\(");
     SUCCEEDS("ls kept/deep/000001-scale/scene.json");
     expect_hunt("--keep kept", "shapes", 2, "reports of an earlier hunt are there");
+    expect_hunt("--keep kept,too", "shapes", 2, "the launches of --deep need a folder without , and % in its name");
 }
 
 TEST_WITH(findings_have_the_words_of_the_tool, begin_again, NULL)
