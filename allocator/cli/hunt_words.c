@@ -36,44 +36,14 @@ static void add_headline(char *out, const struct finding *finding)
         part_append(out, LONGEST, " %s", place[0] ? place : "at an unknown place");
 }
 
-/* "0 bytes past the end of "y", 4000 bytes" */
-static void add_buffer(char *out, const struct finding *finding)
-{
-    const struct buffer_fact *fact = &finding->buffer;
-    const cufence_buffer *buffer = fact->buffer;
-    size_t candidates = finding->candidates.total;
-    if (!buffer)
-        part_append(out, LONGEST, "buffer unknown");
-    if (!buffer && candidates)
-        part_append(out, LONGEST, ": %zu candidate%s, see the report", candidates, plural(candidates));
-    if (!buffer)
-        return;
-    if (fact->from == FROM_START)
-        part_append(out, LONGEST, "at byte %" PRIu64 " of ", fact->distance);
-    else if (fact->from)
-        part_append(out, LONGEST, "%" PRIu64 " byte%s %s of ", fact->distance, plural(fact->distance),
-                    fact->from == PAST_END ? "past the end" : "before the start");
-    if (buffer->label[0])
-        part_append(out, LONGEST, "\"%s\", ", buffer->label);
-    else
-        part_append(out, LONGEST, "a buffer of ");
-    part_append(out, LONGEST, "%" PRIu64 " bytes%s", buffer->size, fact->is_freed ? ", which was freed" : "");
-}
-
+/* In the words of the report. */
 static void add_detail(char *out, const struct finding *finding)
 {
-    static const char *const accesses[] = {"", "read", "write", "atomic"};
-    const struct exception *exception = &finding->where.site.exception;
-    if (finding->reason || finding->where.has_no_buffer) {
-        part_append(out, LONGEST, "%s",
-                    finding->reason      ? finding->reason
-                    : exception->meaning ? exception->meaning
-                                         : exception->name);
-        return;
-    }
-    if (finding->access.bytes)
-        part_append(out, LONGEST, "%s of %" PRIu64 " bytes, ", accesses[finding->access.kind], finding->access.bytes);
-    add_buffer(out, finding);
+    const cufence_buffer *buffer = finding->buffer.buffer;
+    const char *meaning = finding->where.has_no_buffer ? finding->where.site.exception.meaning : NULL;
+    part_append(out, LONGEST, "%s", finding->reason ? finding->reason : meaning ? meaning : finding->headline);
+    if (buffer && !finding->reason)
+        part_append(out, LONGEST, "; the buffer has %" PRIu64 " bytes", buffer->size);
 }
 
 static void put_place(FILE *out, const char *key, const struct stack_frame *frames, size_t count)

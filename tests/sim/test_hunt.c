@@ -119,10 +119,11 @@ TEST(each_mode_finds_another_bug)
     expect_finding("use-after-free", 12288, "strict", 1);
     assert_true(json_is_true(json_object_get(last.list, "complete")));
     assert_int_equal(json_array_size(json_object_get(last.list, "runs")), 4);
-    expect(86, "cufence hunt: run 1 of 4: end (side=end), ", "cufence hunt: start: exit status 1 after ",
-           "\n  2  underrun at kernels.cu:12 in store\n     write of 4 bytes, 4 bytes before the start of a buffer of 4096 "
-           "bytes\n",
-           "program.c:119 in store, called from ", "     found by      strict\n", "No mode sees: ");
+    expect(
+        86, "cufence hunt: run 1 of 4: end (side=end), ", "cufence hunt: start: exit status 1 after ",
+        "\n  2  underrun at kernels.cu:12 in store\n     out-of-bounds WRITE of 4 bytes, 4 bytes before the start of buffer #1 "
+        "(derived); the buffer has\n     4096 bytes\n",
+        "program.c:119 in store, called from ", "     found by      strict\n", "No mode sees: ");
     assert_false(is_left("cufence-hunt-*"));
 }
 
