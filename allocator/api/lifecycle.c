@@ -9,6 +9,7 @@
 #include "base/lock.h"
 #include "base/output.h"
 #include "base/tally.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "base/untold.h"
 #include "base/options.h"
@@ -129,16 +130,16 @@ static void print_stats(void)
     if (heap_stats(-1, &stats) != CUFENCE_OK)
         return;
     output_say(
-        "cufence: %llu allocations, %llu of them newly mapped; at most %llu bytes live; %llu mappings retired; %llu faults\n",
-        (unsigned long long)stats.allocations, (unsigned long long)stats.fresh_mappings,
-        (unsigned long long)stats.peak_live_bytes, (unsigned long long)stats.retired_mappings,
-        (unsigned long long)delivery_count());
+        "cufence: %llu allocation%s, %llu of them newly mapped; at most %llu bytes live; %llu mapping%s retired; %u fault%s\n",
+        (unsigned long long)stats.allocations, plural(stats.allocations), (unsigned long long)stats.fresh_mappings,
+        (unsigned long long)stats.peak_live_bytes, (unsigned long long)stats.retired_mappings, plural(stats.retired_mappings),
+        (unsigned)delivery_count(), plural(delivery_count()));
     struct heap_slack_figures slack = heap_slack_figures();
     if (heap_watches())
-        output_say("cufence: slack of %llu buffers checked in %llu launches; that of %llu could not be, because other buffers "
+        output_say("cufence: slack of %llu buffer%s checked in %llu launch%s; that of %llu could not be, because other buffers "
                    "got the memory first; that of %llu had no pattern yet when cuMemAlloc returned: the device was busy\n",
-                   (unsigned long long)slack.checked, (unsigned long long)slack.launches, (unsigned long long)slack.missed,
-                   (unsigned long long)slack.late);
+                   (unsigned long long)slack.checked, plural(slack.checked), (unsigned long long)slack.launches,
+                   slack.launches == 1 ? "" : "es", (unsigned long long)slack.missed, (unsigned long long)slack.late);
 }
 
 static void remove_traces_aside(void *unused)

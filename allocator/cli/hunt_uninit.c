@@ -77,7 +77,8 @@ static int compare(const struct hunted *hunted, struct diff *diff, const char *a
         return say("%s", problem.text);
     for (int side = 0; side < DIFF_SIDES; side++)
         if (diff->files[side].missed)
-            say("%" PRIu64 " launches have no hashes: they are taken for equal", diff->files[side].missed);
+            say("%" PRIu64 " launch%s no hashes: taken for equal", diff->files[side].missed,
+                diff->files[side].missed == 1 ? " has" : "es have");
     return 1;
 }
 

@@ -1,6 +1,8 @@
 /* What a launch without a fault has written, against what it wrote when it was saved. */
 #include "replay.h"
 
+#include "base/text.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -105,8 +107,8 @@ static void print_text(const struct comparison *comparison)
         printf("cufence replay: the launch succeeded, but %zu of %zu buffers differ from what it wrote when it was saved\n",
                comparison->different, comparison->compared);
     else
-        printf("cufence replay: the launch succeeded, outputs equal (%zu buffers, %" PRIu64 " bytes)\n", comparison->compared,
-               comparison->bytes);
+        printf("cufence replay: the launch succeeded, outputs equal (%zu buffer%s, %" PRIu64 " bytes)\n", comparison->compared,
+               plural(comparison->compared), comparison->bytes);
     for (size_t i = 0; i < comparison->different && i < LISTED; i++)
         print_difference(&comparison->list[i]);
     if (comparison->unread)

@@ -148,7 +148,7 @@ static void add_buffer(char *text, size_t size, const cufence_buffer *buffer)
         part_append(text, size, "buffer #%" PRIu64 ", ", buffer->id);
     if (buffer->label[0])
         part_append(text, size, "\"%s\", ", buffer->label);
-    part_append(text, size, "%" PRIu64 " bytes", buffer->size);
+    part_append(text, size, "%" PRIu64 " byte%s", buffer->size, plural(buffer->size));
 }
 
 static void take_kernel(struct finding *finding, const struct uninit_fact *fact)

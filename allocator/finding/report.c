@@ -137,7 +137,8 @@ static void summary_line(struct report *report, const struct finding *finding)
     static const char *const accesses[] = {"access", "read", "write", "atomic"};
     const char *first = finding->called.call ? finding->called.call : "", *rest = finding->headline;
     size_t kind = strlen(finding->kind);
-    if (finding->where.is_known && finding->access.is_known && !finding->slack)
+    int is_named = !strncmp(rest, finding->kind, kind) && !strncmp(rest + kind, ": ", 2) && !finding->by && !first[0];
+    if (finding->where.is_known && finding->access.is_known && !finding->slack && !is_named)
         first = accesses[finding->access.kind];
     if (first[0]) /* instead of what the kind says already */
         rest += strlen(finding->what);
@@ -145,11 +146,11 @@ static void summary_line(struct report *report, const struct finding *finding)
         rest += strlen(finding->what) + strlen(": ");
     report_begin(report, NULL, NULL);
     char *place = rendered(place_piece, finding);
-    int has_place = place && *place, is_said = !strncmp(rest, finding->kind, kind) && !first[0];
+    int has_place = place && *place;
     report_put(report, "SUMMARY: cufence: ");
-    if (is_said && has_place && !strncmp(rest + kind, ": ", 2))
+    if (is_named && has_place)
         rest += kind + strlen(": ");
-    if (has_place || !is_said)
+    if (has_place || first[0] || strncmp(rest, finding->kind, kind) != 0)
         report_put(report, "%s%s%s: %s", finding->kind, has_place ? " " : "", has_place ? place : "", first);
     report_put_name(report, rest);
     report_end(report, CERTAIN_NOT);

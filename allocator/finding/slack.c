@@ -143,12 +143,12 @@ static void region_event_lines(struct report *report, const char *what, const st
 
 void region_lines(struct report *report, const struct region_fact *region, uint64_t now_ns)
 {
-    report_line(report, "row", NULL, CERTAIN_EXACT, "%" PRIu64 "%s%s, %s; byte %" PRIu64 " of %" PRIu64 " (%" PRIu64 " rows)",
+    report_line(report, "row", NULL, CERTAIN_EXACT, "%" PRIu64 "%s%s, %s; byte %" PRIu64 " of %" PRIu64 " (%" PRIu64 " row%s)",
                 region->row, region->name[0] ? " of " : "", region->name,
                 region->state == REGION_IS_LIVE ? "live"
                 : region->taken.ns              ? "free then"
                                                 : "free",
-                region->offset, region->bytes, region->rows);
+                region->offset, region->bytes, region->rows, plural(region->rows));
     region_event_lines(report, "released", &region->released, now_ns);
     region_event_lines(report, "taken", &region->taken, now_ns);
 }

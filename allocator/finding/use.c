@@ -16,7 +16,9 @@
 static const char *end_of(const char *file)
 {
     size_t length = strlen(file);
-    return length > FILE_SHOWN ? file + length - FILE_SHOWN : file;
+    const char *end = length > FILE_SHOWN ? file + length - FILE_SHOWN : file;
+    const char *slash = end > file && end[-1] != '/' ? strchr(end, '/') : NULL; /* a whole folder's name, or none */
+    return slash ? slash + 1 : end;
 }
 
 void use_place_name(const struct use_place *place, char *out, size_t size)

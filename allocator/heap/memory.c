@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +21,9 @@ static void say_holders(int device, char *out, size_t size)
         char name[128];
         heap_use_place(&use[i], &place);
         use_place_name(&place, name, sizeof name);
-        int length = snprintf(out + used, size - used, "%s%s (%llu bytes in %llu buffers)", i ? ", " : "; most is held by ",
-                              name, (unsigned long long)use[i].mapped_bytes, (unsigned long long)use[i].buffers);
+        int length =
+            snprintf(out + used, size - used, "%s%s (%llu bytes in %llu buffer%s)", i ? ", " : "; most is held by ", name,
+                     (unsigned long long)use[i].mapped_bytes, (unsigned long long)use[i].buffers, plural(use[i].buffers));
         used += length > 0 ? (size_t)length : 0;
     }
     free(use);

@@ -202,9 +202,9 @@ static void say_card(int device, const struct card *card)
     const struct estimate *estimate = &card->estimate;
     const struct estimate_way *own = &estimate->ways[0];
     uint64_t room = card->total - card->taken;
-    SAY("estimate for GPU %d: nothing was guarded; %" PRIu64 " allocations, at most %" PRIu64 " buffer%s and %s at once\n",
-        (int)process, device, estimate->allocations, estimate->live_peak, estimate->live_peak == 1 ? "" : "s",
-        with_unit(estimate->native_peak).text);
+    SAY("estimate for GPU %d: nothing was guarded; %" PRIu64 " allocation%s, at most %" PRIu64 " buffer%s and %s at once\n",
+        (int)process, device, estimate->allocations, estimate->allocations == 1 ? "" : "s", estimate->live_peak,
+        estimate->live_peak == 1 ? "" : "s", with_unit(estimate->native_peak).text);
     SAY("  guarded, they take %s at once, in pages of 2 MiB; %" PRIu64 " at once are smaller than 256 KiB\n", (int)process,
         with_unit(own->peak).text, estimate->small_peak);
     say_packing(card);
@@ -234,7 +234,8 @@ static void at_exit(int status, void *unused)
     if (!is_any)
         SAY("estimate: no allocation of device memory was seen; `cufence doctor` helps to find out why\n", (int)process);
     if (lost)
-        SAY("estimate: %" PRIu64 " allocations are left out: the host had no memory to follow them\n", (int)process, lost);
+        SAY("estimate: %" PRIu64 " allocation%s left out: the host had no memory to follow\n", (int)process, lost,
+            lost == 1 ? " is" : "s are");
     lock_release(&lock);
     closing_say_unguarded();
     tally_note(TALLY_SAID);

@@ -338,11 +338,12 @@ void saving_finish(struct saving *saving, struct saving_rest *rest)
                 put_text(saving, "finding.json", rest->finding) && put_readme(saving, &rest->bundle) &&
                 put_text(saving, BUNDLE_INPUT, input); /* last: a bundle that has it is whole */
     if (is_ok)
-        output_say("==%d== cufence: saved for `cufence replay`: %s (%zu buffers, %" PRIu64 " bytes)\n", (int)getpid(),
-                   saving->folder, saving->count + saving->pinned_count - left_out, saving->total);
+        output_say("==%d== cufence: saved for `cufence replay`: %s (%zu buffer%s, %" PRIu64 " bytes)\n", (int)getpid(),
+                   saving->folder, saving->count + saving->pinned_count - left_out,
+                   plural(saving->count + saving->pinned_count - left_out), saving->total);
     if (is_ok && left_out)
-        output_say("==%d== cufence: keep: %zu buffers were left out (save_max and other reasons): see README.md there\n",
-                   (int)getpid(), left_out);
+        output_say("==%d== cufence: keep: %zu buffer%s left out (save_max and other reasons): see README.md there\n",
+                   (int)getpid(), left_out, left_out == 1 ? " was" : "s were");
     free(input);
     free_saving(saving);
 }

@@ -25,7 +25,7 @@ REPORT_HEAD = re.compile(
     re.MULTILINE,
 )
 FIRST_LINE = re.compile(r"^==\d+== cufence: a kernel has faulted")  # said before the dump is read
-STATISTICS = re.compile(r"^cufence: (\d+) allocations, ", re.MULTILINE)  # printed at exit with say=verbose
+STATISTICS = re.compile(r"^cufence: (\d+) allocations?, ", re.MULTILINE)  # printed at exit with say=verbose
 
 
 @dataclass

@@ -74,7 +74,7 @@ class Judging(unittest.TestCase):
         for stderr, is_bad in (
             ("", True),
             ("cufence: 4 allocations, 4 of them newly mapped\n", True),
-            ("cufence: 4 allocations, 4 of them\ncufence: 1 allocations, 1 of them\n", False),
+            ("cufence: 4 allocations, 4 of them\ncufence: 1 allocation, 1 of them\n", False),
         ):
             found = harness.problems_of_statistics(CLEAN, harness.Run(0, "", stderr, None))
             self.assertEqual(bool(found), is_bad, (stderr, found))

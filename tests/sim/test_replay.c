@@ -76,7 +76,7 @@ TEST(test_files)
 TEST(test_most)
 {
     more_options = ",save_max=100";
-    make_bundle(save_last, "saved .*\\(1 buffers, 64 bytes\\)", "1 buffers were left out");
+    make_bundle(save_last, "saved .*\\(1 buffer, 64 bytes\\)", "1 buffer was left out");
     more_options = "";
     SUCCEEDS("grep -q '\"left_out\": \"save_max\"' %s/scene.json && grep -q 'left out: save_max' %s/README.md", bundle, bundle);
     SUCCEEDS("test ! -e %s/buffers/2.npy", bundle);
@@ -98,7 +98,7 @@ static void save_hang(void)
 TEST(test_hang)
 {
     make_bundle(save_hang, "it took longer than wait_ms=1000/" HANG_MS,
-                "saved for `cufence replay`: .* \\(1 buffers, 4000 bytes\\)");
+                "saved for `cufence replay`: .* \\(1 buffer, 4000 bytes\\)");
     expect_replay("--seconds 1", 1, "cannot be launched: it took longer than --seconds 1");
 }
 
@@ -136,7 +136,7 @@ static void save_packed(void)
 
 TEST(test_shared)
 {
-    make_bundle(save_packed, "saved for `cufence replay`: .* \\(1 buffers, 2097152 bytes\\)");
+    make_bundle(save_packed, "saved for `cufence replay`: .* \\(1 buffer, 2097152 bytes\\)");
     expect_replay("", 86, "bytes (past the end|before the start) of buffer #.*");
     write_array("<i4", 2, 8, 0);
     expect_replay("--buffer 0=array.npy", 2,

@@ -132,7 +132,7 @@ TEST(faults_are_reported)
 TEST(writes_into_slack_are_reported)
 {
     save("", "odd");
-    expect_replay("s/000001-write_last", 0, "outputs equal \\(1 buffers, 4004 bytes\\)");
+    expect_replay("s/000001-write_last", 0, "outputs equal \\(1 buffer, 4004 bytes\\)");
     expect_replay("--set-arg 1=1001 s/000001-write_last", 86,
                   "slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #1$", "buffer +#1, 4004 bytes",
                   "found +00 00 20 40 +exact$", "as 4-byte values: 2\\.5$",

@@ -154,7 +154,7 @@ STORY(memory_runs_out)
     fill();
     CHECK(cufence_malloc(&pointer, (size_t)9 << 30, 0, NULL) == CUFENCE_ERROR_OUT_OF_MEMORY);
     CHECK(strstr(cufence_error_detail(), "; most is held by label \"weights\" (4194304 bytes in 2 buffers), an unknown place ("
-                                         "2097152 bytes in 1 buffers). A buffer"));
+                                         "2097152 bytes in 1 buffer). A buffer"));
 }
 
 static const cufence_stream_stats *of(const cufence_stream_stats *all, size_t count, CUstream stream)

@@ -368,8 +368,8 @@ static void finished(const struct visit *visit, uint8_t *memory, size_t bytes, e
 static void closed(void)
 {
     if (watch.unseen)
-        output_say("cufence: nan: %" PRIu64 " launches were not looked at: the device was faster, or has faulted\n",
-                   watch.unseen);
+        output_say("cufence: nan: %" PRIu64 " launch%s not looked at: the device was faster, or has faulted\n", watch.unseen,
+                   watch.unseen == 1 ? " was" : "es were");
 }
 
 cufence_status nan_open(const struct options *options)

@@ -248,12 +248,12 @@ static void closed(void)
         output_say("==%d== cufence: save_values: %" PRIu64 " of them for `cufence replay`, at most %" PRIu64 " of a kernel\n",
                    (int)getpid(), saves.bundled, saves.most_bundles);
     if (refused)
-        output_say("==%d== cufence: save_values: %" PRIu64 " more launches were left out: save_max is %" PRIu64 " bytes\n",
-                   (int)getpid(), refused, saves.most);
+        output_say("==%d== cufence: save_values: %" PRIu64 " more launch%s left out: save_max is %" PRIu64 " bytes\n",
+                   (int)getpid(), refused, refused == 1 ? " was" : "es were", saves.most);
     if (saves.incomplete)
-        output_say("==%d== cufence: save_values: %" PRIu64 " buffers were left out: a launch may have %" PRIu64
+        output_say("==%d== cufence: save_values: %" PRIu64 " buffer%s left out: a launch may have %" PRIu64
                    " MiB, and buffers of other devices cannot be read\n",
-                   (int)getpid(), saves.incomplete, (uint64_t)(PINNED >> 21));
+                   (int)getpid(), saves.incomplete, saves.incomplete == 1 ? " was" : "s were", (uint64_t)(PINNED >> 21));
 }
 
 cufence_status saves_open(const struct options *options)

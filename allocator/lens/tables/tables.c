@@ -270,8 +270,8 @@ static void closed(void)
 {
     uint64_t count = __atomic_load_n(&unseen, __ATOMIC_RELAXED);
     if (count)
-        output_say("cufence: the tables of %" PRIu64 " launches were not checked: the device was faster, or has faulted\n",
-                   count);
+        output_say("cufence: the tables of %" PRIu64 " launch%s were not checked: the device was faster, or has faulted\n",
+                   count, count == 1 ? "" : "es");
 }
 
 cufence_status tables_declare(const cufence_table *table, const struct options *options)
