@@ -17,24 +17,6 @@ TEST(each_rank_has_its_file)
     }
 }
 
-TEST(the_exit_status_of_a_fault_is_set)
-{
-    assert_int_equal(run_shell(RUN "-- " CUFENCE_RUN_STORY), 86);
-    assert_int_equal(run_shell(RUN "--error-exitcode 41 -- " CUFENCE_RUN_STORY), 41);
-    assert_int_equal(run_shell(RUN "--error-exitcode 0 -- " CUFENCE_RUN_STORY), 0);
-}
-
-TEST(the_file_of_json_is_one_line_a_report_between_two)
-{
-    assert_int_equal(run_shell(RUN "--json faults.json -- sh -c 'cd / && %s'", CUFENCE_RUN_STORY), 86);
-    SUCCEEDS("cat faults.json");
-    assert_int_equal(count_in(text, "\n"), 3);
-    assert_int_equal(count_in(text, "\"kind\":\"run\""), 1);
-    assert_int_equal(count_in(text, "\"kind\":\"overrun\""), 1);
-    assert_int_equal(count_in(text, "\"kind\":\"guarded\""), 1);
-    SAYS("\"fill\"");
-}
-
 /* The frames behind `from`, which must be overrun() and main(), and no other. */
 static void assert_called_by_main(const char *from)
 {
@@ -67,13 +49,6 @@ TEST(without_stacks_nobody_knows_who_allocated)
 TEST(a_process_without_cuda_loads_the_small_library_only)
 {
     SUCCEEDS(RUN "-- sh -c 'grep -q libcufence_preload.so /proc/self/maps && ! grep -q libcufence.so /proc/self/maps'");
-}
-
-/* What shows that it is the preload that does all this. */
-TEST(without_it_nothing_is_reported)
-{
-    SUCCEEDS("LD_LIBRARY_PATH=" CUFENCE_RUN_DRIVER " " CUFENCE_RUN_STORY);
-    SAYS("!cufence");
 }
 
 TEST_GROUP(make_folder, remove_folder)

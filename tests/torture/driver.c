@@ -111,18 +111,9 @@ static void find_fence(const char *library)
     }
     if (opened == NULL)
         return;
-    *(void **)&fence.init = need(opened, "cufence_init");
-    *(void **)&fence.malloc = need(opened, "cufence_malloc");
-    *(void **)&fence.describe = need(opened, "cufence_describe");
-    *(void **)&fence.stream_gone = need(opened, "cufence_stream_gone");
-    *(void **)&fence.context_gone = need(opened, "cufence_context_gone");
-    *(void **)&fence.free = need(opened, "cufence_free");
-    *(void **)&fence.record_stream = need(opened, "cufence_record_stream");
-    *(void **)&fence.get_stats = need(opened, "cufence_get_stats");
-    *(void **)&fence.get_unguarded = need(opened, "cufence_get_unguarded");
-    *(void **)&fence.trim = need(opened, "cufence_trim");
-    *(void **)&fence.fault_count = need(opened, "cufence_fault_count");
-    *(void **)&fence.error_detail = need(opened, "cufence_error_detail");
+#define X(name) *(void **)&fence.name = need(opened, "cufence_" #name);
+    FENCE_FUNCTIONS(X)
+#undef X
     fence.is_alone = library != NULL;
 }
 

@@ -31,20 +31,18 @@ struct simulation {
 
 extern struct simulation sim;
 
+#define FENCE_FUNCTIONS(X)                                                                                                     \
+    X(init)                                                                                                                    \
+    X(malloc)                                                                                                                  \
+    X(free)                                                                                                                    \
+    X(stream_gone) X(context_gone) X(record_stream) X(get_stats) X(get_unguarded) X(trim) X(describe) X(fault_count)           \
+        X(error_detail)
+
 /* All NULL in a process without cufence. */
 struct fence {
-    __typeof__(cufence_init) *init;
-    __typeof__(cufence_malloc) *malloc;
-    __typeof__(cufence_free) *free;
-    __typeof__(cufence_stream_gone) *stream_gone;
-    __typeof__(cufence_context_gone) *context_gone;
-    __typeof__(cufence_record_stream) *record_stream;
-    __typeof__(cufence_get_stats) *get_stats;
-    __typeof__(cufence_get_unguarded) *get_unguarded;
-    __typeof__(cufence_trim) *trim;
-    __typeof__(cufence_describe) *describe;
-    __typeof__(cufence_fault_count) *fault_count;
-    __typeof__(cufence_error_detail) *error_detail;
+#define X(name) __typeof__(cufence_##name) *name;
+    FENCE_FUNCTIONS(X)
+#undef X
     int is_alone; /* without the preload library: nothing hooks the driver's functions */
 };
 

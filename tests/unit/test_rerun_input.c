@@ -57,6 +57,24 @@ static uint8_t *written(const struct rerun_input *what, size_t *size)
     return bytes;
 }
 
+/* What comes of writing it and reading that: `read` is valid until the memory is freed. */
+static cufence_status read_again(const struct rerun_input *what, struct rerun_input *read, struct record_memory *memory)
+{
+    struct problem problem;
+    size_t size;
+    uint8_t *bytes = written(what, &size);
+    cufence_status status = rerun_input_read(bytes, size, read, memory, &problem);
+    free(bytes);
+    return status;
+}
+
+static void expect_corrupt(const struct rerun_input *what)
+{
+    struct rerun_input read;
+    struct record_memory memory = {NULL};
+    assert_int_equal(read_again(what, &read, &memory), CUFENCE_ERROR_CORRUPT);
+}
+
 TEST(what_is_written_is_read)
 {
     struct rerun_input read;
@@ -132,22 +150,18 @@ TEST(unsound_moves_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct rerun_input made = {.dump = "", .symbol = "k", .arena_end = UINT64_C(1) << 40, .launch_count = 1}, read;
         struct record_memory memory = {NULL};
-        struct problem problem;
-        size_t size;
         made.image = (const uint8_t *)"image";
         made.image_bytes = 5;
         made.launches = two;
         made.moved_from = 0x1000;
         made.moved_bytes = cases[i].bytes;
         made.moved_to = cases[i].to;
-        uint8_t *bytes = written(&made, &size);
-        cufence_status status = rerun_input_read(bytes, size, &read, &memory, &problem);
+        cufence_status status = read_again(&made, &read, &memory);
         assert_int_equal(status, cases[i].is_sound ? CUFENCE_OK : CUFENCE_ERROR_CORRUPT);
         if (status == CUFENCE_OK) {
             assert_true(read.moved_to == cases[i].to && read.moved_bytes == cases[i].bytes && read.moved_from == 0x1000);
             record_free(&memory);
         }
-        free(bytes);
     }
 }
 
@@ -166,17 +180,12 @@ TEST(unsound_pinned_memory_is_refused)
         {{UINT64_C(1) << 32, RERUN_PINNED_BYTES + 1}},
         {{UINT64_C(1) << 32, RERUN_PINNED_BYTES}, {UINT64_C(1) << 33, 1}},
     };
-    struct rerun_input read, bad = input;
-    struct record_memory memory = {NULL};
-    struct problem problem;
+    struct rerun_input bad = input;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         memcpy(bad.pinned, cases[i], sizeof cases[i]);
         bad.pinned_count = cases[i][1].address ? 2 : 1;
         assert_false(rerun_pinned_is_sound(bad.pinned, bad.pinned_count, 0x10000, 0x20000));
-        size_t size;
-        uint8_t *bytes = written(&bad, &size);
-        assert_int_equal(rerun_input_read(bytes, size, &read, &memory, &problem), CUFENCE_ERROR_CORRUPT);
-        free(bytes);
+        expect_corrupt(&bad);
     }
     bad.pinned[0] = (struct rerun_range){UINT64_C(1) << 32, RERUN_PINNED_BYTES};
     bad.pinned_count = 1;
@@ -188,16 +197,11 @@ TEST(unsound_reserved_parts_are_refused)
 {
     static const struct rerun_range cases[][2] = {
         {{0xf000, 0x1000}}, {{0x1f000, 0x1001}}, {{0x10000, 0}}, {{0x12000, 16}, {0x1200f, 16}}, {{0x20001, UINT64_MAX}}};
-    struct rerun_input read, bad = input;
-    struct record_memory memory = {NULL};
-    struct problem problem;
+    struct rerun_input bad = input;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        size_t size;
         memcpy(bad.reserved, cases[i], sizeof cases[i]);
         bad.reserved_count = cases[i][1].address ? 2 : 1;
-        uint8_t *bytes = written(&bad, &size);
-        assert_int_equal(rerun_input_read(bytes, size, &read, &memory, &problem), CUFENCE_ERROR_CORRUPT);
-        free(bytes);
+        expect_corrupt(&bad);
     }
 }
 
