@@ -296,13 +296,18 @@ static void take_values(struct finding *finding, const struct diagnosis *diagnos
 
 /* ---- the whole ---- */
 
-/* Adds the buffer's label, and the certainty if it is not exact. */
-static void say_buffer(struct finding *finding, const cufence_buffer *buffer, enum certainty certainty)
+/* Adds where it is, with the buffer's label behind its number, and the certainty if it is not exact. */
+static void say_buffer(struct finding *finding, const char *where, const cufence_buffer *buffer, enum certainty certainty)
 {
     static const char *const words[] = {"", " (candidate)", " (derived)", " (re-run)", ""};
+    char number[32];
+    snprintf(number, sizeof number, "buffer #%" PRIu64, buffer->id);
+    const char *at = strstr(where, number);
+    int length = (int)(at ? (size_t)(at - where) + strlen(number) : strlen(where));
+    part_add(finding->headline, ", %.*s", length, where);
     if (buffer->label[0])
         part_add(finding->headline, " \"%s\"", buffer->label);
-    part_add(finding->headline, "%s", words[certainty]);
+    part_add(finding->headline, "%s%s", where + length, words[certainty]);
 }
 
 static void say_headline(struct finding *finding, const struct diagnosis *diagnosis)
@@ -310,14 +315,14 @@ static void say_headline(struct finding *finding, const struct diagnosis *diagno
     const struct address_fact *address = &finding->address;
     part_add(finding->headline, "%s", finding->what);
     if (diagnosis->owner && address->where[0]) {
-        part_add(finding->headline, ", %s", address->where);
-        say_buffer(finding, diagnosis->owner,
+        say_buffer(finding, address->where, diagnosis->owner,
                    address->certainty < diagnosis->owner_certainty ? address->certainty : diagnosis->owner_certainty);
     } else if (address->certainty != CERTAIN_NOT && !address->lanes) {
         part_add(finding->headline, " at 0x%" PRIx64, address->value);
     } else if (diagnosis->candidate_total == 1 && diagnosis->candidate_certainty == CERTAIN_DERIVED) {
-        part_add(finding->headline, ", through a pointer into buffer #%" PRIu64, diagnosis->candidates[0]->id);
-        say_buffer(finding, diagnosis->candidates[0], CERTAIN_DERIVED);
+        char pointer[64];
+        snprintf(pointer, sizeof pointer, "through a pointer into buffer #%" PRIu64, diagnosis->candidates[0]->id);
+        say_buffer(finding, pointer, diagnosis->candidates[0], CERTAIN_DERIVED);
     } else if (diagnosis->kind == FAULT_ILLEGAL_ACCESS && address->certainty == CERTAIN_NOT) {
         part_add(finding->headline, " (address unknown%s)", finding->where.site.is_warp_alive ? "" : ": the warp had exited");
     }

@@ -38,7 +38,7 @@ FAULTS = [
         "use_after_free",
         report=[
             r"cufence: use-after-free READ of \d+ bytes",
-            r"into buffer #\d+, which has been freed",
+            r"into buffer #\d+(?: \"[^\"]*\")?, which has been freed",
             r"buffer +#\d+, 4000 bytes\b",
             r"freed +\S.* ago by thread \d+",
             r"kernel +k_late\b.*exact",
@@ -53,7 +53,7 @@ FAULTS = [
         "late_in_a_loop",
         report=[
             r"cufence: use-after-free READ of \d+ bytes",
-            r"into buffer #\d+, which has been freed",
+            r"into buffer #\d+(?: \"[^\"]*\")?, which has been freed",
             r"buffer +#\d+, 4000 bytes\b",
             r"allocated at +\S*late_in_a_loop\.py:{ALLOCATED}\b",
             r"freed +\S.* ago by thread \d+ on stream 0x[0-9a-f]+, about \d+ allocations ago",

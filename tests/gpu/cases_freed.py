@@ -16,7 +16,7 @@ STORIES = [
         "freed_argument",
         report=[
             r"cufence: use-after-free READ of \d+ bytes",
-            r"into buffer #\d+, which has been freed",
+            r"into buffer #\d+(?: \"[^\"]*\")?, which has been freed",
             r"buffer +#\d+, 4000 bytes\b",
             r"kernel +k_late\b.*exact",
             r"freed_argument\.py:{FAULT}\b",
@@ -34,7 +34,7 @@ STORIES = [
         arguments=["freed"],
         report=[
             r"cufence: use-after-free READ of \d+ bytes",
-            r"into buffer #\d+, which has been freed",
+            r"into buffer #\d+(?: \"[^\"]*\")?, which has been freed",
             r"buffer +#\d+, 4000 bytes\b",
             r"kernel +k_scale\b.*exact",
             r"freed_graph\.py:{FAULT}\b",
@@ -58,7 +58,7 @@ def programs(source: str) -> Iterator[tuple[str, dict[str, object]]]:
     for kind in USED:
         kernel = "scale_of" if kind == "of_struct" else "scale"
         report = [
-            r"cufence: use-after-free (READ|WRITE) of 4 bytes, \d+ bytes into buffer #\d+, which has been freed",
+            r"cufence: use-after-free (READ|WRITE) of 4 bytes, \d+ bytes into buffer #\d+(?: \"[^\"]*\")?, which has been freed",
             rf"kernel +{kernel}\b.*exact",
             r"argument 0( at byte 32)? points to this buffer",
             rf"freed\.cu:{marked_line(source, f'FAULT {kernel}')}\b",

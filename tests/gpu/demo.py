@@ -57,13 +57,13 @@ FACTS: dict[str, list[str]] = {
     ],
     "use-after-free": [
         *planted("table[keys[i]]"),
-        r"use-after-free READ of 4 bytes, \d+ bytes into buffer #\d+, which has been freed \"look-up table\"",
+        r"use-after-free READ of 4 bytes, \d+ bytes into buffer #\d+ \"look-up table\", which has been freed",
         r"freed at .*\bplant_use_after_free\b",
         VALUES,
     ],
     "graph": [
         *planted("table[keys[i]]"),
-        r"use-after-free READ of 4 bytes, \d+ bytes into buffer #\d+, which has been freed \"look-up table\"",
+        r"use-after-free READ of 4 bytes, \d+ bytes into buffer #\d+ \"look-up table\", which has been freed",
         r"freed at .*\bplant_graph\b",
         "a graph was launched after the free",
     ],
