@@ -31,12 +31,10 @@ struct simulation {
 
 extern struct simulation sim;
 
-#define FENCE_FUNCTIONS(X)                                                                                                     \
-    X(init)                                                                                                                    \
-    X(malloc)                                                                                                                  \
-    X(free)                                                                                                                    \
-    X(stream_gone) X(context_gone) X(record_stream) X(get_stats) X(get_unguarded) X(trim) X(describe) X(fault_count)           \
-        X(error_detail)
+/* clang-format off */
+#define FENCE_FUNCTIONS(X) X(init) X(malloc) X(free) X(stream_gone) X(context_gone) X(record_stream) X(get_stats) \
+    X(get_unguarded) X(trim) X(describe) X(fault_count) X(error_detail)
+/* clang-format on */
 
 /* All NULL in a process without cufence. */
 struct fence {
