@@ -129,11 +129,13 @@ static void print_stats(void)
     cufence_stats stats;
     if (heap_stats(-1, &stats) != CUFENCE_OK)
         return;
-    output_say(
-        "cufence: %llu allocation%s, %llu of them newly mapped; at most %llu bytes live; %llu mapping%s retired; %u fault%s\n",
-        (unsigned long long)stats.allocations, plural(stats.allocations), (unsigned long long)stats.fresh_mappings,
-        (unsigned long long)stats.peak_live_bytes, (unsigned long long)stats.retired_mappings, plural(stats.retired_mappings),
-        (unsigned)delivery_count(), plural(delivery_count()));
+    char most[48] = "less than 1 MiB"; /* the peak is exact to that */
+    if (stats.peak_live_bytes)
+        snprintf(most, sizeof most, "at most %llu bytes", (unsigned long long)stats.peak_live_bytes);
+    output_say("cufence: %llu allocation%s, %llu of them newly mapped; %s live; %llu mapping%s retired; %u fault%s\n",
+               (unsigned long long)stats.allocations, plural(stats.allocations), (unsigned long long)stats.fresh_mappings, most,
+               (unsigned long long)stats.retired_mappings, plural(stats.retired_mappings), (unsigned)delivery_count(),
+               plural(delivery_count()));
     struct heap_slack_figures slack = heap_slack_figures();
     if (heap_watches())
         output_say("cufence: slack of %llu buffer%s checked in %llu launch%s; that of %llu could not be, because other buffers "

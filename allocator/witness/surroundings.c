@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define NEAR_PER_ADDRESS 8
+#define MOST_LOOKS 65536u /* for addresses of lanes: 0.2 s; a grid may have hundreds of thousands that are nowhere */
 
 static int is_mapped_by_host(uint64_t address)
 {
@@ -45,7 +46,7 @@ static void look_at(struct surroundings *around, uint64_t address)
 {
     cufence_buffer found[NEAR_PER_ADDRESS];
     const size_t max = sizeof around->near / sizeof *around->near;
-    size_t n = heap_near(address, found, NEAR_PER_ADDRESS);
+    size_t n = around->near_count < max ? heap_near(address, found, NEAR_PER_ADDRESS) : 0;
     for (size_t i = 0; i < n && around->near_count < max; i++) {
         size_t k = 0;
         while (k < around->near_count && around->near[k].id != found[i].id)
@@ -69,6 +70,7 @@ static void look_at_words(struct surroundings *around, const uint8_t *bytes, siz
  * kernel's parameters. */
 static void look_around(struct surroundings *around, const struct evidence *evidence)
 {
+    unsigned looks = 0;
     for (size_t i = 0; i < evidence->site_count; i++) {
         const struct evidence_site *site = &evidence->sites[i];
         for (size_t k = 0; k < site->lane_count; k++) {
@@ -77,9 +79,9 @@ static void look_around(struct surroundings *around, const struct evidence *evid
                 continue;
             uint64_t last = lane->address + (site->access_bytes ? site->access_bytes - 1 : 0);
             /* Most lanes access a buffer that an earlier lane has already added. */
-            if (!is_known(around, lane->address))
+            if (!is_known(around, lane->address) && looks++ < MOST_LOOKS)
                 look_at(around, lane->address);
-            if (last > lane->address && !is_known(around, last))
+            if (last > lane->address && !is_known(around, last) && looks++ < MOST_LOOKS)
                 look_at(around, last);
         }
         if (site->parameters && (!i || site->parameters != site[-1].parameters)) /* the warps of a grid share them */
