@@ -57,77 +57,64 @@ static uint8_t *written(const struct rerun_input *what, size_t *size)
     return bytes;
 }
 
-/* What comes of writing it and reading that: `read` is valid until the memory is freed. */
-static cufence_status read_again(const struct rerun_input *what, struct rerun_input *read, struct record_memory *memory)
-{
-    struct problem problem;
-    size_t size;
-    uint8_t *bytes = written(what, &size);
-    cufence_status status = rerun_input_read(bytes, size, read, memory, &problem);
-    free(bytes);
-    return status;
-}
+static struct rerun_input found; /* as it was read again last */
+static struct record_memory held;
+static struct problem problem;
+static uint8_t *last_bytes;
 
-static void expect_corrupt(const struct rerun_input *what)
+/* Writes and reads. What the one before has taken is freed. */
+static cufence_status read_again(const struct rerun_input *what)
 {
-    struct rerun_input read;
-    struct record_memory memory = {NULL};
-    assert_int_equal(read_again(what, &read, &memory), CUFENCE_ERROR_CORRUPT);
+    size_t size;
+    record_free(&held);
+    free(last_bytes);
+    last_bytes = written(what, &size);
+    return rerun_input_read(last_bytes, size, &found, &held, &problem);
 }
 
 TEST(what_is_written_is_read)
 {
-    struct rerun_input read;
-    struct record_memory memory = {NULL};
-    struct problem problem;
-    size_t size;
-    uint8_t *bytes = written(&input, &size);
-    assert_int_equal(rerun_input_read(bytes, size, &read, &memory, &problem), CUFENCE_OK);
-    assert_memory_equal(read.device, input.device, sizeof input.device);
-    assert_int_equal(read.arena_start, 0x10000);
-    assert_int_equal(read.arena_end, 0x20000);
-    assert_int_equal(read.mode, RERUN_ZEROS);
-    assert_int_equal(read.is_saved, 1);
-    assert_int_equal(read.is_compared, 1);
-    assert_string_equal(read.dump, input.dump);
-    assert_string_equal(read.symbol, input.symbol);
-    assert_int_equal(read.is_traced, 1);
-    assert_int_equal(read.unwritten, 0x14b);
-    assert_memory_equal(&read.traced, &input.traced, sizeof input.traced);
-    assert_int_equal(read.image_bytes, 5);
-    assert_memory_equal(read.image, arguments, 5);
-    assert_int_equal(read.variable_count, 2);
-    assert_string_equal(read.variables[0].name, "limit");
-    assert_int_equal(read.variables[0].bytes, 8);
-    assert_memory_equal(read.variables[0].value, arguments + 2, 8);
-    assert_string_equal(read.variables[1].name, "none");
-    assert_int_equal(read.launch_count, 2);
-    assert_memory_equal(read.launches[0].arguments, arguments, 12);
-    assert_memory_equal(read.launches[1].arguments, arguments + 4, 3);
-    assert_memory_equal(read.launches[1].grid, two[1].grid, sizeof two[1].grid);
-    assert_memory_equal(read.launches[1].block, two[1].block, sizeof two[1].block);
-    assert_memory_equal(read.launches[1].cluster, two[1].cluster, sizeof two[1].cluster);
-    assert_int_equal(read.launches[1].shared_bytes, 70000);
-    assert_int_equal(read.launches[1].is_cooperative, 1);
-    assert_int_equal(read.reserved_count, 2);
-    assert_memory_equal(read.reserved, input.reserved, 2 * sizeof *input.reserved);
-    assert_int_equal(read.pinned_count, 3);
-    assert_memory_equal(read.pinned, input.pinned, 3 * sizeof *input.pinned);
-    record_free(&memory);
-    free(bytes);
+    assert_int_equal(read_again(&input), CUFENCE_OK);
+    assert_memory_equal(found.device, input.device, sizeof input.device);
+    assert_int_equal(found.arena_start, 0x10000);
+    assert_int_equal(found.arena_end, 0x20000);
+    assert_int_equal(found.mode, RERUN_ZEROS);
+    assert_int_equal(found.is_saved, 1);
+    assert_int_equal(found.is_compared, 1);
+    assert_string_equal(found.dump, input.dump);
+    assert_string_equal(found.symbol, input.symbol);
+    assert_int_equal(found.is_traced, 1);
+    assert_int_equal(found.unwritten, 0x14b);
+    assert_memory_equal(&found.traced, &input.traced, sizeof input.traced);
+    assert_int_equal(found.image_bytes, 5);
+    assert_memory_equal(found.image, arguments, 5);
+    assert_int_equal(found.variable_count, 2);
+    assert_string_equal(found.variables[0].name, "limit");
+    assert_int_equal(found.variables[0].bytes, 8);
+    assert_memory_equal(found.variables[0].value, arguments + 2, 8);
+    assert_string_equal(found.variables[1].name, "none");
+    assert_int_equal(found.launch_count, 2);
+    assert_memory_equal(found.launches[0].arguments, arguments, 12);
+    assert_memory_equal(found.launches[1].arguments, arguments + 4, 3);
+    assert_memory_equal(found.launches[1].grid, two[1].grid, sizeof two[1].grid);
+    assert_memory_equal(found.launches[1].block, two[1].block, sizeof two[1].block);
+    assert_memory_equal(found.launches[1].cluster, two[1].cluster, sizeof two[1].cluster);
+    assert_int_equal(found.launches[1].shared_bytes, 70000);
+    assert_int_equal(found.launches[1].is_cooperative, 1);
+    assert_int_equal(found.reserved_count, 2);
+    assert_memory_equal(found.reserved, input.reserved, 2 * sizeof *input.reserved);
+    assert_int_equal(found.pinned_count, 3);
+    assert_memory_equal(found.pinned, input.pinned, 3 * sizeof *input.pinned);
 }
 
 TEST(a_damaged_one_is_refused)
 {
-    struct rerun_input read;
-    struct record_memory memory = {NULL};
-    struct problem problem;
     size_t size;
     uint8_t *bytes = written(&input, &size);
     for (size_t cut = 0; cut < size; cut++)
-        assert_int_equal(rerun_input_read(bytes, cut, &read, &memory, &problem), CUFENCE_ERROR_CORRUPT);
+        assert_int_equal(rerun_input_read(bytes, cut, &found, &held, &problem), CUFENCE_ERROR_CORRUPT);
     bytes[8]++;
-    assert_int_equal(rerun_input_read(bytes, size, &read, &memory, &problem), CUFENCE_ERROR_UNSUPPORTED);
+    assert_int_equal(rerun_input_read(bytes, size, &found, &held, &problem), CUFENCE_ERROR_UNSUPPORTED);
     assert_non_null(strstr(problem.text, "of version 12"));
     free(bytes);
 }
@@ -148,20 +135,16 @@ TEST(unsound_moves_are_refused)
                  {UINT64_MAX, 4, 0},
                  {0, 0, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct rerun_input made = {.dump = "", .symbol = "k", .arena_end = UINT64_C(1) << 40, .launch_count = 1}, read;
-        struct record_memory memory = {NULL};
+        struct rerun_input made = {.dump = "", .symbol = "k", .arena_end = UINT64_C(1) << 40, .launch_count = 1};
         made.image = (const uint8_t *)"image";
         made.image_bytes = 5;
         made.launches = two;
         made.moved_from = 0x1000;
         made.moved_bytes = cases[i].bytes;
         made.moved_to = cases[i].to;
-        cufence_status status = read_again(&made, &read, &memory);
-        assert_int_equal(status, cases[i].is_sound ? CUFENCE_OK : CUFENCE_ERROR_CORRUPT);
-        if (status == CUFENCE_OK) {
-            assert_true(read.moved_to == cases[i].to && read.moved_bytes == cases[i].bytes && read.moved_from == 0x1000);
-            record_free(&memory);
-        }
+        assert_int_equal(read_again(&made), cases[i].is_sound ? CUFENCE_OK : CUFENCE_ERROR_CORRUPT);
+        assert_true(!cases[i].is_sound ||
+                    (found.moved_to == cases[i].to && found.moved_bytes == cases[i].bytes && found.moved_from == 0x1000));
     }
 }
 
@@ -185,7 +168,7 @@ TEST(unsound_pinned_memory_is_refused)
         memcpy(bad.pinned, cases[i], sizeof cases[i]);
         bad.pinned_count = cases[i][1].address ? 2 : 1;
         assert_false(rerun_pinned_is_sound(bad.pinned, bad.pinned_count, 0x10000, 0x20000));
-        expect_corrupt(&bad);
+        assert_int_equal(read_again(&bad), CUFENCE_ERROR_CORRUPT);
     }
     bad.pinned[0] = (struct rerun_range){UINT64_C(1) << 32, RERUN_PINNED_BYTES};
     bad.pinned_count = 1;
@@ -201,7 +184,7 @@ TEST(unsound_reserved_parts_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         memcpy(bad.reserved, cases[i], sizeof cases[i]);
         bad.reserved_count = cases[i][1].address ? 2 : 1;
-        expect_corrupt(&bad);
+        assert_int_equal(read_again(&bad), CUFENCE_ERROR_CORRUPT);
     }
 }
 
@@ -209,31 +192,23 @@ TEST(unsound_reserved_parts_are_refused)
 
 TEST(ranges_arrive)
 {
-    struct rerun_input with = input, found;
-    struct record_memory memory = {NULL};
-    struct problem problem;
+    struct rerun_input with = input;
     for (size_t count = 0; count <= RERUN_RANGES; count += RERUN_RANGES / 2) {
-        size_t size;
         with.range_count = count;
         for (size_t i = 0; i < count; i++)
             with.ranges[i] = (struct rerun_range){ARENA + i, 1000 - i};
-        uint8_t *bytes = written(&with, &size);
-        assert_int_equal(rerun_input_read(bytes, size, &found, &memory, &problem), CUFENCE_OK);
+        assert_int_equal(read_again(&with), CUFENCE_OK);
         assert_int_equal(found.range_count, count);
         assert_memory_equal(found.ranges, with.ranges, count * sizeof *with.ranges);
         assert_memory_equal(found.launches[0].arguments, arguments, 12);
         assert_memory_equal(found.image, arguments, 5);
-        record_free(&memory);
-        free(bytes);
     }
 }
 
 /* The list of the others, which may be longer, under their name. */
 TEST(too_many_ranges_are_refused)
 {
-    struct rerun_input with = input, found;
-    struct record_memory memory = {NULL};
-    struct problem problem;
+    struct rerun_input with = input;
     for (size_t count = RERUN_RANGES; count <= RERUN_RANGES + 1; count++) {
         size_t size;
         with.reserved_count = count;
@@ -244,9 +219,9 @@ TEST(too_many_ranges_are_refused)
         assert_true(ranges && reserved);
         memcpy(reserved, "\"ranges\"  ", 10);
         memcpy(ranges, "\"others\"", 8);
-        assert_int_equal(rerun_input_read(bytes, size, &found, &memory, &problem),
+        assert_int_equal(rerun_input_read(bytes, size, &found, &held, &problem),
                          count == RERUN_RANGES ? CUFENCE_OK : CUFENCE_ERROR_CORRUPT);
-        record_free(&memory);
+        record_free(&held);
         free(bytes);
     }
 }

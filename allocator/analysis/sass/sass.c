@@ -1,3 +1,4 @@
+#include "base/reader.h"
 #include "sass_rows.h"
 
 #include <stdio.h>
@@ -136,12 +137,7 @@ static struct data_width width_of(const struct encoding *encoding, struct sass_i
 
 struct sass_instruction sass_load(const uint8_t *bytes)
 {
-    struct sass_instruction instruction = {0, 0};
-    for (unsigned i = 0; i < 8; i++) {
-        instruction.low |= (uint64_t)bytes[i] << 8 * i;
-        instruction.high |= (uint64_t)bytes[8 + i] << 8 * i;
-    }
-    return instruction;
+    return (struct sass_instruction){load_u64(bytes), load_u64(bytes + 8)};
 }
 
 static const struct encoding *find_encoding(struct sass_instruction instruction, unsigned sm)
@@ -299,6 +295,9 @@ const char *sass_thrower(struct sass_instruction instruction)
     return NULL;
 }
 
+/* The first ones that copy boxes, and bytes in a row. */
+enum { UTMALDG = 0x1b4, UBLKCP = 0x1ba };
+
 const char *sass_class(struct sass_instruction instruction, enum access_kind *kind)
 {
     /* By [8:0]. sass_bulk() tells the direction of UBLKCP. */
@@ -307,10 +306,10 @@ const char *sass_class(struct sass_instruction instruction, enum access_kind *ki
         uint8_t kind;
         const char *name;
     } classes[] = {
-        {0x160, ACCESS_READ, "TEX"},        {0x163, ACCESS_READ, "TLD4"},      {0x166, ACCESS_READ, "TLD"},
-        {0x16c, ACCESS_READ, "TXD"},        {0x199, ACCESS_READ, "SULD"},      {0x19d, ACCESS_WRITE, "SUST"},
-        {0x19f, ACCESS_ATOMIC, "SURED"},    {0x1b4, ACCESS_READ, "UTMALDG"},   {0x1b5, ACCESS_WRITE, "UTMASTG"},
-        {0x1b6, ACCESS_ATOMIC, "UTMAREDG"}, {0x1ba, ACCESS_UNKNOWN, "UBLKCP"}, {0x1bb, ACCESS_ATOMIC, "UBLKRED"},
+        {0x160, ACCESS_READ, "TEX"},        {0x163, ACCESS_READ, "TLD4"},       {0x166, ACCESS_READ, "TLD"},
+        {0x16c, ACCESS_READ, "TXD"},        {0x199, ACCESS_READ, "SULD"},       {0x19d, ACCESS_WRITE, "SUST"},
+        {0x19f, ACCESS_ATOMIC, "SURED"},    {UTMALDG, ACCESS_READ, "UTMALDG"},  {0x1b5, ACCESS_WRITE, "UTMASTG"},
+        {0x1b6, ACCESS_ATOMIC, "UTMAREDG"}, {UBLKCP, ACCESS_UNKNOWN, "UBLKCP"}, {0x1bb, ACCESS_ATOMIC, "UBLKRED"},
     };
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
         if (classes[i].opcode != sass_bits(instruction, 0, 9))
@@ -324,43 +323,32 @@ const char *sass_class(struct sass_instruction instruction, enum access_kind *ki
 /* Of ptxas 13.0 for sm_90, 100 and 120, against nvdisasm 13.5: the same for all three. */
 int sass_bulk(struct sass_instruction instruction, struct sass_bulk *bulk)
 {
-    static const struct {
-        uint16_t opcode; /* [8:0] */
-        uint8_t kind, first_coordinate;
-        const char *name;
-    } rows[] = {{0x1b4, ACCESS_READ, 2, "UTMALDG"}, /* behind the addresses in shared memory of the box and of the barrier */
-                {0x1b5, ACCESS_WRITE, 1, "UTMASTG"},
-                {0x1b6, ACCESS_ATOMIC, 1, "UTMAREDG"},
-                {0x1ba, ACCESS_READ, 0, "UBLKCP.S.G"},
-                {0x1bb, ACCESS_ATOMIC, 0, "UBLKRED.G.S"}};
     /* By [84:82]. The four rows of a gather or scatter lie in as many coordinates behind the first one. */
     static const char *const modes[2][8] = {{"", ".IM2COL", ".SCATTER4", "", "", "", "", ""},
                                             {"", ".IM2COL", ".W128", ".W", ".GATHER4", "", "", ""}};
     const unsigned first = (unsigned)sass_bits(instruction, 32, 8), second = (unsigned)sass_bits(instruction, 24, 8);
-    size_t i = 0;
-    while (i < sizeof rows / sizeof rows[0] && rows[i].opcode != sass_bits(instruction, 0, 9))
-        i++;
-    if (i == sizeof rows / sizeof rows[0])
+    enum access_kind kind;
+    const char *name = sass_class(instruction, &kind);
+    if (!name || sass_opcode(instruction) < UTMALDG)
         return 0;
     int is_from_shared = (int)sass_bits(instruction, 74, 1); /* bit 73: to shared memory */
-    *bulk = (struct sass_bulk){.kind = (enum access_kind)rows[i].kind, .at = second};
-    if (rows[i].first_coordinate) {
+    *bulk = (struct sass_bulk){.kind = kind, .at = second};
+    if (sass_opcode(instruction) < UBLKCP) {
         bulk->dimensions = 1 + (unsigned)sass_bits(instruction, 79, 3);
-        bulk->coordinates = first + rows[i].first_coordinate;
-        snprintf(bulk->text, sizeof bulk->text, "%s.%uD%s [UR%u], [UR%u]", rows[i].name, bulk->dimensions,
-                 modes[rows[i].kind == ACCESS_READ][sass_bits(instruction, 82, 3)], first, second);
+        /* behind the addresses in shared memory of the box and of the barrier */
+        bulk->coordinates = first + (kind == ACCESS_READ ? 2 : 1);
+        snprintf(bulk->text, sizeof bulk->text, "%s.%uD%s [UR%u], [UR%u]", name, bulk->dimensions,
+                 modes[kind == ACCESS_READ][sass_bits(instruction, 82, 3)], first, second);
         return bulk->dimensions <= 5;
     }
     if (is_from_shared && sass_bits(instruction, 73, 1)) /* to the shared memory of another block */
         return 0;
-    const char *name = rows[i].name;
     bulk->size = (unsigned)sass_bits(instruction, 64, 8);
-    if (rows[i].kind == ACCESS_ATOMIC || is_from_shared)
+    if (kind == ACCESS_UNKNOWN)
+        bulk->kind = is_from_shared ? ACCESS_WRITE : ACCESS_READ;
+    if (bulk->kind != ACCESS_READ)
         bulk->at = first;
-    if (rows[i].kind == ACCESS_READ && is_from_shared) {
-        bulk->kind = ACCESS_WRITE;
-        name = "UBLKCP.G.S";
-    }
-    snprintf(bulk->text, sizeof bulk->text, "%s [UR%u], [UR%u], UR%u", name, first, second, bulk->size);
+    snprintf(bulk->text, sizeof bulk->text, "%s%s [UR%u], [UR%u], UR%u", name, bulk->kind == ACCESS_READ ? ".S.G" : ".G.S",
+             first, second, bulk->size);
     return 1;
 }
