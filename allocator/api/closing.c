@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static struct {
     uint64_t count, bytes; /* atomic */
@@ -57,40 +56,40 @@ static void say_what_was_tested(const cufence_stats *stats, int is_verbose)
 {
     char more[192] = "";
     if (!stats->tested_places && stats->tested_buffers) /* uaf=strict, which counts no places */
-        output_say("==%d== cufence: use after free: tested for %s of %s freed buffer%s\n", (int)getpid(),
-                   grouped(stats->tested_buffers).text, grouped(stats->frees).text, plural(stats->frees));
+        output_note("use after free: tested for %s of %s freed buffer%s", grouped(stats->tested_buffers).text,
+                    grouped(stats->frees).text, plural(stats->frees));
     if (!stats->tested_places)
         return;
     if (is_verbose)
         snprintf(more, sizeof more, ", with %s buffer%s in %s full round%s", grouped(stats->tested_buffers).text,
                  plural(stats->tested_buffers), grouped(stats->tested_rounds).text, plural(stats->tested_rounds));
-    output_say("==%d== cufence: use after free: tested for %s of %s allocation site%s%s\n", (int)getpid(),
-               grouped(stats->tested_places).text, grouped(stats->freed_places).text, plural(stats->freed_places), more);
+    output_note("use after free: tested for %s of %s allocation site%s%s", grouped(stats->tested_places).text,
+                grouped(stats->freed_places).text, plural(stats->freed_places), more);
 }
 
 static void say_what_was_packed(const cufence_stats *stats)
 {
     if (stats->packed_allocations)
-        output_say("==%d== cufence: packed: %s allocation%s shared pages, with redzones that kernels check%s; small=map gives "
-                   "each a page of its own\n",
-                   (int)getpid(), grouped(stats->packed_allocations).text, plural(stats->packed_allocations),
-                   stats->freed_places ? ", and were not tested for use after free" : "");
+        output_note("packed: %s allocation%s shared pages, with redzones that kernels check%s; small=map gives "
+                    "each a page of its own",
+                    grouped(stats->packed_allocations).text, plural(stats->packed_allocations),
+                    stats->freed_places ? ", and were not tested for use after free" : "");
 }
 
 static void say_tensor_maps(void)
 {
     const struct maps_figures maps = maps_figures();
     if (maps.encoded)
-        output_say("==%d== cufence: tensor maps: %s of guarded buffers, of which %s reach%s past the end of theirs\n",
-                   (int)getpid(), grouped(maps.encoded).text, grouped(maps.too_large).text, maps.too_large == 1 ? "es" : "");
+        output_note("tensor maps: %s of guarded buffers, of which %s reach%s past the end of theirs",
+                    grouped(maps.encoded).text, grouped(maps.too_large).text, maps.too_large == 1 ? "es" : "");
 }
 
 static void say_unchecked_rows(void)
 {
     uint64_t count = regions_unchecked();
     if (count)
-        output_say("==%d== cufence: regions: %s free row%s could not be checked when taken or freed, as during a capture\n",
-                   (int)getpid(), grouped(count).text, plural(count));
+        output_note("regions: %s free row%s could not be checked when taken or freed, as during a capture", grouped(count).text,
+                    plural(count));
 }
 
 void closing_say_unguarded(void)
@@ -100,16 +99,14 @@ void closing_say_unguarded(void)
     for (int kind = 0; kind < UNGUARDED_KINDS; kind++) {
         uint64_t count = __atomic_load_n(&unguarded[kind].count, __ATOMIC_RELAXED);
         if (count)
-            output_say("==%d== cufence: not guarded: %s allocation%s %s, %s in all: cufence leaves them to the driver\n",
-                       (int)getpid(), grouped(count).text, plural(count), names[kind],
-                       bytes_of(__atomic_load_n(&unguarded[kind].bytes, __ATOMIC_RELAXED)).text);
+            output_note("not guarded: %s allocation%s %s, %s in all: cufence leaves them to the driver", grouped(count).text,
+                        plural(count), names[kind], bytes_of(__atomic_load_n(&unguarded[kind].bytes, __ATOMIC_RELAXED)).text);
     }
     for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++) {
         struct passed_figures passed = passed_figures((enum passed_reason)why);
         if (passed.count)
-            output_say("==%d== cufence: not guarded: %s buffer%s %s, %s in all: the driver allocated them\n", (int)getpid(),
-                       grouped(passed.count).text, plural(passed.count), passed_word((enum passed_reason)why),
-                       bytes_of(passed.bytes).text);
+            output_note("not guarded: %s buffer%s %s, %s in all: the driver allocated them", grouped(passed.count).text,
+                        plural(passed.count), passed_word((enum passed_reason)why), bytes_of(passed.bytes).text);
     }
 }
 
@@ -151,16 +148,15 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
     if (stats->peak_live_bytes) /* exact to 1 MiB */
         snprintf(most, sizeof most, " (at most %s at once)", bytes_of(stats->peak_live_bytes).text);
     if (stats->allocations)
-        output_say("==%d== cufence: %s; %s allocation%s guarded%s%s%s\n", (int)getpid(), findings,
-                   grouped(stats->allocations).text, plural(stats->allocations), most, seen,
-                   __atomic_load_n(&is_torch, __ATOMIC_RELAXED) ? "; PyTorch's allocator: cufence" : "");
+        output_note("%s; %s allocation%s guarded%s%s%s", findings, grouped(stats->allocations).text, plural(stats->allocations),
+                    most, seen, __atomic_load_n(&is_torch, __ATOMIC_RELAXED) ? "; PyTorch's allocator: cufence" : "");
     else if (!left.left && (found || ending->has_faulted)) /* what was found needed no guard */
-        output_say("==%d== cufence: %s; cufence saw no allocation of device memory%s\n", (int)getpid(), findings, seen);
+        output_note("%s; cufence saw no allocation of device memory%s", findings, seen);
     else
-        output_say("==%d== cufence: NOTHING WAS GUARDED: %s%s%s\n", (int)getpid(),
-                   left.left ? "every allocation was left to the driver, for the reasons below"
-                             : "cufence saw no allocation of device memory",
-                   seen, left.left ? "" : "; `cufence doctor` helps to find out why");
+        output_note("NOTHING WAS GUARDED: %s%s%s",
+                    left.left ? "every allocation was left to the driver, for the reasons below"
+                              : "cufence saw no allocation of device memory",
+                    seen, left.left ? "" : "; `cufence doctor` helps to find out why");
 }
 
 /* The last report's summary once more. */
@@ -181,7 +177,7 @@ static void say_summary(void)
 void closing_say_unused(void)
 {
     if (!tally_is_kept())
-        output_say("==%d== cufence: NOTHING WAS GUARDED: this process created no CUDA context\n", (int)getpid());
+        output_note("NOTHING WAS GUARDED: this process created no CUDA context");
 }
 
 void closing_record(void)
@@ -213,8 +209,8 @@ void closing_say(const struct ending *ending)
     say_unchecked_rows();
     closing_say_unguarded();
     if (ending->exitcode && ending->exitcode != ending->status)
-        output_say("==%d== cufence: exit status %d because of what was found; the program's own was %d (exitcode=0 keeps it)\n",
-                   (int)getpid(), ending->exitcode, ending->status);
+        output_note("exit status %d because of what was found; the program's own was %d (exitcode=0 keeps it)",
+                    ending->exitcode, ending->status);
     if (ending->status) /* the program has failed: its own message or traceback stands between */
         say_summary();
 }

@@ -7,8 +7,6 @@
 #endif
 #include "witness/rerun_source.h"
 
-#include <unistd.h>
-
 /* The option that asks for it, NULL if none does. */
 static const char *asking(const struct options *options)
 {
@@ -32,7 +30,7 @@ cufence_status lifecycle_lens(const struct options *options, int is_start)
 {
     const char *option = asking(options);
     if (is_start && options->every > 1 && !options->trace[0] && options->nan == NAN_OFF)
-        output_say("==%d== cufence: every= does nothing without trace= or nan=\n", (int)getpid());
+        output_note("every= does nothing without trace= or nan=");
 #ifdef CUFENCE_HAS_LENS
     return is_start ? open(options, option) : lens_check(options);
 #else

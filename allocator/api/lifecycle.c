@@ -218,10 +218,9 @@ static int await_reports(void)
     int is_told = untold_await(monotonic_ms() + report_ms()) && (!monitor_is_busy() || delivery_count() || delivery_known());
     unsigned lost = untold_lost();
     if (!is_told)
-        output_say("==%d== cufence: a finding was still being reported when the process ended\n", (int)process.pid);
+        output_note("a finding was still being reported when the process ended");
     if (lost)
-        output_say("==%d== cufence: the host had no memory to report %u finding%s\n", (int)process.pid, lost,
-                   lost == 1 ? "" : "s");
+        output_note("the host had no memory to report %u finding%s", lost, lost == 1 ? "" : "s");
     return is_told && !lost;
 }
 
@@ -241,8 +240,7 @@ static void conclude(void *argument)
     if (has_failed && !delivery_count() && !delivery_known()) {
         const char *name = "a kernel's exception";
         driver->cuGetErrorName(exit_result, &name);
-        output_say("==%d== cufence: a kernel has faulted: %s; without a core dump, nothing more is known\n", (int)process.pid,
-                   name);
+        output_note("a kernel has faulted: %s; without a core dump, nothing more is known", name);
     }
     if (process.options.live & LIVE_LEAKS && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         use_report_leaks();
@@ -343,7 +341,7 @@ static void after_fork(void)
 static void warn(const char *option, const char *sentence)
 {
     if (strcmp(option, "json") != 0)
-        output_say("==%d== cufence: %s\n", (int)getpid(), sentence);
+        output_note("%s", sentence);
 }
 
 /* On failure, everything but the open driver library is undone, so that the start may be retried. */

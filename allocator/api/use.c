@@ -35,7 +35,7 @@ void use_print(int device, const char *when)
     if (text)
         delivery_print(text, json);
     else
-        output_say("==%d== cufence: the host has no memory for the list of what is allocated\n", (int)getpid());
+        output_note("the host has no memory for the list of what is allocated");
     free(json);
     free(text);
     free(places);

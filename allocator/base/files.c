@@ -83,10 +83,17 @@ int files_open_named(const char *name, int flags)
     return open(name, flags, 0666);
 }
 
-int files_put_text(int fd, const char *text)
+int files_put(const char *name, const void *head, size_t head_size, const void *bytes, size_t size)
 {
-    int is_written = files_write(fd, text, strlen(text));
-    return close(fd) == 0 && is_written;
+    errno = bytes ? 0 : ENOMEM;
+    int fd = bytes ? files_create(name) : -1;
+    int is_ok = fd >= 0 && files_write(fd, head, head_size) && files_write(fd, bytes, size);
+    return fd >= 0 && close(fd) == 0 && is_ok;
+}
+
+int files_put_text(const char *name, const char *text)
+{
+    return files_put(name, NULL, 0, text, text ? strlen(text) : 0);
 }
 
 int installation_find(const char *file, const char *const *folders, size_t count, const char *name, char path[PATH_MAX])

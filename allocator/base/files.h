@@ -24,9 +24,12 @@ int files_create(const char *name);
  */
 int files_open_named(const char *name, int flags);
 
-/* Return 0 on failure and set errno; the second one closes the descriptor. */
+/* Returns 0 on failure and sets errno. */
 int files_write(int fd, const void *bytes, size_t size);
-int files_put_text(int fd, const char *text);
+
+/* Create a file with these bytes. NULL: the host has no memory for them. Return 0 on failure and set errno. */
+int files_put(const char *name, const void *head, size_t head_size, const void *bytes, size_t size);
+int files_put_text(const char *name, const char *text);
 
 /* Finds files of an installation from where one of them lies. Looks for `name` in folders relative to that of `file`; each ends
  * with a slash or is "". `path` gets the real path of the first that exists. Returns 0 if there is none. */

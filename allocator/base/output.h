@@ -16,6 +16,7 @@
 
 #include <stddef.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* How long to wait for a reader that accepts nothing. After one such timeout there is no more waiting until something was
  * written. */
@@ -30,6 +31,9 @@ int output_print(const char *text, int may_wait);
 
 /* Formats a message and prints it without waiting. Messages are cut at 4 KiB. */
 void output_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same for one line that says whose it is. */
+#define output_note(format, ...) output_say("==%d== cufence: " format "\n", (int)getpid(), ##__VA_ARGS__)
 
 /* Waits for a thread that is printing, and tries once more to print what is kept. Called at process exit. */
 void output_flush(void);

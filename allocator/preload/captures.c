@@ -11,10 +11,8 @@ __attribute__((noinline)) static void tell_of_graphs(void)
 {
     static int has_said; /* atomic */
     if (!__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
-        output_say(
-            "==%d== cufence: graphs=off: what the program captures by itself stays a CUDA graph, whose launches are seen "
-            "as a whole; in PyTorch, leave out torch.cuda.graph (`cufence docs values`)\n",
-            (int)getpid());
+        output_note("graphs=off: what the program captures by itself stays a CUDA graph, whose launches are seen "
+                    "as a whole; in PyTorch, leave out torch.cuda.graph (`cufence docs values`)");
 }
 
 /* Prepares the capture's context before the capture begins, and keeps our threads from using the stream meanwhile. */

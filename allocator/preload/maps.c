@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Bits of an element in memory; 0: unknown. */
 static uint32_t bits_of(CUtensorMapDataType type)
@@ -45,9 +44,8 @@ static void note(struct tensor_map *map, const CUtensorMap *encoded)
     take_surroundings(map);
     maps_add(map);
     if (map_excess(map) && preload_options->say == SAY_VERBOSE)
-        output_say("==%d== cufence: note: %s makes a tensor map that reaches %" PRIu64 " bytes past the end of buffer #%" PRIu64
-                   "\n",
-                   (int)getpid(), map->call, map_excess(map), map->buffer);
+        output_note("note: %s makes a tensor map that reaches %" PRIu64 " bytes past the end of buffer #%" PRIu64, map->call,
+                    map_excess(map), map->buffer);
 }
 
 void map_encoded(const char *call, const CUtensorMap *encoded, const struct map_shape *shape)

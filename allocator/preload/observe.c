@@ -157,21 +157,19 @@ static struct amount with_unit(uint64_t bytes)
     return amount;
 }
 
-#define SAY(...) output_say("==%d== cufence: " __VA_ARGS__)
-
 static void say_way(const struct card *card, const char *text, const struct estimate_way *way)
 {
     const struct estimate *estimate = &card->estimate;
     uint64_t room = card->total - card->taken, percent = estimate->native_peak ? way->peak * 100 / estimate->native_peak : 0;
-    SAY("  %-18s %10s %6" PRIu64 ".%02" PRIu64 " %6" PRIu64 " %%  %s\n", (int)process, text, with_unit(way->peak).text,
-        percent / 100, percent % 100, estimate->allocations ? way->count * 100 / estimate->allocations : 0,
-        way->peak <= room ? "yes" : "no");
+    output_note("  %-18s %10s %6" PRIu64 ".%02" PRIu64 " %6" PRIu64 " %%  %s", text, with_unit(way->peak).text, percent / 100,
+                percent % 100, estimate->allocations ? way->count * 100 / estimate->allocations : 0,
+                way->peak <= room ? "yes" : "no");
 }
 
 static void say_ways(const struct card *card)
 {
     char limit[64];
-    SAY("  %-18s %10s %9s %8s  %s\n", (int)process, "options", "takes", "of native", "guarded", "fits");
+    output_note("  %-18s %10s %9s %8s  %s", "options", "takes", "of native", "guarded", "fits");
     say_way(card, "as they are", &card->estimate.ways[0]);
     for (size_t i = 0; i < OTHERS; i++)
         say_way(card, others[i].text, &card->estimate.ways[1 + i]);
@@ -187,14 +185,14 @@ static void say_packing(const struct card *card)
     uint64_t map = card->estimate.ways[1 + OTHER_MAP].peak, pack = card->estimate.ways[1 + OTHER_PACK].peak;
     if (pack >= map)
         return;
-    SAY("  small buffers that share pages (small=pack) take %s less than those with pages of their own (small=map)\n",
-        (int)process, with_unit(map - pack).text);
+    output_note("  small buffers that share pages (small=pack) take %s less than those with pages of their own (small=map)",
+                with_unit(map - pack).text);
     if (own->options.small == ESTIMATE_AUTO || own->options.small == ESTIMATE_LATE)
-        SAY("  small=auto, the default, %s\n", (int)process,
-            own->turns.round == CELLS_HALF.round ? "would pack every second of them while the program runs"
-            : own->turns.round
-                ? "would begin to pack while the program runs"
-                : "would not pack: the pages of small buffers stay below 128 MiB, or a sixteenth of what is mapped");
+        output_note("  small=auto, the default, %s",
+                    own->turns.round == CELLS_HALF.round ? "would pack every second of them while the program runs"
+                    : own->turns.round
+                        ? "would begin to pack while the program runs"
+                        : "would not pack: the pages of small buffers stay below 128 MiB, or a sixteenth of what is mapped");
 }
 
 static void say_card(int device, const struct card *card)
@@ -202,18 +200,19 @@ static void say_card(int device, const struct card *card)
     const struct estimate *estimate = &card->estimate;
     const struct estimate_way *own = &estimate->ways[0];
     uint64_t room = card->total - card->taken;
-    SAY("estimate for GPU %d: nothing was guarded; %" PRIu64 " allocation%s, at most %" PRIu64 " buffer%s and %s at once\n",
-        (int)process, device, estimate->allocations, estimate->allocations == 1 ? "" : "s", estimate->live_peak,
-        estimate->live_peak == 1 ? "" : "s", with_unit(estimate->native_peak).text);
-    SAY("  guarded, they take %s at once, in pages of 2 MiB; %" PRIu64 " at once are smaller than 256 KiB\n", (int)process,
-        with_unit(own->peak).text, estimate->small_peak);
+    output_note("estimate for GPU %d: nothing was guarded; %" PRIu64 " allocation%s, at most %" PRIu64
+                " buffer%s and %s at once",
+                device, estimate->allocations, estimate->allocations == 1 ? "" : "s", estimate->live_peak,
+                estimate->live_peak == 1 ? "" : "s", with_unit(estimate->native_peak).text);
+    output_note("  guarded, they take %s at once, in pages of 2 MiB; %" PRIu64 " at once are smaller than 256 KiB",
+                with_unit(own->peak).text, estimate->small_peak);
     say_packing(card);
     if (own->kept_peak > own->peak)
-        SAY("  up to %s with what is kept for reuse, which is released when memory runs out\n", (int)process,
-            with_unit(own->kept_peak).text);
-    SAY("  GPU %d has %s, of which %s were in use before: it %s\n", (int)process, device, with_unit(card->total).text,
-        with_unit(card->taken).text,
-        own->peak <= room ? "fits" : "does NOT fit; with fallback=on the rest would be left to the driver, unguarded");
+        output_note("  up to %s with what is kept for reuse, which is released when memory runs out",
+                    with_unit(own->kept_peak).text);
+    output_note("  GPU %d has %s, of which %s were in use before: it %s", device, with_unit(card->total).text,
+                with_unit(card->taken).text,
+                own->peak <= room ? "fits" : "does NOT fit; with fallback=on the rest would be left to the driver, unguarded");
     say_ways(card);
 }
 
@@ -232,10 +231,10 @@ static void at_exit(int status, void *unused)
         is_any |= cards[device].is_open;
     }
     if (!is_any)
-        SAY("estimate: no allocation of device memory was seen; `cufence doctor` helps to find out why\n", (int)process);
+        output_note("estimate: no allocation of device memory was seen; `cufence doctor` helps to find out why");
     if (lost)
-        SAY("estimate: %" PRIu64 " allocation%s left out: the host had no memory to follow\n", (int)process, lost,
-            lost == 1 ? " is" : "s are");
+        output_note("estimate: %" PRIu64 " allocation%s left out: the host had no memory to follow", lost,
+                    lost == 1 ? " is" : "s are");
     lock_release(&lock);
     closing_say_unguarded();
     tally_note(TALLY_SAID);

@@ -9,7 +9,6 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* From the end of an object's head. */
 #define TYPE_BEFORE 8        /* in every object, before that end: the type */
@@ -262,8 +261,8 @@ static void say_unreadable(void *why)
 {
     const char *(*get_version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "Py_GetVersion");
     const char *version = get_version ? get_version() : "";
-    output_say("==%d== cufence: no Python lines in reports, only native ones: %s %.*s\n", (int)getpid(), (const char *)why,
-               (int)strcspn(version, " "), version);
+    output_note("no Python lines in reports, only native ones: %s %.*s", (const char *)why, (int)strcspn(version, " "),
+                version);
 }
 
 static int is_found_now(int *is_new)

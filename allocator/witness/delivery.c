@@ -132,14 +132,13 @@ void delivery_conclude(void)
     uint64_t again = delivery.again, beyond = delivery.beyond, known = delivery.known, times = delivery.known_times;
     lock_release(&delivery.lock);
     if (again)
-        output_say("==%d== cufence: findings reported above occurred %llu more time%s\n", (int)getpid(),
-                   (unsigned long long)again, again == 1 ? "" : "s");
+        output_note("findings reported above occurred %llu more time%s", (unsigned long long)again, again == 1 ? "" : "s");
     if (beyond)
-        output_say("==%d== cufence: %llu more finding%s not reported, because of max_reports=%llu\n", (int)getpid(),
-                   (unsigned long long)beyond, beyond == 1 ? "" : "s", (unsigned long long)delivery.most);
+        output_note("%llu more finding%s not reported, because of max_reports=%llu", (unsigned long long)beyond,
+                    beyond == 1 ? "" : "s", (unsigned long long)delivery.most);
     if (known)
-        output_say("==%d== cufence: %llu known finding%s (known=), met %llu time%s, not reported\n", (int)getpid(),
-                   (unsigned long long)known, known == 1 ? "" : "s", (unsigned long long)times, times == 1 ? "" : "s");
+        output_note("%llu known finding%s (known=), met %llu time%s, not reported", (unsigned long long)known,
+                    known == 1 ? "" : "s", (unsigned long long)times, times == 1 ? "" : "s");
 }
 
 void delivery_keep_known(const char *json, uint64_t identity)
@@ -214,8 +213,7 @@ static void add(void *argument)
     const struct addition *addition = argument;
     delivery_print(addition->text, addition->json);
     if (!addition->json && delivery.json.name[0])
-        output_say("==%d== cufence: the host has no memory for the report that %s should get\n", (int)getpid(),
-                   delivery.json.name);
+        output_note("the host has no memory for the report that %s should get", delivery.json.name);
 }
 
 void delivery_add(const char *text, const char *json)

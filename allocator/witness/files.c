@@ -45,15 +45,12 @@ static int write_packed(const struct gzip *gzip, int fd, const char *bytes, size
 int files_put_dump(char *name, size_t room, const char *stem, const void *dump, size_t size)
 {
     struct gzip gzip;
-    int is_packed = find_gzip(&gzip), is_ok;
+    int is_packed = find_gzip(&gzip);
     snprintf(name, room, "%s.core%s", stem, is_packed ? ".gz" : "");
+    if (!is_packed)
+        return files_put(name, NULL, 0, dump, size);
     int fd = files_create(name);
-    if (fd < 0)
-        return 0;
-    if (is_packed)
-        return write_packed(&gzip, fd, dump, size);
-    is_ok = files_write(fd, dump, size);
-    return close(fd) == 0 && is_ok;
+    return fd >= 0 && write_packed(&gzip, fd, dump, size);
 }
 
 char *files_snapshot(const struct fault_memory *memory, const char *device_name, const struct rerun_result *rerun)
@@ -69,5 +66,5 @@ char *files_snapshot(const struct fault_memory *memory, const char *device_name,
 }
 void files_complain(const char *name)
 {
-    output_say("==%d== cufence: keep: cannot write %s: %s\n", (int)getpid(), name, errno ? strerror(errno) : "unknown error");
+    output_note("keep: cannot write %s: %s", name, errno ? strerror(errno) : "unknown error");
 }

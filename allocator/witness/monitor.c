@@ -208,9 +208,9 @@ static void announce(void)
         return;
     monitor.is_announced = 1;
     if (device >= 0)
-        output_say("==%d== cufence: a kernel has faulted on GPU %d; reading the driver's core dump\n", (int)getpid(), device);
+        output_note("a kernel has faulted on GPU %d; reading the driver's core dump", device);
     else
-        output_say("==%d== cufence: a kernel has faulted; reading the driver's core dump\n", (int)getpid());
+        output_note("a kernel has faulted; reading the driver's core dump");
 }
 
 static void show_progress(const struct dump *dump)
@@ -220,8 +220,8 @@ static void show_progress(const struct dump *dump)
         return;
     monitor.progress_ms *= 2;
     if (output_is_terminal())
-        output_say("==%d== cufence: %.1f MiB of the core dump in %.1f s; the driver is still writing\n", (int)getpid(),
-                   (double)dump->received / MIB, (double)ms / 1000);
+        output_note("%.1f MiB of the core dump in %.1f s; the driver is still writing", (double)dump->received / MIB,
+                    (double)ms / 1000);
 }
 
 /* Waits for input, or for the end of a dump. Returns 0 when the thread must stop. */

@@ -34,24 +34,20 @@ void record_keep(const struct dump *dump, const struct dump *again, const struct
         free(snapshot);
         return;
     }
-    int fd;
+    int is_ok;
     do { /* process ids repeat, in containers at every start */
         snprintf(stem, sizeof stem, "%s/fault-%d-%u", folder, (int)getpid(), ++kept);
         snprintf(name, sizeof name, "%s.snapshot.json", stem);
-        errno = 0;
-        fd = files_create(name);
-    } while (fd < 0 && errno == EEXIST && kept < MOST_KEPT);
-    int is_ok = fd >= 0 && files_put_text(fd, snapshot ? snapshot : "") && snapshot;
+        is_ok = files_put_text(name, snapshot);
+    } while (!is_ok && errno == EEXIST && kept < MOST_KEPT);
     size_t length = strlen(stem);
     if (is_ok && again) {
         snprintf(stem + length, sizeof stem - length, ".rerun");
         is_ok = files_put_dump(name, sizeof name, stem, again->bytes, again->size);
         stem[length] = '\0';
     }
-    if (is_ok)
-        is_ok = files_put_dump(name, sizeof name, stem, dump->bytes, dump->size);
-    if (is_ok)
-        output_say("==%d== cufence: kept for `cufence explain`: %s\n", (int)getpid(), name);
+    if (is_ok && files_put_dump(name, sizeof name, stem, dump->bytes, dump->size))
+        output_note("kept for `cufence explain`: %s", name);
     else
         files_complain(name);
     free(snapshot);

@@ -114,11 +114,8 @@ void saving_keep_image(struct saving *saving, const void *image, size_t size)
 {
     char path[1200];
     name_file(saving, BUNDLE_IMAGE, path, sizeof path);
-    int fd = files_create(path);
-    if (fd < 0 || !files_write(fd, image, size))
+    if (!files_put(path, NULL, 0, image, size))
         files_complain(path);
-    if (fd >= 0)
-        close(fd);
 }
 
 static struct bundle_buffer *add_buffer(struct saving *saving, const cufence_buffer *from)
@@ -248,9 +245,7 @@ static int put_text(const struct saving *saving, const char *name, const char *t
 {
     char path[1200];
     name_file(saving, name, path, sizeof path);
-    errno = text ? 0 : ENOMEM;
-    int fd = text ? files_create(path) : -1;
-    int is_ok = fd >= 0 && files_put_text(fd, text);
+    int is_ok = files_put_text(path, text);
     if (!is_ok)
         files_complain(path);
     return is_ok;
@@ -338,12 +333,12 @@ void saving_finish(struct saving *saving, struct saving_rest *rest)
                 put_text(saving, "finding.json", rest->finding) && put_readme(saving, &rest->bundle) &&
                 put_text(saving, BUNDLE_INPUT, input); /* last: a bundle that has it is whole */
     if (is_ok)
-        output_say("==%d== cufence: saved for `cufence replay`: %s (%zu buffer%s, %" PRIu64 " bytes)\n", (int)getpid(),
-                   saving->folder, saving->count + saving->pinned_count - left_out,
-                   plural(saving->count + saving->pinned_count - left_out), saving->total);
+        output_note("saved for `cufence replay`: %s (%zu buffer%s, %" PRIu64 " bytes)", saving->folder,
+                    saving->count + saving->pinned_count - left_out, plural(saving->count + saving->pinned_count - left_out),
+                    saving->total);
     if (is_ok && left_out)
-        output_say("==%d== cufence: keep: %zu buffer%s left out (save_max and other reasons): see README.md there\n",
-                   (int)getpid(), left_out, left_out == 1 ? " was" : "s were");
+        output_note("keep: %zu buffer%s left out (save_max and other reasons): see README.md there", left_out,
+                    left_out == 1 ? " was" : "s were");
     free(input);
     free_saving(saving);
 }
@@ -363,7 +358,7 @@ void saving_drop(struct saving *saving, const char *why)
     if (!saving)
         return;
     if (why)
-        output_say("==%d== cufence: keep: nothing to replay: %s\n", (int)getpid(), why);
+        output_note("keep: nothing to replay: %s", why);
     remove_files(saving, saving->buffers, saving->count);
     remove_files(saving, saving->pinned, saving->pinned_count);
     remove_file(saving, BUNDLE_FOLDER);

@@ -49,17 +49,17 @@ static const struct finding_origin *setting_of(struct setting *setting, int devi
     return &setting->origin;
 }
 
+/* For the rest of the block. */
+#define ORIGIN(device) setting_of(&(struct setting){.name = ""}, device)
+
 static cufence_status read_known(const struct options *options)
 {
     known_free(&known);
     return known_read_option(&known, options->known);
 }
 
-/* So that the file is there, and says that it is cufence's, although nothing may ever be found. */
-static void begin_json(void)
+static void add_json(char *line)
 {
-    struct setting setting;
-    char *line = json_of_run(setting_of(&setting, -1));
     if (line)
         delivery_add_json(line);
     free(line);
@@ -74,19 +74,15 @@ cufence_status tell_open(const struct options *options)
     is_annotated = actions && !strcmp(actions, "true");
     snprintf(checkout, sizeof checkout, "%s", workspace ? workspace : "");
     cufence_status status = delivery_open(options) ?: read_known(options);
+    /* So that the file is there, and says that it is cufence's, although nothing may ever be found. */
     if (status == CUFENCE_OK && delivery_needs_head())
-        begin_json();
-    status = status ?: record_open(options);
-    return status == CUFENCE_OK ? saving_open(options) : status;
+        add_json(json_of_run(ORIGIN(-1)));
+    return status ?: record_open(options) ?: saving_open(options);
 }
 
 void tell_guarded(const struct guarded *guarded)
 {
-    struct setting setting;
-    char *line = json_of_guarded(setting_of(&setting, -1), guarded);
-    if (line)
-        delivery_add_json(line);
-    free(line);
+    add_json(json_of_guarded(ORIGIN(-1), guarded));
 }
 
 static tell_find_row find_row; /* constant after the start */
@@ -152,18 +148,15 @@ static struct report publish(struct finding *finding)
     if (has_row)
         finding->region = &row.fact;
     char *json = finding ? finding_json(finding) : NULL;
-    if (as != KNOWN_NOT) {
-        delivery_keep_known(json, identity);
-        free(json);
-        if (has_row)
-            finding->region = NULL;
-        return report;
-    }
-    report.text = finding ? finding_text(finding) : NULL;
+    report.text = finding && as == KNOWN_NOT ? finding_text(finding) : NULL;
     if (has_row)
         finding->region = NULL;
-    report.made_ns = monotonic_ns();
-    report.is_printed = delivery_publish(report.text, json, report.text ? identity : 0);
+    if (as != KNOWN_NOT) {
+        delivery_keep_known(json, identity);
+    } else {
+        report.made_ns = monotonic_ns();
+        report.is_printed = delivery_publish(report.text, json, report.text ? identity : 0);
+    }
     free(json);
     if (report.is_printed && finding && is_annotated)
         annotate(finding);
@@ -310,18 +303,16 @@ uint64_t tell_fault(struct telling *telling)
 uint64_t tell_unexplained(size_t size, const char *why)
 {
     char reason[640];
-    struct setting setting;
     struct finding finding;
     snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, why);
-    finding_unexplained(&finding, reason, setting_of(&setting, -1));
+    finding_unexplained(&finding, reason, ORIGIN(-1));
     return tell(&finding, 0);
 }
 
 void tell_misuse(const struct misuse *misuse)
 {
-    struct setting setting;
     struct finding finding;
-    finding_of_misuse(&finding, misuse, setting_of(&setting, misuse->where->buffer.id ? misuse->where->buffer.device : -1));
+    finding_of_misuse(&finding, misuse, ORIGIN(misuse->where->buffer.id ? misuse->where->buffer.device : -1));
     tell(&finding, 0);
 }
 
@@ -339,10 +330,9 @@ static struct slack_rerun *launch_again(struct slack_write *write, kernel_code c
 
 void tell_slack(struct slack_write *write, kernel_code code)
 {
-    struct setting setting;
     struct finding finding;
     struct slack_rerun *again = launch_again(write, code);
-    finding_of_slack(&finding, write, setting_of(&setting, write->buffer->device));
+    finding_of_slack(&finding, write, ORIGIN(write->buffer->device));
     finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
     tell(&finding, 0);
     slack_rerun_free(again);
@@ -350,24 +340,21 @@ void tell_slack(struct slack_write *write, kernel_code code)
 
 void tell_leak(struct leak *leak)
 {
-    struct setting setting;
     struct finding finding;
-    finding_of_leak(&finding, leak, setting_of(&setting, leak->largest->device));
+    finding_of_leak(&finding, leak, ORIGIN(leak->largest->device));
     tell(&finding, 0);
 }
 
 void tell_table(const struct table_fact *table, int device, int stops)
 {
-    struct setting setting;
     struct finding finding;
-    finding_of_table(&finding, table, setting_of(&setting, device));
+    finding_of_table(&finding, table, ORIGIN(device));
     tell(&finding, stops);
 }
 
 void tell_nan(const struct nan_fact *nan, int device, int stops)
 {
-    struct setting setting;
     struct finding finding;
-    finding_of_nan(&finding, nan, setting_of(&setting, device));
+    finding_of_nan(&finding, nan, ORIGIN(device));
     tell(&finding, stops);
 }

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MIB (UINT64_C(1) << 20)
 #define MOST_BUFFERS 65536u     /* that may be found: the newest ones */
@@ -87,7 +86,7 @@ static void refuse(const struct launch_function *function, const char *why)
     finding_kernel_of(function->name, name, sizeof name);
     tally_note(TALLY_UNSAVED);
     if (is_first)
-        output_say("==%d== cufence: save_values: no bundle of %s for `cufence replay`: %s\n", (int)getpid(), name, why);
+        output_note("save_values: no bundle of %s for `cufence replay`: %s", name, why);
 }
 
 static uint64_t room_of(const struct launch_function *function)

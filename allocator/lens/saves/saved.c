@@ -10,13 +10,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 static int has_failed;
 
 void saved_fail(const char *path)
 {
-    output_say("==%d== cufence: save_values: cannot write %s: %s\n", (int)getpid(), path, strerror(errno));
+    output_note("save_values: cannot write %s: %s", path, strerror(errno));
     tally_note(TALLY_UNSAVED);
     has_failed = 1;
 }
@@ -28,13 +27,10 @@ int saved_has_failed(void)
 
 static int put(const char *path, const void *first, size_t first_size, const void *bytes, uint64_t size)
 {
-    int fd = files_create(path);
-    int is_ok = fd >= 0 && files_write(fd, first, first_size) && files_write(fd, bytes, size);
-    if ((fd >= 0 && close(fd) != 0) || !is_ok) {
+    int is_ok = files_put(path, first, first_size, bytes, size);
+    if (!is_ok)
         saved_fail(path);
-        return 0;
-    }
-    return 1;
+    return is_ok;
 }
 
 int saved_put_array(const char *path, enum value_type type, const void *bytes, uint64_t size)
@@ -47,11 +43,7 @@ int saved_put_array(const char *path, enum value_type type, const void *bytes, u
 
 int saved_put(const char *path, const void *bytes, size_t size)
 {
-    if (bytes)
-        return put(path, bytes, 0, bytes, size);
-    errno = ENOMEM;
-    saved_fail(path);
-    return 0;
+    return put(path, NULL, 0, bytes, size);
 }
 
 enum value_type saved_type(const struct visit *visit, size_t index)

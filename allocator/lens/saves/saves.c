@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define PINNED (UINT64_C(512) << 20) /* most bytes of one launch, before and after together */
 
@@ -233,8 +232,8 @@ static void finished(const struct visit *visit, uint8_t *results, size_t bytes, 
         free(saved);
     } else if (!saved_has_failed() && visit->result == CUDA_SUCCESS) {
         tally_note(TALLY_UNSAVED);
-        output_say("==%d== cufence: save_values: launch %" PRIu64 " could not be saved: %s\n", (int)getpid(), visit->number,
-                   how == VISIT_NO_ROOM ? "there is no pinned memory left" : "a kernel has faulted, or the program ended");
+        output_note("save_values: launch %" PRIu64 " could not be saved: %s", visit->number,
+                    how == VISIT_NO_ROOM ? "there is no pinned memory left" : "a kernel has faulted, or the program ended");
     }
     bundles_drop(visit);
 }
@@ -242,18 +241,18 @@ static void finished(const struct visit *visit, uint8_t *results, size_t bytes, 
 static void closed(void)
 {
     uint64_t refused = __atomic_load_n(&saves.refused, __ATOMIC_RELAXED);
-    output_say("==%d== cufence: save_values: %" PRIu64 " launch%s saved in %s (%" PRIu64 " bytes)\n", (int)getpid(),
-               saves.saved, saves.saved == 1 ? "" : "es", saves.folder, saves.bytes);
+    output_note("save_values: %" PRIu64 " launch%s saved in %s (%" PRIu64 " bytes)", saves.saved, saves.saved == 1 ? "" : "es",
+                saves.folder, saves.bytes);
     if (saves.bundled)
-        output_say("==%d== cufence: save_values: %" PRIu64 " of them for `cufence replay`, at most %" PRIu64 " of a kernel\n",
-                   (int)getpid(), saves.bundled, saves.most_bundles);
+        output_note("save_values: %" PRIu64 " of them for `cufence replay`, at most %" PRIu64 " of a kernel", saves.bundled,
+                    saves.most_bundles);
     if (refused)
-        output_say("==%d== cufence: save_values: %" PRIu64 " more launch%s left out: save_max is %" PRIu64 " bytes\n",
-                   (int)getpid(), refused, refused == 1 ? " was" : "es were", saves.most);
+        output_note("save_values: %" PRIu64 " more launch%s left out: save_max is %" PRIu64 " bytes", refused,
+                    refused == 1 ? " was" : "es were", saves.most);
     if (saves.incomplete)
-        output_say("==%d== cufence: save_values: %" PRIu64 " buffer%s left out: a launch may have %" PRIu64
-                   " MiB, and buffers of other devices cannot be read\n",
-                   (int)getpid(), saves.incomplete, saves.incomplete == 1 ? " was" : "s were", (uint64_t)(PINNED >> 21));
+        output_note("save_values: %" PRIu64 " buffer%s left out: a launch may have %" PRIu64
+                    " MiB, and buffers of other devices cannot be read",
+                    saves.incomplete, saves.incomplete == 1 ? " was" : "s were", (uint64_t)(PINNED >> 21));
 }
 
 cufence_status saves_open(const struct options *options)

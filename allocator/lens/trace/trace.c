@@ -41,7 +41,7 @@ static struct {
 
 static void fail(const char *why)
 {
-    output_say("==%d== cufence: trace: cannot write %s: %s\n", (int)getpid(), trace.path, why);
+    output_note("trace: cannot write %s: %s", trace.path, why);
     trace.has_failed = 1;
     if (trace.file)
         fclose(trace.file);
@@ -178,18 +178,18 @@ static void closed(void)
     if (trace.has_failed)
         return;
     if (!trace.file) {
-        output_say("==%d== cufence: trace: %s was not written: no launch was seen\n", (int)getpid(), trace.path);
+        output_note("trace: %s was not written: no launch was seen", trace.path);
         return;
     }
     int is_written = trace_event_write(trace.file, &end) && !ferror(trace.file);
     if (fclose(trace.file) != 0 || !is_written)
-        output_say("==%d== cufence: trace: cannot write %s: %s\n", (int)getpid(), trace.path, strerror(errno));
+        output_note("trace: cannot write %s: %s", trace.path, strerror(errno));
     trace.file = NULL;
     trace.has_failed = 1;
     if (trace.missed)
-        output_say("==%d== cufence: trace: %" PRIu64 " of %" PRIu64 " launches have no hashes: the device was faster than the "
-                   "trace, or has faulted\n",
-                   (int)getpid(), trace.missed, trace.events);
+        output_note("trace: %" PRIu64 " of %" PRIu64 " launches have no hashes: the device was faster than the "
+                    "trace, or has faulted",
+                    trace.missed, trace.events);
 }
 
 cufence_status trace_open(const struct options *options)
