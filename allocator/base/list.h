@@ -1,5 +1,5 @@
 /*
- * Lists that grow one by one. Thread safety: none.
+ * Lists that grow one by one, and their order. Thread safety: none.
  */
 #pragma once
 
@@ -19,3 +19,6 @@ static inline int list_make_room(void *list, size_t count, size_t size)
         memcpy(list, &elements, sizeof elements);
     return elements != NULL;
 }
+
+/* What a comparison says of two numbers; chained by ?:. */
+#define LIST_ORDER(a, b) (((a) > (b)) - ((a) < (b)))

@@ -2,12 +2,10 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/hash.h"
 
 #include <assert.h>
 #include <stdlib.h>
-
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 
 struct entry {
     struct stream stream; /* first: other rooms hold a pointer to it */

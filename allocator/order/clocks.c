@@ -1,9 +1,8 @@
 #include "clocks.h"
 
-#include <stdlib.h>
+#include "base/hash.h"
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
+#include <stdlib.h>
 
 #define IS_GRAPH (UINT64_C(1) << 63) /* in a point's name; no user address has this bit */
 
@@ -136,10 +135,8 @@ static struct order_point *find_or_add(struct order_clocks *clocks, uint64_t nam
         return NULL;
     point->name = name;
     HASH_ADD(hh, clocks->points, name, sizeof point->name, point);
-    if (!point->hh.tbl) {
-        free(point);
+    if (!(point = HASH_KEPT(point)))
         return NULL;
-    }
     clocks->point_count++;
     return point;
 }

@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "base/output.h"
 #include "base/tally.h"
+#include "base/hash.h"
 #include "finding/writer.h"
 #include "guard/estimate.h"
 
@@ -13,9 +14,6 @@
 #include <unistd.h>
 
 #include "internal.h" /* last: see hooks.h */
-
-#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
-#include <uthash.h>
 
 #define DEVICES 64
 #define PAGE (UINT64_C(2) << 20)

@@ -1,13 +1,11 @@
 #include "interned.h"
 
 #include "base/lock.h"
+#include "base/hash.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
-#include <uthash.h>
 
 #define SLOTS 131072ul /* a power of two; at most half of them are used */
 _Static_assert((SLOTS & (SLOTS - 1)) == 0 && SLOTS >= 2ul * INTERNED_STACKS, "probing needs both");

@@ -3,12 +3,10 @@
 #include "base/lock.h"
 #include "base/thread.h"
 #include "base/error.h"
+#include "base/hash.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
-#include <uthash.h>
 
 struct label {
     UT_hash_handle hh;
@@ -35,12 +33,9 @@ static struct label *add(const char *text, size_t length)
     memcpy(label->text, text, length);
     label->text[length] = 0;
     HASH_ADD_KEYPTR(hh, labels, label->text, length, label);
-    if (label->hh.tbl) {
-        count++;
-        return label;
-    }
-    free(label);
-    return NULL;
+    label = HASH_KEPT(label);
+    count += label != NULL;
+    return label;
 }
 
 static const char *intern(const char *text)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/reader.h"
+#include "base/list.h"
 #include "surroundings.h"
 #include "driver/driver.h"
 #include "saving.h"
@@ -129,11 +130,7 @@ static int is_suspect(const struct rerun_launch *launch, const struct fault_memo
 static int by_promise(const void *left, const void *right)
 {
     const struct possible *a = left, *b = right;
-    if (a->is_suspect != b->is_suspect)
-        return b->is_suspect - a->is_suspect;
-    if (a->equal != b->equal)
-        return a->equal < b->equal ? -1 : 1;
-    return a->number < b->number ? -1 : 1;
+    return b->is_suspect - a->is_suspect ?: LIST_ORDER(a->equal, b->equal) ?: LIST_ORDER(a->number, b->number);
 }
 
 /* Best first: those with a pointer to nothing, those whose arguments are the rarest, the newest. */

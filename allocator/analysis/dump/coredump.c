@@ -1,6 +1,7 @@
 #include "coredump.h"
 
 #include "base/error.h"
+#include "base/list.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -112,9 +113,7 @@ static int compare_children(const void *left, const void *right)
     const struct coredump_child *a = left, *b = right;
     uint64_t places[2] = {(uint64_t)a->parent << 32 | a->row, (uint64_t)b->parent << 32 | b->row};
     uint64_t kinds[2] = {(uint64_t)a->type << 32 | a->section, (uint64_t)b->type << 32 | b->section};
-    if (places[0] != places[1])
-        return places[0] < places[1] ? -1 : 1;
-    return kinds[0] < kinds[1] ? -1 : kinds[0] > kinds[1];
+    return LIST_ORDER(places[0], places[1]) ?: LIST_ORDER(kinds[0], kinds[1]);
 }
 
 static cufence_status no_dump(size_t size, struct problem *problem)

@@ -335,11 +335,7 @@ static void borrow_grids(struct builder *builder)
 static int compare_sites(const void *left, const void *right)
 {
     const struct evidence_site *a = left, *b = right;
-    if (a->is_warp_alive != b->is_warp_alive)
-        return b->is_warp_alive - a->is_warp_alive;
-    if (a->sm != b->sm)
-        return a->sm < b->sm ? -1 : 1;
-    return a->warp < b->warp ? -1 : a->warp > b->warp;
+    return b->is_warp_alive - a->is_warp_alive ?: LIST_ORDER(a->sm, b->sm) ?: LIST_ORDER(a->warp, b->warp);
 }
 
 static void set_device(struct builder *builder)

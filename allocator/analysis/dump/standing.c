@@ -81,23 +81,19 @@ static int add_warp(void *user, const struct warp_view *view)
 static int compare_keys(const void *left, const void *right)
 {
     const struct standing_place *a = left, *b = right;
-    if (a->grid_id != b->grid_id)
-        return a->grid_id < b->grid_id ? -1 : 1;
-    if (a->pc != b->pc)
-        return a->pc < b->pc ? -1 : 1;
-    if (!a->exception.number != !b->exception.number)
-        return a->exception.number ? -1 : 1;
-    return a->sm != b->sm ? (a->sm < b->sm ? -1 : 1) : a->warp < b->warp ? -1 : a->warp > b->warp;
+    return LIST_ORDER(a->grid_id, b->grid_id)
+               ?: LIST_ORDER(a->pc, b->pc)
+               ?: LIST_ORDER(!a->exception.number, !b->exception.number)
+               ?: LIST_ORDER(a->sm, b->sm)
+               ?: LIST_ORDER(a->warp, b->warp);
 }
 
 static int compare_places(const void *left, const void *right)
 {
     const struct standing_place *a = left, *b = right;
-    if (!a->exception.number != !b->exception.number)
-        return a->exception.number ? -1 : 1;
-    if (a->threads != b->threads)
-        return a->threads > b->threads ? -1 : 1;
-    return compare_keys(left, right);
+    return LIST_ORDER(!a->exception.number, !b->exception.number)
+               ?: LIST_ORDER(b->threads, a->threads)
+               ?: compare_keys(left, right);
 }
 
 static void merge_places(struct standing *standing)

@@ -2,6 +2,7 @@
 
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/sass.h"
+#include "base/list.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -217,17 +218,15 @@ struct placed {
 
 static int by_value(const void *left, const void *right)
 {
-    uint64_t a = ((const struct placed *)left)->value, b = ((const struct placed *)right)->value;
-    return (a > b) - (a < b);
+    const struct placed *a = left, *b = right;
+    return LIST_ORDER(a->value, b->value);
 }
 
 /* As ptxas puts them (13.0, sm_80 to sm_120). */
 static int by_alignment(const void *left, const void *right)
 {
     const struct placed *a = left, *b = right;
-    if (a->alignment != b->alignment)
-        return a->alignment > b->alignment ? -1 : 1;
-    return (a->size > b->size) - (a->size < b->size);
+    return LIST_ORDER(b->alignment, a->alignment) ?: LIST_ORDER(a->size, b->size);
 }
 
 /* Constants keep their distances. Each of the others has got a place of its own from the driver. */

@@ -2,6 +2,7 @@
 #include "bundle.h"
 
 #include "fields.h"
+#include "base/list.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -83,7 +84,7 @@ static int is_sound(const struct bundle_buffer *buffer, struct problem *problem)
 static int by_start(const void *left, const void *right)
 {
     const uint64_t *a = left, *b = right;
-    return (*a > *b) - (*a < *b);
+    return LIST_ORDER(*a, *b);
 }
 
 /* Brings the buffers in order. */

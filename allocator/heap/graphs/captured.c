@@ -5,10 +5,9 @@
  */
 #include "graphs.h"
 
-#include <stdlib.h>
+#include "base/hash.h"
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
+#include <stdlib.h>
 
 static int is_keeping;    /* atomic: set by heap_keep_captures() */
 static int has_gone;      /* atomic: a graph was destroyed since captures_are_gone() */

@@ -3,9 +3,7 @@
 
 #include "unguarded.h"
 #include "heap/reuse/reuse.h"
-
-#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
-#include <uthash.h>
+#include "base/hash.h"
 
 /* In the table under its lock; taken out, it belongs to one thread. */
 struct passed {

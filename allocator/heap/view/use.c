@@ -3,12 +3,10 @@
 
 #include "finding/frames.h"
 #include "stacks/stack.h"
+#include "base/hash.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
-#include <uthash.h>
 
 /* The key: no padding between its members. */
 struct key {
@@ -36,10 +34,7 @@ static struct row *row_of(struct gathering *gathering, const struct key *key)
         return row;
     row->key = *key;
     HASH_ADD(hh, gathering->rows, key, sizeof row->key, row);
-    if (row->hh.tbl)
-        return row;
-    free(row);
-    return NULL;
+    return HASH_KEPT(row);
 }
 
 static int gather(struct slot *slot, void *user)

@@ -1,10 +1,9 @@
 /* The latest writers of the latest buffers, so that a trace of any length takes the same memory. */
 #include "writers.h"
 
-#include <stdlib.h>
+#include "base/hash.h"
 
-#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
-#include <uthash.h>
+#include <stdlib.h>
 
 enum { KEPT = 4, BUFFERS = 1 << 16 };
 

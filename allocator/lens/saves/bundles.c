@@ -3,6 +3,7 @@
 #include "base/lock.h"
 #include "base/output.h"
 #include "base/tally.h"
+#include "base/list.h"
 #include "finding/finding.h"
 #include "lens/kernels/reach.ptx.h"
 #include "launch/pinned.h"
@@ -158,7 +159,7 @@ static const char *take_foreign(struct bundling *bundling, const struct visit *v
 static int by_mapping(const void *left, const void *right)
 {
     const cufence_buffer *a = left, *b = right;
-    return (a->mapping_start > b->mapping_start) - (a->mapping_start < b->mapping_start);
+    return LIST_ORDER(a->mapping_start, b->mapping_start);
 }
 
 /* A buffer that another thread frees must stay mapped until the work of ours is done. One that is gone already is left out. */

@@ -3,6 +3,7 @@
 #include "base/lock.h"
 #include "base/output.h"
 #include "base/untold.h"
+#include "base/list.h"
 #include "finding/launched.h"
 #include "lens/kernels/tables.ptx.h"
 #include "launch/lens.h"
@@ -145,7 +146,7 @@ static void submit(struct visit_part *part, struct looked *looked, size_t count)
 static int by_element(const void *a, const void *b)
 {
     uint64_t one = ((const struct tables_found *)a)->element, other = ((const struct tables_found *)b)->element;
-    return (one > other) - (one < other);
+    return LIST_ORDER(one, other);
 }
 
 /* What a report needs besides the fact. Too large for the stack. */

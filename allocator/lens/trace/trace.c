@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/output.h"
 #include "base/text.h"
+#include "base/hash.h"
 #include "events.h"
 #include "lens/values/names.h"
 
@@ -14,7 +15,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
-#include <uthash.h>
 
 /* The launches of a kernel on a stream so far, for every=. */
 struct turns {
@@ -130,6 +130,7 @@ static int has_turn(const struct visit *visit)
     if (!turns && (turns = calloc(1, sizeof *turns)) != NULL) {
         turns->key = key;
         HASH_ADD(hh, trace.turns, key, sizeof turns->key, turns);
+        turns = HASH_KEPT(turns);
     }
     return !turns || turns->count++ % trace.options->every == 0;
 }

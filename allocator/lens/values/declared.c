@@ -1,14 +1,13 @@
 #include "declared.h"
 
 #include "base/lock.h"
+#include "base/hash.h"
 
 #include "lens/code/code.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1 /* without memory, an entry is left out */
-#include <uthash.h>
 #include <utlist.h>
 
 #define HIDDEN_MOST 2 /* pointers to scratch memory that Triton adds behind the arguments */

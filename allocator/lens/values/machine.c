@@ -1,6 +1,7 @@
 #include "machine.h"
 
 #include "base/lock.h"
+#include "base/hash.h"
 
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/uses.h"
@@ -10,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
-#include <uthash.h>
 #include <utlist.h>
 
 /* A word of the parameters. */

@@ -3,6 +3,7 @@
 #include "types.h"
 
 #include "base/lock.h"
+#include "base/hash.h"
 
 #include "finding/frames.h"
 
@@ -10,9 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
-#include <uthash.h>
 
 enum { KEPT = 200000, STACKS = 1 << 16 };
 
@@ -57,10 +55,7 @@ static struct place *intern_locked(const char *text)
         return place;
     memcpy(place->text, text, length + 1);
     HASH_ADD_KEYPTR(hh, names.places, place->text, length, place);
-    if (place->hh.tbl)
-        return place;
-    free(place);
-    return NULL;
+    return HASH_KEPT(place);
 }
 
 static struct place *intern(const char *text)
@@ -186,8 +181,7 @@ static struct named *find_locked(uint64_t id)
 static void put_locked(struct named *named)
 {
     HASH_ADD(hh, names.buffers, id, sizeof named->id, named);
-    if (!named->hh.tbl)
-        free(named);
+    HASH_KEPT(named);
 }
 
 /* A buffer that is used again stays among the latest. Returns whether it has a name. */
@@ -263,8 +257,7 @@ static void name_stream(const struct visit *visit)
         stream->key = visit->stream;
         stream->number = HASH_COUNT(names.streams) + 1;
         HASH_ADD(hh, names.streams, key, sizeof stream->key, stream);
-        if (!stream->hh.tbl)
-            free(stream);
+        HASH_KEPT(stream);
     }
 }
 

@@ -7,6 +7,7 @@
 #include "analysis/verdict/signature.h"
 #include "base/lock.h"
 #include "base/text.h"
+#include "base/hash.h"
 #include "finding/finding.h"
 
 #include <ctype.h>
@@ -14,9 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
-#include <uthash.h>
 
 #define OVERRIDES 16
 #define LEAST_BYTES 256u /* of a guess that is remembered */
@@ -193,10 +191,7 @@ static struct known_kernel *kernel_locked(const struct launch_function *function
     if (kernel || !(kernel = make(function)))
         return kernel;
     HASH_ADD_PTR(kernels, function, kernel);
-    if (kernel->hh.tbl)
-        return kernel;
-    free(kernel);
-    return NULL;
+    return HASH_KEPT(kernel);
 }
 
 const struct kernel_names *types_names(const struct launch_function *function)

@@ -1,11 +1,9 @@
 #include "visits.h"
 
 #include "base/lock.h"
+#include "base/hash.h"
 
 #include <stdlib.h>
-
-#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
-#include <uthash.h>
 
 #define MOST_GRAPHS 256 /* captures whose executable is not made yet; the oldest is forgotten */
 
@@ -46,10 +44,7 @@ static struct graph *add_locked(struct graph **table, const void *handle)
         return NULL;
     graph->handle = handle;
     HASH_ADD_PTR(*table, handle, graph);
-    if (graph->hh.tbl)
-        return graph;
-    free(graph);
-    return NULL;
+    return HASH_KEPT(graph);
 }
 
 /* A handle may have been that of a graph which is gone: another capture. */
