@@ -397,6 +397,8 @@ TEST(test_numbers)
         {"SHF.L.U32 R2, R2, 0x20, RZ", {0x0000002002027819, 0x000fca00000006ff}, 5, 0, 0},
         {"SHF.R.U32.HI R2, RZ, 0x21, R2", {0x00000021ff027819, 0x000fca0000011602}, 5, 0, 0},
         {"SHF.R.S32.HI R2, RZ, 0x40, R2", {0x00000040ff027819, 0x000fca0000011402}, 0xfffffffb, 0xffffffff, 0},
+        {"LEA R2, -R2, RZ, 0x5", {0x000000ff02027211, 0x002fe400078e29ff}, 3, 0xffffffa0, 0},
+        {"LEA.HI R2, -R2, RZ, RZ, 0x5", {0x000000ff02027211, 0x002fe400078f29ff}, 3, 0, 1},
         {"SHF.L.W.U32.HI R2, R2, 0x21, R2", {0x0000002102027819, 0x000fca0000010e02}, 0x80000001, 3, 0},
     };
     /* clang-format on */

@@ -271,8 +271,10 @@ static void run_lea(struct step *step)
         sum.is_known &= step->c.is_known;
         low |= (uint64_t)step->c.value << 32;
     }
-    if (flag(step, 72))
-        sum.is_known = 0; /* addresses with a negated base have not been seen */
+    if (flag(step, 72)) { /* as in divisions by warpSize */
+        low = 0 - low;
+        sum.is_known &= !is_high && !sum.is_extended && field(step, 81, 3) == 7;
+    }
     sum.value = is_high ? (uint32_t)(low << shift >> 32) : (uint32_t)(low << shift);
     add(&sum, step->b, !step->is_b_immediate && flag(step, 63));
     if (sum.is_extended)
