@@ -31,6 +31,9 @@ int value_is_float(enum value_type type);
 extern const char *const value_names[];       /* of the types; ends with NULL */
 const char *value_name(enum value_type type); /* "float32", "bfloat16", "uint8"; static */
 
+/* Returns the type of that name, long or short ("float16", "f16", "half", "c10::Half"); VALUE_TYPES if there is none. */
+enum value_type value_named(const char *name, size_t length);
+
 /* How the bits of a floating-point type are divided. */
 struct value_format {
     unsigned exponent_bits, mantissa_bits;

@@ -73,55 +73,6 @@ int signature_is_const(const char *name, size_t count, size_t index)
     return find_argument(name, count, index, &start, &end) && is_pointer(start, &end, &is_to_const) && is_to_const;
 }
 
-static int is_name(const char *start, size_t length, const char *name)
-{
-    return strlen(name) == length && memcmp(start, name, length) == 0;
-}
-
-static enum value_type type_of(const char *start, size_t length)
-{
-    static const struct {
-        const char *name;
-        enum value_type type;
-    } names[] = {
-        {"float", VALUE_FLOAT32},
-        {"double", VALUE_FLOAT64},
-        {"__half", VALUE_FLOAT16},
-        {"_Float16", VALUE_FLOAT16},
-        {"c10::Half", VALUE_FLOAT16},
-        {"cutlass::half_t", VALUE_FLOAT16},
-        {"__nv_bfloat16", VALUE_BFLOAT16},
-        {"c10::BFloat16", VALUE_BFLOAT16},
-        {"cutlass::bfloat16_t", VALUE_BFLOAT16},
-        {"__nv_fp8_e4m3", VALUE_FLOAT8_E4M3},
-        {"__nv_fp8x2_e4m3", VALUE_FLOAT8_E4M3},
-        {"__nv_fp8x4_e4m3", VALUE_FLOAT8_E4M3},
-        {"c10::Float8_e4m3fn", VALUE_FLOAT8_E4M3},
-        {"cutlass::float_e4m3_t", VALUE_FLOAT8_E4M3},
-        {"__nv_fp8_e5m2", VALUE_FLOAT8_E5M2},
-        {"__nv_fp8x2_e5m2", VALUE_FLOAT8_E5M2},
-        {"__nv_fp8x4_e5m2", VALUE_FLOAT8_E5M2},
-        {"c10::Float8_e5m2", VALUE_FLOAT8_E5M2},
-        {"cutlass::float_e5m2_t", VALUE_FLOAT8_E5M2},
-        {"char", VALUE_INT8},
-        {"signed char", VALUE_INT8},
-        {"unsigned char", VALUE_UINT8},
-        {"bool", VALUE_UINT8},
-        {"short", VALUE_INT16},
-        {"unsigned short", VALUE_UINT16},
-        {"int", VALUE_INT32},
-        {"unsigned int", VALUE_UINT32},
-        {"long", VALUE_INT64},
-        {"long long", VALUE_INT64},
-        {"unsigned long", VALUE_UINT64},
-        {"unsigned long long", VALUE_UINT64},
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (is_name(start, length, names[i].name))
-            return names[i].type;
-    return VALUE_TYPES;
-}
-
 enum value_type signature_elements(const char *name, size_t count, size_t index)
 {
     const char *start, *end;
@@ -133,14 +84,14 @@ enum value_type signature_elements(const char *name, size_t count, size_t index)
     size_t length = (size_t)(end - start);
     if (length && end[-1] == '*') /* of pointers */
         return VALUE_UINT64;
-    enum value_type type = type_of(start, length);
+    enum value_type type = value_named(start, length);
     if (type == VALUE_TYPES && length && end[-1] >= '1' && end[-1] <= '4') /* a vector: float2, __half2 */
-        type = type_of(start, length - 1);
+        type = value_named(start, length - 1);
     return type;
 }
 
 enum value_type signature_scalar(const char *name, size_t count, size_t index)
 {
     const char *start, *end;
-    return find_argument(name, count, index, &start, &end) ? type_of(start, (size_t)(end - start)) : VALUE_TYPES;
+    return find_argument(name, count, index, &start, &end) ? value_named(start, (size_t)(end - start)) : VALUE_TYPES;
 }

@@ -36,47 +36,6 @@ static void take_out(struct declared_kernel *kernel)
     LL_PREPEND(gone, kernel);
 }
 
-enum value_type declared_type(const char *name, size_t length)
-{
-    static const struct {
-        const char *name;
-        enum value_type type;
-    } others[] = {{"f32", VALUE_FLOAT32},
-                  {"fp32", VALUE_FLOAT32},
-                  {"float", VALUE_FLOAT32},
-                  {"f64", VALUE_FLOAT64},
-                  {"fp64", VALUE_FLOAT64},
-                  {"double", VALUE_FLOAT64},
-                  {"f16", VALUE_FLOAT16},
-                  {"fp16", VALUE_FLOAT16},
-                  {"half", VALUE_FLOAT16},
-                  {"bf16", VALUE_BFLOAT16},
-                  {"i8", VALUE_INT8},
-                  {"u8", VALUE_UINT8},
-                  {"bool", VALUE_UINT8},
-                  {"i1", VALUE_UINT8},
-                  {"f8e4m3", VALUE_FLOAT8_E4M3},
-                  {"fp8e4nv", VALUE_FLOAT8_E4M3},
-                  {"f8e5m2", VALUE_FLOAT8_E5M2},
-                  {"fp8e5", VALUE_FLOAT8_E5M2},
-                  {"i16", VALUE_INT16},
-                  {"u16", VALUE_UINT16},
-                  {"i32", VALUE_INT32},
-                  {"int", VALUE_INT32},
-                  {"u32", VALUE_UINT32},
-                  {"i64", VALUE_INT64},
-                  {"u64", VALUE_UINT64}};
-    for (enum value_type type = 0; type < VALUE_TYPES; type++) {
-        if (strlen(value_name(type)) == length && !memcmp(value_name(type), name, length))
-            return type;
-    }
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (strlen(others[i].name) == length && !memcmp(others[i].name, name, length))
-            return others[i].type;
-    }
-    return VALUE_TYPES;
-}
-
 /* Cuts "NAME TYPE\nNAME TYPE" up. Returns 0 if it has another form. */
 static int cut(struct declared_kernel *kernel)
 {
@@ -188,7 +147,7 @@ enum value_type declared_elements(const struct reached *reached)
     if (!type)
         return VALUE_TYPES;
     type += type[0] == 'k';
-    return declared_type(type, strlen(type));
+    return value_named(type, strlen(type));
 }
 
 const char *declared_name(CUfunction handle, const struct launch_function *function, int argument)

@@ -19,8 +19,5 @@ int declared_is_const(const struct reached *reached);
 /* NULL if it is unknown. Stays valid. */
 const char *declared_name(CUfunction handle, const struct launch_function *function, int argument);
 
-/* Returns the type of that name, long or short ("float16", "f16", "half"); VALUE_TYPES if there is none. */
-enum value_type declared_type(const char *name, size_t length);
-
 /* The module is about to be unloaded. */
 void declared_gone(const void *module);

@@ -73,7 +73,7 @@ static int add_override(const char *text, size_t length)
     const char *colon = memrchr(text, ':', length);
     const char *type = colon ? colon + 1 : text;
     size_t kernel = colon ? (size_t)(colon - text) : 0;
-    made.type = declared_type(type, (size_t)(text + length - type));
+    made.type = value_named(type, (size_t)(text + length - type));
     if (made.type == VALUE_TYPES || override_count == OVERRIDES || kernel >= sizeof made.kernel || (colon && !kernel))
         return 0;
     if (kernel) {
