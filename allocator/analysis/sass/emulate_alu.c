@@ -263,17 +263,15 @@ static void run_lea(struct step *step)
 {
     unsigned shift = field(step, 75, 5);
     int is_high = flag(step, 80);
-    struct sum sum = {0, step->a.is_known, flag(step, 74)};
-    uint64_t low = step->a.value;
+    int is_negated = flag(step, 72); /* as in divisions by warpSize; with more than a shift it has not been seen */
+    int is_seen = !is_negated || (!is_high && !field(step, 73, 2) && field(step, 81, 3) == 7);
+    struct sum sum = {0, step->a.is_known && is_seen, flag(step, 74)};
+    uint64_t low = is_negated ? 0 - (uint64_t)step->a.value : step->a.value;
     if (flag(step, 73)) {
         low = (uint64_t)(int64_t)(int32_t)step->a.value;
     } else if (is_high) {
         sum.is_known &= step->c.is_known;
         low |= (uint64_t)step->c.value << 32;
-    }
-    if (flag(step, 72)) { /* as in divisions by warpSize */
-        low = 0 - low;
-        sum.is_known &= !is_high && !sum.is_extended && field(step, 81, 3) == 7;
     }
     sum.value = is_high ? (uint32_t)(low << shift >> 32) : (uint32_t)(low << shift);
     add(&sum, step->b, !step->is_b_immediate && flag(step, 63));
