@@ -107,13 +107,19 @@ static const char *class_of(const void *object)
     return ((const char *const *)table[-1])[1];
 }
 
+static int is_code(const struct dl_phdr_info *module, void *unused)
+{
+    (void)module;
+    (void)unused;
+    return 1;
+}
+
 /* How many virtual functions the object's class has, and its bases in c10, as the Itanium C++ ABI lays them out. */
 static void put_shape(const void *object, char *out, size_t size)
 {
     const void *const *table = *(const void *const *const *)object, *const *type = table[-1];
-    struct module module;
     size_t count = 0;
-    while (module_of((uint64_t)(uintptr_t)table[count], &module))
+    while (module_visit((uint64_t)(uintptr_t)table[count], is_code, NULL))
         count++;
     size_t used = (size_t)snprintf(out, size, "%zu virtual functions and the bases", count);
     for (const char *before = " "; strstr(class_of(type), "__si_class_type_info") && used < size;) { /* it has one base */
