@@ -230,7 +230,7 @@ TEST(test_debugger)
                   "the launch failed: .*ILLEGAL_ADDRESS");
     expect_replay("--under \"gdb -nx -batch -ex 'set startup-with-shell off' -ex 'handle SIGSEGV nostop pass' -ex run\"", 86,
                   "the launch failed: .*ILLEGAL_ADDRESS");
-    expect_replay("--under 'gdb -nx -batch -ex run -ex bt'", 0, "in write_last ", "the process ended in the launch$");
+    expect_replay("--under 'gdb -nx -batch -ex run -ex bt'", 0, " write_last \\(", "the process ended in the launch$");
 }
 
 static void save_pinned(void)

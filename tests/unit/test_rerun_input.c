@@ -111,6 +111,7 @@ TEST(a_damaged_one_is_refused)
 {
     size_t size;
     uint8_t *bytes = written(&input, &size);
+    record_free(&held);
     for (size_t cut = 0; cut < size; cut++)
         assert_int_equal(rerun_input_read(bytes, cut, &found, &held, &problem), CUFENCE_ERROR_CORRUPT);
     bytes[8]++;
@@ -219,9 +220,9 @@ TEST(too_many_ranges_are_refused)
         assert_true(ranges && reserved);
         memcpy(reserved, "\"ranges\"  ", 10);
         memcpy(ranges, "\"others\"", 8);
+        record_free(&held);
         assert_int_equal(rerun_input_read(bytes, size, &found, &held, &problem),
                          count == RERUN_RANGES ? CUFENCE_OK : CUFENCE_ERROR_CORRUPT);
-        record_free(&held);
         free(bytes);
     }
 }
