@@ -3,6 +3,7 @@
 #include "base/aside.h"
 #include "base/clock.h"
 
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ struct prepared {
 };
 
 #define PINNED_BYTES ((size_t)16 << 10)
+#define DEBUGGER_NS (UINT64_C(500) * 1000000)
 
 static struct prepared *prepared_of(const struct context *context)
 {
@@ -76,9 +78,41 @@ struct launch {
     CUresult result;
 };
 
+/* The libraries that were there at the last search, and when the driver's debugger was first among them. All atomic. */
+static unsigned long long searched;
+static uint64_t debugger_ns; /* 0: never */
+
+/* Stops at once if no library has come or gone since. */
+static int find_debugger(struct dl_phdr_info *library, size_t size, void *is_first)
+{
+    unsigned long long changes = library->dlpi_adds + library->dlpi_subs;
+    (void)size;
+    if (*(int *)is_first && __atomic_exchange_n(&searched, changes, __ATOMIC_RELAXED) == changes)
+        return 1;
+    *(int *)is_first = 0;
+    if (!strstr(library->dlpi_name, "/libcudadebugger.so"))
+        return 0;
+    __atomic_store_n(&debugger_ns, monotonic_ns(), __ATOMIC_RELAXED);
+    return 1;
+}
+
+/* The driver loads its debugger when a kernel has faulted, to write the core dump. A launch of cufence's while it begins
+ * crashed in it (580.159: 2 of 214 runs of tests/gpu/programs/freed.cu, 8 at a time), none of the program's. So cufence's wait
+ * a moment. */
+static void wait_for_debugger(void)
+{
+    int is_first = 1;
+    if (__atomic_load_n(&debugger_ns, __ATOMIC_RELAXED) == 0)
+        dl_iterate_phdr(find_debugger, &is_first);
+    uint64_t since = __atomic_load_n(&debugger_ns, __ATOMIC_RELAXED), now = monotonic_ns();
+    if (since && now < since + DEBUGGER_NS)
+        aside_sleep((unsigned)((since + DEBUGGER_NS - now) / 1000));
+}
+
 static void launch(void *argument)
 {
     struct launch *launch = argument;
+    wait_for_debugger();
     launch->result = driver->cuLaunchKernel(launch->function, launch->blocks, 1, 1, launch->threads, 1, 1, 0, launch->stream,
                                             launch->arguments, NULL);
 }

@@ -257,7 +257,8 @@ static void end_later(const cusim_thread *t, void *const *arguments)
 __attribute__((no_sanitize("address", "undefined"))) static void write_by_variable(const cusim_thread *t,
                                                                                    void *const *arguments)
 {
-    volatile float *out = *(volatile float *const *)cusim_variable(); /* NULL in a test: not by write_past(), which is sanitized */
+    /* NULL in a test: not by write_past(), which is sanitized. */
+    volatile float *out = *(volatile float *const *)cusim_variable();
     if (number(t) <= second(arguments))
         out[number(t)] = 2.5f;
 }

@@ -1,6 +1,9 @@
 /* Slack watch on the simulated device: writes beside buffers that no hardware sees, and what is not one. */
+#include "base/clock.h"
 #include "heap/heap.h"
 #include "pokes.h"
+
+#include <dlfcn.h>
 
 /* ---- one write ---- */
 
@@ -45,6 +48,18 @@ FINDS(finds_a_freed_one_at_exit, "4 bytes changed, 0 bytes past the end of buffe
     char *buffer = allocate(1000, stream);
     write_at(buffer + 1000, 4, 0, stream);
     release(buffer, stream);
+}
+
+/* The driver loads its debugger when it begins a dump, and a launch then may crash in it. */
+FINDS(waits_for_the_debugger_once, "1 byte changed, 1 byte before the start of buffer #1")
+{
+    start("slack=on");
+    char *buffer = allocate(1000, NULL);
+    write_at(buffer - 1, 1, 0, NULL);
+    CHECK(dlopen(PROGRAMS_FOLDER "/libcudadebugger.so.1", RTLD_NOW) != NULL);
+    uint64_t before = monotonic_ns();
+    CHECK(cufence_check(0) == 1);
+    CHECK(monotonic_ns() - before > 400000000);
 }
 
 /* uaf=adaptive exchanges blocks that lie idle, but not before they are checked. */
