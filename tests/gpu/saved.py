@@ -20,7 +20,7 @@ PAGED, TABLES = str(PROGRAMS / "paged.static"), [sys.executable, str(STORIES / "
 
 FREE = r"%s a free region: \d+ bytes, from byte \d+ of row %s of kv \(free, .*by request %s\) on, by block"
 NONE = r"\b0 of \d+ accesses in the kernel's code lead to one of \d+ free rows"
-EQUAL = r"the launch succeeded, outputs equal \(%s buffers"
+EQUAL = r"the launch succeeded, outputs equal \(%s buffers?,"
 # Name, program, launches, and replays: arguments, exit status, what they say.
 Case = tuple[str, list[str], str, list[tuple[list[str], int, str]]]
 CASES: list[Case] = [

@@ -148,6 +148,17 @@ class Players(unittest.TestCase):
         self.assertTrue(0 < len(taken) < 5, taken)
         self.assertTrue(all(len(one["native"]) == players.BLOCKS for one in taken))
 
+    def test_a_fault_that_the_baseline_does_not_report(self) -> None:
+        class Fake(players.Whole):
+            def fault_seconds(self, tool: str, workload: Any) -> dict[str, float]:
+                return {"fault.full": 2.0} if tool == "run" else {}
+
+        full = next(one for one in WORKLOADS if one.name == "fault.full")
+        player = Fake(self.bench, ["native", "run"])
+        self.assertTrue(player.warm(full))
+        player.round(full)
+        self.assertEqual(player.row(full)["rounds"], [{"run": [2.0]}])
+
 
 class Results(unittest.TestCase):
     def setUp(self) -> None:
