@@ -71,10 +71,8 @@ char *finding_key(const struct finding *finding)
     put_text(out, finding->called.call);
     put_kernel(out, finding);
     put_frames(out, finding->called.frames, finding->called.count);
-    if (use) {
+    if (use) /* not the place of its launch, which is not on record each time */
         put_text(out, use->kernel ? use->kernel : use->call);
-        put_frames(out, use->frames, use->frame_count);
-    }
     if (finding->by)
         put_launch(out, finding);
     put_text(out, buffer->label);

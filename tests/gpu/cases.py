@@ -56,7 +56,7 @@ FAULTS = [
             r"into buffer #\d+(?: \"[^\"]*\")?, which has been freed",
             r"buffer +#\d+, 4000 bytes\b",
             r"allocated at +\S*late_in_a_loop\.py:{ALLOCATED}\b",
-            r"freed +\S.* ago by thread \d+ on stream 0x[0-9a-f]+, about \d+ allocations ago",
+            r"freed +\S.* ago by thread \d+ on stream 0x[0-9a-f]+,\s+(?:==\d+==\s+)?about \d+ allocations ago",
             r"freed at +\S*late_in_a_loop\.py:{FREED}\b",
             r"late_in_a_loop\.py:{FAULT}\b",
         ],

@@ -251,6 +251,20 @@ TEST(stream_races)
     misuse.access = ACCESS_WRITE;
     misuse.earlier = &copy;
     check_misuse("race_with_a_copy", &misuse);
+
+    /* Where the launch was made is not on record each time: the race is the same. */
+    const struct earlier_use unplaced = {.kernel = launch.kernel};
+    char *keys[2];
+    for (int i = 0; i < 2; i++) {
+        struct finding finding;
+        misuse.earlier = i ? &unplaced : &launch;
+        finding_of_misuse(&finding, &misuse, &origin);
+        keys[i] = finding_key(&finding);
+        finding_free(&finding);
+    }
+    assert_string_equal(keys[0], keys[1]);
+    free(keys[0]);
+    free(keys[1]);
 }
 
 /* ---- what is found without a fault ---- */
