@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "record/record.h"
+#include "base/error.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -74,7 +74,7 @@ struct trace_header {
     uint32_t compute; /* capability, 90 for 9.0 */
     uint32_t driver;  /* CUDA version of the driver, 13000 */
     char filter[256]; /* trace=LAUNCHES=FILE: the launches that it has; "": all */
-    uint64_t every;   /* every=: it has one in so many of those; 0: all */
+    uint64_t every;   /* every=: it has one in so many of those; 0 is 1 */
     char fill[8];     /* "0x00" or "0x4b": what fresh memory was filled with; "": neither, and there are no folded hashes */
 };
 
@@ -84,11 +84,9 @@ int trace_is_partial(const struct trace_header *header);
 int trace_has_two_fills(const struct trace_header *a, const struct trace_header *b);
 int trace_has_same_launches(const struct trace_header *a, const struct trace_header *b);
 
-extern const struct record trace_header_record, trace_event_record;
-
-/* Write a line, with its newline. Text that is not UTF-8 is repaired. Return 0 if that fails, and set errno. */
-int trace_header_write(FILE *out, const struct trace_header *header);
-int trace_event_write(FILE *out, const struct trace_event *event);
+/* Write a line, with its newline. Text that is not UTF-8 is repaired. The caller checks ferror(). */
+void trace_header_write(FILE *out, const struct trace_header *header);
+void trace_event_write(FILE *out, const struct trace_event *event);
 
 /* Read a line, with or without its newline. Errors: CORRUPT, UNSUPPORTED (another version), OUT_OF_MEMORY. The message does not
  * name the file or the line. After an error there is nothing to free. */

@@ -1,7 +1,61 @@
 /* In a file of its own, so that a library that only writes needs no parser. */
 #include "event.h"
 
+#include "record/record.h"
+
 #include <string.h>
+
+#define EVENT(kind, member, ...) FIELD(kind, struct trace_event, member, #member, __VA_ARGS__)
+#define BUFFER(kind, member, ...) FIELD(kind, struct trace_buffer, member, #member, __VA_ARGS__)
+#define SCALAR(kind, member, ...) FIELD(kind, struct trace_scalar, member, #member, __VA_ARGS__)
+#define HEADER(kind, member, ...) FIELD(kind, struct trace_header, member, #member, __VA_ARGS__)
+
+static const struct field of_buffer[] = {
+    FIELD(TEXT, struct trace_buffer, name, "buffer", .flags = REQUIRED),
+    BUFFER(INT, argument, .flags = OR_NONE),
+    BUFFER(NUMBER, at),
+    BUFFER(NUMBER, size),
+    BUFFER(NUMBER, offset),
+    BUFFER(NUMBER, bytes),
+    BUFFER(HASH, before, WHEN(struct trace_buffer, has_before)),
+    BUFFER(HASH, after, WHEN(struct trace_buffer, has_after)),
+    BUFFER(HASH, folded_before, WHEN(struct trace_buffer, has_folded_before)),
+    BUFFER(HASH, folded_after, WHEN(struct trace_buffer, has_folded_after)),
+};
+static const struct record buffer_record = RECORD(struct trace_buffer, of_buffer);
+
+static const struct field of_scalar[] = {
+    SCALAR(INT, argument, .flags = OR_NONE),
+    SCALAR(NUMBER, bytes),
+    SCALAR(TEXT, value, .flags = REQUIRED),
+};
+static const struct record scalar_record = RECORD(struct trace_scalar, of_scalar);
+
+static const struct field of_event[] = {
+    FIELD(WORD, struct trace_event, kind, "event", .flags = REQUIRED, .words = trace_kinds),
+    EVENT(NUMBER, number),
+    EVENT(NUMBER, launch),
+    EVENT(NUMBER, stream, .most = UINT32_MAX),
+    EVENT(NUMBER, device, .most = INT32_MAX),
+    EVENT(TEXT, name),
+    EVENT(TEXT, symbol),
+    EVENT(TEXT, place),
+    EVENT(TRIPLE, grid),
+    EVENT(TRIPLE, block),
+    EVENT(NUMBER, shared),
+    EVENT(NUMBER, missed),
+    EVENT(LIST, buffers, .flags = BEHIND, .most = TRACE_ARGUMENTS, .record = &buffer_record,
+          COUNT(struct trace_event, buffer_count)),
+    EVENT(LIST, scalars, .flags = BEHIND, .most = TRACE_ARGUMENTS, .record = &scalar_record,
+          COUNT(struct trace_event, scalar_count)),
+};
+static const struct record event_record = RECORD(struct trace_event, of_event);
+
+static const struct field of_header[] = {
+    HEADER(CHARS, cufence), HEADER(CHARS, device), HEADER(NUMBER, compute), HEADER(NUMBER, driver), HEADER(CHARS, program),
+    HEADER(CHARS, options), HEADER(CHARS, filter), HEADER(NUMBER, every),   HEADER(CHARS, fill),
+};
+static const struct record header_record = RECORD(struct trace_header, of_header);
 
 static cufence_status corrupt(struct problem *problem, const char *what)
 {
@@ -37,7 +91,7 @@ cufence_status trace_event_read(const char *line, size_t size, struct trace_even
     cufence_status status = load(line, size, &object, problem);
     if (status != CUFENCE_OK)
         return status;
-    status = record_from_json(&trace_event_record, object, event, &memory, problem);
+    status = record_from_json(&event_record, object, event, &memory, problem);
     event->own[0] = object;
     event->own[1] = memory.first;
     event->name = or_empty(event->name);
@@ -67,7 +121,7 @@ cufence_status trace_header_read(const char *line, size_t size, struct trace_hea
     if (status != CUFENCE_OK)
         return status;
     const json_t *version = json_object_get(object, "trace");
-    status = record_from_json(&trace_header_record, object, header, &none, problem);
+    status = record_from_json(&header_record, object, header, &none, problem);
     if (!json_is_integer(version))
         status = corrupt(problem, "this is not a trace of cufence: `cufence run --trace FILE` makes one");
     else if (json_integer_value(version) != TRACE_VERSION)

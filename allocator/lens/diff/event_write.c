@@ -2,75 +2,123 @@
 
 #include "base/text.h"
 
-#include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *const trace_kinds[] = {"launch", "graph", "copy", "set", "end", NULL};
 
-#define EVENT(kind, member, ...) FIELD(kind, struct trace_event, member, #member, __VA_ARGS__)
-#define BUFFER(kind, member, ...) FIELD(kind, struct trace_buffer, member, #member, __VA_ARGS__)
-#define SCALAR(kind, member, ...) FIELD(kind, struct trace_scalar, member, #member, __VA_ARGS__)
-#define HEADER(kind, member, ...) FIELD(kind, struct trace_header, member, #member, __VA_ARGS__)
-#define HAS_STREAM WHEN(struct trace_event, stream) /* all but the last line */
-
-TABLE(buffer, struct trace_buffer, FIELD(TEXT, struct trace_buffer, name, "buffer", .flags = REQUIRED | EVEN_EMPTY),
-      BUFFER(INT, argument, .flags = OR_NONE), BUFFER(NUMBER, at, .flags = NOT_ZERO), BUFFER(NUMBER, size),
-      BUFFER(NUMBER, offset), BUFFER(NUMBER, bytes), BUFFER(HASH, before, WHEN(struct trace_buffer, has_before)),
-      BUFFER(HASH, after, WHEN(struct trace_buffer, has_after)),
-      BUFFER(HASH, folded_before, WHEN(struct trace_buffer, has_folded_before)),
-      BUFFER(HASH, folded_after, WHEN(struct trace_buffer, has_folded_after)));
-TABLE(scalar, struct trace_scalar, SCALAR(INT, argument, .flags = OR_NONE), SCALAR(NUMBER, bytes),
-      SCALAR(TEXT, value, .flags = REQUIRED | EVEN_EMPTY));
-
-static const struct field of_event[] = {
-    FIELD(WORD, struct trace_event, kind, "event", .flags = REQUIRED, .words = trace_kinds),
-    EVENT(NUMBER, number),
-    EVENT(NUMBER, launch, .flags = NOT_ZERO),
-    EVENT(NUMBER, stream, .flags = NOT_ZERO, .most = UINT32_MAX),
-    EVENT(NUMBER, device, HAS_STREAM, .most = INT32_MAX),
-    EVENT(TEXT, name),
-    EVENT(TEXT, symbol),
-    EVENT(TEXT, place),
-    EVENT(TRIPLE, grid, .flags = NOT_ZERO),
-    EVENT(TRIPLE, block, .flags = NOT_ZERO),
-    EVENT(NUMBER, shared, .flags = NOT_ZERO),
-    EVENT(NUMBER, missed, .flags = NOT_ZERO),
-    EVENT(LIST, scalars, HAS_STREAM, .flags = BEHIND, .most = TRACE_ARGUMENTS, .record = &scalar,
-          COUNT(struct trace_event, scalar_count)),
-    EVENT(LIST, buffers, HAS_STREAM, .flags = BEHIND, .most = TRACE_ARGUMENTS, .record = &buffer,
-          COUNT(struct trace_event, buffer_count)),
-};
-const struct record trace_event_record = RECORD(struct trace_event, of_event);
-
-static const struct field of_header[] = {
-    {.name = "trace", .type = FIELD_FIXED, .most = TRACE_VERSION},
-    HEADER(CHARS, cufence),
-    HEADER(CHARS, device),
-    HEADER(NUMBER, compute),
-    HEADER(NUMBER, driver),
-    HEADER(CHARS, program),
-    HEADER(CHARS, options),
-    HEADER(CHARS, filter),
-    HEADER(CHARS, fill),
-    HEADER(NUMBER, every, .flags = NOT_ZERO),
-};
-const struct record trace_header_record = RECORD(struct trace_header, of_header);
-
-static int put_line(FILE *out, json_t *json)
+/* A string with its quotes. Most are plain, and then nothing is allocated. */
+static void put_text(FILE *out, const char *text)
 {
-    char *line = text_of_json(json, JSON_COMPACT);
-    errno = line ? errno : ENOMEM;
-    int is_written = line && fputs(line, out) >= 0;
-    free(line);
-    return is_written;
+    const char *at = text;
+    while (*at >= ' ' && *at < 0x7f && *at != '"' && *at != '\\')
+        at++;
+    if (!*at) {
+        fprintf(out, "\"%s\"", text);
+        return;
+    }
+    json_t *string = text_to_json(text);
+    char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    fputs(quoted ? quoted : "\"?\"", out);
+    free(quoted);
+    json_decref(string);
 }
 
-int trace_event_write(FILE *out, const struct trace_event *event)
+static void put_member(FILE *out, const char *name, const char *text)
 {
-    return put_line(out, record_to_json(&trace_event_record, event));
+    if (!*text)
+        return;
+    fprintf(out, ",\"%s\":", name);
+    put_text(out, text);
 }
 
-int trace_header_write(FILE *out, const struct trace_header *header)
+static void put_three(FILE *out, const char *name, const uint32_t three[3])
 {
-    return put_line(out, record_to_json(&trace_header_record, header));
+    fprintf(out, ",\"%s\":[%" PRIu32 ",%" PRIu32 ",%" PRIu32 "]", name, three[0], three[1], three[2]);
+}
+
+static void put_hash(FILE *out, const char *name, int has, uint64_t hash)
+{
+    if (has)
+        fprintf(out, ",\"%s\":\"%016" PRIx64 "\"", name, hash);
+}
+
+static void put_buffer(FILE *out, const struct trace_buffer *buffer)
+{
+    fputs("{\"buffer\":", out);
+    put_text(out, buffer->name);
+    if (buffer->argument >= 0)
+        fprintf(out, ",\"argument\":%d", buffer->argument);
+    if (buffer->at)
+        fprintf(out, ",\"at\":%" PRIu32, buffer->at);
+    fprintf(out, ",\"size\":%" PRIu64 ",\"offset\":%" PRIu64 ",\"bytes\":%" PRIu64, buffer->size, buffer->offset,
+            buffer->bytes);
+    put_hash(out, "before", buffer->has_before, buffer->before);
+    put_hash(out, "after", buffer->has_after, buffer->after);
+    put_hash(out, "folded_before", buffer->has_folded_before, buffer->folded_before);
+    put_hash(out, "folded_after", buffer->has_folded_after, buffer->folded_after);
+    fputc('}', out);
+}
+
+static void put_scalar(FILE *out, const struct trace_scalar *scalar)
+{
+    fputc('{', out);
+    if (scalar->argument >= 0)
+        fprintf(out, "\"argument\":%d,", scalar->argument);
+    fprintf(out, "\"bytes\":%" PRIu32 ",\"value\":", scalar->bytes);
+    put_text(out, scalar->value);
+    fputc('}', out);
+}
+
+static void put_arguments(FILE *out, const struct trace_event *event)
+{
+    fputs(",\"scalars\":[", out);
+    for (size_t i = 0; i < event->scalar_count; i++) {
+        fputs(i ? "," : "", out);
+        put_scalar(out, &event->scalars[i]);
+    }
+    fputs("],\"buffers\":[", out);
+    for (size_t i = 0; i < event->buffer_count; i++) {
+        fputs(i ? "," : "", out);
+        put_buffer(out, &event->buffers[i]);
+    }
+    fputc(']', out);
+}
+
+void trace_event_write(FILE *out, const struct trace_event *event)
+{
+    fprintf(out, "{\"event\":\"%s\",\"number\":%" PRIu64, trace_kinds[event->kind], event->number);
+    if (event->kind == TRACE_END) {
+        fprintf(out, ",\"missed\":%" PRIu64 "}\n", event->missed);
+        return;
+    }
+    if (event->launch)
+        fprintf(out, ",\"launch\":%" PRIu64, event->launch);
+    fprintf(out, ",\"stream\":%" PRIu64 ",\"device\":%d", event->stream, event->device);
+    put_member(out, "name", event->name);
+    put_member(out, "symbol", event->symbol);
+    put_member(out, "place", event->place);
+    if (event->kind == TRACE_LAUNCH) {
+        put_three(out, "grid", event->grid);
+        put_three(out, "block", event->block);
+        fprintf(out, ",\"shared\":%" PRIu32, event->shared);
+    }
+    put_arguments(out, event);
+    fputs("}\n", out);
+}
+
+void trace_header_write(FILE *out, const struct trace_header *header)
+{
+    fprintf(out, "{\"trace\":%d", TRACE_VERSION);
+    put_member(out, "cufence", header->cufence);
+    put_member(out, "device", header->device);
+    fprintf(out, ",\"compute\":%" PRIu32 ",\"driver\":%" PRIu32, header->compute, header->driver);
+    put_member(out, "program", header->program);
+    put_member(out, "options", header->options);
+    put_member(out, "filter", header->filter);
+    put_member(out, "fill", header->fill);
+    if (header->every > 1)
+        fprintf(out, ",\"every\":%" PRIu64, header->every);
+    fputs("}\n", out);
 }

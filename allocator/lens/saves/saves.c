@@ -160,8 +160,9 @@ static void put_launch(const struct visit *visit, const char *folder)
     snprintf(path, sizeof path, "%s/launch.json", folder);
     int fd = files_create(path);
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
-    int is_written = file && trace_event_write(file, &event);
-    if (!file || fclose(file) != 0 || !is_written)
+    if (file)
+        trace_event_write(file, &event);
+    if (!file || fclose(file) != 0)
         saved_fail(path);
 }
 

@@ -67,8 +67,7 @@ static int has_fill(const struct options *options)
 
 static void put_header(int number)
 {
-    uint64_t every = trace.options->every;
-    struct trace_header header = {.driver = (uint32_t)driver->version, .every = every > 1 ? every : 0};
+    struct trace_header header = {.driver = (uint32_t)driver->version, .every = trace.options->every};
     const char *written = env_get("CUFENCE_OPTIONS");
     snprintf(header.filter, sizeof header.filter, "%s", trace.options->trace_filter);
     snprintf(header.cufence, sizeof header.cufence, "%s", VERSION_TEXT);
@@ -77,8 +76,7 @@ static void put_header(int number)
         snprintf(header.fill, sizeof header.fill, "0x%02x", (unsigned)trace.options->fill);
     read_command_line(header.program, sizeof header.program);
     header.compute = driver_describe(number, header.device, sizeof header.device);
-    if (!trace_header_write(trace.file, &header))
-        fail(strerror(errno));
+    trace_header_write(trace.file, &header);
 }
 
 /* Makes the file. Another process that writes to the same one keeps it. */
@@ -108,9 +106,10 @@ static void put_event(const struct visit *visit, const struct hashing *hashing, 
 {
     struct trace_event event = events_make(visit, hashing, sums);
     event.number = names_count_event(visit);
+    trace_event_write(trace.file, &event);
     trace.events++;
     trace.missed += visit->reached_count && !sums;
-    if (!trace_event_write(trace.file, &event))
+    if (ferror(trace.file))
         fail(strerror(errno));
 }
 
@@ -182,7 +181,8 @@ static void closed(void)
         output_note("trace: %s was not written: no launch was seen", trace.path);
         return;
     }
-    int is_written = trace_event_write(trace.file, &end) && !ferror(trace.file);
+    trace_event_write(trace.file, &end);
+    int is_written = !ferror(trace.file);
     if (fclose(trace.file) != 0 || !is_written)
         output_note("trace: cannot write %s: %s", trace.path, strerror(errno));
     trace.file = NULL;
