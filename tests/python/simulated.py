@@ -5,6 +5,7 @@ SIMULATED_KERNEL   the library that build() made
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import subprocess
@@ -111,3 +112,9 @@ class Device(Driver):
         self.check(self.library.cufence_malloc(ctypes.byref(pointer), size, 0, None), "cufence_malloc")
         assert pointer.value is not None
         return pointer.value
+
+    def fault(self, address: int) -> None:
+        """Reads a byte that is not there, and waits. The context fails once the fault is told, maybe within this wait."""
+        self.read(address)
+        with contextlib.suppress(RuntimeError):
+            self.synchronize()

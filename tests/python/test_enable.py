@@ -108,8 +108,7 @@ class Enable(standin.InOneFolder):
             device = simulated.Device("exitcode=0,say=normal")
             with cufence.label("weights"):
                 address = device.allocate(4000)
-            device.read(address + 4000)
-            device.synchronize()
+            device.fault(address + 4000)
             assert cufence.wait_reports(60) and cufence.fault_count() == 1
             assert "0 bytes past the end of buffer #" in cufence.last_report_text()
             report = cufence.last_report()

@@ -316,8 +316,7 @@ device = simulated.Device("json={json},log={log}")
 
 def step(model):
     batch = torch.Tensor(device.allocate(4000), (250, 4))
-    device.read(batch.storage.address + 4000)
-    device.synchronize()
+    device.fault(batch.storage.address + 4000)
     assert cufence.wait_reports(60)
     {then}
 

@@ -259,8 +259,7 @@ class Plugin(standin.InOneFolder):
             """
             import time
             def test_abort(device):
-                device.read(device.allocate(16) + 16)
-                device.synchronize()
+                device.fault(device.allocate(16) + 16)
                 time.sleep(60)
             """,
             "--cufence-options=on_fault=abort",
