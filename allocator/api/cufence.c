@@ -10,7 +10,7 @@
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "heap/unguarded/unguarded.h"
-#include "launch/lens.h"
+#include "launch/lens_table.h"
 #include "lifecycle.h"
 #include "order/order.h"
 #include "regions/regions.h"

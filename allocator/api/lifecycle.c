@@ -18,7 +18,7 @@
 #include "heap/unguarded/unguarded.h"
 #include "kernels/kernels.h"
 #include "launch/launch.h"
-#include "launch/lens.h"
+#include "launch/lens_table.h"
 #include "launch/pinned.h"
 #include "order/order.h"
 #include "regions/regions.h"

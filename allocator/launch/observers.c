@@ -1,6 +1,6 @@
 #include "observers.h"
 
-#include "lens.h"
+#include "lens_table.h"
 
 #include <assert.h>
 

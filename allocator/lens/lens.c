@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "contexts/contexts.h"
 #include "driver/driver.h"
-#include "launch/lens.h"
+#include "launch/lens_table.h"
 #include "lens/code/code.h"
 #include "lens/values/machine.h"
 #include "lens/values/declared.h"

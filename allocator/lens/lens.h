@@ -1,6 +1,6 @@
 /*
  * Opens what the options ask for of launches: values, nan, trace, save_values. Included by api/ and by these users of visits;
- * who calls the lens later knows launch/lens.h.
+ * who calls the lens later knows launch/lens_table.h.
  *
  * Thread safety: all at the start, before any context.
  */

@@ -3,7 +3,7 @@
 #include "internal.h"
 
 #include "base/error.h"
-#include "launch/lens.h"
+#include "launch/lens_table.h"
 
 #include <stdio.h>
 

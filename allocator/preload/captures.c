@@ -1,6 +1,6 @@
 /* Counts captures in progress, during which cufence must not synchronise a context, and has their memory followed. */
 #include "base/output.h"
-#include "launch/lens.h"
+#include "launch/lens_table.h"
 
 #include <unistd.h>
 

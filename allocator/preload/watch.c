@@ -2,7 +2,7 @@
 #include "base/aside.h"
 #include "api/closing.h"
 #include "launch/launch.h"
-#include "launch/lens.h"
+#include "launch/lens_table.h"
 #include "launch/maps.h"
 
 #include "bounds.h"

@@ -1,7 +1,7 @@
 /* What Python tells. */
 #include "torch/torch.h"
 #include "driver/driver.h"
-#include "launch/lens.h"
+#include "launch/lens_table.h"
 #include "witness/delivery.h"
 #include "witness/monitor.h"
 

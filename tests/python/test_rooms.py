@@ -127,7 +127,7 @@ class Arrows(unittest.TestCase):
                         self.assertTrue(included == room or FLOOR[room] < FLOOR[included], "rooms side by side do not know each other")
 
     def test_the_lens_is_registered(self):
-        """Only api/lens.c opens it, and only cufence diff reads traces; everybody else calls it by way of launch/lens.h."""
+        """Only api/lens.c opens it, and only cufence diff reads traces; everybody else calls it by way of launch/lens_table.h."""
         knows = {}
         for path in sorted(ALLOCATOR.rglob("*.[ch]")):
             name = path.relative_to(ALLOCATOR).as_posix()

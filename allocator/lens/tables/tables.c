@@ -6,10 +6,10 @@
 #include "base/list.h"
 #include "finding/launched.h"
 #include "lens/kernels/tables.ptx.h"
-#include "launch/lens.h"
+#include "launch/lens_table.h"
 #include "lens/lens.h"
 #include "lens/values/names.h"
-#include "list.h"
+#include "registry.h"
 #include "witness/tell.h"
 
 #include <inttypes.h>

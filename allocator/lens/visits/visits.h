@@ -22,7 +22,7 @@
 #include "arguments.h"
 
 #include "base/filter.h"
-#include "launch/lens.h"
+#include "launch/lens_table.h"
 #include "launch/observers.h"
 
 #define VISIT_USERS 5

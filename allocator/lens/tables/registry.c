@@ -1,4 +1,4 @@
-#include "list.h"
+#include "registry.h"
 
 #include "base/error.h"
 #include "base/list.h"
