@@ -106,7 +106,9 @@ uint64_t field_most(const struct field *field)
         return field->most;
     if (field->type == FIELD_LIST || field->type == FIELD_BYTES || field->type == FIELD_PAIRS)
         return most_elements(field);
-    return field->type == FIELD_INT ? INT32_MAX : field->size < 8 ? ((uint64_t)1 << 8 * field->size) - 1 : INT64_MAX;
+    if (field->type == FIELD_INT && field->size == sizeof(int))
+        return INT32_MAX;
+    return field->size < 8 ? ((uint64_t)1 << 8 * field->size) - 1 : INT64_MAX;
 }
 
 static int is_zero(const void *at, size_t size)
@@ -122,6 +124,12 @@ int field_is_wanted(const struct field *field, const void *holder)
 
 /* ---- JSON ---- */
 
+static int64_t field_signed(const struct field *field, const void *at)
+{
+    uint64_t number = field_number(field, at);
+    return field->size == sizeof(int) ? (int)number : (int64_t)number;
+}
+
 static int is_finite(double value)
 {
     return value - value == 0;
@@ -135,7 +143,7 @@ static int is_absent(const struct field *field, const void *at, const void *hold
     case FIELD_NUMBER:
         return field_number(field, at) > INT64_MAX || (is_optional && !field_number(field, at));
     case FIELD_INT:
-        return ((field->flags & OR_NONE) && *(const int *)at < 0) || (is_optional && !*(const int *)at);
+        return ((field->flags & OR_NONE) && field_signed(field, at) < 0) || (is_optional && !field_signed(field, at));
     case FIELD_TEXT:
     case FIELD_CHARS:
         return !(field->flags & EVEN_EMPTY) && !*field_text(field, at);
@@ -207,14 +215,15 @@ static json_t *list_of(const struct record *record, const char *at, size_t count
     return array;
 }
 
-/* Those with an empty value are left out. */
-static json_t *pairs_of(const struct record *record, const char *at, size_t count)
+/* Those with an absent value are left out. */
+static json_t *pairs_of(const struct record *record, const char *from, size_t count, uint64_t now_ns)
 {
     json_t *object = json_object();
-    for (; count && object; count--, at += record->bytes) {
-        const char *name = field_text(&record->fields[0], at + record->fields[0].at);
-        const char *value = field_text(&record->fields[1], at + record->fields[1].at);
-        if (*value && json_object_set_new(object, name, text_to_json(value)) != 0) {
+    const struct field *key = &record->fields[0], *field = &record->fields[1];
+    for (; count && object; count--, from += record->bytes) {
+        const void *at = field_at(field, from);
+        if (!is_absent(field, at, from, now_ns) &&
+            json_object_set_new(object, field_text(key, from + key->at), value_of(field, at, from, now_ns)) != 0) {
             json_decref(object);
             object = NULL;
         }
@@ -230,7 +239,7 @@ static json_t *value_of(const struct field *field, const void *at, const void *h
     case FIELD_NUMBER:
         return json_integer((json_int_t)field_number(field, at));
     case FIELD_INT:
-        return json_integer(*(const int *)at);
+        return json_integer(field_signed(field, at));
     case FIELD_HEX:
         return formatted("0x%" PRIx64, field_number(field, at));
     case FIELD_HASH:
@@ -258,7 +267,7 @@ static json_t *value_of(const struct field *field, const void *at, const void *h
     case FIELD_LIST:
         return list_of(field->record, at, field_count(field, holder), now_ns);
     case FIELD_PAIRS:
-        return pairs_of(field->record, at, field_count(field, holder));
+        return pairs_of(field->record, at, field_count(field, holder), now_ns);
     case FIELD_AGO:
         return json_integer(now_ns < field_number(field, at) ? 0 : (json_int_t)(now_ns - field_number(field, at)));
     case FIELD_OPEN:

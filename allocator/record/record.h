@@ -19,7 +19,7 @@
 
 enum field_type {
     FIELD_NUMBER, /* an integer of 1, 2, 4 or 8 bytes, without sign. Above INT64_MAX, which JSON readers lack, it is absent */
-    FIELD_INT,    /* an int */
+    FIELD_INT,    /* an int, or a number of 8 bytes that is told as one with a sign */
     FIELD_HEX,    /* uint64_t, "0x7e0000" */
     FIELD_HASH,   /* uint64_t, 16 hexadecimal digits */
     FIELD_TEXT,   /* const char *. NULL and "" are absent, unless EVEN_EMPTY. One that is no UTF-8 is repaired */
@@ -33,7 +33,7 @@ enum field_type {
     FIELD_BYTES,  /* uint8_t[], or behind a pointer, of which `count` are valid, or all without one: hexadecimal digits */
     FIELD_PART,   /* another record. Without a name its members are told as the holder's own */
     FIELD_LIST,   /* an array of records, or behind a pointer, of which `count` are valid */
-    FIELD_PAIRS,  /* a list of records with two texts, as one object: the first is the member's name */
+    FIELD_PAIRS,  /* a list of records with a text and a value, as one object: the text is the member's name */
     FIELD_AGO,    /* uint64_t, a time: how long before the present, see record_to_json_at(); absent if later. Not read */
     FIELD_OPEN,   /* OPEN() to CLOSE: the fields between them are told as an object of their own */
     FIELD_CLOSE,

@@ -16,7 +16,7 @@ struct reading {
 static int take_number(const struct field *field, const json_t *json, void *to)
 {
     json_int_t number = json_integer_value(json);
-    if (!json_is_integer(json) || (number < 0 && (field->type == FIELD_NUMBER || number < INT32_MIN)) ||
+    if (!json_is_integer(json) || (number < 0 && (field->type == FIELD_NUMBER || -(uint64_t)number > field_most(field) + 1)) ||
         (number > 0 && (uint64_t)number > field_most(field)))
         return 0;
     field_set_number(field, to, (uint64_t)number);
@@ -44,9 +44,8 @@ static int take_hex(const struct field *field, const json_t *json, void *to)
     return 1;
 }
 
-static int take_text(const struct field *field, const json_t *json, void *to)
+static int take_text(const struct field *field, const char *text, void *to)
 {
-    const char *text = json_string_value(json);
     if (text && field->type == FIELD_TEXT)
         memcpy((char *)to + field->at, &text, sizeof text);
     else if (text)
@@ -166,9 +165,9 @@ static int take_pairs(struct reading *reading, const struct field *field, json_t
         return 0;
     json_object_foreach(json, name, value)
     {
-        if (!take_text(&record->fields[1], value, at))
+        if (!take_value(reading, &record->fields[1], value, at))
             return 0;
-        memcpy(at + record->fields[0].at, &name, sizeof name);
+        take_text(&record->fields[0], name, at);
         at += record->bytes;
     }
     field_set_count(field, to, json_object_size(json));
@@ -210,7 +209,7 @@ static int take_value(struct reading *reading, const struct field *field, const 
         return take_hex(field, json, to);
     case FIELD_TEXT:
     case FIELD_CHARS:
-        return take_text(field, json, to);
+        return take_text(field, json_string_value(json), to);
     case FIELD_TRIPLE:
         return take_triple(field, json, to);
     case FIELD_BOOL:

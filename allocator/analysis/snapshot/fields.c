@@ -1,6 +1,9 @@
 #include "fields.h"
 
-#include "keep.h"
+#include "base/text.h"
+
+/* Limits, slightly above those of the writer. */
+enum { LAUNCHES = 8192, ARGUMENTS = 4096 };
 
 #define BUFFER(kind, member) FIELD(kind, cufence_buffer, member, #member, .flags = NOT_ZERO)
 #define FRAME(kind, member) FIELD(kind, struct stack_frame, member, #member, .flags = NOT_ZERO)
@@ -49,6 +52,7 @@ static const struct field of_entry[] = {
     LAUNCH(NUMBER, kept_bytes),
     FIELD(NUMBER, struct launch_entry, node, "node", .flags = NOT_ZERO),
 };
+static const struct record frame_record = RECORD(struct stack_frame, of_frame);
 static const struct record entry_record = RECORD(struct launch_entry, of_entry);
 static const struct field of_launch[] = {
     FIELD(PART, struct kept_launch, entry, NULL, .record = &entry_record),
@@ -57,14 +61,18 @@ static const struct field of_launch[] = {
     FIELD(TRIPLE, struct kept_launch, entry.block, "block"),
     FIELD(TRIPLE, struct kept_launch, entry.cluster, "cluster"),
     FIELD(BYTES, struct kept_launch, entry.bytes, "bytes", COUNT(struct kept_launch, byte_count)),
-    FIELD(NUMBER, struct kept_launch, place, "place", .flags = NOT_ZERO),
-    FIELD(LIST, struct kept_launch, frames, "frames", .flags = BEHIND | NOT_ZERO, .record = &kept_frame,
-          COUNT(struct kept_launch, frame_count)),
+    FIELD(NUMBER, struct kept_launch, of.place, "place", .flags = NOT_ZERO),
+    FIELD(LIST, struct kept_launch, of.frames, "frames", .flags = BEHIND | NOT_ZERO, .record = &frame_record,
+          COUNT(struct kept_launch, of.frame_count)),
 };
-static const struct field of_word[] = {{.type = FIELD_NUMBER, .size = sizeof(uint64_t)}};
-static const struct field of_side[] = {{.type = FIELD_NUMBER, .size = sizeof(uint32_t)}};
-static const struct record word = {.fields = of_word, .count = 1, .bytes = sizeof(uint64_t)};
-static const struct record side = {.fields = of_side, .count = 1, .bytes = sizeof(uint32_t)};
+TABLE(word, uint64_t, {.type = FIELD_NUMBER, .size = sizeof(uint64_t)});
+TABLE(side, uint32_t, {.type = FIELD_NUMBER, .size = sizeof(uint32_t)});
+TABLE(stack_record, struct kept_stack, FIELD(CHARS, struct kept_stack, number, ""),
+      FIELD(LIST, struct kept_stack, frames, "", .flags = BEHIND, .record = &frame_record, COUNT(struct kept_stack, count)));
+TABLE(function_record, struct kept_function, FIELD(TEXT, struct kept_function, name, "name", .flags = EVEN_EMPTY),
+      FIELD(NUMBER, struct kept_function, argument_bytes, "argument_bytes"),
+      FIELD(LIST, struct kept_function, arguments, "arguments", .flags = BEHIND, .most = 2 * ARGUMENTS, .record = &side,
+            COUNT(struct kept_function, count), WHEN(struct kept_function, has_layout)));
 static const struct field of_map[] = {
     MAP(BYTES, bytes),
     MAP(CHARS, call),
@@ -88,23 +96,13 @@ static const struct field of_origin[] = {
     ORIGIN(CHARS, program), ORIGIN(CHARS, options), ORIGIN(NUMBER, time_ns),
 };
 
-const struct record kept_buffer = RECORD(cufence_buffer, of_buffer);
-const struct record kept_frame = RECORD(struct stack_frame, of_frame);
-const struct record kept_launch = RECORD(struct kept_launch, of_launch);
-const struct record kept_map = RECORD(struct tensor_map, of_map);
-const struct record kept_memory = RECORD(struct fault_memory, of_memory);
-const struct record kept_origin = RECORD(struct snapshot_origin, of_origin);
+static const struct record buffer_record = RECORD(cufence_buffer, of_buffer);
+static const struct record launch_record = RECORD(struct kept_launch, of_launch);
+static const struct record map_record = RECORD(struct tensor_map, of_map);
+static const struct record memory_record = RECORD(struct fault_memory, of_memory);
+static const struct record origin_record = RECORD(struct snapshot_origin, of_origin);
 
-static const struct field of_write[] = {
-    FIELD(NUMBER, struct kept_write, buffer, "buffer", .flags = NOT_ZERO),
-    FIELD(BOOL, struct kept_write, write.is_before, "is_before"),
-    FIELD(BOOL, struct kept_write, write.is_slack, "is_slack"),
-    FIELD(NUMBER, struct kept_write, write.distance, "distance"),
-    FIELD(HEX, struct kept_write, write.address, "address"),
-    FIELD(NUMBER, struct kept_write, write.bytes, "bytes"),
-    FIELD(BYTES, struct kept_write, write.values, "values", COUNT(struct kept_write, write.value_bytes)),
-};
-static const struct record write_record = RECORD(struct kept_write, of_write);
+TABLE(number, cufence_buffer, FIELD(NUMBER, cufence_buffer, id, "buffer", .flags = NOT_ZERO));
 #define TERM(kind, member, ...) FIELD(kind, struct origin_term, member, #member, __VA_ARGS__)
 #define WRAP(kind, member, ...) FIELD(kind, struct origin_wrap, member, #member, __VA_ARGS__)
 #define CAUSE(kind, member, ...) FIELD(kind, struct origin, member, #member, __VA_ARGS__)
@@ -119,32 +117,52 @@ TABLE(cause, struct origin, CAUSE(BOOL, has_formula), CAUSE(HEX, address), CAUSE
       CAUSE(INT, base_at, .flags = OR_NONE), CAUSE(HEX, base_from), CAUSE(HEX, constant),
       CAUSE(LIST, terms, .record = &term, COUNT(struct origin, term_count)),
       CAUSE(LIST, wraps, .record = &wrap, COUNT(struct origin, wrap_count)));
-static const struct field of_rerun[] = {
-    FIELD(WORD, struct kept_rerun, result.outcome, "outcome", .words = rerun_outcome_words),
-    FIELD(CHARS, struct kept_rerun, result.reason, "reason", .flags = EVEN_EMPTY),
-    FIELD(CHARS, struct kept_rerun, result.note, "note", .flags = EVEN_EMPTY),
-    FIELD(NUMBER, struct kept_rerun, launch, "launch", WHEN(struct kept_rerun, has_launch)),
-    FIELD(CHARS, struct kept_rerun, result.unset, "unset"),
-    FIELD(NUMBER, struct kept_rerun, result.launches_tried, "launches_tried"),
-    FIELD(NUMBER, struct kept_rerun, result.took_ms, "took_ms"),
-    FIELD(NUMBER, struct kept_rerun, result.written_bytes, "written_bytes"),
-    FIELD(HEX, struct kept_rerun, result.rest_start, "rest_start", .flags = NOT_ZERO),
-    FIELD(HEX, struct kept_rerun, result.rest_end, "rest_end", .flags = NOT_ZERO),
-    FIELD(LIST, struct kept_rerun, writes, "writes", .record = &write_record, COUNT(struct kept_rerun, write_count)),
-    FIELD(PART, struct kept_rerun, result.cause, "cause", .record = &cause, WHEN(struct kept_rerun, result.cause.is_known)),
-};
-const struct record kept_rerun = RECORD(struct kept_rerun, of_rerun);
+#define WRITE(kind, member, ...) FIELD(kind, struct rerun_write, member, #member, __VA_ARGS__)
+TABLE(write_record, struct rerun_write, FIELD(PART, struct rerun_write, buffer, NULL, .flags = BEHIND, .record = &number),
+      WRITE(BOOL, is_before), WRITE(BOOL, is_slack), WRITE(NUMBER, distance), WRITE(HEX, address), WRITE(NUMBER, bytes),
+      WRITE(BYTES, values, COUNT(struct rerun_write, value_bytes)));
+#define LANE(kind, member) FIELD(kind, struct evidence_lane, member, #member)
+TABLE(lane_record, struct evidence_lane, LANE(NUMBER, lane), LANE(TRIPLE, thread), LANE(INT, address));
+#define FIGURE(kind, member) FIELD(kind, struct figures, member, #member)
+TABLE(figures_record, struct figures, FIGURE(HEX, address), FIGURE(NUMBER, bytes), FIGURE(NUMBER, seen), FIGURE(BYTES, first));
 
-static const struct field of_lane[] = {
-    FIELD(NUMBER, struct evidence_lane, lane, "lane"),
-    FIELD(TRIPLE, struct evidence_lane, thread, "thread"),
+#define KEPT(kind, member, ...) FIELD(kind, struct kept_snapshot, member, __VA_ARGS__)
+#define RERUN(kind, member, ...) FIELD(kind, struct kept_snapshot, of.rerun.member, #member, __VA_ARGS__)
+static const char *const version_word[] = {VERSION_TEXT, NULL};
+static const struct field of_snapshot[] = {
+    {.name = "snapshot", .type = FIELD_FIXED, .most = SNAPSHOT_VERSION},
+    {.name = "cufence", .type = FIELD_FIXED, .words = version_word},
+    KEPT(PART, of.origin, "origin", .record = &origin_record),
+    KEPT(PART, of.memory, "memory", .record = &memory_record),
+    KEPT(LIST, of.memory.near, "near", .flags = BEHIND, .record = &buffer_record,
+         COUNT(struct kept_snapshot, of.memory.near_count)),
+    KEPT(LIST, of.memory.live, "live", .flags = BEHIND, .record = &buffer_record,
+         COUNT(struct kept_snapshot, of.memory.live_count)),
+    KEPT(LIST, of.memory.maps, "maps", .flags = BEHIND | NOT_ZERO, .record = &map_record,
+         COUNT(struct kept_snapshot, of.memory.map_count)),
+    KEPT(PAIRS, stacks, "stacks", .flags = BEHIND, .record = &stack_record, COUNT(struct kept_snapshot, stack_count)),
+    KEPT(LIST, functions, "functions", .flags = BEHIND, .most = LAUNCHES, .record = &function_record,
+         COUNT(struct kept_snapshot, function_count)),
+    KEPT(LIST, launches, "launches", .flags = BEHIND, .most = LAUNCHES, .record = &launch_record,
+         COUNT(struct kept_snapshot, launch_count)),
+    OPEN("rerun", WHEN(struct kept_snapshot, has_rerun)),
+    RERUN(WORD, outcome, .words = rerun_outcome_words),
+    RERUN(CHARS, reason, .flags = EVEN_EMPTY),
+    RERUN(CHARS, note, .flags = EVEN_EMPTY),
+    KEPT(NUMBER, launch, "launch", WHEN(struct kept_snapshot, has_launch)),
+    RERUN(CHARS, unset),
+    RERUN(NUMBER, launches_tried),
+    RERUN(NUMBER, took_ms),
+    RERUN(NUMBER, written_bytes),
+    RERUN(HEX, rest_start, .flags = NOT_ZERO),
+    RERUN(HEX, rest_end, .flags = NOT_ZERO),
+    RERUN(LIST, writes, .record = &write_record, COUNT(struct kept_snapshot, of.rerun.write_count)),
+    RERUN(PART, cause, .record = &cause, WHEN(struct kept_snapshot, of.rerun.cause.is_known)),
+    OPEN("emulated", WHEN(struct kept_snapshot, of.rerun.emulated_count)),
+    KEPT(TRIPLE, of.rerun.emulated_block, "block"),
+    KEPT(LIST, of.rerun.emulated, "lanes", .record = &lane_record, COUNT(struct kept_snapshot, of.rerun.emulated_count)),
+    CLOSE,
+    RERUN(LIST, figures, .flags = NOT_ZERO, .record = &figures_record, COUNT(struct kept_snapshot, of.rerun.figure_count)),
+    CLOSE,
 };
-const struct record kept_lane = RECORD(struct evidence_lane, of_lane);
-
-static const struct field of_figures[] = {
-    FIELD(HEX, struct figures, address, "address"),
-    FIELD(NUMBER, struct figures, bytes, "bytes"),
-    FIELD(NUMBER, struct figures, seen, "seen"),
-    FIELD(BYTES, struct figures, first, "first"),
-};
-const struct record kept_figures = RECORD(struct figures, of_figures);
+const struct record kept_snapshot = RECORD(struct kept_snapshot, of_snapshot);

@@ -3,41 +3,46 @@
  */
 #pragma once
 
-#include "analysis/verdict/rerun_result.h"
+#include "keep.h"
 #include "record/record.h"
 
-/* A launch on record, with what a struct fault_launch says of it. */
+/* Frames, by the number that buffers and maps have for them. */
+struct kept_stack {
+    char number[12];
+    const struct stack_frame *frames;
+    size_t count;
+};
+
+/* A kernel: its name and, if has_layout, the offset and size of each argument, one after the other. */
+struct kept_function {
+    const char *name;
+    uint32_t argument_bytes;
+    int has_layout;
+    const uint32_t *arguments;
+    size_t count; /* of these numbers */
+};
+
+/* A launch on record, and what a struct fault_launch says of it besides. */
 struct kept_launch {
     struct launch_entry entry;
     int has_function;
     uint32_t function;   /* its index in the list of functions */
     uint32_t byte_count; /* of entry.bytes */
-    unsigned place;
-    const struct stack_frame *frames;
-    size_t frame_count;
+    struct fault_launch of;
 };
 
-/* A second launch: everything but the evidence, which is in a dump of its own beside the snapshot. Types of figures and
- * addresses of emulated lanes have no fields here. */
-struct kept_rerun {
-    struct rerun_result result;
-    int has_launch;
-    uint64_t launch; /* its index among the recorded ones */
-    struct kept_write {
-        uint64_t buffer; /* its number, 0 if none is known */
-        struct rerun_write write;
-    } writes[sizeof((struct rerun_result *)0)->writes / sizeof(struct rerun_write)];
-    size_t write_count;
+/* All of a snapshot but the types of figures. Of the second launch everything but the evidence, which is in a dump of its own
+ * beside the snapshot; a buffer is its number alone. */
+struct kept_snapshot {
+    struct snapshot of; /* without launches */
+    struct kept_stack *stacks;
+    size_t stack_count;
+    struct kept_function *functions;
+    size_t function_count;
+    struct kept_launch *launches;
+    size_t launch_count;
+    int has_rerun, has_launch;
+    uint64_t launch; /* of the second one: its index among the recorded ones */
 };
 
-extern const struct record kept_map;
-extern const struct record kept_buffer, kept_frame, kept_launch, kept_memory, kept_origin, kept_rerun, kept_lane, kept_figures;
-extern const struct record kept_rerun_launch, kept_rerun_variable, kept_bundle;
-
-/* ---- keep_rerun.c: a second launch as the member "rerun" of a snapshot ---- */
-
-/* Returns the object. The launch is named by its index in `memory`, a buffer by its number. */
-json_t *rerun_result_put(const struct rerun_result *rerun, const struct fault_memory *memory);
-
-/* Reads it; what is missing or makes no sense is left out. The launch and the buffers are those of `memory`. */
-void rerun_result_take(const json_t *object, const struct fault_memory *memory, struct rerun_result *rerun);
+extern const struct record kept_snapshot, kept_rerun_launch, kept_rerun_variable, kept_bundle;

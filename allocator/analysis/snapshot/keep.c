@@ -3,125 +3,144 @@
 #include "base/text.h"
 #include "fields.h"
 
-#include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
+
+/* What is kept, and the memory of its lists. The functions return 0 if out of host memory. */
+struct keeping {
+    struct kept_snapshot kept;
+    struct record_memory memory;
+};
 
 /* ---- frames ---- */
 
-static json_t *put_frames(const struct stack_frame *frames, size_t count)
+static int keep_stack(struct keeping *keeping, uint32_t number)
 {
-    json_t *array = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(array, record_to_json(&kept_frame, &frames[i]));
-    return array;
+    struct kept_snapshot *kept = &keeping->kept;
+    const struct buffer_frames *known = &kept->of.memory.frames;
+    struct stack_frame frames[STACK_READ], *own;
+    struct kept_stack *stack = &kept->stacks[kept->stack_count];
+    snprintf(stack->number, sizeof stack->number, "%u", number);
+    for (size_t i = 0; i < kept->stack_count && number; i++)
+        if (!strcmp(kept->stacks[i].number, stack->number))
+            return 1;
+    if (!number || !known->read)
+        return 1;
+    stack->count = known->read(known->from, number, frames, STACK_READ);
+    stack->frames = own = record_take(&keeping->memory, stack->count, sizeof *own);
+    for (size_t i = 0; own && i < stack->count; i++)
+        own[i] = frames[i];
+    kept->stack_count++;
+    return own != NULL;
 }
 
-static void put_stack(json_t *stacks, const struct fault_memory *memory, uint32_t number)
+static int keep_stacks(struct keeping *keeping)
 {
-    struct stack_frame frames[STACK_READ];
-    char key[16];
-    snprintf(key, sizeof key, "%u", number);
-    if (number && memory->frames.read && !json_object_get(stacks, key))
-        json_object_set_new(stacks, key,
-                            put_frames(frames, memory->frames.read(memory->frames.from, number, frames, STACK_READ)));
+    const struct fault_memory *memory = &keeping->kept.of.memory;
+    size_t buffers = memory->near_count + memory->live_count;
+    keeping->kept.stacks = record_take(&keeping->memory, 2 * buffers + memory->map_count + 1, sizeof *keeping->kept.stacks);
+    int is_ok = keeping->kept.stacks != NULL;
+    for (size_t i = 0; is_ok && i < buffers; i++) {
+        const cufence_buffer *buffer = i < memory->near_count ? &memory->near[i] : &memory->live[i - memory->near_count];
+        is_ok = keep_stack(keeping, buffer->allocated_stack) && keep_stack(keeping, buffer->freed_stack);
+    }
+    for (size_t i = 0; is_ok && i < memory->map_count; i++)
+        is_ok = keep_stack(keeping, memory->maps[i].stack);
+    return is_ok;
 }
 
 /* ---- launches ---- */
 
-static json_t *put_function(const struct launch_function *function)
+/* Returns the index of a kernel in the list, and adds it if it is new: `known` has the pointers. */
+static uint32_t number_function(struct kept_snapshot *kept, const struct launch_function **known,
+                                const struct launch_function *function)
 {
-    json_t *object = json_object();
-    json_object_set_new(object, "name", text_to_json(function->name));
-    json_object_set_new(object, "argument_bytes", json_integer(function->argument_bytes));
-    json_t *arguments = function->has_layout ? json_array() : NULL;
-    for (uint32_t i = 0; arguments && i < function->argument_count; i++) {
-        json_array_append_new(arguments, json_integer(function->arguments[i].offset));
-        json_array_append_new(arguments, json_integer(function->arguments[i].size));
-    }
-    if (arguments)
-        json_object_set_new(object, "arguments", arguments);
-    return object;
+    uint32_t number = 0;
+    while (number < kept->function_count && known[number] != function)
+        number++;
+    if (number < kept->function_count)
+        return number;
+    known[kept->function_count++] = function;
+    kept->functions[number] = (struct kept_function){.name = function->name,
+                                                     .argument_bytes = function->argument_bytes,
+                                                     .has_layout = function->has_layout,
+                                                     .arguments = &function->arguments->offset,
+                                                     .count = 2 * (size_t)function->argument_count};
+    return number;
 }
 
-/* Returns the index of a kernel in `functions`, and adds it if it is new: `known` has the pointers. */
-static uint32_t number_function(const struct launch_function *function, const struct launch_function **known, json_t *functions)
+static int keep_launches(struct keeping *keeping, const struct fault_memory *memory)
 {
-    uint32_t count = (uint32_t)json_array_size(functions);
-    for (uint32_t i = 0; i < count; i++)
-        if (known[i] == function)
-            return i;
-    known[count] = function;
-    json_array_append_new(functions, put_function(function));
-    return count;
-}
-
-/* Returns NULL if out of host memory. */
-static json_t *put_launches(const struct fault_memory *memory, json_t *functions)
-{
-    const struct launch_function **known = calloc(memory->launch_count + 1, sizeof *known);
-    json_t *array = known ? json_array() : NULL;
-    for (size_t i = 0; array && i < memory->launch_count; i++) {
-        const struct fault_launch *launch = &memory->launches[i];
+    struct kept_snapshot *kept = &keeping->kept;
+    size_t count = memory->launch_count;
+    const struct launch_function **known = record_take(&keeping->memory, count, sizeof *known);
+    kept->functions = record_take(&keeping->memory, count, sizeof *kept->functions);
+    kept->launches = record_take(&keeping->memory, count, sizeof *kept->launches);
+    if (!known || !kept->functions || !kept->launches)
+        return 0;
+    for (; kept->launch_count < count; kept->launch_count++) {
+        const struct fault_launch *launch = &memory->launches[kept->launch_count];
         const struct launch_function *function = launch->entry->function;
-        struct kept_launch kept = {.entry = *launch->entry,
-                                   .has_function = function != NULL,
-                                   .function = function ? number_function(function, known, functions) : 0,
-                                   .byte_count = launch->entry->kept_bytes,
-                                   .place = launch->place,
-                                   .frames = launch->frames,
-                                   .frame_count = launch->frame_count};
-        json_array_append_new(array, record_to_json(&kept_launch, &kept));
+        kept->launches[kept->launch_count] =
+            (struct kept_launch){.entry = *launch->entry,
+                                 .has_function = function != NULL,
+                                 .function = function ? number_function(kept, known, function) : 0,
+                                 .byte_count = launch->entry->kept_bytes,
+                                 .of = *launch};
     }
-    free(known);
-    return array;
+    return 1;
 }
 
 /* ---- the whole ---- */
 
-static json_t *put_buffers(const cufence_buffer *buffers, size_t count, json_t *stacks, const struct fault_memory *memory)
+/* Those that a launch may have been given: of the others nothing would be said. */
+static int keep_maps(struct keeping *keeping, const struct fault_memory *memory)
 {
-    json_t *array = json_array();
-    for (size_t i = 0; i < count; i++) {
-        json_array_append_new(array, record_to_json(&kept_buffer, &buffers[i]));
-        put_stack(stacks, memory, buffers[i].allocated_stack);
-        put_stack(stacks, memory, buffers[i].freed_stack);
+    struct tensor_map *maps = record_take(&keeping->memory, memory->map_count, sizeof *maps);
+    size_t count = 0;
+    for (size_t i = 0; maps && i < memory->map_count; i++) {
+        size_t k = 0;
+        while (k < memory->near_count && memory->near[k].id != memory->maps[i].buffer)
+            k++;
+        if (k < memory->near_count)
+            maps[count++] = memory->maps[i];
     }
-    return array;
+    keeping->kept.of.memory.maps = maps;
+    keeping->kept.of.memory.map_count = count;
+    return maps != NULL;
 }
 
-/* Those that a launch may have been given: of the others nothing would be said. */
-static json_t *put_maps(json_t *stacks, const struct fault_memory *memory)
+static void keep_rerun(struct kept_snapshot *kept, const struct fault_memory *memory, const struct rerun_result *rerun)
 {
-    json_t *array = json_array();
-    for (size_t i = 0; i < memory->map_count; i++) {
-        const struct tensor_map *map = &memory->maps[i];
-        int is_near = 0;
-        for (size_t k = 0; k < memory->near_count && !is_near; k++)
-            is_near = memory->near[k].id == map->buffer;
-        if (!is_near)
-            continue;
-        json_array_append_new(array, record_to_json(&kept_map, map));
-        put_stack(stacks, memory, map->stack);
+    kept->has_rerun = 1;
+    kept->of.rerun = *rerun;
+    for (; kept->launch < memory->launch_count && !kept->has_launch; kept->launch += !kept->has_launch)
+        kept->has_launch = rerun->launch == &memory->launches[kept->launch];
+}
+
+/* Adds the types of the figures, each as a list of its own. */
+static void put_types(json_t *figures, const struct rerun_result *rerun)
+{
+    for (size_t i = 0; i < json_array_size(figures); i++) {
+        json_t *types = json_object();
+        for (enum value_type type = 0; type < VALUE_GUESSED; type++) {
+            const struct type_figures *of = &rerun->figures[i].types[type];
+            json_object_set_new(types, value_name(type),
+                                json_pack("[ffffIIII]", of->min, of->max, of->mean, of->fit, (json_int_t)of->finite,
+                                          (json_int_t)of->zeros, (json_int_t)of->nans, (json_int_t)of->infinities));
+        }
+        json_object_set_new(json_array_get(figures, i), "types", types);
     }
-    return array;
 }
 
 char *snapshot_write(const struct fault_memory *memory, const struct snapshot_origin *origin, const struct rerun_result *rerun)
 {
-    json_t *object = json_object(), *stacks = json_object(), *functions = json_array();
-    json_object_set_new(object, "snapshot", json_integer(SNAPSHOT_VERSION));
-    json_object_set_new(object, "cufence", json_string(VERSION_TEXT));
-    json_object_set_new(object, "origin", record_to_json(&kept_origin, origin));
-    json_object_set_new(object, "memory", record_to_json(&kept_memory, memory));
-    json_object_set_new(object, "near", put_buffers(memory->near, memory->near_count, stacks, memory));
-    json_object_set_new(object, "live", put_buffers(memory->live, memory->live_count, stacks, memory));
-    if (memory->map_count)
-        json_object_set_new(object, "maps", put_maps(stacks, memory));
-    json_object_set_new(object, "stacks", stacks);
-    json_object_set_new(object, "functions", functions);
-    json_object_set_new(object, "launches", put_launches(memory, functions));
+    struct keeping keeping = {.kept = {.of = {.origin = *origin, .memory = *memory}}};
     if (rerun && (rerun->outcome != RERUN_NOT_TRIED || rerun->cause.is_known))
-        json_object_set_new(object, "rerun", rerun_result_put(rerun, memory));
+        keep_rerun(&keeping.kept, memory, rerun);
+    int is_ok = keep_launches(&keeping, memory) && keep_maps(&keeping, memory) && keep_stacks(&keeping);
+    json_t *object = is_ok ? record_to_json(&kept_snapshot, &keeping.kept) : NULL;
+    put_types(json_object_get(json_object_get(object, "rerun"), "figures"), &keeping.kept.of.rerun);
+    record_free(&keeping.memory);
     return text_of_json(object, JSON_COMPACT);
 }
