@@ -107,13 +107,13 @@ static void register_lines(struct report *report, const struct coredump *dump, c
 static void place_lines(struct report *report, const struct coredump *dump, const struct standing_place *place,
                         const struct standing_wishes *wishes)
 {
+    const struct location *at = place->at;
     char count[32];
     snprintf(count, sizeof count, "%zu", place->threads);
     report_begin(report, "", count);
-    report_put_code(report,
-                    &(struct report_code){place->file, place->line, place->instruction, place->symbol, place->kernel_offset});
-    if (!place->symbol)
-        report_put(report, "%sPC 0x%" PRIx64, place->file ? "   " : "", place->pc);
+    report_put_code(report, &(struct report_code){at->file, at->line, at->text, at->symbol, at->kernel_offset});
+    if (!at->symbol)
+        report_put(report, "%sPC 0x%" PRIx64, at->file ? "   " : "", place->pc);
     if (place->exception.number)
         report_put(report, ", %s", place->exception.name);
     report_end(report, CERTAIN_NOT);
@@ -180,10 +180,10 @@ static void launch_lines(struct report *report, const struct standing_grid *grid
                          const char *key)
 {
     report_begin(report, key, NULL);
-    report_put_kernel(report, grid->kernel ? grid->kernel : grid->symbol ? grid->symbol : "unknown kernel");
-    report_put(report, "%s", grid_of(grid->grid, grid->block).text);
-    if (grid->cluster[0] > 1 || grid->cluster[1] > 1 || grid->cluster[2] > 1)
-        report_put(report, " in clusters of %s", dim_of(grid->cluster).text);
+    report_put_kernel(report, grid->at->kernel ? grid->at->kernel : grid->at->symbol ? grid->at->symbol : "unknown kernel");
+    report_put(report, "%s", grid_of(grid->row.grid, grid->row.block).text);
+    if (grid->row.cluster[0] > 1 || grid->row.cluster[1] > 1 || grid->row.cluster[2] > 1)
+        report_put(report, " in clusters of %s", dim_of(grid->row.cluster).text);
     if (grid->threads || !wishes->remains)
         report_put(report, ", %s%zu threads left", at_least(wishes), grid->threads);
     report_end(report, CERTAIN_NOT);
@@ -242,9 +242,9 @@ char *standing_text(const struct coredump *dump, const struct standing *standing
 #define LANE(kind, ...) FIELD(kind, struct evidence_lane, __VA_ARGS__)
 #define SITE(kind, ...) FIELD(kind, struct evidence_site, __VA_ARGS__)
 #define DUMP(kind, ...) FIELD(kind, struct dump_record, __VA_ARGS__)
-#define CODE(of)                                                                                                               \
-    FIELD(TEXT, of, kernel, "kernel"), FIELD(TEXT, of, symbol, "symbol"),                                                      \
-        FIELD(NUMBER, of, kernel_offset, "offset", WHEN(of, symbol)), FIELD(TEXT, of, file, "file"),                           \
+#define NAMES(of) FIELD(TEXT, of, kernel, "kernel"), FIELD(TEXT, of, symbol, "symbol")
+#define CODE(of, instruction)                                                                                                  \
+    NAMES(of), FIELD(NUMBER, of, kernel_offset, "offset", WHEN(of, symbol)), FIELD(TEXT, of, file, "file"),                    \
         FIELD(INT, of, line, "line", .flags = NOT_ZERO, WHEN(of, file)), FIELD(TEXT, of, instruction, "instruction")
 
 struct place_record {
@@ -267,25 +267,27 @@ struct dump_record {
 
 TABLE(exception, struct exception, FIELD(NUMBER, struct exception, number, "number"),
       FIELD(TEXT, struct exception, name, "name"));
+TABLE(names, struct location, NAMES(struct location));
+TABLE(code, struct location, CODE(struct location, text));
 TABLE(place_table, struct standing_place, PLACE(NUMBER, threads, "threads"), PLACE(NUMBER, warps, "warps"),
       PLACE(NUMBER, sm, "sm"), PLACE(NUMBER, warp, "warp"), PLACE(TRIPLE, block, "block"), PLACE(TRIPLE, thread, "thread"),
-      PLACE(HEX, grid_id, "launch"), PLACE(HEX, pc, "pc"), CODE(struct standing_place),
+      PLACE(HEX, grid_id, "launch"), PLACE(HEX, pc, "pc"), PLACE(PART, at, NULL, .flags = BEHIND, .record = &code),
       PLACE(PART, exception, "exception", .record = &exception, WHEN(struct standing_place, exception.number)));
 TABLE(one_register, uint32_t, {.type = FIELD_HEX, .size = sizeof(uint32_t)});
 TABLE(place_record_table, struct place_record,
       FIELD(PART, struct place_record, place, NULL, .flags = BEHIND, .record = &place_table),
       FIELD(LIST, struct place_record, registers, "registers", .record = &one_register,
             COUNT(struct place_record, register_count), WHEN(struct place_record, has_registers)));
-TABLE(grid_table, struct standing_grid, GRID(NUMBER, threads, "threads"), GRID(HEX, id, "id"), GRID(TEXT, kernel, "kernel"),
-      GRID(TEXT, symbol, "symbol"), GRID(TRIPLE, grid, "grid"), GRID(TRIPLE, block, "block"),
-      GRID(TRIPLE, cluster, "cluster", WHEN(struct standing_grid, cluster[0])),
+TABLE(grid_table, struct standing_grid, GRID(NUMBER, threads, "threads"), GRID(HEX, row.id, "id"),
+      GRID(PART, at, NULL, .flags = BEHIND, .record = &names), GRID(TRIPLE, row.grid, "grid"), GRID(TRIPLE, row.block, "block"),
+      GRID(TRIPLE, row.cluster, "cluster", WHEN(struct standing_grid, row.cluster[0])),
       GRID(BYTES, parameters.bytes, "parameters", .flags = BEHIND | NOT_ZERO, COUNT(struct standing_grid, parameters.size)));
 TABLE(lane, struct evidence_lane, LANE(NUMBER, lane, "lane"), LANE(TRIPLE, thread, "thread"),
       LANE(HEX, address, "address", WHEN(struct evidence_lane, certainty)));
 TABLE(lanes, struct evidence_site,
       SITE(LIST, lanes, "lanes", .flags = BEHIND | NOT_ZERO, .record = &lane, COUNT(struct evidence_site, lane_count)));
 TABLE(raised, struct evidence_site, SITE(PART, exception, "exception", .record = &exception));
-TABLE(where, struct evidence_site, SITE(NUMBER, sm, "sm"), SITE(HEX, error_pc, "pc"), CODE(struct evidence_site));
+TABLE(where, struct evidence_site, SITE(NUMBER, sm, "sm"), SITE(HEX, error_pc, "pc"), CODE(struct evidence_site, instruction));
 TABLE(exception_record_table, struct exception_record,
       FIELD(PART, struct exception_record, first, NULL, .flags = BEHIND, .record = &raised),
       FIELD(NUMBER, struct exception_record, sms, "sms"),

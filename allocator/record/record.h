@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "memory.h"
 
 #include <jansson.h>
 #include <stddef.h>
@@ -115,16 +116,6 @@ struct record {
 /* Returns a new object, or NULL if out of host memory. */
 json_t *record_to_json(const struct record *record, const void *from);
 json_t *record_to_json_at(const struct record *record, const void *from, uint64_t now_ns);
-
-/* Blocks of memory that are freed together: what a record that was read has besides, lists and parts behind pointers. Begins as
- * {NULL}; one thread at a time. */
-struct record_memory {
-    void *first;
-    json_t *json; /* what it was read from, for those who want that freed with it; else NULL */
-};
-/* Returns zeroed memory for `count` elements, aligned for any type; NULL if out of host memory. */
-void *record_take(struct record_memory *memory, size_t count, size_t size);
-void record_free(struct record_memory *memory);
 
 /*
  * Fills in *to, whose texts point into the JSON and into `memory`, even if it fails. Members that the table does not have are

@@ -75,8 +75,8 @@ static int is_place_of(const struct standing_place *place, const struct standing
         const struct standing_place *other = &whole->places[i];
         if (place->pc == other->pc && place->grid_id == other->grid_id)
             return place->threads <= other->threads && place->warps <= other->warps &&
-                   is_same_text(place->kernel, other->kernel) && is_same_text(place->file, other->file) &&
-                   place->line == other->line && is_same_text(place->instruction, other->instruction) &&
+                   is_same_text(place->at->kernel, other->at->kernel) && is_same_text(place->at->file, other->at->file) &&
+                   place->at->line == other->at->line && is_same_text(place->at->text, other->at->text) &&
                    (!place->exception.number || place->exception.number == other->exception.number);
     }
     return 0;
@@ -86,9 +86,10 @@ static int is_grid_of(const struct standing_grid *grid, const struct standing *w
 {
     for (size_t i = 0; i < whole->grid_count; i++) {
         const struct standing_grid *other = &whole->grids[i];
-        if (grid->id == other->id)
-            return is_same_text(grid->kernel, other->kernel) && memcmp(grid->grid, other->grid, sizeof grid->grid) == 0 &&
-                   memcmp(grid->block, other->block, sizeof grid->block) == 0 && grid->threads <= other->threads &&
+        if (grid->row.id == other->row.id)
+            return is_same_text(grid->at->kernel, other->at->kernel) &&
+                   memcmp(grid->row.grid, other->row.grid, sizeof grid->row.grid) == 0 &&
+                   memcmp(grid->row.block, other->row.block, sizeof grid->row.block) == 0 && grid->threads <= other->threads &&
                    (!grid->parameters.size ||
                     (grid->parameters.size == other->parameters.size &&
                      memcmp(grid->parameters.bytes, other->parameters.bytes, grid->parameters.size) == 0));

@@ -50,17 +50,17 @@ TEST(threads_are_grouped_by_place)
         const struct standing_place *place = &standing->places[0];
         assert_int_equal(place->threads, is_split ? 1 : 2);
         assert_int_equal(place->pc, KERNEL_START + 0x40);
-        assert_string_equal(place->kernel, "oob(int*)");
-        assert_int_equal(place->kernel_offset, 0x40);
+        assert_string_equal(place->at->kernel, "oob(int*)");
+        assert_int_equal(place->at->kernel_offset, 0x40);
         assert_int_equal(place->exception.number, 0);
         assert_int_equal(place->block[0], 4);
         assert_int_equal(place->thread[0], 32);
         assert_int_equal(place->sm, 9);
         assert_int_equal(place->warp, 6);
         assert_int_equal(standing->grid_count, 1);
-        assert_string_equal(standing->grids[0].kernel, "oob(int*)");
+        assert_string_equal(standing->grids[0].at->kernel, "oob(int*)");
         assert_int_equal(standing->grids[0].threads, 2);
-        assert_int_equal(standing->grids[0].block[0], 64);
+        assert_int_equal(standing->grids[0].row.block[0], 64);
         assert_int_equal(load_u64(standing->grids[0].parameters.bytes), 0x1122334455667788);
         uint32_t registers[256];
         assert_int_equal(coredump_words(&dump, place->lane, COREDUMP_REGISTERS, registers, 256), 0); /* they are lane 1's */

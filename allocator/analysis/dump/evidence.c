@@ -21,11 +21,6 @@
 /* Instructions to emulate per dump: about a tenth of a second. */
 #define EMULATION_BUDGET 1000000u
 
-struct whole {
-    struct evidence evidence; /* first: the pointer returned to the caller */
-    struct record_memory memory;
-};
-
 /* A grid that was looked up, with its parameters. */
 struct grid_node {
     struct grid_node *next;
@@ -36,7 +31,7 @@ struct grid_node {
 
 struct builder {
     const struct coredump *dump;
-    struct whole *whole;
+    struct evidence *evidence;
     struct locator locator;
     struct grid_node *grids;    /* of the device; read when the device is chosen */
     struct coredump_ref device; /* of the first site; section 0 until then */
@@ -47,7 +42,7 @@ struct builder {
 /* The result is valid until the next one is added. NULL if out of host memory. */
 static struct evidence_site *add_site(struct builder *builder, uint32_t sm)
 {
-    struct evidence *evidence = &builder->whole->evidence;
+    struct evidence *evidence = builder->evidence;
     size_t count = evidence->site_count;
     if (!list_make_room(&evidence->sites, count, sizeof *evidence->sites))
         return NULL;
@@ -84,7 +79,7 @@ static int read_grids(struct builder *builder)
     uint32_t count = coredump_rows(dump, ref.section, COREDUMP_GRIDS);
     struct grid_node **last = &builder->grids;
     for (; ref.row < count && ref.row < GRID_LIMIT; ref.row++) {
-        struct grid_node *grid = record_take(&builder->whole->memory, 1, sizeof(*grid));
+        struct grid_node *grid = record_take(&builder->evidence->memory, 1, sizeof(*grid));
         if (!grid)
             return 0;
         if (!coredump_row(dump, COREDUMP_GRIDS, ref, &grid->row))
@@ -94,7 +89,7 @@ static int read_grids(struct builder *builder)
         struct span bytes = coredump_content(dump, coredump_child(dump, ref, COREDUMP_PARAMETERS));
         if (!bytes.bytes || bytes.size > PARAMETER_LIMIT)
             continue;
-        uint8_t *copy = record_take(&builder->whole->memory, 1, bytes.size);
+        uint8_t *copy = record_take(&builder->evidence->memory, 1, bytes.size);
         if (!copy)
             return 0;
         memcpy(copy, bytes.bytes, bytes.size);
@@ -176,13 +171,13 @@ static int add_threads(struct builder *builder, const struct warp_view *view, co
         set_grid(site, grid);
         if (view->cta.cluster_size[0])
             memcpy(site->cluster, view->cta.cluster_size, sizeof(site->cluster));
-        struct evidence *evidence = &builder->whole->evidence;
+        struct evidence *evidence = builder->evidence;
         if (!evidence->context) {
             evidence->context = grid->row.context;
             evidence->host_tid = grid->row.tid;
         }
     }
-    site->lanes = record_take(&builder->whole->memory, WARP_LANES, sizeof(*site->lanes));
+    site->lanes = record_take(&builder->evidence->memory, WARP_LANES, sizeof(*site->lanes));
     if (!site->lanes)
         return 0;
     struct emulate_launch launch;
@@ -217,8 +212,7 @@ static int add_warp(void *user, const struct warp_view *view)
 {
     struct builder *builder = user;
     uint32_t exception = warp_exception(view);
-    if ((!exception && !view->warp.error_pc_valid) || view->lane_count == 0 ||
-        builder->whole->evidence.site_count >= SITE_LIMIT)
+    if ((!exception && !view->warp.error_pc_valid) || view->lane_count == 0 || builder->evidence->site_count >= SITE_LIMIT)
         return 1;
     if (!choose_device(builder, view->device_ref))
         return 0;
@@ -273,7 +267,7 @@ static int has_site(const struct evidence *evidence, uint32_t sm)
 /* Adds the SMs of a table that have no alive faulting warp. */
 static int add_sm_table(struct builder *builder, uint32_t section, struct coredump_ref device)
 {
-    const struct evidence *evidence = &builder->whole->evidence;
+    const struct evidence *evidence = builder->evidence;
     uint32_t count = coredump_rows(builder->dump, section, COREDUMP_SMS);
     struct coredump_ref ref = {section, 0};
     for (; ref.row < count && ref.row < SM_LIMIT && evidence->site_count < SITE_LIMIT; ref.row++) {
@@ -323,8 +317,8 @@ static const struct grid_node *only_grid(const struct builder *builder, uint64_t
 /* Gives an exited warp's site the only running grid of its kernel: a dump contains running grids only. */
 static void borrow_grids(struct builder *builder)
 {
-    for (size_t i = 0; i < builder->whole->evidence.site_count; i++) {
-        struct evidence_site *site = &builder->whole->evidence.sites[i];
+    for (size_t i = 0; i < builder->evidence->site_count; i++) {
+        struct evidence_site *site = &builder->evidence->sites[i];
         const struct grid_node *grid = site->has_grid || !site->kernel ? NULL : only_grid(builder, site->kernel_start);
         site->is_grid_borrowed = grid != NULL;
         if (grid)
@@ -340,7 +334,7 @@ static int compare_sites(const void *left, const void *right)
 
 static void set_device(struct builder *builder)
 {
-    struct evidence *evidence = &builder->whole->evidence;
+    struct evidence *evidence = builder->evidence;
     const struct coredump *dump = builder->dump;
     struct coredump_ref ref = builder->device;
     if (ref.section == 0)
@@ -368,21 +362,19 @@ static void set_device(struct builder *builder)
 
 cufence_status evidence_read(const struct coredump *dump, struct evidence **out, struct problem *problem)
 {
-    struct builder builder = {.dump = dump, .whole = calloc(1, sizeof(*builder.whole)), .emulation_budget = EMULATION_BUDGET};
-    *out = NULL;
-    if (!builder.whole)
-        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
-    builder.locator = (struct locator){.dump = dump, .memory = &builder.whole->memory};
-    struct evidence *evidence = &builder.whole->evidence;
-    if (!warp_each(builder.dump, add_warp, &builder) || !add_sms(&builder)) {
+    struct evidence *evidence = *out = calloc(1, sizeof *evidence);
+    struct builder builder = {.dump = dump, .evidence = evidence, .emulation_budget = EMULATION_BUDGET};
+    if (evidence)
+        builder.locator = (struct locator){.dump = dump, .memory = &evidence->memory};
+    if (!evidence || !warp_each(builder.dump, add_warp, &builder) || !add_sms(&builder)) {
         evidence_free(evidence);
+        *out = NULL;
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
     }
     borrow_grids(&builder);
     if (evidence->site_count)
         qsort(evidence->sites, evidence->site_count, sizeof(*evidence->sites), compare_sites);
     set_device(&builder);
-    *out = evidence;
     return CUFENCE_OK;
 }
 
@@ -399,8 +391,7 @@ void evidence_free(struct evidence *evidence)
 {
     if (!evidence)
         return;
-    struct whole *whole = (struct whole *)evidence;
     free(evidence->sites);
-    record_free(&whole->memory);
-    free(whole);
+    record_free(&evidence->memory);
+    free(evidence);
 }

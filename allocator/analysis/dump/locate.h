@@ -8,7 +8,7 @@
 
 #include "coredump.h"
 #include "analysis/sass/sass.h"
-#include "record/record.h"
+#include "record/memory.h"
 
 /* Maximum number of PCs per dump. A fault has one to a few; the limit bounds the work on a damaged dump. */
 #define LOCATE_LIMIT 64

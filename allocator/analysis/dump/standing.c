@@ -9,15 +9,10 @@
 #define GRID_LIMIT 1024u
 #define PARAMETER_LIMIT 65536u /* bytes */
 
-struct whole {
-    struct standing standing; /* first: the pointer returned to the caller */
-    struct record_memory memory;
-};
-
 struct builder {
     const struct coredump *dump;
     struct standing *standing;
-    struct record_memory *memory;
+    struct locator locator;
 };
 
 /* Adds a place: the threads of one warp at one PC. Returns 0 if out of host memory. */
@@ -117,45 +112,42 @@ static void merge_places(struct standing *standing)
 
 /* ---- launches ---- */
 
-static int add_grid(struct builder *builder, struct locator *locator, const struct coredump_grid *row,
-                    struct coredump_ref device, struct span parameters)
+static int add_grid(struct builder *builder, const struct coredump_grid *row, struct coredump_ref device,
+                    struct span parameters)
 {
     struct standing *standing = builder->standing;
-    const struct location *start = locate(locator, row->entry, device, row->module, coredump_compute(builder->dump, device));
-    if (!start)
-        return 0;
     struct standing_grid *grid = &standing->grids[standing->grid_count++];
     *grid = (struct standing_grid){
-        .id = row->id, .kernel = start->kernel, .symbol = start->symbol, .device = device, .module = row->module};
+        .row = *row,
+        .device = device,
+        .at = locate(&builder->locator, row->entry, device, row->module, coredump_compute(builder->dump, device))};
     if (parameters.size <= PARAMETER_LIMIT)
         grid->parameters = parameters;
-    memcpy(grid->grid, row->grid, sizeof grid->grid);
-    memcpy(grid->block, row->block, sizeof grid->block);
-    memcpy(grid->cluster, row->cluster, sizeof grid->cluster);
     for (size_t i = 0; i < standing->place_count; i++) {
         if (standing->places[i].grid_id == row->id)
             grid->threads += standing->places[i].threads;
     }
-    return 1;
+    return grid->at != NULL;
 }
 
 /* Adds all launches. Returns 0 if out of host memory. */
-static int add_grids(struct builder *builder, struct locator *locator)
+static int add_grids(struct builder *builder)
 {
     const struct coredump *dump = builder->dump;
+    struct standing *standing = builder->standing;
     size_t count = 0;
     for (uint32_t section = 0; (section = coredump_next(dump, COREDUMP_GRIDS, section)) != 0;)
         count += coredump_rows(dump, section, COREDUMP_GRIDS);
     count = count < GRID_LIMIT ? count : GRID_LIMIT;
-    builder->standing->grids = record_take(builder->memory, count + 1, sizeof *builder->standing->grids);
-    if (!builder->standing->grids)
+    standing->grids = record_take(&standing->memory, count + 1, sizeof *standing->grids);
+    if (!standing->grids)
         return 0;
     for (uint32_t section = 0; (section = coredump_next(dump, COREDUMP_GRIDS, section)) != 0;) {
         struct coredump_ref ref = {section, 0};
-        for (; builder->standing->grid_count < count && ref.row < coredump_rows(dump, section, COREDUMP_GRIDS); ref.row++) {
+        for (; standing->grid_count < count && ref.row < coredump_rows(dump, section, COREDUMP_GRIDS); ref.row++) {
             struct coredump_grid row;
             if (coredump_row(dump, COREDUMP_GRIDS, ref, &row) &&
-                !add_grid(builder, locator, &row, coredump_parent(dump, section, COREDUMP_DEVICES),
+                !add_grid(builder, &row, coredump_parent(dump, section, COREDUMP_DEVICES),
                           coredump_content(dump, coredump_child(dump, ref, COREDUMP_PARAMETERS))))
                 return 0;
         }
@@ -166,60 +158,52 @@ static int add_grids(struct builder *builder, struct locator *locator)
 static const struct standing_grid *grid_of(const struct standing *standing, uint64_t id)
 {
     for (size_t i = 0; i < standing->grid_count; i++)
-        if (standing->grids[i].id == id)
+        if (standing->grids[i].row.id == id)
             return &standing->grids[i];
     return NULL;
 }
 
-/* Fills in kernel, line and instruction of each place, up to the locator's limit. */
-static int name_places(struct builder *builder, struct locator *locator)
+/* Finds kernel, line and instruction of each place, up to the locator's limit. Returns 0 if out of host memory. */
+static int name_places(struct builder *builder)
 {
     for (size_t i = 0; i < builder->standing->place_count; i++) {
         struct standing_place *place = &builder->standing->places[i];
         const struct standing_grid *grid = grid_of(builder->standing, place->grid_id);
         struct coredump_ref device = grid ? grid->device : (struct coredump_ref){0, 0};
-        const struct location *location =
-            locate(locator, place->pc, device, grid ? grid->module : 0, coredump_compute(builder->dump, device));
-        if (!location)
+        place->at =
+            locate(&builder->locator, place->pc, device, grid ? grid->row.module : 0, coredump_compute(builder->dump, device));
+        if (!place->at)
             return 0;
-        place->kernel = location->kernel;
-        place->symbol = location->symbol;
-        place->kernel_offset = location->kernel_offset;
-        place->file = location->file;
-        place->line = location->line;
-        place->instruction = location->text;
         if (place->exception.number)
-            place->exception = exception_of(place->exception.number, place->instruction);
+            place->exception = exception_of(place->exception.number, place->at->text);
     }
     return 1;
 }
 
 cufence_status standing_read(const struct coredump *dump, struct standing **out, struct problem *problem)
 {
-    struct whole *whole = calloc(1, sizeof *whole);
-    *out = NULL;
-    if (!whole)
-        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the threads of a core dump");
-    struct builder builder = {.dump = dump, .standing = &whole->standing, .memory = &whole->memory};
-    struct locator locator = {.dump = dump, .memory = &whole->memory};
-    int is_complete = warp_each(builder.dump, add_warp, &builder);
-    merge_places(&whole->standing);
-    if (!is_complete || !add_grids(&builder, &locator) || !name_places(&builder, &locator)) {
-        standing_free(&whole->standing);
-        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the threads of a core dump");
+    struct standing *standing = *out = calloc(1, sizeof *standing);
+    struct builder builder = {.dump = dump, .standing = standing};
+    int is_complete = standing && warp_each(dump, add_warp, &builder);
+    if (is_complete) {
+        builder.locator = (struct locator){.dump = dump, .memory = &standing->memory};
+        merge_places(standing);
+        is_complete = add_grids(&builder) && name_places(&builder);
     }
-    *out = &whole->standing;
-    return CUFENCE_OK;
+    if (is_complete)
+        return CUFENCE_OK;
+    standing_free(standing);
+    *out = NULL;
+    return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the threads of a core dump");
 }
 
 void standing_free(struct standing *standing)
 {
-    struct whole *whole = (struct whole *)standing;
-    if (!whole)
+    if (!standing)
         return;
     free(standing->places);
-    record_free(&whole->memory);
-    free(whole);
+    record_free(&standing->memory);
+    free(standing);
 }
 
 struct span standing_memory(const struct coredump *dump, uint64_t address, size_t size)

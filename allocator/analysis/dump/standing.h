@@ -7,17 +7,12 @@
 #pragma once
 
 #include "coredump.h"
-#include "evidence.h"
+#include "locate.h"
 
 /* Threads of one launch at one instruction. */
 struct standing_place {
     uint64_t pc;
-    const char *kernel; /* demangled; NULL if no known function contains the PC */
-    const char *symbol;
-    uint64_t kernel_offset;
-    const char *file; /* NULL if unknown */
-    int line;
-    const char *instruction;    /* NULL if not decoded */
+    const struct location *at;
     struct exception exception; /* number 0 if none */
     uint64_t grid_id;
     size_t warps, threads;
@@ -27,13 +22,11 @@ struct standing_place {
 
 /* A running launch. */
 struct standing_grid {
-    uint64_t id;
-    const char *kernel, *symbol; /* NULL if unknown */
-    uint32_t grid[3], block[3], cluster[3];
-    struct span parameters; /* points into the dump; empty if missing */
-    size_t threads;         /* number of threads that had not exited */
+    struct coredump_grid row;
+    const struct location *at; /* its kernel's start */
+    struct span parameters;    /* points into the dump; empty if missing */
+    size_t threads;            /* number of threads that had not exited */
     struct coredump_ref device;
-    uint64_t module; /* its handle */
 };
 
 struct standing {
@@ -42,6 +35,7 @@ struct standing {
     struct standing_grid *grids; /* in the dump's order */
     size_t grid_count;
     size_t warps, threads;
+    struct record_memory memory; /* of grids and locations */
 };
 
 /* The dump must stay open as long as the result is used. Errors: OUT_OF_MEMORY; *out is then NULL. */

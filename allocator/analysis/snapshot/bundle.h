@@ -11,6 +11,7 @@
 
 #include "analysis/values/value.h"
 #include "base/error.h"
+#include "record/memory.h"
 #include "snapshot.h"
 
 #define BUNDLE_VERSION 1
@@ -61,8 +62,9 @@ struct bundle {
     size_t variable_count;
     const struct bundle_row *rows; /* by address if it was read */
     size_t row_count;
-    int has_more_rows; /* than have room in it */
-    uint32_t filled;   /* fresh memory was filled with a byte (fill=): 0x100 and the byte; 0: it was not */
+    int has_more_rows;           /* than have room in it */
+    uint32_t filled;             /* fresh memory was filled with a byte (fill=): 0x100 and the byte; 0: it was not */
+    struct record_memory memory; /* of one that was read, with the JSON: the kernel's name is in it */
 };
 
 /* The buffer, of which no file is named yet. */

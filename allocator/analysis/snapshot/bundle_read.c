@@ -11,11 +11,6 @@
 #define PAGE 4096u
 #define MOST_GRID 65535u /* in its second and third dimension */
 
-struct whole {
-    struct bundle bundle;        /* first: the pointer returned to the caller */
-    struct record_memory memory; /* with the JSON: the kernel's name is in it */
-};
-
 static int bad(struct problem *problem, const char *what)
 {
     problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s: %s", BUNDLE_INPUT, what);
@@ -146,36 +141,35 @@ cufence_status bundle_read(const char *text, size_t size, struct bundle **out, s
 {
     json_error_t error;
     struct problem why;
-    struct whole *whole = calloc(1, sizeof *whole);
+    struct bundle *bundle = *out = calloc(1, sizeof *bundle);
     cufence_status status = CUFENCE_ERROR_CORRUPT;
-    *out = NULL;
-    if (!whole)
+    if (!bundle)
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
-    json_t *root = whole->memory.json = json_loadb(text, size, 0, &error);
-    json_int_t version = json_integer_value(json_object_get(root, "bundle"));
-    if (!json_is_object(root))
+    struct record_memory memory = {.json = json_loadb(text, size, 0, &error)};
+    json_int_t version = json_integer_value(json_object_get(memory.json, "bundle"));
+    if (!json_is_object(memory.json))
         problem_set(problem, status, "%s is not a JSON object", BUNDLE_INPUT);
     else if (version != BUNDLE_VERSION)
         status = problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "%s has version %lld, but this cufence reads version %d",
                              BUNDLE_INPUT, (long long)version, BUNDLE_VERSION);
-    else if ((status = record_from_json(&kept_bundle, root, &whole->bundle, &whole->memory, &why)) != CUFENCE_OK)
+    else if ((status = record_from_json(&kept_bundle, memory.json, bundle, &memory, &why)) != CUFENCE_OK)
         problem_set(problem, status, "%s is damaged: %s", BUNDLE_INPUT, why.text);
-    else if (!is_whole(&whole->bundle, problem))
+    else if (!is_whole(bundle, problem))
         status = CUFENCE_ERROR_CORRUPT;
-    if (status == CUFENCE_OK)
-        *out = &whole->bundle;
-    else
-        bundle_free(&whole->bundle);
+    bundle->memory = memory;
+    if (status != CUFENCE_OK) {
+        bundle_free(bundle);
+        *out = NULL;
+    }
     return status;
 }
 
 void bundle_free(struct bundle *bundle)
 {
-    struct whole *whole = (struct whole *)bundle;
-    if (!whole)
+    if (!bundle)
         return;
-    record_free(&whole->memory);
-    free(whole);
+    record_free(&bundle->memory);
+    free(bundle);
 }
 
 const struct bundle_buffer *bundle_find(const struct bundle *bundle, uint64_t address)
