@@ -29,9 +29,9 @@ static struct {
     char *last_json; /* of the same report; NULL if out of host memory */
     cufence_fault_handler handler;
     void *handler_user;
-    struct report_file log, json; /* the names are constant after delivery_open() */
-    struct report_file collected; /* likewise: the same lines for `cufence run`, which makes documents of them at the end */
-    enum option_color color;      /* constant likewise, as the next */
+    struct report_file log, json[2]; /* the names are constant after delivery_open(); json[1]: the same lines for `cufence run`,
+                                        which makes documents of them at the end */
+    enum option_color color;         /* constant likewise, as the next */
     int has_no_color;
     uint64_t most;     /* likewise constant: max_reports */
     uint64_t *printed; /* identities of the printed reports */
@@ -49,8 +49,8 @@ cufence_status delivery_open(const struct options *options)
     delivery.color = options->color == COLOR_AUTO && forced && *forced && strcmp(forced, "0") != 0 ? COLOR_ON : options->color;
     delivery.has_no_color = (no_color && *no_color) || (term && !strcmp(term, "dumb"));
     cufence_status status = options_expand_path(options->log, delivery.log.name, sizeof delivery.log.name);
-    status = status ?: options_expand_path(options->json, delivery.json.name, sizeof delivery.json.name);
-    snprintf(delivery.collected.name, sizeof delivery.collected.name, "%s", collected ? collected : "");
+    status = status ?: options_expand_path(options->json, delivery.json[0].name, sizeof delivery.json[0].name);
+    snprintf(delivery.json[1].name, sizeof delivery.json[1].name, "%s", collected ? collected : "");
     return status;
 }
 
@@ -72,27 +72,20 @@ static int append(struct report_file *file, const char *text)
     return error;
 }
 
-/* Reports a failed write to `file` on standard error, and in the log unless `file` is the log. */
+/* Reports a failed write to `file` on standard error, and in the log unless `file` is the log. NULL: to standard error. */
 static void complain(const struct report_file *file, int error)
 {
     char text[1200];
     if (!error)
         return;
-    snprintf(text, sizeof text, "==%d== cufence: cannot write the report to %s: %s\n", (int)getpid(), file->name,
+    int length = snprintf(text, sizeof text, "==%d== cufence: ", (int)getpid());
+    snprintf(text + length, sizeof text - (size_t)length, "%s%s: %s\n",
+             file ? "cannot write the report to " : "standard error has not taken the report above", file ? file->name : "",
              strerror(error));
-    output_print(text, 1);
+    if (file)
+        output_print(text, 1);
     if (file != &delivery.log)
         append(&delivery.log, text);
-}
-
-static void complain_of_standard_error(int error)
-{
-    char text[200];
-    if (!error)
-        return;
-    snprintf(text, sizeof text, "==%d== cufence: standard error has not taken the report above: %s\n", (int)getpid(),
-             strerror(error));
-    append(&delivery.log, text);
 }
 
 static void keep(const char *text, const char *json)
@@ -143,8 +136,8 @@ void delivery_conclude(void)
 
 void delivery_keep_known(const char *json, uint64_t identity)
 {
-    if (is_wanted(identity, 1) && json)
-        delivery_add_json(json);
+    if (is_wanted(identity, 1))
+        delivery_print(NULL, json);
 }
 
 uint64_t delivery_known(void)
@@ -178,30 +171,23 @@ static int print_on_standard_error(const char *text)
 int delivery_needs_head(void)
 {
     struct stat found;
-    if (!delivery.json.name[0])
+    if (!delivery.json->name[0])
         return 0;
-    if (stat(delivery.json.name, &found) != 0)
+    if (stat(delivery.json->name, &found) != 0)
         return errno == ENOENT;
     return S_ISREG(found.st_mode) && found.st_size == 0;
-}
-
-void delivery_add_json(const char *line)
-{
-    int written = append(&delivery.json, line), collected = append(&delivery.collected, line);
-    complain(&delivery.json, written);
-    complain(&delivery.collected, collected);
 }
 
 /* Files first: who sees the report may end the program at once. */
 void delivery_print(const char *text, const char *json)
 {
-    int logged = append(&delivery.log, text);
-    int written = json ? append(&delivery.json, json) : 0, collected = json ? append(&delivery.collected, json) : 0;
-    int printed = print_on_standard_error(text);
+    int logged = text ? append(&delivery.log, text) : 0;
+    int written = json ? append(&delivery.json[0], json) : 0, collected = json ? append(&delivery.json[1], json) : 0;
+    int printed = text ? print_on_standard_error(text) : 0;
     complain(&delivery.log, logged);
-    complain_of_standard_error(printed);
-    complain(&delivery.json, written);
-    complain(&delivery.collected, collected);
+    complain(NULL, printed);
+    complain(&delivery.json[0], written);
+    complain(&delivery.json[1], collected);
 }
 
 struct addition {
@@ -212,8 +198,8 @@ static void add(void *argument)
 {
     const struct addition *addition = argument;
     delivery_print(addition->text, addition->json);
-    if (!addition->json && delivery.json.name[0])
-        output_note("the host has no memory for the report that %s should get", delivery.json.name);
+    if (!addition->json && delivery.json->name[0])
+        output_note("the host has no memory for the report that %s should get", delivery.json->name);
 }
 
 void delivery_add(const char *text, const char *json)

@@ -22,14 +22,11 @@ uint64_t delivery_known(void); /* how many there were, without repetitions */
 
 /* Adds to a report that has been delivered: prints `text` (lines), and appends it to log= and `json` (a line) to json=. */
 void delivery_add(const char *text, const char *json);
-/* Prints a text that is no report, and appends `json` (NULL: none) to the file of json=. Counts and keeps nothing. */
+/* Prints a text that is no report, and appends `json`, a line, to the file of json=; NULL: none. Counts and keeps nothing. */
 void delivery_print(const char *text, const char *json);
 
 /* Whether the file of json= has nothing in it yet, so that it needs a first line. */
 int delivery_needs_head(void);
-
-/* Appends a line that is no report to the file of json=. */
-void delivery_add_json(const char *line);
 
 /* Prints how many reports were counted but not printed, if any, and how many are known. Called at exit. */
 void delivery_conclude(void);

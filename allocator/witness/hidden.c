@@ -125,7 +125,7 @@ static void init_change(void)
     lock_condition_init(&hidden.change);
 }
 
-static int start(const char *fifo)
+int hidden_listen(const char *fifo)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, init_change);
@@ -147,7 +147,7 @@ static int start(const char *fifo)
 
 int hidden_open(char *path, size_t size)
 {
-    if (!start(NULL))
+    if (!hidden_listen(NULL))
         return 0;
     snprintf(path, size, "/proc/self/task/%u/fd/%d", hidden.id, hidden.number);
     int fd = open_to_write(path); /* as the driver will */
@@ -156,11 +156,6 @@ int hidden_open(char *path, size_t size)
     else
         hidden_close(path);
     return fd >= 0;
-}
-
-int hidden_listen(const char *fifo)
-{
-    return start(fifo);
 }
 
 int hidden_wait(int ms, int is_begun)

@@ -17,7 +17,7 @@
  * (Linux 5.9, or unshare()), or /proc is not mounted. */
 int hidden_open(char *path, size_t size);
 
-/* Starts the thread for a FIFO, with descriptors in the program's table. Returns 0 on failure. */
+/* Starts the thread for a FIFO, with descriptors in the program's table; NULL: for the pipe. Returns 0 on failure. */
 int hidden_listen(const char *fifo);
 
 /* Waits until bytes have come since the last call or, if is_begun, the last writer has closed the pipe: 1. Returns 0 after that

@@ -112,14 +112,19 @@ static int wait_for_error(int device, int ms)
     return kernels_have_failed(device);
 }
 
+static void abort_if_wanted(void)
+{
+    if (monitor.options->on_fault != ON_FAULT_ABORT)
+        return;
+    dumps_remove_name(&monitor.pipe);
+    abort();
+}
+
 /* Notes the fault, and does what on_fault says; with on_fault=error, the contexts are marked by then. */
 static void act(int device)
 {
     note_fault(device);
-    if (monitor.options->on_fault == ON_FAULT_ABORT) {
-        dumps_remove_name(&monitor.pipe);
-        abort();
-    }
+    abort_if_wanted();
     if (monitor.options->on_fault == ON_FAULT_ERROR) {
         if (!wait_for_error(device, REAL_ERROR_MS)) {
             monitor.poisons += kernels_poison(device, arena_start());
@@ -326,10 +331,7 @@ void monitor_add_context(struct context *context)
 void monitor_misuse(const struct misuse *misuse)
 {
     tell_misuse(misuse);
-    if (monitor.options->on_fault == ON_FAULT_ABORT) {
-        dumps_remove_name(&monitor.pipe);
-        abort();
-    }
+    abort_if_wanted();
 }
 
 void monitor_stop(unsigned timeout_ms)

@@ -156,7 +156,7 @@ static cufence_status choose_launches(struct rerun_source *source, const struct 
     int has_graph = 0;
     if (is_exact)
         add_dumped(source, site, origin);
-    for (size_t i = 0; !is_exact && i < around->launch_count && source->launch_count < RERUN_LAUNCHES; i++) {
+    for (size_t i = 0; !is_exact && i < around->memory.launch_count && source->launch_count < RERUN_LAUNCHES; i++) {
         const struct launch_entry *entry = around->launches[i].entry;
         has_graph |= entry->graph != 0;
         if (!entry->graph && launch_fits(entry, site))

@@ -25,13 +25,9 @@ static char parent[1024]; /* "" if none */
 struct saving {
     uint64_t most, total; /* bytes of buffers */
     char folder[1100];
-    struct bundle_buffer *buffers;
-    size_t count;
-    struct bundle_buffer pinned[RERUN_PINNED];
-    size_t pinned_count;
+    struct bundle_buffer *buffers, pinned[RERUN_PINNED];
     struct bundle_row *rows;
-    size_t row_count;
-    int has_more_rows;
+    struct bundle bundle; /* has the lists above */
 };
 
 size_t (*saving_free_rows)(const struct launch_entry *launch, struct bundle_row *out, size_t most, int *has_more);
@@ -80,11 +76,12 @@ static void free_saving(struct saving *saving)
 static void take_rows(struct saving *saving, const struct fault_memory *memory)
 {
     const struct launch_entry *launch = memory->launch_count ? memory->launches[0].entry : NULL;
+    struct bundle *bundle = &saving->bundle;
     if (!saving_free_rows || !(saving->rows = malloc(BUNDLE_ROWS * sizeof *saving->rows)))
         return;
-    saving->row_count = saving_free_rows(launch, saving->rows, BUNDLE_ROWS, &saving->has_more_rows);
-    struct bundle_row *fitting = realloc(saving->rows, (saving->row_count + 1) * sizeof *fitting);
-    saving->rows = fitting ? fitting : saving->rows;
+    bundle->row_count = saving_free_rows(launch, saving->rows, BUNDLE_ROWS, &bundle->has_more_rows);
+    struct bundle_row *fitting = realloc(saving->rows, (bundle->row_count + 1) * sizeof *fitting);
+    bundle->rows = saving->rows = fitting ? fitting : saving->rows;
 }
 
 struct saving *saving_begin(const struct options *options, const struct fault_memory *memory)
@@ -92,18 +89,15 @@ struct saving *saving_begin(const struct options *options, const struct fault_me
     if (!parent[0])
         return NULL;
     struct saving *saving = calloc(1, sizeof *saving);
-    struct bundle_buffer *buffers = calloc(BUNDLE_BUFFERS, sizeof *buffers);
     errno = ENOMEM;
-    if (saving && buffers) {
-        *saving = (struct saving){.most = options->save_max, .buffers = buffers};
-        if (make_folders(saving)) {
-            take_rows(saving, memory);
-            return saving;
-        }
+    if (saving && (saving->buffers = calloc(BUNDLE_BUFFERS, sizeof *saving->buffers)) && make_folders(saving)) {
+        saving->most = options->save_max;
+        saving->bundle.buffers = saving->buffers;
+        saving->bundle.pinned = saving->pinned;
+        take_rows(saving, memory);
+        return saving;
     }
     files_complain(saving && saving->folder[0] ? saving->folder : parent);
-    if (!saving || !saving->buffers)
-        free(buffers);
     free_saving(saving);
     return NULL;
 }
@@ -120,12 +114,13 @@ void saving_keep_image(struct saving *saving, const void *image, size_t size)
 
 static struct bundle_buffer *add_buffer(struct saving *saving, const cufence_buffer *from)
 {
-    for (size_t i = 0; i < saving->count; i++)
+    size_t *count = &saving->bundle.buffer_count;
+    for (size_t i = 0; i < *count; i++)
         if (saving->buffers[i].mapping_start == from->mapping_start)
             return NULL;
-    if (saving->count == BUNDLE_BUFFERS)
+    if (*count == BUNDLE_BUFFERS)
         return NULL;
-    struct bundle_buffer *buffer = &saving->buffers[saving->count++];
+    struct bundle_buffer *buffer = &saving->buffers[(*count)++];
     *buffer = bundle_buffer_of(from);
     return buffer;
 }
@@ -190,7 +185,7 @@ int saving_answer(struct saving *saving, const struct rerun_message *question, c
 
 void saving_keep_pinned(struct saving *saving, const struct rerun_range *range, int file)
 {
-    struct bundle_buffer *buffer = &saving->pinned[saving->pinned_count++];
+    struct bundle_buffer *buffer = &saving->pinned[saving->bundle.pinned_count++];
     *buffer = bundle_pinned_of(range);
     int fd = begin_file(saving, buffer, "pinned");
     void *bytes = fd >= 0 ? mmap(NULL, range->bytes, PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
@@ -251,36 +246,28 @@ static int put_text(const struct saving *saving, const char *name, const char *t
     return is_ok;
 }
 
-static const struct launch_function *find_layout(const struct saving_rest *rest)
+static const struct launch_function *find_layout(const struct bundle *bundle, const struct fault_memory *memory)
 {
-    for (size_t i = 0; i < rest->memory->launch_count; i++) {
-        const struct launch_function *function = rest->memory->launches[i].entry->function;
-        if (function && function->has_layout && !strcmp(function->name, rest->bundle.symbol) &&
-            function->argument_bytes <= rest->bundle.launches[0].argument_bytes)
+    for (size_t i = 0; i < memory->launch_count; i++) {
+        const struct launch_function *function = memory->launches[i].entry->function;
+        if (function && function->has_layout && !strcmp(function->name, bundle->symbol) &&
+            function->argument_bytes <= bundle->launches[0].argument_bytes)
             return function;
     }
     return NULL;
 }
 
-static void complete_bundle(const struct saving *saving, struct saving_rest *rest)
+static void complete_bundle(struct bundle *bundle, const struct fault_memory *memory)
 {
-    struct bundle *bundle = &rest->bundle;
-    const struct launch_function *layout = find_layout(rest);
-    bundle->compute = driver_describe(rest->memory->device, bundle->device_name, sizeof bundle->device_name);
+    const struct launch_function *layout = find_layout(bundle, memory);
+    bundle->compute = driver_describe(memory->device, bundle->device_name, sizeof bundle->device_name);
     bundle->layout = layout ? layout->arguments : NULL;
     bundle->argument_count = layout ? layout->argument_count : 0;
-    bundle->buffers = saving->buffers;
-    bundle->buffer_count = saving->count;
-    bundle->pinned = saving->pinned;
-    bundle->pinned_count = saving->pinned_count;
-    bundle->rows = saving->rows;
-    bundle->row_count = saving->row_count;
-    bundle->has_more_rows = saving->has_more_rows;
 }
 
 static int put_snapshot(const struct saving *saving, const struct saving_rest *rest)
 {
-    char *text = files_snapshot(rest->memory, rest->bundle.device_name, rest->rerun);
+    char *text = files_snapshot(rest->memory, saving->bundle.device_name, rest->rerun);
     int is_ok = put_text(saving, BUNDLE_SNAPSHOT, text);
     free(text);
     return is_ok;
@@ -322,20 +309,26 @@ static int put_readme(const struct saving *saving, const struct bundle *bundle)
     return is_ok;
 }
 
-void saving_finish(struct saving *saving, struct saving_rest *rest)
+struct bundle *saving_bundle(struct saving *saving)
 {
+    return &saving->bundle;
+}
+
+void saving_finish(struct saving *saving, const struct saving_rest *rest)
+{
+    struct bundle *bundle = &saving->bundle;
+    size_t count = bundle->buffer_count + bundle->pinned_count;
     size_t left_out =
-        check_files(saving, saving->buffers, saving->count) + check_files(saving, saving->pinned, saving->pinned_count);
-    complete_bundle(saving, rest);
-    char *input = bundle_write(&rest->bundle);
+        check_files(saving, saving->buffers, bundle->buffer_count) + check_files(saving, saving->pinned, bundle->pinned_count);
+    complete_bundle(bundle, rest->memory);
+    char *input = bundle_write(bundle);
     int is_ok = put_snapshot(saving, rest) && put_dump(saving, BUNDLE_STEM, rest->dump) &&
                 put_dump(saving, BUNDLE_STEM ".rerun", rest->second) && put_text(saving, "report.txt", rest->report) &&
-                put_text(saving, "finding.json", rest->finding) && put_readme(saving, &rest->bundle) &&
+                put_text(saving, "finding.json", rest->finding) && put_readme(saving, bundle) &&
                 put_text(saving, BUNDLE_INPUT, input); /* last: a bundle that has it is whole */
     if (is_ok)
-        output_note("saved for `cufence replay`: %s (%zu buffer%s, %" PRIu64 " bytes)", saving->folder,
-                    saving->count + saving->pinned_count - left_out, plural(saving->count + saving->pinned_count - left_out),
-                    saving->total);
+        output_note("saved for `cufence replay`: %s (%zu buffer%s, %" PRIu64 " bytes)", saving->folder, count - left_out,
+                    plural(count - left_out), saving->total);
     if (is_ok && left_out)
         output_note("keep: %zu buffer%s left out (save_max and other reasons): see README.md there", left_out,
                     left_out == 1 ? " was" : "s were");
@@ -359,8 +352,8 @@ void saving_drop(struct saving *saving, const char *why)
         return;
     if (why)
         output_note("keep: nothing to replay: %s", why);
-    remove_files(saving, saving->buffers, saving->count);
-    remove_files(saving, saving->pinned, saving->pinned_count);
+    remove_files(saving, saving->buffers, saving->bundle.buffer_count);
+    remove_files(saving, saving->pinned, saving->bundle.pinned_count);
     remove_file(saving, BUNDLE_FOLDER);
     remove_file(saving, BUNDLE_IMAGE);
     rmdir(saving->folder);

@@ -44,9 +44,11 @@ void saving_keep_pinned(struct saving *saving, const struct rerun_range *range, 
 /* Lists the buffer at the address, if there is one, as left out: the rerun process could not get it. */
 void saving_miss(struct saving *saving, uint64_t address);
 
+/* The bundle, for rerun_source_describe(). */
+struct bundle *saving_bundle(struct saving *saving);
+
 /* What is known in the end. */
 struct saving_rest {
-    struct bundle bundle;             /* from rerun_source_describe(), without device and buffers */
     const struct dump *dump, *second; /* second: of the second launch, NULL if there is none */
     const struct fault_memory *memory;
     const struct rerun_result *rerun;
@@ -54,7 +56,7 @@ struct saving_rest {
 };
 
 /* Completes the bundle, and prints a line with its name or with the error. Frees `saving`. */
-void saving_finish(struct saving *saving, struct saving_rest *rest);
+void saving_finish(struct saving *saving, const struct saving_rest *rest);
 
 /* Removes the bundle, and prints why, unless that is NULL. Frees `saving`, which may be NULL. */
 void saving_drop(struct saving *saving, const char *why);

@@ -34,7 +34,7 @@ static int is_mapped_by_host(uint64_t address)
 
 static int is_known(const struct surroundings *around, uint64_t address)
 {
-    for (size_t i = 0; i < around->near_count; i++) {
+    for (size_t i = 0; i < around->memory.near_count; i++) {
         if (address >= around->near[i].mapping_start && address < around->near[i].guard_end)
             return 1;
     }
@@ -45,30 +45,28 @@ static int is_known(const struct surroundings *around, uint64_t address)
 static void look_at(struct surroundings *around, uint64_t address)
 {
     cufence_buffer found[NEAR_PER_ADDRESS];
-    const size_t max = sizeof around->near / sizeof *around->near;
-    size_t n = around->near_count < max ? heap_near(address, found, NEAR_PER_ADDRESS) : 0;
-    for (size_t i = 0; i < n && around->near_count < max; i++) {
+    size_t *count = &around->memory.near_count;
+    size_t n = *count < SURROUNDINGS_NEAR ? heap_near(address, found, NEAR_PER_ADDRESS) : 0;
+    for (size_t i = 0; i < n && *count < SURROUNDINGS_NEAR; i++) {
         size_t k = 0;
-        while (k < around->near_count && around->near[k].id != found[i].id)
+        while (k < *count && around->near[k].id != found[i].id)
             k++;
-        if (k == around->near_count)
-            around->near[around->near_count++] = found[i];
+        if (k == *count)
+            around->near[(*count)++] = found[i];
     }
 }
 
 /* Adds the buffers that the words in a kernel's parameters point to. */
 static void look_at_words(struct surroundings *around, const uint8_t *bytes, size_t count)
 {
-    for (size_t k = 0; k + 8 <= count && around->near_count < sizeof around->near / sizeof *around->near; k += 8) {
+    for (size_t k = 0; k + 8 <= count && around->memory.near_count < SURROUNDINGS_NEAR; k += 8) {
         uint64_t word = load_u64(bytes + k);
         if (word >= arena_start() && word < arena_end())
             look_at(around, word);
     }
 }
 
-/* Adds the buffers at every address that the evidence names: first and last byte of each access, and pointers in the
- * kernel's parameters. */
-static void look_around(struct surroundings *around, const struct evidence *evidence)
+void surroundings_add(struct surroundings *around, const struct evidence *evidence)
 {
     unsigned looks = 0;
     for (size_t i = 0; i < evidence->site_count; i++) {
@@ -113,7 +111,7 @@ static void read_launches(struct surroundings *around, const struct evidence *ev
     }
     for (size_t i = 0; i < count; i++)
         around->launches[i].entry = &around->entries[i];
-    around->launch_count = count;
+    around->memory.launch_count = count;
     const struct launch_query all = {.device = device, .has_graphs = 1};
     around->memory.recent_count = launch_read(&all, around->recent, NULL, SURROUNDINGS_RECENT);
 }
@@ -183,7 +181,7 @@ static int may_be_the_one(const struct launch_entry *launch, const struct eviden
  * warps in the dump, else for the others. */
 static void look_at_launches(struct surroundings *around, const struct evidence *evidence, int is_fit, size_t limit)
 {
-    for (size_t i = 0; i < around->launch_count && limit > 0; i++) {
+    for (size_t i = 0; i < around->memory.launch_count && limit > 0; i++) {
         struct fault_launch *launch = &around->launches[i];
         if (may_be_the_one(launch->entry, evidence) != is_fit)
             continue;
@@ -216,49 +214,37 @@ struct surroundings *surroundings_of(const struct evidence *evidence, int device
     uint64_t total = 0;
     if (!around)
         return NULL;
-    look_around(around, evidence);
+    around->memory = (struct fault_memory){.near = around->near,
+                                           .live = around->live,
+                                           .device = device,
+                                           .launches = around->launches,
+                                           .recent = around->recent,
+                                           .maps = around->maps,
+                                           .frames = {stack_buffer_frames, NULL}};
+    surroundings_add(around, evidence);
     read_launches(around, evidence, device);
     look_at_launches(around, evidence, 1, SURROUNDINGS_LAUNCHES);
     look_at_launches(around, evidence, 0, OTHERS_LIMIT);
-    size_t live_count = heap_live(device, around->live, sizeof around->live / sizeof *around->live, &total);
-    size_t map_count = maps_read(around->maps);
-    for (size_t i = 0; i < map_count; i++)
+    struct fault_memory *memory = &around->memory;
+    memory->live_count = heap_live(device, around->live, sizeof around->live / sizeof *around->live, &total);
+    memory->live_total = (size_t)total;
+    memory->map_count = maps_read(around->maps);
+    for (size_t i = 0; i < memory->map_count; i++)
         if (around->maps[i].copied_to)
             look_at(around, around->maps[i].base);
-    uint64_t shared = 0, address = first_address(evidence);
+    uint64_t address = first_address(evidence);
     for (int i = 0; i < 64 && device >= 0; i++)
-        shared |= (uint64_t)(arena_is_shared(i, device) != 0) << i;
-    around->memory = (struct fault_memory){.near = around->near,
-                                           .near_count = around->near_count,
-                                           .live = around->live,
-                                           .live_count = live_count,
-                                           .live_total = (size_t)total,
-                                           .device = device,
-                                           .shared = shared,
-                                           .arena_start = arena_start(),
-                                           .arena_end = arena_end(),
-                                           .is_host_address = is_mapped_by_host(address),
-                                           .now_ns = monotonic_ns(),
-                                           .launches = around->launches,
-                                           .launch_count = around->launch_count,
-                                           .recent = around->recent,
-                                           .recent_count = around->memory.recent_count,
-                                           .maps = around->maps,
-                                           .map_count = map_count,
-                                           .frames = {stack_buffer_frames, NULL},
-                                           .unguarded = passed_live(device, address)};
+        memory->shared |= (uint64_t)(arena_is_shared(i, device) != 0) << i;
+    memory->arena_start = arena_start();
+    memory->arena_end = arena_end();
+    memory->is_host_address = is_mapped_by_host(address);
+    memory->unguarded = passed_live(device, address);
+    memory->now_ns = monotonic_ns();
     return around;
-}
-
-void surroundings_add(struct surroundings *around, const struct evidence *evidence)
-{
-    look_around(around, evidence);
-    around->memory.near_count = around->near_count;
 }
 
 void surroundings_add_address(struct surroundings *around, uint64_t address)
 {
     if (!is_known(around, address))
         look_at(around, address);
-    around->memory.near_count = around->near_count;
 }

@@ -9,6 +9,7 @@
 #include "stacks/stack.h"
 
 enum {
+    SURROUNDINGS_NEAR = 256,
     SURROUNDINGS_LAUNCHES = 4096, /* launches of the kernels that faulted: as many as are kept per thread by default */
     SURROUNDINGS_RECENT = 24,     /* launches of any kernel, for the timeline */
     SURROUNDINGS_PLACES = 16      /* places whose frames are resolved: each may take milliseconds */
@@ -23,11 +24,9 @@ struct launch_place {
 
 struct surroundings {
     struct fault_memory memory; /* for fault_diagnose(); points into the other fields */
-    cufence_buffer near[256];
+    cufence_buffer near[SURROUNDINGS_NEAR];
     cufence_buffer live[64];
-    size_t near_count;
     struct fault_launch launches[SURROUNDINGS_LAUNCHES];
-    size_t launch_count;
     struct launch_place places[SURROUNDINGS_PLACES];
     size_t place_count;
     struct launch_entry entries[SURROUNDINGS_LAUNCHES];
@@ -39,7 +38,8 @@ struct surroundings {
 /* Returns calloc'ed memory that the caller frees, or NULL if out of host memory. */
 struct surroundings *surroundings_of(const struct evidence *evidence, int device);
 
-/* Adds the buffers at the addresses that further evidence, or a write to `address`, names. */
+/* Adds the buffers at every address that further evidence names: first and last byte of each access, and pointers in the
+ * kernel's parameters; or a write to `address`. */
 void surroundings_add(struct surroundings *around, const struct evidence *evidence);
 void surroundings_add_address(struct surroundings *around, uint64_t address);
 

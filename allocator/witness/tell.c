@@ -60,8 +60,7 @@ static cufence_status read_known(const struct options *options)
 
 static void add_json(char *line)
 {
-    if (line)
-        delivery_add_json(line);
+    delivery_print(NULL, line);
     free(line);
 }
 
@@ -244,14 +243,14 @@ static int save(struct telling *telling, const struct rerun_result *rerun, const
         saving_drop(telling->saving, report->is_printed ? why : NULL);
         return 0;
     }
-    struct saving_rest rest = {.dump = telling->dump,
-                               .second = rerun_source_dump(telling->source),
-                               .memory = &telling->around->memory,
-                               .rerun = rerun,
-                               .report = report->text};
     char *json = finding_json(finding);
-    rest.finding = json;
-    rerun_source_describe(telling->source, &rest.bundle);
+    const struct saving_rest rest = {.dump = telling->dump,
+                                     .second = rerun_source_dump(telling->source),
+                                     .memory = &telling->around->memory,
+                                     .rerun = rerun,
+                                     .report = report->text,
+                                     .finding = json};
+    rerun_source_describe(telling->source, saving_bundle(telling->saving));
     saving_finish(telling->saving, &rest);
     free(json);
     return 1;
