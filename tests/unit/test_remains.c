@@ -88,8 +88,7 @@ static int is_grid_of(const struct standing_grid *grid, const struct standing *w
         const struct standing_grid *other = &whole->grids[i];
         if (grid->row.id == other->row.id)
             return is_same_text(grid->at->kernel, other->at->kernel) &&
-                   memcmp(grid->row.grid, other->row.grid, sizeof grid->row.grid) == 0 &&
-                   memcmp(grid->row.block, other->row.block, sizeof grid->row.block) == 0 && grid->threads <= other->threads &&
+                   memcmp(&grid->row, &other->row, sizeof grid->row) == 0 && grid->threads <= other->threads &&
                    (!grid->parameters.size ||
                     (grid->parameters.size == other->parameters.size &&
                      memcmp(grid->parameters.bytes, other->parameters.bytes, grid->parameters.size) == 0));
