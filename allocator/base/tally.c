@@ -179,9 +179,10 @@ int tally_sentence(const struct tally *tally, char *text, size_t size)
     if (!used)
         snprintf(text, size, "%s: %s", nothing, reason(tally));
     else if (said < used)
-        snprintf(text, size,
-                 "%u process%s used CUDA without saying at the end what was guarded (still running, killed, or left by _exit); "
-                 "allocations were guarded in %u of %u",
-                 used - said, used - said == 1 ? "" : "es", tally->counts[TALLY_GUARDED], used);
+        snprintf(
+            text, size,
+            "%u process%s used CUDA without saying at the end what was guarded (still running, killed, or left by _exit or "
+            "exec); allocations were guarded in %u of %u",
+            used - said, used - said == 1 ? "" : "es", tally->counts[TALLY_GUARDED], used);
     return !used || said < used;
 }

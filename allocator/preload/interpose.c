@@ -15,6 +15,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -251,7 +252,7 @@ __attribute__((constructor)) static void find_abort(void)
 }
 
 /* A program may end at once when it gets the error of a fault, while the report is being made: os._exit() in a child of
- * Python's multiprocessing, abort() behind an exception that nobody catches. */
+ * Python's multiprocessing, abort() behind an exception that nobody catches, execv() to start anew. */
 static void await_report(void)
 {
     void (*await)(void) = __atomic_load_n(&before_exit, __ATOMIC_ACQUIRE);
@@ -335,6 +336,72 @@ EXPORT void interposed_abort(void)
         find_abort();
     __atomic_load_n(&real_abort, __ATOMIC_ACQUIRE)();
 }
+
+/* quick_exit() calls no _exit() that could be replaced. Its first handler is called last. */
+static void at_quick_end(void)
+{
+    await_report();
+    say_last_word();
+}
+
+__attribute__((constructor)) static void watch_quick_exit(void)
+{
+    at_quick_exit(at_quick_end);
+}
+
+/* ---- another program in place of this one ---- */
+
+/* The C library's own calls of execve() cannot be replaced, so each function is. A child of vfork() does not wait (start.c). */
+#define EXEC(name, parameters, arguments)                                                                                      \
+    static int(*real_##name) parameters; /* atomic */                                                                          \
+    __attribute__((constructor)) static void find_##name(void)                                                                 \
+    {                                                                                                                          \
+        __atomic_store_n(&real_##name, (int(*) parameters)next_of(#name), __ATOMIC_RELEASE);                                   \
+    }                                                                                                                          \
+    EXPORT int interposed_##name parameters __asm__(#name);                                                                    \
+    EXPORT int interposed_##name parameters                                                                                    \
+    {                                                                                                                          \
+        await_report();                                                                                                        \
+        if (!__atomic_load_n(&real_##name, __ATOMIC_ACQUIRE))                                                                  \
+            find_##name();                                                                                                     \
+        return __atomic_load_n(&real_##name, __ATOMIC_ACQUIRE) arguments;                                                      \
+    }
+EXEC(execve, (const char *path, char *const *list, char *const *environment), (path, list, environment))
+EXEC(execvpe, (const char *name, char *const *list, char *const *environment), (name, list, environment))
+EXEC(fexecve, (int fd, char *const *list, char *const *environment), (fd, list, environment))
+EXEC(execv, (const char *path, char *const *list), (path, list))
+EXEC(execvp, (const char *name, char *const *list), (name, list))
+
+/* The arguments that follow `first` up to NULL, and the environment behind them, if there is one. */
+static int exec_list(int (*execute)(const char *, char *const *, char *const *), const char *path, const char *first,
+                     int has_environment, va_list rest)
+{
+    size_t count = first != NULL;
+    va_list counted;
+    va_copy(counted, rest);
+    while (count && va_arg(counted, char *))
+        count++;
+    va_end(counted);
+    char *list[count + 1];
+    list[0] = (char *)first;
+    for (size_t i = 1; i <= count; i++)
+        list[i] = va_arg(rest, char *);
+    return execute(path, list, has_environment ? va_arg(rest, char *const *) : environ);
+}
+
+#define EXEC_LIST(name, execute, has_environment)                                                                              \
+    EXPORT int interposed_##name(const char *path, const char *first, ...) __asm__(#name);                                     \
+    EXPORT int interposed_##name(const char *path, const char *first, ...)                                                     \
+    {                                                                                                                          \
+        va_list rest;                                                                                                          \
+        va_start(rest, first);                                                                                                 \
+        int result = exec_list(execute, path, first, has_environment, rest);                                                   \
+        va_end(rest);                                                                                                          \
+        return result;                                                                                                         \
+    }
+EXEC_LIST(execl, interposed_execve, 0)
+EXEC_LIST(execle, interposed_execve, 1)
+EXEC_LIST(execlp, interposed_execvpe, 0)
 
 /* ---- for programs linked with libcuda ---- */
 

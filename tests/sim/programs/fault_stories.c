@@ -1,6 +1,7 @@
 /* Stories about faults: who sees them, and what follows. */
 #include "program.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 static CUdeviceptr allocate(const char *how, size_t size, CUstream stream)
@@ -64,18 +65,31 @@ STORY(beyond)
     return say("context", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
 }
 
-/* end_at_once exit|abort: the program gets the error of its fault and ends without exit handlers. */
+/* end_at_once HOW: the program has waited for its kernel and ends without exit handlers, or goes on as another program. */
 STORY(end_at_once)
 {
+    char *const next[] = {"sh", "-c", "exit 7", NULL};
     start();
     CUdeviceptr address = allocate("plain", 4096, NULL);
     MUST(store(address + 4092, 7, NULL));
     MUST(store(address + 4096, 8, NULL));
     say("context", cu.cuCtxSynchronize());
     fflush(stdout);
-    if (count > 2 && strcmp(arguments[2], "abort") == 0)
-        abort();
-    _exit(7);
+#define END(how, ...)                                                                                                          \
+    if (strcmp(arguments[2], #how) == 0)                                                                                       \
+        how(__VA_ARGS__);
+    END(_exit, 7)
+    END(abort)
+    END(quick_exit, 7)
+    END(execv, "/bin/sh", next)
+    END(execve, "/bin/sh", next, environ)
+    END(execvp, "sh", next)
+    END(execvpe, "sh", next, environ)
+    END(execl, "/bin/sh", next[0], next[1], next[2], NULL)
+    END(execle, "/bin/sh", next[0], next[1], "exit $NEXT", NULL, (char *const[]){"NEXT=7", NULL})
+    END(execlp, "sh", next[0], next[1], next[2], NULL)
+    END(fexecve, open("/bin/sh", O_RDONLY), next, environ)
+    return 8;
 }
 
 /* One kernel is launched in every way, the last time with a fault. */
