@@ -198,7 +198,7 @@ void collected_begin(struct collected *collected, char *const *command)
     process_open();
     struct finding_process process = process_now(time_text);
     const struct finding_origin origin = {.pid = (int)getpid(), .rank = options_rank(), .process = &process};
-    char *line = json_of_run(&origin);
+    char *line = json_of_guarded(&origin, NULL);
     json_t *run = line ? json_loads(line, 0, NULL) : NULL, *words = json_array();
     for (; command && *command; command++)
         json_array_append_new(words, text_to_json(*command));

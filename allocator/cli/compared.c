@@ -14,7 +14,7 @@ struct difference compared_begin(const struct bundle_buffer *buffer)
 {
     struct difference difference = {.buffer = buffer, .type = VALUE_UINT8};
     for (int type = 0; type < VALUE_TYPES; type++)
-        if (!strcmp(value_name((enum value_type)type), buffer->type))
+        if (!strcmp(value_names[(enum value_type)type], buffer->type))
             difference.type = (enum value_type)type;
     uint64_t width = value_width(difference.type);
     difference.elements = (buffer->size + width - 1) / width;

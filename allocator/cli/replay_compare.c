@@ -94,7 +94,7 @@ static void print_difference(const struct difference *difference)
     name_buffer(difference->buffer, name);
     printf("cufence replay: %s: %" PRIu64 " of %" PRIu64 " elements (%s) differ, the first at index %" PRIu64
            ": %s, saved was %s",
-           name, difference->different, difference->elements, value_name(difference->type), difference->first, difference->now,
+           name, difference->different, difference->elements, value_names[difference->type], difference->first, difference->now,
            difference->saved);
     if (difference->different > 1 && difference->largest > 0)
         printf("; the largest difference is %.6g", difference->largest);
@@ -120,7 +120,7 @@ static json_t *difference_json(const struct difference *difference)
     char address[24];
     snprintf(address, sizeof address, "0x%" PRIx64, difference->buffer->address);
     return json_pack("{sIsssssIsIsIssss}", "buffer", (json_int_t)difference->buffer->id, "address", address, "type",
-                     value_name(difference->type), "elements", (json_int_t)difference->elements, "different",
+                     value_names[difference->type], "elements", (json_int_t)difference->elements, "different",
                      (json_int_t)difference->different, "first", (json_int_t)difference->first, "now", difference->now, "saved",
                      difference->saved);
 }

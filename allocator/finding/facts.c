@@ -288,12 +288,13 @@ TABLE(where, struct finding_origin, ORIGIN(PART, process, NULL, .flags = BEHIND,
 
 TABLE(source, struct source_line, FIELD(INT, struct source_line, number, "line", MUST),
       FIELD(CHARS, struct source_line, text, "text", .flags = REQUIRED | EVEN_EMPTY));
+TABLE(named_buffer, cufence_buffer, MEMORY(NUMBER, id, "buffer", .flags = NOT_ZERO), MEMORY(NUMBER, size, "size"),
+      MEMORY(CHARS, label, "label"));
 TABLE(event, struct timeline_event, EVENT(NUMBER, time_ns, "ns", MUST), EVENT(AGO, time_ns, "ago_ns"),
       EVENT(TEXT, what, "what", .words = timeline_words, MUST), EVENT(CHARS, kernel, "kernel"),
       EVENT(PART, launch, NULL, .flags = BEHIND, .record = &shape, WHEN(struct timeline_event, has_kernel)),
-      EVENT(NUMBER, id, "buffer", .flags = NOT_ZERO), EVENT(NUMBER, size, "size", WHEN(struct timeline_event, id)),
-      EVENT(TEXT, label, "label"), EVENT(NUMBER, tid, "tid", MUST), EVENT(HEX, stream, "stream", MUST),
-      EVENT(TRUE, has_faulted, "faulted"));
+      EVENT(PART, buffer, NULL, .flags = BEHIND, .record = &named_buffer), EVENT(NUMBER, tid, "tid", MUST),
+      EVENT(HEX, stream, "stream", MUST), EVENT(TRUE, has_faulted, "faulted"));
 TABLE(guarded, struct guarded, GUARDED(NUMBER, allocations, "allocations", MUST), GUARDED(NUMBER, peak_bytes, "peak_bytes"),
       GUARDED(NUMBER, launches, "launches"), GUARDED(NUMBER, left, "left_to_driver"),
       GUARDED(NUMBER, left_bytes, "left_to_driver_bytes"), GUARDED(NUMBER, findings, "findings", MUST),

@@ -38,13 +38,7 @@ static struct scalar scalar_of(enum value_type type, double value)
     return (struct scalar){value, is_whole ? (int64_t)value : 0, is_whole ? SCALAR_WHOLE : SCALAR_REAL};
 }
 
-/* Of the elements that were looked at, the first: their number, and the bits of one. */
-static size_t first_count(const struct value_fact *value)
-{
-    uint64_t count = value->figures->seen / value_width(value->summary.type);
-    return count < FIGURES_FIRST ? (size_t)count : FIGURES_FIRST;
-}
-
+/* The bits of one of the first elements. */
 static uint64_t first_bits(const struct value_fact *value, size_t index)
 {
     return value_bits(value->summary.type, value->figures->first + index * value_width(value->summary.type));
@@ -66,7 +60,8 @@ static void describe(struct value_fact *value)
     summary->zeros = figures->zeros;
     summary->nans = figures->nans;
     summary->infinities = figures->infinities;
-    summary->first_count = first_count(value);
+    uint64_t count = summary->seen / value_width(type);
+    summary->first_count = count < FIGURES_FIRST ? (size_t)count : FIGURES_FIRST;
     for (size_t i = 0; i < summary->first_count; i++)
         summary->first[i] = scalar_of(type, value_of_bits(type, first_bits(value, i)));
 }
@@ -196,7 +191,7 @@ static void put_count(struct flow *flow, uint64_t count, const char *what)
 static void put_first(struct flow *flow, const struct value_fact *value)
 {
     char text[256] = "first";
-    for (size_t i = 0; i < first_count(value); i++) {
+    for (size_t i = 0; i < value->summary.first_count; i++) {
         uint64_t bits = first_bits(value, i);
         part_add(text, " %s",
                  value_is_float(value->summary.type) ? real_of(value_of_bits(value->summary.type, bits)).text
@@ -212,7 +207,7 @@ void figures_lines(struct report *report, const struct value_fact *value)
         return;
     const struct type_figures *figures = &value->figures->types[value->summary.type];
     begin_line(&flow);
-    report_put(report, "%s[%" PRIu64 "]%s", value_name(value->summary.type),
+    report_put(report, "%s[%" PRIu64 "]%s", value_names[value->summary.type],
                value->figures->bytes / value_width(value->summary.type), value->summary.is_guess ? " (guess)" : "");
     put_range(&flow, value);
     if (figures->zeros && figures->zeros < figures->finite)

@@ -365,8 +365,6 @@ struct timeline_event {
     int has_faulted;
     const cufence_buffer *buffer;
     int is_free; /* of the buffer; else its allocation */
-    uint64_t id, size;
-    const char *label;
     uint64_t tid, stream;
 };
 

@@ -10,25 +10,15 @@ char *finding_json(const struct finding *finding)
 }
 
 /* Not on the stack: these are made on a thread of the program's. */
-static char *line_of(const struct finding_origin *origin, const char *kind, const struct guarded *guarded)
+char *json_of_guarded(const struct finding_origin *origin, const struct guarded *guarded)
 {
     struct finding *line = calloc(1, sizeof *line);
     if (!line)
         return NULL;
     line->origin = *origin;
-    line->kind = kind;
+    line->kind = guarded ? KIND_GUARDED : KIND_RUN;
     line->guarded = guarded;
     char *text = finding_json(line);
     free(line);
     return text;
-}
-
-char *json_of_run(const struct finding_origin *origin)
-{
-    return line_of(origin, KIND_RUN, NULL);
-}
-
-char *json_of_guarded(const struct finding_origin *origin, const struct guarded *guarded)
-{
-    return line_of(origin, KIND_GUARDED, guarded);
 }

@@ -17,7 +17,8 @@ extern const struct record process_facts; /* struct finding_origin */
 #define KIND_RUN "run"
 #define KIND_GUARDED "guarded"
 
-/* Return one line of malloc'ed text that ends with a newline, or NULL if out of host memory. */
+/* Return one line of malloc'ed text that ends with a newline, or NULL if out of host memory. guarded: NULL: that a run has
+ * begun.
+ */
 char *finding_json(const struct finding *finding);
-char *json_of_run(const struct finding_origin *origin);
 char *json_of_guarded(const struct finding_origin *origin, const struct guarded *guarded);

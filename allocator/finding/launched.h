@@ -8,7 +8,7 @@
 
 #include "analysis/values/value.h"
 #include "record/record.h"
-#include "region.h"
+#include "slack.h"
 
 /* The launch. */
 struct launched_fact {

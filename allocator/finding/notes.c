@@ -248,9 +248,8 @@ static void add_buffer(struct note_fact *note, const struct tensor_map *map, con
         return;
     }
     part_add(note->text, " in buffer #%" PRIu64, map->buffer);
-    for (size_t i = 0; i < memory->near_count; i++)
-        if (memory->near[i].id == map->buffer && memory->near[i].freed_ns)
-            part_add(note->text, ", which has been freed since");
+    if (map_is_freed(map, memory))
+        part_add(note->text, ", which has been freed since");
     if (map_excess(map))
         part_add(note->text, ", %" PRIu64 " byte%s past its end", map_excess(map), plural(map_excess(map)));
 }

@@ -10,11 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int is_illegal_or_misaligned(const struct diagnosis *diagnosis)
-{
-    return diagnosis->kind == FAULT_ILLEGAL_ACCESS || diagnosis->kind == FAULT_MISALIGNED;
-}
-
 static struct argument_name name_of(const struct diagnosis *diagnosis, int word)
 {
     struct argument_name name = {word, -1, 0};
@@ -84,12 +79,11 @@ static struct access_fact access_of(const struct diagnosis *diagnosis)
 
 /* ---- the address ---- */
 
-static void say_distance(char where[], size_t size, const char *preposition, uint64_t distance, const cufence_buffer *buffer)
+static void say_distance(struct address_fact *address, const char *preposition, const struct diagnosis *diagnosis)
 {
-    part_append(where, size, "%" PRIu64 " byte%s %s buffer #%" PRIu64, distance, plural(distance), preposition, buffer->id);
+    part_add(address->where, "%" PRIu64 " byte%s %s buffer #%" PRIu64, diagnosis->distance, plural(diagnosis->distance),
+             preposition, diagnosis->owner->id);
 }
-
-#define SAY_DISTANCE(where, preposition, distance, buffer) say_distance(where, sizeof(where), preposition, distance, buffer)
 
 /* Describes an address in mapped memory, or one that is not itself the problem. */
 static void say_inside(struct address_fact *address, const struct diagnosis *diagnosis)
@@ -97,7 +91,7 @@ static void say_inside(struct address_fact *address, const struct diagnosis *dia
     if (address->is_misaligned)
         part_add(address->where, "not a multiple of %" PRIu32 ", ", diagnosis->site->access_bytes);
     if (diagnosis->owner)
-        SAY_DISTANCE(address->where, "into", diagnosis->distance, diagnosis->owner);
+        say_distance(address, "into", diagnosis);
     else
         part_add(address->where, "%s",
                  diagnosis->memory->is_unknown ? "in a buffer that the dump does not know" : "in no buffer of cufence's");
@@ -107,21 +101,20 @@ static void say_inside(struct address_fact *address, const struct diagnosis *dia
 
 static void say_where(struct address_fact *address, const struct diagnosis *diagnosis)
 {
-    const cufence_buffer *owner = diagnosis->owner;
     uint64_t past = bytes_past_end(diagnosis);
     switch (diagnosis->kind) {
     case FAULT_OVERRUN:
         if (past) /* the access begins inside the buffer, so its address alone would look valid */
             part_add(address->where, "%" PRIu64 " byte%s of the access lie past the end of buffer #%" PRIu64, past,
-                     plural(past), owner->id);
+                     plural(past), diagnosis->owner->id);
         else
-            SAY_DISTANCE(address->where, "past the end of", diagnosis->distance, owner);
+            say_distance(address, "past the end of", diagnosis);
         break;
     case FAULT_UNDERRUN:
-        SAY_DISTANCE(address->where, "before the start of", diagnosis->distance, owner);
+        say_distance(address, "before the start of", diagnosis);
         break;
     case FAULT_USE_AFTER_FREE:
-        SAY_DISTANCE(address->where, "into", diagnosis->distance, owner);
+        say_distance(address, "into", diagnosis);
         part_add(address->where, ", which has been freed");
         break;
     case FAULT_NULL:
@@ -195,7 +188,8 @@ static void take_owner(struct finding *finding, const struct diagnosis *diagnosi
     finding->buffer.from = is_overrun ? PAST_END : is_underrun ? BEFORE_START : FROM_START;
     finding->buffer.distance = diagnosis->distance;
     finding->buffer.argument = name_of(diagnosis, diagnosis->owner_parameter);
-    finding->is_disputed = diagnosis->owner_certainty < CERTAIN_RERUN && !is_illegal_or_misaligned(diagnosis);
+    finding->is_disputed = diagnosis->owner_certainty < CERTAIN_RERUN && diagnosis->kind != FAULT_ILLEGAL_ACCESS &&
+                           diagnosis->kind != FAULT_MISALIGNED;
     if (!diagnosis->rival)
         return;
     finding->rival = fact_of(diagnosis, diagnosis->rival);
@@ -371,7 +365,7 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
     const struct evidence *evidence = diagnosis->evidence;
     *finding = (struct finding){.origin = *origin,
                                 .device = {.architecture = evidence->sm_type},
-                                .kind = fault_kind_name(diagnosis->kind),
+                                .kind = fault_kind_names[diagnosis->kind],
                                 .rerun = diagnosis->site && rerun && rerun->outcome != RERUN_NOT_TRIED ? rerun : NULL,
                                 .now_ns = diagnosis->memory->now_ns};
     if (!origin->device_name)

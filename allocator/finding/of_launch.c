@@ -51,7 +51,7 @@ static void add_nan_hint(struct finding *finding, const struct nan_fact *nan)
     else if (nan->is_of_unwritten)
         part_add(finding->hint, "an input that nobody has written holds NaN: is memory used before it is filled?");
     else if (!strcmp(nan->kind, FINDING_INF))
-        part_add(finding->hint, "a number too large for %s, a division by 0, or log(0)?", value_name(nan->type));
+        part_add(finding->hint, "a number too large for %s, a division by 0, or log(0)?", value_names[nan->type]);
     else if (infinities)
         part_add(finding->hint,
                  "the inputs have Inf: Inf - Inf, 0 * Inf and Inf / Inf are NaN; nan=report+inf finds who made them");
@@ -81,7 +81,7 @@ void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const s
         part_add(finding->headline, ", \"%s\"", nan->buffer->label);
     if (!nan->buffer->id && nan->argument >= 0)
         part_add(finding->headline, " to argument %d", nan->argument);
-    part_add(finding->headline, ", first to element %" PRIu64 " of %s[%" PRIu64 "]", nan->index, value_name(nan->type),
+    part_add(finding->headline, ", first to element %" PRIu64 " of %s[%" PRIu64 "]", nan->index, value_names[nan->type],
              nan->count);
     take_element(finding, nan->buffer, nan->buffer_frames, nan->pointer + nan->index * value_width(nan->type));
     add_nan_hint(finding, nan);
@@ -193,7 +193,7 @@ static void add_reason(char *text, size_t size, const struct uninit_fact *fact)
         if (fact->argument >= 0)
             part_append(text, size, "argument %d, ", fact->argument);
         part_append(text, size, "%s[%" PRIu64 "], becomes %s where they are 0x00 and %s where they are 0x4b",
-                    value_name(fact->type), fact->elements, fact->values[0], fact->values[1]);
+                    value_names[fact->type], fact->elements, fact->values[0], fact->values[1]);
     }
     if (!fact->launched && fact->place && *fact->place)
         part_append(text, size, "; %s at %s", fact->what ? "copied" : "launched", fact->place);

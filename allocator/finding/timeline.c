@@ -71,9 +71,6 @@ static void describe_buffer(struct timeline_event *event)
 {
     const cufence_buffer *buffer = event->buffer;
     event->what = timeline_words[2 + event->is_free];
-    event->id = buffer->id;
-    event->size = buffer->size;
-    event->label = buffer->label;
     event->tid = event->is_free ? buffer->freed_tid : buffer->allocated_tid;
     event->stream = event->is_free ? buffer->free_stream : buffer->stream;
 }

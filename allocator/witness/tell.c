@@ -75,7 +75,7 @@ cufence_status tell_open(const struct options *options)
     cufence_status status = delivery_open(options) ?: read_known(options);
     /* So that the file is there, and says that it is cufence's, although nothing may ever be found. */
     if (status == CUFENCE_OK && delivery_needs_head())
-        add_json(json_of_run(ORIGIN(-1)));
+        add_json(json_of_guarded(ORIGIN(-1), NULL));
     return status ?: record_open(options) ?: saving_open(options);
 }
 

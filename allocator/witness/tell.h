@@ -9,10 +9,6 @@
 
 #include "base/options.h"
 #include "finding/finding.h"
-#include "finding/json.h"
-#include "finding/misuse.h"
-#include "finding/slack.h"
-#include "finding/launched.h"
 #include "rerun/dump.h"
 #include "slack_rerun.h"
 

@@ -20,7 +20,7 @@ static int decode(struct sass_instruction instruction, unsigned sm, struct sass_
     require(!name || *name);
     require(!sass_bulk(instruction, &bulk) || (name && memchr(bulk.text, 0, sizeof bulk.text) && bulk.dimensions <= 5));
     (void)(sass_writes_register(instruction, 4, 2) + sass_writes_uniform(instruction) + sass_writes_predicate(instruction) +
-           sass_writes_uniform_predicate(instruction) + sass_is_known(instruction) + sass_branches(instruction));
+           sass_may_write_uniform_predicate(instruction, 0) + sass_is_known(instruction) + sass_branches(instruction));
     memset(access, 0xa5, sizeof *access);
     if (!sass_decode(instruction, sm, access))
         return 0;

@@ -19,7 +19,7 @@ static void expect(const struct figures *figures, enum value_type type, double m
 {
     const struct type_figures *found = &figures->types[type];
     if (found->min != min || found->max != max || fabs(found->mean - mean) > 1e-12 * fabs(mean))
-        fail_msg("%s: %g %g %g", value_name(type), found->min, found->max, found->mean);
+        fail_msg("%s: %g %g %g", value_names[type], found->min, found->max, found->mean);
 }
 
 static void expect_counts(const struct figures *figures, enum value_type type, const uint64_t counts[4])
@@ -254,8 +254,8 @@ TEST(common_numbers_are_recognised)
         for (int kind = 0; kind < 7; kind++)
             for (size_t count = 32; count <= COUNT; count *= 5)
                 if (guess_of(types[i], kind, count) != types[i])
-                    fail_msg("%zu times %s of kind %d: %s", count, value_name(types[i]), kind,
-                             value_name(guess_of(types[i], kind, count)));
+                    fail_msg("%zu times %s of kind %d: %s", count, value_names[types[i]], kind,
+                             value_names[guess_of(types[i], kind, count)]);
     assert_int_equal(guess_of(VALUE_INT32, 3, COUNT), VALUE_INT32);
     assert_int_equal(guess_of(VALUE_INT64, 3, COUNT), VALUE_INT64);
 }

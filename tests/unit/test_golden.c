@@ -445,7 +445,7 @@ TEST(lines_that_are_no_findings)
     put(out, use_json(&use));
     put(out, use_text(&(struct usage){.now_ns = 1, .rank = -1}));
     put(out, use_json(&(struct usage){.now_ns = 1, .rank = -1}));
-    put(out, json_of_run(&origin));
+    put(out, json_of_guarded(&origin, NULL));
     put(out, json_of_guarded(&origin, &guarded));
     fclose(out);
     golden_check(GOLDEN "findings.expect", "no_findings", text);

@@ -137,7 +137,7 @@ static void check_access(const struct access_case *c, enum certainty address_cer
         diagnosis.distance != c->distance || diagnosis.owner_parameter != c->word || id_of(diagnosis.rival) != c->rival ||
         diagnosis.rival_distance != c->rival_distance || !diagnosis.owner_reason != !c->reason)
         fail_msg("%s: %s, owner #%" PRIu64 " certainty %d distance %" PRIu64 " word %d rival #%" PRIu64 " at %" PRIu64 " (%s)",
-                 c->name, fault_kind_name(diagnosis.kind), id_of(diagnosis.owner), (int)diagnosis.owner_certainty,
+                 c->name, fault_kind_names[diagnosis.kind], id_of(diagnosis.owner), (int)diagnosis.owner_certainty,
                  diagnosis.distance, diagnosis.owner_parameter, id_of(diagnosis.rival), diagnosis.rival_distance,
                  diagnosis.owner_reason ? diagnosis.owner_reason : "no reason");
     if (c->reason)
@@ -197,7 +197,7 @@ TEST(an_access_in_bounds_is_no_evidence)
             diagnosis.is_bystander != is_bystander || diagnosis.lane != (is_bystander ? NULL : &lane) ||
             fault_site(&diagnosis)->is_warp_alive == is_bystander)
             fail_msg("%s, way %zu: %s, owner #%" PRIu64 ", address certainty %d, bystander %d", cases[i / 3].name, i % 3,
-                     fault_kind_name(diagnosis.kind), id_of(diagnosis.owner), (int)diagnosis.address_certainty,
+                     fault_kind_names[diagnosis.kind], id_of(diagnosis.owner), (int)diagnosis.address_certainty,
                      diagnosis.is_bystander);
         /* The same at one's side does not hide the one that is out of bounds. */
         struct evidence_lane two[] = {lane, {.lane = 1, .address = SLOT(4) + 8, .certainty = CERTAIN_DERIVED}};

@@ -273,17 +273,15 @@ struct cell machine_constant(const struct machine *machine, uint64_t bank, uint6
  * and the predicates in [83:81] and [86:84]. */
 void machine_forget(struct machine *machine, struct sass_instruction instruction)
 {
-    int is_known = sass_is_known(instruction);
-    unsigned zero = machine->zero[UNIFORM], target = is_known ? (unsigned)sass_bits(instruction, 16, 8) : 0;
+    unsigned zero = machine->zero[UNIFORM], target = sass_is_known(instruction) ? (unsigned)sass_bits(instruction, 16, 8) : 0;
     for (unsigned i = target; i < SASS_RZ && sass_writes_register(instruction, i, 1); i++)
         machine->registers[VECTOR][i] = unknown;
     for (unsigned i = target & zero; i < zero && sass_writes_uniform_register(instruction, i, zero); i++)
         machine->registers[UNIFORM][i] = unknown;
     for (unsigned i = 0; i < 7; i++) {
-        int is_target = !is_known || sass_bits(instruction, 81, 3) == i || sass_bits(instruction, 84, 3) == i;
         if (sass_may_write_predicate(instruction, i))
             machine->predicates[VECTOR][i] = TRUTH_UNKNOWN;
-        if (is_target && sass_writes_uniform_predicate(instruction))
+        if (sass_may_write_uniform_predicate(instruction, i))
             machine->predicates[UNIFORM][i] = TRUTH_UNKNOWN;
     }
 }

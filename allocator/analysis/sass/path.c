@@ -99,7 +99,7 @@ static void want(struct wanted *wanted, const struct machine *machine, int file,
 static int explains(struct wanted *wanted, const struct machine *machine, struct sass_instruction instruction)
 {
     unsigned vector = (unsigned)sass_bits(instruction, 16, 8), uniform = vector & machine->zero[UNIFORM];
-    int is_known = sass_is_known(instruction), is_wanted = 0;
+    int is_wanted = 0;
     int is_single = sass_opcode(instruction) == 0x035 && machine->launch->sm < 100; /* HFMA2.MMA, not IADD.64 */
     for (unsigned i = vector; i < vector + (is_single ? 1 : 4) && i < SASS_RZ; i++) {
         if (!sass_writes_register(instruction, i, 1))
@@ -110,10 +110,9 @@ static int explains(struct wanted *wanted, const struct machine *machine, struct
     for (unsigned i = uniform; sass_writes_uniform(instruction) && i < uniform + 4 && i < 256; i++)
         is_wanted |= wanted->registers[UNIFORM][i]; /* it may write fewer: what was there before stays wanted */
     for (unsigned i = 0; i < 7; i++) {
-        int is_target = !is_known || sass_bits(instruction, 81, 3) == i || sass_bits(instruction, 84, 3) == i;
         if (sass_may_write_predicate(instruction, i))
             is_wanted |= wanted->predicates[VECTOR][i];
-        if (is_target && sass_writes_uniform_predicate(instruction))
+        if (sass_may_write_uniform_predicate(instruction, i))
             is_wanted |= wanted->predicates[UNIFORM][i];
     }
     return is_wanted;

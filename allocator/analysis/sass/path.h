@@ -12,7 +12,6 @@
 
 #define PATH_STEPS (1u << 20) /* instructions up to the access, at most */
 #define PATH_WORK (1u << 22)  /* instructions that are executed again, in all */
-#define PATH_LOAD_WORDS 4u    /* registers that a load fills */
 #define PATH_CHECKPOINTS 256u
 #define PATH_NO_LOAD UINT32_MAX
 

@@ -78,9 +78,9 @@ int sass_address(const struct sass_access *access, const uint32_t *registers, si
 int sass_writes_register(struct sass_instruction instruction, unsigned first, unsigned count);
 int sass_writes_uniform(struct sass_instruction instruction);
 int sass_writes_uniform_register(struct sass_instruction instruction, unsigned number, unsigned zero); /* zero: of URZ */
-int sass_writes_uniform_predicate(struct sass_instruction instruction);
 int sass_writes_predicate(struct sass_instruction instruction);
 int sass_may_write_predicate(struct sass_instruction instruction, unsigned number); /* 0 to 6 */
+int sass_may_write_uniform_predicate(struct sass_instruction instruction, unsigned number);
 
 /* Returns 1 if [14:12], the predicate under which it executes, is a uniform one. */
 int sass_has_uniform_guard(struct sass_instruction instruction);

@@ -308,10 +308,11 @@ int sass_writes_uniform_register(struct sass_instruction instruction, unsigned n
            (sass_writes_uniform(instruction) && number >= first && number - first < sass_width(instruction));
 }
 
-int sass_writes_uniform_predicate(struct sass_instruction instruction)
+int sass_may_write_uniform_predicate(struct sass_instruction instruction, unsigned number)
 {
     enum effect effect = (enum effect)sass_row_of(instruction)->effect;
-    return effect == ANYTHING || effect == UPREDICATES;
+    return effect == ANYTHING ||
+           (effect == UPREDICATES && ((instruction.high >> 17 & 7) == number || (instruction.high >> 20 & 7) == number));
 }
 
 int sass_writes_predicate(struct sass_instruction instruction)

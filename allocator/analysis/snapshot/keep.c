@@ -125,7 +125,7 @@ static void put_types(json_t *figures, const struct rerun_result *rerun)
         json_t *types = json_object();
         for (enum value_type type = 0; type < VALUE_GUESSED; type++) {
             const struct type_figures *of = &rerun->figures[i].types[type];
-            json_object_set_new(types, value_name(type),
+            json_object_set_new(types, value_names[type],
                                 json_pack("[ffffIIII]", of->min, of->max, of->mean, of->fit, (json_int_t)of->finite,
                                           (json_int_t)of->zeros, (json_int_t)of->nans, (json_int_t)of->infinities));
         }

@@ -115,7 +115,7 @@ static void connect_rerun(struct kept_snapshot *kept, const json_t *figures)
     for (size_t i = 0; i < rerun->figure_count; i++) {
         const json_t *types = json_object_get(json_array_get(figures, i), "types");
         for (enum value_type type = 0; type < VALUE_GUESSED; type++)
-            take_type(json_object_get(types, value_name(type)), &rerun->figures[i].types[type]);
+            take_type(json_object_get(types, value_names[type]), &rerun->figures[i].types[type]);
     }
 }
 

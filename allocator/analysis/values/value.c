@@ -70,11 +70,6 @@ int64_t value_of_integer(enum value_type type, uint64_t bits)
     return value_is_signed(type) ? (int64_t)(bits << spare) >> spare : (int64_t)bits;
 }
 
-const char *value_name(enum value_type type)
-{
-    return value_names[type];
-}
-
 static int is_among(const char *names, const char *name, size_t length)
 {
     for (const char *end = names; *end; names = end + 1) {

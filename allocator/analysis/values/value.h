@@ -28,8 +28,7 @@ enum value_type {
 
 size_t value_width(enum value_type type); /* in bytes */
 int value_is_float(enum value_type type);
-extern const char *const value_names[];       /* of the types; ends with NULL */
-const char *value_name(enum value_type type); /* "float32", "bfloat16", "uint8"; static */
+extern const char *const value_names[]; /* of the types: "float32", "bfloat16", "uint8"; ends with NULL */
 
 /* Returns the type of that name, long or short ("float16", "f16", "half", "c10::Half"); VALUE_TYPES if there is none. */
 enum value_type value_named(const char *name, size_t length);

@@ -38,7 +38,7 @@ static int part_of(const struct tensor_map *map, const struct evidence_box *box,
     return 1;
 }
 
-static int is_freed(const struct tensor_map *map, const struct fault_memory *memory)
+int map_is_freed(const struct tensor_map *map, const struct fault_memory *memory)
 {
     for (size_t i = 0; i < memory->near_count; i++)
         if (memory->near[i].id == map->buffer && memory->near[i].freed_ns)
@@ -74,7 +74,7 @@ static int find_row(const struct tensor_map *map, const struct evidence_box *box
         for (uint32_t i = 1; i < map->rank; i++)
             offset += at[i] * map->stride[i];
         *address = map->base + offset;
-        if (is_freed(map, memory) || offset >= map->room || *bytes > map->room - offset)
+        if (map_is_freed(map, memory) || offset >= map->room || *bytes > map->room - offset)
             return 1;
         ++*work;
     } while (next_row(map, &part, at) && ++rows < MOST_ROWS);

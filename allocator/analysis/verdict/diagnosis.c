@@ -395,18 +395,14 @@ size_t fault_other_places(const struct diagnosis *diagnosis, const struct eviden
     return count;
 }
 
-const char *fault_kind_name(enum fault_kind kind)
-{
-    static const char *const names[] = {
-        [FAULT_OVERRUN] = "overrun",
-        [FAULT_UNDERRUN] = "underrun",
-        [FAULT_USE_AFTER_FREE] = "use-after-free",
-        [FAULT_WILD] = "wild address",
-        [FAULT_NULL] = "null pointer",
-        [FAULT_HOST_POINTER] = "host pointer",
-        [FAULT_MISALIGNED] = "misaligned access",
-        [FAULT_ILLEGAL_ACCESS] = "illegal access",
-        [FAULT_OTHER] = "exception",
-    };
-    return names[kind];
-}
+const char *const fault_kind_names[] = {
+    [FAULT_OVERRUN] = "overrun",
+    [FAULT_UNDERRUN] = "underrun",
+    [FAULT_USE_AFTER_FREE] = "use-after-free",
+    [FAULT_WILD] = "wild address",
+    [FAULT_NULL] = "null pointer",
+    [FAULT_HOST_POINTER] = "host pointer",
+    [FAULT_MISALIGNED] = "misaligned access",
+    [FAULT_ILLEGAL_ACCESS] = "illegal access",
+    [FAULT_OTHER] = "exception",
+};

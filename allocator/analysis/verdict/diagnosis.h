@@ -109,6 +109,4 @@ int fault_is_loaded(const struct diagnosis *diagnosis);
 #define FAULT_PLACES 4
 size_t fault_other_places(const struct diagnosis *diagnosis, const struct evidence_site *places[FAULT_PLACES]);
 
-/* Returns "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
- * "illegal access" or "exception". Static. */
-const char *fault_kind_name(enum fault_kind kind);
+extern const char *const fault_kind_names[];

@@ -51,3 +51,6 @@ void boxes_place(struct evidence *evidence, const struct fault_memory *memory);
 /* Finds the next map that the word at byte `at` of the parameters begins or points to, after `*i` maps were looked at. Returns
  * NULL if there is none. */
 const struct tensor_map *boxes_map(const struct fault_memory *memory, const uint8_t *bytes, size_t count, size_t at, size_t *i);
+
+/* Whether the buffer that the map was made for has been freed since. */
+int map_is_freed(const struct tensor_map *map, const struct fault_memory *memory);

@@ -226,7 +226,41 @@ static int take_emulated(struct diagnosis *diagnosis, const struct rerun_result 
     return 1;
 }
 
-static void name_buffer(struct rerun_write *write, const struct fault_memory *memory);
+static void take_buffer(struct rerun_write *write, const cufence_buffer *buffer)
+{
+    write->buffer = buffer;
+    write->is_before = write->address < buffer->address;
+    write->distance = write->is_before ? buffer->address - (write->address + write->bytes)
+                                       : write->address - (buffer->address + buffer->size);
+}
+
+/* Slack belongs to the newest buffer of its mapping, which may have been freed since. */
+static void name_owner(struct rerun_write *write, const struct fault_memory *memory)
+{
+    for (size_t i = 0; i < memory->near_count; i++) {
+        const cufence_buffer *buffer = &memory->near[i];
+        int is_outside = write->address >= buffer->address + buffer->size || write->address + write->bytes <= buffer->address;
+        if (write->address >= buffer->mapping_start && write->address < buffer->mapping_end && is_outside &&
+            (!write->buffer || buffer->id > write->buffer->id))
+            take_buffer(write, buffer);
+    }
+}
+
+static void name_buffer(struct rerun_write *write, const struct fault_memory *memory)
+{
+    uint64_t best = UINT64_MAX;
+    for (size_t i = 0; i < memory->near_count; i++) {
+        const cufence_buffer *buffer = &memory->near[i];
+        uint64_t end = buffer->address + buffer->size;
+        int is_before = write->address < buffer->address;
+        uint64_t distance = is_before ? buffer->address - (write->address + write->bytes) : write->address - end;
+        if (buffer->freed_ns || (write->address < buffer->guard_start || write->address >= buffer->guard_end) ||
+            distance >= best)
+            continue;
+        best = distance;
+        take_buffer(write, buffer);
+    }
+}
 
 /* Returns 1 if what is not listed lies beside the buffer of `nearest`, and no nearer. */
 static int is_rest_beside(const struct rerun_result *rerun, const struct rerun_write *nearest,
@@ -352,42 +386,6 @@ const char *const rerun_outcome_words[] = {
     [RERUN_NOT_TRIED] = "",        [RERUN_FAULTED] = "faulted", [RERUN_WROTE] = "wrote",
     [RERUN_NO_FAULT] = "no fault", [RERUN_FAILED] = "failed",   NULL,
 };
-
-static void take_buffer(struct rerun_write *write, const cufence_buffer *buffer)
-{
-    write->buffer = buffer;
-    write->is_before = write->address < buffer->address;
-    write->distance = write->is_before ? buffer->address - (write->address + write->bytes)
-                                       : write->address - (buffer->address + buffer->size);
-}
-
-/* Slack belongs to the newest buffer of its mapping, which may have been freed since. */
-static void name_owner(struct rerun_write *write, const struct fault_memory *memory)
-{
-    for (size_t i = 0; i < memory->near_count; i++) {
-        const cufence_buffer *buffer = &memory->near[i];
-        int is_outside = write->address >= buffer->address + buffer->size || write->address + write->bytes <= buffer->address;
-        if (write->address >= buffer->mapping_start && write->address < buffer->mapping_end && is_outside &&
-            (!write->buffer || buffer->id > write->buffer->id))
-            take_buffer(write, buffer);
-    }
-}
-
-static void name_buffer(struct rerun_write *write, const struct fault_memory *memory)
-{
-    uint64_t best = UINT64_MAX;
-    for (size_t i = 0; i < memory->near_count; i++) {
-        const cufence_buffer *buffer = &memory->near[i];
-        uint64_t end = buffer->address + buffer->size;
-        int is_before = write->address < buffer->address;
-        uint64_t distance = is_before ? buffer->address - (write->address + write->bytes) : write->address - end;
-        if (buffer->freed_ns || (write->address < buffer->guard_start || write->address >= buffer->guard_end) ||
-            distance >= best)
-            continue;
-        best = distance;
-        take_buffer(write, buffer);
-    }
-}
 
 void rerun_result_name_buffers(struct rerun_result *rerun, const struct fault_memory *memory)
 {

@@ -102,7 +102,7 @@ static void name_type(struct writing *writing, struct bundle_buffer *buffer, con
     if (type == VALUE_TYPES)
         type = types_guess(function, reached, bytes + skip, left < GUESS_BYTES ? left : GUESS_BYTES);
     if (type != VALUE_TYPES)
-        snprintf(buffer->type, sizeof buffer->type, "%s", value_name(type));
+        snprintf(buffer->type, sizeof buffer->type, "%s", value_names[type]);
 }
 
 /* One of the buffers that are written to the launch's folder for the user. */

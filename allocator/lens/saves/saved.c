@@ -87,10 +87,10 @@ void saved_describe(FILE *file, const struct visit *visit, size_t index, enum va
         return;
     }
     uint64_t count = reached->range.size / value_width(type);
-    fprintf(file, "%s[%" PRIu64 "]", value_name(type), count);
+    fprintf(file, "%s[%" PRIu64 "]", value_names[type], count);
     if (npy_has(type))
         fprintf(file, "\n");
     else
         fprintf(file, ", as uint%zu, for NumPy has no such type: torch.from_numpy(array.view(\"int%zu\")).view(torch.%s)\n",
-                8 * value_width(type), 8 * value_width(type), value_name(type));
+                8 * value_width(type), 8 * value_width(type), value_names[type]);
 }

@@ -103,7 +103,7 @@ static void pointer_lines(struct report *report, const struct shown_pointer *poi
     if (pointer->buffer.id)
         report_put_label(report, &pointer->buffer, CERTAIN_NOT);
     if (pointer->is_measured)
-        report_put(report, ", %s[%" PRIu64 "]%s", value_name(pointer->type.type), pointer->after.count,
+        report_put(report, ", %s[%" PRIu64 "]%s", value_names[pointer->type.type], pointer->after.count,
                    pointer->type.from == TYPE_GUESSED ? " (guess)" : "");
     else
         report_put(report, ", %" PRIu64 " bytes%s", reached->bytes,
@@ -125,7 +125,7 @@ static void put_scalar(struct report *report, const struct shown_launch *launch,
     memcpy(&bits, visit->arguments + argument.offset, argument.size);
     enum value_type type = signature_scalar(launch->names->demangled, visit->function->argument_count, number);
     if (type != VALUE_TYPES && value_width(type) == argument.size)
-        report_put(report, "%s %s", value_name(type), element_of(type, bits).text);
+        report_put(report, "%s %s", value_names[type], element_of(type, bits).text);
     else if (argument.size == 4)
         report_put(report, "%" PRId32, (int32_t)bits);
     else if (bits < PLAIN_LIMIT)
