@@ -1,6 +1,7 @@
 #include "lifecycle.h"
 
 #include "base/clock.h"
+#include "base/reader.h"
 #include "launch/launch.h"
 #include "regions/regions.h"
 #include "witness/tell.h"
@@ -25,13 +26,7 @@ struct search {
 static int is_given(struct search *search, const struct launch_entry *entry, const cufence_buffer *buffer)
 {
     size_t bytes = launch_read_arguments(entry, search->arguments, sizeof search->arguments);
-    for (size_t at = 0; at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
-        uint64_t word;
-        memcpy(&word, search->arguments + at, sizeof word);
-        if (word >= buffer->mapping_start && word <= buffer->mapping_end)
-            return 1;
-    }
-    return 0;
+    return has_word(search->arguments, bytes, buffer->mapping_start, buffer->mapping_end);
 }
 
 static void add(struct slack_write *write, struct search *search, size_t i)

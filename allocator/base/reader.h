@@ -139,3 +139,12 @@ static inline uint64_t load_u64(const uint8_t *bytes)
     memcpy(&value, bytes, sizeof value);
     return value;
 }
+
+/* Whether one of the 8-byte words lies between these two, or is one of them. */
+static inline int has_word(const uint8_t *bytes, size_t size, uint64_t first, uint64_t last)
+{
+    for (size_t at = 0; at + sizeof(uint64_t) <= size; at += sizeof(uint64_t))
+        if (load_u64(bytes + at) - first <= last - first)
+            return 1;
+    return 0;
+}

@@ -120,9 +120,8 @@ static int place_of(const struct exact *exact, uint64_t offset, struct cubin_lin
 
 static void tell(struct exact *exact, const struct search *found)
 {
-    const struct search_lane *first = &found->lanes[0];
+    const struct evidence_lane *first = &found->lanes[0];
     const struct bundle_row *row = find_row(exact->bundle, first->address, found->access->bytes ? found->access->bytes : 1);
-    struct evidence_lane lane = {.lane = first->lane, .address = first->address, .certainty = CERTAIN_DERIVED};
     struct evidence_site site = {.symbol = exact->bundle->symbol,
                                  .kernel_offset = found->access_pc,
                                  .instruction = found->access->text,
@@ -139,7 +138,6 @@ static void tell(struct exact *exact, const struct search *found)
         return;
     exact->told_line = site.line;
     exact->told_row = row;
-    memcpy(lane.thread, first->thread, sizeof lane.thread);
     memcpy(site.block_index, found->block, sizeof site.block_index);
     if (found->lane_count > 1)
         snprintf(more, sizeof more, " and %zu more", found->lane_count - 1);
@@ -155,7 +153,7 @@ static void tell(struct exact *exact, const struct search *found)
                                         .has_kernel = 1,
                                         .certainty = CERTAIN_DERIVED,
                                         .site = site,
-                                        .lane = &lane,
+                                        .lane = first,
                                         .is_warp_emulated = 1,
                                         .threads = found->lane_count}};
     snprintf(finding.headline, sizeof finding.headline, "%s a free region: %s", does, reason);

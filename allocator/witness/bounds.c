@@ -22,12 +22,8 @@ int bounds_find(uint64_t address, cufence_buffer *found)
 
 static int is_given(const struct rerun_launch *launch, const cufence_buffer *buffer)
 {
-    for (size_t i = 0; i + 8 <= launch->argument_bytes; i += 8) {
-        uint64_t word = load_u64(launch->arguments + i);
-        if (word >= buffer->address && word - buffer->address < buffer->size)
-            return 1;
-    }
-    return 0;
+    return buffer->size &&
+           has_word(launch->arguments, launch->argument_bytes, buffer->address, buffer->address + buffer->size - 1);
 }
 
 /* Within a tick of the launch, its arguments decide: a buffer before it in the same memory seldom had the same address. */

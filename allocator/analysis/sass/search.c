@@ -49,8 +49,8 @@ static void note_lost(struct group *group, size_t number, uint64_t pc)
 static void note_found(struct group *group, size_t number, const struct emulate_lane *lane, uint64_t address)
 {
     struct search *search = &group->searches[number];
-    struct search_lane *found = &search->lanes[search->lane_count++];
-    *found = (struct search_lane){.lane = lane->lane, .address = address};
+    struct evidence_lane *found = &search->lanes[search->lane_count++];
+    *found = (struct evidence_lane){.lane = lane->lane, .address = address, .certainty = CERTAIN_DERIVED, .is_replayed = 1};
     memcpy(found->thread, lane->thread, sizeof(found->thread));
     memcpy(search->block, group->block, sizeof(search->block));
     search->followed++;

@@ -18,11 +18,6 @@ enum search_region {
     SEARCH_UNKNOWN
 };
 
-struct search_lane {
-    uint32_t lane, thread[3];
-    uint64_t address;
-};
-
 struct search {
     /* For the caller to fill in. */
     const struct emulate_launch *launch;
@@ -33,13 +28,13 @@ struct search {
     void *user;
 
     /* Results. */
-    struct search_lane lanes[SEARCH_LANES]; /* of one warp: those whose access is outside */
-    size_t lane_count;                      /* 0: none was found */
-    uint32_t block[3];                      /* the warp's */
-    uint64_t followed;                      /* threads, to their end or to the access outside */
-    uint64_t lost;                          /* threads whose way, or whose access, depends on what is not known ... */
-    uint64_t lost_at;                       /* ... the first of them at this offset in the kernel */
-    int is_over_before;                     /* threads are left that were not followed */
+    struct evidence_lane lanes[SEARCH_LANES]; /* of one warp: those whose access is outside */
+    size_t lane_count;                        /* 0: none was found */
+    uint32_t block[3];                        /* the warp's */
+    uint64_t followed;                        /* threads, to their end or to the access outside */
+    uint64_t lost;                            /* threads whose way, or whose access, depends on what is not known ... */
+    uint64_t lost_at;                         /* ... the first of them at this offset in the kernel */
+    int is_over_before;                       /* threads are left that were not followed */
 };
 
 /* Of several accesses of one launch, with the same callbacks: each thread is followed once, past what it has found. Returns 0

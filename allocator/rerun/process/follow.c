@@ -77,7 +77,7 @@ static void tell_why(int socket, const struct search *found)
 static void tell(int socket, const struct search *found)
 {
     for (size_t i = 0; i < found->lane_count; i++) {
-        const struct search_lane *lane = &found->lanes[i];
+        const struct evidence_lane *lane = &found->lanes[i];
         struct rerun_message message = {.type = MESSAGE_LANE, .number = lane->lane, .address = lane->address};
         memcpy(message.block, found->block, sizeof message.block);
         memcpy(message.thread, lane->thread, sizeof message.thread);
