@@ -152,8 +152,7 @@ static void add_finding(const struct saved *saved, const char *tool, const struc
     site->file = error->file[0] ? error->file : NULL;
     site->line = error->line;
     site->has_grid = 1;
-    memcpy(site->grid, saved->opened.bundle->launches[0].grid, sizeof site->grid);
-    memcpy(site->block, saved->opened.bundle->launches[0].block, sizeof site->block);
+    site->shape = saved->opened.bundle->launches[0].shape;
     memcpy(site->block_index, error->block, sizeof site->block_index);
     memcpy(lane.thread, error->thread, sizeof lane.thread);
     finding.where.lane = error->has_thread ? &lane : NULL;

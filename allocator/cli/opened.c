@@ -234,10 +234,9 @@ static int is_recorded(const struct opened *opened, size_t number, const struct 
     const struct rerun_launch *launch = &opened->launches[number];
     struct evidence_site site = {.symbol = opened->bundle->symbol,
                                  .has_grid = 1,
+                                 .shape = launch->shape,
                                  .parameters = launch->arguments,
                                  .parameter_bytes = launch->argument_bytes};
-    memcpy(site.grid, launch->grid, sizeof site.grid);
-    memcpy(site.block, launch->block, sizeof site.block);
     return launch_fits(entry, &site);
 }
 

@@ -107,8 +107,7 @@ static struct fault_launch launch_of(const struct replay *replay, uint32_t numbe
     if (found)
         return *found;
     *entry = (struct launch_entry){.function = function, .time_ns = memory_of(replay)->now_ns, .device = replay->device};
-    memcpy(entry->grid, launch->grid, sizeof entry->grid);
-    memcpy(entry->block, launch->block, sizeof entry->block);
+    entry->shape = launch->shape;
     return (struct fault_launch){.entry = entry};
 }
 

@@ -184,8 +184,7 @@ static void report(const struct unwritten *all, const struct fresh *fresh, size_
                                .elements = found->elements,
                                .different = found->different,
                                .first = found->first};
-    memcpy(fact.grid, opened->launches[0].grid, sizeof fact.grid);
-    memcpy(fact.block, opened->launches[0].block, sizeof fact.block);
+    fact.shape = opened->launches[0].shape;
     memcpy(fact.values[0], found->saved, sizeof fact.values[0]);
     memcpy(fact.values[1], found->now, sizeof fact.values[1]);
     const struct fault_memory *memory = &opened->snapshot->memory; /* it has said what the fill was */

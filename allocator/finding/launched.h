@@ -88,7 +88,7 @@ struct uninit_fact {
     const char *what;   /* that computed with them: "the program on the host"; NULL: the kernel */
     const char *place;  /* of the launch, where no more is known of it: "train.py:41 in step"; NULL or "" */
     uint64_t number;    /* of the launch in its process; 0 if unknown */
-    uint32_t grid[3], block[3];
+    SHAPE;
     const struct fault_launch *launched; /* NULL if unknown */
     const cufence_buffer *fresh;         /* that has bytes which nobody had written; NULL if unknown */
     struct buffer_frames frames;

@@ -160,8 +160,7 @@ static void take_kernel(struct finding *finding, const struct uninit_fact *fact)
     site->symbol = fact->symbol;
     site->kernel_offset = UINT64_MAX;
     site->has_grid = 1;
-    memcpy(site->grid, fact->grid, sizeof site->grid);
-    memcpy(site->block, fact->block, sizeof site->block);
+    site->shape = fact->shape;
 }
 
 static void take_buffer(struct finding *finding, const struct uninit_fact *fact)

@@ -210,9 +210,7 @@ static void fill(struct slot *slot, const struct launch_call *call, const struct
     entry->function = function;
     entry->is_cooperative = call->is_cooperative;
     entry->node = call->node;
-    memcpy(entry->grid, call->grid, sizeof entry->grid);
-    memcpy(entry->block, call->block, sizeof entry->block);
-    memcpy(entry->cluster, call->cluster, sizeof entry->cluster);
+    entry->shape = call->shape;
     entry->shared_bytes = call->shared_bytes;
     if (call->parameters && function && function->has_layout)
         keep_each(slot, call->parameters);

@@ -20,8 +20,7 @@
 /* The arguments of a launch. Everything is borrowed for the duration of the call. */
 struct launch_call {
     CUfunction function; /* or a CUkernel cast to it, as the CUDA runtime passes them */
-    uint32_t grid[3], block[3];
-    uint32_t cluster[3]; /* zeros if unknown */
+    SHAPE;
     uint32_t shared_bytes;
     CUstream stream;
     void **parameters; /* kernelParams of cuLaunchKernel, may be NULL */

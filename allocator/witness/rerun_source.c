@@ -48,8 +48,7 @@ static cufence_status fail(struct rerun_source *source, const char *why)
 
 static int is_same(const struct rerun_launch *a, const struct rerun_launch *b)
 {
-    return !memcmp(a->grid, b->grid, sizeof a->grid) && !memcmp(a->block, b->block, sizeof a->block) &&
-           !memcmp(a->cluster, b->cluster, sizeof a->cluster) && a->shared_bytes == b->shared_bytes &&
+    return !memcmp(&a->shape, &b->shape, sizeof a->shape) && a->shared_bytes == b->shared_bytes &&
            a->is_cooperative == b->is_cooperative && a->argument_bytes == b->argument_bytes &&
            !memcmp(a->arguments, b->arguments, a->argument_bytes);
 }
@@ -95,14 +94,13 @@ static void add_dumped(struct rerun_source *source, const struct evidence_site *
     const struct launch_entry *entry = origin->launch ? origin->launch->entry : NULL;
     if (entry && entry->graph)
         entry = NULL;
-    struct rerun_launch launch = {.shared_bytes = entry ? entry->shared_bytes : 0,
+    struct rerun_launch launch = {.shape = entry ? entry->shape : site->shape, /* cuTile's differ: launch_fits() */
+                                  .shared_bytes = entry ? entry->shared_bytes : 0,
                                   .is_cooperative = entry ? (uint32_t)entry->is_cooperative : 0,
                                   .argument_bytes = (uint32_t)site->parameter_bytes,
                                   .arguments = site->parameters};
-    memcpy(launch.grid, entry ? entry->grid : site->grid, sizeof launch.grid); /* cuTile's differ: launch_fits() */
-    memcpy(launch.block, entry ? entry->block : site->block, sizeof launch.block);
-    if (entry) /* a launch without a cluster may have one of a block each in the dump */
-        memcpy(launch.cluster, entry->cluster, sizeof launch.cluster);
+    if (!entry) /* a launch without a cluster may have one of a block each in the dump */
+        memset(launch.cluster, 0, sizeof launch.cluster);
     add_launch(source, &launch, entry ? origin->launch : NULL);
 }
 

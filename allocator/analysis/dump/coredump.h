@@ -10,6 +10,7 @@
 
 #include "base/image.h"
 #include "base/error.h"
+#include "base/shape.h"
 
 #include <cufence.h>
 
@@ -50,7 +51,8 @@ struct coredump_module {
 
 struct coredump_grid {
     uint64_t id, context, entry, module, parameters_at;
-    uint32_t grid[3], block[3], cluster[3], tid;
+    SHAPE;
+    uint32_t tid;
 };
 
 struct coredump_sm {

@@ -127,9 +127,7 @@ static void set_grid(struct evidence_site *site, const struct grid_node *grid)
 {
     site->has_grid = 1;
     site->grid_id = grid->row.id;
-    memcpy(site->grid, grid->row.grid, sizeof(site->grid));
-    memcpy(site->block, grid->row.block, sizeof(site->block));
-    memcpy(site->cluster, grid->row.cluster, sizeof(site->cluster));
+    site->shape = grid->row.shape;
     site->parameters = grid->parameters;
     site->parameter_bytes = grid->parameter_bytes;
 }
@@ -152,11 +150,10 @@ static int set_launch(const struct builder *builder, const struct grid_node *gri
 {
     *launch = (struct emulate_launch){.code = location->kernel_code,
                                       .start = location->kernel_start,
+                                      .shape = grid->row.shape,
                                       .sm = builder->compute,
                                       .parameters = {grid->parameters, grid->parameter_bytes},
                                       .parameters_at = grid->row.parameters_at};
-    memcpy(launch->grid, grid->row.grid, sizeof(launch->grid));
-    memcpy(launch->block, grid->row.block, sizeof(launch->block));
     return (location->has_access || location->has_bulk) && location->kernel_start == grid->row.entry;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/shape.h"
 #include "record/memory.h"
 
 #include <cufence.h>
@@ -93,7 +94,7 @@ struct evidence_site {
     int is_grid_borrowed; /* for an exited warp: the grid and the parameters are those of the kernel's only running grid, which
                              need not be the warp's */
     uint64_t grid_id;
-    uint32_t grid[3], block[3], cluster[3];
+    SHAPE;
     const uint8_t *parameters; /* the kernel's parameter bytes, NULL if the dump has none */
     size_t parameter_bytes;
     uint32_t block_index[3]; /* valid if is_warp_alive */

@@ -141,14 +141,12 @@ struct emulate_launch emulate_launch_of(const struct cubin_kernel *kernel, const
                                         const struct emulate_memory *memory)
 {
     uint64_t parameters_at = kernel->parameters_at ? kernel->parameters_at : slice_parameters_at(kernel->sm);
-    struct emulate_launch made = {.code = kernel->code,
-                                  .sm = kernel->sm,
-                                  .parameters = {launch->arguments, launch->argument_bytes},
-                                  .parameters_at = parameters_at,
-                                  .memory = memory};
-    memcpy(made.grid, launch->grid, sizeof made.grid);
-    memcpy(made.block, launch->block, sizeof made.block);
-    return made;
+    return (struct emulate_launch){.code = kernel->code,
+                                   .sm = kernel->sm,
+                                   .parameters = {launch->arguments, launch->argument_bytes},
+                                   .parameters_at = parameters_at,
+                                   .shape = launch->shape,
+                                   .memory = memory};
 }
 
 /* Returns 1 if the known registers match those that the lane holds in the dump. */

@@ -24,7 +24,7 @@ struct emulate_launch {
     unsigned sm; /* compute capability, 90 for 9.0 */
     struct span parameters;
     uint64_t parameters_at; /* offset in constant bank 0 */
-    uint32_t grid[3], block[3];
+    SHAPE;
     const struct emulate_memory *memory; /* that loads read; NULL: they give unknown values */
 };
 

@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include "base/shape.h"
+
 #include <cufence.h>
 
 /* ---- who called ---- */
@@ -49,8 +51,7 @@ struct launch_entry {
     int device;   /* the driver's ordinal, -1 if unknown */
     int is_cooperative;
     uint32_t node; /* captured into a graph: 1 plus the nodes that were there; 0: it was not */
-    uint32_t grid[3], block[3];
-    uint32_t cluster[3]; /* zeros if the launch did not specify it */
+    SHAPE;
     uint32_t shared_bytes;
     uint32_t argument_bytes; /* size of all arguments, kept or not; 0 if unknown */
     uint32_t kept_bytes;     /* number of valid bytes in bytes[]. Padding between arguments is undefined */
@@ -143,8 +144,7 @@ struct fault_memory {
 #define RERUN_ARGUMENTS (32u << 10) /* most bytes of one launch's arguments */
 
 struct rerun_launch {
-    uint32_t grid[3], block[3];
-    uint32_t cluster[3]; /* zeros if the launch has none */
+    SHAPE;
     uint32_t shared_bytes;
     uint32_t is_cooperative;
     uint32_t argument_bytes;

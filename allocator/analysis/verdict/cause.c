@@ -61,14 +61,10 @@ int cause_find(struct span cubin, const char *symbol, const struct rerun_launch 
 static int launch_of(const struct diagnosis *diagnosis, struct rerun_launch *launch)
 {
     const struct evidence_site *site = fault_site(diagnosis);
-    *launch =
-        (struct rerun_launch){.argument_bytes = (uint32_t)diagnosis->arguments.count, .arguments = diagnosis->arguments.bytes};
-    if (site->parameters) {
-        launch->arguments = site->parameters;
-        launch->argument_bytes = (uint32_t)site->parameter_bytes;
-    }
-    memcpy(launch->grid, site->grid, sizeof launch->grid);
-    memcpy(launch->block, site->block, sizeof launch->block);
+    *launch = (struct rerun_launch){.shape = site->shape,
+                                    .argument_bytes =
+                                        (uint32_t)(site->parameters ? site->parameter_bytes : diagnosis->arguments.count),
+                                    .arguments = site->parameters ? site->parameters : diagnosis->arguments.bytes};
     return site->has_grid && launch->arguments;
 }
 

@@ -59,9 +59,7 @@ static struct evidence_site with_warp(const struct evidence_site *site, const st
     if (!is_own || !site->has_grid) {
         made.has_grid = again->has_grid;
         made.grid_id = again->grid_id;
-        memcpy(made.grid, again->grid, sizeof made.grid);
-        memcpy(made.block, again->block, sizeof made.block);
-        memcpy(made.cluster, again->cluster, sizeof made.cluster);
+        made.shape = again->shape;
     }
     if (!is_own || !site->parameters) {
         made.parameters = again->parameters;

@@ -240,19 +240,18 @@ static void take_head(struct writing *writing)
     bundle->has_more_rows = writing->bundling->has_more_rows;
     bundle->filled = writing->bundling->filled;
     struct rerun_launch *launch = &bundle->launches[bundle->launch_count++];
-    *launch = (struct rerun_launch){.shared_bytes = visit->shared_bytes,
+    *launch = (struct rerun_launch){.shape = visit->shape,
+                                    .shared_bytes = visit->shared_bytes,
                                     .is_cooperative = (uint32_t)visit->is_cooperative,
                                     .argument_bytes = (uint32_t)visit->argument_bytes,
                                     .arguments = visit->arguments};
-    memcpy(launch->grid, visit->grid, sizeof launch->grid);
-    memcpy(launch->block, visit->block, sizeof launch->block);
-    memcpy(launch->cluster, visit->cluster, sizeof launch->cluster);
 }
 
 static struct launch_entry entry_of(const struct visit *visit)
 {
     size_t kept = visit->argument_bytes < LAUNCH_KEPT_BYTES ? visit->argument_bytes : LAUNCH_KEPT_BYTES;
     struct launch_entry entry = {.sequence = visit->number,
+                                 .shape = visit->shape,
                                  .time_ns = visit->time_ns,
                                  .function = visit->function,
                                  .stream = (uint64_t)(uintptr_t)visit->handle,
@@ -262,9 +261,6 @@ static struct launch_entry entry_of(const struct visit *visit)
                                  .shared_bytes = visit->shared_bytes,
                                  .argument_bytes = (uint32_t)visit->argument_bytes,
                                  .kept_bytes = (uint32_t)kept};
-    memcpy(entry.grid, visit->grid, sizeof entry.grid);
-    memcpy(entry.block, visit->block, sizeof entry.block);
-    memcpy(entry.cluster, visit->cluster, sizeof entry.cluster);
     if (kept)
         memcpy(entry.bytes, visit->arguments, kept);
     return entry;

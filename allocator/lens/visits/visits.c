@@ -162,9 +162,7 @@ static void fill(struct visit *visit, const struct launch_event *event, struct s
         return;
     }
     visit->function = functions_find(event->call->function);
-    memcpy(visit->grid, event->call->grid, sizeof visit->grid);
-    memcpy(visit->block, event->call->block, sizeof visit->block);
-    memcpy(visit->cluster, event->call->cluster, sizeof visit->cluster);
+    visit->shape = event->call->shape;
     visit->shared_bytes = event->call->shared_bytes;
     visit->is_cooperative = event->call->is_cooperative;
     visit->kernel = event->call->function;

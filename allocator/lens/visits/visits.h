@@ -47,8 +47,8 @@ struct visit {
     const char *copy;                                     /* the driver function, of a copy or set; NULL: a launch. Static */
     const struct launch_function *const *graph_functions; /* of a graph: the different kernels in it, as far as known */
     size_t graph_function_count;
-    uint32_t grid[3], block[3], shared_bytes;
-    uint32_t cluster[3]; /* zeros if the launch has none */
+    SHAPE;
+    uint32_t shared_bytes;
     int is_cooperative;
     const char *label; /* the thread's innermost one (labels.h), NULL if none; valid for ever */
     struct stack stack;
