@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +12,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+struct content {
+    char head[sizeof TALLY_HEAD];
+    struct tally tally; /* atomic */
+};
+
 static unsigned char noted[128]; /* atomic */
 
-/* Returns a descriptor that appends to the tally of that name, -1 if it is none. */
+static int read_one(int fd, struct content *content)
+{
+    return pread(fd, content, sizeof *content, 0) == (ssize_t)sizeof *content &&
+           !memcmp(content->head, TALLY_HEAD, sizeof content->head);
+}
+
+/* Returns a descriptor of the tally of that name, -1 if it is none. */
 static int open_one(const char *path)
 {
-    char head[sizeof TALLY_HEAD - 1];
-    int fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 || (pread(fd, head, sizeof head, 0) == (ssize_t)sizeof head && !memcmp(head, TALLY_HEAD, sizeof head)))
+    struct content content;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || read_one(fd, &content))
         return fd;
     close(fd); /* another process has the number by now */
     return -1;
@@ -40,8 +52,17 @@ static int open_next(const char **list)
     return open_one(path);
 }
 
-/* Appends the letter to all tallies, if there is one. Returns how many there are. */
-static int put(const char *letter, size_t size)
+int tally_add(int fd, enum tally_letter letter)
+{
+    struct content *content = mmap(NULL, sizeof *content, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (content == MAP_FAILED)
+        return 0;
+    __atomic_fetch_add(&content->tally.counts[letter], 1, __ATOMIC_RELAXED);
+    return munmap(content, sizeof *content) == 0;
+}
+
+/* Counts the letter in all tallies, if there is one and it is not 0. Returns how many there are. */
+static int put(enum tally_letter letter)
 {
     const char *list = env_get(TALLY_VARIABLE);
     int count = 0;
@@ -50,8 +71,8 @@ static int put(const char *letter, size_t size)
         if (fd < 0)
             continue;
         count++;
-        while (write(fd, letter, size) < 0 && errno == EINTR)
-            ;
+        if (letter)
+            tally_add(fd, letter);
         close(fd);
     }
     return count;
@@ -59,32 +80,34 @@ static int put(const char *letter, size_t size)
 
 void tally_note(enum tally_letter letter)
 {
-    const char text = (char)letter;
     int error = errno;
     if (__atomic_load_n(&noted[letter], __ATOMIC_RELAXED) || __atomic_exchange_n(&noted[letter], 1, __ATOMIC_RELAXED))
         return;
-    put(&text, 1);
+    put(letter);
     errno = error;
 }
 
 int tally_is_kept(void)
 {
-    return put("", 0) != 0;
+    return put(0) != 0;
 }
 
 int tally_make(char name[TALLY_NAME])
 {
     enum { APART = 100 }; /* from the descriptors that scripts use */
+    static const struct content content = {.head = TALLY_HEAD};
+    void (*before)(int) = signal(SIGXFSZ, SIG_IGN); /* the command's limit, too, may be too low */
     int made = memfd_create("cufence-tally", MFD_CLOEXEC);
     int fd = made >= 0 ? fcntl(made, F_DUPFD, APART) : -1;
     if (made >= 0 && fd < 0) /* the limit is lower */
         fd = fcntl(made, F_DUPFD, 3);
     if (made >= 0)
         close(made);
-    if (fd >= 0 && write(fd, TALLY_HEAD, sizeof TALLY_HEAD - 1) != (ssize_t)sizeof TALLY_HEAD - 1) {
+    if (fd >= 0 && write(fd, &content, sizeof content) != (ssize_t)sizeof content) {
         close(fd);
         fd = -1;
     }
+    signal(SIGXFSZ, before);
     snprintf(name, TALLY_NAME, "/proc/%d/fd/%d", (int)getpid(), fd);
     return fd;
 }
@@ -101,19 +124,10 @@ int tally_set(const char *name)
 
 int tally_read(int fd, struct tally *tally)
 {
-    const size_t head = sizeof TALLY_HEAD - 1;
-    unsigned char text[4096];
-    off_t at = (off_t)head;
-    ssize_t got = pread(fd, text, head, 0);
-    *tally = (struct tally){{0}};
-    if (got != (ssize_t)head || memcmp(text, TALLY_HEAD, head) != 0)
-        return 0;
-    while ((got = pread(fd, text, sizeof text, at)) > 0) {
-        for (ssize_t i = 0; i < got; i++)
-            tally->counts[text[i] & 127]++;
-        at += got;
-    }
-    return got == 0;
+    struct content content;
+    int is_one = read_one(fd, &content);
+    *tally = is_one ? content.tally : (struct tally){{0}};
+    return is_one;
 }
 
 /* ---- words ---- */

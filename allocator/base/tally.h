@@ -2,9 +2,9 @@
  * What the processes of a program tell of themselves, so that one of them, or the command that started them, can say at the end
  * whether anything was guarded.
  *
- * CUFENCE_TALLY names files that begin with TALLY_HEAD, with colons between them; every process appends a letter to each for
- * what happens to it. Those of commands lie in memory and are named /proc/PROCESS/fd/NUMBER. PROCESS reads its own at the end:
- * a command that waits for the program, or the program's first process, which has inherited the descriptor.
+ * CUFENCE_TALLY names files, with colons between them, that hold TALLY_HEAD and a struct tally; every process counts a letter
+ * in each for what happens to it. Those of commands lie in memory and are named /proc/PROCESS/fd/NUMBER. PROCESS reads its own
+ * at the end: a command that waits for the program, or the program's first process, which has inherited the descriptor.
  *
  * Thread safety: all functions, any thread.
  */
@@ -13,7 +13,7 @@
 #include <stddef.h>
 
 #define TALLY_VARIABLE "CUFENCE_TALLY"
-#define TALLY_HEAD "cufence tally\n"
+#define TALLY_HEAD "cufence tally 2"
 enum { TALLY_NAME = 256 }; /* bytes of a file's name, with the NUL */
 
 enum tally_letter {
@@ -34,7 +34,7 @@ struct tally {
     unsigned counts[128];
 };
 
-/* Appends the letter, unless this process has done so before. Makes system calls the first time only. */
+/* Counts the letter, unless this process has done so before. Makes system calls the first time only. */
 void tally_note(enum tally_letter letter);
 
 /* Whether there is a tally. */
@@ -45,6 +45,10 @@ int tally_make(char name[TALLY_NAME]);
 
 /* Puts the name in front of those in the environment. Returns 0 without memory. */
 int tally_set(const char *name);
+
+/* Counts the letter in the tally. Nothing is written, for that could be beyond the program's limit for files. Returns 0 on
+ * failure. */
+int tally_add(int fd, enum tally_letter letter);
 
 /* Reads a tally. Returns 0 if the descriptor is not one. */
 int tally_read(int fd, struct tally *tally);

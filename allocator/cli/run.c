@@ -253,14 +253,13 @@ static int has_tally(const char *list)
 /* The program says at its end whether anything was guarded. Without a descriptor for that it runs all the same. */
 static void keep_tally(const struct request *request)
 {
-    static const char torch = TALLY_TORCH, estimate = TALLY_ESTIMATE;
     const char *outer = env_get(TALLY_VARIABLE);
     char name[TALLY_NAME], *list = NULL;
     int fd = has_tally(outer) ? -1 : tally_make(name);
     if (fd < 0)
         return;
     int is_written =
-        (!request->is_if_asked || write(fd, &torch, 1) == 1) && (!request->is_estimate || write(fd, &estimate, 1) == 1);
+        (!request->is_if_asked || tally_add(fd, TALLY_TORCH)) && (!request->is_estimate || tally_add(fd, TALLY_ESTIMATE));
     if (!is_written || asprintf(&list, "%s%s%s", name, outer ? ":" : "", outer ? outer : "") < 0 ||
         environment_set(TALLY_VARIABLE, list) != CUFENCE_OK)
         close(fd);

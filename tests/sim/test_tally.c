@@ -4,6 +4,8 @@
 
 #include "base/tally.h"
 
+#include <sys/resource.h>
+
 static int set_up(void **state)
 {
     setenv("CUFENCE", CUFENCE_CLI, 1);
@@ -157,9 +159,12 @@ TEST(asked_by_pytorchs_variable_only_pytorch_speaks)
     unsetenv("PYTORCH_CUDA_ALLOC_CONF");
 }
 
+/* A limit for files that the program sets is none for what it tells. */
 static void starts_cufence(void)
 {
     CHECK_OK(cufence_init(NULL));
+    setrlimit(RLIMIT_FSIZE, &(const struct rlimit){0, 0});
+    tally_note(TALLY_GUARDED);
 }
 
 /* Who starts cufence by a call of its own is told too, unless whoever keeps the tally does it. */
@@ -170,10 +175,12 @@ TEST(a_process_without_a_context_is_told)
     assert_non_null(strstr(outcome.err, " cufence: NOTHING WAS GUARDED: this process created no CUDA context\n"));
     free(outcome.err);
     char name[TALLY_NAME];
+    struct tally tally;
     int fd = tally_make(name);
     assert_true(fd >= 0 && tally_set(name));
     outcome = run_child(starts_cufence);
     assert_string_equal(outcome.err, "");
+    assert_true(outcome.status == 0 && tally_read(fd, &tally) && tally.counts[TALLY_GUARDED] == 1);
     free(outcome.err);
     close(fd);
     unsetenv(TALLY_VARIABLE);

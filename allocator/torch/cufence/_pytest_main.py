@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections import Counter
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,7 @@ def _guarded(environment: dict[str, str], options: str) -> dict[str, str]:
 # ---- what the processes of the tests tell of themselves (allocator/base/tally.h) ----
 
 TALLY = "CUFENCE_TALLY"
-TALLY_HEAD = b"cufence tally\n"
+TALLY_HEAD = b"cufence tally 2\0"
 
 # The letters of enum tally_letter.
 NO_DEVICE, STARTED, UNGUARDED, CONTEXT, GUARDED = "niucg"
@@ -103,14 +103,14 @@ NO_DEVICE, STARTED, UNGUARDED, CONTEXT, GUARDED = "niucg"
 
 def _begin_tally(file: Path, environment: dict[str, str]) -> None:
     """Makes the tally, and names it in the environment, in front of those that are there."""
-    file.write_bytes(TALLY_HEAD)
+    file.write_bytes(TALLY_HEAD + bytes(array("I", [0] * 128)))
     environment[TALLY] = ":".join(filter(None, [str(file), os.environ.get(TALLY)]))
 
 
 def _read_tally(file: Path) -> dict[str, int]:
     """Returns how many processes have written each letter."""
     try:
-        return dict(Counter(file.read_bytes()[len(TALLY_HEAD) :].decode(errors="replace")))
+        return {chr(letter): count for letter, count in enumerate(array("I", file.read_bytes()[len(TALLY_HEAD) :])) if count}
     except OSError:
         return {}
 
