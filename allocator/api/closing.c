@@ -12,6 +12,7 @@
 #include "witness/delivery.h"
 #include "witness/tell.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,14 +133,17 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
     char findings[256] = "", seen[96] = "", most[96] = "";
     if (found)
         snprintf(findings, sizeof findings, "%s finding%s", grouped(found).text, plural(found));
-    else if (ending->unchecked[0] && ending->is_awaited && !ending->has_faulted && ending->is_told && !ending->is_blind)
+    else if (ending->blind && ending->blind != EMFILE && ending->is_told && !ending->has_faulted)
+        snprintf(findings, sizeof findings, "no faults seen, but the driver could not have told of one: %s",
+                 strerror(ending->blind));
+    else if (ending->unchecked[0] && ending->is_awaited && !ending->has_faulted && ending->is_told && !ending->blind)
         snprintf(findings, sizeof findings, "no faults, but not all buffers were checked for writes beside them: %s",
                  ending->unchecked);
     else
         snprintf(findings, sizeof findings, "%s",
                  ending->has_faulted ? "a kernel has faulted, without a report"
                  : !ending->is_told  ? "something was found, without a report"
-                 : ending->is_blind
+                 : ending->blind == EMFILE
                      ? "no faults seen, but no file descriptor was left, and the driver needs one to tell of a fault"
                  : ending->is_awaited ? "no faults"
                                       : "no faults seen, but the devices may still be working");

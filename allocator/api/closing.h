@@ -19,7 +19,7 @@ struct ending {
     int has_faulted;       /* a kernel has, reported or not */
     int is_told;           /* all that was found has been reported */
     int is_awaited;        /* all work of the devices is done, so no fault can come any more */
-    int is_blind;          /* no descriptor is left, without which the driver cannot write a dump; the fault may be lost */
+    int blind;             /* monitor_blind(): a fault may be lost */
     const char *unchecked; /* why not all buffers were checked for writes beside them; "": all were */
     int is_quiet;          /* say nothing if anything was guarded */
     int is_verbose;        /* also how often each place of allocation was tested */

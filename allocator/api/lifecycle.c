@@ -29,8 +29,6 @@
 #include "witness/saving.h"
 #include "witness/tell.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,16 +197,6 @@ struct end {
     int status, exitcode;
 };
 
-/* Whether the program has used up its descriptors. Those that cufence keeps for a report are still taken. */
-static int has_no_descriptor(void)
-{
-    int fd = open("/", O_PATH | O_CLOEXEC);
-    int is_out = fd < 0 && errno == EMFILE;
-    if (fd >= 0)
-        close(fd);
-    return is_out;
-}
-
 /* Reports what is found by now, and waits for what other threads are reporting. Returns 0 if something is not told. */
 static int await_reports(void)
 {
@@ -227,7 +215,7 @@ static int await_reports(void)
 static void conclude(void *argument)
 {
     struct end *end = argument;
-    int status = end->status, is_blind = monitor_is_armed() && has_no_descriptor();
+    int status = end->status, blind = monitor_blind();
     int is_synchronised = wait_for_faults();
     if (is_synchronised && !driver_has_faulted(exit_result))
         settle_check(NULL);
@@ -255,7 +243,7 @@ static void conclude(void *argument)
     int exitcode = status == 0 && is_found ? (int)process.options.exitcode : 0;
     if (__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED)) {
         closing_record();
-        closing_say(&(struct ending){status, exitcode, has_failed, is_told, is_synchronised, is_blind, settle_unchecked(),
+        closing_say(&(struct ending){status, exitcode, has_failed, is_told, is_synchronised, blind, settle_unchecked(),
                                      process.options.say == SAY_QUIET, is_verbose()});
     }
     if (is_verbose())

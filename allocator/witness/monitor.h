@@ -35,6 +35,11 @@ void monitor_misuse(const struct misuse *misuse);
 void monitor_stop(unsigned timeout_ms);
 
 int monitor_is_armed(void);
+
+/* Why the driver could not write a dump if a kernel faulted now: an errno value, EMFILE if the program has used up its
+ * descriptors (those that cufence keeps for a report are still taken), ENOENT after chroot(). 0: it could. */
+int monitor_blind(void);
+
 int monitor_is_busy(void); /* a dump is being read or reported */
 
 /* Wait until no dump is being written or explained, and every report is finished. Errors: TIMEOUT, UNSUPPORTED (in a fault

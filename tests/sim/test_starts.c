@@ -108,6 +108,15 @@ TEST(test_warnings)
     expect_status(variables_in_the_way, 0, 0, "CUDA_COREDUMP_FILE is set");
 }
 
+/* As after chroot(): the driver's dump, and with it the fault, would be lost. */
+STORY_OF(the_driver_cannot_open_the_pipe, 0,
+         "no faults seen, but the driver could not have told of one: Operation not permitted", NULL)
+{
+    start("");
+    allocate(COUNT * 4, "a");
+    CHECK(refuse(SYS_openat));
+}
+
 TEST(test_traces)
 {
     assert_non_null(mkdtemp(folder));
