@@ -2,11 +2,11 @@
 #define TEST_NAME "handlers"
 #include "delivery.h"
 
+#include "base/clock.h"
 #include "torch/torch.h"
 
 #include <poll.h>
 #include <sys/signalfd.h>
-#include <time.h>
 
 /* Signals that the program has blocked stay pending, whatever threads there are. */
 NAMED(reads_its_signals)
@@ -97,13 +97,6 @@ NAMED(handler_hangs)
     AWAIT(__atomic_load_n(&is_in_handler, __ATOMIC_ACQUIRE));
 }
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* What a synchronisation of PyTorch's calls. The 5 s that it waited are far above what the rest may take. */
 NAMED(other_device_is_healthy)
 {
@@ -116,10 +109,10 @@ NAMED(other_device_is_healthy)
     CHECK_OK(cufence_wait_reports(20000));
     CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 1);
     CHECK_CU(cuCtxSetCurrent(healthy));
-    uint64_t begin = now_ms();
+    uint64_t begin = monotonic_ms();
     for (int i = 0; i < 3; i++)
         CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 0);
-    CHECK(now_ms() - begin < 5000);
+    CHECK(monotonic_ms() - begin < 5000);
     CHECK_OK(cufence_malloc(&pointer, 100, -1, NULL));
     CHECK_CU(cuCtxSetCurrent(faulted));
     CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 1);
