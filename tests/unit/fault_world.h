@@ -100,3 +100,55 @@ static inline uint64_t id_of(const cufence_buffer *buffer)
 {
     return buffer ? buffer->id : 0;
 }
+
+/* The memory with the buffers in `set`, which is valid until the next one. */
+static inline struct fault_memory *memory_with(unsigned set)
+{
+    static cufence_buffer room[ALL];
+    static struct fault_memory memory;
+    memory = memory_of(set, room);
+    return &memory;
+}
+
+static inline void give(struct evidence_site *site, const uint64_t *words, size_t bytes)
+{
+    site->parameters = (const uint8_t *)words;
+    site->parameter_bytes = bytes;
+}
+
+/* What a diagnosis says, in one line: "overrun of #1 exact at 16 by word 0, beside #1 #2; address exact, lane 5, 4 threads, 2
+ * others; 2 of 9 from arguments, candidate: #98 by 1, #99 by 3". Valid until the next one. */
+static inline const char *said_of(const struct diagnosis *of)
+{
+    static const char *const sure[] = {"unknown", "candidate", "derived", "re-run", "exact"};
+    static const char *const sources[] = {"live", "arguments", "launches", "running"};
+    static char text[512];
+    FILE *out = fmemopen(text, sizeof text, "w");
+    fprintf(out, "%s", fault_kind_names[of->kind]);
+    if (of->owner)
+        fprintf(out, " of #%d %s at %lld", (int)of->owner->id, sure[of->owner_certainty], (long long)of->distance);
+    if (of->owner_parameter >= 0)
+        fprintf(out, " by word %d", of->owner_parameter);
+    if (of->previous || of->next)
+        fprintf(out, ", beside #%d #%d", (int)id_of(of->previous), (int)id_of(of->next));
+    fprintf(out, "; address %s", sure[of->address_certainty]);
+    if (of->lane)
+        fprintf(out, ", lane %u", of->lane->lane);
+    fprintf(out, ", %zu threads, %zu others%s", of->faulting_threads, of->other_sites, of->is_bystander ? ", bystander" : "");
+    if (of->candidate_total)
+        fprintf(out, "; %zu of %zu from %s, %s:", of->candidate_count, of->candidate_total, sources[of->candidate_source],
+                sure[of->candidate_certainty]);
+    for (size_t i = 0; i < of->candidate_count; i++) {
+        fprintf(out, " #%d", (int)of->candidates[i]->id);
+        if (of->candidate_parameter[i] >= 0)
+            fprintf(out, " by %d", of->candidate_parameter[i]);
+    }
+    fclose(out);
+    return text;
+}
+
+static inline void expect_said(const struct diagnosis *diagnosis, const char *wanted)
+{
+    if (strcmp(said_of(diagnosis), wanted) != 0)
+        fail_msg("\"%s\" instead of\n\"%s\"", said_of(diagnosis), wanted);
+}

@@ -3,21 +3,21 @@
 
 #include "fault_world.h"
 
+static void expect(const struct evidence_site *sites, size_t count, const struct fault_memory *memory, const char *wanted)
+{
+    struct diagnosis diagnosis = diagnosed(sites, count, memory);
+    expect_said(&diagnosis, wanted);
+}
+
 TEST(buffers_are_found_in_any_order)
 {
     const cufence_buffer reversed[] = {world[NEWER_F], world[F], world[C], world[B], world[IDLE_A], world[A]};
     struct fault_memory memory = {.near = reversed, .near_count = 6, .arena_start = ARENA, .arena_end = ARENA_END};
     struct evidence_lane lane = {.address = A_END, .certainty = CERTAIN_EXACT};
     struct evidence_site site = site_at(&lane, 1, 4);
-    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
-    assert_int_equal(id_of(diagnosis.owner), 1);
-    assert_int_equal(id_of(diagnosis.previous), 1);
-    assert_int_equal(id_of(diagnosis.next), 2);
+    expect(&site, 1, &memory, "overrun of #1 derived at 0, beside #1 #2; address exact, lane 0, 1 threads, 0 others");
     lane.address = F_START + 900;
-    diagnosis = diagnosed(&site, 1, &memory);
-    assert_int_equal(id_of(diagnosis.owner), 4);
-    assert_int_equal(id_of(diagnosis.previous), 2);
-    assert_int_equal(id_of(diagnosis.next), 7);
+    expect(&site, 1, &memory, "use-after-free of #4 derived at 100, beside #2 #7; address exact, lane 0, 1 threads, 0 others");
 }
 
 TEST(an_argument_means_the_live_tenant_of_a_place)
@@ -30,17 +30,13 @@ TEST(an_argument_means_the_live_tenant_of_a_place)
     struct fault_memory memory = {.near = near, .near_count = 4, .live = &live, .live_count = 1, .live_total = 1};
     uint64_t words[] = {F_START, A_END, B_START + 1};
     struct evidence_site site = site_at(NULL, 0, 4);
-    site.parameters = (const uint8_t *)words;
-    site.parameter_bytes = sizeof words;
-    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
-    assert_int_equal(diagnosis.candidate_count, 3);
-    assert_int_equal(diagnosis.candidates[0]->id, 30);
-    assert_int_equal(diagnosis.candidates[1]->id, 1);
-    assert_int_equal(diagnosis.candidates[2]->id, 2);
+    give(&site, words, sizeof words);
+    expect(&site, 1, &memory,
+           "illegal access; address unknown, 0 threads, 0 others; 3 of 3 from arguments, candidate: #30 by 0 #1 by 1 #2 by 2");
 
     /* A word that is one buffer's end and another's start means the latter. */
     near[3].address = A_END;
-    diagnosis = diagnosed(&site, 1, &memory);
+    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
     assert_ptr_equal(diagnosis.candidates[1], &near[3]);
 }
 
@@ -65,28 +61,22 @@ TEST(every_exception_has_its_kind)
                  {30, FAULT_ILLEGAL_ACCESS, FAULT_OVERRUN},
                  {999, FAULT_OTHER, FAULT_OTHER}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        cufence_buffer room[ALL];
-        struct fault_memory memory = memory_of(BIT(A), room);
         struct evidence_lane lane = {.address = A_END + 2, .certainty = CERTAIN_EXACT, .has_exception = 1};
         struct evidence_site site = site_at(&lane, 1, 4);
         site.exception = exception_of(cases[i].exception, NULL);
-        struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
+        struct diagnosis diagnosis = diagnosed(&site, 1, memory_with(BIT(A)));
         assert_int_equal(diagnosis.kind, cases[i].past_end);
         assert_int_equal(diagnosis.address_certainty, cases[i].past_end == FAULT_OTHER ? CERTAIN_NOT : CERTAIN_EXACT);
         lane.certainty = CERTAIN_NOT;
-        diagnosis = diagnosed(&site, 1, &memory);
-        assert_int_equal(diagnosis.kind, cases[i].unknown);
-        assert_int_equal(diagnosis.address_certainty, CERTAIN_NOT);
-        assert_ptr_equal(diagnosis.lane, &lane);
-        assert_int_equal(diagnosis.faulting_threads, 1);
-        assert_null(diagnosis.owner);
+        char wanted[64];
+        snprintf(wanted, sizeof wanted, "%s; address unknown, lane 0, 1 threads, 0 others", fault_kind_names[cases[i].unknown]);
+        expect(&site, 1, memory_with(BIT(A)), wanted);
     }
 }
 
 TEST(the_first_element_out_of_bounds_is_reported)
 {
-    cufence_buffer room[ALL];
-    struct fault_memory memory = memory_of(BOTH, room);
+    struct fault_memory *memory = memory_with(BOTH);
     struct evidence_lane first[] = {
         {.lane = 0, .address = A_END - 8, .certainty = CERTAIN_EXACT},
         {.lane = 1, .address = A_END + 64, .certainty = CERTAIN_EXACT},
@@ -102,68 +92,44 @@ TEST(the_first_element_out_of_bounds_is_reported)
     struct evidence_site sites[] = {site_at(first, 5, 4), site_at(second, 2, 4), site_at(&elsewhere, 1, 4),
                                     site_at(NULL, 0, 4)};
     sites[2].error_pc = 0x1500;
-    struct diagnosis diagnosis = diagnosed(sites, 4, &memory);
-    assert_int_equal(diagnosis.kind, FAULT_OVERRUN);
-    assert_ptr_equal(diagnosis.site, &sites[1]);
-    assert_int_equal(diagnosis.lane->lane, 5);
-    assert_int_equal(diagnosis.distance, 16);
-    assert_int_equal(diagnosis.faulting_threads, 4);
-    assert_int_equal(diagnosis.other_sites, 2);
-
+    expect(sites, 4, memory, "overrun of #1 derived at 16, beside #1 #2; address exact, lane 5, 4 threads, 2 others");
     second[1].address = A_END + 16;
-    diagnosis = diagnosed(sites, 4, &memory);
-    assert_int_equal(diagnosis.lane->lane, 5);
-
+    expect(sites, 4, memory, "overrun of #1 derived at 16, beside #1 #2; address exact, lane 5, 5 threads, 2 others");
     second[1].address = A_END - 2;
-    diagnosis = diagnosed(sites, 4, &memory);
-    assert_int_equal(diagnosis.lane->lane, 6);
-    assert_int_equal(diagnosis.distance, 0);
-    assert_int_equal(diagnosis.faulting_threads, 5);
+    expect(sites, 4, memory, "overrun of #1 derived at 0, beside #1 #2; address exact, lane 6, 5 threads, 2 others");
 }
 
 TEST(known_addresses_come_before_approximate_ones)
 {
-    cufence_buffer room[ALL];
-    struct fault_memory memory = memory_of(BOTH, room);
     struct evidence_lane lanes[] = {
         {.lane = 0, .address = A_END, .certainty = CERTAIN_DERIVED},
         {.lane = 1, .address = A_END + 4, .certainty = CERTAIN_EXACT},
     };
     struct evidence_site site = site_at(lanes, 2, 4);
-    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
-    assert_int_equal(diagnosis.lane->lane, 1);
-    assert_int_equal(diagnosis.faulting_threads, 2);
+    expect(&site, 1, memory_with(BOTH), "overrun of #1 derived at 4, beside #1 #2; address exact, lane 1, 2 threads, 0 others");
 
     /* But one that explains the fault comes before an exact one that does not. */
     lanes[1].address = A_START;
-    diagnosis = diagnosed(&site, 1, &memory);
-    assert_int_equal(diagnosis.lane->lane, 0);
-    assert_int_equal(diagnosis.owner_certainty, CERTAIN_DERIVED);
-    assert_int_equal(diagnosis.faulting_threads, 1);
+    expect(&site, 1, memory_with(BOTH),
+           "overrun of #1 derived at 0, beside #1 #2; address derived, lane 0, 1 threads, 0 others");
 }
 
 TEST(the_marked_lane_speaks_where_no_address_belongs_to_a_buffer)
 {
-    cufence_buffer room[ALL];
-    struct fault_memory memory = memory_of(BOTH, room);
+    struct fault_memory *memory = memory_with(BOTH);
     struct evidence_lane lanes[] = {
         {.lane = 0, .address = 0x500000000000, .certainty = CERTAIN_EXACT},
         {.lane = 1, .address = 0x510000000000, .certainty = CERTAIN_EXACT, .has_exception = 1},
         {.lane = 2, .address = 0x520000000000, .certainty = CERTAIN_EXACT, .has_exception = 1},
     };
     struct evidence_site site = site_at(lanes, 3, 4);
-    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
-    assert_int_equal(diagnosis.kind, FAULT_WILD);
-    assert_int_equal(diagnosis.lane->lane, 1);
-    memory.is_host_address = 1;
-    diagnosis = diagnosed(&site, 1, &memory);
-    assert_int_equal(diagnosis.kind, FAULT_HOST_POINTER);
+    expect(&site, 1, memory, "wild address, beside #0 #1; address exact, lane 1, 3 threads, 0 others");
+    memory->is_host_address = 1;
+    expect(&site, 1, memory, "host pointer, beside #0 #1; address exact, lane 1, 3 threads, 0 others");
 }
 
 TEST(misaligned_lanes_are_counted)
 {
-    cufence_buffer room[ALL];
-    struct fault_memory memory = memory_of(BOTH, room);
     struct evidence_lane lanes[] = {
         {.lane = 0, .address = A_START, .certainty = CERTAIN_EXACT},
         {.lane = 1, .address = A_START + 10, .certainty = CERTAIN_EXACT},
@@ -171,13 +137,8 @@ TEST(misaligned_lanes_are_counted)
     };
     struct evidence_site site = site_at(lanes, 3, 8);
     site.exception = exception_of(6, NULL);
-    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
-    assert_int_equal(diagnosis.kind, FAULT_MISALIGNED);
-    assert_int_equal(diagnosis.lane->lane, 1);
-    assert_int_equal(diagnosis.faulting_threads, 2);
-    assert_int_equal(id_of(diagnosis.owner), 1);
-    assert_int_equal(diagnosis.owner_certainty, CERTAIN_EXACT);
-    assert_int_equal(diagnosis.distance, 10);
+    expect(&site, 1, memory_with(BOTH),
+           "misaligned access of #1 exact at 10, beside #0 #2; address exact, lane 1, 2 threads, 0 others");
 }
 
 TEST(an_exited_warp_has_the_live_buffers_for_candidates)
@@ -190,53 +151,30 @@ TEST(an_exited_warp_has_the_live_buffers_for_candidates)
     struct evidence_site sites[] = {site_at(NULL, 0, 4), site_at(NULL, 0, 4), site_at(NULL, 0, 4)};
     sites[1].sm = 1;
     sites[2].symbol = "another";
-    struct diagnosis diagnosis = diagnosed(sites, 3, &memory);
-    assert_int_equal(diagnosis.kind, FAULT_ILLEGAL_ACCESS);
-    assert_null(diagnosis.owner);
-    assert_null(diagnosis.lane);
-    assert_int_equal(diagnosis.owner_parameter, -1);
-    assert_int_equal(diagnosis.other_sites, 1);
-    assert_int_equal(diagnosis.faulting_threads, 0);
-    assert_int_equal(diagnosis.candidate_source, CANDIDATES_LIVE);
-    assert_int_equal(diagnosis.candidate_count, 8);
-    assert_int_equal(diagnosis.candidate_total, 5000);
-    assert_int_equal(diagnosis.candidates[0]->id, 100);
-    assert_int_equal(diagnosis.candidates[7]->id, 93);
-    assert_int_equal(diagnosis.candidate_parameter[0], -1);
+    expect(sites, 3, &memory,
+           "illegal access; address unknown, 0 threads, 1 others; 8 of 5000 from live, candidate: #100 #99 #98 #97 #96 #95 #94 "
+           "#93");
 
     /* The dump of a kernel with another warp alive holds the parameters: twice the third buffer, and all of the others. */
     uint64_t words[12] = {17, live[2].address, live[2].address + 4, live[1].address + 4000};
     for (size_t i = 3; i < 10; i++)
         words[i + 1] = live[i].address;
-    sites[0].parameters = (const uint8_t *)words;
-    sites[0].parameter_bytes = 11 * 8 + 7;
-    diagnosis = diagnosed(sites, 3, &memory);
-    assert_int_equal(diagnosis.candidate_source, CANDIDATES_ARGUMENTS);
-    assert_int_equal(diagnosis.candidate_count, 8);
-    assert_int_equal(diagnosis.candidate_total, 9);
-    assert_int_equal(diagnosis.candidates[0]->id, 98);
-    assert_int_equal(diagnosis.candidate_parameter[0], 1);
-    assert_int_equal(diagnosis.candidates[1]->id, 99);
-    assert_int_equal(diagnosis.candidate_parameter[1], 3);
-    assert_int_equal(diagnosis.candidates[7]->id, 92);
-
+    give(&sites[0], words, 11 * 8 + 7);
+    expect(sites, 3, &memory,
+           "illegal access; address unknown, 0 threads, 1 others; 8 of 9 from arguments, candidate: #98 by 1 #99 by 3 #97 by 4 "
+           "#96 by 5 #95 by 6 #94 by 7 #93 by 8 #92 by 9");
     sites[0].parameter_bytes = 8;
-    diagnosis = diagnosed(sites, 3, &memory);
-    assert_int_equal(diagnosis.candidate_source, CANDIDATES_LIVE);
-    assert_int_equal(diagnosis.candidate_total, 5000);
+    expect(sites, 3, &memory,
+           "illegal access; address unknown, 0 threads, 1 others; 8 of 5000 from live, candidate: #100 #99 #98 #97 #96 #95 #94 "
+           "#93");
 }
 
 TEST(an_alive_warp_is_preferred_to_an_exited_one)
 {
-    cufence_buffer room[ALL];
-    struct fault_memory memory = memory_of(BOTH, room);
     struct evidence_lane lanes[] = {{.lane = 3, .certainty = CERTAIN_NOT},
                                     {.lane = 4, .certainty = CERTAIN_NOT, .has_exception = 1}};
     struct evidence_site sites[] = {site_at(NULL, 0, 4), site_at(lanes, 2, 4)};
-    struct diagnosis diagnosis = diagnosed(sites, 2, &memory);
-    assert_ptr_equal(diagnosis.site, &sites[1]);
-    assert_int_equal(diagnosis.lane->lane, 4);
-    assert_int_equal(diagnosis.faulting_threads, 1);
+    expect(sites, 2, memory_with(BOTH), "illegal access; address unknown, lane 4, 1 threads, 1 others");
 }
 
 /*
@@ -248,15 +186,12 @@ static void diagnose_equal_kernels(size_t runs, int is_in_graph, int is_alive, s
 {
     static const struct launch_function function = {
         .name = "k_oob", .has_layout = 1, .argument_bytes = 8, .argument_count = 1, .arguments = {{0, 8}}};
-    static cufence_buffer room[ALL];
-    static struct fault_memory memory;
+    struct fault_memory *memory = memory_with(BOTH | BIT(C));
     static struct launch_entry entries[4];
     static struct fault_launch launches[4];
     static uint64_t starts[3] = {A_START, B_START, C_END - 4001};
     static struct evidence_lane lanes[2];
     static struct evidence_site site;
-    static struct evidence evidence;
-    memory = memory_of(BOTH | BIT(C), room);
     for (size_t i = 0; i < 4; i++) {
         entries[i] = (struct launch_entry){.time_ns = 50000000 - i, .tid = 1, .grid = {8, 1, 1}, .block = {128, 1, 1}};
         launches[i] = (struct fault_launch){.entry = &entries[i], .place = 1};
@@ -267,8 +202,8 @@ static void diagnose_equal_kernels(size_t runs, int is_in_graph, int is_alive, s
         entries[3 - i].argument_bytes = entries[3 - i].kept_bytes = 8;
         memcpy(entries[3 - i].bytes, &starts[i], 8);
     }
-    memory.launches = is_in_graph ? launches : launches + 1;
-    memory.launch_count = is_in_graph ? 4 : 3;
+    memory->launches = is_in_graph ? launches : launches + 1;
+    memory->launch_count = is_in_graph ? 4 : 3;
     for (unsigned i = 0; i < 2; i++)
         lanes[i] = (struct evidence_lane){.lane = i,
                                           .address = starts[runs % 3] + 4ul * i,
@@ -283,12 +218,13 @@ static void diagnose_equal_kernels(size_t runs, int is_in_graph, int is_alive, s
         site.grid[0] = 8;
         site.block[0] = 128;
         site.grid[1] = site.grid[2] = site.block[1] = site.block[2] = 1;
-        site.parameters = (const uint8_t *)&starts[runs];
-        site.parameter_bytes = 8;
+        give(&site, &starts[runs], 8);
     }
-    evidence = (struct evidence){.sites = &site, .site_count = 1};
-    fault_diagnose(&evidence, &memory, diagnosis);
+    *diagnosis = diagnosed(&site, 1, memory);
 }
+
+#define NOTHING "illegal access; address unknown, 0 threads, 0 others"
+#define THREE "; 0 of 3 from launches, candidate:"
 
 TEST(equal_kernels_are_not_taken_for_each_other)
 {
@@ -298,20 +234,10 @@ TEST(equal_kernels_are_not_taken_for_each_other)
         int is_in_graph = i & 1, is_alive = (i & 2) && runs < 3;
         diagnose_equal_kernels(runs, is_in_graph, is_alive, &diagnosis);
         const struct evidence_site *site = fault_site(&diagnosis);
-        assert_int_equal(diagnosis.kind, FAULT_ILLEGAL_ACCESS);
-        assert_null(diagnosis.owner);
-        assert_null(diagnosis.lane);
-        assert_int_equal(diagnosis.is_bystander, is_alive);
-        assert_false(site->is_warp_alive);
-        assert_false(site->has_grid);
-        assert_null(site->parameters);
-        assert_null(diagnosis.arguments.bytes);
-        assert_int_equal(diagnosis.address_certainty, CERTAIN_NOT);
-        assert_int_equal(diagnosis.faulting_threads, 0);
+        diagnosis.candidate_count = 0; /* in any order */
+        expect_said(&diagnosis, is_alive ? NOTHING ", bystander" THREE : NOTHING THREE);
+        assert_false(site->is_warp_alive || site->has_grid || site->parameters || diagnosis.arguments.bytes);
         assert_int_equal(diagnosis.origin.fits, 3);
-        assert_int_equal(diagnosis.candidate_total, 3);
-        assert_int_equal(diagnosis.candidate_source, CANDIDATES_LAUNCHES);
-        assert_int_equal(diagnosis.candidate_certainty, CERTAIN_CANDIDATE);
     }
 }
 
@@ -319,8 +245,7 @@ TEST(equal_kernels_are_not_taken_for_each_other)
 TEST(a_bystander_of_the_only_launch_tells_its_arguments)
 {
     for (size_t graphs = 0; graphs < 2; graphs++) {
-        cufence_buffer room[ALL];
-        struct fault_memory memory = memory_of(BOTH, room);
+        struct fault_memory *memory = memory_with(BOTH);
         static const struct launch_function function = {
             .name = "k_oob", .has_layout = 1, .argument_bytes = 16, .argument_count = 2, .arguments = {{0, 8}, {8, 8}}};
         struct launch_entry entries[2] = {{.time_ns = 50, .graph = 0x77},
@@ -335,52 +260,42 @@ TEST(a_bystander_of_the_only_launch_tells_its_arguments)
         struct evidence_lane lane = {.address = A_START, .certainty = CERTAIN_EXACT};
         struct evidence_site site = site_at(&lane, 1, 4);
         memcpy(entries[1].bytes, words, sizeof words);
-        memory.launches = graphs ? launches : launches + 1;
-        memory.launch_count = graphs ? 2 : 1;
+        memory->launches = graphs ? launches : launches + 1;
+        memory->launch_count = graphs ? 2 : 1;
         site.has_grid = 1;
         memcpy(site.grid, entries[1].grid, sizeof site.grid);
         memcpy(site.block, entries[1].block, sizeof site.block);
-        site.parameters = (const uint8_t *)words;
-        site.parameter_bytes = sizeof words;
+        give(&site, words, sizeof words);
         site.source = (struct address_source){1, 1, 0};
-        struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
-        assert_true(diagnosis.is_bystander);
+        struct diagnosis diagnosis = diagnosed(&site, 1, memory);
         assert_int_equal(fault_site(&diagnosis)->has_grid, !graphs);
-        assert_int_equal(diagnosis.candidate_total, 1);
-        assert_int_equal(id_of(diagnosis.candidates[0]), 1);
-        assert_int_equal(diagnosis.candidate_certainty, graphs ? CERTAIN_CANDIDATE : CERTAIN_DERIVED);
+        expect_said(&diagnosis, graphs ? NOTHING ", bystander; 1 of 1 from launches, candidate: #1 by 0"
+                                       : NOTHING ", bystander; 1 of 1 from arguments, derived: #1 by 0");
     }
 }
 
 /* Each finding keeps to its kernel; the other is named. An error PC in nobody's code may be another process's. */
 TEST(two_kernels_that_fault_at_once_are_both_named)
 {
-    cufence_buffer room[ALL];
-    struct fault_memory memory = memory_of(BOTH, room);
+    struct fault_memory *memory = memory_with(BOTH);
     struct evidence_lane first = {.address = A_END + 64, .certainty = CERTAIN_EXACT},
                          second = {.address = B_END, .certainty = CERTAIN_EXACT};
     struct evidence_site sites[] = {site_at(&first, 1, 4), site_at(&second, 1, 8), site_at(&first, 1, 4), site_at(NULL, 0, 4)};
-    struct evidence evidence = {.sites = sites, .site_count = 4};
     const struct evidence_site *places[FAULT_PLACES];
-    struct diagnosis diagnosis;
     sites[1].symbol = sites[1].kernel = "other";
     sites[1].error_pc = 0x2400;
     sites[3].symbol = sites[3].kernel = NULL;
     sites[3].error_pc = 0x9999;
-    fault_diagnose(&evidence, &memory, &diagnosis);
+    struct diagnosis diagnosis = diagnosed(sites, 4, memory);
     assert_ptr_equal(diagnosis.site, &sites[1]);
-    assert_int_equal(id_of(diagnosis.owner), 2);
-    assert_int_equal(diagnosis.faulting_threads, 1);
-    assert_int_equal(diagnosis.other_sites, 0);
+    expect_said(&diagnosis, "overrun of #2 derived at 0, beside #2 #0; address exact, lane 0, 1 threads, 0 others");
     assert_int_equal(fault_other_places(&diagnosis, places), 2);
     assert_ptr_equal(places[0], &sites[0]);
     assert_ptr_equal(places[1], &sites[3]);
 
     sites[0] = sites[3];
     sites[1] = site_at(NULL, 0, 4);
-    evidence.site_count = 2;
-    fault_diagnose(&evidence, &memory, &diagnosis);
-    assert_ptr_equal(diagnosis.site, &sites[1]);
+    assert_ptr_equal(diagnosed(sites, 2, memory).site, &sites[1]);
 }
 
 TEST(other_devices_buffers_are_no_neighbours)
@@ -391,9 +306,6 @@ TEST(other_devices_buffers_are_no_neighbours)
     struct evidence_lane lane = {.address = A_END, .certainty = CERTAIN_EXACT};
     struct evidence_site site = site_at(&lane, 1, 4);
     uint64_t word = A_START;
-    site.parameters = (const uint8_t *)&word;
-    site.parameter_bytes = sizeof word;
-    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
-    assert_int_equal(id_of(diagnosis.owner), 1);
-    assert_int_equal(id_of(diagnosis.next), 7);
+    give(&site, &word, sizeof word);
+    expect(&site, 1, &memory, "overrun of #1 exact at 0 by word 0, beside #1 #7; address exact, lane 0, 1 threads, 0 others");
 }

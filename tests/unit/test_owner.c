@@ -123,23 +123,19 @@ static const struct access_case access_cases[] = {
 
 static void check_access(const struct access_case *c, enum certainty address_certainty)
 {
-    cufence_buffer room[ALL];
-    struct fault_memory memory = memory_of(c->set, room);
     struct evidence_lane lane = {.address = c->address, .certainty = address_certainty, .has_exception = 1};
     struct evidence_site site = site_at(&lane, 1, c->bytes);
-    while (site.parameter_bytes < sizeof c->parameters && c->parameters[site.parameter_bytes / 8])
-        site.parameter_bytes += 8;
-    site.parameters = (const uint8_t *)c->parameters;
-
-    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
+    size_t words = 0;
+    while (words < 4 && c->parameters[words])
+        words++;
+    give(&site, c->parameters, 8 * words);
+    struct diagnosis diagnosis = diagnosed(&site, 1, memory_with(c->set));
     enum certainty expected = c->certainty < address_certainty ? c->certainty : address_certainty;
     if (diagnosis.kind != c->kind || id_of(diagnosis.owner) != c->owner || diagnosis.owner_certainty != expected ||
         diagnosis.distance != c->distance || diagnosis.owner_parameter != c->word || id_of(diagnosis.rival) != c->rival ||
         diagnosis.rival_distance != c->rival_distance || !diagnosis.owner_reason != !c->reason)
-        fail_msg("%s: %s, owner #%" PRIu64 " certainty %d distance %" PRIu64 " word %d rival #%" PRIu64 " at %" PRIu64 " (%s)",
-                 c->name, fault_kind_names[diagnosis.kind], id_of(diagnosis.owner), (int)diagnosis.owner_certainty,
-                 diagnosis.distance, diagnosis.owner_parameter, id_of(diagnosis.rival), diagnosis.rival_distance,
-                 diagnosis.owner_reason ? diagnosis.owner_reason : "no reason");
+        fail_msg("%s: %s, rival #%" PRIu64 " at %" PRIu64 " (%s)", c->name, said_of(&diagnosis), id_of(diagnosis.rival),
+                 diagnosis.rival_distance, diagnosis.owner_reason ? diagnosis.owner_reason : "no reason");
     if (c->reason)
         assert_string_equal(diagnosis.owner_reason, c->reason);
     assert_ptr_equal(diagnosis.site, &site);
@@ -183,28 +179,22 @@ TEST(an_access_in_bounds_is_no_evidence)
         int is_replayed;
     } ways[] = {{CERTAIN_EXACT, 0}, {CERTAIN_DERIVED, 1}, {CERTAIN_DERIVED, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0] * 3; i++) {
-        cufence_buffer room[ALL];
-        struct fault_memory memory = memory_of(cases[i / 3].set, room);
         struct evidence_lane lane = {
             .address = cases[i / 3].address, .certainty = ways[i % 3].certainty, .is_replayed = ways[i % 3].is_replayed};
         struct evidence_site site = site_at(&lane, 1, cases[i / 3].bytes);
         int is_bystander = !cases[i / 3].is_unsure && i % 3 != 2;
         uint64_t word = B_START;
-        site.parameters = (const uint8_t *)&word;
-        site.parameter_bytes = sizeof word;
-        struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
+        give(&site, &word, sizeof word);
+        struct diagnosis diagnosis = diagnosed(&site, 1, memory_with(cases[i / 3].set));
         if (diagnosis.kind != FAULT_ILLEGAL_ACCESS || diagnosis.owner || diagnosis.address_certainty != CERTAIN_NOT ||
             diagnosis.is_bystander != is_bystander || diagnosis.lane != (is_bystander ? NULL : &lane) ||
             fault_site(&diagnosis)->is_warp_alive == is_bystander)
-            fail_msg("%s, way %zu: %s, owner #%" PRIu64 ", address certainty %d, bystander %d", cases[i / 3].name, i % 3,
-                     fault_kind_names[diagnosis.kind], id_of(diagnosis.owner), (int)diagnosis.address_certainty,
-                     diagnosis.is_bystander);
+            fail_msg("%s, way %zu: %s", cases[i / 3].name, i % 3, said_of(&diagnosis));
         /* The same at one's side does not hide the one that is out of bounds. */
         struct evidence_lane two[] = {lane, {.lane = 1, .address = SLOT(4) + 8, .certainty = CERTAIN_DERIVED}};
         site.lanes = two;
         site.lane_count = 2;
-        diagnosis = diagnosed(&site, 1, &memory);
-        assert_ptr_equal(diagnosis.lane, &two[1]);
+        assert_ptr_equal(diagnosed(&site, 1, memory_with(cases[i / 3].set)).lane, &two[1]);
     }
 }
 
@@ -214,22 +204,14 @@ TEST(another_devices_buffer_may_fault_in_bounds)
     struct fault_memory memory = memory_of(BOTH, room);
     struct evidence_lane lane = {.address = B_START + 12, .certainty = CERTAIN_EXACT};
     struct evidence_site site = site_at(&lane, 1, 4);
-    struct evidence evidence = {.sites = &site, .site_count = 1};
-    struct diagnosis diagnosis;
     room[1].device = 1;
-    for (int i = 0; i < 2; i++) {
-        memory.shared = i ? 1 : 0;
-        fault_diagnose(&evidence, &memory, &diagnosis);
-        assert_int_equal(diagnosis.kind, FAULT_ILLEGAL_ACCESS);
-        assert_int_equal(id_of(diagnosis.owner), 2);
-        assert_int_equal(diagnosis.owner_certainty, CERTAIN_DERIVED);
-        assert_int_equal(diagnosis.distance, 12);
-        assert_int_equal(diagnosis.address_certainty, CERTAIN_EXACT);
+    for (memory.shared = 0; memory.shared < 3; memory.shared++) {
+        struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
+        expect_said(&diagnosis,
+                    memory.shared < 2
+                        ? "illegal access of #2 derived at 12, beside #2 #0; address exact, lane 0, 0 threads, 0 others"
+                        : "illegal access; address unknown, 0 threads, 0 others, bystander");
     }
-    memory.shared = 2;
-    fault_diagnose(&evidence, &memory, &diagnosis);
-    assert_null(diagnosis.owner);
-    assert_true(diagnosis.is_bystander);
 }
 
 /* An argument that the access did not go through, by the kernel's code, does not decide between two neighbours. */
@@ -247,15 +229,12 @@ TEST(arguments_count_as_far_as_the_code_uses_them)
         {{1, 0, 1}, 1, CERTAIN_DERIVED, FAR, -1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        cufence_buffer room[ALL];
-        struct fault_memory memory = memory_of(BOTH, room);
         struct evidence_lane lane = {.address = A_END, .certainty = CERTAIN_EXACT};
         struct evidence_site site = site_at(&lane, 1, 4);
         const uint64_t words[] = {B_START, 17};
-        site.parameters = (const uint8_t *)words;
-        site.parameter_bytes = sizeof words;
+        give(&site, words, sizeof words);
         site.source = cases[i].source;
-        struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
+        struct diagnosis diagnosis = diagnosed(&site, 1, memory_with(BOTH));
         assert_int_equal(id_of(diagnosis.owner), cases[i].owner);
         assert_int_equal(diagnosis.owner_certainty, cases[i].certainty);
         assert_string_equal(diagnosis.owner_reason, cases[i].reason);
@@ -270,31 +249,17 @@ static struct diagnosis between(uint64_t gap, uint64_t into)
     static struct fault_memory memory;
     static struct evidence_lane lane;
     static struct evidence_site site;
-    static struct evidence evidence;
     uint64_t end = ARENA + PAGE, start = end + gap;
-    near[0] = (cufence_buffer){.id = 1,
-                               .address = end - 64,
-                               .size = 64,
-                               .mapping_start = end - 64,
-                               .mapping_end = end,
-                               .guard_start = ARENA,
-                               .guard_end = start,
-                               .is_mapped = 1};
-    near[1] = (cufence_buffer){.id = 2,
-                               .address = start,
-                               .size = 64,
-                               .mapping_start = start,
-                               .mapping_end = start + 64,
-                               .guard_start = end,
-                               .guard_end = start + PAGE,
-                               .is_mapped = 1};
+    near[0] = (cufence_buffer)MAPPED(1, end - 64, 64, end - 64, end);
+    near[0].guard_start = ARENA;
+    near[0].guard_end = start;
+    near[1] = (cufence_buffer)MAPPED(2, start, 64, start, start + 64);
+    near[1].guard_start = end;
+    near[1].guard_end = start + PAGE;
     memory = (struct fault_memory){.near = near, .near_count = 2, .arena_start = ARENA, .arena_end = ARENA_END};
     lane = (struct evidence_lane){.address = end + into, .certainty = CERTAIN_EXACT};
     site = site_at(&lane, 1, 1);
-    evidence = (struct evidence){.sites = &site, .site_count = 1};
-    struct diagnosis diagnosis;
-    fault_diagnose(&evidence, &memory, &diagnosis);
-    return diagnosis;
+    return diagnosed(&site, 1, &memory);
 }
 
 TEST(the_nearer_end_is_found_to_the_byte)
