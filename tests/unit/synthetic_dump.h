@@ -1,16 +1,43 @@
 /*
- * A small GPU core dump; tests may change every field. Include it after cmocka.h.
+ * A small GPU core dump, one at a time; tests may change every field. Include it after cmocka.h.
  */
 #pragma once
 
+#include "base/reader.h"
 #include "coredump_builder.h"
 
 enum { DEVICES, CONTEXTS, MODULES, CUBIN, GRIDS, PARAMETERS, SMS, CTAS, WARPS, LANES, REGISTERS, META, PARTS };
 
-struct synthetic {
+static struct {
     struct dump_builder builder;
     uint32_t part[PARTS];
-};
+} synthetic;
+
+static inline void put32(int part, uint64_t at, uint32_t value)
+{
+    builder_put32(&synthetic.builder, synthetic.part[part], at, value);
+}
+
+static inline void put64(int part, uint64_t at, uint64_t value)
+{
+    builder_put64(&synthetic.builder, synthetic.part[part], at, value);
+}
+
+/* The bytes of a section. */
+static inline uint8_t *bytes_of_section(uint32_t section)
+{
+    return synthetic.builder.bytes + synthetic.builder.sections[section].sh_offset;
+}
+
+/* The file, on the heap and to the byte, so that a sanitizer sees a read behind its end. */
+static inline struct span dump_file(uint16_t machine)
+{
+    size_t size;
+    const uint8_t *bytes = builder_finish(&synthetic.builder, machine, &size);
+    uint8_t *exact = malloc(size);
+    assert_non_null(exact);
+    return (struct span){memcpy(exact, bytes, size), size};
+}
 
 /* Row sizes. */
 struct sizes {
@@ -51,12 +78,13 @@ static inline size_t make_cubin(uint8_t *room)
 }
 
 /* One device sm_70, with one SM, one block, and one warp of 2 lanes. Lane 1 has the exception. */
-static inline void make_synthetic(struct synthetic *synthetic, const struct sizes *sizes)
+static inline void make_synthetic(const struct sizes *sizes)
 {
-    struct dump_builder *builder = &synthetic->builder;
-    uint32_t *part = synthetic->part;
+    struct dump_builder *builder = &synthetic.builder;
+    uint32_t *part = synthetic.part;
     uint8_t cubin[4096];
     size_t cubin_size = make_cubin(cubin);
+    builder_end(builder); /* the one before */
     builder_start(builder);
     part[DEVICES] = builder_add(builder, 0x80000009, sizes->device, sizes->device, 0, 0);
     part[CONTEXTS] = builder_add(builder, 0x8000000a, 40, 40, part[DEVICES], 0);
@@ -70,36 +98,36 @@ static inline void make_synthetic(struct synthetic *synthetic, const struct size
     part[LANES] = builder_add(builder, 0x8000000f, sizes->lane, 2 * sizes->lane, part[WARPS], 0);
     part[REGISTERS] = builder_add(builder, 0x80000005, 4, 32, part[LANES], 1);
     part[META] = builder_add(builder, 0x80000016, 0, 32, 0, 0);
-    builder_put32(builder, part[DEVICES], 24, 3);
-    builder_put32(builder, part[DEVICES], 28, 0x41);
-    builder_put32(builder, part[DEVICES], 56, 7);
-    builder_put64(builder, part[CONTEXTS], 0, 0xc0);
-    builder_put64(builder, part[MODULES], 0, 0x30);
+    put32(DEVICES, 24, 3);
+    put32(DEVICES, 28, 0x41);
+    put32(DEVICES, 56, 7);
+    put64(CONTEXTS, 0, 0xc0);
+    put64(MODULES, 0, 0x30);
     builder_put(builder, part[CUBIN], 0, cubin, cubin_size);
-    builder_put64(builder, part[GRIDS], 0, 77);
-    builder_put64(builder, part[GRIDS], 8, 0xc0);
-    builder_put64(builder, part[GRIDS], 24, KERNEL_START);
-    builder_put64(builder, part[GRIDS], 32, 0x30);
-    builder_put32(builder, part[GRIDS], 72, 5);
-    builder_put32(builder, part[GRIDS], 84, 64);
-    builder_put32(builder, part[GRIDS], 100, 4242);
-    builder_put64(builder, part[PARAMETERS], 0, 0x1122334455667788);
-    builder_put32(builder, part[SMS], sizes->sm, 9);
-    builder_put32(builder, part[SMS], sizes->sm + 8, 14);
-    builder_put64(builder, part[CTAS], 0, 77);
-    builder_put32(builder, part[CTAS], 8, 4);
-    builder_put64(builder, part[WARPS], 0, KERNEL_START + 0x10);
-    builder_put32(builder, part[WARPS], 8, 6);
-    builder_put32(builder, part[WARPS], 12, 3);
-    builder_put32(builder, part[WARPS], 16, 3);
-    builder_put32(builder, part[WARPS], 24, 1);
+    put64(GRIDS, 0, 77);
+    put64(GRIDS, 8, 0xc0);
+    put64(GRIDS, 24, KERNEL_START);
+    put64(GRIDS, 32, 0x30);
+    put32(GRIDS, 72, 5);
+    put32(GRIDS, 84, 64);
+    put32(GRIDS, 100, 4242);
+    put64(PARAMETERS, 0, 0x1122334455667788);
+    put32(SMS, sizes->sm, 9);
+    put32(SMS, sizes->sm + 8, 14);
+    put64(CTAS, 0, 77);
+    put32(CTAS, 8, 4);
+    put64(WARPS, 0, KERNEL_START + 0x10);
+    put32(WARPS, 8, 6);
+    put32(WARPS, 12, 3);
+    put32(WARPS, 16, 3);
+    put32(WARPS, 24, 1);
     for (uint32_t i = 0; i < 2; i++) {
-        builder_put64(builder, part[LANES], i * sizes->lane, KERNEL_START + 0x40);
-        builder_put32(builder, part[LANES], i * sizes->lane + 16, i);
-        builder_put32(builder, part[LANES], i * sizes->lane + 20, 32 + i);
+        put64(LANES, i * sizes->lane, KERNEL_START + 0x40);
+        put32(LANES, i * sizes->lane + 16, i);
+        put32(LANES, i * sizes->lane + 20, 32 + i);
     }
-    builder_put32(builder, part[LANES], sizes->lane + 32, 14);
-    builder_put32(builder, part[REGISTERS], 8, 0xdeadbe00);
-    builder_put32(builder, part[REGISTERS], 12, 0x7f);
-    builder_put32(builder, part[META], 8, 470);
+    put32(LANES, sizes->lane + 32, 14);
+    put32(REGISTERS, 8, 0xdeadbe00);
+    put32(REGISTERS, 12, 0x7f);
+    put32(META, 8, 470);
 }

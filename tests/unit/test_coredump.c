@@ -17,6 +17,7 @@
 
 #include <dirent.h>
 static struct problem problem;
+static struct evidence *evidence; /* that was read last */
 
 /* ---- Recorded dumps ---- */
 
@@ -43,10 +44,10 @@ static void tell_site(FILE *out, const struct evidence_site *site)
 static void check_fixture(const char *name)
 {
     struct span dump = fixture_read("%s.core", name);
-    struct evidence *evidence = NULL;
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
+    evidence_free(evidence);
     assert_int_equal(evidence_from_coredump(dump.bytes, dump.size, &evidence, &problem), CUFENCE_OK);
     fixture_free(dump); /* the evidence stands on its own */
     fprintf(out, "%s (%s), driver %d, %zu sites\n", evidence->device_name, evidence->sm_type, evidence->driver_major,
@@ -56,7 +57,6 @@ static void check_fixture(const char *name)
     fclose(out);
     golden_check(GOLDEN "dumps.expect", name, text);
     free(text);
-    evidence_free(evidence);
 }
 
 TEST(test_recorded)
@@ -80,32 +80,34 @@ TEST(test_recorded)
 
 /* ---- Synthetic dumps ---- */
 
-static cufence_status parse(struct synthetic *synthetic, struct evidence **evidence)
+static cufence_status parse(void)
 {
-    size_t size;
-    const uint8_t *bytes = builder_finish(&synthetic->builder, 0xBE, &size);
-    uint8_t *exact = malloc(size);
-    assert_non_null(exact);
-    memcpy(exact, bytes, size);
-    cufence_status status = evidence_from_coredump(exact, size, evidence, &problem);
-    free(exact);
-    assert_true((status == CUFENCE_OK) == (*evidence != NULL));
+    struct span file = dump_file(0xBE);
+    evidence_free(evidence);
+    evidence = NULL;
+    cufence_status status = evidence_from_coredump(file.bytes, file.size, &evidence, &problem);
+    fixture_free(file);
+    assert_true((status == CUFENCE_OK) == (evidence != NULL));
     return status;
+}
+
+static const struct evidence_site *the_site(void)
+{
+    assert_int_equal(parse(), CUFENCE_OK);
+    assert_int_equal(evidence->site_count, 1);
+    return evidence->sites;
 }
 
 static void check_synthetic(const struct sizes *sizes)
 {
-    struct synthetic synthetic;
-    struct evidence *evidence = NULL;
-    make_synthetic(&synthetic, sizes);
-    assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
+    make_synthetic(sizes);
+    assert_int_equal(parse(), CUFENCE_OK);
     assert_int_equal(evidence->device, 3);
     assert_int_equal(evidence->pci_bus, 0x41);
     assert_int_equal(evidence->context, 0xc0);
     assert_int_equal(evidence->host_tid, 4242);
     assert_int_equal(evidence->driver_major, 470);
-    assert_int_equal(evidence->site_count, 1);
-    const struct evidence_site *site = &evidence->sites[0];
+    const struct evidence_site *site = the_site();
     assert_string_equal(site->kernel, "oob(int*)");
     assert_int_equal(site->kernel_offset, 0x10);
     assert_string_equal(site->exception.name, "illegal address");
@@ -120,8 +122,6 @@ static void check_synthetic(const struct sizes *sizes)
     assert_int_equal(site->lanes[0].thread[0], 33);
     assert_int_equal(site->lanes[0].address, 0x7fdeadbe10);
     assert_int_equal(site->lanes[0].certainty, CERTAIN_EXACT);
-    evidence_free(evidence);
-    builder_end(&synthetic.builder);
 }
 
 TEST(test_row_sizes)
@@ -142,46 +142,36 @@ TEST(test_row_too_small)
                  {WARPS, 0, CUFENCE_ERROR_CORRUPT, 0},        {LANES, UINT64_MAX, CUFENCE_OK, 1},
                  {SMS, (uint64_t)1 << 63, CUFENCE_OK, 0}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct synthetic synthetic;
-        struct evidence *evidence = NULL;
-        make_synthetic(&synthetic, &oldest);
+        make_synthetic(&oldest);
         synthetic.builder.sections[synthetic.part[cases[i].part]].sh_entsize = cases[i].stride;
-        assert_int_equal(parse(&synthetic, &evidence), cases[i].status);
+        assert_int_equal(parse(), cases[i].status);
         if (evidence)
             assert_int_equal(evidence->site_count, cases[i].sites);
-        evidence_free(evidence);
-        builder_end(&synthetic.builder);
     }
 }
 
 TEST(test_not_a_dump)
 {
-    struct synthetic synthetic;
-    struct evidence *evidence = NULL;
-    size_t size;
-    make_synthetic(&synthetic, &oldest);
-    const uint8_t *bytes = builder_finish(&synthetic.builder, EM_X86_64, &size);
-    assert_int_equal(evidence_from_coredump(bytes, size, &evidence, &problem), CUFENCE_ERROR_CORRUPT);
+    make_synthetic(&oldest);
+    struct span file = dump_file(EM_X86_64);
+    assert_int_equal(evidence_from_coredump(file.bytes, file.size, &evidence, &problem), CUFENCE_ERROR_CORRUPT);
     assert_non_null(strstr(problem.text, "machine"));
+    fixture_free(file);
     assert_int_equal(evidence_from_coredump(NULL, 0, &evidence, &problem), CUFENCE_ERROR_CORRUPT);
     evidence_free(NULL);
-    builder_end(&synthetic.builder);
 }
 
 /* Warps that have exited leave an SM's error PC only; with a running grid of the same kernel its launch is known. */
 TEST(test_exited_warp)
 {
     for (int has_grid = 0; has_grid < 2; has_grid++) {
-        struct synthetic synthetic;
-        struct evidence *evidence = NULL;
-        make_synthetic(&synthetic, &oldest);
-        struct dump_builder *builder = &synthetic.builder;
-        builder->sections[synthetic.part[WARPS]].sh_size = 0;
+        make_synthetic(&oldest);
+        synthetic.builder.sections[synthetic.part[WARPS]].sh_size = 0;
         if (!has_grid)
-            builder->sections[synthetic.part[GRIDS]].sh_size = 0;
-        builder_put32(builder, synthetic.part[SMS], oldest.sm + 12, 1);
-        builder_put64(builder, synthetic.part[SMS], oldest.sm + 16, KERNEL_START + 0x10);
-        assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
+            synthetic.builder.sections[synthetic.part[GRIDS]].sh_size = 0;
+        put32(SMS, oldest.sm + 12, 1);
+        put64(SMS, oldest.sm + 16, KERNEL_START + 0x10);
+        assert_int_equal(parse(), CUFENCE_OK);
         assert_int_equal(evidence->site_count, 1);
         assert_int_equal(evidence->sites[0].is_warp_alive, 0);
         assert_int_equal(evidence->sites[0].has_grid, has_grid);
@@ -189,8 +179,6 @@ TEST(test_exited_warp)
         assert_string_equal(evidence->sites[0].symbol, "_Z3oobPi");
         assert_int_equal(evidence->sites[0].access, ACCESS_WRITE);
         assert_int_equal(evidence->context, 0xc0);
-        evidence_free(evidence);
-        builder_end(builder);
     }
 }
 
@@ -198,60 +186,47 @@ TEST(test_exited_warp)
 TEST(test_warp_of_another_kernel)
 {
     for (int is_named_kernel = 0; is_named_kernel < 2; is_named_kernel++) {
-        struct synthetic synthetic;
-        struct evidence *evidence = NULL;
-        make_synthetic(&synthetic, &newest);
-        struct dump_builder *builder = &synthetic.builder;
-        builder_put64(builder, synthetic.part[GRIDS], 24, KERNEL_START + 0x1000);
-        uint8_t *cubin = builder->bytes + builder->sections[synthetic.part[CUBIN]].sh_offset;
+        make_synthetic(&newest);
+        put64(GRIDS, 24, KERNEL_START + 0x1000);
         static const uint64_t start = KERNEL_START;
-        uint8_t *value = cubin;
+        const Elf64_Shdr *section = &synthetic.builder.sections[synthetic.part[CUBIN]];
+        uint8_t *cubin = bytes_of_section(synthetic.part[CUBIN]), *value = cubin;
         /* The symbol's value stands behind its st_other and st_shndx; the section's address stands before it. */
         while (is_named_kernel && value) {
-            value = memmem(value + 1, builder->sections[synthetic.part[CUBIN]].sh_size - (size_t)(value + 1 - cubin), &start,
-                           sizeof(start));
+            value = memmem(value + 1, section->sh_size - (size_t)(value + 1 - cubin), &start, sizeof(start));
             if (value && value[-4] == ELF64_ST_INFO(STB_GLOBAL, STT_FUNC))
                 value[-3] = 0x10;
         }
-        assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
-        assert_int_equal(evidence->site_count, 1);
-        const struct evidence_site *site = &evidence->sites[0];
+        assert_int_equal(parse(), CUFENCE_OK);
+        const struct evidence_site *site = the_site();
         assert_string_equal(site->symbol, "_Z3oobPi");
         assert_int_equal(site->exception.number, 14);
         assert_int_equal(site->error_pc, KERNEL_START + 0x10);
         assert_int_equal(site->is_warp_alive, !is_named_kernel);
         assert_int_equal(site->has_grid, !is_named_kernel);
         assert_int_equal(site->lane_count, !is_named_kernel);
-        evidence_free(evidence);
-        builder_end(builder);
     }
 }
 
 /* A failed assert() ends in code of the driver's, which the dump does not hold. */
 TEST(test_called_code_is_not_in_the_dump)
 {
-    struct synthetic synthetic;
-    struct evidence *evidence = NULL;
-    make_synthetic(&synthetic, &newest);
-    builder_put64(&synthetic.builder, synthetic.part[WARPS], 0, KERNEL_START + 0x100000);
-    assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
-    assert_int_equal(evidence->site_count, 1);
-    const struct evidence_site *site = &evidence->sites[0];
+    make_synthetic(&newest);
+    put64(WARPS, 0, KERNEL_START + 0x100000);
+    const struct evidence_site *site = the_site();
     assert_string_equal(site->kernel, "oob(int*)");
     assert_string_equal(site->symbol, "_Z3oobPi");
     assert_true(site->is_in_driver && site->is_warp_alive && site->has_grid);
     assert_null(site->instruction);
     assert_null(site->file);
     assert_int_equal(site->lanes[0].certainty, CERTAIN_NOT);
-    evidence_free(evidence);
-    builder_end(&synthetic.builder);
 }
 
-static void put_code(const struct synthetic *synthetic, uint64_t offset, const uint64_t (*code)[2], size_t count)
+static void put_code(uint64_t offset, const uint64_t (*code)[2], size_t count)
 {
     static const uint64_t store = 0x0000100402007386;
-    const Elf64_Shdr *cubin = &synthetic->builder.sections[synthetic->part[CUBIN]];
-    uint8_t *at = memmem(synthetic->builder.bytes + cubin->sh_offset, cubin->sh_size, &store, sizeof store);
+    const Elf64_Shdr *cubin = &synthetic.builder.sections[synthetic.part[CUBIN]];
+    uint8_t *at = memmem(bytes_of_section(synthetic.part[CUBIN]), cubin->sh_size, &store, sizeof store);
     assert_non_null(at);
     memcpy(at - 0x10 + offset, code, count * sizeof *code);
 }
@@ -278,19 +253,15 @@ TEST(an_address_is_told_if_its_registers_are_unchanged)
         {"LDG R4, in a loop", {{0x0000000002047381, 0x000ea200001ee900}, {0x0000000000007918, 0}}, CERTAIN_DERIVED},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct synthetic synthetic;
-        struct evidence *evidence = NULL;
-        make_synthetic(&synthetic, &newest);
-        put_code(&synthetic, 0x10, cases[i].code, 2);
+        make_synthetic(&newest);
+        put_code(0x10, cases[i].code, 2);
         int is_back = strstr(cases[i].name, "in a loop") != NULL; /* in its next turn, before the access */
         for (uint64_t row = 0; row < 2 && is_back; row++)
-            builder_put64(&synthetic.builder, synthetic.part[LANES], row * newest.lane, KERNEL_START);
-        assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
+            put64(LANES, row * newest.lane, KERNEL_START);
+        assert_int_equal(parse(), CUFENCE_OK);
         const struct evidence_lane *lane = &evidence->sites[0].lanes[0];
         if (lane->certainty != cases[i].certainty || (lane->certainty != CERTAIN_NOT && lane->address != 0x7fdeadbe00))
             fail_msg("%s: certainty %d, address 0x%lx", cases[i].name, (int)lane->certainty, (unsigned long)lane->address);
-        evidence_free(evidence);
-        builder_end(&synthetic.builder);
     }
 }
 
@@ -301,23 +272,18 @@ TEST(each_lane_is_judged_by_where_it_is)
                                         {0xfffffff000007947, 0x000fc0000383ffff}}; /* BRA */
     static const uint64_t stops[][2] = {{0x20, 0x40}, {0x40, 0x20}, {0x20, 0x20}, {0x40, 0x40}, {0x30, 0x40}};
     for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
-        struct synthetic synthetic;
-        struct evidence *evidence = NULL;
-        make_synthetic(&synthetic, &newest);
-        struct dump_builder *builder = &synthetic.builder;
-        uint32_t lanes = synthetic.part[LANES], registers = builder_add(builder, 0x80000005, 4, 32, lanes, 0);
-        put_code(&synthetic, 0x10, code, 2);
-        builder_put32(builder, registers, 8, 0xdeadbe00);
-        builder_put32(builder, registers, 12, 0x7f);
-        builder_put32(builder, lanes, 32, 14);
+        make_synthetic(&newest);
+        uint32_t registers = builder_add(&synthetic.builder, 0x80000005, 4, 32, synthetic.part[LANES], 0);
+        put_code(0x10, code, 2);
+        builder_put32(&synthetic.builder, registers, 8, 0xdeadbe00);
+        builder_put32(&synthetic.builder, registers, 12, 0x7f);
+        put32(LANES, 32, 14);
         for (uint64_t row = 0; row < 2; row++)
-            builder_put64(builder, lanes, row * newest.lane, KERNEL_START + stops[i][row]);
-        assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
+            put64(LANES, row * newest.lane, KERNEL_START + stops[i][row]);
+        assert_int_equal(parse(), CUFENCE_OK);
         assert_int_equal(evidence->sites[0].lane_count, 2);
         for (size_t row = 0; row < 2; row++)
             assert_int_equal(evidence->sites[0].lanes[row].certainty, stops[i][row] == 0x20 ? CERTAIN_EXACT : CERTAIN_DERIVED);
-        evidence_free(evidence);
-        builder_end(builder);
     }
 }
 
@@ -343,18 +309,14 @@ TEST(an_emulated_address_must_fit_what_is_left_in_registers)
             {0x0000000000007918, 0x000fe20000000000}, /* NOP: the lanes stand here */
             {0x000000000000794d, 0x000fea0003800000}, /* EXIT */
         };
-        struct synthetic synthetic;
-        struct evidence *evidence = NULL;
-        make_synthetic(&synthetic, &newest);
-        put_code(&synthetic, 0, code, 6);
-        builder_put64(&synthetic.builder, synthetic.part[WARPS], 0, KERNEL_START + 0x20);
-        assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
+        make_synthetic(&newest);
+        put_code(0, code, 6);
+        put64(WARPS, 0, KERNEL_START + 0x20);
+        assert_int_equal(parse(), CUFENCE_OK);
         assert_int_equal(evidence->sites[0].lane_count, 1);
         const struct evidence_lane *lane = &evidence->sites[0].lanes[0];
         assert_int_equal(lane->certainty, cases[i].is_told ? CERTAIN_DERIVED : CERTAIN_NOT);
         assert_true(!cases[i].is_told || lane->address == 0x7fdeadbe00);
-        evidence_free(evidence);
-        builder_end(&synthetic.builder);
     }
 }
 
@@ -369,21 +331,18 @@ TEST(test_lanes_that_have_left)
         {0x0000000000007918, 0x000fe20000000000}, /* NOP: the two that are left stand here */
         {0x000000000000794d, 0x000fea0003800000}, /* EXIT */
     };
-    struct synthetic synthetic;
-    struct evidence *evidence = NULL;
-    make_synthetic(&synthetic, &newest);
-    struct dump_builder *builder = &synthetic.builder;
-    put_code(&synthetic, 0, code, 6);
-    builder_put64(builder, synthetic.part[WARPS], 0, KERNEL_START + 0x20);
+    make_synthetic(&newest);
+    put_code(0, code, 6);
+    put64(WARPS, 0, KERNEL_START + 0x20);
     for (uint32_t i = 0; i < 2; i++) {
-        builder_put32(builder, synthetic.part[LANES], i * newest.lane + 16, 1 + i);
-        builder_put32(builder, synthetic.part[LANES], i * newest.lane + 20, 33 + i);
+        put32(LANES, i * newest.lane + 16, 1 + i);
+        put32(LANES, i * newest.lane + 20, 33 + i);
     }
     for (uint32_t i = 0; i < 3; i++) {
-        builder_put32(builder, synthetic.part[GRIDS], 72 + 4 * i, i ? 1 : 5);
-        builder_put32(builder, synthetic.part[GRIDS], 84 + 4 * i, i ? 1 : 64);
+        put32(GRIDS, 72 + 4 * i, i ? 1 : 5);
+        put32(GRIDS, 84 + 4 * i, i ? 1 : 64);
     }
-    assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
+    assert_int_equal(parse(), CUFENCE_OK);
     const struct evidence_site *site = &evidence->sites[0];
     assert_int_equal(site->lane_count, 31); /* the driver blames one of those that are left */
     for (uint32_t i = 0; i < 31; i++) {
@@ -393,8 +352,6 @@ TEST(test_lanes_that_have_left)
         assert_int_equal(site->lanes[i].address, 0x7fdeadbe10);
         assert_int_equal(site->lanes[i].certainty, number == 2 ? CERTAIN_EXACT : CERTAIN_DERIVED);
     }
-    evidence_free(evidence);
-    builder_end(builder);
 }
 
 /* ---- Warps without an exception, or without a PC for it: those that trapped or asserted ---- */
@@ -402,28 +359,20 @@ TEST(test_lanes_that_have_left)
 #define GOES_ON (KERNEL_START + 0x40)
 
 /* The lanes stand at GOES_ON; `active` of the two ran the instruction before. */
-static struct evidence *stop(uint32_t exception, uint32_t is_broken, uint32_t active)
+static void stop(uint32_t exception, uint32_t is_broken, uint32_t active)
 {
-    struct synthetic synthetic;
-    struct evidence *evidence = NULL;
-    make_synthetic(&synthetic, &newest);
-    struct dump_builder *builder = &synthetic.builder;
-    const uint32_t *part = synthetic.part;
-    builder_put32(builder, part[SMS], newest.sm + 8, exception);
-    builder_put32(builder, part[WARPS], 24, 0); /* no error PC */
-    builder_put32(builder, part[WARPS], 20, is_broken);
-    builder_put32(builder, part[WARPS], 16, active);
-    builder_put32(builder, part[LANES], newest.lane + 32, exception);
-    assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
-    builder_end(builder);
-    return evidence;
+    make_synthetic(&newest);
+    put32(SMS, newest.sm + 8, exception);
+    put32(WARPS, 24, 0); /* no error PC */
+    put32(WARPS, 20, is_broken);
+    put32(WARPS, 16, active);
+    put32(LANES, newest.lane + 32, exception);
 }
 
 TEST(a_trap_is_named_with_its_threads)
 {
-    struct evidence *evidence = stop(0, 1, 2);
-    assert_int_equal(evidence->site_count, 1);
-    const struct evidence_site *site = &evidence->sites[0];
+    stop(0, 1, 2);
+    const struct evidence_site *site = the_site();
     assert_string_equal(site->exception.name, "trap");
     assert_int_equal(site->exception.class, CLASS_NO_BUFFER);
     assert_string_equal(site->exception.meaning, "the kernel trapped by itself");
@@ -432,19 +381,23 @@ TEST(a_trap_is_named_with_its_threads)
     assert_string_equal(site->symbol, "_Z3oobPi");
     assert_true(site->is_warp_alive && site->has_grid && site->lane_count == 1);
     assert_int_equal(site->lanes[0].thread[0], 33);
-    evidence_free(evidence);
 }
 
 TEST(a_failed_assertion_is_where_it_was_called)
 {
-    struct evidence *evidence = stop(EXCEPTION_ASSERT, 0, 3);
-    assert_int_equal(evidence->site_count, 1);
-    const struct evidence_site *site = &evidence->sites[0];
+    stop(EXCEPTION_ASSERT, 0, 3);
+    const struct evidence_site *site = the_site();
     assert_string_equal(site->exception.name, "assertion failed");
     assert_int_equal(site->error_pc, GOES_ON - 16);
     assert_false(site->is_in_driver);
     assert_int_equal(site->lane_count, 1); /* the one that the dump marks */
-    evidence_free(evidence);
+}
+
+TEST(a_warp_that_only_stands_there_is_no_evidence)
+{
+    stop(0, 0, 3);
+    assert_int_equal(parse(), CUFENCE_OK);
+    assert_int_equal(evidence->site_count, 0);
 }
 
 /* Encodings by nvcc 13.0 for sm_90. */
@@ -464,11 +417,4 @@ TEST(local_and_shared_memory_are_told_apart)
         assert_non_null(exception.cause);
         assert_null(exception_of(6, cases[i].name).cause);
     }
-}
-
-TEST(a_warp_that_only_stands_there_is_no_evidence)
-{
-    struct evidence *evidence = stop(0, 0, 3);
-    assert_int_equal(evidence->site_count, 0);
-    evidence_free(evidence);
 }

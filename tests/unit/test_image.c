@@ -122,30 +122,46 @@ TEST(test_recorded)
 /* ---- A synthetic dump ---- */
 
 /* Opens the dump, asks for the image of _Z3oobPi, and returns the status. */
-static cufence_status ask(struct dump_builder *builder, uint64_t pc, uint8_t **image, size_t *size)
+static cufence_status ask(uint64_t pc, uint8_t **image, size_t *size)
 {
     struct coredump dump;
-    size_t dump_size;
-    const uint8_t *file = builder_finish(builder, 0xBE, &dump_size);
-    uint8_t *copy = malloc(dump_size); /* of its own size, so that a sanitizer sees a read behind it */
-    assert_non_null(copy);
-    memcpy(copy, file, dump_size);
+    struct span file = dump_file(0xBE);
     *image = NULL;
     *size = 0;
-    assert_int_equal(coredump_open(copy, dump_size, &dump, &problem), CUFENCE_OK);
+    assert_int_equal(coredump_open(file.bytes, file.size, &dump, &problem), CUFENCE_OK);
     cufence_status status = image_of_kernel(&dump, "_Z3oobPi", pc, image, size, &problem);
     assert_int_equal(status == CUFENCE_OK, *image != NULL);
     coredump_close(&dump);
-    free(copy);
+    fixture_free(file);
     return status;
 }
 
-static void refuse(struct synthetic *synthetic, cufence_status status, const char *words)
+static void refuse(cufence_status status, const char *words)
 {
     uint8_t *image;
     size_t size;
-    assert_int_equal(ask(&synthetic->builder, KERNEL_START, &image, &size), status);
+    assert_int_equal(ask(KERNEL_START, &image, &size), status);
     assert_non_null(strstr(problem.text, words));
+}
+
+/* Expects the one with this mark. */
+static void expect_marked(uint64_t pc, uint8_t mark)
+{
+    uint8_t *image;
+    size_t size;
+    assert_int_equal(ask(pc, &image, &size), CUFENCE_OK);
+    assert_int_equal(image[EI_ABIVERSION], mark);
+    free(image);
+}
+
+/* Expects the image of the relocated module, without its addresses. */
+static void expect_relocated(struct span relocated)
+{
+    uint8_t *image;
+    size_t size;
+    assert_int_equal(ask(0, &image, &size), CUFENCE_OK);
+    check_image(relocated, (struct span){image, size});
+    free(image);
 }
 
 static Elf64_Shdr *section_of(uint8_t *cubin, unsigned index)
@@ -155,116 +171,95 @@ static Elf64_Shdr *section_of(uint8_t *cubin, unsigned index)
     return (Elf64_Shdr *)(void *)(cubin + header.e_shoff) + index;
 }
 
-static uint8_t *cubin_in(struct synthetic *synthetic, uint32_t section)
-{
-    return synthetic->builder.bytes + synthetic->builder.sections[section].sh_offset;
-}
-
 /* The module as the program loaded it comes first, if it has the kernel. */
 TEST(test_plain)
 {
-    struct synthetic synthetic;
     uint8_t cubin[4096], *image;
     size_t size, plain_size = make_cubin(cubin);
     section_of(cubin, 2)->sh_addr = 0;
     Elf64_Sym *symbols = (Elf64_Sym *)(void *)(cubin + section_of(cubin, 3)->sh_offset);
     symbols[1].st_value = 0;
     cubin[EI_ABIVERSION] = 99; /* tells it from the other */
-    make_synthetic(&synthetic, &oldest);
+    make_synthetic(&oldest);
     uint32_t plain = builder_add(&synthetic.builder, 0x80000006, 0, plain_size, synthetic.part[MODULES], 0);
     builder_put(&synthetic.builder, plain, 0, cubin, plain_size);
-    assert_int_equal(ask(&synthetic.builder, KERNEL_START, &image, &size), CUFENCE_OK);
+    assert_int_equal(ask(KERNEL_START, &image, &size), CUFENCE_OK);
     assert_same((struct span){cubin, plain_size}, (struct span){image, size});
     free(image);
 
-    struct span relocated = {cubin_in(&synthetic, synthetic.part[CUBIN]), plain_size};
-    symbols = (Elf64_Sym *)(void *)(cubin_in(&synthetic, plain) + section_of(cubin, 3)->sh_offset);
+    struct span relocated = {bytes_of_section(synthetic.part[CUBIN]), plain_size};
+    symbols = (Elf64_Sym *)(void *)(bytes_of_section(plain) + section_of(cubin, 3)->sh_offset);
     symbols[1].st_name++; /* another kernel */
-    assert_int_equal(ask(&synthetic.builder, 0, &image, &size), CUFENCE_OK);
-    check_image(relocated, (struct span){image, size});
-    free(image);
+    expect_relocated(relocated);
     symbols[1].st_name--;
-    section_of(cubin_in(&synthetic, plain), 1)->sh_offset = 1 << 20; /* damaged */
-    assert_int_equal(ask(&synthetic.builder, 0, &image, &size), CUFENCE_OK);
-    check_image(relocated, (struct span){image, size});
-    free(image);
-    builder_end(&synthetic.builder);
+    section_of(bytes_of_section(plain), 1)->sh_offset = 1 << 20; /* damaged */
+    expect_relocated(relocated);
 }
 
 /* The same kernel in two modules. */
 TEST(test_two)
 {
-    struct synthetic synthetic;
     uint8_t cubin[4096], *image;
     size_t size, cubin_size = make_cubin(cubin);
     section_of(cubin, 2)->sh_addr = KERNEL_START + 0x1000;
     Elf64_Sym *symbols = (Elf64_Sym *)(void *)(cubin + section_of(cubin, 3)->sh_offset);
     symbols[1].st_value = KERNEL_START + 0x1000;
     cubin[EI_ABIVERSION] = 99;
-    make_synthetic(&synthetic, &oldest);
+    make_synthetic(&oldest);
     uint32_t second = builder_add(&synthetic.builder, 0x80000007, 0, cubin_size, 0, 0);
     builder_put(&synthetic.builder, second, 0, cubin, cubin_size);
-    assert_int_equal(ask(&synthetic.builder, KERNEL_START + 0x10, &image, &size), CUFENCE_OK);
-    assert_int_equal(image[EI_ABIVERSION], 0);
-    free(image);
-    assert_int_equal(ask(&synthetic.builder, KERNEL_START + 0x1010, &image, &size), CUFENCE_OK);
-    assert_int_equal(image[EI_ABIVERSION], 99);
-    free(image);
-    assert_int_equal(ask(&synthetic.builder, 0, &image, &size), CUFENCE_ERROR_NOT_FOUND);
+    expect_marked(KERNEL_START + 0x10, 0);
+    expect_marked(KERNEL_START + 0x1010, 99);
+    assert_int_equal(ask(0, &image, &size), CUFENCE_ERROR_NOT_FOUND);
     assert_non_null(strstr(problem.text, "2 loaded modules"));
-    symbols = (Elf64_Sym *)(void *)(cubin_in(&synthetic, second) + section_of(cubin, 3)->sh_offset);
+    symbols = (Elf64_Sym *)(void *)(bytes_of_section(second) + section_of(cubin, 3)->sh_offset);
     symbols[1].st_value = 0; /* not loaded: it cannot have faulted */
-    assert_int_equal(ask(&synthetic.builder, 0, &image, &size), CUFENCE_OK);
-    assert_int_equal(image[EI_ABIVERSION], 0);
-    free(image);
-    builder_end(&synthetic.builder);
+    expect_marked(0, 0);
 }
 
 TEST(test_damage)
 {
-    struct synthetic synthetic;
-    make_synthetic(&synthetic, &oldest);
-    uint8_t *cubin = cubin_in(&synthetic, synthetic.part[CUBIN]);
+    make_synthetic(&oldest);
+    uint8_t *cubin = bytes_of_section(synthetic.part[CUBIN]);
     Elf64_Ehdr *header = (Elf64_Ehdr *)(void *)cubin, good_header = *header;
     Elf64_Shdr *text = section_of(cubin, 2), good_text = *text, *symbols = section_of(cubin, 3), good_symbols = *symbols;
     Elf64_Sym *symbol = (Elf64_Sym *)(void *)(cubin + symbols->sh_offset) + 1;
 
     header->e_machine = EM_X86_64;
-    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "headers");
+    refuse(CUFENCE_ERROR_CORRUPT, "headers");
     *header = good_header;
     header->e_phnum = 1; /* no program header */
     header->e_phoff = UINT64_MAX - 20;
     header->e_phentsize = sizeof(Elf64_Phdr);
-    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "headers");
+    refuse(CUFENCE_ERROR_CORRUPT, "headers");
     header->e_phoff = 8; /* a segment of other bytes */
-    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "headers");
+    refuse(CUFENCE_ERROR_CORRUPT, "headers");
     header->e_phentsize = 1;
-    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "headers");
+    refuse(CUFENCE_ERROR_CORRUPT, "headers");
     *header = good_header;
     header->e_shoff = UINT64_MAX - 63;
-    refuse(&synthetic, CUFENCE_ERROR_NOT_FOUND, "_Z3oobPi");
+    refuse(CUFENCE_ERROR_NOT_FOUND, "_Z3oobPi");
     *header = good_header;
 
     text->sh_offset = UINT64_MAX - 15;
-    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "outside the file");
+    refuse(CUFENCE_ERROR_CORRUPT, "outside the file");
     *text = good_text;
     text->sh_size = 0x70; /* the kernel is longer */
-    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "code is not in it");
+    refuse(CUFENCE_ERROR_CORRUPT, "code is not in it");
     *text = good_text;
     text->sh_addr += 0x10; /* the kernel starts before its section */
-    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "code is not in it");
+    refuse(CUFENCE_ERROR_CORRUPT, "code is not in it");
     *text = good_text;
     symbol->st_shndx = 77;
-    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "code is not in it");
+    refuse(CUFENCE_ERROR_CORRUPT, "code is not in it");
     symbol->st_shndx = 2;
 
     section_of(cubin, 1)->sh_type = SHT_PROGBITS;
-    refuse(&synthetic, CUFENCE_ERROR_NOT_FOUND, "_Z3oobPi");
+    refuse(CUFENCE_ERROR_NOT_FOUND, "_Z3oobPi");
     section_of(cubin, 1)->sh_type = SHT_STRTAB;
     *text = (Elf64_Shdr){.sh_type = SHT_REL, .sh_size = 16, .sh_info = 2, .sh_addr = KERNEL_START};
-    refuse(&synthetic, CUFENCE_ERROR_UNSUPPORTED, "second time");
+    refuse(CUFENCE_ERROR_UNSUPPORTED, "second time");
     *text = good_symbols;
-    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "one symbol table");
+    refuse(CUFENCE_ERROR_CORRUPT, "one symbol table");
     *text = good_text;
-    builder_end(&synthetic.builder);
 }

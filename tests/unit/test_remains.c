@@ -209,18 +209,19 @@ TEST(a_launch_begins_at_a_kernel)
 /* Tables behind the section headers. */
 TEST(the_headers_may_come_first)
 {
-    struct synthetic synthetic;
     struct told part;
-    size_t size;
-    make_synthetic(&synthetic, &newest);
-    struct dump_builder *builder = &synthetic.builder;
-    const uint8_t *bytes = builder_finish(builder, 0xBE, &size);
-    Elf64_Shdr *warps = &builder->sections[synthetic.part[WARPS]];
+    make_synthetic(&newest);
+    struct span file = dump_file(0xBE);
+    size_t size = file.size;
+    Elf64_Shdr *warps = &synthetic.builder.sections[synthetic.part[WARPS]];
     uint8_t *larger = calloc(1, size + warps->sh_size);
     assert_non_null(larger);
-    memcpy(larger + size, bytes + warps->sh_offset, warps->sh_size);
+    memcpy(larger + size, file.bytes + warps->sh_offset, warps->sh_size);
+    fixture_free(file);
     warps->sh_offset = size;
-    memcpy(larger, builder_finish(builder, 0xBE, &size), size);
+    file = dump_file(0xBE);
+    memcpy(larger, file.bytes, size);
+    fixture_free(file);
     assert_int_equal(tell(larger, size + warps->sh_size, &part), CUFENCE_OK);
     assert_false(coredump_is_truncated(&part.dump));
     assert_int_equal(part.evidence->sites[0].is_warp_alive, 1);
@@ -232,7 +233,6 @@ TEST(the_headers_may_come_first)
     assert_int_equal(part.evidence->site_count, 1); /* the SM's */
     forget(&part);
     free(larger);
-    builder_end(builder);
 }
 
 #define SM_COUNT 16

@@ -14,36 +14,34 @@ static struct problem problem;
 
 /* ---- places ---- */
 
-static struct standing *stand(struct synthetic *synthetic, struct coredump *dump)
-{
-    size_t size;
-    struct standing *standing = NULL;
-    const uint8_t *bytes = builder_finish(&synthetic->builder, 0xBE, &size);
-    assert_int_equal(coredump_open(bytes, size, dump, &problem), CUFENCE_OK);
-    assert_int_equal(standing_read(dump, &standing, &problem), CUFENCE_OK);
-    return standing;
-}
+static struct span of_dump;
+static struct coredump dump;
+static struct standing *standing;
 
-static void finish(struct synthetic *synthetic, struct coredump *dump, struct standing *standing)
+/* Of the one before nothing is left. */
+static void stand(void)
 {
+    fixture_free(of_dump);
+    if (standing)
+        coredump_close(&dump);
     standing_free(standing);
-    coredump_close(dump);
-    builder_end(&synthetic->builder);
+    standing = NULL;
+    of_dump = dump_file(0xBE);
+    assert_int_equal(coredump_open(of_dump.bytes, of_dump.size, &dump, &problem), CUFENCE_OK);
+    assert_int_equal(standing_read(&dump, &standing, &problem), CUFENCE_OK);
 }
 
 /* As the dump of a program that hangs: both lanes wait at +0x40, or one of them is further on. */
 TEST(threads_are_grouped_by_place)
 {
     for (int is_split = 0; is_split < 2; is_split++) {
-        struct synthetic synthetic;
-        struct coredump dump;
-        make_synthetic(&synthetic, &newest);
-        builder_put32(&synthetic.builder, synthetic.part[LANES], newest.lane + 32, 0);
-        builder_put32(&synthetic.builder, synthetic.part[WARPS], 24, 0);
-        builder_put32(&synthetic.builder, synthetic.part[SMS], newest.sm + 8, 0);
+        make_synthetic(&newest);
+        put32(LANES, newest.lane + 32, 0);
+        put32(WARPS, 24, 0);
+        put32(SMS, newest.sm + 8, 0);
         if (is_split)
-            builder_put64(&synthetic.builder, synthetic.part[LANES], newest.lane, KERNEL_START + 0x50);
-        struct standing *standing = stand(&synthetic, &dump);
+            put64(LANES, newest.lane, KERNEL_START + 0x50);
+        stand();
         assert_int_equal(standing->threads, 2);
         assert_int_equal(standing->warps, 1);
         assert_int_equal(standing->place_count, is_split ? 2 : 1);
@@ -64,17 +62,14 @@ TEST(threads_are_grouped_by_place)
         assert_int_equal(load_u64(standing->grids[0].parameters.bytes), 0x1122334455667788);
         uint32_t registers[256];
         assert_int_equal(coredump_words(&dump, place->lane, COREDUMP_REGISTERS, registers, 256), 0); /* they are lane 1's */
-        finish(&synthetic, &dump, standing);
     }
 }
 
 TEST(those_with_an_exception_come_first)
 {
-    struct synthetic synthetic;
-    struct coredump dump;
     uint32_t registers[256];
-    make_synthetic(&synthetic, &oldest);
-    struct standing *standing = stand(&synthetic, &dump);
+    make_synthetic(&oldest);
+    stand();
     assert_int_equal(standing->place_count, 1);
     assert_int_equal(standing->places[0].exception.number, 14);
     assert_string_equal(standing->places[0].exception.name, "illegal address");
@@ -82,18 +77,15 @@ TEST(those_with_an_exception_come_first)
     assert_int_equal(coredump_words(&dump, standing->places[0].lane, COREDUMP_REGISTERS, registers, 256), 8);
     assert_int_equal(registers[2], 0xdeadbe00);
     assert_int_equal(coredump_words(&dump, standing->places[0].lane, COREDUMP_REGISTERS, registers, 1), 1);
-    finish(&synthetic, &dump, standing);
 }
 
 TEST(memory_is_shown_as_far_as_the_dump_has_it)
 {
-    struct synthetic synthetic;
-    struct coredump dump;
-    make_synthetic(&synthetic, &oldest);
+    make_synthetic(&oldest);
     uint32_t section = builder_add(&synthetic.builder, COREDUMP_GLOBAL_MEMORY, 0, 64, 0, 0);
     synthetic.builder.sections[section].sh_addr = 0x7f0000100000;
     builder_put32(&synthetic.builder, section, 60, 0x04030201);
-    struct standing *standing = stand(&synthetic, &dump);
+    stand();
     assert_int_equal(standing_memory(&dump, 0x7f0000100000, 16).size, 16);
     struct span tail = standing_memory(&dump, 0x7f000010003c, 16);
     assert_int_equal(tail.size, 4);
@@ -104,7 +96,6 @@ TEST(memory_is_shown_as_far_as_the_dump_has_it)
     char *text = standing_text(&dump, standing, &wishes);
     assert_non_null(strstr(text, "0x7f000010003c: 01020304"));
     free(text);
-    finish(&synthetic, &dump, standing);
 }
 
 /* ---- the command ---- */
@@ -143,10 +134,9 @@ TEST(a_packed_dump_may_be_truncated)
 
 TEST(what_is_no_dump_gets_a_sentence)
 {
-    struct synthetic synthetic;
-    size_t size;
-    make_synthetic(&synthetic, &newest);
-    const char *bytes = (const char *)builder_finish(&synthetic.builder, 0xBE, &size);
+    make_synthetic(&newest);
+    struct span sound = dump_file(0xBE);
+    const char *bytes = (const char *)sound.bytes;
     const struct {
         const char *content;
         size_t size;
@@ -168,7 +158,8 @@ TEST(what_is_no_dump_gets_a_sentence)
     expect_exit(&outcome, 1);
     expect_in(outcome.err, "it has no GPU core dump, plain or gzipped\n");
     put_text("dumps/b.txt", "hello");
-    put_file("dumps/a.core", bytes, size);
+    put_file("dumps/a.core", bytes, sound.size);
+    fixture_free(sound);
     assert_int_equal(mkfifo(in_folder("dumps/corepipe"), 0600), 0);
     expect_in(EXPLAIN(in_folder("dumps/corepipe")).err, "it is not a regular file\n");
     outcome = EXPLAIN(dumps);
@@ -179,7 +170,6 @@ TEST(what_is_no_dump_gets_a_sentence)
     expect_exit(&outcome, 1);
     expect_in(outcome.out, "oob<<<");
     assert_string_equal(outcome.err, "cufence explain: /nonexistent: No such file or directory\n");
-    builder_end(&synthetic.builder);
 }
 
 TEST(arguments_are_checked)
