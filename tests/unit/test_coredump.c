@@ -21,42 +21,46 @@ static struct evidence *evidence; /* that was read last */
 
 /* ---- Recorded dumps ---- */
 
-static void tell_lane(FILE *out, const struct evidence_lane *lane)
-{
-    fprintf(out, "  thread %u,%u: 0x%lx, certainty %d\n", lane->thread[0], lane->thread[1], (unsigned long)lane->address,
-            (int)lane->certainty);
-}
-
 static void tell_site(FILE *out, const struct evidence_site *site)
 {
     static const char *const accesses[] = {"unknown", "read", "write", "atomic"};
-    fprintf(out, "%s, symbol %s, at %s:%d\n", site->kernel, site->symbol, site->file, site->line);
-    fprintf(out, "exception %u by a %s of %u bytes, %s\n", site->exception.number, accesses[site->access], site->access_bytes,
+    fprintf(out, "%s, symbol %s, at %s:%d, +0x%x%s\n", site->kernel, site->symbol, site->file, site->line,
+            (unsigned)site->kernel_offset, site->is_in_driver ? ", in the driver" : "");
+    fprintf(out, "exception %u, %s, class %d, by a %s of %u bytes, %s\n", site->exception.number, site->exception.name,
+            (int)site->exception.class, accesses[site->access], site->access_bytes,
             site->instruction ? site->instruction : "no instruction");
     fprintf(out, "address of words 0x%x, known %d, loaded %d; box at %d,%d\n", site->source.words, site->source.is_known,
             site->source.is_loaded, site->box.corner[0], site->box.corner[1]);
-    fprintf(out, "warp alive %d in block %u, grid %d: %u of %u with %zu bytes of parameters\n", site->is_warp_alive,
-            site->block_index[0], site->has_grid, site->grid[0], site->block[0], site->parameter_bytes);
+    fprintf(out, "SM %u, warp %u, alive %d in block %u, grid %d: %u of %u with %zu bytes of parameters\n", site->sm, site->warp,
+            site->is_warp_alive, site->block_index[0], site->has_grid, site->grid[0], site->block[0], site->parameter_bytes);
     for (size_t i = 0; i < site->lane_count; i++)
-        tell_lane(out, &site->lanes[i]);
+        fprintf(out, "  lane %u, thread %u,%u: 0x%lx, certainty %d\n", site->lanes[i].lane, site->lanes[i].thread[0],
+                site->lanes[i].thread[1], (unsigned long)site->lanes[i].address, (int)site->lanes[i].certainty);
 }
 
-static void check_fixture(const char *name)
+static void check_evidence(const char *name)
 {
-    struct span dump = fixture_read("%s.core", name);
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
-    evidence_free(evidence);
-    assert_int_equal(evidence_from_coredump(dump.bytes, dump.size, &evidence, &problem), CUFENCE_OK);
-    fixture_free(dump); /* the evidence stands on its own */
-    fprintf(out, "%s (%s), driver %d, %zu sites\n", evidence->device_name, evidence->sm_type, evidence->driver_major,
-            evidence->site_count);
+    fprintf(out, "%s (%s), device %d, bus %x, context 0x%lx, thread %u, driver %d, %zu sites\n", evidence->device_name,
+            evidence->sm_type, evidence->device, (unsigned)evidence->pci_bus, (unsigned long)evidence->context,
+            evidence->host_tid, evidence->driver_major, evidence->site_count);
     for (size_t i = 0; i < evidence->site_count; i++)
         tell_site(out, &evidence->sites[i]);
     fclose(out);
     golden_check(GOLDEN "dumps.expect", name, text);
     free(text);
+}
+
+static cufence_status parse(struct span file)
+{
+    evidence_free(evidence);
+    evidence = NULL;
+    cufence_status status = evidence_from_coredump(file.bytes, file.size, &evidence, &problem);
+    fixture_free(file); /* the evidence stands on its own */
+    assert_true((status == CUFENCE_OK) == (evidence != NULL));
+    return status;
 }
 
 TEST(test_recorded)
@@ -71,7 +75,8 @@ TEST(test_recorded)
         if (!end)
             continue;
         *end = '\0';
-        check_fixture(name);
+        assert_int_equal(parse(fixture_read("%s.core", name)), CUFENCE_OK);
+        check_evidence(name);
         count++;
     }
     closedir(folder);
@@ -80,54 +85,18 @@ TEST(test_recorded)
 
 /* ---- Synthetic dumps ---- */
 
-static cufence_status parse(void)
+static void check_made(const char *name)
 {
-    struct span file = dump_file(0xBE);
-    evidence_free(evidence);
-    evidence = NULL;
-    cufence_status status = evidence_from_coredump(file.bytes, file.size, &evidence, &problem);
-    fixture_free(file);
-    assert_true((status == CUFENCE_OK) == (evidence != NULL));
-    return status;
-}
-
-static const struct evidence_site *the_site(void)
-{
-    assert_int_equal(parse(), CUFENCE_OK);
-    assert_int_equal(evidence->site_count, 1);
-    return evidence->sites;
-}
-
-static void check_synthetic(const struct sizes *sizes)
-{
-    make_synthetic(sizes);
-    assert_int_equal(parse(), CUFENCE_OK);
-    assert_int_equal(evidence->device, 3);
-    assert_int_equal(evidence->pci_bus, 0x41);
-    assert_int_equal(evidence->context, 0xc0);
-    assert_int_equal(evidence->host_tid, 4242);
-    assert_int_equal(evidence->driver_major, 470);
-    const struct evidence_site *site = the_site();
-    assert_string_equal(site->kernel, "oob(int*)");
-    assert_int_equal(site->kernel_offset, 0x10);
-    assert_string_equal(site->exception.name, "illegal address");
-    assert_string_equal(site->instruction, "STG.E.64 [R2+0x10], R4");
-    assert_int_equal(site->sm, 9);
-    assert_int_equal(site->warp, 6);
-    assert_int_equal(site->block_index[0], 4);
-    assert_int_equal(site->grid[0], 5);
-    assert_int_equal(site->parameter_bytes, 8);
-    assert_int_equal(site->lane_count, 1);
-    assert_int_equal(site->lanes[0].lane, 1);
-    assert_int_equal(site->lanes[0].thread[0], 33);
-    assert_int_equal(site->lanes[0].address, 0x7fdeadbe10);
-    assert_int_equal(site->lanes[0].certainty, CERTAIN_EXACT);
+    assert_int_equal(parse(dump_file(0xBE)), CUFENCE_OK);
+    check_evidence(name);
 }
 
 TEST(test_row_sizes)
 {
-    check_synthetic(&oldest);
-    check_synthetic(&newest);
+    make_synthetic(&oldest);
+    check_made("made_with_small_rows");
+    make_synthetic(&newest);
+    check_made("made_with_large_rows");
 }
 
 TEST(test_row_too_small)
@@ -144,7 +113,7 @@ TEST(test_row_too_small)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         make_synthetic(&oldest);
         synthetic.builder.sections[synthetic.part[cases[i].part]].sh_entsize = cases[i].stride;
-        assert_int_equal(parse(), cases[i].status);
+        assert_int_equal(parse(dump_file(0xBE)), cases[i].status);
         if (evidence)
             assert_int_equal(evidence->site_count, cases[i].sites);
     }
@@ -153,12 +122,9 @@ TEST(test_row_too_small)
 TEST(test_not_a_dump)
 {
     make_synthetic(&oldest);
-    struct span file = dump_file(EM_X86_64);
-    assert_int_equal(evidence_from_coredump(file.bytes, file.size, &evidence, &problem), CUFENCE_ERROR_CORRUPT);
+    assert_int_equal(parse(dump_file(EM_X86_64)), CUFENCE_ERROR_CORRUPT);
     assert_non_null(strstr(problem.text, "machine"));
-    fixture_free(file);
-    assert_int_equal(evidence_from_coredump(NULL, 0, &evidence, &problem), CUFENCE_ERROR_CORRUPT);
-    evidence_free(NULL);
+    assert_int_equal(parse((struct span){NULL, 0}), CUFENCE_ERROR_CORRUPT);
 }
 
 /* Warps that have exited leave an SM's error PC only; with a running grid of the same kernel its launch is known. */
@@ -171,14 +137,7 @@ TEST(test_exited_warp)
             synthetic.builder.sections[synthetic.part[GRIDS]].sh_size = 0;
         put32(SMS, oldest.sm + 12, 1);
         put64(SMS, oldest.sm + 16, KERNEL_START + 0x10);
-        assert_int_equal(parse(), CUFENCE_OK);
-        assert_int_equal(evidence->site_count, 1);
-        assert_int_equal(evidence->sites[0].is_warp_alive, 0);
-        assert_int_equal(evidence->sites[0].has_grid, has_grid);
-        assert_int_equal(evidence->sites[0].sm, 9);
-        assert_string_equal(evidence->sites[0].symbol, "_Z3oobPi");
-        assert_int_equal(evidence->sites[0].access, ACCESS_WRITE);
-        assert_int_equal(evidence->context, 0xc0);
+        check_made(has_grid ? "made_exited_of_a_grid" : "made_exited");
     }
 }
 
@@ -197,14 +156,7 @@ TEST(test_warp_of_another_kernel)
             if (value && value[-4] == ELF64_ST_INFO(STB_GLOBAL, STT_FUNC))
                 value[-3] = 0x10;
         }
-        assert_int_equal(parse(), CUFENCE_OK);
-        const struct evidence_site *site = the_site();
-        assert_string_equal(site->symbol, "_Z3oobPi");
-        assert_int_equal(site->exception.number, 14);
-        assert_int_equal(site->error_pc, KERNEL_START + 0x10);
-        assert_int_equal(site->is_warp_alive, !is_named_kernel);
-        assert_int_equal(site->has_grid, !is_named_kernel);
-        assert_int_equal(site->lane_count, !is_named_kernel);
+        check_made(is_named_kernel ? "made_of_a_named_kernel" : "made_of_another_kernel");
     }
 }
 
@@ -213,13 +165,7 @@ TEST(test_called_code_is_not_in_the_dump)
 {
     make_synthetic(&newest);
     put64(WARPS, 0, KERNEL_START + 0x100000);
-    const struct evidence_site *site = the_site();
-    assert_string_equal(site->kernel, "oob(int*)");
-    assert_string_equal(site->symbol, "_Z3oobPi");
-    assert_true(site->is_in_driver && site->is_warp_alive && site->has_grid);
-    assert_null(site->instruction);
-    assert_null(site->file);
-    assert_int_equal(site->lanes[0].certainty, CERTAIN_NOT);
+    check_made("made_in_the_driver");
 }
 
 static void put_code(uint64_t offset, const uint64_t (*code)[2], size_t count)
@@ -258,7 +204,7 @@ TEST(an_address_is_told_if_its_registers_are_unchanged)
         int is_back = strstr(cases[i].name, "in a loop") != NULL; /* in its next turn, before the access */
         for (uint64_t row = 0; row < 2 && is_back; row++)
             put64(LANES, row * newest.lane, KERNEL_START);
-        assert_int_equal(parse(), CUFENCE_OK);
+        assert_int_equal(parse(dump_file(0xBE)), CUFENCE_OK);
         const struct evidence_lane *lane = &evidence->sites[0].lanes[0];
         if (lane->certainty != cases[i].certainty || (lane->certainty != CERTAIN_NOT && lane->address != 0x7fdeadbe00))
             fail_msg("%s: certainty %d, address 0x%lx", cases[i].name, (int)lane->certainty, (unsigned long)lane->address);
@@ -280,7 +226,7 @@ TEST(each_lane_is_judged_by_where_it_is)
         put32(LANES, 32, 14);
         for (uint64_t row = 0; row < 2; row++)
             put64(LANES, row * newest.lane, KERNEL_START + stops[i][row]);
-        assert_int_equal(parse(), CUFENCE_OK);
+        assert_int_equal(parse(dump_file(0xBE)), CUFENCE_OK);
         assert_int_equal(evidence->sites[0].lane_count, 2);
         for (size_t row = 0; row < 2; row++)
             assert_int_equal(evidence->sites[0].lanes[row].certainty, stops[i][row] == 0x20 ? CERTAIN_EXACT : CERTAIN_DERIVED);
@@ -312,7 +258,7 @@ TEST(an_emulated_address_must_fit_what_is_left_in_registers)
         make_synthetic(&newest);
         put_code(0, code, 6);
         put64(WARPS, 0, KERNEL_START + 0x20);
-        assert_int_equal(parse(), CUFENCE_OK);
+        assert_int_equal(parse(dump_file(0xBE)), CUFENCE_OK);
         assert_int_equal(evidence->sites[0].lane_count, 1);
         const struct evidence_lane *lane = &evidence->sites[0].lanes[0];
         assert_int_equal(lane->certainty, cases[i].is_told ? CERTAIN_DERIVED : CERTAIN_NOT);
@@ -342,7 +288,7 @@ TEST(test_lanes_that_have_left)
         put32(GRIDS, 72 + 4 * i, i ? 1 : 5);
         put32(GRIDS, 84 + 4 * i, i ? 1 : 64);
     }
-    assert_int_equal(parse(), CUFENCE_OK);
+    assert_int_equal(parse(dump_file(0xBE)), CUFENCE_OK);
     const struct evidence_site *site = &evidence->sites[0];
     assert_int_equal(site->lane_count, 31); /* the driver blames one of those that are left */
     for (uint32_t i = 0; i < 31; i++) {
@@ -372,32 +318,19 @@ static void stop(uint32_t exception, uint32_t is_broken, uint32_t active)
 TEST(a_trap_is_named_with_its_threads)
 {
     stop(0, 1, 2);
-    const struct evidence_site *site = the_site();
-    assert_string_equal(site->exception.name, "trap");
-    assert_int_equal(site->exception.class, CLASS_NO_BUFFER);
-    assert_string_equal(site->exception.meaning, "the kernel trapped by itself");
-    assert_int_equal(site->error_pc, GOES_ON - 16);
-    assert_int_equal(site->kernel_offset, 0x30);
-    assert_string_equal(site->symbol, "_Z3oobPi");
-    assert_true(site->is_warp_alive && site->has_grid && site->lane_count == 1);
-    assert_int_equal(site->lanes[0].thread[0], 33);
+    check_made("made_trap");
 }
 
 TEST(a_failed_assertion_is_where_it_was_called)
 {
     stop(EXCEPTION_ASSERT, 0, 3);
-    const struct evidence_site *site = the_site();
-    assert_string_equal(site->exception.name, "assertion failed");
-    assert_int_equal(site->error_pc, GOES_ON - 16);
-    assert_false(site->is_in_driver);
-    assert_int_equal(site->lane_count, 1); /* the one that the dump marks */
+    check_made("made_assertion");
 }
 
 TEST(a_warp_that_only_stands_there_is_no_evidence)
 {
     stop(0, 0, 3);
-    assert_int_equal(parse(), CUFENCE_OK);
-    assert_int_equal(evidence->site_count, 0);
+    check_made("made_without_exception");
 }
 
 /* Encodings by nvcc 13.0 for sm_90. */
