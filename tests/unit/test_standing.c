@@ -1,9 +1,11 @@
 /* Where the threads of a core dump were, and how `cufence explain` handles files and folders. test_golden_merged.c has what it
  * tells of recorded dumps. */
+#define TEST_OWN_MAIN
 #include "support/folder.h"
 #include "support/program.h"
 
 #include "support/fixture.h"
+#include "support/golden.h"
 
 #include "analysis/dump/standing.h"
 #include "finding/standing_report.h"
@@ -31,7 +33,22 @@ static void stand(void)
     assert_int_equal(standing_read(&dump, &standing, &problem), CUFENCE_OK);
 }
 
-/* As the dump of a program that hangs: both lanes wait at +0x40, or one of them is further on. */
+/* As text and as JSON. */
+static void check_standing(const char *name)
+{
+    const struct standing_wishes wishes = {.places = 8, .has_registers = 1, .has_memory = 1, .memory = 0x7f000010003c};
+    stand();
+    json_t *json = standing_json(&dump, standing, &wishes);
+    char *text = standing_text(&dump, standing, &wishes), *facts = json_dumps(json, JSON_COMPACT), *both = NULL;
+    assert_true(asprintf(&both, "%s%s\n", text, facts) > 0);
+    golden_check(GOLDEN "dumps.expect", name, both);
+    free(text);
+    free(facts);
+    free(both);
+    json_decref(json);
+}
+
+/* As the dump of a program that hangs: both lanes wait at +0x40, or one of them is further on. The registers are lane 1's. */
 TEST(threads_are_grouped_by_place)
 {
     for (int is_split = 0; is_split < 2; is_split++) {
@@ -41,27 +58,7 @@ TEST(threads_are_grouped_by_place)
         put32(SMS, newest.sm + 8, 0);
         if (is_split)
             put64(LANES, newest.lane, KERNEL_START + 0x50);
-        stand();
-        assert_int_equal(standing->threads, 2);
-        assert_int_equal(standing->warps, 1);
-        assert_int_equal(standing->place_count, is_split ? 2 : 1);
-        const struct standing_place *place = &standing->places[0];
-        assert_int_equal(place->threads, is_split ? 1 : 2);
-        assert_int_equal(place->pc, KERNEL_START + 0x40);
-        assert_string_equal(place->at->kernel, "oob(int*)");
-        assert_int_equal(place->at->kernel_offset, 0x40);
-        assert_int_equal(place->exception.number, 0);
-        assert_int_equal(place->block[0], 4);
-        assert_int_equal(place->thread[0], 32);
-        assert_int_equal(place->sm, 9);
-        assert_int_equal(place->warp, 6);
-        assert_int_equal(standing->grid_count, 1);
-        assert_string_equal(standing->grids[0].at->kernel, "oob(int*)");
-        assert_int_equal(standing->grids[0].threads, 2);
-        assert_int_equal(standing->grids[0].row.block[0], 64);
-        assert_int_equal(load_u64(standing->grids[0].parameters.bytes), 0x1122334455667788);
-        uint32_t registers[256];
-        assert_int_equal(coredump_words(&dump, place->lane, COREDUMP_REGISTERS, registers, 256), 0); /* they are lane 1's */
+        check_standing(is_split ? "standing_at_two_places" : "standing_at_one_place");
     }
 }
 
@@ -69,13 +66,7 @@ TEST(those_with_an_exception_come_first)
 {
     uint32_t registers[256];
     make_synthetic(&oldest);
-    stand();
-    assert_int_equal(standing->place_count, 1);
-    assert_int_equal(standing->places[0].exception.number, 14);
-    assert_string_equal(standing->places[0].exception.name, "illegal address");
-    assert_int_equal(standing->places[0].thread[0], 33);
-    assert_int_equal(coredump_words(&dump, standing->places[0].lane, COREDUMP_REGISTERS, registers, 256), 8);
-    assert_int_equal(registers[2], 0xdeadbe00);
+    check_standing("standing_with_an_exception");
     assert_int_equal(coredump_words(&dump, standing->places[0].lane, COREDUMP_REGISTERS, registers, 1), 1);
 }
 
@@ -85,17 +76,10 @@ TEST(memory_is_shown_as_far_as_the_dump_has_it)
     uint32_t section = builder_add(&synthetic.builder, COREDUMP_GLOBAL_MEMORY, 0, 64, 0, 0);
     synthetic.builder.sections[section].sh_addr = 0x7f0000100000;
     builder_put32(&synthetic.builder, section, 60, 0x04030201);
-    stand();
+    check_standing("standing_with_memory");
     assert_int_equal(standing_memory(&dump, 0x7f0000100000, 16).size, 16);
-    struct span tail = standing_memory(&dump, 0x7f000010003c, 16);
-    assert_int_equal(tail.size, 4);
-    assert_int_equal(tail.bytes[3], 4);
     assert_int_equal(standing_memory(&dump, 0x7f0000100040, 1).size, 0);
     assert_int_equal(standing_memory(&dump, 0x7f00000fffff, 1).size, 0);
-    const struct standing_wishes wishes = {.places = 1, .has_memory = 1, .memory = 0x7f000010003c};
-    char *text = standing_text(&dump, standing, &wishes);
-    assert_non_null(strstr(text, "0x7f000010003c: 01020304"));
-    free(text);
 }
 
 /* ---- the command ---- */
@@ -170,28 +154,6 @@ TEST(what_is_no_dump_gets_a_sentence)
     expect_exit(&outcome, 1);
     expect_in(outcome.out, "oob<<<");
     assert_string_equal(outcome.err, "cufence explain: /nonexistent: No such file or directory\n");
-}
-
-TEST(arguments_are_checked)
-{
-    static const struct {
-        const char *arguments[3], *message;
-    } cases[] = {
-        {{NULL}, "cufence explain: no file given; `cufence explain --help` says how to get one\n"},
-        {{"--all"}, ""}, /* a prefix that only one option has */
-        {{"--jsn", "x"},
-         "cufence explain: unknown option \"--jsn\", did you mean --json? `cufence explain --help` lists all\n"},
-        {{"--memory"}, "cufence explain: --memory needs a value: --memory ADDRESS\n"},
-        {{"--memory", "12z", "x"}, "cufence explain: --memory '12z' is not an address, such as 0x7f0000001000\n"},
-        {{"--memory", "-1", "x"}, "cufence explain: --memory '-1' is not an address, such as 0x7f0000001000\n"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct outcome outcome = EXPLAIN(cases[i].arguments[0], cases[i].arguments[1], cases[i].arguments[2]);
-        expect_exit(&outcome, 2);
-        expect_in(outcome.err, cases[i].message);
-        assert_string_equal(outcome.out, "");
-    }
-    expect_in(EXPLAIN("--help").out, "usage: cufence explain ");
 }
 
 TEST_GROUP(make_folder, remove_folder)
