@@ -1,5 +1,8 @@
 /* The header of NumPy's files, and the list of a bundle. */
+#define TEST_OWN_MAIN
 #include "support/test.h"
+
+#include "support/golden.h"
 
 #include "analysis/snapshot/bundle.h"
 
@@ -108,32 +111,13 @@ TEST(bundles_come_back_as_they_were)
     assert_non_null(text);
     assert_int_equal(bundle_read(text, strlen(text), &read, &problem), CUFENCE_OK);
     free(text);
-    assert_string_equal(read->symbol, "_Z1kPfi");
-    assert_int_equal(read->compute, 120);
-    assert_int_equal(read->launch_count, 1);
-    assert_memory_equal(read->launches[0].grid, written.launches[0].grid, 5 * sizeof(uint32_t) * 2);
-    assert_int_equal(read->launches[0].argument_bytes, sizeof argument_bytes);
-    assert_memory_equal(read->launches[0].arguments, argument_bytes, sizeof argument_bytes);
-    assert_memory_equal(read->layout, two_arguments, sizeof two_arguments);
-    assert_int_equal(read->buffer_count, 2);
-    assert_int_equal(read->buffers[0].id, 5); /* by address */
-    assert_string_equal(read->buffers[0].reason, "save_max");
-    assert_string_equal(read->buffers[0].label, "a \xef\xbf\xbd label");
-    assert_string_equal(read->buffers[1].file, "7.npy");
-    assert_string_equal(read->buffers[1].after, "7.after.npy");
-    assert_string_equal(read->buffers[1].type, "float16");
-    assert_string_equal(read->buffers[0].after, "");
-    assert_true(read->has_outputs);
+    text = bundle_write(read); /* its buffers by address */
+    golden_check(GOLDEN "snapshots.expect", "bundle", text);
+    free(text);
     assert_ptr_equal(bundle_find(read, 0x7e00005fffff), &read->buffers[1]);
     assert_null(bundle_find(read, 0x7e0000600000));
-    assert_int_equal(read->pinned_count, 1);
-    assert_memory_equal(read->pinned, one_pinned, sizeof one_pinned);
     assert_ptr_equal(bundle_find(read, 0x1017), read->pinned);
     assert_null(bundle_find(read, 0x1018));
-    assert_int_equal(read->variable_count, 1);
-    assert_string_equal(read->variables[0].name, "table");
-    assert_int_equal(read->variables[0].bytes, 5);
-    assert_memory_equal(read->variables[0].value, argument_bytes, 5);
     bundle_free(read);
 }
 
