@@ -50,3 +50,11 @@ static void check_finding(const char *name, struct finding *finding)
     golden_check(GOLDEN "findings.expect", name, text);
     free(text);
 }
+
+/* The finding of a fact, by the function of its kind. */
+#define CHECK(kind, name, ...)                                                                                                 \
+    do {                                                                                                                       \
+        struct finding made;                                                                                                   \
+        finding_of_##kind(&made, __VA_ARGS__, &origin);                                                                        \
+        check_finding(name, &made);                                                                                            \
+    } while (0)

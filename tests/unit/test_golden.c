@@ -162,13 +162,6 @@ TEST(names_and_source_in_full)
 
 /* ---- calls on the host ---- */
 
-static void check_misuse(const char *name, const struct misuse *misuse)
-{
-    struct finding finding;
-    finding_of_misuse(&finding, misuse, &origin);
-    check_finding(name, &finding);
-}
-
 TEST(calls_on_the_host)
 {
     static const struct {
@@ -190,18 +183,19 @@ TEST(calls_on_the_host)
             place.buffer = world[cases[i].buffer];
         place.buffer.allocated_stack = 120;
         place.buffer.freed_stack = cases[i].place == CUFENCE_PLACE_FREED ? 130 : 0;
-        check_misuse(cases[i].name, &(struct misuse){.kind = "invalid free",
-                                                     .call = "cuMemFree",
-                                                     .sentence = "0x10 is no\nbuffer",
-                                                     .address = A_START + 8,
-                                                     .access = cases[i].access,
-                                                     .bytes = cases[i].access ? 4000 : 0,
-                                                     .where = &place,
-                                                     .tid = 4242,
-                                                     .frames = frames,
-                                                     .frame_count = i < 4 ? frames_of(NULL, 41, frames, 2) : 0,
-                                                     .now_ns = 73000000,
-                                                     .buffer_frames = {frames_of, NULL}});
+        CHECK(misuse, cases[i].name,
+              &(struct misuse){.kind = "invalid free",
+                               .call = "cuMemFree",
+                               .sentence = "0x10 is no\nbuffer",
+                               .address = A_START + 8,
+                               .access = cases[i].access,
+                               .bytes = cases[i].access ? 4000 : 0,
+                               .where = &place,
+                               .tid = 4242,
+                               .frames = frames,
+                               .frame_count = i < 4 ? frames_of(NULL, 41, frames, 2) : 0,
+                               .now_ns = 73000000,
+                               .buffer_frames = {frames_of, NULL}});
     }
 }
 
@@ -216,13 +210,14 @@ TEST(a_call_from_deep_within_a_library)
                                          .function = "call",
                                          .line = 100 + i};
     strcpy(frames[DEPTH - 2].file, "/home/me/train.py");
-    check_misuse("deep_stack", &(struct misuse){.kind = "double free",
-                                                .call = "cuMemFree",
-                                                .sentence = "has been freed before",
-                                                .address = place.buffer.address,
-                                                .where = &place,
-                                                .frames = frames,
-                                                .frame_count = DEPTH});
+    CHECK(misuse, "deep_stack",
+          &(struct misuse){.kind = "double free",
+                           .call = "cuMemFree",
+                           .sentence = "has been freed before",
+                           .address = place.buffer.address,
+                           .where = &place,
+                           .frames = frames,
+                           .frame_count = DEPTH});
 }
 
 TEST(stream_races)
@@ -247,10 +242,10 @@ TEST(stream_races)
                             .where = &place,
                             .now_ns = 73000000,
                             .earlier = &launch};
-    check_misuse("race_with_a_launch", &misuse);
+    CHECK(misuse, "race_with_a_launch", &misuse);
     misuse.access = ACCESS_WRITE;
     misuse.earlier = &copy;
-    check_misuse("race_with_a_copy", &misuse);
+    CHECK(misuse, "race_with_a_copy", &misuse);
 
     /* Where the launch was made is not on record each time: the race is the same. */
     const struct earlier_use unplaced = {.kernel = launch.kernel};
@@ -293,7 +288,6 @@ static struct slack_write slack_before(const cufence_buffer *buffer)
 
 TEST(slack)
 {
-    struct finding finding;
     static struct launch_function function = {.name = "_Z5storePfi"};
     const struct launch_entry entry = {.function = &function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .time_ns = 2000};
     const struct launch_entry nameless = {.time_ns = 95000000};
@@ -301,22 +295,18 @@ TEST(slack)
     cufence_buffer buffer = world[A];
     strcpy(buffer.label, "y");
     struct slack_write write = slack_before(&buffer);
-    finding_of_slack(&finding, &write, &origin);
-    check_finding("slack_by_nobody", &finding);
+    CHECK(slack, "slack_by_nobody", &write);
     write.launches[0] = (struct fault_launch){.entry = &entry, .frames = frames, .frame_count = frames_of(NULL, 9, frames, 2)};
     write.launches[1] = (struct fault_launch){.entry = &nameless};
     write.launch_count = write.launch_total = 1;
     write.span = write.byte_count = 4;
-    finding_of_slack(&finding, &write, &origin);
-    check_finding("slack_by_one", &finding);
+    CHECK(slack, "slack_by_one", &write);
     write.graphs = 1; /* which makes it a candidate, and so do older launches that are not known */
-    finding_of_slack(&finding, &write, &origin);
-    check_finding("slack_by_one_or_a_graph", &finding);
+    CHECK(slack, "slack_by_one_or_a_graph", &write);
     write.graphs = 0;
     write.is_incomplete = 1;
     strcpy(write.untold, "no thread wrote there");
-    finding_of_slack(&finding, &write, &origin);
-    check_finding("slack_by_one_or_an_older_one", &finding);
+    CHECK(slack, "slack_by_one_or_an_older_one", &write);
     write.untold[0] = '\0';
     write.launch_count = 2;
     write.launch_total = 12;
@@ -325,8 +315,7 @@ TEST(slack)
     write.is_before = 0;
     write.address = buffer.address + buffer.size + 1;
     write.changed = 1;
-    finding_of_slack(&finding, &write, &origin);
-    check_finding("slack_by_several", &finding);
+    CHECK(slack, "slack_by_several", &write);
     struct evidence_lane lane = {.lane = 9, .thread = {105}};
     const struct evidence_site site = {.is_warp_alive = 1,
                                        .kernel = "store(float*, int)",
@@ -344,8 +333,7 @@ TEST(slack)
     write.graphs = 0;
     write.is_incomplete = 0;
     write.buffers = 1;
-    finding_of_slack(&finding, &write, &origin);
-    check_finding("slack_launched_again", &finding);
+    CHECK(slack, "slack_launched_again", &write);
 }
 
 /* The same launch at the same place of allocation is reported once; the other side is another finding. */
@@ -374,7 +362,6 @@ TEST(sides_and_launches_tell_slack_apart)
 
 TEST(free_rows)
 {
-    struct finding finding;
     struct stack_frame released[2], taken[2], launched[2];
     static struct launch_function function = {.name = "_Z5storePfi"};
     const struct launch_entry entry = {.function = &function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .time_ns = 2000};
@@ -398,30 +385,25 @@ TEST(free_rows)
                                 .buffers = 1,
                                 .first_id = buffer.id,
                                 .now_ns = 90000000};
-    finding_of_slack(&finding, &write, &origin);
-    check_finding("region_by_nobody", &finding);
+    CHECK(slack, "region_by_nobody", &write);
     region.taken = (struct region_event){
         .ns = 60000000, .tid = 4243, .owner = "request 5", .frames = taken, .frame_count = frames_of(NULL, 9, taken, 2)};
     region.name = "";
     write.launches[0] =
         (struct fault_launch){.entry = &entry, .frames = launched, .frame_count = frames_of(NULL, 9, launched, 2)};
     write.launch_count = write.launch_total = 1;
-    finding_of_slack(&finding, &write, &origin);
-    check_finding("region_by_one", &finding);
+    CHECK(slack, "region_by_one", &write);
 }
 
 TEST(leaks)
 {
-    struct finding finding;
     cufence_buffer buffer = world[A];
     buffer.allocated_stack = 120;
     struct leak leak = {.largest = &buffer, .buffers = 1, .bytes = 4000, .frames = {frames_of, NULL}, .now_ns = 73000000};
-    finding_of_leak(&finding, &leak, &origin);
-    check_finding("leak_of_one", &finding);
+    CHECK(leak, "leak_of_one", &leak);
     leak.buffers = 3;
     leak.bytes = UINT64_C(3) << 30;
-    finding_of_leak(&finding, &leak, &origin);
-    check_finding("leak_of_three", &finding);
+    CHECK(leak, "leak_of_three", &leak);
 }
 
 /* ---- what is no finding ---- */

@@ -11,7 +11,6 @@ static struct launched_fact kernel_of(const char *kernel, const char *symbol, co
 
 TEST(nans)
 {
-    struct finding finding;
     struct stack_frame frames[2];
     cufence_buffer buffer = world[A], none = {0};
     strcpy(buffer.label, "y");
@@ -40,8 +39,7 @@ TEST(nans)
                            .input_count = 3,
                            .is_of_unwritten = 1,
                            .now_ns = 73000000};
-    finding_of_nan(&finding, &nan, &origin);
-    check_finding("nan_of_a_kernel", &finding);
+    CHECK(nan, "nan_of_a_kernel", &nan);
     nan.kind = FINDING_INF;
     nan.by.kernel = nan.by.symbol = nan.file = NULL;
     nan.by.plain = nan.by.graph_kernels = "norm, scale";
@@ -50,14 +48,12 @@ TEST(nans)
     nan.input_count = 0;
     nan.is_guess = 1;
     nan.is_of_unwritten = 0;
-    finding_of_nan(&finding, &nan, &origin);
-    check_finding("inf_of_a_graph", &finding);
+    CHECK(nan, "inf_of_a_graph", &nan);
 }
 
 TEST(wrong_rows)
 {
     struct stack_frame frames[2], released[2], taken[2];
-    struct finding finding;
     cufence_buffer none = {0}, buffer = world[A];
     struct region_fact region = {.name = "kv", .row = 17, .rows = 64, .bytes = 1000, .state = REGION_IS_FREE};
     strcpy(buffer.label, "block_table");
@@ -76,18 +72,15 @@ TEST(wrong_rows)
                                .name = "kv",
                                .wants = "",
                                .now_ns = 73000000};
-    finding_of_table(&finding, &table, &origin);
-    check_finding("wrong_row_outside", &finding);
+    CHECK(table, "wrong_row_outside", &table);
     table.why = TABLE_FREE;
     table.is_held = 1;
     table.region = &region;
     region.released = (struct region_event){72000000, 4243, 0, "request 4", released, frames_of(NULL, 90, released, 2)};
-    finding_of_table(&finding, &table, &origin);
-    check_finding("wrong_row_free", &finding);
+    CHECK(table, "wrong_row_free", &table);
     region.released.owner = NULL;
     region.taken = (struct region_event){72500000, 4243, 0, "request 9", taken, frames_of(NULL, 91, taken, 2)};
-    finding_of_table(&finding, &table, &origin);
-    check_finding("wrong_row_taken_since", &finding);
+    CHECK(table, "wrong_row_taken_since", &table);
     region.state = REGION_IS_LIVE;
     region.released = (struct region_event){0};
     table.by.kernel = table.by.symbol = NULL;
@@ -96,13 +89,11 @@ TEST(wrong_rows)
     table.is_held = 0;
     table.why = TABLE_OTHER;
     table.wants = "request 7";
-    finding_of_table(&finding, &table, &origin);
-    check_finding("wrong_row_of_another", &finding);
+    CHECK(table, "wrong_row_of_another", &table);
 }
 
 TEST(uninitialised_reads)
 {
-    struct finding finding;
     cufence_buffer buffer = world[A];
     strcpy(buffer.label, "y");
     struct uninit_fact fact = {.kernel = "scale(float*, int)",
@@ -121,15 +112,12 @@ TEST(uninitialised_reads)
                                .first = 7,
                                .values = {"0", "13323083"},
                                .place = "train.py:41 in step"};
-    finding_of_uninit(&finding, &fact, &origin);
-    check_finding("uninit", &finding);
+    CHECK(uninit, "uninit", &fact);
     fact.more = 2;
     fact.may_be_result = 1;
     fact.different = 0;
     fact.place = NULL;
-    finding_of_uninit(&finding, &fact, &origin);
-    check_finding("uninit_of_several", &finding);
+    CHECK(uninit, "uninit_of_several", &fact);
     fact = (struct uninit_fact){.what = "the program on the host", .place = "a.py:1", .from = -1, .argument = -1};
-    finding_of_uninit(&finding, &fact, &origin);
-    check_finding("uninit_on_the_host", &finding);
+    CHECK(uninit, "uninit_on_the_host", &fact);
 }

@@ -2,11 +2,9 @@
 #include "support/test.h"
 
 #include "stacks/native.h"
-#include "unwind_code.h"
+#include "unwind_load.h"
 
 #include <cufence.h>
-
-#include <dlfcn.h>
 
 #define MOST 24
 #define NOINLINE __attribute__((noinline))
@@ -34,18 +32,10 @@ TEST(one_place_is_one_number_and_two_are_two)
 
 /* ---- libraries ---- */
 
-NOINLINE static void *take_in_library(const char *path, uint32_t *number)
+NOINLINE static void take_in_library(const char *path, uint32_t *number)
 {
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        fail_msg("%s", dlerror());
-    void *symbol = dlsym(library, "library_outer");
-    assert_non_null(symbol);
-    unwind_library_outer *outer;
-    memcpy(&outer, &symbol, sizeof outer);
-    outer(take, number);
+    library_function(path)(take, number);
     sink++;
-    return library;
 }
 
 /* Its names can't be found any more, and another library's at the same address would be wrong. */
@@ -53,9 +43,9 @@ TEST(an_unloaded_librarys_frames_keep_module_and_offset)
 {
     uint32_t first, second;
     struct stack_frame there[MOST], gone[MOST];
-    void *library = take_in_library(UNWIND_LIBRARY, &first);
+    take_in_library(UNWIND_LIBRARY, &first);
     dlclose(library);
-    library = take_in_library(UNWIND_OTHER, &second); /* the same code, most likely where the first was */
+    take_in_library(UNWIND_OTHER, &second); /* the same code, most likely where the first was */
     assert_int_not_equal(second, first);
     assert_true(stack_interned_frames(second, there, MOST) >= 4);
     assert_string_equal(there[2].module, "libunwind_other.so");
