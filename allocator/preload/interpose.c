@@ -147,12 +147,20 @@ static int is_of_interest(const char *name)
     return 0;
 }
 
+/* A driver that the program has loaded with dlmopen() is another one than ours, with contexts of its own. */
+static int is_of_other_namespace(void *library)
+{
+    Lmid_t space;
+    return library != RTLD_DEFAULT && dlinfo(library, RTLD_DI_LMID, &space) == 0 && space != LM_ID_BASE;
+}
+
 /* Looks up a driver function in a library. Returns our hook, unless the symbol is this library's own stub. */
 static void *symbol_in(void *library, const char *name)
 {
     Dl_info found, own;
     void *symbol = find_dlsym()(library, name);
-    if (!symbol || (dladdr(symbol, &found) && dladdr((void *)&symbol_in, &own) && found.dli_fbase == own.dli_fbase))
+    if (!symbol || is_of_other_namespace(library) ||
+        (dladdr(symbol, &found) && dladdr((void *)&symbol_in, &own) && found.dli_fbase == own.dli_fbase))
         return symbol;
     void *hook = hook_of(name);
     return hook ? hook : symbol;

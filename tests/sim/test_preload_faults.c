@@ -282,6 +282,11 @@ TEST_WITH(a_fork_before_cuda_works_on_both_sides, NULL, finish)
     expect_the_same("fork_first", NULL, 0, "parent 0 child 0\n");
 }
 
+TEST_WITH(a_driver_in_another_namespace_is_left_alone, NULL, finish)
+{
+    expect_alike("other_namespace", PRELOAD, NULL, 0, "there: CUDA_SUCCESS\n");
+}
+
 TEST_WITH(a_process_without_cuda_stays_as_it_is, NULL, finish)
 {
     char without[sizeof last.out];

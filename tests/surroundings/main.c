@@ -2,6 +2,7 @@
  * Plays seeds, each in a process of its own that is forked from this one, and tells what has become of each: one line of JSON.
  * surroundings.py starts it with the preload library and without, and judges.
  */
+#include "base/clock.h"
 #include "play.h"
 
 #include <errno.h>
@@ -14,7 +15,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define HANG_MS 12000 /* until a seed counts as hanging */
@@ -22,9 +22,7 @@
 
 static int64_t now_us(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    return (int64_t)(monotonic_ns() / 1000);
 }
 
 /* ---- what is left behind ---- */

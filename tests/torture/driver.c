@@ -1,12 +1,12 @@
 #include "driver.h"
 
+#include "base/clock.h"
 #include "kernels.ptx.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct driver cu;
 struct simulation sim;
@@ -65,20 +65,13 @@ RACES static void copy(const cusim_thread *thread, void *const *arguments)
         to[i] = from[i];
 }
 
-static uint64_t microseconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
-}
-
 static void hold(const cusim_thread *thread, void *const *arguments)
 {
     const uint32_t *flag = (const uint32_t *)*(const uintptr_t *)arguments[0];
     uint32_t *expired = (uint32_t *)*(const uintptr_t *)arguments[1];
-    uint64_t start = microseconds_now(), most = *(const uint32_t *)arguments[2];
+    uint64_t start = monotonic_ns() / 1000, most = *(const uint32_t *)arguments[2];
     while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE)) {
-        if (microseconds_now() - start >= most) {
+        if (monotonic_ns() / 1000 - start >= most) {
             __atomic_add_fetch(expired, 1, __ATOMIC_RELEASE);
             return;
         }

@@ -152,6 +152,16 @@ STORY(next_symbol)
     return 0;
 }
 
+/* A second driver, which knows nothing of the first one's cuInit(). */
+STORY(other_namespace)
+{
+    int devices;
+    void *library = dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW);
+    driver_find();
+    MUST(((__typeof__(&cuInit))dlsym(library, "cuInit"))(0));
+    return (int)say("there", ((__typeof__(&cuDeviceGetCount))dlsym(library, "cuDeviceGetCount"))(&devices));
+}
+
 static void say_goodbye(void)
 {
     puts("the program's own");
