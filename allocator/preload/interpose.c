@@ -76,15 +76,24 @@ static void *next_of(const char *symbol)
     return find_dlsym()(RTLD_NEXT, symbol);
 }
 
-/* Opens libcufence.so beside this library. */
+/* The one that the program is linked with, if it is: two would not share a device. An installed one's name has a version. */
+static void *linked_library(void)
+{
+    void *library = dlopen(FILE_NAME "." SOVERSION, RTLD_NOW | RTLD_NOLOAD);
+    if (!library)
+        library = dlopen(FILE_NAME, RTLD_NOW | RTLD_NOLOAD);
+    return library && find_dlsym()(library, "cufence_preload_hook") ? library : NULL;
+}
+
+/* Opens libcufence.so beside this library, unless there is one. */
 static void *open_library(void)
 {
     char *path = NULL;
     Dl_info info;
     const char *slash = dladdr((void *)&open_library, &info) && info.dli_fname ? strrchr(info.dli_fname, '/') : NULL;
     int folder = slash ? (int)(slash - info.dli_fname) + 1 : 0;
-    void *library = NULL;
-    if (asprintf(&path, "%.*s%s", folder, slash ? info.dli_fname : "", FILE_NAME) >= 0) {
+    void *library = linked_library();
+    if (!library && asprintf(&path, "%.*s%s", folder, slash ? info.dli_fname : "", FILE_NAME) >= 0) {
         library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         free(path);
     }

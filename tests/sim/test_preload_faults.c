@@ -287,6 +287,15 @@ TEST_WITH(a_driver_in_another_namespace_is_left_alone, NULL, finish)
     expect_alike("other_namespace", PRELOAD, NULL, 0, "there: CUDA_SUCCESS\n");
 }
 
+/* As where it is installed twice: the command's is not the one that the program is linked with. */
+TEST_WITH(a_library_of_the_programs_own_is_taken, NULL, finish)
+{
+    assert_int_equal(system("cp -L $(dirname " PRELOAD ")/libcufence.so own_copy.so"), 0);
+    expect_run(&by_dlsym, "own_copy ./own_copy.so", PRELOAD, NULL, NULL, 0, "");
+    expect_err("no faults; 1 allocation guarded");
+    unlink("own_copy.so");
+}
+
 TEST_WITH(a_process_without_cuda_stays_as_it_is, NULL, finish)
 {
     char without[sizeof last.out];

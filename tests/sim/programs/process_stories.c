@@ -162,6 +162,14 @@ STORY(other_namespace)
     return (int)say("there", ((__typeof__(&cuDeviceGetCount))dlsym(library, "cuDeviceGetCount"))(&devices));
 }
 
+/* own_copy LIBRARY: the program has brought another libcufence.so, and calls it. */
+STORY(own_copy)
+{
+    void *copy = dlopen(arguments[2], RTLD_NOW | RTLD_GLOBAL), *pointer;
+    start();
+    return ((__typeof__(&cufence_malloc))dlsym(copy, "cufence_malloc"))(&pointer, 64, 0, NULL);
+}
+
 static void say_goodbye(void)
 {
     puts("the program's own");
