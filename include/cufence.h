@@ -63,10 +63,10 @@ typedef struct cufence_buffer {
     uint64_t guard_end;
     uint64_t stream; /* the stream it was allocated on, as a number */
     uint64_t allocated_ns;
-    uint64_t freed_ns;      /* 0 while live */
-    uint64_t free_stream;   /* the stream it was freed on */
-    uint64_t allocated_tid; /* kernel thread ids (gettid) */
-    uint64_t freed_tid;
+    uint64_t freed_ns;        /* 0 while live */
+    uint64_t free_stream;     /* the stream it was freed on */
+    uint64_t allocated_tid;   /* kernel thread ids (gettid) */
+    uint64_t freed_tid;       /* 0: the buffer ended with its context */
     uint32_t allocated_stack; /* stack of the allocation, for cufence_stack(); 0 if unknown */
     uint32_t freed_stack;     /* only if the buffer was unmapped at its free, so that a late access faults; 0 if unknown */
     int32_t device;

@@ -150,7 +150,10 @@ void report_buffer_lines(struct report *report, const struct buffer_fact *fact, 
     if (buffer->freed_ns) {
         report_begin(report, "", "freed");
         report_put_age(report, now_ns, buffer->freed_ns);
-        report_put(report, "by thread %" PRIu64 " on stream 0x%" PRIx64, buffer->freed_tid, buffer->free_stream);
+        if (buffer->freed_tid)
+            report_put(report, "by thread %" PRIu64 " on stream 0x%" PRIx64, buffer->freed_tid, buffer->free_stream);
+        else
+            report_put(report, "with its context, which was destroyed");
         char ago[64];
         snprintf(ago, sizeof ago, "about %" PRIu64 " allocation%s ago", buffer->freed_ago, plural(buffer->freed_ago));
         report_end(report, buffer->freed_ago ? report_put_more(report, "", ago, CERTAIN_NOT) : CERTAIN_NOT);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/options.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define RECORDED_MOST 1024u
@@ -13,10 +14,13 @@ static cufence_status refuse(uint64_t address, cufence_description *description)
 {
     heap_describe_free(address, description);
     const cufence_buffer *buffer = &description->buffer;
-    if (description->place == CUFENCE_PLACE_FREED && buffer->address == address)
-        return error_set(CUFENCE_ERROR_DOUBLE_FREE, "0x%llx was buffer #%llu of %llu bytes, which thread %llu has freed",
-                         (unsigned long long)address, (unsigned long long)buffer->id, (unsigned long long)buffer->size,
-                         (unsigned long long)buffer->freed_tid);
+    if (description->place == CUFENCE_PLACE_FREED && buffer->address == address) {
+        char by[64] = "which ended with its context";
+        if (buffer->freed_tid)
+            snprintf(by, sizeof by, "which thread %llu has freed", (unsigned long long)buffer->freed_tid);
+        return error_set(CUFENCE_ERROR_DOUBLE_FREE, "0x%llx was buffer #%llu of %llu bytes, %s", (unsigned long long)address,
+                         (unsigned long long)buffer->id, (unsigned long long)buffer->size, by);
+    }
     if (description->place == CUFENCE_PLACE_INSIDE)
         return error_set(CUFENCE_ERROR_INVALID_FREE, "0x%llx lies %llu bytes inside buffer #%llu, which starts at 0x%llx",
                          (unsigned long long)address, (unsigned long long)description->offset, (unsigned long long)buffer->id,

@@ -41,6 +41,7 @@ static void expect_gone(void *pointer)
     CHECK_OK(cufence_describe(pointer, &where));
     CHECK(where.place == CUFENCE_PLACE_FREED && !where.buffer.is_mapped);
     CHECK(cufence_free(pointer, NULL) == CUFENCE_ERROR_DOUBLE_FREE);
+    CHECK(where.buffer.freed_tid == 0 && strstr(cufence_error_detail(), "bytes, which ended with its context"));
 }
 
 /* Every context is visited, since memory runs out. */
