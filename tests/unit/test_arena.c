@@ -25,32 +25,43 @@ static void note_gap(struct slot *slot, uint64_t gap_start, void *user)
     *(uint64_t *)user = (slot->base - gap_start) / MIB;
 }
 
-struct first_slot {
-    uint64_t lead, gap; /* MiB */
+struct gaps {
+    uint64_t lead, gap; /* MiB, or GiB */
 };
 
-/* Returns how far behind the start of the arena its first slot begins, and how much of that is its guard. A process has one
- * arena. */
-static struct first_slot first_of(uint64_t bytes)
+/* Calls it in a process of its own, which has no arena yet. */
+static struct gaps in_child(void (*find)(uint64_t bytes, uint64_t gib, struct gaps *out), uint64_t bytes, uint64_t gib)
 {
     static const struct driver simple = {.cuMemAddressReserve = reserve};
-    static struct slot slot;
     int out[2];
-    struct first_slot first = {0};
+    struct gaps found = {0};
     assert_int_equal(pipe(out), 0);
     if (fork() == 0) {
         driver = &simple;
-        if (arena_open(bytes, 100, forget) == CUFENCE_OK && slot_cut(&slot, 0, 2 * MIB, 64 * MIB) == CUFENCE_OK)
-            first.lead = (slot.base - arena_start()) / MIB;
-        if (first.lead)
-            arena_visit(slot.base, 2, note_gap, &first.gap);
-        _exit(write(out[1], &first, sizeof first) != sizeof first);
+        if (arena_open(bytes, 100, forget) == CUFENCE_OK)
+            find(bytes, gib, &found);
+        _exit(write(out[1], &found, sizeof found) != sizeof found);
     }
     wait(NULL);
-    assert_int_equal(read(out[0], &first, sizeof first), sizeof first);
+    assert_int_equal(read(out[0], &found, sizeof found), sizeof found);
     close(out[0]);
     close(out[1]);
-    return first;
+    return found;
+}
+
+static void find_first(uint64_t bytes, uint64_t gib, struct gaps *out)
+{
+    static struct slot slot;
+    if (slot_cut(&slot, 0, 2 * MIB, 64 * MIB) != CUFENCE_OK)
+        return;
+    out->lead = (slot.base - arena_start()) / MIB;
+    arena_visit(slot.base, 2, note_gap, &out->gap);
+}
+
+/* How far behind the start of the arena its first slot begins, and how much of that is its guard. */
+static struct gaps first_of(uint64_t bytes)
+{
+    return in_child(find_first, bytes, 0);
 }
 
 /* Memory that the driver places by itself lies at low addresses, in every process. */
@@ -78,38 +89,28 @@ TEST(a_smaller_arena_is_used_whole)
 
 #define GIB (1024 * MIB)
 
+static void find_around(uint64_t bytes, uint64_t gib, struct gaps *out)
+{
+    static struct slot slots[4];
+    for (unsigned i = 0; i < 4; i++)
+        if (slot_cut(&slots[i], 0, i % 2 ? gib * GIB : 2 * MIB, 64 * MIB) != CUFENCE_OK)
+            return;
+    out->lead = (slots[3].base - (slots[2].base + 2 * MIB)) / GIB;
+    out->gap = (slots[2].base - (slots[1].base + slots[1].mapped)) / GIB;
+}
+
 /* The slots of a fresh arena of `bytes`, each `gib` GiB with a guard of 64 MiB, and one of 2 MiB after each. Returns in GiB how
  * much is unmapped in front of the second large one, behind the small one, and behind the large one. */
-static struct first_slot around_large(uint64_t bytes, uint64_t gib)
+static struct gaps around_large(uint64_t bytes, uint64_t gib)
 {
-    static const struct driver simple = {.cuMemAddressReserve = reserve};
-    static struct slot slots[4];
-    int out[2];
-    struct first_slot unmapped = {0};
-    assert_int_equal(pipe(out), 0);
-    if (fork() == 0) {
-        driver = &simple;
-        cufence_status status = arena_open(bytes, 100, forget);
-        for (unsigned i = 0; i < 4 && status == CUFENCE_OK; i++)
-            status = slot_cut(&slots[i], 0, i % 2 ? gib * GIB : 2 * MIB, 64 * MIB);
-        if (status == CUFENCE_OK) {
-            unmapped.lead = (slots[3].base - (slots[2].base + 2 * MIB)) / GIB;
-            unmapped.gap = (slots[2].base - (slots[1].base + slots[1].mapped)) / GIB;
-        }
-        _exit(write(out[1], &unmapped, sizeof unmapped) != sizeof unmapped);
-    }
-    wait(NULL);
-    assert_int_equal(read(out[0], &unmapped, sizeof unmapped), sizeof unmapped);
-    close(out[0]);
-    close(out[1]);
-    return unmapped;
+    return in_child(find_around, bytes, gib);
 }
 
 /* 2^31 elements of 8 bytes, with either sign. */
 TEST(where_a_wrapped_index_leads_nothing_is_mapped)
 {
     most = 64 * TIB;
-    struct first_slot unmapped = around_large(64 * TIB, 2);
+    struct gaps unmapped = around_large(64 * TIB, 2);
     assert_int_equal(unmapped.lead, 16);
     assert_int_equal(unmapped.gap, 16);
     unmapped = around_large(64 * TIB, 1);
@@ -120,7 +121,7 @@ TEST(where_a_wrapped_index_leads_nothing_is_mapped)
 TEST(little_address_space_is_not_spent_on_wraps)
 {
     most = 64 * TIB;
-    struct first_slot unmapped = around_large(256 * GIB, 3); /* guards take a 128th of what is free */
+    struct gaps unmapped = around_large(256 * GIB, 3); /* guards take a 128th of what is free */
     assert_in_range(unmapped.lead, 1, 2);
     assert_in_range(unmapped.gap, 1, 2);
     assert_int_equal(around_large(7 * GIB, 3).gap, 0);

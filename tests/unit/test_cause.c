@@ -7,16 +7,16 @@
 #include "fault_stories.h"
 
 /* A launch with two pointers, to B and to A, and the number 40; one lane stores behind A's end. */
-struct told {
+static struct told {
     struct story story;
     struct origin origin;
     struct diagnosis diagnosis;
-};
+} told;
 
-static void make(struct told *told, uint64_t address)
+static void make(uint64_t address)
 {
-    struct story *story = &told->story;
-    *told = (struct told){.origin = {.is_known = 1, .has_formula = 1, .address = address, .base = A_START, .base_at = 8}};
+    struct story *story = &told.story;
+    told = (struct told){.origin = {.is_known = 1, .has_formula = 1, .address = address, .base = A_START, .base_at = 8}};
     launched(story);
     story->parameters[0] = B_START;
     story->parameters[1] = A_START;
@@ -26,9 +26,9 @@ static void make(struct told *told, uint64_t address)
     story->lanes[0].address = address;
 }
 
-static struct origin_term *add(struct told *told, enum origin_input input, uint32_t at, int64_t value, int64_t factor)
+static struct origin_term *add(enum origin_input input, uint32_t at, int64_t value, int64_t factor)
 {
-    struct origin_term *term = &told->origin.terms[told->origin.term_count++];
+    struct origin_term *term = &told.origin.terms[told.origin.term_count++];
     *term = (struct origin_term){.input = input,
                                  .at = at,
                                  .value = (uint64_t)value,
@@ -38,18 +38,18 @@ static struct origin_term *add(struct told *told, enum origin_input input, uint3
     return term;
 }
 
-static void add_loaded(struct told *told, uint64_t from, int64_t value, int64_t factor)
+static void add_loaded(uint64_t from, int64_t value, int64_t factor)
 {
-    struct origin_term *term = add(told, ORIGIN_LOADED, 0, value, factor);
+    struct origin_term *term = add(ORIGIN_LOADED, 0, value, factor);
     term->from = from;
     term->bytes = 8;
     term->place = (struct origin_place){0x40, 23, "k.cu"};
 }
 
-static void diagnose(struct told *told)
+static void diagnose(void)
 {
-    fault_diagnose(&told->story.evidence, &told->story.memory, &told->diagnosis);
-    cause_take(&told->diagnosis, &told->origin);
+    fault_diagnose(&told.story.evidence, &told.story.memory, &told.diagnosis);
+    cause_take(&told.diagnosis, &told.origin);
 }
 
 /* The sentences and the hint, each with a newline. */
@@ -64,10 +64,10 @@ static char *said(const struct finding *finding)
     return strdup(all);
 }
 
-static void expect(struct told *told, const char *wanted)
+static void expect(const char *wanted)
 {
-    diagnose(told);
-    char *text = told_fault(said, &told->diagnosis, &(struct finding_origin){4242, -1, 0, NULL, NULL});
+    diagnose();
+    char *text = told_fault(said, &told.diagnosis, &(struct finding_origin){4242, -1, 0, NULL, NULL});
     if (strcmp(text, wanted) != 0)
         fail_msg("\"%s\"", text);
     free(text);
@@ -75,48 +75,44 @@ static void expect(struct told *told, const char *wanted)
 
 TEST(what_is_loaded_names_its_element)
 {
-    struct told told;
-    make(&told, A_START + 4 * 1010);
-    add_loaded(&told, B_START + 8 * 7, 1010, 4);
-    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element 7 of 1000 (8 bytes each)\n"
-                  "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
-    make(&told, A_START + 4 * 1010);
-    add_loaded(&told, B_START - 16, 1010, 4);
-    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element -2 of 1000 (8 bytes each), 16 bytes "
-                  "before its start\n"
-                  "the index itself was read outside of buffer #2: what reads it lacks a bounds check");
-    make(&told, SLOT(0) - 4);
-    add_loaded(&told, B_START, -1, (int64_t)(A_START - SLOT(0) + 4));
-    expect(&told, "index -1 was loaded in k.cu:23 from buffer #2 (argument 0), element 0 of 1000 (8 bytes each)\n"
-                  "an index of -1 often stands for none: does the kernel have to skip it?");
-    make(&told, A_START + 4 * 1010);
-    add_loaded(&told, 0x10, 1010, 4);
-    expect(&told, "index 1010 was loaded in k.cu:23 from 0x10, which is in no buffer that is known\n"
-                  "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
+    make(A_START + 4 * 1010);
+    add_loaded(B_START + 8 * 7, 1010, 4);
+    expect("index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element 7 of 1000 (8 bytes each)\n"
+           "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
+    make(A_START + 4 * 1010);
+    add_loaded(B_START - 16, 1010, 4);
+    expect("index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element -2 of 1000 (8 bytes each), 16 bytes "
+           "before its start\n"
+           "the index itself was read outside of buffer #2: what reads it lacks a bounds check");
+    make(SLOT(0) - 4);
+    add_loaded(B_START, -1, (int64_t)(A_START - SLOT(0) + 4));
+    expect("index -1 was loaded in k.cu:23 from buffer #2 (argument 0), element 0 of 1000 (8 bytes each)\n"
+           "an index of -1 often stands for none: does the kernel have to skip it?");
+    make(A_START + 4 * 1010);
+    add_loaded(0x10, 1010, 4);
+    expect("index 1010 was loaded in k.cu:23 from 0x10, which is in no buffer that is known\n"
+           "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
 }
 
 /* As with a stride that is loaded. */
 TEST(what_is_loaded_need_not_be_an_index)
 {
-    struct told told;
-    make(&told, A_START + 4 * 1010);
-    add_loaded(&told, B_START, 1010, 4);
+    make(A_START + 4 * 1010);
+    add_loaded(B_START, 1010, 4);
     told.origin.has_formula = 0;
-    expect(&told,
-           "the address depends on 1010, loaded in k.cu:23 from buffer #2 (argument 0), element 0 of 1000 (8 bytes each)\n"
+    expect("the address depends on 1010, loaded in k.cu:23 from buffer #2 (argument 0), element 0 of 1000 (8 bytes each)\n"
            "1024 threads run, and the buffer has 1000 elements of 4 bytes: is a bounds check (a mask) missing?");
 }
 
 /* A small index that is loaded is not to blame if the access would be outside without it as well. */
 TEST(what_is_loaded_need_not_be_wrong)
 {
-    struct told told;
-    make(&told, A_START + 4 * 1010);
-    add_loaded(&told, B_START, 2, 4);
-    add(&told, ORIGIN_BLOCK, 0, 7, 4 * 144);
-    expect(&told, "index 2 was loaded in k.cu:23 from buffer #2 (argument 0), element 0 of 1000 (8 bytes each)\n"
-                  "element 1010 of 4 bytes from argument 1 on: 2 + block.x 7 * 144\n"
-                  "1024 threads run, and the buffer has 1000 elements of 4 bytes: is a bounds check (a mask) missing?");
+    make(A_START + 4 * 1010);
+    add_loaded(B_START, 2, 4);
+    add(ORIGIN_BLOCK, 0, 7, 4 * 144);
+    expect("index 2 was loaded in k.cu:23 from buffer #2 (argument 0), element 0 of 1000 (8 bytes each)\n"
+           "element 1010 of 4 bytes from argument 1 on: 2 + block.x 7 * 144\n"
+           "1024 threads run, and the buffer has 1000 elements of 4 bytes: is a bounds check (a mask) missing?");
 }
 
 TEST(who_has_written_the_index)
@@ -126,9 +122,8 @@ TEST(who_has_written_the_index)
     static const struct launch_function read = {
         .name = "_Z4readPKli", .has_layout = 1, .argument_count = 2, .arguments = {{0, 8}, {8, 4}}};
     struct launch_entry recent[3];
-    struct told told;
-    make(&told, A_START + 4 * 1010);
-    add_loaded(&told, B_START + 8 * 7, 1010, 4);
+    make(A_START + 4 * 1010);
+    add_loaded(B_START + 8 * 7, 1010, 4);
     for (uint64_t i = 0; i < 3; i++) { /* fill, fill, read; the second fill is the one */
         recent[i] = (struct launch_entry){
             .sequence = 1 + i, .time_ns = 1000000 + i, .function = i < 2 ? &fill : &read, .tid = 4242, .kept_bytes = 16};
@@ -136,19 +131,18 @@ TEST(who_has_written_the_index)
     }
     told.story.memory.recent = recent;
     told.story.memory.recent_count = 3;
-    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element 7 of 1000 (8 bytes each)\n"
-                  "of the launches on record, the last one that may have written buffer #2 is fill\n"
-                  "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
+    expect("index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element 7 of 1000 (8 bytes each)\n"
+           "of the launches on record, the last one that may have written buffer #2 is fill\n"
+           "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
     recent[0].time_ns = recent[1].time_ns = 70000000; /* after the launch that faulted */
-    expect(&told, "index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element 7 of 1000 (8 bytes each)\n"
-                  "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
+    expect("index 1010 was loaded in k.cu:23 from buffer #2 (argument 0), element 7 of 1000 (8 bytes each)\n"
+           "the kernel takes the index as it is in memory: what has written it, and for a buffer of which size?");
 }
 
 TEST(a_wrap_is_said_where_it_explains_the_fault)
 {
-    struct told told;
-    make(&told, SLOT(0) - 400);
-    add(&told, ORIGIN_BLOCK, 0, 7, 0)->adds = SLOT(0) - 400 - A_START;
+    make(SLOT(0) - 400);
+    add(ORIGIN_BLOCK, 0, 7, 0)->adds = SLOT(0) - 400 - A_START;
     told.origin.wrap_count = 2;
     told.origin.wraps[0] = (struct origin_wrap){.address = A_END};
     told.origin.wraps[1] = (struct origin_wrap){.place = {0x40, 14, "k.cu"},
@@ -158,76 +152,71 @@ TEST(a_wrap_is_said_where_it_explains_the_fault)
                                                 .exact = 4294967296,
                                                 .wrapped = 0,
                                                 .address = A_START + 8};
-    expect(&told, "1073741824 * 4 wrapped at 32 bits in k.cu:14: 0 instead of 4294967296; 64-bit arithmetic gives an address "
-                  "inside buffer #1\n"
-                  "compute the index with 64 bits: make one operand 64 bits wide before that");
+    expect("1073741824 * 4 wrapped at 32 bits in k.cu:14: 0 instead of 4294967296; 64-bit arithmetic gives an address "
+           "inside buffer #1\n"
+           "compute the index with 64 bits: make one operand 64 bits wide before that");
     told.origin.wrap_count = 1;
-    expect(&told, "element -523388 of 4 bytes from argument 1 on: -523388 by block.x 7\n");
+    expect("element -523388 of 4 bytes from argument 1 on: -523388 by block.x 7\n");
 }
 
 /* Argument 2 is 40: rows of 40 elements, of which A has 25. */
 TEST(rows_by_their_stride)
 {
-    struct told told;
-    make(&told, A_START + 4 * (25 * 40 + 8));
-    add(&told, ORIGIN_BLOCK, 1, 3, 4 * 8 * 40)->times = 16;
-    add(&told, ORIGIN_THREAD, 1, 1, 4 * 40)->times = 16;
-    add(&told, ORIGIN_THREAD, 0, 8, 4);
+    make(A_START + 4 * (25 * 40 + 8));
+    add(ORIGIN_BLOCK, 1, 3, 4 * 8 * 40)->times = 16;
+    add(ORIGIN_THREAD, 1, 1, 4 * 40)->times = 16;
+    add(ORIGIN_THREAD, 0, 8, 4);
     told.origin.terms[0].times_value = told.origin.terms[1].times_value = 40;
-    expect(&told,
-           "element 1008 of 4 bytes from argument 1 on: block.y 3 * 8 * 40 (argument 2) + thread.y 1 * 40 (argument 2) + "
+    expect("element 1008 of 4 bytes from argument 1 on: block.y 3 * 8 * 40 (argument 2) + thread.y 1 * 40 (argument 2) + "
            "thread.x 8\n"
            "the access is to row 25, and the buffer has 25 rows of 40 elements (argument 2): do the rows count from 0 here?");
-    make(&told, A_START + 4 * (11 * 99 + 8));
+    make(A_START + 4 * (11 * 99 + 8));
     told.story.parameters[0] = 99;
     memcpy(told.story.entries[0].bytes, told.story.parameters, 20);
-    add(&told, ORIGIN_THREAD, 1, 11, 4 * 99)->times = 0;
-    add(&told, ORIGIN_THREAD, 0, 8, 4);
+    add(ORIGIN_THREAD, 1, 11, 4 * 99)->times = 0;
+    add(ORIGIN_THREAD, 0, 8, 4);
     told.origin.terms[0].times_value = 99;
-    expect(&told, "element 1097 of 4 bytes from argument 1 on: thread.y 11 * 99 (argument 0) + thread.x 8\n"
-                  "the buffer has 1000 elements, no whole rows of 99 (argument 0): the stride of another shape?");
+    expect("element 1097 of 4 bytes from argument 1 on: thread.y 11 * 99 (argument 0) + thread.x 8\n"
+           "the buffer has 1000 elements, no whole rows of 99 (argument 0): the stride of another shape?");
 }
 
 /* Nearer to B, which the kernel was given, too. */
 TEST(the_pointer_decides_whose_the_access_is)
 {
-    struct told told;
-    make(&told, B_START - PAGE - 64);
-    add(&told, ORIGIN_PARAMETER, 16, 40, ((int64_t)(B_START - PAGE - 64) - (int64_t)A_START) / 40);
-    diagnose(&told);
+    make(B_START - PAGE - 64);
+    add(ORIGIN_PARAMETER, 16, 40, ((int64_t)(B_START - PAGE - 64) - (int64_t)A_START) / 40);
+    diagnose();
     assert_int_equal(told.diagnosis.kind, FAULT_OVERRUN);
     assert_int_equal(id_of(told.diagnosis.owner), 1);
     assert_int_equal(told.diagnosis.owner_certainty, CERTAIN_RERUN);
     assert_int_equal(told.diagnosis.owner_parameter, 1);
     assert_string_equal(told.diagnosis.owner_reason, "the address is computed from a pointer to it");
     told.origin.address++; /* of another access */
-    diagnose(&told);
+    diagnose();
     assert_null(told.diagnosis.cause);
 }
 
 TEST(what_makes_no_sense_is_left_out)
 {
-    struct told told;
-    make(&told, A_START + 4 * 1010);
-    add_loaded(&told, B_START + 8 * 7, 1010, 4);
+    make(A_START + 4 * 1010);
+    add_loaded(B_START + 8 * 7, 1010, 4);
     told.origin.terms[0].bytes = 0;
-    diagnose(&told);
+    diagnose();
     assert_null(told.diagnosis.cause);
     told.origin.terms[0].bytes = 8;
     told.origin.terms[0].times = 16; /* times 0 */
-    diagnose(&told);
+    diagnose();
     assert_null(told.diagnosis.cause);
     told.origin.terms[0].times_value = 2;
-    diagnose(&told);
+    diagnose();
     assert_ptr_equal(told.diagnosis.cause, &told.origin);
 }
 
 TEST(all_of_it_is_in_the_json)
 {
-    struct told told;
-    make(&told, A_START + 4 * 1010);
-    add_loaded(&told, B_START + 8 * 7, 1010, 4);
-    diagnose(&told);
+    make(A_START + 4 * 1010);
+    add_loaded(B_START + 8 * 7, 1010, 4);
+    diagnose();
     char *json = told_fault(finding_json, &told.diagnosis, &(struct finding_origin){4242, -1, 0, NULL, NULL});
     const char *wanted = "\"cause\":{\"certainty\":\"re-run\",\"pointer\":{\"argument_word\":1,\"argument\":1,\"buffer\":1},"
                          "\"sum\":{\"element\":1010,\"element_bytes\":8,\"constant\":0,\"terms\":[{\"input\":\"loaded\",";

@@ -99,11 +99,9 @@ TEST(help_is_given_on_standard_output)
         assert_non_null(strstr(outcome.out, "\nExample: "));
     }
     struct outcome outcome = RUN("--help");
-    assert_non_null(strstr(outcome.out, "\n  hunt "));
-    assert_non_null(strstr(outcome.out, "\n  run "));
-    assert_non_null(strstr(outcome.out, "\n  demo "));
-    assert_non_null(strstr(outcome.out, "\n  options "));
-    assert_non_null(strstr(outcome.out, "\n  doctor "));
+    static const char *const listed[] = {"\n  hunt ", "\n  run ", "\n  demo ", "\n  options ", "\n  doctor "};
+    for (size_t i = 0; i < sizeof listed / sizeof *listed; i++)
+        assert_non_null(strstr(outcome.out, listed[i]));
 }
 
 TEST(the_version_is_the_headers)

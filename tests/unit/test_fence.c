@@ -23,30 +23,27 @@ static const struct sass_instruction nop = {0x0000000000007918, 0x000fc000000000
 static const struct sass_instruction self_80 = {0xfffffff000007947, 0x000fc0000383ffff};
 static const struct sass_instruction self_90 = {0xfffffffc00fc7947, 0x000fc0000383ffff};
 
-struct cubin {
+static struct cubin {
     uint8_t *bytes;
     size_t size;
     uint64_t text, symbols, header; /* offsets: the code, its function symbols, its section header */
     size_t count;                   /* instructions in the section */
-};
+} cubin;                            /* the one that was made last */
 
-static uint64_t word_at(const struct cubin *cubin, uint64_t at)
+static void assert_code(uint64_t text, size_t index, struct sass_instruction expected)
 {
-    assert_true(at + 8 <= cubin->size);
-    return load_u64(cubin->bytes + at);
-}
-
-static void assert_code(const struct cubin *cubin, uint64_t text, size_t index, struct sass_instruction expected)
-{
-    assert_int_equal(word_at(cubin, text + index * 16), expected.low);
-    assert_int_equal(word_at(cubin, text + index * 16 + 8), expected.high);
+    assert_true(text + index * 16 + 16 <= cubin.size);
+    struct sass_instruction found = sass_load(cubin.bytes + text + index * 16);
+    assert_int_equal(found.low, expected.low);
+    assert_int_equal(found.high, expected.high);
 }
 
 /* Makes a cubin whose kernel has these instructions, followed by `padding` NOPs. */
-static struct cubin make_cubin(unsigned sm, const struct sass_instruction *code, size_t count, size_t padding)
+static void make_cubin(unsigned sm, const struct sass_instruction *code, size_t count, size_t padding)
 {
     struct dump_builder builder;
-    struct cubin cubin = {.count = count + padding};
+    free(cubin.bytes);
+    cubin.count = count + padding;
     builder_start(&builder);
     uint32_t strings = builder_add(&builder, SHT_STRTAB, 0, sizeof(NAMES), 0, 0);
     builder_put(&builder, strings, 0, NAMES, sizeof(NAMES));
@@ -77,26 +74,30 @@ static struct cubin make_cubin(unsigned sm, const struct sass_instruction *code,
     header.e_flags = 0x06000004 | sm << 8;
     memcpy(cubin.bytes, &header, sizeof(header));
     builder_end(&builder);
-    return cubin;
 }
 
-static struct fence put(struct cubin *cubin)
+static struct fence hold(uint64_t at)
 {
     struct fence fence;
-    assert_int_equal(fence_put(&cubin->bytes, &cubin->size, "kernel", FENCE_NO_ACCESS, &fence, &problem), CUFENCE_OK);
+    assert_int_equal(fence_put(&cubin.bytes, &cubin.size, "kernel", at, &fence, &problem), CUFENCE_OK);
     return fence;
 }
 
-/* What nvdisasm prints as MEMBAR.SC.GPU, ERRBAR, CGAERRBAR (sm_90 on), CCTL.IVALL, EXIT. */
-static void assert_stub(const struct cubin *cubin, uint64_t text, size_t index, unsigned sm)
+static struct fence put(void)
 {
-    assert_code(cubin, text, index++, (struct sass_instruction){0x0000000000007992, 0x000fec0000002000});
-    assert_code(cubin, text, index++, (struct sass_instruction){0x00000000000079ab, 0x000fc00000000000});
+    return hold(FENCE_NO_ACCESS);
+}
+
+/* What nvdisasm prints as MEMBAR.SC.GPU, ERRBAR, CGAERRBAR (sm_90 on), CCTL.IVALL, EXIT. */
+static void assert_stub(uint64_t text, size_t index, unsigned sm)
+{
+    assert_code(text, index++, (struct sass_instruction){0x0000000000007992, 0x000fec0000002000});
+    assert_code(text, index++, (struct sass_instruction){0x00000000000079ab, 0x000fc00000000000});
     if (sm >= 90)
-        assert_code(cubin, text, index++, (struct sass_instruction){0x00000000000075ab, 0x000fec0000000000});
+        assert_code(text, index++, (struct sass_instruction){0x00000000000075ab, 0x000fec0000000000});
     uint64_t schedule = sm >= 90 ? 0x000fe20002000000 : 0x000fca0002000000;
-    assert_code(cubin, text, index++, (struct sass_instruction){0x00000000ff00798f, schedule});
-    assert_code(cubin, text, index, plain_exit);
+    assert_code(text, index++, (struct sass_instruction){0x00000000ff00798f, schedule});
+    assert_code(text, index, plain_exit);
 }
 
 /* Exits at the start of code of `count` instructions, and the branches that nvdisasm prints as in the comment. To check again:
@@ -136,20 +137,19 @@ TEST(test_encodings)
             code[at] = store;
         code[0] = (struct sass_instruction){wanted->exit_low, wanted->high};
         code[wanted->count - 1] = wanted->sm < 90 ? self_80 : self_90;
-        struct cubin cubin = make_cubin(wanted->sm, code, wanted->count, 8);
+        make_cubin(wanted->sm, code, wanted->count, 8);
         size_t size = cubin.size;
-        struct fence fence = put(&cubin);
+        struct fence fence = put();
         assert_int_equal(fence.exits, 1);
         assert_int_equal(fence.fenced, 1);
         assert_false(fence.is_moved);
         assert_int_equal(cubin.size, size);
-        assert_code(&cubin, cubin.text, 0, (struct sass_instruction){wanted->branch_low, wanted->high});
+        assert_code(cubin.text, 0, (struct sass_instruction){wanted->branch_low, wanted->high});
         for (size_t at = 1; at < wanted->count; at++)
-            assert_code(&cubin, cubin.text, at, code[at]);
-        assert_stub(&cubin, cubin.text, wanted->count, wanted->sm);
+            assert_code(cubin.text, at, code[at]);
+        assert_stub(cubin.text, wanted->count, wanted->sm);
         for (size_t at = wanted->count + (wanted->sm < 90 ? 4 : 5); at < cubin.count; at++)
-            assert_code(&cubin, cubin.text, at, nop);
-        free(cubin.bytes);
+            assert_code(cubin.text, at, nop);
     }
 }
 
@@ -158,18 +158,17 @@ TEST(test_exits)
 {
     const struct sass_instruction code[] = {{0x294d, EXIT_HIGH}, store,  {0xa94d, EXIT_HIGH}, plain_exit, self_90,
                                             plain_exit,          self_90};
-    struct cubin cubin = make_cubin(90, code, 7, 8);
-    struct fence fence = put(&cubin);
+    make_cubin(90, code, 7, 8);
+    struct fence fence = put();
     assert_int_equal(fence.exits, 4);
     assert_int_equal(fence.fenced, 4);
-    assert_code(&cubin, cubin.text, 0, (struct sass_instruction){0x0000000000182947, EXIT_HIGH}); /* @P2 BRA 0x70 */
-    assert_code(&cubin, cubin.text, 2, (struct sass_instruction){0x000000000010a947, EXIT_HIGH}); /* @!P2 BRA 0x70 */
-    assert_code(&cubin, cubin.text, 3, (struct sass_instruction){0x00000000000c7947, EXIT_HIGH}); /* BRA 0x70 */
-    assert_code(&cubin, cubin.text, 5, (struct sass_instruction){0x0000000000047947, EXIT_HIGH}); /* BRA 0x70 */
-    assert_stub(&cubin, cubin.text, 7, 90);
+    assert_code(cubin.text, 0, (struct sass_instruction){0x0000000000182947, EXIT_HIGH}); /* @P2 BRA 0x70 */
+    assert_code(cubin.text, 2, (struct sass_instruction){0x000000000010a947, EXIT_HIGH}); /* @!P2 BRA 0x70 */
+    assert_code(cubin.text, 3, (struct sass_instruction){0x00000000000c7947, EXIT_HIGH}); /* BRA 0x70 */
+    assert_code(cubin.text, 5, (struct sass_instruction){0x0000000000047947, EXIT_HIGH}); /* BRA 0x70 */
+    assert_stub(cubin.text, 7, 90);
     for (size_t i = 0; i < OTHER_COUNT; i++)
-        assert_code(&cubin, cubin.text + cubin.count * 16, i, plain_exit);
-    free(cubin.bytes);
+        assert_code(cubin.text + cubin.count * 16, i, plain_exit);
 }
 
 /* Exits that say more than a branch could. */
@@ -182,14 +181,13 @@ TEST(test_other_forms)
                                             {0x000000000000734d, EXIT_HIGH}, /* the same */
                                             plain_exit,
                                             self_90};
-    struct cubin cubin = make_cubin(90, code, 7, 8);
-    struct fence fence = put(&cubin);
+    make_cubin(90, code, 7, 8);
+    struct fence fence = put();
     assert_int_equal(fence.exits, 6);
     assert_int_equal(fence.fenced, 1);
     for (size_t i = 0; i < 5; i++)
-        assert_code(&cubin, cubin.text, i, code[i]);
-    assert_code(&cubin, cubin.text, 5, (struct sass_instruction){0x0000000000047947, EXIT_HIGH});
-    free(cubin.bytes);
+        assert_code(cubin.text, i, code[i]);
+    assert_code(cubin.text, 5, (struct sass_instruction){0x0000000000047947, EXIT_HIGH});
 
     /* There is nothing to do if no exit can be fenced, or if there is none. */
     for (size_t skip = 0; skip < 6; skip += 5) {
@@ -198,16 +196,15 @@ TEST(test_other_forms)
         for (size_t i = 0; i < 6; i++)
             if (i < skip || i == 5)
                 rest[i] = store;
-        cubin = make_cubin(90, rest, 7, 0);
+        make_cubin(90, rest, 7, 0);
         size_t size = cubin.size;
-        fence = put(&cubin);
+        fence = put();
         assert_int_equal(fence.exits, 5 - skip);
         assert_int_equal(fence.fenced, 0);
         assert_false(fence.is_moved);
         assert_int_equal(cubin.size, size);
         for (size_t i = 0; i < 7; i++)
-            assert_code(&cubin, cubin.text, i, rest[i]);
-        free(cubin.bytes);
+            assert_code(cubin.text, i, rest[i]);
     }
 }
 
@@ -218,10 +215,10 @@ TEST(test_move)
         for (size_t padding = 0; padding < 6; padding++) {
             const struct sass_instruction self = sm < 90 ? self_80 : self_90;
             const struct sass_instruction code[] = {store, {0x094d, EXIT_HIGH}, store, plain_exit, self};
-            struct cubin cubin = make_cubin(sm, code, 5, padding);
+            make_cubin(sm, code, 5, padding);
             size_t size = cubin.size;
             uint64_t text = cubin.text;
-            struct fence fence = put(&cubin);
+            struct fence fence = put();
             int must_move = padding < (sm < 90 ? 4 : 5);
             assert_int_equal(fence.is_moved, must_move);
             assert_int_equal(fence.fenced, 2);
@@ -232,21 +229,20 @@ TEST(test_move)
             if (must_move) {
                 text = (size + 127) / 128 * 128;
                 assert_int_equal(cubin.size, text + 256);
-                assert_code(&cubin, cubin.text, 1, code[1]); /* the former place is as it was */
+                assert_code(cubin.text, 1, code[1]); /* the former place is as it was */
             }
             assert_int_equal(header.sh_offset, text);
             assert_int_equal(header.sh_size, must_move ? 256 : (5 + padding) * 16);
             assert_int_equal(symbols[0].st_size, header.sh_size);
             assert_int_equal(symbols[1].st_size, (4 + padding) * 16);
             assert_int_equal(symbols[2].st_size, sizeof(Elf64_Sym));
-            assert_code(&cubin, text, 0, store);
+            assert_code(text, 0, store);
             uint64_t branch = sm < 90 ? 0x0000003000000947 : 0x00000000000c0947; /* @P0 BRA 0x50 */
-            assert_code(&cubin, text, 1, (struct sass_instruction){branch, EXIT_HIGH});
-            assert_code(&cubin, text, 4, self);
-            assert_stub(&cubin, text, 5, sm);
+            assert_code(text, 1, (struct sass_instruction){branch, EXIT_HIGH});
+            assert_code(text, 4, self);
+            assert_stub(text, 5, sm);
             for (size_t i = sm < 90 ? 9 : 10; i < header.sh_size / 16; i++)
-                assert_code(&cubin, text, i, nop);
-            free(cubin.bytes);
+                assert_code(text, i, nop);
         }
     }
 }
@@ -257,18 +253,11 @@ static const struct sass_instruction load_self = {0x0000000402027981, 0x002ea400
 static const struct sass_instruction atomic_self = {0x0000000b040579a8,
                                                     0x000ee200081ee1c4}; /* ATOMG.E.ADD R5, desc[UR4][R4.64], R11 */
 
-static struct fence hold(struct cubin *cubin, uint64_t at)
-{
-    struct fence fence;
-    assert_int_equal(fence_put(&cubin->bytes, &cubin->size, "kernel", at, &fence, &problem), CUFENCE_OK);
-    return fence;
-}
-
-static struct span code_of(const struct cubin *cubin)
+static struct span code_of(void)
 {
     Elf64_Shdr header;
-    memcpy(&header, cubin->bytes + cubin->header, sizeof(header));
-    return (struct span){cubin->bytes + header.sh_offset, header.sh_size};
+    memcpy(&header, cubin.bytes + cubin.header, sizeof(header));
+    return (struct span){cubin.bytes + header.sh_offset, header.sh_size};
 }
 
 /* Expects each of `count` instructions from the stub on to be told as `access` at `origin`, or as nothing. */
@@ -303,25 +292,23 @@ TEST(a_store_is_held)
         /* The predicate stays with the store, and its scoreboards are waited for. */
         const struct sass_instruction held = {0x0000000702000986, 0x0003e2000c101904};
         const struct sass_instruction code[] = {nop, held, nop, nop, plain_exit, self};
-        struct cubin cubin = make_cubin(sm, code, 6, 8);
-        struct fence fence = hold(&cubin, 16);
+        make_cubin(sm, code, 6, 8);
+        struct fence fence = hold(16);
         assert_int_equal(fence.held, 1);
         assert_int_equal(fence.fenced, 1);
-        struct span text = code_of(&cubin);
+        struct span text = code_of();
         uint64_t at = (uint64_t)(text.bytes - cubin.bytes);
         size_t stub = 6 + (sm < 90 ? 4 : 5);
-        assert_code(&cubin, at, 1, (struct sass_instruction){cases[i].there_low, BRANCH_HIGH});
-        assert_stub(&cubin, at, 6, sm);
-        assert_code(&cubin, at, stub, held);
-        assert_code(&cubin, at, stub + 1,
-                    (struct sass_instruction){0x0000000000007992, 0x002fec0000002000}); /* waits for SB1 */
-        assert_code(&cubin, at, stub + 2, (struct sass_instruction){0x00000000000079ab, 0x000fc00000000000});
-        assert_code(&cubin, at, stub + 1 + cases[i].barriers, nop);
-        assert_code(&cubin, at, stub + 2 + cases[i].barriers, (struct sass_instruction){cases[i].back_low, cases[i].back_high});
+        assert_code(at, 1, (struct sass_instruction){cases[i].there_low, BRANCH_HIGH});
+        assert_stub(at, 6, sm);
+        assert_code(at, stub, held);
+        assert_code(at, stub + 1, (struct sass_instruction){0x0000000000007992, 0x002fec0000002000}); /* waits for SB1 */
+        assert_code(at, stub + 2, (struct sass_instruction){0x00000000000079ab, 0x000fc00000000000});
+        assert_code(at, stub + 1 + cases[i].barriers, nop);
+        assert_code(at, stub + 2 + cases[i].barriers, (struct sass_instruction){cases[i].back_low, cases[i].back_high});
         expect_origins(text, sm, "------", 0, 0, held);
         expect_origins(text, sm, cases[i].told, stub * 16, 16, held);
         expect_origins(text, sm, "-", text.size, 0, held);
-        free(cubin.bytes);
     }
 }
 
@@ -337,16 +324,15 @@ TEST(what_overwrites_its_address_is_held)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct sass_instruction code[] = {cases[i].access, store, plain_exit, self_90};
-        struct cubin cubin = make_cubin(90, code, 4, 8);
-        assert_int_equal(hold(&cubin, 0).held, 1);
-        struct span text = code_of(&cubin);
+        make_cubin(90, code, 4, 8);
+        assert_int_equal(hold(0).held, 1);
+        struct span text = code_of();
         uint64_t at = (uint64_t)(text.bytes - cubin.bytes);
-        assert_code(&cubin, at, 1, store); /* another kind */
-        assert_code(&cubin, at, 9, cases[i].probe);
-        assert_code(&cubin, at, 10, (struct sass_instruction){0x0000000000007992, cases[i].barrier_high});
-        assert_code(&cubin, at, 13, cases[i].access);
+        assert_code(at, 1, store); /* another kind */
+        assert_code(at, 9, cases[i].probe);
+        assert_code(at, 10, (struct sass_instruction){0x0000000000007992, cases[i].barrier_high});
+        assert_code(at, 13, cases[i].access);
         expect_origins(text, 90, "x---x-", 9 * 16, 0, cases[i].access);
-        free(cubin.bytes);
     }
 }
 
@@ -357,40 +343,38 @@ TEST(accesses_of_a_kind_are_held)
     for (size_t i = 0; i < 100; i++)
         code[i] = i % 3 == 0 ? load_self : store;
     code[100] = self_90;
-    struct cubin cubin = make_cubin(90, code, 101, 0);
-    struct fence fence = hold(&cubin, 98 * 16);
+    make_cubin(90, code, 101, 0);
+    struct fence fence = hold(98 * 16);
     assert_int_equal(fence.exits, 0);
     assert_int_equal(fence.held, FENCE_HELD);
     assert_true(fence.is_moved);
-    struct span text = code_of(&cubin);
+    struct span text = code_of();
     expect_origins(text, 90, "x-----", (101 + 5) * 16, 98 * 16, store);
-    free(cubin.bytes);
     for (uint64_t at = 8; at <= 4096; at += 101 * 16 - 8) { /* none: inside an instruction, the branch, behind the end */
-        cubin = make_cubin(90, code, 101, 0);
-        assert_int_equal(hold(&cubin, at).held, 0);
-        free(cubin.bytes);
+        make_cubin(90, code, 101, 0);
+        assert_int_equal(hold(at).held, 0);
     }
 }
 
-static void refuse(struct cubin *cubin, const char *symbol, cufence_status status, const char *words)
+static void refuse(const char *symbol, cufence_status status, const char *words)
 {
     struct fence fence;
-    uint8_t *before = malloc(cubin->size), *same = cubin->bytes;
+    uint8_t *before = malloc(cubin.size), *same = cubin.bytes;
     assert_non_null(before);
-    memcpy(before, cubin->bytes, cubin->size);
-    size_t size = cubin->size;
-    assert_int_equal(fence_put(&cubin->bytes, &cubin->size, symbol, FENCE_NO_ACCESS, &fence, &problem), status);
+    memcpy(before, cubin.bytes, cubin.size);
+    size_t size = cubin.size;
+    assert_int_equal(fence_put(&cubin.bytes, &cubin.size, symbol, FENCE_NO_ACCESS, &fence, &problem), status);
     assert_non_null(strstr(problem.text, words));
-    assert_ptr_equal(cubin->bytes, same);
-    assert_int_equal(cubin->size, size);
-    assert_memory_equal(cubin->bytes, before, size);
+    assert_ptr_equal(cubin.bytes, same);
+    assert_int_equal(cubin.size, size);
+    assert_memory_equal(cubin.bytes, before, size);
     free(before);
 }
 
-static void set_flags(struct cubin *cubin, uint8_t abi, uint32_t flags)
+static void set_flags(uint8_t abi, uint32_t flags)
 {
-    cubin->bytes[EI_OSABI] = abi;
-    memcpy(cubin->bytes + offsetof(Elf64_Ehdr, e_flags), &flags, sizeof(flags));
+    cubin.bytes[EI_OSABI] = abi;
+    memcpy(cubin.bytes + offsetof(Elf64_Ehdr, e_flags), &flags, sizeof(flags));
 }
 
 TEST(test_architectures)
@@ -398,33 +382,39 @@ TEST(test_architectures)
     static const struct {
         uint8_t abi;
         uint32_t flags;
-    } known[] = {{0x41, 0x0a005a04}, {0x33, 0x005a0d5a}, {0x41, 0x06006402}, {0x41, 0x06007802}, {0x33, 0x00640564}},
-      unknown[] = {{0x41, 0x06004b04}, {0x33, 0x004b054b}, {0x33, 0x0a005a04}, {0x41, 0x06005b04}, {0x41, 0x0600ff04}, {0, 0}};
+        int is_known;
+    } cases[] = {{0x41, 0x0a005a04, 1},
+                 {0x33, 0x005a0d5a, 1},
+                 {0x41, 0x06006402, 1},
+                 {0x41, 0x06007802, 1},
+                 {0x33, 0x00640564, 1},
+                 {0x41, 0x06004b04, 0},
+                 {0x33, 0x004b054b, 0},
+                 {0x33, 0x0a005a04, 0},
+                 {0x41, 0x06005b04, 0},
+                 {0x41, 0x0600ff04, 0},
+                 {0, 0, 0}};
     const struct sass_instruction code[] = {plain_exit, self_90};
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        struct cubin cubin = make_cubin(90, code, 2, 8);
-        set_flags(&cubin, known[i].abi, known[i].flags);
-        assert_int_equal(put(&cubin).fenced, 1);
-        assert_stub(&cubin, cubin.text, 2, 90);
-        free(cubin.bytes);
-    }
-    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
-        struct cubin cubin = make_cubin(90, code, 2, 8);
-        set_flags(&cubin, unknown[i].abi, unknown[i].flags);
-        refuse(&cubin, "kernel", CUFENCE_ERROR_UNSUPPORTED, "was compiled for sm_");
-        free(cubin.bytes);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        make_cubin(90, code, 2, 8);
+        set_flags(cases[i].abi, cases[i].flags);
+        if (!cases[i].is_known) {
+            refuse("kernel", CUFENCE_ERROR_UNSUPPORTED, "was compiled for sm_");
+            continue;
+        }
+        assert_int_equal(put().fenced, 1);
+        assert_stub(cubin.text, 2, 90);
     }
 }
 
 TEST(test_refusals)
 {
     const struct sass_instruction code[] = {plain_exit, store, {0x0000000000080947, EXIT_HIGH}};
-    struct cubin cubin = make_cubin(90, code, 3, 8);
-    refuse(&cubin, "kerne", CUFENCE_ERROR_NOT_FOUND, "no kernel kerne");
-    refuse(&cubin, "kernel", CUFENCE_ERROR_UNSUPPORTED, "last instruction"); /* a branch that may not be taken */
-    free(cubin.bytes);
-    cubin = make_cubin(90, code, 0, 8); /* NOPs only */
-    refuse(&cubin, "kernel", CUFENCE_ERROR_UNSUPPORTED, "last instruction");
+    make_cubin(90, code, 3, 8);
+    refuse("kerne", CUFENCE_ERROR_NOT_FOUND, "no kernel kerne");
+    refuse("kernel", CUFENCE_ERROR_UNSUPPORTED, "last instruction"); /* a branch that may not be taken */
+    make_cubin(90, code, 0, 8);                                      /* NOPs only */
+    refuse("kernel", CUFENCE_ERROR_UNSUPPORTED, "last instruction");
     Elf64_Shdr header, wrong;
     memcpy(&header, cubin.bytes + cubin.header, sizeof(header));
     for (unsigned i = 0; i < 6; i++) {
@@ -434,7 +424,6 @@ TEST(test_refusals)
         wrong.sh_offset = i == 2 ? UINT64_MAX - 15 : i == 3 ? cubin.size - 16 : header.sh_offset;
         wrong.sh_size = i == 4 ? 24 : i == 5 ? UINT64_MAX / 16 * 16 : header.sh_size;
         memcpy(cubin.bytes + cubin.header, &wrong, sizeof(wrong));
-        refuse(&cubin, "kernel", CUFENCE_ERROR_CORRUPT, "code is not in it");
+        refuse("kernel", CUFENCE_ERROR_CORRUPT, "code is not in it");
     }
-    free(cubin.bytes);
 }

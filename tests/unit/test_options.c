@@ -16,6 +16,29 @@ static const struct option_row *row_named(const char *name)
     return row;
 }
 
+static struct options options; /* that were parsed last */
+
+static const struct options *parsed(const char *text)
+{
+    options_default(&options);
+    if (options_parse(&options, text, "test"))
+        fail_msg("%s: %s", text, error_detail());
+    return &options;
+}
+
+/* Nothing changes, and there is a sentence. */
+static void expect_refused(const char *text, const char *message)
+{
+    struct options before;
+    options_default(&options);
+    options.waste = 7;
+    before = options;
+    assert_int_equal(options_parse(&options, text, "test"), CUFENCE_ERROR_OPTION);
+    assert_memory_equal(&options, &before, sizeof options);
+    if (message)
+        assert_string_equal(error_detail(), message);
+}
+
 /* What one writes, and what comes back in the shortest form. */
 TEST(values_are_read_and_written_back)
 {
@@ -67,23 +90,10 @@ TEST(values_are_read_and_written_back)
         {"streams=on, ", "streams", "on"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct options options;
         char value[256];
-        options_default(&options);
-        if (options_parse(&options, cases[i].text, "test"))
-            fail_msg("%s: %s", cases[i].text, error_detail());
-        option_text(&options, row_named(cases[i].name), value, sizeof value);
+        option_text(parsed(cases[i].text), row_named(cases[i].name), value, sizeof value);
         assert_string_equal(value, cases[i].value);
     }
-}
-
-static const struct options *parsed(const char *text)
-{
-    static struct options options;
-    options_default(&options);
-    if (options_parse(&options, text, "test"))
-        fail_msg("%s: %s", text, error_detail());
-    return &options;
 }
 
 /* Options of two parts; a part that is left out has its default, whatever was said before. */
@@ -98,9 +108,8 @@ TEST(merged_figures_set_their_parts)
         {"guard=2M..4M,guard=4M", 4, 4096},
     };
     for (size_t i = 0; i < sizeof guards / sizeof *guards; i++) {
-        const struct options *options = parsed(guards[i].text);
-        assert_int_equal(options->guard, guards[i].first * mib);
-        assert_int_equal(options->guard_max, guards[i].second * mib);
+        assert_int_equal(parsed(guards[i].text)->guard, guards[i].first * mib);
+        assert_int_equal(options.guard_max, guards[i].second * mib);
     }
     assert_int_equal(parsed("remember=7/8")->history, 7);
     assert_int_equal(parsed("remember=7/8")->launches, 8);
@@ -173,11 +182,8 @@ TEST(wrong_parts_of_merged_options_are_refused)
         "skip=smaller:", "skip=smaller:x", "explain=on",   "live=o",           "live=",       "live=usr1+", "live=off+usr1",
         "nan=inf",       "keep=dump=",     "keep=-",       "keep=replay=-",    "trace=-",     "trace==a",   "trace=*=",
         "trace=#x=a",    "values=#1=-",    "wait_ms=1/99", "remember=1/65537", "remember=/1", "fill=nan/",  "save_max=4G/4/4"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        struct options options;
-        options_default(&options);
-        assert_int_equal(options_parse(&options, bad[i], "test"), CUFENCE_ERROR_OPTION);
-    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        expect_refused(bad[i], NULL);
 }
 
 TEST(refusals_name_the_source_the_value_and_the_way_out)
@@ -216,16 +222,13 @@ TEST(refusals_name_the_source_the_value_and_the_way_out)
         {"guard=8G..4G", "test: guard=8G..4G is not allowed; use " GUARD},
         {"guard=8G..", "test: guard=8G.. is not allowed; use " GUARD},
         {"guard=..8G", "test: guard=..8G is not allowed; use " GUARD},
+        {"stats=x", "test: the option 'stats' is gone; call cufence_get_stats(), cufence_get_streams() or, in Python, "
+                    "cufence.stats()"},
+        {"guard_max=8G", "test: the option 'guard_max' is gone; write guard=MIN..MAX"},
+        {"uaf=strict,align=4,nonsense=1", NULL},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct options options, before;
-        options_default(&options);
-        options.waste = 7;
-        before = options;
-        assert_int_equal(options_parse(&options, cases[i].text, "test"), CUFENCE_ERROR_OPTION);
-        assert_string_equal(error_detail(), cases[i].message);
-        assert_memory_equal(&options, &before, sizeof options);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect_refused(cases[i].text, cases[i].message);
 }
 
 TEST(an_unknown_key_gets_the_nearest_one_and_the_list)
@@ -248,26 +251,16 @@ TEST(an_unknown_key_gets_the_nearest_one_and_the_list)
         strcat(list, i + 1 < count ? ", " : ")");
     }
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct options options;
         char message[1000];
-        options_default(&options);
         int has_nearest = strstr(cases[i].start, "did you mean") != NULL;
         snprintf(message, sizeof message, "%s%s", cases[i].start, has_nearest ? " `cufence options --all` lists all" : list);
-        assert_int_equal(options_parse(&options, cases[i].text, "test"), CUFENCE_ERROR_OPTION);
-        assert_string_equal(error_detail(), message);
+        expect_refused(cases[i].text, message);
     }
 }
 
-TEST(an_option_that_is_gone_says_so)
+TEST(names_that_are_gone_or_not_for_users_are_not_found_by_a_part)
 {
-    struct options options;
     int is_exact;
-    options_default(&options);
-    assert_int_equal(options_parse(&options, "stats=x", "test"), CUFENCE_ERROR_OPTION);
-    assert_string_equal(error_detail(), "test: the option 'stats' is gone; call cufence_get_stats(), cufence_get_streams() or, "
-                                        "in Python, cufence.stats()");
-    assert_int_equal(options_parse(&options, "guard_max=8G", "test"), CUFENCE_ERROR_OPTION);
-    assert_string_equal(error_detail(), "test: the option 'guard_max' is gone; write guard=MIN..MAX");
     assert_null(options_find("stats_ms", 8, &is_exact));
     assert_non_null(options_find("arena", 5, &is_exact)); /* not for users: only by its whole name */
     assert_true(is_exact);
@@ -275,21 +268,9 @@ TEST(an_option_that_is_gone_says_so)
     assert_null(options_gone("stats_m", 7));
 }
 
-TEST(a_refused_list_changes_nothing)
-{
-    struct options options;
-    options_default(&options);
-    assert_int_equal(options_parse(&options, "uaf=strict,align=4,nonsense=1", "test"), CUFENCE_ERROR_OPTION);
-    assert_int_equal(options.uaf, UAF_ADAPTIVE);
-    assert_int_equal(options.uaf_share, 20);
-    assert_int_equal(options.align, 16);
-}
-
 TEST(later_texts_win_and_empty_ones_are_fine)
 {
-    struct options options;
-    options_default(&options);
-    assert_int_equal(options_parse(&options, NULL, "test"), CUFENCE_OK);
+    parsed(NULL);
     assert_int_equal(options_parse(&options, "", "test"), CUFENCE_OK);
     assert_int_equal(options_parse(&options, "  ", "test"), CUFENCE_OK);
     assert_int_equal(options_parse(&options, "waste=1,peers=on", "CUFENCE_OPTIONS"), CUFENCE_OK);
@@ -301,20 +282,16 @@ TEST(later_texts_win_and_empty_ones_are_fine)
 TEST(long_texts_are_cut_in_messages_and_bounded_in_paths)
 {
     char text[5000] = "log=";
-    struct options options;
-    options_default(&options);
     memset(text + 4, 'x', 255);
     text[4 + 255] = '\0';
-    assert_int_equal(options_parse(&options, text, "test"), CUFENCE_OK);
-    assert_int_equal(strlen(options.log), 255);
-
+    assert_int_equal(strlen(parsed(text)->log), 255);
     strcat(text, "y");
-    assert_int_equal(options_parse(&options, text, "test"), CUFENCE_ERROR_OPTION);
+    expect_refused(text, NULL);
     assert_non_null(strstr(error_detail(), "xxx... is not allowed"));
 
     memset(text, 'k', sizeof text - 1);
     text[sizeof text - 1] = '\0';
-    assert_int_equal(options_parse(&options, text, "test"), CUFENCE_ERROR_OPTION);
+    expect_refused(text, NULL);
     assert_non_null(strstr(error_detail(), "kkk...'"));
     assert_non_null(strstr(error_detail(), "log, json"));
 }
@@ -325,7 +302,7 @@ TEST(every_row_allows_its_limits_and_no_more)
     size_t count;
     const struct option_row *rows = options_table(&count);
     for (size_t i = 0; i < count; i++) {
-        struct options options, again;
+        struct options again;
         char value[256], text[320];
         assert_true(strlen(rows[i].help) > 10);
         memset(&options, 0xa5, sizeof options);
@@ -394,41 +371,46 @@ TEST(the_table_is_printed_with_every_default)
     free(text);
 }
 
+static void expect_path(const char *name, const char *wanted)
+{
+    char out[512];
+    assert_int_equal(options_expand_path(name, out, sizeof out), CUFENCE_OK);
+    assert_string_equal(out, wanted);
+}
+
 TEST(file_names_are_expanded)
 {
-    char out[64], expected[64];
+    char expected[64], host[256] = "";
     unsetenv("RANK");
     unsetenv("LOCAL_RANK");
-    assert_int_equal(options_expand_path("a-%r-%%.txt", out, sizeof out), CUFENCE_OK);
-    assert_string_equal(out, "a-0-%.txt");
+    expect_path("a-%r-%%.txt", "a-0-%.txt");
     setenv("LOCAL_RANK", "3", 1);
-    assert_int_equal(options_expand_path("%r", out, sizeof out), CUFENCE_OK);
-    assert_string_equal(out, "3");
+    expect_path("%r", "3");
     setenv("RANK", "17", 1);
-    assert_int_equal(options_expand_path("%r%r", out, sizeof out), CUFENCE_OK);
-    assert_string_equal(out, "1717");
-    assert_int_equal(options_expand_path("/x/%p", out, sizeof out), CUFENCE_OK);
+    expect_path("%r%r", "1717");
     snprintf(expected, sizeof expected, "/x/%ld", (long)getpid());
-    assert_string_equal(out, expected);
-
-    char big[512], host[256] = "";
+    expect_path("/x/%p", expected);
     gethostname(host, sizeof host - 1);
-    assert_int_equal(options_expand_path("%h", big, sizeof big), CUFENCE_OK);
-    assert_string_equal(big, host);
-    assert_int_equal(options_expand_path("", out, sizeof out), CUFENCE_OK);
-    assert_string_equal(out, "");
+    expect_path("%h", host);
+    expect_path("", "");
     unsetenv("RANK");
     unsetenv("LOCAL_RANK");
 }
 
 TEST(file_names_that_cannot_be_expanded_are_refused)
 {
+    static const struct {
+        const char *name, *message;
+        cufence_status status;
+    } cases[] = {
+        {"x%d", "file name 'x%d': 'd' after % is not allowed; use %p, %r, %h or %%", CUFENCE_ERROR_OPTION},
+        {"x%", "file name 'x%': 'nothing' after % is not allowed; use %p, %r, %h or %%", CUFENCE_ERROR_OPTION},
+        {"12345678", "file name '12345678' is longer than 7 bytes when expanded", CUFENCE_ERROR_OVERFLOW},
+    };
     char out[8];
-    assert_int_equal(options_expand_path("x%d", out, sizeof out), CUFENCE_ERROR_OPTION);
-    assert_string_equal(error_detail(), "file name 'x%d': 'd' after % is not allowed; use %p, %r, %h or %%");
-    assert_int_equal(options_expand_path("x%", out, sizeof out), CUFENCE_ERROR_OPTION);
-    assert_string_equal(error_detail(), "file name 'x%': 'nothing' after % is not allowed; use %p, %r, %h or %%");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(options_expand_path(cases[i].name, out, sizeof out), cases[i].status);
+        assert_string_equal(error_detail(), cases[i].message);
+    }
     assert_int_equal(options_expand_path("1234567", out, sizeof out), CUFENCE_OK);
-    assert_int_equal(options_expand_path("12345678", out, sizeof out), CUFENCE_ERROR_OVERFLOW);
-    assert_string_equal(error_detail(), "file name '12345678' is longer than 7 bytes when expanded");
 }

@@ -26,21 +26,31 @@ static int read_key(void *user, uint64_t address, void *bytes, size_t size)
     return 1;
 }
 
+/* An argument. */
+struct given {
+    uint64_t value;
+    size_t bytes;
+};
+
 /* A thread of a kernel. */
 struct thread {
     const char *file, *kernel;
     unsigned access; /* number of its load or store */
     uint32_t block_index[3], thread[3], block[3];
-    uint64_t key;
-    uint8_t parameters[48];
-    size_t parameter_bytes;
+    uint64_t key;          /* 0: the memory is not known */
+    struct given given[5]; /* up to the first of 0 bytes */
+    const char *wanted;    /* what is said of the address, on all architectures */
 };
 
-static void give(struct thread *thread, uint64_t value, size_t bytes)
+static size_t put_parameters(const struct thread *thread, uint8_t *parameters)
 {
-    size_t at = (thread->parameter_bytes + bytes - 1) / bytes * bytes;
-    memcpy(thread->parameters + at, &value, bytes);
-    thread->parameter_bytes = at + bytes;
+    size_t at = 0;
+    for (const struct given *given = thread->given; given < thread->given + 5 && given->bytes; given++) {
+        at = (at + given->bytes - 1) / given->bytes * given->bytes;
+        memcpy(parameters + at, &given->value, given->bytes);
+        at += given->bytes;
+    }
+    return at;
 }
 
 static int find(struct span cubin, const struct thread *thread, struct origin *origin)
@@ -48,6 +58,8 @@ static int find(struct span cubin, const struct thread *thread, struct origin *o
     struct cubin_kernel kernel;
     struct sass_access access;
     unsigned left = thread->access;
+    uint8_t parameters[48];
+    size_t parameter_bytes = put_parameters(thread, parameters);
     uint64_t at = 0, address = 0, budget = 100000;
     if (!cubin_find_kernel(cubin, thread->kernel, &kernel))
         return -1;
@@ -59,10 +71,8 @@ static int find(struct span cubin, const struct thread *thread, struct origin *o
             break;
     }
     const struct emulate_memory memory = {read_key, (void *)(uintptr_t)&thread->key};
-    struct emulate_launch launch = {.code = kernel.code,
-                                    .sm = kernel.sm,
-                                    .parameters = {thread->parameters, thread->parameter_bytes},
-                                    .grid = {100, 64, 1}};
+    struct emulate_launch launch = {
+        .code = kernel.code, .sm = kernel.sm, .parameters = {parameters, parameter_bytes}, .grid = {100, 64, 1}};
     launch.parameters_at = kernel.parameters_at ? kernel.parameters_at : slice_parameters_at(kernel.sm);
     launch.memory = thread->key ? &memory : NULL;
     memcpy(launch.block, thread->block, sizeof launch.block);
@@ -107,20 +117,6 @@ static void say(const struct origin *origin, char *out, size_t size)
 
 static const unsigned architectures[] = {80, 90, 100, 120};
 
-static void expect(const struct thread *thread, const char *wanted)
-{
-    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
-        struct span cubin = fixture_read("cubins/%s_%u.cubin", thread->file, architectures[i]);
-        struct origin origin;
-        char said[512] = "unknown";
-        if (find(cubin, thread, &origin) > 0)
-            say(&origin, said, sizeof said);
-        if (strcmp(said, wanted) != 0)
-            fail_msg("%s for sm_%u: %s", thread->kernel, architectures[i], said);
-        fixture_free(cubin);
-    }
-}
-
 /* `for (i = 0; i < n; i++) x = x * 1664525 + 1013904223; out[x] = 1;` of sm_90, x being thread.x at first: each round has a
  * result that does not fit. The last one is told, however many there were. */
 TEST(the_last_round_of_a_hash_is_told)
@@ -162,146 +158,83 @@ TEST(the_last_round_of_a_hash_is_told)
     }
 }
 
-TEST(an_index_is_computed_of_block_and_thread)
-{
-    struct thread thread = {"origins", "direct", 0, {7}, {104}, {128, 1, 1}, 0, {0}, 0};
-    give(&thread, OUT, 8);
-    give(&thread, 1000, 4);
-    expect(&thread, "0x0 + block.x 7 * 512 + thread.x 104 * 4");
-    thread.kernel = "loop";
-    expect(&thread, "0x0 + block.x 7 * 512 + thread.x 104 * 4");
-}
+/* clang-format off */
+#define P(value) {value, 8} /* a pointer, or a long */
+#define I(value) {value, 4}
+#define LINE {128, 1, 1}
+static const struct thread threads[] = {
+    {"origins", "direct", 0, {7}, {104}, LINE, 0, {P(OUT), I(1000)}, "0x0 + block.x 7 * 512 + thread.x 104 * 4"},
+    {"origins", "loop", 0, {7}, {104}, LINE, 0, {P(OUT), I(1000)}, "0x0 + block.x 7 * 512 + thread.x 104 * 4"},
+    /* `row * stride + column`: the stride is an argument, and is named */
+    {"origins", "matrix", 0, {0, 1}, {5, 3}, {32, 4, 1}, 0, {P(OUT), I(60), I(64)},
+     "0x0 + block.y 1 * 1024 (0xc) + thread.y 3 * 256 (0xc) + thread.x 5 * 4"},
+    /* 3655558880 is a negative number where it has a sign */
+    {"origins", "gather", 1, {2}, {5}, LINE, 3655558880, {P(OUT), P(TABLE), P(KEYS), I(1000)},
+     "0x8 + [0x40000000414] -639408416 * 4"},
+    {"origins", "gather_unsigned", 1, {2}, {5}, LINE, 3655558880, {P(OUT), P(TABLE), P(KEYS), I(1000)},
+     "0x8 + [0x40000000414] 3655558880 * 4"},
+    {"origins", "gather_long", 1, {2}, {5}, LINE, 3655558880, {P(OUT), P(TABLE), P(KEYS), I(1000)},
+     "0x8 + [0x40000000828] 3655558880 * 4"},
+    {"origins", "gather_long", 1, {2}, {5}, LINE, (uint64_t)-2, {P(OUT), P(TABLE), P(KEYS), I(1000)},
+     "0x8 + [0x40000000828] -2 * 4"},
+    {"origins", "gather_long", 1, {2}, {5}, LINE, 0, {P(OUT), P(TABLE), P(KEYS), I(1000)}, "unknown"},
+    {"origins", "paged", 1, {2, 3}, {5}, LINE, 70000, {P(OUT), P(TABLE), P(KEYS), I(8), I(4096)},
+     "0x8 + [0x4000000004c] 70000 * 16384 (0x1c) + thread.x 5 * 4"},
+    {"origins", "expert", 1, {2, 3}, {5}, LINE, 4104, {P(OUT), P(TABLE), P(KEYS), P(640)},
+     "0x8 + [0x40000000010] 4104 * 2560 (0x18) + thread.x 5 * 4"},
+    /* of the table in memory, the second pointer */
+    {"origins", "table", 1, {0}, {7}, LINE, OUT, {P(KEYS), I(1000)}, "[0x40000000008] + thread.x 7 * 4"},
+    /* a product wraps */
+    {"origins", "wrap", 0, {4096}, {1}, LINE, 0, {P(OUT), I(10000000), I(4096)},
+     "0x0 + block.x 4096 * ? + thread.x 1 * 16384 (0xc); 524289 * 4096 + 0 = 2147487744, not -2147479552: 0x10200004000"},
+    {"origins", "wrap_unsigned", 0, {9000}, {1}, LINE, 0, {P(OUT), I(10000000), I(4096)},
+     "0x0 + block.x 9000 * ? + thread.x 1 * 16384 (0xc) + 28; 1152001 * 4096 + 7 = 4718596103, not 423628807: "
+     "0x1046500401c"},
+    /* both halves of a 64-bit number, of which the lower one wraps as it should */
+    {"origins", "far_but_right", 0, {4096}, {1}, LINE, 0, {P(OUT), P(UINT64_C(1) << 31)},
+     "0x0 + block.x 4096 * 8589934592 + thread.x 1 * 4"},
+    {"origins", "far_but_right", 0, {1}, {1}, LINE, 0, {P(OUT), P((uint64_t) - (INT64_C(3) << 30))},
+     "0x0 + block.x 1 * -12884901888 + thread.x 1 * 4"},
+    {"triton_paged", "paged", 1, {2, 3}, {37}, LINE, 70000, {P(OUT), P(TABLE), P(KEYS), I(8)},
+     "0x8 + [0x4000000004c] 70000 * 4096 + thread.x 37 * 16"},
+    {"triton_experts", "experts", 1, {2, 3}, {37}, LINE, 4104, {P(OUT), P(TABLE), P(KEYS), I(100), I(640)},
+     "0x8 + [0x40000000010] 4104 * 2560 (0x1c) + thread.x 37 * 4"},
+    {"triton_rows", "rows", 2, {2, 3}, {37}, LINE, 70000, {P(OUT), P(TABLE), P(KEYS), I(1000)},
+     "0x8 + [0x40000000088] 70000 * 256 + thread.x 37 * ?"},
+    {"triton_wrap", "wrap", 0, {600000}, {37}, LINE, 0, {P(OUT), I(4096)},
+     "0x0 + block.x 600000 * ? + thread.x 37 * 4; 600000 * 4096 + 0 = 2457600000, not -1837367296: 0x10249f00094"},
+};
+/* clang-format on */
 
-/* `row * stride + column`: the stride is an argument. */
-TEST(a_factor_is_named)
+TEST(what_an_address_is_made_of_is_said)
 {
-    struct thread thread = {"origins", "matrix", 0, {0, 1}, {5, 3}, {32, 4, 1}, 0, {0}, 0};
-    give(&thread, OUT, 8);
-    give(&thread, 60, 4);
-    give(&thread, 64, 4);
-    expect(&thread, "0x0 + block.y 1 * 1024 (0xc) + thread.y 3 * 256 (0xc) + thread.x 5 * 4");
-}
-
-static struct thread gathering(const char *kernel, uint64_t key)
-{
-    struct thread thread = {"origins", kernel, 1, {2}, {5}, {128, 1, 1}, key, {0}, 0};
-    give(&thread, OUT, 8);
-    give(&thread, TABLE, 8);
-    give(&thread, KEYS, 8);
-    give(&thread, 1000, 4);
-    return thread;
-}
-
-/* 3655558880 is a negative number where it has a sign. */
-TEST(an_index_is_loaded)
-{
-    struct thread thread = gathering("gather", 3655558880);
-    expect(&thread, "0x8 + [0x40000000414] -639408416 * 4");
-    thread = gathering("gather_unsigned", 3655558880);
-    expect(&thread, "0x8 + [0x40000000414] 3655558880 * 4");
-    thread = gathering("gather_long", 3655558880);
-    expect(&thread, "0x8 + [0x40000000828] 3655558880 * 4");
-    thread = gathering("gather_long", (uint64_t)-2);
-    expect(&thread, "0x8 + [0x40000000828] -2 * 4");
-    thread.key = 0; /* the memory is not known */
-    expect(&thread, "unknown");
-}
-
-TEST(pages_and_experts)
-{
-    struct thread thread = {"origins", "paged", 1, {2, 3}, {5}, {128, 1, 1}, 70000, {0}, 0};
-    give(&thread, OUT, 8);
-    give(&thread, TABLE, 8);
-    give(&thread, KEYS, 8);
-    struct thread expert = thread;
-    give(&thread, 8, 4);
-    give(&thread, 4096, 4);
-    expect(&thread, "0x8 + [0x4000000004c] 70000 * 16384 (0x1c) + thread.x 5 * 4");
-    expert.kernel = "expert";
-    expert.key = 4104;
-    give(&expert, 640, 8);
-    expect(&expert, "0x8 + [0x40000000010] 4104 * 2560 (0x18) + thread.x 5 * 4");
-}
-
-/* Of the table in memory, the second pointer. */
-TEST(a_pointer_is_loaded)
-{
-    struct thread thread = {"origins", "table", 1, {0}, {7}, {128, 1, 1}, OUT, {0}, 0};
-    give(&thread, KEYS, 8);
-    give(&thread, 1000, 4);
-    expect(&thread, "[0x40000000008] + thread.x 7 * 4");
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++)
+        for (size_t k = 0; k < sizeof architectures / sizeof *architectures; k++) {
+            struct span cubin = fixture_read("cubins/%s_%u.cubin", threads[i].file, architectures[k]);
+            struct origin origin;
+            char said[512] = "unknown";
+            if (find(cubin, &threads[i], &origin) > 0)
+                say(&origin, said, sizeof said);
+            if (strcmp(said, threads[i].wanted) != 0)
+                fail_msg("%s for sm_%u: %s", threads[i].kernel, architectures[k], said);
+            fixture_free(cubin);
+        }
 }
 
 /* i % n does not add a multiple of i; and what is divided depends on all that is added before. */
 TEST(what_is_no_sum_is_not_said_to_be_one)
 {
-    struct thread thread = {"origins", "divided", 0, {1}, {7}, {128, 1, 1}, 0, {0}, 0};
-    give(&thread, OUT, 8);
-    give(&thread, TABLE, 8);
-    give(&thread, 1000, 4);
+    const struct thread thread = {"origins", "divided", 0, {1}, {7}, {128, 1, 1}, 0, {{OUT, 8}, {TABLE, 8}, {1000, 4}}, NULL};
+    struct thread store = thread; /* by the remainder of 135 and 37 */
+    store.access = 1;
+    store.given[2].value = 37;
     for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
         struct span cubin = fixture_read("cubins/origins_%u.cubin", architectures[i]);
         struct origin origin;
         assert_int_equal(find(cubin, &thread, &origin), 1);
         assert_false(origin.has_formula);
-        struct thread store = thread; /* by the remainder of 135 and 37 */
-        store.access = 1;
-        memcpy(store.parameters + 16, &(uint32_t){37}, 4);
         assert_int_equal(find(cubin, &store, &origin), 1);
         assert_int_equal(origin.address, OUT + 4 * (135 % 37));
         fixture_free(cubin);
     }
-}
-
-TEST(a_product_wraps)
-{
-    struct thread thread = {"origins", "wrap", 0, {4096}, {1}, {128, 1, 1}, 0, {0}, 0};
-    give(&thread, OUT, 8);
-    give(&thread, 10000000, 4);
-    give(&thread, 4096, 4);
-    expect(&thread, "0x0 + block.x 4096 * ? + thread.x 1 * 16384 (0xc); 524289 * 4096 + 0 = 2147487744, not -2147479552: "
-                    "0x10200004000");
-    thread.kernel = "wrap_unsigned";
-    thread.block_index[0] = 9000;
-    expect(&thread, "0x0 + block.x 9000 * ? + thread.x 1 * 16384 (0xc) + 28; 1152001 * 4096 + 7 = 4718596103, not 423628807: "
-                    "0x1046500401c");
-}
-
-/* Both halves of a 64-bit number, of which the lower one wraps as it should. */
-TEST(a_64_bit_index_does_not_wrap)
-{
-    struct thread thread = {"origins", "far_but_right", 0, {4096}, {1}, {128, 1, 1}, 0, {0}, 0};
-    give(&thread, OUT, 8);
-    give(&thread, UINT64_C(1) << 31, 8);
-    expect(&thread, "0x0 + block.x 4096 * 8589934592 + thread.x 1 * 4");
-    thread.block_index[0] = 1;
-    thread.parameter_bytes = 8;
-    give(&thread, (uint64_t) - (INT64_C(3) << 30), 8);
-    expect(&thread, "0x0 + block.x 1 * -12884901888 + thread.x 1 * 4");
-}
-
-TEST(kernels_of_triton)
-{
-    struct thread thread = {"triton_paged", "paged", 1, {2, 3}, {37}, {128, 1, 1}, 70000, {0}, 0};
-    give(&thread, OUT, 8);
-    give(&thread, TABLE, 8);
-    give(&thread, KEYS, 8);
-    struct thread experts = thread, rows = thread;
-    give(&thread, 8, 4);
-    expect(&thread, "0x8 + [0x4000000004c] 70000 * 4096 + thread.x 37 * 16");
-    experts.file = "triton_experts";
-    experts.kernel = "experts";
-    experts.key = 4104;
-    give(&experts, 100, 4);
-    give(&experts, 640, 4);
-    expect(&experts, "0x8 + [0x40000000010] 4104 * 2560 (0x1c) + thread.x 37 * 4");
-    rows.file = "triton_rows";
-    rows.kernel = "rows";
-    rows.access = 2;
-    give(&rows, 1000, 4);
-    expect(&rows, "0x8 + [0x40000000088] 70000 * 256 + thread.x 37 * ?");
-    struct thread wrap = {"triton_wrap", "wrap", 0, {600000}, {37}, {128, 1, 1}, 0, {0}, 0};
-    give(&wrap, OUT, 8);
-    give(&wrap, 4096, 4);
-    expect(&wrap, "0x0 + block.x 600000 * ? + thread.x 37 * 4; 600000 * 4096 + 0 = 2457600000, not -1837367296: 0x10249f00094");
 }

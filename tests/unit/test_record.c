@@ -1,8 +1,6 @@
 /* Records of every type of field: as JSON and back, as bytes and back; and what is damaged. */
 #include "support/test.h"
 
-#include "support/schema.h"
-
 #include "record/record.h"
 
 struct point {
@@ -161,26 +159,4 @@ TEST(a_number_that_readers_lack_is_absent)
 {
     struct all from = {.number = (uint64_t)INT64_MAX + 1, .none = -1};
     expect_json(&all, &from, least);
-}
-
-TEST(the_schema_has_all_members)
-{
-    json_t *definitions = json_object(), *schema = record_schema(&all, definitions);
-    char *text = json_dumps(json_object_get(json_object_get(schema, "properties"), "points"), JSON_COMPACT);
-    assert_string_equal(text, "{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/point\"}}");
-    free(text);
-    text = json_dumps(definitions, JSON_COMPACT);
-    assert_string_equal(text, "{\"point\":{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"integer\",\"minimum\":0},"
-                              "\"name\":{\"type\":\"string\"}},\"required\":[\"x\"]}}");
-    free(text);
-    json_t *json = json_loads(full, 0, NULL);
-    const char *name;
-    json_t *value;
-    json_object_foreach(json, name, value)
-    {
-        assert_non_null(json_object_get(json_object_get(schema, "properties"), name));
-    }
-    json_decref(json);
-    json_decref(schema);
-    json_decref(definitions);
 }

@@ -234,17 +234,14 @@ static const struct {
     {{"run", "--json", "", "true"}, "--json: the file name \"\" is empty"},
     {{"run", "--json", "/nonexistent/x.json", "true"},
      "json=/nonexistent/x.json: nothing can be written there: /nonexistent: No such file or directory; name a file that"},
-    {{"run", "--set", "log=/nonexistent/x.txt", "true"}, "log=/nonexistent/x.txt: nothing can be written there"},
     {{"run", "--trace", "/dev/null/x", "true"},
      "trace=/dev/null/x: nothing can be written there: /dev/null/x: Not a directory"},
     {{"run", "--keep", "/dev/null/x", "true"},
      "keep=/dev/null/x: nothing can be written there: /dev/null/x: Not a directory; "
      "name a folder"},
     {{"run", "--save_values", "*=/dev/null", "true"}, "save_values=*=/dev/null: nothing can be written there: /dev/null: Not"},
-    {{"run", "--values", "*=/nonexistent/x", "true"}, "values=/nonexistent/x: nothing can be written there"},
     {{"run", "--estimate", "--require-guarded", "true"}, "--require-guarded: --estimate guards nothing; leave one of them out"},
     {{"run", "--estimate", "--html", "x", "true"}, "--html: --estimate finds nothing; leave one of them out"},
-    {{"run", "--set", "guard=8G..4G", "true"}, "guard=8G..4G is not allowed; use MIN or MIN..MAX"},
 };
 
 TEST_WITH(a_wrong_command_line_is_told, NULL, forget)

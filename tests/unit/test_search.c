@@ -18,7 +18,7 @@
 
 static int32_t keys[COUNT];
 
-struct world {
+static struct world {
     struct emulate_launch launch;
     struct emulate_memory memory;
     struct sass_access access;
@@ -26,12 +26,11 @@ struct world {
     uint8_t code[19 * 16], parameters[32];
     int is_hidden;           /* the keys are not known */
     unsigned asked, allowed; /* questions whether it is over; 0: it never is */
-};
+} world;
 
 static int read_keys(void *user, uint64_t address, void *bytes, size_t size)
 {
-    const struct world *world = user;
-    if (world->is_hidden || address < KEYS || address - KEYS > sizeof(keys) - size)
+    if (world.is_hidden || address < KEYS || address - KEYS > sizeof(keys) - size)
         return 0;
     memcpy(bytes, (const uint8_t *)keys + (address - KEYS), size);
     return 1;
@@ -48,36 +47,34 @@ static enum search_region region_of(void *user, uint64_t address, uint64_t bytes
 
 static int is_over(void *user)
 {
-    struct world *world = user;
-    return ++world->asked > world->allowed && world->allowed;
+    return ++world.asked > world.allowed && world.allowed;
 }
 
-static void make(struct world *world, unsigned access)
+static void make(unsigned access)
 {
     static const uint64_t pointers[] = {TABLE, KEYS, VALUES};
     static const uint32_t count = COUNT;
-    *world = (struct world){.memory = {read_keys, world}};
+    world = (struct world){.memory = {read_keys, NULL}};
     struct span code = fixture_code("demo_use_after_free_90");
-    assert_int_equal(code.size, sizeof(world->code));
-    memcpy(world->code, code.bytes, code.size);
+    assert_int_equal(code.size, sizeof(world.code));
+    memcpy(world.code, code.bytes, code.size);
     fixture_free(code);
-    memcpy(world->parameters, pointers, sizeof(pointers));
-    memcpy(world->parameters + sizeof(pointers), &count, sizeof(count));
-    world->launch = (struct emulate_launch){.code = {world->code, sizeof(world->code)},
-                                            .start = START,
-                                            .sm = 90,
-                                            .parameters = {world->parameters, sizeof(world->parameters)},
-                                            .parameters_at = 0x210,
-                                            .grid = {8, 1, 1},
-                                            .block = {128, 1, 1},
-                                            .memory = &world->memory};
-    assert_true(sass_decode(sass_load(world->code + access * 16), 90, &world->access));
-    world->search = (struct search){.launch = &world->launch,
-                                    .access = &world->access,
-                                    .access_pc = START + access * 16,
-                                    .region = region_of,
-                                    .is_over = is_over,
-                                    .user = world};
+    memcpy(world.parameters, pointers, sizeof(pointers));
+    memcpy(world.parameters + sizeof(pointers), &count, sizeof(count));
+    world.launch = (struct emulate_launch){.code = {world.code, sizeof(world.code)},
+                                           .start = START,
+                                           .sm = 90,
+                                           .parameters = {world.parameters, sizeof(world.parameters)},
+                                           .parameters_at = 0x210,
+                                           .grid = {8, 1, 1},
+                                           .block = {128, 1, 1},
+                                           .memory = &world.memory};
+    assert_true(sass_decode(sass_load(world.code + access * 16), 90, &world.access));
+    world.search = (struct search){.launch = &world.launch,
+                                   .access = &world.access,
+                                   .access_pc = START + access * 16,
+                                   .region = region_of,
+                                   .is_over = is_over};
     for (uint32_t i = 0; i < COUNT; i++)
         keys[i] = (int32_t)i;
 }
@@ -93,66 +90,70 @@ static void expect_found(const struct search *search, size_t lanes, uint32_t blo
     assert_int_equal(search->is_over_before, 0);
 }
 
+static void expect_none(const struct search *search, size_t followed, size_t lost, uint64_t lost_at, int is_over_before)
+{
+    assert_int_equal(search->lane_count, 0);
+    assert_int_equal(search->followed, followed);
+    assert_int_equal(search->lost, lost);
+    if (lost)
+        assert_int_equal(search->lost_at, lost_at);
+    assert_int_equal(search->is_over_before, is_over_before);
+}
+
+static const struct search *searched(void)
+{
+    assert_true(search_all(&world.search, 1));
+    return &world.search;
+}
+
 TEST(the_thread_is_found)
 {
-    struct world world;
-    make(&world, TABLE_LOAD);
+    make(TABLE_LOAD);
     keys[3 * 128 + 53] = COUNT;
     keys[3 * 128 + 60] = COUNT + 9;
     keys[3 * 128 + 64] = COUNT; /* of the next warp */
-    assert_true(search_all(&world.search, 1));
-    expect_found(&world.search, 2, 3, 53, TABLE + 4ul * COUNT);
+    expect_found(searched(), 2, 3, 53, TABLE + 4ul * COUNT);
     assert_int_equal(world.search.lanes[1].thread[0], 60);
     assert_true(world.search.lanes[1].address == TABLE + 4ul * (COUNT + 9));
-    make(&world, TABLE_LOAD); /* the last block comes before all, and the first one before those between them */
+    make(TABLE_LOAD); /* the last block comes before all, and the first one before those between them */
     keys[900] = keys[5] = keys[600] = -1;
-    assert_true(search_all(&world.search, 1));
-    expect_found(&world.search, 1, 7, 4, TABLE - 4);
+    expect_found(searched(), 1, 7, 4, TABLE - 4);
     keys[900] = 0;
-    make(&world, TABLE_LOAD);
+    make(TABLE_LOAD);
     keys[5] = keys[600] = -1;
-    assert_true(search_all(&world.search, 1));
-    expect_found(&world.search, 1, 0, 5, TABLE - 4);
-    make(&world, TABLE_LOAD);
-    assert_true(search_all(&world.search, 1));
-    assert_int_equal(world.search.lane_count, 0);
-    assert_int_equal(world.search.followed, 1024);
-    assert_int_equal(world.search.lost, 0);
+    expect_found(searched(), 1, 0, 5, TABLE - 4);
+    make(TABLE_LOAD);
+    expect_none(searched(), 1024, 0, 0, 0);
 }
 
 /* Each thread is followed once, and past what it has found. */
 TEST(several_accesses_are_followed_at_once)
 {
-    struct world world, keyed;
-    make(&keyed, KEY_LOAD);
-    make(&world, TABLE_LOAD);
+    make(KEY_LOAD);
+    const struct sass_access keyed = world.access;
+    make(TABLE_LOAD);
     keys[3 * 128 + 53] = COUNT;
     struct search searches[] = {world.search, world.search, world.search};
-    searches[1].access = &keyed.access;
+    searches[1].access = &keyed;
     searches[1].access_pc = START + KEY_LOAD * 16;
     searches[2].access_pc = START + 19 * 16; /* nobody comes there */
     assert_true(search_all(searches, 3));
     expect_found(&searches[0], 1, 3, 53, TABLE + 4ul * COUNT);
-    for (size_t i = 1; i < 3; i++) {
-        assert_int_equal(searches[i].lane_count, 0);
-        assert_int_equal(searches[i].followed, 1024);
-        assert_int_equal(searches[i].lost, 0);
-    }
-    make(&world, TABLE_LOAD);
+    for (size_t i = 1; i < 3; i++)
+        expect_none(&searches[i], 1024, 0, 0, 0);
+    make(TABLE_LOAD);
     world.is_hidden = 1;
     searches[0] = world.search;
     searches[1].followed = 0;
     assert_true(search_all(searches, 2));
     assert_int_equal(searches[0].lost, 1000); /* the address is not known; the way is */
-    assert_int_equal(searches[1].lost, 0);
-    assert_int_equal(searches[1].followed, 1024);
+    expect_none(&searches[1], 1024, 0, 0, 0);
 }
 
 /* The block's threads are numbered as the hardware does it. */
 TEST(blocks_have_three_dimensions)
 {
-    struct world world;
-    make(&world, KEY_LOAD);
+    make(KEY_LOAD);
     world.launch.grid[0] = 2;
     world.launch.grid[1] = world.launch.grid[2] = 2;
     world.launch.block[0] = 8;
@@ -182,9 +183,8 @@ TEST(loads_have_widths)
     } cases[] = {{0, 0x7fffffff, 255},   {1, 0xff, -1},   {1, 0x17f, 127},
                  {2, 0x7fffffff, 65535}, {3, 0xffff, -1}, {4, 1007, 1007}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct world world;
         uint64_t high;
-        make(&world, TABLE_LOAD);
+        make(TABLE_LOAD);
         memcpy(&high, world.code + KEY_LOAD * 16 + 8, 8);
         high = (high & ~(UINT64_C(7) << 9)) | (uint64_t)cases[i].type << 9;
         memcpy(world.code + KEY_LOAD * 16 + 8, &high, 8);
@@ -200,29 +200,20 @@ TEST(loads_have_widths)
 
 TEST(what_is_not_known_is_lost)
 {
-    struct world world;
-    make(&world, TABLE_LOAD);
+    make(TABLE_LOAD);
     world.is_hidden = 1;
     keys[5] = COUNT;
-    assert_true(search_all(&world.search, 1));
-    assert_int_equal(world.search.lane_count, 0);
-    assert_int_equal(world.search.lost, COUNT); /* the others leave before */
-    assert_int_equal(world.search.followed, 24);
-    assert_true(world.search.lost_at == TABLE_LOAD * 16);
-    make(&world, TABLE_LOAD);
+    expect_none(searched(), 24, COUNT, TABLE_LOAD * 16, 0); /* the others leave before */
+    make(TABLE_LOAD);
     world.launch.memory = NULL;
-    assert_true(search_all(&world.search, 1));
-    assert_int_equal(world.search.lost, COUNT);
-    make(&world, TABLE_LOAD); /* somewhere else */
+    expect_none(searched(), 24, COUNT, TABLE_LOAD * 16, 0);
+    make(TABLE_LOAD); /* somewhere else */
     keys[5] = INT32_MIN;
     memset(world.parameters + 5, 0x70, 1);
-    assert_true(search_all(&world.search, 1));
-    assert_int_equal(world.search.lost, COUNT);
-    make(&world, KEY_LOAD);
+    expect_none(searched(), 24, COUNT, TABLE_LOAD * 16, 0);
+    make(KEY_LOAD);
     world.launch.parameters.size = 24; /* the count is cut off, and with it the way */
-    assert_true(search_all(&world.search, 1));
-    assert_int_equal(world.search.lost, 1024);
-    assert_true(world.search.lost_at == 7 * 16);
+    expect_none(searched(), 0, 1024, 7 * 16, 0);
 }
 
 /* A branch whose way is not known: both ways come to the store, with its address unless the code between changes that. */
@@ -244,42 +235,31 @@ TEST(code_without_accesses_is_passed_either_way)
                                      {cases[i].between[0], cases[i].between[1]},
                                      {0x0000000702007986, 0x000fe2000c101904},  /* STG.E [R2.64], R7 */
                                      {0x000000000000794d, 0x000fea0003800000}}; /* EXIT */
-        struct world world;
-        make(&world, TABLE_LOAD);
+        make(TABLE_LOAD);
         memcpy(world.code, code, sizeof code);
         world.launch.code.size = sizeof code;
         assert_true(sass_decode(sass_load(world.code + 4 * 16ul), 90, &world.access));
         world.search.access_pc = START + 4 * 16;
-        assert_true(search_all(&world.search, 1));
-        assert_int_equal(world.search.followed, cases[i].followed);
-        assert_int_equal(world.search.lost, cases[i].lost);
-        assert_int_equal(world.search.lost_at, cases[i].lost_at);
+        expect_none(searched(), cases[i].followed, cases[i].lost, cases[i].lost_at, 0);
     }
 }
 
 TEST(it_can_be_over)
 {
     static const uint64_t loop[2] = {0xfffffffc00fc7947, 0x000fc0000383ffff}; /* BRA to itself */
-    struct world world;
-    make(&world, TABLE_LOAD);
+    make(TABLE_LOAD);
     world.allowed = 2; /* warps */
     keys[5] = COUNT;
-    assert_true(search_all(&world.search, 1));
-    assert_int_equal(world.search.lane_count, 0);
-    assert_int_equal(world.search.is_over_before, 1);
-    assert_int_equal(world.search.followed, 96);
-    make(&world, TABLE_LOAD);
+    expect_none(searched(), 96, 0, 0, 1);
+    make(TABLE_LOAD);
     memcpy(world.code, loop, sizeof(loop));
     world.allowed = 5;
-    assert_true(search_all(&world.search, 1));
-    assert_int_equal(world.search.is_over_before, 1);
+    expect_none(searched(), 0, 0, 0, 1);
     assert_int_equal(world.asked, 6);
-    make(&world, TABLE_LOAD);
+    make(TABLE_LOAD);
     world.launch.block[0] = 2048; /* damaged */
-    assert_true(search_all(&world.search, 1));
-    assert_int_equal(world.search.followed, 0);
-    make(&world, TABLE_LOAD);
+    expect_none(searched(), 0, 0, 0, 0);
+    make(TABLE_LOAD);
     world.launch.grid[1] = 0;
-    assert_true(search_all(&world.search, 1));
-    assert_int_equal(world.search.followed, 0);
+    expect_none(searched(), 0, 0, 0, 0);
 }

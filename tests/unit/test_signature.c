@@ -37,43 +37,34 @@ TEST(pointers_to_const_are_told_apart)
     assert_false(signature_is_const(NULL, 1, 0));
 }
 
+/* Of the first four arguments. */
 TEST(elements_have_a_type)
 {
     static const struct {
         const char *name;
-        size_t count, index;
-        enum value_type type;
+        size_t count;
+        const char *types; /* "-": none is known */
     } cases[] = {
-        {"k(float const*, double*, int)", 3, 0, VALUE_FLOAT32},
-        {"k(float const*, double*, int)", 3, 1, VALUE_FLOAT64},
-        {"k(float const*, double*, int)", 3, 2, VALUE_TYPES},
-        {"k(float const*, double*, int)", 3, 3, VALUE_TYPES},
-        {"k(float const*, double*, int)", 2, 0, VALUE_TYPES},
-        {"void k<float>(float4 const volatile* __restrict)", 1, 0, VALUE_FLOAT32},
-        {"k(__nv_fp8_e4m3 const*, c10::Float8_e5m2*)", 2, 0, VALUE_FLOAT8_E4M3},
-        {"k(__nv_fp8_e4m3 const*, c10::Float8_e5m2*)", 2, 1, VALUE_FLOAT8_E5M2},
-        {"k(__half const*, __nv_bfloat16*, __half2*, __nv_bfloat162 const*)", 4, 0, VALUE_FLOAT16},
-        {"k(__half const*, __nv_bfloat16*, __half2*, __nv_bfloat162 const*)", 4, 1, VALUE_BFLOAT16},
-        {"k(__half const*, __nv_bfloat16*, __half2*, __nv_bfloat162 const*)", 4, 2, VALUE_FLOAT16},
-        {"k(__half const*, __nv_bfloat16*, __half2*, __nv_bfloat162 const*)", 4, 3, VALUE_BFLOAT16},
-        {"k(double4_16a*, double4_32a const*, __nv_fp8x4_e4m3*, __nv_fp8x2_e5m2 const*)", 4, 0, VALUE_FLOAT64},
-        {"k(double4_16a*, double4_32a const*, __nv_fp8x4_e4m3*, __nv_fp8x2_e5m2 const*)", 4, 1, VALUE_FLOAT64},
-        {"k(double4_16a*, double4_32a const*, __nv_fp8x4_e4m3*, __nv_fp8x2_e5m2 const*)", 4, 2, VALUE_FLOAT8_E4M3},
-        {"k(double4_16a*, double4_32a const*, __nv_fp8x4_e4m3*, __nv_fp8x2_e5m2 const*)", 4, 3, VALUE_FLOAT8_E5M2},
-        {"k(unsigned char*, unsigned int*, unsigned long long*, long const*)", 4, 0, VALUE_UINT8},
-        {"k(unsigned char*, unsigned int*, unsigned long long*, long const*)", 4, 1, VALUE_UINT32},
-        {"k(unsigned char*, unsigned int*, unsigned long long*, long const*)", 4, 2, VALUE_UINT64},
-        {"k(unsigned char*, unsigned int*, unsigned long long*, long const*)", 4, 3, VALUE_INT64},
-        {"k(float**, void*, uint4*, Row*)", 4, 0, VALUE_UINT64},
-        {"k(float const* const*)", 1, 0, VALUE_UINT64},
-        {"k(float**, void*, uint4*, Row*)", 4, 1, VALUE_TYPES},
-        {"k(float**, void*, uint4*, Row*)", 4, 2, VALUE_TYPES},
-        {"k(float**, void*, uint4*, Row*)", 4, 3, VALUE_TYPES},
-        {"k(*)", 1, 0, VALUE_TYPES},
-        {"k_oob", 1, 0, VALUE_TYPES},
+        {"k(float const*, double*, int)", 3, "float32 float64 - -"},
+        {"k(float const*, double*, int)", 2, "- - - -"}, /* not the list that the driver knows */
+        {"void k<float>(float4 const volatile* __restrict)", 1, "float32 - - -"},
+        {"k(__nv_fp8_e4m3 const*, c10::Float8_e5m2*)", 2, "float8_e4m3fn float8_e5m2 - -"},
+        {"k(__half const*, __nv_bfloat16*, __half2*, __nv_bfloat162 const*)", 4, "float16 bfloat16 float16 bfloat16"},
+        {"k(double4_16a*, double4_32a const*, __nv_fp8x4_e4m3*, __nv_fp8x2_e5m2 const*)", 4,
+         "float64 float64 float8_e4m3fn float8_e5m2"},
+        {"k(unsigned char*, unsigned int*, unsigned long long*, long const*)", 4, "uint8 uint32 uint64 int64"},
+        {"k(float**, void*, uint4*, Row*)", 4, "uint64 - - -"},
+        {"k(float const* const*)", 1, "uint64 - - -"},
+        {"k(*)", 1, "- - - -"},
+        {"k_oob", 1, "- - - -"},
+        {NULL, 1, "- - - -"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        if (signature_elements(cases[i].name, cases[i].count, cases[i].index) != cases[i].type)
-            fail_msg("%s, argument %zu", cases[i].name, cases[i].index);
-    assert_int_equal(signature_elements(NULL, 1, 0), VALUE_TYPES);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char types[128] = "";
+        for (size_t k = 0; k < 4; k++) {
+            enum value_type type = signature_elements(cases[i].name, cases[i].count, k);
+            strcat(strcat(types, k ? " " : ""), type == VALUE_TYPES ? "-" : value_names[type]);
+        }
+        assert_string_equal(types, cases[i].types);
+    }
 }

@@ -3,22 +3,6 @@
 
 #include "lens/diff/compare.h"
 
-static struct trace_writers *of_a, *of_b;
-
-static int set_up(void **state)
-{
-    of_a = trace_writers_make();
-    of_b = trace_writers_make();
-    return of_a && of_b ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    trace_writers_free(of_a);
-    trace_writers_free(of_b);
-    return 0;
-}
-
 /* A launch with two scalars, one of them large, and two buffers: an input and an output. */
 struct launch {
     struct trace_event event;
@@ -62,18 +46,35 @@ static struct launch *plain(struct launch *launch)
     return launch;
 }
 
-static struct trace_difference compared(struct launch *a, struct launch *b, unsigned ignored)
+/* Two equal launches, and who wrote what before them. */
+static struct launch a, b;
+static struct trace_writers *of_a, *of_b;
+
+static int set_up(void **state)
 {
-    return trace_compare(&a->event, of_a, 100, &b->event, of_b, 200, ignored);
+    plain(&a);
+    plain(&b);
+    of_a = trace_writers_make();
+    of_b = trace_writers_make();
+    return of_a && of_b ? 0 : -1;
 }
 
-#define EXPECT(wanted, ignored) assert_int_equal(compared(&a, &b, ignored).kind, wanted)
+static int tear_down(void **state)
+{
+    trace_writers_free(of_a);
+    trace_writers_free(of_b);
+    return 0;
+}
+
+static struct trace_difference compared(unsigned ignored)
+{
+    return trace_compare(&a.event, of_a, 100, &b.event, of_b, 200, ignored);
+}
+
+#define EXPECT(wanted, ignored) assert_int_equal(compared(ignored).kind, wanted)
 
 TEST_WITH(each_difference_is_told, set_up, tear_down)
 {
-    struct launch a, b;
-    plain(&a);
-    plain(&b);
     EXPECT(TRACE_EQUAL, 0);
     b.event.symbol = "_Z1kf";
     EXPECT(TRACE_OTHER_KERNEL, 15);
@@ -87,37 +88,34 @@ TEST_WITH(each_difference_is_told, set_up, tear_down)
     EXPECT(TRACE_EQUAL, 0); /* the outputs are the same: it was not used */
     b.buffers[1].after++;
     EXPECT(TRACE_OTHER_SCALAR, 0);
-    assert_int_equal(compared(&a, &b, 0).index, 0);
+    assert_int_equal(compared(0).index, 0);
     EXPECT(TRACE_OTHER_OUTPUT, TRACE_IGNORE_SCALARS);
     plain(&b)->buffers[1].name = "out #2";
     EXPECT(TRACE_OTHER_POINTER, 0);
-    assert_int_equal(compared(&a, &b, 0).index, 1);
+    assert_int_equal(compared(0).index, 1);
     EXPECT(TRACE_EQUAL, TRACE_IGNORE_BUFFERS);
     plain(&b)->buffers[1].offset = 4;
     EXPECT(TRACE_OTHER_POINTER, TRACE_IGNORE_BUFFERS);
     plain(&b)->event.buffer_count = 1;
     EXPECT(TRACE_OTHER_POINTER, 0);
-    assert_true(compared(&a, &b, 0).index == SIZE_MAX);
+    assert_true(compared(0).index == SIZE_MAX);
     plain(&b)->buffers[1].after = 10;
     EXPECT(TRACE_OTHER_OUTPUT, 15);
-    assert_int_equal(compared(&a, &b, 0).index, 1);
+    assert_int_equal(compared(0).index, 1);
 }
 
 TEST_WITH(a_large_argument_counts_if_outputs_differ, set_up, tear_down)
 {
-    struct launch a, b;
-    plain(&a);
     plain(&b)->scalars[1].value = "00112233445566778899aabbccddee00";
     EXPECT(TRACE_EQUAL, 0);
     b.buffers[1].after = 10;
     EXPECT(TRACE_OTHER_STRUCT, 0);
-    assert_int_equal(compared(&a, &b, 0).index, 1);
+    assert_int_equal(compared(0).index, 1);
 }
 
 /* PyTorch leaves pointers of earlier launches in such structs. */
 TEST_WITH(a_pointer_in_a_large_argument_counts_if_others_differ, set_up, tear_down)
 {
-    struct launch a, b;
     plain(&a)->buffers[1].argument = 3;
     plain(&b)->buffers[1].argument = 3;
     a.buffers[1].at = b.buffers[1].at = 8;
@@ -143,7 +141,6 @@ TEST_WITH(a_pointer_in_a_large_argument_counts_if_others_differ, set_up, tear_do
 
 TEST_WITH(hashes_that_are_missing_are_equal, set_up, tear_down)
 {
-    struct launch a, b;
     plain(&a)->buffers[1].has_after = 0;
     plain(&b)->buffers[1].after = 10;
     b.buffers[0].before = 8;
@@ -154,26 +151,22 @@ TEST_WITH(hashes_that_are_missing_are_equal, set_up, tear_down)
 /* A buffer that nobody has written holds anything: it is an input if it is used. */
 TEST_WITH(old_bytes_are_inputs_only_if_they_matter, set_up, tear_down)
 {
-    struct launch a, b, writer;
-    plain(&a);
+    struct launch writer;
     plain(&b)->buffers[1].before = 2;
     EXPECT(TRACE_EQUAL, 0);
     b.buffers[1].after = 10;
     EXPECT(TRACE_OTHER_INPUT, 0);
-    assert_false(compared(&a, &b, 0).is_written);
+    assert_false(compared(0).is_written);
     plain(&b)->buffers[1].before = 2;
     trace_writers_note(of_b, &plain(&writer)->event, 150, 1234);
     EXPECT(TRACE_OTHER_INPUT, 0);
-    assert_true(compared(&a, &b, 0).is_written);
-    assert_int_equal(compared(&a, &b, 0).index, 1);
+    assert_true(compared(0).is_written);
+    assert_int_equal(compared(0).index, 1);
 }
 
 /* As that of a matrix product which sums its parts in another launch. */
 TEST_WITH(a_buffer_that_is_left_as_it_was_is_no_output, set_up, tear_down)
 {
-    struct launch a, b;
-    plain(&a);
-    plain(&b);
     a.buffers[0].before = a.buffers[0].after = 70;
     EXPECT(TRACE_EQUAL, 0);
     b.buffers[0].after++;
@@ -198,7 +191,6 @@ static struct launch *filled(struct launch *launch, uint64_t fill)
 
 TEST_WITH(what_was_computed_with_unwritten_bytes_differs, set_up, tear_down)
 {
-    struct launch a, b;
     size_t index = 0;
     filled(&a, 0);
     filled(&b, 50);
@@ -210,7 +202,7 @@ TEST_WITH(what_was_computed_with_unwritten_bytes_differs, set_up, tear_down)
     assert_false(trace_next_fresh(&a.event, &b.event, &index));
     b.buffers[1].folded_after++;
     EXPECT(TRACE_OTHER_OUTPUT, TRACE_TWO_FILLS);
-    assert_int_equal(compared(&a, &b, TRACE_TWO_FILLS).index, 1);
+    assert_int_equal(compared(TRACE_TWO_FILLS).index, 1);
     b.scalars[1].value = "00112233445566778899aabbccddee00";
     EXPECT(TRACE_OTHER_STRUCT, TRACE_TWO_FILLS);
     filled(&b, 50)->scalars[0].value = "0x3e9";
@@ -225,26 +217,23 @@ TEST_WITH(what_was_computed_with_unwritten_bytes_differs, set_up, tear_down)
 
 TEST(only_two_different_fills_are_compared)
 {
-    struct trace_header a = {.fill = "0x00"}, b = {.fill = "0x4b"}, none = {.fill = ""};
-    assert_true(trace_has_two_fills(&a, &b) && trace_has_two_fills(&b, &a));
-    assert_false(trace_has_two_fills(&a, &a) || trace_has_two_fills(&a, &none) || trace_has_two_fills(&none, &none));
+    struct trace_header zero = {.fill = "0x00"}, other = {.fill = "0x4b"}, none = {.fill = ""};
+    assert_true(trace_has_two_fills(&zero, &other) && trace_has_two_fills(&other, &zero));
+    assert_false(trace_has_two_fills(&zero, &zero) || trace_has_two_fills(&zero, &none) || trace_has_two_fills(&none, &none));
 }
 
 TEST_WITH(an_input_that_was_written_comes_first, set_up, tear_down)
 {
-    struct launch a, b, writer;
-    plain(&a);
-    plain(&b);
+    struct launch writer;
     b.buffers[0].before = 70; /* written by nobody */
     b.buffers[1].before = 2;
     trace_writers_note(of_a, &plain(&writer)->event, 50, 0);
     EXPECT(TRACE_OTHER_INPUT, 0);
-    assert_int_equal(compared(&a, &b, 0).index, 1);
+    assert_int_equal(compared(0).index, 1);
 }
 
 TEST_WITH(other_data_of_the_host_is_told, set_up, tear_down)
 {
-    struct launch a, b;
     for (int is_set = 0; is_set < 2; is_set++) {
         plain(&a);
         a.event.kind = is_set ? TRACE_SET : TRACE_COPY;
@@ -315,11 +304,9 @@ TEST_WITH(what_is_written_is_read, set_up, tear_down)
 {
     char *text = NULL;
     size_t size = 0;
-    struct launch a;
     struct trace_event read;
     struct problem problem;
     FILE *out = open_memstream(&text, &size);
-    plain(&a);
     a.event.name = "k<\"a\\b\">\x01\xff";
     a.buffers[1].at = 16;
     a.buffers[1].has_after = 0;
