@@ -163,3 +163,44 @@ static inline void not_rerun(struct story *story)
     story->rerun =
         (struct rerun_result){.outcome = RERUN_FAILED, .reason = "the device has no memory\nfor copies of 3 buffers"};
 }
+
+/* Whatever a snapshot has of a second launch and of buffers, for what is read back of it. */
+static inline void rerun_with_all(struct story *story)
+{
+    static const struct origin cause = {
+        .is_known = 1,
+        .address = 0xfedcba9876543210,
+        .base = 0x7e0000000000,
+        .base_at = -1,
+        .base_from = 0x10,
+        .constant = (uint64_t)-8,
+        .terms = {{.value = (uint64_t)-1,
+                   .is_negative = 1,
+                   .adds = (uint64_t)-4,
+                   .factor = 4,
+                   .times = -1,
+                   .from = 0x7e0000000010,
+                   .bytes = 8,
+                   .place = {0x40, 23, "k.cu"}},
+                  {.input = ORIGIN_THREAD, .at = 2, .value = 3, .adds = 5, .times = 12, .times_value = 64}},
+        .term_count = 2,
+        .wraps = {{{0x50, 24, "k.cu"}, ORIGIN_WRAPPED_SUM, -1, 2, -3, INT64_MIN, INT32_MIN, 0x7e0000000020}},
+        .wrap_count = 1};
+    rerun_emulated(story);
+    struct rerun_write *slack = add_write(story, NULL, 16, 1, &two, sizeof two);
+    slack->is_before = slack->is_slack = 1;
+    snprintf(story->rerun.note, sizeof story->rerun.note, "the GPU was full");
+    story->rerun.emulated[0].lane = 31;
+    memcpy(story->rerun.emulated_block, (uint32_t[]){4, 5, 6}, sizeof story->rerun.emulated_block);
+    story->rerun.figures[0] = (struct figures){.address = 0xfedcba9876543210,
+                                               .bytes = UINT64_C(3) << 30,
+                                               .seen = 16 << 20,
+                                               .first = {0xff, 0, 1, [31] = 7},
+                                               .types = {{-1.5, 1e300, 0.1, 5, 4, 3, 2, 1.02}, [VALUE_UINT64] = {.max = 1}}};
+    story->rerun.figures[1] = (struct figures){.address = 16};
+    story->rerun.figure_count = 2;
+    story->rerun.cause = cause;
+    story->near[0].redzone_before = 256;
+    story->near[0].redzone_after = 312;
+    story->memory.shared = UINT64_C(1) << 63 | 2;
+}
