@@ -23,8 +23,7 @@ static uint64_t read_site(const struct evidence_site *site)
         sum += site->parameters[i];
     for (size_t i = 0; i < site->lane_count; i++)
         sum += site->lanes[i].address + site->lanes[i].thread[0];
-    if (site->is_warp_alive && site->lane_count == 0)
-        abort(); /* the contract: an alive warp has a lane */
+    require(!site->is_warp_alive || site->lane_count); /* the contract: an alive warp has a lane */
     return sum;
 }
 
@@ -103,14 +102,11 @@ static void diagnose(const struct evidence *evidence)
     const struct finding_origin origin = {.pid = 1, .rank = -1};
     struct diagnosis diagnosis;
     fault_diagnose(evidence, &memory, &diagnosis);
-    char *text = told_fault(finding_text, &diagnosis, &origin);
-    if (text && (!*text || text[strlen(text) - 1] != '\n'))
-        abort();
-    free(text);
-    char *json = told_fault(finding_json, &diagnosis, &origin);
-    if (json && (!*json || json[strlen(json) - 1] != '\n'))
-        abort();
-    free(json);
+    char *texts[] = {told_fault(finding_text, &diagnosis, &origin), told_fault(finding_json, &diagnosis, &origin)};
+    for (int i = 0; i < 2; i++) {
+        require(!texts[i] || (*texts[i] && texts[i][strlen(texts[i]) - 1] == '\n'));
+        free(texts[i]);
+    }
 }
 
 /* Takes the image of the site's kernel out of the dump, and puts barriers into it. */
@@ -118,11 +114,9 @@ static void list_variables(struct span cubin, const char *symbol)
 {
     static struct variable found[VARIABLES_MOST];
     size_t count = variables_of(cubin, symbol, found);
-    if (count > VARIABLES_MOST || variables_locate(cubin, found, count) > count)
-        abort();
+    require(count <= VARIABLES_MOST && variables_locate(cubin, found, count) <= count);
     for (size_t i = 0; i < count; i++)
-        if (!found[i].size || !*found[i].name)
-            abort();
+        require(found[i].size && *found[i].name);
     variables_lead_inside(cubin, cubin.bytes, cubin.size < 4096 ? cubin.size : 4096);
 }
 
@@ -136,11 +130,9 @@ static void fence_kernel(const struct coredump *dump, const struct evidence_site
         return;
     cufence_status status = image_of_kernel(dump, site->symbol, site->error_pc, &image, &size, &problem);
     list_variables(image_relocated(dump, site->symbol, site->error_pc), site->symbol);
-    if ((status == CUFENCE_OK) != (image != NULL) || (status != CUFENCE_OK && !problem.text[0]))
-        abort();
-    if (image && fence_put(&image, &size, site->symbol, site->kernel_offset, &fence, &problem) == CUFENCE_OK &&
-        fence.fenced > fence.exits)
-        abort();
+    require((status == CUFENCE_OK) == (image != NULL) && (status == CUFENCE_OK || problem.text[0]));
+    require(!image || fence_put(&image, &size, site->symbol, site->kernel_offset, &fence, &problem) != CUFENCE_OK ||
+            fence.fenced <= fence.exits);
     free(image);
 }
 
@@ -175,8 +167,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t sum = 0;
     struct problem problem;
     cufence_status status = evidence_from_coredump(data, size, &evidence, &problem);
-    if ((status == CUFENCE_OK) != (evidence != NULL))
-        abort();
+    require((status == CUFENCE_OK) == (evidence != NULL));
     for (size_t i = 0; evidence && i < evidence->site_count; i++)
         sum += read_site(&evidence->sites[i]);
     if (evidence)

@@ -28,6 +28,11 @@ static int is_within(struct span span, const char *text)
     return at >= start && at < start + span.size && memchr(text, 0, span.size - (at - start)) != NULL;
 }
 
+static int is_named(const struct line_query *query, const char *text)
+{
+    return is_within(query->line, text) || is_within(query->line_str, text) || is_within(query->str, text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct cubin_line place = {0};
@@ -44,10 +49,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!lines_find(&query, &place))
         return 0;
     /* the contract: the names are within the sections */
-    if (!is_within(query.line, place.file) && !is_within(query.line_str, place.file) && !is_within(query.str, place.file))
-        abort();
-    if (place.directory && !is_within(query.line, place.directory) && !is_within(query.line_str, place.directory) &&
-        !is_within(query.str, place.directory))
-        abort();
+    require(is_named(&query, place.file) && (!place.directory || is_named(&query, place.directory)));
     return 0;
 }

@@ -8,37 +8,28 @@
 static void diagnose(const struct fault_memory *memory, const struct rerun_result *rerun)
 {
     static const uint64_t parameters[] = {0x7e0000001000, 0x7e0000200000, 7};
-    struct evidence_lane lane = {.thread = {3}, .address = 0x7e0000200000, .certainty = CERTAIN_EXACT};
-    struct evidence_site site = {.exception = exception_of(14, NULL),
-                                 .is_warp_alive = 1,
-                                 .kernel = "k",
-                                 .symbol = "k",
-                                 .access = ACCESS_WRITE,
-                                 .access_bytes = 4,
-                                 .has_grid = 1,
-                                 .grid = {1, 1, 1},
-                                 .block = {32, 1, 1},
-                                 .parameters = (const uint8_t *)parameters,
-                                 .parameter_bytes = sizeof parameters,
-                                 .lanes = &lane,
-                                 .lane_count = 1};
     for (int is_known = 0; is_known < 2; is_known++) {
+        struct evidence_lane lane = {
+            .thread = {3}, .address = 0x7e0000200000, .certainty = is_known ? CERTAIN_EXACT : CERTAIN_NOT};
+        struct evidence_site site = {.exception = exception_of(14, NULL),
+                                     .is_warp_alive = is_known,
+                                     .kernel = "k",
+                                     .symbol = "k",
+                                     .access = ACCESS_WRITE,
+                                     .access_bytes = 4,
+                                     .has_grid = 1,
+                                     .grid = {1, 1, 1},
+                                     .block = {32, 1, 1},
+                                     .parameters = is_known ? (const uint8_t *)parameters : NULL,
+                                     .parameter_bytes = is_known ? sizeof parameters : 0,
+                                     .lanes = &lane,
+                                     .lane_count = 1};
         const struct evidence evidence = {.sites = &site, .site_count = 1};
         const struct finding_origin origin = {.pid = 1, .rank = -1};
         struct diagnosis diagnosis;
-        if (!is_known) {
-            lane.certainty = CERTAIN_NOT;
-            site.is_warp_alive = 0;
-            site.parameters = NULL;
-            site.parameter_bytes = 0;
-        }
         fault_diagnose_rerun(&evidence, rerun, memory, &diagnosis);
         free(told_rerun(finding_text, &diagnosis, rerun, &origin));
         free(told_rerun(finding_json, &diagnosis, rerun, &origin));
-        lane.certainty = CERTAIN_EXACT;
-        site.is_warp_alive = 1;
-        site.parameters = (const uint8_t *)parameters;
-        site.parameter_bytes = sizeof parameters;
     }
 }
 
@@ -47,15 +38,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct snapshot *snapshot = NULL;
     struct problem problem;
     cufence_status status = snapshot_read((const char *)data, size, &snapshot, &problem);
-    if ((status == CUFENCE_OK) != (snapshot != NULL))
-        abort();
+    require((status == CUFENCE_OK) == (snapshot != NULL));
     if (!snapshot)
         return 0;
     diagnose(&snapshot->memory, &snapshot->rerun);
     char *again = snapshot_write(&snapshot->memory, &snapshot->origin, &snapshot->rerun);
     struct snapshot *second = NULL;
-    if (again && snapshot_read(again, strlen(again), &second, &problem) != CUFENCE_OK)
-        abort();
+    require(!again || snapshot_read(again, strlen(again), &second, &problem) == CUFENCE_OK);
     snapshot_free(second);
     free(again);
     snapshot_free(snapshot);
