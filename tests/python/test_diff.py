@@ -56,6 +56,9 @@ class Runs(Folder):
         out = self.diff(self.trace("plain"), self.trace("again"), status=0)
         self.assertIn("SUMMARY: cufence: the runs are equal: 9 events in 2 streams", out)
 
+    def test_an_end_without_exit_handlers_loses_nothing(self) -> None:
+        self.diff(self.trace("plain"), self.trace("left", "end"), status=0)
+
     def test_addresses_and_old_bytes_make_no_difference(self) -> None:
         plain, other = self.trace("plain"), self.trace("other", "addresses")
         events = [json.loads(line) for line in other.read_text().splitlines()]

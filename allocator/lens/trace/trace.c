@@ -172,6 +172,13 @@ static void finished(const struct visit *visit, uint8_t *results, size_t bytes, 
         put_event(visit, hashing_plan(visit), sums);
 }
 
+/* What is written is there if the program ends without exit handlers. */
+static void rests(void)
+{
+    if (trace.file)
+        fflush(trace.file);
+}
+
 static void closed(void)
 {
     const struct trace_event end = {.kind = TRACE_END, .number = trace.events, .missed = trace.missed};
@@ -204,6 +211,7 @@ cufence_status trace_open(const struct options *options)
                                      .before = before,
                                      .after = after,
                                      .finished = finished,
+                                     .rests = rests,
                                      .closed = closed};
     cufence_status status = options_expand_path(options->trace, trace.path, sizeof trace.path)
                                 ?: visits_choose(&trace.filter, options->trace_filter, "trace");

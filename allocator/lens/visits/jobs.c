@@ -1,5 +1,6 @@
 #include "jobs.h"
 
+#include "base/aside.h"
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/output.h"
@@ -11,9 +12,10 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#define MOST_JOBS 65536 /* that wait; later ones are only counted */
-#define PAUSE_US 100    /* between two looks at work that is not done */
-#define FAULT_MS 1000   /* after a fault, work that was done before it may still be about to say so */
+#define MOST_JOBS 65536  /* that wait; later ones are only counted */
+#define REFUSED_MOST 100 /* looks in turn at which another thread has the lock */
+#define PAUSE_US 100     /* between two looks at work that is not done */
+#define FAULT_MS 1000    /* after a fault, work that was done before it may still be about to say so */
 
 const struct visit_user *visit_users[VISIT_USERS];
 unsigned visit_users_added;
@@ -203,13 +205,15 @@ static struct job *next_locked(void)
     return NULL;
 }
 
-static void finish(struct job *job)
+static void finish(struct job *job, int is_last)
 {
     uint8_t *copy = job->how == VISIT_DONE ? job->copy : NULL;
     for (unsigned i = 0; i < visit_user_count(); i++) {
         if (job->users >> i & 1)
             visit_users[i]->finished(&job->visit, copy ? copy + job->offsets[i] : NULL, copy ? job->parts[i].bytes : 0,
                                      job->how);
+        if (is_last && visit_users[i]->rests)
+            visit_users[i]->rests();
     }
     jobs_free(job);
 }
@@ -225,9 +229,10 @@ static void *work(void *unused)
             continue;
         }
         jobs.finishing = job ? job->turn : 0;
+        int is_last = !jobs.first;
         lock_release(&jobs.lock);
         if (job)
-            finish(job);
+            finish(job, is_last);
         else
             usleep(PAUSE_US);
         lock_take(&jobs.lock);
@@ -250,14 +255,23 @@ static int is_due_locked(uint64_t submitted)
     return jobs.finishing && jobs.finishing <= submitted;
 }
 
+/* By looks instead of waits: the caller may be a signal handler that ends the process, in a thread that holds the lock. */
 int jobs_await(unsigned ms)
 {
-    const struct timespec until = clock_after(CLOCK_REALTIME, ms * NS_PER_MS);
-    int is_due;
-    HOLD(&jobs.lock);
-    const uint64_t submitted = jobs.submitted;
-    while ((is_due = is_due_locked(submitted)) && wait_locked(&until))
-        ;
+    const uint64_t until = monotonic_ms() + ms, submitted = __atomic_load_n(&jobs.submitted, __ATOMIC_RELAXED);
+    int is_due = submitted != 0;
+    for (unsigned refused = 0; is_due && refused < REFUSED_MOST;) {
+        refused++;
+        if (lock_try(&jobs.lock)) {
+            refused = 0;
+            is_due = !pthread_equal(pthread_self(), jobs.thread) && is_due_locked(submitted);
+            lock_release(&jobs.lock);
+        }
+        if (is_due && monotonic_ms() >= until)
+            break;
+        if (is_due)
+            aside_sleep(1000);
+    }
     return !is_due;
 }
 
@@ -271,7 +285,7 @@ void jobs_submit(struct job *job)
     int is_kept = jobs.has_thread && !jobs.is_closing && (job->memory || jobs.count < MOST_JOBS);
     if (is_kept) {
         DL_APPEND(jobs.first, job);
-        job->turn = ++jobs.submitted;
+        job->turn = __atomic_add_fetch(&jobs.submitted, 1, __ATOMIC_RELAXED);
         jobs.count++;
         pthread_cond_signal(&jobs.filled);
     } else {
