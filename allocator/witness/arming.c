@@ -84,12 +84,6 @@ static cufence_status make_fifo(struct dump_pipe *fifo)
                      "there is no thread or no descriptor for the pipe with core dumps (ulimit -u, ulimit -n)");
 }
 
-static cufence_status make_pipe(struct dump_pipe *pipe)
-{
-    pipe->folder[0] = '\0';
-    return hidden_open(pipe->path, sizeof pipe->path) ? CUFENCE_OK : make_fifo(pipe);
-}
-
 void dumps_forget_pipe(const struct dump_pipe *pipe)
 {
     hidden_close(pipe->path);
@@ -128,7 +122,8 @@ cufence_status dumps_arm(struct dump_pipe *pipe)
                              "armed before; start cufence first",
                              i);
     }
-    cufence_status status = make_pipe(pipe);
+    pipe->folder[0] = '\0';
+    cufence_status status = hidden_open(pipe->path, sizeof pipe->path) ? CUFENCE_OK : make_fifo(pipe);
     if (status != CUFENCE_OK)
         return status;
     status = dump_arm(pipe->path, CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT);

@@ -320,15 +320,11 @@ int rerun_source_is_wanted(const struct options *options)
     return options->explain == EXPLAIN_RERUN || (options->explain == EXPLAIN_AUTO && (!driver->is_sim || options->save[0]));
 }
 
-/* A second launch of a read would only say again what the dump says. */
-static int is_explained(const struct diagnosis *diagnosis, const struct evidence_site *site)
-{
-    return site->access == ACCESS_READ && fault_is_address_sure(diagnosis);
-}
-
 static int is_rerun(const struct options *options, const struct diagnosis *diagnosis, const struct evidence_site *site)
 {
-    int is_needed = options->explain == EXPLAIN_RERUN || options->save[0] || !is_explained(diagnosis, site);
+    /* A second launch of a read would only say again what the dump says. */
+    int is_explained = site->access == ACCESS_READ && fault_is_address_sure(diagnosis);
+    int is_needed = options->explain == EXPLAIN_RERUN || options->save[0] || !is_explained;
     return is_needed && (site->exception.class != CLASS_NO_BUFFER || !site->is_warp_alive);
 }
 

@@ -52,12 +52,6 @@ static const struct finding_origin *setting_of(struct setting *setting, int devi
 /* For the rest of the block. */
 #define ORIGIN(device) setting_of(&(struct setting){.name = ""}, device)
 
-static cufence_status read_known(const struct options *options)
-{
-    known_free(&known);
-    return known_read_option(&known, options->known);
-}
-
 static void add_json(char *line)
 {
     delivery_print(NULL, line);
@@ -72,7 +66,8 @@ cufence_status tell_open(const struct options *options)
     const char *actions = env_get("GITHUB_ACTIONS"), *workspace = env_get("GITHUB_WORKSPACE");
     is_annotated = actions && !strcmp(actions, "true");
     snprintf(checkout, sizeof checkout, "%s", workspace ? workspace : "");
-    cufence_status status = delivery_open(options) ?: read_known(options);
+    known_free(&known);
+    cufence_status status = delivery_open(options) ?: known_read_option(&known, options->known);
     /* So that the file is there, and says that it is cufence's, although nothing may ever be found. */
     if (status == CUFENCE_OK && delivery_needs_head())
         add_json(json_of_guarded(ORIGIN(-1), NULL));

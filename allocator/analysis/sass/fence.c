@@ -124,11 +124,6 @@ static cufence_status find_code(uint8_t *bytes, size_t size, const char *symbol,
     return CUFENCE_OK;
 }
 
-static int is_exit(struct sass_instruction instruction)
-{
-    return sass_bits(instruction, 0, 9) == 0x14d;
-}
-
 /* Without operands and modifiers, but for the predicate. */
 static int is_plain_exit(struct sass_instruction instruction)
 {
@@ -139,7 +134,7 @@ static void count_exits(const struct code *code, struct fence *fence)
 {
     *fence = (struct fence){0};
     for (uint64_t at = 0; at < code->size; at += SASS_INSTRUCTION_BYTES) {
-        fence->exits += is_exit(instruction_at(code, at)) != 0;
+        fence->exits += sass_opcode(instruction_at(code, at)) == 0x14d; /* EXIT */
         fence->fenced += is_plain_exit(instruction_at(code, at)) != 0;
     }
 }

@@ -113,11 +113,6 @@ static int bit(struct sass_instruction instruction, unsigned at)
     return at == ALWAYS || (at != NEVER && sass_bits(instruction, at, 1) != 0);
 }
 
-static enum era era_of(unsigned sm)
-{
-    return sm >= 100 ? ERA_100 : sm >= 80 ? ERA_80 : ERA_70;
-}
-
 static struct data_width width_of(const struct encoding *encoding, struct sass_instruction instruction, unsigned sm)
 {
     switch (encoding->type) {
@@ -144,7 +139,7 @@ static const struct encoding *find_encoding(struct sass_instruction instruction,
 {
     uint64_t opcode = sass_bits(instruction, 0, 12);
     int is_extended = bit(instruction, 91);
-    enum era era = era_of(sm);
+    enum era era = sm >= 100 ? ERA_100 : sm >= 80 ? ERA_80 : ERA_70;
     for (size_t i = 0; i < sizeof(encodings) / sizeof(encodings[0]); i++) {
         const struct encoding *encoding = &encodings[i];
         if (encoding->opcode == opcode && encoding->is_extended == is_extended && era >= encoding->first &&
