@@ -1,5 +1,6 @@
 #include "aside.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -143,10 +144,12 @@ void aside_call(void (*function)(void *), void *argument)
     }
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &visit.cancel_state);
     under_way = &visit;
+    int error = errno; /* what the driver does with it stays */
     if (has_room())
         function(argument);
     else
         call_elsewhere(&visit.sp, function, argument);
+    errno = error;
     under_way = NULL;
     pthread_setcancelstate(visit.cancel_state, NULL);
 }

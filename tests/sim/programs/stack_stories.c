@@ -1,6 +1,7 @@
 /* Stories about fibres with little stack, and an end in a signal handler. */
 #include "program.h"
 
+#include <errno.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -139,7 +140,10 @@ static CUresult answer;
 
 static void run_step(void)
 {
+    errno = 1000;
     answer = on_fibre();
+    if (errno != 1000)
+        printf("errno %d\n", errno);
 }
 
 /* Runs on a stack of its own with a guard page below. Returns how many bytes of it were written to. */
