@@ -290,10 +290,11 @@ static int take_line(struct collected *collected, struct line *line)
     return !strcmp(kind, "use") || add(collected, line);
 }
 
-static int read_line(struct collected *collected, const char *command, const char *path, size_t number, const char *text)
+static int read_line(struct collected *collected, const char *command, const char *path, size_t number, const char *text,
+                     size_t size)
 {
     json_error_t error;
-    struct line line = {.json = json_loads(text, JSON_REJECT_DUPLICATES, &error)};
+    struct line line = {.json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error)};
     int is_ok = 1;
     if (!line.json)
         return complain(command, path, number, error.text);
@@ -311,7 +312,7 @@ static int read_line(struct collected *collected, const char *command, const cha
 
 int collected_take(struct collected *collected, const char *line)
 {
-    return read_line(collected, NULL, "", 0, line);
+    return read_line(collected, NULL, "", 0, line, strlen(line));
 }
 
 int collected_read(struct collected *collected, const char *command, const char *path)
@@ -319,15 +320,16 @@ int collected_read(struct collected *collected, const char *command, const char 
     FILE *file = strcmp(path, "-") ? fopen(path, "re") : stdin;
     char *line = NULL;
     size_t capacity = 0, number = 0, lines = 0;
+    ssize_t size;
     int is_ok = 1;
     if (!file)
         return complain(command, path, 0, strerror(errno));
     errno = 0;
-    while (getline(&line, &capacity, file) >= 0) {
+    while ((size = getline(&line, &capacity, file)) >= 0) {
         number++;
-        int is_blank = !line[strspn(line, " \t\r\n")];
+        int is_blank = strspn(line, " \t\r\n") == (size_t)size;
         lines += !is_blank;
-        if (!is_blank && !read_line(collected, command, path, number, line)) {
+        if (!is_blank && !read_line(collected, command, path, number, line, (size_t)size)) {
             collected->unreadable++;
             is_ok = 0;
         }

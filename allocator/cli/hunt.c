@@ -102,8 +102,8 @@ static int make_folder(struct hunt *hunt)
 {
     struct plan *plan = &hunt->plan;
     char file[PATH_MAX];
-    if ((mkdir(hunt->kept, 0777) != 0 && errno != EEXIST) || !realpath(hunt->kept, plan->folder) ||
-        access(plan->folder, W_OK | X_OK) != 0)
+    if ((mkdir(hunt->kept, 0777) != 0 && errno != EEXIST) || snprintf(file, PATH_MAX, "%s/.", hunt->kept) >= PATH_MAX ||
+        !realpath(file, plan->folder) || access(plan->folder, W_OK | X_OK) != 0)
         return complain(STATUS_USAGE, "--keep %s: %s", hunt->kept, strerror(errno));
     for (unsigned mode = 0; mode < MODES; mode++)
         if (access(kept_reports(plan, mode, file), F_OK) == 0)
@@ -258,6 +258,10 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
     hunt->plan.modes |= (unsigned)hunt->is_deep << MODE_DEEP;
     if (!hunt->plan.modes)
         hunt->plan.modes = hunt->plan.is_uninit ? 3u << UNINIT_MODES : ALL_MODES;
+    if (!(hunt->plan.modes & 1u << MODE_DEEP) && (hunt->plan.tools || hunt->plan.seconds))
+        return complain(STATUS_USAGE, "--%s has no effect without --deep", hunt->plan.tools ? "tools" : "seconds");
+    if (!hunt->plan.seconds)
+        hunt->plan.seconds = 120;
     if (!hunt->plan.tools)
         hunt->plan.tools = (1u << DEEP_TOOL_COUNT) - 1;
     if (hunt->kept && !*hunt->kept)
@@ -274,9 +278,8 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
 
 static int run(int argc, char **argv)
 {
-    struct hunt hunt = {.plan = {.is_guarded_required = 1, .seconds = 120},
-                        .settings = {.command = "hunt", .presets = 1},
-                        .outputs.command = "hunt"};
+    struct hunt hunt = {
+        .plan = {.is_guarded_required = 1}, .settings = {.command = "hunt", .presets = 1}, .outputs.command = "hunt"};
     char *own = NULL;
     int status = settings_insert(&hunt.settings, 0, "CUFENCE_OPTIONS", env_get("CUFENCE_OPTIONS"));
     if (status == 0 && arguments_read(&hunt_command, argc, argv, &hunt, &status))

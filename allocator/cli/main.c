@@ -9,6 +9,7 @@
 #include <cufence.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -128,11 +129,21 @@ static int dispatch(int argc, char **argv)
     return command ? command->run(argc, argv) : unknown_command(argv);
 }
 
+/* Where a standard descriptor is closed, the next file that is opened would get its number, and then what is printed. The
+ * program of `cufence run` finds it closed. */
+static void keep_numbers(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+}
+
 /* Output into a full disk or a closed pipe is lost: a script must not take that for success. It is exported, so that the stacks
  * of a planted program end there (planted.h). */
 PLANTED int main(int argc, char **argv)
 {
     int is_planted = argc == 4 && !strcmp(argv[1], "planted");
+    keep_numbers();
     int status = is_planted ? planted_main(argv[2], argv[3]) : dispatch(argc - 1, argv + 1);
     int failed = ferror(stdout);
     errno = 0;

@@ -56,6 +56,21 @@ static int check(const struct outputs *outputs)
     return dashes > 1 ? complain(STATUS_USAGE, "standard output (-) takes one document; give the others a file") : 0;
 }
 
+static int is_regular(FILE *file, struct stat *found)
+{
+    return file && fstat(fileno(file), found) == 0 && S_ISREG(found->st_mode);
+}
+
+/* The document that goes to the same file as a later one; -1: none does. */
+static int twin_of(const struct outputs *outputs, int which)
+{
+    struct stat file, other;
+    for (int i = 0; i < which && is_regular(outputs->files[which], &file); i++)
+        if (is_regular(outputs->files[i], &other) && file.st_dev == other.st_dev && file.st_ino == other.st_ino)
+            return i;
+    return -1;
+}
+
 int outputs_open(struct outputs *outputs)
 {
     int refusal = check(outputs);
@@ -67,19 +82,18 @@ int outputs_open(struct outputs *outputs)
             continue;
         int file = is_dash(path) ? dup(STDOUT_FILENO) : open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
         outputs->files[i] = file >= 0 ? fdopen(file, "w") : NULL;
-        if (outputs->files[i])
-            continue;
-        if (file >= 0)
-            close(file);
-        return complain(STATUS_USAGE, "%s %s: %s", faces[i].option, path, strerror(errno));
+        if (!outputs->files[i]) {
+            refusal = complain(STATUS_USAGE, "%s %s: %s", faces[i].option, path, strerror(errno));
+            if (file >= 0)
+                close(file);
+            return refusal;
+        }
+        int twin = twin_of(outputs, i);
+        if (twin >= 0)
+            return complain(STATUS_USAGE, "%s and %s name the same file, %s; one would overwrite the other", faces[twin].option,
+                            faces[i].option, path);
     }
     return 0;
-}
-
-static int is_regular(FILE *file)
-{
-    struct stat found;
-    return fstat(fileno(file), &found) == 0 && S_ISREG(found.st_mode);
 }
 
 static int write_face(const struct outputs *outputs, int which, const struct collected *collected)
@@ -92,10 +106,11 @@ static int write_face(const struct outputs *outputs, int which, const struct col
 
 int outputs_write(struct outputs *outputs, const struct collected *collected)
 {
+    struct stat found;
     int is_ok = 1;
     for (int i = 0; i < OUTPUTS; i++) {
         FILE *out = outputs->files[i];
-        int is_file = out && !is_dash(outputs->paths[i]) && is_regular(out);
+        int is_file = !is_dash(outputs->paths[i]) && is_regular(out, &found);
         if (!out || (collected->is_unfinished && !is_file))
             continue;
         errno = 0;
@@ -121,7 +136,7 @@ void outputs_close(struct outputs *outputs)
     struct stat found;
     for (int i = 0; i < OUTPUTS; i++) {
         FILE *out = outputs->files[i];
-        if (out && !is_dash(outputs->paths[i]) && is_regular(out) && fstat(fileno(out), &found) == 0 && found.st_size == 0)
+        if (!is_dash(outputs->paths[i]) && is_regular(out, &found) && found.st_size == 0)
             unlink(outputs->paths[i]);
         if (out)
             fclose(out);

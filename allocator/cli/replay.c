@@ -293,6 +293,11 @@ static int run(int argc, char **argv)
         return status;
     if (wishes.is_uninit && (wishes.under || wishes.times != 1))
         return arguments_complain("replay", STATUS_USAGE, "--uninit makes launches of its own; leave out --under and --times");
+    if (wishes.is_exact && (wishes.is_uninit || wishes.under || wishes.times != 1 || !wishes.has_guards))
+        return arguments_complain("replay", STATUS_USAGE,
+                                  "--exact launches nothing; leave out --uninit, --under, --times and --no-guards");
+    if (wishes.under && wishes.times != 1)
+        return arguments_complain("replay", STATUS_USAGE, "--under makes one launch; leave out --times");
     status = replay_choose(argv[optind], folder);
     replay.folder = folder;
     replay.seconds = wishes.seconds;

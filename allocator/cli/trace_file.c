@@ -6,6 +6,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* The reason comes behind the file, of which a long name is cut, and the line; 0: none. */
+static cufence_status fail(const struct trace_file *file, uint64_t line, cufence_status status, struct problem *problem,
+                           const char *why)
+{
+    char number[24] = "";
+    size_t length = strlen(file->path), cut = length > 120 ? length - 120 : 0;
+    if (line)
+        snprintf(number, sizeof number, ":%" PRIu64, line);
+    return problem_set(problem, status, "%s%s%s: %.120s", cut ? "..." : "", file->path + cut, number, why);
+}
+
 /* Reads the line at the file's position, without its newline. *is_cut: the file ends before a newline. */
 static cufence_status read_line(struct trace_file *file, int *is_cut, struct problem *problem)
 {
@@ -13,21 +24,18 @@ static cufence_status read_line(struct trace_file *file, int *is_cut, struct pro
     file->size = 0;
     while ((character = getc_unlocked(file->file)) != EOF && character != '\n') {
         if (file->size == TRACE_LINE_BYTES)
-            return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s:%" PRIu64 ": the line is longer than %zu bytes", file->path,
-                               file->lines + 1, TRACE_LINE_BYTES);
+            return fail(file, file->lines + 1, CUFENCE_ERROR_CORRUPT, problem, "the line is longer than 4 MiB");
         file->line[file->size++] = (char)character;
     }
     *is_cut = character == EOF;
-    if (ferror(file->file))
-        return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s", file->path, strerror(errno));
-    return CUFENCE_OK;
+    return ferror(file->file) ? fail(file, 0, CUFENCE_ERROR_SYSTEM, problem, strerror(errno)) : CUFENCE_OK;
 }
 
 /* Puts file and line in front of the message. */
 static cufence_status at_line(const struct trace_file *file, uint64_t line, cufence_status status, struct problem *problem)
 {
     struct problem inner = *problem;
-    return problem_set(problem, status, "%s:%" PRIu64 ": %.120s", file->path, line, inner.text);
+    return fail(file, line, status, problem, inner.text);
 }
 
 cufence_status trace_file_open(struct trace_file *file, const char *path, struct problem *problem)
@@ -37,12 +45,12 @@ cufence_status trace_file_open(struct trace_file *file, const char *path, struct
     *file = (struct trace_file){.path = path};
     file->file = fopen(path, "re");
     if (!file->file || fstat(fileno(file->file), &status) != 0)
-        return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s", path, strerror(errno));
+        return fail(file, 0, CUFENCE_ERROR_SYSTEM, problem, strerror(errno));
     if (!S_ISREG(status.st_mode))
-        return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: not a regular file; traces are read at several places", path);
+        return fail(file, 0, CUFENCE_ERROR_SYSTEM, problem, "not a regular file; traces are read at several places");
     if (status.st_size == 0)
-        return problem_set(problem, CUFENCE_ERROR_CORRUPT,
-                           "%s: the file is empty: the program has launched nothing under cufence, or has not begun", path);
+        return fail(file, 0, CUFENCE_ERROR_CORRUPT, problem,
+                    "the file is empty: the program has launched nothing under cufence, or has not begun");
     file->writers = trace_writers_make();
     file->line = malloc(TRACE_LINE_BYTES);
     if (!file->writers || !file->line)
@@ -90,7 +98,7 @@ cufence_status trace_file_next(struct trace_file *file, struct trace_event *even
     if (file->has_ended)
         return CUFENCE_OK;
     if ((uint64_t)ftello(file->file) != file->next && fseeko(file->file, (off_t)file->next, SEEK_SET) != 0)
-        return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s", file->path, strerror(errno));
+        return fail(file, 0, CUFENCE_ERROR_SYSTEM, problem, strerror(errno));
     cufence_status status = read_line(file, &is_cut, problem);
     if (status != CUFENCE_OK)
         return status;
@@ -112,7 +120,7 @@ cufence_status trace_file_again(struct trace_file *file, struct trace_at at, str
     int is_cut;
     *event = (struct trace_event){0};
     if (fseeko(file->file, (off_t)at.offset, SEEK_SET) != 0)
-        return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s", file->path, strerror(errno));
+        return fail(file, 0, CUFENCE_ERROR_SYSTEM, problem, strerror(errno));
     cufence_status status = read_line(file, &is_cut, problem);
     if (status == CUFENCE_OK)
         status = trace_event_read(file->line, file->size, event, problem);

@@ -313,6 +313,7 @@ class Damaged(Folder):
 
     def test_missing_and_unfit_files(self) -> None:
         self.assertIn("No such file", self.diff(self.folder / "a", self.folder / "b", status=2))
+        self.assertIn("/x/: No such file", self.diff("x/" * 200, self.folder / "b", status=2))
         self.assertIn("not a regular file", self.diff("/dev/null", "/dev/null", status=2))
         self.assertIn("two traces are needed", self.diff("/dev/null", status=2))
         self.assertIn("--ignore: \"time\" is not allowed", self.diff("--ignore", "time", "a", "b", status=2))

@@ -380,10 +380,11 @@ class Report(standin.InFolder):
     def test_what_cannot_be_read_is_named_and_the_rest_is_told(self) -> None:
         good = self.write("good.json", finding(0))
         self.write("empty.json")
+        (self.folder / "nul.json").write_text(json.dumps(finding(0)) + "\0{}\n\0\n")
         (self.folder / "bad.json").write_text(json.dumps(finding(0)) + "\n{cut off\n[1]\n" + json.dumps({"schema": 3, "kind": "x"}) + "\n")
         done = self.report("--exit-code", "--html", "page.html", "--sarif", "-", good, "bad.json", "missing.json", "empty.json", status=87)
         self.assertEqual((done.stdout, (self.folder / "page.html").exists()), ("", False))
-        done = self.report(good, "bad.json", "missing.json", "empty.json", status=87)
+        done = self.report(good, "bad.json", "missing.json", "empty.json", "nul.json", status=87)
         self.assertIn("   2 reports:\n", done.stdout)
         self.assertNotIn("SUMMARY", done.stdout)
         self.assertTrue(done.stdout.endswith("\nNO VERDICT: some of the input could not be read (see above)\n"))
@@ -393,10 +394,12 @@ class Report(standin.InFolder):
         self.assertEqual(lines[2], "cufence report: bad.json:4: it was written by a newer cufence: this one reads schemas up to 2")
         self.assertEqual(lines[3], "cufence report: missing.json: No such file or directory")
         self.assertTrue(lines[4].startswith("cufence report: empty.json: it is empty; "), lines)
+        self.assertEqual([line.split(": ")[1] for line in lines[5:]], ["nul.json:1", "nul.json:2"])
 
     def test_wrong_arguments(self) -> None:
         self.assertIn("no file given", self.report(status=2).stderr)
         self.assertIn("takes one document", self.report("--sarif", "-", "--html", "-", "x.json", status=2).stderr)
+        self.assertIn("--html and --json name the same file", self.report("--html", "x", "--json", "./x", "y.json", status=2).stderr)
         self.assertIn("--svg", self.report("--svg", "x", "y.json", status=2).stderr)
         done = self.report("--html", "no/such/folder.html", self.write("good.json", finding(0)), status=2)
         self.assertIn("cufence report: --html no/such/folder.html: No such file or directory", done.stderr)

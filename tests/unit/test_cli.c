@@ -53,6 +53,11 @@ TEST(what_it_does_not_understand_is_named)
         {{"explain", "--memory"}, "cufence explain: --memory needs a value: --memory ADDRESS\n"},
         {{"explain", "--memory", "12z", "x"}, "cufence explain: --memory '12z' is not an address, such as 0x7f0000001000\n"},
         {{"explain", "--memory", "-1", "x"}, "cufence explain: --memory '-1' is not an address, such as 0x7f0000001000\n"},
+        {{"replay", "--exact", "--times=2", "x"},
+         "cufence replay: --exact launches nothing; leave out --uninit, --under, --times and --no-guards\n"},
+        {{"replay", "--under=gdb", "--times=2", "x"}, "cufence replay: --under makes one launch; leave out --times\n"},
+        {{"hunt", "--seconds=5", "true"}, "cufence hunt: --seconds has no effect without --deep\n"},
+        {{"hunt", "--keep=/dev/null", "true"}, "cufence hunt: --keep /dev/null: Not a directory\n"},
         {{"doctor", "--jso=1"}, "cufence doctor: --json takes no value but on or off, and got \"1\"\n"},
         {{"options", "--check", "uaf=off", "now"},
          "cufence options: unexpected argument 'now'; see `cufence options --help`\n"},
@@ -162,6 +167,9 @@ TEST_WITH(output_that_cannot_be_written_is_an_error, NULL, forget)
     outcome = RUN("options", "--check", "uaf=off");
     assert_string_equal(outcome.err, "");
     expect_exit(&outcome, 0);
+    outcome = RUN("doctor"); /* opens files before it prints: none of them becomes standard output */
+    assert_non_null(strstr(outcome.err, "cufence: cannot write to standard output: Bad file descriptor\n"));
+    expect_exit(&outcome, 1);
     if (access("/dev/full", W_OK))
         return;
     output = "/dev/full";
