@@ -57,7 +57,7 @@ static void find_launches(struct slack_write *write, struct search *search, uint
     size_t count = launch_read(&query, search->entries, search->stacks, MOST_READ);
     for (size_t i = 0; i < count; i++) {
         const struct launch_entry *entry = &search->entries[i];
-        if (entry->time_ns + TICK_NS < write->since_ns || entry->time_ns > until || (row && !is_between(entry, row)))
+        if (entry->time_ns + TICK_NS < write->found.since_ns || entry->time_ns > until || (row && !is_between(entry, row)))
             continue;
         if (entry->graph)
             write->graphs++;
@@ -65,26 +65,16 @@ static void find_launches(struct slack_write *write, struct search *search, uint
             add(write, search, i);
     }
     write->is_incomplete = count && (count == MOST_READ || !launch_all_kept(query.device)) &&
-                           search->entries[count - 1].time_ns + TICK_NS >= write->since_ns;
+                           search->entries[count - 1].time_ns + TICK_NS >= write->found.since_ns;
 }
 
-void slack_report(const struct heap_slack *found)
+void slack_report(const struct heap_slack *slack)
 {
-    cufence_buffer buffer = found->buffer;
+    cufence_buffer buffer = slack->buffer;
     cufence_description where;
-    struct slack_write write = {.buffer = &buffer,
-                                .is_before = found->is_before,
-                                .address = found->first,
-                                .span = found->last - found->first + 1,
-                                .changed = found->changed,
-                                .byte_count = found->byte_count,
-                                .since_ns = found->since_ns,
-                                .buffers = found->buffers,
-                                .first_id = found->first_id,
-                                .now_ns = monotonic_ns(),
-                                .buffer_frames = {stack_buffer_frames, NULL}};
+    struct slack_write write = {
+        .buffer = &buffer, .found = slack->found, .now_ns = monotonic_ns(), .buffer_frames = {stack_buffer_frames, NULL}};
     struct search *search = malloc(sizeof *search);
-    memcpy(write.bytes, found->bytes, found->byte_count);
     heap_describe(buffer.mapping_start, &where);
     if (where.buffer.mapping_start == buffer.mapping_start)
         buffer.guard_start = where.buffer.guard_start;
@@ -100,13 +90,13 @@ static void add_frames(struct region_event *event, uint32_t stack, struct stack_
     event->frame_count = stack_interned_frames(stack, frames, STACK_READ);
 }
 
-void region_report(const struct region_write *found)
+void region_report(const struct region_write *row)
 {
-    const struct region_at *at = &found->at;
-    const struct region *was = &at->region, *by = &found->by;
+    const struct region_at *at = &row->at;
+    const struct region *was = &at->region, *by = &row->by;
     cufence_description where;
     struct search *search = malloc(sizeof *search);
-    heap_describe(found->first, &where);
+    heap_describe(row->found.address, &where);
     if (where.buffer.id != at->buffer) /* it was freed meanwhile, and its memory has another buffer */
         where.buffer = (cufence_buffer){.id = at->buffer,
                                         .address = at->start,
@@ -118,28 +108,21 @@ void region_report(const struct region_write *found)
                                  .row = at->row,
                                  .rows = at->rows,
                                  .bytes = at->bytes,
-                                 .offset = found->first - at->start - at->row * at->bytes,
+                                 .offset = row->found.address - at->start - at->row * at->bytes,
                                  .state = REGION_IS_FREE,
                                  .released = {was->freed_ns, was->freed_tid, was->freed_stream, .owner = was->owner}};
     if (by->taken_ns > was->freed_ns)
         region.taken = (struct region_event){by->taken_ns, by->taken_tid, by->taken_stream, .owner = by->owner};
     struct slack_write write = {.buffer = &where.buffer,
                                 .region = &region,
-                                .address = found->first,
-                                .span = found->last - found->first + 1,
-                                .changed = found->changed,
-                                .byte_count = found->byte_count,
-                                .since_ns = was->good_ns,
-                                .buffers = 1,
-                                .first_id = at->buffer,
+                                .found = row->found,
                                 .now_ns = monotonic_ns(),
                                 .buffer_frames = {stack_buffer_frames, NULL}};
-    memcpy(write.bytes, found->bytes, found->byte_count);
     if (search) {
         add_frames(&region.released, was->freed_stack, search->released);
         if (region.taken.ns)
             add_frames(&region.taken, by->taken_stack, search->taken);
-        find_launches(&write, search, found->until_ns + TICK_NS, found);
+        find_launches(&write, search, row->until_ns + TICK_NS, row);
     }
     tell_slack(&write, NULL);
     free(search);

@@ -151,17 +151,17 @@ static void name_listed(const struct replay *replay, const struct rerun_result *
 
 /* Ranges on one side of a buffer follow each other. The values shown are those of the first. Returns the number of ranges that
  * were taken. */
-static size_t take_ranges(const struct written *written, size_t first, struct slack_write *all)
+static size_t take_ranges(const struct written *written, size_t first, struct slack_found *all)
 {
     const struct rerun_write *write = &written->writes[first];
     size_t i = first + 1;
-    *all = (struct slack_write){.buffer = write->buffer,
-                                .is_before = write->is_before,
+    *all = (struct slack_found){.is_before = write->is_before,
                                 .address = write->address,
                                 .span = write->bytes,
                                 .changed = write->bytes,
                                 .byte_count = write->value_bytes,
-                                .buffers = 1};
+                                .buffers = 1,
+                                .first_id = write->buffer->id};
     memcpy(all->bytes, write->values, write->value_bytes);
     for (; i < written->count; i++) {
         const struct rerun_write *next = &written->writes[i];
@@ -181,20 +181,19 @@ static void print_slack(const struct replay *replay, const struct rerun *rerun)
     const struct finding_origin origin = replay_origin(replay);
     struct launch_entry entry;
     struct written written;
-    struct slack_write write;
     uint64_t changed = 0;
     name_listed(replay, result, &written);
     for (size_t i = 0, taken; i < written.count; i += taken) {
         struct finding finding;
-        taken = take_ranges(&written, i, &write);
-        changed += write.changed;
-        const struct fault_launch launch = launch_of(replay, rerun->number, &function, &entry);
-        write.launches[0] = launch;
-        write.launch_count = write.launch_total = 1;
-        write.first_id = write.buffer->id;
-        write.since_ns = launch.entry->time_ns;
-        write.now_ns = memory_of(replay)->now_ns;
-        write.buffer_frames = memory_of(replay)->frames;
+        struct slack_write write = {.buffer = written.writes[i].buffer,
+                                    .launches = {launch_of(replay, rerun->number, &function, &entry)},
+                                    .launch_count = 1,
+                                    .launch_total = 1,
+                                    .now_ns = memory_of(replay)->now_ns,
+                                    .buffer_frames = memory_of(replay)->frames};
+        taken = take_ranges(&written, i, &write.found);
+        write.found.since_ns = write.launches[0].entry->time_ns;
+        changed += write.found.changed;
         finding_of_slack(&finding, &write, &origin);
         replay_print(replay, &finding);
     }

@@ -221,10 +221,10 @@ TABLE(earlier, struct earlier_use, USE(PART, entry, NULL, .flags = BEHIND, .reco
 TABLE(used, struct used_fact, {.name = "certainty", .type = FIELD_FIXED, .words = derived_word, MUST},
       USED(CHARS, kernel, "kernel"), USED(PART, use, NULL, .flags = BEHIND, .record = &earlier_name),
       USED(CHARS, order, "reason", MUST), USED(PART, use, NULL, .flags = BEHIND, .record = &earlier));
-TABLE(slack, struct slack_write, SLACK(NUMBER, changed, "changed", MUST), SLACK(NUMBER, span, "span", MUST),
-      SLACK(BYTES, bytes, "found", .flags = REQUIRED | NOT_ZERO, COUNT(struct slack_write, byte_count)),
-      SLACK(NUMBER, since_ns, "good_ns", MUST), SLACK(NUMBER, buffers, "buffers", MUST),
-      SLACK(NUMBER, first_id, "first_buffer"), OPEN("launches", WHEN(struct slack_write, launch_total)),
+TABLE(slack, struct slack_write, SLACK(NUMBER, found.changed, "changed", MUST), SLACK(NUMBER, found.span, "span", MUST),
+      SLACK(BYTES, found.bytes, "found", .flags = REQUIRED | NOT_ZERO, COUNT(struct slack_write, found.byte_count)),
+      SLACK(NUMBER, found.since_ns, "good_ns", MUST), SLACK(NUMBER, found.buffers, "buffers", MUST),
+      SLACK(NUMBER, found.first_id, "first_buffer"), OPEN("launches", WHEN(struct slack_write, launch_total)),
       CERTAINTY(struct slack_write, certainty, MUST), SLACK(NUMBER, launch_total, "total", MUST),
       SLACK(LIST, launches, "list", .record = &given, MUST, COUNT(struct slack_write, launch_count)), CLOSE);
 TABLE(region_event, struct region_event, EVENT_OF(NUMBER, ns, "ns", MUST), EVENT_OF(AGO, ns, "ago_ns"),

@@ -38,7 +38,7 @@ static void put_kernel(FILE *key, const struct finding *finding)
     const struct launch_entry *entry = slack && slack->launch_count ? slack->launches[0].entry : NULL;
     if (slack) {
         put_text(key, entry && entry->function ? entry->function->name : NULL);
-        put_text(key, finding->region ? finding->region->name : slack->is_before ? "before" : "behind");
+        put_text(key, finding->region ? finding->region->name : slack->found.is_before ? "before" : "behind");
         return;
     }
     fprintf(key, "%" PRIu32 "|", site->exception.number);

@@ -21,19 +21,20 @@ static enum certainty launch_certainty(const struct slack_write *write)
 static uint64_t distance_of(const struct slack_write *write)
 {
     const cufence_buffer *buffer = write->buffer;
+    uint64_t address = write->found.address;
     if (write->region)
-        return write->address - buffer->address;
-    return write->is_before ? buffer->address - write->address : write->address - (buffer->address + buffer->size);
+        return address - buffer->address;
+    return write->found.is_before ? buffer->address - address : address - (buffer->address + buffer->size);
 }
 
 static void take_notes(struct finding *finding, const struct slack_write *write)
 {
-    if (write->buffers > 1)
+    if (write->found.buffers > 1)
         note_add(finding,
                  "%" PRIu64
                  " buffers had this memory since it was last checked, one after the other, the first of them #%" PRIu64
                  ": it may have been written for any of them; cufence run --preset thorough checks each at its free",
-                 write->buffers, write->first_id);
+                 write->found.buffers, write->found.first_id);
     if (write->graphs)
         note_add(finding,
                  "%zu graph%s came in between; which buffers a graph is given is not on record, so %s kernels may have "
@@ -67,13 +68,14 @@ static void say_what(struct finding *finding, const struct slack_write *write, u
 {
     const struct region_fact *region = write->region;
     part_add(finding->what, "%s", region ? "WRITE to a free region" : "slack WRITE");
-    part_add(finding->headline, "%s: %" PRIu64 " byte%s changed, ", finding->what, write->changed, plural(write->changed));
+    part_add(finding->headline, "%s: %" PRIu64 " byte%s changed, ", finding->what, write->found.changed,
+             plural(write->found.changed));
     if (region)
         part_add(finding->headline, "from byte %" PRIu64 " of row %" PRIu64 "%s%s on, in", region->offset, region->row,
                  region->name[0] ? " of " : "", region->name);
     else
         part_add(finding->headline, "%" PRIu64 " byte%s %s", distance, plural(distance),
-                 write->is_before ? "before the start of" : "past the end of");
+                 write->found.is_before ? "before the start of" : "past the end of");
     part_add(finding->headline, " buffer #%" PRIu64, write->buffer->id);
     if (write->buffer->label[0])
         part_add(finding->headline, " \"%s\"", write->buffer->label);
@@ -92,10 +94,10 @@ void finding_of_slack(struct finding *finding, struct slack_write *write, const 
     say_what(finding, write, distance);
     finding->access = (struct access_fact){.is_known = 1, .kind = ACCESS_WRITE, .source = NO_ARGUMENT};
     finding->address =
-        (struct address_fact){.certainty = CERTAIN_EXACT, .is_one = 1, .value = write->address, .is_in_arena = 1};
+        (struct address_fact){.certainty = CERTAIN_EXACT, .is_one = 1, .value = write->found.address, .is_in_arena = 1};
     finding->buffer = part_buffer(buffer, write->buffer_frames);
-    finding->buffer.certainty = write->buffers > 1 ? CERTAIN_CANDIDATE : CERTAIN_EXACT;
-    finding->buffer.from = write->region ? FROM_START : write->is_before ? BEFORE_START : PAST_END;
+    finding->buffer.certainty = write->found.buffers > 1 ? CERTAIN_CANDIDATE : CERTAIN_EXACT;
+    finding->buffer.from = write->region ? FROM_START : write->found.is_before ? BEFORE_START : PAST_END;
     finding->buffer.distance = distance;
     if (write->again.site)
         take_again(finding, &write->again);
@@ -105,18 +107,18 @@ void finding_of_slack(struct finding *finding, struct slack_write *write, const 
 
 /* ---- text ---- */
 
-static void found_lines(struct report *report, const struct slack_write *write)
+static void found_lines(struct report *report, const struct slack_found *found)
 {
     static const struct {
         uint64_t width;
         const char *name;
     } types[] = {{4, "4-byte values"}, {8, "8-byte values"}};
-    struct rerun_write shown = {.address = write->address, .bytes = write->span, .value_bytes = write->byte_count};
-    memcpy(shown.values, write->bytes, write->byte_count);
+    struct rerun_write shown = {.address = found->address, .bytes = found->span, .value_bytes = found->byte_count};
+    memcpy(shown.values, found->bytes, found->byte_count);
     report_begin(report, "found", NULL);
-    for (size_t i = 0; i < write->byte_count && i < MOST_HEX; i++)
-        report_put(report, "%s%02x", i ? " " : "", write->bytes[i]);
-    report_put(report, "%s", write->span > MOST_HEX ? " ..." : "");
+    for (size_t i = 0; i < found->byte_count && i < MOST_HEX; i++)
+        report_put(report, "%s%02x", i ? " " : "", found->bytes[i]);
+    report_put(report, "%s", found->span > MOST_HEX ? " ..." : "");
     report_end(report, CERTAIN_EXACT);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (!written_fits(&shown, types[i].width))
@@ -178,6 +180,6 @@ static void launch_lines(struct report *report, const struct slack_write *write)
 
 void slack_lines(struct report *report, const struct slack_write *write)
 {
-    found_lines(report, write);
+    found_lines(report, &write->found);
     launch_lines(report, write);
 }

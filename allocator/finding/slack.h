@@ -43,17 +43,22 @@ struct slack_again {
     size_t threads, warps;
 };
 
+/* What the check of a pattern has found. */
+struct slack_found {
+    int is_before;     /* in front of the buffer's start, not behind its end */
+    uint64_t address;  /* of the first changed byte */
+    uint64_t span;     /* from there to the last changed byte, in bytes */
+    uint64_t changed;  /* number of bytes in between that were changed */
+    uint8_t bytes[64]; /* what was found there, as many as fit */
+    size_t byte_count;
+    uint64_t since_ns;          /* when the bytes were good */
+    uint64_t buffers, first_id; /* number of buffers that had the memory since then, and the first of them */
+};
+
 struct slack_write {
     const cufence_buffer *buffer;     /* the last one that had the memory */
     const struct region_fact *region; /* the bytes are not beside the buffer, but in this free row of it; else NULL */
-    int is_before;                    /* in front of its start, not behind its end */
-    uint64_t address;                 /* of the first changed byte */
-    uint64_t span;                    /* from there to the last changed byte, in bytes */
-    uint64_t changed;                 /* number of bytes in between that were changed */
-    uint8_t bytes[64];                /* what was found there, as many as fit */
-    size_t byte_count;
-    uint64_t since_ns;                            /* when the bytes were good */
-    uint64_t buffers, first_id;                   /* number of buffers that had the memory since then, and the first of them */
+    struct slack_found found;
     struct fault_launch launches[SLACK_LAUNCHES]; /* that were given one of these buffers since then, newest first */
     size_t launch_count, launch_total;            /* in launches[]; in all */
     size_t graphs;                                /* graphs that were launched since then: what they were given is unknown */

@@ -9,6 +9,7 @@
 
 #include "contexts/contexts.h"
 #include "base/options.h"
+#include "finding/slack.h"
 #include "finding/use.h"
 
 /*
@@ -177,14 +178,8 @@ void heap_share(int device, int peer);
 
 /* Bytes in the slack of a buffer that were changed, with slack=on. */
 struct heap_slack {
-    cufence_buffer buffer;      /* the last one that had the memory; guard_start is where its mapping starts */
-    int is_before;              /* in front of its start, not behind its end */
-    uint64_t first, last;       /* addresses of the first and of the last changed byte */
-    uint32_t changed;           /* number of changed bytes */
-    uint8_t bytes[64];          /* from `first` to `last`, as many as fit */
-    size_t byte_count;          /* in bytes[] */
-    uint64_t since_ns;          /* when they were known to be good */
-    uint64_t buffers, first_id; /* number of buffers that had the memory since then, and the first of them */
+    cufence_buffer buffer; /* the last one that had the memory; guard_start is where its mapping starts */
+    struct slack_found found;
 };
 
 /* Sets what is called for each, without locks held: on the background thread, or on a thread that calls heap_check_slack().

@@ -26,23 +26,27 @@ struct gathered {
 /* Adds what the jobs of a row have found. */
 static void gather_row(struct gathered *gathered, const struct work *work, size_t row, size_t first_job)
 {
-    struct region_write write = {.at = work->at[row], .by = work->by, .until_ns = work->time_ns};
-    for (size_t i = first_job; i < first_job + work_parts(work->at[row].bytes); i++) {
+    const struct region_at *at = &work->at[row];
+    struct region_write write = {.at = *at,
+                                 .by = work->by,
+                                 .found = {.since_ns = at->region.good_ns, .buffers = 1, .first_id = at->buffer},
+                                 .until_ns = work->time_ns};
+    struct slack_found *all = &write.found;
+    for (size_t i = first_job; i < first_job + work_parts(at->bytes); i++) {
         const struct pattern_found *found = &work->jobs[i].found[0];
         if (work->states[i] != PATTERN_BAD)
             continue;
-        if (!write.changed) {
+        if (!all->changed) {
             uint64_t left = work->jobs[i].check[0].end - found->first;
-            write.first = found->first;
-            write.byte_count = left < sizeof write.bytes ? left : sizeof write.bytes;
-            memcpy(write.bytes, found->bytes, write.byte_count);
+            all->address = found->first;
+            all->byte_count = left < PATTERN_FOUND ? left : PATTERN_FOUND;
+            memcpy(all->bytes, found->bytes, all->byte_count);
         }
-        write.changed += found->count;
-        write.last = found->last;
+        all->changed += found->count;
+        all->span = found->last - all->address + 1;
     }
-    uint64_t span = write.last - write.first + 1;
-    write.byte_count = span < write.byte_count ? span : write.byte_count;
-    if (!write.changed)
+    all->byte_count = all->span < all->byte_count ? all->span : all->byte_count;
+    if (!all->changed)
         return;
     struct region_write *grown = realloc(gathered->list, (gathered->count + 1) * sizeof *grown);
     if (!grown) {

@@ -86,13 +86,10 @@ cufence_status regions_gone(uint64_t start);
 
 /* Bytes of a free row that were changed. */
 struct region_write {
-    struct region_at at;  /* as the row was when it was checked: free */
-    struct region by;     /* who has taken it since; taken_ns 0: nobody */
-    uint64_t first, last; /* addresses of the first and of the last changed byte */
-    uint64_t changed;     /* number of changed bytes */
-    uint8_t bytes[64];    /* from `first` on, as many as there are */
-    size_t byte_count;    /* in bytes[] */
-    uint64_t until_ns;    /* when it was checked */
+    struct region_at at; /* as the row was when it was checked: free */
+    struct region by;    /* who has taken it since; taken_ns 0: nobody */
+    struct slack_found found;
+    uint64_t until_ns; /* when it was checked */
 };
 
 /* How often a free row was taken, or freed with its buffer, that could not be checked: a stream was capturing, belongs to

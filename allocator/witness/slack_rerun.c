@@ -40,7 +40,7 @@ struct slack_rerun {
 static uint64_t place_of(const struct slack_write *write, uint64_t arena_end)
 {
     uint64_t size = write->buffer->size, edge = (arena_end - 2 * MOVED_ROOM) / PAGE * PAGE;
-    return write->is_before ? (edge - size) / PAGE * PAGE : edge - size;
+    return write->found.is_before ? (edge - size) / PAGE * PAGE : edge - size;
 }
 
 static int answer(void *user, const struct rerun_message *question, struct rerun_message *answer)
@@ -108,8 +108,8 @@ static int is_in_slack(const struct slack_rerun *again, uint64_t address, uint64
 {
     const cufence_buffer *buffer = again->write->buffer;
     *at = address - again->to + buffer->address;
-    return again->write->is_before ? *at >= buffer->mapping_start && *at < buffer->address
-                                   : *at >= buffer->address + buffer->size && *at < buffer->mapping_end;
+    return again->write->found.is_before ? *at >= buffer->mapping_start && *at < buffer->address
+                                         : *at >= buffer->address + buffer->size && *at < buffer->mapping_end;
 }
 
 static int fail(struct slack_write *write, const char *why)
@@ -215,7 +215,7 @@ static int is_tried(const struct slack_write *write, size_t number)
 struct slack_rerun *slack_rerun(const struct options *options, struct slack_write *write, kernel_code code)
 {
     unsigned tried = 0;
-    if (!code || !rerun_source_is_wanted(options) || !write->buffer->size || write->buffers > 1)
+    if (!code || !rerun_source_is_wanted(options) || !write->buffer->size || write->found.buffers > 1)
         return NULL;
     struct slack_rerun *again = calloc(1, sizeof *again);
     for (size_t i = 0; again && i < write->launch_count && tried < MOST_KERNELS; i++) {

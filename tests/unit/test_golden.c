@@ -275,14 +275,14 @@ TEST(unexplained_faults)
 static struct slack_write slack_before(const cufence_buffer *buffer)
 {
     return (struct slack_write){.buffer = buffer,
-                                .is_before = 1,
-                                .address = buffer->address - 8,
-                                .span = 20,
-                                .changed = 4,
-                                .bytes = {0x00, 0x00, 0x20, 0x40, [19] = 1},
-                                .byte_count = 20,
-                                .buffers = 1,
-                                .first_id = 1,
+                                .found = {.is_before = 1,
+                                          .address = buffer->address - 8,
+                                          .span = 20,
+                                          .changed = 4,
+                                          .bytes = {0x00, 0x00, 0x20, 0x40, [19] = 1},
+                                          .byte_count = 20,
+                                          .buffers = 1,
+                                          .first_id = 1},
                                 .now_ns = 90000000};
 }
 
@@ -299,7 +299,7 @@ TEST(slack)
     write.launches[0] = (struct fault_launch){.entry = &entry, .frames = frames, .frame_count = frames_of(NULL, 9, frames, 2)};
     write.launches[1] = (struct fault_launch){.entry = &nameless};
     write.launch_count = write.launch_total = 1;
-    write.span = write.byte_count = 4;
+    write.found.span = write.found.byte_count = 4;
     CHECK(slack, "slack_by_one", &write);
     write.graphs = 1; /* which makes it a candidate, and so do older launches that are not known */
     CHECK(slack, "slack_by_one_or_a_graph", &write);
@@ -311,10 +311,10 @@ TEST(slack)
     write.launch_count = 2;
     write.launch_total = 12;
     write.graphs = 2;
-    write.buffers = 3;
-    write.is_before = 0;
-    write.address = buffer.address + buffer.size + 1;
-    write.changed = 1;
+    write.found.buffers = 3;
+    write.found.is_before = 0;
+    write.found.address = buffer.address + buffer.size + 1;
+    write.found.changed = 1;
     CHECK(slack, "slack_by_several", &write);
     struct evidence_lane lane = {.lane = 9, .thread = {105}};
     const struct evidence_site site = {.is_warp_alive = 1,
@@ -328,11 +328,11 @@ TEST(slack)
                                        .access = ACCESS_WRITE,
                                        .access_bytes = 4,
                                        .block_index = {7}};
-    write.again = (struct slack_again){&site, &lane, write.address, 3, 1};
+    write.again = (struct slack_again){&site, &lane, write.found.address, 3, 1};
     write.launch_count = write.launch_total = 1;
     write.graphs = 0;
     write.is_incomplete = 0;
-    write.buffers = 1;
+    write.found.buffers = 1;
     CHECK(slack, "slack_launched_again", &write);
 }
 
@@ -345,8 +345,7 @@ TEST(sides_and_launches_tell_slack_apart)
     for (int i = 0; i < 4; i++) {
         struct finding finding;
         struct slack_write write = {.buffer = &world[A],
-                                    .is_before = i & 1,
-                                    .address = i & 1 ? A_START - 8 : A_END,
+                                    .found = {.is_before = i & 1, .address = i & 1 ? A_START - 8 : A_END},
                                     .launches = {{.entry = &entries[i >> 1]}},
                                     .launch_count = 1,
                                     .launch_total = 1};
@@ -376,14 +375,14 @@ TEST(free_rows)
                                             .frame_count = frames_of(NULL, 9, released, 2)};
     struct slack_write write = {.buffer = &buffer,
                                 .region = &region,
-                                .address = buffer.address + 3012,
-                                .span = 4,
-                                .changed = 4,
-                                .bytes = {0x00, 0x00, 0x20, 0x40},
-                                .byte_count = 4,
-                                .since_ns = 1000000,
-                                .buffers = 1,
-                                .first_id = buffer.id,
+                                .found = {.address = buffer.address + 3012,
+                                          .span = 4,
+                                          .changed = 4,
+                                          .bytes = {0x00, 0x00, 0x20, 0x40},
+                                          .byte_count = 4,
+                                          .since_ns = 1000000,
+                                          .buffers = 1,
+                                          .first_id = buffer.id},
                                 .now_ns = 90000000};
     CHECK(slack, "region_by_nobody", &write);
     region.taken = (struct region_event){

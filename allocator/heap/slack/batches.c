@@ -234,16 +234,16 @@ void slack_launch(struct watch *watch, struct freelist *list, struct stream *str
 
 static void describe(const struct batch_buffer *buffer, const struct pattern_found *found, int side, struct heap_slack *out)
 {
-    *out = (struct heap_slack){.is_before = side == PATTERN_HEAD,
-                               .first = found->first,
-                               .last = found->last,
-                               .changed = found->count,
-                               .since_ns = buffer->since_ns,
-                               .buffers = buffer->buffers,
-                               .first_id = buffer->first_id};
-    uint64_t length = found->last - found->first + 1;
-    out->byte_count = length < sizeof out->bytes ? length : sizeof out->bytes;
-    memcpy(out->bytes, found->bytes, out->byte_count);
+    uint64_t span = found->last - found->first + 1;
+    out->found = (struct slack_found){.is_before = side == PATTERN_HEAD,
+                                      .address = found->first,
+                                      .span = span,
+                                      .changed = found->count,
+                                      .byte_count = span < PATTERN_FOUND ? span : PATTERN_FOUND,
+                                      .since_ns = buffer->since_ns,
+                                      .buffers = buffer->buffers,
+                                      .first_id = buffer->first_id};
+    memcpy(out->found.bytes, found->bytes, out->found.byte_count);
     facts_describe(&buffer->facts, &buffer->slot, buffer->slot.base, &out->buffer);
 }
 
