@@ -35,6 +35,25 @@ static inline CUcontext use_device(int device)
     return primary;
 }
 
+/* Keeps the stream busy until *flag is set. */
+static inline void spin_on(CUmodule module, CUstream stream, uint32_t *flag)
+{
+    CUfunction spin;
+    CHECK_CU(cuModuleGetFunction(&spin, module, "cusim_spin"));
+    CHECK_CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&flag}, NULL));
+}
+
+/* Runs `count` threads, each with an argument of its own: `first`, and from one to the next so many bytes more. */
+static inline void run_threads(size_t count, void *(*run)(void *), void *first, size_t step)
+{
+    pthread_t threads[8];
+    CHECK(count <= 8);
+    for (size_t i = 0; i < count; i++)
+        CHECK(pthread_create(&threads[i], NULL, run, (void *)((uintptr_t)first + i * step)) == 0);
+    for (size_t i = 0; i < count; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 /* Called by LeakSanitizer. If libdw loads a debuginfod client, that loads libcrypto, which leaks the allocations of a thread
  * that has ended. */
 __attribute__((visibility("default"), weak)) const char *__lsan_default_suppressions(void);

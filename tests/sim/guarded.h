@@ -7,7 +7,7 @@
 
 #include "support/test.h"
 
-#include <poll.h>
+#include <sys/mman.h>
 
 #define NO_PRELOAD NULL
 #define FAULTED 86 /* the default of exitcode: a program that would have exited with 0 after a fault */
@@ -34,32 +34,12 @@ static struct {
     char out[16384], err[65536];
 } last; /* run() */
 
-/* Reads from a pipe. Returns 0 at end of file. */
-static inline int drain(int pipe_end, char *text, size_t capacity, size_t *length)
+/* What has been written to the file, which is closed. */
+static inline void take(int file, char *to, size_t capacity)
 {
-    char spare[4096];
-    int is_full = *length + 1 >= capacity;
-    ssize_t got = read(pipe_end, is_full ? spare : text + *length, is_full ? sizeof spare : capacity - 1 - *length);
-    if (got > 0 && !is_full)
-        *length += (size_t)got;
-    text[*length] = '\0';
-    return got > 0;
-}
-
-static inline void read_both(int out, int err)
-{
-    size_t out_length = 0, err_length = 0;
-    struct pollfd ends[] = {{.fd = out, .events = POLLIN}, {.fd = err, .events = POLLIN}};
-    while (ends[0].fd >= 0 || ends[1].fd >= 0) {
-        if (poll(ends, 2, -1) < 0)
-            break;
-        if (ends[0].revents != 0 && !drain(out, last.out, sizeof last.out, &out_length))
-            ends[0].fd = -1;
-        if (ends[1].revents != 0 && !drain(err, last.err, sizeof last.err, &err_length))
-            ends[1].fd = -1;
-    }
-    close(out);
-    close(err);
+    ssize_t got = pread(file, to, capacity - 1, 0);
+    to[got > 0 ? got : 0] = '\0';
+    close(file);
 }
 
 static inline void set(const char *name, const char *value)
@@ -74,21 +54,17 @@ static inline void set(const char *name, const char *value)
 static inline void run(const struct way *way, const char *story, const char *preload, const char *settings, const char *device)
 {
     char command[1024];
-    int out[2], err[2], status = -1;
+    int out = memfd_create("out", MFD_CLOEXEC), err = memfd_create("err", MFD_CLOEXEC), status = -1;
     snprintf(command, sizeof command, "exec %s/%s %s", PROGRAMS_FOLDER, way->program, story);
-    assert_int_equal(pipe(out) | pipe(err), 0);
+    assert_true(out >= 0 && err >= 0);
     memset(&last, 0, sizeof last);
     last.way = way;
     snprintf(last.told, sizeof last.told, "%s (%s)", story, settings ? settings : "");
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
-        dup2(out[1], STDOUT_FILENO);
-        dup2(err[1], STDERR_FILENO);
-        for (int i = 0; i < 2; i++) {
-            close(out[i]);
-            close(err[i]);
-        }
+        dup2(out, STDOUT_FILENO);
+        dup2(err, STDERR_FILENO);
         set("CUFENCE_DRIVER", NULL);
         set("CUFENCE_OPTIONS", settings);
         set("CUFENCE_SIM", device);
@@ -104,10 +80,9 @@ static inline void run(const struct way *way, const char *story, const char *pre
         execl("/bin/sh", "sh", "-c", command, (char *)NULL);
         _exit(127);
     }
-    close(out[1]);
-    close(err[1]);
-    read_both(out[0], err[0]);
     waitpid(pid, &status, 0);
+    take(out, last.out, sizeof last.out);
+    take(err, last.err, sizeof last.err);
     last.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

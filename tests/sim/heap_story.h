@@ -56,10 +56,7 @@ static inline int is_retired(const void *pointer)
 static inline void spin(CUstream stream, uint32_t *flag)
 {
     static CUmodule module;
-    CUfunction kernel;
     if (!module)
         CHECK_CU(cuModuleLoadData(&module, "any"));
-    CHECK_CU(cuModuleGetFunction(&kernel, module, "cusim_spin"));
-    void *arguments[] = {&flag};
-    CHECK_CU(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+    spin_on(module, stream, flag);
 }

@@ -153,3 +153,16 @@ static inline void expect_said(void (*story)(void), const char *const *patterns)
         expect_said(tell_##name, PATTERNS(__VA_ARGS__));                                                                       \
     }                                                                                                                          \
     static void tell_##name(void)
+
+/* ... of one kernel, launched as fault_in() does. */
+#define FAULT_TELLS(name, kernel, options, ...)                                                                                \
+    TELLS(name, __VA_ARGS__)                                                                                                   \
+    {                                                                                                                          \
+        fault_in(kernel, options);                                                                                             \
+    }
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SKIP_WITHOUT_HOST_MEMORY skip() /* the other process has its own memory where the host memory was */
+#else
+#define SKIP_WITHOUT_HOST_MEMORY ((void)0)
+#endif

@@ -217,14 +217,9 @@ static void *loop(void *streams)
 
 STORY(threads_and_streams_end)
 {
-    pthread_t threads[4];
     start(START);
-    for (int round = 0; round < 3 || (round < 50 && !stats().tested_places); round++) {
-        for (int i = 0; i < 4; i++)
-            CHECK(pthread_create(&threads[i], NULL, loop, NULL) == 0);
-        for (int i = 0; i < 4; i++)
-            pthread_join(threads[i], NULL);
-    }
+    for (int round = 0; round < 3 || (round < 50 && !stats().tested_places); round++)
+        run_threads(4, loop, NULL, 0);
     CHECK(stats().live_buffers == 0 && stats().tested_places > 0);
 }
 

@@ -77,8 +77,7 @@ STORY(goes_on_with_continue)
     CHECK_CU(cuMemcpyDtoH(&last, (CUdeviceptr)(uintptr_t)(buffer + (COUNT - 1) * 4), 4));
     CHECK(last == 1.0f); /* what it stored in bounds has landed */
     CHECK_CU(launch("_Z10write_pastPfi", buffer, NULL));
-    cuCtxSynchronize();
-    CHECK_OK(cufence_wait_reports(REPORT_MS));
+    settle();
     CHECK(cufence_fault_count() == 2);
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
@@ -118,14 +117,6 @@ STORY(reports_before_any_exit_handler_runs)
     CHECK(cufence_fault_count() == 0);
     CHECK(atexit(expect_the_report) == 0);
     __atomic_store_n(&is_registered, 1, __ATOMIC_RELEASE);
-}
-
-STORY(never_synchronises)
-{
-    start("exitcode=0");
-    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
-    AWAIT(cufence_fault_count());
-    CHECK(cufence_fault_count() == 1);
 }
 
 STORY(a_damaged_dump_is_told_too)
@@ -176,39 +167,17 @@ STORY(atomic)
 STORY(other_stream_goes_on)
 {
     static uint32_t flag;
-    uint32_t *address = &flag;
-    void *arguments[] = {&address};
     CUstream busy, faulty;
-    CUfunction spin;
     CHECK_OK(cufence_set_fault_handler(handler, &seen));
     start("on_fault=continue,exitcode=0");
     CHECK_CU(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
     CHECK_CU(cuStreamCreate(&faulty, CU_STREAM_NON_BLOCKING));
-    CHECK_CU(cuModuleGetFunction(&spin, module, "cusim_spin"));
-    CHECK_CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, busy, arguments, NULL));
+    spin_on(module, busy, &flag);
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), faulty));
     AWAIT(cufence_fault_count());
     CHECK(cufence_fault_count() == 1 && cuStreamQuery(busy) == CUDA_ERROR_NOT_READY);
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     CHECK_CU(cuStreamSynchronize(busy));
-}
-
-static char log_name[] = "/tmp/cufence-test-XXXXXX";
-
-static void writes_a_log(void)
-{
-    char options[128];
-    snprintf(options, sizeof options, "exitcode=0,log=%s.%%p", log_name);
-    start(options);
-    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
-    settle();
-    snprintf(options, sizeof options, "%s.%d", log_name, (int)getpid());
-    FILE *file = fopen(options, "r");
-    char text[4096] = "";
-    CHECK(file && fread(text, 1, sizeof text - 1, file) > 100);
-    CHECK(strstr(text, "0 bytes past the end of buffer #1"));
-    fclose(file);
-    unlink(options);
 }
 
 static char json_name[] = "/tmp/cufence-test-XXXXXX";
@@ -307,15 +276,6 @@ TEST(test_exit_status)
     expect_status(ends_with_own_status, 7, 1, NULL);
     expect_status(ends_with_chosen_status, 42, 1, NULL);
     expect_status(without_dumps, 86, 0, "without a core dump, nothing more is known");
-}
-
-TEST(test_log)
-{
-    int fd = mkstemp(log_name);
-    assert_true(fd >= 0);
-    close(fd);
-    expect_ending(writes_a_log, 0, NULL, NULL);
-    unlink(log_name);
 }
 
 TEST(test_the_same_again_is_counted)

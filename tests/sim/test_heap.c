@@ -29,16 +29,6 @@ STORY(ends_flush)
     CHECK_OK(cufence_free(NULL, NULL));
 }
 
-STORY(align_auto_is_flush_to_the_byte)
-{
-    start("align=auto");
-    for (size_t size = 1; size < 5000; size += 333) {
-        cufence_description where;
-        CHECK_OK(cufence_describe(allocate(size, NULL), &where));
-        CHECK(where.buffer.address + size == where.buffer.mapping_end);
-    }
-}
-
 STORY(sides)
 {
     cufence_description where;
@@ -211,27 +201,6 @@ STORY(history_is_bounded)
     CHECK_OK(cufence_describe(first, &where));
     CHECK(where.place == CUFENCE_PLACE_NO_BUFFER);
     CHECK(cufence_free(first, NULL) == CUFENCE_ERROR_INVALID_FREE);
-}
-
-STORY(labels)
-{
-    cufence_description where;
-    start(NULL);
-    CHECK_OK(cufence_label_push("outer"));
-    CHECK_OK(cufence_label_push("layer3.weight"));
-    void *inner = allocate(100, NULL);
-    CHECK_OK(cufence_label_pop());
-    void *outer = allocate(100, NULL);
-    CHECK_OK(cufence_label_pop());
-    CHECK(cufence_label_pop() == CUFENCE_ERROR_INVALID_ARGUMENT);
-    CHECK(cufence_label_push(NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
-    CHECK_OK(cufence_describe(inner, &where));
-    CHECK(strcmp(where.buffer.label, "layer3.weight") == 0);
-    CHECK_OK(cufence_describe(outer, &where));
-    CHECK(strcmp(where.buffer.label, "outer") == 0);
-    for (int i = 0; i < 32; i++)
-        CHECK_OK(cufence_label_push("deep"));
-    CHECK(cufence_label_push("deeper") == CUFENCE_ERROR_INVALID_ARGUMENT);
 }
 
 static int is_captured(CUstream stream, void *user)

@@ -1,38 +1,16 @@
 /* The C API without the preload library: contexts that end. The device is strict: it aborts the program if cufence makes a
  * context current that is gone. */
 #include "heap/heap.h"
-#include "child.h"
+#include "heap_story.h"
 
-#include <sim.h>
-
-#include <unistd.h>
-
-#define MIB ((size_t)1 << 20)
-#define PAGE (2 * MIB)
 #define MOST (40 * MIB) /* of the device's 64 MiB: fits once */
-
-static CUcontext primary;
-
-static void start(const char *options)
-{
-    setenv("CUFENCE_SIM", "devices=2,memory=64M,strict=1", 1);
-    CHECK_OK(cufence_init(options));
-    primary = use_device(0);
-}
-
-static void *allocate(size_t size)
-{
-    void *pointer = NULL;
-    CHECK_OK(cufence_malloc(&pointer, size, -1, NULL));
-    return pointer;
-}
 
 /* Creates a context of the program's own and leaves it current. */
 static CUcontext new_context(void)
 {
-    CUcontext context;
-    CHECK_CU(cuCtxCreate(&context, NULL, 0, 0));
-    return context;
+    CUcontext own;
+    CHECK_CU(cuCtxCreate(&own, NULL, 0, 0));
+    return own;
 }
 
 static void expect_gone(void *pointer)
@@ -62,17 +40,17 @@ static void wait_for_the_background(void)
 
 static void announced(void)
 {
-    allocate(100);
+    allocate(100, NULL);
     CUcontext own = new_context();
-    void *live = allocate(MOST), *freed = allocate(PAGE);
+    void *live = allocate(MOST, NULL), *freed = allocate(PAGE, NULL);
     CHECK_OK(cufence_free(freed, NULL));
     CHECK_OK(cufence_context_gone(own));
     expect_gone(live);
     CHECK_CU(cuCtxDestroy(own));
     wait_for_the_background();
-    CHECK_CU(cuCtxSetCurrent(primary));
+    CHECK_CU(cuCtxSetCurrent(context));
     expect_visits();
-    allocate(MOST); /* its memory is available again */
+    allocate(MOST, NULL); /* its memory is available again */
 }
 
 STORY(announced_plain)
@@ -90,18 +68,18 @@ STORY(announced_strict)
 /* What is told twice, or about a context that cufence does not know, changes nothing. */
 STORY(told_of_others)
 {
-    CHECK(cufence_context_gone(primary) == CUFENCE_ERROR_NOT_INITIALIZED);
+    CHECK(cufence_context_gone(context) == CUFENCE_ERROR_NOT_INITIALIZED);
     start(NULL);
     CHECK(cufence_context_gone(NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
-    void *pointer = allocate(100);
+    void *pointer = allocate(100, NULL);
     CUcontext own = new_context();
     CHECK_OK(cufence_context_gone(own));
-    allocate(100);
+    allocate(100, NULL);
     CHECK_OK(cufence_context_gone(own));
     CHECK_OK(cufence_context_gone(own));
     CHECK_CU(cuCtxDestroy(own));
     CHECK_OK(cufence_context_gone(own));
-    CHECK_CU(cuCtxSetCurrent(primary));
+    CHECK_CU(cuCtxSetCurrent(context));
     CHECK_OK(cufence_free(pointer, NULL));
 }
 
@@ -115,19 +93,12 @@ static void *let_go_later(void *flag)
 STORY(waits_for_its_work)
 {
     static uint32_t flag;
-    uint32_t *address = &flag;
-    void *arguments[] = {&address};
-    CUmodule module;
-    CUfunction spin;
-    CUstream stream;
     pthread_t thread;
     start(NULL);
     CUcontext own = new_context();
-    CHECK_CU(cuModuleLoadData(&module, "any"));
-    CHECK_CU(cuModuleGetFunction(&spin, module, "cusim_spin"));
-    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    char *live = allocate(PAGE);
-    CHECK_CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+    CUstream stream = new_stream();
+    char *live = allocate(PAGE, NULL);
+    spin(stream, &flag);
     CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)live, 1, PAGE, stream)); /* faults if the buffer is unmapped by then */
     CHECK(pthread_create(&thread, NULL, let_go_later, &flag) == 0);
     CHECK_OK(cufence_context_gone(own));
@@ -141,16 +112,15 @@ STORY(a_capture_is_in_the_way)
 {
     start(NULL);
     CUcontext own = new_context();
-    CUstream stream;
+    CUstream stream = new_stream();
     CUgraph graph;
-    void *live = allocate(100);
-    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    void *live = allocate(100, NULL);
     CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     CHECK(cufence_context_gone(own) == CUFENCE_ERROR_DRIVER);
     CHECK(strstr(cufence_error_detail(), "cuCtxSynchronize") != NULL);
     cuStreamEndCapture(stream, &graph);
     CHECK_OK(cufence_free(live, NULL));
-    live = allocate(100);
+    live = allocate(100, NULL);
     CHECK_OK(cufence_context_gone(own));
     expect_gone(live);
     CHECK_CU(cuCtxDestroy(own));
@@ -164,14 +134,14 @@ STORY(a_last_release_is_the_last)
     void *pointer;
     start(NULL);
     CHECK_OK(cufence_malloc(&pointer, MOST, 0, NULL));
-    CHECK_OK(cufence_context_gone(primary));
+    CHECK_OK(cufence_context_gone(context));
     CHECK_CU(cuDevicePrimaryCtxRelease(0));
     CHECK_CU(cuDevicePrimaryCtxGetState(0, &flags, &is_active));
     CHECK(!is_active);
     expect_gone(pointer);
     CHECK_OK(cufence_malloc(&pointer, MOST, 0, NULL)); /* in a new one */
-    CHECK_CU(cuDevicePrimaryCtxRetain(&primary, 0));
-    CHECK_OK(cufence_context_gone(primary));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, 0));
+    CHECK_OK(cufence_context_gone(context));
     CHECK_CU(cuDevicePrimaryCtxReset(0));
     CHECK_CU(cuCtxSetCurrent(NULL));
     CHECK_OK(cufence_malloc(&pointer, MOST, 0, NULL));
@@ -181,13 +151,13 @@ STORY(a_last_release_is_the_last)
 
 static void unannounced(void (*end)(void))
 {
-    void *live = allocate(MOST), *freed = allocate(PAGE);
+    void *live = allocate(MOST, NULL), *freed = allocate(PAGE, NULL);
     CHECK_OK(cufence_free(freed, NULL));
     CUcontext own = new_context();
     end();
     expect_visits();
     expect_gone(live);
-    allocate(MOST);
+    allocate(MOST, NULL);
     CHECK_OK(cufence_context_gone(own));
     CHECK_CU(cuCtxDestroy(own));
 }
@@ -201,7 +171,7 @@ static void reset_and_retain(void)
 {
     heap_hold(NULL); /* the background thread asks whether a context is there, and then enters it: no reset may fall between */
     CHECK_CU(cuDevicePrimaryCtxReset(0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&primary, 0)); /* another one, or the same handle */
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, 0)); /* another one, or the same handle */
     heap_go_on();
 }
 
@@ -230,7 +200,7 @@ STORY(release_seen_by_the_background)
 {
     cufence_description where;
     start("uaf=strict");
-    void *live = allocate(MOST);
+    void *live = allocate(MOST, NULL);
     CHECK_CU(cuDevicePrimaryCtxRelease(0));
     AWAIT(cufence_describe(live, &where) == CUFENCE_OK && where.place == CUFENCE_PLACE_FREED);
     CHECK(where.place == CUFENCE_PLACE_FREED);
@@ -240,7 +210,7 @@ STORY(release_seen_by_the_background)
 STORY(release_before_a_wait_for_reports)
 {
     start(NULL);
-    allocate(PAGE);
+    allocate(PAGE, NULL);
     CHECK_CU(cuDevicePrimaryCtxRelease(0));
     CHECK_OK(cufence_wait_reports(REPORT_MS));
 }
@@ -264,7 +234,7 @@ STORY(release_during_a_visit)
 {
     pthread_t thread;
     start(NULL);
-    allocate(PAGE);
+    allocate(PAGE, NULL);
     cusim_set_latency("cuCtxPushCurrent", 300000);
     CHECK(pthread_create(&thread, NULL, check, NULL) == 0);
     usleep(100000);
@@ -278,7 +248,7 @@ STORY(release_during_a_visit)
 STORY(release_before_the_exit)
 {
     start("idle_age=0");
-    allocate(MOST);
+    allocate(MOST, NULL);
     CHECK_CU(cuDevicePrimaryCtxRelease(0));
 }
 
@@ -287,7 +257,7 @@ STORY(a_living_one_stays)
 {
     CUcontext again;
     start(NULL);
-    void *live = allocate(PAGE);
+    void *live = allocate(PAGE, NULL);
     CUcontext own = new_context();
     CHECK_CU(cuDevicePrimaryCtxRetain(&again, 0));
     CHECK_CU(cuDevicePrimaryCtxRelease(0));
@@ -295,11 +265,16 @@ STORY(a_living_one_stays)
     wait_for_the_background();
     CHECK_OK(cufence_context_gone(own));
     CHECK_CU(cuCtxDestroy(own));
-    CHECK_CU(cuCtxSetCurrent(primary));
+    CHECK_CU(cuCtxSetCurrent(context));
     CHECK_OK(cufence_free(live, NULL));
     CHECK_CU(cuDevicePrimaryCtxRelease(0));
     AWAIT(!primary_is_active()); /* the background may be asking just now */
     CHECK(!primary_is_active()); /* no question has left it retained */
 }
 
+static int set_up(void **state)
+{
+    return setenv("CUFENCE_SIM", "devices=2,memory=64M,strict=1", 1);
+}
+TEST_GROUP(set_up, NULL)
 TEST_CONCURRENTLY

@@ -23,18 +23,6 @@ STORY(memory_pressure)
     CHECK(stats().idle_bytes == 0 && stats().cached_bytes == 0);
 }
 
-STORY(idle_mappings_age)
-{
-    CUstream a = start_with_stream("idle_age=50");
-    for (int i = 0; i < 200; i++)
-        CHECK_OK(cufence_free(allocate(100, a), a));
-    CHECK_CU(cuStreamSynchronize(a));
-    usleep(20000);
-    CHECK_OK(cufence_free(allocate(100, a), a)); /* puts a marker behind the last ones */
-    AWAIT(!stats().idle_bytes && !stats().mapped_bytes);
-    CHECK(stats().idle_bytes == 0 && stats().mapped_bytes == 0);
-}
-
 STORY(arena_wraps)
 {
     start("arena=1G,uaf=strict,small=map,fallback=off");

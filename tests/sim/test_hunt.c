@@ -378,14 +378,14 @@ static void expect_unwritten(long long size, long long unwritten, const char *ze
 
 TEST(integers_floats_and_flags_that_nobody_wrote_are_found)
 {
-    hunt_unwritten("int");
+    hunt_unwritten("integers");
     expect(86, "cufence hunt: 1 finding in 4 runs\n");
     expect_unwritten(1024, 224, "1", "1263225676");
     expect(86, "\n  1  uninitialised read in add\n     it computes with bytes that nobody has written: of buffer #1, ",
            "uninit_stories.c:107 in run, called from ", " in story_unwritten\n     found by      zeros, others\n");
-    hunt_unwritten("float");
+    hunt_unwritten("floats");
     expect_unwritten(1024, 224, "1.40129846e-44", "13323083");
-    hunt_unwritten("bool");
+    hunt_unwritten("flags");
     expect_unwritten(1024, 1024, "-7", "7");
     assert_false(is_left("cufence-*"));
 }
@@ -410,7 +410,7 @@ TEST(a_copy_is_no_use_but_its_use_is_one)
     hunt_unwritten("copied_and_used");
     expect(86, "cufence hunt: 1 finding in 4 runs\n"); /* what follows from it is none */
     expect_unwritten(1024, 224, "1", "1263225676");
-    expect(86, " in case_copied_and_used\n     allocated at ");
+    expect(86, " in copied_and_used\n     allocated at ");
 }
 
 TEST(programs_that_use_what_they_wrote_are_silent)
@@ -425,10 +425,10 @@ TEST(programs_that_use_what_they_wrote_are_silent)
 
 TEST(a_program_that_differs_by_itself_is_told_apart)
 {
-    hunt_unwritten("random");
+    hunt_unwritten("differs");
     expect(87, "cufence hunt: two runs with 0x00 differ by themselves, in 1 of their launches and copies, first in event 2 of ",
            "cufence hunt: nothing found in 3 runs\nThat is no verdict: ");
-    hunt_unwritten("random_and_int");
+    hunt_unwritten("differs_and_integers");
     expect(86, "cufence hunt: two runs with 0x4b differ by themselves, ");
     expect_unwritten(1024, 224, "1", "1263225676");
 }
@@ -444,7 +444,7 @@ TEST(the_host_may_be_the_one_that_uses_them)
 
 TEST(a_fault_with_one_fill_is_told_as_such)
 {
-    hunt_unwritten("index");
+    hunt_unwritten("by_index");
     expect(86, ": found with one fill alone: it depends on bytes that nobody has written, ",
            "cufence hunt: 1 finding in 2 runs\n");
 }
@@ -452,10 +452,10 @@ TEST(a_fault_with_one_fill_is_told_as_such)
 TEST(reads_that_are_known_are_left_out)
 {
     assert_int_equal(system("echo 'uninitialised read in add' >\"$FOLDER-known\""), 0);
-    hunt(HUNT "--uninit --known \"$FOLDER-known\" -- \"$PROGRAM\" unwritten int");
+    hunt(HUNT "--uninit --known \"$FOLDER-known\" -- \"$PROGRAM\" unwritten integers");
     expect_known();
     assert_int_equal(system("echo 'uninitialised read in subtract' >\"$FOLDER-known\""), 0);
-    hunt(HUNT "--uninit --known \"$FOLDER-known\" -- \"$PROGRAM\" unwritten int");
+    hunt(HUNT "--uninit --known \"$FOLDER-known\" -- \"$PROGRAM\" unwritten integers");
     expect(86, "cufence hunt: 1 finding in 4 runs\n");
     assert_int_equal(system("rm \"$FOLDER-known\""), 0);
     hunt("--uninit --known /nonexistent/x -- true");

@@ -382,12 +382,8 @@ static void *churn(void *seed)
 
 CLEAN(threads_do_not_meet)
 {
-    pthread_t threads[4];
     start("small=pack,slack_every=5,idle_age=1");
-    for (uintptr_t i = 0; i < 4; i++)
-        pthread_create(&threads[i], NULL, churn, (void *)i);
-    for (int i = 0; i < 4; i++)
-        pthread_join(threads[i], NULL);
+    run_threads(4, churn, NULL, 1);
     CHECK(cufence_check(0) == 0);
     CHECK(stats().live_buffers == 0);
     CHECK(stats().packed_buffers == 0);

@@ -135,18 +135,6 @@ STORY(functions_choose)
     CHECK(unguarded("only").allocations == 3 && unguarded("skip").allocations == 1);
 }
 
-STORY(the_program_is_a_library_too)
-{
-    start("skip=lib:sim_passed");
-    CHECK(!is_guarded(allocate_used(100, NULL)));
-}
-
-STORY(other_libraries_are_not_meant)
-{
-    start("skip=lib:libcublas*;file:nowhere.c");
-    CHECK(is_guarded(allocate_used(100, NULL)));
-}
-
 static uint32_t flag;
 
 /* The free is in the order of the recorded stream as well: its work has not ended, so the free waits on the device. */
@@ -292,15 +280,6 @@ STORY(no_room_for_pages)
     CHECK(is_guarded(allocate_used(PAGE * 3, NULL)));
     CHECK_OK(cufence_free(passed, NULL));
     CHECK(unguarded("no room").live_buffers == 0 && unguarded("no room").allocations == 1);
-}
-
-STORY(no_room_and_no_fallback)
-{
-    void *pointer = NULL;
-    start("fallback=off");
-    cusim_fail_calls("cuMemCreate", CUDA_ERROR_OUT_OF_MEMORY);
-    CHECK(cufence_malloc(&pointer, 100, 0, NULL) == CUFENCE_ERROR_OUT_OF_MEMORY && !pointer);
-    CHECK(cufence_get_unguarded(NULL, 0) == 0);
 }
 
 /* Where the driver has no memory either, the error is that of the guarded allocation, and the driver is not even asked. */

@@ -14,14 +14,6 @@ static void save(const char *options, const char *stories)
 #define expect_replay(arguments, status, ...)                                                                                  \
     expect_end(run_shell("%s replay %s", CUFENCE_CLI, arguments), status, PATTERNS(__VA_ARGS__))
 
-static mode_t mode_of(const char *name)
-{
-    char path[256];
-    struct stat file;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return stat(path, &file) == 0 ? file.st_mode & 07777 : 0;
-}
-
 TEST(the_first_of_each_kernel_are_bundles)
 {
     static const char *const files[] = {"scene.json",  "kernel.cubin",  "README.md",           "fault.snapshot.json",

@@ -1,8 +1,7 @@
 /* The simulated device's stream capture: what is recorded, what is refused, and what a refusal does to the capture.
  * test_preload_graphs.c and test_order.c launch graphs. */
+#include "device_memory.h"
 #include "results.h"
-
-#define GRANULE ((size_t)2 << 20)
 
 static CUcontext context;
 static CUfunction add;
@@ -210,17 +209,10 @@ TEST(unsafe_calls_are_refused_by_mode)
 
 TEST(memory_can_be_mapped_during_a_capture)
 {
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-    const CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUmemGenericAllocationHandle handle;
     CUdeviceptr address, pooled;
     CUgraph graph;
-    OK(cuMemAddressReserve(&address, GRANULE, 0, 0, 0));
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    OK(cuMemCreate(&handle, GRANULE, &properties, 0));
-    OK(cuMemMap(address, GRANULE, 0, handle, 0));
-    OK(cuMemSetAccess(address, GRANULE, &access, 1));
+    assert_true((address = map_granule(1)) != 0);
     OK(cuMemsetD32Async(address, 6, 1, stream));
     OK(cuMemAllocAsync(&pooled, 64, stream));
     OK(cuMemcpyDtoDAsync(pooled, address, 4, stream));

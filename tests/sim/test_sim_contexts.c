@@ -169,10 +169,12 @@ TEST(a_free_waits_for_the_memorys_context_alone)
 
 TEST(a_destroyed_contexts_handle_is_the_next_ones)
 {
-    CUcontext first, second;
+    CUcontext first, second, current;
     unsigned long long first_id, second_id;
     OK(cuCtxCreate(&first, NULL, 0, 1));
-    OK(cuCtxGetId(first, &first_id));
+    OK(cuCtxGetCurrent(&current));
+    assert_ptr_equal(current, first);
+    OK(cuCtxGetId(NULL, &first_id));
     OK(cuCtxPushCurrent(contexts[0]));
     OK(cuCtxDestroy(first));
     assert_result(cuCtxSetCurrent(first), CUDA_ERROR_CONTEXT_IS_DESTROYED);

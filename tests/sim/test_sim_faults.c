@@ -3,12 +3,12 @@
  * Every story runs in a process of its own, because a fault stays with a context. The dump is read here by the offsets of its
  * format, not by the code under test or by the product's reader.
  */
+#include "device_memory.h"
 #include "sim_dump.h"
 #include <sim/sim.h>
 
 #include <elf.h>
 
-#define GRANULE ((size_t)2 << 20)
 #define FLAGS_SURVIVE (CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT)
 #define NOT_SANITIZED __attribute__((no_sanitize("address", "undefined")))
 
@@ -94,18 +94,11 @@ static void arm(unsigned flags)
 
 static void open_device(void)
 {
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-    const CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUmemGenericAllocationHandle handle;
     register_kernels();
     OK(cuInit(0));
     context = use_device(0);
     OK(cuModuleLoadData(&module, "any image"));
-    OK(cuMemAddressReserve(&base, 64 * GRANULE, 0, 0, 0));
-    OK(cuMemCreate(&handle, GRANULE, &properties, 0));
-    OK(cuMemMap(base, GRANULE, 0, handle, 0));
-    OK(cuMemSetAccess(base, GRANULE, &access, 1));
+    CHECK((base = map_granule(64)) != 0);
     end = base + GRANULE;
 }
 

@@ -4,10 +4,10 @@
  * Every launch is a process of its own: this program, started anew, armed by the environment.
  */
 #define TEST_OWN_MAIN
+#include "device_memory.h"
 #include "sim_dump.h"
 #include <sim/sim.h>
 
-#define GRANULE ((size_t)2 << 20)
 #define EXIT_AT 0x60 /* of the code that the simulated device makes up */
 #define PADDING_AT 0x80
 
@@ -29,21 +29,6 @@ static const struct instruction branch_by_one = {0x0000000000047947, 0x000fea000
 static const struct instruction branch_to_itself = {0xfffffffc00fc7947, 0x000fc0000383ffff};
 
 /* ---- the process that launches ---- */
-
-/* Reserves 16 granules, of which the first is mapped. Returns its end. */
-static CUdeviceptr map_memory(void)
-{
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-    const CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUmemGenericAllocationHandle handle;
-    CUdeviceptr base;
-    OK(cuMemAddressReserve(&base, 16 * GRANULE, 0, 0, 0));
-    OK(cuMemCreate(&handle, GRANULE, &properties, 0));
-    OK(cuMemMap(base, GRANULE, 0, handle, 0));
-    OK(cuMemSetAccess(base, GRANULE, &access, 1));
-    return base + GRANULE;
-}
 
 static void check_environment(void)
 {
@@ -68,7 +53,8 @@ static void run_launch(const char *how, const char *image)
     OK(cuInit(0));
     use_device(0);
     check_environment();
-    CUdeviceptr end = map_memory();
+    CUdeviceptr end = map_granule(16) + GRANULE;
+    CHECK(end != GRANULE);
     struct dump file = {0};
     if (image[0] != '\0')
         file = read_all(open(image, O_RDONLY));
@@ -334,18 +320,6 @@ STORY(shared_memory_is_asked_for)
     CHECK(cuFuncSetAttribute(NULL, shared, 1) == CUDA_ERROR_INVALID_HANDLE);
     OK(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100));
     OK(cuCtxSynchronize());
-}
-
-STORY(the_environment_makes_dumps_lightweight)
-{
-    setenv("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", "1", 1);
-    OK(cuInit(0));
-    unsigned flags = 0;
-    unsigned char truth = 0;
-    size_t size = sizeof flags, one = 1;
-    OK(cuCoredumpGetAttributeGlobal(CU_COREDUMP_GENERATION_FLAGS, &flags, &size));
-    CHECK(flags == CU_COREDUMP_LIGHTWEIGHT_FLAGS);
-    CHECK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_LIGHTWEIGHT, &truth, &one) == CUDA_ERROR_NOT_PERMITTED);
 }
 
 TEST_CONCURRENTLY

@@ -3,6 +3,7 @@
  * this program, started anew before CUDA is: so the addresses of its libraries and stacks are its own.
  */
 #define TEST_OWN_MAIN
+#include "device_memory.h"
 #include "sim_dump.h"
 #include <sim/sim.h>
 
@@ -17,16 +18,11 @@
 #define IS_THREAD_SANITIZED 0
 #endif
 
-#define GRANULE ((size_t)2 << 20)
 #define FILE_HANDLE CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
-static const CUmemAllocationProp plain = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                          .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
 static const CUmemAllocationProp exportable = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                                .requestedHandleTypes = FILE_HANDLE,
                                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-static const CUmemAccessDesc read_write = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
-                                           .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
 static void start(void)
 {
@@ -231,7 +227,7 @@ STORY(memory_can_be_shared_after_a_sticky_error)
 STORY(only_exportable_handles_are_exported)
 {
     start();
-    CUmemGenericAllocationHandle handle = create(GRANULE, &exportable), other = create(GRANULE, &plain);
+    CUmemGenericAllocationHandle handle = create(GRANULE, &exportable), other = create(GRANULE, &device_memory);
     int descriptor = -1;
     CHECK(cuMemExportToShareableHandle(&descriptor, other, FILE_HANDLE, 0) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemExportToShareableHandle(&descriptor, 77, FILE_HANDLE, 0) == CUDA_ERROR_INVALID_VALUE);
@@ -344,7 +340,7 @@ STORY(a_device_may_not_share)
     OK(cuDeviceGetAttribute(&is_supported, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0));
     CHECK(is_supported == 0);
     CHECK(cuMemCreate(&handle, GRANULE, &exportable, 0) == CUDA_ERROR_NOT_SUPPORTED);
-    handle = create(GRANULE, &plain);
+    handle = create(GRANULE, &device_memory);
     CHECK(cuMemExportToShareableHandle(&descriptor, handle, FILE_HANDLE, 0) == CUDA_ERROR_NOT_SUPPORTED);
     CHECK(import(&handle, 0) == CUDA_ERROR_NOT_SUPPORTED);
 }

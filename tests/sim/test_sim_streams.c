@@ -231,32 +231,6 @@ TEST(kernels_see_every_thread_and_their_arguments)
                   CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(a_destroyed_context_says_so)
-{
-    CUcontext own, current;
-    unsigned long long id, own_id;
-    OK(cuCtxGetId(context, &id));
-    OK(cuCtxCreate(&own, NULL, 0, 0));
-    OK(cuCtxGetCurrent(&current));
-    assert_ptr_equal(current, own);
-    OK(cuCtxGetId(NULL, &own_id));
-    assert_int_not_equal(id, own_id);
-    CUmodule module;
-    CUfunction own_append;
-    uint32_t value = 9;
-    OK(cuModuleLoadData(&module, "any image"));
-    OK(cuModuleGetFunction(&own_append, module, "append"));
-    OK(cuLaunchKernel(own_append, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&value}, NULL));
-    OK(cuCtxPushCurrent(context));
-    OK(cuCtxDestroy(own));
-    assert_int_equal(atomic_load(&log_count), 1);
-    OK(cuCtxPopCurrent(NULL));
-    assert_result(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    assert_result(cuCtxSetCurrent(own), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    OK(cuCtxSetCurrent(context));
-    OK(cuCtxSynchronize());
-}
-
 TEST(a_destroyed_streams_handle_is_the_next_ones)
 {
     CUstream first, second;

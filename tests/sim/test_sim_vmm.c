@@ -1,12 +1,6 @@
 /* The simulated device's virtual memory: what FACTS of a real one the allocator rests on. */
+#include "device_memory.h"
 #include "results.h"
-
-#define GRANULE ((size_t)2 << 20)
-
-static const CUmemAllocationProp device_memory = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-static const CUmemAccessDesc read_write = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
-                                           .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
 static CUdeviceptr reserve(size_t size)
 {

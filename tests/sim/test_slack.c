@@ -82,15 +82,6 @@ static void await_faults(uint64_t count)
     CHECK(cufence_fault_count() == count);
 }
 
-FINDS(finds_it_behind_the_free, "1 byte changed, 1 byte before the start of buffer #1")
-{
-    CUstream stream = start_with_stream("slack=on,slack_every=1");
-    char *buffer = allocate(1000, stream);
-    write_at(buffer - 1, 1, 0, stream);
-    release(buffer, stream);
-    await_faults(1);
-}
-
 /* Another thread's report is finished when a check returns. */
 FINDS(waits_for_a_report_behind_the_free, "1 byte changed, 1 byte before the start of buffer #1")
 {
@@ -256,12 +247,8 @@ static void *in_a_thread(void *user)
 
 CLEAN(threads)
 {
-    pthread_t all[4];
     start("slack=on,slack_every=8");
-    for (uintptr_t i = 0; i < 4; i++)
-        CHECK(pthread_create(&all[i], NULL, in_a_thread, (void *)i) == 0);
-    for (int i = 0; i < 4; i++)
-        CHECK(pthread_join(all[i], NULL) == 0);
+    run_threads(4, in_a_thread, NULL, 1);
     CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
 }
 
@@ -274,18 +261,6 @@ FINDS(a_stream_that_ends, "1 byte changed, 1 byte before the start of buffer #1"
     CHECK_OK(cufence_stream_gone(stream)); /* launches what waits for it */
     CHECK_CU(cuStreamDestroy(stream));
     await_faults(1);
-}
-
-FINDS(strict, "1 byte changed, 1 byte before the start of buffer #1")
-{
-    CUstream stream = start_with_stream("slack=on,uaf=strict");
-    char *buffer = allocate(1000, stream);
-    write_at(buffer - 1, 1, 0, stream);
-    release(buffer, stream);
-    await_faults(1);
-    for (int i = 0; i < 100; i++)
-        release(allocate((size_t)i * 50 + 1, stream), stream);
-    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 1);
 }
 
 /* A free launches nothing: what is retired is checked together. */

@@ -116,54 +116,37 @@ TEST(a_free_row_that_is_read_is_found)
     expect("--nan report", "live_row", 0, "no faults", "!does not do it");
 }
 
-TEST(a_nan_is_awaited)
+TEST(what_a_kernel_has_not_made_is_no_finding)
 {
-    expect("--nan report", "nan_awaited", 86, "told\nwaited\n");
-}
-
-TEST(a_nan_of_the_programs_own_is_none)
-{
-    expect("--nan report", "nan_copied", 0, "no faults");
-}
-
-TEST(memory_that_nobody_wrote_is_no_input)
-{
-    expect("--nan report", "nan_stale", 86, "first to element 3 of float32[1000]", "never written");
-}
-
-TEST(masks_are_no_nan)
-{
-    expect("--nan report", "mask", 0, "");
-    expect("--nan report+inf", "mask", 86, "first Inf: mask writes 1000 Inf to buffer #2");
-}
-
-/* A type that is a guess, of memory whose size it does not divide: a library's workspace may look so. */
-TEST(mixed_memory_is_not_blamed)
-{
-    expect("--nan report", "nan_guessed", 86, "first NaN: divide writes 1 NaN");
-    expect("--nan report", "nan_mixed", 0, "");
-    expect("--nan report", "nan_in_halves", 0, ""); /* its name knows of no float16 */
-}
-
-TEST(a_fill_is_no_nan)
-{
-    expect("--nan report", "nan_fill", 0, "");
-}
-
-TEST(indices_are_no_nan)
-{
-    expect("--nan report", "indices", 0, "");
+    static const struct {
+        const char *option, *story;
+        int status;
+        const char *words, *more; /* more: or NULL */
+    } rows[] = {
+        {"report", "nan_awaited", 86, "told\nwaited\n", NULL},
+        {"report", "nan_copied", 0, "no faults", NULL},                                      /* the program's own */
+        {"report", "nan_stale", 86, "first to element 3 of float32[1000]", "never written"}, /* that is no input */
+        {"report", "mask", 0, "", NULL},
+        {"report+inf", "mask", 86, "first Inf: mask writes 1000 Inf to buffer #2", NULL},
+        /* A type that is a guess, of memory whose size it does not divide: a library's workspace may look so. */
+        {"report", "nan_guessed", 86, "first NaN: divide writes 1 NaN", NULL},
+        {"report", "nan_mixed", 0, "", NULL},
+        {"report", "nan_in_halves", 0, "", NULL}, /* its name knows of no float16 */
+        {"report", "nan_fill", 0, "", NULL},
+        {"report", "indices", 0, "", NULL},
+        {"report", "nan_graph", 86, "first NaN: a CUDA graph writes 1 NaN", "one of a CUDA graph: normalise"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char arguments[32];
+        snprintf(arguments, sizeof arguments, "--nan %s", rows[i].option);
+        expect(arguments, rows[i].story, rows[i].status, rows[i].words, rows[i].more);
+    }
 }
 
 TEST(only_the_maker_is_blamed)
 {
     expect("--nan report", "nan_struct", 86, "first NaN: normalise writes");
     assert_int_equal(count_in(text, "cufence: first NaN: "), 1);
-}
-
-TEST(a_graph_may_make_it)
-{
-    expect("--nan report", "nan_graph", 86, "first NaN: a CUDA graph writes 1 NaN", "one of a CUDA graph: normalise");
 }
 
 TEST(stop_ends_the_program_there)

@@ -175,14 +175,12 @@ STORY(counts_launches_that_nobody_wants)
 STORY(waits_for_no_stream)
 {
     start();
-    uint32_t flag = 0, *flag_at = &flag;
+    uint32_t flag = 0;
     CUstream streams[2];
-    CUfunction spin;
     uint32_t *numbers[2] = {allocate(), allocate()};
-    CHECK_CU(cuModuleGetFunction(&spin, module, "cusim_spin"));
     for (int i = 0; i < 2; i++)
         CHECK_CU(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
-    CHECK_CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, streams[0], (void *[]){&flag_at}, NULL));
+    spin_on(module, streams[0], &flag);
     for (int i = 0; i < 100; i++)
         launch("add", numbers[i % 2], 1, streams[i % 2]);
     await(50);
@@ -255,10 +253,8 @@ STORY(waits_for_room)
 STORY(does_not_wait_for_ever)
 {
     start();
-    uint32_t flag = 0, *flag_at = &flag, *numbers = allocate();
-    CUfunction spin;
-    CHECK_CU(cuModuleGetFunction(&spin, module, "cusim_spin"));
-    CHECK_CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&flag_at}, NULL));
+    uint32_t flag = 0, *numbers = allocate();
+    spin_on(module, NULL, &flag);
     user_saw.wanted_bytes = VISITS_PINNED / 2 - 4096;
     uint64_t begin = monotonic_ms();
     for (int i = 0; i < 20; i++)
@@ -275,12 +271,10 @@ STORY(does_not_wait_for_ever)
 STORY(ends_with_its_context)
 {
     start();
-    uint32_t flag = 0, *flag_at = &flag, *numbers = allocate();
-    CUfunction spin;
-    CHECK_CU(cuModuleGetFunction(&spin, module, "cusim_spin"));
+    uint32_t flag = 0, *numbers = allocate();
     launch("add", numbers, 1, NULL);
     await(1);
-    CHECK_CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&flag_at}, NULL));
+    spin_on(module, NULL, &flag);
     launch("add", numbers, 1, NULL);
     visits_context_gone(context_current());
     await(2);

@@ -23,10 +23,7 @@ TEST(test_last)
                                     "written +4 bytes past the end: 2\\.5 +re-run", "model\\.cu:20", "!buffer .*candidate"));
 }
 
-TELLS(off, "the warp had exited", "!re-run", "!thread \\(104")
-{
-    fault_in("write_last", "explain=dump");
-}
+FAULT_TELLS(off, "write_last", "explain=dump", "the warp had exited", "!re-run", "!thread \\(104")
 
 TELLS(table, PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END)
 {
@@ -46,11 +43,8 @@ TELLS(struct, PAST_THE_END, THREAD_PAST_THE_END)
     cuCtxSynchronize();
 }
 
-TELLS(far, PAST_THE_END, THREAD_PAST_THE_END, "written +4 bytes past the end: 2\\.5 +re-run",
-      "at least 4 bytes were written further")
-{
-    fault_in("write_far", "explain=rerun");
-}
+FAULT_TELLS(far, "write_far", "explain=rerun", PAST_THE_END, THREAD_PAST_THE_END,
+            "written +4 bytes past the end: 2\\.5 +re-run", "at least 4 bytes were written further")
 
 /* More shared memory than a kernel has without being asked. */
 TELLS(shared, PAST_THE_END, THREAD_PAST_THE_END)
@@ -73,11 +67,8 @@ TELLS(several, "0 bytes past the end of buffer #2", "re-run")
 }
 
 /* No access is involved, and the warp has exited. */
-TELLS(exception, "exception: illegal instruction", "end_illegally", "block \\(7,0,0\\) thread \\(104,0,0\\)", "model\\.cu:170",
-      "no buffer is involved")
-{
-    fault_in("end_illegally", "explain=rerun");
-}
+FAULT_TELLS(exception, "end_illegally", "explain=rerun", "exception: illegal instruction", "end_illegally",
+            "block \\(7,0,0\\) thread \\(104,0,0\\)", "model\\.cu:170", "no buffer is involved")
 
 static char kept[] = "/tmp/cufence-test-XXXXXX";
 
@@ -217,17 +208,11 @@ TELLS(large, "   float64\\[6291456\\] \\(guess\\)  of 16 MiB:", "min -1\\.0 max 
 
 /* ---- when it cannot be done ---- */
 
-TELLS(once, "illegal memory access", "did not fault")
-{
-    fault_in("write_once", "explain=rerun");
-}
+FAULT_TELLS(once, "write_once", "explain=rerun", "illegal memory access", "did not fault")
 
 /* The second launch wrote many pieces into one guard, but did not fault. */
-TELLS(pieces, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
-      "written +4 bytes past the end: 2\\.5 +re-run", "and more, 384 bytes in all", "address .* re-run$")
-{
-    fault_in("write_pieces", "explain=rerun");
-}
+FAULT_TELLS(pieces, "write_pieces", "explain=rerun", "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
+            "written +4 bytes past the end: 2\\.5 +re-run", "and more, 384 bytes in all", "address .* re-run$")
 
 static void expect_no_child(void)
 {
@@ -247,10 +232,7 @@ TELLS(hang, "illegal memory access", "could not be launched again: it took longe
     expect_no_child();
 }
 
-TELLS(death, "illegal memory access", "could not be launched again: ")
-{
-    fault_in("end_later", "explain=rerun");
-}
+FAULT_TELLS(death, "end_later", "explain=rerun", "illegal memory access", "could not be launched again: ")
 
 TELLS(withheld, "the warp had exited", "could not be launched again: memory that the")
 {

@@ -1,34 +1,21 @@
 /* The second launch of kernels in contexts of other kinds, and where the GPU takes no second process. */
 #include "second_launch.h"
+#include "support/shell.h"
 
 /* ---- the program's context ---- */
-
-/* Runs a story of saved_story.c under `cufence run`, which is to end as a fault does, and to say all of the patterns. */
-static void expect_story(const char *story, const char *const *patterns)
-{
-    char command[1024], said[1 << 15];
-    snprintf(command, sizeof command,
-             "LD_LIBRARY_PATH=%s %s run --explain rerun --wait-ms 1000/60000 --set arena=%s -- %s %s 2>&1", CUFENCE_RUN_DRIVER,
-             CUFENCE_CLI, ARENA, CUFENCE_SAVED_STORY, story);
-    FILE *out = popen(command, "r");
-    assert_non_null(out);
-    said[fread(said, 1, sizeof said - 1, out)] = '\0';
-    int status = pclose(out);
-    if (!strstr(said, "cuCtxSynchronize: error 700") || !WIFEXITED(status) || WEXITSTATUS(status) != 3)
-        fail_msg("%s: status 0x%x: %s", story, (unsigned)status, said);
-    const char *wrong = wrong_pattern(said, patterns);
-    if (wrong)
-        fail_msg("%s: %s in:\n%s", story, wrong, said);
-}
 
 /* In the rerun process it is the device's primary context. */
 TEST(a_kernel_is_staged_whatever_its_context)
 {
     static const char *const stories[] = {"green", "green_stream", "own_context"};
-    for (size_t i = 0; i < sizeof stories / sizeof *stories; i++)
-        expect_story(stories[i], PATTERNS("out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
-                                          "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* re-run$",
-                                          "written +4 bytes past the end: 2\\.5 +re-run", "launched at .*saved_story\\.c:"));
+    for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
+        int status = run_shell("LD_LIBRARY_PATH=%s %s run --explain rerun --wait-ms 1000/60000 --set arena=%s -- %s %s",
+                               CUFENCE_RUN_DRIVER, CUFENCE_CLI, ARENA, CUFENCE_SAVED_STORY, stories[i]);
+        expect_end(status, 3,
+                   PATTERNS("cuCtxSynchronize: error 700", "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
+                            "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* re-run$",
+                            "written +4 bytes past the end: 2\\.5 +re-run", "launched at .*saved_story\\.c:"));
+    }
 }
 
 /* ---- no second process ---- */
@@ -67,3 +54,5 @@ TEST(a_device_for_one_process_gives_a_note)
                                            cases[i].reason, "!re-run$"));
     }
 }
+
+TEST_GROUP(make_folder, remove_folder)

@@ -186,9 +186,7 @@ static void tell_limited(void)
 
 TEST(test_limited)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* the other process has its own memory where the host memory was */
-#endif
+    SKIP_WITHOUT_HOST_MEMORY;
     expect_said(tell_limited, PATTERNS(PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END));
 }
 
@@ -312,9 +310,7 @@ TELLS(swept, PAST_THE_END, THREAD_PAST_THE_END)
     CHECK(status_of(end_well) == 0 && count_names() == 1);
     kill(living, SIGKILL);
     waitpid(living, NULL, 0);
-    start("explain=rerun");
-    launch("write_last", allocate(COUNT * 4), COUNT);
-    cuCtxSynchronize();
+    fault_in("write_last", "explain=rerun");
 }
 
 /* A program that closes what it does not know, and uses the numbers anew. */

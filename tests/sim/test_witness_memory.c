@@ -17,9 +17,7 @@ static void tell_pinned(void)
 
 TEST(test_pinned)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* the other process has its own memory where the host memory was */
-#endif
+    SKIP_WITHOUT_HOST_MEMORY;
     expect_said(tell_pinned, PATTERNS(PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END));
 }
 
@@ -42,9 +40,7 @@ static void tell_registered(void)
 
 TEST(test_registered)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* the other process has its own memory where the host memory was */
-#endif
+    SKIP_WITHOUT_HOST_MEMORY;
     expect_said(tell_registered, PATTERNS(PAST_THE_END, THREAD_PAST_THE_END));
 }
 
@@ -169,12 +165,7 @@ TEST(test_parts)
 /* ---- beyond the buffers ---- */
 
 /* Beyond all patterns. */
-TELLS(farther, PAST_THE_END, THREAD_PAST_THE_END, "!written further")
-{
-    start("explain=rerun");
-    launch("write_farther", allocate(COUNT * 4), COUNT);
-    cuCtxSynchronize();
-}
+FAULT_TELLS(farther, "write_farther", "explain=rerun", PAST_THE_END, THREAD_PAST_THE_END, "!written further")
 
 /* The guard between two buffers is that of both. */
 TELLS(neighbours, PAST_THE_END, THREAD_PAST_THE_END, "written +4 bytes past the end: 2\\.5 +re-run", "!written further")
@@ -204,12 +195,9 @@ TELLS(reused, "written +4 bytes past the end of buffer #2: 2\\.5", "!mapped: no 
     static uint32_t flag;
     start("explain=rerun,small=map,uaf=off");
     void *out = allocate(COUNT * 4);
-    void *next = NULL, *word = &flag;
-    int n = COUNT;
-    CUfunction busy;
-    CHECK_CU(cuModuleGetFunction(&busy, module, "cusim_spin"));
-    CHECK_CU(cuLaunchKernel(busy, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&word}, NULL));
-    launch_all("write_last", (void *[]){&out, &n});
+    void *next = NULL;
+    spin_on(module, NULL, &flag);
+    launch("write_last", out, COUNT);
     CHECK_OK(cufence_free(out, NULL));
     CHECK_OK(cufence_malloc(&next, 64, 0, NULL));
     CHECK((uintptr_t)out / 4096 == (uintptr_t)next / 4096); /* it has the same memory */

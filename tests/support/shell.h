@@ -60,3 +60,10 @@ static inline void expect_words(int got, int status, const char *const *words)
 
 #define SAYS(...) expect_end(0, 0, PATTERNS(__VA_ARGS__))
 #define SUCCEEDS(...) expect_end(run_shell(__VA_ARGS__), 0, PATTERNS(""))
+
+/* The mode of a file in the folder; 0 if it is not there. */
+static inline mode_t mode_of(const char *name)
+{
+    struct stat file;
+    return stat(in_folder(name), &file) == 0 ? file.st_mode & 07777 : 0;
+}

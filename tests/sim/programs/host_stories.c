@@ -160,16 +160,11 @@ CASE(host_copies, copied_at_once)
     read_result(pinned);
 }
 
-static void told(void *flag)
-{
-    __atomic_store_n((int *)flag, 1, __ATOMIC_RELEASE);
-}
-
 CASE(host_copies, host_told)
 {
-    static int flag;
+    static uint32_t flag;
     copy_in();
-    MUST(cu.cuLaunchHostFunc(stream, told, &flag));
+    MUST(cu.cuLaunchHostFunc(stream, let_go, &flag));
     while (!__atomic_load_n(&flag, __ATOMIC_ACQUIRE))
         ;
     pinned[0]++;

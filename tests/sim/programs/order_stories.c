@@ -139,13 +139,15 @@ static void clear_kernel(const cusim_thread *thread, void *const *arguments)
     memset((void *)(uintptr_t)span->start, 0, span->count);
 }
 
-static CUfunction clear_function(void)
+/* bytes: of its argument, which begins with a span. */
+static CUfunction clear_function(size_t bytes)
 {
-    static const size_t arguments[] = {sizeof(struct span)};
+    static size_t argument;
     CUmodule module;
     CUfunction function;
+    argument = bytes;
     driver_register_kernel(&(cusim_kernel){
-        .name = "clear", .function = clear_kernel, .argument_bytes = arguments, .argument_count = 1, .access_bytes = 4});
+        .name = "clear", .function = clear_kernel, .argument_bytes = &argument, .argument_count = 1, .access_bytes = 4});
     MUST(cu.cuModuleLoadData(&module, "an image"));
     MUST(cu.cuModuleGetFunction(&function, module, "clear"));
     return function;
@@ -156,7 +158,7 @@ CASE(order, in_a_struct)
 {
     struct span span = {64, buffer + 1024};
     follow(second, first);
-    MUST(cu.cuLaunchKernel(clear_function(), 1, 1, 1, 1, 1, 1, 0, second, (void *[]){&span}, NULL));
+    MUST(cu.cuLaunchKernel(clear_function(sizeof span), 1, 1, 1, 1, 1, 1, 0, second, (void *[]){&span}, NULL));
     free_on(first);
 }
 
@@ -167,15 +169,8 @@ CASE(order, in_a_stale_member)
         struct span span;
         uint64_t unused[16];
     } left_over = {.span = {0, 16}, .unused = {[7] = buffer}};
-    static const size_t arguments[] = {sizeof left_over};
-    CUmodule module;
-    CUfunction function;
-    driver_register_kernel(&(cusim_kernel){
-        .name = "clear_large", .function = clear_kernel, .argument_bytes = arguments, .argument_count = 1, .access_bytes = 4});
-    MUST(cu.cuModuleLoadData(&module, "an image"));
-    MUST(cu.cuModuleGetFunction(&function, module, "clear_large"));
     follow(second, first);
-    MUST(cu.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, second, (void *[]){&left_over}, NULL));
+    MUST(cu.cuLaunchKernel(clear_function(sizeof left_over), 1, 1, 1, 1, 1, 1, 0, second, (void *[]){&left_over}, NULL));
     free_on(first);
 }
 
@@ -186,7 +181,7 @@ CASE(order, in_one_buffer)
     size_t size = sizeof span;
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &span, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
     follow(second, first);
-    MUST(cu.cuLaunchKernel(clear_function(), 1, 1, 1, 1, 1, 1, 0, second, NULL, extra));
+    MUST(cu.cuLaunchKernel(clear_function(sizeof span), 1, 1, 1, 1, 1, 1, 0, second, NULL, extra));
     free_on(first);
 }
 
@@ -290,16 +285,11 @@ CASE(order, graph)
 }
 
 /* The host function may tell another thread, which may free the buffer. */
-static void told(void *flag)
-{
-    __atomic_store_n((int *)flag, 1, __ATOMIC_RELEASE);
-}
-
 CASE(order, host_told)
 {
-    static int flag;
+    static uint32_t flag;
     use_on(second);
-    MUST(cu.cuLaunchHostFunc(second, told, &flag));
+    MUST(cu.cuLaunchHostFunc(second, let_go, &flag));
     while (!__atomic_load_n(&flag, __ATOMIC_ACQUIRE))
         ;
     free_on(first);

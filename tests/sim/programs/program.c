@@ -146,9 +146,9 @@ void spin(uint32_t *flag, CUstream stream)
     MUST(cu.cuLaunchKernel(spin_function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&flag}, NULL));
 }
 
-void let_go(uint32_t *flag)
+void let_go(void *flag)
 {
-    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+    __atomic_store_n((uint32_t *)flag, 1, __ATOMIC_RELEASE);
 }
 
 static struct named *all_named;

@@ -43,7 +43,7 @@ CUresult add_one(CUdeviceptr numbers, uint32_t count, CUstream stream);
 
 /* Keeps the stream busy until let_go(), at most for the 10 s of cusim_spin. */
 void spin(uint32_t *flag, CUstream stream);
-void let_go(uint32_t *flag);
+void let_go(void *flag); /* also as a host function */
 
 /*
  * STORY(word) {...} is what the program does when that is its first argument; CASE(story, word) {...} is a case of one. Both

@@ -124,42 +124,44 @@ static CUdeviceptr partly_written(void)
 
 /* ---- cases ---- */
 
-static void case_int(CUdeviceptr from, CUdeviceptr to)
+static CUdeviceptr from, to; /* `from` is partly written */
+
+CASE(unwritten, integers)
 {
     run("_Z3addPKiPiji", from, to, COUNT, 1);
 }
 
-static void case_clean(CUdeviceptr from, CUdeviceptr to)
+CASE(unwritten, clean)
 {
     run("_Z3addPKiPiji", from, to, WRITTEN, 1);
     run("_Z4copyPKiPiji", to, from, WRITTEN, 0);
 }
 
-static void case_float(CUdeviceptr from, CUdeviceptr to)
+CASE(unwritten, floats)
 {
     run("_Z10accumulatePKfPfji", from, to, WRITTEN, 2);
 }
 
-static void case_bool(CUdeviceptr from, CUdeviceptr to)
+CASE(unwritten, flags)
 {
     run("_Z6choosePKbPiji", fresh(), to, 3, 7);
 }
 
-static void case_copied(CUdeviceptr from, CUdeviceptr to)
+CASE(unwritten, copied)
 {
     run("_Z4copyPKiPiji", from, to, COUNT, 0);
 }
 
-static void case_copied_and_used(CUdeviceptr from, CUdeviceptr to)
+CASE(unwritten, copied_and_used)
 {
     CUdeviceptr last = fresh();
-    case_copied(from, to);
+    copied();
     MUST(cu.cuMemcpyDtoD(last, to, COUNT * 4));
     run("_Z3addPKiPiji", last, from, COUNT, 1);
     run("_Z3addPKiPiji", from, last, COUNT, 1); /* follows from it */
 }
 
-static void case_padding(CUdeviceptr from, CUdeviceptr to)
+CASE(unwritten, padding)
 {
     CUdeviceptr packed;
     MUST(cu.cuMemAlloc(&packed, COUNT * sizeof(struct padded)));
@@ -167,32 +169,33 @@ static void case_padding(CUdeviceptr from, CUdeviceptr to)
     run("_Z6unpackPK6paddedPiji", packed, to, COUNT, 1);
 }
 
-static void case_random(CUdeviceptr from, CUdeviceptr to)
+CASE(unwritten, differs)
 {
     run("_Z3addPKiPiji", from, to, WRITTEN, (int32_t)getpid());
 }
 
-static void case_random_and_int(CUdeviceptr from, CUdeviceptr to)
+CASE(unwritten, differs_and_integers)
 {
-    case_random(from, to);
-    case_int(from, fresh());
+    differs();
+    to = fresh();
+    integers();
 }
 
-static void case_host(CUdeviceptr from, CUdeviceptr to)
+CASE(unwritten, host)
 {
     int32_t numbers[COUNT];
     MUST(cu.cuMemcpyDtoH(numbers, from, sizeof numbers));
     run("_Z3setPKiPiji", from, to, WRITTEN, numbers[COUNT - 1] + 1);
 }
 
-static void case_unused_on_host(CUdeviceptr from, CUdeviceptr to)
+CASE(unwritten, unused_on_host)
 {
     int32_t numbers[COUNT];
     MUST(cu.cuMemcpyDtoH(numbers, from, sizeof numbers));
     run("_Z3setPKiPiji", from, to, WRITTEN, numbers[0] + 1);
 }
 
-static void case_reused(CUdeviceptr from, CUdeviceptr to)
+CASE(unwritten, reused)
 {
     CUdeviceptr used = fresh();
     run("_Z3setPKiPiji", from, used, COUNT, 9);
@@ -200,7 +203,7 @@ static void case_reused(CUdeviceptr from, CUdeviceptr to)
     run("_Z3addPKiPiji", fresh(), to, COUNT, 1);
 }
 
-static void case_async(CUdeviceptr from, CUdeviceptr to)
+CASE(unwritten, async)
 {
     CUdeviceptr made;
     for (int i = 0; i < 2; i++) { /* the second time with memory that was used */
@@ -210,35 +213,17 @@ static void case_async(CUdeviceptr from, CUdeviceptr to)
     }
 }
 
-static void case_index(CUdeviceptr from, CUdeviceptr to)
+CASE(unwritten, by_index)
 {
     run("_Z6gatherPKiPiji", fresh(), to, 3, 0);
 }
 
 STORY(unwritten)
 {
-    static const struct {
-        const char *name;
-        void (*run)(CUdeviceptr from, CUdeviceptr to);
-    } cases[] = {{"int", case_int},
-                 {"clean", case_clean},
-                 {"float", case_float},
-                 {"bool", case_bool},
-                 {"copied", case_copied},
-                 {"copied_and_used", case_copied_and_used},
-                 {"padding", case_padding},
-                 {"random", case_random},
-                 {"random_and_int", case_random_and_int},
-                 {"host", case_host},
-                 {"unused_on_host", case_unused_on_host},
-                 {"reused", case_reused},
-                 {"async", case_async},
-                 {"index", case_index}};
     start();
     load();
-    CUdeviceptr from = partly_written(), to = fresh();
-    for (size_t i = 0; count > 2 && i < sizeof cases / sizeof *cases; i++)
-        if (!strcmp(cases[i].name, arguments[2]))
-            cases[i].run(from, to);
-    return cu.cuCtxSynchronize() == CUDA_SUCCESS ? 0 : 1;
+    from = partly_written();
+    to = fresh();
+    int status = play_case(count, arguments);
+    return status || cu.cuCtxSynchronize() != CUDA_SUCCESS;
 }
