@@ -284,6 +284,9 @@ TEST_WITH(a_fork_before_cuda_works_on_both_sides, NULL, finish)
 
 TEST_WITH(a_driver_in_another_namespace_is_left_alone, NULL, finish)
 {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* a sanitizer's runtime cannot be loaded a second time */
+#endif
     expect_alike("other_namespace", PRELOAD, NULL, 0, "there: CUDA_SUCCESS\n");
 }
 
