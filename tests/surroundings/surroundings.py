@@ -97,7 +97,7 @@ def judge_words(native, guarded, words, parts):
     if len(reports) > most:
         yield f"{len(reports)} reports instead of {most}: {reports[-1][:150]}"
     is_unheard = words & {"full", "no_reader", "closed_standard", "file_size"}
-    is_killed = guarded["is_cut"] or parts["end"] in ("SIGKILL", "SIGTERM", "exec")  # at once, maybe before the report
+    is_killed = guarded["is_cut"] or parts["end"] in ("SIGKILL", "SIGTERM")  # at once, maybe before the report
     if most > len(reports) and not is_unheard and not is_killed:
         yield "no report"
     for report in reports[:most]:
