@@ -66,6 +66,13 @@ void text_put(FILE *out, const char *text)
     text_put_part(out, text, strlen(text));
 }
 
+int text_put_json(FILE *out, json_t *object, size_t flags)
+{
+    int is_put = object && json_dumpf(object, out, flags) == 0 && fputc('\n', out) != EOF;
+    json_decref(object);
+    return is_put;
+}
+
 char *text_of_json(json_t *object, size_t flags)
 {
     char *text = object ? json_dumps(object, flags) : NULL;

@@ -28,6 +28,9 @@ static inline const char *plural(uint64_t count)
  * NULL for NULL, or if out of host memory. */
 char *text_of_json(json_t *object, size_t flags);
 
+/* Prints it so, and drops it. Returns 0 for NULL, if out of host memory, or if it could not be written. */
+int text_put_json(FILE *out, json_t *object, size_t flags);
+
 /* Returns the C++ name behind a mangled one, which the caller frees; NULL if it is none. */
 char *text_demangled(const char *name);
 

@@ -69,6 +69,11 @@ struct given {
 
 #define ARGUMENTS(list) .arguments = (list), .count = sizeof(list) / sizeof *(list)
 
+/* The operands of a sub-command that runs a program. */
+#define ARGUMENTS_PROGRAM(name)                                                                                                \
+    .operands = "PROGRAM [ARGUMENT]...", .values = ARGUMENT_COMMAND, .is_operand_the_end = 1, .least = 1, .most = -1,          \
+    .missing = "no program given: cufence " name " [options] -- PROGRAM [ARGUMENT]...; see cufence " name " --help"
+
 /* The sub-commands, in the order of the help; NULL ends them. commands.c has them. */
 extern const struct command *const commands[];
 const struct command *command_find(const char *name); /* NULL: there is none */

@@ -8,7 +8,6 @@
 
 #include <jansson.h>
 #include <stddef.h>
-#include <string.h>
 
 /* ---- --json: one document (docs/diff.md) ---- */
 
@@ -85,10 +84,8 @@ static cufence_status print_json(struct diff *diff, struct problem *problem)
                                  of_file(&diff->files[DIFF_A]), "b", of_file(&diff->files[DIFF_B]), "differences", list);
     for (size_t i = 0; i < diff->found_count && status == CUFENCE_OK; i++)
         status = add_found(diff, &diff->found[i], list, problem);
-    if (status == CUFENCE_OK) {
-        json_dumpf(document, stdout, JSON_INDENT(1));
-        putchar('\n');
-    }
+    if (status == CUFENCE_OK)
+        text_put_json(stdout, json_incref(document), JSON_INDENT(1));
     json_decref(document);
     return status;
 }

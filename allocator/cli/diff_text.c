@@ -1,68 +1,54 @@
 /* What `cufence diff` prints for people. Text in a trace comes from a program, and must not reach a terminal unchecked. */
 #include "diff.h"
 
-#include "base/text.h"
+#include "words.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void put(const char *text)
+#define PUT(...) words_plain(stdout, __VA_ARGS__)
+
+static const char *side_name(int side)
 {
-    text_put(stdout, text);
+    return side == DIFF_A ? "A" : "B";
 }
 
 static void put_header(const struct diff *diff, int side)
 {
     const struct trace_header *header = &diff->files[side].header;
-    printf("%s  ", side == DIFF_A ? "A" : "B");
-    put(diff->files[side].path);
-    fputs(": ", stdout);
-    put(*header->program ? header->program : "?");
-    if (*header->device) {
-        fputs(", ", stdout);
-        put(header->device);
-    }
+    PUT("%s  %s: %s", side_name(side), diff->files[side].path, *header->program ? header->program : "?");
+    if (*header->device)
+        PUT(", %s", header->device);
     if (header->driver)
-        printf(", CUDA %" PRIu32 ".%" PRIu32, header->driver / 1000, header->driver % 1000 / 10);
-    if (*header->filter) {
-        fputs(", only ", stdout);
-        put(header->filter);
-    }
+        PUT(", CUDA %" PRIu32 ".%" PRIu32, header->driver / 1000, header->driver % 1000 / 10);
+    if (*header->filter)
+        PUT(", only %s", header->filter);
     if (header->every > 1)
-        printf(", one launch in %" PRIu64, header->every);
-    if (*header->fill) {
-        fputs(", fresh memory filled with ", stdout);
-        put(header->fill);
-    }
+        PUT(", one launch in %" PRIu64, header->every);
+    if (*header->fill)
+        PUT(", fresh memory filled with %s", header->fill);
     putchar('\n');
 }
 
 static void put_event(const struct trace_event *event)
 {
-    fputs(event->kind == TRACE_COPY    ? "copy "
-          : event->kind == TRACE_SET   ? "set "
-          : event->kind == TRACE_GRAPH ? "graph"
-                                       : "",
-          stdout);
-    put(event->name);
+    PUT("%s%s",
+        event->kind == TRACE_COPY    ? "copy "
+        : event->kind == TRACE_SET   ? "set "
+        : event->kind == TRACE_GRAPH ? "graph"
+                                     : "",
+        event->name);
     if (event->kind == TRACE_LAUNCH)
-        printf("<<<(%" PRIu32 ",%" PRIu32 ",%" PRIu32 "), (%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")>>>", event->grid[0],
-               event->grid[1], event->grid[2], event->block[0], event->block[1], event->block[2]);
-    if (*event->place) {
-        fputs(" at ", stdout);
-        put(event->place);
-    }
+        PUT("<<<(%" PRIu32 ",%" PRIu32 ",%" PRIu32 "), (%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")>>>", event->grid[0],
+            event->grid[1], event->grid[2], event->block[0], event->block[1], event->block[2]);
+    if (*event->place)
+        PUT(" at %s", event->place);
 }
 
 static void put_row(const char *name)
 {
     printf("\n  %-10s ", name);
-}
-
-static const char *side_name(int side)
-{
-    return side == DIFF_A ? "A" : "B";
 }
 
 /* ---- scalars ---- */
@@ -75,7 +61,7 @@ static void put_value(const struct trace_scalar *scalar)
     uint32_t low = (uint32_t)bits;
     float single;
     double twice;
-    put(scalar->value);
+    PUT("%s", scalar->value);
     if (strncmp(scalar->value, "0x", 2) != 0 || *end || (scalar->bytes != 4 && scalar->bytes != 8))
         return;
     memcpy(&single, &low, sizeof single);
@@ -85,14 +71,6 @@ static void put_value(const struct trace_scalar *scalar)
     if (size > 1e-6 && size < 1e9)
         printf(", or %.9g", value);
     putchar(')');
-}
-
-static void put_argument(int argument)
-{
-    if (argument >= 0)
-        printf("argument %d", argument);
-    else
-        fputs("arguments", stdout);
 }
 
 /* Of a struct, a few bytes around the first that differ. */
@@ -111,8 +89,10 @@ static void put_scalars(const struct diff_shown *shown)
             printf("%zu arguments that are not pointers", events[i].scalar_count);
             continue;
         }
-        put_argument(events[i].scalars[index].argument);
-        fputs(": ", stdout);
+        if (events[i].scalars[index].argument >= 0)
+            printf("argument %d: ", events[i].scalars[index].argument);
+        else
+            printf("arguments: ");
         if (is_struct)
             printf("bytes from +%zu: %.16s", at / 2, events[i].scalars[index].value + at);
         else
@@ -124,13 +104,9 @@ static void put_scalars(const struct diff_shown *shown)
 
 static void put_buffer(const struct trace_buffer *buffer)
 {
-    if (buffer->argument >= 0) {
-        put_argument(buffer->argument);
-        fputs(": ", stdout);
-    }
-    fputs("buffer ", stdout);
-    put(buffer->name);
-    printf(" +%" PRIu64 ", %" PRIu64 " bytes", buffer->offset, buffer->size);
+    if (buffer->argument >= 0)
+        printf("argument %d: ", buffer->argument);
+    PUT("buffer %s +%" PRIu64 ", %" PRIu64 " bytes", buffer->name, buffer->offset, buffer->size);
 }
 
 static void put_hash(const char *when, int has, uint64_t hash)
@@ -242,11 +218,6 @@ static const struct trace_event *event_of(const struct diff_shown *shown)
     return &shown->events[shown->found->at[DIFF_A].line ? DIFF_A : DIFF_B];
 }
 
-static void put_headline(const struct diff_shown *shown)
-{
-    printf("%" PRIu64 " of stream %" PRIu64, event_of(shown)->number, shown->found->stream);
-}
-
 static void put_place(const struct diff_shown *shown)
 {
     const struct diff_found *found = shown->found;
@@ -289,9 +260,8 @@ static cufence_status put_found(struct diff *diff, const struct diff_shown *show
 {
     cufence_status status = CUFENCE_OK;
     const struct trace_difference *what = &shown->found->what;
-    fputs("\ndifference at event ", stdout);
-    put_headline(shown);
-    printf(": %s", diff_kinds[what->kind].words);
+    printf("\ndifference at event %" PRIu64 " of stream %" PRIu64 ": %s", event_of(shown)->number, shown->found->stream,
+           diff_kinds[what->kind].words);
     put_place(shown);
     if (what->kind == TRACE_OTHER_SCALAR || what->kind == TRACE_OTHER_STRUCT)
         put_scalars(shown);
@@ -353,11 +323,10 @@ cufence_status diff_print_text(struct diff *diff, struct problem *problem)
     }
     status = diff_show(diff, &diff->found[0], &shown, problem);
     if (status == CUFENCE_OK) {
-        fputs("SUMMARY: cufence: the first difference is at event ", stdout);
-        put_headline(&shown);
-        fputs(", ", stdout);
-        put(*event_of(&shown)->name ? event_of(&shown)->name : "a graph");
-        printf(": %s\n", diff_kinds[diff->found[0].what.kind].words);
+        const struct trace_event *event = event_of(&shown);
+        PUT("SUMMARY: cufence: the first difference is at event %" PRIu64 " of stream %" PRIu64 ", %s: %s", event->number,
+            shown.found->stream, *event->name ? event->name : "a graph", diff_kinds[shown.found->what.kind].words);
+        putchar('\n');
         diff_hide(&shown);
     }
     return status;

@@ -68,17 +68,15 @@ void found(struct findings *findings, enum verdict_mark mark, const char *what, 
 
 void findings_conclude(const struct findings *findings)
 {
-    if (findings->is_json) {
-        json_t *document = json_pack("{si ss sb sO}", "schema", SCHEMA, "cufence", cufence_version_string(), "can_work",
-                                     !findings->count[FOUND_MISSING], "checks", findings->all);
-        json_dumpf(document, stdout, JSON_INDENT(1));
-        putchar('\n');
-        json_decref(document);
-    } else if (findings->count[FOUND_MISSING]) {
+    if (findings->is_json)
+        text_put_json(stdout,
+                      json_pack("{si ss sb sO}", "schema", SCHEMA, "cufence", cufence_version_string(), "can_work",
+                                !findings->count[FOUND_MISSING], "checks", findings->all),
+                      JSON_INDENT(1));
+    else if (findings->count[FOUND_MISSING])
         printf("\ncufence cannot work here: it lacks what is marked NO.\n");
-    } else {
+    else
         printf("\ncufence can work here%s.\n", findings->count[FOUND_NO] ? ", with the limits marked no" : "");
-    }
 }
 
 void findings_free(struct findings *findings)

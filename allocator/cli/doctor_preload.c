@@ -3,6 +3,7 @@
 #include "program.h"
 
 #include "base/env.h"
+#include "base/text.h"
 #include "driver/driver.h"
 
 #include <cufence.h>
@@ -195,8 +196,6 @@ int doctor_probe(void)
         else
             try_hooks(facts);
     }
-    json_dumpf(facts, stdout, JSON_COMPACT);
-    putchar('\n');
-    json_decref(facts);
+    text_put_json(stdout, facts, JSON_COMPACT);
     return 0;
 }

@@ -9,7 +9,6 @@
 #include "cli/alloc_conf.h"
 
 #include <cufence.h>
-#include <stddef.h>
 #include <stdio.h>
 
 /* Sets a variable, removing duplicates of its name. */

@@ -166,13 +166,8 @@ static void say_json(const char *path, const struct coredump *dump, const struct
                             json_pack("{sIsIsb}", "bytes", (json_int_t)dump->image.file.size, "of", (json_int_t)dump->claimed,
                                       "headers_missing", dump->are_headers_lost));
     json_object_set_new(finding, "standing", standing_json(dump, standing, &whole));
-    char *text = finding ? json_dumps(finding, JSON_COMPACT) : NULL;
-    if (text)
-        puts(text);
-    else
+    if (!text_put_json(stdout, finding, JSON_COMPACT) && !ferror(stdout))
         fprintf(stderr, "cufence explain: %s: the host has no memory for the report\n", path);
-    free(text);
-    json_decref(finding);
 }
 
 /* Returns the length of a dump's name without its ending. */
@@ -188,57 +183,35 @@ static size_t stem_of(const char *path)
     return length;
 }
 
-/* Loads a file beside a dump: NAME.snapshot.json for NAME.core.gz. Returns 0 if there is none; says so if it cannot be read. */
-static int load_beside(const char *path, const char *ending, char name[PATH_MAX], struct loaded *bytes)
-{
-    struct problem problem;
-    if (snprintf(name, PATH_MAX, "%.*s%s", (int)stem_of(path), path, ending) >= PATH_MAX || access(name, F_OK) != 0)
-        return 0;
-    if (loaded_open(open_file(name), LOADED_MOST, bytes, &problem))
-        return 1;
-    fprintf(stderr, "cufence explain: %s: %s\n", name, problem.text);
-    return 0;
-}
-
-/* Finds the dump of the second launch. Returns NULL if there is no readable one. */
-static struct evidence *find_again(const char *path)
-{
-    static const char *const endings[] = {AGAIN ".gz", AGAIN};
-    struct evidence *evidence = NULL;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings && !evidence; i++) {
-        char name[PATH_MAX];
-        struct problem problem;
-        struct loaded bytes = {0};
-        if (load_beside(path, endings[i], name, &bytes) &&
-            evidence_from_coredump(bytes.at, bytes.size, &evidence, &problem) != CUFENCE_OK)
-            fprintf(stderr, "cufence explain: %s: %s\n", name, problem.text);
-        loaded_forget(&bytes);
-    }
-    return evidence;
-}
-
-static struct snapshot *find_snapshot(const char *path)
+/* Reads a file beside a dump, NAME.snapshot.json for NAME.core.gz: into the snapshot, or if that is NULL into the evidence.
+ * Leaves both as they are if there is none; says so if it cannot be read. */
+static void read_beside(const char *path, const char *ending, struct snapshot **snapshot, struct evidence **evidence)
 {
     char name[PATH_MAX];
-    struct snapshot *snapshot = NULL;
     struct problem problem;
     struct loaded bytes = {0};
-    if (load_beside(path, ".snapshot.json", name, &bytes) &&
-        snapshot_read(bytes.at, bytes.size, &snapshot, &problem) != CUFENCE_OK)
+    if (snprintf(name, sizeof name, "%.*s%s", (int)stem_of(path), path, ending) >= PATH_MAX || access(name, F_OK) != 0)
+        return;
+    if (!loaded_open(open_file(name), LOADED_MOST, &bytes, &problem) ||
+        (snapshot ? snapshot_read(bytes.at, bytes.size, snapshot, &problem)
+                  : evidence_from_coredump(bytes.at, bytes.size, evidence, &problem)) != CUFENCE_OK)
         fprintf(stderr, "cufence explain: %s: %s\n", name, problem.text);
     loaded_forget(&bytes);
-    return snapshot;
 }
 
 static cufence_status explain_bytes(const char *path, const struct loaded *bytes, const struct wishes *wishes,
                                     struct problem *problem)
 {
-    struct evidence *evidence = NULL;
+    struct evidence *evidence = NULL, *again = NULL;
     struct standing *standing = NULL;
     struct coredump dump;
     struct wishes all = *wishes;
-    struct snapshot *known = find_snapshot(path);
-    struct evidence *again = known && known->rerun.outcome == RERUN_FAULTED ? find_again(path) : NULL;
+    struct snapshot *known = NULL;
+    read_beside(path, ".snapshot.json", &known, NULL);
+    if (known && known->rerun.outcome == RERUN_FAULTED)
+        read_beside(path, AGAIN ".gz", NULL, &again);
+    if (known && known->rerun.outcome == RERUN_FAULTED && !again)
+        read_beside(path, AGAIN, NULL, &again);
     if (known)
         known->rerun.evidence = again;
     cufence_status status = coredump_open_part(bytes->at, bytes->size, &dump, problem);

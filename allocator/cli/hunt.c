@@ -298,12 +298,7 @@ const struct command hunt_command = {
     .help = "run it once in each mode, and list what was found",
     .run = run,
     ARGUMENTS(arguments),
-    .operands = "PROGRAM [ARGUMENT]...",
-    .values = ARGUMENT_COMMAND,
-    .is_operand_the_end = 1,
-    .least = 1,
-    .most = -1,
-    .missing = "no program given: cufence hunt [options] -- PROGRAM [ARGUMENT]...; see cufence hunt --help",
+    ARGUMENTS_PROGRAM("hunt"),
     .about = "Runs a program under `cufence run` once in each mode, and lists what was found, each finding once.\n"
              "The program has the terminal, input and output to itself; all that hunt says goes to stderr. Ctrl-C ends the "
              "program and lists what was found so far; a second one kills the program.",

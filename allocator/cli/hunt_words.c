@@ -288,10 +288,9 @@ int hunt_put_json(FILE *out, const struct plan *plan, const struct run runs[MODE
         json_array_append_new(findings, json_pack("{so sI sO}", "modes", names_of(finding->tags), "reports",
                                                   (json_int_t)finding->count, "report", finding->first));
     }
-    json_t *document =
-        json_pack("{si ss so sb so so sI}", "schema", SCHEMA, "cufence", cufence_version_string(), "command", command,
-                  "complete", is_complete, "runs", ran, "findings", findings, "known", (json_int_t)merged->known_count);
-    int is_ok = document && json_dumpf(document, out, JSON_INDENT(1) | JSON_REAL_PRECISION(4)) == 0;
-    json_decref(document);
-    return is_ok && fputc('\n', out) != EOF && fflush(out) == 0;
+    return text_put_json(out,
+                         json_pack("{si ss so sb so so sI}", "schema", SCHEMA, "cufence", cufence_version_string(), "command",
+                                   command, "complete", is_complete, "runs", ran, "findings", findings, "known",
+                                   (json_int_t)merged->known_count),
+                         JSON_INDENT(1) | JSON_REAL_PRECISION(4));
 }

@@ -1,6 +1,7 @@
 #include "loaded.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,33 +27,22 @@ static int is_gzip(int fd)
 static int unpack(int fd, size_t most, struct loaded *bytes, struct problem *problem)
 {
     gzFile file = gzdopen(fd, "rb");
-    size_t room = (size_t)1 << 20;
-    int got = 0, code = Z_OK;
-    if (!file) {
-        close(fd);
-        problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to unpack it");
-        return 0;
-    }
-    bytes->at = malloc(room);
-    while (bytes->at && (got = gzread(file, (char *)bytes->at + bytes->size,
-                                      (unsigned)(room - bytes->size < 1u << 30 ? room - bytes->size : 1u << 30))) > 0) {
-        bytes->size += (size_t)got;
-        if (bytes->size < room)
-            continue;
-        if (room > most / 2)
-            break;
-        void *grown = realloc(bytes->at, room *= 2);
-        if (!grown)
-            free(bytes->at);
-        bytes->at = grown;
-    }
-    const char *why = got < 0 ? gzerror(file, &code) : "the host has no memory for it";
-    if (got > 0 && bytes->at)
-        why = "it is too large";
-    if (!bytes->at || got != 0)
+    char *text = NULL, block[1 << 16];
+    FILE *out = file ? open_memstream(&text, &bytes->size) : NULL;
+    const char *why = out ? NULL : "the host has no memory for it";
+    int got = 0, code;
+    while (!why && (got = gzread(file, block, sizeof block)) > 0)
+        if ((size_t)ftello(out) + (size_t)got > most || fwrite(block, 1, (size_t)got, out) != (size_t)got)
+            why = ferror(out) ? "the host has no memory for it" : "it is too large";
+    if (got < 0)
+        why = gzerror(file, &code);
+    if (out && fclose(out) != 0 && !why)
+        why = "the host has no memory for it";
+    if (why)
         problem_set(problem, CUFENCE_ERROR_CORRUPT, "cannot be unpacked: %s", why);
-    gzclose(file);
-    return bytes->at && got == 0;
+    (void)(file ? gzclose(file) : close(fd));
+    bytes->at = text;
+    return !why;
 }
 
 int loaded_open(int fd, size_t most, struct loaded *bytes, struct problem *problem)

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/output.h"
 #include "base/options.h"
+#include "base/text.h"
 
 #include <jansson.h>
 #include <stddef.h>
@@ -82,7 +83,7 @@ static int print_rows(const struct wanted *wanted, char **keys)
         options_print(stdout, wanted->is_all);
         return 0;
     }
-    json_t *list = json_array();
+    json_t *list = wanted->is_json ? json_array() : NULL;
     for (size_t i = 0; i < count; i++) {
         if (wanted->is_json)
             json_array_append_new(list, row_object(shown[i]));
@@ -91,9 +92,7 @@ static int print_rows(const struct wanted *wanted, char **keys)
     }
     if (is_table && !wanted->is_all)
         printf("\n`cufence options --all` lists %zu.\n", rows);
-    int is_ok = !wanted->is_json || (json_dumpf(list, stdout, JSON_INDENT(1)) == 0 && putchar('\n') != EOF);
-    json_decref(list);
-    return is_ok ? 0 : STATUS_FAILED;
+    return !wanted->is_json || text_put_json(stdout, list, JSON_INDENT(1)) ? 0 : STATUS_FAILED;
 }
 
 static const struct argument arguments[] = {

@@ -6,8 +6,6 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -134,10 +132,8 @@ static void print_json(const struct replay *replay)
     json_t *root = json_pack("{sssssbsIsIsIso}", "kind", "replay", "kernel", replay->opened.bundle->symbol, "is_equal",
                              !comparison->different, "compared", (json_int_t)comparison->compared, "different",
                              (json_int_t)comparison->different, "unread", (json_int_t)comparison->unread, "differences", list);
-    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
-    puts(text ? text : "cufence: the host has no memory for the report");
-    free(text);
-    json_decref(root);
+    if (!text_put_json(stdout, root, JSON_COMPACT) && !ferror(stdout))
+        puts("cufence: the host has no memory for the report");
 }
 
 void compare_tell(const struct replay *replay)

@@ -13,23 +13,26 @@
 
 #define PROCESSES_NAMED 4
 
-static void print_line(const char *indent, const char *text)
-{
-    fputs(indent, stdout);
-    text_put(stdout, text);
-    putchar('\n');
-}
-
 static void print_processes(json_t *processes)
 {
     size_t count = json_array_size(processes);
     char who[256];
     for (size_t i = 0; i < count && i < PROCESSES_NAMED; i++) {
         finding_who(json_array_get(processes, i), who, sizeof who);
-        print_line("     ", who);
+        words_plain(stdout, "     %s", who);
+        putchar('\n');
     }
     if (count > PROCESSES_NAMED)
         printf("     and %zu more\n", count - PROCESSES_NAMED);
+}
+
+/* Nothing if there is no text. */
+static void print_line(const char *what, const char *text)
+{
+    if (!*text)
+        return;
+    fputs("\n   ", stdout);
+    words_plain(stdout, "%s%s", what, text);
 }
 
 static void print_finding(const struct collected_finding *found, size_t number, int has_baseline)
@@ -37,16 +40,12 @@ static void print_finding(const struct collected_finding *found, size_t number, 
     char place[512], tensor[256];
     const struct finding *facts = found->facts;
     finding_place(facts, place, sizeof place);
-    printf("%zu. %s", number, has_baseline ? "new: " : "");
-    print_line("", facts->headline[0] ? facts->headline : facts->kind);
-    if (place[0])
-        print_line("   ", place);
+    words_plain(stdout, "%zu. %s%s", number, has_baseline ? "new: " : "", facts->headline[0] ? facts->headline : facts->kind);
+    print_line("", place);
     finding_tensor(found, tensor, sizeof tensor);
-    if (tensor[0])
-        print_line("   its buffer is ", tensor);
-    if (facts->name[0])
-        print_line("   name: ", facts->name);
-    printf("   %zu report%s%s\n", found->count, plural(found->count), json_array_size(found->processes) ? ":" : "");
+    print_line("its buffer is ", tensor);
+    print_line("name: ", facts->name);
+    printf("\n   %zu report%s%s\n", found->count, plural(found->count), json_array_size(found->processes) ? ":" : "");
     print_processes(found->processes);
 }
 
@@ -84,23 +83,17 @@ static int put_lines(json_t *lines, FILE *out)
     size_t i;
     json_array_foreach(lines, i, line)
     {
-        if (json_dumpf(line, out, JSON_COMPACT) != 0)
+        if (!text_put_json(out, json_incref(line), JSON_COMPACT))
             return 0;
-        fputc('\n', out);
     }
     return 1;
 }
 
 static int put_findings(const struct collected_finding *list, size_t count, FILE *out)
 {
-    for (size_t i = 0; i < count; i++) {
-        json_t *copy = collected_json(&list[i]);
-        if (!copy)
+    for (size_t i = 0; i < count; i++)
+        if (!text_put_json(out, collected_json(&list[i]), JSON_COMPACT))
             return 0;
-        json_dumpf(copy, out, JSON_COMPACT);
-        fputc('\n', out);
-        json_decref(copy);
-    }
     return 1;
 }
 

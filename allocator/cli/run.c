@@ -5,7 +5,6 @@
 #include "cli/outputs.h"
 #include "cli/program.h"
 #include "cli/settings.h"
-#include "cli/arguments.h"
 #include "cli/supervise.h"
 #include "base/env.h"
 #include "base/error.h"
@@ -382,12 +381,7 @@ const struct command run_command = {
     .help = "run a CUDA program, unmodified, with its GPU buffers guarded",
     .run = cli_run,
     ARGUMENTS(arguments),
-    .operands = "PROGRAM [ARGUMENT]...",
-    .values = ARGUMENT_COMMAND,
-    .is_operand_the_end = 1,
-    .least = 1,
-    .most = -1,
-    .missing = "no program given: cufence run [options] -- PROGRAM [ARGUMENT]...; see cufence run --help",
+    ARGUMENTS_PROGRAM("run"),
     .about = "Runs any program that uses CUDA, unmodified, with its GPU buffers under cufence. It sets up the environment and "
              "becomes the program: input, output, signals and exit status are the program's. At the end stderr says what was "
              "guarded, or that nothing was, and why.\n"

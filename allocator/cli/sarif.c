@@ -203,11 +203,9 @@ int face_sarif(const struct collected *collected, FILE *out)
                   VERSION_TEXT, "fullName", "cufence, Electric Fence for CUDA", "rules", rules_of(), "invocations",
                   invocations_of(collected), "results", results);
     int is_ok = log && json_array_size(results) == collected->count + collected->known_count;
-    if (is_ok) {
-        json_dumpf(log, out, JSON_INDENT(1));
-        fputc('\n', out);
-    }
     json_decref(results);
+    if (is_ok)
+        return text_put_json(out, log, JSON_INDENT(1));
     json_decref(log);
-    return is_ok;
+    return 0;
 }

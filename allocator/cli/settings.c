@@ -49,15 +49,16 @@ int settings_insert(struct settings *settings, size_t place, const char *source,
     return copy ? insert(settings, place, source, copy) : no_memory(settings);
 }
 
-/* Appends key=value, as `source` (--KEY) gives it. A file's name is made whole, because the program may change its folder, but
+/* Appends key=value, as --NAME gives it. A file's name is made whole, because the program may change its folder, but
  * is left as it is if the whole name would be too long or hold a comma or a percent sign of the folder's. */
-static int take(struct settings *settings, const char *source, const char *key, const char *value)
+static int take(struct settings *settings, const char *name, const char *key, const char *value)
 {
-    char folder[PATH_MAX] = "", *text = NULL;
+    char source[sizeof settings->all->source], folder[PATH_MAX] = "", *text = NULL;
     int is_exact;
     const struct option_row *row = options_find(key, strlen(key), &is_exact);
     const char *path = is_exact ? option_path_in(row, value) : NULL;
     int is_path = path != NULL;
+    snprintf(source, sizeof source, "--%s", name);
     if (strchr(value, ',') || (is_path && !*value))
         return arguments_complain(settings->command, STATUS_USAGE, "%s: the %s \"%s\" is %s", source,
                                   is_path ? "file name" : "value", value, *value ? "not possible: it holds a comma" : "empty");
@@ -72,11 +73,9 @@ static int take(struct settings *settings, const char *source, const char *key, 
 
 int settings_take_row(void *settings, size_t row, const char *value)
 {
-    char source[sizeof((struct setting *)0)->source];
     size_t rows;
     const char *key = options_table(&rows)[row].name;
-    snprintf(source, sizeof source, "--%s", key);
-    return take(settings, source, key, value);
+    return take(settings, key, key, value);
 }
 
 int settings_take_set(const struct given *given, void *field)
@@ -87,9 +86,7 @@ int settings_take_set(const struct given *given, void *field)
 
 int settings_take_key(const struct given *given, void *field)
 {
-    char source[sizeof((struct setting *)0)->source];
-    snprintf(source, sizeof source, "--%s", given->argument->name);
-    return take(field, source, given->argument->key, given->value);
+    return take(field, given->argument->name, given->argument->key, given->value);
 }
 
 int settings_take_preset(const struct given *given, void *field)

@@ -1,7 +1,9 @@
 #include "words.h"
 
 #include "base/output.h"
+#include "base/text.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +47,18 @@ void words_print_place(FILE *out, const char *text, size_t indent)
         words_print(out, text, indent);
     else
         fprintf(out, "%s\n", text);
+}
+
+void words_plain(FILE *out, const char *format, ...)
+{
+    char *text = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    if (vasprintf(&text, format, arguments) >= 0) {
+        text_put(out, text);
+        free(text);
+    }
+    va_end(arguments);
 }
 
 void words_report(FILE *out, const char *text)

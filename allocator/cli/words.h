@@ -17,6 +17,9 @@ void words_print_within(FILE *out, const char *text, size_t indent, size_t colum
 /* The same for a place of the source: only a terminal breaks it. */
 void words_print_place(FILE *out, const char *text, size_t indent);
 
+/* Prints text in which a program's may be, as text_put() does. */
+void words_plain(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* Prints a report, folded (base/fold.h) if `out` is a terminal. */
 void words_report(FILE *out, const char *text);
 
