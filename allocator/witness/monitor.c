@@ -62,7 +62,7 @@ static struct {
     struct dump_pipe pipe;
 
     /* Used by the thread only. */
-    unsigned poisons;     /* faults that cufence caused itself and whose dumps may still come */
+    unsigned poisons;     /* atomic, written by the thread: faults that cufence caused itself and whose dumps may still come */
     int is_announced;     /* the first line about the current dump has been printed */
     unsigned progress_ms; /* when the next progress line is due, in ms from the dump's first byte */
     uint64_t evidence_ns; /* when the last dump was parsed ... */
@@ -128,7 +128,7 @@ static void act(int device)
     abort_if_wanted();
     if (monitor.options->on_fault == ON_FAULT_ERROR) {
         if (!wait_for_error(device, REAL_ERROR_MS)) {
-            monitor.poisons += kernels_poison(device, arena_start());
+            __atomic_fetch_add(&monitor.poisons, kernels_poison(device, arena_start()), __ATOMIC_RELAXED);
             wait_for_error(device, POISON_MS);
         }
         if (!driver->is_sim)
@@ -169,7 +169,7 @@ static void explain(const struct dump *dump)
     int device = status == CUFENCE_OK ? faulted_device(evidence) : -1;
     monitor.evidence_ns = monotonic_ns();
     if (status == CUFENCE_OK && is_ours(evidence)) {
-        monitor.poisons -= monitor.poisons > 0;
+        __atomic_fetch_sub(&monitor.poisons, monitor.poisons > 0, __ATOMIC_RELAXED);
         evidence_free(evidence);
         return;
     }
@@ -195,10 +195,12 @@ static void explain(const struct dump *dump)
 
 /* ---- the thread ---- */
 
+/* While a second launch is waited for, the bytes may be those of the dump of a fault that cufence caused itself. */
 static int is_under_way(void)
 {
-    return dumps_have_bytes(&monitor.pipe) || __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) ==
-                                                  WORK_DUMP; /* in this order: the thread sets it before it reads */
+    int has_bytes = dumps_have_bytes(&monitor.pipe); /* first: the thread sets what it does before it reads */
+    enum work work = __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE);
+    return work == WORK_DUMP || (has_bytes && !(work == WORK_REPORT && __atomic_load_n(&monitor.poisons, __ATOMIC_RELAXED)));
 }
 
 static int is_report_due(void)

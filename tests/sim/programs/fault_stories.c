@@ -74,6 +74,7 @@ STORY(end_at_once)
     MUST(store(address + 4092, 7, NULL));
     MUST(store(address + 4096, 8, NULL));
     say("context", cu.cuCtxSynchronize());
+    fputs("it is told of the fault\n", stderr);
     fflush(stdout);
 #define END(how, ...)                                                                                                          \
     if (strcmp(arguments[2], #how) == 0)                                                                                       \
