@@ -2,6 +2,7 @@
 
 #include "api/lifecycle.h"
 #include "base/output.h"
+#include "base/tally.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -30,6 +31,10 @@ static void find_all(void)
 {
     for (size_t i = 0; i < ROWS; i++)
         *rows[i].real = (function)driver_symbol(rows[i].symbol);
+    if (real.cuInit)
+        return;
+    tally_note(TALLY_UNGUARDED); /* the program has a driver, and uses it */
+    output_say("cufence: this process runs unguarded: %s\n", cufence_error_detail());
 }
 
 void table_open(void)

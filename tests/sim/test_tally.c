@@ -75,6 +75,13 @@ TEST(the_reasons_are_named)
     assert_int_equal(count_in(text, "not guarded: 1 allocation of managed memory"), 1);
 }
 
+TEST(a_driver_that_cannot_be_opened_is_told)
+{
+    assert_int_equal(run_shell("\"$CUFENCE\" run -- env CUFENCE_DRIVER=/nowhere \"$STORY\" clean"), 0);
+    assert_int_equal(count_in(text, "this process runs unguarded: cannot open the CUDA driver library /nowhere: "), 1);
+    assert_int_equal(count_in(text, "NOTHING WAS GUARDED: cufence could not start, as said above"), 1);
+}
+
 TEST(quiet_omits_only_the_line_about_what_was_guarded)
 {
     assert_int_equal(run_shell("\"$CUFENCE\" run --say quiet -- \"$STORY\" clean"), 0);
