@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ALL_MODES = (1u << MODE_DEEP) - 1, CANNOT_RUN = STATUS_UNFIT };
+enum { ALL_MODES = (1u << MODE_DEEP) - 1 };
 
 struct hunt {
     struct plan plan;
@@ -82,7 +82,7 @@ static int check_settings(struct hunt *hunt, char **own)
     hunt->settings.all[0].text = NULL;
     *own = settings_text(&hunt->settings);
     if (!*own)
-        return complain(CANNOT_RUN, "no host memory");
+        return complain(STATUS_UNFIT, "no host memory");
     hunt->plan.options = *own;
     for (size_t i = hunt->settings.presets; i < hunt->settings.count && status == 0; i++)
         status = check_effect(&hunt->plan, hunt->settings.all[i].text);
@@ -169,7 +169,7 @@ static int run_fills(struct hunt *hunt)
 static int run_fills(struct hunt *hunt)
 {
     (void)hunt;
-    return complain(CANNOT_RUN, "--uninit: this cufence was built without traces (CUFENCE_LENS=OFF)");
+    return complain(STATUS_UNFIT, "--uninit: this cufence was built without traces (CUFENCE_LENS=OFF)");
 }
 #endif
 

@@ -114,16 +114,14 @@ static struct fault_launch launch_of(const struct replay *replay, uint32_t numbe
 /* The buffer as the bundle has it: the snapshot may be missing. */
 static cufence_buffer buffer_at(const struct replay *replay, uint64_t address)
 {
-    const struct bundle_buffer *found = bundle_find(replay->opened.bundle, address);
-    cufence_buffer buffer = {.device = replay->device};
-    if (found)
-        buffer = (cufence_buffer){.id = found->id,
-                                  .address = found->address,
-                                  .size = found->size,
-                                  .mapping_start = found->mapping_start,
-                                  .mapping_end = found->mapping_end,
-                                  .device = replay->device};
-    return buffer;
+    static const struct bundle_buffer none;
+    const struct bundle_buffer *found = bundle_find(replay->opened.bundle, address) ?: &none;
+    return (cufence_buffer){.id = found->id,
+                            .address = found->address,
+                            .size = found->size,
+                            .mapping_start = found->mapping_start,
+                            .mapping_end = found->mapping_end,
+                            .device = replay->device};
 }
 
 enum { MOST_WRITES = sizeof((struct rerun_result *)0)->writes / sizeof *((struct rerun_result *)0)->writes };

@@ -25,8 +25,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CANNOT_RUN = STATUS_UNFIT };
-
 /* --html and --sarif: documents of everything that the program's processes report, there from its start. */
 struct page {
     struct outputs outputs;
@@ -115,7 +113,7 @@ static int set_options(const struct request *request, struct options *options)
 {
     char *merged = settings_text(&request->settings);
     if (!merged)
-        return complain(CANNOT_RUN, "no host memory");
+        return complain(STATUS_UNFIT, "no host memory");
     int status = settings_check(&request->settings, options) ?: check_estimate(request, options) ?: check_known(options->known);
     if (status == 0 && writable_check(options, 0, refuse))
         status = STATUS_USAGE;
@@ -126,7 +124,7 @@ static int set_options(const struct request *request, struct options *options)
         empty_trace(options->trace);
     if (status == 0 && merged[0]) {
         if (environment_set("CUFENCE_OPTIONS", merged) != CUFENCE_OK)
-            status = complain(CANNOT_RUN, "%s", error_detail());
+            status = complain(STATUS_UNFIT, "%s", error_detail());
         else if (request->is_verbose)
             complain(0, "CUFENCE_OPTIONS=%s", merged);
     }
@@ -138,9 +136,9 @@ static int set_options(const struct request *request, struct options *options)
 static int find_preload(char own[PATH_MAX], char preload[PATH_MAX])
 {
     if (!installed_program(own))
-        return complain(CANNOT_RUN, "cannot tell where cufence is installed: /proc/self/exe: %s", strerror(errno));
+        return complain(STATUS_UNFIT, "cannot tell where cufence is installed: /proc/self/exe: %s", strerror(errno));
     if (!installed_preload(own, preload))
-        return complain(CANNOT_RUN,
+        return complain(STATUS_UNFIT,
                         "cannot find " INSTALLED_PRELOAD " from where %s lies: " INSTALLED_PLACES
                         " were looked into; reinstall cufence, with its libraries",
                         own);
@@ -155,7 +153,7 @@ static int set_up(struct request *request, const struct alloc_conf confs[ALLOC_C
 
     options_default(&options);
     if (environment_pytorch(confs, words) != CUFENCE_OK)
-        return complain(CANNOT_RUN, "%s", error_detail());
+        return complain(STATUS_UNFIT, "%s", error_detail());
     int status = inherit_settings(request, confs) ?: set_options(request, &options) ?: find_preload(own, preload);
     if (status != 0)
         return status;
@@ -163,7 +161,7 @@ static int set_up(struct request *request, const struct alloc_conf confs[ALLOC_C
     if (environment_preload(preload, words) != CUFENCE_OK || environment_frameworks(words) != CUFENCE_OK ||
         environment_nvtx(preload, words) != CUFENCE_OK ||
         (installed_bootstrap(own, bootstrap) && environment_python(bootstrap, words) != CUFENCE_OK))
-        return complain(CANNOT_RUN, "%s", error_detail());
+        return complain(STATUS_UNFIT, "%s", error_detail());
     request->is_estimate = options.estimate;
     if (options.explain != EXPLAIN_OFF && !options.estimate)
         environment_coredumps(words);
@@ -188,7 +186,7 @@ static int prepare(struct request *request)
     struct alloc_conf confs[ALLOC_CONFS];
     cufence_status status = alloc_conf_rewrite_both(env_get, confs);
     if (status != CUFENCE_OK)
-        return complain(status == CUFENCE_ERROR_OPTION ? STATUS_USAGE : CANNOT_RUN, "%s", error_detail());
+        return complain(status == CUFENCE_ERROR_OPTION ? STATUS_USAGE : STATUS_UNFIT, "%s", error_detail());
     request->is_left = request->is_if_asked && !alloc_conf_asking(confs);
     int outcome = request->is_left ? leave_it(request, confs) : set_up(request, confs);
     for (int i = 0; i < ALLOC_CONFS; i++)
@@ -272,7 +270,7 @@ static int become(const char *path, const struct request *request)
     if (!request->is_left)
         keep_tally(request);
     execv(path, request->command);
-    return complain(CANNOT_RUN, "%s cannot be run: %s", path, strerror(errno));
+    return complain(STATUS_UNFIT, "%s cannot be run: %s", path, strerror(errno));
 }
 
 /* Returns only if the program can't be run: the exit status, after a message. */
@@ -312,7 +310,7 @@ static int run_apart(struct request *request)
     int refusal = choose(request->command[0], path); /* before a document of an earlier run is overwritten */
     int is_paged = outputs_is_any(&request->page.outputs), fd = -1;
     if (refusal == 0 && request->is_guarded_required && (fd = watch_tally()) < 0)
-        refusal = CANNOT_RUN;
+        refusal = STATUS_UNFIT;
     if (refusal == 0 && is_paged)
         refusal = page_open(&request->page, request->command);
     if (refusal)

@@ -1,6 +1,7 @@
 #include "diff.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +44,8 @@ cufence_status trace_file_open(struct trace_file *file, const char *path, struct
     struct stat status;
     int is_cut;
     *file = (struct trace_file){.path = path};
-    file->file = fopen(path, "re");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
+    file->file = fd >= 0 ? fdopen(fd, "r") : NULL;
     if (!file->file || fstat(fileno(file->file), &status) != 0)
         return fail(file, 0, CUFENCE_ERROR_SYSTEM, problem, strerror(errno));
     if (!S_ISREG(status.st_mode))

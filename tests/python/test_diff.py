@@ -315,6 +315,8 @@ class Damaged(Folder):
         self.assertIn("No such file", self.diff(self.folder / "a", self.folder / "b", status=2))
         self.assertIn("/x/: No such file", self.diff("x/" * 200, self.folder / "b", status=2))
         self.assertIn("not a regular file", self.diff("/dev/null", "/dev/null", status=2))
+        os.mkfifo(self.folder / "pipe")
+        self.assertIn("not a regular file", self.diff(self.folder / "pipe", self.folder / "pipe", status=2))
         self.assertIn("two traces are needed", self.diff("/dev/null", status=2))
         self.assertIn("--ignore: \"time\" is not allowed", self.diff("--ignore", "time", "a", "b", status=2))
         self.assertIn("--all '0' is not allowed", self.diff("--all", "0", "a", "b", status=2))
