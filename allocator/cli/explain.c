@@ -62,8 +62,6 @@ static struct finding_origin origin_of(const struct snapshot *known, const struc
     return (struct finding_origin){from->pid, from->rank, from->device, from->device_name[0] ? from->device_name : NULL, NULL};
 }
 
-#define NO_MEMORY "cufence: the host has no memory for the report\n"
-
 static const char *last_line(const char *text)
 {
     const char *end = strrchr(text, '\n'), *before = end ? memrchr(text, '\n', (size_t)(end - text)) : NULL;
@@ -121,7 +119,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
         finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
         report = finding_text(&finding);
         finding_free(&finding);
-        summary = report ? last_line(report) : NO_MEMORY;
+        summary = report ? last_line(report) : NULL;
         char *facts = report ? strndup(report, (size_t)(summary - report)) : NULL;
         words_report(stdout, facts ? facts : "");
         free(facts);
@@ -129,7 +127,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
         printf("cufence: no exception is in the dump of GPU %d (%s)\n\n", origin.device, evidence->device_name);
     }
     char *text = standing_text(dump, standing, &whole);
-    words_report(stdout, text ? text : NO_MEMORY);
+    words_report(stdout, text);
     words_report(stdout, summary);
     free(text);
     free(report);

@@ -44,7 +44,7 @@ void replay_print(const struct replay *replay, struct finding *finding)
     if (text && replay->is_json)
         fputs(text, stdout);
     else
-        words_report(stdout, text ? text : "cufence: the host has no memory for the report\n");
+        words_report(stdout, text);
     free(text);
     finding_free(finding);
 }

@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* docs/run.md says what each is for and costs. */
@@ -138,9 +139,14 @@ char *settings_text(const struct settings *settings)
 
 int settings_check(const struct settings *settings, struct options *options)
 {
+    struct stat known;
     for (size_t i = 0; i < settings->count; i++)
         if (options_parse(options, settings->all[i].text, settings->all[i].source) != CUFENCE_OK)
             return arguments_complain(settings->command, STATUS_USAGE, "%s", error_detail());
+    if (options->known[0] && stat(options->known, &known) == 0 && S_ISFIFO(known.st_mode))
+        return arguments_complain(settings->command, STATUS_USAGE,
+                                  "known=%s: it is a pipe, which can be read once, and each process reads it; name a file",
+                                  options->known);
     return 0;
 }
 

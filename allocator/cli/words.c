@@ -64,8 +64,8 @@ void words_plain(FILE *out, const char *format, ...)
 void words_report(FILE *out, const char *text)
 {
     int columns = fold_columns(fileno(out));
-    char *folded = columns ? fold_text(text, columns) : NULL;
-    fputs(folded ? folded : text, out);
+    char *folded = columns && text ? fold_text(text, columns) : NULL;
+    fputs(folded ? folded : text ? text : "cufence: the host has no memory for the report\n", out);
     free(folded);
 }
 

@@ -20,7 +20,7 @@ void words_print_place(FILE *out, const char *text, size_t indent);
 /* Prints text in which a program's may be, as text_put() does. */
 void words_plain(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Prints a report, folded (base/fold.h) if `out` is a terminal. */
+/* Prints a report, folded (base/fold.h) if `out` is a terminal. NULL: the host has no memory for it. */
 void words_report(FILE *out, const char *text);
 
 /* Keeps what is printed to stdout until words_release(), which folds it, if stdout is a terminal. Returns the terminal, or NULL

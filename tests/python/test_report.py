@@ -354,6 +354,8 @@ class Report(standin.InFolder):
         ):
             self.assertIn(why, self.report("--known", file, "old.json", status=2).stderr)
             self.assertIn(why, self.run_program("--known", file, "--", "true", status=2))
+        os.mkfifo(self.folder / "pipe")
+        self.assertIn("pipe: it is a pipe, ", self.run_program("--known", "pipe", "--", "true", status=2))
 
     def test_standard_output_is_refused_where_it_is_the_programs(self) -> None:
         for option in ("--html", "--sarif"):
