@@ -8,6 +8,7 @@
 
 #include <cuda.h>
 #include <cufence.h>
+#include <dirent.h>
 
 #define CHECK(condition)                                                                                                       \
     do {                                                                                                                       \
@@ -52,6 +53,18 @@ static inline void run_threads(size_t count, void *(*run)(void *), void *first, 
         CHECK(pthread_create(&threads[i], NULL, run, (void *)((uintptr_t)first + i * step)) == 0);
     for (size_t i = 0; i < count; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* How many files there are in a folder, but for hidden ones. */
+static inline int count_files(const char *path)
+{
+    DIR *open = opendir(path);
+    int count = 0;
+    CHECK(open);
+    for (const struct dirent *entry; (entry = readdir(open)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(open);
+    return count;
 }
 
 /* Called by LeakSanitizer. If libdw loads a debuginfod client, that loads libcrypto, which leaks the allocations of a thread

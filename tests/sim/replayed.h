@@ -7,23 +7,7 @@
 #include "second_launch.h"
 #include "support/shell.h"
 
-#include <dirent.h>
-
 static char bundle[128]; /* of this test, in its folder */
-
-static inline int find_bundle(void)
-{
-    DIR *open = opendir(folder);
-    int count = 0;
-    for (struct dirent *entry; open && (entry = readdir(open)) != NULL;)
-        if (!strncmp(entry->d_name, "fault-", 6)) {
-            snprintf(bundle, sizeof bundle, "%s/%.40s", folder, entry->d_name);
-            count++;
-        }
-    if (open)
-        closedir(open);
-    return count;
-}
 
 /* The options that save in this test's folder, and more. */
 static inline const char *saving(const char *more)
@@ -39,7 +23,9 @@ static inline void make_only_bundle(void (*story)(void), const char *const *patt
 {
     SUCCEEDS("rm -rf fault-*");
     expect_said(story, patterns);
-    assert_int_equal(find_bundle(), 1);
+    SUCCEEDS("ls -d $PWD/fault-*");
+    assert_int_equal(count_in(text, "\n"), 1);
+    snprintf(bundle, sizeof bundle, "%.*s", (int)strcspn(text, "\n"), text);
 }
 
 #define expect_replay(arguments, status, ...)                                                                                  \

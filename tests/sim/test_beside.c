@@ -1,8 +1,6 @@
 /* Slack watch under the preload library: the report of a write next to a buffer, and the launches that may have done it. */
 #include "guarded.h"
 
-#include <jansson.h>
-
 TEST_WITH(one_launch_is_derived, NULL, finish)
 {
     expect_every_way("beside async -4 0", "slack=on", FAULTED, "context: CUDA_SUCCESS\n",
@@ -46,13 +44,9 @@ TEST_WITH(exitcode_and_on_fault, NULL, finish)
 
 TEST_WITH(json, NULL, finish)
 {
-    const char *file = "beside.json";
-    char line[16384];
-    unlink(file);
+    unlink("beside.json");
     run_guarded(&by_dlsym, "beside async -4 0", "slack=on,json=beside.json", FAULTED, "context: CUDA_SUCCESS\n");
-    read_finding(file, line, sizeof line);
-    json_t *found = json_loads(line, 0, NULL);
-    assert_non_null(found);
+    json_t *found = finding_in("beside.json");
     json_t *slack = json_object_get(found, "slack");
     assert_string_equal(json_string_value(json_object_get(found, "kind")), "slack write");
     assert_string_equal(json_string_value(json_object_get(slack, "found")), "0000803f");
@@ -60,7 +54,6 @@ TEST_WITH(json, NULL, finish)
     assert_int_equal(json_integer_value(json_object_get(json_object_get(slack, "launches"), "total")), 1);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(found, "buffer"), "id")), 2);
     json_decref(found);
-    unlink(file);
 }
 
 /* Exactly the launches between the release of a row and its taking, however many come right before and after. */

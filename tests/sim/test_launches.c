@@ -214,23 +214,31 @@ STORY(without_a_ring)
     CHECK(!strstr(text, "launched") && !strstr(text, "arguments"));
 }
 
+/* A kernel that is launched into a capture, with a record of it or without. */
+static CUgraph capture(CUstream *stream, const char *kernel, int n, int is_recorded)
+{
+    CUgraph graph = NULL;
+    CUfunction function;
+    char *in = allocate(), *out = allocate();
+    void *arguments[] = {&in, &out, &n};
+    CHECK_CU(cuModuleGetFunction(&function, module, kernel));
+    CHECK_CU(cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
+    CHECK_CU(cuStreamBeginCapture(*stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    const struct launch_call call = {.function = function, .stream = *stream, .parameters = arguments};
+    if (is_recorded)
+        launch_record(context_of(context), &call);
+    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, *stream, arguments, NULL));
+    CHECK_CU(cuStreamEndCapture(*stream, &graph));
+    return graph;
+}
+
 /* The kernel itself was never launched: it is in a graph. */
 STORY(names_the_launch_of_a_graph)
 {
     CUstream stream;
-    CUgraph graph;
     CUgraphExec exec;
-    CUfunction function;
-    int n = COUNT;
     start("exitcode=0");
-    char *in = allocate(), *out = allocate();
-    void *arguments[] = {&in, &out, &n};
-    CHECK_CU(cuModuleGetFunction(&function, module, "_Z4copyPKfPfi"));
-    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, stream, arguments, NULL));
-    CHECK_CU(cuStreamEndCapture(stream, &graph));
-    CHECK_CU(cuGraphInstantiate(&exec, graph, 0));
+    CHECK_CU(cuGraphInstantiate(&exec, capture(&stream, "_Z4copyPKfPfi", COUNT, 0), 0));
     launch_record_graph(context_of(context), exec, stream, NULL);
     CHECK_CU(cuGraphLaunch(exec, stream));
     settle();
@@ -241,20 +249,8 @@ STORY(names_the_launch_of_a_graph)
 STORY(records_inside_a_capture)
 {
     CUstream stream;
-    CUgraph graph;
-    CUfunction function;
-    int n = 10;
     start("exitcode=0");
-    char *in = allocate(), *out = allocate();
-    void *arguments[] = {&in, &out, &n};
-    CHECK_CU(cuModuleGetFunction(&function, module, "copy_last"));
-    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    const struct launch_call call = {.function = function, .stream = stream, .parameters = arguments};
-    launch_record(context_of(context), &call);
-    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, stream, arguments, NULL));
-    CHECK_CU(cuStreamEndCapture(stream, &graph));
-    CHECK(graph);
+    CHECK(capture(&stream, "copy_last", 10, 1));
     CHECK(launch_count(context_of(context)) == 1);
 }
 

@@ -1,14 +1,29 @@
 /* Lifetime across streams (streams=on): which programs are wrong, what is said about them, and that nothing else is. */
 #include "guarded.h"
 
-#include <jansson.h>
-
 /* These programs race, which ThreadSanitizer sees on the simulated device. */
 #ifdef __SANITIZE_THREAD__
 #define SKIP_WITH_TSAN skip()
 #else
 #define SKIP_WITH_TSAN ((void)0)
 #endif
+
+/* A case of a story. Where its status is 0, nothing is said. */
+static void play(const char *story, const char *name, const char *settings, int status)
+{
+    char words[64];
+    snprintf(words, sizeof words, "%s %s", story, name);
+    run_guarded(&by_dlsym, words, settings, status, "played\n");
+    if (!status)
+        expect_silence();
+}
+
+/* In the headline, the summary, and at the two calls. */
+static void expect_places(const char *file)
+{
+    if (count_in(last.err, file) < 4)
+        complain("not both places", file);
+}
 
 #define USED "add_one<<<(32,1,1), (32,1,1)>>>"
 
@@ -38,13 +53,9 @@ TEST_WITH(a_race_is_reported_with_both_places, NULL, finish)
 {
     SKIP_WITH_TSAN;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        char story[64], place[64];
-        snprintf(story, sizeof story, "order %s", wrong[i].name);
-        expect_run(&by_dlsym, story, PRELOAD, "streams=on,wait_ms=20000", "devices=2", FAULTED, "played\n");
+        play("order", wrong[i].name, "streams=on", FAULTED);
         expect_err("cufence: stream race by ", wrong[i].call, wrong[i].used);
-        snprintf(place, sizeof place, "order_stories.c:");
-        if (count_in(last.err, place) < 4) /* the headline, the summary, the call, the use */
-            complain("not both places", place);
+        expect_places("order_stories.c:");
         if (count_in(last.err, "SUMMARY: cufence: stream race") != 1)
             complain("not one report", "");
     }
@@ -52,12 +63,8 @@ TEST_WITH(a_race_is_reported_with_both_places, NULL, finish)
 
 TEST_WITH(what_is_ordered_is_not_reported, NULL, finish)
 {
-    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
-        char story[64];
-        snprintf(story, sizeof story, "order %s", right[i]);
-        expect_run(&by_dlsym, story, PRELOAD, "streams=on,wait_ms=20000", "devices=2", 0, "played\n");
-        expect_silence();
-    }
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++)
+        play("order", right[i], "streams=on", 0);
 }
 
 /* ---- pinned memory of the host (streams=on+host) ---- */
@@ -81,25 +88,17 @@ TEST_WITH(a_host_that_does_not_wait_is_reported, NULL, finish)
 {
     SKIP_WITH_TSAN;
     for (size_t i = 0; i < sizeof wrong_on_host / sizeof wrong_on_host[0]; i++) {
-        char story[64];
-        snprintf(story, sizeof story, "host_copies %s", wrong_on_host[i].name);
-        run_guarded(&by_dlsym, story, "streams=on+host", FAULTED, "played\n");
+        play("host_copies", wrong_on_host[i].name, "streams=on+host", FAULTED);
         expect_err(wrong_on_host[i].call, wrong_on_host[i].copy);
-        if (count_in(last.err, "host_stories.c:") < 4) /* the headline, the summary, the call, the copy */
-            complain("not both places", "");
-        run_guarded(&by_dlsym, story, "streams=on", 0, "played\n");
-        expect_silence();
+        expect_places("host_stories.c:");
+        play("host_copies", wrong_on_host[i].name, "streams=on", 0);
     }
 }
 
 TEST_WITH(a_host_that_waits_is_not, NULL, finish)
 {
-    for (size_t i = 0; i < sizeof right_on_host / sizeof right_on_host[0]; i++) {
-        char story[64];
-        snprintf(story, sizeof story, "host_copies %s", right_on_host[i]);
-        run_guarded(&by_dlsym, story, "streams=on+host", 0, "played\n");
-        expect_silence();
-    }
+    for (size_t i = 0; i < sizeof right_on_host / sizeof right_on_host[0]; i++)
+        play("host_copies", right_on_host[i], "streams=on+host", 0);
 }
 
 /* The driver is found in other ways, and NULL is another stream. */
@@ -117,23 +116,15 @@ TEST_WITH(every_way_is_seen, NULL, finish)
 TEST_WITH(it_is_off_by_default, NULL, finish)
 {
     SKIP_WITH_TSAN;
-    run_guarded(&by_dlsym, "order not_recorded", NULL, 0, "played\n");
-    expect_silence();
+    play("order", "not_recorded", NULL, 0);
 }
 
 TEST_WITH(the_json_has_both_places, NULL, finish)
 {
     SKIP_WITH_TSAN;
-    char path[] = "/tmp/cufence_order_XXXXXX", options[128], line[16384];
-    int file = mkstemp(path);
-    assert_true(file >= 0);
-    close(file);
-    snprintf(options, sizeof options, "streams=on,json=%s", path);
-    run(&by_dlsym, "order not_recorded", PRELOAD, options, NULL);
-    read_finding(path, line, sizeof line);
-    json_t *found = json_loads(line, 0, NULL);
-    unlink(path);
-    assert_non_null(found);
+    unlink("order.json");
+    run(&by_dlsym, "order not_recorded", PRELOAD, "streams=on,json=order.json", NULL);
+    json_t *found = finding_in("order.json");
     assert_string_equal(json_string_value(json_object_get(found, "kind")), "stream race");
     json_t *used = json_object_get(found, "used");
     assert_string_equal(json_string_value(json_object_get(used, "certainty")), "derived");

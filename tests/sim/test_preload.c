@@ -197,12 +197,8 @@ TEST_WITH(a_late_second_free_tells_of_the_first, NULL, finish)
     close(mkstemp(file));
     snprintf(settings, sizeof settings, "json=%s", file);
     run(&by_dlsym, "double_free late", PRELOAD, settings, NULL);
-    FILE *in = fopen(file, "r");
-    assert_non_null(in);
-    json[fread(json, 1, sizeof json - 1, in)] = '\0';
-    fclose(in);
+    read_finding(file, json, sizeof json);
     unlink(file);
-
     expect_in(last.out, "second cuMemFree: CUDA_ERROR_INVALID_VALUE\n");
     expect_err("was buffer #1 of 1000 bytes, which thread", "buffer     #1, 1000 bytes", "called at  ");
     expect_in(json, "\"call\":\"cuMemFree\"");

@@ -225,6 +225,8 @@ TEST(memory_can_be_mapped_during_a_capture)
     OK(cuGraphLaunch(executable, stream));
     OK(cuGraphLaunch(executable, stream));
     assert_int_equal(counted(), 6);
+    OK(cuGraphExecDestroy(executable));
+    assert_result(cuMemGetAddressRange(NULL, NULL, pooled), CUDA_ERROR_NOT_FOUND);
 }
 
 TEST(the_legacy_stream_cannot_depend_on_a_capture)

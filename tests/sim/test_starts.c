@@ -2,7 +2,6 @@
 #include "fault_story.h"
 #include "refused.h"
 
-#include <dirent.h>
 #include <sys/resource.h>
 
 static void too_late(void)
@@ -28,18 +27,6 @@ static void variables_in_the_way(void)
 }
 
 static char folder[] = "/tmp/cufence-traces-XXXXXX";
-
-static int is_empty(const char *name)
-{
-    DIR *directory = opendir(name);
-    struct dirent *entry;
-    int count = 0;
-    CHECK(directory);
-    while ((entry = readdir(directory)) != NULL)
-        count += entry->d_name[0] != '.';
-    closedir(directory);
-    return count == 0;
-}
 
 static void leaves_no_traces(void)
 {
@@ -68,7 +55,7 @@ static void starts_after_failures(void)
     for (int i = 0; i < 3; i++) {
         CHECK(cufence_init("exitcode=0") == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
         CHECK(strstr(cufence_error_detail(), "ulimit -v"));
-        CHECK(is_empty(folder));
+        CHECK(count_files(folder) == 0);
     }
     CHECK_CU(cuMemAddressFree(taken, all - ((size_t)32 << 20)));
 
@@ -77,7 +64,7 @@ static void starts_after_failures(void)
     CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
     cufence_status status = cufence_init("exitcode=0");
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
-    CHECK(status == CUFENCE_ERROR_SYSTEM && is_empty(folder));
+    CHECK(status == CUFENCE_ERROR_SYSTEM && count_files(folder) == 0);
 
     void *pointer = &pointer;
     CHECK(cufence_malloc(&pointer, 100, 0, NULL) == CUFENCE_ERROR_NOT_INITIALIZED && pointer == &pointer);
@@ -96,7 +83,7 @@ static void cannot_arm(void)
     CHECK_CU(cuInit(0));
     cusim_fail_call("cuCoredumpSetAttributeGlobal", 3, CUDA_ERROR_NOT_PERMITTED);
     start(NULL);
-    CHECK(is_empty(folder));
+    CHECK(count_files(folder) == 0);
 }
 
 /* ---- what the parent sees ---- */

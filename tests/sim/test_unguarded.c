@@ -26,17 +26,24 @@ TEST_WITH(the_options_choose, NULL, finish)
     expect_left("ipc=driver", 3, "not guarded: 3 buffers that other processes may open (NCCL, NVSHMEM, ipc=driver)");
 }
 
-/* In each way that programs find the driver, nothing but the place of the buffers changes. */
+/* Whatever the settings, the program ends and prints as without cufence, in each way that programs find the driver. */
+static void expect_as_without(const char *const *stories, size_t count, const char *settings)
+{
+    for (size_t i = 0; i < count; i++) {
+        static char wanted[sizeof last.out];
+        run(way, stories[i], NO_PRELOAD, NULL, NULL);
+        int status = last.status;
+        snprintf(wanted, sizeof wanted, "%s", last.out);
+        for (size_t k = 0; k < WAYS; k++)
+            run_guarded(&ways[k], stories[i], settings, status, wanted);
+    }
+}
+
+/* Nothing but the place of the buffers changes. */
 TEST_WITH(what_is_left_out_behaves_as_without, NULL, finish)
 {
     static const char *const stories[] = {"statistics", "memory_info", "ranges", "foreign", "own_pool", "capture"};
-    for (size_t i = 0; i < sizeof stories / sizeof stories[0]; i++) {
-        static char wanted[sizeof last.out];
-        run(way, stories[i], NO_PRELOAD, NULL, NULL);
-        snprintf(wanted, sizeof wanted, "%s", last.out);
-        for (size_t k = 0; k < WAYS; k++)
-            run_guarded(&ways[k], stories[i], "skip=smaller:1G", 0, wanted);
-    }
+    expect_as_without(stories, sizeof stories / sizeof stories[0], "skip=smaller:1G");
 }
 
 TEST_WITH(without_pages_the_driver_allocates, NULL, finish)
@@ -68,14 +75,7 @@ TEST_WITH(a_report_says_that_some_are_not_guarded, NULL, finish)
 TEST_WITH(an_estimate_only_looks, NULL, finish)
 {
     static const char *const stories[] = {"allocations", "statistics", "memory_info", "own_pool", "capture", "double_free"};
-    for (size_t i = 0; i < sizeof stories / sizeof stories[0]; i++) {
-        static char wanted[sizeof last.out];
-        run(way, stories[i], NO_PRELOAD, NULL, NULL);
-        int status = last.status;
-        snprintf(wanted, sizeof wanted, "%s", last.out);
-        for (size_t k = 0; k < WAYS; k++)
-            run_guarded(&ways[k], stories[i], "estimate=on", status, wanted);
-    }
+    expect_as_without(stories, sizeof stories / sizeof stories[0], "estimate=on");
     run(way, "allocations", PRELOAD, "estimate=on", NULL);
     expect_err("estimate for GPU 0: nothing was guarded; 6 allocations, at most 1 buffer and 4096 bytes at once\n",
                "they take 2 MiB at once, in pages of 2 MiB; 1 at once are smaller", "GPU 0 has 8 GiB, of which ",

@@ -1,8 +1,6 @@
 /* The second launch of a faulted kernel, in another process, on the simulated device. */
 #include "second_launch.h"
 
-#include <dirent.h>
-
 /* The argument is at that address, which need not be a pointer. */
 static void launch_with(const char *kernel, void *argument, int n)
 {
@@ -268,17 +266,6 @@ TELLS(quietly, "re-run")
     CHECK(cufence_fault_count() == 1);
     CHECK(signals == 0);
     expect_no_child();
-}
-
-static int count_files(const char *folder)
-{
-    int count = 0;
-    DIR *open = opendir(folder);
-    CHECK(open);
-    while (readdir(open))
-        count++;
-    closedir(open);
-    return count;
 }
 
 /* Counts descriptors that are no ordinary files: a report opens those of libraries to find source lines. */

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -233,17 +232,6 @@ TELLS(grabbed, "could not be (launched again|handed over)|" PAST_THE_END, "!null
 
 static char folder[] = "/tmp/cufence-test-XXXXXX";
 
-static int count_names(void)
-{
-    int count = 0;
-    DIR *open = opendir(folder);
-    CHECK(open);
-    for (const struct dirent *entry; (entry = readdir(open)) != NULL;)
-        count += entry->d_name[0] != '.';
-    closedir(open);
-    return count;
-}
-
 static void make_folder(void)
 {
     CHECK(mkdtemp(strcpy(folder, "/tmp/cufence-test-XXXXXX")));
@@ -253,7 +241,7 @@ static void make_folder(void)
 static void end_killed(void)
 {
     start("explain=dump");
-    CHECK(count_names() == 1);
+    CHECK(count_files(folder) == 1);
     kill(getpid(), SIGKILL);
 }
 
@@ -266,7 +254,7 @@ static void live_on(void)
 static void end_well(void)
 {
     start("explain=dump");
-    CHECK(count_names() == 2); /* its own, and that of the living process */
+    CHECK(count_files(folder) == 2); /* its own, and that of the living process */
 }
 
 static void age_names(void)
@@ -300,14 +288,14 @@ TELLS(swept, PAST_THE_END, THREAD_PAST_THE_END)
     CHECK(refuse(SYS_close_range) && refuse(SYS_unshare));
     make_folder();
     int status = status_of(end_killed);
-    CHECK(WIFSIGNALED(status) && count_names() == 1);
+    CHECK(WIFSIGNALED(status) && count_files(folder) == 1);
     pid_t living = fork();
     if (living == 0)
         live_on();
-    AWAIT(count_names() == 2); /* the first is too new to be swept: it might have no reader yet */
+    AWAIT(count_files(folder) == 2); /* the first is too new to be swept: it might have no reader yet */
     usleep(100000);
     age_names();
-    CHECK(status_of(end_well) == 0 && count_names() == 1);
+    CHECK(status_of(end_well) == 0 && count_files(folder) == 1);
     kill(living, SIGKILL);
     waitpid(living, NULL, 0);
     fault_in("write_last", "explain=rerun");
