@@ -11,11 +11,6 @@ static void let_go(void)
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
 }
 
-static void fill(void *buffer, unsigned char value, CUstream stream)
-{
-    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, value, BYTES, stream));
-}
-
 /* ---- memory that a stream still uses is given back when PyTorch's cache is emptied ---- */
 
 static void *let_go_later(void *buffer)
@@ -37,7 +32,7 @@ STORY(empty_cache_waits_for_streams)
     CUstream stream = start_with_stream("uaf=off");
     void *buffer = allocate(BYTES, stream);
     spin(stream, &flag);
-    fill(buffer, 1, stream);
+    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 1, BYTES, stream));
     CHECK_OK(cufence_free(buffer, stream));
     CHECK_OK(cufence_trim(-1)); /* does not wait */
     CHECK_OK(cufence_describe(buffer, &where));

@@ -98,17 +98,6 @@ static int receive_memory(int from, struct message *message)
     return descriptor;
 }
 
-static void step(int socket)
-{
-    CHECK(write(socket, "", 1) == 1);
-}
-
-static void wait_for_step(int socket)
-{
-    char byte;
-    CHECK(read(socket, &byte, 1) == 1);
-}
-
 /* Maps what it is sent at the same address, checks it, changes it, and checks it again when the sender has ended. */
 static void run_other(int socket)
 {
@@ -129,8 +118,8 @@ static void run_other(int socket)
     CHECK(load(base + GRANULE) == 0x1111 && load(base + GRANULE + message.mapped - 4) == 0x2222);
     OK(cuMemsetD32(base + GRANULE, 0x3333, 1));
     OK(cuCtxSynchronize());
-    step(socket);
-    char byte;
+    char byte = 0;
+    CHECK(write(socket, &byte, 1) == 1);
     CHECK(read(socket, &byte, 1) == 0); /* the sender has ended */
     CHECK(load(base + GRANULE) == 0x4444 && load(base + GRANULE + message.mapped - 4) == 0x2222);
 }
@@ -180,7 +169,8 @@ static CUdeviceptr share(int to, int is_faulting)
         CHECK(cuMemRelease(handle) == (is_faulting ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS));
     send_memory(to, message, descriptor);
     close(descriptor);
-    wait_for_step(to);
+    char byte;
+    CHECK(read(to, &byte, 1) == 1); /* the other one has changed it */
     return memory;
 }
 

@@ -1,11 +1,6 @@
 /* The second launch of a faulted kernel, in another process, on the simulated device. */
 #include "second_launch.h"
-
-/* The argument is at that address, which need not be a pointer. */
-static void launch_with(const char *kernel, void *argument, int n)
-{
-    launch_all(kernel, (void *[]){argument, &n});
-}
+#include "support/shell.h"
 
 /* ---- what is learned ---- */
 
@@ -37,7 +32,7 @@ TELLS(struct, PAST_THE_END, THREAD_PAST_THE_END)
     } large = {{0}, NULL};
     start("explain=rerun");
     large.out = allocate(COUNT * 4);
-    launch_with("write_by_struct", &large, COUNT);
+    launch_all("write_by_struct", (void *[]){&large, &(int){COUNT}});
     cuCtxSynchronize();
 }
 
@@ -68,26 +63,19 @@ TELLS(several, "0 bytes past the end of buffer #2", "re-run")
 FAULT_TELLS(exception, "end_illegally", "explain=rerun", "exception: illegal instruction", "end_illegally",
             "block \\(7,0,0\\) thread \\(104,0,0\\)", "model\\.cu:170", "no buffer is involved")
 
-static char kept[] = "/tmp/cufence-test-XXXXXX";
-
 static void tell_kept(void)
 {
     char options[128];
-    snprintf(options, sizeof options, "explain=rerun,keep=dump=%s", kept);
+    snprintf(options, sizeof options, "explain=rerun,keep=dump=%s", folder);
     fault_in("write_last", options);
 }
 
 /* `cufence explain` tells from the files what the program told, in the same words. */
 TEST(test_kept)
 {
-    char command[512], text[16384], line[512];
-    assert_non_null(mkdtemp(kept));
+    char line[512];
     struct outcome outcome = run_child(tell_kept);
-    snprintf(command, sizeof command, CUFENCE_CLI " explain %s", kept);
-    FILE *explained = popen(command, "r");
-    assert_non_null(explained);
-    text[fread(text, 1, sizeof text - 1, explained)] = '\0';
-    assert_int_equal(pclose(explained), 0);
+    SUCCEEDS("%s explain .", CUFENCE_CLI);
     size_t found = 0;
     for (const char *at = outcome.err, *end; (end = strchr(at, '\n')) != NULL; at = end + 1) {
         const char *said = strstr(at, "== ");
@@ -99,8 +87,6 @@ TEST(test_kept)
         found += strstr(line, "re-run") != NULL;
     }
     assert_true(found >= 4); /* headline, address, bytes written, arguments */
-    snprintf(command, sizeof command, "rm -r %s", kept);
-    assert_int_equal(system(command), 0);
     free(outcome.err);
 }
 
@@ -284,19 +270,16 @@ static int count_descriptors(void)
 
 TELLS(no_trace, "re-run")
 {
-    char folder[] = "/tmp/cufence-test-XXXXXX";
-    CHECK(mkdtemp(folder));
     setenv("TMPDIR", folder, 1);
     start("explain=rerun");
     void *out = allocate(COUNT * 4);
-    int files = count_files(folder), descriptors = count_descriptors();
+    int descriptors = count_descriptors();
     launch("write_last", out, COUNT);
     cuCtxSynchronize();
     CHECK_OK(cufence_wait_reports(REPORT_MS));
     AWAIT(count_descriptors() == descriptors); /* closed behind the report */
-    CHECK(count_files(folder) == files);
-    CHECK(count_descriptors() == descriptors);
     CHECK(rmdir(folder) == 0);
+    CHECK(count_descriptors() == descriptors);
 }
 
 /* Without the preload library nobody sees how the program ends, so the report comes before the error. */
@@ -309,4 +292,5 @@ TELLS(report_first, "could not be launched again")
     CHECK(cufence_fault_count() == 1);
 }
 
+TEST_GROUP(make_folder, remove_folder)
 TEST_CONCURRENTLY
