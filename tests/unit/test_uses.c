@@ -2,23 +2,31 @@
  * What kernels read and write, according to their code: kernels of nvcc and Triton for sm_90 (tests/fixtures/cubins, with their
  * sources).
  */
+#define TEST_OWN_MAIN
 #include "support/test.h"
 
 #include "support/fixture.h"
+#include "support/golden.h"
 
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/uses.h"
 
-static struct uses uses_of(struct span cubin, const char *symbol)
+/* Of each word: how many writes, on which lines; the narrowest access, and the kinds. */
+static void tell_uses(FILE *out, struct span cubin, const char *symbol, const struct uses *uses)
 {
-    struct cubin_kernel kernel;
-    struct uses uses;
-    if (!cubin_find_kernel(cubin, symbol, &kernel))
-        fail_msg("no %s", symbol);
-    assert_true(kernel.sm == 90 && kernel.parameters_at == slice_parameters_at(90));
-    uses_find_writes(kernel.code, kernel.sm, &uses);
-    uses_find_reads(kernel.code, kernel.sm, &uses);
-    return uses;
+    fprintf(out, "%s: %s\n", symbol, uses->knows_writes ? "all writes are known" : "it may write anything");
+    for (unsigned i = 0; i < USES_WORDS; i++) {
+        const struct use *use = &uses->words[i];
+        if (!use->write_count && !use->narrowest)
+            continue;
+        fprintf(out, "  word %u: %u bytes at least, kinds 0x%x, %u writes", i, use->narrowest, use->kinds, use->write_count);
+        for (unsigned k = 0; k < use->write_count && k < USES_WRITES; k++) {
+            struct cubin_line line = {0};
+            int is_found = cubin_find_kernel_line(cubin, symbol, use->write_at[k], &line);
+            fprintf(out, " %s:%d", is_found ? line.file : "", line.line);
+        }
+        fputc('\n', out);
+    }
 }
 
 static unsigned written(const struct uses *uses)
@@ -29,47 +37,35 @@ static unsigned written(const struct uses *uses)
     return words;
 }
 
-TEST(writes_are_those_of_the_source)
+/* Of kernels in tests/fixtures/cubins: normalise writes past the call of the slow division, both by an atomic too, either
+ * through one pointer or the other, table through one from memory, members through those of a struct; say calls printf, which
+ * may write anything. The parameters of far are large. */
+TEST(uses_are_those_of_the_source)
 {
-    static const struct {
-        const char *kernel;
-        int is_known;
-        unsigned words;
-    } cases[] = {
-        {"normalise", 1, 2},                   /* past the call of the slow division */
-        {"both", 1, 2 | 4},                    /* y, and sum by an atomic */
-        {"either", 0, 0},                      /* one or the other */
-        {"table", 0, 0},                       /* a pointer from memory */
-        {"members", 1, 1 << 1},                /* of a struct: the first word is n */
-        {"widen", 1, 2},        {"say", 0, 0}, /* printf may write anything */
+    static const char *const kernels[][2] = {
+        {"values", "normalise"}, {"values", "both"}, {"values", "either"},  {"values", "table"},     {"values", "members"},
+        {"values", "widen"},     {"values", "say"},  {"triton_add", "add"}, {"like_pytorch", "far"},
     };
-    struct span cubin = fixture_read("cubins/values.cubin");
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct uses uses = uses_of(cubin, cases[i].kernel);
-        if (uses.knows_writes != cases[i].is_known || written(&uses) != cases[i].words)
-            fail_msg("%s: %d, 0x%x", cases[i].kernel, uses.knows_writes, written(&uses));
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        struct span cubin = fixture_read("cubins/%s.cubin", kernels[i][0]);
+        struct cubin_kernel kernel;
+        struct cubin_line line;
+        struct uses uses;
+        assert_true(cubin_find_kernel(cubin, kernels[i][1], &kernel));
+        assert_true(kernel.sm == 90 && kernel.parameters_at == slice_parameters_at(90));
+        uses_find_writes(kernel.code, kernel.sm, &uses);
+        uses_find_reads(kernel.code, kernel.sm, &uses);
+        tell_uses(out, cubin, kernels[i][1], &uses);
+        assert_false(cubin_find_kernel_line(cubin, "nobody", 0, &line));
+        assert_false(cubin_find_kernel_line(cubin, kernels[i][1], 1 << 20, &line));
+        fixture_free(cubin);
     }
-    fixture_free(cubin);
-}
-
-TEST(accesses_tell_widths_and_kinds)
-{
-    struct span cubin = fixture_read("cubins/values.cubin"), triton = fixture_read("cubins/triton_add.cubin");
-    struct uses uses = uses_of(cubin, "members");
-    for (unsigned i = 1; i < 4; i++)
-        assert_true(uses.words[i].narrowest == 2 && uses.words[i].kinds == USES_FLOAT16);
-    uses = uses_of(cubin, "widen");
-    assert_true(uses.words[0].narrowest == 2 && uses.words[0].kinds == USES_BFLOAT16);
-    assert_true(uses.words[1].narrowest == 8 && uses.words[1].kinds == USES_FLOAT64);
-    uses = uses_of(cubin, "normalise");
-    assert_true(uses.words[0].narrowest == 4 && uses.words[0].kinds & USES_FLOAT32);
-    assert_false(uses.words[0].kinds & (USES_FLOAT16 | USES_BFLOAT16 | USES_FLOAT64));
-    uses = uses_of(triton, "add"); /* eight numbers at a time */
-    assert_true(uses.knows_writes && written(&uses) == 4);
-    for (unsigned i = 0; i < 3; i++)
-        assert_true(uses.words[i].narrowest == 16 && uses.words[i].kinds == USES_FLOAT16);
-    fixture_free(cubin);
-    fixture_free(triton);
+    fclose(out);
+    golden_check(GOLDEN "code.expect", "uses", text);
+    free(text);
 }
 
 /* Behind an assertion that has failed nothing is executed. Where functions of others are called, as printf's, nobody knows. */
@@ -88,42 +84,6 @@ TEST(assertions_write_nothing)
     assert_true(cubin_find_kernel(values, "say", &kernel) && !kernel.only_asserts);
     fixture_free(asserts);
     fixture_free(values);
-}
-
-TEST(parameters_may_be_large)
-{
-    struct span cubin = fixture_read("cubins/like_pytorch.cubin");
-    struct uses uses = uses_of(cubin, "far");
-    assert_true(uses.knows_writes);
-    for (unsigned i = 0; i < USES_WORDS; i++) {
-        assert_int_equal(uses.words[i].write_count, i == 100);
-        assert_int_equal(uses.words[i].narrowest, i >= 100 && i <= 102 ? 4 : 0);
-    }
-    fixture_free(cubin);
-}
-
-static int line_of(struct span cubin, const char *symbol, const struct use *use, unsigned i)
-{
-    struct cubin_line line;
-    assert_true(cubin_find_kernel_line(cubin, symbol, use->write_at[i], &line));
-    assert_non_null(strstr(line.file, "values.cu"));
-    return line.line;
-}
-
-TEST(stores_have_lines)
-{
-    struct span cubin = fixture_read("cubins/values.cubin");
-    struct uses uses = uses_of(cubin, "normalise");
-    struct cubin_line line;
-    assert_int_equal(uses.words[1].write_count, 1);
-    assert_int_equal(line_of(cubin, "normalise", &uses.words[1], 0), 10);
-    uses = uses_of(cubin, "both");
-    assert_int_equal(uses.words[1].write_count, 2);
-    assert_int_equal(line_of(cubin, "both", &uses.words[1], 0) + line_of(cubin, "both", &uses.words[1], 1), 18 + 20);
-    assert_int_equal(line_of(cubin, "both", &uses.words[2], 0), 19);
-    assert_false(cubin_find_kernel_line(cubin, "nobody", 0, &line));
-    assert_false(cubin_find_kernel_line(cubin, "both", 1 << 20, &line));
-    fixture_free(cubin);
 }
 
 /* Every byte: nothing is read behind the file, and the work is bounded. */
