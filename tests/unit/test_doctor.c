@@ -1,5 +1,8 @@
 /* How `cufence doctor` presents its results, and the programs that it starts. */
+#define TEST_OWN_MAIN
 #include "support/test.h"
+
+#include "support/golden.h"
 
 #include <cufence.h>
 
@@ -49,106 +52,95 @@ static void expect_finding(const struct findings *findings, const char *what, en
         fail_msg("the remedy for \"%s\" is \"%s\"", what, to_do ? to_do : "");
 }
 
-/* ---- the environment ---- */
-
-TEST(variables_in_the_way_are_named)
+static void tell_findings(FILE *out, const char *facts, const char *const *set, const struct findings *findings)
 {
-    static const struct {
-        const char *variable, *what;
-        enum verdict_mark mark;
-        const char *detail, *remedy;
-    } cases[] = {
-        {NULL, "environment", FOUND_YES, "no variable is in the way", NULL},
-        {"CUDA_COREDUMP_FILE=x", "environment", FOUND_NO, "CUDA_COREDUMP_FILE=x is set", "unset it"},
-        {"CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=0", "environment", FOUND_NO, "LIGHTWEIGHT_COREDUMP=0", "unset it"},
-        {NULL, "options", FOUND_YES, "not set", NULL},
-        {"CUFENCE_OPTIONS=uaf=strict", "options", FOUND_YES, "uaf=strict", NULL},
-        {"CUFENCE_OPTIONS=uaf=lenient", "options", FOUND_MISSING, "uaf=lenient is not allowed", "cufence options"},
-        {"LD_PRELOAD=", "environment", FOUND_YES, "no variable is in the way", NULL},
-        {"LD_PRELOAD=/x/libcufence_preload.so:/y.so", "LD_PRELOAD", FOUND_YES, "runs under cufence", NULL},
-        {"LD_PRELOAD=/usr/lib/libasan.so.8", "LD_PRELOAD", FOUND_NO, "libasan", "protect_shadow_gap=0"},
-        {"LD_PRELOAD=libjemalloc.so.2", "environment", FOUND_YES, "no variable is in the way", NULL},
-        {"CUDA_LAUNCH_BLOCKING=0", "environment", FOUND_YES, "no variable is in the way", NULL},
-        {"CUDA_INJECTION64_PATH=", "environment", FOUND_YES, "no variable is in the way", NULL},
-        {"PYTORCH_NO_CUDA_MEMORY_CACHING=1", "caching", FOUND_NO, "CACHING=1", "unset it"},
-        {"CUDA_LAUNCH_BLOCKING=1", "launches", FOUND_NO, "CUDA_LAUNCH_BLOCKING=1", "unset it"},
-        {"CUDA_INJECTION64_PATH=/x/libsanitizer.so", "other tools", FOUND_NO, "/x/libsanitizer.so", "unset it"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct findings findings = {.is_json = 1, .section = "test"};
-        variables = (const char *const[]){cases[i].variable, NULL};
-        judge_environment(&findings, environment);
-        expect_finding(&findings, cases[i].what, cases[i].mark, cases[i].detail, cases[i].remedy);
-        findings_free(&findings);
+    static const char *const members[] = {"check", "found", "detail", "remedy"};
+    json_t *check;
+    size_t i;
+    fprintf(out, "%s", facts ? facts : "no Python");
+    for (; *set; set++)
+        fprintf(out, ", %s", *set);
+    json_array_foreach(findings->all, i, check)
+    {
+        for (size_t k = 0; k < 4; k++) {
+            const char *said = json_string_value(json_object_get(check, members[k]));
+            fprintf(out, "%s%s", k ? "; " : "\n  ", said ? said : "-");
+        }
     }
+    fputs("\n", out);
 }
 
-/* ---- Python ---- */
+/* ---- the environment, Python, and what hides overruns ---- */
 
 #define PYTHON "\"version\":\"3.12.1\",\"executable\":\"/usr/bin/python3\""
 #define TORCH(version, cuda) "{" PYTHON ",\"packages\":{\"torch\":\"" version "\"},\"torch_cuda\":\"" cuda "\"}"
 #define PACKAGE(name, version) "{" PYTHON ",\"packages\":{\"" name "\":\"" version "\"}}"
 
-TEST(packages_and_their_settings_are_judged)
+/* Variables, and the facts of a Python: what is judged by each is in the golden file. */
+TEST(variables_and_packages_are_judged)
 {
     static const struct {
-        const char *facts, *variable, *what;
-        enum verdict_mark mark;
-        const char *detail, *remedy;
+        const char *facts, *variables[3];
     } cases[] = {
-        {TORCH("2.11.0+cu130", "13.0"), NULL, "PyTorch", FOUND_YES, "2.11.0+cu130 with CUDA 13.0", NULL},
-        {TORCH("2.12.0", "13.0"), NULL, "PyTorch", FOUND_NO, "2.12.0 with CUDA 13.0; tested is 2.11", "2.11"},
-        {TORCH("2.1.0", "12.1"), NULL, "PyTorch", FOUND_NO, "tested is 2.11", "2.11"},
-        {TORCH("2.110.0", "13.0"), NULL, "PyTorch", FOUND_NO, "tested is 2.11", "2.11"},
-        {TORCH("1.13.1", "11.7"), NULL, "PyTorch", FOUND_NO, "no back end cudaMallocAsync", "2.0 or later"},
-        {TORCH("2.0.0", "11.3"), NULL, "PyTorch", FOUND_NO, "no back end cudaMallocAsync", "11.4 or later"},
-        {TORCH("2.11.0+cpu", ""), NULL, "PyTorch", FOUND_NO, "built without CUDA", "CUDA build"},
-        {PACKAGE("jax", "0.5"), NULL, "PyTorch", FOUND_NEITHER, "not installed", NULL},
-        {TORCH("2.11.0", "13.0"), NULL, "settings", FOUND_YES, "no PYTORCH_*ALLOC_CONF", NULL},
-        {TORCH("2.11.0", "13.0"), "PYTORCH_CUDA_ALLOC_CONF=backend:cufence", "settings", FOUND_YES, "asks for cufence", NULL},
-        {TORCH("2.11.0", "13.0"), "PYTORCH_ALLOC_CONF=backend:cufence", "settings", FOUND_YES, "PYTORCH_ALLOC_CONF=", NULL},
-        {TORCH("2.11.0", "13.0"), "PYTORCH_ALLOC_CONF=backend : cufence", "settings", FOUND_YES, "asks for cufence", NULL},
-        {TORCH("2.11.0", "13.0"), "PYTORCH_ALLOC_CONF=a:[backend:cufence]", "settings", FOUND_NEITHER, "a:[backend", NULL},
-        {TORCH("2.11.0", "13.0"), "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "settings", FOUND_NEITHER,
-         "expandable_segments:True", NULL},
-        {TORCH("2.11.0", "13.0"), NULL, "start-up hook", FOUND_NO, "no cufence-startup.pth", "pip install"},
-        {TORCH("2.11.0", "13.0"), NULL, "cufence package", FOUND_NO, "cannot be imported", "pip install"},
-        {"{" PYTHON ",\"packages\":{},\"no_cufence\":\"ModuleNotFoundError: x\"}", NULL, "cufence package", FOUND_NEITHER,
-         "ModuleNotFoundError: x", NULL},
-        {"{" PYTHON ",\"cufence\":{\"version\":\"9.9\",\"path\":\"/p\"},\"hook\":true}", NULL, "cufence package", FOUND_NO,
-         "/p is version 9.9", "one source"},
-        {"{" PYTHON ",\"hook\":true}", NULL, "start-up hook", FOUND_YES, "in place", NULL},
-        {PACKAGE("jax", "0.5"), NULL, "JAX", FOUND_YES, "it gets XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", NULL},
-        {PACKAGE("jax", "0.5"), "XLA_PYTHON_CLIENT_ALLOCATOR=platform", "JAX", FOUND_NO, "maps its memory itself", "unset it"},
-        {PACKAGE("jax", "0.5"), "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", "JAX", FOUND_YES, "ALLOCATOR=cuda_async", NULL},
-        {PACKAGE("jax", "0.5"), "XLA_PYTHON_CLIENT_ALLOCATOR=bfc", "JAX", FOUND_NO, "ALLOCATOR=bfc", "unset it"},
-        {PACKAGE("jax", "0.5"), "XLA_PYTHON_CLIENT_PREALLOCATE=true", "JAX", FOUND_NO, "takes most of the GPU", "unset it"},
-        {PACKAGE("cupy-cuda13x", "14.0"), NULL, "CuPy", FOUND_YES, "14.0; its pool", NULL},
-        {PACKAGE("tensorflow", "2.20"), "TF_GPU_ALLOCATOR=bfc", "TensorFlow", FOUND_NO, "TF_GPU_ALLOCATOR=bfc", "unset it"},
-        {PACKAGE("tensorflow", "2.20"), NULL, "TensorFlow", FOUND_YES, "2.20", NULL},
+        {NULL, {NULL}},
+        {NULL, {"CUDA_COREDUMP_FILE=x"}},
+        {NULL, {"CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=0"}},
+        {NULL, {"CUFENCE_OPTIONS=uaf=strict"}},
+        {NULL, {"CUFENCE_OPTIONS=uaf=lenient"}},
+        {NULL, {"LD_PRELOAD="}},
+        {NULL, {"LD_PRELOAD=/x/libcufence_preload.so:/y.so"}},
+        {NULL, {"LD_PRELOAD=/usr/lib/libasan.so.8"}},
+        {NULL, {"LD_PRELOAD=libjemalloc.so.2"}},
+        {NULL, {"CUDA_LAUNCH_BLOCKING=0", "CUDA_INJECTION64_PATH="}},
+        {NULL, {"PYTORCH_NO_CUDA_MEMORY_CACHING=1"}},
+        {NULL, {"CUDA_LAUNCH_BLOCKING=1", "CUDA_INJECTION64_PATH=/x/libsanitizer.so"}},
+        {TORCH("2.11.0+cu130", "13.0"), {NULL}},
+        {TORCH("2.12.0", "13.0"), {NULL}},
+        {TORCH("2.1.0", "12.1"), {NULL}},
+        {TORCH("2.110.0", "13.0"), {NULL}},
+        {TORCH("1.13.1", "11.7"), {NULL}},
+        {TORCH("2.0.0", "11.3"), {NULL}},
+        {TORCH("2.11.0+cpu", ""), {NULL}},
+        {TORCH("2.11.0", "13.0"), {"PYTORCH_CUDA_ALLOC_CONF=backend:cufence"}},
+        {TORCH("2.11.0", "13.0"), {"PYTORCH_ALLOC_CONF=backend:cufence"}},
+        {TORCH("2.11.0", "13.0"), {"PYTORCH_ALLOC_CONF=backend : cufence"}},
+        {TORCH("2.11.0", "13.0"), {"PYTORCH_ALLOC_CONF=a:[backend:cufence]"}},
+        {TORCH("2.11.0", "13.0"), {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"}},
+        {TORCH("2.11.0", "13.0"), {"PYTORCH_CUDA_ALLOC_CONF=backend:native", "PYTORCH_ALLOC_CONF=backend:cufence"}},
+        {"{" PYTHON ",\"packages\":{},\"no_cufence\":\"ModuleNotFoundError: x\"}", {NULL}},
+        {"{" PYTHON ",\"cufence\":{\"version\":\"9.9\",\"path\":\"/p\"},\"hook\":true}", {NULL}},
+        {PACKAGE("jax", "0.5"), {NULL}},
+        {PACKAGE("jax", "0.5"), {"XLA_PYTHON_CLIENT_ALLOCATOR=platform"}},
+        {PACKAGE("jax", "0.5"), {"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async"}},
+        {PACKAGE("jax", "0.5"), {"XLA_PYTHON_CLIENT_ALLOCATOR=bfc"}},
+        {PACKAGE("jax", "0.5"), {"XLA_PYTHON_CLIENT_PREALLOCATE=true"}},
+        {PACKAGE("cupy-cuda13x", "14.0"), {NULL}},
+        {PACKAGE("tensorflow", "2.20"), {"TF_GPU_ALLOCATOR=bfc"}},
+        {PACKAGE("tensorflow", "2.20"), {NULL}},
+        {TORCH("2.11.0", "13.0"), {"TORCHINDUCTOR_MEMORY_PLANNING=1"}},
+        {TORCH("2.11.0", "13.0"), {"TORCHINDUCTOR_COMPREHENSIVE_PADDING=0", "TORCHINDUCTOR_SHAPE_PADDING=true"}},
+        {PACKAGE("rmm-cu13", "26.4"), {NULL}},
     };
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct findings findings = {.is_json = 1, .section = "test"};
-        struct python_trial trial = {.facts = json_loads(cases[i].facts, 0, NULL)};
-        assert_non_null(trial.facts);
-        variables = (const char *const[]){cases[i].variable, NULL};
-        judge_python(&findings, &trial, environment);
-        expect_finding(&findings, cases[i].what, cases[i].mark, cases[i].detail, cases[i].remedy);
+        struct python_trial trial = {.facts = cases[i].facts ? json_loads(cases[i].facts, 0, NULL) : NULL};
+        assert_true(!cases[i].facts == !trial.facts);
+        variables = cases[i].variables;
+        if (trial.facts)
+            judge_python(&findings, &trial, environment);
+        else
+            judge_environment(&findings, environment);
+        judge_hidden(&findings, trial.facts, environment);
+        tell_findings(out, cases[i].facts, cases[i].variables, &findings);
         json_decref(trial.facts);
         findings_free(&findings);
     }
-}
-
-TEST(settings_that_contradict_each_other_are_told)
-{
-    struct findings findings = {.is_json = 1, .section = "test"};
-    struct python_trial trial = {.facts = json_loads(TORCH("2.11.0", "13.0"), 0, NULL)};
-    variables = (const char *const[]){"PYTORCH_CUDA_ALLOC_CONF=backend:native", "PYTORCH_ALLOC_CONF=backend:cufence", NULL};
-    judge_python(&findings, &trial, environment);
-    expect_finding(&findings, "settings", FOUND_NO, "backend:cufence, but PYTORCH_CUDA_ALLOC_CONF names backend:native",
-                   "correct");
-    json_decref(trial.facts);
-    findings_free(&findings);
+    fclose(out);
+    golden_check(GOLDEN "tools.expect", "doctor", text);
+    free(text);
 }
 
 TEST(no_python_is_no_fault)
@@ -172,40 +164,6 @@ TEST(no_python_in_the_path_is_said)
     setenv("PATH", path, 1);
     assert_null(trial.facts);
     assert_string_equal(trial.problem, "python3: No such file or directory");
-}
-
-/* ---- what hides overruns ---- */
-
-TEST(what_hides_overruns_is_judged_by_its_setting)
-{
-    static const struct {
-        const char *variable, *what;
-        enum verdict_mark mark;
-        const char *remedy;
-    } cases[] = {
-        {"TORCHINDUCTOR_MEMORY_PLANNING=1", "memory planning", FOUND_NO, "TORCHINDUCTOR_MEMORY_PLANNING=0"},
-        {NULL, "stride padding", FOUND_NO, "TORCHINDUCTOR_COMPREHENSIVE_PADDING=0"},
-        {NULL, "in-place padding", FOUND_NO, "TORCHINDUCTOR_INPLACE_PADDING=0"},
-        {NULL, "buffer reuse", FOUND_NO, "allow_buffer_reuse = False"},
-        {NULL, "RMM", FOUND_NO, "pool_allocator=False"},
-    };
-    json_t *facts = json_loads("{\"packages\":{\"torch\":\"2.11.0\",\"rmm-cu13\":\"26.4\"}}", 0, NULL);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct findings findings = {.is_json = 1, .section = "test"};
-        variables = (const char *const[]){cases[i].variable, NULL};
-        judge_hidden(&findings, facts, environment);
-        expect_finding(&findings, cases[i].what, cases[i].mark, "", cases[i].remedy);
-        findings_free(&findings);
-    }
-    struct findings findings = {.is_json = 1, .section = "test"};
-    variables = (const char *const[]){"TORCHINDUCTOR_COMPREHENSIVE_PADDING=0", "TORCHINDUCTOR_SHAPE_PADDING=true", NULL};
-    judge_hidden(&findings, facts, environment);
-    assert_null(finding_of(&findings, "memory planning"));
-    assert_null(finding_of(&findings, "stride padding"));
-    assert_null(finding_of(&findings, "shape padding")); /* Inductor takes "1" alone for on */
-    judge_hidden(&findings, NULL, environment);
-    json_decref(facts);
-    findings_free(&findings);
 }
 
 /* ---- the preload ---- */
