@@ -1,5 +1,5 @@
 /* `cufence run` from outside: the environment of the program, how it ends, and the messages if it can't be run. */
-#include "support/program.h"
+#include "refusals.h"
 
 #define CUFENCE CUFENCE_RUN_TREE "/bin/cufence"
 #define PRELOAD CUFENCE_RUN_TREE "/lib/libcufence_preload.so"
@@ -202,58 +202,42 @@ TEST_WITH(signals_reach_the_program, NULL, forget)
     }
 }
 
-static const struct {
-    const char *arguments[6], *message;
-} wrong_lines[] = {
-    {{"run"}, "no program given"},
-    {{"run", "--"}, "no program given"},
-    {{"run", "--set", "uaf=strict"}, "no program given"},
-    {{"run", "--set"}, "--set needs a value: --set key=value"},
-    {{"run", "--error-exitcode"}, "--error-exitcode needs a value"},
-    {{"run", "--sett", "uaf=strict", "true"},
-     "unknown option \"--sett\", did you mean --set? `cufence run --help` lists all\n"},
-    {{"run", "--strange", "uaf=strict", "true"}, "unknown option \"--strange\"; the options are --set, --preset, --json"},
-    {{"run", "--requre-guarded", "true"}, "did you mean --require-guarded?"},
-    {{"run", "--uav=strict", "true"},
-     "unknown option \"--uav=strict\", did you mean --uaf? `cufence options --all` lists all\n"},
-    {{"run", "--max-reprots", "1", "true"}, "did you mean --max_reports?"},
-    {{"run", "--stats-ms=100", "true"}, "cufence run: the option --stats_ms is gone; call cufence_get_stats()"},
-    {{"run", "--uaf"}, "--uaf needs a value; use off | adaptive | strict"},
-    {{"run", "--uaf", "maybe", "true"}, "--uaf: uaf=maybe is not allowed; use off | adaptive | strict"},
-    {{"run", "--uaf", "off,align=1", "true"}, "--uaf: the value \"off,align=1\" is not possible: it holds a comma"},
-    {{"run", "--preset", "slow", "true"}, "--preset: \"slow\" is not allowed; use one of\n  fast "},
-    {{"run", "--json", "-", "true"}, "--json: json=-: standard output is the program's; give a name"},
-    {{"run", "-x", "true"}, "unknown option \"-x\""},
-    {{"run", "-xh", "true"}, "unknown option \"-x\""},
-    {{"run", "--verbose=1", "true"}, "--verbose takes no value"},
-    {{"run", "--if-asked=1", "true"}, "--if-asked takes no value but on or off, and got \"1\""},
-    {{"run", "--set", "uav=strict", "true"}, "--set: unknown option 'uav', did you mean 'uaf'?"},
-    {{"run", "--set", "uaf=maybe", "true"}, "--set: uaf=maybe is not allowed; use off | adaptive | strict"},
-    {{"run", "--error-exitcode", "256", "true"}, "--error-exitcode: exitcode=256 is not allowed; use 0..255"},
-    {{"run", "--json", "a,b", "true"}, "--json: the file name \"a,b\" is not possible: it holds a comma"},
-    {{"run", "--json", "", "true"}, "--json: the file name \"\" is empty"},
-    {{"run", "--json", "/nonexistent/x.json", "true"},
-     "json=/nonexistent/x.json: nothing can be written there: /nonexistent: No such file or directory; name a file that"},
-    {{"run", "--trace", "/dev/null/x", "true"},
-     "trace=/dev/null/x: nothing can be written there: /dev/null/x: Not a directory"},
-    {{"run", "--keep", "/dev/null/x", "true"},
-     "keep=/dev/null/x: nothing can be written there: /dev/null/x: Not a directory; "
-     "name a folder"},
-    {{"run", "--save_values", "*=/dev/null", "true"}, "save_values=*=/dev/null: nothing can be written there: /dev/null: Not"},
-    {{"run", "--estimate", "--require-guarded", "true"}, "--require-guarded: --estimate guards nothing; leave one of them out"},
-    {{"run", "--estimate", "--html", "x", "true"}, "--html: --estimate finds nothing; leave one of them out"},
-};
-
 TEST_WITH(a_wrong_command_line_is_told, NULL, forget)
 {
-    for (size_t i = 0; i < sizeof wrong_lines / sizeof *wrong_lines; i++) {
-        struct outcome outcome = run_with(CUFENCE, wrong_lines[i].arguments);
-        expect_exit(&outcome, 2);
-        if (!strstr(outcome.err, wrong_lines[i].message))
-            print_error("%s\n", outcome.err);
-        assert_non_null(strstr(outcome.err, wrong_lines[i].message));
-        assert_string_equal(outcome.out, "");
-    }
+    static const char *const lines[][6] = {
+        {"run"},
+        {"run", "--"},
+        {"run", "--set", "uaf=strict"},
+        {"run", "--set"},
+        {"run", "--error-exitcode"},
+        {"run", "--sett", "uaf=strict", "true"},
+        {"run", "--strange", "uaf=strict", "true"},
+        {"run", "--requre-guarded", "true"},
+        {"run", "--uav=strict", "true"},
+        {"run", "--max-reprots", "1", "true"},
+        {"run", "--stats-ms=100", "true"},
+        {"run", "--uaf"},
+        {"run", "--uaf", "maybe", "true"},
+        {"run", "--uaf", "off,align=1", "true"},
+        {"run", "--preset", "slow", "true"},
+        {"run", "--json", "-", "true"},
+        {"run", "-x", "true"},
+        {"run", "-xh", "true"},
+        {"run", "--verbose=1", "true"},
+        {"run", "--if-asked=1", "true"},
+        {"run", "--set", "uav=strict", "true"},
+        {"run", "--set", "uaf=maybe", "true"},
+        {"run", "--error-exitcode", "256", "true"},
+        {"run", "--json", "a,b", "true"},
+        {"run", "--json", "", "true"},
+        {"run", "--json", "/nonexistent/x.json", "true"},
+        {"run", "--trace", "/dev/null/x", "true"},
+        {"run", "--keep", "/dev/null/x", "true"},
+        {"run", "--save_values", "*=/dev/null", "true"},
+        {"run", "--estimate", "--require-guarded", "true"},
+        {"run", "--estimate", "--html", "x", "true"},
+    };
+    check_refusals("refusals_of_run", CUFENCE, lines, sizeof lines / sizeof *lines);
 }
 
 TEST_WITH(a_script_in_this_folder_is_told, NULL, forget)
