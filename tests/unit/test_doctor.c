@@ -76,6 +76,22 @@ static void tell_findings(FILE *out, const char *facts, const char *const *set, 
 #define TORCH(version, cuda) "{" PYTHON ",\"packages\":{\"torch\":\"" version "\"},\"torch_cuda\":\"" cuda "\"}"
 #define PACKAGE(name, version) "{" PYTHON ",\"packages\":{\"" name "\":\"" version "\"}}"
 
+static void judge_and_tell(FILE *out, const char *facts, const char *const *set)
+{
+    struct findings findings = {.is_json = 1, .section = "test"};
+    struct python_trial trial = {.facts = facts ? json_loads(facts, 0, NULL) : NULL};
+    assert_true(!facts == !trial.facts);
+    variables = set;
+    if (trial.facts)
+        judge_python(&findings, &trial, environment);
+    else
+        judge_environment(&findings, environment);
+    judge_hidden(&findings, trial.facts, environment);
+    tell_findings(out, facts, set, &findings);
+    json_decref(trial.facts);
+    findings_free(&findings);
+}
+
 /* Variables, and the facts of a Python: what is judged by each is in the golden file. */
 TEST(variables_and_packages_are_judged)
 {
@@ -124,20 +140,8 @@ TEST(variables_and_packages_are_judged)
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct findings findings = {.is_json = 1, .section = "test"};
-        struct python_trial trial = {.facts = cases[i].facts ? json_loads(cases[i].facts, 0, NULL) : NULL};
-        assert_true(!cases[i].facts == !trial.facts);
-        variables = cases[i].variables;
-        if (trial.facts)
-            judge_python(&findings, &trial, environment);
-        else
-            judge_environment(&findings, environment);
-        judge_hidden(&findings, trial.facts, environment);
-        tell_findings(out, cases[i].facts, cases[i].variables, &findings);
-        json_decref(trial.facts);
-        findings_free(&findings);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        judge_and_tell(out, cases[i].facts, cases[i].variables);
     fclose(out);
     golden_check(GOLDEN "tools.expect", "doctor", text);
     free(text);
