@@ -112,10 +112,13 @@ CUdeviceptr plant_samples(void)
     return buffer;
 }
 
+/* Waits for all that comes before its launch, so that the demo always shows the same: the pattern around a buffer may be
+ * written late on a busy machine, as cuMemAlloc does not wait long for it. */
 CUfunction plant_kernel(const char *name)
 {
     CUmodule module;
     CUfunction function;
+    CALL(cuCtxSynchronize);
     CALL(cuModuleLoadData, &module, demo_fatbin);
     CALL(cuModuleGetFunction, &function, module, name);
     return function;
