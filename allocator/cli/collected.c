@@ -192,19 +192,24 @@ static int add_line(json_t **lines, json_t *line)
     return json_array_append(*lines, line) == 0;
 }
 
+struct finding_process collected_process(char *const *command, char time[32])
+{
+    process_open();
+    struct finding_process process = process_now(time);
+    process.command = (const char *const *)command;
+    for (process.word_count = 0; command[process.word_count];)
+        process.word_count++;
+    return process;
+}
+
 void collected_begin(struct collected *collected, char *const *command)
 {
-    char time_text[32];
-    process_open();
-    struct finding_process process = process_now(time_text);
+    char time[32];
+    const struct finding_process process = collected_process(command, time);
     const struct finding_origin origin = {.pid = (int)getpid(), .rank = options_rank(), .process = &process};
     char *line = json_of_guarded(&origin, NULL);
-    json_t *run = line ? json_loads(line, 0, NULL) : NULL, *words = json_array();
-    for (; command && *command; command++)
-        json_array_append_new(words, text_to_json(*command));
-    json_object_set(json_object_get(run, "process"), "command", words);
+    json_t *run = line ? json_loads(line, 0, NULL) : NULL;
     add_line(&collected->runs, run);
-    json_decref(words);
     json_decref(run);
     free(line);
 }

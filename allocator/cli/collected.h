@@ -53,7 +53,10 @@ void collected_free(struct collected *collected);
 /* Adds a line of it that is at hand. Returns 0 if it is none, or the host is out of memory. */
 int collected_take(struct collected *collected, const char *line);
 
-/* Adds the line that a run of the command has begun: pid, host, and what is run, up to a NULL (NULL: not known). */
+/* This process now, with what it runs as its command, up to a NULL. */
+struct finding_process collected_process(char *const *command, char time[32]);
+
+/* Adds the line that a run of the command has begun: pid, host, and what is run. */
 void collected_begin(struct collected *collected, char *const *command);
 
 /* Returns the first report with `count`, `processes` and `known`; NULL if out of host memory. The caller drops it. */

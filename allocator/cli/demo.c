@@ -153,29 +153,25 @@ static int choose_device(void)
 
 /* ---- the planted program ---- */
 
-/* What the new process tells before it becomes the program. */
-struct child {
-    pid_t pid;
-    char save[1024]; /* the folder that gets the launch, "" if none */
-};
-
+/* In memory that both processes share. */
 struct play {
     const struct bug *bug;
     char *options;          /* the bug's and the user's */
     struct options parsed;  /* the user's, of the environment too */
     char reports[PATH_MAX]; /* a file for findings */
     char program[PATH_MAX]; /* this program */
-    struct child *child;    /* in memory that both processes share */
+    /* which the new process tells before it becomes the program: */
+    pid_t pid;
+    char save[1024]; /* the folder that gets the launch, "" if none */
 };
 
 /* In the new process: becomes the program, as `cufence run` does. */
 static int become(void *argument)
 {
     struct play *play = argument;
-    struct child *child = play->child;
     char *more = NULL;
-    child->pid = getpid();
-    if (options_expand_path(play->parsed.save, child->save, sizeof child->save) != CUFENCE_OK)
+    play->pid = getpid();
+    if (options_expand_path(play->parsed.save, play->save, sizeof play->save) != CUFENCE_OK)
         return complain("%s", error_detail());
     if (asprintf(&more, "%s%s", driver->is_sim ? SIM_OPTIONS : "", play->options) < 0)
         return complain("no host memory");
@@ -255,8 +251,8 @@ static int judge(const struct play *play)
 static int find_saved(const struct play *play, char path[PATH_MAX])
 {
     char begin[32];
-    snprintf(begin, sizeof begin, "fault-%d-", (int)play->child->pid);
-    return play->child->save[0] && files_find(play->child->save, begin, path);
+    snprintf(begin, sizeof begin, "fault-%d-", (int)play->pid);
+    return play->save[0] && files_find(play->save, begin, path);
 }
 
 /* Says what to type next. */
@@ -340,14 +336,16 @@ static int prepare(struct play *play, const struct settings *settings)
 
 static int demonstrate(const struct bug *bug, const struct settings *settings)
 {
-    struct play play = {.bug = bug,
-                        .child = mmap(NULL, sizeof *play.child, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
-    int status = play.child == MAP_FAILED ? complain("no host memory") : prepare(&play, settings);
+    struct play *play = mmap(NULL, sizeof *play, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (play == MAP_FAILED)
+        return complain("no host memory");
+    play->bug = bug;
+    int status = prepare(play, settings);
     if (status == 0)
-        status = run(&play);
-    if (play.reports[0])
-        unlink(play.reports);
-    free(play.options);
+        status = run(play);
+    if (play->reports[0])
+        unlink(play->reports);
+    free(play->options);
     return status;
 }
 

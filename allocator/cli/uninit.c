@@ -4,7 +4,6 @@
 #include "base/options.h"
 #include "finding/finding.h"
 #include "finding/json.h"
-#include "witness/tell.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,13 +186,9 @@ void uninit_close(struct uninit_pair *pair)
 
 void uninit_report(struct collected *merged, struct uninit_fact *fact, char *const *command)
 {
-    char time_text[32];
+    char time[32];
     struct finding finding;
-    process_open();
-    struct finding_process process = process_now(time_text);
-    process.command = (const char *const *)command;
-    for (process.word_count = 0; command[process.word_count];)
-        process.word_count++;
+    const struct finding_process process = collected_process(command, time);
     const struct finding_origin origin = {.pid = (int)getpid(), .rank = options_rank(), .device = -1, .process = &process};
     finding_of_uninit(&finding, fact, &origin);
     char *line = finding_json(&finding);
