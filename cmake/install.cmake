@@ -45,9 +45,9 @@ if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR OR CMAKE_SYSTEM_PRO
   file(MAKE_DIRECTORY ${completions})
   add_custom_command(TARGET cufence_cli POST_BUILD VERBATIM
     BYPRODUCTS ${completions}/cufence ${completions}/_cufence ${completions}/cufence.fish
-    COMMAND cufence_cli completion bash > ${completions}/cufence
-    COMMAND cufence_cli completion zsh > ${completions}/_cufence
-    COMMAND cufence_cli completion fish > ${completions}/cufence.fish)
+    COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:cufence_cli> completion bash > ${completions}/cufence
+    COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:cufence_cli> completion zsh > ${completions}/_cufence
+    COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:cufence_cli> completion fish > ${completions}/cufence.fish)
   install(FILES ${completions}/cufence DESTINATION ${data}/bash-completion/completions)
   install(FILES ${completions}/_cufence DESTINATION ${data}/zsh/site-functions)
   install(FILES ${completions}/cufence.fish DESTINATION ${data}/fish/vendor_completions.d)

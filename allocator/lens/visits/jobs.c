@@ -15,6 +15,7 @@
 #define MOST_JOBS 65536  /* that wait; later ones are only counted */
 #define REFUSED_MOST 100 /* looks in turn at which another thread has the lock */
 #define PAUSE_US 100     /* between two looks at work that is not done */
+#define YOUNG_MS 500     /* work behind a copy may still be about to be done */
 #define FAULT_MS 1000    /* after a fault, work that was done before it may still be about to say so */
 
 const struct visit_user *visit_users[VISIT_USERS];
@@ -184,13 +185,18 @@ static int is_hopeless(const struct job *job, uint64_t age_ms)
     return age_ms > FAULT_MS && __atomic_load_n(&job->visit.context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS;
 }
 
+static uint64_t age_of(const struct job *job, uint64_t now_ms)
+{
+    return now_ms - job->visit.time_ns / 1000000;
+}
+
 /* Takes the next job that is done out of the queue. */
 static struct job *next_locked(void)
 {
     lock_expect(RANK_VALUES);
     uint64_t now = monotonic_ms();
     for (struct job *job = jobs.first; job; job = job->next) {
-        uint64_t age = now - job->visit.time_ns / 1000000;
+        uint64_t age = age_of(job, now);
         look_locked(job);
         if (!job->is_done && is_hopeless(job, age))
             give_up_locked(job);
@@ -245,11 +251,13 @@ static void *work(void *unused)
     return NULL;
 }
 
-/* Whether one of the first `submitted` jobs has its results, and is not finished. */
+/* Whether one of the first `submitted` jobs has its results, and is not finished. Or is about to have them: a synchronous copy
+ * is done before our work behind it. */
 static int is_due_locked(uint64_t submitted)
 {
+    uint64_t now = monotonic_ms();
     for (struct job *job = jobs.first; job && job->turn <= submitted; job = job->next) {
-        if (job->is_done || flight_is_over(&job->flight))
+        if (job->is_done || (job->visit.copy && age_of(job, now) < YOUNG_MS) || flight_is_over(&job->flight))
             return 1;
     }
     return jobs.finishing && jobs.finishing <= submitted;
