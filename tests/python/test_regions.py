@@ -67,6 +67,12 @@ raises(cufence.Error, "row 3 of kv (free, ", kv.release, [7, 3])
 assert [("free" in cufence.describe(kv.address(row))["region"]) for row in range(8)] == [row in (3, 4, 5) for row in range(8)]
 kv.take([4, 5], owner="request 5")
 assert cufence.describe(kv.address(5))["region"] == "row 5 of kv (live, owner request 5)"
+class Number:  # as NumPy's, and a tensor's
+    def __init__(self, value): self.value = value
+    def __index__(self): return self.value
+kv.release(Number(5))
+kv.take([Number(5)], owner="request 6")
+assert cufence.describe(kv.address(Number(5)))["region"] == "row 5 of kv (live, owner request 6)"
 kv.take([])
 kv.gone()
 assert cufence.describe(cache.address)["region"] is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ class Regions:
 
     def address(self, row: int) -> int:
         """Returns where a row begins."""
+        row = operator.index(row)  # NumPy's numbers can be too small for an address
         if not 0 <= row < self.rows:
             raise IndexError(f"row {row} of {self.name or 'a buffer'} with {self.rows} rows")
         return self.start + row * self.row_bytes
@@ -58,21 +60,29 @@ class Regions:
     def take(self, row: int | Iterable[int], owner: object = None, *, stream: Any = None) -> None:
         """The row, or each of several, is used from here on in the order of the stream (None: the current one), by `owner`, any text
         for reports. What was written into it while it was free is reported."""
-        take([self], [row] if isinstance(row, int) else row, owner, stream=stream)
+        take([self], row, owner, stream=stream)
 
     def release(self, row: int | Iterable[int], *, stream: Any = None) -> None:
         """Nobody uses the row, or any of several, any more, in the order of the stream: its bytes become NaN. Raises Error if one
         is free or named twice; then none has changed."""
-        release([self], [row] if isinstance(row, int) else row, stream=stream)
+        release([self], row, stream=stream)
 
     def gone(self) -> None:
         """Ends the division. It also ends when the buffer is freed."""
         _library.check(_library.load().cufence_region_gone(self.start), "cufence_region_gone")
 
 
-def _call(name: str, divisions: Iterable[Regions], rows: Iterable[int], stream: Any, *more: Any) -> None:
+def _numbers(rows: Any) -> list[int]:
+    """Returns one row, a number of Python, NumPy or PyTorch, or each of several as a list."""
+    try:
+        return [operator.index(rows)]
+    except TypeError:
+        return list(rows)
+
+
+def _call(name: str, divisions: Iterable[Regions], rows: int | Iterable[int], stream: Any, *more: Any) -> None:
     """Calls the library's function once a device: one launch of its own then serves them all."""
-    numbers, starts = list(rows), dict[int | None, list[int]]()
+    numbers, starts = _numbers(rows), dict[int | None, list[int]]()
     for division in divisions:
         starts.setdefault(division._device, []).extend(map(division.address, numbers))
     for device, addresses in starts.items():
@@ -80,12 +90,12 @@ def _call(name: str, divisions: Iterable[Regions], rows: Iterable[int], stream: 
         _library.check(getattr(_library.load(), name)(array, len(addresses), *more, stream_of(stream, device)), name)
 
 
-def take(divisions: Iterable[Regions], rows: Iterable[int], owner: object = None, *, stream: Any = None) -> None:
+def take(divisions: Iterable[Regions], rows: int | Iterable[int], owner: object = None, *, stream: Any = None) -> None:
     """Regions.take() of the same rows in each division."""
     _call("cufence_region_take_many", divisions, rows, stream, None if owner is None else str(owner).encode())
 
 
-def release(divisions: Iterable[Regions], rows: Iterable[int], *, stream: Any = None) -> None:
+def release(divisions: Iterable[Regions], rows: int | Iterable[int], *, stream: Any = None) -> None:
     """Regions.release() of the same rows in each division."""
     _call("cufence_region_release_many", divisions, rows, stream)
 
