@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import platform
 import re
 import shutil
 import subprocess
@@ -94,6 +95,8 @@ class Wheel(standin.InOneFolder):
             (cls.folder / "headers" / headers.name).symlink_to(headers)
         defines = {
             "CUFENCE_TORCH_HEADERS": str(cls.folder / "headers"),
+            "CMAKE_SYSTEM_NAME": "Linux",  # a cross build, as cmake/wheels.py makes it
+            "CMAKE_SYSTEM_PROCESSOR": platform.machine(),
             "CMAKE_C_COMPILER_LAUNCHER": launcher,
             "CMAKE_CXX_COMPILER_LAUNCHER": launcher,
             "CMAKE_SHARED_LINKER_FLAGS": "-fno-lto",  # the objects hold machine code, too
