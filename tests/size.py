@@ -26,7 +26,7 @@ LIMITS = {
     "allocator": (66000, 90850),
     "allocator/lens": (9500, 9500),
     "allocator/sim": (10000, 10000),
-    "tests": (55000, 69300),
+    "tests": (55000, 69340),
     "options": (36, 36),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),

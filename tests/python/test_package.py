@@ -116,6 +116,28 @@ class SameAsHeader(unittest.TestCase):
             self.assertEqual(len(arguments), count, name)
 
 
+@unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
+class Interrupted(unittest.TestCase):
+    def test_a_signal_handler_may_call_while_the_library_is_loaded(self) -> None:
+        done = standin.run_python(
+            """
+            import cufence, signal
+            from cufence import _library
+            find = _library.find
+            def interrupted():
+                _library.find = find
+                signal.raise_signal(signal.SIGUSR1)
+                return find()
+            _library.find = interrupted
+            signal.signal(signal.SIGUSR1, lambda *_: cufence.unguarded())
+            assert cufence.unguarded() == {}
+            assert _library.load().cufence_init(b"") == 0
+            assert cufence.wait_reports(float("inf"))
+            """
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
 class WithoutLibrary(unittest.TestCase):
     """No test here may open the library: labels stay in the code of programs that run without cufence."""
 

@@ -115,6 +115,11 @@ class Plugin(standin.InOneFolder):
         done = self.run_pytest(self.FAULT, "--lf")
         self.assertEqual(self.outcomes(done), {"failed": 2}, done.stdout)
 
+    def test_what_python_ignores_in_its_path_is_no_error(self) -> None:
+        (self.tests / "conftest.py").write_text("import pathlib, sys; sys.path.insert(0, pathlib.Path(__file__).parent)")
+        done = self.run_pytest("def test_it(device): device.allocate(16)")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_xdist(self) -> None:
         """Each worker of pytest-xdist has a guarded process of its own, and a fault ends that one alone."""
         code = """

@@ -142,7 +142,7 @@ def wait_reports(timeout: float = 10.0) -> bool:
 
     Does not wait for the device: call torch.cuda.synchronize() first.
     """
-    milliseconds = min(max(int(timeout * 1000), 0), 0xFFFFFFFF)
+    milliseconds = int(min(max(timeout * 1000, 0), 0xFFFFFFFF))
     status = _library.load().cufence_wait_reports(milliseconds)
     if status == _library.TIMEOUT:
         return False

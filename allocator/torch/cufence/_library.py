@@ -115,7 +115,7 @@ PROTOTYPES = {
     "cufence_torch_kernel": (None, [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_char_p]),
 }
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler or __del__ may call in the middle of load()
 _loaded: ctypes.CDLL | None = None
 _path: Path | None = None
 

@@ -36,7 +36,8 @@ class _Process:
         from_worker, to_main = os.pipe()
         environment = {**environment, mark: f"{os.getpid()} {from_main} {to_main}"}
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        command = [sys.executable, *flags, "-c", _CODE, json.dumps(sys.path), *arguments]
+        path = [entry for entry in sys.path if isinstance(entry, str)]  # Python ignores others, such as Path
+        command = [sys.executable, *flags, "-c", _CODE, json.dumps(path), *arguments]
         try:
             self.process = subprocess.Popen(command, env=environment, cwd=folder, pass_fds=(from_main, to_main))
         finally:
