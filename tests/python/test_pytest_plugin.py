@@ -120,6 +120,19 @@ class Plugin(standin.InOneFolder):
         done = self.run_pytest("def test_it(device): device.allocate(16)")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    def test_a_forked_child_that_leaves_its_test_is_no_second_worker(self) -> None:
+        code = """
+            def test_fork():
+                child = os.fork()
+                if child == 0:
+                    raise SystemExit(3)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+            def test_after(device):
+                device.allocate(16)
+        """
+        done = self.run_pytest(code)
+        self.assertEqual(self.outcomes(done), {"passed": 2}, done.stdout + done.stderr)
+
     def test_xdist(self) -> None:
         """Each worker of pytest-xdist has a guarded process of its own, and a fault ends that one alone."""
         code = """

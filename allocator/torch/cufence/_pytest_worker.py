@@ -61,6 +61,7 @@ class Worker:
         self.output = os.fdopen(target, "w", encoding="utf-8")
         os.set_inheritable(source, False)
         os.set_inheritable(target, False)
+        self.pid = os.getpid()
         self.faults = 0
         self.has_faulted = False
         # Set as pytest-xdist does in its workers: plugins then leave writing files to the main process.
@@ -72,6 +73,8 @@ class Worker:
         from . import _startup  # noqa: F401, patches other libraries even if the package is not installed
 
     def _send(self, **message: Any) -> None:
+        if os.getpid() != self.pid:
+            os._exit(1)  # a child that a test forked, and that has left the test: the pipes are its parent's
         self.output.write(json.dumps(message, default=repr) + "\n")
         self.output.flush()
 
