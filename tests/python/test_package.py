@@ -117,8 +117,8 @@ class SameAsHeader(unittest.TestCase):
 
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
-class Interrupted(unittest.TestCase):
-    def test_a_signal_handler_may_call_while_the_library_is_loaded(self) -> None:
+class WithLibrary(unittest.TestCase):
+    def test_what_a_program_may_do_besides(self) -> None:
         done = standin.run_python(
             """
             import cufence, signal
@@ -133,6 +133,11 @@ class Interrupted(unittest.TestCase):
             assert cufence.unguarded() == {}
             assert _library.load().cufence_init(b"") == 0
             assert cufence.wait_reports(float("inf"))
+            import pickle
+            error = pickle.loads(pickle.dumps(cufence.Error("no", 18)))  # as a pool of processes sends it
+            assert (str(error), error.status) == ("no", 18)
+            with cufence.label("file-\\udcff"):  # as of os.listdir()
+                pass
             """
         )
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -18,7 +18,8 @@ _WITHOUT_BUFFER = ("unknown", "no buffer")
 class label(contextlib.ContextDecorator):
     """Labels the buffers that this thread allocates inside `with cufence.label("loader"):` in reports.
 
-    Labels nest; the innermost applies. Also works as a decorator. Does nothing unless cufence is enabled, so labels can
+    Labels nest; the innermost applies. Also works as a decorator, but not of generators and coroutines; a label belongs to the
+    thread, so what runs at an `await` or `yield` inside has it too. Does nothing unless cufence is enabled, so labels can
     stay in the code.
     """
 
@@ -32,7 +33,7 @@ class label(contextlib.ContextDecorator):
     def __enter__(self) -> label:
         library = _library.loaded()
         if library is not None:
-            _library.check(library.cufence_label_push(self.text.encode()), "cufence_label_push")
+            _library.check(library.cufence_label_push(self.text.encode(errors="replace")), "cufence_label_push")
         self._pushed.append(library is not None)
         return self
 

@@ -27,7 +27,7 @@ CANDIDATES = (PACKAGE / "lib" / FILE_NAME, CHECKOUT / "build" / "lib" / FILE_NAM
 class Error(RuntimeError):
     """Raised when a call of the library fails. `status` is the value of its cufence_status."""
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int = OK) -> None:  # pickle gives the message, and then sets status
         super().__init__(message)
         self.status = status
 
