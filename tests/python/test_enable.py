@@ -76,8 +76,8 @@ class Enable(standin.InOneFolder):
     def test_reports(self) -> None:
         self.check(
             """
-            import cufence
-            cufence.enable()
+            import cufence, torch
+            cufence.enable(log=torch.__file__ + "\\udcff")  # a name that is not UTF-8
             assert cufence.wait_reports(0.5) is True
             assert cufence.fault_count() == 0 and cufence.last_report() is None and cufence.last_report_text() is None
             """

@@ -92,7 +92,7 @@ def _call(name: str, divisions: Iterable[Regions], rows: int | Iterable[int], st
 
 def take(divisions: Iterable[Regions], rows: int | Iterable[int], owner: object = None, *, stream: Any = None) -> None:
     """Regions.take() of the same rows in each division."""
-    _call("cufence_region_take_many", divisions, rows, stream, None if owner is None else str(owner).encode())
+    _call("cufence_region_take_many", divisions, rows, stream, None if owner is None else str(owner).encode(errors="replace"))
 
 
 def release(divisions: Iterable[Regions], rows: int | Iterable[int], *, stream: Any = None) -> None:
@@ -113,7 +113,7 @@ def regions(tensor: Any, rows: int | None = None, names: str = "") -> Regions:
     if count < 1 or size % count:
         raise ValueError(f"{size} bytes cannot be divided into {count} rows of one size")
     device = tensor.device.index if hasattr(tensor, "data_ptr") else None
-    status = _library.load().cufence_region(start, size // count, count, names.encode() or None)
+    status = _library.load().cufence_region(start, size // count, count, names.encode(errors="replace") or None)
     _library.check(status, "cufence_region")
     return Regions(start, size // count, count, names, device)
 
@@ -180,5 +180,5 @@ def index(table: Any, into: Any, *, allow: Iterable[int] = (-1,), owner: object 
     values = [int(value) for value in allow]
     what = _Table(start, count, runs, pitch, width, into.start if isinstance(into, Regions) else into.data_ptr())
     what.allow, what.allowed = (ctypes.c_int64 * len(values))(*values), len(values)
-    what.owner, what.stops = None if owner is None else str(owner).encode(), stop
+    what.owner, what.stops = None if owner is None else str(owner).encode(errors="replace"), stop
     _library.check(_library.load().cufence_index_table(ctypes.byref(what)), "cufence_index_table")

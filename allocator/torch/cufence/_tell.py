@@ -156,7 +156,7 @@ def _add(report: dict[str, Any], found: dict[str, Any]) -> None:
     of = {"process": {"pid": report["process"]["pid"]}, "time": report.get("time"), "headline": report.get("headline")}
     members = {"schema": report["schema"], "cufence": report.get("cufence", ""), "names_of": of, "names": found}
     record = json.dumps(members, separators=(",", ":")) + "\n"
-    _library.load().cufence_torch_add(text.encode(), record.encode())
+    _library.load().cufence_torch_add(text.encode(errors="replace"), record.encode())
 
 
 def _is_in_use() -> bool:

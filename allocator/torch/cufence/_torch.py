@@ -106,7 +106,7 @@ def _hand_to_preload(text: str) -> None:
     """Puts the options into the environment, where the preloaded cufence reads them when CUDA starts. Raises Error if it has
     already started with other options."""
     library = _library.load()
-    _library.check(library.cufence_check_options(text.encode()), "cufence_check_options")
+    _library.check(library.cufence_check_options(os.fsencode(text)), "cufence_check_options")
     before = os.environ.get(_OPTIONS, "").strip(", \t")
     missing = pairs(text).items() - pairs(before).items()
     if not missing:
@@ -142,11 +142,11 @@ def enable(**options: Unpack[Options]) -> None:
             return
         library = _library.load()
         if _allocator.is_installed():
-            _library.check(library.cufence_init(text.encode()), "cufence_init")  # fails if the options differ, and says how
+            _library.check(library.cufence_init(os.fsencode(text)), "cufence_init")  # fails if the options differ, and says how
             return
         torch = _import_torch()
         _check_not_started(torch)
-        _library.check(library.cufence_init(text.encode()), "cufence_init")
+        _library.check(library.cufence_init(os.fsencode(text)), "cufence_init")
         _allocator.install(torch, is_traced=False)  # _install_sync_callbacks() activates the trace
         _install_sync_callbacks(torch)
         _patches.install()
