@@ -1,0 +1,366 @@
+/* Copies and sets of all forms, within one device and between two. */
+#include "contract.h"
+
+#define BYTES 4096u
+#define COPIES "cuda.h, cuMemcpy and its relatives: unified addressing infers the location of both ends; nothing is said of peer access"
+
+/* Each form copies BYTES bytes of `from` to `to`, both on a device. Contexts: theirs. */
+struct pair {
+    CUdeviceptr to, from;
+    CUcontext to_context, from_context;
+    CUstream stream;
+};
+
+static CUresult plain(const struct pair *pair)
+{
+    return cuMemcpy(pair->to, pair->from, BYTES);
+}
+
+static CUresult async(const struct pair *pair)
+{
+    return cuMemcpyAsync(pair->to, pair->from, BYTES, pair->stream);
+}
+
+static CUresult d_to_d(const struct pair *pair)
+{
+    return cuMemcpyDtoD(pair->to, pair->from, BYTES);
+}
+
+static CUresult d_to_d_async(const struct pair *pair)
+{
+    return cuMemcpyDtoDAsync(pair->to, pair->from, BYTES, pair->stream);
+}
+
+static CUresult peer(const struct pair *pair)
+{
+    return cuMemcpyPeer(pair->to, pair->to_context, pair->from, pair->from_context, BYTES);
+}
+
+static CUresult peer_async(const struct pair *pair)
+{
+    return cuMemcpyPeerAsync(pair->to, pair->to_context, pair->from, pair->from_context, BYTES, pair->stream);
+}
+
+static CUresult two_d(const struct pair *pair)
+{
+    const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .srcDevice = pair->from,
+                                .srcPitch = BYTES / 4,
+                                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .dstDevice = pair->to,
+                                .dstPitch = BYTES / 4,
+                                .WidthInBytes = BYTES / 4,
+                                .Height = 4};
+    return cuMemcpy2D(&copy);
+}
+
+static CUresult two_d_unified(const struct pair *pair)
+{
+    const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                .srcDevice = pair->from,
+                                .srcPitch = BYTES / 4,
+                                .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                .dstDevice = pair->to,
+                                .dstPitch = BYTES / 4,
+                                .WidthInBytes = BYTES / 4,
+                                .Height = 4};
+    return cuMemcpy2DAsync(&copy, pair->stream);
+}
+
+static CUresult two_d_unaligned(const struct pair *pair)
+{
+    const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .srcDevice = pair->from,
+                                .srcPitch = BYTES / 4,
+                                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .dstDevice = pair->to,
+                                .dstPitch = BYTES / 4,
+                                .WidthInBytes = BYTES / 4,
+                                .Height = 4};
+    return cuMemcpy2DUnaligned(&copy);
+}
+
+static CUresult three_d(const struct pair *pair)
+{
+    const CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .srcDevice = pair->from,
+                                .srcPitch = BYTES / 8,
+                                .srcHeight = 4,
+                                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .dstDevice = pair->to,
+                                .dstPitch = BYTES / 8,
+                                .dstHeight = 4,
+                                .WidthInBytes = BYTES / 8,
+                                .Height = 4,
+                                .Depth = 2};
+    return cuMemcpy3D(&copy);
+}
+
+static CUDA_MEMCPY3D_PEER three_d_between(const struct pair *pair)
+{
+    return (CUDA_MEMCPY3D_PEER){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .srcDevice = pair->from,
+                                .srcContext = pair->from_context,
+                                .srcPitch = BYTES / 8,
+                                .srcHeight = 4,
+                                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .dstDevice = pair->to,
+                                .dstContext = pair->to_context,
+                                .dstPitch = BYTES / 8,
+                                .dstHeight = 4,
+                                .WidthInBytes = BYTES / 8,
+                                .Height = 4,
+                                .Depth = 2};
+}
+
+static CUresult three_d_peer(const struct pair *pair)
+{
+    const CUDA_MEMCPY3D_PEER copy = three_d_between(pair);
+    return cuMemcpy3DPeer(&copy);
+}
+
+static CUresult three_d_peer_async(const struct pair *pair)
+{
+    const CUDA_MEMCPY3D_PEER copy = three_d_between(pair);
+    return cuMemcpy3DPeerAsync(&copy, pair->stream);
+}
+
+static CUresult batch(const struct pair *pair)
+{
+    CUdeviceptr to[2] = {pair->to, pair->to + BYTES / 2}, from[2] = {pair->from, pair->from + BYTES / 2};
+    size_t sizes[2] = {BYTES / 2, BYTES / 2}, first = 0;
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    return cuMemcpyBatchAsync(to, from, sizes, 2, &attributes, &first, 1, pair->stream);
+}
+
+static CUresult batch_3d(const struct pair *pair)
+{
+    CUDA_MEMCPY3D_BATCH_OP copy = {.src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER},
+                                   .dst = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER},
+                                   .extent = {BYTES, 1, 1},
+                                   .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    copy.src.op.ptr.ptr = pair->from;
+    copy.dst.op.ptr.ptr = pair->to;
+    return cuMemcpy3DBatchAsync(1, &copy, 0, pair->stream);
+}
+
+static CUresult node(const struct pair *pair)
+{
+    const CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .srcDevice = pair->from,
+                                .srcPitch = BYTES,
+                                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .dstDevice = pair->to,
+                                .dstPitch = BYTES,
+                                .WidthInBytes = BYTES,
+                                .Height = 1,
+                                .Depth = 1};
+    CUgraph graph;
+    CUgraphNode added;
+    CUgraphExec executable;
+    CUcontext here;
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuCtxGetCurrent(&here));
+    CUresult result = cuGraphAddMemcpyNode(&added, graph, NULL, 0, &copy, here);
+    if (result == CUDA_SUCCESS)
+        result = cuGraphInstantiate(&executable, graph, 0);
+    return result == CUDA_SUCCESS ? cuGraphLaunch(executable, pair->stream) : result;
+}
+
+static CUresult captured(const struct pair *pair)
+{
+    CUgraph graph = NULL;
+    CUgraphExec executable;
+    MUST(cuStreamBeginCapture(pair->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUresult result = cuMemcpyDtoDAsync(pair->to, pair->from, BYTES, pair->stream);
+    CUresult end = cuStreamEndCapture(pair->stream, &graph);
+    if (result == CUDA_SUCCESS)
+        result = end;
+    if (result == CUDA_SUCCESS)
+        result = cuGraphInstantiate(&executable, graph, 0);
+    return result == CUDA_SUCCESS ? cuGraphLaunch(executable, pair->stream) : result;
+}
+
+static const struct {
+    const char *name;
+    CUresult (*copy)(const struct pair *pair);
+} forms[] = {{"cuMemcpy", plain},
+             {"cuMemcpyAsync", async},
+             {"cuMemcpyDtoD", d_to_d},
+             {"cuMemcpyDtoDAsync", d_to_d_async},
+             {"cuMemcpyPeer", peer},
+             {"cuMemcpyPeerAsync", peer_async},
+             {"cuMemcpy2D", two_d},
+             {"cuMemcpy2DAsync, unified", two_d_unified},
+             {"cuMemcpy2DUnaligned", two_d_unaligned},
+             {"cuMemcpy3D", three_d},
+             {"cuMemcpy3DPeer", three_d_peer},
+             {"cuMemcpy3DPeerAsync", three_d_peer_async},
+             {"cuMemcpyBatchAsync", batch},
+             {"cuMemcpy3DBatchAsync", batch_3d},
+             {"a copy node", node},
+             {"a captured copy", captured}};
+
+static CUdeviceptr fresh(CUcontext context, int value)
+{
+    CUdeviceptr pointer;
+    MUST(cuCtxPushCurrent(context));
+    MUST(cuMemAlloc(&pointer, BYTES));
+    MUST(cuMemsetD8(pointer, (unsigned char)value, BYTES));
+    MUST(cuCtxSynchronize());
+    MUST(cuCtxPopCurrent(&context));
+    return pointer;
+}
+
+static void see(CUcontext owner, CUdeviceptr pointer)
+{
+    MUST(cuCtxPushCurrent(owner));
+    MUST(cuCtxSynchronize());
+    printf("%s\n", ends_of(pointer, BYTES));
+    MUST(cuCtxPopCurrent(&owner));
+}
+
+/* Each form with buffers of its own: what one call makes possible does not help the next. */
+static void play_forms(CUcontext here, CUcontext to, CUcontext from)
+{
+    MUST(cuCtxSetCurrent(here));
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        const struct pair pair = {fresh(to, 1), fresh(from, 5), to, from, stream_new()};
+        CUresult result = forms[i].copy(&pair);
+        printf("%s: %s, ", forms[i].name, result_name(result));
+        MUST(cuCtxSynchronize());
+        see(to, pair.to);
+    }
+}
+
+PROMISE(copies_within, 1, COPIES)
+{
+    CUcontext context = primary(0);
+    play_forms(context, context, context);
+}
+
+PROMISE(copies_to_other, 2, COPIES)
+{
+    CUcontext first = primary(0), second = primary(1);
+    play_forms(first, second, first);
+}
+
+PROMISE(copies_from_other, 2, COPIES)
+{
+    CUcontext first = primary(0), second = primary(1);
+    play_forms(first, first, second);
+}
+
+PROMISE(copies_on_other, 2, COPIES)
+{
+    CUcontext first = primary(0), second = primary(1);
+    play_forms(first, second, second);
+}
+
+/* ---- with the host ---- */
+
+static void play_host(CUcontext here, CUcontext owner)
+{
+    static unsigned char host[BYTES];
+    void *pinned;
+    MUST(cuCtxSetCurrent(here));
+    MUST(cuMemHostAlloc(&pinned, BYTES, CU_MEMHOSTALLOC_PORTABLE));
+    CUstream stream = stream_new();
+#define FROM_DEVICE(call)                                                                                                      \
+    do {                                                                                                                       \
+        CUdeviceptr device = fresh(owner, 5);                                                                                  \
+        memset(host, 0, BYTES);                                                                                                \
+        memset(pinned, 0, BYTES);                                                                                              \
+        CUresult result = call;                                                                                                \
+        MUST(cuCtxSynchronize());                                                                                              \
+        printf("%s: %s, %u\n", #call, result_name(result), host[BYTES - 1] | ((unsigned char *)pinned)[BYTES - 1]);            \
+    } while (0)
+    FROM_DEVICE(cuMemcpyDtoH(host, device, BYTES));
+    FROM_DEVICE(cuMemcpyDtoHAsync(host, device, BYTES, stream));
+    FROM_DEVICE(cuMemcpyDtoHAsync(pinned, device, BYTES, stream));
+    FROM_DEVICE(cuMemcpy((CUdeviceptr)(uintptr_t)host, device, BYTES));
+    FROM_DEVICE(cuMemcpyAsync((CUdeviceptr)(uintptr_t)pinned, device, BYTES, stream));
+#define TO_DEVICE(call)                                                                                                        \
+    do {                                                                                                                       \
+        CUdeviceptr device = fresh(owner, 1);                                                                                  \
+        memset(host, 6, BYTES);                                                                                                \
+        memset(pinned, 6, BYTES);                                                                                              \
+        CUresult result = call;                                                                                                \
+        MUST(cuCtxSynchronize());                                                                                              \
+        printf("%s: %s, ", #call, result_name(result));                                                                        \
+        see(owner, device);                                                                                                    \
+    } while (0)
+    TO_DEVICE(cuMemcpyHtoD(device, host, BYTES));
+    TO_DEVICE(cuMemcpyHtoDAsync(device, host, BYTES, stream));
+    TO_DEVICE(cuMemcpyHtoDAsync(device, pinned, BYTES, stream));
+    TO_DEVICE(cuMemcpy(device, (CUdeviceptr)(uintptr_t)host, BYTES));
+    TO_DEVICE(cuMemsetD8(device, 6, BYTES));
+    TO_DEVICE(cuMemsetD8Async(device, 6, BYTES, stream));
+    TO_DEVICE(cuMemsetD32(device, 0x06060606, BYTES / 4));
+    TO_DEVICE(cuMemsetD2D8(device, BYTES / 4, 6, BYTES / 4, 4));
+}
+
+PROMISE(copies_host, 1, COPIES)
+{
+    CUcontext context = primary(0);
+    play_host(context, context);
+}
+
+PROMISE(copies_host_other, 2, COPIES)
+{
+    CUcontext first = primary(0), second = primary(1);
+    play_host(first, second);
+}
+
+PROMISE(copies_host_peer, 2, "cuda.h, cuCtxEnablePeerAccess: memory of the peer is accessible from the current context")
+{
+    CUcontext first = primary(0), second = primary(1);
+    MUST(cuCtxSetCurrent(first));
+    ASK(cuCtxEnablePeerAccess(second, 0));
+    ASK(cuCtxEnablePeerAccess(second, 0));
+    play_host(first, second);
+    ASK(cuCtxDisablePeerAccess(second));
+    ASK(cuCtxDisablePeerAccess(second));
+}
+
+PROMISE(copy_then_set_other, 2, COPIES)
+{
+    CUcontext first = primary(0), second = primary(1);
+    CUdeviceptr mine = fresh(first, 1), other = fresh(second, 5);
+    MUST(cuCtxSetCurrent(first));
+    ASK(cuMemcpy(mine, other, BYTES));
+    ASK(cuMemsetD8(other, 3, BYTES));
+    MUST(cuCtxSynchronize());
+    see(second, other);
+}
+
+PROMISE(kernel_on_peer, 2, "cuda.h, cuCtxEnablePeerAccess: memory of the peer is accessible from the current context")
+{
+    CUcontext first = primary(0), second = primary(1);
+    CUdeviceptr other = fresh(second, 5), later;
+    MUST(cuCtxSetCurrent(first));
+    ASK(cuCtxEnablePeerAccess(second, 0));
+    fill(NULL, other, BYTES, 9);
+    ASK(cuCtxSynchronize());
+    see(second, other);
+    later = fresh(second, 5);
+    fill(NULL, later, BYTES, 9);
+    ASK(cuCtxSynchronize());
+    see(second, later);
+}
+
+PROMISE(copies_wrong, 1, "cuda.h, cuMemcpy: INVALID_VALUE for ranges that are not allocated")
+{
+    static unsigned char host[BYTES];
+    CUdeviceptr pointer;
+    CUstream stream = stream_new();
+    MUST(cuMemAlloc(&pointer, (size_t)32 << 20));
+    MUST(cuMemFree(pointer));
+    ASK(cuMemcpyDtoH(host, pointer, BYTES));
+    ASK(cuMemcpyHtoD(pointer, host, BYTES));
+    ASK(cuMemsetD8(pointer, 1, BYTES));
+    ASK(cuMemsetD8Async(pointer, 1, BYTES, stream));
+    ASK(cuMemcpyDtoH(host, 0, BYTES));
+    ASK(cuMemcpyDtoH(host, 0, 0));
+    ASK(cuStreamSynchronize(stream));
+}

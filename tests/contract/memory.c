@@ -1,0 +1,534 @@
+/* What is free again after a free, for every way to take memory, and at once; and what is told of it. */
+#include "contract.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+
+#define AGAIN "CUDA Programming Guide, Device Memory Accesses; cuda.h, cuMemFree: frees the memory space; an allocation of what is free succeeds"
+
+extern char **environ;
+
+/* Another process, which is not guarded, allocates. */
+static CUresult take_elsewhere(size_t bytes)
+{
+    char amount[32], *words[] = {"contract", "--take", amount, NULL}, *plain[256];
+    size_t count = 0;
+    int status;
+    pid_t child;
+    snprintf(amount, sizeof amount, "%zu", bytes);
+    for (char **word = environ; *word != NULL && count < 255; word++) {
+        if (strncmp(*word, "LD_PRELOAD=", 11) != 0 && strncmp(*word, "CUFENCE_O", 9) != 0)
+            plain[count++] = *word;
+    }
+    plain[count] = NULL;
+    if (posix_spawn(&child, "/proc/self/exe", NULL, NULL, words, plain) != 0 || waitpid(child, &status, 0) != child)
+        return CUDA_ERROR_UNKNOWN;
+    return WIFEXITED(status) ? (CUresult)WEXITSTATUS(status) : CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult take_plain(size_t bytes)
+{
+    CUdeviceptr pointer;
+    CUresult result = cuMemAlloc(&pointer, bytes);
+    if (result == CUDA_SUCCESS)
+        MUST(cuMemFree(pointer));
+    return result;
+}
+
+static CUresult take_async(size_t bytes)
+{
+    CUdeviceptr pointer;
+    CUstream stream = stream_new();
+    CUresult result = cuMemAllocAsync(&pointer, bytes, stream);
+    if (result == CUDA_SUCCESS)
+        MUST(cuMemFreeAsync(pointer, stream));
+    MUST(cuStreamSynchronize(stream));
+    return result;
+}
+
+static CUresult take_create(size_t bytes)
+{
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUmemGenericAllocationHandle handle;
+    CUresult result = cuMemCreate(&handle, bytes, &properties, 0);
+    if (result == CUDA_SUCCESS)
+        MUST(cuMemRelease(handle));
+    return result;
+}
+
+static CUresult take_array(size_t bytes)
+{
+    CUarray array;
+    const CUDA_ARRAY3D_DESCRIPTOR wanted = {
+        .Width = 1024, .Height = 1024, .Depth = bytes >> 22, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 4};
+    CUresult result = cuArray3DCreate(&array, &wanted);
+    if (result == CUDA_SUCCESS)
+        MUST(cuArrayDestroy(array));
+    return result;
+}
+
+static CUresult take_graph(size_t bytes)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}}, .bytesize = bytes};
+    CUgraph graph;
+    CUgraphNode allocation, end;
+    CUgraphExec executable;
+    CUstream stream = stream_new();
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddMemAllocNode(&allocation, graph, NULL, 0, &wanted));
+    MUST(cuGraphAddMemFreeNode(&end, graph, &allocation, 1, wanted.dptr));
+    CUresult result = cuGraphInstantiate(&executable, graph, 0);
+    if (result == CUDA_SUCCESS) {
+        result = cuGraphLaunch(executable, stream);
+        MUST(cuStreamSynchronize(stream));
+        MUST(cuGraphExecDestroy(executable));
+    }
+    MUST(cuGraphDestroy(graph));
+    MUST(cuDeviceGraphMemTrim(0));
+    return result;
+}
+
+static const struct way {
+    const char *name;
+    CUresult (*take)(size_t bytes);
+} ways[] = {{"cuMemAlloc", take_plain},       {"cuMemAllocAsync", take_async}, {"cuMemCreate", take_create},
+            {"cuArray3DCreate", take_array},  {"a graph", take_graph},         {"another process", take_elsewhere}};
+
+/* Frees 60 per cent of the device anew before each of the first ways to take it. */
+static void play_ways(void (*free_again)(size_t bytes), size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free_again(share(60));
+        printf("%s: %s\n", ways[i].name, result_name(ways[i].take(share(60))));
+    }
+}
+
+static void play_again(void (*free_again)(size_t bytes))
+{
+    play_ways(free_again, sizeof ways / sizeof *ways);
+}
+
+static void free_plain(size_t bytes)
+{
+    CUdeviceptr pointer;
+    MUST(cuMemAlloc(&pointer, bytes));
+    MUST(cuMemFree(pointer));
+}
+
+static void free_pieces(size_t bytes)
+{
+    CUdeviceptr pointers[40];
+    for (unsigned i = 0; i < 40; i++)
+        MUST(cuMemAlloc(&pointers[i], bytes / 40));
+    for (unsigned i = 0; i < 40; i++)
+        MUST(cuMemFree(pointers[i]));
+}
+
+static void free_one_after_the_other(size_t bytes)
+{
+    CUdeviceptr pointer;
+    for (unsigned i = 0; i < 40; i++) {
+        MUST(cuMemAlloc(&pointer, bytes / 40 - i * 100));
+        MUST(cuMemFree(pointer));
+    }
+}
+
+static void free_async(size_t bytes)
+{
+    CUdeviceptr pointer;
+    CUstream stream = stream_new();
+    MUST(cuMemAllocAsync(&pointer, bytes, stream));
+    MUST(cuMemFreeAsync(pointer, stream));
+    MUST(cuStreamSynchronize(stream));
+}
+
+static void free_pool_by_plain(size_t bytes)
+{
+    CUdeviceptr pointer;
+    CUstream stream = stream_new();
+    MUST(cuMemAllocAsync(&pointer, bytes, stream));
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuMemFree(pointer));
+}
+
+static void free_with_context(size_t bytes)
+{
+    CUdeviceptr pointer;
+    CUcontext own;
+    MUST(cuCtxCreate(&own, NULL, 0, 0));
+    MUST(cuMemAlloc(&pointer, bytes));
+    MUST(cuCtxDestroy(own));
+}
+
+static void free_with_pool(size_t bytes)
+{
+    CUdeviceptr pointer;
+    CUmemoryPool pool;
+    CUstream stream = stream_new();
+    cuuint64_t all = UINT64_MAX;
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    MUST(cuMemPoolCreate(&pool, &properties));
+    MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    MUST(cuMemAllocFromPoolAsync(&pointer, bytes, pool, stream));
+    MUST(cuMemFreeAsync(pointer, stream));
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuMemPoolDestroy(pool));
+}
+
+static void free_captured(size_t bytes)
+{
+    CUdeviceptr pointer;
+    CUgraph graph;
+    CUgraphExec executable;
+    CUstream stream = stream_new();
+    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuMemAllocAsync(&pointer, bytes, stream));
+    MUST(cuMemsetD8Async(pointer, 1, 100, stream));
+    MUST(cuMemFreeAsync(pointer, stream));
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuGraphInstantiate(&executable, graph, 0));
+    MUST(cuGraphLaunch(executable, stream));
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuGraphExecDestroy(executable));
+    MUST(cuGraphDestroy(graph));
+    MUST(cuDeviceGraphMemTrim(0));
+}
+
+PROMISE(again_plain, 1, AGAIN)
+{
+    play_again(free_plain);
+}
+
+PROMISE(again_pieces, 1, AGAIN)
+{
+    play_again(free_pieces);
+}
+
+PROMISE(again_sizes, 1, AGAIN)
+{
+    play_again(free_one_after_the_other);
+}
+
+PROMISE(again_async, 1, "cuda.h, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: by default the pool gives memory back at the next synchronisation")
+{
+    play_again(free_async);
+}
+
+PROMISE(again_pool_by_plain, 1, AGAIN)
+{
+    play_again(free_pool_by_plain);
+}
+
+PROMISE(again_context, 1, "cuda.h, cuCtxDestroy: destroys memory of cuMemAlloc with the context")
+{
+    play_again(free_with_context);
+}
+
+PROMISE(again_pool_end, 1, "cuda.h, cuMemPoolDestroy: destroys the pool; its memory is released when nothing is allocated any more")
+{
+    play_again(free_with_pool);
+}
+
+PROMISE(again_captured, 1, "cuda.h, cuDeviceGraphMemTrim: frees unused memory that was cached for graphs")
+{
+    play_again(free_captured);
+}
+
+/* A pool that is told to keep its memory gives it to the program's own allocations all the same; not to graphs and other processes. */
+PROMISE(again_kept_by_pool, 1, "cuda.h, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: bytes to hold on to before trying to release memory to the OS")
+{
+    CUmemoryPool pool;
+    cuuint64_t all = UINT64_MAX;
+    MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+    MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    free_async(share(60));
+    printf("free: %u per cent\n", free_per_cent());
+    play_ways(free_async, 4);
+}
+
+/* ---- no room ---- */
+
+#define OOM "cuda.h, cuMemAlloc: returns OUT_OF_MEMORY; nothing is said of a wait"
+
+PROMISE(no_room, 1, OOM)
+{
+    CUdeviceptr pointer;
+    size_t pitch;
+    CUstream stream = stream_new();
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUmemGenericAllocationHandle handle;
+    held(stream_new());
+    TIMED(cuMemAlloc(&pointer, (size_t)1 << 42));
+    held(stream_new());
+    TIMED(cuMemAlloc(&pointer, share(100) + ((size_t)1 << 30)));
+    held(stream_new());
+    TIMED(cuMemAllocPitch(&pointer, &pitch, (size_t)1 << 21, (size_t)1 << 21, 4));
+    held(stream_new());
+    TIMED(cuMemAllocAsync(&pointer, (size_t)1 << 42, stream));
+    held(stream);
+    TIMED(cuMemAllocAsync(&pointer, share(100) + ((size_t)1 << 30), stream));
+    held(stream_new());
+    TIMED(cuMemCreate(&handle, (size_t)1 << 42, &properties, 0));
+    ASK(cuMemAlloc(&pointer, 0));
+    ASK(cuMemAlloc(NULL, 100));
+    ASK(cuMemAlloc(&pointer, ~(size_t)0));
+    ASK(cuMemAllocAsync(&pointer, 0, stream));
+    ASK(cuMemAllocAsync(NULL, 100, stream));
+    ASK(cuMemAllocAsync(&pointer, ~(size_t)0, stream));
+    ASK(cuMemAllocPitch(&pointer, &pitch, 0, 5, 4));
+    ASK(cuMemAllocPitch(&pointer, &pitch, 5, 0, 4));
+    ASK(cuMemAllocPitch(&pointer, &pitch, 100, 5, 3));
+    ASK(cuMemAllocPitch(&pointer, NULL, 100, 5, 4));
+    ASK(cuMemAllocPitch(&pointer, &pitch, ~(size_t)0, 5, 4));
+}
+
+PROMISE(no_room_when_full, 1, OOM)
+{
+    CUdeviceptr pointer, more;
+    CUstream stream = stream_new();
+    MUST(cuMemAlloc(&pointer, share(60)));
+    held(stream_new());
+    TIMED(cuMemAlloc(&more, share(60)));
+    held(stream_new());
+    TIMED(cuMemAllocAsync(&more, share(60), stream));
+    ASK(cuMemFree(pointer));
+    ASK(cuMemAllocAsync(&more, share(60), stream));
+    ASK(cuMemFreeAsync(more, stream));
+    MUST(cuStreamSynchronize(stream));
+    ASK(cuMemAlloc(&more, share(60)));
+}
+
+/* The memory has been freed, behind work that goes on. */
+static void begin_pending(CUdeviceptr *pointer, CUstream stream)
+{
+    MUST(cuMemAllocAsync(pointer, share(60), stream));
+    MUST(cuStreamSynchronize(stream));
+    held(stream);
+    MUST(cuMemFreeAsync(*pointer, stream));
+}
+
+PROMISE(pending_same_stream, 1, "CUDA Programming Guide, Stream Ordered Memory Allocator: memory is reused in the order of its stream")
+{
+    CUdeviceptr pointer, more;
+    CUstream stream = stream_new();
+    begin_pending(&pointer, stream);
+    TIMED(cuMemAllocAsync(&more, share(60), stream));
+}
+
+PROMISE(pending_other_stream, 1, "CUDA Programming Guide, Stream Ordered Memory Allocator: REUSE_ALLOW_INTERNAL_DEPENDENCIES is on by default")
+{
+    CUdeviceptr pointer, more;
+    CUstream stream = stream_new(), other = stream_new();
+    begin_pending(&pointer, stream);
+    TIMED(cuMemAllocAsync(&more, share(60), other));
+    MUST(cuStreamSynchronize(other));
+}
+
+PROMISE(pending_smaller, 1, "CUDA Programming Guide, Stream Ordered Memory Allocator: memory is reused in the order of its stream")
+{
+    CUdeviceptr pointer, more;
+    CUstream stream = stream_new(), other = stream_new();
+    begin_pending(&pointer, stream);
+    TIMED(cuMemAllocAsync(&more, share(55), stream));
+    MUST(cuMemFreeAsync(more, stream));
+    MUST(cuStreamSynchronize(stream));
+    begin_pending(&pointer, stream);
+    TIMED(cuMemAllocAsync(&more, share(50), other));
+    MUST(cuStreamSynchronize(other));
+}
+
+PROMISE(pending_larger, 1, "CUDA Programming Guide, Stream Ordered Memory Allocator: memory is reused in the order of its stream")
+{
+    CUdeviceptr pointer, more;
+    CUstream stream = stream_new(), other = stream_new();
+    begin_pending(&pointer, stream);
+    TIMED(cuMemAllocAsync(&more, share(65), stream));
+    if (more)
+        cuMemFreeAsync(more, stream);
+    MUST(cuStreamSynchronize(stream));
+    begin_pending(&pointer, stream);
+    TIMED(cuMemAllocAsync(&more, share(65), other));
+}
+
+PROMISE(pending_plain, 1, OOM)
+{
+    CUdeviceptr pointer, more;
+    CUstream stream = stream_new();
+    begin_pending(&pointer, stream);
+    TIMED(cuMemAlloc(&more, share(60)));
+}
+
+PROMISE(pending_create, 1, OOM)
+{
+    CUdeviceptr pointer;
+    CUstream stream = stream_new();
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUmemGenericAllocationHandle handle;
+    begin_pending(&pointer, stream);
+    TIMED(cuMemCreate(&handle, share(60), &properties, 0));
+}
+
+/* ---- figures ---- */
+
+PROMISE(info, 1, "cuda.h, cuMemGetInfo: returns the amount of memory on the device that is free according to the OS")
+{
+    CUdeviceptr pointer;
+    CUstream stream = stream_new();
+    printf("at first: %u\n", free_per_cent());
+    MUST(cuMemAlloc(&pointer, share(30)));
+    printf("allocated: %u\n", free_per_cent());
+    MUST(cuMemFree(pointer));
+    printf("freed: %u\n", free_per_cent());
+    MUST(cuMemAllocAsync(&pointer, share(30), stream));
+    printf("allocated in the order of a stream: %u\n", free_per_cent());
+    MUST(cuStreamSynchronize(stream));
+    printf("synchronised: %u\n", free_per_cent());
+    MUST(cuMemFreeAsync(pointer, stream));
+    MUST(cuStreamSynchronize(stream));
+    printf("freed and synchronised: %u\n", free_per_cent());
+    MUST(cuMemAllocAsync(&pointer, share(30), stream));
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuMemFree(pointer));
+    printf("freed by cuMemFree: %u\n", free_per_cent());
+    MUST(cuCtxSynchronize());
+    printf("synchronised: %u\n", free_per_cent());
+}
+
+static void show(CUmemoryPool pool, const char *when)
+{
+    static const CUmemPool_attribute wanted[] = {CU_MEMPOOL_ATTR_USED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+                                                 CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH};
+    printf("%s:", when);
+    for (unsigned i = 0; i < 4; i++) {
+        cuuint64_t bytes;
+        MUST(cuMemPoolGetAttribute(pool, wanted[i], &bytes));
+        printf(" %llu", (unsigned long long)(i < 2 ? bytes : bytes >> 25)); /* reserved: in steps of 32 MiB */
+    }
+    printf(", free %u\n", free_per_cent());
+}
+
+static void play_figures(CUmemoryPool pool)
+{
+    CUdeviceptr pointer, small;
+    CUstream stream = stream_new();
+    cuuint64_t none = 0;
+    show(pool, "at first");
+    MUST(cuMemAllocFromPoolAsync(&pointer, (size_t)1 << 30, pool, stream));
+    show(pool, "1 GiB");
+    MUST(cuMemAllocFromPoolAsync(&small, 1000, pool, stream));
+    show(pool, "1000 bytes more");
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuMemFreeAsync(pointer, stream));
+    MUST(cuStreamSynchronize(stream));
+    show(pool, "1 GiB freed");
+    MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &none));
+    MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &none));
+    show(pool, "high-water marks reset");
+    MUST(cuMemFreeAsync(small, stream));
+    MUST(cuStreamSynchronize(stream));
+    show(pool, "all freed");
+    MUST(cuMemPoolTrimTo(pool, 0));
+    show(pool, "trimmed");
+}
+
+PROMISE(pool_figures, 1, "cuda.h, CU_MEMPOOL_ATTR_USED_MEM_CURRENT and its relatives")
+{
+    CUmemoryPool pool;
+    MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+    play_figures(pool);
+}
+
+PROMISE(pool_figures_own, 1, "cuda.h, CU_MEMPOOL_ATTR_USED_MEM_CURRENT and its relatives")
+{
+    CUmemoryPool pool;
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    MUST(cuMemPoolCreate(&pool, &properties));
+    play_figures(pool);
+}
+
+PROMISE(pool_figures_kept, 1, "cuda.h, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: bytes to hold on to before trying to release memory to the OS")
+{
+    CUmemoryPool pool;
+    cuuint64_t all = UINT64_MAX;
+    MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+    MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    play_figures(pool);
+}
+
+PROMISE(pool_figures_of_graphs, 1, "CUDA Programming Guide, Graph Memory Nodes: graph memory is not in the figures of stream-ordered pools")
+{
+    CUdeviceptr pointer, temporary;
+    CUmemoryPool pool;
+    CUgraph graph;
+    CUgraphExec executable;
+    CUstream stream = stream_new();
+    MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuMemAllocAsync(&pointer, 1000, stream));
+    MUST(cuMemsetD8Async(pointer, 7, 1000, stream));
+    MUST(cuMemAllocAsync(&temporary, 500, stream));
+    MUST(cuMemFreeAsync(temporary, stream));
+    MUST(cuStreamEndCapture(stream, &graph));
+    show(pool, "captured");
+    MUST(cuGraphInstantiate(&executable, graph, 0));
+    for (int i = 0; i < 2; i++) {
+        MUST(cuGraphLaunch(executable, stream));
+        MUST(cuStreamSynchronize(stream));
+        show(pool, "launched");
+        MUST(cuMemFreeAsync(pointer, stream));
+        MUST(cuStreamSynchronize(stream));
+        show(pool, "freed");
+    }
+}
+
+PROMISE(pool_limit, 1, "cuda.h, CUmemPoolProps_v1.maxSize: maximum pool size; when 0 defaults to a system dependent value")
+{
+    CUdeviceptr pointer, more;
+    CUmemoryPool pool;
+    CUstream stream = stream_new();
+    const CUmemPoolProps properties = {
+        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, .maxSize = (size_t)64 << 20};
+    MUST(cuMemPoolCreate(&pool, &properties));
+    ASK(cuMemAllocFromPoolAsync(&pointer, (size_t)256 << 20, pool, stream));
+    ASK(cuMemAllocFromPoolAsync(&pointer, (size_t)32 << 20, pool, stream));
+    ASK(cuMemAllocFromPoolAsync(&more, (size_t)64 << 20, pool, stream));
+    MUST(cuMemFreeAsync(pointer, stream));
+    MUST(cuStreamSynchronize(stream));
+    ASK(cuMemAllocFromPoolAsync(&more, (size_t)60 << 20, pool, stream));
+}
+
+/* ---- alignment ---- */
+
+static unsigned long long least(CUresult (*allocate)(CUdeviceptr *pointer, size_t bytes))
+{
+    unsigned long long least = 4096;
+    for (size_t bytes = 1; bytes < 3000000; bytes = bytes * 3 + 1) {
+        CUdeviceptr pointer;
+        MUST(allocate(&pointer, bytes));
+        if ((pointer & -pointer) < least)
+            least = pointer & -pointer;
+    }
+    return least;
+}
+
+static CUresult allocate_async(CUdeviceptr *pointer, size_t bytes)
+{
+    return cuMemAllocAsync(pointer, bytes, NULL);
+}
+
+PROMISE(alignment, 1, "CUDA Programming Guide, Device Memory Accesses: addresses of allocations are aligned to at least 256 bytes")
+{
+    printf("cuMemAlloc: %s\n", least(cuMemAlloc) >= 256 ? "256 or more" : "less than 256");
+    printf("cuMemAllocAsync: %s\n", least(allocate_async) >= 256 ? "256 or more" : "less than 256");
+}
+
+PROMISE(alignment_of_rows, 1, "cuda.h, cuMemAllocPitch: the pitch is at least the width, and rows suit coalescing")
+{
+    CUdeviceptr pointer;
+    size_t pitch;
+    MUST(cuMemAllocPitch(&pointer, &pitch, 1000, 7, 16));
+    printf("pitch %zu, address a multiple of 512: %d\n", pitch, pointer % 512 == 0);
+    MUST(cuMemAllocPitch(&pointer, &pitch, 1, 3, 4));
+    printf("pitch %zu, address a multiple of 512: %d\n", pitch, pointer % 512 == 0);
+}
