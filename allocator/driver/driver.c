@@ -174,6 +174,25 @@ void *driver_symbol(const char *name)
     return table.library || open_library() == CUFENCE_OK ? symbol_in(table.library, name) : NULL;
 }
 
+/* Where the library that has this symbol was loaded; NULL: nowhere. */
+static const void *base_of(const void *address)
+{
+    Dl_info info;
+    return address && dladdr(address, &info) ? info.dli_fbase : NULL;
+}
+
+/* The program may have a driver beside the one that CUFENCE_DRIVER names. */
+int driver_contains(const void *address)
+{
+    const void *base = base_of(address);
+    const char *wanted = env_get("CUFENCE_DRIVER");
+    void *loaded = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    int is_in = base && loaded && base_of(symbol_in(loaded, "cuInit")) == base;
+    if (loaded)
+        dlclose(loaded);
+    return is_in || (base && wanted && *wanted && base_of(driver_symbol("cuInit")) == base);
+}
+
 int driver_has_faulted(CUresult result)
 {
     switch (result) {

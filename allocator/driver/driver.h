@@ -136,6 +136,9 @@ cufence_status driver_load(void);
 /* Returns the driver library's exported symbol `name`, or NULL. Opens the library if needed, but calls nothing in it. */
 void *driver_symbol(const char *name);
 
+/* Whether an address lies in the driver's library. Opens no library that the program has not: without it, nothing does. */
+int driver_contains(const void *address);
+
 /* Returns OK for CUDA_SUCCESS. Otherwise sets "call: NAME (number)" as the thread's error and returns OUT_OF_MEMORY for
  * CUDA_ERROR_OUT_OF_MEMORY, FAULTED for errors for which driver_has_faulted() is true, and DRIVER for all others. */
 cufence_status driver_check(CUresult result, const char *call);

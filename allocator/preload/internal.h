@@ -193,9 +193,10 @@ static inline void races_learned(const struct host_call *call)
 
 #define CUFENCE_PRELOAD_EXPORT __attribute__((visibility("default")))
 
-/* Returns the function to use in place of the driver's `symbol`; NULL if it is not hooked or this driver lacks it. Opens the
- * driver library, but calls nothing in it. */
-CUFENCE_PRELOAD_EXPORT void *cufence_preload_hook(const char *symbol);
+/* Returns the function to use in place of the driver's `symbol`, which the program has found at this address; NULL if it is not
+ * hooked, this driver lacks it, or the address is no driver's: a program may have a library of its own with the driver's names.
+ * found: NULL where the program was not told an address. Opens the driver library, but calls nothing in it. */
+CUFENCE_PRELOAD_EXPORT void *cufence_preload_hook(const char *symbol, const void *found);
 
 /* Call before the process ends without exit handlers: waits for the report of a fault that the program has been told of. Takes
  * no lock, so that it may be called in a signal handler. */

@@ -31,7 +31,7 @@ typedef void *(*dlsym_function)(void *, const char *);
 
 /* Each is found once; two threads that search at the same time find the same. All atomic. */
 static dlsym_function real_dlsym;
-static void *(*hook_for)(const char *symbol);
+static void *(*hook_for)(const char *symbol, const void *found);
 static void (*before_exit)(void);
 static int has_no_library;
 
@@ -122,12 +122,12 @@ __attribute__((constructor)) static void adopt_torch(void)
     adopt();
 }
 
-static void *hook_of(const char *symbol)
+static void *hook_of(const char *symbol, const void *found)
 {
-    void *(*ask)(const char *) = __atomic_load_n(&hook_for, __ATOMIC_ACQUIRE);
+    void *(*ask)(const char *, const void *) = __atomic_load_n(&hook_for, __ATOMIC_ACQUIRE);
     if (!ask && !__atomic_load_n(&has_no_library, __ATOMIC_RELAXED)) {
         void *library = open_library();
-        ask = library ? (void *(*)(const char *))find_dlsym()(library, "cufence_preload_hook") : NULL;
+        ask = library ? (void *(*)(const char *, const void *))find_dlsym()(library, "cufence_preload_hook") : NULL;
         if (ask) {
             tell_of_standard_error(library);
             __atomic_store_n(&before_exit, (void (*)(void))find_dlsym()(library, "cufence_preload_before_exit"),
@@ -137,7 +137,7 @@ static void *hook_of(const char *symbol)
             __atomic_store_n(&has_no_library, 1, __ATOMIC_RELAXED);
         }
     }
-    return ask ? ask(symbol) : NULL;
+    return ask ? ask(symbol, found) : NULL;
 }
 
 static int is_of_interest(const char *name)
@@ -163,7 +163,7 @@ static int is_of_other_namespace(void *library)
     return library != RTLD_DEFAULT && dlinfo(library, RTLD_DI_LMID, &space) == 0 && space != LM_ID_BASE;
 }
 
-/* Looks up a driver function in a library. Returns our hook, unless the symbol is this library's own stub. */
+/* Looks up a driver function in a library. Returns our hook, unless the symbol is this library's own stub, or no driver's. */
 static void *symbol_in(void *library, const char *name)
 {
     Dl_info found, own;
@@ -171,7 +171,7 @@ static void *symbol_in(void *library, const char *name)
     if (!symbol || is_of_other_namespace(library) ||
         (dladdr(symbol, &found) && dladdr((void *)&symbol_in, &own) && found.dli_fbase == own.dli_fbase))
         return symbol;
-    void *hook = hook_of(name);
+    void *hook = hook_of(name, symbol);
     return hook ? hook : symbol;
 }
 
@@ -422,6 +422,21 @@ EXEC_LIST(execlp, interposed_execvpe, 0)
 
 /* ---- for programs linked with libcuda ---- */
 
+/* Returns what a program that calls `symbol` by name would have called: of the libraries behind this one, or if none of them has
+ * it, of those that the calling library is linked with. */
+static void *linked_with(const char *symbol, const void *caller)
+{
+    Dl_info info;
+    void *found = next_of(symbol), *library = NULL;
+    if (!found && dladdr(caller, &info) && info.dli_fname)
+        library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (library) {
+        found = find_dlsym()(library, symbol);
+        dlclose(library);
+    }
+    return found;
+}
+
 #define STUB(symbol, base, version, thread, how, check, parameters, arguments)                                                 \
     EXPORT CUresult symbol parameters;                                                                                         \
     EXPORT CUresult symbol parameters                                                                                          \
@@ -429,8 +444,8 @@ EXEC_LIST(execlp, interposed_execvpe, 0)
         static CUresult(*target) parameters; /* atomic */                                                                      \
         CUresult(*function) parameters = __atomic_load_n(&target, __ATOMIC_ACQUIRE);                                           \
         if (!function) {                                                                                                       \
-            void *found = hook_of(#symbol);                                                                                    \
-            function = (CUresult(*) parameters)(found ? found : next_of(#symbol));                                             \
+            void *found = linked_with(#symbol, __builtin_return_address(0)), *hook = hook_of(#symbol, found);                  \
+            function = (CUresult(*) parameters)(hook ? hook : found);                                                          \
             if (!function)                                                                                                     \
                 return CUDA_ERROR_NOT_FOUND;                                                                                   \
             __atomic_store_n(&target, function, __ATOMIC_RELEASE);                                                             \

@@ -43,8 +43,10 @@ void table_open(void)
     pthread_once(&once, find_all);
 }
 
-void *cufence_preload_hook(const char *symbol)
+void *cufence_preload_hook(const char *symbol, const void *found)
 {
+    if (found && !driver_contains(found))
+        return NULL;
     lifecycle_needs_no_rest(); /* interpose.c is loaded, and takes care of the debugger library */
     table_open();
     for (size_t i = 0; i < ROWS; i++) {
